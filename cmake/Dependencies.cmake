@@ -1,0 +1,13 @@
+# Third-party libraries, all from Debian 12 (tools/install-deps installs them).
+find_package(Threads REQUIRED)
+find_package(PkgConfig REQUIRED)
+find_package(OpenSSL 3 REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(fmt REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+pkg_check_modules(LIBUV REQUIRED IMPORTED_TARGET libuv)
+pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)
+if(TUTTI_TESTS)
+  find_package(GTest REQUIRED)
+endif()

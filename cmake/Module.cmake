@@ -1,0 +1,47 @@
+# add_module(NAME [SOURCES file…] [DEPENDS room…] [LIBRARIES target…] [TESTS file_test.cpp…])
+#
+# One room of src/: a static library tutti-NAME that may use the rooms in DEPENDS and nothing else. Checks that
+# hold the direction: the link check below (undefined symbols), and tests/house/includes (headers).
+# TESTS: unit tests beside the sources, one executable NAME_test.
+set_property(GLOBAL PROPERTY TUTTI_ROOMS "")
+
+function(add_module name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;LIBRARIES;TESTS" ${ARGN})
+  add_library(tutti-${name} STATIC ${arg_SOURCES})
+  target_include_directories(tutti-${name} PUBLIC "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src")
+  list(TRANSFORM arg_DEPENDS PREPEND tutti- OUTPUT_VARIABLE room_libraries)
+  target_link_libraries(tutti-${name} PUBLIC ${room_libraries} ${arg_LIBRARIES} PRIVATE tutti-flags)
+  set_property(GLOBAL APPEND PROPERTY TUTTI_ROOMS ${name})
+  set_property(GLOBAL PROPERTY TUTTI_ROOM_DEPENDS_${name} "${arg_DEPENDS}")
+
+  # An empty main linked with the whole room and only what it declares.
+  file(GENERATE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/link_check.cpp" CONTENT "int main() { return 0; }\n")
+  add_executable(link_check_${name} "${CMAKE_CURRENT_BINARY_DIR}/link_check.cpp")
+  target_link_libraries(link_check_${name} PRIVATE -Wl,--whole-archive tutti-${name} -Wl,--no-whole-archive)
+  set_target_properties(link_check_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/link_checks")
+
+  if(TUTTI_TESTS AND arg_TESTS)
+    add_tutti_test(${name}_test SOURCES ${arg_TESTS} LIBRARIES tutti-${name})
+  endif()
+endfunction()
+
+# add_tutti_test(NAME SOURCES … LIBRARIES … [LABELS …] [TIMEOUT seconds])
+#
+# A GoogleTest executable, registered with CTest as one test. Its main (tests/support) records the rows of the
+# inventory that passing tests cover.
+function(add_tutti_test name)
+  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;LIBRARIES;LABELS" ${ARGN})
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE ${arg_LIBRARIES} tutti-test-support tutti-flags)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests"
+    POSITION_INDEPENDENT_CODE OFF)  # as the precompiled header
+  if(NOT TUTTI_SANITIZE)
+    target_precompile_headers(${name} REUSE_FROM tutti-test-support)
+  endif()
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "unit;${arg_LABELS}"
+    ENVIRONMENT "TUTTI_SPEC_DIR=${PROJECT_BINARY_DIR}/spec.d")
+endfunction()

@@ -1,0 +1,25 @@
+// Ctrl-C and waiting.
+//
+// With SIGINT's default action a Ctrl-C ends the process and every wait with it. A program that wants an
+// exception instead keeps an InterruptHandler, or calls interrupt() from its own handler: every wait of tutti
+// then ends within 100 ms with Aborted, code interrupted.
+#pragma once
+
+#include <tutti/export.hpp>
+
+namespace tutti {
+
+/// While one lives, SIGINT makes waits throw; its destructor restores the previous action. At most one at a
+/// time. A second Ctrl-C that comes before any wait noticed the first gets the previous action.
+class TUTTI_API InterruptHandler {
+   public:
+    InterruptHandler();
+    ~InterruptHandler();
+    InterruptHandler(const InterruptHandler&) = delete;
+    InterruptHandler& operator=(const InterruptHandler&) = delete;
+};
+
+/// Ends the current wait of one thread. Async-signal-safe; any thread.
+TUTTI_API void interrupt() noexcept;
+
+}  // namespace tutti

@@ -1,0 +1,155 @@
+// Key/value stores: how the processes of a job find each other and share small data.
+//
+// A Store is a handle: copies name the same store. All operations are thread-safe. Keys and values are
+// arbitrary bytes. Waiting operations (get, multi_get, wait) block until the keys exist and throw
+// DistStoreError with code timeout after the store's timeout (default 300 s) or the one given.
+// A client whose server dies gets DistStoreError naming host and port within a second.
+// Follows torch.distributed.Store.
+#pragma once
+
+#include <tutti/export.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tutti {
+
+using Milliseconds = std::chrono::milliseconds;
+inline constexpr Milliseconds default_store_timeout = std::chrono::seconds(300);
+
+/// What a store must be able to do; derive from it to bring your own (wrap it in a Store).
+/// Every timeout is an upper bound for the whole call; implementations must be thread-safe.
+class TUTTI_API StoreBackend {
+   public:
+    virtual ~StoreBackend();
+    virtual void set(std::string_view key, std::string_view value, Milliseconds timeout) = 0;
+    virtual std::string get(std::string_view key, Milliseconds timeout) = 0;
+    virtual std::int64_t add(std::string_view key, std::int64_t amount, Milliseconds timeout) = 0;
+    virtual void append(std::string_view key, std::string_view value, Milliseconds timeout) = 0;
+    virtual bool check(std::span<const std::string> keys, Milliseconds timeout) = 0;
+    virtual std::string compare_set(std::string_view key, std::string_view expected,
+                                    std::string_view desired, Milliseconds timeout) = 0;
+    virtual bool delete_key(std::string_view key, Milliseconds timeout) = 0;
+    virtual std::int64_t num_keys(Milliseconds timeout) = 0;
+    virtual void wait(std::span<const std::string> keys, Milliseconds timeout) = 0;
+    /// Default: a loop over get and set.
+    virtual std::vector<std::string> multi_get(std::span<const std::string> keys, Milliseconds timeout);
+    virtual void multi_set(std::span<const std::string> keys, std::span<const std::string> values,
+                           Milliseconds timeout);
+    /// For messages: "TCPStore(10.0.0.1:29500)".
+    virtual std::string describe() const = 0;
+};
+
+/// A handle to a store.
+class TUTTI_API Store {
+   public:
+    Store() = default;  ///< no store
+    explicit Store(std::shared_ptr<StoreBackend> backend, Milliseconds timeout = default_store_timeout);
+    virtual ~Store();
+    Store(const Store&) = default;
+    Store& operator=(const Store&) = default;
+
+    explicit operator bool() const noexcept { return backend_ != nullptr; }
+
+    /// Inserts or overwrites; makes a counter a plain value.
+    void set(std::string_view key, std::string_view value);
+    /// The value; waits for the key. For a counter, its decimal text.
+    std::string get(std::string_view key);
+    std::string get(std::string_view key, Milliseconds timeout);
+    /// Adds to a counter (created as 0) and returns its new value. DistStoreError naming the key if the
+    /// value was written by set, append or compare_set, or if the sum would overflow.
+    std::int64_t add(std::string_view key, std::int64_t amount);
+    /// Appends to the value; creates the key if absent.
+    void append(std::string_view key, std::string_view value);
+    /// Whether all keys exist; does not wait for them.
+    bool check(const std::vector<std::string>& keys);
+    /// Atomic. Absent key and empty `expected`: created, returns `desired`. The key holds `expected`:
+    /// replaced, returns `desired`. The key holds something else: unchanged, returns its value. Absent key
+    /// and non-empty `expected`: not created, returns `expected`.
+    std::string compare_set(std::string_view key, std::string_view expected, std::string_view desired);
+    /// True if the key existed.
+    bool delete_key(std::string_view key);
+    /// TCPStore, FileStore: one more than the user's keys (a coordination key); HashStore: exact.
+    /// PrefixStore: the underlying store's number.
+    std::int64_t num_keys();
+    std::vector<std::string> multi_get(const std::vector<std::string>& keys);
+    void multi_set(const std::vector<std::string>& keys, const std::vector<std::string>& values);
+    void wait(const std::vector<std::string>& keys);
+    void wait(const std::vector<std::string>& keys, Milliseconds timeout);
+    /// True: append, multi_get, multi_set and compare_set are single operations of the store.
+    bool has_extended_api() const noexcept;
+    void set_timeout(Milliseconds timeout);
+    Milliseconds timeout() const;
+    std::string describe() const;
+
+    const std::shared_ptr<StoreBackend>& backend() const noexcept { return backend_; }
+
+   protected:
+    struct State;
+    StoreBackend& checked() const;
+    std::shared_ptr<StoreBackend> backend_;
+    std::shared_ptr<State> state_;  // the default timeout, shared by copies
+};
+
+/// In the memory of one process, for its threads.
+class TUTTI_API HashStore : public Store {
+   public:
+    explicit HashStore(Milliseconds timeout = default_store_timeout);
+};
+
+/// In a file that all processes can lock with fcntl (local or NFS). Survives a writer's death: a torn last
+/// record is ignored and cut off by the next writer. delete_key is supported (a deletion record).
+/// `world_size` (number of users, negative: not fixed): the last user removes the file.
+class TUTTI_API FileStore : public Store {
+   public:
+    explicit FileStore(const std::string& path, int world_size = -1,
+                       Milliseconds timeout = default_store_timeout);
+    const std::string& path() const noexcept { return path_; }
+
+   private:
+    std::string path_;
+};
+
+struct TCPStoreOptions {
+    std::string host = "127.0.0.1";  ///< where the server listens / clients connect
+    std::uint16_t port = 0;          ///< 0 on the master: any free port, see TCPStore::port()
+    std::optional<int> world_size{}; ///< number of users (clients + 1), if fixed
+    bool is_master = false;          ///< this process runs the server
+    Milliseconds timeout = default_store_timeout;
+    bool wait_for_workers = true;    ///< with a world_size: the constructor waits until all have connected
+    bool multi_tenant = false;       ///< stores of this process on one host and port share one server
+    int master_listen_fd = -1;       ///< a socket already bound (or listening); the store owns it then
+    bool use_libuv = true;           ///< accepted for compatibility: the server always runs on libuv
+    std::optional<std::string> secret{};  ///< the job's secret; default: see TUTTI_JOB_SECRET
+};
+
+/// Held by one server process, reached over TCP. Every connection proves the job's secret both ways.
+class TUTTI_API TCPStore : public Store {
+   public:
+    explicit TCPStore(TCPStoreOptions options);
+    const std::string& host() const noexcept { return host_; }
+    std::uint16_t port() const noexcept { return port_; }
+    bool libuv_backend() const noexcept { return true; }
+
+   private:
+    std::string host_;
+    std::uint16_t port_ = 0;
+};
+
+/// Puts `prefix` + "/" in front of every key.
+class TUTTI_API PrefixStore : public Store {
+   public:
+    PrefixStore(const std::string& prefix, const Store& store);
+    const Store& underlying_store() const noexcept { return underlying_; }
+
+   private:
+    Store underlying_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,114 @@
+#include "core/env.hpp"
+
+#include "core/log.hpp"
+
+#include <tutti/error.hpp>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <numeric>
+
+extern char** environ;
+
+namespace tutti::env {
+namespace {
+
+constexpr auto table = std::to_array<Variable>({
+    {"TUTTI_ALGORITHM", "use this algorithm where it applies: NAME or COLLECTIVE=NAME[,COLLECTIVE=NAME…]"},
+    {"TUTTI_DETERMINISM", "fast (default), run_to_run or layout_invariant"},
+    {"TUTTI_HANDSHAKE_TIMEOUT_MS", "how long a new connection may take to prove the secret (default 5000)"},
+    {"TUTTI_HOST", "address that this process listens on (default: the one that reaches the master)"},
+    {"TUTTI_INSECURE", "1: allow a job on several hosts without a secret"},
+    {"TUTTI_JOB_SECRET", "the job's secret; every connection proves it"},
+    {"TUTTI_JOB_SECRET_FILE", "owner-only file that holds the job's secret"},
+    {"TUTTI_LISTEN_FD", "set by tutti run: descriptor of the store's listening socket"},
+    {"TUTTI_LOG_LEVEL", "trace, debug, info, warning (default), error or off"},
+    {"TUTTI_SPEC_DIR", "where tests write the inventory rows that they showed"},
+    {"TUTTI_TIMEOUT_MS", "default time limit of an operation, in milliseconds"},
+    {"TUTTI_TRANSPORT", "auto (default), shm or tcp"},
+    {"TUTTI_WAIT", "auto (default), spin, yield or sleep: what a waiting rank does"},
+});
+
+std::string lower(std::string text) {
+    for (char& c : text) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+    return text;
+}
+
+std::string_view nearest(std::string_view name) {
+    const auto best = std::ranges::min_element(
+        table, {}, [&](const Variable& v) { return edit_distance(v.name, name); });
+    return best->name;
+}
+
+}  // namespace
+
+std::span<const Variable> known_variables() { return table; }
+
+std::optional<std::string> get(std::string_view name) {
+    const char* value = std::getenv(std::string(name).c_str());
+    if (value == nullptr || *value == '\0') return std::nullopt;
+    return std::string(value);
+}
+
+std::optional<std::int64_t> get_int(std::string_view name, std::int64_t min, std::int64_t max) {
+    const auto text = get(name);
+    if (!text) return std::nullopt;
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
+    if (error != std::errc() || end != text->data() + text->size() || value < min || value > max) {
+        throw InvalidArgument(fmt::format("environment variable {}={}: expected an integer from {} to {}", name,
+                                          *text, min, max));
+    }
+    return value;
+}
+
+bool get_bool(std::string_view name, bool fallback) {
+    const auto text = get(name);
+    if (!text) return fallback;
+    const std::string value = lower(*text);
+    if (value == "1" || value == "true" || value == "yes" || value == "on") return true;
+    if (value == "0" || value == "false" || value == "no" || value == "off") return false;
+    throw InvalidArgument(fmt::format("environment variable {}={}: expected 1 or 0", name, *text));
+}
+
+std::vector<std::string> unknown_variables(std::span<const char* const> environment) {
+    std::vector<std::string> sentences;
+    for (const char* entry : environment) {
+        const std::string_view text(entry);
+        const std::string_view name = text.substr(0, text.find('='));
+        if (!name.starts_with("TUTTI_")) continue;
+        if (std::ranges::any_of(table, [&](const Variable& v) { return v.name == name; })) continue;
+        sentences.push_back(fmt::format("unknown environment variable {}; did you mean {}?", name, nearest(name)));
+    }
+    return sentences;
+}
+
+void warn_about_unknown_variables() {
+    static std::once_flag once;
+    std::call_once(once, [] {
+        std::size_t count = 0;
+        while (environ[count] != nullptr) ++count;
+        for (const auto& sentence : unknown_variables({environ, count})) TUTTI_WARN("{}", sentence);
+    });
+}
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+    std::vector<std::size_t> row(b.size() + 1);
+    std::iota(row.begin(), row.end(), std::size_t{0});
+    for (std::size_t i = 1; i <= a.size(); ++i) {
+        std::size_t diagonal = row[0];
+        row[0] = i;
+        for (std::size_t j = 1; j <= b.size(); ++j) {
+            const std::size_t above = row[j];
+            row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
+            diagonal = above;
+        }
+    }
+    return row[b.size()];
+}
+
+}  // namespace tutti::env

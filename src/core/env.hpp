@@ -1,0 +1,39 @@
+// Environment variables: every TUTTI_* name that the library reads is declared in one table here.
+//
+// Threads: reading is safe as long as nobody calls setenv at the same time.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tutti::env {
+
+struct Variable {
+    std::string_view name;
+    std::string_view meaning;
+};
+
+/// All TUTTI_* variables, sorted by name.
+std::span<const Variable> known_variables();
+
+/// The value of a variable; nullopt when unset or empty. A TUTTI_* name must be in the table.
+std::optional<std::string> get(std::string_view name);
+/// As get; throws InvalidArgument naming the variable, its value and the accepted range.
+std::optional<std::int64_t> get_int(std::string_view name, std::int64_t min, std::int64_t max);
+/// 1/0, true/false, yes/no, on/off in any case; anything else throws InvalidArgument.
+bool get_bool(std::string_view name, bool fallback);
+
+/// One sentence for each TUTTI_* variable in `environment` (NAME=value strings) that is not in the table,
+/// with the nearest known name.
+std::vector<std::string> unknown_variables(std::span<const char* const> environment);
+/// Logs a warning for each unknown variable of this process, once.
+void warn_about_unknown_variables();
+
+/// Levenshtein distance, also used for command-line suggestions.
+std::size_t edit_distance(std::string_view a, std::string_view b);
+
+}  // namespace tutti::env

@@ -1,0 +1,74 @@
+#include "core/log.hpp"
+
+#include "core/env.hpp"
+
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace tutti::log {
+namespace {
+
+std::optional<Level> parse(std::string text) {
+    for (char& c : text) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+    if (text == "trace") return Level::trace;
+    if (text == "debug") return Level::debug;
+    if (text == "info") return Level::info;
+    if (text == "warning" || text == "warn") return Level::warning;
+    if (text == "error") return Level::error;
+    if (text == "off") return Level::off;
+    return std::nullopt;
+}
+
+Level initial_level() {
+    for (const char* name : {"TUTTI_LOG_LEVEL", "TORCH_CPP_LOG_LEVEL"}) {
+        if (const auto text = env::get(name)) {
+            if (const auto level = parse(*text)) return *level;
+        }
+    }
+    return Level::warning;
+}
+
+std::atomic<Level>& current() {
+    static std::atomic<Level> level{initial_level()};
+    return level;
+}
+
+spdlog::logger& sink() {
+    static const std::shared_ptr<spdlog::logger> logger = [] {
+        auto made = std::make_shared<spdlog::logger>("tutti", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+        made->set_pattern("%L%m%d %H:%M:%S.%f %t %s:%#] %v");
+        made->set_level(spdlog::level::trace);
+        made->flush_on(spdlog::level::trace);
+        return made;
+    }();
+    return *logger;
+}
+
+spdlog::level::level_enum to_spdlog(Level level) {
+    switch (level) {
+        case Level::trace: return spdlog::level::trace;
+        case Level::debug: return spdlog::level::debug;
+        case Level::info: return spdlog::level::info;
+        case Level::warning: return spdlog::level::warn;
+        case Level::error: return spdlog::level::err;
+        case Level::off: return spdlog::level::off;
+    }
+    return spdlog::level::off;
+}
+
+}  // namespace
+
+Level level() noexcept { return current().load(std::memory_order_relaxed); }
+void set_level(Level level) noexcept { current().store(level, std::memory_order_relaxed); }
+
+void write(Level level, const char* file, int line, std::string_view message) {
+    sink().log(spdlog::source_loc{file, line, ""}, to_spdlog(level), message);
+}
+
+}  // namespace tutti::log

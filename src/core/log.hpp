@@ -1,0 +1,31 @@
+// Logging: levels, and one function that writes a line. spdlog stays behind this header.
+//
+// Threads: any. Nothing is written below the level; the arguments of a suppressed line are not formatted.
+// Lines go to stderr: "W1121 13:45:10.123456 4711 file.cpp:12] message".
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+namespace tutti::log {
+
+enum class Level { trace = 0, debug = 1, info = 2, warning = 3, error = 4, off = 5 };
+
+/// From TUTTI_LOG_LEVEL (trace, debug, info, warning, error, off), else TORCH_CPP_LOG_LEVEL, else warning.
+Level level() noexcept;
+void set_level(Level level) noexcept;
+void write(Level level, const char* file, int line, std::string_view message);
+
+template <class... Args>
+void emit(Level at, const char* file, int line, fmt::format_string<Args...> format, Args&&... args) {
+    if (at >= level()) write(at, file, line, fmt::format(format, std::forward<Args>(args)...));
+}
+
+}  // namespace tutti::log
+
+// Macros only to capture the call's file and line.
+#define TUTTI_DEBUG(...) ::tutti::log::emit(::tutti::log::Level::debug, __FILE__, __LINE__, __VA_ARGS__)
+#define TUTTI_INFO(...) ::tutti::log::emit(::tutti::log::Level::info, __FILE__, __LINE__, __VA_ARGS__)
+#define TUTTI_WARN(...) ::tutti::log::emit(::tutti::log::Level::warning, __FILE__, __LINE__, __VA_ARGS__)
+#define TUTTI_ERROR(...) ::tutti::log::emit(::tutti::log::Level::error, __FILE__, __LINE__, __VA_ARGS__)
