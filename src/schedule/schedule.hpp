@@ -1,0 +1,104 @@
+// A collective as data: what one rank does, step by step, over chunks of named buffers.
+//
+// A schedule says nothing about sockets, clocks or threads. The engine runs it, the prover checks it, `tutti explain`
+// prints and prices it. Everything here is a value; counts and offsets are in elements.
+//
+// Order. A step may start when all steps in its `after` list are complete. In addition
+//   - sends to one peer start in program order, and so do receives from one peer: the k-th send of a to b meets the
+//     k-th receive of b from a, and both have the same count;
+//   - publish, read, read_combine and release run in program order among themselves.
+// A send completes no later than the matching receive has taken its bytes; a schedule must be free of deadlock even
+// if no send completes before its receive has started (no buffering).
+//
+// Sharing memory. Ranks on one host share a staging area: each rank owns a ring of slots that the others can read.
+// Publications are numbered by round, 0 … publications-1, equally on all ranks of a host (a rank may leave rounds
+// out). `publish` copies chunks into this rank's slot of a round at slot offsets; `read` and `read_combine` wait for the
+// peer's publication of that round. `release` with round r says: this rank will read no publication of any round < r
+// any more. Publishing round r waits until every rank of the host has released round r - slots + 1 or later, that is,
+// needs none of the rounds <= r - slots. Every rank ends with release(publications).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tutti {
+
+using Rank = int;
+
+/// The collectives that are planned. all_reduce … all_to_all follow MPI 4.0, chapter 6.
+enum class Collective : std::uint8_t {
+    all_reduce = 1,
+    broadcast = 2,
+    reduce = 3,
+    all_gather = 4,
+    gather = 5,
+    scatter = 6,
+    reduce_scatter = 7,
+    all_to_all = 8,
+    barrier = 9,
+};
+inline constexpr int collective_count = 9;
+std::string_view to_string(Collective collective) noexcept;
+
+namespace schedule {
+
+/// The buffers that steps name. An in-place collective uses `output` for both.
+enum class Buffer : std::uint8_t { input, output, scratch };
+
+/// `count` elements of a buffer from `offset` on.
+struct Chunk {
+    Buffer buffer = Buffer::output;
+    std::uint64_t offset = 0;
+    std::uint64_t count = 0;
+    friend bool operator==(const Chunk&, const Chunk&) = default;
+};
+
+enum class StepKind : std::uint8_t {
+    copy,             ///< target = operand 0 (local)
+    combine,          ///< target = operand 0 op operand 1 op … in this order (local)
+    send,             ///< operand 0 → peer
+    receive,          ///< peer → target
+    receive_combine,  ///< target = operand 0 op what arrives, or the other way round (see Step::arrival_first)
+    publish,          ///< operands → this rank's slot of `round`, one after the other from slot_offset on
+    read,             ///< peer's publication of `round`, from slot_offset on → target
+    read_combine,     ///< target = operand 0 op operand 1 op …; an operand is local or a peer's publication
+    release,          ///< this rank reads no publication of a round < `round` any more
+};
+std::string_view to_string(StepKind kind) noexcept;
+
+/// An input of a step: a local chunk, or (read_combine) `count` elements of what `peer` published in the step's round.
+struct Operand {
+    Rank peer = -1;                ///< -1: local
+    Chunk chunk;                   ///< local: where; peer: only count is used
+    std::uint64_t slot_offset = 0; ///< peer: first element inside its slot
+};
+
+struct Step {
+    StepKind kind = StepKind::copy;
+    bool arrival_first = false;    ///< receive_combine: the arriving values are the left operand
+    bool finish = false;           ///< combining steps: this is the last combination (avg divides here)
+    Rank peer = -1;                ///< send, receive, receive_combine, read
+    std::uint32_t round = 0;       ///< publish, read, read_combine, release
+    std::uint64_t slot_offset = 0; ///< publish, read: first element inside the slot
+    Chunk target;                  ///< copy, combine, receive, receive_combine, read, read_combine
+    std::uint32_t first_operand = 0;  ///< in Schedule::operands
+    std::uint32_t operand_count = 0;
+    std::uint32_t first_after = 0;    ///< in Schedule::after: indices of earlier steps
+    std::uint32_t after_count = 0;
+};
+
+/// What one rank does.
+struct Schedule {
+    std::string algorithm;              ///< "ring", "two_shot", …
+    std::vector<Step> steps;
+    std::vector<Operand> operands;
+    std::vector<std::uint32_t> after;
+    std::uint64_t scratch_count = 0;    ///< elements of the scratch buffer
+    std::uint32_t publications = 0;     ///< rounds used; equal on all ranks of a host
+    bool single_rounding = true;        ///< every result element comes out of one combining step
+};
+
+}  // namespace schedule
+}  // namespace tutti
