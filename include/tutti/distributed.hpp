@@ -1,0 +1,217 @@
+// torch.distributed's functions for C++: the default group, collectives, point to point.
+//
+// Two forms of each operation: tutti::NAME blocks and returns what it produces; tutti::async::NAME returns a Work.
+// Common to all:
+//   - a default-constructed `group` is the default group; a zero timeout is the group's.
+//   - buffers are host memory of any shape, strides, size (also empty, also more than 2^31 elements). Between ranks dtype
+//     and element counts must agree; shapes need not.
+//   - roots and peers: `src`/`dst` are global ranks, `group_src`/`group_dst` ranks in the group; never both.
+//   - errors: InvalidArgument before any traffic; CollectiveMismatch, PeerLost, Timeout, Aborted: on every rank, and the
+//     group is unusable afterwards.
+// Follows torch.distributed; deviations are said where they are.
+#pragma once
+
+#include <tutti/process_group.hpp>
+#include <tutti/reduce_op.hpp>
+#include <tutti/tensor.hpp>
+#include <tutti/work.hpp>
+
+#include <chrono>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tutti {
+
+using std::chrono::milliseconds;
+
+// ---- The default group --------------------------------------------------------------------------------------------
+
+struct InitOptions {
+    std::string backend{};            ///< "" or "native" (also "cpu:native"); anything else: InvalidArgument
+    std::string init_method{};        ///< env:// (default), tcp://host:port, file:///path; ?rank=R&world_size=N allowed
+    std::optional<milliseconds> timeout{};  ///< default 30 min
+    int world_size = -1;
+    int rank = -1;
+    Store store{};                    ///< instead of init_method; needs rank and world_size
+    std::string group_name{};         ///< accepted, ignored
+    TransportKind transport = TransportKind::automatic;
+    Determinism determinism = Determinism::fast;
+};
+
+/// Makes the default group; returns when all ranks have joined. From one thread per process.
+TUTTI_API void init_process_group(const InitOptions& options = {});
+/// Leaves one group, or (empty) the default one. May be followed by a new init_process_group.
+TUTTI_API void destroy_process_group(ProcessGroup group = {});
+TUTTI_API bool is_available() noexcept;
+TUTTI_API bool is_initialized() noexcept;
+TUTTI_API ProcessGroup default_group();
+TUTTI_API void set_default_group(ProcessGroup group);
+TUTTI_API int get_rank(ProcessGroup group = {});
+TUTTI_API int get_world_size(ProcessGroup group = {});
+TUTTI_API std::string get_backend(ProcessGroup group = {});
+/// Set by a launcher (TORCHELASTIC_RUN_ID).
+TUTTI_API bool is_torchelastic_launched() noexcept;
+
+// ---- Options ------------------------------------------------------------------------------------------------------
+
+struct CollectiveOptions {
+    ProcessGroup group{};
+    milliseconds timeout{0};
+};
+struct AllReduceOptions {
+    ReduceOp op = ReduceOp::sum;
+    ProcessGroup group{};
+    milliseconds timeout{0};
+};
+using ReduceScatterOptions = AllReduceOptions;
+struct BroadcastOptions {
+    std::optional<int> src{};         ///< exactly one of src and group_src
+    ProcessGroup group{};
+    std::optional<int> group_src{};
+    milliseconds timeout{0};
+};
+struct ReduceOptions {
+    std::optional<int> dst{};         ///< exactly one of dst and group_dst
+    ReduceOp op = ReduceOp::sum;
+    ProcessGroup group{};
+    std::optional<int> group_dst{};
+    milliseconds timeout{0};
+};
+struct GatherOptions {
+    std::optional<int> dst{};         ///< default: global rank 0
+    ProcessGroup group{};
+    std::optional<int> group_dst{};
+    milliseconds timeout{0};
+};
+struct ScatterOptions {
+    std::optional<int> src{};         ///< default: global rank 0
+    ProcessGroup group{};
+    std::optional<int> group_src{};
+    milliseconds timeout{0};
+};
+struct AllToAllSingleOptions {
+    std::vector<std::int64_t> output_split_sizes{};  ///< along dimension 0, one per member; empty: even
+    std::vector<std::int64_t> input_split_sizes{};
+    ProcessGroup group{};
+    milliseconds timeout{0};
+};
+struct BarrierOptions {
+    ProcessGroup group{};
+    std::vector<int> device_ids{};    ///< accepted; host barriers need none
+    milliseconds timeout{0};
+};
+struct SendOptions {
+    int tag = 0;                      ///< matched with the receive's
+    ProcessGroup group{};
+    milliseconds timeout{0};
+};
+struct RecvOptions {
+    std::optional<int> src{};         ///< neither src nor group_src: from any rank
+    int tag = 0;
+    ProcessGroup group{};
+    std::optional<int> group_src{};
+    milliseconds timeout{0};
+};
+
+using TensorList = std::vector<TensorView>;
+using ConstTensorList = std::vector<ConstTensorView>;
+
+// ---- Collectives, blocking ----------------------------------------------------------------------------------------
+
+/// Copies the root's `tensor` into everyone's. Equal dtype and element count on all ranks.
+TUTTI_API void broadcast(TensorView tensor, const BroadcastOptions& options);
+/// Combines `tensor` over all ranks, element by element, in place; the same bits everywhere.
+TUTTI_API void all_reduce(TensorView tensor, const AllReduceOptions& options = {});
+/// As all_reduce, but only the root's `tensor` gets the result; the others' stay unchanged.
+TUTTI_API void reduce(TensorView tensor, const ReduceOptions& options);
+/// output_list[i] becomes rank i's `tensor`; counts may differ between ranks.
+TUTTI_API void all_gather(const TensorList& output_list, ConstTensorView tensor, const CollectiveOptions& options = {});
+/// All inputs one after the other (concatenated or stacked: output has size() times the elements of input).
+TUTTI_API void all_gather_into_tensor(TensorView output, ConstTensorView input, const CollectiveOptions& options = {});
+/// gather_list[i] becomes rank i's `tensor` on the root; elsewhere gather_list must be empty. Equal counts.
+TUTTI_API void gather(ConstTensorView tensor, const TensorList& gather_list = {}, const GatherOptions& options = {});
+/// `tensor` becomes the root's scatter_list[rank]; elsewhere scatter_list must be empty. Equal counts.
+TUTTI_API void scatter(TensorView tensor, const ConstTensorList& scatter_list = {}, const ScatterOptions& options = {});
+/// `output` becomes the combination of all ranks' input_list[rank]; counts may differ between entries.
+TUTTI_API void reduce_scatter(TensorView output, const ConstTensorList& input_list,
+                              const ReduceScatterOptions& options = {});
+/// As reduce_scatter with one input of size() equal blocks.
+TUTTI_API void reduce_scatter_tensor(TensorView output, ConstTensorView input,
+                                     const ReduceScatterOptions& options = {});
+/// Sends block i of `input` (split along dimension 0) to rank i; `output` gets the blocks in rank order.
+TUTTI_API void all_to_all_single(TensorView output, ConstTensorView input, const AllToAllSingleOptions& options = {});
+/// input_list[i] goes to rank i, output_list[j] comes from rank j; sizes match pairwise.
+TUTTI_API void all_to_all(const TensorList& output_list, const ConstTensorList& input_list,
+                          const CollectiveOptions& options = {});
+/// Returns when every rank has entered.
+TUTTI_API void barrier(const BarrierOptions& options = {});
+
+struct MonitoredBarrierOptions {
+    ProcessGroup group{};
+    milliseconds timeout{0};
+    bool wait_all_ranks = false;      ///< name all missing ranks, not only the first
+};
+/// A barrier that tells which ranks did not come: DistBackendError "Rank R failed to pass monitoredBarrier in M ms" on
+/// rank 0, an error that names rank 0 on the others.
+TUTTI_API void monitored_barrier(const MonitoredBarrierOptions& options = {});
+
+// ---- Point to point -----------------------------------------------------------------------------------------------
+
+/// Sends to global rank `dst` (not to oneself: use isend). Returns when `tensor` may be written again.
+TUTTI_API void send(ConstTensorView tensor, int dst, const SendOptions& options = {});
+TUTTI_API void send_to_group_rank(ConstTensorView tensor, int group_dst, const SendOptions& options = {});
+/// Receives into `tensor`; returns the global rank of the sender. Dtype and count must be the sender's.
+TUTTI_API int recv(TensorView tensor, const RecvOptions& options = {});
+[[nodiscard]] TUTTI_API Work isend(ConstTensorView tensor, int dst, const SendOptions& options = {});
+[[nodiscard]] TUTTI_API Work irecv(TensorView tensor, const RecvOptions& options = {});
+
+/// One operation of a batch.
+struct TUTTI_API P2POp {
+    enum class Kind { isend, irecv };
+    Kind kind = Kind::isend;
+    TensorView tensor;                ///< isend only reads it
+    std::optional<int> peer{};        ///< global rank; irecv without peer and group_peer: any rank
+    ProcessGroup group{};
+    int tag = 0;
+    std::optional<int> group_peer{};
+};
+struct P2POptions {
+    ProcessGroup group{};
+    int tag = 0;
+};
+TUTTI_API P2POp isend_op(ConstTensorView tensor, int peer, const P2POptions& options = {});
+TUTTI_API P2POp irecv_op(TensorView tensor, int peer, const P2POptions& options = {});
+/// Starts all operations; one Work for each, in order.
+[[nodiscard]] TUTTI_API std::vector<Work> batch_isend_irecv(const std::vector<P2POp>& operations);
+
+// ---- Collectives, asynchronous ------------------------------------------------------------------------------------
+
+/// The same functions; each returns at once. Buffers must stay alive and untouched until the Work is complete.
+namespace async {
+
+[[nodiscard]] TUTTI_API Work broadcast(TensorView tensor, const BroadcastOptions& options);
+[[nodiscard]] TUTTI_API Work all_reduce(TensorView tensor, const AllReduceOptions& options = {});
+[[nodiscard]] TUTTI_API Work reduce(TensorView tensor, const ReduceOptions& options);
+[[nodiscard]] TUTTI_API Work all_gather(const TensorList& output_list, ConstTensorView tensor,
+                                        const CollectiveOptions& options = {});
+[[nodiscard]] TUTTI_API Work all_gather_into_tensor(TensorView output, ConstTensorView input,
+                                                    const CollectiveOptions& options = {});
+[[nodiscard]] TUTTI_API Work gather(ConstTensorView tensor, const TensorList& gather_list = {},
+                                    const GatherOptions& options = {});
+[[nodiscard]] TUTTI_API Work scatter(TensorView tensor, const ConstTensorList& scatter_list = {},
+                                     const ScatterOptions& options = {});
+[[nodiscard]] TUTTI_API Work reduce_scatter(TensorView output, const ConstTensorList& input_list,
+                                            const ReduceScatterOptions& options = {});
+[[nodiscard]] TUTTI_API Work reduce_scatter_tensor(TensorView output, ConstTensorView input,
+                                                   const ReduceScatterOptions& options = {});
+[[nodiscard]] TUTTI_API Work all_to_all_single(TensorView output, ConstTensorView input,
+                                               const AllToAllSingleOptions& options = {});
+[[nodiscard]] TUTTI_API Work all_to_all(const TensorList& output_list, const ConstTensorList& input_list,
+                                        const CollectiveOptions& options = {});
+[[nodiscard]] TUTTI_API Work barrier(const BarrierOptions& options = {});
+
+}  // namespace async
+
+}  // namespace tutti

@@ -1,0 +1,14 @@
+// Everything: one include for programs.
+#pragma once
+
+#include <tutti/distributed.hpp>
+#include <tutti/dtype.hpp>
+#include <tutti/error.hpp>
+#include <tutti/future.hpp>
+#include <tutti/interrupt.hpp>
+#include <tutti/process_group.hpp>
+#include <tutti/reduce_op.hpp>
+#include <tutti/store.hpp>
+#include <tutti/tensor.hpp>
+#include <tutti/version.hpp>
+#include <tutti/work.hpp>

@@ -1,0 +1,64 @@
+// Work: the handle of an operation that may still run.
+#pragma once
+
+#include <tutti/export.hpp>
+#include <tutti/future.hpp>
+#include <tutti/tensor.hpp>
+
+#include <any>
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <vector>
+
+namespace tutti {
+
+/// How an operation ended; the value of Work::get_future_result().
+enum class WorkResult : int { success = 0, timeout = 1, comm_error = 2, unknown = 100 };
+
+namespace detail {
+class Operation;
+}
+
+/// Handle of an asynchronous operation. Copies name the same operation; all methods are thread-safe. The buffers of
+/// the operation must stay alive, and unwritten, until it is complete; dropping the handle does not cancel it.
+/// A default-constructed Work is empty: what a caller outside the group gets.
+class TUTTI_API Work {
+   public:
+    Work() = default;
+    explicit Work(std::shared_ptr<detail::Operation> operation) : operation_(std::move(operation)) {}
+
+    explicit operator bool() const noexcept { return operation_ != nullptr; }
+
+    /// Whether it has finished, well or not.
+    bool is_completed() const;
+    /// Blocks until finished. Zero: until the operation's own deadline. Otherwise throws Timeout when the time is over;
+    /// the operation goes on then. Throws what the operation threw. Returns true.
+    bool wait(std::chrono::milliseconds timeout = std::chrono::milliseconds{0});
+    /// The same as wait() for operations on host memory.
+    void synchronize();
+    /// Finished without an error.
+    bool is_success() const;
+    /// The error, or null.
+    std::exception_ptr exception() const;
+    /// The output tensors (views of the caller's buffers); throws if it is not finished or failed.
+    std::vector<TensorView> result() const;
+    /// Rank in the group of the sender that a receive met; InvalidArgument for other operations or before completion.
+    int source_rank() const;
+    /// Completes with the list of output tensors.
+    Future<std::vector<TensorView>> get_future() const;
+    /// Completes with how the operation ended; never with an exception.
+    Future<WorkResult> get_future_result() const;
+    /// As a generic object and back.
+    std::any boxed() const { return *this; }
+    static Work unbox(const std::any& object);
+
+   private:
+    detail::Operation& checked(const char* method) const;
+    std::shared_ptr<detail::Operation> operation_;
+};
+
+/// Waits for all; throws the first failure after all have ended.
+TUTTI_API void wait_all(const std::vector<Work>& works);
+
+}  // namespace tutti
