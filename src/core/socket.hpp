@@ -1,0 +1,72 @@
+// Sockets: making, connecting and using TCP and abstract Unix sockets, with one notion of waiting.
+//
+// Threads: free functions; any thread, one reader and one writer per descriptor at a time. Every descriptor
+// made here is non-blocking and closed on exec; nothing here raises SIGPIPE. Every wait takes a Deadline and
+// looks at the abort flag (may be null) and the interrupt flag at least every wait_slice.
+// Errors: DistNetworkError naming the address, the cause and the time spent; Timeout and Aborted from check_wait.
+#pragma once
+
+#include "core/deadline.hpp"
+#include "core/interrupt.hpp"
+#include "core/unique_fd.hpp"
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace tutti::net {
+
+struct Address {
+    std::string host;
+    std::uint16_t port = 0;
+    bool operator==(const Address&) const = default;
+};
+
+/// "10.0.0.1:29500", "[::1]:29500".
+std::string to_string(const Address& address);
+
+/// A socket that listens on `host` (name or literal; empty: every address) and `port` (0: any free port).
+UniqueFd listen_tcp(const std::string& host, std::uint16_t port, int backlog = 512);
+/// A connected socket with TCP_NODELAY. A peer that refuses or is unreachable is tried again, with a growing
+/// pause, until the deadline; a host name that does not exist fails at once.
+UniqueFd connect_tcp(const Address& address, const Deadline& deadline, const AbortFlag* abort);
+/// The next waiting connection (TCP with TCP_NODELAY, or Unix); nullopt when there is none.
+std::optional<UniqueFd> try_accept(int listen_fd);
+/// As try_accept, but waits.
+UniqueFd accept_one(int listen_fd, const Deadline& deadline, const AbortFlag* abort, const char* operation);
+
+/// The numeric addresses of the two ends of a TCP socket.
+Address local_address(int fd);
+Address peer_address(int fd);
+/// 127.0.0.0/8, ::1 or a name all of whose addresses are such ("localhost").
+bool is_loopback(const std::string& host);
+/// A literal in 224.0.0.0/4 or ff00::/8.
+bool is_multicast(const std::string& host);
+
+/// Moves all of `bytes`, or throws; `operation` names it in messages. The end of the peer's stream is
+/// DistNetworkError "… closed by peer".
+void send_all(int fd, std::span<const std::byte> bytes, const Deadline& deadline, const AbortFlag* abort,
+              const char* operation);
+void recv_all(int fd, std::span<std::byte> bytes, const Deadline& deadline, const AbortFlag* abort,
+              const char* operation);
+/// Waits for `events` (POLLIN, POLLOUT) and returns what poll(2) saw.
+short wait_for(int fd, short events, const Deadline& deadline, const AbortFlag* abort, const char* operation);
+
+/// Unix stream sockets in the abstract name space: nothing appears in the file system, and the name goes when
+/// the last descriptor is closed. `abstract_name` is without the leading zero byte.
+UniqueFd listen_unix(std::string_view abstract_name, int backlog = 512);
+UniqueFd connect_unix(std::string_view abstract_name, const Deadline& deadline, const AbortFlag* abort);
+/// Hands a descriptor over, with one byte of data. recv_fd's result is CLOEXEC; more than one descriptor, or
+/// none, is an error and leaks nothing.
+void send_fd(int socket, int fd, const Deadline& deadline, const AbortFlag* abort);
+UniqueFd recv_fd(int socket, const Deadline& deadline, const AbortFlag* abort);
+/// Who is at the other end of a Unix socket, as the kernel recorded it (SO_PEERCRED).
+uid_t peer_uid(int unix_fd);
+pid_t peer_pid(int unix_fd);
+
+}  // namespace tutti::net
