@@ -1,0 +1,191 @@
+// Views, tensors, strided copies.
+#include <tutti/error.hpp>
+#include <tutti/tensor.hpp>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstring>
+#include <limits>
+#include <new>
+#include <utility>
+
+namespace tutti {
+namespace {
+
+constexpr std::align_val_t tensor_alignment{64};
+
+std::int64_t checked_element_count(const Extents& shape, std::size_t element_bytes) {
+    std::int64_t count = 1;
+    for (const std::int64_t size : shape) {
+        if (size < 0) throw InvalidArgument(fmt::format("shape {}: sizes must not be negative", shape.to_string()));
+        if (__builtin_mul_overflow(count, size, &count)) {
+            throw InvalidArgument(fmt::format("shape {}: too many elements", shape.to_string()));
+        }
+    }
+    std::int64_t bytes = 0;
+    if (__builtin_mul_overflow(count, static_cast<std::int64_t>(element_bytes), &bytes)) {
+        throw InvalidArgument(fmt::format("shape {}: too many bytes", shape.to_string()));
+    }
+    return count;
+}
+
+bool is_row_major(const Extents& shape, const Extents& strides) {
+    std::int64_t expected = 1;
+    for (std::size_t i = shape.size(); i-- > 0;) {
+        if (shape[i] != 1 && strides[i] != expected) return false;
+        expected *= shape[i];
+    }
+    return true;
+}
+
+// Walks a view as runs of `run` elements that lie one after the other.
+class Runs {
+   public:
+    explicit Runs(const ConstTensorView& view)
+        : base_(static_cast<std::byte*>(const_cast<void*>(view.data()))), element_bytes_(size_of(view.dtype())) {
+        if (view.contiguous()) {
+            run_ = view.element_count();
+            return;
+        }
+        std::size_t outer = view.shape().size();
+        while (outer > 0) {
+            const std::size_t i = outer - 1;
+            if (view.shape()[i] != 1 && view.strides()[i] != run_) break;
+            run_ *= view.shape()[i];
+            outer = i;
+        }
+        for (std::size_t i = 0; i < outer; ++i) {
+            sizes_.push_back(view.shape()[i]);
+            strides_.push_back(view.strides()[i]);
+        }
+        index_.assign(outer, 0);
+    }
+
+    std::int64_t run() const { return run_; }
+    std::byte* address() const { return base_ + offset_ * static_cast<std::int64_t>(element_bytes_); }
+    void next() {
+        for (std::size_t i = sizes_.size(); i-- > 0;) {
+            offset_ += strides_[i];
+            if (++index_[i] < sizes_[i]) return;
+            offset_ -= strides_[i] * sizes_[i];
+            index_[i] = 0;
+        }
+    }
+
+   private:
+    std::byte* base_;
+    std::size_t element_bytes_;
+    std::int64_t run_ = 1;
+    std::int64_t offset_ = 0;
+    std::vector<std::int64_t> sizes_, strides_, index_;
+};
+
+}  // namespace
+
+std::string to_string(Device device) {
+    return device.type == Device::Type::cpu ? std::string("cpu") : fmt::format("cuda:{}", device.index);
+}
+
+Extents::Extents(std::span<const std::int64_t> values) : size_(values.size()) {
+    if (size_ <= inline_capacity) {
+        std::ranges::copy(values, inline_);
+    } else {
+        heap_.assign(values.begin(), values.end());
+    }
+}
+
+std::string Extents::to_string() const { return fmt::format("[{}]", fmt::join(span(), ", ")); }
+
+ConstTensorView::ConstTensorView(const void* data, Extents shape, DType dtype, Extents strides, Device device)
+    : data_(const_cast<void*>(data)),
+      dtype_(dtype),
+      shape_(std::move(shape)),
+      strides_(std::move(strides)),
+      device_(device),
+      element_count_(checked_element_count(shape_, size_of(dtype))) {
+    if (!strides_.empty() && strides_.size() != shape_.size()) {
+        throw InvalidArgument(fmt::format("strides {}: expected {} of them, one per dimension of shape {}",
+                                          strides_.to_string(), shape_.size(), shape_.to_string()));
+    }
+    if (data_ == nullptr && element_count_ > 0) {
+        throw InvalidArgument(fmt::format("data: null pointer for {} elements", element_count_));
+    }
+    if (!strides_.empty() && (element_count_ == 0 || is_row_major(shape_, strides_))) strides_ = {};
+}
+
+ConstTensorView::ConstTensorView(const Tensor& tensor) : ConstTensorView(tensor.view()) {}
+TensorView::TensorView(Tensor& tensor) : TensorView(tensor.view()) {}
+
+std::string ConstTensorView::to_string() const {
+    return fmt::format("{}{}", tutti::to_string(dtype_), shape_.to_string());
+}
+
+Tensor::Tensor(TensorView view, std::shared_ptr<void> owner) : view_(std::move(view)), owner_(std::move(owner)) {}
+
+void Tensor::check_dtype(DType wanted) const {
+    if (wanted != dtype()) {
+        throw InvalidArgument(fmt::format("Tensor::data: the tensor holds {}, not {}", tutti::to_string(dtype()),
+                                          tutti::to_string(wanted)));
+    }
+}
+
+Tensor Tensor::clone() const {
+    Tensor result = empty(dtype(), shape());
+    copy(result.view(), view_);
+    return result;
+}
+
+Tensor empty(DType dtype, Extents shape) {
+    const auto count = checked_element_count(shape, size_of(dtype));
+    const std::size_t bytes = static_cast<std::size_t>(count) * size_of(dtype);
+    std::shared_ptr<void> memory(::operator new(std::max<std::size_t>(bytes, 1), tensor_alignment),
+                                 [](void* p) { ::operator delete(p, tensor_alignment); });
+    TensorView view(memory.get(), std::move(shape), dtype);
+    return {std::move(view), std::move(memory)};
+}
+
+Tensor zeros(DType dtype, Extents shape) {
+    Tensor result = empty(dtype, std::move(shape));
+    if (result.byte_count() > 0) std::memset(result.raw_data(), 0, result.byte_count());
+    return result;
+}
+
+void copy(TensorView to, ConstTensorView from) {
+    if (to.dtype() != from.dtype()) {
+        throw InvalidArgument(fmt::format("copy: `to` is {}, `from` is {}: expected equal dtypes", to.to_string(),
+                                          from.to_string()));
+    }
+    if (to.element_count() != from.element_count()) {
+        throw InvalidArgument(fmt::format("copy: `to` has {} elements, `from` has {}: expected equal counts",
+                                          to.element_count(), from.element_count()));
+    }
+    if (from.element_count() == 0 || (to.data() == from.data() && to.contiguous() && from.contiguous())) return;
+    const std::size_t element_bytes = size_of(to.dtype());
+    Runs target(to);
+    Runs source(from);
+    std::int64_t left_in_target = target.run();
+    std::int64_t left_in_source = source.run();
+    std::byte* t = target.address();
+    std::byte* s = source.address();
+    for (std::int64_t done = 0; done < to.element_count();) {
+        const std::int64_t count = std::min(left_in_target, left_in_source);
+        const std::size_t bytes = static_cast<std::size_t>(count) * element_bytes;
+        std::memmove(t, s, bytes);
+        done += count;
+        t += bytes;
+        s += bytes;
+        if ((left_in_target -= count) == 0) {
+            target.next();
+            t = target.address();
+            left_in_target = target.run();
+        }
+        if ((left_in_source -= count) == 0) {
+            source.next();
+            s = source.address();
+            left_in_source = source.run();
+        }
+    }
+}
+
+}  // namespace tutti

@@ -1,0 +1,163 @@
+#include "support/covers.hpp"
+
+#include <dlpack/dlpack.h>
+#include <gtest/gtest.h>
+#include <tutti/error.hpp>
+#include <tutti/reduce_op.hpp>
+#include <tutti/tensor.hpp>
+
+#include <cmath>
+#include <numeric>
+
+namespace tutti {
+namespace {
+
+using test::covers;
+
+template <class T>
+void every_pattern_survives_a_round_trip(unsigned patterns) {
+    for (unsigned bits = 0; bits < patterns; ++bits) {
+        T value;
+        value.bits = static_cast<decltype(value.bits)>(bits);
+        const float wide(value);
+        const T back(wide);
+        if (std::isnan(wide)) {
+            EXPECT_TRUE(std::isnan(float(back)));
+        } else {
+            EXPECT_EQ(back.bits, value.bits) << bits;
+        }
+    }
+}
+
+TEST(SmallFloats, every_pattern_survives_a_round_trip) {
+    every_pattern_survives_a_round_trip<Float16>(1U << 16);
+    every_pattern_survives_a_round_trip<BFloat16>(1U << 16);
+    every_pattern_survives_a_round_trip<Float8E4M3FN>(1U << 8);
+    every_pattern_survives_a_round_trip<Float8E5M2>(1U << 8);
+}
+
+// Between two neighbours the nearer wins, and on a tie the even one.
+template <class T>
+void rounding_is_to_nearest_even(unsigned largest_finite) {
+    for (unsigned bits = 0; bits < largest_finite; ++bits) {
+        T low, high;
+        low.bits = static_cast<decltype(low.bits)>(bits);
+        high.bits = static_cast<decltype(low.bits)>(bits + 1);
+        const float middle = (float(low) + float(high)) / 2;
+        EXPECT_EQ(T(middle).bits, (bits & 1) != 0 ? high.bits : low.bits) << bits;
+        EXPECT_EQ(T(std::nextafter(middle, 0.0F)).bits, low.bits) << bits;
+        EXPECT_EQ(T(std::nextafter(middle, INFINITY)).bits, high.bits) << bits;
+    }
+}
+
+TEST(SmallFloats, round_to_nearest_even) {
+    rounding_is_to_nearest_even<Float16>(0x7bff);
+    rounding_is_to_nearest_even<Float8E4M3FN>(0x7e);
+    rounding_is_to_nearest_even<Float8E5M2>(0x7b);
+    EXPECT_EQ(BFloat16(1.00390625F).bits, 0x3f80);
+    EXPECT_EQ(BFloat16(1.01171875F).bits, 0x3f82);
+}
+
+TEST(SmallFloats, overflow_as_their_formats_say) {
+    EXPECT_TRUE(std::isinf(float(Float16(65520.0F))));
+    EXPECT_EQ(float(Float16(65519.0F)), 65504.0F);
+    EXPECT_TRUE(std::isnan(float(Float8E4M3FN(465.0F))));
+    EXPECT_EQ(float(Float8E4M3FN(463.0F)), 448.0F);
+    EXPECT_TRUE(std::isinf(float(Float8E5M2(61440.0F))));
+    EXPECT_TRUE(std::isnan(float(BFloat16(NAN))));
+}
+
+TEST(DType, names_go_both_ways_and_an_unknown_one_lists_them) {
+    for (int i = 0; i < dtype_count; ++i) {
+        const auto dtype = static_cast<DType>(i);
+        EXPECT_EQ(dtype_from_string(to_string(dtype)), dtype);
+        EXPECT_GT(size_of(dtype), 0U);
+    }
+    try {
+        dtype_from_string("float31");
+        FAIL();
+    } catch (const InvalidArgument& error) {
+        EXPECT_NE(std::string(error.what()).find("bfloat16"), std::string::npos);
+    }
+}
+
+TEST(ReduceOp, says_what_is_defined_for_what) {
+    covers("S10-001", "S10-011", "S10-012", "S10-013");
+    EXPECT_EQ(static_cast<int>(ReduceOp::sum.kind()), 0);
+    EXPECT_EQ(ReduceOp::premul_sum(0.5).factor(), 0.5);
+    EXPECT_FALSE(is_supported(ReduceOp::Kind::max, complex64));
+    EXPECT_FALSE(is_supported(ReduceOp::Kind::product, complex128));
+    EXPECT_FALSE(is_supported(ReduceOp::Kind::band, float32));
+    EXPECT_TRUE(is_supported(ReduceOp::Kind::bxor, boolean));
+    EXPECT_EQ(reduce_op_from_string("max").kind(), ReduceOp::Kind::max);
+    EXPECT_THROW(reduce_op_from_string("median"), InvalidArgument);
+}
+
+TEST(View, rejects_what_cannot_be) {
+    float value = 0;
+    EXPECT_THROW(TensorView(&value, {-1}, float32), InvalidArgument);
+    EXPECT_THROW(TensorView(&value, {2, 2}, float32, {1}), InvalidArgument);
+    EXPECT_THROW(TensorView(nullptr, {1}, float32), InvalidArgument);
+    EXPECT_NO_THROW(TensorView(nullptr, {0, 3}, float32));
+    EXPECT_THROW(view(&value, {std::int64_t{1} << 40, std::int64_t{1} << 40}), InvalidArgument);
+}
+
+TEST(View, comes_from_anything_contiguous) {
+    std::vector<float> vector(6);
+    const ConstTensorView from_vector(vector);
+    EXPECT_EQ(from_vector.to_string(), "float32[6]");
+    std::array<std::int16_t, 3> array{};
+    EXPECT_EQ(TensorView(array).dtype(), int16);
+    EXPECT_EQ(view(vector.data(), {2, 3}).shape(), Extents({2, 3}));
+    EXPECT_EQ(view(vector.data(), {}).element_count(), 1);  // zero dimensions hold one element
+}
+
+TEST(Copy, follows_strides_of_any_kind) {
+    std::vector<std::int32_t> data(24);
+    std::iota(data.begin(), data.end(), 0);
+    std::vector<std::int32_t> transposed(24, -1);
+    copy(view(transposed.data(), {6, 4}), ConstTensorView(data.data(), {6, 4}, int32, {1, 6}));
+    for (int i = 0; i < 6; ++i) {
+        for (int j = 0; j < 4; ++j) EXPECT_EQ(transposed[static_cast<std::size_t>(i * 4 + j)], j * 6 + i);
+    }
+    std::vector<std::int32_t> reversed(24);
+    copy(reversed, ConstTensorView(data.data() + 23, {24}, int32, {-1}));
+    EXPECT_EQ(reversed.front(), 23);
+    EXPECT_EQ(reversed.back(), 0);
+    std::vector<std::int32_t> repeated(4);
+    copy(repeated, ConstTensorView(data.data() + 5, {4}, int32, {0}));
+    EXPECT_EQ(repeated, std::vector<std::int32_t>(4, 5));
+    EXPECT_THROW(copy(repeated, data), InvalidArgument);
+}
+
+TEST(Tensor, owns_shares_and_clones) {
+    Tensor a = tensor<float>({1, 2, 3});
+    Tensor same = a;
+    Tensor other = a.clone();
+    a.data<float>()[0] = 9;
+    EXPECT_EQ(same.data<float>()[0], 9);
+    EXPECT_EQ(other.data<float>()[0], 1);
+    EXPECT_THROW(a.data<double>(), InvalidArgument);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(a.raw_data()) % 64, 0U);
+    EXPECT_EQ(Extents({1, 2, 3, 4, 5, 6}).to_string(), "[1, 2, 3, 4, 5, 6]");
+}
+
+TEST(Tensor, crosses_dlpack_in_both_directions) {
+    for (int i = 0; i < dtype_count; ++i) {
+        const auto dtype = static_cast<DType>(i);
+        Tensor original = zeros(dtype, {2, 3});
+        DLManagedTensor* exported = original.to_dlpack();
+        const Tensor back = Tensor::from_dlpack(exported);
+        EXPECT_EQ(back.raw_data(), original.raw_data());
+        EXPECT_EQ(back.dtype(), dtype);
+        EXPECT_EQ(back.shape(), Extents({2, 3}));
+    }
+    Tensor tensor = zeros(float32, {2});
+    DLManagedTensor* exported = tensor.to_dlpack();
+    exported->dl_tensor.device.device_type = kDLCUDA;
+    EXPECT_THROW(Tensor::from_dlpack(exported), InvalidArgument);
+    exported->deleter(exported);
+}
+
+}  // namespace
+}  // namespace tutti
