@@ -3,10 +3,12 @@
 // Two forms of each operation: tutti::NAME blocks and returns what it produces; tutti::async::NAME returns a Work.
 // Common to all:
 //   - a default-constructed `group` is the default group; a zero timeout is the group's.
-//   - buffers are host memory of any shape, strides, size (also empty, also more than 2^31 elements). Between ranks dtype
+//   - buffers are host memory of any shape, strides, size (also empty, also more than 2^31 elements). Between ranks
+//   dtype
 //     and element counts must agree; shapes need not.
 //   - roots and peers: `src`/`dst` are global ranks, `group_src`/`group_dst` ranks in the group; never both.
-//   - errors: InvalidArgument before any traffic; CollectiveMismatch, PeerLost, Timeout, Aborted: on every rank, and the
+//   - errors: InvalidArgument before any traffic; CollectiveMismatch, PeerLost, Timeout, Aborted: on every rank, and
+//   the
 //     group is unusable afterwards.
 // Follows torch.distributed; deviations are said where they are.
 #pragma once
@@ -29,13 +31,13 @@ using std::chrono::milliseconds;
 // ---- The default group --------------------------------------------------------------------------------------------
 
 struct InitOptions {
-    std::string backend{};            ///< "" or "native" (also "cpu:native"); anything else: InvalidArgument
-    std::string init_method{};        ///< env:// (default), tcp://host:port, file:///path; ?rank=R&world_size=N allowed
+    std::string backend{};      ///< "" or "native" (also "cpu:native"); anything else: InvalidArgument
+    std::string init_method{};  ///< env:// (default), tcp://host:port, file:///path; ?rank=R&world_size=N allowed
     std::optional<milliseconds> timeout{};  ///< default 30 min
     int world_size = -1;
     int rank = -1;
-    Store store{};                    ///< instead of init_method; needs rank and world_size
-    std::string group_name{};         ///< accepted, ignored
+    Store store{};             ///< instead of init_method; needs rank and world_size
+    std::string group_name{};  ///< accepted, ignored
     TransportKind transport = TransportKind::automatic;
     Determinism determinism = Determinism::fast;
 };
@@ -67,26 +69,26 @@ struct AllReduceOptions {
 };
 using ReduceScatterOptions = AllReduceOptions;
 struct BroadcastOptions {
-    std::optional<int> src{};         ///< exactly one of src and group_src
+    std::optional<int> src{};  ///< exactly one of src and group_src
     ProcessGroup group{};
     std::optional<int> group_src{};
     milliseconds timeout{0};
 };
 struct ReduceOptions {
-    std::optional<int> dst{};         ///< exactly one of dst and group_dst
+    std::optional<int> dst{};  ///< exactly one of dst and group_dst
     ReduceOp op = ReduceOp::sum;
     ProcessGroup group{};
     std::optional<int> group_dst{};
     milliseconds timeout{0};
 };
 struct GatherOptions {
-    std::optional<int> dst{};         ///< default: global rank 0
+    std::optional<int> dst{};  ///< default: global rank 0
     ProcessGroup group{};
     std::optional<int> group_dst{};
     milliseconds timeout{0};
 };
 struct ScatterOptions {
-    std::optional<int> src{};         ///< default: global rank 0
+    std::optional<int> src{};  ///< default: global rank 0
     ProcessGroup group{};
     std::optional<int> group_src{};
     milliseconds timeout{0};
@@ -99,16 +101,16 @@ struct AllToAllSingleOptions {
 };
 struct BarrierOptions {
     ProcessGroup group{};
-    std::vector<int> device_ids{};    ///< accepted; host barriers need none
+    std::vector<int> device_ids{};  ///< accepted; host barriers need none
     milliseconds timeout{0};
 };
 struct SendOptions {
-    int tag = 0;                      ///< matched with the receive's
+    int tag = 0;  ///< matched with the receive's
     ProcessGroup group{};
     milliseconds timeout{0};
 };
 struct RecvOptions {
-    std::optional<int> src{};         ///< neither src nor group_src: from any rank
+    std::optional<int> src{};  ///< neither src nor group_src: from any rank
     int tag = 0;
     ProcessGroup group{};
     std::optional<int> group_src{};
@@ -151,7 +153,7 @@ TUTTI_API void barrier(const BarrierOptions& options = {});
 struct MonitoredBarrierOptions {
     ProcessGroup group{};
     milliseconds timeout{0};
-    bool wait_all_ranks = false;      ///< name all missing ranks, not only the first
+    bool wait_all_ranks = false;  ///< name all missing ranks, not only the first
 };
 /// A barrier that tells which ranks did not come: DistBackendError "Rank R failed to pass monitoredBarrier in M ms" on
 /// rank 0, an error that names rank 0 on the others.
@@ -171,8 +173,8 @@ TUTTI_API int recv(TensorView tensor, const RecvOptions& options = {});
 struct TUTTI_API P2POp {
     enum class Kind { isend, irecv };
     Kind kind = Kind::isend;
-    TensorView tensor;                ///< isend only reads it
-    std::optional<int> peer{};        ///< global rank; irecv without peer and group_peer: any rank
+    TensorView tensor;          ///< isend only reads it
+    std::optional<int> peer{};  ///< global rank; irecv without peer and group_peer: any rank
     ProcessGroup group{};
     int tag = 0;
     std::optional<int> group_peer{};

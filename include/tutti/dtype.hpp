@@ -83,7 +83,9 @@ constexpr bool is_floating_point(DType d) noexcept {
     return (d >= DType::float16 && d <= DType::float64) || d >= DType::float8_e4m3fn;
 }
 /// Integers and bool.
-constexpr bool is_integral(DType d) noexcept { return d <= DType::int64; }
+constexpr bool is_integral(DType d) noexcept {
+    return d <= DType::int64;
+}
 /// Types that are accumulated in float32 and rounded once.
 constexpr bool is_low_precision(DType d) noexcept {
     return d == DType::float16 || d == DType::bfloat16 || d >= DType::float8_e4m3fn;
@@ -137,14 +139,19 @@ struct DTypeIs {
 template <class T>
 constexpr DType integer_dtype() {
     constexpr bool is_signed = std::is_signed_v<T>;
-    if constexpr (sizeof(T) == 1) return is_signed ? DType::int8 : DType::uint8;
-    else if constexpr (sizeof(T) == 2) return is_signed ? DType::int16 : DType::uint16;
-    else if constexpr (sizeof(T) == 4) return is_signed ? DType::int32 : DType::uint32;
-    else return is_signed ? DType::int64 : DType::uint64;
+    if constexpr (sizeof(T) == 1)
+        return is_signed ? DType::int8 : DType::uint8;
+    else if constexpr (sizeof(T) == 2)
+        return is_signed ? DType::int16 : DType::uint16;
+    else if constexpr (sizeof(T) == 4)
+        return is_signed ? DType::int32 : DType::uint32;
+    else
+        return is_signed ? DType::int64 : DType::uint64;
 }
 template <class T>
-    requires(std::is_integral_v<T> && !std::is_same_v<T, bool> && sizeof(T) <= 8)
-struct DTypeOf<T> : DTypeIs<integer_dtype<T>()> {};
+requires(std::is_integral_v<T> && !std::is_same_v<T, bool> && sizeof(T) <= 8) struct DTypeOf<T>
+    : DTypeIs<integer_dtype<T>()> {
+};
 template <>
 struct DTypeOf<bool> : DTypeIs<DType::boolean> {};
 template <>
@@ -169,7 +176,9 @@ struct DTypeOf<Float8E5M2> : DTypeIs<DType::float8_e5m2> {};
 
 /// A C++ type that can be an element of a tensor.
 template <class T>
-concept Element = requires { detail::DTypeOf<std::remove_cv_t<T>>::value; };
+concept Element = requires {
+    detail::DTypeOf<std::remove_cv_t<T>>::value;
+};
 
 /// The dtype of a C++ type: dtype_of<float> is float32.
 template <Element T>

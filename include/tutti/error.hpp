@@ -17,18 +17,18 @@ namespace tutti {
 
 /// Stable numbers: they never change their meaning and are not re-used.
 enum class ErrorCode : int {
-    invalid_argument = 1,      ///< the caller asked for something impossible; nothing was sent
-    timeout = 2,               ///< a deadline passed
-    peer_lost = 3,             ///< a rank died, left, or cannot be reached any more
-    collective_mismatch = 4,   ///< the ranks called different things
-    network = 5,               ///< a connection was refused, reset or could not be made
-    store = 6,                 ///< a key/value store failed or is unreachable
-    backend = 7,               ///< a backend cannot do what was asked, or failed
-    aborted = 8,               ///< the group was aborted or destroyed while the operation ran
-    interrupted = 9,           ///< a signal (Ctrl-C) ended the wait
-    security = 10,             ///< a peer could not prove the job's secret, or a secret is missing
-    not_initialized = 11,      ///< init_process_group has not been called
-    internal = 99,             ///< a bug in tutti
+    invalid_argument = 1,     ///< the caller asked for something impossible; nothing was sent
+    timeout = 2,              ///< a deadline passed
+    peer_lost = 3,            ///< a rank died, left, or cannot be reached any more
+    collective_mismatch = 4,  ///< the ranks called different things
+    network = 5,              ///< a connection was refused, reset or could not be made
+    store = 6,                ///< a key/value store failed or is unreachable
+    backend = 7,              ///< a backend cannot do what was asked, or failed
+    aborted = 8,              ///< the group was aborted or destroyed while the operation ran
+    interrupted = 9,          ///< a signal (Ctrl-C) ended the wait
+    security = 10,            ///< a peer could not prove the job's secret, or a secret is missing
+    not_initialized = 11,     ///< init_process_group has not been called
+    internal = 99,            ///< a bug in tutti
 };
 
 /// A short stable name, such as "peer_lost".
@@ -36,34 +36,34 @@ TUTTI_API const char* to_string(ErrorCode code) noexcept;
 
 /// What is known about a failure; fields that do not apply keep their defaults.
 struct ErrorContext {
-    std::string operation;             ///< "all_reduce", "Store.get", …
-    std::uint64_t sequence = 0;        ///< number of the operation in its group, from 1; 0: none
-    std::string group;                 ///< name of the group
-    int rank = -1;                     ///< the rank that raises (in the group)
-    int peer = -1;                     ///< the rank it is about (in the group)
-    std::string phase;                 ///< what was going on
+    std::string operation;       ///< "all_reduce", "Store.get", …
+    std::uint64_t sequence = 0;  ///< number of the operation in its group, from 1; 0: none
+    std::string group;           ///< name of the group
+    int rank = -1;               ///< the rank that raises (in the group)
+    int peer = -1;               ///< the rank it is about (in the group)
+    std::string phase;           ///< what was going on
     std::uint64_t bytes_done = 0;
     std::uint64_t bytes_total = 0;
     std::chrono::nanoseconds elapsed{0};
-    std::string hint;                  ///< what the reader can do
+    std::string hint;  ///< what the reader can do
 };
 
 /// Base of all exceptions of tutti.
 class TUTTI_API DistError : public std::runtime_error {
-   public:
+ public:
     DistError(ErrorCode code, const std::string& message, ErrorContext context = {});
     ~DistError() override;
     ErrorCode code() const noexcept { return code_; }
     const ErrorContext& context() const noexcept { return context_; }
 
-   private:
+ private:
     ErrorCode code_;
     ErrorContext context_;
 };
 
 /// The ways a backend fails; the base of everything that ends a collective.
 class TUTTI_API DistBackendError : public DistError {
-   public:
+ public:
     explicit DistBackendError(const std::string& message, ErrorContext context = {},
                               ErrorCode code = ErrorCode::backend);
     ~DistBackendError() override;
@@ -71,7 +71,7 @@ class TUTTI_API DistBackendError : public DistError {
 
 /// The network failed: refused, reset, unreachable, not authenticated.
 class TUTTI_API DistNetworkError : public DistError {
-   public:
+ public:
     explicit DistNetworkError(const std::string& message, ErrorContext context = {},
                               ErrorCode code = ErrorCode::network);
     ~DistNetworkError() override;
@@ -79,15 +79,14 @@ class TUTTI_API DistNetworkError : public DistError {
 
 /// A store failed: timed out, lost its server, was misused.
 class TUTTI_API DistStoreError : public DistError {
-   public:
-    explicit DistStoreError(const std::string& message, ErrorContext context = {},
-                            ErrorCode code = ErrorCode::store);
+ public:
+    explicit DistStoreError(const std::string& message, ErrorContext context = {}, ErrorCode code = ErrorCode::store);
     ~DistStoreError() override;
 };
 
 /// The caller asked for something impossible; thrown before any communication.
 class TUTTI_API InvalidArgument : public DistError {
-   public:
+ public:
     explicit InvalidArgument(const std::string& message, ErrorContext context = {},
                              ErrorCode code = ErrorCode::invalid_argument);
     ~InvalidArgument() override;
@@ -95,36 +94,35 @@ class TUTTI_API InvalidArgument : public DistError {
 
 /// The ranks called different collectives, or the same with other arguments. Every rank raises it.
 class TUTTI_API CollectiveMismatch : public DistBackendError {
-   public:
+ public:
     explicit CollectiveMismatch(const std::string& message, ErrorContext context = {});
     ~CollectiveMismatch() override;
 };
 
 /// A rank died, left or cannot be reached; `context().peer` names it. The group is unusable afterwards.
 class TUTTI_API PeerLost : public DistBackendError {
-   public:
+ public:
     explicit PeerLost(const std::string& message, ErrorContext context = {});
     ~PeerLost() override;
 };
 
 /// A deadline passed.
 class TUTTI_API Timeout : public DistBackendError {
-   public:
+ public:
     explicit Timeout(const std::string& message, ErrorContext context = {});
     ~Timeout() override;
 };
 
 /// The group was aborted or destroyed by another thread, or a signal ended the wait (code interrupted).
 class TUTTI_API Aborted : public DistBackendError {
-   public:
-    explicit Aborted(const std::string& message, ErrorContext context = {},
-                     ErrorCode code = ErrorCode::aborted);
+ public:
+    explicit Aborted(const std::string& message, ErrorContext context = {}, ErrorCode code = ErrorCode::aborted);
     ~Aborted() override;
 };
 
 /// A bug in tutti: please report it with the message.
 class TUTTI_API InternalError : public DistError {
-   public:
+ public:
     explicit InternalError(const std::string& message, ErrorContext context = {});
     ~InternalError() override;
 };

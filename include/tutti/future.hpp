@@ -22,7 +22,7 @@ namespace tutti {
 
 template <class T>
 class Future {
-   public:
+ public:
     Future() : state_(std::make_shared<State>()) {}
 
     /// Blocks until done; rethrows a failure.
@@ -64,7 +64,7 @@ class Future {
         complete([&](State& state) { state.error = std::move(error); });
     }
 
-   private:
+ private:
     struct State {
         std::mutex mutex;
         std::condition_variable done_changed;

@@ -12,7 +12,7 @@ namespace tutti {
 /// While one lives, SIGINT makes waits throw; its destructor restores the previous action. At most one at a
 /// time. A second Ctrl-C that comes before any wait noticed the first gets the previous action.
 class TUTTI_API InterruptHandler {
-   public:
+ public:
     InterruptHandler();
     ~InterruptHandler();
     InterruptHandler(const InterruptHandler&) = delete;

@@ -33,14 +33,14 @@ enum class TransportKind {
 };
 
 struct ProcessGroupOptions {
-    Store store{};                    ///< reachable from all ranks
-    int rank = -1;                    ///< 0 … world_size-1, unique
+    Store store{};  ///< reachable from all ranks
+    int rank = -1;  ///< 0 … world_size-1, unique
     int world_size = -1;
     std::chrono::milliseconds timeout = default_timeout;  ///< of every operation that gives none
-    std::string name = "world";       ///< in messages; groups from one store need different names
+    std::string name = "world";                           ///< in messages; groups from one store need different names
     TransportKind transport = TransportKind::automatic;   ///< automatic: TUTTI_TRANSPORT decides if set
     Determinism determinism = Determinism::fast;          ///< fast: TUTTI_DETERMINISM decides if set
-    std::string listen_host{};        ///< address to listen on; empty: TUTTI_HOST, else the one that reaches the store
+    std::string listen_host{};  ///< address to listen on; empty: TUTTI_HOST, else the one that reaches the store
 };
 
 namespace detail {
@@ -48,7 +48,7 @@ class Group;
 }
 
 class TUTTI_API ProcessGroup {
-   public:
+ public:
     /// No group: as an option, the default group.
     ProcessGroup() = default;
     /// Joins; returns when all ranks have. Throws Timeout that lists the ranks that did not come.
@@ -73,7 +73,7 @@ class TUTTI_API ProcessGroup {
     friend bool operator==(const ProcessGroup&, const ProcessGroup&) = default;
     const std::shared_ptr<detail::Group>& impl() const noexcept { return group_; }
 
-   private:
+ private:
     std::shared_ptr<detail::Group> group_;
 };
 

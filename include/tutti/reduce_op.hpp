@@ -18,7 +18,7 @@ namespace tutti {
 /// are "or", product and min are "and"; avg and premul_sum are rejected.
 /// float16, bfloat16 and float8 are accumulated in float32 and rounded once, whatever the number of ranks.
 class TUTTI_API ReduceOp {
-   public:
+ public:
     enum class Kind : std::uint8_t {
         sum = 0,
         avg = 1,
@@ -39,7 +39,7 @@ class TUTTI_API ReduceOp {
     constexpr double factor() const noexcept { return factor_; }
     friend constexpr bool operator==(const ReduceOp&, const ReduceOp&) = default;
 
-   private:
+ private:
     Kind kind_;
     double factor_;
 };

@@ -26,15 +26,15 @@ inline constexpr Milliseconds default_store_timeout = std::chrono::seconds(300);
 /// What a store must be able to do; derive from it to bring your own (wrap it in a Store).
 /// Every timeout is an upper bound for the whole call; implementations must be thread-safe.
 class TUTTI_API StoreBackend {
-   public:
+ public:
     virtual ~StoreBackend();
     virtual void set(std::string_view key, std::string_view value, Milliseconds timeout) = 0;
     virtual std::string get(std::string_view key, Milliseconds timeout) = 0;
     virtual std::int64_t add(std::string_view key, std::int64_t amount, Milliseconds timeout) = 0;
     virtual void append(std::string_view key, std::string_view value, Milliseconds timeout) = 0;
     virtual bool check(std::span<const std::string> keys, Milliseconds timeout) = 0;
-    virtual std::string compare_set(std::string_view key, std::string_view expected,
-                                    std::string_view desired, Milliseconds timeout) = 0;
+    virtual std::string compare_set(std::string_view key, std::string_view expected, std::string_view desired,
+                                    Milliseconds timeout) = 0;
     virtual bool delete_key(std::string_view key, Milliseconds timeout) = 0;
     virtual std::int64_t num_keys(Milliseconds timeout) = 0;
     virtual void wait(std::span<const std::string> keys, Milliseconds timeout) = 0;
@@ -48,7 +48,7 @@ class TUTTI_API StoreBackend {
 
 /// A handle to a store.
 class TUTTI_API Store {
-   public:
+ public:
     Store() = default;  ///< no store
     explicit Store(std::shared_ptr<StoreBackend> backend, Milliseconds timeout = default_store_timeout);
     virtual ~Store();
@@ -90,7 +90,7 @@ class TUTTI_API Store {
 
     const std::shared_ptr<StoreBackend>& backend() const noexcept { return backend_; }
 
-   protected:
+ protected:
     struct State;
     StoreBackend& checked() const;
     std::shared_ptr<StoreBackend> backend_;
@@ -99,7 +99,7 @@ class TUTTI_API Store {
 
 /// In the memory of one process, for its threads.
 class TUTTI_API HashStore : public Store {
-   public:
+ public:
     explicit HashStore(Milliseconds timeout = default_store_timeout);
 };
 
@@ -107,48 +107,47 @@ class TUTTI_API HashStore : public Store {
 /// record is ignored and cut off by the next writer. delete_key is supported (a deletion record).
 /// `world_size` (number of users, negative: not fixed): the last user removes the file.
 class TUTTI_API FileStore : public Store {
-   public:
-    explicit FileStore(const std::string& path, int world_size = -1,
-                       Milliseconds timeout = default_store_timeout);
+ public:
+    explicit FileStore(const std::string& path, int world_size = -1, Milliseconds timeout = default_store_timeout);
     const std::string& path() const noexcept { return path_; }
 
-   private:
+ private:
     std::string path_;
 };
 
 struct TCPStoreOptions {
-    std::string host = "127.0.0.1";  ///< where the server listens / clients connect
-    std::uint16_t port = 0;          ///< 0 on the master: any free port, see TCPStore::port()
-    std::optional<int> world_size{}; ///< number of users (clients + 1), if fixed
-    bool is_master = false;          ///< this process runs the server
+    std::string host = "127.0.0.1";   ///< where the server listens / clients connect
+    std::uint16_t port = 0;           ///< 0 on the master: any free port, see TCPStore::port()
+    std::optional<int> world_size{};  ///< number of users (clients + 1), if fixed
+    bool is_master = false;           ///< this process runs the server
     Milliseconds timeout = default_store_timeout;
-    bool wait_for_workers = true;    ///< with a world_size: the constructor waits until all have connected
-    bool multi_tenant = false;       ///< stores of this process on one host and port share one server
-    int master_listen_fd = -1;       ///< a socket already bound (or listening); the store owns it then
-    bool use_libuv = true;           ///< accepted for compatibility: the server always runs on libuv
+    bool wait_for_workers = true;         ///< with a world_size: the constructor waits until all have connected
+    bool multi_tenant = false;            ///< stores of this process on one host and port share one server
+    int master_listen_fd = -1;            ///< a socket already bound (or listening); the store owns it then
+    bool use_libuv = true;                ///< accepted for compatibility: the server always runs on libuv
     std::optional<std::string> secret{};  ///< the job's secret; default: see TUTTI_JOB_SECRET
 };
 
 /// Held by one server process, reached over TCP. Every connection proves the job's secret both ways.
 class TUTTI_API TCPStore : public Store {
-   public:
+ public:
     explicit TCPStore(TCPStoreOptions options);
     const std::string& host() const noexcept { return host_; }
     std::uint16_t port() const noexcept { return port_; }
     bool libuv_backend() const noexcept { return true; }
 
-   private:
+ private:
     std::string host_;
     std::uint16_t port_ = 0;
 };
 
 /// Puts `prefix` + "/" in front of every key.
 class TUTTI_API PrefixStore : public Store {
-   public:
+ public:
     PrefixStore(const std::string& prefix, const Store& store);
     const Store& underlying_store() const noexcept { return underlying_; }
 
-   private:
+ private:
     Store underlying_;
 };
 

@@ -32,7 +32,7 @@ TUTTI_API std::string to_string(Device device);
 
 /// A list of sizes or strides: inline up to four dimensions, on the heap beyond.
 class TUTTI_API Extents {
-   public:
+ public:
     Extents() = default;
     Extents(std::initializer_list<std::int64_t> values) : Extents(std::span(values.begin(), values.size())) {}
     Extents(const std::vector<std::int64_t>& values) : Extents(std::span(values)) {}
@@ -51,12 +51,10 @@ class TUTTI_API Extents {
     const std::int64_t* begin() const noexcept { return data(); }
     const std::int64_t* end() const noexcept { return data() + size_; }
     std::span<const std::int64_t> span() const noexcept { return {data(), size_}; }
-    friend bool operator==(const Extents& a, const Extents& b) {
-        return std::ranges::equal(a.span(), b.span());
-    }
+    friend bool operator==(const Extents& a, const Extents& b) { return std::ranges::equal(a.span(), b.span()); }
     std::string to_string() const;  ///< "[2, 3]"
 
-   private:
+ private:
     static constexpr std::size_t inline_capacity = 4;
     std::size_t size_ = 0;
     std::int64_t inline_[inline_capacity] = {};
@@ -67,13 +65,13 @@ class Tensor;
 
 namespace detail {
 template <class R>
-concept ElementRange = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
-                       Element<std::ranges::range_value_t<R>>;
+concept ElementRange =
+    std::ranges::contiguous_range<R> && std::ranges::sized_range<R> && Element<std::ranges::range_value_t<R>>;
 }
 
 /// A read-only view. Copying it copies no elements; the memory must outlive the view.
 class TUTTI_API ConstTensorView {
-   public:
+ public:
     ConstTensorView() = default;  ///< an empty float32 vector
 
     /// `strides` in elements; empty means contiguous, row-major. Throws InvalidArgument for negative sizes,
@@ -82,9 +80,9 @@ class TUTTI_API ConstTensorView {
 
     /// Any contiguous range of an element type, as a vector: [size].
     template <detail::ElementRange R>
-        requires(!std::derived_from<std::remove_cvref_t<R>, ConstTensorView> &&
-                 !std::derived_from<std::remove_cvref_t<R>, Tensor>)
-    ConstTensorView(const R& range)  // NOLINT(google-explicit-constructor): spans convert implicitly too
+    requires(!std::derived_from<std::remove_cvref_t<R>, ConstTensorView> &&
+             !std::derived_from<std::remove_cvref_t<R>, Tensor>)
+        ConstTensorView(const R& range)  // NOLINT(google-explicit-constructor): spans convert implicitly too
         : data_(const_cast<void*>(static_cast<const void*>(std::ranges::data(range)))),
           dtype_(dtype_of<std::ranges::range_value_t<R>>),
           shape_(Extents::of(static_cast<std::int64_t>(std::ranges::size(range)))),
@@ -103,7 +101,7 @@ class TUTTI_API ConstTensorView {
     bool contiguous() const noexcept { return strides_.empty(); }
     std::string to_string() const;  ///< "float32[2, 3]"
 
-   protected:
+ protected:
     void* data_ = nullptr;
     DType dtype_ = DType::float32;
     Extents shape_ = Extents::of(0);
@@ -114,19 +112,19 @@ class TUTTI_API ConstTensorView {
 
 /// A view through which elements may be written.
 class TUTTI_API TensorView : public ConstTensorView {
-   public:
+ public:
     TensorView() = default;
     TensorView(void* data, Extents shape, DType dtype, Extents strides = {}, Device device = {})
         : ConstTensorView(data, std::move(shape), dtype, std::move(strides), device) {}
 
     template <detail::ElementRange R>
-        requires(!std::derived_from<std::remove_cvref_t<R>, ConstTensorView> &&
-                 !std::derived_from<std::remove_cvref_t<R>, Tensor> &&
-                 !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>> &&
-                 (std::is_lvalue_reference_v<R> || std::ranges::borrowed_range<R>))
-    TensorView(R&& range)  // NOLINT(google-explicit-constructor)
+    requires(!std::derived_from<std::remove_cvref_t<R>, ConstTensorView> &&
+             !std::derived_from<std::remove_cvref_t<R>, Tensor> &&
+             !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>> &&
+             (std::is_lvalue_reference_v<R> || std::ranges::borrowed_range<R>))
+        TensorView(R&& range)  // NOLINT(google-explicit-constructor)
         : ConstTensorView(static_cast<const std::remove_reference_t<R>&>(range)) {}
-    TensorView(Tensor& tensor);   // NOLINT(google-explicit-constructor)
+    TensorView(Tensor& tensor);  // NOLINT(google-explicit-constructor)
     TensorView(Tensor&& tensor) = delete;
 
     void* data() const noexcept { return data_; }
@@ -146,7 +144,7 @@ inline ConstTensorView view(const void* data, Extents shape, DType dtype) {
 
 /// A tensor that owns (or shares) its memory. Copying the handle shares the memory; clone() copies it.
 class TUTTI_API Tensor {
-   public:
+ public:
     Tensor() = default;  ///< no elements, float32
     /// Wraps memory that `owner` keeps alive.
     Tensor(TensorView view, std::shared_ptr<void> owner);
@@ -175,7 +173,7 @@ class TUTTI_API Tensor {
     /// A DLPack tensor that shares this memory; the receiver calls its deleter.
     DLManagedTensor* to_dlpack() const;
 
-   private:
+ private:
     void check_dtype(DType wanted) const;
     TensorView view_;
     std::shared_ptr<void> owner_;

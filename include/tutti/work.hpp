@@ -24,7 +24,7 @@ class Operation;
 /// the operation must stay alive, and unwritten, until it is complete; dropping the handle does not cancel it.
 /// A default-constructed Work is empty: what a caller outside the group gets.
 class TUTTI_API Work {
-   public:
+ public:
     Work() = default;
     explicit Work(std::shared_ptr<detail::Operation> operation) : operation_(std::move(operation)) {}
 
@@ -53,7 +53,7 @@ class TUTTI_API Work {
     std::any boxed() const { return *this; }
     static Work unbox(const std::any& object);
 
-   private:
+ private:
     detail::Operation& checked(const char* method) const;
     std::shared_ptr<detail::Operation> operation_;
 };

@@ -15,10 +15,10 @@ namespace tutti::algorithm {
 
 /// How the ranks are laid out, and what the transports offer. Equal on all ranks of a group.
 struct Layout {
-    std::vector<int> host_of;            ///< host index of each rank, 0 … hosts-1; size() is the number of ranks
-    bool shared_memory = false;          ///< ranks of one host share a staging area
-    std::uint64_t slot_bytes = 0;        ///< size of one slot of a rank's staging area
-    std::uint32_t slots = 0;             ///< slots a rank owns (>= 4)
+    std::vector<int> host_of;               ///< host index of each rank, 0 … hosts-1; size() is the number of ranks
+    bool shared_memory = false;             ///< ranks of one host share a staging area
+    std::uint64_t slot_bytes = 0;           ///< size of one slot of a rank's staging area
+    std::uint32_t slots = 0;                ///< slots a rank owns (>= 4)
     std::uint64_t segment_bytes = 1 << 20;  ///< how long a message may be before it is cut in pieces to overlap steps
     int size() const { return static_cast<int>(host_of.size()); }
 };
@@ -27,17 +27,17 @@ struct Layout {
 struct Request {
     Collective collective = Collective::barrier;
     Rank rank = 0;
-    Rank root = 0;                       ///< broadcast, reduce, gather, scatter
+    Rank root = 0;  ///< broadcast, reduce, gather, scatter
     std::uint64_t element_bytes = 1;
-    std::uint64_t count = 0;             ///< all_reduce, broadcast, reduce
-    /// all_gather, gather, scatter, reduce_scatter: elements of each rank's block, equal on all ranks. Blocks lie one after
-    /// the other, in rank order, in the buffer that holds them all.
+    std::uint64_t count = 0;  ///< all_reduce, broadcast, reduce
+    /// all_gather, gather, scatter, reduce_scatter: elements of each rank's block, equal on all ranks. Blocks lie one
+    /// after the other, in rank order, in the buffer that holds them all.
     std::vector<std::uint64_t> counts;
     /// all_to_all: what goes to and comes from each rank; blocks may lie anywhere (offsets) in input and output.
     std::vector<std::uint64_t> send_counts, send_offsets, receive_counts, receive_offsets;
-    bool in_place = false;               ///< all_reduce, reduce on the root: `output` holds the input
-    bool single_rounding = false;        ///< combine each element in one step (low-precision types need it)
-    bool rank_order = false;             ///< combine strictly in the order of ranks 0, 1, … (layout_invariant)
+    bool in_place = false;                 ///< all_reduce, reduce on the root: `output` holds the input
+    bool single_rounding = false;          ///< combine each element in one step (low-precision types need it)
+    bool rank_order = false;               ///< combine strictly in the order of ranks 0, 1, … (layout_invariant)
     std::optional<std::string> algorithm;  ///< use this one; InvalidArgument if it does not exist or does not apply
 };
 // Buffers: broadcast uses `output` on every rank. reduce, gather: `output` only on the root (reduce leaves the
@@ -48,7 +48,7 @@ schedule::Schedule plan(const Layout& layout, const Request& request);
 
 struct Choice {
     std::string algorithm;
-    std::string reason;                  ///< one sentence, with the numbers that decided
+    std::string reason;  ///< one sentence, with the numbers that decided
 };
 /// The algorithm that plan() would use; the same on all ranks: it depends on nothing rank-specific.
 /// all_to_all: decided without counts, because ranks know only their own.

@@ -39,14 +39,16 @@ std::string lower(std::string text) {
 }
 
 std::string_view nearest(std::string_view name) {
-    const auto best = std::ranges::min_element(
-        table, {}, [&](const Variable& v) { return edit_distance(v.name, name); });
+    const auto best =
+        std::ranges::min_element(table, {}, [&](const Variable& v) { return edit_distance(v.name, name); });
     return best->name;
 }
 
 }  // namespace
 
-std::span<const Variable> known_variables() { return table; }
+std::span<const Variable> known_variables() {
+    return table;
+}
 
 std::optional<std::string> get(std::string_view name) {
     const char* value = std::getenv(std::string(name).c_str());
@@ -60,8 +62,8 @@ std::optional<std::int64_t> get_int(std::string_view name, std::int64_t min, std
     std::int64_t value = 0;
     const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
     if (error != std::errc() || end != text->data() + text->size() || value < min || value > max) {
-        throw InvalidArgument(fmt::format("environment variable {}={}: expected an integer from {} to {}", name,
-                                          *text, min, max));
+        throw InvalidArgument(
+            fmt::format("environment variable {}={}: expected an integer from {} to {}", name, *text, min, max));
     }
     return value;
 }

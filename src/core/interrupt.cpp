@@ -35,9 +35,15 @@ std::string AbortFlag::reason() const {
     return reason_;
 }
 
-bool interrupt_requested() noexcept { return interrupted.load(std::memory_order_relaxed); }
-void request_interrupt() noexcept { interrupted.store(true, std::memory_order_relaxed); }
-void clear_interrupt() noexcept { interrupted.store(false, std::memory_order_relaxed); }
+bool interrupt_requested() noexcept {
+    return interrupted.load(std::memory_order_relaxed);
+}
+void request_interrupt() noexcept {
+    interrupted.store(true, std::memory_order_relaxed);
+}
+void clear_interrupt() noexcept {
+    interrupted.store(false, std::memory_order_relaxed);
+}
 
 void check_wait(const Deadline& deadline, const AbortFlag* abort, const char* operation) {
     if (abort != nullptr && abort->raised()) {
@@ -61,8 +67,12 @@ InterruptHandler::InterruptHandler() {
     sigaction(SIGINT, &action, &previous_action);
 }
 
-InterruptHandler::~InterruptHandler() { sigaction(SIGINT, &previous_action, nullptr); }
+InterruptHandler::~InterruptHandler() {
+    sigaction(SIGINT, &previous_action, nullptr);
+}
 
-void interrupt() noexcept { request_interrupt(); }
+void interrupt() noexcept {
+    request_interrupt();
+}
 
 }  // namespace tutti

@@ -64,8 +64,12 @@ spdlog::level::level_enum to_spdlog(Level level) {
 
 }  // namespace
 
-Level level() noexcept { return current().load(std::memory_order_relaxed); }
-void set_level(Level level) noexcept { current().store(level, std::memory_order_relaxed); }
+Level level() noexcept {
+    return current().load(std::memory_order_relaxed);
+}
+void set_level(Level level) noexcept {
+    current().store(level, std::memory_order_relaxed);
+}
 
 void write(Level level, const char* file, int line, std::string_view message) {
     sink().log(spdlog::source_loc{file, line, ""}, to_spdlog(level), message);

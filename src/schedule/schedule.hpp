@@ -12,9 +12,9 @@
 //
 // Sharing memory. Ranks on one host share a staging area: each rank owns a ring of slots that the others can read.
 // Publications are numbered by round, 0 … publications-1, equally on all ranks of a host (a rank may leave rounds
-// out). `publish` copies chunks into this rank's slot of a round at slot offsets; `read` and `read_combine` wait for the
-// peer's publication of that round. `release` with round r says: this rank will read no publication of any round < r
-// any more. Publishing round r waits until every rank of the host has released round r - slots + 1 or later, that is,
+// out). `publish` copies chunks into this rank's slot of a round at slot offsets; `read` and `read_combine` wait for
+// the peer's publication of that round. `release` with round r says: this rank will read no publication of any round <
+// r any more. Publishing round r waits until every rank of the host has released round r - slots + 1 or later, that is,
 // needs none of the rounds <= r - slots. Every rank ends with release(publications).
 #pragma once
 
@@ -70,34 +70,34 @@ std::string_view to_string(StepKind kind) noexcept;
 
 /// An input of a step: a local chunk, or (read_combine) `count` elements of what `peer` published in the step's round.
 struct Operand {
-    Rank peer = -1;                ///< -1: local
-    Chunk chunk;                   ///< local: where; peer: only count is used
-    std::uint64_t slot_offset = 0; ///< peer: first element inside its slot
+    Rank peer = -1;                 ///< -1: local
+    Chunk chunk;                    ///< local: where; peer: only count is used
+    std::uint64_t slot_offset = 0;  ///< peer: first element inside its slot
 };
 
 struct Step {
     StepKind kind = StepKind::copy;
-    bool arrival_first = false;    ///< receive_combine: the arriving values are the left operand
-    bool finish = false;           ///< combining steps: this is the last combination (avg divides here)
-    Rank peer = -1;                ///< send, receive, receive_combine, read
-    std::uint32_t round = 0;       ///< publish, read, read_combine, release
-    std::uint64_t slot_offset = 0; ///< publish, read: first element inside the slot
-    Chunk target;                  ///< copy, combine, receive, receive_combine, read, read_combine
+    bool arrival_first = false;       ///< receive_combine: the arriving values are the left operand
+    bool finish = false;              ///< combining steps: this is the last combination (avg divides here)
+    Rank peer = -1;                   ///< send, receive, receive_combine, read
+    std::uint32_t round = 0;          ///< publish, read, read_combine, release
+    std::uint64_t slot_offset = 0;    ///< publish, read: first element inside the slot
+    Chunk target;                     ///< copy, combine, receive, receive_combine, read, read_combine
     std::uint32_t first_operand = 0;  ///< in Schedule::operands
     std::uint32_t operand_count = 0;
-    std::uint32_t first_after = 0;    ///< in Schedule::after: indices of earlier steps
+    std::uint32_t first_after = 0;  ///< in Schedule::after: indices of earlier steps
     std::uint32_t after_count = 0;
 };
 
 /// What one rank does.
 struct Schedule {
-    std::string algorithm;              ///< "ring", "two_shot", …
+    std::string algorithm;  ///< "ring", "two_shot", …
     std::vector<Step> steps;
     std::vector<Operand> operands;
     std::vector<std::uint32_t> after;
-    std::uint64_t scratch_count = 0;    ///< elements of the scratch buffer
-    std::uint32_t publications = 0;     ///< rounds used; equal on all ranks of a host
-    bool single_rounding = true;        ///< every result element comes out of one combining step
+    std::uint64_t scratch_count = 0;  ///< elements of the scratch buffer
+    std::uint32_t publications = 0;   ///< rounds used; equal on all ranks of a host
+    bool single_rounding = true;      ///< every result element comes out of one combining step
 };
 
 }  // namespace schedule

@@ -20,13 +20,20 @@ constexpr std::uint8_t code_float8_e5m2 = 12;
 DLDataType to_dl(DType dtype) {
     const auto bits = static_cast<std::uint8_t>(size_of(dtype) * 8);
     std::uint8_t code = kDLFloat;
-    if (dtype == DType::boolean) code = code_bool;
-    else if (dtype >= DType::uint8 && dtype <= DType::uint64) code = kDLUInt;
-    else if (dtype >= DType::int8 && dtype <= DType::int64) code = kDLInt;
-    else if (dtype == DType::bfloat16) code = kDLBfloat;
-    else if (is_complex(dtype)) code = kDLComplex;
-    else if (dtype == DType::float8_e4m3fn) code = code_float8_e4m3fn;
-    else if (dtype == DType::float8_e5m2) code = code_float8_e5m2;
+    if (dtype == DType::boolean)
+        code = code_bool;
+    else if (dtype >= DType::uint8 && dtype <= DType::uint64)
+        code = kDLUInt;
+    else if (dtype >= DType::int8 && dtype <= DType::int64)
+        code = kDLInt;
+    else if (dtype == DType::bfloat16)
+        code = kDLBfloat;
+    else if (is_complex(dtype))
+        code = kDLComplex;
+    else if (dtype == DType::float8_e4m3fn)
+        code = code_float8_e4m3fn;
+    else if (dtype == DType::float8_e5m2)
+        code = code_float8_e5m2;
     return {code, bits, 1};
 }
 
@@ -57,8 +64,10 @@ Tensor Tensor::from_dlpack(DLManagedTensor* tensor) {
     }
     const auto dtype = from_dl(dl.dtype);
     if (!dtype) {
-        throw InvalidArgument(fmt::format("from_dlpack: type code {} with {} bits and {} lanes is not an element type "
-                                          "of tutti", dl.dtype.code, dl.dtype.bits, dl.dtype.lanes));
+        throw InvalidArgument(
+            fmt::format("from_dlpack: type code {} with {} bits and {} lanes is not an element type "
+                        "of tutti",
+                        dl.dtype.code, dl.dtype.bits, dl.dtype.lanes));
     }
     const auto dimensions = static_cast<std::size_t>(dl.ndim);
     Extents shape(std::span<const std::int64_t>(dl.shape, dimensions));

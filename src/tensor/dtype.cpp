@@ -65,10 +65,9 @@ float decode(std::uint32_t bits, Format f) {
         const bool infinite = f.has_infinity && mantissa == 0;
         return std::bit_cast<float>(sign | (infinite ? 0x7f800000U : 0x7fc00000U));
     }
-    const float magnitude =
-        exponent == 0 ? std::ldexp(static_cast<float>(mantissa), 1 - bias - f.mantissa)
-                      : std::ldexp(static_cast<float>(mantissa | (1U << f.mantissa)),
-                                   static_cast<int>(exponent) - bias - f.mantissa);
+    const float magnitude = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), 1 - bias - f.mantissa)
+                                          : std::ldexp(static_cast<float>(mantissa | (1U << f.mantissa)),
+                                                       static_cast<int>(exponent) - bias - f.mantissa);
     return negative ? -magnitude : magnitude;
 }
 
@@ -91,7 +90,9 @@ DType dtype_from_string(std::string_view name) {
 }
 
 Float16::Float16(float value) noexcept : bits(static_cast<std::uint16_t>(encode(value, half))) {}
-Float16::operator float() const noexcept { return decode(bits, half); }
+Float16::operator float() const noexcept {
+    return decode(bits, half);
+}
 
 BFloat16::BFloat16(float value) noexcept {
     const auto wide = std::bit_cast<std::uint32_t>(value);
@@ -101,12 +102,18 @@ BFloat16::BFloat16(float value) noexcept {
         bits = static_cast<std::uint16_t>((wide + 0x7fffU + ((wide >> 16) & 1U)) >> 16);
     }
 }
-BFloat16::operator float() const noexcept { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+BFloat16::operator float() const noexcept {
+    return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+}
 
 Float8E4M3FN::Float8E4M3FN(float value) noexcept : bits(static_cast<std::uint8_t>(encode(value, e4m3fn))) {}
-Float8E4M3FN::operator float() const noexcept { return decode(bits, e4m3fn); }
+Float8E4M3FN::operator float() const noexcept {
+    return decode(bits, e4m3fn);
+}
 
 Float8E5M2::Float8E5M2(float value) noexcept : bits(static_cast<std::uint8_t>(encode(value, e5m2))) {}
-Float8E5M2::operator float() const noexcept { return decode(bits, e5m2); }
+Float8E5M2::operator float() const noexcept {
+    return decode(bits, e5m2);
+}
 
 }  // namespace tutti

@@ -41,7 +41,7 @@ bool is_row_major(const Extents& shape, const Extents& strides) {
 
 // Walks a view as runs of `run` elements that lie one after the other.
 class Runs {
-   public:
+ public:
     explicit Runs(const ConstTensorView& view)
         : base_(static_cast<std::byte*>(const_cast<void*>(view.data()))), element_bytes_(size_of(view.dtype())) {
         if (view.contiguous()) {
@@ -73,7 +73,7 @@ class Runs {
         }
     }
 
-   private:
+ private:
     std::byte* base_;
     std::size_t element_bytes_;
     std::int64_t run_ = 1;
@@ -95,7 +95,9 @@ Extents::Extents(std::span<const std::int64_t> values) : size_(values.size()) {
     }
 }
 
-std::string Extents::to_string() const { return fmt::format("[{}]", fmt::join(span(), ", ")); }
+std::string Extents::to_string() const {
+    return fmt::format("[{}]", fmt::join(span(), ", "));
+}
 
 ConstTensorView::ConstTensorView(const void* data, Extents shape, DType dtype, Extents strides, Device device)
     : data_(const_cast<void*>(data)),
@@ -153,8 +155,8 @@ Tensor zeros(DType dtype, Extents shape) {
 
 void copy(TensorView to, ConstTensorView from) {
     if (to.dtype() != from.dtype()) {
-        throw InvalidArgument(fmt::format("copy: `to` is {}, `from` is {}: expected equal dtypes", to.to_string(),
-                                          from.to_string()));
+        throw InvalidArgument(
+            fmt::format("copy: `to` is {}, `from` is {}: expected equal dtypes", to.to_string(), from.to_string()));
     }
     if (to.element_count() != from.element_count()) {
         throw InvalidArgument(fmt::format("copy: `to` has {} elements, `from` has {}: expected equal counts",

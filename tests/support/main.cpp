@@ -17,9 +17,8 @@ std::set<std::string>& rows_of_running_test() {
 }
 
 class RowRecorder : public ::testing::EmptyTestEventListener {
-   public:
-    RowRecorder(std::filesystem::path file, std::string executable)
-        : executable_(std::move(executable)), out_(file) {}
+ public:
+    RowRecorder(std::filesystem::path file, std::string executable) : executable_(std::move(executable)), out_(file) {}
 
     void OnTestStart(const ::testing::TestInfo&) override { rows_of_running_test().clear(); }
     void OnTestEnd(const ::testing::TestInfo& info) override {
@@ -30,14 +29,16 @@ class RowRecorder : public ::testing::EmptyTestEventListener {
         out_.flush();
     }
 
-   private:
+ private:
     std::string executable_;
     std::ofstream out_;
 };
 
 }  // namespace
 
-void tutti::test::covers_row(std::string_view id) { rows_of_running_test().emplace(id); }
+void tutti::test::covers_row(std::string_view id) {
+    rows_of_running_test().emplace(id);
+}
 
 int main(int argc, char** argv) {
     ::testing::InitGoogleTest(&argc, argv);

@@ -1,0 +1,132 @@
+#include "algorithm/explain.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tutti::algorithm {
+namespace {
+
+using schedule::Chunk;
+using schedule::Operand;
+using schedule::Schedule;
+using schedule::Step;
+using schedule::StepKind;
+
+std::string_view name(schedule::Buffer buffer) {
+    switch (buffer) {
+        case schedule::Buffer::input: return "input";
+        case schedule::Buffer::output: return "output";
+        case schedule::Buffer::scratch: return "scratch";
+    }
+    return "?";
+}
+
+std::string text_of(const Chunk& c) {
+    return c.count == 0 ? std::string("nothing") : fmt::format("{}[{}, +{}]", name(c.buffer), c.offset, c.count);
+}
+
+std::string text_of(const Schedule& s, const Step& step) {
+    std::string sources;
+    for (std::uint32_t i = 0; i < step.operand_count; ++i) {
+        const Operand& o = s.operands[step.first_operand + i];
+        if (i > 0) sources += step.kind == StepKind::publish ? " + " : " op ";
+        sources +=
+            o.peer < 0 ? text_of(o.chunk) : fmt::format("rank {}'s [{}, +{}]", o.peer, o.slot_offset, o.chunk.count);
+    }
+    switch (step.kind) {
+        case StepKind::copy:
+        case StepKind::combine: return fmt::format("{} = {}", text_of(step.target), sources);
+        case StepKind::send: return fmt::format("{} → rank {}", sources, step.peer);
+        case StepKind::receive: return fmt::format("rank {} → {}", step.peer, text_of(step.target));
+        case StepKind::receive_combine:
+            return fmt::format("{} = {}", text_of(step.target),
+                               step.arrival_first ? fmt::format("rank {}'s op {}", step.peer, sources)
+                                                  : fmt::format("{} op rank {}'s", sources, step.peer));
+        case StepKind::publish: return fmt::format("round {}: {}", step.round, sources.empty() ? "a sign" : sources);
+        case StepKind::read:
+            return fmt::format("round {}: {} = rank {}'s [{}, +{}]", step.round, text_of(step.target), step.peer,
+                               step.slot_offset, step.target.count);
+        case StepKind::read_combine: return fmt::format("round {}: {} = {}", step.round, text_of(step.target), sources);
+        case StepKind::release: return fmt::format("rounds before {}", step.round);
+    }
+    return {};
+}
+
+std::uint64_t moved(const Schedule& s, const Step& step) {
+    std::uint64_t count = step.target.count;
+    if (step.kind == StepKind::publish || step.kind == StepKind::send) {
+        count = 0;
+        for (std::uint32_t i = 0; i < step.operand_count; ++i) count += s.operands[step.first_operand + i].chunk.count;
+    } else if (step.operand_count > 1) {
+        count *= step.operand_count;
+    }
+    return count;
+}
+
+}  // namespace
+
+double estimate_us(const std::vector<Schedule>& schedules, std::uint64_t element_bytes, const CostModel& model) {
+    double longest = 0;
+    for (const Schedule& s : schedules) {
+        std::vector<double> ends(s.steps.size());
+        double shared_end = 0, total = 0;
+        for (std::size_t i = 0; i < s.steps.size(); ++i) {
+            const Step& step = s.steps[i];
+            double start = step.kind >= StepKind::publish ? shared_end : 0;
+            for (std::uint32_t a = 0; a < step.after_count; ++a)
+                start = std::max(start, ends[s.after[step.first_after + a]]);
+            const double bytes = static_cast<double>(moved(s, step) * element_bytes);
+            const bool network =
+                step.kind == StepKind::send || step.kind == StepKind::receive || step.kind == StepKind::receive_combine;
+            const bool waits = step.kind == StepKind::read || step.kind == StepKind::read_combine;
+            ends[i] = start + bytes / ((network ? model.network_gbps : model.copy_gbps) * 1e3) +
+                      (network ? model.network_latency_us
+                       : waits ? model.shared_latency_us
+                               : 0);
+            if (step.kind >= StepKind::publish) shared_end = ends[i];
+            total = std::max(total, ends[i]);
+        }
+        longest = std::max(longest, total);
+    }
+    return longest;
+}
+
+std::string explain(const Layout& layout, Request request, const CostModel& model) {
+    const Choice choice = choose(layout, request);
+    std::vector<Schedule> schedules;
+    for (Rank rank = 0; rank < layout.size(); ++rank) {
+        request.rank = rank;
+        schedules.push_back(plan(layout, request));
+    }
+    std::uint64_t sent = 0, published = 0;
+    for (const Step& step : schedules[0].steps) {
+        if (step.kind == StepKind::send) sent += moved(schedules[0], step) * request.element_bytes;
+        if (step.kind == StepKind::publish) published += moved(schedules[0], step) * request.element_bytes;
+    }
+    std::string text = fmt::format("{} on {} ranks: {}\n  why: {}\n", to_string(request.collective), layout.size(),
+                                   choice.algorithm, choice.reason);
+    text += fmt::format("  rank 0: {} steps, {} bytes sent, {} bytes published, {} elements of scratch\n",
+                        schedules[0].steps.size(), sent, published, schedules[0].scratch_count);
+    text += fmt::format("  estimated time: {:.1f} us\n", estimate_us(schedules, request.element_bytes, model));
+    constexpr std::size_t shown_steps = 40;
+    const std::size_t shown_ranks = layout.size() <= 4 && schedules[0].steps.size() <= 12 ? schedules.size() : 1;
+    for (std::size_t rank = 0; rank < shown_ranks; ++rank) {
+        const Schedule& s = schedules[rank];
+        text += fmt::format("  rank {}:\n", rank);
+        for (std::size_t i = 0; i < std::min(s.steps.size(), shown_steps); ++i) {
+            const Step& step = s.steps[i];
+            text += fmt::format("    {:>3}  {:<15} {}", i, schedule::to_string(step.kind), text_of(s, step));
+            if (step.after_count > 0) {
+                text += "   after";
+                for (std::uint32_t a = 0; a < step.after_count; ++a)
+                    text += fmt::format(" {}", s.after[step.first_after + a]);
+            }
+            text += '\n';
+        }
+        if (s.steps.size() > shown_steps) text += fmt::format("    … {} more\n", s.steps.size() - shown_steps);
+    }
+    return text;
+}
+
+}  // namespace tutti::algorithm

@@ -1,0 +1,308 @@
+// Collectives over messages, for ranks that share no memory (and for what a staging area cannot do).
+//
+// Sources: ring, Rabenseifner's two phases and recursive doubling: Thakur, Rabenseifner, Gropp, "Optimization of
+// Collective Communication Operations in MPICH" (2005); Bruck et al. (1997); dissemination barrier: Hensgen, Finkel,
+// Manber (1988); binomial trees: any MPI.
+#include "algorithm/generators.hpp"
+
+#include <algorithm>
+
+namespace tutti::algorithm::messages {
+namespace {
+
+// combine() of all ranks' values in rank order; `others[i]` is where rank i's arrived, mine is `own`.
+void combine_all(Builder& b, const Scope& s, Chunk target, Chunk own, const std::vector<Chunk>& others, bool finish) {
+    std::vector<Chunk> sources;
+    for (int i = 0; i < s.size(); ++i) sources.push_back(i == s.me ? own : others[static_cast<std::size_t>(i)]);
+    b.combine(target, sources, finish);
+}
+
+int real_log2(int n) {
+    int log = 0;
+    while ((1 << (log + 1)) <= n) ++log;
+    return log;
+}
+
+}  // namespace
+
+// Everyone sends everything to everyone.   rank 0: x0 →, ← x1 x2 …, out = x0 op x1 op x2 …
+void all_reduce_direct(Builder& b, const Scope& s, Chunk input, Chunk output, bool finish) {
+    std::vector<Chunk> others(static_cast<std::size_t>(s.size()));
+    for (int i = 1; i < s.size(); ++i) {
+        const int to = (s.me + i) % s.size(), from = (s.me - i + s.size()) % s.size();
+        others[static_cast<std::size_t>(from)] = b.scratch(input.count);
+        b.receive(s.rank(from), others[static_cast<std::size_t>(from)]);
+        b.send(s.rank(to), input);
+    }
+    combine_all(b, s, output, input, others, finish);
+}
+
+// Slice i belongs to rank i: everyone sends it there; the owner combines in rank order and sends the result to all.
+void all_reduce_two_shot(Builder& b, const Scope& s, Chunk input, Chunk output, bool finish) {
+    const int n = s.size();
+    const Chunk own = piece_of(input, n, s.me);
+    std::vector<Chunk> others(static_cast<std::size_t>(n));
+    for (int i = 1; i < n; ++i) {
+        const int to = (s.me + i) % n, from = (s.me - i + n) % n;
+        others[static_cast<std::size_t>(from)] = b.scratch(own.count);
+        b.receive(s.rank(from), others[static_cast<std::size_t>(from)]);
+        b.send(s.rank(to), piece_of(input, n, to));
+    }
+    combine_all(b, s, piece_of(output, n, s.me), own, others, finish);
+    for (int i = 1; i < n; ++i) {
+        const int to = (s.me + i) % n, from = (s.me - i + n) % n;
+        b.receive(s.rank(from), piece_of(output, n, from));
+        b.send(s.rank(to), piece_of(output, n, s.me));
+    }
+}
+
+// n-1 steps in which slices collect values on their way round, n-1 in which results go round.
+//   n = 3, slice by rank after step k (o: own, number: contributions)    step 1: 2 at me-1   step 2: 3 at me-2
+// Slices are cut in segments so that a segment travels on while the next arrives.
+void all_reduce_ring(Builder& b, const Scope& s, Chunk input, Chunk output, std::uint64_t segment, bool finish) {
+    const int n = s.size();
+    if (n == 1) return b.combine(output, std::vector{input}, finish);
+    b.not_single_rounding();
+    const Rank right = s.rank((s.me + 1) % n), left = s.rank((s.me - 1 + n) % n);
+    const auto slice = [&](Chunk whole, int index) { return piece_of(whole, n, ((index % n) + n) % n); };
+    const auto segments = [&](Chunk chunk, auto&& visit) {
+        for (std::uint64_t at = 0; at < chunk.count; at += segment)
+            visit(part(chunk, at, std::min(segment, chunk.count - at)));
+    };
+    for (int k = 0; k < n - 1; ++k) {
+        const Chunk outgoing = slice(k == 0 ? input : output, s.me - k);
+        segments(outgoing, [&](Chunk c) { b.send(right, c); });
+        const Chunk incoming = slice(output, s.me - k - 1), own = slice(input, s.me - k - 1);
+        for (std::uint64_t at = 0; at < incoming.count; at += segment) {
+            const std::uint64_t count = std::min(segment, incoming.count - at);
+            b.receive_combine(left, part(incoming, at, count), part(own, at, count), true, finish && k == n - 2);
+        }
+    }
+    for (int k = 0; k < n - 1; ++k) {
+        segments(slice(output, s.me + 1 - k), [&](Chunk c) { b.send(right, c); });
+        segments(slice(output, s.me - k), [&](Chunk c) { b.receive(left, c); });
+    }
+}
+
+// log2(n) exchanges of everything with the rank at distance 1, 2, 4 …; operands are ordered by rank, so that all ranks
+// compute the same bits. Ranks beyond the largest power of two first give their values to a partner.
+void all_reduce_recursive_doubling(Builder& b, const Scope& s, Chunk input, Chunk output, bool finish) {
+    const int n = s.size();
+    const int power = 1 << real_log2(n), extra = n - power;
+    if (n == 1) return b.combine(output, std::vector{input}, finish);
+    if (n > 2) b.not_single_rounding();
+    // The first 2*extra ranks pair up: odd ones give to even ones. Position among the power-of-two many that remain:
+    const bool gives = s.me < 2 * extra && s.me % 2 == 1;
+    if (gives) {
+        b.send(s.rank(s.me - 1), input);
+        b.receive(s.rank(s.me - 1), output);
+        return;
+    }
+    const auto real = [&](int virtual_rank) { return virtual_rank < extra ? 2 * virtual_rank : virtual_rank + extra; };
+    const int me = s.me < 2 * extra ? s.me / 2 : s.me - extra;
+    Chunk current = input;
+    if (s.me < 2 * extra) {
+        b.receive_combine(s.rank(s.me + 1), output, input, false, finish && power == 1);
+        current = output;
+    }
+    const Chunk arrived = b.scratch(input.count), held = b.scratch(input.count);
+    for (int distance = 1; distance < power; distance *= 2) {
+        const int partner = me ^ distance;
+        const Rank peer = s.rank(real(partner));
+        b.receive(peer, arrived);
+        b.send(peer, current);
+        const bool last = distance * 2 == power;
+        const Chunk next = last || current == held ? output : held;
+        b.combine(next, partner < me ? std::vector{arrived, current} : std::vector{current, arrived}, finish && last);
+        current = next;
+    }
+    if (s.me < 2 * extra) b.send(s.rank(s.me + 1), output);
+}
+
+void reduce_direct(Builder& b, const Scope& s, int root, Chunk input, Chunk output, bool finish) {
+    if (s.me != root) return b.send(s.rank(root), input);
+    std::vector<Chunk> others(static_cast<std::size_t>(s.size()));
+    for (int i = 0; i < s.size(); ++i) {
+        if (i == root) continue;
+        others[static_cast<std::size_t>(i)] = b.scratch(input.count);
+        b.receive(s.rank(i), others[static_cast<std::size_t>(i)]);
+    }
+    combine_all(b, s, output, input, others, finish);
+}
+
+// Rank r (counted from the root) hands the values of r … r+2^k-1 to r-2^k, where k is its lowest set bit.
+void reduce_binomial(Builder& b, const Scope& s, int root, Chunk input, Chunk output, bool finish) {
+    const int n = s.size(), me = (s.me - root + n) % n;
+    if (n == 1) return b.combine(output, std::vector{input}, finish);
+    if (n > 2) b.not_single_rounding();
+    const auto real = [&](int relative) { return s.rank((relative + root) % n); };
+    const Chunk work = me == 0 ? output : b.scratch(input.count);
+    Chunk current = input;
+    for (int distance = 1; distance < n; distance *= 2) {
+        if ((me & distance) != 0) return b.send(real(me - distance), current);
+        if (me + distance >= n) continue;
+        const bool last = me == 0 && distance * 2 >= n;
+        b.receive_combine(real(me + distance), work, current, false, finish && last);
+        current = work;
+    }
+}
+
+void broadcast_binomial(Builder& b, const Scope& s, int root, Chunk buffer, std::uint64_t segment) {
+    const int n = s.size(), me = (s.me - root + n) % n;
+    const auto real = [&](int relative) { return s.rank((relative + root) % n); };
+    for (std::uint64_t at = 0; at < buffer.count; at += segment) {
+        const Chunk c = part(buffer, at, std::min(segment, buffer.count - at));
+        int distance = 1;
+        while (distance < n && (me & distance) == 0) distance *= 2;
+        if (me != 0) b.receive(real(me - distance), c);
+        for (distance /= 2; distance >= 1; distance /= 2) {
+            if (me + distance < n) b.send(real(me + distance), c);
+        }
+    }
+}
+
+// Segments run down the line root, root+1, …: for long messages every link carries everything once.
+void broadcast_chain(Builder& b, const Scope& s, int root, Chunk buffer, std::uint64_t segment) {
+    const int n = s.size(), me = (s.me - root + n) % n;
+    const auto real = [&](int relative) { return s.rank((relative + root) % n); };
+    for (std::uint64_t at = 0; at < buffer.count; at += segment) {
+        const Chunk c = part(buffer, at, std::min(segment, buffer.count - at));
+        if (me > 0) b.receive(real(me - 1), c);
+        if (me + 1 < n) b.send(real(me + 1), c);
+    }
+}
+
+void all_gather_direct(Builder& b, const Scope& s, const std::vector<std::uint64_t>& counts) {
+    const int n = s.size();
+    const Chunk own{Buffer::input, 0, counts[static_cast<std::size_t>(s.me)]};
+    b.copy(block_of(Buffer::output, counts, s.me), own);
+    for (int i = 1; i < n; ++i) {
+        const int to = (s.me + i) % n, from = (s.me - i + n) % n;
+        b.receive(s.rank(from), block_of(Buffer::output, counts, from));
+        b.send(s.rank(to), own);
+    }
+}
+
+void all_gather_ring(Builder& b, const Scope& s, const std::vector<std::uint64_t>& counts) {
+    const int n = s.size();
+    const Chunk own{Buffer::input, 0, counts[static_cast<std::size_t>(s.me)]};
+    b.copy(block_of(Buffer::output, counts, s.me), own);
+    for (int k = 0; k < n - 1; ++k) {
+        const int sent = (s.me - k + n) % n, got = (s.me - k - 1 + n) % n;
+        b.send(s.rank((s.me + 1) % n), k == 0 ? own : block_of(Buffer::output, counts, sent));
+        b.receive(s.rank((s.me - 1 + n) % n), block_of(Buffer::output, counts, got));
+    }
+}
+
+// ceil(log2 n) steps: with distance d, a rank sends the d blocks it has to rank me-d and gets those of me+d.
+void all_gather_bruck(Builder& b, const Scope& s, const std::vector<std::uint64_t>& counts) {
+    const int n = s.size();
+    b.copy(block_of(Buffer::output, counts, s.me), {Buffer::input, 0, counts[static_cast<std::size_t>(s.me)]});
+    for (int distance = 1; distance < n; distance *= 2) {
+        const int blocks = std::min(distance, n - distance);
+        for (int i = 0; i < blocks; ++i) {
+            b.send(s.rank((s.me - distance + n) % n), block_of(Buffer::output, counts, (s.me + i) % n));
+            b.receive(s.rank((s.me + distance) % n), block_of(Buffer::output, counts, (s.me + distance + i) % n));
+        }
+    }
+}
+
+void gather_direct(Builder& b, const Scope& s, int root, const std::vector<std::uint64_t>& counts) {
+    const Chunk own{Buffer::input, 0, counts[static_cast<std::size_t>(s.me)]};
+    if (s.me != root) return b.send(s.rank(root), own);
+    b.copy(block_of(Buffer::output, counts, root), own);
+    for (int i = 0; i < s.size(); ++i) {
+        if (i != root) b.receive(s.rank(i), block_of(Buffer::output, counts, i));
+    }
+}
+
+// Rank r (from the root) collects the blocks of its subtree r … r+2^k-1 and hands them up, one message a block.
+void gather_binomial(Builder& b, const Scope& s, int root, const std::vector<std::uint64_t>& counts) {
+    const int n = s.size(), me = (s.me - root + n) % n;
+    const auto real = [&](int relative) { return (relative + root) % n; };
+    std::vector<Chunk> have(static_cast<std::size_t>(n));
+    const Chunk own{Buffer::input, 0, counts[static_cast<std::size_t>(s.me)]};
+    have[static_cast<std::size_t>(me)] = own;
+    if (me == 0) b.copy(block_of(Buffer::output, counts, root), own);
+    for (int distance = 1; distance < n; distance *= 2) {
+        if ((me & distance) != 0) {
+            for (int i = me; i < std::min(me + distance, n); ++i)
+                b.send(s.rank(real(me - distance)), have[static_cast<std::size_t>(i)]);
+            return;
+        }
+        for (int i = me + distance; i < std::min(me + 2 * distance, n); ++i) {
+            const std::uint64_t count = counts[static_cast<std::size_t>(real(i))];
+            have[static_cast<std::size_t>(i)] = me == 0 ? block_of(Buffer::output, counts, real(i)) : b.scratch(count);
+            b.receive(s.rank(real(me + distance)), have[static_cast<std::size_t>(i)]);
+        }
+    }
+}
+
+void scatter_direct(Builder& b, const Scope& s, int root, const std::vector<std::uint64_t>& counts) {
+    const Chunk own{Buffer::output, 0, counts[static_cast<std::size_t>(s.me)]};
+    if (s.me != root) return b.receive(s.rank(root), own);
+    b.copy(own, block_of(Buffer::input, counts, root));
+    for (int i = 0; i < s.size(); ++i) {
+        if (i != root) b.send(s.rank(i), block_of(Buffer::input, counts, i));
+    }
+}
+
+void reduce_scatter_direct(Builder& b, const Scope& s, const std::vector<std::uint64_t>& counts) {
+    const int n = s.size();
+    const std::uint64_t count = counts[static_cast<std::size_t>(s.me)];
+    std::vector<Chunk> others(static_cast<std::size_t>(n));
+    for (int i = 1; i < n; ++i) {
+        const int to = (s.me + i) % n, from = (s.me - i + n) % n;
+        others[static_cast<std::size_t>(from)] = b.scratch(count);
+        b.receive(s.rank(from), others[static_cast<std::size_t>(from)]);
+        b.send(s.rank(to), block_of(Buffer::input, counts, to));
+    }
+    combine_all(b, s, {Buffer::output, 0, count}, block_of(Buffer::input, counts, s.me), others, true);
+}
+
+void reduce_scatter_ring(Builder& b, const Scope& s, const std::vector<std::uint64_t>& counts) {
+    const int n = s.size();
+    const Chunk output{Buffer::output, 0, counts[static_cast<std::size_t>(s.me)]};
+    if (n == 1) return b.combine(output, std::vector{block_of(Buffer::input, counts, 0)}, true);
+    if (n > 2) b.not_single_rounding();
+    // Block b starts at rank b+1 and ends at its owner after n-1 hops.
+    Chunk current = block_of(Buffer::input, counts, (s.me - 1 + n) % n);
+    for (int k = 0; k < n - 1; ++k) {
+        b.send(s.rank((s.me + 1) % n), current);
+        const int index = (s.me - k - 2 + 2 * n) % n;
+        const Chunk own = block_of(Buffer::input, counts, index);
+        const bool last = k == n - 2;
+        const Chunk target = last ? output : b.scratch(own.count);
+        b.receive_combine(s.rank((s.me - 1 + n) % n), target, own, true, last);
+        current = target;
+    }
+}
+
+void all_to_all_pairwise(Builder& b, const Scope& s, const Request& q) {
+    const int n = s.size();
+    const auto out = [&](int i) {
+        const auto k = static_cast<std::size_t>(i);
+        return Chunk{Buffer::input, q.send_offsets[k], q.send_counts[k]};
+    };
+    const auto in = [&](int i) {
+        const auto k = static_cast<std::size_t>(i);
+        return Chunk{Buffer::output, q.receive_offsets[k], q.receive_counts[k]};
+    };
+    b.copy(in(s.me), out(s.me));
+    for (int i = 1; i < n; ++i) {
+        const int to = (s.me + i) % n, from = (s.me - i + n) % n;
+        b.receive(s.rank(from), in(from));
+        b.send(s.rank(to), out(to));
+    }
+}
+
+// In step k everyone tells the rank at distance 2^k that it, and all it has heard of, have entered.
+void barrier_dissemination(Builder& b, const Scope& s) {
+    const int n = s.size();
+    for (int distance = 1; distance < n; distance *= 2) {
+        b.send_signal(s.rank((s.me + distance) % n));
+        b.receive_signal(s.rank((s.me - distance + n) % n));
+    }
+}
+
+}  // namespace tutti::algorithm::messages

@@ -1,0 +1,295 @@
+// Collectives through a staging area that the ranks of one host share.
+//
+// One-shot: everyone publishes its values, everyone combines all of them, in rank order.
+//   n = 2, one tile:   rank 0  publish(x0) | out = x0 op [x1]      rank 1  publish(x1) | out = [x0] op x1
+// Two-shot: the values are cut into tiles, a tile into one slice per rank. Round 2t: everyone publishes the slices of
+// the others; the owner combines its own (never staged) with theirs, in rank order. Round 2t+1: the owner publishes the
+// result, everyone reads it.
+//   n = 2, tile t:     rank 0  publish(x0[s1]) | out[s0] = x0[s0] op [x1[s0]] | publish(out[s0]) | out[s1] = [out[s1]]
+// Steps of neighbouring tiles are interleaved, so that a rank seldom waits for what has just been published.
+// Source: the two-phase reduction of Rabenseifner (2004), with direct access in both phases as in shared-memory MPI
+// collectives (Graham and Shipman, 2008).
+#include "algorithm/generators.hpp"
+
+#include <algorithm>
+
+namespace tutti::algorithm::shared {
+namespace {
+
+std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) {
+    return (a + b - 1) / b;
+}
+
+// Positions before `owner` in the slot of `writer`, which leaves out its own piece.
+std::uint64_t before(const std::vector<std::uint64_t>& pieces, int writer, int owner) {
+    std::uint64_t sum = 0;
+    for (int i = 0; i < owner; ++i) {
+        if (i != writer) sum += pieces[static_cast<std::size_t>(i)];
+    }
+    return sum;
+}
+
+// Elements of a piece such that n - 1 of them fit into a slot; a multiple of 64 where there is room.
+std::uint64_t piece_elements(const Staging& staging, int n) {
+    const std::uint64_t piece =
+        std::max<std::uint64_t>(1, staging.slot / static_cast<std::uint64_t>(std::max(1, n - 1)));
+    return piece >= 64 ? piece / 64 * 64 : piece;
+}
+
+// Combines everyone's piece of one tile on its owner. `own(i)`: where my piece for owner i lies.
+struct Tile {
+    std::vector<Chunk> mine;            // my input, by owner
+    std::vector<std::uint64_t> pieces;  // counts, by owner
+};
+
+void publish_pieces(Builder& b, const Scope& s, std::uint32_t round, const Tile& tile) {
+    std::vector<Chunk> out;
+    for (int i = 0; i < s.size(); ++i) {
+        if (i != s.me) out.push_back(tile.mine[static_cast<std::size_t>(i)]);
+    }
+    b.publish(round, out);
+}
+
+void combine_pieces(Builder& b, const Scope& s, std::uint32_t round, const Tile& tile, Chunk target, bool finish) {
+    std::vector<Operand> operands;
+    for (int i = 0; i < s.size(); ++i) {
+        if (i == s.me) {
+            operands.push_back({.chunk = tile.mine[static_cast<std::size_t>(i)]});
+        } else {
+            operands.push_back({.peer = s.rank(i),
+                                .chunk = {.count = tile.pieces[static_cast<std::size_t>(s.me)]},
+                                .slot_offset = before(tile.pieces, i, s.me)});
+        }
+    }
+    b.read_combine(round, target, operands, finish);
+}
+
+// Runs `stages` of each tile interleaved: stage k of tile t comes after stage k+1 of tile t-1 has been reached.
+template <class... Stages>
+void pipeline(std::uint64_t tiles, Stages... stages) {
+    constexpr std::uint64_t depth = sizeof...(Stages);
+    for (std::uint64_t t = 0; t < tiles + depth - 1; ++t) {
+        std::uint64_t stage = 0;
+        ((t >= stage && t - stage < tiles ? stages(t - stage) : void(), ++stage), ...);
+    }
+}
+
+}  // namespace
+
+void all_reduce_one_shot(Builder& b, const Scope& s, const Staging& staging, Chunk input, Chunk output, bool finish) {
+    const std::uint64_t tiles = ceil_div(input.count, staging.slot);
+    const std::uint32_t first = b.next_round();
+    const auto tile = [&](Chunk whole, std::uint64_t t) {
+        return part(whole, t * staging.slot, std::min(staging.slot, whole.count - t * staging.slot));
+    };
+    pipeline(
+        tiles, [&](std::uint64_t t) { b.publish(first + static_cast<std::uint32_t>(t), std::vector{tile(input, t)}); },
+        [&](std::uint64_t t) {
+            const auto round = first + static_cast<std::uint32_t>(t);
+            std::vector<Operand> operands;
+            for (int i = 0; i < s.size(); ++i) {
+                if (i == s.me)
+                    operands.push_back({.chunk = tile(input, t)});
+                else
+                    operands.push_back({.peer = s.rank(i), .chunk = {.count = tile(input, t).count}});
+            }
+            b.read_combine(round, tile(output, t), operands, finish);
+            b.release(round + 1);
+        });
+    b.use_rounds(static_cast<std::uint32_t>(tiles));
+}
+
+void all_reduce_two_shot(Builder& b, const Scope& s, const Staging& staging, Chunk input, Chunk output, bool finish) {
+    const int n = s.size();
+    const std::uint64_t piece = piece_elements(staging, n);
+    const std::uint64_t tile_count = piece * static_cast<std::uint64_t>(n);
+    const std::uint64_t tiles = ceil_div(input.count, tile_count);
+    const std::uint32_t first = b.next_round();
+    const auto slice = [&](Chunk whole, std::uint64_t t, int owner) {
+        const std::uint64_t in_tile = std::min(tile_count, whole.count - t * tile_count);
+        return piece_of(part(whole, t * tile_count, in_tile), n, owner);
+    };
+    const auto tile_of = [&](std::uint64_t t) {
+        Tile tile;
+        for (int i = 0; i < n; ++i) {
+            tile.mine.push_back(slice(input, t, i));
+            tile.pieces.push_back(tile.mine.back().count);
+        }
+        return tile;
+    };
+    const auto round = [&](std::uint64_t t) { return first + 2 * static_cast<std::uint32_t>(t); };
+    pipeline(
+        tiles, [&](std::uint64_t t) { publish_pieces(b, s, round(t), tile_of(t)); },
+        [&](std::uint64_t t) {
+            combine_pieces(b, s, round(t), tile_of(t), slice(output, t, s.me), finish);
+            b.publish(round(t) + 1, std::vector{slice(output, t, s.me)});
+        },
+        [&](std::uint64_t t) {
+            for (int i = 1; i < n; ++i) {
+                const int owner = (s.me + i) % n;
+                b.read(s.rank(owner), round(t) + 1, 0, slice(output, t, owner));
+            }
+            b.release(round(t) + 2);
+        });
+    b.use_rounds(2 * static_cast<std::uint32_t>(tiles));
+}
+
+void reduce(Builder& b, const Scope& s, const Staging& staging, int root, Chunk input, Chunk output, bool finish) {
+    const int n = s.size();
+    const std::uint64_t piece = piece_elements(staging, n);
+    const std::uint64_t tile_count = piece * static_cast<std::uint64_t>(n);
+    const std::uint64_t tiles = ceil_div(input.count, tile_count);
+    const std::uint32_t first = b.next_round();
+    const auto slice = [&](Chunk whole, std::uint64_t t, int owner) {
+        const std::uint64_t in_tile = std::min(tile_count, input.count - t * tile_count);
+        return piece_of(part(whole, t * tile_count, in_tile), n, owner);
+    };
+    const auto tile_of = [&](std::uint64_t t) {
+        Tile tile;
+        for (int i = 0; i < n; ++i) {
+            tile.mine.push_back(slice(input, t, i));
+            tile.pieces.push_back(tile.mine.back().count);
+        }
+        return tile;
+    };
+    const Chunk results = s.me == root ? Chunk{} : b.scratch(piece);
+    const auto target = [&](std::uint64_t t) {
+        return s.me == root ? slice(output, t, s.me) : part(results, 0, slice(input, t, s.me).count);
+    };
+    const auto round = [&](std::uint64_t t) { return first + 2 * static_cast<std::uint32_t>(t); };
+    pipeline(
+        tiles, [&](std::uint64_t t) { publish_pieces(b, s, round(t), tile_of(t)); },
+        [&](std::uint64_t t) {
+            combine_pieces(b, s, round(t), tile_of(t), target(t), finish);
+            if (s.me != root) b.publish(round(t) + 1, std::vector{target(t)});
+        },
+        [&](std::uint64_t t) {
+            for (int i = 0; s.me == root && i < n; ++i) {
+                if (i != root) b.read(s.rank(i), round(t) + 1, 0, slice(output, t, i));
+            }
+            b.release(round(t) + 2);
+        });
+    b.use_rounds(2 * static_cast<std::uint32_t>(tiles));
+}
+
+void broadcast(Builder& b, const Scope& s, const Staging& staging, int root, Chunk buffer) {
+    const std::uint64_t tiles = ceil_div(buffer.count, staging.slot);
+    const std::uint32_t first = b.next_round();
+    for (std::uint64_t t = 0; t < tiles; ++t) {
+        const auto round = first + static_cast<std::uint32_t>(t);
+        const Chunk tile = part(buffer, t * staging.slot, std::min(staging.slot, buffer.count - t * staging.slot));
+        if (s.me == root)
+            b.publish(round, std::vector{tile});
+        else
+            b.read(s.rank(root), round, 0, tile);
+        b.release(round + 1);
+    }
+    b.use_rounds(static_cast<std::uint32_t>(tiles));
+}
+
+void all_gather(Builder& b, const Scope& s, const Staging& staging, const std::vector<std::uint64_t>& counts) {
+    const std::uint64_t tiles = ceil_div(*std::ranges::max_element(counts), staging.slot);
+    const std::uint32_t first = b.next_round();
+    const auto tile = [&](Chunk block, std::uint64_t t) {
+        const std::uint64_t start = std::min(block.count, t * staging.slot);
+        return part(block, start, std::min(staging.slot, block.count - start));
+    };
+    const Chunk own{Buffer::input, 0, counts[static_cast<std::size_t>(s.me)]};
+    pipeline(
+        tiles, [&](std::uint64_t t) { b.publish(first + static_cast<std::uint32_t>(t), std::vector{tile(own, t)}); },
+        [&](std::uint64_t t) {
+            b.copy(tile(block_of(Buffer::output, counts, s.me), t), tile(own, t));
+            for (int i = 1; i < s.size(); ++i) {
+                const int peer = (s.me + i) % s.size();
+                b.read(s.rank(peer), first + static_cast<std::uint32_t>(t), 0,
+                       tile(block_of(Buffer::output, counts, peer), t));
+            }
+            b.release(first + static_cast<std::uint32_t>(t) + 1);
+        });
+    b.use_rounds(static_cast<std::uint32_t>(tiles));
+}
+
+void gather(Builder& b, const Scope& s, const Staging& staging, int root, const std::vector<std::uint64_t>& counts) {
+    const std::uint64_t tiles = ceil_div(*std::ranges::max_element(counts), staging.slot);
+    const std::uint32_t first = b.next_round();
+    const auto tile = [&](Chunk block, std::uint64_t t) {
+        const std::uint64_t start = std::min(block.count, t * staging.slot);
+        return part(block, start, std::min(staging.slot, block.count - start));
+    };
+    const Chunk own{Buffer::input, 0, counts[static_cast<std::size_t>(s.me)]};
+    for (std::uint64_t t = 0; t < tiles; ++t) {
+        const auto round = first + static_cast<std::uint32_t>(t);
+        if (s.me != root)
+            b.publish(round, std::vector{tile(own, t)});
+        else
+            b.copy(tile(block_of(Buffer::output, counts, root), t), tile(own, t));
+        for (int i = 0; s.me == root && i < s.size(); ++i) {
+            if (i != root) b.read(s.rank(i), round, 0, tile(block_of(Buffer::output, counts, i), t));
+        }
+        b.release(round + 1);
+    }
+    b.use_rounds(static_cast<std::uint32_t>(tiles));
+}
+
+void scatter(Builder& b, const Scope& s, const Staging& staging, int root, const std::vector<std::uint64_t>& counts) {
+    const std::uint64_t piece = piece_elements(staging, s.size());
+    const std::uint64_t tiles = ceil_div(*std::ranges::max_element(counts), piece);
+    const std::uint32_t first = b.next_round();
+    const auto tile = [&](Chunk block, std::uint64_t t) {
+        const std::uint64_t start = std::min(block.count, t * piece);
+        return part(block, start, std::min(piece, block.count - start));
+    };
+    const Chunk own{Buffer::output, 0, counts[static_cast<std::size_t>(s.me)]};
+    for (std::uint64_t t = 0; t < tiles; ++t) {
+        const auto round = first + static_cast<std::uint32_t>(t);
+        Tile pieces;
+        for (int i = 0; i < s.size(); ++i) {
+            pieces.mine.push_back(tile(block_of(Buffer::input, counts, i), t));
+            pieces.pieces.push_back(pieces.mine.back().count);
+        }
+        if (s.me == root) {
+            publish_pieces(b, s, round, pieces);
+            b.copy(tile(own, t), pieces.mine[static_cast<std::size_t>(root)]);
+        } else {
+            b.read(s.rank(root), round, before(pieces.pieces, root, s.me), tile(own, t));
+        }
+        b.release(round + 1);
+    }
+    b.use_rounds(static_cast<std::uint32_t>(tiles));
+}
+
+void reduce_scatter(Builder& b, const Scope& s, const Staging& staging, const std::vector<std::uint64_t>& counts) {
+    const std::uint64_t piece = piece_elements(staging, s.size());
+    const std::uint64_t tiles = ceil_div(*std::ranges::max_element(counts), piece);
+    const std::uint32_t first = b.next_round();
+    const auto tile = [&](Chunk block, std::uint64_t t) {
+        const std::uint64_t start = std::min(block.count, t * piece);
+        return part(block, start, std::min(piece, block.count - start));
+    };
+    const auto tile_of = [&](std::uint64_t t) {
+        Tile result;
+        for (int i = 0; i < s.size(); ++i) {
+            result.mine.push_back(tile(block_of(Buffer::input, counts, i), t));
+            result.pieces.push_back(result.mine.back().count);
+        }
+        return result;
+    };
+    const Chunk own{Buffer::output, 0, counts[static_cast<std::size_t>(s.me)]};
+    pipeline(
+        tiles, [&](std::uint64_t t) { publish_pieces(b, s, first + static_cast<std::uint32_t>(t), tile_of(t)); },
+        [&](std::uint64_t t) {
+            const auto round = first + static_cast<std::uint32_t>(t);
+            combine_pieces(b, s, round, tile_of(t), tile(own, t), true);
+            b.release(round + 1);
+        });
+    b.use_rounds(static_cast<std::uint32_t>(tiles));
+}
+
+void barrier(Builder& b, const Scope& s) {
+    const std::uint32_t round = b.next_round();
+    b.publish(round, {});
+    for (int i = 1; i < s.size(); ++i) b.read(s.rank((s.me + i) % s.size()), round, 0, {});
+    b.use_rounds(1);
+}
+
+}  // namespace tutti::algorithm::shared

@@ -1,0 +1,243 @@
+#include "schedule/builder.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace tutti {
+
+std::string_view to_string(Collective collective) noexcept {
+    switch (collective) {
+        case Collective::all_reduce: return "all_reduce";
+        case Collective::broadcast: return "broadcast";
+        case Collective::reduce: return "reduce";
+        case Collective::all_gather: return "all_gather";
+        case Collective::gather: return "gather";
+        case Collective::scatter: return "scatter";
+        case Collective::reduce_scatter: return "reduce_scatter";
+        case Collective::all_to_all: return "all_to_all";
+        case Collective::barrier: return "barrier";
+    }
+    return "unknown";
+}
+
+namespace schedule {
+
+std::string_view to_string(StepKind kind) noexcept {
+    switch (kind) {
+        case StepKind::copy: return "copy";
+        case StepKind::combine: return "combine";
+        case StepKind::send: return "send";
+        case StepKind::receive: return "receive";
+        case StepKind::receive_combine: return "receive_combine";
+        case StepKind::publish: return "publish";
+        case StepKind::read: return "read";
+        case StepKind::read_combine: return "read_combine";
+        case StepKind::release: return "release";
+    }
+    return "unknown";
+}
+
+Chunk Builder::scratch(std::uint64_t count) {
+    const Chunk chunk{Buffer::scratch, schedule_.scratch_count, count};
+    schedule_.scratch_count += count;
+    return chunk;
+}
+
+Step& Builder::begin(StepKind kind) {
+    waits_.clear();
+    read_now_.clear();
+    written_now_.clear();
+    Step& step = schedule_.steps.emplace_back();
+    step.kind = kind;
+    step.first_operand = static_cast<std::uint32_t>(schedule_.operands.size());
+    return step;
+}
+
+void Builder::split(Ranges& ranges, std::uint64_t at) {
+    auto next = ranges.upper_bound(at);
+    if (next == ranges.begin()) return;
+    auto& [start, range] = *std::prev(next);
+    if (start == at || range.end <= at) return;
+    Range rest = range;
+    range.end = at;
+    ranges.emplace(at, std::move(rest));
+}
+
+// Makes ranges that exactly tile [start, end).
+void Builder::cover(Ranges& ranges, std::uint64_t start, std::uint64_t end) {
+    split(ranges, start);
+    split(ranges, end);
+    std::uint64_t at = start;
+    auto it = ranges.lower_bound(start);
+    while (at < end) {
+        if (it == ranges.end() || it->first > at) {
+            const std::uint64_t stop = it == ranges.end() ? end : std::min(end, it->first);
+            it = ranges.emplace_hint(it, at, Range{.end = stop});
+        }
+        at = it->second.end;
+        ++it;
+    }
+}
+
+void Builder::wait_for(std::int64_t step) {
+    if (step >= 0) waits_.push_back(static_cast<std::uint32_t>(step));
+}
+
+void Builder::reads(const Chunk& chunk) {
+    if (chunk.count == 0) return;
+    read_now_.push_back(chunk);
+    Ranges& ranges = ranges_[static_cast<std::size_t>(chunk.buffer)];
+    cover(ranges, chunk.offset, chunk.offset + chunk.count);
+    for (auto it = ranges.find(chunk.offset); it != ranges.end() && it->first < chunk.offset + chunk.count; ++it) {
+        wait_for(it->second.writer);
+    }
+}
+
+void Builder::writes(const Chunk& chunk) {
+    if (chunk.count == 0) return;
+    written_now_.push_back(chunk);
+    Ranges& ranges = ranges_[static_cast<std::size_t>(chunk.buffer)];
+    cover(ranges, chunk.offset, chunk.offset + chunk.count);
+    for (auto it = ranges.find(chunk.offset); it != ranges.end() && it->first < chunk.offset + chunk.count; ++it) {
+        wait_for(it->second.writer);
+        for (const std::uint32_t reader : it->second.readers) wait_for(reader);
+    }
+}
+
+void Builder::end() {
+    const auto index = static_cast<std::uint32_t>(schedule_.steps.size() - 1);
+    for (const Chunk& chunk : read_now_) {
+        Ranges& ranges = ranges_[static_cast<std::size_t>(chunk.buffer)];
+        for (auto it = ranges.lower_bound(chunk.offset); it != ranges.end() && it->first < chunk.offset + chunk.count;
+             ++it) {
+            it->second.readers.push_back(index);
+        }
+    }
+    for (const Chunk& chunk : written_now_) {
+        Ranges& ranges = ranges_[static_cast<std::size_t>(chunk.buffer)];
+        const std::uint64_t stop = chunk.offset + chunk.count;
+        ranges.erase(ranges.lower_bound(chunk.offset), ranges.lower_bound(stop));
+        ranges.emplace(chunk.offset, Range{.end = stop, .writer = index});
+    }
+    std::ranges::sort(waits_);
+    waits_.erase(std::unique(waits_.begin(), waits_.end()), waits_.end());
+    std::erase(waits_, index);
+    Step& step = schedule_.steps.back();
+    step.operand_count = static_cast<std::uint32_t>(schedule_.operands.size()) - step.first_operand;
+    step.first_after = static_cast<std::uint32_t>(schedule_.after.size());
+    step.after_count = static_cast<std::uint32_t>(waits_.size());
+    schedule_.after.insert(schedule_.after.end(), waits_.begin(), waits_.end());
+}
+
+void Builder::copy(Chunk target, Chunk source) {
+    if (target.count == 0 || target == source) return;
+    begin(StepKind::copy).target = target;
+    schedule_.operands.push_back({.chunk = source});
+    reads(source);
+    writes(target);
+    end();
+}
+
+void Builder::combine(Chunk target, std::span<const Chunk> sources, bool finish) {
+    if (target.count == 0) return;
+    Step& step = begin(StepKind::combine);
+    step.target = target;
+    step.finish = finish;
+    for (const Chunk& source : sources) {
+        schedule_.operands.push_back({.chunk = source});
+        reads(source);
+    }
+    writes(target);
+    end();
+}
+
+void Builder::send(Rank peer, Chunk source) {
+    if (source.count > 0) {
+        begin(StepKind::send).peer = peer;
+        schedule_.operands.push_back({.chunk = source});
+        reads(source);
+        end();
+    }
+}
+
+void Builder::receive(Rank peer, Chunk target) {
+    if (target.count == 0) return;
+    Step& step = begin(StepKind::receive);
+    step.peer = peer;
+    step.target = target;
+    writes(target);
+    end();
+}
+
+// A signal follows everything before it: its sender says that it has come this far.
+void Builder::send_signal(Rank peer) {
+    begin(StepKind::send).peer = peer;
+    schedule_.operands.push_back({});
+    for (std::size_t i = 0; i + 1 < schedule_.steps.size(); ++i) waits_.push_back(static_cast<std::uint32_t>(i));
+    end();
+}
+
+void Builder::receive_signal(Rank peer) {
+    begin(StepKind::receive).peer = peer;
+    end();
+}
+
+void Builder::receive_combine(Rank peer, Chunk target, Chunk source, bool arrival_first, bool finish) {
+    if (target.count == 0) return;
+    Step& step = begin(StepKind::receive_combine);
+    step.peer = peer;
+    step.target = target;
+    step.arrival_first = arrival_first;
+    step.finish = finish;
+    schedule_.operands.push_back({.chunk = source});
+    reads(source);
+    writes(target);
+    end();
+}
+
+void Builder::publish(std::uint32_t round, std::span<const Chunk> sources) {
+    begin(StepKind::publish).round = round;
+    for (const Chunk& source : sources) {
+        if (source.count == 0) continue;
+        schedule_.operands.push_back({.chunk = source});
+        reads(source);
+    }
+    end();
+}
+
+void Builder::read(Rank peer, std::uint32_t round, std::uint64_t slot_offset, Chunk target) {
+    Step& step = begin(StepKind::read);
+    step.peer = peer;
+    step.round = round;
+    step.slot_offset = slot_offset;
+    step.target = target;
+    writes(target);
+    end();
+}
+
+void Builder::read_combine(std::uint32_t round, Chunk target, std::span<const Operand> operands, bool finish) {
+    Step& step = begin(StepKind::read_combine);
+    step.round = round;
+    step.target = target;
+    step.finish = finish;
+    for (const Operand& operand : operands) {
+        schedule_.operands.push_back(operand);
+        if (operand.peer < 0) reads(operand.chunk);
+    }
+    writes(target);
+    end();
+}
+
+void Builder::release(std::uint32_t round) {
+    begin(StepKind::release).round = round;
+    end();
+}
+
+Schedule Builder::finish() && {
+    if (next_round_ > 0) release(next_round_);
+    schedule_.publications = next_round_;
+    return std::move(schedule_);
+}
+
+}  // namespace schedule
+}  // namespace tutti

@@ -1,0 +1,70 @@
+// Builder: writes a schedule in plain sequential order and finds out what may run at the same time.
+//
+// A generator calls it as if every step finished before the next began. The builder gives each step the earlier steps
+// it really has to wait for: those that wrote what it touches, and those that read what it writes.
+#pragma once
+
+#include "schedule/schedule.hpp"
+
+#include <initializer_list>
+#include <map>
+#include <span>
+#include <vector>
+
+namespace tutti::schedule {
+
+class Builder {
+ public:
+    explicit Builder(std::string algorithm) { schedule_.algorithm = std::move(algorithm); }
+
+    /// A new range of the scratch buffer.
+    Chunk scratch(std::uint64_t count);
+
+    // Steps. Local ones and messages of no elements are dropped: both sides of a message know its count.
+    void copy(Chunk target, Chunk source);
+    void combine(Chunk target, std::span<const Chunk> sources, bool finish);
+    void send(Rank peer, Chunk source);
+    void receive(Rank peer, Chunk target);
+    /// Empty messages that only synchronise.
+    void send_signal(Rank peer);
+    void receive_signal(Rank peer);
+    /// target = source op arrival, or arrival op source.
+    void receive_combine(Rank peer, Chunk target, Chunk source, bool arrival_first, bool finish);
+    /// Steps on the staging area are never dropped: they carry the order.
+    void publish(std::uint32_t round, std::span<const Chunk> sources);
+    void read(Rank peer, std::uint32_t round, std::uint64_t slot_offset, Chunk target);
+    void read_combine(std::uint32_t round, Chunk target, std::span<const Operand> operands, bool finish);
+    void release(std::uint32_t round);
+
+    /// First round not used yet; generators that are chained start there.
+    std::uint32_t next_round() const { return next_round_; }
+    void use_rounds(std::uint32_t count) { next_round_ += count; }
+    void not_single_rounding() { schedule_.single_rounding = false; }
+
+    /// Ends with release(next_round()) if there were publications.
+    Schedule finish() &&;
+
+ private:
+    struct Range {
+        std::uint64_t end = 0;
+        std::int64_t writer = -1;
+        std::vector<std::uint32_t> readers;
+    };
+    using Ranges = std::map<std::uint64_t, Range>;  // by start
+
+    Step& begin(StepKind kind);
+    void reads(const Chunk& chunk);
+    void writes(const Chunk& chunk);
+    void end();
+    static void split(Ranges& ranges, std::uint64_t at);
+    void cover(Ranges& ranges, std::uint64_t start, std::uint64_t end);
+    void wait_for(std::int64_t step);
+
+    Schedule schedule_;
+    Ranges ranges_[3];
+    std::vector<std::uint32_t> waits_;
+    std::vector<Chunk> read_now_, written_now_;
+    std::uint32_t next_round_ = 0;
+};
+
+}  // namespace tutti::schedule

@@ -1,0 +1,514 @@
+#include "schedule/prove.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bitset>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+
+namespace tutti::schedule {
+namespace {
+
+// One element's contents: contributions (rank, index in that rank's input) in the order of combination.
+struct Symbol {
+    std::vector<std::uint32_t> parts;  // rank
+    std::uint64_t index = 0;           // all parts stem from this element of the inputs
+    int combinations = 0;
+    bool finished = false;
+    bool operator==(const Symbol&) const = default;
+};
+using Value = std::optional<Symbol>;
+using Values = std::vector<Value>;
+
+struct Publication {
+    bool made = false;
+    Values values;
+};
+
+class Proof {
+ public:
+    Proof(const std::vector<Schedule>& schedules, const Promise& promise)
+        : schedules_(schedules), promise_(promise), size_(static_cast<int>(schedules.size())) {}
+
+    std::vector<std::string> run() {
+        prepare();
+        for (Rank rank = 0; rank < size_; ++rank) check_hazards(rank);
+        while (faults_.size() < 5 && advance()) {
+        }
+        for (Rank rank = 0; rank < size_; ++rank) {
+            const auto& state = states_[static_cast<std::size_t>(rank)];
+            const auto stuck = std::ranges::find(state.done, false);
+            if (stuck == state.done.end()) continue;
+            const auto index = static_cast<std::size_t>(stuck - state.done.begin());
+            fault(rank, index, "never completes (deadlock, or a message without a partner)");
+        }
+        if (faults_.empty()) check_results();
+        return faults_;
+    }
+
+ private:
+    struct State {
+        Values buffers[3];
+        std::vector<bool> done;
+        std::vector<bool> started;
+        std::map<std::uint32_t, Publication> publications;
+        std::uint32_t released = 0;
+        std::size_t next_shared = 0;  // index in shared_order
+        std::vector<std::size_t> shared_order;
+        std::map<Rank, std::pair<std::vector<std::size_t>, std::size_t>> sends, receives;  // program order, next
+        std::uint32_t first_publication_needed = 0;
+    };
+
+    void fault(Rank rank, std::size_t step, const std::string& what) {
+        const auto& steps = schedules_[static_cast<std::size_t>(rank)].steps;
+        const auto kind = step < steps.size() ? to_string(steps[step].kind) : std::string_view("end");
+        faults_.push_back(fmt::format("rank {} step {} ({}): {}", rank, step, kind, what));
+    }
+
+    std::uint64_t total() const {
+        std::uint64_t sum = 0;
+        for (const auto c : promise_.counts) sum += c;
+        return sum;
+    }
+    static std::uint64_t prefix(const std::vector<std::uint64_t>& counts, int end) {
+        std::uint64_t sum = 0;
+        for (int i = 0; i < end; ++i) sum += counts[static_cast<std::size_t>(i)];
+        return sum;
+    }
+    std::uint64_t block(int rank) const { return promise_.counts[static_cast<std::size_t>(rank)]; }
+
+    void prepare() {
+        states_.resize(static_cast<std::size_t>(size_));
+        for (Rank rank = 0; rank < size_; ++rank) {
+            State& state = states_[static_cast<std::size_t>(rank)];
+            const Schedule& s = schedules_[static_cast<std::size_t>(rank)];
+            std::uint64_t input = 0, output = 0;
+            switch (promise_.collective) {
+                case Collective::all_reduce: input = output = promise_.count; break;
+                case Collective::reduce: input = promise_.count, output = rank == promise_.root ? input : 0; break;
+                case Collective::broadcast: output = promise_.count; break;
+                case Collective::all_gather: input = block(rank), output = total(); break;
+                case Collective::gather: input = block(rank), output = rank == promise_.root ? total() : 0; break;
+                case Collective::scatter: input = rank == promise_.root ? total() : 0, output = block(rank); break;
+                case Collective::reduce_scatter: input = total(), output = block(rank); break;
+                case Collective::all_to_all:
+                    for (int p = 0; p < size_; ++p) {
+                        input += promise_.matrix[static_cast<std::size_t>(rank)][static_cast<std::size_t>(p)];
+                        output += promise_.matrix[static_cast<std::size_t>(p)][static_cast<std::size_t>(rank)];
+                    }
+                    break;
+                case Collective::barrier: break;
+            }
+            const auto fill = [&](Values& values, std::uint64_t count) {
+                for (std::uint64_t i = 0; i < count; ++i)
+                    values.push_back(Symbol{{static_cast<std::uint32_t>(rank)}, i});
+            };
+            const bool output_is_input = (promise_.collective == Collective::all_reduce && promise_.in_place) ||
+                                         (promise_.collective == Collective::broadcast && rank == promise_.root);
+            if (output_is_input) {
+                fill(state.buffers[1], output);
+            } else {
+                fill(state.buffers[0], input);
+                state.buffers[1].resize(output);
+            }
+            state.buffers[2].resize(s.scratch_count);
+            state.done.assign(s.steps.size(), false);
+            for (std::size_t i = 0; i < s.steps.size(); ++i) {
+                const Step& step = s.steps[i];
+                if (step.kind == StepKind::send) state.sends[step.peer].first.push_back(i);
+                if (step.kind == StepKind::receive || step.kind == StepKind::receive_combine) {
+                    state.receives[step.peer].first.push_back(i);
+                }
+                if (step.kind >= StepKind::publish) state.shared_order.push_back(i);
+            }
+        }
+    }
+
+    // Any two steps that touch the same elements, one writing, must be ordered: by `after`, or both be staging steps.
+    void check_hazards(Rank rank) {
+        const Schedule& s = schedules_[static_cast<std::size_t>(rank)];
+        const std::size_t n = s.steps.size();
+        std::vector<std::vector<bool>> before(n, std::vector<bool>(n, false));
+        std::vector<std::pair<std::vector<Chunk>, std::vector<Chunk>>> touched(n);
+        std::optional<std::size_t> last_shared;
+        for (std::size_t i = 0; i < n; ++i) {
+            const Step& step = s.steps[i];
+            const auto inherit = [&](std::size_t earlier) {
+                before[i][earlier] = true;
+                for (std::size_t k = 0; k < earlier; ++k) {
+                    if (before[earlier][k]) before[i][k] = true;
+                }
+            };
+            for (std::uint32_t a = 0; a < step.after_count; ++a) {
+                const std::size_t earlier = s.after[step.first_after + a];
+                if (earlier >= i) return fault(rank, i, "waits for a later step");
+                inherit(earlier);
+            }
+            if (step.kind >= StepKind::publish) {
+                if (last_shared) inherit(*last_shared);
+                last_shared = i;
+            }
+            for (std::uint32_t o = 0; o < step.operand_count; ++o) {
+                const Operand& operand = s.operands[step.first_operand + o];
+                if (operand.peer < 0 && operand.chunk.count > 0) touched[i].first.push_back(operand.chunk);
+            }
+            if (step.target.count > 0) touched[i].second.push_back(step.target);
+            for (std::size_t k = 0; k < i; ++k) {
+                if (before[i][k]) continue;
+                if (overlap(touched[i].second, touched[k].second) || overlap(touched[i].second, touched[k].first) ||
+                    overlap(touched[i].first, touched[k].second)) {
+                    return fault(rank, i, fmt::format("touches what step {} touches, but does not wait for it", k));
+                }
+            }
+        }
+    }
+
+    static bool overlap(const std::vector<Chunk>& a, const std::vector<Chunk>& b) {
+        return std::ranges::any_of(a, [&](const Chunk& x) {
+            return std::ranges::any_of(b, [&](const Chunk& y) {
+                return x.buffer == y.buffer && x.offset < y.offset + y.count && y.offset < x.offset + x.count;
+            });
+        });
+    }
+
+    bool ready(const State& state, const Schedule& s, std::size_t i) const {
+        const Step& step = s.steps[i];
+        for (std::uint32_t a = 0; a < step.after_count; ++a) {
+            if (!state.done[s.after[step.first_after + a]]) return false;
+        }
+        return true;
+    }
+
+    Values load(Rank rank, std::size_t step, const Chunk& chunk) {
+        const Values& buffer = states_[static_cast<std::size_t>(rank)].buffers[static_cast<std::size_t>(chunk.buffer)];
+        if (chunk.offset + chunk.count > buffer.size()) {
+            fault(rank, step, "reads outside of a buffer");
+            return Values(chunk.count);
+        }
+        const auto first = buffer.begin() + static_cast<std::ptrdiff_t>(chunk.offset);
+        Values values(first, first + static_cast<std::ptrdiff_t>(chunk.count));
+        if (std::ranges::any_of(values, [](const Value& v) { return !v; }))
+            fault(rank, step, "reads before it is written");
+        return values;
+    }
+
+    void save(Rank rank, std::size_t step, const Chunk& chunk, const Values& values) {
+        Values& buffer = states_[static_cast<std::size_t>(rank)].buffers[static_cast<std::size_t>(chunk.buffer)];
+        if (chunk.offset + chunk.count > buffer.size() || values.size() != chunk.count) {
+            return fault(rank, step, "writes outside of a buffer, or another count");
+        }
+        std::ranges::copy(values, buffer.begin() + static_cast<std::ptrdiff_t>(chunk.offset));
+    }
+
+    Values combined(Rank rank, std::size_t step, const std::vector<Values>& inputs, bool finish) {
+        Values result = inputs.front();
+        for (std::size_t i = 0; i < result.size(); ++i) {
+            if (!result[i]) continue;
+            int combinations = result[i]->combinations;
+            for (std::size_t k = 1; k < inputs.size(); ++k) {
+                if (inputs[k].size() <= i || !inputs[k][i]) continue;
+                const Symbol& other = *inputs[k][i];
+                if (other.index != result[i]->index) {
+                    fault(rank, step, "combines different elements");
+                    return result;
+                }
+                if (other.finished || result[i]->finished) {
+                    fault(rank, step, "combines a finished value");
+                    return result;
+                }
+                result[i]->parts.insert(result[i]->parts.end(), other.parts.begin(), other.parts.end());
+                combinations += other.combinations;
+            }
+            result[i]->combinations = combinations + 1;
+            result[i]->finished = finish;
+        }
+        return result;
+    }
+
+    // Runs every step that can run now; false if none could.
+    bool advance() {
+        bool moved = false;
+        for (Rank rank = size_; rank-- > 0;) {
+            State& state = states_[static_cast<std::size_t>(rank)];
+            const Schedule& s = schedules_[static_cast<std::size_t>(rank)];
+            for (std::size_t i = s.steps.size(); i-- > 0;) {  // backwards: the adversary's order
+                if (!state.done[i] && ready(state, s, i)) moved |= attempt(rank, i);
+                if (faults_.size() >= 5) return false;
+            }
+        }
+        return moved;
+    }
+
+    bool attempt(Rank rank, std::size_t i) {
+        State& state = states_[static_cast<std::size_t>(rank)];
+        const Schedule& s = schedules_[static_cast<std::size_t>(rank)];
+        const Step& step = s.steps[i];
+        if (step.kind >= StepKind::publish) {
+            if (state.shared_order[state.next_shared] != i || !attempt_shared(rank, i)) return false;
+            ++state.next_shared;
+            state.done[i] = true;
+            return true;
+        }
+        if (step.kind == StepKind::copy || step.kind == StepKind::combine) {
+            std::vector<Values> inputs;
+            for (std::uint32_t o = 0; o < step.operand_count; ++o) {
+                inputs.push_back(load(rank, i, s.operands[step.first_operand + o].chunk));
+            }
+            save(rank, i, step.target,
+                 step.kind == StepKind::copy ? inputs[0] : combined(rank, i, inputs, step.finish));
+            state.done[i] = true;
+            return true;
+        }
+        return step.kind == StepKind::send ? attempt_message(rank, i) : false;  // the sender moves the pair
+    }
+
+    bool attempt_message(Rank rank, std::size_t i) {
+        State& state = states_[static_cast<std::size_t>(rank)];
+        const Step& step = schedules_[static_cast<std::size_t>(rank)].steps[i];
+        auto& [sends, next_send] = state.sends[step.peer];
+        if (sends[next_send] != i) return false;
+        if (step.peer == withheld_) {  // who has not entered yet may still find messages waiting
+            ++next_send;
+            return state.done[i] = true;
+        }
+        State& other = states_[static_cast<std::size_t>(step.peer)];
+        const Schedule& theirs = schedules_[static_cast<std::size_t>(step.peer)];
+        auto& [receives, next_receive] = other.receives[rank];
+        if (next_receive >= receives.size()) return false;
+        const std::size_t j = receives[next_receive];
+        if (!ready(other, theirs, j)) return false;
+        const Step& receive = theirs.steps[j];
+        const Chunk source = schedules_[static_cast<std::size_t>(rank)].operands[step.first_operand].chunk;
+        if (source.count != receive.target.count) {
+            fault(rank, i,
+                  fmt::format("sends {} elements to rank {}, which expects {}", source.count, step.peer,
+                              receive.target.count));
+        } else if (source.count > 0) {
+            const Values values = load(rank, i, source);
+            if (receive.kind == StepKind::receive) {
+                save(step.peer, j, receive.target, values);
+            } else {
+                const Values own = load(step.peer, j, theirs.operands[receive.first_operand].chunk);
+                save(step.peer, j, receive.target,
+                     combined(step.peer, j, receive.arrival_first ? std::vector{values, own} : std::vector{own, values},
+                              receive.finish));
+            }
+        }
+        ++next_send;
+        ++next_receive;
+        state.done[i] = other.done[j] = true;
+        return true;
+    }
+
+    bool attempt_shared(Rank rank, std::size_t i) {
+        State& state = states_[static_cast<std::size_t>(rank)];
+        const Schedule& s = schedules_[static_cast<std::size_t>(rank)];
+        const Step& step = s.steps[i];
+        const auto host = [&](Rank r) { return promise_.host_of[static_cast<std::size_t>(r)]; };
+        const auto published = [&](Rank peer) -> Publication* {
+            if (host(peer) != host(rank)) {
+                fault(rank, i, "reads from another host");
+                return nullptr;
+            }
+            if (step.round < state.released) fault(rank, i, "reads a round that it has released");
+            auto& publications = states_[static_cast<std::size_t>(peer)].publications;
+            const auto found = publications.find(step.round);
+            return found == publications.end() ? nullptr : &found->second;
+        };
+        switch (step.kind) {
+            case StepKind::publish: {
+                for (Rank peer = 0; peer < size_; ++peer) {
+                    if (peer == rank || host(peer) != host(rank)) continue;
+                    if (states_[static_cast<std::size_t>(peer)].released + promise_.slots <= step.round) return false;
+                }
+                if (step.round >= s.publications) fault(rank, i, "publishes a round beyond the schedule's");
+                Publication publication;
+                for (std::uint32_t o = 0; o < step.operand_count; ++o) {
+                    const Values values = load(rank, i, s.operands[step.first_operand + o].chunk);
+                    publication.values.insert(publication.values.end(), values.begin(), values.end());
+                }
+                if (publication.values.size() > promise_.slot_elements)
+                    fault(rank, i, "publishes more than a slot holds");
+                // What lay in this slot is gone now.
+                std::erase_if(state.publications, [&](const auto& entry) {
+                    return entry.first % promise_.slots == step.round % promise_.slots;
+                });
+                state.publications[step.round] = std::move(publication);
+                return true;
+            }
+            case StepKind::read: {
+                Publication* publication = published(step.peer);
+                if (publication == nullptr) return false;
+                if (step.slot_offset + step.target.count > publication->values.size()) {
+                    fault(rank, i, "reads beyond what was published");
+                    return true;
+                }
+                const auto first = publication->values.begin() + static_cast<std::ptrdiff_t>(step.slot_offset);
+                if (step.target.count > 0) {
+                    save(rank, i, step.target, Values(first, first + static_cast<std::ptrdiff_t>(step.target.count)));
+                }
+                return true;
+            }
+            case StepKind::read_combine: {
+                std::vector<Values> inputs;
+                for (std::uint32_t o = 0; o < step.operand_count; ++o) {
+                    const Operand& operand = s.operands[step.first_operand + o];
+                    if (operand.peer < 0) {
+                        inputs.push_back(load(rank, i, operand.chunk));
+                        continue;
+                    }
+                    Publication* publication = published(operand.peer);
+                    if (publication == nullptr) return false;
+                    if (operand.slot_offset + operand.chunk.count > publication->values.size()) {
+                        fault(rank, i, "reads beyond what was published");
+                        return true;
+                    }
+                    const auto first = publication->values.begin() + static_cast<std::ptrdiff_t>(operand.slot_offset);
+                    inputs.emplace_back(first, first + static_cast<std::ptrdiff_t>(operand.chunk.count));
+                }
+                if (step.target.count > 0) save(rank, i, step.target, combined(rank, i, inputs, step.finish));
+                return true;
+            }
+            case StepKind::release:
+                if (step.round < state.released) fault(rank, i, "releases backwards");
+                state.released = step.round;
+                return true;
+            default: return false;
+        }
+    }
+
+    void check_results() {
+        for (Rank rank = 0; rank < size_; ++rank) {
+            const Values& output = states_[static_cast<std::size_t>(rank)].buffers[1];
+            const auto& s = schedules_[static_cast<std::size_t>(rank)];
+            if (s.publications != schedules_.front().publications &&
+                promise_.host_of[static_cast<std::size_t>(rank)] == promise_.host_of.front()) {
+                fault(rank, s.steps.size(), "uses another number of rounds than rank 0 of its host");
+            }
+            switch (promise_.collective) {
+                case Collective::all_reduce: expect_reduced(rank, output, 0, promise_.count); break;
+                case Collective::reduce:
+                    if (rank == promise_.root) expect_reduced(rank, output, 0, promise_.count);
+                    break;
+                case Collective::reduce_scatter:
+                    expect_reduced(rank, output, prefix(promise_.counts, rank), block(rank));
+                    break;
+                case Collective::broadcast: expect_copy(rank, output, 0, promise_.root, 0, promise_.count); break;
+                case Collective::gather:
+                    if (rank != promise_.root) break;
+                    [[fallthrough]];
+                case Collective::all_gather:
+                    for (Rank from = 0; from < size_; ++from) {
+                        expect_copy(rank, output, prefix(promise_.counts, from), from, 0, block(from));
+                    }
+                    break;
+                case Collective::scatter:
+                    expect_copy(rank, output, 0, promise_.root, prefix(promise_.counts, rank), block(rank));
+                    break;
+                case Collective::all_to_all: {
+                    std::uint64_t at = 0;
+                    for (Rank from = 0; from < size_; ++from) {
+                        const auto& row = promise_.matrix[static_cast<std::size_t>(from)];
+                        const std::uint64_t count = row[static_cast<std::size_t>(rank)];
+                        expect_copy(rank, output, at, from, prefix(row, rank), count);
+                        at += count;
+                    }
+                    break;
+                }
+                case Collective::barrier: break;
+            }
+        }
+        if (promise_.collective == Collective::barrier) check_barrier();
+    }
+
+    void expect_copy(Rank rank, const Values& output, std::uint64_t at, Rank from, std::uint64_t index,
+                     std::uint64_t count) {
+        for (std::uint64_t i = 0; i < count; ++i) {
+            const Value& value = output[at + i];
+            if (!value || value->parts != std::vector{static_cast<std::uint32_t>(from)} || value->index != index + i) {
+                return fault(rank, schedules_[static_cast<std::size_t>(rank)].steps.size(),
+                             fmt::format("element {} is not element {} of rank {}", at + i, index + i, from));
+            }
+        }
+    }
+
+    void expect_reduced(Rank rank, const Values& output, std::uint64_t first, std::uint64_t count) {
+        const std::size_t end = schedules_[static_cast<std::size_t>(rank)].steps.size();
+        for (std::uint64_t i = 0; i < count; ++i) {
+            if (!output[i]) return fault(rank, end, fmt::format("element {} is never written", i));
+            Symbol value = *output[i];
+            if (value.index != first + i) return fault(rank, end, fmt::format("element {} holds another element", i));
+            if (!value.finished) return fault(rank, end, fmt::format("element {} is not finished", i));
+            if (promise_.single_rounding && value.combinations > 1) {
+                return fault(rank, end, fmt::format("element {} was rounded {} times", i, value.combinations));
+            }
+            if (!promise_.rank_order) std::ranges::sort(value.parts);
+            bool right = value.parts.size() == static_cast<std::size_t>(size_);
+            for (std::size_t p = 0; right && p < value.parts.size(); ++p) right = value.parts[p] == p;
+            if (!right)
+                return fault(
+                    rank, end,
+                    fmt::format("element {} misses or repeats contributions, or has them in another order", i));
+        }
+    }
+
+    // A rank leaves a barrier only after every rank has entered: its last step must depend on every rank's first.
+    void check_barrier() {
+        // Replays with each rank withheld in turn: nobody else may finish.
+        for (Rank withheld = 0; withheld < size_ && size_ > 1; ++withheld) {
+            std::vector<State> saved = std::move(states_);
+            states_.clear();
+            prepare();
+            auto& held = states_[static_cast<std::size_t>(withheld)];
+            const auto& steps = schedules_[static_cast<std::size_t>(withheld)].steps;
+            held.sends.clear();
+            held.receives.clear();
+            withheld_ = withheld;
+            while (advance_without()) {
+            }
+            for (Rank rank = 0; rank < size_; ++rank) {
+                const auto& state = states_[static_cast<std::size_t>(rank)];
+                if (rank != withheld && std::ranges::find(state.done, false) == state.done.end()) {
+                    fault(rank, steps.size(),
+                          fmt::format("leaves the barrier although rank {} has not entered", withheld));
+                    withheld_ = -1;
+                    states_ = std::move(saved);
+                    return;
+                }
+            }
+            withheld_ = -1;
+            states_ = std::move(saved);
+        }
+    }
+
+    bool advance_without() {
+        bool moved = false;
+        for (Rank rank = 0; rank < size_; ++rank) {
+            if (rank == withheld_) continue;
+            State& state = states_[static_cast<std::size_t>(rank)];
+            const Schedule& s = schedules_[static_cast<std::size_t>(rank)];
+            for (std::size_t i = 0; i < s.steps.size(); ++i) {
+                if (!state.done[i] && ready(state, s, i)) moved |= attempt(rank, i);
+            }
+        }
+        return moved;
+    }
+
+    const std::vector<Schedule>& schedules_;
+    const Promise& promise_;
+    int size_;
+    Rank withheld_ = -1;
+    std::vector<State> states_;
+    std::vector<std::string> faults_;
+};
+
+}  // namespace
+
+std::vector<std::string> prove(const std::vector<Schedule>& schedules, const Promise& promise) {
+    return Proof(schedules, promise).run();
+}
+
+}  // namespace tutti::schedule

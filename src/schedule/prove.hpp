@@ -1,0 +1,35 @@
+// The prover: runs the schedules of all ranks together on symbols instead of numbers, and lists what is wrong.
+//
+// A symbol says, for one element, whose contributions it holds and in which order they were combined. Checked: every
+// result element is exactly what the collective promises; nothing is read before it is written; every send meets a
+// receive of the same count; no deadlock even if no message is buffered; staging slots are neither read too early nor
+// overwritten too early; steps that touch the same elements are ordered by `after`; avg is finished exactly once.
+// A pure function; meant for small element counts.
+#pragma once
+
+#include "schedule/schedule.hpp"
+
+#include <string>
+#include <vector>
+
+namespace tutti::schedule {
+
+/// What a collective promises, in elements.
+struct Promise {
+    Collective collective = Collective::barrier;
+    Rank root = 0;
+    std::uint64_t count = 0;                         ///< all_reduce, broadcast, reduce
+    std::vector<std::uint64_t> counts;               ///< all_gather, gather, scatter, reduce_scatter
+    std::vector<std::vector<std::uint64_t>> matrix;  ///< all_to_all: matrix[from][to], blocks in rank order
+    bool in_place = false;                           ///< all_reduce: output holds the input
+    bool single_rounding = false;                    ///< every result comes out of one combining step
+    bool rank_order = false;                         ///< combined in the order 0, 1, …
+    std::vector<int> host_of;                        ///< who shares a staging area
+    std::uint32_t slots = 8;
+    std::uint64_t slot_elements = 1;
+};
+
+/// The faults of these schedules (one per rank), in words; empty: proved.
+std::vector<std::string> prove(const std::vector<Schedule>& schedules, const Promise& promise);
+
+}  // namespace tutti::schedule

@@ -1,0 +1,162 @@
+// Tests of the prover: ten deliberate faults of different kinds in a right schedule; it finds each.
+#include "schedule/prove.hpp"
+#include "schedule/builder.hpp"
+
+#include <gtest/gtest.h>
+
+namespace tutti::schedule {
+namespace {
+
+constexpr Chunk input{Buffer::input, 0, 2};
+constexpr Chunk output{Buffer::output, 0, 2};
+
+// all_reduce of two elements on two ranks by one exchange.
+std::vector<Schedule> exchange() {
+    std::vector<Schedule> schedules;
+    for (const Rank rank : {0, 1}) {
+        Builder b("exchange");
+        const Chunk arrived = b.scratch(2);
+        b.receive(1 - rank, arrived);
+        b.send(1 - rank, input);
+        b.combine(output, rank == 0 ? std::vector{input, arrived} : std::vector{arrived, input}, true);
+        schedules.push_back(std::move(b).finish());
+    }
+    return schedules;
+}
+
+// The same through a staging area, one element a round.
+std::vector<Schedule> staged(std::uint32_t rounds = 2) {
+    std::vector<Schedule> schedules;
+    for (const Rank rank : {0, 1}) {
+        Builder b("staged");
+        for (std::uint32_t t = 0; t < rounds; ++t) {
+            const Chunk in{Buffer::input, t, 1}, out{Buffer::output, t, 1};
+            b.publish(t, std::vector{in});
+            const Operand own{.chunk = in}, other{.peer = 1 - rank, .chunk = {.count = 1}};
+            b.read_combine(t, out, rank == 0 ? std::vector{own, other} : std::vector{other, own}, true);
+            b.release(t + 1);
+        }
+        b.use_rounds(rounds);
+        schedules.push_back(std::move(b).finish());
+    }
+    return schedules;
+}
+
+Promise sum(std::uint64_t count = 2, std::uint32_t slots = 8) {
+    return {
+        .collective = Collective::all_reduce, .count = count, .rank_order = true, .host_of = {0, 0}, .slots = slots};
+}
+
+bool finds_a_fault(const std::vector<Schedule>& schedules, const Promise& promise = sum()) {
+    return !prove(schedules, promise).empty();
+}
+
+TEST(Prover, accepts_what_is_right) {
+    EXPECT_EQ(prove(exchange(), sum()), std::vector<std::string>{});
+    EXPECT_EQ(prove(staged(), sum()), std::vector<std::string>{});
+    EXPECT_EQ(prove(staged(9), sum(9, 4)), std::vector<std::string>{});
+}
+
+TEST(Prover, finds_a_missing_message) {
+    auto s = exchange();
+    s[0].steps.erase(s[0].steps.begin() + 1);
+    s[0].after.clear();
+    s[0].steps.back().after_count = 0;
+    EXPECT_TRUE(finds_a_fault(s));
+}
+
+TEST(Prover, finds_a_doubled_contribution) {
+    auto s = exchange();
+    s[0].operands[s[0].steps[2].first_operand + 1].chunk = input;
+    EXPECT_TRUE(finds_a_fault(s));
+}
+
+TEST(Prover, finds_a_missing_dependency) {
+    auto s = exchange();
+    s[1].steps[2].after_count = 0;
+    EXPECT_TRUE(finds_a_fault(s));
+}
+
+TEST(Prover, finds_a_message_of_another_count) {
+    auto s = exchange();
+    s[0].operands[s[0].steps[1].first_operand].chunk.count = 1;
+    EXPECT_TRUE(finds_a_fault(s));
+}
+
+TEST(Prover, finds_a_deadlock) {
+    std::vector<Schedule> s;
+    for (const Rank rank : {0, 1}) {  // both send before they receive: works only with buffering
+        Builder b("deadlock");
+        const Chunk arrived = b.scratch(2);
+        b.send(1 - rank, input);
+        b.receive(1 - rank, arrived);
+        b.combine(output, rank == 0 ? std::vector{input, arrived} : std::vector{arrived, input}, true);
+        s.push_back(std::move(b).finish());
+        Schedule& made = s.back();
+        made.steps[1].first_after = static_cast<std::uint32_t>(made.after.size());
+        made.steps[1].after_count = 1;
+        made.after.push_back(0);
+    }
+    EXPECT_TRUE(finds_a_fault(s));
+}
+
+TEST(Prover, finds_a_wrong_offset) {
+    auto s = staged();
+    s[0].steps[0].target = {};
+    s[0].operands[0].chunk.offset = 1;
+    EXPECT_TRUE(finds_a_fault(s));
+}
+
+TEST(Prover, finds_a_stale_read) {
+    auto s = staged();
+    for (Step& step : s[0].steps) {
+        if (step.kind == StepKind::read_combine) step.round = 0;  // the second tile reads the first round again
+    }
+    EXPECT_TRUE(finds_a_fault(s));
+}
+
+TEST(Prover, finds_a_release_that_comes_too_early) {
+    auto s = staged();
+    std::swap(s[0].steps[1], s[0].steps[2]);
+    EXPECT_TRUE(finds_a_fault(s));
+}
+
+TEST(Prover, finds_a_wrong_order_of_ranks) {
+    auto s = exchange();
+    std::swap(s[1].operands[s[1].steps[2].first_operand], s[1].operands[s[1].steps[2].first_operand + 1]);
+    EXPECT_TRUE(finds_a_fault(s));
+}
+
+TEST(Prover, finds_an_average_that_nobody_finishes) {
+    auto s = exchange();
+    s[0].steps[2].finish = false;
+    EXPECT_TRUE(finds_a_fault(s));
+}
+
+TEST(Prover, finds_a_barrier_that_lets_someone_through) {
+    std::vector<Schedule> s;
+    for (const Rank rank : {0, 1, 2}) {  // one round is not enough for three ranks
+        Builder b("barrier");
+        b.send_signal((rank + 1) % 3);
+        b.receive_signal((rank + 2) % 3);
+        s.push_back(std::move(b).finish());
+    }
+    EXPECT_TRUE(finds_a_fault(s, {.collective = Collective::barrier, .host_of = {0, 0, 0}}));
+}
+
+TEST(Builder, waits_only_for_what_it_must) {
+    Builder b("test");
+    b.send(1, {Buffer::input, 0, 4});
+    b.send(1, {Buffer::input, 4, 4});
+    b.receive(1, {Buffer::input, 0, 2});  // overwrites what the first sends
+    b.copy({Buffer::output, 0, 2}, {Buffer::input, 0, 2});
+    const Schedule s = std::move(b).finish();
+    EXPECT_EQ(s.steps[1].after_count, 0U);
+    ASSERT_EQ(s.steps[2].after_count, 1U);
+    EXPECT_EQ(s.after[s.steps[2].first_after], 0U);
+    ASSERT_EQ(s.steps[3].after_count, 1U);
+    EXPECT_EQ(s.after[s.steps[3].first_after], 2U);
+}
+
+}  // namespace
+}  // namespace tutti::schedule
