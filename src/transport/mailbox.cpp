@@ -1,0 +1,431 @@
+#include "transport/mailbox.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace tutti::transport {
+namespace {
+
+constexpr std::size_t bounce_bytes = std::size_t{64} << 10;
+
+std::uint64_t grant_key(int source, std::uint64_t id) {
+    return (static_cast<std::uint64_t>(source) << 40) ^ id;
+}
+
+std::span<const std::byte> as_bytes(const Frame& frame) {
+    return {reinterpret_cast<const std::byte*>(&frame), sizeof(Frame)};
+}
+
+}  // namespace
+
+struct Mailbox::Unexpected {
+    int source = 0;
+    Frame frame;
+    std::vector<std::byte> bytes;    // eager
+    bool complete = false;           // all bytes are here (request: always)
+    Transfer* bound = nullptr;       // a receive that waits for the rest
+    Transfer* local_send = nullptr;  // a message to oneself
+};
+
+struct Mailbox::Peer {
+    struct Outgoing {
+        Frame frame;
+        const std::byte* payload;
+        std::size_t bytes;
+        std::size_t written;
+        Transfer* transfer;
+    };
+    int rank = 0;
+    std::deque<Outgoing> out;
+    Frame header;
+    std::size_t header_bytes = 0;
+    // Where the payload of the current frame goes: a transfer, or an unexpected message.
+    Transfer* transfer = nullptr;
+    Unexpected* unexpected = nullptr;
+    std::size_t payload_bytes = 0;
+    std::size_t payload_done = 0;
+    std::size_t carried = 0;  // bytes of an incomplete element at the front of `bounce_carry`
+    std::vector<std::byte> bounce_carry;
+    bool in_payload = false;
+    bool lost = false;
+};
+
+Mailbox::Mailbox(int rank, int size, std::uint64_t world, MailboxEvents events)
+    : rank_(rank), size_(size), world_(world), events_(std::move(events)), peers_(static_cast<std::size_t>(size)) {}
+
+Mailbox::~Mailbox() = default;
+
+Mailbox::Peer& Mailbox::peer(int rank) {
+    auto& slot = peers_[static_cast<std::size_t>(rank)];
+    if (!slot) {
+        slot = std::make_unique<Peer>();
+        slot->rank = rank;
+        active_.push_back(rank);
+    }
+    return *slot;
+}
+
+void Mailbox::enqueue(int to, const Frame& frame, const std::byte* payload, std::size_t bytes, Transfer* transfer) {
+    Peer& p = peer(to);
+    p.out.push_back({frame, payload, bytes, 0, transfer});
+    if (p.out.size() == 1) write_some(to, p);
+}
+
+void Mailbox::post_send(Transfer& transfer) {
+    transfer.done = false;
+    transfer.bytes_done = 0;
+    Frame frame;
+    frame.world = world_;
+    frame.channel = transfer.channel;
+    frame.fingerprint = transfer.fingerprint;
+    frame.length = transfer.bytes;
+    if (transfer.peer == rank_) {
+        if (Transfer* receive = take_posted(rank_, transfer.channel)) {
+            if (check(rank_, frame, *receive)) deliver_local(transfer, *receive);
+            return;
+        }
+        Unexpected message;
+        message.source = rank_;
+        message.frame = frame;
+        message.complete = true;
+        message.local_send = &transfer;
+        unexpected_[transfer.channel].push_back(std::move(message));
+        return;
+    }
+    if (transfer.bytes <= eager_bytes) {
+        enqueue(transfer.peer, frame, transfer.source, transfer.bytes, &transfer);
+        return;
+    }
+    frame.kind = Frame::Kind::request;
+    frame.id = next_id_++;
+    waiting_sends_.emplace(frame.id, &transfer);
+    enqueue(transfer.peer, frame, nullptr, 0, nullptr);
+}
+
+void Mailbox::post_receive(Transfer& transfer) {
+    transfer.done = false;
+    transfer.bytes_done = 0;
+    if (const auto found = unexpected_.find(transfer.channel); found != unexpected_.end()) {
+        auto& messages = found->second;
+        const auto message = std::ranges::find_if(messages, [&](const Unexpected& u) {
+            return u.bound == nullptr && (transfer.peer == any_source || u.source == transfer.peer);
+        });
+        if (message != messages.end()) {
+            if (!check(message->source, message->frame, transfer)) return;
+            transfer.peer = message->source;
+            if (!message->complete) {
+                message->bound = &transfer;
+                return;
+            }
+            if (message->local_send != nullptr) {
+                deliver_local(*message->local_send, transfer);
+            } else if (message->frame.kind == Frame::Kind::request) {
+                grant(message->source, message->frame.id, transfer);
+            } else {
+                if (transfer.absorb)
+                    transfer.absorb(0, message->bytes);
+                else if (!message->bytes.empty())
+                    std::memcpy(transfer.target, message->bytes.data(), message->bytes.size());
+                transfer.bytes_done = message->bytes.size();
+                transfer.done = true;
+            }
+            messages.erase(message);
+            if (messages.empty()) unexpected_.erase(found);
+            return;
+        }
+    }
+    posted_[transfer.channel].push_back(&transfer);
+    if (transfer.peer != any_source && transfer.peer != rank_) peer(transfer.peer);
+}
+
+void Mailbox::deliver_local(Transfer& send, Transfer& receive) {
+    const std::span<const std::byte> bytes(send.source, send.bytes);
+    if (receive.absorb)
+        receive.absorb(0, bytes);
+    else if (!bytes.empty())
+        std::memmove(receive.target, bytes.data(), bytes.size());
+    receive.peer = rank_;
+    receive.bytes_done = send.bytes_done = send.bytes;
+    receive.done = send.done = true;
+}
+
+bool Mailbox::check(int source, const Frame& frame, const Transfer& receive) {
+    if (frame.length == receive.bytes && frame.fingerprint == receive.fingerprint) return true;
+    events_.mismatch(source, frame.channel, frame.fingerprint, receive.fingerprint, frame.length, receive.bytes);
+    return false;
+}
+
+Transfer* Mailbox::take_posted(int source, std::uint64_t channel) {
+    const auto found = posted_.find(channel);
+    if (found == posted_.end()) return nullptr;
+    auto& receives = found->second;
+    const auto match =
+        std::ranges::find_if(receives, [&](const Transfer* t) { return t->peer == any_source || t->peer == source; });
+    if (match == receives.end()) return nullptr;
+    Transfer* transfer = *match;
+    receives.erase(match);
+    if (receives.empty()) posted_.erase(found);
+    return transfer;
+}
+
+void Mailbox::grant(int source, std::uint64_t id, Transfer& receive) {
+    granted_.emplace(grant_key(source, id), &receive);
+    Frame frame;
+    frame.world = world_;
+    frame.kind = Frame::Kind::clear;
+    frame.channel = receive.channel;
+    frame.id = id;
+    enqueue(source, frame, nullptr, 0, nullptr);
+}
+
+void Mailbox::probe(int to, std::uint64_t channel, std::uint64_t fingerprint) {
+    Frame frame;
+    frame.world = world_;
+    frame.kind = Frame::Kind::probe;
+    frame.channel = channel;
+    frame.fingerprint = fingerprint;
+    enqueue(to, frame, nullptr, 0, nullptr);
+}
+
+bool Mailbox::progress() {
+    bool moved = false;
+    for (std::size_t i = 0; i < active_.size(); ++i) {  // reading may add peers
+        Peer& p = *peers_[static_cast<std::size_t>(active_[i])];
+        if (p.lost || p.rank == rank_) continue;
+        if (!p.out.empty()) moved |= write_some(p.rank, p);
+        moved |= read_some(p.rank, p);
+    }
+    return moved;
+}
+
+bool Mailbox::write_some(int to, Peer& p) {
+    Stream* stream = events_.stream(to);
+    if (stream == nullptr) return false;
+    bool moved = false;
+    while (!p.out.empty()) {
+        Peer::Outgoing& out = p.out.front();
+        const auto header =
+            out.written < sizeof(Frame) ? as_bytes(out.frame).subspan(out.written) : std::span<const std::byte>{};
+        const std::size_t payload_done = out.written > sizeof(Frame) ? out.written - sizeof(Frame) : 0;
+        const std::size_t count = stream->write(header, std::span(out.payload, out.bytes).subspan(payload_done));
+        if (count == 0) break;
+        moved = true;
+        out.written += count;
+        if (out.transfer != nullptr && out.written > sizeof(Frame))
+            out.transfer->bytes_done = out.written - sizeof(Frame);
+        if (out.written < sizeof(Frame) + out.bytes) continue;
+        if (out.transfer != nullptr) out.transfer->done = true;
+        p.out.pop_front();
+    }
+    return moved;
+}
+
+bool Mailbox::read_some(int from, Peer& p) {
+    Stream* stream = events_.stream(from);
+    if (stream == nullptr) return false;
+    bool moved = false;
+    // A bounded number of frames a turn, so that one peer cannot keep the others waiting.
+    for (int frames = 0; frames < 16; ++frames) {
+        if (!p.in_payload) {
+            const std::size_t count =
+                stream->read(std::span(reinterpret_cast<std::byte*>(&p.header), sizeof(Frame)).subspan(p.header_bytes));
+            if (count == 0) break;
+            moved = true;
+            p.header_bytes += count;
+            if (p.header_bytes < sizeof(Frame)) continue;
+            p.header_bytes = 0;
+            if (!on_header(from, p)) return true;
+        }
+        if (p.in_payload) {
+            if (p.payload_done < p.payload_bytes) {
+                const std::size_t count = read_payload(p);
+                moved |= count > 0;
+                if (p.payload_done < p.payload_bytes) {
+                    if (count == 0) break;
+                    continue;
+                }
+            }
+            on_payload_complete(p);
+        }
+    }
+    if (!moved && stream->state() == StreamState::closed) {
+        p.lost = true;
+        events_.lost(from, stream->reason());
+    }
+    return moved;
+}
+
+bool Mailbox::on_header(int from, Peer& p) {
+    const Frame& frame = p.header;
+    if (frame.magic != Frame::magic_number || frame.world != world_ ||
+        (frame.kind == Frame::Kind::eager && frame.length > eager_bytes)) {
+        p.lost = true;
+        events_.lost(from, frame.magic != Frame::magic_number ? "it sent something that is not a frame"
+                                                              : "it sent a message of another (older) world");
+        return false;
+    }
+    switch (frame.kind) {
+        case Frame::Kind::eager:
+            p.transfer = take_posted(from, frame.channel);
+            p.unexpected = nullptr;
+            if (p.transfer != nullptr) {
+                if (!check(from, frame, *p.transfer)) return false;
+                p.transfer->peer = from;
+            } else {
+                auto& messages = unexpected_[frame.channel];
+                messages.emplace_back();
+                p.unexpected = &messages.back();
+                p.unexpected->source = from;
+                p.unexpected->frame = frame;
+                p.unexpected->bytes.resize(frame.length);
+            }
+            p.in_payload = true;
+            p.payload_bytes = frame.length;
+            p.payload_done = 0;
+            return true;
+        case Frame::Kind::request:
+            if (Transfer* receive = take_posted(from, frame.channel)) {
+                if (!check(from, frame, *receive)) return false;
+                receive->peer = from;
+                grant(from, frame.id, *receive);
+            } else {
+                Unexpected message;
+                message.source = from;
+                message.frame = frame;
+                message.complete = true;
+                unexpected_[frame.channel].push_back(std::move(message));
+            }
+            return true;
+        case Frame::Kind::clear:
+            if (const auto found = waiting_sends_.find(frame.id); found != waiting_sends_.end()) {
+                Transfer* send = found->second;
+                waiting_sends_.erase(found);
+                Frame data;
+                data.world = world_;
+                data.kind = Frame::Kind::data;
+                data.channel = send->channel;
+                data.length = send->bytes;
+                data.id = frame.id;
+                enqueue(from, data, send->source, send->bytes, send);
+                return true;
+            }
+            break;
+        case Frame::Kind::data:
+            if (const auto found = granted_.find(grant_key(from, frame.id));
+                found != granted_.end() && found->second->bytes == frame.length) {
+                p.transfer = found->second;
+                p.unexpected = nullptr;
+                granted_.erase(found);
+                p.in_payload = true;
+                p.payload_bytes = frame.length;
+                p.payload_done = 0;
+                return true;
+            }
+            break;
+        case Frame::Kind::probe: {
+            const std::uint64_t mine = events_.fingerprint_of(frame.channel);
+            if (mine != 0 && mine != frame.fingerprint) {
+                events_.mismatch(from, frame.channel, frame.fingerprint, mine, 0, 0);
+                return false;
+            }
+            return true;
+        }
+    }
+    p.lost = true;
+    events_.lost(from, "it sent a frame that makes no sense here");
+    return false;
+}
+
+std::size_t Mailbox::read_payload(Peer& p) {
+    Stream* stream = events_.stream(p.rank);
+    const std::size_t left = p.payload_bytes - p.payload_done;
+    if (p.unexpected != nullptr || !p.transfer->absorb) {
+        std::byte* base = p.unexpected != nullptr ? p.unexpected->bytes.data() : p.transfer->target;
+        const std::size_t count = stream->read(std::span(base + p.payload_done, left));
+        p.payload_done += count;
+        if (p.transfer != nullptr) p.transfer->bytes_done = p.payload_done;
+        return count;
+    }
+    // Combine from a buffer that stays in the cache; an element cut in two waits for its rest.
+    if (bounce_.empty()) bounce_.resize(bounce_bytes);
+    if (p.carried > 0) std::copy_n(p.bounce_carry.begin(), p.carried, bounce_.begin());
+    const std::size_t count =
+        stream->read(std::span(bounce_).subspan(p.carried, std::min(left, bounce_bytes - p.carried)));
+    if (count == 0) return 0;
+    const std::size_t have = p.carried + count;
+    const std::size_t whole = have / p.transfer->element_bytes * p.transfer->element_bytes;
+    p.transfer->absorb(p.payload_done - p.carried, std::span(bounce_).first(whole));
+    p.carried = have - whole;
+    p.bounce_carry.assign(bounce_.begin() + static_cast<std::ptrdiff_t>(whole),
+                          bounce_.begin() + static_cast<std::ptrdiff_t>(have));
+    p.payload_done += count;
+    p.transfer->bytes_done = p.payload_done;
+    return count;
+}
+
+void Mailbox::on_payload_complete(Peer& p) {
+    p.in_payload = false;
+    p.carried = 0;
+    if (p.transfer != nullptr) {
+        p.transfer->done = true;
+        p.transfer = nullptr;
+        return;
+    }
+    Unexpected& message = *p.unexpected;
+    p.unexpected = nullptr;
+    message.complete = true;
+    if (Transfer* bound = message.bound) {
+        if (bound->absorb)
+            bound->absorb(0, message.bytes);
+        else if (!message.bytes.empty())
+            std::memcpy(bound->target, message.bytes.data(), message.bytes.size());
+        bound->bytes_done = message.bytes.size();
+        bound->done = true;
+        const std::uint64_t channel = message.frame.channel;
+        auto& messages = unexpected_[channel];
+        messages.remove_if([&](const Unexpected& u) { return &u == &message; });
+        if (messages.empty()) unexpected_.erase(channel);
+    }
+}
+
+bool Mailbox::cancel_receive(Transfer& transfer) {
+    const auto found = posted_.find(transfer.channel);
+    if (found == posted_.end()) return false;
+    const auto count = found->second.remove(&transfer);
+    if (found->second.empty()) posted_.erase(found);
+    return count > 0;
+}
+
+void Mailbox::drop_all() {
+    posted_.clear();
+    waiting_sends_.clear();
+    granted_.clear();
+    unexpected_.clear();
+    for (auto& p : peers_) {
+        if (!p) continue;
+        p->out.clear();
+        p->in_payload = false;
+        p->transfer = nullptr;
+        p->unexpected = nullptr;
+        p->lost = true;
+    }
+}
+
+void Mailbox::pollables(std::vector<Pollable>& into) const {
+    into.clear();
+    for (const int rank : active_) {
+        const Peer& p = *peers_[static_cast<std::size_t>(rank)];
+        if (p.lost || rank == rank_) continue;
+        Stream* stream = events_.stream(rank);
+        if (stream != nullptr && stream->poll_fd() >= 0) into.push_back({stream->poll_fd(), !p.out.empty()});
+    }
+}
+
+bool Mailbox::output_pending() const {
+    return std::ranges::any_of(active_, [&](int rank) { return !peers_[static_cast<std::size_t>(rank)]->out.empty(); });
+}
+
+}  // namespace tutti::transport

@@ -1,0 +1,136 @@
+// Mailbox: messages between the ranks of one world over streams: one frame format, matching, two protocols.
+//
+// A message is sent on a channel (a collective's sequence number, or a tag) and meets the receive of the same channel
+// and source; messages of one source and channel are matched in order. Short messages travel at once with their header
+// (eager) and wait in memory if no receive is posted. Long ones announce themselves (request to send) and move
+// straight between the user's buffers once the receive has answered (clear to send), so memory stays bounded and
+// no long message keeps others of its stream waiting for a receive that comes later.
+//
+// Every header carries the world's id with its generation, and a fingerprint of the operation. A frame of another
+// world is refused; a fingerprint or length that differs from the receive's is a mismatch, reported with both sides.
+//
+// Threads: one at a time (the group's lock). Transfers belong to the caller and must stay where they are while posted.
+#pragma once
+
+#include "transport/stream.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <list>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace tutti::transport {
+
+/// The frame header; little-endian machines only, like the rest of the wire format.
+struct Frame {
+    enum class Kind : std::uint32_t { eager = 1, request = 2, clear = 3, data = 4, probe = 5 };
+    static constexpr std::uint32_t magic_number = 0x54554954;  // "TIUT"
+    std::uint32_t magic = magic_number;
+    Kind kind = Kind::eager;
+    std::uint64_t world = 0;
+    std::uint64_t channel = 0;
+    std::uint64_t fingerprint = 0;
+    std::uint64_t length = 0;  ///< bytes of the whole message
+    std::uint64_t id = 0;      ///< request, clear: the sender's transfer; data: as in the clear
+};
+static_assert(sizeof(Frame) == 48);
+
+inline constexpr int any_source = -1;
+inline constexpr std::uint64_t collective_channel = std::uint64_t{1} << 63;
+
+/// One send or receive in progress.
+struct Transfer {
+    int peer = any_source;  ///< receives: becomes the sender's rank once matched
+    std::uint64_t channel = 0;
+    std::uint64_t fingerprint = 0;
+    const std::byte* source = nullptr;  ///< sends
+    std::byte* target = nullptr;        ///< receives into memory
+    std::size_t bytes = 0;
+    /// Receives that combine: gets the bytes in order, whole elements at a time.
+    std::function<void(std::size_t offset, std::span<const std::byte>)> absorb;
+    std::size_t element_bytes = 1;
+    bool done = false;
+    std::size_t bytes_done = 0;
+};
+
+/// What the world does about events that a mailbox cannot handle itself.
+struct MailboxEvents {
+    /// The stream to a peer; connects it if need be (may return null while that is going on).
+    std::function<Stream*(int peer)> stream;
+    /// A peer's message does not fit the receive that it meets, or a probe found another operation.
+    std::function<void(int peer, std::uint64_t channel, std::uint64_t theirs, std::uint64_t mine,
+                       std::size_t their_bytes, std::size_t my_bytes)>
+        mismatch;
+    /// A stream closed, or carried garbage.
+    std::function<void(int peer, const std::string& reason)> lost;
+    /// A peer asks what we did on a channel: our fingerprint, or 0 if not known (yet).
+    std::function<std::uint64_t(std::uint64_t channel)> fingerprint_of;
+};
+
+class Mailbox {
+ public:
+    Mailbox(int rank, int size, std::uint64_t world, MailboxEvents events);
+    ~Mailbox();
+    Mailbox(const Mailbox&) = delete;
+    Mailbox& operator=(const Mailbox&) = delete;
+
+    /// `transfer.done` becomes true when the source may be written again.
+    void post_send(Transfer& transfer);
+    /// `transfer.done` becomes true when the target holds the message.
+    void post_receive(Transfer& transfer);
+    /// Tells a peer what we wait for, so that a mismatch shows although no message would.
+    void probe(int peer, std::uint64_t channel, std::uint64_t fingerprint);
+    /// Moves what can be moved; true if anything did.
+    bool progress();
+    /// Forgets all transfers; their owners are about to go.
+    void drop_all();
+    /// Forgets one receive that nothing has met yet; false if it is already being filled.
+    bool cancel_receive(Transfer& transfer);
+    /// Descriptors worth polling: (fd, wants to write).
+    struct Pollable {
+        int fd;
+        bool output;
+    };
+    void pollables(std::vector<Pollable>& into) const;
+    /// Whether anything is queued for writing.
+    bool output_pending() const;
+
+    static constexpr std::size_t eager_bytes = std::size_t{16} << 10;
+
+ private:
+    struct Peer;
+    struct Unexpected;
+
+    Peer& peer(int rank);
+    Transfer* take_posted(int source, std::uint64_t channel);
+    void deliver_local(Transfer& send, Transfer& receive);
+    bool check(int source, const Frame& frame, const Transfer& receive);
+    void enqueue(int to, const Frame& frame, const std::byte* payload, std::size_t bytes, Transfer* transfer);
+    bool write_some(int to, Peer& peer);
+    bool read_some(int from, Peer& peer);
+    bool on_header(int from, Peer& peer);
+    void on_payload_complete(Peer& peer);
+    std::size_t read_payload(Peer& peer);
+    void grant(int source, std::uint64_t id, Transfer& receive);
+
+    int rank_;
+    int size_;
+    std::uint64_t world_;
+    MailboxEvents events_;
+    std::vector<std::unique_ptr<Peer>> peers_;
+    std::vector<int> active_;                                              // ranks with a Peer
+    std::unordered_map<std::uint64_t, std::list<Transfer*>> posted_;       // by channel, in order
+    std::unordered_map<std::uint64_t, std::list<Unexpected>> unexpected_;  // by channel, in order of arrival
+    std::unordered_map<std::uint64_t, Transfer*> waiting_sends_;           // announced, by id
+    std::unordered_map<std::uint64_t, Transfer*> granted_;                 // receives, by (source, id) hash
+    std::uint64_t next_id_ = 1;
+    std::vector<std::byte> bounce_;
+};
+
+}  // namespace tutti::transport

@@ -1,0 +1,128 @@
+#include "transport/shm/arena.hpp"
+
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <ctime>
+#include <new>
+#include <utility>
+
+namespace tutti::transport {
+namespace {
+
+constexpr std::size_t page_bytes = 4096;
+
+std::size_t round_up(std::size_t value, std::size_t unit) {
+    return (value + unit - 1) / unit * unit;
+}
+
+std::size_t control_bytes() {
+    return round_up(sizeof(RankControl), page_bytes);
+}
+std::size_t ring_stride(const ArenaLayout& layout) {
+    return round_up(sizeof(RingControl) + layout.ring_bytes, page_bytes);
+}
+
+}  // namespace
+
+std::size_t ArenaLayout::rank_bytes() const {
+    return control_bytes() + slots * slot_bytes + static_cast<std::size_t>(ranks) * ring_stride(*this);
+}
+
+std::size_t ArenaLayout::total_bytes() const {
+    return static_cast<std::size_t>(ranks) * rank_bytes();
+}
+
+Arena::Arena(const ArenaLayout& layout, std::byte* base, UniqueFd fd)
+    : layout_(layout), base_(base), fd_(std::move(fd)) {}
+
+Arena::~Arena() {
+    munmap(base_, layout_.total_bytes());
+}
+
+std::shared_ptr<Arena> Arena::map(UniqueFd fd, const ArenaLayout& layout, bool initialize) {
+    const int flags = fd ? MAP_SHARED : MAP_SHARED | MAP_ANONYMOUS;
+    void* base = mmap(nullptr, layout.total_bytes(), PROT_READ | PROT_WRITE, flags | MAP_NORESERVE, fd.get(), 0);
+    if (base == MAP_FAILED) {
+        throw DistBackendError(
+            fmt::format("cannot map {} bytes of shared memory: {}", layout.total_bytes(), std::strerror(errno)));
+    }
+    std::shared_ptr<Arena> arena(new Arena(layout, static_cast<std::byte*>(base), std::move(fd)));
+    if (initialize) {
+        // Fresh pages are zero, which is what the constructors would write; they only start the objects' lifetimes.
+        for (int rank = 0; rank < layout.ranks; ++rank) {
+            new (&arena->control(rank)) RankControl;
+            for (int peer = 0; peer < layout.ranks; ++peer) new (&arena->ring_control(rank, peer)) RingControl;
+        }
+    }
+    return arena;
+}
+
+std::shared_ptr<Arena> Arena::create_private(const ArenaLayout& layout) {
+    return map(UniqueFd{}, layout, true);
+}
+
+std::shared_ptr<Arena> Arena::create_shared(const ArenaLayout& layout) {
+    UniqueFd fd(memfd_create("tutti", MFD_CLOEXEC));
+    if (!fd || ftruncate(fd.get(), static_cast<off_t>(layout.total_bytes())) != 0) {
+        throw DistBackendError(
+            fmt::format("cannot create {} bytes of shared memory: {}", layout.total_bytes(), std::strerror(errno)));
+    }
+    return map(std::move(fd), layout, true);
+}
+
+std::shared_ptr<Arena> Arena::attach(UniqueFd fd, const ArenaLayout& layout) {
+    struct stat status {};
+    if (fstat(fd.get(), &status) != 0 || static_cast<std::size_t>(status.st_size) != layout.total_bytes()) {
+        throw DistBackendError(fmt::format("shared memory of {} bytes: expected {}; do all ranks run the same version?",
+                                           status.st_size, layout.total_bytes()));
+    }
+    return map(std::move(fd), layout, false);
+}
+
+std::byte* Arena::slot(int rank, std::uint64_t publication) const noexcept {
+    return reinterpret_cast<std::byte*>(&control(rank)) + control_bytes() +
+           (publication % layout_.slots) * layout_.slot_bytes;
+}
+
+RingControl& Arena::ring_control(int from, int to) const noexcept {
+    std::byte* rings =
+        reinterpret_cast<std::byte*>(&control(from)) + control_bytes() + layout_.slots * layout_.slot_bytes;
+    return *reinterpret_cast<RingControl*>(rings + static_cast<std::size_t>(to) * ring_stride(layout_));
+}
+
+std::byte* Arena::ring_data(int from, int to) const noexcept {
+    return reinterpret_cast<std::byte*>(&ring_control(from, to)) + sizeof(RingControl);
+}
+
+void Arena::ring_doorbell(int rank) const noexcept {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    RankControl& peer = control(rank);
+    if (peer.sleeping.load(std::memory_order_relaxed) == 0) return;
+    peer.rings.fetch_add(1, std::memory_order_release);
+    syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&peer.rings), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+void Arena::ring_all_doorbells(int except) const noexcept {
+    for (int rank = 0; rank < layout_.ranks; ++rank) {
+        if (rank != except) ring_doorbell(rank);
+    }
+}
+
+void Arena::futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen, std::chrono::nanoseconds limit) noexcept {
+    timespec time{};
+    time.tv_sec = static_cast<time_t>(limit.count() / 1'000'000'000);
+    time.tv_nsec = static_cast<long>(limit.count() % 1'000'000'000);
+    syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAIT, seen, &time, nullptr, 0);
+}
+
+}  // namespace tutti::transport

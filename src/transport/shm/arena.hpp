@@ -1,0 +1,114 @@
+// Arena: the memory that the ranks of one host share: a staging area, inline slots, byte rings, doorbells.
+//
+// One mapping for all local ranks, laid out identically everywhere; addresses are computed, nothing is negotiated.
+// Every word has one writer, and words with different writers are 128 bytes apart (the adjacent-line prefetcher pairs
+// lines). Threads: one thread of a rank at a time uses that rank's side; different ranks run in parallel.
+//
+// Doorbell. A rank that is about to sleep sets `sleeping`, looks once more, and waits on `rings` (futex). Whoever
+// changes something that it may wait for looks at `sleeping` after the change; both sides use a full fence in between,
+// so one of them sees the other.
+#pragma once
+
+#include "core/unique_fd.hpp"
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace tutti::transport {
+
+inline constexpr std::size_t line_spacing = 128;
+
+/// The header and payload of a small message: one cache line.
+struct alignas(64) InlineSlot {
+    static constexpr std::size_t payload_bytes = 48;
+    std::atomic<std::uint64_t> sequence{0};  ///< written last
+    std::uint64_t fingerprint = 0;
+    std::array<std::byte, payload_bytes> payload{};
+};
+static_assert(sizeof(InlineSlot) == 64);
+
+/// What one rank tells the others.
+struct RankControl {
+    alignas(line_spacing) std::atomic<std::uint64_t> published{0};  ///< publications made, see schedule.hpp
+    alignas(line_spacing) std::atomic<std::uint64_t> released{0};   ///< publications below this are not needed any more
+    alignas(line_spacing) std::atomic<std::uint32_t> rings{0};      ///< doorbell
+    std::atomic<std::uint32_t> sleeping{0};
+    /// What this rank is doing; the others compare it with their own (sequence number, fingerprint).
+    alignas(line_spacing) std::atomic<std::uint64_t> operation_sequence{0};
+    std::atomic<std::uint64_t> operation_fingerprint{0};
+    struct alignas(line_spacing) PaddedSlot {
+        InlineSlot slot;
+    };
+    PaddedSlot inline_slots[2];
+};
+
+/// A single-producer single-consumer ring of bytes: `written` and `taken` count bytes since the start.
+struct RingControl {
+    alignas(line_spacing) std::atomic<std::uint64_t> written{0};
+    alignas(line_spacing) std::atomic<std::uint64_t> taken{0};
+};
+
+struct ArenaLayout {
+    int ranks = 1;
+    std::uint32_t slots = 8;
+    std::size_t slot_bytes = std::size_t{128} << 10;
+    std::size_t ring_bytes = std::size_t{64} << 10;  ///< a power of two
+
+    std::size_t rank_bytes() const;
+    std::size_t total_bytes() const;
+};
+
+class Arena {
+ public:
+    /// Memory for the threads of one process.
+    static std::shared_ptr<Arena> create_private(const ArenaLayout& layout);
+    /// New shared memory; fd() names it, and vanishes with the last mapping.
+    static std::shared_ptr<Arena> create_shared(const ArenaLayout& layout);
+    /// Maps what another rank created. Throws DistBackendError if the memory has another size.
+    static std::shared_ptr<Arena> attach(UniqueFd fd, const ArenaLayout& layout);
+    ~Arena();
+    Arena(const Arena&) = delete;
+    Arena& operator=(const Arena&) = delete;
+
+    const ArenaLayout& layout() const noexcept { return layout_; }
+    int fd() const noexcept { return fd_.get(); }
+    /// Closes the descriptor once every rank has mapped it.
+    void forget_fd() noexcept { fd_.reset(); }
+
+    RankControl& control(int rank) const noexcept {
+        return *reinterpret_cast<RankControl*>(base_ + static_cast<std::size_t>(rank) * layout_.rank_bytes());
+    }
+    std::byte* slot(int rank, std::uint64_t publication) const noexcept;
+    RingControl& ring_control(int from, int to) const noexcept;
+    std::byte* ring_data(int from, int to) const noexcept;
+
+    /// Wakes `rank` if it sleeps. Call after the change that it may wait for.
+    void ring_doorbell(int rank) const noexcept;
+    void ring_all_doorbells(int except) const noexcept;
+    /// Sleeps until a doorbell, a signal or `limit`, unless `ready()` is already true.
+    template <class Ready>
+    void sleep(int rank, std::chrono::nanoseconds limit, Ready ready) const {
+        RankControl& own = control(rank);
+        const std::uint32_t seen = own.rings.load(std::memory_order_relaxed);
+        own.sleeping.store(1, std::memory_order_seq_cst);
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+        if (!ready()) futex_wait(own.rings, seen, limit);
+        own.sleeping.store(0, std::memory_order_relaxed);
+    }
+
+ private:
+    Arena(const ArenaLayout& layout, std::byte* base, UniqueFd fd);
+    static std::shared_ptr<Arena> map(UniqueFd fd, const ArenaLayout& layout, bool initialize);
+    static void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen,
+                           std::chrono::nanoseconds limit) noexcept;
+
+    ArenaLayout layout_;
+    std::byte* base_ = nullptr;
+    UniqueFd fd_;
+};
+
+}  // namespace tutti::transport
