@@ -11,7 +11,7 @@ using Clock = std::chrono::steady_clock;
 using Instant = Clock::time_point;
 
 class Deadline {
-   public:
+ public:
     /// Never expires; only for waits that something else ends.
     static Deadline never() { return Deadline(Instant::max()); }
     static Deadline at(Instant when) { return Deadline(when); }
@@ -28,13 +28,13 @@ class Deadline {
     }
     /// For poll(2) and epoll: rounded up, at most `slice`, never negative.
     int poll_ms(std::chrono::milliseconds slice, Instant now = Clock::now()) const {
-        const auto left = std::chrono::ceil<std::chrono::milliseconds>(
-            std::min<Clock::duration>(remaining(now), slice));
+        const auto left =
+            std::chrono::ceil<std::chrono::milliseconds>(std::min<Clock::duration>(remaining(now), slice));
         return static_cast<int>(left.count());
     }
     Instant when() const { return when_; }
 
-   private:
+ private:
     explicit Deadline(Instant when) : when_(when) {}
     Instant when_;
 };

@@ -19,12 +19,12 @@ inline constexpr std::chrono::milliseconds wait_slice{50};
 
 /// The flag that another thread raises to end the waits of one owner (a group, a store client).
 class AbortFlag {
-   public:
+ public:
     void raise(std::string reason);
     bool raised() const noexcept { return raised_.load(std::memory_order_acquire); }
     std::string reason() const;
 
-   private:
+ private:
     mutable std::mutex mutex_;
     std::string reason_;
     std::atomic<bool> raised_{false};

@@ -8,7 +8,7 @@
 namespace tutti {
 
 class UniqueFd {
-   public:
+ public:
     UniqueFd() = default;
     explicit UniqueFd(int fd) noexcept : fd_(fd) {}
     UniqueFd(UniqueFd&& other) noexcept : fd_(other.release()) {}
@@ -26,7 +26,7 @@ class UniqueFd {
         fd_ = fd;
     }
 
-   private:
+ private:
     int fd_ = -1;
 };
 
