@@ -1,0 +1,447 @@
+#include "core/socket.hpp"
+
+#include <tutti/error.hpp>
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <system_error>
+#include <vector>
+
+namespace tutti::net {
+namespace {
+
+using namespace std::chrono_literals;
+
+struct FreeAddresses {
+    void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
+};
+using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
+
+std::string reason(int error) {
+    return std::system_category().message(error);
+}
+
+double seconds_since(Instant start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// Sets `error` to getaddrinfo's code. The system's resolver does not know deadlines; literals never block.
+Addresses resolve(const std::string& host, std::uint16_t port, int flags, int& error) {
+    addrinfo hints{};
+    hints.ai_family = AF_UNSPEC;
+    hints.ai_socktype = SOCK_STREAM;
+    hints.ai_flags = flags | AI_NUMERICSERV;
+    addrinfo* list = nullptr;
+    error = ::getaddrinfo(host.empty() ? nullptr : host.c_str(), std::to_string(port).c_str(), &hints, &list);
+    return Addresses(error == 0 ? list : nullptr);
+}
+
+void set_no_delay(int fd) {
+    const int on = 1;
+    ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+Address to_address(const sockaddr_storage& storage) {
+    char text[INET6_ADDRSTRLEN] = "";
+    if (storage.ss_family == AF_INET) {
+        const auto& in = reinterpret_cast<const sockaddr_in&>(storage);
+        ::inet_ntop(AF_INET, &in.sin_addr, text, sizeof text);
+        return {text, ntohs(in.sin_port)};
+    }
+    if (storage.ss_family == AF_INET6) {
+        const auto& in6 = reinterpret_cast<const sockaddr_in6&>(storage);
+        if (IN6_IS_ADDR_V4MAPPED(&in6.sin6_addr)) {
+            ::inet_ntop(AF_INET, in6.sin6_addr.s6_addr + 12, text, sizeof text);
+            return {text, ntohs(in6.sin6_port)};
+        }
+        ::inet_ntop(AF_INET6, &in6.sin6_addr, text, sizeof text);
+        std::string host = text;
+        // A link-local address means nothing without its interface.
+        if (IN6_IS_ADDR_LINKLOCAL(&in6.sin6_addr)) host += fmt::format("%{}", in6.sin6_scope_id);
+        return {host, ntohs(in6.sin6_port)};
+    }
+    return {};
+}
+
+template <class Function>
+Address address_by(Function function, int fd, const char* which) {
+    sockaddr_storage storage{};
+    socklen_t size = sizeof storage;
+    if (function(fd, reinterpret_cast<sockaddr*>(&storage), &size) != 0) {
+        throw DistNetworkError(fmt::format("cannot tell the {} address of a socket: {}", which, reason(errno)));
+    }
+    return to_address(storage);
+}
+
+/// A connect to a free port of this host may be answered by itself when the kernel picks that very port.
+bool connected_to_itself(int fd) {
+    return local_address(fd) == peer_address(fd);
+}
+
+/// One attempt; returns 0 or the errno.
+int try_connect(const addrinfo& target, const Deadline& attempt, const Deadline& whole, const AbortFlag* abort,
+                UniqueFd& result) {
+    UniqueFd fd(::socket(target.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (!fd) return errno;
+    if (::connect(fd.get(), target.ai_addr, target.ai_addrlen) != 0) {
+        if (errno != EINPROGRESS && errno != EINTR) return errno;
+        while (true) {
+            pollfd item{fd.get(), POLLOUT, 0};
+            const int ready = ::poll(&item, 1, attempt.poll_ms(wait_slice));
+            if (ready > 0) break;
+            if (attempt.expired()) return ETIMEDOUT;
+            check_wait(Deadline::never(), abort, "connect");
+            if (whole.expired()) return ETIMEDOUT;
+        }
+        int error = 0;
+        socklen_t size = sizeof error;
+        ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+        if (error != 0) return error;
+    }
+    set_no_delay(fd.get());
+    try {
+        if (connected_to_itself(fd.get())) return ECONNREFUSED;
+    } catch (const DistNetworkError&) {
+        return ECONNREFUSED;  // reset between connect and the question
+    }
+    result = std::move(fd);
+    return 0;
+}
+
+bool worth_another_try(int error) {
+    switch (error) {
+        case ECONNREFUSED:
+        case ECONNRESET:
+        case ECONNABORTED:
+        case ETIMEDOUT:
+        case EHOSTUNREACH:
+        case ENETUNREACH:
+        case ENETDOWN:
+        case EHOSTDOWN:
+        case EADDRNOTAVAIL:
+        case EAGAIN:
+        case EPIPE: return true;
+        default: return false;
+    }
+}
+
+[[noreturn]] void connect_failed(const Address& address, const std::string& cause, Instant start, std::string hint) {
+    ErrorContext context{.operation = "connect"};
+    context.elapsed = Clock::now() - start;
+    context.hint = std::move(hint);
+    throw DistNetworkError(
+        fmt::format("cannot connect to {} (tried for {:.1f} s): {}", to_string(address), seconds_since(start), cause),
+        context);
+}
+
+void pause(Clock::duration length, const Deadline& deadline, const AbortFlag* abort) {
+    const Deadline end = Deadline::after(std::min(length, deadline.remaining()));
+    while (!end.expired()) {
+        check_wait(Deadline::never(), abort, "connect");
+        ::poll(nullptr, 0, end.poll_ms(wait_slice));
+    }
+}
+
+/// Length of the address: abstract names count their bytes, not up to a zero.
+socklen_t unix_address(std::string_view name, sockaddr_un& address) {
+    address = {};
+    address.sun_family = AF_UNIX;
+    if (name.empty() || name.size() + 1 > sizeof address.sun_path) {
+        throw InvalidArgument(fmt::format("abstract socket name of {} bytes: expected 1 to {}", name.size(),
+                                          sizeof address.sun_path - 1));
+    }
+    std::memcpy(address.sun_path + 1, name.data(), name.size());
+    return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+}
+
+ucred peer_credentials(int unix_fd) {
+    ucred who{};
+    socklen_t size = sizeof who;
+    if (::getsockopt(unix_fd, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0) {
+        throw DistNetworkError(fmt::format("cannot tell the peer of a Unix socket: {}", reason(errno)));
+    }
+    return who;
+}
+
+}  // namespace
+
+std::string to_string(const Address& address) {
+    const bool v6 = address.host.find(':') != std::string::npos;
+    return v6 ? fmt::format("[{}]:{}", address.host, address.port) : fmt::format("{}:{}", address.host, address.port);
+}
+
+UniqueFd listen_tcp(const std::string& host, std::uint16_t port, int backlog) {
+    int error = 0;
+    const Addresses list = resolve(host, port, AI_PASSIVE, error);
+    if (!list) {
+        throw DistNetworkError(fmt::format("cannot listen on {}: {}", to_string({host, port}), ::gai_strerror(error)),
+                               {.operation = "listen", .hint = "give an address of this host"});
+    }
+    int first_errno = 0;
+    for (const addrinfo* at = list.get(); at != nullptr; at = at->ai_next) {
+        UniqueFd fd(::socket(at->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+        const int on = 1;
+        if (fd && ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+            ::bind(fd.get(), at->ai_addr, at->ai_addrlen) == 0 && ::listen(fd.get(), backlog) == 0) {
+            return fd;
+        }
+        if (first_errno == 0) first_errno = errno;
+    }
+    std::string hint;
+    if (first_errno == EADDRINUSE) hint = "another job may be using it; choose another port";
+    if (first_errno == EADDRNOTAVAIL) hint = "it is not an address of this host";
+    if (first_errno == EACCES) hint = "ports below 1024 need privileges; choose another port";
+    throw DistNetworkError(fmt::format("cannot listen on {}: {}{}{}", to_string({host, port}), reason(first_errno),
+                                       hint.empty() ? "" : ": ", hint),
+                           {.operation = "listen", .hint = hint});
+}
+
+UniqueFd connect_tcp(const Address& address, const Deadline& deadline, const AbortFlag* abort) {
+    const Instant start = Clock::now();
+    if (address.port == 0) throw InvalidArgument(fmt::format("connect to {}: port 0", to_string(address)));
+    if (address.host.empty()) throw InvalidArgument(fmt::format("connect to {}: no host", to_string(address)));
+    Clock::duration back_off = 1ms;
+    while (true) {
+        int lookup = 0;
+        std::string cause;
+        std::string hint = "is the process that listens there running?";
+        const Addresses list = resolve(address.host, address.port, 0, lookup);
+        if (!list) {
+            cause = fmt::format("{}", ::gai_strerror(lookup));
+            if (lookup != EAI_AGAIN) connect_failed(address, cause, start, "check the host's name");
+        }
+        for (const addrinfo* at = list.get(); at != nullptr; at = at->ai_next) {
+            // One silent address of several must not use up the time of the others.
+            const bool last = at->ai_next == nullptr;
+            const Deadline attempt =
+                last ? deadline : Deadline::after(std::min<Clock::duration>(deadline.remaining(), 2s));
+            UniqueFd fd;
+            const int error = try_connect(*at, attempt, deadline, abort, fd);
+            if (error == 0) return fd;
+            cause = reason(error);
+            if (last && !worth_another_try(error)) connect_failed(address, cause, start, "");
+        }
+        check_wait(Deadline::never(), abort, "connect");
+        if (deadline.expired()) connect_failed(address, cause, start, std::move(hint));
+        pause(back_off, deadline, abort);
+        back_off = std::min<Clock::duration>(back_off * 2, 200ms);
+    }
+}
+
+std::optional<UniqueFd> try_accept(int listen_fd) {
+    while (true) {
+        sockaddr_storage from{};
+        socklen_t size = sizeof from;
+        const int fd = ::accept4(listen_fd, reinterpret_cast<sockaddr*>(&from), &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd >= 0) {
+            if (from.ss_family != AF_UNIX) set_no_delay(fd);
+            return UniqueFd(fd);
+        }
+        if (errno == EAGAIN || errno == EWOULDBLOCK) return std::nullopt;
+        // The connection died before it was accepted; accept(2) says to go on.
+        if (errno == EINTR || errno == ECONNABORTED || errno == EPROTO) continue;
+        throw DistNetworkError(fmt::format("cannot accept a connection: {}", reason(errno)), {.operation = "accept"});
+    }
+}
+
+UniqueFd accept_one(int listen_fd, const Deadline& deadline, const AbortFlag* abort, const char* operation) {
+    while (true) {
+        if (auto fd = try_accept(listen_fd)) return std::move(*fd);
+        wait_for(listen_fd, POLLIN, deadline, abort, operation);
+    }
+}
+
+Address local_address(int fd) {
+    return address_by(::getsockname, fd, "local");
+}
+Address peer_address(int fd) {
+    return address_by(::getpeername, fd, "peer's");
+}
+
+bool is_loopback(const std::string& host) {
+    if (host == "localhost") return true;
+    int error = 0;
+    const Addresses list = resolve(host, 0, 0, error);
+    if (!list || host.empty()) return false;
+    for (const addrinfo* at = list.get(); at != nullptr; at = at->ai_next) {
+        if (at->ai_family == AF_INET) {
+            const auto* in = reinterpret_cast<const sockaddr_in*>(at->ai_addr);
+            if ((ntohl(in->sin_addr.s_addr) >> 24U) != 127) return false;
+        } else if (at->ai_family == AF_INET6) {
+            const auto* in6 = reinterpret_cast<const sockaddr_in6*>(at->ai_addr);
+            const bool mapped = IN6_IS_ADDR_V4MAPPED(&in6->sin6_addr) && in6->sin6_addr.s6_addr[12] == 127;
+            if (!IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr) && !mapped) return false;
+        } else {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool is_multicast(const std::string& host) {
+    in_addr v4{};
+    if (::inet_pton(AF_INET, host.c_str(), &v4) == 1) return IN_MULTICAST(ntohl(v4.s_addr));
+    in6_addr v6{};
+    return ::inet_pton(AF_INET6, host.c_str(), &v6) == 1 && IN6_IS_ADDR_MULTICAST(&v6);
+}
+
+short wait_for(int fd, short events, const Deadline& deadline, const AbortFlag* abort, const char* operation) {
+    while (true) {
+        pollfd item{fd, events, 0};
+        if (::poll(&item, 1, deadline.poll_ms(wait_slice)) > 0) return item.revents;
+        check_wait(deadline, abort, operation);
+    }
+}
+
+void send_all(int fd, std::span<const std::byte> bytes, const Deadline& deadline, const AbortFlag* abort,
+              const char* operation) {
+    while (!bytes.empty()) {
+        const ssize_t sent = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent >= 0) {
+            bytes = bytes.subspan(static_cast<std::size_t>(sent));
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            wait_for(fd, POLLOUT, deadline, abort, operation);
+        } else if (errno == EPIPE || errno == ECONNRESET) {
+            throw DistNetworkError(fmt::format("{}: connection closed by peer", operation), {.operation = operation});
+        } else if (errno != EINTR) {
+            throw DistNetworkError(fmt::format("{}: cannot send: {}", operation, reason(errno)),
+                                   {.operation = operation});
+        }
+    }
+}
+
+void recv_all(int fd, std::span<std::byte> bytes, const Deadline& deadline, const AbortFlag* abort,
+              const char* operation) {
+    while (!bytes.empty()) {
+        const ssize_t got = ::recv(fd, bytes.data(), bytes.size(), MSG_DONTWAIT);
+        if (got > 0) {
+            bytes = bytes.subspan(static_cast<std::size_t>(got));
+        } else if (got == 0 || errno == ECONNRESET) {
+            throw DistNetworkError(fmt::format("{}: connection closed by peer", operation), {.operation = operation});
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            wait_for(fd, POLLIN, deadline, abort, operation);
+        } else if (errno != EINTR) {
+            throw DistNetworkError(fmt::format("{}: cannot receive: {}", operation, reason(errno)),
+                                   {.operation = operation});
+        }
+    }
+}
+
+UniqueFd listen_unix(std::string_view abstract_name, int backlog) {
+    sockaddr_un address{};
+    const socklen_t size = unix_address(abstract_name, address);
+    UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (!fd || ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0 ||
+        ::listen(fd.get(), backlog) != 0) {
+        throw DistNetworkError(
+            fmt::format("cannot listen on abstract Unix socket @{}: {}", abstract_name, reason(errno)),
+            {.operation = "listen"});
+    }
+    return fd;
+}
+
+UniqueFd connect_unix(std::string_view abstract_name, const Deadline& deadline, const AbortFlag* abort) {
+    const Instant start = Clock::now();
+    sockaddr_un address{};
+    const socklen_t size = unix_address(abstract_name, address);
+    UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (!fd) throw DistNetworkError(fmt::format("cannot make a Unix socket: {}", reason(errno)));
+    Clock::duration back_off = 1ms;
+    while (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) {
+        const int error = errno;
+        if (error == EINTR) continue;
+        check_wait(Deadline::never(), abort, "connect");
+        // EAGAIN: the listener's queue is full. Refused: nobody listens yet.
+        if ((error != ECONNREFUSED && error != EAGAIN) || deadline.expired()) {
+            throw DistNetworkError(fmt::format("cannot connect to abstract Unix socket @{} (tried for {:.1f} s): {}",
+                                               abstract_name, seconds_since(start), reason(error)),
+                                   {.operation = "connect"});
+        }
+        pause(back_off, deadline, abort);
+        back_off = std::min<Clock::duration>(back_off * 2, 50ms);
+    }
+    return fd;
+}
+
+void send_fd(int socket, int fd, const Deadline& deadline, const AbortFlag* abort) {
+    char byte = 'f';
+    iovec data{&byte, 1};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+    msghdr message{};
+    message.msg_iov = &data;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
+    while (::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) != 1) {
+        if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            wait_for(socket, POLLOUT, deadline, abort, "send of a descriptor");
+        } else if (errno != EINTR) {
+            throw DistNetworkError(fmt::format("cannot hand over a descriptor: {}", reason(errno)));
+        }
+    }
+}
+
+UniqueFd recv_fd(int socket, const Deadline& deadline, const AbortFlag* abort) {
+    char byte = 0;
+    iovec data{&byte, 1};
+    // Room for several, so that an unexpected second one is seen and closed.
+    alignas(cmsghdr) char control[CMSG_SPACE(8 * sizeof(int))];
+    while (true) {
+        msghdr message{};
+        message.msg_iov = &data;
+        message.msg_iovlen = 1;
+        message.msg_control = control;
+        message.msg_controllen = sizeof control;
+        const ssize_t got = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+        if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+            wait_for(socket, POLLIN, deadline, abort, "receipt of a descriptor");
+            continue;
+        }
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) {
+            throw DistNetworkError(fmt::format("cannot receive a descriptor: {}",
+                                               got == 0 ? std::string("connection closed by peer") : reason(errno)));
+        }
+        std::vector<UniqueFd> received;
+        for (cmsghdr* at = CMSG_FIRSTHDR(&message); at != nullptr; at = CMSG_NXTHDR(&message, at)) {
+            if (at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_RIGHTS) continue;
+            const std::size_t count = (at->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+            for (std::size_t i = 0; i < count; ++i) {
+                int fd = -1;
+                std::memcpy(&fd, CMSG_DATA(at) + i * sizeof(int), sizeof fd);
+                received.emplace_back(fd);
+            }
+        }
+        if (received.size() != 1) {
+            throw DistNetworkError(
+                fmt::format("cannot receive a descriptor: the peer sent {} instead of one", received.size()));
+        }
+        return std::move(received.front());
+    }
+}
+
+uid_t peer_uid(int unix_fd) {
+    return peer_credentials(unix_fd).uid;
+}
+pid_t peer_pid(int unix_fd) {
+    return peer_credentials(unix_fd).pid;
+}
+
+}  // namespace tutti::net

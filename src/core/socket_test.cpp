@@ -1,0 +1,194 @@
+#include "core/socket.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <tutti/error.hpp>
+
+#include <array>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+namespace tutti::net {
+namespace {
+
+using namespace std::chrono_literals;
+
+Deadline soon() {
+    return Deadline::after(10s);
+}
+
+template <class Error, class Function>
+std::string message_of(Function function) {
+    try {
+        function();
+    } catch (const Error& error) {
+        return error.what();
+    }
+    return "(nothing was thrown)";
+}
+
+struct Pair {
+    UniqueFd client;
+    UniqueFd server;
+};
+
+Pair tcp_pair(const std::string& host = "127.0.0.1") {
+    const UniqueFd listener = listen_tcp(host, 0);
+    Pair pair;
+    pair.client = connect_tcp({host, local_address(listener.get()).port}, soon(), nullptr);
+    pair.server = accept_one(listener.get(), soon(), nullptr, "accept");
+    return pair;
+}
+
+void expect_good_descriptor(int fd) {
+    EXPECT_TRUE((fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0);
+    EXPECT_TRUE((fcntl(fd, F_GETFL) & O_NONBLOCK) != 0);
+}
+
+TEST(Socket, connects_to_a_listener_and_both_ends_are_non_blocking_close_on_exec_and_undelayed) {
+    const Pair pair = tcp_pair();
+    for (const int fd : {pair.client.get(), pair.server.get()}) {
+        expect_good_descriptor(fd);
+        int on = 0;
+        socklen_t size = sizeof on;
+        ASSERT_EQ(getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, &size), 0);
+        EXPECT_NE(on, 0);
+    }
+    EXPECT_EQ(local_address(pair.client.get()), peer_address(pair.server.get()));
+    EXPECT_EQ(local_address(pair.client.get()).host, "127.0.0.1");
+}
+
+TEST(Socket, reaches_a_listener_by_name) {
+    const UniqueFd listener = listen_tcp("localhost", 0);
+    EXPECT_TRUE(connect_tcp({"localhost", local_address(listener.get()).port}, soon(), nullptr));
+}
+
+TEST(Socket, a_port_in_use_names_the_port_the_cause_and_what_to_do) {
+    const UniqueFd listener = listen_tcp("127.0.0.1", 0);
+    const std::uint16_t port = local_address(listener.get()).port;
+    const std::string text = message_of<DistNetworkError>([&] { (void)listen_tcp("127.0.0.1", port); });
+    EXPECT_NE(text.find("127.0.0.1:" + std::to_string(port)), std::string::npos) << text;
+    EXPECT_NE(text.find("another job may be using it"), std::string::npos) << text;
+}
+
+TEST(Socket, a_connect_waits_for_a_listener_that_comes_later) {
+    UniqueFd listener = listen_tcp("127.0.0.1", 0);
+    const std::uint16_t port = local_address(listener.get()).port;
+    listener.reset();
+    std::thread late([&] {
+        std::this_thread::sleep_for(100ms);
+        listener = listen_tcp("127.0.0.1", port);
+    });
+    const UniqueFd client = connect_tcp({"127.0.0.1", port}, soon(), nullptr);
+    late.join();
+    EXPECT_TRUE(client);
+}
+
+TEST(Socket, a_refused_connect_ends_at_its_deadline_and_says_where_why_and_how_long) {
+    UniqueFd listener = listen_tcp("127.0.0.1", 0);
+    const Address nobody{"127.0.0.1", local_address(listener.get()).port};
+    listener.reset();
+    const Instant start = Clock::now();
+    const std::string text =
+        message_of<DistNetworkError>([&] { (void)connect_tcp(nobody, Deadline::after(100ms), nullptr); });
+    EXPECT_LT(Clock::now() - start, 2s);
+    EXPECT_NE(text.find(to_string(nobody)), std::string::npos) << text;
+    EXPECT_NE(text.find("refused"), std::string::npos) << text;
+    EXPECT_NE(text.find("tried for 0."), std::string::npos) << text;
+}
+
+TEST(Socket, an_abort_ends_a_connect_and_a_receive) {
+    UniqueFd listener = listen_tcp("127.0.0.1", 0);
+    const Address nobody{"127.0.0.1", local_address(listener.get()).port};
+    listener.reset();
+    AbortFlag abort;
+    std::thread other([&] {
+        std::this_thread::sleep_for(50ms);
+        abort.raise("enough");
+    });
+    const Instant start = Clock::now();
+    const std::string text = message_of<Aborted>([&] { (void)connect_tcp(nobody, soon(), &abort); });
+    other.join();
+    EXPECT_NE(text.find("enough"), std::string::npos) << text;
+    const Pair pair = tcp_pair();
+    std::array<std::byte, 1> byte;
+    EXPECT_THROW(recv_all(pair.client.get(), byte, soon(), &abort, "test"), Aborted);
+    EXPECT_LT(Clock::now() - start, 5s);
+}
+
+TEST(Socket, moves_more_than_the_kernel_buffers_hold_and_notices_the_end) {
+    Pair pair = tcp_pair();
+    std::vector<std::byte> out(std::size_t{32} << 20U);
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<std::byte>(i * 7);
+    std::thread sender([&] {
+        send_all(pair.server.get(), out, soon(), nullptr, "test");
+        pair.server.reset();
+    });
+    std::vector<std::byte> in(out.size());
+    recv_all(pair.client.get(), in, soon(), nullptr, "test");
+    sender.join();
+    EXPECT_TRUE(in == out);
+    std::array<std::byte, 1> byte;
+    const std::string text =
+        message_of<DistNetworkError>([&] { recv_all(pair.client.get(), byte, soon(), nullptr, "the test"); });
+    EXPECT_EQ(text, "the test: connection closed by peer");
+    // SIGPIPE would end the test here.
+    EXPECT_THROW(
+        while (true) { send_all(pair.client.get(), out, soon(), nullptr, "test"); }, DistNetworkError);
+}
+
+TEST(Socket, a_silent_peer_ends_a_receive_at_the_deadline) {
+    const Pair pair = tcp_pair();
+    std::array<std::byte, 1> byte;
+    EXPECT_THROW(recv_all(pair.client.get(), byte, Deadline::after(60ms), nullptr, "test"), Timeout);
+}
+
+TEST(Socket, hands_a_descriptor_over_an_abstract_unix_socket_and_knows_the_peer) {
+    const std::string name = "tutti-socket-test-" + std::to_string(getpid());
+    const UniqueFd listener = listen_unix(name);
+    const UniqueFd client = connect_unix(name, soon(), nullptr);
+    const UniqueFd server = accept_one(listener.get(), soon(), nullptr, "accept");
+    EXPECT_EQ(peer_uid(server.get()), getuid());
+    EXPECT_EQ(peer_pid(client.get()), getpid());
+    std::array<int, 2> ends{};
+    ASSERT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);
+    const UniqueFd reader(ends[0]);
+    UniqueFd writer(ends[1]);
+    send_fd(client.get(), writer.get(), soon(), nullptr);
+    const UniqueFd received = recv_fd(server.get(), soon(), nullptr);
+    EXPECT_TRUE((fcntl(received.get(), F_GETFD) & FD_CLOEXEC) != 0);
+    ASSERT_EQ(write(received.get(), "x", 1), 1);
+    char got = 0;
+    ASSERT_EQ(read(reader.get(), &got, 1), 1);
+    EXPECT_EQ(got, 'x');
+    const std::array plain{std::byte{1}};
+    send_all(client.get(), plain, soon(), nullptr, "test");
+    EXPECT_THROW((void)recv_fd(server.get(), soon(), nullptr), DistNetworkError);
+    EXPECT_THROW((void)listen_unix(name), DistNetworkError);
+    EXPECT_THROW((void)listen_unix(std::string(200, 'x')), InvalidArgument);
+}
+
+TEST(Socket, tells_loopback_and_multicast_addresses) {
+    for (const char* host : {"127.0.0.1", "127.9.9.9", "::1", "localhost"}) EXPECT_TRUE(is_loopback(host)) << host;
+    for (const char* host : {"10.0.0.1", "0.0.0.0", "::", "fe80::1", "", "no.such.host.invalid"}) {
+        EXPECT_FALSE(is_loopback(host)) << host;
+    }
+    for (const char* host : {"224.0.0.1", "239.255.1.1", "ff02::1"}) EXPECT_TRUE(is_multicast(host)) << host;
+    for (const char* host : {"223.255.255.255", "240.0.0.1", "::1", "host"}) EXPECT_FALSE(is_multicast(host)) << host;
+    EXPECT_EQ(to_string({"::1", 5}), "[::1]:5");
+}
+
+TEST(Socket, a_name_that_does_not_exist_fails_before_the_deadline) {
+    const std::string text = message_of<DistNetworkError>([] {
+        (void)connect_tcp({"no.such.host.invalid", 1}, Deadline::after(1s), nullptr);
+    });
+    EXPECT_NE(text.find("no.such.host.invalid:1"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace tutti::net
