@@ -5,106 +5,142 @@
 
 #include <tutti/error.hpp>
 
-#include <openssl/crypto.h>
+#include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <cstring>
 #include <utility>
 
 namespace tutti::security {
 namespace {
-constexpr std::size_t nonce_bytes = 32;
+
+// The last byte is the version.
+constexpr std::string_view magic = "TUTTIHS\x01";
+
+std::span<const std::byte> bytes_of(std::string_view text) {
+    return std::as_bytes(std::span(text));
 }
 
-Handshake::Handshake(Secret secret, Role role, std::string_view purpose)
-    : secret_(std::move(secret)), role_(role), purpose_(purpose) {
-    std::vector<std::byte>& own = role == Role::client ? client_nonce_ : server_nonce_;
-    own.resize(nonce_bytes);
-    fill_random(own);
-    if (role == Role::client) {
-        std::ranges::copy(bytes_of(magic), std::back_inserter(output_));
-        output_.insert(output_.end(), own.begin(), own.end());
-        wanted_ = magic.size() + nonce_bytes + sizeof(Digest);
+}  // namespace
+
+Handshake::Handshake(const Secret& secret, Role role, std::string_view purpose)
+    : secret_(secret), role_(role), purpose_(purpose) {
+    static_assert(magic.size() == magic_bytes);
+    random_bytes(own_nonce_);
+    if (role_ == Role::connecting) {
+        put(bytes_of(magic));
+        put(own_nonce_);
+        input_wanted_ = answer_bytes;
     } else {
-        wanted_ = magic.size() + nonce_bytes;
+        input_wanted_ = hello_bytes;
     }
 }
 
-Digest Handshake::proof(std::string_view label) const {
-    return secret_.sign({bytes_of(label), bytes_of(purpose_), client_nonce_, server_nonce_});
+std::size_t Handshake::wanted() const noexcept {
+    return state_ == State::needs_more ? input_wanted_ - input_size_ : 0;
 }
 
-void Handshake::consume(std::span<const std::byte> bytes) {
-    if (state_ != State::running) return;
-    received_.insert(received_.end(), bytes.begin(), bytes.end());
-    // A stranger is known by its first byte.
-    const std::size_t check = stage_ == 0 ? std::min(received_.size(), magic.size()) : 0;
-    if (!std::equal(received_.begin(), received_.begin() + static_cast<std::ptrdiff_t>(check), bytes_of(magic).begin())) {
-        state_ = State::failed;
-        return;
+std::size_t Handshake::consume(std::span<const std::byte> bytes) {
+    std::size_t taken = 0;
+    while (taken < bytes.size() && wanted() > 0) {
+        const std::size_t count = std::min(bytes.size() - taken, wanted());
+        std::memcpy(input_.data() + input_size_, bytes.data() + taken, count);
+        taken += count;
+        input_size_ += count;
+        // A peer that speaks something else is noticed at its first wrong byte. The connecting end's second message
+        // is a proof alone.
+        const bool has_magic = input_wanted_ != mac_bytes;
+        if (has_magic && std::memcmp(input_.data(), magic.data(), std::min(input_size_, magic_bytes)) != 0) {
+            fail("the peer does not speak tutti's handshake, or another version of it");
+        } else if (wanted() == 0) {
+            finish_message();
+        }
     }
-    if (received_.size() == wanted_) advance();
+    return taken;
 }
 
-void Handshake::advance() {
-    const std::span<const std::byte> got(received_);
-    const auto equal = [](std::span<const std::byte> a, const Digest& b) {
-        return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), b.size()) == 0;
+void Handshake::finish_message() {
+    const auto copy_nonce = [&] { std::memcpy(peer_nonce_.data(), input_.data() + magic_bytes, nonce_bytes); };
+    const auto proved_at = [&](std::size_t offset, Role prover) {
+        Mac claimed;
+        std::memcpy(claimed.data(), input_.data() + offset, claimed.size());
+        return equal(claimed, proof(prover));
     };
-    if (role_ == Role::server && stage_ == 0) {
-        const auto nonce = got.subspan(magic.size(), nonce_bytes);
-        client_nonce_.assign(nonce.begin(), nonce.end());
-        std::ranges::copy(bytes_of(magic), std::back_inserter(output_));
-        output_.insert(output_.end(), server_nonce_.begin(), server_nonce_.end());
-        std::ranges::copy(proof("server"), std::back_inserter(output_));
-        wanted_ = sizeof(Digest);
-    } else if (role_ == Role::server) {
-        state_ = equal(got, proof("client")) ? State::done : State::failed;
-        if (state_ == State::done) output_.push_back(std::byte{'+'});
-    } else if (stage_ == 0) {
-        const auto nonce = got.subspan(magic.size(), nonce_bytes);
-        server_nonce_.assign(nonce.begin(), nonce.end());
-        if (!equal(got.subspan(magic.size() + nonce_bytes), proof("server"))) {
-            state_ = State::failed;
-            return;
-        }
-        std::ranges::copy(proof("client"), std::back_inserter(output_));
-        wanted_ = 1;
+    if (role_ == Role::connecting) {
+        copy_nonce();
+        if (!proved_at(hello_bytes, Role::accepting)) return fail("the peer does not know this job's secret");
+        put(proof(Role::connecting));
+        state_ = State::done;
+    } else if (input_wanted_ == hello_bytes) {
+        copy_nonce();
+        put(bytes_of(magic));
+        put(own_nonce_);
+        put(proof(Role::accepting));
+        input_size_ = 0;
+        input_wanted_ = mac_bytes;
+    } else if (!proved_at(0, Role::connecting)) {
+        fail("the peer does not know this job's secret");
     } else {
-        state_ = got[0] == std::byte{'+'} ? State::done : State::failed;
+        state_ = State::done;
     }
-    ++stage_;
-    received_.clear();
-    if (state_ != State::running) wanted_ = 0;
 }
 
-std::vector<std::byte> Handshake::take_output() { return std::exchange(output_, {}); }
+void Handshake::put(std::span<const std::byte> bytes) {
+    if (sent_ == output_size_) sent_ = output_size_ = 0;
+    if (output_size_ + bytes.size() > output_.size()) {
+        // The peer answered before our first message was all sent: it cannot have read it.
+        return fail("the peer answered before it was asked");
+    }
+    std::memcpy(output_.data() + output_size_, bytes.data(), bytes.size());
+    output_size_ += bytes.size();
+}
 
-void authenticate(int fd, const Secret& secret, Handshake::Role role, std::string_view purpose, const Deadline& deadline,
-                  const AbortFlag* abort) {
-    Handshake handshake(secret, role, purpose);
-    constexpr const char* refused =
-        "the peer does not know this job's secret, or is not tutti: check TUTTI_JOB_SECRET and the address";
-    for (;;) {
-        const auto output = handshake.take_output();
-        std::array<std::byte, 128> buffer;
-        try {
-            net::send_all(fd, output, deadline, abort, "handshake");
-            if (handshake.state() != Handshake::State::running) break;
-            const auto want = std::span(buffer).first(std::min(buffer.size(), handshake.wanted()));
-            net::recv_all(fd, want, deadline, abort, "handshake");
-            handshake.consume(want);
-        } catch (const DistNetworkError&) {
-            throw DistNetworkError(refused, {.operation = "handshake"}, ErrorCode::security);
-        }
-    }
-    if (handshake.state() == Handshake::State::failed) {
-        throw DistNetworkError(refused, {.operation = "handshake"}, ErrorCode::security);
-    }
+Mac Handshake::proof(Role prover) const {
+    const std::string_view label = prover == Role::connecting ? "tutti connect 1:" : "tutti accept 1:";
+    const std::byte end{0};
+    return secret_.mac(
+        {bytes_of(label), bytes_of(purpose_), {&end, 1}, nonce_of(Role::connecting), nonce_of(Role::accepting)});
+}
+
+std::span<const std::byte> Handshake::nonce_of(Role role) const {
+    return role == role_ ? std::span<const std::byte>(own_nonce_) : std::span<const std::byte>(peer_nonce_);
+}
+
+void Handshake::fail(std::string_view why) {
+    state_ = State::failed;
+    error_ = why;
+    output_size_ = sent_ = 0;
 }
 
 std::chrono::milliseconds handshake_timeout() {
     return std::chrono::milliseconds(env::get_int("TUTTI_HANDSHAKE_TIMEOUT_MS", 1, 3'600'000).value_or(5000));
+}
+
+void authenticate(int fd, const Secret& secret, Role role, std::string_view purpose, const Deadline& deadline,
+                  const AbortFlag* abort) {
+    static constexpr const char* operation = "handshake";
+    const Deadline limit = role == Role::accepting
+                               ? Deadline::after(std::min<Clock::duration>(deadline.remaining(), handshake_timeout()))
+                               : deadline;
+    Handshake machine(secret, role, purpose);
+    std::array<std::byte, 128> buffer;
+    while (true) {
+        if (const auto output = machine.output(); !output.empty()) {
+            net::send_all(fd, output, limit, abort, operation);
+            machine.sent(output.size());
+        }
+        if (machine.state() != Handshake::State::needs_more) break;
+        // One magic first: a peer that speaks something shorter than our messages is noticed as well.
+        const std::size_t count = std::min<std::size_t>({machine.wanted(), buffer.size(), 8});
+        net::recv_all(fd, std::span(buffer).first(count), limit, abort, operation);
+        machine.consume(std::span(buffer).first(count));
+    }
+    if (machine.state() == Handshake::State::failed) {
+        throw DistNetworkError(
+            fmt::format("{} ({}): {}; check TUTTI_JOB_SECRET", operation, purpose, machine.error()),
+            {.operation = operation, .hint = "the peer does not know this job's secret: check TUTTI_JOB_SECRET"},
+            ErrorCode::security);
+    }
 }
 
 }  // namespace tutti::security

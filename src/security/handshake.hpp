@@ -1,58 +1,93 @@
-// Handshake: both ends of a new connection prove that they know the job's secret.
+// Handshake: two ends of a fresh connection prove to each other that they know the job's secret.
 //
-//   client → server   magic, client nonce (32 bytes)
-//   server → client   magic, server nonce (32), HMAC(secret, "server", purpose, both nonces)
-//   client → server   HMAC(secret, "client", purpose, both nonces)
-//   server → client   one byte: welcome
-// Different labels for the two ends keep a reflected message worthless. Nothing else of a connection is read before, and
-// no peer-given length exists, so no memory depends on a stranger. The machine does no input or output itself.
+//   connecting end                               accepting end
+//   magic, nonce C                        ──►
+//                                         ◄──    magic, nonce S, HMAC("accept", purpose, C, S)
+//   HMAC("connect", purpose, C, S)        ──►
+//
+// The two ends prove under different labels, so that an attacker cannot answer us with our own proof; both proofs
+// cover both nonces, so that an old conversation cannot be replayed; the purpose keeps a connection made for one
+// service from being led to another. Either end learns nothing from a failure but that it failed.
+// It authenticates the connection, it does not encrypt it.
+//
+// Threads: one Handshake belongs to one thread at a time. Nothing is allocated for what a peer says.
 #pragma once
 
+#include "core/deadline.hpp"
 #include "core/interrupt.hpp"
 #include "security/secret.hpp"
 
+#include <array>
+#include <chrono>
 #include <cstddef>
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace tutti::security {
 
+enum class Role {
+    connecting,  ///< speaks first
+    accepting
+};
+
 class Handshake {
-   public:
-    enum class Role { client, server };
-    enum class State { running, done, failed };
+ public:
+    enum class State {
+        needs_more,  ///< feed it; its output may also be waiting to be sent
+        done,        ///< the peer is who it should be; send what output is left
+        failed       ///< close the connection; error() says why
+    };
 
-    Handshake(Secret secret, Role role, std::string_view purpose);
+    Handshake(const Secret& secret, Role role, std::string_view purpose);
+
     State state() const noexcept { return state_; }
-    /// How many more bytes consume() can take now; never reads into what follows the handshake.
-    std::size_t wanted() const noexcept { return wanted_ - received_.size(); }
-    /// At most wanted() bytes of the peer's.
-    void consume(std::span<const std::byte> bytes);
-    /// What has to be sent now; the caller takes it all.
-    std::vector<std::byte> take_output();
+    std::string_view error() const noexcept { return error_; }
 
-    static constexpr std::string_view magic = "tutti/1\n";
+    /// Bytes to send now; tell how many went with sent().
+    std::span<const std::byte> output() const noexcept { return {output_.data() + sent_, output_size_ - sent_}; }
+    void sent(std::size_t count) noexcept { sent_ += count; }
 
-   private:
-    void advance();
-    Digest proof(std::string_view label) const;
+    /// How many bytes the peer's current message still lacks.
+    std::size_t wanted() const noexcept;
+    /// Takes at most wanted() bytes and returns how many; what follows the handshake stays with the caller.
+    std::size_t consume(std::span<const std::byte> bytes);
+
+ private:
+    static constexpr std::size_t magic_bytes = 8;
+    static constexpr std::size_t nonce_bytes = 32;
+    static constexpr std::size_t mac_bytes = 32;
+    static constexpr std::size_t hello_bytes = magic_bytes + nonce_bytes;
+    static constexpr std::size_t answer_bytes = hello_bytes + mac_bytes;
+
+    void finish_message();
+    void put(std::span<const std::byte> bytes);
+    Mac proof(Role prover) const;
+    std::span<const std::byte> nonce_of(Role role) const;
+    void fail(std::string_view why);
 
     Secret secret_;
     Role role_;
     std::string purpose_;
-    State state_ = State::running;
-    int stage_ = 0;
-    std::size_t wanted_ = 0;
-    std::vector<std::byte> received_, output_, client_nonce_, server_nonce_;
+    State state_ = State::needs_more;
+    std::string_view error_;
+    std::array<std::byte, nonce_bytes> own_nonce_{};
+    std::array<std::byte, nonce_bytes> peer_nonce_{};
+    std::array<std::byte, answer_bytes> input_{};
+    std::size_t input_size_ = 0;
+    std::size_t input_wanted_ = 0;
+    std::array<std::byte, answer_bytes> output_{};
+    std::size_t output_size_ = 0;
+    std::size_t sent_ = 0;
 };
 
-/// Runs a handshake on a connected socket. Throws DistNetworkError (security) with a hint if the peer fails.
-void authenticate(int fd, const Secret& secret, Handshake::Role role, std::string_view purpose, const Deadline& deadline,
-                  const AbortFlag* abort);
-
-/// How long a peer may take: 5 s, or TUTTI_HANDSHAKE_TIMEOUT_MS.
+/// How long an accepting end waits for a peer to prove itself: TUTTI_HANDSHAKE_TIMEOUT_MS, default 5 s.
 std::chrono::milliseconds handshake_timeout();
+
+/// The whole handshake on a connected socket; exactly its bytes are read. The accepting end gives up after
+/// handshake_timeout(), the connecting end at its deadline. DistNetworkError, code security, when the peer does not
+/// prove the secret; code network when it goes away.
+void authenticate(int fd, const Secret& secret, Role role, std::string_view purpose, const Deadline& deadline,
+                  const AbortFlag* abort);
 
 }  // namespace tutti::security

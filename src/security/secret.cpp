@@ -1,78 +1,151 @@
 #include "security/secret.hpp"
 
 #include "core/env.hpp"
+#include "core/unique_fd.hpp"
 
 #include <tutti/error.hpp>
 
+#include <fcntl.h>
 #include <fmt/format.h>
-#include <openssl/hmac.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
 #include <openssl/rand.h>
 #include <sys/stat.h>
 
-#include <fstream>
-#include <iterator>
-#include <vector>
+#include <cerrno>
+#include <memory>
+#include <system_error>
 
 namespace tutti::security {
+namespace {
 
-Secret Secret::from_text(std::string_view text) { return Secret(std::string(text)); }
-Secret Secret::generate() { return Secret(random_hex(32)); }
+constexpr std::size_t max_secret_bytes = 4096;
 
-std::optional<Secret> Secret::from_environment() {
-    if (const auto text = env::get("TUTTI_JOB_SECRET")) return Secret(*text);
-    const auto path = env::get("TUTTI_JOB_SECRET_FILE");
-    if (!path) return std::nullopt;
-    struct stat status {};
-    if (::stat(path->c_str(), &status) != 0) {
-        throw InvalidArgument(fmt::format("TUTTI_JOB_SECRET_FILE={}: the file cannot be read", *path));
-    }
-    if ((status.st_mode & 077) != 0) {
-        throw InvalidArgument(fmt::format("TUTTI_JOB_SECRET_FILE={}: others can read it; type: chmod 600 {}", *path, *path));
-    }
-    std::ifstream file(*path, std::ios::binary);
-    std::string text(std::istreambuf_iterator<char>(file), {});
-    while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
-    if (text.empty()) throw InvalidArgument(fmt::format("TUTTI_JOB_SECRET_FILE={}: the file is empty", *path));
-    return Secret(std::move(text));
+struct FreeMac {
+    void operator()(EVP_MAC* mac) const { EVP_MAC_free(mac); }
+    void operator()(EVP_MAC_CTX* context) const { EVP_MAC_CTX_free(context); }
+};
+
+/// Looked up once: the look-up costs more than the sum itself.
+EVP_MAC* hmac_algorithm() {
+    static const std::unique_ptr<EVP_MAC, FreeMac> algorithm(EVP_MAC_fetch(nullptr, "HMAC", nullptr));
+    if (!algorithm) throw InternalError("the OpenSSL library offers no HMAC");
+    return algorithm.get();
 }
 
-Digest Secret::sign(std::initializer_list<std::span<const std::byte>> parts) const {
-    std::vector<unsigned char> message;
-    for (const auto part : parts) {
-        const std::uint64_t size = part.size();
-        for (int shift = 0; shift < 64; shift += 8) message.push_back(static_cast<unsigned char>(size >> shift));
-        for (const std::byte b : part) message.push_back(static_cast<unsigned char>(b));
-    }
-    Digest digest;
-    unsigned int size = 0;
-    const unsigned char no_key = 0;  // OpenSSL takes a null key for "the previous one"
-    HMAC(EVP_sha256(), text_.empty() ? static_cast<const void*>(&no_key) : text_.data(), static_cast<int>(text_.size()),
-         message.data(), message.size(), reinterpret_cast<unsigned char*>(digest.data()), &size);
-    return digest;
-}
-
-Secret Secret::derive(std::string_view purpose) const {
+std::string to_hex(std::span<const std::byte> bytes) {
+    static constexpr char digits[] = "0123456789abcdef";
     std::string text;
-    for (const std::byte b : sign({bytes_of("derive"), bytes_of(purpose)})) text += fmt::format("{:02x}", static_cast<unsigned>(b));
-    return Secret(std::move(text));
-}
-
-void fill_random(std::span<std::byte> bytes) {
-    if (RAND_bytes(reinterpret_cast<unsigned char*>(bytes.data()), static_cast<int>(bytes.size())) != 1) {
-        throw InternalError("the random number generator failed");
+    text.reserve(2 * bytes.size());
+    for (const std::byte value : bytes) {
+        text += digits[std::to_integer<unsigned>(value) >> 4U];
+        text += digits[std::to_integer<unsigned>(value) & 15U];
     }
-}
-
-std::string random_hex(std::size_t byte_count) {
-    std::vector<std::byte> bytes(byte_count);
-    fill_random(bytes);
-    std::string text;
-    for (const std::byte b : bytes) text += fmt::format("{:02x}", static_cast<unsigned>(b));
     return text;
 }
 
-std::span<const std::byte> bytes_of(std::string_view text) {
-    return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
+[[noreturn]] void refuse_file(const std::string& path, const std::string& cause, std::string hint) {
+    throw DistNetworkError(fmt::format("the job's secret cannot be taken from {}: {}", path, cause),
+                           {.operation = "security", .hint = std::move(hint)}, ErrorCode::security);
+}
+
+}  // namespace
+
+void random_bytes(std::span<std::byte> bytes) {
+    if (RAND_bytes(reinterpret_cast<unsigned char*>(bytes.data()), static_cast<int>(bytes.size())) != 1) {
+        throw InternalError("the system's random generator failed");
+    }
+}
+
+bool equal(const Mac& a, const Mac& b) noexcept {
+    return CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+Secret Secret::generate() {
+    std::array<std::byte, 32> bytes;
+    random_bytes(bytes);
+    Secret secret(to_hex(bytes));
+    OPENSSL_cleanse(bytes.data(), bytes.size());
+    return secret;
+}
+
+Secret Secret::from_text(std::string_view text) {
+    if (text.empty() || text.size() > max_secret_bytes) {
+        throw InvalidArgument(
+            fmt::format("a secret of {} bytes: expected 1 to {} bytes", text.size(), max_secret_bytes));
+    }
+    return Secret(std::string(text));
+}
+
+Secret Secret::from_file(const std::string& path) {
+    // O_NONBLOCK: a FIFO in its place must not stop us.
+    const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (!fd) refuse_file(path, std::system_category().message(errno), "check TUTTI_JOB_SECRET_FILE");
+    struct stat info {};
+    if (::fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode)) refuse_file(path, "it is not a regular file", "");
+    if (info.st_uid != ::geteuid() && info.st_uid != 0) {
+        refuse_file(path, fmt::format("it belongs to user {}, not to this one ({})", info.st_uid, ::geteuid()),
+                    "use a file of your own");
+    }
+    if ((info.st_mode & 077U) != 0) {
+        refuse_file(path, fmt::format("others than its owner may use it (mode {:04o})", info.st_mode & 07777U),
+                    fmt::format("chmod 600 {}", path));
+    }
+    std::array<char, max_secret_bytes + 2> buffer;
+    std::size_t size = 0;
+    while (size < buffer.size()) {
+        const ssize_t got = ::read(fd.get(), buffer.data() + size, buffer.size() - size);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) refuse_file(path, std::system_category().message(errno), "");
+        if (got == 0) break;
+        size += static_cast<std::size_t>(got);
+    }
+    std::string_view text(buffer.data(), size);
+    text = text.substr(0, text.find_first_of("\r\n"));
+    if (text.empty() || text.size() > max_secret_bytes) {
+        refuse_file(path, fmt::format("its first line has {} bytes, expected 1 to {}", text.size(), max_secret_bytes),
+                    "");
+    }
+    Secret secret{std::string(text)};
+    OPENSSL_cleanse(buffer.data(), buffer.size());
+    return secret;
+}
+
+std::optional<Secret> Secret::from_environment() {
+    if (const auto text = env::get("TUTTI_JOB_SECRET")) return from_text(*text);
+    if (const auto path = env::get("TUTTI_JOB_SECRET_FILE")) return from_file(*path);
+    return std::nullopt;
+}
+
+Secret::~Secret() {
+    OPENSSL_cleanse(text_.data(), text_.size());
+}
+
+Mac Secret::mac(std::initializer_list<std::span<const std::byte>> parts) const {
+    const std::unique_ptr<EVP_MAC_CTX, FreeMac> context(EVP_MAC_CTX_new(hmac_algorithm()));
+    char digest[] = "SHA256";
+    const OSSL_PARAM params[] = {OSSL_PARAM_construct_utf8_string("digest", digest, 0), OSSL_PARAM_construct_end()};
+    bool good = context && EVP_MAC_init(context.get(), reinterpret_cast<const unsigned char*>(text_.data()),
+                                        text_.size(), params) == 1;
+    for (const auto part : parts) {
+        good = good &&
+               EVP_MAC_update(context.get(), reinterpret_cast<const unsigned char*>(part.data()), part.size()) == 1;
+    }
+    Mac result;
+    std::size_t size = 0;
+    good = good &&
+           EVP_MAC_final(context.get(), reinterpret_cast<unsigned char*>(result.data()), &size, result.size()) == 1;
+    if (!good || size != result.size()) throw InternalError("HMAC-SHA-256 failed");
+    return result;
+}
+
+Secret Secret::derive(std::string_view purpose) const {
+    static constexpr std::string_view label = "tutti derive 1:";
+    return Secret(to_hex(mac({std::as_bytes(std::span(label)), std::as_bytes(std::span(purpose))})));
+}
+
+bool Secret::operator==(const Secret& other) const noexcept {
+    return text_.size() == other.text_.size() && CRYPTO_memcmp(text_.data(), other.text_.data(), text_.size()) == 0;
 }
 
 }  // namespace tutti::security

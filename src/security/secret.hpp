@@ -1,11 +1,11 @@
-// Secret: what the processes of one job know and nobody else does.
+// Secret: what all processes of a job know and nobody else does.
 //
-// A value; never logged. HMAC-SHA-256 (RFC 2104) by OpenSSL.
+// Threads: a value; no shared state. Its bytes are wiped when it goes and are never put into a message.
 #pragma once
 
 #include <array>
 #include <cstddef>
-#include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,32 +13,42 @@
 
 namespace tutti::security {
 
-using Digest = std::array<std::byte, 32>;
+using Mac = std::array<std::byte, 32>;
 
 class Secret {
-   public:
-    /// From any text; an empty one is "no secret", which proves nothing.
-    static Secret from_text(std::string_view text);
+ public:
     /// 256 random bits.
     static Secret generate();
-    /// TUTTI_JOB_SECRET, or the contents of TUTTI_JOB_SECRET_FILE, which must be readable by its owner only.
+    /// Any text of 1 to 4096 bytes; otherwise InvalidArgument.
+    static Secret from_text(std::string_view text);
+    /// TUTTI_JOB_SECRET, else the first line of TUTTI_JOB_SECRET_FILE. The file must belong to this user and be
+    /// closed to everybody else: otherwise DistNetworkError (code security) says what to do.
     static std::optional<Secret> from_environment();
+    /// Throws as from_environment does.
+    static Secret from_file(const std::string& path);
 
-    /// For handing it to a child process or a store; a hexadecimal string.
-    const std::string& text() const noexcept { return text_; }
-    /// HMAC of the parts, each preceded by its length.
-    Digest sign(std::initializer_list<std::span<const std::byte>> parts) const;
-    /// Another secret for another purpose; neither tells the other.
+    Secret(const Secret&) = default;
+    Secret(Secret&&) noexcept = default;
+    Secret& operator=(const Secret&) = default;
+    Secret& operator=(Secret&&) noexcept = default;
+    ~Secret();
+
+    /// A secret for one purpose; knowing it does not tell this one.
     Secret derive(std::string_view purpose) const;
+    /// HMAC-SHA-256 over the parts, one after the other.
+    Mac mac(std::initializer_list<std::span<const std::byte>> parts) const;
+    /// For an environment variable or an owner-only channel; from_text(to_text()) is the same secret.
+    const std::string& to_text() const noexcept { return text_; }
+    /// In constant time.
+    bool operator==(const Secret& other) const noexcept;
 
-   private:
+ private:
     explicit Secret(std::string text) : text_(std::move(text)) {}
     std::string text_;
 };
 
-/// Random bytes from the kernel.
-void fill_random(std::span<std::byte> bytes);
-std::string random_hex(std::size_t byte_count);
-std::span<const std::byte> bytes_of(std::string_view text);
+/// In constant time.
+bool equal(const Mac& a, const Mac& b) noexcept;
+void random_bytes(std::span<std::byte> bytes);
 
 }  // namespace tutti::security

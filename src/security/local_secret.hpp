@@ -1,0 +1,54 @@
+// A job on one host needs no secret from its user: the process that listens on a loopback port makes one and hands
+// it to processes of the same user, whom the kernel vouches for (SO_PEERCRED), over an abstract Unix socket named
+// after the port. Nothing appears in the file system.
+//
+// Threads: LocalSecretServer belongs to the loop that polls it; the functions may be called from any thread.
+#pragma once
+
+#include "core/deadline.hpp"
+#include "core/interrupt.hpp"
+#include "core/unique_fd.hpp"
+#include "security/secret.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace tutti::security {
+
+class LocalSecretServer {
+ public:
+    /// DistNetworkError when another process already serves a secret for this port.
+    LocalSecretServer(std::uint16_t port, Secret secret);
+    /// Readable when somebody asks.
+    int fd() const noexcept { return listener_.get(); }
+    /// Answers everybody who waits; never blocks.
+    void serve();
+
+ private:
+    Secret secret_;
+    UniqueFd listener_;
+};
+
+/// The secret of the process that serves this port; waits for it until the deadline. nullopt when nobody does, or
+/// when the one that does belongs to another user.
+std::optional<Secret> fetch_local_secret(std::uint16_t port, const Deadline& deadline,
+                                         const AbortFlag* abort = nullptr);
+
+struct SecretRequest {
+    std::string host;        ///< where the master listens
+    std::uint16_t port = 0;  ///< needed by those that are not the master
+    bool is_master = false;
+    std::optional<std::string> explicit_secret{};  ///< an option of the caller; wins
+};
+
+struct JobSecret {
+    Secret secret;
+    bool serve_locally = false;  ///< the master should keep a LocalSecretServer
+};
+
+/// The caller's option, else the environment, else on a loopback host the local secret, else with TUTTI_INSECURE=1 a
+/// well-known one; otherwise DistNetworkError (code security) that says what to set.
+JobSecret resolve_secret(const SecretRequest& request, const Deadline& deadline, const AbortFlag* abort = nullptr);
+
+}  // namespace tutti::security
