@@ -3,7 +3,8 @@
 // A Store is a handle: copies name the same store. All operations are thread-safe. Keys and values are
 // arbitrary bytes. Waiting operations (get, multi_get, wait) block until the keys exist and throw
 // DistStoreError with code timeout after the store's timeout (default 300 s) or the one given.
-// A client whose server dies gets DistStoreError naming host and port within a second.
+// A client whose server dies gets DistStoreError naming host and port within a second. A value may have up to
+// 1 GiB, a key up to 1 MiB. Another thread ends all waits of a store with abort().
 // Follows torch.distributed.Store.
 #pragma once
 
@@ -20,6 +21,7 @@
 
 namespace tutti {
 
+class AbortFlag;
 using Milliseconds = std::chrono::milliseconds;
 inline constexpr Milliseconds default_store_timeout = std::chrono::seconds(300);
 
@@ -27,7 +29,11 @@ inline constexpr Milliseconds default_store_timeout = std::chrono::seconds(300);
 /// Every timeout is an upper bound for the whole call; implementations must be thread-safe.
 class TUTTI_API StoreBackend {
  public:
+    StoreBackend();
     virtual ~StoreBackend();
+    StoreBackend(const StoreBackend&) = delete;
+    StoreBackend& operator=(const StoreBackend&) = delete;
+
     virtual void set(std::string_view key, std::string_view value, Milliseconds timeout) = 0;
     virtual std::string get(std::string_view key, Milliseconds timeout) = 0;
     virtual std::int64_t add(std::string_view key, std::int64_t amount, Milliseconds timeout) = 0;
@@ -44,6 +50,15 @@ class TUTTI_API StoreBackend {
                            Milliseconds timeout);
     /// For messages: "TCPStore(10.0.0.1:29500)".
     virtual std::string describe() const = 0;
+    /// Every wait, now and later, ends within 100 ms with Aborted and this reason.
+    virtual void abort(const std::string& reason);
+
+ protected:
+    /// For the waits of an implementation; raised by abort().
+    const AbortFlag* abort_flag() const noexcept { return abort_.get(); }
+
+ private:
+    std::unique_ptr<AbortFlag> abort_;
 };
 
 /// A handle to a store.
@@ -86,6 +101,8 @@ class TUTTI_API Store {
     bool has_extended_api() const noexcept;
     void set_timeout(Milliseconds timeout);
     Milliseconds timeout() const;
+    /// Any thread: every wait on this store, now and later, ends within 100 ms with Aborted.
+    void abort(const std::string& reason);
     std::string describe() const;
 
     const std::shared_ptr<StoreBackend>& backend() const noexcept { return backend_; }
@@ -105,7 +122,8 @@ class TUTTI_API HashStore : public Store {
 
 /// In a file that all processes can lock with fcntl (local or NFS). Survives a writer's death: a torn last
 /// record is ignored and cut off by the next writer. delete_key is supported (a deletion record).
-/// `world_size` (number of users, negative: not fixed): the last user removes the file.
+/// `world_size` (number of users, negative: not fixed): the last user removes the file; a file that an earlier job
+/// left behind (its users are dead, or there would be more than world_size) is a DistStoreError.
 class TUTTI_API FileStore : public Store {
  public:
     explicit FileStore(const std::string& path, int world_size = -1, Milliseconds timeout = default_store_timeout);
@@ -121,7 +139,7 @@ struct TCPStoreOptions {
     std::optional<int> world_size{};  ///< number of users (clients + 1), if fixed
     bool is_master = false;           ///< this process runs the server
     Milliseconds timeout = default_store_timeout;
-    bool wait_for_workers = true;         ///< with a world_size: the constructor waits until all have connected
+    bool wait_for_workers = true;         ///< with a world_size: the master's constructor waits for all
     bool multi_tenant = false;            ///< stores of this process on one host and port share one server
     int master_listen_fd = -1;            ///< a socket already bound (or listening); the store owns it then
     bool use_libuv = true;                ///< accepted for compatibility: the server always runs on libuv

@@ -1,268 +1,297 @@
-// FileStore: keys and values as a log of records in one file.
+// FileStore: a KeyMap that several processes keep equal by appending their changes to one file.
 //
-//   record   u32 checksum | u32 kind | u64 key bytes | u64 value bytes | key | value
-// A record counts only if it is whole and its checksum is right; what a killed writer left is cut off by the next
-// writer under the lock. Locks are open-file-description locks of fcntl, so that two stores of one process exclude each
-// other too. No memory mapping: works over NFS. Waiting looks again every few milliseconds, as a file cannot push.
+// Threads: any; one mutex per object, the file's lock between objects and processes. Waiting looks at the file again
+// after 0.2 ms to 10 ms, because a file on NFS cannot push.
 #include "core/deadline.hpp"
 #include "core/interrupt.hpp"
-#include "core/unique_fd.hpp"
-#include "store/table.hpp"
-#include "store/wait_error.hpp"
+#include "core/log.hpp"
+#include "security/secret.hpp"
+#include "store/key_map.hpp"
+#include "store/members.hpp"
+#include "store/messages.hpp"
+#include "store/record_file.hpp"
+#include "store/wire.hpp"
 
+#include <tutti/error.hpp>
 #include <tutti/store.hpp>
 
-#include <fcntl.h>
-#include <sys/stat.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
+#include <ctime>
 #include <mutex>
-#include <thread>
+#include <optional>
 
 namespace tutti {
 namespace {
 
-enum class RecordKind : std::uint32_t { value = 1, counter = 2, erased = 3 };
+using namespace std::chrono_literals;
+using store::RecordFile;
+using Access = RecordFile::Access;
 
-struct Head {
-    std::uint32_t checksum = 0;
-    RecordKind kind = RecordKind::value;
-    std::uint64_t key_bytes = 0;
-    std::uint64_t value_bytes = 0;
+/// The body of a record is one of these and its fields (as in a TCPStore's frames).
+enum class Change : char {
+    set = 's',      ///< key, value, key, value, …: together or not at all
+    counter = 'c',  ///< key, decimal text
+    append = 'a',   ///< key, value
+    erase = 'e',    ///< key
+    join = 'j',     ///< a user of a file with a fixed number of users: who
+    leave = 'l'     ///< who
 };
-static_assert(sizeof(Head) == 24);
 
-// FNV-1a over everything after the checksum.
-std::uint32_t checksum_of(std::string_view record) {
-    std::uint32_t hash = 2166136261U;
-    for (const char c : record.substr(sizeof(std::uint32_t))) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
-    return hash;
+std::string encode(Change change, std::span<const std::string_view> fields) {
+    std::string body(1, static_cast<char>(change));
+    for (const auto field : fields) {
+        const auto size = store::encode_number(field.size());
+        body.append(size.data(), size.size());
+        body += field;
+    }
+    return body;
 }
 
-std::string encode(RecordKind kind, std::string_view key, std::string_view value) {
-    Head head{0, kind, key.size(), value.size()};
-    std::string record(reinterpret_cast<const char*>(&head), sizeof head);
-    record.append(key).append(value);
-    head.checksum = checksum_of(record);
-    std::memcpy(record.data(), &head.checksum, sizeof head.checksum);
-    return record;
-}
-
-class FileBackend final : public StoreBackend {
+class FileBackend : public StoreBackend {
  public:
-    FileBackend(std::string path, int world_size) : path_(std::move(path)), world_size_(world_size) {
-        fd_ = UniqueFd(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-        if (!fd_) fail("cannot open");
-        const Lock lock(*this, F_WRLCK);
-        catch_up();
-        write(RecordKind::counter, store::coordination_key,
-              std::to_string(table_.counter(store::coordination_key) + 1));
+    FileBackend(const std::string& path, int world_size, Milliseconds timeout)
+        : name_(fmt::format("FileStore({})", path)), file_(path), owner_(::getpid()), world_size_(world_size) {
+        join(Deadline::after(timeout));
     }
+    ~FileBackend() override { leave(); }
 
-    ~FileBackend() override {
-        // Best effort, as the last user of a fixed number removes the file.
-        try {
-            const Lock lock(*this, F_WRLCK);
-            catch_up();
-            const std::int64_t left = table_.counter(left_key) + 1;
-            if (world_size_ > 0 && left >= table_.counter(store::coordination_key) && left >= world_size_) {
-                ::unlink(path_.c_str());
-            } else if (world_size_ > 0) {
-                write(RecordKind::counter, left_key, std::to_string(left));
-            }
-        } catch (const std::exception&) {
-        }
-    }
-
-    void set(std::string_view key, std::string_view value, Milliseconds) override {
-        change([&] { write(RecordKind::value, key, value); });
+    void set(std::string_view key, std::string_view value, Milliseconds timeout) override {
+        change("set", key, timeout, [&] { write(Change::set, {key, value}); });
     }
     std::string get(std::string_view key, Milliseconds timeout) override {
-        const std::string name(key);
-        wait_for({&name, 1}, timeout, "get");
-        const std::lock_guard guard(mutex_);
-        return *table_.find(key);
+        const std::string wanted(key);
+        std::string value;
+        wait_for({&wanted, 1}, timeout, "get", [&] { value = *map_.find(key); });
+        return value;
     }
-    std::int64_t add(std::string_view key, std::int64_t amount, Milliseconds) override {
-        std::int64_t sum = 0;
-        change([&] {
-            sum = table_.add(key, amount);  // throws if it is no counter
-            write(RecordKind::counter, key, std::to_string(sum));
-        });
-        return sum;
-    }
-    void append(std::string_view key, std::string_view value, Milliseconds) override {
-        change([&] {
-            const std::string* old = table_.find(key);
-            write(RecordKind::value, key, (old != nullptr ? *old : std::string()) + std::string(value));
-        });
-    }
-    bool check(std::span<const std::string> keys, Milliseconds) override {
-        look();
-        const std::lock_guard guard(mutex_);
-        return all_there(keys);
-    }
-    std::string compare_set(std::string_view key, std::string_view expected, std::string_view desired,
-                            Milliseconds) override {
-        std::string result;
-        change([&] {
-            const std::string* old = table_.find(key);
-            const bool writes = old != nullptr ? !expected.empty() && *old == expected : expected.empty();
-            result = writes ? std::string(desired) : old != nullptr ? *old : std::string(expected);
-            if (writes) write(RecordKind::value, key, desired);
+    std::int64_t add(std::string_view key, std::int64_t amount, Milliseconds timeout) override {
+        std::int64_t result = 0;
+        change("add", key, timeout, [&] {
+            result = map_.sum(key, amount);
+            write(Change::counter, {key, std::to_string(result)});
         });
         return result;
     }
-    bool delete_key(std::string_view key, Milliseconds) override {
+    void append(std::string_view key, std::string_view value, Milliseconds timeout) override {
+        change("append", key, timeout, [&] { write(Change::append, {key, value}); });
+    }
+    bool check(std::span<const std::string> keys, Milliseconds timeout) override {
+        bool result = false;
+        access("check", keys, timeout, Access::read, [&] { result = all_exist(keys); });
+        return result;
+    }
+    std::string compare_set(std::string_view key, std::string_view expected, std::string_view desired,
+                            Milliseconds timeout) override {
+        std::string result;
+        change("compare_set", key, timeout, [&] {
+            auto comparison = map_.compare(key, expected, desired);
+            if (comparison.write) write(Change::set, {key, desired});
+            result = std::move(comparison.result);
+        });
+        return result;
+    }
+    bool delete_key(std::string_view key, Milliseconds timeout) override {
         bool existed = false;
-        change([&] {
-            existed = table_.contains(key);
-            if (existed) write(RecordKind::erased, key, "");
+        change("delete_key", key, timeout, [&] {
+            existed = map_.contains(key);
+            if (existed) write(Change::erase, {key});
         });
         return existed;
     }
-    std::int64_t num_keys(Milliseconds) override {
-        look();
-        const std::lock_guard guard(mutex_);
-        return table_.size() - (table_.contains(left_key) ? 1 : 0);
+    std::int64_t num_keys(Milliseconds timeout) override {
+        std::size_t count = 0;
+        access("num_keys", {}, timeout, Access::read, [&] { count = map_.size(); });
+        return static_cast<std::int64_t>(count) + 1;  // the record of who uses the file
     }
-    void wait(std::span<const std::string> keys, Milliseconds timeout) override { wait_for(keys, timeout, "wait"); }
-    std::string describe() const override { return fmt::format("FileStore({})", path_); }
+    void wait(std::span<const std::string> keys, Milliseconds timeout) override {
+        wait_for(keys, timeout, "wait", [] {});
+    }
+    std::vector<std::string> multi_get(std::span<const std::string> keys, Milliseconds timeout) override {
+        std::vector<std::string> values;
+        wait_for(keys, timeout, "multi_get", [&] {
+            for (const auto& key : keys) values.push_back(*map_.find(key));
+        });
+        return values;
+    }
+    void multi_set(std::span<const std::string> keys, std::span<const std::string> values,
+                   Milliseconds timeout) override {
+        if (keys.empty()) return;
+        std::vector<std::string_view> fields;
+        for (std::size_t i = 0; i < keys.size(); ++i) {
+            fields.push_back(keys[i]);
+            fields.push_back(values[i]);
+        }
+        access("multi_set", keys, timeout, Access::write, [&] { write(Change::set, fields); });
+    }
+    std::string describe() const override { return name_; }
 
  private:
-    static constexpr std::string_view left_key = "left/";
+    bool all_exist(std::span<const std::string> keys) const {
+        return std::ranges::all_of(keys, [this](const std::string& key) { return map_.contains(key); });
+    }
 
-    // Excludes other threads, and other stores on the file.
-    class Lock {
-     public:
-        Lock(FileBackend& store, short type) : store_(store), guard_(store.mutex_) {
-            struct flock range {};
-            range.l_type = type;
-            range.l_whence = SEEK_SET;
-            while (::fcntl(store_.fd_.get(), F_OFD_SETLKW, &range) != 0) {
-                if (errno != EINTR) store_.fail("cannot lock");
-                if (interrupt_requested()) check_wait(Deadline::never(), nullptr, "FileStore");
+    /// Runs `work` under the locks, with all that others wrote.
+    template <class Work>
+    void locked(Access access, const Deadline& deadline, Work&& work) {
+        const std::lock_guard guard(mutex_);
+        if (::getpid() != owner_) {
+            // A forked child shares its parent's lock until it has opened the file itself. It is no member.
+            owner_ = ::getpid();
+            map_.clear();
+            members_ = {};
+            me_.reset();
+            file_.reopen();
+        }
+        const RecordFile::Lock lock(file_, access, deadline, abort_flag());
+        file_.read_new([this](std::string_view body) { apply(body); });
+        work();
+    }
+
+    template <class Work>
+    void access(const char* operation, std::span<const std::string> keys, Milliseconds timeout, Access how,
+                Work&& work) {
+        const Instant start = Clock::now();
+        try {
+            locked(how, Deadline::after(timeout, start), work);
+        } catch (const Timeout&) {
+            store::throw_timeout(name_, operation, keys, start);
+        }
+    }
+
+    template <class Work>
+    void change(const char* operation, std::string_view key, Milliseconds timeout, Work&& work) {
+        const std::string name(key);
+        access(operation, {&name, 1}, timeout, Access::write, std::forward<Work>(work));
+    }
+
+    template <class Work>
+    void wait_for(std::span<const std::string> keys, Milliseconds timeout, const char* operation, Work&& when_there) {
+        const Instant start = Clock::now();
+        const Deadline deadline = Deadline::after(timeout, start);
+        // The first look may take a moment, also with a timeout of 0.
+        Deadline for_lock = Deadline::after(std::max<Clock::duration>(timeout, wait_slice), start);
+        try {
+            for (Clock::duration pause = 200us;; pause = std::min<Clock::duration>(pause * 2, 10ms)) {
+                bool there = false;
+                locked(Access::read, for_lock, [&] {
+                    there = all_exist(keys);
+                    if (there) when_there();
+                });
+                if (there) return;
+                check_wait(deadline, abort_flag(), operation);
+                const auto length = std::min<Clock::duration>(pause, deadline.remaining());
+                const timespec sleep{0, std::chrono::nanoseconds(length).count()};
+                ::nanosleep(&sleep, nullptr);
             }
-        }
-        ~Lock() {
-            struct flock range {};
-            range.l_type = F_UNLCK;
-            range.l_whence = SEEK_SET;
-            ::fcntl(store_.fd_.get(), F_OFD_SETLK, &range);
-        }
-        Lock(const Lock&) = delete;
-        Lock& operator=(const Lock&) = delete;
-
-     private:
-        FileBackend& store_;
-        std::lock_guard<std::mutex> guard_;
-    };
-
-    [[noreturn]] void fail(const char* what) const {
-        throw DistStoreError(fmt::format("FileStore: {} {}: {}", what, path_, std::strerror(errno)));
-    }
-
-    template <class F>
-    void change(F f) {
-        const Lock lock(*this, F_WRLCK);
-        catch_up();
-        f();
-    }
-    void look() {
-        const Lock lock(*this, F_RDLCK);
-        catch_up();
-    }
-    bool all_there(std::span<const std::string> keys) const {
-        return std::ranges::all_of(keys, [&](const std::string& key) { return table_.contains(key); });
-    }
-
-    // Reads the records that were added since the last look. Stops at a torn one.
-    void catch_up() {
-        struct stat status {};
-        if (::fstat(fd_.get(), &status) != 0) fail("cannot look at");
-        const auto size = static_cast<std::uint64_t>(status.st_size);
-        if (size < end_) {  // somebody emptied it: begin again
-            table_.clear();
-            end_ = 0;
-        }
-        if (size == end_) return;
-        std::string bytes(size - end_, '\0');
-        std::size_t have = 0;
-        while (have < bytes.size()) {
-            const ssize_t count =
-                ::pread(fd_.get(), bytes.data() + have, bytes.size() - have, static_cast<off_t>(end_ + have));
-            if (count < 0 && errno == EINTR) continue;
-            if (count <= 0) break;
-            have += static_cast<std::size_t>(count);
-        }
-        std::string_view rest(bytes.data(), have);
-        while (rest.size() >= sizeof(Head)) {
-            Head head;
-            std::memcpy(&head, rest.data(), sizeof head);
-            const std::uint64_t body = rest.size() - sizeof head;
-            if (head.key_bytes > body || head.value_bytes > body - head.key_bytes) break;
-            const std::string_view record = rest.substr(0, sizeof head + head.key_bytes + head.value_bytes);
-            if (checksum_of(record) != head.checksum) break;
-            apply(head.kind, record.substr(sizeof head, head.key_bytes), record.substr(sizeof head + head.key_bytes));
-            rest.remove_prefix(record.size());
-            end_ += record.size();
+        } catch (const Timeout&) {
+            store::throw_timeout(name_, operation, keys, start);
         }
     }
 
-    void apply(RecordKind kind, std::string_view key, std::string_view value) {
-        if (kind == RecordKind::erased)
-            table_.erase(key);
-        else if (kind == RecordKind::counter)
-            table_.set_counter(key, std::stoll(std::string(value)));
-        else
-            table_.set(key, value);
+    /// Appends a change and makes it here.
+    void write(Change change, std::initializer_list<std::string_view> fields) {
+        write(change, std::span(fields.begin(), fields.size()));
+    }
+    void write(Change change, std::span<const std::string_view> fields) {
+        const std::string body = encode(change, fields);
+        file_.append(body);
+        apply(body);
     }
 
-    void write(RecordKind kind, std::string_view key, std::string_view value) {
-        const std::string record = encode(kind, key, value);
-        std::size_t done = 0;
-        while (done < record.size()) {
-            const ssize_t count =
-                ::pwrite(fd_.get(), record.data() + done, record.size() - done, static_cast<off_t>(end_ + done));
-            if (count < 0 && errno == EINTR) continue;
-            if (count <= 0) {
-                const int error = errno;
-                (void)!::ftruncate(fd_.get(), static_cast<off_t>(end_));  // the file is as it was before
-                errno = error;
-                fail("cannot write");
+    void apply(std::string_view body) {
+        const auto fields = body.empty() ? std::nullopt : store::split_fields(body.substr(1));
+        const auto has = [&](std::size_t count) { return fields && fields->size() == count; };
+        const auto kind = body.empty() ? Change{} : static_cast<Change>(body.front());
+        if (kind == Change::set && fields && fields->size() % 2 == 0) {
+            for (std::size_t i = 0; i < fields->size(); i += 2) map_.set((*fields)[i], std::string((*fields)[i + 1]));
+        } else if (kind == Change::counter && has(2)) {
+            map_.set_counter((*fields)[0], std::stoll(std::string((*fields)[1])));
+        } else if (kind == Change::append && has(2)) {
+            map_.append((*fields)[0], (*fields)[1]);
+        } else if (kind == Change::erase && has(1)) {
+            map_.erase((*fields)[0]);
+        } else if (kind == Change::join && has(1)) {
+            members_.join((*fields)[0]);
+        } else if (kind == Change::leave && has(1)) {
+            members_.leave((*fields)[0]);
+        } else {
+            throw DistStoreError(fmt::format("{}: a record that this version of tutti does not know", name_));
+        }
+    }
+
+    /// The last user may have removed the file between our opening and locking it: then we are in a file that nobody
+    /// else will ever see, and begin again.
+    void join(const Deadline& deadline) {
+        bool joined = false;
+        while (!joined) {
+            try {
+                locked(Access::write, deadline, [&] {
+                    if (!file_.is_at_path()) return;
+                    joined = true;
+                    if (world_size_ > 0) enter();
+                });
+            } catch (const Timeout&) {
+                throw DistStoreError(fmt::format("{}: the file stayed locked by somebody else", name_),
+                                     {.operation = "FileStore"}, ErrorCode::timeout);
             }
-            done += static_cast<std::size_t>(count);
-        }
-        end_ += record.size();
-        (void)!::ftruncate(fd_.get(), static_cast<off_t>(end_));  // cuts off what a killed writer left
-        apply(kind, key, value);
-    }
-
-    void wait_for(std::span<const std::string> keys, Milliseconds timeout, const char* operation) {
-        const Deadline deadline = Deadline::after(timeout);
-        for (std::chrono::microseconds pause{200};;
-             pause = std::min<std::chrono::microseconds>(pause * 2, std::chrono::milliseconds(10))) {
-            if (check(keys, timeout)) return;
-            if (deadline.expired()) throw store::timeout_error(operation, keys, describe(), timeout);
-            if (interrupt_requested()) check_wait(deadline, nullptr, operation);
-            std::this_thread::sleep_for(std::min<Clock::duration>(pause, deadline.remaining()));
+            if (joined) return;
+            map_.clear();
+            members_ = {};
+            file_.reopen();
         }
     }
 
-    std::string path_;
-    int world_size_;
-    UniqueFd fd_;
+    void enter() {
+        const auto stale = [this](const std::string& why) {
+            throw DistStoreError(
+                fmt::format("{}: the file belongs to an earlier job ({}); remove it, or choose another path", name_,
+                            why),
+                {.operation = "FileStore", .hint = "every job needs a file that does not exist yet, or is empty"});
+        };
+        if (const auto dead = members_.dead_member()) stale(fmt::format("its user {} is dead", *dead));
+        if (members_.present() >= static_cast<std::size_t>(world_size_)) {
+            stale(fmt::format("it has {} users already and world_size is {}", members_.present(), world_size_));
+        }
+        me_ = store::Members::own_identity();
+        write(Change::join, {*me_});
+    }
+
+    /// Best effort: a file that stays behind is noticed by its next user.
+    void leave() noexcept {
+        if (::getpid() != owner_ || !me_) return;
+        try {
+            locked(Access::write, Deadline::after(1s), [this] {
+                write(Change::leave, {*me_});
+                const bool all_were_here = members_.ever() >= static_cast<std::size_t>(world_size_);
+                if (all_were_here && members_.present() == 0 && file_.is_at_path()) file_.remove();
+            });
+        } catch (const std::exception& error) {
+            TUTTI_DEBUG("{}: {}", name_, error.what());
+        }
+    }
+
+    std::string name_;
     std::mutex mutex_;
-    store::Table table_;
-    std::uint64_t end_ = 0;
+    RecordFile file_;
+    pid_t owner_;
+    int world_size_;
+    std::optional<std::string> me_;  // as a member of a file with a fixed number of users
+    store::Members members_;
+    store::KeyMap map_;
 };
+
+std::string checked_path(const std::string& path, int world_size) {
+    if (path.empty()) throw InvalidArgument("FileStore: the path is empty");
+    if (world_size == 0) throw InvalidArgument("FileStore: world_size 0: expected at least 1, or a negative number");
+    return path;
+}
 
 }  // namespace
 
 FileStore::FileStore(const std::string& path, int world_size, Milliseconds timeout)
-    : Store(std::make_shared<FileBackend>(path, world_size), timeout), path_(path) {}
+    : Store(std::make_shared<FileBackend>(checked_path(path, world_size), world_size, timeout), timeout), path_(path) {}
 
 }  // namespace tutti

@@ -1,32 +1,40 @@
-// TcpServer: the server of a TCP store, on libuv, in a thread of its own.
+// TcpServer: the server of a TCP store, on libuv, in a thread of its own. The master's TCPStore has one; a launcher
+// may host one without a client.
 //
-// Threads: constructed and destroyed by any thread; everything else happens on the loop's thread. A connection first
-// proves the secret (handshake; silent peers are dropped after a time, and hold nobody up). Single-host jobs without a
-// configured secret: the server makes one and hands it to processes of the same user over an abstract Unix socket.
+// Threads: made and destroyed by any thread; everything else happens on the loop's thread, so that each operation is
+// atomic without a lock. A connection first proves the secret; silent peers are dropped after handshake_timeout(),
+// strangers are bounded in number (the oldest goes first) and in memory.
 #pragma once
 
+#include "core/socket.hpp"
 #include "core/unique_fd.hpp"
 #include "security/secret.hpp"
 
-#include <chrono>
+#include <sys/types.h>
+
 #include <cstdint>
 #include <memory>
-#include <string>
 
 namespace tutti::store {
 
 class TcpServer {
  public:
-    /// Serves on `listener` (bound; made to listen if it does not). `share_secret`: hand the secret to local processes
-    /// of this user that ask for it.
+    /// Serves on `listener` (bound; made to listen if it does not yet) until destroyed. `share_secret`: hand the
+    /// secret to processes of this user on this host that ask for it.
     TcpServer(UniqueFd listener, const security::Secret& secret, bool share_secret);
     ~TcpServer();
     TcpServer(const TcpServer&) = delete;
     TcpServer& operator=(const TcpServer&) = delete;
-    std::uint16_t port() const noexcept;
+
+    std::uint16_t port() const noexcept { return address_.port; }
+    const net::Address& address() const noexcept { return address_; }
+    const security::Secret& secret() const noexcept { return secret_; }
 
  private:
     class Loop;
+    net::Address address_;
+    security::Secret secret_;
+    pid_t owner_;
     std::unique_ptr<Loop> loop_;
 };
 

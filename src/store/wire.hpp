@@ -1,104 +1,98 @@
-// The TCP store's protocol. Little-endian; a frame is
-//   request:   u64 length of what follows | u64 id | u8 operation | fields
-//   response:  u64 length of what follows | u64 id | u8 status    | fields
-// A field is u64 length | bytes, or an i64. Requests of one connection may be answered in any order: a wait is answered
-// when its keys exist, which the server pushes; nobody polls. A length beyond frame_limit closes the connection before
-// any memory is allocated for it; buffers grow with what has really arrived.
+// The bytes between a TCPStore's client and server; see PROTOCOL.md.
+//
+// Threads: values; a FrameReader belongs to whoever reads the connection. A length that a peer announces is checked
+// against a limit, and memory grows only with the bytes that really arrive.
 #pragma once
 
+#include "store/messages.hpp"
+
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
-namespace tutti::store::wire {
+namespace tutti::store {
 
-enum class Operation : std::uint8_t {
-    set = 1,     // key value
-    get = 2,     // count key…      answered with the values when all exist
-    add = 3,     // key amount
-    append = 4,  // key value
-    check = 5,   // count key…
-    compare_set = 6,
-    erase = 7,
-    num_keys = 8,
-    wait = 9,  // count key…      answered when all exist
-    multi_set = 10,
-    wait_count = 11,  // key amount   answered when the counter is at least amount
-    cancel = 12,      // id              not answered
+/// What both ends name in the handshake.
+inline constexpr std::string_view store_purpose = "store";
+
+/// Numbers never change their meaning.
+enum class Op : std::uint8_t {
+    set = 1,             ///< key, value
+    get = 2,             ///< keys: waits; the values
+    add = 3,             ///< key, amount; the sum
+    append = 4,          ///< key, value
+    check = 5,           ///< keys; 0 or 1
+    compare_set = 6,     ///< key, expected, desired; the value
+    delete_key = 7,      ///< key; 0 or 1
+    num_keys = 8,        ///< the number
+    wait = 9,            ///< keys: waits
+    multi_set = 10,      ///< key, value, key, value, …
+    join = 11,           ///< this client is a worker; the number of workers so far
+    await_workers = 12,  ///< number: waits
+    count_workers = 14,  ///< the number of workers so far
+    cancel = 13,         ///< of the request of the same id: no answer is expected any more; not answered itself
+    // Answers:
+    ok = 64,
+    error = 65  ///< one field: the message
 };
-enum class Status : std::uint8_t { ok = 0, error = 1 };
 
-inline constexpr std::uint64_t frame_limit = (std::uint64_t{1} << 30) + (std::uint64_t{1} << 20);
-inline constexpr std::size_t length_bytes = 8;
-inline constexpr std::size_t head_bytes = 17;  // length, id, operation or status
+struct FrameHeader {
+    Op op{};
+    std::uint64_t request = 0;
+    std::uint64_t body_bytes = 0;
+};
 
-inline std::span<const std::byte> bytes_of(std::string_view text) {
-    return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
-}
+inline constexpr std::size_t header_bytes = 24;
+inline constexpr std::size_t field_header_bytes = 8;
+/// A value of the largest size with its key, or many smaller ones.
+inline constexpr std::uint64_t max_body_bytes = max_value_bytes + 4 * max_key_bytes;
 
-class Writer {
+std::array<char, header_bytes> encode(const FrameHeader& header);
+/// nullopt: not a header of ours, or a body over the limit.
+std::optional<FrameHeader> decode(std::span<const char, header_bytes> bytes);
+
+std::array<char, 8> encode_number(std::uint64_t number);
+std::optional<std::uint64_t> decode_number(std::string_view field);
+
+/// A body is a row of fields, each a length and its bytes. nullopt when a length leaves the body.
+std::optional<std::vector<std::string_view>> split_fields(std::string_view body);
+
+/// Cuts a stream of bytes into frames.
+class FrameReader {
  public:
-    Writer(std::uint64_t id, std::uint8_t code) {
-        integer(0);
-        integer(static_cast<std::int64_t>(id));
-        bytes_.push_back(static_cast<char>(code));
-    }
-    void integer(std::int64_t value) { bytes_.append(reinterpret_cast<const char*>(&value), sizeof value); }
-    void field(std::string_view value) {
-        integer(static_cast<std::int64_t>(value.size()));
-        bytes_.append(value);
-    }
-    std::string finish() && {
-        const std::uint64_t length = bytes_.size() - length_bytes;
-        std::memcpy(bytes_.data(), &length, sizeof length);
-        return std::move(bytes_);
+    /// Calls on_frame(header, body) for each whole frame; on_frame answers whether to go on. False: the stream is
+    /// not ours, or on_frame said stop.
+    template <class OnFrame>
+    bool feed(std::string_view bytes, OnFrame&& on_frame) {
+        while (true) {
+            if (!take_header(bytes)) return good_;
+            const std::size_t count =
+                static_cast<std::size_t>(std::min<std::uint64_t>(bytes.size(), header_.body_bytes - body_.size()));
+            body_.append(bytes.substr(0, count));
+            bytes.remove_prefix(count);
+            if (body_.size() < header_.body_bytes) return true;
+            header_size_ = 0;
+            std::string body = std::move(body_);
+            body_.clear();
+            if (!on_frame(header_, std::move(body))) return false;
+        }
     }
 
  private:
-    std::string bytes_;
+    /// True when a header is complete.
+    bool take_header(std::string_view& bytes);
+
+    std::array<char, header_bytes> raw_{};
+    std::size_t header_size_ = 0;
+    FrameHeader header_;
+    std::string body_;
+    bool good_ = true;
 };
 
-/// Reads fields; `failed()` once a field would reach beyond the end.
-class Reader {
- public:
-    explicit Reader(std::string_view bytes) : rest_(bytes) {}
-    std::int64_t integer() {
-        std::int64_t value = 0;
-        if (rest_.size() < sizeof value) {
-            failed_ = true;
-            return 0;
-        }
-        std::memcpy(&value, rest_.data(), sizeof value);
-        rest_.remove_prefix(sizeof value);
-        return value;
-    }
-    std::uint8_t byte() {
-        if (rest_.empty()) {
-            failed_ = true;
-            return 0;
-        }
-        const auto value = static_cast<std::uint8_t>(rest_.front());
-        rest_.remove_prefix(1);
-        return value;
-    }
-    std::string_view field() {
-        const auto size = static_cast<std::uint64_t>(integer());
-        if (failed_ || size > rest_.size()) {
-            failed_ = true;
-            return {};
-        }
-        const std::string_view value = rest_.substr(0, size);
-        rest_.remove_prefix(size);
-        return value;
-    }
-    bool failed() const { return failed_; }
-
- private:
-    std::string_view rest_;
-    bool failed_ = false;
-};
-
-}  // namespace tutti::store::wire
+}  // namespace tutti::store

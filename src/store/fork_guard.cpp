@@ -1,0 +1,50 @@
+#include "store/fork_guard.hpp"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <mutex>
+#include <vector>
+
+namespace tutti::store {
+namespace {
+
+struct Noted {
+    std::mutex mutex;
+    std::vector<int> fds;
+};
+
+/// Never destroyed: a fork may come while the process ends.
+Noted& noted() {
+    static Noted* const instance = [] {
+        auto* made = new Noted;
+        ::pthread_atfork([] { noted().mutex.lock(); }, [] { noted().mutex.unlock(); },
+                         [] {
+                             // Only async-signal-safe calls: the vector stays as it is, and is not used again.
+                             for (const int fd : noted().fds) ::close(fd);
+                             noted().fds.clear();
+                             noted().mutex.unlock();
+                         });
+        return made;
+    }();
+    return *instance;
+}
+
+}  // namespace
+
+void close_in_children(int fd) {
+    const std::lock_guard lock(noted().mutex);
+    noted().fds.push_back(fd);
+}
+
+void forget(int fd) {
+    const std::lock_guard lock(noted().mutex);
+    auto& fds = noted().fds;
+    if (const auto found = std::ranges::find(fds, fd); found != fds.end()) {
+        *found = fds.back();
+        fds.pop_back();
+    }
+}
+
+}  // namespace tutti::store

@@ -1,0 +1,32 @@
+// Members: who uses a store's file, and whether they still live.
+//
+// Threads: none of its own; the owner serialises calls.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+
+namespace tutti::store {
+
+class Members {
+ public:
+    /// Unlike any other: the boot, the name space and the start of this process, its id, and a random number.
+    static std::string own_identity();
+
+    void join(std::string_view identity);
+    void leave(std::string_view identity);
+    std::size_t present() const noexcept { return present_.size(); }
+    /// Those who left included.
+    std::size_t ever() const noexcept { return ever_; }
+    /// A member that did not leave and is dead, in words; of members on other hosts nothing is known.
+    std::optional<std::string> dead_member() const;
+
+ private:
+    std::set<std::string, std::less<>> present_;
+    std::size_t ever_ = 0;
+};
+
+}  // namespace tutti::store

@@ -1,0 +1,68 @@
+// RecordFile: a file to which several processes append records under a lock.
+//
+//   file     "TUTTIFS1", record, record, …
+//   record   u32 CRC-32 of what follows | u64 length of the body | body          (little-endian)
+//
+// A record counts once it is whole. What a killed writer left behind its last whole record is ignored by readers and
+// cut off by the next writer. Locks are fcntl's open-file-description locks, which exclude two objects of one process
+// as well and which NFS carries to its server; the file is read by offset and never mapped.
+//
+// Threads: none of its own; the owner serialises calls.
+#pragma once
+
+#include "core/deadline.hpp"
+#include "core/interrupt.hpp"
+#include "core/unique_fd.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace tutti::store {
+
+class RecordFile {
+ public:
+    /// Opens or creates it. DistStoreError when it cannot be, or is somebody else's.
+    explicit RecordFile(std::string path);
+
+    enum class Access { read, write };
+    /// Holds the lock while it lives. Timeout and Aborted as every wait.
+    class Lock {
+     public:
+        Lock(RecordFile& file, Access access, const Deadline& deadline, const AbortFlag* abort);
+        ~Lock();
+        Lock(const Lock&) = delete;
+        Lock& operator=(const Lock&) = delete;
+
+     private:
+        RecordFile& file_;
+    };
+
+    /// Under a lock: calls on_record for each record that came since the last time.
+    void read_new(const std::function<void(std::string_view body)>& on_record);
+    /// Under a write lock, after read_new: appends one record. When the disk is full the file stays as it was and
+    /// DistStoreError says so.
+    void append(std::string_view body);
+    /// Under a lock: whether the path still names this file.
+    bool is_at_path() const;
+    void remove() const;
+    /// Opens the path anew and forgets what was read: a forked child needs a lock of its own.
+    void reopen();
+    const std::string& path() const noexcept { return path_; }
+
+ private:
+    bool try_lock(short type) const;
+    std::uint64_t size() const;
+    std::string read_at(std::uint64_t offset, std::size_t count) const;
+    void check_magic(std::uint64_t file_size);
+    void write_at(std::uint64_t offset, std::string_view bytes) const;
+    [[noreturn]] void fail(std::string_view what, int error) const;
+
+    std::string path_;
+    UniqueFd fd_;
+    bool on_nfs_ = false;
+    std::uint64_t end_ = 0;  // of the last whole record read
+};
+
+}  // namespace tutti::store
