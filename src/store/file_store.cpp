@@ -157,7 +157,7 @@ class FileBackend : public StoreBackend {
         try {
             locked(how, Deadline::after(timeout, start), work);
         } catch (const Timeout&) {
-            store::throw_timeout(name_, operation, keys, start);
+            store::throw_timeout(name_, operation, keys, start, timeout);
         }
     }
 
@@ -187,7 +187,7 @@ class FileBackend : public StoreBackend {
                 ::nanosleep(&sleep, nullptr);
             }
         } catch (const Timeout&) {
-            store::throw_timeout(name_, operation, keys, start);
+            store::throw_timeout(name_, operation, keys, start, timeout);
         }
     }
 

@@ -89,7 +89,7 @@ class HashBackend : public StoreBackend {
         const Deadline deadline = Deadline::after(timeout, start);
         while (!all_exist(keys)) {
             check_wait(Deadline::never(), abort_flag(), operation);
-            if (deadline.expired()) store::throw_timeout(describe(), operation, keys, start);
+            if (deadline.expired()) store::throw_timeout(describe(), operation, keys, start, timeout);
             changed_.wait_for(lock, std::min<Clock::duration>(deadline.remaining(), wait_slice));
         }
     }

@@ -41,15 +41,14 @@ std::string show_duration(Clock::duration duration) {
 }
 
 void throw_timeout(const std::string& store, std::string_view operation, std::span<const std::string> keys,
-                   Instant start) {
-    const Clock::duration elapsed = Clock::now() - start;
+                   Instant start, std::chrono::milliseconds timeout) {
     const bool waits_for_keys = operation == "get" || operation == "multi_get" || operation == "wait";
     std::string what;
     if (!keys.empty()) what = ": " + show_keys(keys);
     if (!keys.empty() && waits_for_keys) what += keys.size() == 1 ? " was not set" : " were not all set";
     ErrorContext context{.operation = fmt::format("Store.{}", operation)};
-    context.elapsed = elapsed;
-    throw DistStoreError(fmt::format("{}.{} timed out after {}{}", store, operation, show_duration(elapsed), what),
+    context.elapsed = Clock::now() - start;
+    throw DistStoreError(fmt::format("{}.{} timed out after {}{}", store, operation, show_duration(timeout), what),
                          context, ErrorCode::timeout);
 }
 

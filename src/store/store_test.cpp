@@ -370,7 +370,7 @@ TEST(TCPStore, serves_its_clients_while_strangers_send_garbage) {
             UniqueFd fd = net::connect_tcp({"127.0.0.1", store.port()}, Deadline::after(5s), nullptr);
             std::string bytes(random() % 200, '\0');
             for (char& c : bytes) c = static_cast<char>(random());
-            if (random() % 4 == 0) bytes.insert(0, "tutti/1\n");
+            if (random() % 4 == 0) bytes.insert(0, "TUTTIHS\x01");
             (void)!::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
             if (i % 100 == 0) half_open.push_back(std::move(fd));
         }

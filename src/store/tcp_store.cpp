@@ -107,7 +107,7 @@ class TcpBackend : public StoreBackend {
             return client_.call(op, {fields.begin(), fields.size()}, Deadline::after(timeout, start), abort_flag());
         } catch (const Timeout&) {
             const std::string name(key);
-            store::throw_timeout(name_, operation, {&name, 1}, start);
+            store::throw_timeout(name_, operation, {&name, 1}, start, timeout);
         }
     }
     std::string call(Op op, const char* operation, const std::vector<std::string_view>& fields, Milliseconds timeout,
@@ -116,7 +116,7 @@ class TcpBackend : public StoreBackend {
         try {
             return client_.call(op, fields, Deadline::after(timeout, start), abort_flag());
         } catch (const Timeout&) {
-            store::throw_timeout(name_, operation, keys, start);
+            store::throw_timeout(name_, operation, keys, start, timeout);
         }
     }
 

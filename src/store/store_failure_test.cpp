@@ -1,0 +1,471 @@
+// What goes wrong: killed processes, strangers, full and foreign files, aborts. Network only on loopback.
+#include "core/socket.hpp"
+#include "security/handshake.hpp"
+#include "store/server_data.hpp"
+#include "store/tcp_server.hpp"
+#include "store/wire.hpp"
+#include "support/covers.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <tutti/error.hpp>
+#include <tutti/store.hpp>
+
+#include <atomic>
+#include <csignal>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <random>
+#include <thread>
+
+namespace tutti {
+namespace {
+
+using namespace std::chrono_literals;
+using test::covers;
+
+/// A path for one test; the file goes with it.
+struct TempPath {
+    explicit TempPath(const std::string& name)
+        : path(::testing::TempDir() + "tutti_store_failure_" + std::to_string(::getpid()) + name) {}
+    ~TempPath() { ::unlink(path.c_str()); }
+    TempPath(const TempPath&) = delete;
+    TempPath& operator=(const TempPath&) = delete;
+    std::string path;
+};
+
+/// A child process that runs `work` and leaves with its result; killed when the test is over.
+class Child {
+ public:
+    explicit Child(const std::function<int()>& work) : pid_(::fork()) {
+        if (pid_ != 0) return;
+        try {
+            ::_exit(work());
+        } catch (const std::exception& error) {
+            std::fprintf(stderr, "child: %s\n", error.what());
+            ::_exit(99);
+        }
+    }
+    ~Child() {
+        if (pid_ > 0) kill();
+    }
+    Child(const Child&) = delete;
+    Child& operator=(const Child&) = delete;
+    void kill() {
+        ::kill(pid_, SIGKILL);
+        (void)wait();
+    }
+    int wait() {
+        int status = 0;
+        ::waitpid(std::exchange(pid_, -1), &status, 0);
+        return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    }
+    pid_t pid() const { return pid_; }
+
+ private:
+    pid_t pid_;
+};
+
+struct Pipe {
+    Pipe() {
+        if (::pipe2(ends, O_CLOEXEC) != 0) std::abort();
+    }
+    ~Pipe() {
+        ::close(ends[0]);
+        ::close(ends[1]);
+    }
+    template <class T>
+    void put(const T& value) const {
+        if (::write(ends[1], &value, sizeof value) != sizeof value) std::abort();
+    }
+    template <class T>
+    T take() const {
+        T value{};
+        if (::read(ends[0], &value, sizeof value) != sizeof value) std::abort();
+        return value;
+    }
+    int ends[2];
+};
+
+template <class Error, class Function>
+std::string message_of(Function function) {
+    try {
+        function();
+    } catch (const Error& error) {
+        return error.what();
+    }
+    return "(nothing was thrown)";
+}
+
+void expect_contains(const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+}
+
+TCPStore a_master(const std::string& secret = "the tests' secret") {
+    return TCPStore({.is_master = true, .timeout = 20s, .secret = secret});
+}
+
+TCPStore a_client(std::uint16_t port, Milliseconds timeout = 20s) {
+    return TCPStore({.port = port, .timeout = timeout, .secret = "the tests' secret"});
+}
+
+UniqueFd connect_raw(std::uint16_t port) {
+    return net::connect_tcp({"127.0.0.1", port}, Deadline::after(10s), nullptr);
+}
+
+/// True when the other end closes within the time.
+bool closes_within(int fd, Clock::duration time) {
+    std::byte byte{};
+    try {
+        while (true) net::recv_all(fd, {&byte, 1}, Deadline::after(time), nullptr, "test");
+    } catch (const DistNetworkError&) {
+        return true;
+    } catch (const Timeout&) {
+        return false;
+    }
+}
+
+TEST(FileStoreFailure, whole_records_survive_writers_killed_at_any_moment) {
+    const TempPath file("killed");
+    FileStore store(file.path);
+    std::mt19937 random(4711);
+    int torn = 0;
+    for (int round = 0; round < 12; ++round) {
+        Child writer([&] {
+            FileStore mine(file.path);
+            for (int i = 0;; ++i) mine.set("big", std::string(std::size_t{4} << 20U, static_cast<char>('a' + i % 26)));
+            return 0;
+        });
+        std::this_thread::sleep_for(std::chrono::microseconds(5000 + random() % 20000));
+        writer.kill();
+        struct stat before {};
+        ::stat(file.path.c_str(), &before);
+        store.set("round", std::to_string(round));
+        struct stat after {};
+        ::stat(file.path.c_str(), &after);
+        torn += after.st_size < before.st_size ? 1 : 0;  // a torn record was cut off
+        FileStore fresh(file.path);
+        EXPECT_EQ(fresh.get("round"), std::to_string(round));
+        if (fresh.check({"big"})) {
+            const std::string value = fresh.get("big");
+            EXPECT_EQ(value, std::string(std::size_t{4} << 20U, value.front()));
+        }
+    }
+    RecordProperty("rounds_with_a_torn_record", torn);
+}
+
+TEST(FileStoreFailure, a_foreign_file_is_refused_and_left_alone) {
+    const TempPath file("foreign");
+    const std::string text = "dear diary, this is not a store";
+    std::ofstream(file.path) << text;
+    expect_contains(message_of<DistStoreError>([&] { FileStore(file.path).set("a", "b"); }), file.path);
+    std::ifstream again(file.path);
+    EXPECT_EQ(std::string(std::istreambuf_iterator<char>(again), {}), text);
+    EXPECT_THROW(FileStore("/tmp"), DistStoreError);
+    EXPECT_THROW(FileStore(""), InvalidArgument);
+}
+
+TEST(FileStoreFailure, a_record_damaged_in_the_middle_is_an_error_and_not_a_loss) {
+    const TempPath file("damaged");
+    {
+        FileStore store(file.path);
+        store.set("first", "1");
+        store.set("second", "2");
+    }
+    std::fstream(file.path, std::ios::in | std::ios::out | std::ios::binary).seekp(30).put('#');
+    expect_contains(message_of<DistStoreError>([&] { FileStore store(file.path); }), "damaged");
+}
+
+TEST(FileStoreFailure, a_file_whose_user_died_belongs_to_an_earlier_job) {
+    covers("A-40");
+    const TempPath file("stale");
+    Child crashed([&] {
+        FileStore store(file.path, 2);
+        store.set("address", "of a dead process");
+        ::_exit(0);  // without leaving
+        return 0;
+    });
+    EXPECT_EQ(crashed.wait(), 0);
+    const std::string text = message_of<DistStoreError>([&] { FileStore(file.path, 2); });
+    expect_contains(text, file.path);
+    expect_contains(text, "earlier job");
+}
+
+TEST(FileStoreFailure, more_users_than_its_world_size_are_refused) {
+    const TempPath file("crowded");
+    FileStore first(file.path, 2);
+    FileStore second(file.path, 2);
+    expect_contains(message_of<DistStoreError>([&] { FileStore(file.path, 2); }), "2 users already");
+}
+
+TEST(FileStoreFailure, a_lock_that_somebody_keeps_ends_in_a_timeout) {
+    const TempPath file("locked");
+    FileStore store(file.path, -1, 100ms);
+    const UniqueFd other(::open(file.path.c_str(), O_RDWR | O_CLOEXEC));
+    struct flock range {};
+    range.l_type = F_WRLCK;
+    range.l_whence = SEEK_SET;
+    ASSERT_EQ(::fcntl(other.get(), F_OFD_SETLK, &range), 0);
+    const Instant start = Clock::now();
+    EXPECT_THROW(store.set("a", "b"), DistStoreError);
+    EXPECT_THROW((void)store.get("a"), DistStoreError);
+    EXPECT_LT(Clock::now() - start, 5s);
+}
+
+TEST(FileStoreFailure, processes_and_forked_children_never_lose_an_addition) {
+    const TempPath file("counted");
+    FileStore store(file.path);
+    store.add("counter", 0);
+    {
+        std::vector<std::unique_ptr<Child>> children;
+        for (int i = 0; i < 4; ++i) {
+            // Two use their parent's object, two make their own.
+            children.push_back(std::make_unique<Child>([&, i] {
+                std::optional<FileStore> own;
+                if (i % 2 == 0) own.emplace(file.path);
+                Store& mine = own ? static_cast<Store&>(*own) : store;
+                for (int n = 0; n < 100; ++n) mine.add("counter", 1);
+                return 0;
+            }));
+        }
+        for (auto& child : children) EXPECT_EQ(child->wait(), 0);
+    }
+    EXPECT_EQ(store.add("counter", 0), 400);
+}
+
+TEST(TCPStoreFailure, silent_strangers_are_dropped_and_hold_nobody_up) {
+    ::setenv("TUTTI_HANDSHAKE_TIMEOUT_MS", "300", 1);
+    TCPStore store = a_master();
+    ::unsetenv("TUTTI_HANDSHAKE_TIMEOUT_MS");
+    const UniqueFd silent = connect_raw(store.port());
+    const UniqueFd half = connect_raw(store.port());
+    ASSERT_EQ(::send(half.get(), "TUTTI", 5, MSG_NOSIGNAL), 5);
+    TCPStore client = a_client(store.port());
+    client.set("a", "b");
+    EXPECT_TRUE(closes_within(silent.get(), 5s));
+    EXPECT_TRUE(closes_within(half.get(), 5s));
+    EXPECT_EQ(client.get("a"), "b");
+}
+
+TEST(TCPStoreFailure, a_crowd_of_silent_strangers_does_not_keep_a_client_out) {
+    // A server keeps at most a quarter of the descriptors that it may have, 64 here.
+    rlimit limit{};
+    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+    const rlimit small{256, limit.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &small), 0);
+    TCPStore store = a_master();
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+    std::vector<UniqueFd> strangers;
+    for (int i = 0; i < 200; ++i) strangers.push_back(connect_raw(store.port()));
+    const Instant start = Clock::now();
+    TCPStore client = a_client(store.port());
+    client.set("a", "b");
+    EXPECT_LT(Clock::now() - start, 2s);
+    EXPECT_TRUE(closes_within(strangers.front().get(), 2s)) << "the oldest goes first";
+}
+
+TEST(TCPStoreFailure, hostile_frames_of_a_trusted_client_cost_it_its_connection_and_the_server_nothing) {
+    TCPStore store = a_master();
+    using store::Op;
+    std::vector<std::string> attacks;
+    const auto header = [](Op op, std::uint64_t body) {
+        const auto raw = store::encode({op, 1, body});
+        return std::string(raw.begin(), raw.end());
+    };
+    attacks.push_back(header(Op::set, ~std::uint64_t{0}));
+    attacks.push_back(header(Op::set, store::max_body_bytes + 1));
+    attacks.push_back(header(Op::set, 8) + std::string(8, '\xff'));  // a field longer than its body
+    attacks.push_back(header(Op::set, 3) + "abc");
+    attacks.push_back(header(Op::ok, 0));
+    attacks.push_back(header(static_cast<Op>(77), 0));
+    attacks.push_back(header(Op::add, 0));
+    attacks.push_back("GET / HTTP/1.1\r\n\r\n......");
+    for (const auto& attack : attacks) {
+        const UniqueFd fd = connect_raw(store.port());
+        security::authenticate(fd.get(), security::Secret::from_text("the tests' secret"), security::Role::connecting,
+                               store::store_purpose, Deadline::after(10s), nullptr);
+        ASSERT_GT(::send(fd.get(), attack.data(), attack.size(), MSG_NOSIGNAL), 0);
+        EXPECT_TRUE(closes_within(fd.get(), 5s));
+    }
+    store.set("still", "there");
+    EXPECT_EQ(store.get("still"), "there");
+}
+
+TEST(TCPStoreFailure, an_announced_gigabyte_takes_no_memory_until_it_comes) {
+    TCPStore store = a_master();
+    std::vector<UniqueFd> liars;
+    for (int i = 0; i < 50; ++i) {
+        liars.push_back(connect_raw(store.port()));
+        security::authenticate(liars.back().get(), security::Secret::from_text("the tests' secret"),
+                               security::Role::connecting, store::store_purpose, Deadline::after(10s), nullptr);
+        const auto raw = store::encode({store::Op::set, 1, store::max_body_bytes});
+        ASSERT_GT(::send(liars.back().get(), raw.data(), raw.size(), MSG_NOSIGNAL), 0);
+    }
+    store.set("a", "b");
+    std::size_t pages = 0;
+    std::ifstream statm("/proc/self/statm");
+    std::size_t resident = 0;
+    statm >> pages >> resident;
+    EXPECT_LT(resident * 4096, std::size_t{1} << 30U);
+}
+
+TEST(ServerData, random_requests_neither_crash_it_nor_reach_beyond_their_body) {
+    std::mt19937 random(4711);
+    std::size_t answers = 0;
+    store::ServerData data([&](auto, auto, auto, auto) { ++answers; });
+    for (int i = 0; i < 20000; ++i) {
+        std::string body(random() % 64, '\0');
+        for (char& c : body) c = static_cast<char>(random() % 3 == 0 ? random() : 0);
+        const store::FrameHeader header{static_cast<store::Op>(random() % 20), random() % 4, body.size()};
+        if (!data.handle(random() % 4, header, body)) data.forget(random() % 4);
+    }
+    EXPECT_GT(answers, 100U);
+}
+
+TEST(ServerData, forgets_waiters_whose_connection_is_gone_or_who_cancelled) {
+    int answers = 0;
+    store::ServerData data([&](auto, auto, auto, auto) { ++answers; });
+    const auto size = store::encode_number(1);
+    std::string key(size.begin(), size.end());
+    key.push_back('k');
+    std::string key_and_value = key;
+    key_and_value.append(key);
+    data.handle(1, {store::Op::wait, 1, key.size()}, key);
+    data.handle(2, {store::Op::wait, 1, key.size()}, key);
+    data.handle(2, {store::Op::wait, 2, key.size()}, key);
+    EXPECT_EQ(data.waiting(), 3U);
+    data.forget(1);
+    data.handle(2, {store::Op::cancel, 2, 0}, "");
+    EXPECT_EQ(data.waiting(), 1U);
+    data.handle(3, {store::Op::set, 1, key_and_value.size()}, key_and_value);
+    EXPECT_EQ(answers, 2);  // the set and the one who still waits
+    EXPECT_EQ(data.waiting(), 0U);
+}
+
+TEST(TCPStoreFailure, a_forked_child_of_the_server_does_not_hide_its_death) {
+    const Pipe pipe;
+    Child server([&] {
+        TCPStore store = a_master();
+        const pid_t grandchild = ::fork();
+        if (grandchild == 0) {
+            ::sleep(20);
+            ::_exit(0);
+        }
+        pipe.put(store.port());
+        pipe.put(grandchild);
+        ::pause();
+        return 0;
+    });
+    const auto port = pipe.take<std::uint16_t>();
+    const auto grandchild = pipe.take<pid_t>();
+    TCPStore client = a_client(port);
+    client.set("a", "b");
+    server.kill();
+    const Instant start = Clock::now();
+    const std::string text = message_of<DistStoreError>([&] { (void)client.get("never"); });
+    EXPECT_LT(Clock::now() - start, 1s);
+    expect_contains(text, fmt::format("127.0.0.1:{}", port));
+    expect_contains(message_of<DistStoreError>([&] { client.set("a", "c"); }), "server is gone");
+    ::kill(grandchild, SIGKILL);
+}
+
+TEST(TCPStoreFailure, a_server_that_stands_still_ends_in_a_timeout) {
+    const Pipe pipe;
+    Child server([&] {
+        TCPStore store = a_master();
+        pipe.put(store.port());
+        ::pause();
+        return 0;
+    });
+    TCPStore client = a_client(pipe.take<std::uint16_t>());
+    client.set_timeout(100ms);
+    ::kill(server.pid(), SIGSTOP);
+    const Instant start = Clock::now();
+    try {
+        client.set("key of the set", "b");
+        ADD_FAILURE() << "a stopped server answered";
+    } catch (const DistStoreError& error) {
+        EXPECT_EQ(error.code(), ErrorCode::timeout);
+        expect_contains(error.what(), "key of the set");
+    }
+    EXPECT_LT(Clock::now() - start, 5s);
+}
+
+TEST(TCPStoreFailure, a_client_that_comes_before_its_server_waits_for_it) {
+    UniqueFd reserved = net::listen_tcp("127.0.0.1", 0);
+    const std::uint16_t port = net::local_address(reserved.get()).port;
+    reserved.reset();
+    std::string got;
+    std::thread early([&] { got = a_client(port).get("a"); });
+    std::this_thread::sleep_for(50ms);
+    TCPStore server({.port = port, .is_master = true, .secret = "the tests' secret"});
+    server.set("a", "b");
+    early.join();
+    EXPECT_EQ(got, "b");
+}
+
+TEST(TCPStoreFailure, a_port_is_free_again_when_its_store_is_gone) {
+    std::uint16_t port = 0;
+    for (int i = 0; i < 5; ++i) {
+        TCPStore store({.port = port, .is_master = true, .timeout = 5s});
+        TCPStore client({.port = store.port(), .timeout = 5s});
+        client.set("a", "b");
+        port = store.port();
+    }
+}
+
+TEST(TCPStoreFailure, many_threads_share_one_connection_while_others_wait_on_it) {
+    TCPStore server = a_master();
+    TCPStore store = a_client(server.port());
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 8; ++i) {
+        threads.emplace_back([&, i] {
+            const std::string mine = fmt::format("key{}", i);
+            const std::string other = fmt::format("key{}", (i + 1) % 8);
+            for (int n = 0; n < 50; ++n) {
+                const std::string round = fmt::format("/{}", n);
+                EXPECT_THROW((void)store.get(fmt::format("absent {}", mine), Milliseconds(n % 2)), DistStoreError);
+                store.set(mine + round, std::string(static_cast<std::size_t>(n) * 997, static_cast<char>('a' + i)));
+                EXPECT_EQ(store.get(other + round).size(), static_cast<std::size_t>(n) * 997);
+                store.add("sum", 1);
+            }
+        });
+    }
+    for (auto& thread : threads) thread.join();
+    EXPECT_EQ(store.add("sum", 0), 400);
+}
+
+TEST(StoreAbort, ends_the_waits_of_every_store) {
+    const TempPath file("aborted");
+    const std::vector<Store> stores{HashStore(), FileStore(file.path), a_master(), PrefixStore("p", HashStore())};
+    for (Store store : stores) {
+        std::thread other([&] {
+            std::this_thread::sleep_for(20ms);
+            store.abort("the test says so");
+        });
+        const Instant start = Clock::now();
+        expect_contains(message_of<Aborted>([&] { (void)store.get("never"); }), "the test says so");
+        EXPECT_LT(Clock::now() - start, 5s) << store.describe();
+        other.join();
+    }
+}
+
+TEST(StoreLimits, are_checked_before_anything_is_sent) {
+    HashStore store;
+    EXPECT_THROW(store.set(std::string((std::size_t{1} << 20U) + 1, 'k'), "v"), InvalidArgument);
+    EXPECT_THROW((void)store.get("k", Milliseconds(-1)), InvalidArgument);
+    EXPECT_THROW(store.set_timeout(Milliseconds(-1)), InvalidArgument);
+    EXPECT_THROW(Store().set("a", "b"), InvalidArgument);
+    EXPECT_THROW(PrefixStore("p", Store()), InvalidArgument);
+    EXPECT_THROW((void)store.get("odd \n\xff key", 0ms), DistStoreError);
+}
+
+}  // namespace
+}  // namespace tutti
