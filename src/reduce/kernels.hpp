@@ -1,21 +1,32 @@
-// The table of kernels: one per operator and element type.
+// The tables of kernels behind reduce.hpp: for each operator and element type the best code for this CPU.
 #pragma once
 
 #include "reduce/reduce.hpp"
 
 namespace tutti::reduce {
 
+/// One call of combine(). avg is sum with a divisor.
 struct Call {
     void* dst;
     const void* const* inputs;
     std::size_t input_count;
     std::size_t element_count;
-    std::uint64_t divisor;  ///< of sum; 1: none
-    bool streaming;
+    std::uint64_t divisor;  ///< of the result; 1: none
+    Stores stores;
 };
-using Kernel = void (*)(const Call&);
+using CombineKernel = void (*)(const Call&);
 
-/// The kernel for this CPU. avg is sum with a divisor.
-Kernel find_kernel(ReduceOp::Kind kind, DType dtype) noexcept;
+/// dst[i] = src[i] * factor in the type of accumulation.
+using ScaleKernel = void (*)(void* dst, const void* src, double factor, std::size_t element_count);
+/// dst[i] = src[i] rounded to a low-precision type.
+using RoundKernel = void (*)(void* dst, const void* src, std::size_t element_count);
+
+// Null where the operator is not defined for the type, or the type belongs to another family.
+CombineKernel find_float_kernel(ReduceOp::Kind kind, DType dtype) noexcept;          // float32, float64, complex
+CombineKernel find_low_precision_kernel(ReduceOp::Kind kind, DType dtype) noexcept;  // 16 and 8 bits
+CombineKernel find_integer_kernel(ReduceOp::Kind kind, DType dtype) noexcept;        // integers and bool
+ScaleKernel find_float_scale_kernel(DType dtype) noexcept;
+ScaleKernel find_low_precision_scale_kernel(DType dtype) noexcept;
+RoundKernel find_round_kernel(DType dtype) noexcept;
 
 }  // namespace tutti::reduce

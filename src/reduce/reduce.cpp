@@ -1,3 +1,4 @@
+// Chooses the kernel for an operator and an element type, once, and calls it.
 #include "reduce/reduce.hpp"
 
 #include "reduce/kernels.hpp"
@@ -6,47 +7,46 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
-#include <complex>
 #include <cstring>
 #include <limits>
 
 namespace tutti::reduce {
 namespace {
 
-using Table = std::array<std::array<Kernel, dtype_count>, reduce_op_count>;
+// Indexed by the number of the type, and by that of the operator.
+struct Kernels {
+    std::array<std::array<CombineKernel, dtype_count>, reduce_op_count> combine{};
+    std::array<ScaleKernel, dtype_count> scale{};
+    std::array<RoundKernel, dtype_count> round{};
 
-const Table& kernels() {
-    static const Table table = [] {
-        Table result{};
-        for (int op = 0; op < reduce_op_count; ++op) {
-            for (int type = 0; type < dtype_count; ++type) {
-                result[static_cast<std::size_t>(op)][static_cast<std::size_t>(type)] =
-                    find_kernel(static_cast<ReduceOp::Kind>(op), static_cast<DType>(type));
+    Kernels() {
+        for (std::size_t type = 0; type < dtype_count; ++type) {
+            const auto dtype = static_cast<DType>(type);
+            for (std::size_t op = 0; op < reduce_op_count; ++op) {
+                const auto kind = static_cast<ReduceOp::Kind>(op);
+                CombineKernel& kernel = combine[op][type];
+                kernel = find_float_kernel(kind, dtype);
+                if (kernel == nullptr) kernel = find_low_precision_kernel(kind, dtype);
+                if (kernel == nullptr) kernel = find_integer_kernel(kind, dtype);
             }
+            scale[type] = find_float_scale_kernel(dtype);
+            if (scale[type] == nullptr) scale[type] = find_low_precision_scale_kernel(dtype);
+            round[type] = find_round_kernel(dtype);
         }
-        return result;
-    }();
-    return table;
-}
-
-template <class From, class To, class F>
-void convert(void* dst, const void* src, std::size_t count, F f) {
-    auto* to = static_cast<std::byte*>(dst);
-    const auto* from = static_cast<const std::byte*>(src);
-    for (std::size_t i = 0; i < count; ++i) {
-        From value;
-        std::memcpy(&value, from + i * sizeof(From), sizeof(From));
-        const To result = f(value);
-        std::memcpy(to + i * sizeof(To), &result, sizeof(To));
     }
+};
+
+const Kernels& kernels() {
+    static const Kernels instance;
+    return instance;
 }
 
-// Toward zero, saturating; exact at the limits of the type.
+// Toward zero, saturating; NaN gives 0. A factor of 1 changes nothing, not even integers that double cannot hold.
 template <class T>
 T scaled(T value, double factor) {
+    if (factor == 1.0) return value;
     const double product = std::trunc(static_cast<double>(value) * factor);
     if (std::isnan(product)) return 0;
     if (product <= static_cast<double>(std::numeric_limits<T>::min())) return std::numeric_limits<T>::min();
@@ -55,31 +55,36 @@ T scaled(T value, double factor) {
 }
 
 template <class T>
-void premultiply_integer(void* dst, const void* src, double factor, std::size_t count) {
-    convert<T, T>(dst, src, count, [&](T v) { return scaled(v, factor); });
-}
-template <class T>
-void premultiply_small(void* dst, const void* src, double factor, std::size_t count) {
-    const auto f = static_cast<float>(factor);
-    convert<T, float>(dst, src, count, [&](T v) { return float(v) * f; });
-}
-template <class T>
-void premultiply_real(void* dst, const void* src, double factor, std::size_t count) {
-    const T f = static_cast<T>(factor);
-    convert<T, T>(dst, src, count, [&](T v) { return v * f; });
+void scale_integers(void* dst, const void* src, double factor, std::size_t count) {
+    auto* to = static_cast<std::byte*>(dst);
+    const auto* from = static_cast<const std::byte*>(src);
+    for (std::size_t i = 0; i < count; ++i) {
+        T value;
+        std::memcpy(&value, from + i * sizeof(T), sizeof(T));
+        value = scaled(value, factor);
+        std::memcpy(to + i * sizeof(T), &value, sizeof(T));
+    }
 }
 
 }  // namespace
 
 void combine(ReduceOp::Kind kind, DType dtype, void* dst, std::span<const void* const> inputs,
              std::size_t element_count, std::uint64_t divisor, Stores stores) {
-    const Kernel kernel = kernels()[static_cast<std::size_t>(kind)][static_cast<std::size_t>(dtype)];
+    const CombineKernel kernel = kernels().combine[static_cast<std::size_t>(kind)][static_cast<std::size_t>(dtype)];
     if (kernel == nullptr || inputs.empty()) {
         throw InternalError(fmt::format("reduce::combine: no kernel for {} of {} with {} inputs", to_string(kind),
                                         to_string(dtype), inputs.size()));
     }
-    kernel({dst, inputs.data(), inputs.size(), element_count, kind == ReduceOp::Kind::avg ? divisor : 1,
-            stores == Stores::streaming});
+    const bool divides = kind == ReduceOp::Kind::avg && divisor > 1;
+    if (inputs.size() == 1 && !divides && dtype != DType::boolean) {
+        if (element_count > 0 && dst != inputs[0]) std::memcpy(dst, inputs[0], element_count * size_of(dtype));
+        return;
+    }
+    // A result that replaces an input is in the cache already: writing around it would throw it out.
+    for (const void* input : inputs) {
+        if (input == dst) stores = Stores::cached;
+    }
+    kernel({dst, inputs.data(), inputs.size(), element_count, divides ? divisor : 1, stores});
 }
 
 DType accumulation_dtype(DType dtype) noexcept {
@@ -88,25 +93,17 @@ DType accumulation_dtype(DType dtype) noexcept {
 
 void premultiply(DType dtype, void* dst, const void* src, double factor, std::size_t count) {
     switch (dtype) {
-        case DType::uint8: return premultiply_integer<std::uint8_t>(dst, src, factor, count);
-        case DType::uint16: return premultiply_integer<std::uint16_t>(dst, src, factor, count);
-        case DType::uint32: return premultiply_integer<std::uint32_t>(dst, src, factor, count);
-        case DType::uint64: return premultiply_integer<std::uint64_t>(dst, src, factor, count);
-        case DType::int8: return premultiply_integer<std::int8_t>(dst, src, factor, count);
-        case DType::int16: return premultiply_integer<std::int16_t>(dst, src, factor, count);
-        case DType::int32: return premultiply_integer<std::int32_t>(dst, src, factor, count);
-        case DType::int64: return premultiply_integer<std::int64_t>(dst, src, factor, count);
-        case DType::float16: return premultiply_small<Float16>(dst, src, factor, count);
-        case DType::bfloat16: return premultiply_small<BFloat16>(dst, src, factor, count);
-        case DType::float8_e4m3fn: return premultiply_small<Float8E4M3FN>(dst, src, factor, count);
-        case DType::float8_e5m2: return premultiply_small<Float8E5M2>(dst, src, factor, count);
-        case DType::float32: return premultiply_real<float>(dst, src, factor, count);
-        case DType::float64: return premultiply_real<double>(dst, src, factor, count);
-        case DType::complex64: return premultiply_real<float>(dst, src, factor, 2 * count);
-        case DType::complex128: return premultiply_real<double>(dst, src, factor, 2 * count);
-        case DType::boolean: break;
+        case DType::boolean: throw InternalError("reduce::premultiply: not defined for bool");
+        case DType::uint8: return scale_integers<std::uint8_t>(dst, src, factor, count);
+        case DType::uint16: return scale_integers<std::uint16_t>(dst, src, factor, count);
+        case DType::uint32: return scale_integers<std::uint32_t>(dst, src, factor, count);
+        case DType::uint64: return scale_integers<std::uint64_t>(dst, src, factor, count);
+        case DType::int8: return scale_integers<std::int8_t>(dst, src, factor, count);
+        case DType::int16: return scale_integers<std::int16_t>(dst, src, factor, count);
+        case DType::int32: return scale_integers<std::int32_t>(dst, src, factor, count);
+        case DType::int64: return scale_integers<std::int64_t>(dst, src, factor, count);
+        default: return kernels().scale[static_cast<std::size_t>(dtype)](dst, src, factor, count);
     }
-    throw InternalError("reduce::premultiply: not defined for bool");
 }
 
 void round_to(DType to, void* dst, DType from, const void* src, std::size_t count) {
@@ -114,15 +111,11 @@ void round_to(DType to, void* dst, DType from, const void* src, std::size_t coun
         if (count > 0) std::memmove(dst, src, count * size_of(to));
         return;
     }
-    switch (to) {
-        case DType::float16: return convert<float, Float16>(dst, src, count, [](float v) { return Float16(v); });
-        case DType::bfloat16: return convert<float, BFloat16>(dst, src, count, [](float v) { return BFloat16(v); });
-        case DType::float8_e4m3fn:
-            return convert<float, Float8E4M3FN>(dst, src, count, [](float v) { return Float8E4M3FN(v); });
-        case DType::float8_e5m2:
-            return convert<float, Float8E5M2>(dst, src, count, [](float v) { return Float8E5M2(v); });
-        default: throw InternalError(fmt::format("reduce::round_to: {} from {}", to_string(to), to_string(from)));
+    const RoundKernel kernel = kernels().round[static_cast<std::size_t>(to)];
+    if (kernel == nullptr || from != DType::float32) {
+        throw InternalError(fmt::format("reduce::round_to: {} from {}", to_string(to), to_string(from)));
     }
+    kernel(dst, src, count);
 }
 
 }  // namespace tutti::reduce

@@ -1,0 +1,287 @@
+// How each element type is loaded into vectors of the type it is accumulated in, and stored back. Included once for
+// each CPU target.
+//
+// A codec moves two vectors at a time, a "step". Inside a step the order of elements is the codec's own affair (for
+// bfloat16 even and odd elements are apart, which needs no shuffles); load_in_order and store_in_order keep it.
+// Pointers are bytes: elements may lie at any address.
+#if defined(TUTTI_REDUCE_CODECS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef TUTTI_REDUCE_CODECS_INL_HPP
+#undef TUTTI_REDUCE_CODECS_INL_HPP
+#else
+#define TUTTI_REDUCE_CODECS_INL_HPP
+#endif
+
+#include <hwy/highway.h>
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#undef TUTTI_HALF_IN_HARDWARE
+#if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2) || (HWY_ARCH_ARM_A64 && HWY_TARGET == HWY_NEON)
+#define TUTTI_HALF_IN_HARDWARE 1
+#else
+#define TUTTI_HALF_IN_HARDWARE 0
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace tutti::reduce {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class T>
+HWY_INLINE const T* elements(const std::byte* p) {
+    return reinterpret_cast<const T*>(p);
+}
+template <class T>
+HWY_INLINE T* elements(std::byte* p) {
+    return reinterpret_cast<T*>(p);
+}
+
+// ---- types that are accumulated as they are
+
+template <class T>
+struct Plain {
+    using Stored = T;
+    using Value = T;
+    using D = hn::ScalableTag<T>;
+    using V = hn::Vec<D>;
+    static constexpr std::size_t vector_bytes = hn::MaxLanes(D()) * sizeof(T);
+    static constexpr bool can_stream = true;
+
+    static HWY_INLINE void load(const std::byte* p, V& a, V& b) {
+        a = hn::LoadU(D(), elements<T>(p));
+        b = hn::LoadU(D(), elements<T>(p + vector_bytes));
+    }
+    static HWY_INLINE void store(std::byte* p, V a, V b) {
+        hn::StoreU(a, D(), elements<T>(p));
+        hn::StoreU(b, D(), elements<T>(p + vector_bytes));
+    }
+    static HWY_INLINE void stream(std::byte* p, V a, V b) {
+        hn::Stream(a, D(), elements<T>(p));
+        hn::Stream(b, D(), elements<T>(p + vector_bytes));
+    }
+    static HWY_INLINE void load_in_order(const std::byte* p, V& a, V& b) { load(p, a, b); }
+    static HWY_INLINE void store_in_order(std::byte* p, V a, V b) { store(p, a, b); }
+};
+
+// Any byte but 0 is true; results are 0 or 1.
+struct Bool : Plain<std::uint8_t> {
+    static HWY_INLINE void load(const std::byte* p, V& a, V& b) {
+        Plain::load(p, a, b);
+        a = hn::Min(a, hn::Set(D(), std::uint8_t{1}));
+        b = hn::Min(b, hn::Set(D(), std::uint8_t{1}));
+    }
+};
+
+// ---- types that are accumulated in float32
+
+using FloatD = hn::ScalableTag<float>;
+using FloatV = hn::Vec<FloatD>;
+using BitsD = hn::RebindToUnsigned<FloatD>;
+using BitsV = hn::Vec<BitsD>;
+using IntD = hn::RebindToSigned<FloatD>;
+using ShortD = hn::Rebind<std::uint16_t, FloatD>;  // as many 16-bit elements as a float vector has
+using ByteD = hn::Rebind<std::uint8_t, FloatD>;
+constexpr std::size_t float_lanes = hn::MaxLanes(FloatD());
+
+HWY_INLINE BitsV bits_of(FloatV v) {
+    return hn::BitCast(BitsD(), v);
+}
+HWY_INLINE BitsV constant(std::uint32_t bits) {
+    return hn::Set(BitsD(), bits);
+}
+// All values compared are below 2^31; signed comparisons are cheaper.
+HWY_INLINE auto less(BitsV a, BitsV b) {
+    return hn::RebindMask(BitsD(), hn::Lt(hn::BitCast(IntD(), a), hn::BitCast(IntD(), b)));
+}
+
+struct BFloat {
+    using Stored = std::uint16_t;
+    using Value = float;
+    using D = FloatD;
+    using V = FloatV;
+    static constexpr bool can_stream = true;
+
+    // The rounded value in the upper half of each lane.
+    static HWY_INLINE BitsV rounded(V v) {
+        const BitsV bits = bits_of(v);
+        const BitsV odd = hn::And(hn::ShiftRight<16>(bits), constant(1));
+        const BitsV nearest = hn::Add(hn::Add(bits, constant(0x7fff)), odd);
+        return hn::IfThenElse(hn::RebindMask(BitsD(), hn::IsNaN(v)), hn::Or(bits, constant(0x400000)), nearest);
+    }
+    static HWY_INLINE void load_in_order(const std::byte* p, V& a, V& b) {
+        const auto low = hn::PromoteTo(BitsD(), hn::LoadU(ShortD(), elements<Stored>(p)));
+        const auto high = hn::PromoteTo(BitsD(), hn::LoadU(ShortD(), elements<Stored>(p + 2 * float_lanes)));
+        a = hn::BitCast(D(), hn::ShiftLeft<16>(low));
+        b = hn::BitCast(D(), hn::ShiftLeft<16>(high));
+    }
+    static HWY_INLINE void store_in_order(std::byte* p, V a, V b) {
+        const auto low = hn::BitCast(IntD(), hn::ShiftRight<16>(rounded(a)));
+        const auto high = hn::BitCast(IntD(), hn::ShiftRight<16>(rounded(b)));
+        hn::StoreU(hn::DemoteTo(ShortD(), low), ShortD(), elements<Stored>(p));
+        hn::StoreU(hn::DemoteTo(ShortD(), high), ShortD(), elements<Stored>(p + 2 * float_lanes));
+    }
+#if HWY_TARGET == HWY_SCALAR
+    static HWY_INLINE void load(const std::byte* p, V& a, V& b) {
+        load_in_order(p, a, b);
+    }
+    static HWY_INLINE void store(std::byte* p, V a, V b) {
+        store_in_order(p, a, b);
+    }
+    static HWY_INLINE void stream(std::byte* p, V a, V b) {
+        store_in_order(p, a, b);
+    }
+#else
+    // A vector of pairs: even elements are the lower halves of 32-bit lanes, odd ones the upper halves.
+    using PairD = hn::Repartition<Stored, FloatD>;
+    static HWY_INLINE void load(const std::byte* p, V& even, V& odd) {
+        const BitsV pairs = hn::BitCast(BitsD(), hn::LoadU(PairD(), elements<Stored>(p)));
+        even = hn::BitCast(D(), hn::ShiftLeft<16>(pairs));
+        odd = hn::BitCast(D(), hn::And(pairs, constant(0xffff0000U)));
+    }
+    static HWY_INLINE auto pairs(V even, V odd) {
+        return hn::BitCast(PairD(),
+                           hn::Or(hn::ShiftRight<16>(rounded(even)), hn::And(rounded(odd), constant(0xffff0000U))));
+    }
+    static HWY_INLINE void store(std::byte* p, V even, V odd) {
+        hn::StoreU(pairs(even, odd), PairD(), elements<Stored>(p));
+    }
+    static HWY_INLINE void stream(std::byte* p, V even, V odd) {
+        hn::Stream(pairs(even, odd), PairD(), elements<Stored>(p));
+    }
+#endif
+};
+
+// IEEE binary16 → float32, exact; signalling NaN become quiet.
+HWY_INLINE FloatV from_half(hn::Vec<ShortD> half) {
+#if TUTTI_HALF_IN_HARDWARE
+    return hn::PromoteTo(FloatD(), hn::BitCast(hn::Rebind<hwy::float16_t, FloatD>(), half));
+#else
+    const BitsV bits = hn::PromoteTo(BitsD(), half);
+    const BitsV sign = hn::ShiftLeft<16>(hn::And(bits, constant(0x8000)));
+    const BitsV magnitude = hn::And(bits, constant(0x7fff));
+    const BitsV shifted = hn::ShiftLeft<13>(magnitude);
+    const BitsV normal = hn::Add(shifted, constant(112U << 23));
+    const FloatV count = hn::ConvertTo(FloatD(), hn::BitCast(IntD(), magnitude));
+    const BitsV subnormal = bits_of(hn::Mul(count, hn::Set(FloatD(), 0x1p-24F)));
+    const BitsV quiet = hn::IfThenElseZero(less(constant(0x7c00), magnitude), constant(0x400000));
+    const BitsV special = hn::Or(hn::Or(shifted, constant(0x7f800000)), quiet);
+    const BitsV finite = hn::IfThenElse(less(magnitude, constant(0x0400)), subnormal, normal);
+    return hn::BitCast(FloatD(), hn::Or(sign, hn::IfThenElse(less(magnitude, constant(0x7c00)), finite, special)));
+#endif
+}
+
+// float32 → a format with E exponent and M mantissa bits in the low bits of each lane, rounded to nearest even.
+template <int E, int M, bool HasInfinity>
+HWY_INLINE BitsV narrow(FloatV v) {
+    constexpr std::uint32_t bias = (1U << (E - 1)) - 1;
+    constexpr std::uint32_t all_ones = (1U << (E + M)) - 1;
+    constexpr std::uint32_t infinity = ((1U << E) - 1) << M;
+    constexpr std::uint32_t overflow = HasInfinity ? infinity : all_ones;
+    constexpr int dropped = 23 - M;
+    const BitsV bits = bits_of(v);
+    const BitsV sign = hn::And(hn::ShiftRight<31 - E - M>(bits), constant(all_ones + 1));
+    const BitsV magnitude = hn::And(bits, constant(0x7fffffff));
+    // Subnormal results: a sum with this constant has its last bit where the result has it, so the addition rounds.
+    constexpr std::uint32_t magic = (127 - bias + dropped + 1) << 23;
+    const FloatV shifted = hn::Add(hn::BitCast(FloatD(), magnitude), hn::Set(FloatD(), std::bit_cast<float>(magic)));
+    const BitsV subnormal = hn::Sub(bits_of(shifted), constant(magic));
+    const BitsV rebased = hn::Sub(magnitude, constant((127 - bias) << 23));
+    const BitsV odd = hn::And(hn::ShiftRight<dropped>(rebased), constant(1));
+    const BitsV nearest = hn::Add(hn::Add(rebased, constant((1U << (dropped - 1)) - 1)), odd);
+    const BitsV normal = hn::ShiftRight<dropped>(nearest);
+    const BitsV finite = hn::IfThenElse(less(magnitude, constant((128 - bias) << 23)), subnormal, normal);
+    const BitsV bounded = hn::IfThenElse(less(finite, constant(overflow)), finite, constant(overflow));
+    // binary16 keeps the payload of NaN, as the CPUs that convert in hardware do.
+    BitsV not_a_number = constant(HasInfinity ? infinity | (1U << (M - 1)) : all_ones);
+    if constexpr (M == 10) {
+        not_a_number = hn::Or(not_a_number, hn::And(hn::ShiftRight<dropped>(magnitude), constant((1U << M) - 1)));
+    }
+    return hn::Or(sign, hn::IfThenElse(less(constant(0x7f800000), magnitude), not_a_number, bounded));
+}
+
+struct Half {
+    using Stored = std::uint16_t;
+    using Value = float;
+    using D = FloatD;
+    using V = FloatV;
+
+    static HWY_INLINE auto to_half(V v) {
+#if TUTTI_HALF_IN_HARDWARE
+        return hn::BitCast(ShortD(), hn::DemoteTo(hn::Rebind<hwy::float16_t, FloatD>(), v));
+#else
+        return hn::DemoteTo(ShortD(), hn::BitCast(IntD(), narrow<5, 10, true>(v)));
+#endif
+    }
+    static HWY_INLINE void load(const std::byte* p, V& a, V& b) {
+        a = from_half(hn::LoadU(ShortD(), elements<Stored>(p)));
+        b = from_half(hn::LoadU(ShortD(), elements<Stored>(p + 2 * float_lanes)));
+    }
+    static HWY_INLINE void store(std::byte* p, V a, V b) {
+        hn::StoreU(to_half(a), ShortD(), elements<Stored>(p));
+        hn::StoreU(to_half(b), ShortD(), elements<Stored>(p + 2 * float_lanes));
+    }
+#if HWY_TARGET == HWY_SCALAR
+    static constexpr bool can_stream = false;
+#else
+    static constexpr bool can_stream = true;
+    static HWY_INLINE void stream(std::byte* p, V a, V b) {
+        const hn::Repartition<Stored, FloatD> whole;
+        hn::Stream(hn::Combine(whole, to_half(b), to_half(a)), whole, elements<Stored>(p));
+    }
+#endif
+    static HWY_INLINE void load_in_order(const std::byte* p, V& a, V& b) {
+        load(p, a, b);
+    }
+    static HWY_INLINE void store_in_order(std::byte* p, V a, V b) {
+        store(p, a, b);
+    }
+};
+
+// Both 8-bit formats are widened by way of binary16, which holds all their values (scaled, for E4M3).
+template <class Format, int E, int M, bool HasInfinity>
+struct Float8 {
+    using Stored = std::uint8_t;
+    using Value = float;
+    using D = FloatD;
+    using V = FloatV;
+    static constexpr bool can_stream = false;  // less than a vector is stored at a time
+
+    static HWY_INLINE void load(const std::byte* p, V& a, V& b) {
+        a = Format::widen(hn::PromoteTo(ShortD(), hn::LoadU(ByteD(), elements<Stored>(p))));
+        b = Format::widen(hn::PromoteTo(ShortD(), hn::LoadU(ByteD(), elements<Stored>(p + float_lanes))));
+    }
+    static HWY_INLINE auto narrowed(V v) {
+        return hn::DemoteTo(ByteD(), hn::BitCast(IntD(), narrow<E, M, HasInfinity>(v)));
+    }
+    static HWY_INLINE void store(std::byte* p, V a, V b) {
+        hn::StoreU(narrowed(a), ByteD(), elements<Stored>(p));
+        hn::StoreU(narrowed(b), ByteD(), elements<Stored>(p + float_lanes));
+    }
+    static HWY_INLINE void load_in_order(const std::byte* p, V& a, V& b) { load(p, a, b); }
+    static HWY_INLINE void store_in_order(std::byte* p, V a, V b) { store(p, a, b); }
+};
+
+struct E5M2 : Float8<E5M2, 5, 2, true> {
+    static HWY_INLINE V widen(hn::Vec<ShortD> bytes) { return from_half(hn::ShiftLeft<8>(bytes)); }
+};
+
+struct E4M3 : Float8<E4M3, 4, 3, false> {
+    static HWY_INLINE V widen(hn::Vec<ShortD> bytes) {
+        const auto sign = hn::ShiftLeft<8>(hn::And(bytes, hn::Set(ShortD(), std::uint16_t{0x80})));
+        const auto magnitude = hn::ShiftLeft<7>(hn::And(bytes, hn::Set(ShortD(), std::uint16_t{0x7f})));
+        const V v = hn::Mul(from_half(hn::Or(sign, magnitude)), hn::Set(D(), 256.0F));
+        // All ones would be 480; it is NaN.
+        const auto is_nan = hn::Eq(hn::Abs(v), hn::Set(D(), 480.0F));
+        return hn::Or(v, hn::IfThenElseZero(is_nan, hn::Set(D(), std::numeric_limits<float>::quiet_NaN())));
+    }
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tutti::reduce
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,81 @@
+// Kernels of the 16- and 8-bit floating-point types, for each CPU target.
+#include "reduce/targets.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "reduce/low_precision_kernels.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "reduce/loops-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace tutti::reduce {
+namespace HWY_NAMESPACE {
+
+using Kind = ReduceOp::Kind;
+
+template <class Codec>
+CombineKernel of_codec(Kind kind) {
+    switch (kind) {
+        case Kind::sum:
+        case Kind::avg: return combine_all<Codec, Sum>;
+        case Kind::product: return combine_all<Codec, Product>;
+        case Kind::min: return combine_all<Codec, Min>;
+        case Kind::max: return combine_all<Codec, Max>;
+        default: return nullptr;
+    }
+}
+
+CombineKernel find_low_precision(Kind kind, DType dtype) {
+    switch (dtype) {
+        case DType::float16: return of_codec<Half>(kind);
+        case DType::bfloat16: return of_codec<BFloat>(kind);
+        case DType::float8_e4m3fn: return of_codec<E4M3>(kind);
+        case DType::float8_e5m2: return of_codec<E5M2>(kind);
+        default: return nullptr;
+    }
+}
+
+ScaleKernel find_low_precision_scale(DType dtype) {
+    switch (dtype) {
+        case DType::float16: return scale_all<Half>;
+        case DType::bfloat16: return scale_all<BFloat>;
+        case DType::float8_e4m3fn: return scale_all<E4M3>;
+        case DType::float8_e5m2: return scale_all<E5M2>;
+        default: return nullptr;
+    }
+}
+
+RoundKernel find_round(DType dtype) {
+    switch (dtype) {
+        case DType::float16: return round_all<Half>;
+        case DType::bfloat16: return round_all<BFloat>;
+        case DType::float8_e4m3fn: return round_all<E4M3>;
+        case DType::float8_e5m2: return round_all<E5M2>;
+        default: return nullptr;
+    }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tutti::reduce
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tutti::reduce {
+
+HWY_EXPORT(find_low_precision);
+HWY_EXPORT(find_low_precision_scale);
+HWY_EXPORT(find_round);
+
+CombineKernel find_low_precision_kernel(ReduceOp::Kind kind, DType dtype) noexcept {
+    return HWY_DYNAMIC_DISPATCH(find_low_precision)(kind, dtype);
+}
+ScaleKernel find_low_precision_scale_kernel(DType dtype) noexcept {
+    return HWY_DYNAMIC_DISPATCH(find_low_precision_scale)(dtype);
+}
+RoundKernel find_round_kernel(DType dtype) noexcept {
+    return HWY_DYNAMIC_DISPATCH(find_round)(dtype);
+}
+
+}  // namespace tutti::reduce
+#endif
