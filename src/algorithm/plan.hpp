@@ -39,6 +39,7 @@ struct Request {
     bool single_rounding = false;          ///< combine each element in one step (low-precision types need it)
     bool rank_order = false;               ///< combine strictly in the order of ranks 0, 1, … (layout_invariant)
     std::optional<std::string> algorithm;  ///< use this one; InvalidArgument if it does not exist or does not apply
+    bool operator==(const Request&) const = default;
 };
 // Buffers: broadcast uses `output` on every rank. reduce, gather: `output` only on the root (reduce leaves the
 // others' input unchanged). scatter: `input` only on the root. barrier: none.

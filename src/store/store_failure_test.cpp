@@ -387,6 +387,9 @@ TEST(TCPStoreFailure, a_server_that_stands_still_ends_in_a_timeout) {
     TCPStore client = a_client(pipe.take<std::uint16_t>());
     client.set_timeout(100ms);
     ::kill(server.pid(), SIGSTOP);
+    int status = 0;
+    ASSERT_EQ(::waitpid(server.pid(), &status, WUNTRACED), server.pid());
+    ASSERT_TRUE(WIFSTOPPED(status));
     const Instant start = Clock::now();
     try {
         client.set("key of the set", "b");

@@ -86,6 +86,8 @@ class Mailbox {
     void post_receive(Transfer& transfer);
     /// Tells a peer what we wait for, so that a mismatch shows although no message would.
     void probe(int peer, std::uint64_t channel, std::uint64_t fingerprint);
+    /// From now on looks for messages of this peer, also if nothing is posted for it.
+    void activate(int peer) { this->peer(peer); }
     /// Moves what can be moved; true if anything did.
     bool progress();
     /// Forgets all transfers; their owners are about to go.

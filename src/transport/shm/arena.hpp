@@ -37,9 +37,13 @@ struct RankControl {
     alignas(line_spacing) std::atomic<std::uint64_t> released{0};   ///< publications below this are not needed any more
     alignas(line_spacing) std::atomic<std::uint32_t> rings{0};      ///< doorbell
     std::atomic<std::uint32_t> sleeping{0};
-    /// What this rank is doing; the others compare it with their own (sequence number, fingerprint).
-    alignas(line_spacing) std::atomic<std::uint64_t> operation_sequence{0};
-    std::atomic<std::uint64_t> operation_fingerprint{0};
+    /// The last operations of this rank: whoever meets one compares it with its own.
+    struct Record {
+        std::atomic<std::uint64_t> sequence{0};
+        std::atomic<std::uint64_t> fingerprint{0};
+    };
+    static constexpr std::size_t record_count = 16;
+    alignas(line_spacing) Record records[record_count];
     struct alignas(line_spacing) PaddedSlot {
         InlineSlot slot;
     };

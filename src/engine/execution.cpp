@@ -1,0 +1,251 @@
+#include "engine/execution.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+namespace tutti::engine {
+
+using schedule::Buffer;
+using schedule::Chunk;
+using schedule::Operand;
+using schedule::Step;
+using schedule::StepKind;
+
+namespace {
+// How far ahead of the first unfinished step others may run: enough to keep every link busy.
+constexpr std::size_t window = 128;
+
+bool is_shared(StepKind kind) {
+    return kind >= StepKind::publish;
+}
+}  // namespace
+
+Execution::Execution(std::shared_ptr<const schedule::Schedule> schedule, const Operands& operands, Ground& ground)
+    : schedule_(std::move(schedule)),
+      operands_(operands),
+      ground_(ground),
+      element_bytes_(size_of(operands.dtype)),
+      base_(ground.first_publication),
+      states_(schedule_->steps.size(), State::open),
+      transfers_(schedule_->steps.size()) {
+    ground.first_publication += schedule_->publications;
+    if (schedule_->scratch_count > 0) {
+        scratch_ = std::make_unique_for_overwrite<std::byte[]>(schedule_->scratch_count * element_bytes_);
+    }
+    while (next_shared_ < states_.size() && !is_shared(schedule_->steps[next_shared_].kind)) ++next_shared_;
+}
+
+Execution::~Execution() = default;
+
+std::byte* Execution::address(const Chunk& chunk) const {
+    std::byte* base = chunk.buffer == Buffer::input    ? operands_.input
+                      : chunk.buffer == Buffer::output ? operands_.output
+                                                       : scratch_.get();
+    return base + chunk.offset * element_bytes_;
+}
+
+bool Execution::ready(const Step& step) const {
+    for (std::uint32_t i = 0; i < step.after_count; ++i) {
+        if (states_[schedule_->after[step.first_after + i]] != State::done) return false;
+    }
+    return true;
+}
+
+bool Execution::published(int peer, std::uint64_t publication) const {
+    const int local = ground_.local_of[static_cast<std::size_t>(peer)];
+    return ground_.arena->control(local).published.load(std::memory_order_acquire) > publication;
+}
+
+bool Execution::progress() {
+    bool moved = false;
+    // Sends, and receives, of one peer start in order: a step that cannot start yet holds back later ones of its peer.
+    std::vector<std::pair<int, bool>> held;
+    const std::size_t end = std::min(states_.size(), first_open_ + window);
+    for (std::size_t i = first_open_; i < end; ++i) {
+        if (states_[i] == State::done) continue;
+        const Step& step = schedule_->steps[i];
+        if (states_[i] == State::running) {
+            if (!transfers_[i]->done) continue;
+            transfers_[i].reset();
+            states_[i] = State::done;
+            moved = true;
+            continue;
+        }
+        if (is_shared(step.kind)) {
+            if (i != next_shared_ || !ready(step) || !run_shared(step)) continue;
+            states_[i] = State::done;
+            moved = true;
+            do ++next_shared_;
+            while (next_shared_ < states_.size() && !is_shared(schedule_->steps[next_shared_].kind));
+            continue;
+        }
+        const bool message =
+            step.kind == StepKind::send || step.kind == StepKind::receive || step.kind == StepKind::receive_combine;
+        const std::pair<int, bool> lane(step.peer, step.kind == StepKind::send);
+        if (message && std::ranges::find(held, lane) != held.end()) continue;
+        if (!ready(step)) {
+            if (message) held.push_back(lane);
+            continue;
+        }
+        moved |= start(i);
+    }
+    while (first_open_ < states_.size() && states_[first_open_] == State::done) ++first_open_;
+    return moved;
+}
+
+// Runs a local step, or posts a transfer.
+bool Execution::start(std::size_t index) {
+    const Step& step = schedule_->steps[index];
+    const Operand* operands = schedule_->operands.data() + step.first_operand;
+    if (step.kind == StepKind::copy) {
+        std::memmove(address(step.target), address(operands[0].chunk), bytes(step.target));
+        states_[index] = State::done;
+        return true;
+    }
+    if (step.kind == StepKind::combine) {
+        std::vector<const void*> inputs;
+        for (std::uint32_t i = 0; i < step.operand_count; ++i) inputs.push_back(address(operands[i].chunk));
+        reduce::combine(operands_.op, operands_.dtype, address(step.target), inputs, step.target.count,
+                        step.finish ? operands_.divisor : 1);
+        states_[index] = State::done;
+        return true;
+    }
+    auto transfer = std::make_unique<transport::Transfer>();
+    transfer->peer = step.peer;
+    transfer->channel = operands_.channel;
+    transfer->fingerprint = operands_.fingerprint;
+    if (step.kind == StepKind::send) {
+        transfer->bytes = bytes(operands[0].chunk);
+        if (transfer->bytes > 0) transfer->source = address(operands[0].chunk);
+    } else {
+        transfer->bytes = bytes(step.target);
+        if (transfer->bytes > 0) transfer->target = address(step.target);
+    }
+    if (step.kind == StepKind::receive_combine) {
+        transfer->element_bytes = element_bytes_;
+        transfer->absorb = [this, &step, own = address(operands[0].chunk), target = transfer->target](
+                               std::size_t offset, std::span<const std::byte> arrived) {
+            std::array<const void*, 2> inputs{own + offset, arrived.data()};
+            if (step.arrival_first) std::swap(inputs[0], inputs[1]);
+            reduce::combine(operands_.op, operands_.dtype, target + offset, inputs, arrived.size() / element_bytes_,
+                            step.finish ? operands_.divisor : 1);
+        };
+    }
+    transport::Transfer& posted = *transfer;
+    transfers_[index] = std::move(transfer);
+    states_[index] = State::running;
+    if (step.kind == StepKind::send)
+        ground_.mailbox->post_send(posted);
+    else
+        ground_.mailbox->post_receive(posted);
+    return true;
+}
+
+bool Execution::run_shared(const Step& step) {
+    transport::Arena& arena = *ground_.arena;
+    transport::RankControl& own = arena.control(ground_.local_rank);
+    const std::uint64_t publication = base_ + step.round;
+    const Operand* operands = schedule_->operands.data() + step.first_operand;
+    switch (step.kind) {
+        case StepKind::publish: {
+            const std::uint32_t slots = arena.layout().slots;
+            if (publication >= slots) {
+                for (int r = 0; r < arena.layout().ranks; ++r) {
+                    if (r != ground_.local_rank &&
+                        arena.control(r).released.load(std::memory_order_acquire) + slots <= publication) {
+                        return false;
+                    }
+                }
+            }
+            std::byte* slot = arena.slot(ground_.local_rank, publication);
+            for (std::uint32_t i = 0; i < step.operand_count; ++i) {
+                const std::size_t size = bytes(operands[i].chunk);
+                std::memcpy(slot, address(operands[i].chunk), size);
+                slot += size;
+            }
+            own.published.store(publication + 1, std::memory_order_release);
+            arena.ring_all_doorbells(ground_.local_rank);
+            return true;
+        }
+        case StepKind::read: {
+            if (!published(step.peer, publication)) return false;
+            const int local = ground_.local_of[static_cast<std::size_t>(step.peer)];
+            if (step.target.count > 0) {
+                std::memcpy(address(step.target), arena.slot(local, publication) + step.slot_offset * element_bytes_,
+                            bytes(step.target));
+            }
+            return true;
+        }
+        case StepKind::read_combine: {
+            std::array<const void*, 16> few;
+            std::vector<const void*> many;
+            std::span<const void*> inputs(few.data(), std::min<std::size_t>(few.size(), step.operand_count));
+            if (step.operand_count > few.size()) {
+                many.resize(step.operand_count);
+                inputs = many;
+            }
+            for (std::uint32_t i = 0; i < step.operand_count; ++i) {
+                if (operands[i].peer < 0) {
+                    inputs[i] = step.target.count > 0 ? address(operands[i].chunk) : nullptr;
+                    continue;
+                }
+                if (!published(operands[i].peer, publication)) return false;
+                const int local = ground_.local_of[static_cast<std::size_t>(operands[i].peer)];
+                inputs[i] = arena.slot(local, publication) + operands[i].slot_offset * element_bytes_;
+            }
+            if (step.target.count > 0) {
+                reduce::combine(operands_.op, operands_.dtype, address(step.target), inputs, step.target.count,
+                                step.finish ? operands_.divisor : 1);
+            }
+            return true;
+        }
+        case StepKind::release:
+            own.released.store(base_ + step.round, std::memory_order_release);
+            arena.ring_all_doorbells(ground_.local_rank);
+            return true;
+        default: return false;
+    }
+}
+
+std::vector<int> Execution::waits_for() const {
+    std::vector<int> peers;
+    const auto add = [&](int peer) {
+        if (peer >= 0 && std::ranges::find(peers, peer) == peers.end()) peers.push_back(peer);
+    };
+    const std::size_t end = std::min(states_.size(), first_open_ + window);
+    for (std::size_t i = first_open_; i < end; ++i) {
+        const Step& step = schedule_->steps[i];
+        if (states_[i] == State::running) add(step.peer);
+        if (i != next_shared_) continue;
+        const std::uint64_t publication = base_ + step.round;
+        if (step.kind == StepKind::publish) {
+            for (std::size_t r = 0; r < ground_.local_of.size(); ++r) {
+                const int local = ground_.local_of[r];
+                if (local >= 0 && local != ground_.local_rank &&
+                    ground_.arena->control(local).released.load() + ground_.arena->layout().slots <= publication) {
+                    add(static_cast<int>(r));
+                }
+            }
+        } else if (step.kind == StepKind::read && !published(step.peer, publication)) {
+            add(step.peer);
+        } else if (step.kind == StepKind::read_combine) {
+            for (std::uint32_t o = 0; o < step.operand_count; ++o) {
+                const int peer = schedule_->operands[step.first_operand + o].peer;
+                if (peer >= 0 && !published(peer, publication)) add(peer);
+            }
+        }
+    }
+    std::ranges::sort(peers);
+    return peers;
+}
+
+std::string Execution::where() const {
+    return fmt::format("{}, step {} of {}", schedule_->algorithm, std::min(first_open_ + 1, states_.size()),
+                       states_.size());
+}
+
+}  // namespace tutti::engine

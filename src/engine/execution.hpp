@@ -1,0 +1,76 @@
+// Execution: runs one rank's schedule over a mailbox and an arena.
+//
+// Never blocks: progress() runs every step that can run and returns. Threads: one at a time (the group's lock).
+// Buffers belong to the caller and stay in place until done().
+#pragma once
+
+#include "reduce/reduce.hpp"
+#include "schedule/schedule.hpp"
+#include "transport/mailbox.hpp"
+#include "transport/shm/arena.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tutti::engine {
+
+/// What executions of one group share.
+struct Ground {
+    transport::Mailbox* mailbox = nullptr;
+    transport::Arena* arena = nullptr;    ///< null: no shared memory
+    int local_rank = 0;                   ///< in the arena
+    std::vector<int> local_of;            ///< arena rank of each rank of this host, -1 elsewhere
+    std::uint64_t first_publication = 0;  ///< of the next schedule; equal on all ranks of a host
+};
+
+struct Operands {
+    std::byte* input = nullptr;
+    std::byte* output = nullptr;
+    DType dtype = DType::uint8;
+    ReduceOp::Kind op = ReduceOp::Kind::sum;
+    std::uint64_t divisor = 1;
+    std::uint64_t channel = 0;
+    std::uint64_t fingerprint = 0;
+};
+
+class Execution {
+ public:
+    Execution(std::shared_ptr<const schedule::Schedule> schedule, const Operands& operands, Ground& ground);
+    ~Execution();
+    Execution(const Execution&) = delete;
+    Execution& operator=(const Execution&) = delete;
+
+    /// True if anything moved.
+    bool progress();
+    bool done() const noexcept { return first_open_ == states_.size(); }
+    /// Steps done, steps in all, and what it waits for; for messages.
+    std::string where() const;
+    /// Ranks that it waits for now.
+    std::vector<int> waits_for() const;
+
+ private:
+    enum class State : std::uint8_t { open, running, done };
+
+    bool start(std::size_t index);
+    bool run_shared(const schedule::Step& step);
+    bool ready(const schedule::Step& step) const;
+    std::byte* address(const schedule::Chunk& chunk) const;
+    std::size_t bytes(const schedule::Chunk& chunk) const { return chunk.count * element_bytes_; }
+    bool published(int peer, std::uint64_t publication) const;
+
+    std::shared_ptr<const schedule::Schedule> schedule_;
+    Operands operands_;
+    Ground& ground_;
+    std::size_t element_bytes_;
+    std::uint64_t base_;  // publication of round 0
+    std::vector<State> states_;
+    std::size_t first_open_ = 0;
+    std::size_t next_shared_ = 0;                                  // index of the next staging step
+    std::vector<std::unique_ptr<transport::Transfer>> transfers_;  // by step, where there is one
+    std::unique_ptr<std::byte[]> scratch_;
+};
+
+}  // namespace tutti::engine

@@ -1,0 +1,365 @@
+// Making progress: starting operations, running them, waiting for them, and noticing what is wrong.
+#include "group/fingerprint.hpp"
+#include "group/group.hpp"
+
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <poll.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace tutti::detail {
+namespace {
+
+using transport::InlineSlot;
+
+constexpr int yields_before_sleep = 200;
+constexpr std::size_t plans_max = 64;
+constexpr std::size_t history_max = 256;
+
+void pause_cpu() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace
+
+void Group::submit(const std::shared_ptr<Operation>& operation, bool asynchronous) {
+    const std::lock_guard lock(mutex_);
+    if (failure_) std::rethrow_exception(failure_);
+    operation->started = Clock::now();
+    operation->deadline = Deadline::after(operation->timeout, operation->started);
+    operation->group = shared_from_this();
+    if (operation->is_collective) {
+        operation->sequence = ++sequence_;
+        collectives_.push_back(operation);
+    } else {
+        messages_.push_back(operation);
+        transport::Transfer& transfer = operation->transfer;
+        if (operation->is_receive)
+            mailbox_->post_receive(transfer);
+        else
+            mailbox_->post_send(transfer);
+    }
+    progress();
+    if (!asynchronous || operation->done()) return;
+    if (!progress_thread_.joinable()) progress_thread_ = std::thread([this] { run_progress_thread(); });
+    work_arrived_.notify_one();
+}
+
+void Group::run(const std::shared_ptr<Operation>& operation) {
+    submit(operation, false);
+    wait(*operation, Deadline::never());
+    if (const auto error = operation->error()) std::rethrow_exception(error);
+}
+
+std::shared_ptr<const schedule::Schedule> Group::plan_for(const Operation& operation) {
+    const auto found = std::ranges::find(plans_, operation.request, &CachedPlan::request);
+    if (found != plans_.end()) {
+        plans_.splice(plans_.begin(), plans_, found);
+    } else {
+        plans_.push_front({operation.request,
+                           std::make_shared<const schedule::Schedule>(algorithm::plan(layout_, operation.request))});
+        if (plans_.size() > plans_max) plans_.pop_back();
+    }
+    return plans_.front().schedule;
+}
+
+// Decided by what is equal on all ranks, so that all take the same way.
+bool Group::is_inline(const Operation& operation) const {
+    if (!uses_shared_memory_only() || operation.request.algorithm) return false;
+    if (operation.request.collective == Collective::barrier) return true;
+    return operation.request.collective == Collective::all_reduce &&
+           operation.request.count * operation.request.element_bytes <= InlineSlot::payload_bytes;
+}
+
+void Group::start(Operation& operation) {
+    const std::uint64_t fingerprint = operation.operands.fingerprint;
+    history_[operation.sequence] = fingerprint;
+    if (history_.size() > history_max) history_.erase(history_.begin());
+    if (arena_) {
+        auto& record =
+            arena_->control(ground_.local_rank).records[operation.sequence % transport::RankControl::record_count];
+        record.fingerprint.store(fingerprint, std::memory_order_relaxed);
+        record.sequence.store(operation.sequence, std::memory_order_release);
+    }
+    if (is_inline(operation)) {
+        operation.inline_sequence = ++inline_sequence_;
+        publish_inline(operation);
+        return;
+    }
+    operation.operands.channel = transport::collective_channel | operation.sequence;
+    operation.execution = std::make_unique<engine::Execution>(plan_for(operation), operation.operands, ground_);
+}
+
+// Payload and sequence number in one line: one cache miss a peer. Two alternating lines are enough, because a rank can
+// be at most one such operation ahead: each needs the contribution of all.
+void Group::publish_inline(Operation& operation) {
+    InlineSlot& slot = arena_->control(ground_.local_rank).inline_slots[operation.inline_sequence % 2].slot;
+    slot.fingerprint = operation.operands.fingerprint;
+    const std::size_t bytes = operation.request.count * operation.request.element_bytes;
+    const std::byte* source = operation.request.in_place ? operation.operands.output : operation.operands.input;
+    if (bytes > 0) std::memcpy(slot.payload.data(), source, bytes);
+    slot.sequence.store(operation.inline_sequence, std::memory_order_release);
+    arena_->ring_all_doorbells(ground_.local_rank);
+}
+
+bool Group::collect_inline(Operation& operation) {
+    const void* inputs[64];
+    std::vector<const void*> many;
+    std::span<const void*> parts(inputs, static_cast<std::size_t>(std::min(size_, 64)));
+    if (size_ > 64) {
+        many.resize(static_cast<std::size_t>(size_));
+        parts = many;
+    }
+    for (int r = 0; r < size_; ++r) {
+        const InlineSlot& slot = arena_->control(r).inline_slots[operation.inline_sequence % 2].slot;
+        if (slot.sequence.load(std::memory_order_acquire) != operation.inline_sequence) return false;
+        if (slot.fingerprint != operation.operands.fingerprint) {
+            mismatch(r, operation.sequence, slot.fingerprint, operation.operands.fingerprint, true);
+            return true;
+        }
+        parts[static_cast<std::size_t>(r)] = slot.payload.data();
+    }
+    if (operation.request.count > 0) {
+        reduce::combine(operation.operands.op, operation.operands.dtype, operation.operands.output, parts,
+                        operation.request.count, operation.operands.divisor);
+    }
+    return true;
+}
+
+bool Group::progress() {
+    if (has_verdict_.load(std::memory_order_acquire)) apply_verdict();
+    if (failure_) return false;
+    bool moved = false;
+    if (membership_->has_incoming()) {
+        for (auto& [peer, fd] : membership_->take_incoming()) {
+            static_cast<transport::SocketStream*>(stream_to(peer))->set_input(std::move(fd));
+            mailbox_->activate(peer);
+            moved = true;
+        }
+    }
+    moved |= progress_collective();
+    if (failure_) return true;
+    if (size_ > 1) moved |= mailbox_->progress();
+    if (failure_) return true;
+    return progress_messages() || moved;
+}
+
+bool Group::progress_collective() {
+    bool moved = false;
+    while (!collectives_.empty()) {
+        const std::shared_ptr<Operation> operation = collectives_.front();
+        if (operation->inline_sequence == 0 && !operation->execution) {
+            start(*operation);
+            moved = true;
+        }
+        if (operation->inline_sequence != 0) {
+            if (!collect_inline(*operation)) return moved;
+            if (failure_) return true;
+        } else {
+            moved |= operation->execution->progress();
+            if (failure_) return true;
+            if (!operation->execution->done()) return moved;
+            operation->execution.reset();
+        }
+        collectives_.pop_front();
+        if (operation->finish) operation->finish();
+        operation->complete(nullptr);
+        moved = true;
+    }
+    return moved;
+}
+
+bool Group::progress_messages() {
+    bool moved = false;
+    for (auto it = messages_.begin(); it != messages_.end();) {
+        if (!(*it)->transfer.done) {
+            ++it;
+            continue;
+        }
+        const std::shared_ptr<Operation> operation = *it;
+        it = messages_.erase(it);
+        if (operation->finish) operation->finish();
+        operation->complete(nullptr);
+        moved = true;
+    }
+    return moved;
+}
+
+void Group::wait(Operation& operation, const Deadline& deadline) {
+    ++drivers_;
+    struct Leave {
+        Group& group;
+        ~Leave() {
+            --group.drivers_;
+            const std::lock_guard lock(group.mutex_);
+            if (!group.collectives_.empty() || !group.messages_.empty()) group.work_arrived_.notify_one();
+        }
+    } leave{*this};
+    drive(operation, deadline);
+}
+
+void Group::drive(Operation& operation, const Deadline& deadline) {
+    int idle = 0;
+    while (!operation.done()) {
+        bool moved = false;
+        {
+            const std::lock_guard lock(mutex_);
+            moved = progress();
+        }
+        if (moved) {
+            idle = 0;
+            continue;
+        }
+        if (operation.done()) break;
+        if (++idle <= spins_) {
+            pause_cpu();
+            continue;
+        }
+        if (idle % 64 == 0 || idle > spins_ + yields_before_sleep) {
+            if (deadline.expired()) {
+                const std::lock_guard lock(mutex_);
+                if (operation.done()) break;
+                throw Timeout(fmt::format("{}: wait timed out; the operation goes on", title_of(operation)),
+                              context_of(operation));
+            }
+            if (interrupt_requested()) {
+                clear_interrupt();
+                throw Aborted(fmt::format("{}: interrupted by a signal", operation.name), {.operation = operation.name},
+                              ErrorCode::interrupted);
+            }
+            const std::lock_guard lock(mutex_);
+            slow_checks();
+        }
+        if (idle <= spins_ + yields_before_sleep) {
+            ::sched_yield();
+        } else {
+            const auto left = std::chrono::ceil<std::chrono::milliseconds>(
+                std::min(deadline, operation.deadline, [](auto a, auto b) { return a.when() < b.when(); }).remaining());
+            sleep(std::clamp(left, std::chrono::milliseconds(1), wait_slice));
+        }
+    }
+}
+
+// What a waiting rank looks after now and then: deadlines, ranks that left, mismatches that no message shows.
+void Group::slow_checks() {
+    if (failure_) return;
+    const Instant now = Clock::now();
+    if (now < next_slow_check_) return;
+    next_slow_check_ = now + std::chrono::milliseconds(10);
+    for (const auto& operation : messages_) {
+        if (operation->deadline.expired(now)) return time_out(*operation);
+    }
+    if (collectives_.empty()) return;
+    const std::shared_ptr<Operation> operation = collectives_.front();
+    if (operation->deadline.expired(now)) return time_out(*operation);
+    if (arena_) check_records();
+    if (failure_ || !operation->execution || now < next_probe_) return;
+    next_probe_ = now + std::chrono::milliseconds(200);
+    for (const int peer : operation->execution->waits_for()) {
+        if (now - operation->started < std::chrono::milliseconds(100)) break;
+        {
+            const std::lock_guard lock(verdict_mutex_);
+            if (std::ranges::find(gone_, peer) != gone_.end() && !verdict_) {
+                verdict_ = rendezvous::Verdict{rendezvous::VerdictKind::left, peer,
+                                               fmt::format("rank {} has left the group", peer)};
+                has_verdict_ = true;
+                return;
+            }
+        }
+        if (ground_.arena == nullptr || ground_.local_of[static_cast<std::size_t>(peer)] < 0) {
+            mailbox_->probe(peer, operation->operands.channel, operation->operands.fingerprint);
+        }
+    }
+}
+
+// Compares what the ranks of this host are doing.
+void Group::check_records() {
+    const Operation& mine = *collectives_.front();
+    for (std::size_t local = 0; local < rank_of_local_.size(); ++local) {
+        const auto& record =
+            arena_->control(static_cast<int>(local)).records[mine.sequence % transport::RankControl::record_count];
+        if (record.sequence.load(std::memory_order_acquire) != mine.sequence) continue;
+        const std::uint64_t theirs = record.fingerprint.load(std::memory_order_relaxed);
+        if (theirs == mine.operands.fingerprint || record.sequence.load(std::memory_order_acquire) != mine.sequence)
+            continue;
+        return mismatch(rank_of_local_[local], mine.sequence, theirs, mine.operands.fingerprint, true);
+    }
+}
+
+void Group::time_out(Operation& operation) {
+    ErrorContext context = context_of(operation);
+    std::vector<int> missing;
+    if (operation.execution) {
+        missing = operation.execution->waits_for();
+    } else if (operation.inline_sequence != 0) {
+        for (int r = 0; r < size_; ++r) {
+            if (arena_->control(r).inline_slots[operation.inline_sequence % 2].slot.sequence.load() !=
+                operation.inline_sequence) {
+                missing.push_back(r);
+            }
+        }
+    } else if (!operation.is_collective && operation.transfer.peer >= 0) {
+        missing.push_back(operation.transfer.peer);
+    }
+    if (!missing.empty()) context.peer = missing.front();
+    const double waited = std::chrono::duration<double>(context.elapsed).count();
+    std::string text = fmt::format("{}: timed out after {:.3f} s of {:.3f} s", title_of(operation), waited,
+                                   std::chrono::duration<double>(operation.timeout).count());
+    if (!missing.empty()) text += fmt::format("; nothing from rank {}", fmt::join(missing, ", "));
+    if (!context.phase.empty()) text += fmt::format("; {}", context.phase);
+    fail(std::make_exception_ptr(Timeout(text, context)));
+}
+
+void Group::sleep(std::chrono::milliseconds limit) {
+    std::vector<transport::Mailbox::Pollable> sockets;
+    {
+        const std::lock_guard lock(mutex_);
+        mailbox_->pollables(sockets);
+    }
+    const auto ready = [this] {
+        const std::lock_guard lock(mutex_);
+        return failure_ != nullptr || progress();
+    };
+    if (arena_ && sockets.empty() && uses_shared_memory_only()) {
+        arena_->sleep(ground_.local_rank, limit, ready);
+        return;
+    }
+    std::vector<pollfd> entries{{membership_->wake_fd(), POLLIN, 0}};
+    for (const auto& socket : sockets) entries.push_back({socket.fd, POLLIN, 0});
+    // Memory cannot be polled beside sockets, and neither can a full output: look again soon.
+    const bool blind = arena_ || std::ranges::any_of(sockets, &transport::Mailbox::Pollable::output);
+    ::poll(entries.data(), entries.size(), blind ? 1 : static_cast<int>(limit.count()));
+}
+
+void Group::run_progress_thread() {
+    std::unique_lock lock(mutex_);
+    int idle = 0;
+    while (!stopping_) {
+        const bool pending = !collectives_.empty() || !messages_.empty();
+        if (!pending || drivers_.load() > 0) {
+            work_arrived_.wait_for(lock, wait_slice);
+            idle = 0;
+            continue;
+        }
+        if (progress()) {
+            idle = 0;
+            continue;
+        }
+        slow_checks();
+        lock.unlock();
+        if (++idle < yields_before_sleep)
+            ::sched_yield();
+        else
+            sleep(std::chrono::milliseconds(10));
+        lock.lock();
+    }
+}
+
+}  // namespace tutti::detail

@@ -1,0 +1,48 @@
+#include "group/fingerprint.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tutti::group {
+namespace {
+constexpr std::uint64_t hashed = std::uint64_t{1} << 35;
+}
+
+std::uint64_t Fingerprint::pack(int operation, DType dtype, ReduceOp::Kind op, int root, std::uint64_t count) {
+    if (count >= hashed) count = hashed | ((count * 0x9e3779b97f4a7c15ULL) >> 29);
+    const auto root_bits = static_cast<std::uint64_t>(std::min(root, 16382) + 1);
+    return static_cast<std::uint64_t>(operation) << 59 | static_cast<std::uint64_t>(dtype) << 54 |
+           static_cast<std::uint64_t>(op) << 50 | root_bits << 36 | count;
+}
+
+std::uint64_t Fingerprint::pack(int operation, DType dtype, ReduceOp::Kind op, int root,
+                                std::span<const std::uint64_t> counts) {
+    if (std::ranges::adjacent_find(counts, std::ranges::not_equal_to{}) == counts.end()) {
+        return pack(operation, dtype, op, root, counts.empty() ? 0 : counts[0]);
+    }
+    std::uint64_t hash = 14695981039346656037ULL;
+    for (const std::uint64_t count : counts) hash = (hash ^ count) * 1099511628211ULL;
+    return pack(operation, dtype, op, root, hash | hashed);
+}
+
+std::string Fingerprint::describe(std::uint64_t f) {
+    const int operation = static_cast<int>(f >> 59);
+    const auto dtype = to_string(static_cast<DType>((f >> 54) & 31));
+    const int root = static_cast<int>((f >> 36) & 16383) - 1;
+    const std::uint64_t count = f & (2 * hashed - 1);
+    std::string text =
+        operation == point_to_point ? "a message" : std::string(to_string(static_cast<Collective>(operation)));
+    if (operation == static_cast<int>(Collective::barrier)) return text;
+    text += count >= hashed ? fmt::format(" of {} × (sizes {:x})", dtype, count & 0xffff)
+                            : fmt::format(" of {} × {}", dtype, count);
+    const auto collective = static_cast<Collective>(operation);
+    if (collective == Collective::all_reduce || collective == Collective::reduce ||
+        collective == Collective::reduce_scatter) {
+        text += fmt::format(", {}", to_string(static_cast<ReduceOp::Kind>((f >> 50) & 15)));
+    }
+    if (root >= 0 && operation != point_to_point) text += fmt::format(", root {}", root);
+    return text;
+}
+
+}  // namespace tutti::group

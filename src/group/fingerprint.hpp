@@ -1,0 +1,27 @@
+// Fingerprint: an operation in 64 bits that can be read back: what the headers of all messages carry.
+//
+//   5 bits operation | 5 dtype | 4 reduce op | 14 root + 1 | 36 count
+// Counts that do not fit, and lists of counts, are hashed into the count's bits; its top bit says so.
+#pragma once
+
+#include "schedule/schedule.hpp"
+
+#include <tutti/reduce_op.hpp>
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace tutti::group {
+
+struct Fingerprint {
+    static std::uint64_t pack(int operation, DType dtype, ReduceOp::Kind op, int root, std::uint64_t count);
+    static std::uint64_t pack(int operation, DType dtype, ReduceOp::Kind op, int root,
+                              std::span<const std::uint64_t> counts);
+    /// "all_reduce of float32 × 10, sum"; for errors.
+    static std::string describe(std::uint64_t fingerprint);
+};
+
+inline constexpr int point_to_point = 31;
+
+}  // namespace tutti::group

@@ -1,0 +1,325 @@
+// Making and leaving a group: membership, shared memory, streams.
+#include "group/group.hpp"
+
+#include "core/env.hpp"
+#include "core/log.hpp"
+#include "group/fingerprint.hpp"
+#include "transport/shm/ring_stream.hpp"
+
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+
+namespace tutti::detail {
+namespace {
+
+TransportKind transport_kind(TransportKind wanted) {
+    if (wanted != TransportKind::automatic) return wanted;
+    const auto text = env::get("TUTTI_TRANSPORT");
+    if (!text || *text == "auto") return TransportKind::automatic;
+    if (*text == "shm") return TransportKind::shm;
+    if (*text == "tcp") return TransportKind::tcp;
+    throw InvalidArgument(fmt::format("environment variable TUTTI_TRANSPORT={}: expected auto, shm or tcp", *text));
+}
+
+Determinism determinism_level(Determinism wanted) {
+    const auto text = env::get("TUTTI_DETERMINISM");
+    if (wanted != Determinism::fast || !text || *text == "fast") return wanted;
+    if (*text == "run_to_run") return Determinism::run_to_run;
+    if (*text == "layout_invariant") return Determinism::layout_invariant;
+    throw InvalidArgument(
+        fmt::format("environment variable TUTTI_DETERMINISM={}: expected fast, run_to_run or layout_invariant", *text));
+}
+
+int usable_cores() {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+    return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+}
+
+// Spinning pays only while every rank of this host has a core of its own.
+int spins_for(int local_ranks) {
+    const std::string policy = env::get("TUTTI_WAIT").value_or("auto");
+    if (policy == "spin") return 1'000'000;
+    if (policy == "yield" || policy == "sleep") return 0;
+    if (policy != "auto") {
+        throw InvalidArgument(
+            fmt::format("environment variable TUTTI_WAIT={}: expected auto, spin, yield or sleep", policy));
+    }
+    // A rank that is bound to one core says nothing about the others' cores.
+    const int cores = std::max(usable_cores(), static_cast<int>(std::thread::hardware_concurrency()));
+    return local_ranks <= cores ? 4000 : 0;
+}
+
+void check(const ProcessGroupOptions& o) {
+    if (!o.store) throw InvalidArgument("ProcessGroup: store is empty: expected a store that all ranks reach");
+    if (o.world_size < 1)
+        throw InvalidArgument(fmt::format("ProcessGroup: world_size {}: expected at least 1", o.world_size));
+    if (o.rank < 0 || o.rank >= o.world_size) {
+        throw InvalidArgument(fmt::format("ProcessGroup: rank {}: expected 0 to {}", o.rank, o.world_size - 1));
+    }
+    if (o.timeout <= std::chrono::milliseconds::zero()) {
+        throw InvalidArgument(fmt::format("ProcessGroup: timeout {} ms: expected more than zero", o.timeout.count()));
+    }
+}
+
+}  // namespace
+
+Group::Group(const ProcessGroupOptions& options)
+    : rank_(options.rank),
+      size_(options.world_size),
+      name_(options.name),
+      timeout_(std::chrono::milliseconds(
+          env::get_int("TUTTI_TIMEOUT_MS", 1, INT64_MAX / 2'000'000).value_or(options.timeout.count()))),
+      determinism_(determinism_level(options.determinism)) {
+    check(options);
+    env::warn_about_unknown_variables();
+    const TransportKind kind = transport_kind(options.transport);
+    const Deadline deadline = Deadline::after(timeout());
+    membership_ = std::make_unique<rendezvous::Membership>(
+        rendezvous::MembershipOptions{PrefixStore("group/" + name_, options.store), rank_, size_, deadline,
+                                      options.listen_host, [this](const rendezvous::Verdict& v) { on_verdict(v); }});
+    const auto& cards = membership_->cards();
+    std::vector<std::string> keys;
+    for (int r = 0; r < size_; ++r) {
+        const std::string key =
+            kind == TransportKind::tcp ? std::to_string(r) : cards[static_cast<std::size_t>(r)].host_key;
+        const auto found = std::ranges::find(keys, key);
+        layout_.host_of.push_back(static_cast<int>(found - keys.begin()));
+        if (found == keys.end()) keys.push_back(key);
+    }
+    if (kind == TransportKind::shm && keys.size() > 1) {
+        throw InvalidArgument(
+            fmt::format("transport shm: the ranks of group \"{}\" are on {} hosts: expected one", name_, keys.size()));
+    }
+    layout_.shared_memory = kind != TransportKind::tcp;
+    streams_.resize(static_cast<std::size_t>(size_));
+    transport::MailboxEvents events;
+    events.stream = [this](int peer) { return stream_to(peer); };
+    events.mismatch = [this](int peer, std::uint64_t channel, std::uint64_t theirs, std::uint64_t mine, std::size_t,
+                             std::size_t) {
+        mismatch(peer, channel & ~transport::collective_channel, theirs, mine, true);
+    };
+    events.lost = [this](int peer, const std::string& reason) {
+        const auto& card = membership_->cards()[static_cast<std::size_t>(peer)];
+        // The membership usually knows more, and a little later; this is the news if it does not.
+        TUTTI_DEBUG("group {}: the connection to rank {} is lost: {}", name_, peer, reason);
+        on_verdict({rendezvous::VerdictKind::left, peer,
+                    fmt::format("rank {} ({}, pid {}) is gone: {}", peer, card.host_name, card.process, reason)});
+    };
+    events.fingerprint_of = [this](std::uint64_t channel) {
+        const auto found = history_.find(channel & ~transport::collective_channel);
+        return found == history_.end() ? std::uint64_t{0} : found->second;
+    };
+    mailbox_ = std::make_unique<transport::Mailbox>(rank_, size_, membership_->world_id(), std::move(events));
+    ground_.mailbox = mailbox_.get();
+    connect_shared_memory(deadline);
+}
+
+Group::~Group() {
+    {
+        const std::lock_guard lock(mutex_);
+        stopping_ = true;
+        left_ = true;
+        fail(std::make_exception_ptr(Aborted(fmt::format("group \"{}\" was destroyed", name_))));
+        work_arrived_.notify_all();
+    }
+    if (progress_thread_.joinable()) {
+        if (progress_thread_.get_id() == std::this_thread::get_id())
+            progress_thread_.detach();
+        else
+            progress_thread_.join();
+    }
+    membership_.reset();
+}
+
+// The lowest rank of a host makes the arena and passes its descriptor to the others: whoever gets it shares the memory.
+void Group::connect_shared_memory(const Deadline& deadline) {
+    const int host = layout_.host_of[static_cast<std::size_t>(rank_)];
+    ground_.local_of.assign(static_cast<std::size_t>(size_), -1);
+    for (int r = 0; r < size_; ++r) {
+        if (layout_.host_of[static_cast<std::size_t>(r)] != host) continue;
+        ground_.local_of[static_cast<std::size_t>(r)] = static_cast<int>(rank_of_local_.size());
+        rank_of_local_.push_back(r);
+    }
+    const int local_size = static_cast<int>(rank_of_local_.size());
+    spins_ = spins_for(static_cast<int>(std::ranges::count_if(membership_->cards(), [&](const auto& card) {
+        return card.host_key == membership_->cards()[static_cast<std::size_t>(rank_)].host_key;
+    })));
+    transport::ArenaLayout shape;
+    shape.ranks = local_size;
+    layout_.slot_bytes = shape.slot_bytes;
+    layout_.slots = shape.slots;
+    if (!layout_.shared_memory || local_size == 1) return;
+    ground_.local_rank = ground_.local_of[static_cast<std::size_t>(rank_)];
+    const std::string name = fmt::format("tutti-arena-{:x}-{}", membership_->world_id(), host);
+    if (ground_.local_rank == 0) {
+        const UniqueFd listener = net::listen_unix(name);
+        arena_ = transport::Arena::create_shared(shape);
+        for (int passed = 1; passed < local_size;) {
+            const UniqueFd fd = net::accept_one(listener.get(), deadline, nullptr, "sharing memory");
+            if (net::peer_uid(fd.get()) != ::geteuid()) continue;
+            security::authenticate(fd.get(), membership_->secret(), security::Role::accepting, "arena", deadline,
+                                   nullptr);
+            net::send_fd(fd.get(), arena_->fd(), deadline, nullptr);
+            ++passed;
+        }
+        arena_->forget_fd();
+    } else {
+        const UniqueFd fd = net::connect_unix(name, deadline, nullptr);
+        security::authenticate(fd.get(), membership_->secret(), security::Role::connecting, "arena", deadline, nullptr);
+        arena_ = transport::Arena::attach(net::recv_fd(fd.get(), deadline, nullptr), shape);
+        arena_->forget_fd();
+    }
+    ground_.arena = arena_.get();
+    for (int local = 0; local < local_size; ++local) {
+        if (local != ground_.local_rank) mailbox_->activate(rank_of_local_[static_cast<std::size_t>(local)]);
+    }
+}
+
+transport::Stream* Group::stream_to(int peer) {
+    auto& stream = streams_[static_cast<std::size_t>(peer)];
+    if (stream) return stream.get();
+    if (ground_.arena != nullptr && ground_.local_of[static_cast<std::size_t>(peer)] >= 0) {
+        stream = std::make_unique<transport::RingStream>(arena_, ground_.local_rank,
+                                                         ground_.local_of[static_cast<std::size_t>(peer)]);
+        return stream.get();
+    }
+    auto socket = std::make_unique<transport::SocketStream>();
+    auto* result = socket.get();
+    stream = std::move(socket);
+    try {
+        result->set_output(membership_->connect(peer, Deadline::after(std::chrono::seconds(10))));
+    } catch (const DistError& error) {
+        on_verdict({rendezvous::VerdictKind::peer_lost, peer,
+                    fmt::format("rank {} cannot be reached: {}", peer, error.what())});
+    }
+    return result;
+}
+
+void Group::abort(const std::string& reason) {
+    membership_->flood({rendezvous::VerdictKind::aborted, rank_, reason});
+    const std::lock_guard lock(mutex_);
+    fail(std::make_exception_ptr(Aborted(fmt::format("group \"{}\" was aborted: {}", name_, reason))));
+}
+
+void Group::leave() {
+    for (;;) {
+        std::shared_ptr<Operation> pending;
+        {
+            const std::lock_guard lock(mutex_);
+            if (left_) return;
+            if (!collectives_.empty()) pending = collectives_.front();
+        }
+        if (!pending) break;
+        try {
+            wait(*pending, Deadline::never());
+        } catch (const DistError&) {
+            break;  // the group is unusable; there is nothing more to wait for
+        }
+    }
+    // What was sent must have left this process before it goes.
+    const Deadline deadline = Deadline::after(std::chrono::seconds(5));
+    for (;;) {
+        const std::lock_guard lock(mutex_);
+        if (failure_ || !mailbox_->output_pending() || deadline.expired()) break;
+        progress();
+    }
+    const std::lock_guard lock(mutex_);
+    left_ = true;
+    fail(std::make_exception_ptr(Aborted(fmt::format("group \"{}\" was destroyed", name_))));
+    membership_->flood({rendezvous::VerdictKind::left, rank_, {}});
+}
+
+// ---- what others say
+
+void Group::on_verdict(const rendezvous::Verdict& verdict) {
+    const std::lock_guard lock(verdict_mutex_);
+    if (verdict.kind == rendezvous::VerdictKind::left && verdict.text.empty()) {
+        gone_.push_back(verdict.rank);
+        return;
+    }
+    if (!verdict_)
+        verdict_ = verdict;
+    else if (verdict_->kind == rendezvous::VerdictKind::left)
+        verdict_ = verdict;  // a cause beats a symptom
+    has_verdict_.store(true, std::memory_order_release);
+}
+
+void Group::apply_verdict() {
+    rendezvous::Verdict verdict;
+    {
+        const std::lock_guard lock(verdict_mutex_);
+        verdict = *verdict_;
+        has_verdict_.store(false, std::memory_order_relaxed);
+    }
+    if (failure_) return;
+    std::string title =
+        collectives_.empty() ? fmt::format("group \"{}\" ({} ranks)", name_, size_) : title_of(*collectives_.front());
+    ErrorContext context;
+    if (!collectives_.empty()) context = context_of(*collectives_.front());
+    context.group = name_;
+    context.rank = rank_;
+    context.peer = verdict.rank;
+    switch (verdict.kind) {
+        case rendezvous::VerdictKind::mismatch:
+            fail(std::make_exception_ptr(CollectiveMismatch(verdict.text, context)));
+            break;
+        case rendezvous::VerdictKind::aborted:
+            fail(std::make_exception_ptr(
+                Aborted(fmt::format("{}: aborted by rank {}: {}", title, verdict.rank, verdict.text), context)));
+            break;
+        case rendezvous::VerdictKind::peer_lost:
+        case rendezvous::VerdictKind::left:
+            fail(std::make_exception_ptr(PeerLost(fmt::format("{}: {}", title, verdict.text), context)));
+            break;
+    }
+}
+
+void Group::mismatch(int peer, std::uint64_t sequence, std::uint64_t theirs, std::uint64_t mine, bool tell_others) {
+    using group::Fingerprint;
+    const bool message = (theirs >> 59) == group::point_to_point && (mine >> 59) == group::point_to_point;
+    const std::string text =
+        message ? fmt::format("group \"{}\": rank {} sent {}, but rank {} receives {}", name_, peer,
+                              Fingerprint::describe(theirs), rank_, Fingerprint::describe(mine))
+                : fmt::format("operation #{} in group \"{}\" ({} ranks): rank {} called {}, but rank {} called {}",
+                              sequence, name_, size_, rank_, Fingerprint::describe(mine), peer,
+                              Fingerprint::describe(theirs));
+    if (tell_others) membership_->flood({rendezvous::VerdictKind::mismatch, peer, text});
+    fail(std::make_exception_ptr(
+        CollectiveMismatch(text, {.sequence = sequence, .group = name_, .rank = rank_, .peer = peer})));
+}
+
+ErrorContext Group::context_of(const Operation& operation) const {
+    ErrorContext context;
+    context.operation = operation.name;
+    context.sequence = operation.sequence;
+    context.group = name_;
+    context.rank = rank_;
+    context.elapsed = Clock::now() - operation.started;
+    if (operation.execution) context.phase = operation.execution->where();
+    return context;
+}
+
+std::string Group::title_of(const Operation& operation) const {
+    const std::string number = operation.is_collective ? fmt::format(" #{}", operation.sequence) : std::string();
+    return fmt::format("{}{} in group \"{}\" ({} ranks)", operation.name, number, name_, size_);
+}
+
+void Group::fail(std::exception_ptr error) {
+    if (failure_) return;
+    failure_ = error;
+    auto collectives = std::exchange(collectives_, {});
+    auto messages = std::exchange(messages_, {});
+    if (mailbox_) mailbox_->drop_all();
+    for (const auto& operation : collectives) operation->execution.reset();
+    for (const auto& operation : collectives) operation->complete(error);
+    for (const auto& operation : messages) operation->complete(error);
+}
+
+}  // namespace tutti::detail

@@ -1,0 +1,117 @@
+// Group: the ranks of one world, the way to each, and the operations in flight.
+//
+// Collectives run one after the other in the order of their issue; sends and receives run beside them. Whoever waits,
+// drives: progress is made by the thread in wait(), or, while nobody waits, by the group's progress thread, which
+// exists from the first asynchronous operation on and sleeps when there is nothing to do.
+//
+// Threads: any. One mutex guards everything that moves; completions run on the thread that made them happen.
+#pragma once
+
+#include "group/operation.hpp"
+#include "rendezvous/membership.hpp"
+#include "transport/tcp/socket_stream.hpp"
+
+#include <tutti/process_group.hpp>
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+namespace tutti::detail {
+
+class Group : public std::enable_shared_from_this<Group> {
+ public:
+    explicit Group(const ProcessGroupOptions& options);
+    ~Group();
+
+    int rank() const noexcept { return rank_; }
+    int size() const noexcept { return size_; }
+    const std::string& name() const noexcept { return name_; }
+    Determinism determinism() const noexcept { return determinism_; }
+    const std::vector<int>& hosts() const noexcept { return layout_.host_of; }
+    std::chrono::milliseconds timeout() const noexcept { return timeout_.load(); }
+    void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
+
+    /// Queues the operation; asynchronous ones are progressed in the background.
+    void submit(const std::shared_ptr<Operation>& operation, bool asynchronous);
+    /// Blocks until it is complete or the deadline has passed (throws Timeout then).
+    void wait(Operation& operation, const Deadline& deadline);
+    /// Issues and waits, without a queue when nothing else is in flight.
+    void run(const std::shared_ptr<Operation>& operation);
+    void abort(const std::string& reason);
+    void leave();
+
+ private:
+    void connect_shared_memory(const Deadline& deadline);
+    transport::Stream* stream_to(int peer);
+    void start(Operation& operation);
+    bool progress();
+    bool progress_collective();
+    bool progress_messages();
+    void slow_checks();
+    void check_records();
+    void fail(std::exception_ptr error);
+    void on_verdict(const rendezvous::Verdict& verdict);
+    void apply_verdict();
+    void mismatch(int peer, std::uint64_t sequence, std::uint64_t theirs, std::uint64_t mine, bool tell_others);
+    void record(std::uint64_t sequence, std::uint64_t fingerprint);
+    ErrorContext context_of(const Operation& operation) const;
+    std::string title_of(const Operation& operation) const;
+    void time_out(Operation& operation);
+    void sleep(std::chrono::milliseconds limit);
+    void run_progress_thread();
+    bool is_inline(const Operation& operation) const;
+    void publish_inline(Operation& operation);
+    bool collect_inline(Operation& operation);
+    void drive(Operation& operation, const Deadline& deadline);
+    bool uses_shared_memory_only() const noexcept { return arena_ && arena_->layout().ranks == size_; }
+
+    int rank_;
+    int size_;
+    std::string name_;
+    std::atomic<std::chrono::milliseconds> timeout_;
+    Determinism determinism_;
+    algorithm::Layout layout_;
+    std::unique_ptr<rendezvous::Membership> membership_;
+    std::shared_ptr<transport::Arena> arena_;
+    std::vector<int> rank_of_local_;
+    std::vector<std::unique_ptr<transport::Stream>> streams_;
+    std::unique_ptr<transport::Mailbox> mailbox_;
+    engine::Ground ground_;
+    int spins_ = 0;  // before yielding
+
+    std::mutex mutex_;
+    std::deque<std::shared_ptr<Operation>> collectives_;
+    std::list<std::shared_ptr<Operation>> messages_;
+    std::uint64_t sequence_ = 0;
+    std::uint64_t inline_sequence_ = 0;
+    std::map<std::uint64_t, std::uint64_t> history_;  // fingerprints of recent collectives
+    std::exception_ptr failure_;
+    bool left_ = false;
+    Instant next_slow_check_{};
+    Instant next_probe_{};
+    struct CachedPlan {
+        algorithm::Request request;
+        std::shared_ptr<const schedule::Schedule> schedule;
+    };
+    std::shared_ptr<const schedule::Schedule> plan_for(const Operation& operation);
+    std::list<CachedPlan> plans_;  // most recent first
+
+    std::mutex verdict_mutex_;
+    std::optional<rendezvous::Verdict> verdict_;
+    std::vector<int> gone_;  // ranks that said goodbye
+    std::atomic<bool> has_verdict_{false};
+
+    std::atomic<int> drivers_{0};
+    std::condition_variable work_arrived_;
+    bool stopping_ = false;
+    std::thread progress_thread_;
+};
+
+}  // namespace tutti::detail

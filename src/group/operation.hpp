@@ -1,0 +1,58 @@
+// Operation: one collective, send or receive on its way through a group; what a Work names.
+#pragma once
+
+#include "algorithm/plan.hpp"
+#include "core/deadline.hpp"
+#include "engine/execution.hpp"
+
+#include <tutti/work.hpp>
+
+#include <atomic>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace tutti::detail {
+
+class Group;
+
+class Operation {
+ public:
+    // Set before it is submitted.
+    std::string name;
+    bool is_collective = true;
+    bool is_receive = false;
+    algorithm::Request request;       // collectives
+    engine::Operands operands;        // collectives
+    transport::Transfer transfer;     // point to point
+    std::function<void()> finish;     // after success, before completion: unpacks results
+    std::vector<Tensor> temporaries;  // live until completion
+    std::vector<TensorView> outputs;
+    Deadline deadline = Deadline::never();
+    std::chrono::milliseconds timeout{0};
+    std::shared_ptr<Group> group;
+
+    // Under the group's lock.
+    std::uint64_t sequence = 0;
+    std::unique_ptr<engine::Execution> execution;
+    std::uint64_t inline_sequence = 0;  // 0: not an inline operation
+    Instant started;
+
+    bool done() const noexcept { return done_.load(std::memory_order_acquire); }
+    std::exception_ptr error() const noexcept { return done() ? error_ : nullptr; }
+    /// Exactly once; runs the continuations.
+    void complete(std::exception_ptr error);
+    /// Calls back on completion (at once if complete).
+    void on_completion(std::function<void()> callback);
+
+ private:
+    std::atomic<bool> done_{false};
+    std::exception_ptr error_;
+    std::mutex mutex_;
+    std::vector<std::function<void()>> callbacks_;
+};
+
+}  // namespace tutti::detail

@@ -1,0 +1,130 @@
+// Work, and the completion of operations.
+#include "group/group.hpp"
+#include "group/operation.hpp"
+
+#include <tutti/error.hpp>
+#include <tutti/work.hpp>
+
+#include <utility>
+
+namespace tutti {
+
+namespace detail {
+
+void Operation::complete(std::exception_ptr error) {
+    std::vector<std::function<void()>> callbacks;
+    {
+        const std::lock_guard lock(mutex_);
+        if (done_.load(std::memory_order_relaxed)) return;
+        error_ = std::move(error);
+        done_.store(true, std::memory_order_release);
+        callbacks.swap(callbacks_);
+    }
+    for (auto& callback : callbacks) callback();
+}
+
+void Operation::on_completion(std::function<void()> callback) {
+    {
+        const std::lock_guard lock(mutex_);
+        if (!done_.load(std::memory_order_relaxed)) {
+            callbacks_.push_back(std::move(callback));
+            return;
+        }
+    }
+    callback();
+}
+
+}  // namespace detail
+
+detail::Operation& Work::checked(const char* method) const {
+    if (!operation_)
+        throw InvalidArgument(std::string("Work.") + method + ": this Work is empty (the caller is not in the group)");
+    return *operation_;
+}
+
+bool Work::is_completed() const {
+    return checked("is_completed").done();
+}
+
+bool Work::wait(std::chrono::milliseconds timeout) {
+    detail::Operation& operation = checked("wait");
+    if (!operation.done()) {
+        operation.group->wait(operation, timeout.count() > 0 ? Deadline::after(timeout) : Deadline::never());
+    }
+    if (const auto error = operation.error()) std::rethrow_exception(error);
+    return true;
+}
+
+void Work::synchronize() {
+    wait();
+}
+bool Work::is_success() const {
+    return checked("is_success").done() && !operation_->error();
+}
+std::exception_ptr Work::exception() const {
+    return checked("exception").error();
+}
+
+std::vector<TensorView> Work::result() const {
+    const detail::Operation& operation = checked("result");
+    if (!operation.done()) throw InvalidArgument("Work.result: the operation has not finished; call wait() first");
+    if (const auto error = operation.error()) std::rethrow_exception(error);
+    return operation.outputs;
+}
+
+int Work::source_rank() const {
+    const detail::Operation& operation = checked("source_rank");
+    if (!operation.is_receive) throw InvalidArgument("Work.source_rank: only a receive has a sender");
+    if (!operation.done()) throw InvalidArgument("Work.source_rank: the receive has not finished; call wait() first");
+    return operation.transfer.peer;
+}
+
+Future<std::vector<TensorView>> Work::get_future() const {
+    detail::Operation& operation = checked("get_future");
+    Future<std::vector<TensorView>> future;
+    operation.on_completion([future, self = operation_] {
+        if (const auto error = self->error())
+            future.set_exception(error);
+        else
+            future.set_value(self->outputs);
+    });
+    return future;
+}
+
+Future<WorkResult> Work::get_future_result() const {
+    detail::Operation& operation = checked("get_future_result");
+    Future<WorkResult> future;
+    operation.on_completion([future, self = operation_] {
+        WorkResult result = WorkResult::success;
+        try {
+            if (const auto error = self->error()) std::rethrow_exception(error);
+        } catch (const Timeout&) {
+            result = WorkResult::timeout;
+        } catch (const DistBackendError&) {
+            result = WorkResult::comm_error;
+        } catch (...) {
+            result = WorkResult::unknown;
+        }
+        future.set_value(result);
+    });
+    return future;
+}
+
+Work Work::unbox(const std::any& object) {
+    if (const Work* work = std::any_cast<Work>(&object)) return *work;
+    throw InvalidArgument("Work.unbox: the object does not hold a Work");
+}
+
+void wait_all(const std::vector<Work>& works) {
+    std::exception_ptr first;
+    for (Work work : works) {
+        try {
+            if (work) work.wait();
+        } catch (...) {
+            if (!first) first = std::current_exception();
+        }
+    }
+    if (first) std::rethrow_exception(first);
+}
+
+}  // namespace tutti

@@ -1,0 +1,106 @@
+// Membership: who is in a world, where everyone listens, and who has died.
+//
+// Joining costs a rank two requests to the store: it writes its card, and reads the table that rank 0 makes of all
+// cards. Then every rank connects to its parent in a binomial tree (at most log2 n connections a rank). These lifelines
+// stay open: one that closes without a goodbye is a death, and the news is flooded over the tree.
+//
+// Threads: one service thread per membership accepts connections, watches lifelines and calls the callbacks; the other
+// methods may be called from any thread.
+#pragma once
+
+#include "core/interrupt.hpp"
+#include "core/socket.hpp"
+#include "core/unique_fd.hpp"
+#include "security/handshake.hpp"
+
+#include <tutti/store.hpp>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace tutti::rendezvous {
+
+/// What a rank tells the others about itself.
+struct Card {
+    std::string listen_host;
+    std::uint16_t listen_port = 0;
+    std::string host_key;  ///< equal where memory can be shared
+    std::string host_name;
+    int process = 0;
+};
+
+enum class VerdictKind : std::uint32_t { peer_lost = 1, mismatch = 2, aborted = 3, left = 4 };
+
+/// News about the world; every rank gets the first of them.
+struct Verdict {
+    VerdictKind kind = VerdictKind::aborted;
+    int rank = -1;  ///< whom it is about
+    std::string text;
+};
+
+struct MembershipOptions {
+    Store store;  ///< for this world alone
+    int rank = 0;
+    int world_size = 1;
+    Deadline deadline = Deadline::never();
+    std::string listen_host;
+    std::function<void(const Verdict&)> on_verdict;  ///< service thread
+};
+
+class Membership {
+ public:
+    /// Joins; throws a DistStoreError (timeout) that lists the missing ranks, on all that came.
+    explicit Membership(MembershipOptions options);
+    /// Says goodbye and closes.
+    ~Membership();
+
+    const std::vector<Card>& cards() const noexcept { return cards_; }
+    /// Unique to this world, equal on all ranks.
+    std::uint64_t world_id() const noexcept { return world_id_; }
+    const security::Secret& secret() const noexcept { return *secret_; }
+    /// A fresh, authenticated connection on which we send to a rank.
+    UniqueFd connect(int rank, const Deadline& deadline);
+    bool has_incoming() const noexcept { return has_incoming_.load(std::memory_order_acquire); }
+    /// Connections on which others send to us, since the last call.
+    std::vector<std::pair<int, UniqueFd>> take_incoming();
+    /// Readable when there are incoming connections or a verdict.
+    int wake_fd() const noexcept { return wake_.get(); }
+    /// Tells every rank. Returns once the neighbours' sockets have it.
+    void flood(const Verdict& verdict);
+
+ private:
+    struct Edge;
+    struct Newcomer;
+
+    void exchange_cards();
+    void build_tree();
+    void serve();
+    void accept_newcomers();
+    void welcome(Newcomer& newcomer);
+    bool read_edge(Edge& edge);
+    void forward(const Verdict& verdict, const Edge* except);
+    void send_goodbye();
+    void wake() const;
+
+    MembershipOptions options_;
+    std::vector<Card> cards_;
+    std::uint64_t world_id_ = 0;
+    std::optional<security::Secret> secret_;
+    UniqueFd listener_, wake_, stop_;
+    std::mutex mutex_;  // edges_ (writing), incoming_
+    std::vector<std::unique_ptr<Edge>> edges_;
+    std::vector<std::unique_ptr<Newcomer>> newcomers_;  // service thread
+    std::vector<std::pair<int, UniqueFd>> incoming_;
+    std::atomic<bool> stopping_{false}, has_incoming_{false};
+    std::thread thread_;
+};
+
+/// Identifies this machine, and the name spaces in which its processes can share memory.
+std::string host_key();
+
+}  // namespace tutti::rendezvous

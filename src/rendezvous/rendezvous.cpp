@@ -1,0 +1,174 @@
+#include "rendezvous/rendezvous.hpp"
+
+#include "core/env.hpp"
+#include "core/socket.hpp"
+
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <charconv>
+#include <optional>
+
+namespace tutti::rendezvous {
+namespace {
+
+struct Url {
+    std::string scheme, rest;
+    std::optional<int> rank, world_size;
+};
+
+std::optional<int> parse_int(std::string_view text) {
+    int value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+    return value;
+}
+
+Url parse(const std::string& text) {
+    const std::size_t colon = text.find("://");
+    if (colon == std::string::npos) {
+        throw InvalidArgument(
+            fmt::format("init_method \"{}\": expected env://, tcp://host:port or file:///path", text));
+    }
+    Url url{text.substr(0, colon), text.substr(colon + 3), {}, {}};
+    const std::size_t question = url.rest.find('?');
+    if (question == std::string::npos) return url;
+    std::string_view query = std::string_view(url.rest).substr(question + 1);
+    while (!query.empty()) {
+        const std::string_view item = query.substr(0, query.find('&'));
+        query.remove_prefix(std::min(query.size(), item.size() + 1));
+        const std::size_t equal = item.find('=');
+        const auto name = item.substr(0, equal);
+        const auto value = equal == std::string_view::npos ? std::nullopt : parse_int(item.substr(equal + 1));
+        if ((name != "rank" && name != "world_size") || !value) {
+            throw InvalidArgument(
+                fmt::format("init_method \"{}\": \"{}\": expected rank=R or world_size=N", text, item));
+        }
+        (name == "rank" ? url.rank : url.world_size) = value;
+    }
+    url.rest.resize(question);
+    return url;
+}
+
+// One value from several places, which must agree.
+int agree(const char* name, int argument, std::optional<int> url, const std::string& method) {
+    if (url && argument != -1 && argument != *url) {
+        throw InvalidArgument(
+            fmt::format("{} is {} as an argument and {} in init_method \"{}\"", name, argument, *url, method));
+    }
+    return url.value_or(argument);
+}
+
+int from_environment(const char* variable, int value) {
+    if (value != -1) return value;
+    const auto text = env::get(variable);
+    if (!text) return -1;
+    const auto number = parse_int(*text);
+    if (!number) throw InvalidArgument(fmt::format("environment variable {}={}: expected an integer", variable, *text));
+    return *number;
+}
+
+void check(const Joined& joined, const char* how) {
+    if (joined.world_size < 1) {
+        throw InvalidArgument(fmt::format("world_size {}: expected at least 1; {}", joined.world_size, how));
+    }
+    if (joined.rank < 0 || joined.rank >= joined.world_size) {
+        throw InvalidArgument(fmt::format("rank {}: expected 0 to {}; {}", joined.rank, joined.world_size - 1, how));
+    }
+}
+
+Joined over_tcp(const std::string& host, std::uint16_t port, Joined joined, const Request& request, bool hosted) {
+    if (net::is_multicast(host)) {
+        throw InvalidArgument(
+            fmt::format("init_method tcp://{}: multicast is not supported; give rank 0's address", host));
+    }
+    joined.store = TCPStore({.host = host,
+                             .port = port,
+                             .is_master = joined.rank == 0 && !hosted,
+                             .timeout = request.timeout,
+                             .wait_for_workers = false});
+    return joined;
+}
+
+std::uint16_t port_of(std::string_view text, const std::string& where) {
+    const auto port = parse_int(text);
+    if (!port || *port < 1 || *port > 65535) {
+        throw InvalidArgument(fmt::format("{}: port \"{}\": expected 1 to 65535", where, text));
+    }
+    return static_cast<std::uint16_t>(*port);
+}
+
+Joined by_environment(const Url& url, const std::string& method, const Request& request) {
+    Joined joined;
+    joined.rank = from_environment("RANK", agree("rank", request.rank, url.rank, method));
+    joined.world_size = from_environment("WORLD_SIZE", agree("world_size", request.world_size, url.world_size, method));
+    check(joined, "set RANK and WORLD_SIZE, or start the program with tutti run");
+    const auto port = env::get("MASTER_PORT");
+    if (!port)
+        throw InvalidArgument(
+            "env://: MASTER_PORT is not set; set it to a free port of rank 0's machine, or use tutti run");
+    auto host = env::get("MASTER_ADDR");
+    if (!host && joined.rank != 0)
+        throw InvalidArgument("env://: MASTER_ADDR is not set; set it to the address of rank 0's machine");
+    const bool hosted = env::get_bool("TORCHELASTIC_USE_AGENT_STORE", false);
+    return over_tcp(host.value_or("127.0.0.1"), port_of(*port, "env://: MASTER_PORT"), joined, request, hosted);
+}
+
+Joined by_address(const Url& url, const std::string& method, const Request& request) {
+    Joined joined{{},
+                  agree("rank", request.rank, url.rank, method),
+                  agree("world_size", request.world_size, url.world_size, method)};
+    check(joined, "tcp:// needs both on every process, as arguments or as ?rank=R&world_size=N");
+    std::string_view rest = url.rest;
+    while (!rest.empty() && rest.back() == '/') rest.remove_suffix(1);
+    const std::size_t colon = rest.rfind(':');
+    if (colon == std::string_view::npos)
+        throw InvalidArgument(fmt::format("init_method \"{}\": expected tcp://host:port", method));
+    std::string host(rest.substr(0, colon));
+    if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+    return over_tcp(host, port_of(rest.substr(colon + 1), method), joined, request, false);
+}
+
+Joined by_file(const Url& url, const std::string& method, const Request& request) {
+    Joined joined{{},
+                  agree("rank", request.rank, url.rank, method),
+                  agree("world_size", request.world_size, url.world_size, method)};
+    check(joined, "file:// needs both on every process, as arguments or as ?rank=R&world_size=N");
+    if (url.rest.empty() || url.rest.front() != '/') {
+        throw InvalidArgument(fmt::format("init_method \"{}\": expected file:///absolute/path", method));
+    }
+    FileStore store(url.rest, joined.world_size, request.timeout);
+    // Each process of a job comes once; one more means that the file is left from another job.
+    const std::int64_t user = store.add("rendezvous/users", 1);
+    const std::int64_t same_rank = store.add(fmt::format("rendezvous/rank/{}", joined.rank), 1);
+    if (user > joined.world_size || same_rank > 1) {
+        throw InvalidArgument(
+            fmt::format("init_method \"{}\": the file is in use or stale: rank {} has been here before; remove the "
+                        "file, or use a new one for each start",
+                        method, joined.rank));
+    }
+    joined.store = store;
+    return joined;
+}
+
+}  // namespace
+
+Joined resolve(const Request& request) {
+    if (request.store) {
+        if (!request.init_method.empty())
+            throw InvalidArgument("init_process_group: give store or init_method, not both");
+        Joined joined{request.store, request.rank, request.world_size};
+        check(joined, "a store needs rank and world_size as arguments");
+        return joined;
+    }
+    const std::string method = request.init_method.empty() ? "env://" : request.init_method;
+    const Url url = parse(method);
+    if (url.scheme == "env") return by_environment(url, method, request);
+    if (url.scheme == "tcp") return by_address(url, method, request);
+    if (url.scheme == "file") return by_file(url, method, request);
+    throw InvalidArgument(fmt::format("init_method \"{}\": expected env://, tcp://host:port or file:///path", method));
+}
+
+}  // namespace tutti::rendezvous
