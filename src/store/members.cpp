@@ -28,18 +28,22 @@ std::string own_place() {
     return fmt::format("{}/{}", boot, info.st_ino);
 }
 
-/// Clock ticks after boot; empty when there is no such process. A process id alone is used again.
+/// Clock ticks after boot, or "-" when that cannot be told. A process id alone is used again.
 std::string start_of(pid_t pid) {
     std::ifstream file(fmt::format("/proc/{}/stat", pid));
     std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
     const auto name_end = text.rfind(')');  // the name may hold anything
-    if (name_end == std::string::npos) return {};
+    if (name_end == std::string::npos) return "-";
     std::istringstream rest(text.substr(name_end + 1));
     std::string field;
-    for (int number = 3; number <= 22 && rest >> field; ++number) {
-        if (number == 3 && (field == "Z" || field == "X")) return {};
-    }
-    return field;
+    for (int number = 3; number <= 22; ++number) rest >> field;
+    return rest ? field : "-";
+}
+
+bool is_dead(pid_t pid, const std::string& start) {
+    if (::kill(pid, 0) != 0 && errno == ESRCH) return true;
+    const std::string now = start_of(pid);
+    return start != "-" && now != "-" && now != start;
 }
 
 }  // namespace
@@ -67,7 +71,7 @@ std::optional<std::string> Members::dead_member() const {
         pid_t pid = 0;
         std::string start;
         if (!(text >> place >> pid >> start) || place != here) continue;
-        if (start_of(pid) != start) return fmt::format("process {}", pid);
+        if (is_dead(pid, start)) return fmt::format("process {}", pid);
     }
     return std::nullopt;
 }
