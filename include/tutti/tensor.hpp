@@ -190,7 +190,9 @@ Tensor tensor(std::initializer_list<T> values) {
     return result;
 }
 
-/// Copies `from` into `to`: equal dtype and element count, any strides on either side.
+/// Copies `from` into `to`, element by element in row-major order: equal dtype and element count, any shapes and any
+/// strides on either side (negative ones too; 0 repeats an element of `from`). They may overlap only where both are
+/// contiguous. Throws InvalidArgument.
 TUTTI_API void copy(TensorView to, ConstTensorView from);
 
 }  // namespace tutti

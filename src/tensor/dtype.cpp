@@ -31,7 +31,11 @@ std::uint32_t encode(float value, Format f) {
     const std::uint32_t infinity = ((1U << f.exponent) - 1) << f.mantissa;
     const std::uint32_t not_a_number = f.has_infinity ? infinity | (1U << (f.mantissa - 1)) : all_ones;
     const std::uint32_t magnitude = bits & 0x7fffffffU;
-    if (magnitude > 0x7f800000U) return sign | not_a_number;
+    if (magnitude > 0x7f800000U) {
+        // binary16 keeps what fits of the payload, as CPUs that convert in hardware do.
+        const std::uint32_t payload = f.mantissa == 10 ? (magnitude >> (23 - f.mantissa)) & 0x3ffU : 0U;
+        return sign | not_a_number | payload;
+    }
     const int bias = (1 << (f.exponent - 1)) - 1;
     const std::uint32_t overflow = f.has_infinity ? infinity : all_ones;
     if (magnitude == 0x7f800000U) return sign | overflow;
@@ -63,7 +67,8 @@ float decode(std::uint32_t bits, Format f) {
     const std::uint32_t sign = negative ? 0x80000000U : 0U;
     if (f.has_infinity ? exponent == top : exponent == top && mantissa == (1U << f.mantissa) - 1) {
         const bool infinite = f.has_infinity && mantissa == 0;
-        return std::bit_cast<float>(sign | (infinite ? 0x7f800000U : 0x7fc00000U));
+        const std::uint32_t payload = f.has_infinity ? mantissa << (23 - f.mantissa) : 0U;
+        return std::bit_cast<float>(sign | (infinite ? 0x7f800000U : 0x7fc00000U | payload));
     }
     const float magnitude = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), 1 - bias - f.mantissa)
                                           : std::ldexp(static_cast<float>(mantissa | (1U << f.mantissa)),

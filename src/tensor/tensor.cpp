@@ -1,4 +1,4 @@
-// Views, tensors, strided copies.
+// Views and tensors. Threads: values; the count of owners of a tensor's memory is atomic, its elements are not.
 #include <tutti/error.hpp>
 #include <tutti/tensor.hpp>
 
@@ -38,48 +38,6 @@ bool is_row_major(const Extents& shape, const Extents& strides) {
     }
     return true;
 }
-
-// Walks a view as runs of `run` elements that lie one after the other.
-class Runs {
- public:
-    explicit Runs(const ConstTensorView& view)
-        : base_(static_cast<std::byte*>(const_cast<void*>(view.data()))), element_bytes_(size_of(view.dtype())) {
-        if (view.contiguous()) {
-            run_ = view.element_count();
-            return;
-        }
-        std::size_t outer = view.shape().size();
-        while (outer > 0) {
-            const std::size_t i = outer - 1;
-            if (view.shape()[i] != 1 && view.strides()[i] != run_) break;
-            run_ *= view.shape()[i];
-            outer = i;
-        }
-        for (std::size_t i = 0; i < outer; ++i) {
-            sizes_.push_back(view.shape()[i]);
-            strides_.push_back(view.strides()[i]);
-        }
-        index_.assign(outer, 0);
-    }
-
-    std::int64_t run() const { return run_; }
-    std::byte* address() const { return base_ + offset_ * static_cast<std::int64_t>(element_bytes_); }
-    void next() {
-        for (std::size_t i = sizes_.size(); i-- > 0;) {
-            offset_ += strides_[i];
-            if (++index_[i] < sizes_[i]) return;
-            offset_ -= strides_[i] * sizes_[i];
-            index_[i] = 0;
-        }
-    }
-
- private:
-    std::byte* base_;
-    std::size_t element_bytes_;
-    std::int64_t run_ = 1;
-    std::int64_t offset_ = 0;
-    std::vector<std::int64_t> sizes_, strides_, index_;
-};
 
 }  // namespace
 
@@ -151,43 +109,6 @@ Tensor zeros(DType dtype, Extents shape) {
     Tensor result = empty(dtype, std::move(shape));
     if (result.byte_count() > 0) std::memset(result.raw_data(), 0, result.byte_count());
     return result;
-}
-
-void copy(TensorView to, ConstTensorView from) {
-    if (to.dtype() != from.dtype()) {
-        throw InvalidArgument(
-            fmt::format("copy: `to` is {}, `from` is {}: expected equal dtypes", to.to_string(), from.to_string()));
-    }
-    if (to.element_count() != from.element_count()) {
-        throw InvalidArgument(fmt::format("copy: `to` has {} elements, `from` has {}: expected equal counts",
-                                          to.element_count(), from.element_count()));
-    }
-    if (from.element_count() == 0 || (to.data() == from.data() && to.contiguous() && from.contiguous())) return;
-    const std::size_t element_bytes = size_of(to.dtype());
-    Runs target(to);
-    Runs source(from);
-    std::int64_t left_in_target = target.run();
-    std::int64_t left_in_source = source.run();
-    std::byte* t = target.address();
-    std::byte* s = source.address();
-    for (std::int64_t done = 0; done < to.element_count();) {
-        const std::int64_t count = std::min(left_in_target, left_in_source);
-        const std::size_t bytes = static_cast<std::size_t>(count) * element_bytes;
-        std::memmove(t, s, bytes);
-        done += count;
-        t += bytes;
-        s += bytes;
-        if ((left_in_target -= count) == 0) {
-            target.next();
-            t = target.address();
-            left_in_target = target.run();
-        }
-        if ((left_in_source -= count) == 0) {
-            source.next();
-            s = source.address();
-            left_in_source = source.run();
-        }
-    }
 }
 
 }  // namespace tutti

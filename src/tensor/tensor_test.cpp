@@ -6,8 +6,11 @@
 #include <tutti/reduce_op.hpp>
 #include <tutti/tensor.hpp>
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numeric>
+#include <random>
 
 namespace tutti {
 namespace {
@@ -128,6 +131,80 @@ TEST(Copy, follows_strides_of_any_kind) {
     copy(repeated, ConstTensorView(data.data() + 5, {4}, int32, {0}));
     EXPECT_EQ(repeated, std::vector<std::int32_t>(4, 5));
     EXPECT_THROW(copy(repeated, data), InvalidArgument);
+}
+
+// Any shape with any strides, against an index computed the slow way.
+TEST(Copy, agrees_with_an_element_by_element_walk) {
+    std::mt19937 random(3);
+    const auto pick = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
+    for (const DType dtype : {uint8, int16, float32, float64, complex128}) {
+        const std::size_t unit = size_of(dtype);
+        for (int round = 0; round < 200; ++round) {
+            // Two layouts of one shape: a random order of dimensions in memory, gaps between them, some reversed.
+            std::vector<std::int64_t> shape;
+            std::int64_t count = 1;
+            for (int i = pick(0, 5); i > 0; --i) {
+                shape.push_back(pick(1, i == 1 ? 90 : 6));
+                count *= shape.back();
+            }
+            struct Layout {
+                std::vector<std::int64_t> strides;
+                std::int64_t start = 0, extent = 1;
+            };
+            const auto layout = [&] {
+                Layout l{std::vector<std::int64_t>(shape.size())};
+                std::vector<std::size_t> order(shape.size());
+                std::iota(order.begin(), order.end(), 0U);
+                if (pick(0, 2) != 0) std::shuffle(order.begin(), order.end(), random);
+                for (std::size_t i = order.size(); i-- > 0;) {
+                    const std::size_t d = order[i];
+                    l.strides[d] = l.extent * (pick(0, 3) == 0 ? 2 : 1);
+                    l.extent = l.strides[d] * shape[d];
+                    if (pick(0, 4) == 0) {
+                        l.start += l.strides[d] * (shape[d] - 1);
+                        l.strides[d] = -l.strides[d];
+                    }
+                }
+                return l;
+            };
+            const Layout from = layout(), to = layout();
+            std::vector<std::uint8_t> source(static_cast<std::size_t>(from.extent) * unit);
+            for (auto& byte : source) byte = static_cast<std::uint8_t>(random());
+            std::vector<std::uint8_t> target(static_cast<std::size_t>(to.extent) * unit, 0xa5);
+            std::vector<std::uint8_t> wanted = target;
+            for (std::int64_t i = 0; i < count; ++i) {
+                std::int64_t rest = i, at = to.start, where = from.start;
+                for (std::size_t d = shape.size(); d-- > 0;) {
+                    at += rest % shape[d] * to.strides[d];
+                    where += rest % shape[d] * from.strides[d];
+                    rest /= shape[d];
+                }
+                std::memcpy(&wanted[static_cast<std::size_t>(at) * unit],
+                            &source[static_cast<std::size_t>(where) * unit], unit);
+            }
+            copy(TensorView(target.data() + static_cast<std::size_t>(to.start) * unit, shape, dtype, to.strides),
+                 ConstTensorView(source.data() + static_cast<std::size_t>(from.start) * unit, shape, dtype,
+                                 from.strides));
+            ASSERT_EQ(target, wanted) << Extents(shape).to_string() << " from " << Extents(from.strides).to_string()
+                                      << " to " << Extents(to.strides).to_string();
+        }
+    }
+}
+
+TEST(Copy, crosses_different_shapes_in_row_major_order) {
+    std::vector<float> data(24), target(48, -1), flat(12);
+    std::iota(data.begin(), data.end(), 0.0F);
+    const ConstTensorView columns(data.data(), {4, 3}, float32, {1, 8});  // neither is contiguous
+    copy(TensorView(target.data(), {2, 6}, float32, {12, 2}), columns);
+    copy(flat, columns);
+    for (int i = 0; i < 12; ++i) {
+        const auto index = static_cast<std::size_t>(i);
+        EXPECT_EQ(flat[index], static_cast<float>(i / 3 + i % 3 * 8));
+        EXPECT_EQ(target[static_cast<std::size_t>(i / 6 * 12 + i % 6 * 2)], flat[index]);
+    }
+    EXPECT_EQ(std::ranges::count(target, -1.0F), 36);
+    copy(std::span(data).subspan(1, 23), std::span(data).first(23));  // contiguous views may overlap
+    EXPECT_EQ(data[23], 22);
 }
 
 TEST(Tensor, owns_shares_and_clones) {

@@ -1,0 +1,227 @@
+// Copies between views of any strides.
+//
+// Views of equal shape are walked together: dimensions that lie in one piece in both are merged, the others are ordered
+// so that writes go forward in memory, and the innermost two are taken in square tiles, so that a transposition uses
+// each cache line it touches. Views of different shapes are walked apart, run by run, in row-major order.
+// Threads: stateless.
+#include <tutti/error.hpp>
+#include <tutti/tensor.hpp>
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+struct Dimension {
+    std::int64_t size;
+    std::int64_t to_stride;    // in bytes
+    std::int64_t from_stride;  // in bytes
+};
+
+Extents row_major_strides(const Extents& shape) {
+    std::vector<std::int64_t> strides(shape.size());
+    std::int64_t stride = 1;
+    for (std::size_t i = shape.size(); i-- > 0;) {
+        strides[i] = stride;
+        stride *= shape[i];
+    }
+    return strides;
+}
+
+// The common dimensions, outermost first; at least one.
+std::vector<Dimension> merged_dimensions(const Extents& shape, const Extents& to, const Extents& from,
+                                         std::int64_t element_bytes) {
+    std::vector<Dimension> dimensions;
+    for (std::size_t i = 0; i < shape.size(); ++i) {
+        if (shape[i] != 1) dimensions.push_back({shape[i], to[i] * element_bytes, from[i] * element_bytes});
+    }
+    std::ranges::stable_sort(dimensions, std::ranges::greater(),
+                             [](const Dimension& d) { return std::abs(d.to_stride); });
+    std::vector<Dimension> merged;
+    for (const Dimension& d : dimensions) {
+        if (!merged.empty() && merged.back().to_stride == d.size * d.to_stride &&
+            merged.back().from_stride == d.size * d.from_stride) {
+            merged.back() = {merged.back().size * d.size, d.to_stride, d.from_stride};
+        } else {
+            merged.push_back(d);
+        }
+    }
+    if (merged.empty()) merged.push_back({1, element_bytes, element_bytes});
+    return merged;
+}
+
+template <std::size_t Bytes>
+void copy_line(std::byte* to, const std::byte* from, std::int64_t count, const Dimension& d) {
+    for (std::int64_t i = 0; i < count; ++i) {
+        std::memcpy(to + i * d.to_stride, from + i * d.from_stride, Bytes);
+    }
+}
+
+// The two innermost dimensions.
+template <std::size_t Bytes>
+void copy_plane(std::byte* to, const std::byte* from, const Dimension& outer, const Dimension& inner) {
+    constexpr std::int64_t tile = 128 / static_cast<std::int64_t>(Bytes);
+    // Tiles pay only where the source runs along the outer dimension.
+    const bool crosswise = std::abs(outer.from_stride) < std::abs(inner.from_stride);
+    const std::int64_t rows = crosswise ? tile : 1;
+    const std::int64_t columns = crosswise ? tile : inner.size;
+    for (std::int64_t row = 0; row < outer.size; row += rows) {
+        const std::int64_t last_row = std::min(row + rows, outer.size);
+        for (std::int64_t column = 0; column < inner.size; column += columns) {
+            const std::int64_t count = std::min(columns, inner.size - column);
+            for (std::int64_t i = row; i < last_row; ++i) {
+                copy_line<Bytes>(to + i * outer.to_stride + column * inner.to_stride,
+                                 from + i * outer.from_stride + column * inner.from_stride, count, inner);
+            }
+        }
+    }
+}
+
+void copy_rows(std::byte* to, const std::byte* from, const Dimension& outer, std::size_t row_bytes) {
+    for (std::int64_t i = 0; i < outer.size; ++i) {
+        std::memcpy(to + i * outer.to_stride, from + i * outer.from_stride, row_bytes);
+    }
+}
+
+void copy_equal_shapes(std::byte* to, const std::byte* from, std::vector<Dimension> dimensions,
+                       std::size_t element_bytes) {
+    const Dimension inner = dimensions.back();
+    dimensions.pop_back();
+    Dimension outer{1, 0, 0};
+    if (!dimensions.empty()) {
+        outer = dimensions.back();
+        dimensions.pop_back();
+    }
+    const auto unit = static_cast<std::int64_t>(element_bytes);
+    const bool in_rows = inner.to_stride == unit && inner.from_stride == unit;
+    const auto plane = [&](std::byte* t, const std::byte* f) {
+        if (in_rows) return copy_rows(t, f, outer, static_cast<std::size_t>(inner.size) * element_bytes);
+        switch (element_bytes) {
+            case 1: return copy_plane<1>(t, f, outer, inner);
+            case 2: return copy_plane<2>(t, f, outer, inner);
+            case 4: return copy_plane<4>(t, f, outer, inner);
+            case 8: return copy_plane<8>(t, f, outer, inner);
+            default: return copy_plane<16>(t, f, outer, inner);
+        }
+    };
+    // The dimensions further out count like an odometer.
+    std::vector<std::int64_t> index(dimensions.size());
+    for (;;) {
+        plane(to, from);
+        std::size_t i = dimensions.size();
+        for (; i > 0; --i) {
+            const Dimension& d = dimensions[i - 1];
+            to += d.to_stride;
+            from += d.from_stride;
+            if (++index[i - 1] < d.size) break;
+            to -= d.to_stride * d.size;
+            from -= d.from_stride * d.size;
+            index[i - 1] = 0;
+        }
+        if (i == 0) return;
+    }
+}
+
+// Walks a view as runs of `run` elements that lie one after the other.
+class Runs {
+ public:
+    explicit Runs(const ConstTensorView& view)
+        : base_(static_cast<std::byte*>(const_cast<void*>(view.data()))), element_bytes_(size_of(view.dtype())) {
+        if (view.contiguous()) {
+            run_ = view.element_count();
+            return;
+        }
+        std::size_t outer = view.shape().size();
+        while (outer > 0) {
+            const std::size_t i = outer - 1;
+            if (view.shape()[i] != 1 && view.strides()[i] != run_) break;
+            run_ *= view.shape()[i];
+            outer = i;
+        }
+        for (std::size_t i = 0; i < outer; ++i) {
+            sizes_.push_back(view.shape()[i]);
+            strides_.push_back(view.strides()[i]);
+        }
+        index_.assign(outer, 0);
+    }
+
+    std::int64_t run() const { return run_; }
+    std::byte* address() const { return base_ + offset_ * static_cast<std::int64_t>(element_bytes_); }
+    void next() {
+        for (std::size_t i = sizes_.size(); i-- > 0;) {
+            offset_ += strides_[i];
+            if (++index_[i] < sizes_[i]) return;
+            offset_ -= strides_[i] * sizes_[i];
+            index_[i] = 0;
+        }
+    }
+
+ private:
+    std::byte* base_;
+    std::size_t element_bytes_;
+    std::int64_t run_ = 1;
+    std::int64_t offset_ = 0;
+    std::vector<std::int64_t> sizes_, strides_, index_;
+};
+
+void copy_runs(const TensorView& to, const ConstTensorView& from) {
+    const std::size_t element_bytes = size_of(to.dtype());
+    Runs target(to);
+    Runs source(from);
+    std::int64_t left_in_target = target.run();
+    std::int64_t left_in_source = source.run();
+    std::byte* t = target.address();
+    std::byte* s = source.address();
+    for (std::int64_t done = 0; done < to.element_count();) {
+        const std::int64_t count = std::min(left_in_target, left_in_source);
+        const std::size_t bytes = static_cast<std::size_t>(count) * element_bytes;
+        std::memcpy(t, s, bytes);
+        done += count;
+        t += bytes;
+        s += bytes;
+        if ((left_in_target -= count) == 0) {
+            target.next();
+            t = target.address();
+            left_in_target = target.run();
+        }
+        if ((left_in_source -= count) == 0) {
+            source.next();
+            s = source.address();
+            left_in_source = source.run();
+        }
+    }
+}
+
+}  // namespace
+
+void copy(TensorView to, ConstTensorView from) {
+    if (to.dtype() != from.dtype()) {
+        throw InvalidArgument(
+            fmt::format("copy: `to` is {}, `from` is {}: expected equal dtypes", to.to_string(), from.to_string()));
+    }
+    if (to.element_count() != from.element_count()) {
+        throw InvalidArgument(fmt::format("copy: `to` has {} elements, `from` has {}: expected equal counts",
+                                          to.element_count(), from.element_count()));
+    }
+    if (from.element_count() == 0) return;
+    if (to.contiguous() && from.contiguous()) {
+        std::memmove(to.data(), from.data(), to.byte_count());
+        return;
+    }
+    // A contiguous view may be seen in the other's shape.
+    const Extents& shape = to.contiguous() ? from.shape() : to.shape();
+    if (!to.contiguous() && !from.contiguous() && !(to.shape() == from.shape())) return copy_runs(to, from);
+    const std::size_t element_bytes = size_of(to.dtype());
+    const Extents to_strides = to.contiguous() ? row_major_strides(shape) : to.strides();
+    const Extents from_strides = from.contiguous() ? row_major_strides(shape) : from.strides();
+    copy_equal_shapes(static_cast<std::byte*>(to.data()), static_cast<const std::byte*>(from.data()),
+                      merged_dimensions(shape, to_strides, from_strides, static_cast<std::int64_t>(element_bytes)),
+                      element_bytes);
+}
+
+}  // namespace tutti
