@@ -135,6 +135,10 @@ template <Element T>
 TensorView view(T* data, Extents shape) {
     return TensorView(data, std::move(shape), dtype_of<T>);
 }
+template <Element T>
+ConstTensorView view(const T* data, Extents shape) {
+    return ConstTensorView(data, std::move(shape), dtype_of<T>);
+}
 inline TensorView view(void* data, Extents shape, DType dtype) {
     return TensorView(data, std::move(shape), dtype);
 }

@@ -109,7 +109,7 @@ bool Execution::start(std::size_t index) {
     if (step.kind == StepKind::combine) {
         std::vector<const void*> inputs;
         for (std::uint32_t i = 0; i < step.operand_count; ++i) inputs.push_back(address(operands[i].chunk));
-        reduce::combine(operands_.op, operands_.dtype, address(step.target), inputs, step.target.count,
+        kernels::combine(operands_.op, operands_.dtype, address(step.target), inputs, step.target.count,
                         step.finish ? operands_.divisor : 1);
         states_[index] = State::done;
         return true;
@@ -131,7 +131,7 @@ bool Execution::start(std::size_t index) {
                                std::size_t offset, std::span<const std::byte> arrived) {
             std::array<const void*, 2> inputs{own + offset, arrived.data()};
             if (step.arrival_first) std::swap(inputs[0], inputs[1]);
-            reduce::combine(operands_.op, operands_.dtype, target + offset, inputs, arrived.size() / element_bytes_,
+            kernels::combine(operands_.op, operands_.dtype, target + offset, inputs, arrived.size() / element_bytes_,
                             step.finish ? operands_.divisor : 1);
         };
     }
@@ -198,7 +198,7 @@ bool Execution::run_shared(const Step& step) {
                 inputs[i] = arena.slot(local, publication) + operands[i].slot_offset * element_bytes_;
             }
             if (step.target.count > 0) {
-                reduce::combine(operands_.op, operands_.dtype, address(step.target), inputs, step.target.count,
+                kernels::combine(operands_.op, operands_.dtype, address(step.target), inputs, step.target.count,
                                 step.finish ? operands_.divisor : 1);
             }
             return true;

@@ -127,7 +127,7 @@ bool Group::collect_inline(Operation& operation) {
         parts[static_cast<std::size_t>(r)] = slot.payload.data();
     }
     if (operation.request.count > 0) {
-        reduce::combine(operation.operands.op, operation.operands.dtype, operation.operands.output, parts,
+        kernels::combine(operation.operands.op, operation.operands.dtype, operation.operands.output, parts,
                         operation.request.count, operation.operands.divisor);
     }
     return true;

@@ -26,7 +26,7 @@
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace tutti::reduce {
+namespace tutti::kernels {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
@@ -241,7 +241,11 @@ struct Half {
     }
 };
 
-// Both 8-bit formats are widened by way of binary16, which holds all their values (scaled, for E4M3).
+// Both 8-bit formats pass through binary16 (scaled, for E4M3), which holds all their values.
+//
+// Rounding with the CPU's own additions: adding 2^(e + 23 - M) to a number of exponent e, and subtracting it again,
+// leaves M bits of mantissa, rounded to nearest even; e below the format's smallest exponent counts as that, which
+// gives its subnormals. What is left converts to binary16 exactly.
 template <class Format, int E, int M, bool HasInfinity>
 struct Float8 {
     using Stored = std::uint8_t;
@@ -250,38 +254,106 @@ struct Float8 {
     using V = FloatV;
     static constexpr bool can_stream = false;  // less than a vector is stored at a time
 
+#if HWY_TARGET == HWY_SCALAR
     static HWY_INLINE void load(const std::byte* p, V& a, V& b) {
-        a = Format::widen(hn::PromoteTo(ShortD(), hn::LoadU(ByteD(), elements<Stored>(p))));
-        b = Format::widen(hn::PromoteTo(ShortD(), hn::LoadU(ByteD(), elements<Stored>(p + float_lanes))));
+        a = from_half(Format::to_half(ShortD(), hn::PromoteTo(ShortD(), hn::LoadU(ByteD(), elements<Stored>(p)))));
+        b = from_half(Format::to_half(ShortD(), hn::PromoteTo(ShortD(), hn::LoadU(ByteD(), elements<Stored>(p + 1)))));
+        a = hn::Mul(a, hn::Set(D(), Format::scale));
+        b = hn::Mul(b, hn::Set(D(), Format::scale));
     }
     static HWY_INLINE auto narrowed(V v) {
         return hn::DemoteTo(ByteD(), hn::BitCast(IntD(), narrow<E, M, HasInfinity>(v)));
     }
     static HWY_INLINE void store(std::byte* p, V a, V b) {
         hn::StoreU(narrowed(a), ByteD(), elements<Stored>(p));
-        hn::StoreU(narrowed(b), ByteD(), elements<Stored>(p + float_lanes));
+        hn::StoreU(narrowed(b), ByteD(), elements<Stored>(p + 1));
     }
-    static HWY_INLINE void load_in_order(const std::byte* p, V& a, V& b) { load(p, a, b); }
-    static HWY_INLINE void store_in_order(std::byte* p, V a, V b) { store(p, a, b); }
+#else
+    // A step fills one vector of 16-bit lanes, and half a vector of bytes.
+    using WideD = hn::Repartition<std::uint16_t, FloatD>;
+    using HalfBytesD = hn::Rebind<std::uint8_t, WideD>;
+
+    static HWY_INLINE void load(const std::byte* p, V& a, V& b) {
+        const auto bytes = hn::PromoteTo(WideD(), hn::LoadU(HalfBytesD(), elements<Stored>(p)));
+        const auto halves = Format::to_half(WideD(), bytes);
+        a = from_half(hn::LowerHalf(ShortD(), halves));
+        b = from_half(hn::UpperHalf(ShortD(), halves));
+        if constexpr (Format::scale != 1.0F) {
+            a = hn::Mul(a, hn::Set(D(), Format::scale));
+            b = hn::Mul(b, hn::Set(D(), Format::scale));
+        }
+    }
+    // The magnitude, rounded to M bits and divided by the scale. NaN becomes too large.
+    static HWY_INLINE auto rounded(V v) {
+        constexpr std::uint32_t bias = (1U << (E - 1)) - 1;
+        constexpr std::uint32_t too_large = 0x4a000000;  // 2^21; greater exponents would overflow below
+        const BitsV magnitude = hn::And(bits_of(v), constant(0x7fffffff));
+        const BitsV bounded = hn::Min(magnitude, constant(too_large));
+        const BitsV exponent = hn::Max(hn::And(bounded, constant(0x7f800000)), constant((128 - bias) << 23));
+        const V shift = hn::BitCast(D(), hn::Add(exponent, constant((23U - M) << 23)));
+        const V exact = hn::Sub(hn::Add(hn::BitCast(D(), bounded), shift), shift);
+        return Half::to_half(hn::Mul(exact, hn::Set(D(), 1.0F / Format::scale)));
+    }
+    static HWY_INLINE void store(std::byte* p, V a, V b) {
+        const WideD d;
+        const auto magnitudes = Format::from_half(d, hn::Combine(d, rounded(b), rounded(a)));
+        // The upper halves of all lanes: signs, and which are NaN (only E5M2 must tell them from infinity).
+        const auto upper = hn::Combine(d, upper_half(b), upper_half(a));
+        const auto sign = hn::And(hn::ShiftRight<8>(upper), hn::Set(d, std::uint16_t{0x80}));
+        auto result = hn::Or(magnitudes, sign);
+        if constexpr (HasInfinity) {
+            const auto nan = hn::Combine(d, nan_lanes(b), nan_lanes(a));
+            result = hn::Or(result, nan);
+        }
+        const hn::RebindToSigned<WideD> signed_d;
+        hn::StoreU(hn::DemoteTo(HalfBytesD(), hn::BitCast(signed_d, result)), HalfBytesD(), elements<Stored>(p));
+    }
+    static HWY_INLINE auto upper_half(V v) {
+        return hn::DemoteTo(ShortD(), hn::BitCast(IntD(), hn::ShiftRight<16>(bits_of(v))));
+    }
+    static HWY_INLINE auto nan_lanes(V v) {
+        const BitsV nan = hn::IfThenElseZero(hn::RebindMask(BitsD(), hn::IsNaN(v)), constant(0x7e));
+        return hn::DemoteTo(ShortD(), hn::BitCast(IntD(), nan));
+    }
+#endif
+    static HWY_INLINE void load_in_order(const std::byte* p, V& a, V& b) {
+        load(p, a, b);
+    }
+    static HWY_INLINE void store_in_order(std::byte* p, V a, V b) {
+        store(p, a, b);
+    }
 };
 
 struct E5M2 : Float8<E5M2, 5, 2, true> {
-    static HWY_INLINE V widen(hn::Vec<ShortD> bytes) { return from_half(hn::ShiftLeft<8>(bytes)); }
+    static constexpr float scale = 1;
+    template <class D16, class V16>
+    static HWY_INLINE V16 to_half(D16 /*d*/, V16 bytes) {
+        return hn::ShiftLeft<8>(bytes);
+    }
+    template <class D16, class V16>
+    static HWY_INLINE V16 from_half(D16 /*d*/, V16 half) {
+        return hn::ShiftRight<8>(half);
+    }
 };
 
 struct E4M3 : Float8<E4M3, 4, 3, false> {
-    static HWY_INLINE V widen(hn::Vec<ShortD> bytes) {
-        const auto sign = hn::ShiftLeft<8>(hn::And(bytes, hn::Set(ShortD(), std::uint16_t{0x80})));
-        const auto magnitude = hn::ShiftLeft<7>(hn::And(bytes, hn::Set(ShortD(), std::uint16_t{0x7f})));
-        const V v = hn::Mul(from_half(hn::Or(sign, magnitude)), hn::Set(D(), 256.0F));
-        // All ones would be 480; it is NaN.
-        const auto is_nan = hn::Eq(hn::Abs(v), hn::Set(D(), 480.0F));
-        return hn::Or(v, hn::IfThenElseZero(is_nan, hn::Set(D(), std::numeric_limits<float>::quiet_NaN())));
+    static constexpr float scale = 256;
+    template <class D16, class V16>
+    static HWY_INLINE V16 to_half(D16 d, V16 bytes) {
+        const V16 sign = hn::ShiftLeft<8>(hn::And(bytes, hn::Set(d, std::uint16_t{0x80})));
+        const V16 magnitude = hn::ShiftLeft<7>(hn::And(bytes, hn::Set(d, std::uint16_t{0x7f})));
+        const V16 all_ones = hn::Set(d, std::uint16_t{0x7f << 7});
+        const V16 nan = hn::IfThenElseZero(hn::Eq(magnitude, all_ones), hn::Set(d, std::uint16_t{0x7e00}));
+        return hn::Or(hn::Or(sign, magnitude), nan);
+    }
+    template <class D16, class V16>
+    static HWY_INLINE V16 from_half(D16 d, V16 half) {
+        return hn::Min(hn::ShiftRight<7>(half), hn::Set(d, std::uint16_t{0x7f}));
     }
 };
 
 }  // namespace HWY_NAMESPACE
-}  // namespace tutti::reduce
+}  // namespace tutti::kernels
 HWY_AFTER_NAMESPACE();
 
 #endif

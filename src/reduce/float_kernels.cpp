@@ -9,7 +9,7 @@
 #include "reduce/loops-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
-namespace tutti::reduce {
+namespace tutti::kernels {
 namespace HWY_NAMESPACE {
 
 using Kind = ReduceOp::Kind;
@@ -56,11 +56,11 @@ const char* float_target() {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace tutti::reduce
+}  // namespace tutti::kernels
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace tutti::reduce {
+namespace tutti::kernels {
 
 HWY_EXPORT(find_float);
 HWY_EXPORT(find_float_scale);
@@ -76,5 +76,5 @@ const char* target_name() noexcept {
     return HWY_DYNAMIC_DISPATCH(float_target)();
 }
 
-}  // namespace tutti::reduce
+}  // namespace tutti::kernels
 #endif

@@ -8,10 +8,12 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include <limits>
+
 #include "reduce/loops-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
-namespace tutti::reduce {
+namespace tutti::kernels {
 namespace HWY_NAMESPACE {
 
 using Kind = ReduceOp::Kind;
@@ -21,7 +23,7 @@ using Kind = ReduceOp::Kind;
 template <class T, class Wide, int N>
 HWY_INLINE void divide_all(T* values, std::size_t count, std::uint64_t divisor) {
     using U = std::make_unsigned_t<T>;
-    constexpr auto largest = static_cast<std::uint64_t>(~U{0});
+    constexpr std::uint64_t largest = std::numeric_limits<U>::max();
     if (divisor > largest) {
         std::memset(values, 0, count * sizeof(T));
         return;
@@ -107,11 +109,11 @@ CombineKernel find_integer(Kind kind, DType dtype) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace tutti::reduce
+}  // namespace tutti::kernels
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace tutti::reduce {
+namespace tutti::kernels {
 
 HWY_EXPORT(find_integer);
 
@@ -119,5 +121,5 @@ CombineKernel find_integer_kernel(ReduceOp::Kind kind, DType dtype) noexcept {
     return HWY_DYNAMIC_DISPATCH(find_integer)(kind, dtype);
 }
 
-}  // namespace tutti::reduce
+}  // namespace tutti::kernels
 #endif

@@ -3,7 +3,7 @@
 
 #include "reduce/reduce.hpp"
 
-namespace tutti::reduce {
+namespace tutti::kernels {
 
 /// One call of combine(). avg is sum with a divisor.
 struct Call {
@@ -29,4 +29,4 @@ ScaleKernel find_float_scale_kernel(DType dtype) noexcept;
 ScaleKernel find_low_precision_scale_kernel(DType dtype) noexcept;
 RoundKernel find_round_kernel(DType dtype) noexcept;
 
-}  // namespace tutti::reduce
+}  // namespace tutti::kernels

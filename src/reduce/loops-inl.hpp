@@ -22,7 +22,7 @@
 #include <type_traits>
 
 HWY_BEFORE_NAMESPACE();
-namespace tutti::reduce {
+namespace tutti::kernels {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
@@ -294,7 +294,7 @@ void round_all(void* to, const void* from, std::size_t count) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace tutti::reduce
+}  // namespace tutti::kernels
 HWY_AFTER_NAMESPACE();
 
 #endif

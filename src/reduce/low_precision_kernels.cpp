@@ -9,7 +9,7 @@
 #include "reduce/loops-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
-namespace tutti::reduce {
+namespace tutti::kernels {
 namespace HWY_NAMESPACE {
 
 using Kind = ReduceOp::Kind;
@@ -57,11 +57,11 @@ RoundKernel find_round(DType dtype) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace tutti::reduce
+}  // namespace tutti::kernels
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace tutti::reduce {
+namespace tutti::kernels {
 
 HWY_EXPORT(find_low_precision);
 HWY_EXPORT(find_low_precision_scale);
@@ -77,5 +77,5 @@ RoundKernel find_round_kernel(DType dtype) noexcept {
     return HWY_DYNAMIC_DISPATCH(find_round)(dtype);
 }
 
-}  // namespace tutti::reduce
+}  // namespace tutti::kernels
 #endif

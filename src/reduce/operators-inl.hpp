@@ -16,7 +16,7 @@
 #include <type_traits>
 
 HWY_BEFORE_NAMESPACE();
-namespace tutti::reduce {
+namespace tutti::kernels {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
@@ -92,7 +92,7 @@ struct Xor {
 };
 
 }  // namespace HWY_NAMESPACE
-}  // namespace tutti::reduce
+}  // namespace tutti::kernels
 HWY_AFTER_NAMESPACE();
 
 #endif

@@ -12,7 +12,7 @@
 #include <cstring>
 #include <limits>
 
-namespace tutti::reduce {
+namespace tutti::kernels {
 namespace {
 
 // Indexed by the number of the type, and by that of the operator.
@@ -72,7 +72,7 @@ void combine(ReduceOp::Kind kind, DType dtype, void* dst, std::span<const void* 
              std::size_t element_count, std::uint64_t divisor, Stores stores) {
     const CombineKernel kernel = kernels().combine[static_cast<std::size_t>(kind)][static_cast<std::size_t>(dtype)];
     if (kernel == nullptr || inputs.empty()) {
-        throw InternalError(fmt::format("reduce::combine: no kernel for {} of {} with {} inputs", to_string(kind),
+        throw InternalError(fmt::format("kernels::combine: no kernel for {} of {} with {} inputs", to_string(kind),
                                         to_string(dtype), inputs.size()));
     }
     const bool divides = kind == ReduceOp::Kind::avg && divisor > 1;
@@ -93,7 +93,7 @@ DType accumulation_dtype(DType dtype) noexcept {
 
 void premultiply(DType dtype, void* dst, const void* src, double factor, std::size_t count) {
     switch (dtype) {
-        case DType::boolean: throw InternalError("reduce::premultiply: not defined for bool");
+        case DType::boolean: throw InternalError("kernels::premultiply: not defined for bool");
         case DType::uint8: return scale_integers<std::uint8_t>(dst, src, factor, count);
         case DType::uint16: return scale_integers<std::uint16_t>(dst, src, factor, count);
         case DType::uint32: return scale_integers<std::uint32_t>(dst, src, factor, count);
@@ -113,9 +113,9 @@ void round_to(DType to, void* dst, DType from, const void* src, std::size_t coun
     }
     const RoundKernel kernel = kernels().round[static_cast<std::size_t>(to)];
     if (kernel == nullptr || from != DType::float32) {
-        throw InternalError(fmt::format("reduce::round_to: {} from {}", to_string(to), to_string(from)));
+        throw InternalError(fmt::format("kernels::round_to: {} from {}", to_string(to), to_string(from)));
     }
     kernel(dst, src, count);
 }
 
-}  // namespace tutti::reduce
+}  // namespace tutti::kernels

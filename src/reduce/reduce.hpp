@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <span>
 
-namespace tutti::reduce {
+namespace tutti::kernels {
 
 /// Whether results are written around the cache (large results that nobody reads soon) or through it.
 enum class Stores { cached, streaming };
@@ -37,4 +37,4 @@ void round_to(DType to, void* dst, DType from, const void* src, std::size_t elem
 /// The name of the CPU target that was chosen ("AVX3", …), for reports.
 const char* target_name() noexcept;
 
-}  // namespace tutti::reduce
+}  // namespace tutti::kernels

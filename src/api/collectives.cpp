@@ -1,0 +1,55 @@
+// The public collectives: blocking and asynchronous.
+#include "api/request.hpp"
+
+namespace tutti {
+namespace {
+
+void run(api::Prepared operation) {
+    detail::Group& group = *operation->group;
+    group.run(operation);
+}
+Work start(api::Prepared operation) {
+    detail::Group& group = *operation->group;
+    group.submit(operation, true);
+    return Work(std::move(operation));
+}
+
+}  // namespace
+
+// Each collective, in both forms, from its one description in api/request.
+#define TUTTI_COLLECTIVE(name, PARAMETERS, arguments) \
+    void name PARAMETERS {                            \
+        run(api::name arguments);                     \
+    }                                                 \
+    namespace async {                                 \
+    Work name PARAMETERS {                            \
+        return start(api::name arguments);            \
+    }                                                 \
+    }
+
+TUTTI_COLLECTIVE(broadcast, (TensorView tensor, const BroadcastOptions& options), (tensor, options))
+TUTTI_COLLECTIVE(all_reduce, (TensorView tensor, const AllReduceOptions& options), (tensor, options))
+TUTTI_COLLECTIVE(reduce, (TensorView tensor, const ReduceOptions& options), (tensor, options))
+TUTTI_COLLECTIVE(all_gather, (const TensorList& output_list, ConstTensorView tensor, const CollectiveOptions& options),
+                 (output_list, tensor, options))
+TUTTI_COLLECTIVE(all_gather_into_tensor, (TensorView output, ConstTensorView input, const CollectiveOptions& options),
+                 (output, input, options))
+TUTTI_COLLECTIVE(gather, (ConstTensorView tensor, const TensorList& gather_list, const GatherOptions& options),
+                 (tensor, gather_list, options))
+TUTTI_COLLECTIVE(scatter, (TensorView tensor, const ConstTensorList& scatter_list, const ScatterOptions& options),
+                 (tensor, scatter_list, options))
+TUTTI_COLLECTIVE(reduce_scatter,
+                 (TensorView output, const ConstTensorList& input_list, const ReduceScatterOptions& options),
+                 (output, input_list, options))
+TUTTI_COLLECTIVE(reduce_scatter_tensor, (TensorView output, ConstTensorView input, const ReduceScatterOptions& options),
+                 (output, input, options))
+TUTTI_COLLECTIVE(all_to_all_single, (TensorView output, ConstTensorView input, const AllToAllSingleOptions& options),
+                 (output, input, options))
+TUTTI_COLLECTIVE(all_to_all,
+                 (const TensorList& output_list, const ConstTensorList& input_list, const CollectiveOptions& options),
+                 (output_list, input_list, options))
+TUTTI_COLLECTIVE(barrier, (const BarrierOptions& options), (options))
+
+#undef TUTTI_COLLECTIVE
+
+}  // namespace tutti

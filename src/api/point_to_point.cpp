@@ -1,0 +1,207 @@
+// send, recv, batches, and the barrier that tells who is missing.
+#include "api/request.hpp"
+#include "group/fingerprint.hpp"
+
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace tutti {
+namespace {
+
+using api::group_of;
+using api::Prepared;
+using detail::Group;
+
+struct Message {
+    const char* name;
+    TensorView tensor;
+    std::optional<int> peer, group_peer;
+    int tag;
+    ProcessGroup group;
+    milliseconds timeout{0};
+    bool receives;
+};
+
+std::uint64_t channel_of(int tag) {
+    if (tag < 0) throw InvalidArgument(fmt::format("tag {}: expected zero or more", tag));
+    return static_cast<std::uint64_t>(tag);
+}
+
+Prepared prepare(const Message& m) {
+    const auto& group = group_of(m.group, m.name);
+    if (m.tensor.device().type != Device::Type::cpu) {
+        throw InvalidArgument(
+            fmt::format("{}: tensor is on {}: expected host memory", m.name, to_string(m.tensor.device())));
+    }
+    if (m.peer && m.group_peer)
+        throw InvalidArgument(fmt::format("{}: both a global and a group rank are given: expected one", m.name));
+    if (!m.receives && !m.peer && !m.group_peer)
+        throw InvalidArgument(fmt::format("{}: no destination is given", m.name));
+    const int peer = m.peer ? *m.peer : m.group_peer.value_or(transport::any_source);
+    if ((m.peer || m.group_peer) && (peer < 0 || peer >= group->size())) {
+        throw InvalidArgument(fmt::format("{}: rank {}: expected 0 to {}", m.name, peer, group->size() - 1));
+    }
+    auto operation = std::make_shared<detail::Operation>();
+    operation->name = m.name;
+    operation->is_collective = false;
+    operation->is_receive = m.receives;
+    operation->timeout = m.timeout.count() > 0 ? m.timeout : group->timeout();
+    operation->group = group;
+    operation->outputs = {m.tensor};
+    auto* data = static_cast<std::byte*>(m.tensor.data());
+    if (!m.tensor.contiguous()) {
+        Tensor whole = empty(m.tensor.dtype(), m.tensor.shape());
+        if (m.receives)
+            operation->finish = [whole, view = m.tensor] { copy(view, whole); };
+        else
+            copy(whole.view(), m.tensor);
+        data = static_cast<std::byte*>(whole.raw_data());
+        operation->temporaries.push_back(whole);
+    }
+    transport::Transfer& transfer = operation->transfer;
+    transfer.peer = peer;
+    transfer.channel = channel_of(m.tag);
+    transfer.bytes = m.tensor.byte_count();
+    transfer.target = m.receives ? data : nullptr;
+    transfer.source = m.receives ? nullptr : data;
+    transfer.fingerprint = group::Fingerprint::pack(group::point_to_point, m.tensor.dtype(), ReduceOp::Kind::sum, -1,
+                                                    static_cast<std::uint64_t>(m.tensor.element_count()));
+    return operation;
+}
+
+Work start(const Message& m) {
+    Prepared operation = prepare(m);
+    const std::shared_ptr<Group> group = operation->group;
+    group->submit(operation, true);
+    return Work(std::move(operation));
+}
+
+int run(const Message& m) {
+    Prepared operation = prepare(m);
+    const std::shared_ptr<Group> group = operation->group;
+    group->run(operation);
+    return operation->transfer.peer;
+}
+
+// A view that is only read travels in the type that receives use too.
+TensorView readable(const ConstTensorView& view) {
+    return TensorView(const_cast<void*>(view.data()), view.shape(), view.dtype(), view.strides(), view.device());
+}
+
+void send_message(ConstTensorView tensor, std::optional<int> dst, std::optional<int> group_dst, const SendOptions& o) {
+    const auto& group = group_of(o.group, "send");
+    if (dst.value_or(-1) == group->rank() || group_dst.value_or(-1) == group->rank()) {
+        throw InvalidArgument(
+            fmt::format("send: rank {} sends to itself: expected another rank (isend can)", group->rank()));
+    }
+    run({"send", readable(tensor), dst, group_dst, o.tag, o.group, o.timeout, false});
+}
+
+}  // namespace
+
+void send(ConstTensorView tensor, int dst, const SendOptions& o) {
+    send_message(tensor, dst, {}, o);
+}
+void send_to_group_rank(ConstTensorView tensor, int group_dst, const SendOptions& o) {
+    send_message(tensor, {}, group_dst, o);
+}
+int recv(TensorView tensor, const RecvOptions& o) {
+    return run({"recv", tensor, o.src, o.group_src, o.tag, o.group, o.timeout, true});
+}
+Work isend(ConstTensorView tensor, int dst, const SendOptions& o) {
+    return start({"isend", readable(tensor), dst, {}, o.tag, o.group, o.timeout, false});
+}
+Work irecv(TensorView tensor, const RecvOptions& o) {
+    return start({"irecv", tensor, o.src, o.group_src, o.tag, o.group, o.timeout, true});
+}
+
+P2POp isend_op(ConstTensorView tensor, int peer, const P2POptions& o) {
+    return {P2POp::Kind::isend, readable(tensor), peer, o.group, o.tag, {}};
+}
+P2POp irecv_op(TensorView tensor, int peer, const P2POptions& o) {
+    return {P2POp::Kind::irecv, tensor, peer, o.group, o.tag, {}};
+}
+
+std::vector<Work> batch_isend_irecv(const std::vector<P2POp>& operations) {
+    if (operations.empty())
+        throw InvalidArgument("batch_isend_irecv: the list is empty: expected at least one operation");
+    const auto message = [](const P2POp& op) {
+        const bool receives = op.kind == P2POp::Kind::irecv;
+        return Message{receives ? "irecv" : "isend",
+                       op.tensor,
+                       op.peer,
+                       op.group_peer,
+                       op.tag,
+                       op.group,
+                       milliseconds{0},
+                       receives};
+    };
+    for (const P2POp& op : operations) prepare(message(op));  // all or none
+    std::vector<Work> works;
+    for (const P2POp& op : operations) works.push_back(start(message(op)));
+    return works;
+}
+
+// Ranks report to rank 0 on a channel of their own; rank 0 answers when all have come, or with who has not.
+void monitored_barrier(const MonitoredBarrierOptions& o) {
+    constexpr int report_tag = 0x7ffffff0, answer_tag = 0x7ffffff1;
+    const std::shared_ptr<Group> group = group_of(o.group, "monitored_barrier");
+    const ProcessGroup handle(group);
+    const auto timeout = o.timeout.count() > 0 ? o.timeout : group->timeout();
+    const Deadline deadline = Deadline::after(timeout);
+    std::vector<std::uint8_t> sign(1, 1);
+    if (group->rank() != 0) {
+        const std::string late =
+            fmt::format("Rank {}, in monitoredBarrier: rank 0 did not answer in {} ms", group->rank(), timeout.count());
+        Work sent = isend(sign, 0, {.tag = report_tag, .group = handle});
+        std::vector<std::uint8_t> answer(1);
+        Work answered = irecv(answer, {.src = 0, .tag = answer_tag, .group = handle});
+        try {
+            sent.wait(timeout);
+            answered.wait(timeout + milliseconds(500));
+        } catch (const Timeout&) {
+            group->abort(late);
+            throw DistBackendError(late, {.operation = "monitored_barrier", .peer = 0}, ErrorCode::timeout);
+        }
+        if (answer[0] == 0) {
+            throw DistBackendError(
+                fmt::format("Rank {}: another rank failed to pass monitoredBarrier, says rank 0", group->rank()),
+                {.operation = "monitored_barrier", .peer = 0}, ErrorCode::timeout);
+        }
+        return;
+    }
+    std::vector<std::vector<std::uint8_t>> signs(static_cast<std::size_t>(group->size()), std::vector<std::uint8_t>(1));
+    std::vector<Work> reports(1);
+    for (int r = 1; r < group->size(); ++r) {
+        reports.push_back(irecv(signs[static_cast<std::size_t>(r)], {.src = r, .tag = report_tag, .group = handle}));
+    }
+    std::vector<int> missing;
+    for (int r = 1; r < group->size(); ++r) {
+        Work& report = reports[static_cast<std::size_t>(r)];
+        try {
+            report.wait(std::max(milliseconds(1), std::chrono::ceil<milliseconds>(deadline.remaining())));
+        } catch (const Timeout&) {
+            missing.push_back(r);
+            if (!o.wait_all_ranks) break;
+        }
+    }
+    sign[0] = missing.empty() ? 1 : 0;
+    std::vector<Work> answers;
+    for (int r = 1; r < group->size(); ++r) {
+        if (reports[static_cast<std::size_t>(r)].is_completed()) {
+            answers.push_back(isend(sign, r, {.tag = answer_tag, .group = handle}));
+        }
+    }
+    for (Work& answer : answers) answer.wait(std::chrono::seconds(1));
+    if (missing.empty()) return;
+    const std::string text = fmt::format("Rank{} {} failed to pass monitoredBarrier in {} ms",
+                                         missing.size() > 1 ? "s" : "", fmt::join(missing, ", "), timeout.count());
+    group->abort(text);  // receives of those that did not come are still posted
+    throw DistBackendError(text,
+                           {.operation = "monitored_barrier", .rank = 0, .peer = missing.front(), .elapsed = timeout},
+                           ErrorCode::timeout);
+}
+
+}  // namespace tutti

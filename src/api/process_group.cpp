@@ -1,0 +1,137 @@
+// ProcessGroup, the default group, initialisation.
+#include "core/env.hpp"
+#include "group/group.hpp"
+#include "rendezvous/rendezvous.hpp"
+
+#include <tutti/distributed.hpp>
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <mutex>
+
+namespace tutti {
+namespace {
+
+struct Default {
+    std::mutex mutex;
+    ProcessGroup group;
+    int generation = 0;  // of inits in this process: equal on all ranks, keeps the keys of worlds apart
+};
+Default& state() {
+    static Default instance;
+    return instance;
+}
+
+detail::Group& checked(const std::shared_ptr<detail::Group>& group) {
+    if (!group) throw InvalidArgument("ProcessGroup: an empty handle: expected a group");
+    return *group;
+}
+
+void check_backend(const std::string& backend) {
+    if (backend.empty() || backend == "native" || backend == "cpu:native") return;
+    throw InvalidArgument(fmt::format("init_process_group: backend \"{}\": expected \"native\" (or nothing)", backend));
+}
+
+}  // namespace
+
+ProcessGroup::ProcessGroup(const ProcessGroupOptions& options) : group_(std::make_shared<detail::Group>(options)) {}
+int ProcessGroup::rank() const {
+    return checked(group_).rank();
+}
+int ProcessGroup::size() const {
+    return checked(group_).size();
+}
+const std::string& ProcessGroup::name() const {
+    return checked(group_).name();
+}
+std::chrono::milliseconds ProcessGroup::timeout() const {
+    return checked(group_).timeout();
+}
+void ProcessGroup::set_timeout(std::chrono::milliseconds timeout) {
+    if (timeout <= milliseconds::zero()) {
+        throw InvalidArgument(fmt::format("ProcessGroup.set_timeout: {} ms: expected more than zero", timeout.count()));
+    }
+    checked(group_).set_timeout(timeout);
+}
+Determinism ProcessGroup::determinism() const {
+    return checked(group_).determinism();
+}
+std::vector<int> ProcessGroup::hosts() const {
+    return checked(group_).hosts();
+}
+void ProcessGroup::abort(const std::string& reason) {
+    checked(group_).abort(reason);
+}
+void ProcessGroup::destroy() {
+    checked(group_).leave();
+}
+
+void init_process_group(const InitOptions& options) {
+    check_backend(options.backend);
+    if (is_initialized()) {
+        throw InvalidArgument("init_process_group: there is a default group already; call destroy_process_group first");
+    }
+    const auto timeout = options.timeout.value_or(default_timeout);
+    if (timeout <= milliseconds::zero()) {
+        throw InvalidArgument(
+            fmt::format("init_process_group: timeout {} ms: expected more than zero", timeout.count()));
+    }
+    auto joined = rendezvous::resolve({options.init_method, options.rank, options.world_size, options.store, timeout});
+    int generation = 0;
+    {
+        const std::lock_guard lock(state().mutex);
+        generation = ++state().generation;
+    }
+    const PrefixStore store(fmt::format("world/{}", generation), joined.store);
+    set_default_group(ProcessGroup({.store = store,
+                                    .rank = joined.rank,
+                                    .world_size = joined.world_size,
+                                    .timeout = timeout,
+                                    .transport = options.transport,
+                                    .determinism = options.determinism}));
+}
+
+void destroy_process_group(ProcessGroup group) {
+    const bool is_default = !group || (is_initialized() && group == default_group());
+    if (!group) group = default_group();
+    group.destroy();
+    if (is_default) set_default_group({});
+}
+
+bool is_available() noexcept {
+    return true;
+}
+bool is_initialized() noexcept {
+    const std::lock_guard lock(state().mutex);
+    return static_cast<bool>(state().group);
+}
+ProcessGroup default_group() {
+    const std::lock_guard lock(state().mutex);
+    if (!state().group) {
+        throw InvalidArgument("there is no default group; call init_process_group first", {},
+                              ErrorCode::not_initialized);
+    }
+    return state().group;
+}
+void set_default_group(ProcessGroup group) {
+    ProcessGroup old;  // goes after the lock
+    const std::lock_guard lock(state().mutex);
+    old = std::exchange(state().group, std::move(group));
+}
+int get_rank(ProcessGroup group) {
+    return (group ? group : default_group()).rank();
+}
+int get_world_size(ProcessGroup group) {
+    return (group ? group : default_group()).size();
+}
+std::string get_backend(ProcessGroup group) {
+    checked((group ? group : default_group()).impl());
+    return "native";
+}
+bool is_torchelastic_launched() noexcept {
+    return std::getenv("TORCHELASTIC_RUN_ID") != nullptr;
+}
+
+}  // namespace tutti

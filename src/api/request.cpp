@@ -1,0 +1,504 @@
+#include "api/request.hpp"
+
+#include "algorithm/select.hpp"
+#include "core/env.hpp"
+#include "group/fingerprint.hpp"
+
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+namespace tutti::api {
+namespace {
+
+using group::Fingerprint;
+using Counts = std::vector<std::uint64_t>;
+
+std::uint64_t count_of(const ConstTensorView& view) {
+    return static_cast<std::uint64_t>(view.element_count());
+}
+
+void check_device(const char* operation, const char* argument, const ConstTensorView& view) {
+    if (view.device().type != Device::Type::cpu) {
+        throw InvalidArgument(
+            fmt::format("{}: {} is on {}: expected host memory", operation, argument, to_string(view.device())));
+    }
+}
+void check_dtype(const char* operation, const char* argument, const ConstTensorView& view, DType dtype) {
+    check_device(operation, argument, view);
+    if (view.dtype() != dtype) {
+        throw InvalidArgument(fmt::format("{}: {} is {}: expected {}, as the other tensor", operation, argument,
+                                          view.to_string(), to_string(dtype)));
+    }
+}
+void check_count(const char* operation, const char* argument, const ConstTensorView& view, std::uint64_t count) {
+    if (count_of(view) != count) {
+        throw InvalidArgument(
+            fmt::format("{}: {} has {} elements: expected {}", operation, argument, view.element_count(), count));
+    }
+}
+template <class List>
+void check_length(const char* operation, const char* argument, const List& list, const Group& group) {
+    if (static_cast<int>(list.size()) != group.size()) {
+        throw InvalidArgument(fmt::format("{}: {} has {} tensors: expected {}, one per rank", operation, argument,
+                                          list.size(), group.size()));
+    }
+}
+void check_op(const char* operation, ReduceOp op, DType dtype) {
+    if (!is_supported(op.kind(), dtype)) {
+        throw InvalidArgument(
+            fmt::format("{}: op {} is not defined for {}", operation, to_string(op.kind()), to_string(dtype)));
+    }
+}
+
+// An operation under construction. Memory that is not in one piece goes through temporaries.
+class Maker {
+ public:
+    Maker(const char* name, Collective collective, const std::shared_ptr<Group>& group, milliseconds timeout)
+        : operation_(std::make_shared<Operation>()), group_(group) {
+        if (timeout < milliseconds::zero()) {
+            throw InvalidArgument(
+                fmt::format("{}: timeout {} ms: expected zero (the group's) or more", name, timeout.count()));
+        }
+        operation_->name = name;
+        operation_->timeout = timeout.count() > 0 ? timeout : group->timeout();
+        operation_->group = group;
+        operation_->request.collective = collective;
+        operation_->request.rank = group->rank();
+        operation_->request.rank_order = group->determinism() == Determinism::layout_invariant;
+        if (static const auto text = env::get("TUTTI_ALGORITHM"); text) {
+            operation_->request.algorithm = algorithm::parse_override(*text, collective);
+        }
+    }
+
+    algorithm::Request& request() { return operation_->request; }
+    engine::Operands& operands() { return operation_->operands; }
+
+    void set_type(DType dtype) {
+        operands().dtype = dtype;
+        request().element_bytes = size_of(dtype);
+    }
+    void set_op(ReduceOp op) {
+        operands().op = op.kind() == ReduceOp::Kind::premul_sum ? ReduceOp::Kind::sum : op.kind();
+        operands().divisor = op.kind() == ReduceOp::Kind::avg ? static_cast<std::uint64_t>(group_->size()) : 1;
+        request().single_rounding = is_low_precision(operands().dtype);
+    }
+
+    // The memory of a read-only view in one piece.
+    std::byte* packed(const ConstTensorView& view) {
+        if (view.contiguous()) return static_cast<std::byte*>(const_cast<void*>(view.data()));
+        Tensor copy_of = empty(view.dtype(), view.shape());
+        copy(copy_of.view(), view);
+        return keep(copy_of);
+    }
+    std::byte* packed(const ConstTensorList& list, DType dtype) {
+        if (std::byte* whole = in_one_piece(list)) return whole;
+        Tensor all =
+            empty(dtype, Extents::of(std::accumulate(list.begin(), list.end(), std::int64_t{0},
+                                                     [](auto sum, const auto& v) { return sum + v.element_count(); })));
+        std::byte* at = static_cast<std::byte*>(all.raw_data());
+        for (const ConstTensorView& view : list) {
+            copy(TensorView(at, view.shape(), dtype), view);
+            at += view.byte_count();
+        }
+        return keep(all);
+    }
+    // Memory for results; what is not in one piece is copied back at the end.
+    std::byte* unpacked(const TensorView& view, bool load) {
+        operation_->outputs.push_back(view);
+        if (view.contiguous()) return static_cast<std::byte*>(view.data());
+        Tensor whole = empty(view.dtype(), view.shape());
+        if (load) copy(whole.view(), view);
+        at_end([whole, view] { copy(view, whole); });
+        return keep(whole);
+    }
+    std::byte* unpacked(const TensorList& list, DType dtype) {
+        operation_->outputs = list;
+        ConstTensorList read(list.begin(), list.end());
+        if (std::byte* whole = in_one_piece(read)) return whole;
+        std::int64_t count = 0;
+        for (const TensorView& view : list) count += view.element_count();
+        Tensor all = empty(dtype, Extents::of(count));
+        at_end([all, list, dtype] {
+            std::byte* at = static_cast<std::byte*>(all.raw_data());
+            for (const TensorView& view : list) {
+                copy(view, ConstTensorView(at, view.shape(), dtype));
+                at += view.byte_count();
+            }
+        });
+        return keep(all);
+    }
+    // Steps assume that input and output do not overlap.
+    void separate(std::size_t input_bytes, std::size_t output_bytes) {
+        engine::Operands& o = operands();
+        if (input_bytes == 0 || output_bytes == 0) return;
+        if (o.input + input_bytes <= o.output || o.output + output_bytes <= o.input) return;
+        Tensor copied = empty(uint8, Extents::of(static_cast<std::int64_t>(input_bytes)));
+        std::memcpy(copied.raw_data(), o.input, input_bytes);
+        o.input = keep(copied);
+    }
+    std::byte* keep(const Tensor& tensor) {
+        operation_->temporaries.push_back(tensor);
+        return static_cast<std::byte*>(tensor.raw_data());
+    }
+    void at_end(std::function<void()> f) {
+        operation_->finish = [before = std::move(operation_->finish), f = std::move(f)] {
+            if (before) before();
+            f();
+        };
+    }
+    // premul_sum: the factor is applied to this rank's input, in the type of accumulation; the result is rounded once.
+    void premultiply(ReduceOp op, std::uint64_t input_count, std::uint64_t output_count) {
+        if (op.kind() != ReduceOp::Kind::premul_sum) return;
+        engine::Operands& o = operands();
+        const DType stored = o.dtype, wide = kernels::accumulation_dtype(stored);
+        Tensor scaled = empty(wide, Extents::of(static_cast<std::int64_t>(input_count)));
+        const std::byte* source = request().in_place ? o.output : o.input;
+        kernels::premultiply(stored, scaled.raw_data(), source, op.factor(), input_count);
+        o.input = keep(scaled);
+        request().in_place = false;
+        std::byte* result = o.output;
+        if (wide != stored) {
+            Tensor sums = empty(wide, Extents::of(static_cast<std::int64_t>(output_count)));
+            o.output = keep(sums);
+            auto round = [sums, result, stored, output_count] {
+                kernels::round_to(stored, result, float32, sums.raw_data(), output_count);
+            };
+            operation_->finish = [after = std::move(operation_->finish), round] {
+                round();
+                if (after) after();
+            };
+            set_type(wide);
+            request().single_rounding = false;
+        }
+    }
+    Prepared finish(std::uint64_t fingerprint) {
+        operands().fingerprint = fingerprint;
+        return std::move(operation_);
+    }
+
+ private:
+    static std::byte* in_one_piece(const ConstTensorList& list) {
+        const std::byte* at = nullptr;
+        for (const ConstTensorView& view : list) {
+            if (!view.contiguous()) return nullptr;
+            if (view.element_count() == 0) continue;
+            const auto* data = static_cast<const std::byte*>(view.data());
+            if (at != nullptr && data != at) return nullptr;
+            at = data + view.byte_count();
+        }
+        for (const ConstTensorView& view : list) {
+            if (view.element_count() > 0) return static_cast<std::byte*>(const_cast<void*>(view.data()));
+        }
+        return nullptr;
+    }
+
+    Prepared operation_;
+    std::shared_ptr<Group> group_;
+};
+
+template <class List>
+Counts counts_of(const List& list) {
+    Counts counts;
+    for (const auto& view : list) counts.push_back(count_of(view));
+    return counts;
+}
+std::uint64_t sum(const Counts& counts) {
+    return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
+}
+
+std::uint64_t pack(Collective c, DType d, ReduceOp op, int root, const Counts& counts) {
+    return Fingerprint::pack(static_cast<int>(c), d, op.kind(), root, counts);
+}
+std::uint64_t pack(Collective c, DType d, ReduceOp op, int root, std::uint64_t count) {
+    return Fingerprint::pack(static_cast<int>(c), d, op.kind(), root, count);
+}
+
+// Block sizes in elements, from sizes along dimension 0.
+Counts splits(const char* argument, const std::vector<std::int64_t>& sizes, const ConstTensorView& view,
+              const Group& group) {
+    const auto n = static_cast<std::size_t>(group.size());
+    const std::int64_t rows = view.shape().empty() ? 1 : view.shape()[0];
+    const std::uint64_t row = rows == 0 ? 1 : count_of(view) / static_cast<std::uint64_t>(rows);
+    if (sizes.empty()) {
+        if (rows % group.size() != 0) {
+            throw InvalidArgument(
+                fmt::format("all_to_all_single: dimension 0 of {} is {}: expected a multiple of {} (or split sizes)",
+                            argument, rows, group.size()));
+        }
+        return Counts(n, static_cast<std::uint64_t>(rows / group.size()) * row);
+    }
+    if (sizes.size() != n) {
+        throw InvalidArgument(
+            fmt::format("all_to_all_single: {}_split_sizes has {} entries: expected {}", argument, sizes.size(), n));
+    }
+    std::int64_t total = 0;
+    Counts counts;
+    for (const std::int64_t size : sizes) {
+        if (size < 0)
+            throw InvalidArgument(
+                fmt::format("all_to_all_single: {}_split_sizes has {}: expected zero or more", argument, size));
+        total += size;
+        counts.push_back(static_cast<std::uint64_t>(size) * row);
+    }
+    if (total != rows) {
+        throw InvalidArgument(
+            fmt::format("all_to_all_single: {}_split_sizes add up to {}: expected {}, the size of dimension 0",
+                        argument, total, rows));
+    }
+    return counts;
+}
+
+void set_blocks(algorithm::Request& request, const Counts& send, const Counts& receive) {
+    const auto offsets = [](const Counts& counts) {
+        Counts result(counts.size());
+        std::exclusive_scan(counts.begin(), counts.end(), result.begin(), std::uint64_t{0});
+        return result;
+    };
+    request.send_counts = send;
+    request.send_offsets = offsets(send);
+    request.receive_counts = receive;
+    request.receive_offsets = offsets(receive);
+}
+
+}  // namespace
+
+const std::shared_ptr<Group>& group_of(const ProcessGroup& group, const char* operation) {
+    if (group) return group.impl();
+    if (!is_initialized()) {
+        throw InvalidArgument(fmt::format("{}: there is no default group; call init_process_group first", operation),
+                              {}, ErrorCode::not_initialized);
+    }
+    static thread_local std::shared_ptr<Group> current;
+    current = default_group().impl();
+    return current;
+}
+
+int root_of(const char* operation, std::optional<int> global, std::optional<int> in_group, const Group& group,
+            int fallback) {
+    if (global && in_group)
+        throw InvalidArgument(
+            fmt::format("{}: both a global and a group rank are given for the root: expected one", operation));
+    if (!global && !in_group && fallback < 0)
+        throw InvalidArgument(fmt::format("{}: no root is given: expected src/dst or group_src/group_dst", operation));
+    const int root = global ? *global : in_group.value_or(fallback);
+    if (root < 0 || root >= group.size()) {
+        throw InvalidArgument(fmt::format("{}: root {}: expected 0 to {}", operation, root, group.size() - 1));
+    }
+    return root;
+}
+
+Prepared all_reduce(TensorView tensor, const AllReduceOptions& o) {
+    const auto& group = group_of(o.group, "all_reduce");
+    check_device("all_reduce", "tensor", tensor);
+    check_op("all_reduce", o.op, tensor.dtype());
+    Maker m("all_reduce", Collective::all_reduce, group, o.timeout);
+    m.set_type(tensor.dtype());
+    m.set_op(o.op);
+    m.request().count = count_of(tensor);
+    m.request().in_place = true;
+    m.operands().output = m.unpacked(tensor, true);
+    m.premultiply(o.op, count_of(tensor), count_of(tensor));
+    return m.finish(pack(Collective::all_reduce, tensor.dtype(), o.op, -1, count_of(tensor)));
+}
+
+Prepared broadcast(TensorView tensor, const BroadcastOptions& o) {
+    const auto& group = group_of(o.group, "broadcast");
+    check_device("broadcast", "tensor", tensor);
+    Maker m("broadcast", Collective::broadcast, group, o.timeout);
+    m.request().root = root_of("broadcast", o.src, o.group_src, *group, -1);
+    m.set_type(tensor.dtype());
+    m.request().count = count_of(tensor);
+    m.operands().output = m.unpacked(tensor, group->rank() == m.request().root);
+    return m.finish(pack(Collective::broadcast, tensor.dtype(), {}, m.request().root, count_of(tensor)));
+}
+
+Prepared reduce(TensorView tensor, const ReduceOptions& o) {
+    const auto& group = group_of(o.group, "reduce");
+    check_device("reduce", "tensor", tensor);
+    check_op("reduce", o.op, tensor.dtype());
+    Maker m("reduce", Collective::reduce, group, o.timeout);
+    const int root = m.request().root = root_of("reduce", o.dst, o.group_dst, *group, -1);
+    m.set_type(tensor.dtype());
+    m.set_op(o.op);
+    m.request().count = count_of(tensor);
+    if (group->rank() == root) {
+        m.request().in_place = true;
+        m.operands().output = m.unpacked(tensor, true);
+    } else {
+        m.operands().input = m.packed(tensor);
+    }
+    m.premultiply(o.op, count_of(tensor), group->rank() == root ? count_of(tensor) : 0);
+    return m.finish(pack(Collective::reduce, tensor.dtype(), o.op, root, count_of(tensor)));
+}
+
+Prepared all_gather(const TensorList& outputs, ConstTensorView tensor, const CollectiveOptions& o) {
+    const auto& group = group_of(o.group, "all_gather");
+    check_device("all_gather", "tensor", tensor);
+    check_length("all_gather", "output_list", outputs, *group);
+    for (const TensorView& view : outputs) check_dtype("all_gather", "an entry of output_list", view, tensor.dtype());
+    check_count("all_gather", "output_list's entry for this rank", outputs[static_cast<std::size_t>(group->rank())],
+                count_of(tensor));
+    Maker m("all_gather", Collective::all_gather, group, o.timeout);
+    m.set_type(tensor.dtype());
+    m.request().counts = counts_of(outputs);
+    m.operands().input = m.packed(tensor);
+    m.operands().output = m.unpacked(outputs, tensor.dtype());
+    m.separate(tensor.byte_count(), sum(m.request().counts) * size_of(tensor.dtype()));
+    return m.finish(pack(Collective::all_gather, tensor.dtype(), {}, -1, m.request().counts));
+}
+
+Prepared all_gather_into_tensor(TensorView output, ConstTensorView input, const CollectiveOptions& o) {
+    const auto& group = group_of(o.group, "all_gather_into_tensor");
+    check_device("all_gather_into_tensor", "input", input);
+    check_dtype("all_gather_into_tensor", "output", output, input.dtype());
+    check_count("all_gather_into_tensor", "output", output,
+                count_of(input) * static_cast<std::uint64_t>(group->size()));
+    Maker m("all_gather_into_tensor", Collective::all_gather, group, o.timeout);
+    m.set_type(input.dtype());
+    m.request().counts = Counts(static_cast<std::size_t>(group->size()), count_of(input));
+    m.operands().input = m.packed(input);
+    m.operands().output = m.unpacked(output, false);
+    m.separate(input.byte_count(), output.byte_count());
+    return m.finish(pack(Collective::all_gather, input.dtype(), {}, -1, m.request().counts));
+}
+
+Prepared gather(ConstTensorView tensor, const TensorList& outputs, const GatherOptions& o) {
+    const auto& group = group_of(o.group, "gather");
+    check_device("gather", "tensor", tensor);
+    const int root = root_of("gather", o.dst, o.group_dst, *group, 0);
+    Maker m("gather", Collective::gather, group, o.timeout);
+    m.request().root = root;
+    m.set_type(tensor.dtype());
+    m.request().counts = Counts(static_cast<std::size_t>(group->size()), count_of(tensor));
+    m.operands().input = m.packed(tensor);
+    if (group->rank() == root) {
+        check_length("gather", "gather_list", outputs, *group);
+        for (const TensorView& view : outputs) {
+            check_dtype("gather", "an entry of gather_list", view, tensor.dtype());
+            check_count("gather", "an entry of gather_list", view, count_of(tensor));
+        }
+        m.operands().output = m.unpacked(outputs, tensor.dtype());
+        m.separate(tensor.byte_count(), tensor.byte_count() * static_cast<std::size_t>(group->size()));
+    } else if (!outputs.empty()) {
+        throw InvalidArgument(fmt::format(
+            "gather: gather_list is given on rank {}: expected it only on the root, rank {}", group->rank(), root));
+    }
+    return m.finish(pack(Collective::gather, tensor.dtype(), {}, root, count_of(tensor)));
+}
+
+Prepared scatter(TensorView tensor, const ConstTensorList& inputs, const ScatterOptions& o) {
+    const auto& group = group_of(o.group, "scatter");
+    check_device("scatter", "tensor", tensor);
+    const int root = root_of("scatter", o.src, o.group_src, *group, 0);
+    Maker m("scatter", Collective::scatter, group, o.timeout);
+    m.request().root = root;
+    m.set_type(tensor.dtype());
+    m.request().counts = Counts(static_cast<std::size_t>(group->size()), count_of(tensor));
+    m.operands().output = m.unpacked(tensor, false);
+    if (group->rank() == root) {
+        check_length("scatter", "scatter_list", inputs, *group);
+        for (const ConstTensorView& view : inputs) {
+            check_dtype("scatter", "an entry of scatter_list", view, tensor.dtype());
+            check_count("scatter", "an entry of scatter_list", view, count_of(tensor));
+        }
+        m.operands().input = m.packed(inputs, tensor.dtype());
+        m.separate(tensor.byte_count() * static_cast<std::size_t>(group->size()), tensor.byte_count());
+    } else if (!inputs.empty()) {
+        throw InvalidArgument(fmt::format(
+            "scatter: scatter_list is given on rank {}: expected it only on the root, rank {}", group->rank(), root));
+    }
+    return m.finish(pack(Collective::scatter, tensor.dtype(), {}, root, count_of(tensor)));
+}
+
+namespace {
+Prepared scatter_sums(const char* name, TensorView output, std::byte* (*input)(Maker&, const void*), const void* source,
+                      const Counts& counts, const ReduceScatterOptions& o, const std::shared_ptr<Group>& group) {
+    check_op(name, o.op, output.dtype());
+    Maker m(name, Collective::reduce_scatter, group, o.timeout);
+    m.set_type(output.dtype());
+    m.set_op(o.op);
+    m.request().counts = counts;
+    m.operands().input = input(m, source);
+    m.operands().output = m.unpacked(output, false);
+    m.separate(sum(counts) * size_of(output.dtype()), output.byte_count());
+    m.premultiply(o.op, sum(counts), count_of(output));
+    return m.finish(pack(Collective::reduce_scatter, output.dtype(), o.op, -1, counts));
+}
+}  // namespace
+
+Prepared reduce_scatter(TensorView output, const ConstTensorList& inputs, const ReduceScatterOptions& o) {
+    const auto& group = group_of(o.group, "reduce_scatter");
+    check_device("reduce_scatter", "output", output);
+    check_length("reduce_scatter", "input_list", inputs, *group);
+    for (const ConstTensorView& view : inputs)
+        check_dtype("reduce_scatter", "an entry of input_list", view, output.dtype());
+    check_count("reduce_scatter", "input_list's entry for this rank", inputs[static_cast<std::size_t>(group->rank())],
+                count_of(output));
+    return scatter_sums(
+        "reduce_scatter", output,
+        [](Maker& m, const void* list) {
+            return m.packed(*static_cast<const ConstTensorList*>(list), m.operands().dtype);
+        },
+        &inputs, counts_of(inputs), o, group);
+}
+
+Prepared reduce_scatter_tensor(TensorView output, ConstTensorView input, const ReduceScatterOptions& o) {
+    const auto& group = group_of(o.group, "reduce_scatter_tensor");
+    check_device("reduce_scatter_tensor", "output", output);
+    check_dtype("reduce_scatter_tensor", "input", input, output.dtype());
+    check_count("reduce_scatter_tensor", "input", input, count_of(output) * static_cast<std::uint64_t>(group->size()));
+    return scatter_sums(
+        "reduce_scatter_tensor", output,
+        [](Maker& m, const void* view) { return m.packed(*static_cast<const ConstTensorView*>(view)); }, &input,
+        Counts(static_cast<std::size_t>(group->size()), count_of(output)), o, group);
+}
+
+Prepared all_to_all_single(TensorView output, ConstTensorView input, const AllToAllSingleOptions& o) {
+    const auto& group = group_of(o.group, "all_to_all_single");
+    check_device("all_to_all_single", "input", input);
+    check_dtype("all_to_all_single", "output", output, input.dtype());
+    Maker m("all_to_all_single", Collective::all_to_all, group, o.timeout);
+    m.set_type(input.dtype());
+    set_blocks(m.request(), splits("input", o.input_split_sizes, input, *group),
+               splits("output", o.output_split_sizes, output, *group));
+    const auto me = static_cast<std::size_t>(group->rank());
+    if (m.request().send_counts[me] != m.request().receive_counts[me]) {
+        throw InvalidArgument(fmt::format("all_to_all_single: this rank sends {} elements to itself and expects {}",
+                                          m.request().send_counts[me], m.request().receive_counts[me]));
+    }
+    m.operands().input = m.packed(input);
+    m.operands().output = m.unpacked(output, false);
+    m.separate(input.byte_count(), output.byte_count());
+    return m.finish(pack(Collective::all_to_all, input.dtype(), {}, -1, 0));
+}
+
+Prepared all_to_all(const TensorList& outputs, const ConstTensorList& inputs, const CollectiveOptions& o) {
+    const auto& group = group_of(o.group, "all_to_all");
+    check_length("all_to_all", "input_list", inputs, *group);
+    check_length("all_to_all", "output_list", outputs, *group);
+    const DType dtype = inputs[0].dtype();
+    for (const ConstTensorView& view : inputs) check_dtype("all_to_all", "an entry of input_list", view, dtype);
+    for (const TensorView& view : outputs) check_dtype("all_to_all", "an entry of output_list", view, dtype);
+    const auto me = static_cast<std::size_t>(group->rank());
+    check_count("all_to_all", "output_list's entry for this rank", outputs[me], count_of(inputs[me]));
+    Maker m("all_to_all", Collective::all_to_all, group, o.timeout);
+    m.set_type(dtype);
+    set_blocks(m.request(), counts_of(inputs), counts_of(outputs));
+    m.operands().input = m.packed(inputs, dtype);
+    m.operands().output = m.unpacked(outputs, dtype);
+    m.separate(sum(m.request().send_counts) * size_of(dtype), sum(m.request().receive_counts) * size_of(dtype));
+    return m.finish(pack(Collective::all_to_all, dtype, {}, -1, 0));
+}
+
+Prepared barrier(const BarrierOptions& o) {
+    const auto& group = group_of(o.group, "barrier");
+    Maker m("barrier", Collective::barrier, group, o.timeout);
+    return m.finish(pack(Collective::barrier, uint8, {}, -1, 0));
+}
+
+}  // namespace tutti::api

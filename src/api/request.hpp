@@ -1,0 +1,36 @@
+// Building operations from the arguments of the public functions: checks, packing, counts, fingerprints.
+#pragma once
+
+#include "group/group.hpp"
+
+#include <tutti/distributed.hpp>
+
+#include <memory>
+
+namespace tutti::api {
+
+using detail::Group;
+using detail::Operation;
+
+/// The group that an option names; throws when there is none.
+const std::shared_ptr<Group>& group_of(const ProcessGroup& group, const char* operation);
+/// The root that a pair of options names; `fallback` where neither is given, -1: InvalidArgument.
+int root_of(const char* operation, std::optional<int> global, std::optional<int> in_group, const Group& group,
+            int fallback);
+
+using Prepared = std::shared_ptr<Operation>;
+
+Prepared all_reduce(TensorView tensor, const AllReduceOptions& options);
+Prepared broadcast(TensorView tensor, const BroadcastOptions& options);
+Prepared reduce(TensorView tensor, const ReduceOptions& options);
+Prepared all_gather(const TensorList& outputs, ConstTensorView tensor, const CollectiveOptions& options);
+Prepared all_gather_into_tensor(TensorView output, ConstTensorView input, const CollectiveOptions& options);
+Prepared gather(ConstTensorView tensor, const TensorList& outputs, const GatherOptions& options);
+Prepared scatter(TensorView tensor, const ConstTensorList& inputs, const ScatterOptions& options);
+Prepared reduce_scatter(TensorView output, const ConstTensorList& inputs, const ReduceScatterOptions& options);
+Prepared reduce_scatter_tensor(TensorView output, ConstTensorView input, const ReduceScatterOptions& options);
+Prepared all_to_all_single(TensorView output, ConstTensorView input, const AllToAllSingleOptions& options);
+Prepared all_to_all(const TensorList& outputs, const ConstTensorList& inputs, const CollectiveOptions& options);
+Prepared barrier(const BarrierOptions& options);
+
+}  // namespace tutti::api

@@ -1,0 +1,341 @@
+// Point to point, errors and deaths on real ranks.
+#include "conformance/world.hpp"
+#include "support/covers.hpp"
+
+#include <sys/resource.h>
+
+#include <csignal>
+
+namespace tutti::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+class Messages : public ::testing::TestWithParam<How> {};
+class Failures : public ::testing::TestWithParam<How> {};
+
+#ifdef TUTTI_THREADS_ONLY
+INSTANTIATE_TEST_SUITE_P(Ranks, Messages, ::testing::Values(How::threads, How::tcp_threads),
+                         [](const auto& instance) { return to_string(instance.param); });
+INSTANTIATE_TEST_SUITE_P(Ranks, Failures, ::testing::Values(How::threads, How::tcp_threads),
+                         [](const auto& instance) { return to_string(instance.param); });
+#else
+INSTANTIATE_TEST_SUITE_P(Ranks, Messages, ::testing::Values(How::threads, How::shm_processes, How::tcp_processes),
+                         [](const auto& instance) { return to_string(instance.param); });
+INSTANTIATE_TEST_SUITE_P(Ranks, Failures, ::testing::Values(How::threads, How::shm_processes, How::tcp_processes),
+                         [](const auto& instance) { return to_string(instance.param); });
+#endif
+
+TEST_P(Messages, find_their_receive_by_tag_and_source) {
+    covers("S6-001", "S6-002", "S6-003", "S6-004", "S6-005", "S6-006", "S6-007", "S6-008", "S7-015", "A-37");
+    run_ranks(3, GetParam(), [](const ProcessGroup& g) {
+        const int me = g.rank();
+        for (const std::size_t count : {0, 1, 1000, 100'000}) {
+            std::vector<int> first(count, 1), second(count, 2), got(count);
+            if (me == 0) {
+                Work a = isend(first, 1, {.tag = 1, .group = g});
+                Work b = isend(second, 1, {.tag = 2, .group = g});
+                a.wait();
+                b.wait();
+            } else if (me == 1) {  // in the other order
+                EXPECT_EQ(recv(got, {.src = 0, .tag = 2, .group = g}), 0);
+                EXPECT_EQ(got, second);
+                Work work = irecv(got, {.tag = 1, .group = g, .group_src = 0});
+                work.wait();
+                EXPECT_EQ(work.source_rank(), 0);
+                EXPECT_EQ(got, first);
+            }
+        }
+        int from_any = -1;
+        if (me != 0) {
+            send(view(&me, {1}, int32), 0, {.tag = 7, .group = g});
+        } else {
+            int seen = 0;
+            for (int i = 0; i < 2; ++i) {
+                const int source = recv(view(&from_any, {1}), {.tag = 7, .group = g});
+                EXPECT_EQ(from_any, source);
+                seen += source;
+            }
+            EXPECT_EQ(seen, 3);
+        }
+        std::vector<float> self{1, 2}, copy_of(2);
+        Work out = isend(self, me, {.group = g});
+        Work in = irecv(copy_of, {.src = me, .group = g});
+        wait_all({out, in});
+        EXPECT_EQ(copy_of, self);
+        EXPECT_THROW(send(self, me, {.group = g}), InvalidArgument);
+        EXPECT_THROW((void)recv(copy_of, {.src = 0, .group = g, .group_src = 0}), InvalidArgument);
+        EXPECT_THROW((void)isend(self, 3, {.group = g}), InvalidArgument);
+        barrier({.group = g});
+    });
+}
+
+TEST_P(Messages, travel_in_batches_round_a_ring) {
+    covers("E-204", "S6-009", "S6-010", "S6-012", "S6-013", "S6-014", "S6-015", "S6-016", "A-32");
+    run_ranks(2, GetParam(), [](const ProcessGroup& g) {
+        const auto me = static_cast<float>(g.rank());
+        const int next = (g.rank() + 1) % 2;
+        const std::vector<float> out{2 * me, 2 * me + 1};
+        std::vector<float> in(2);
+        wait_all(batch_isend_irecv({isend_op(out, next, {.group = g}), irecv_op(in, next, {.group = g})}));
+        EXPECT_EQ(in, (std::vector<float>{2 - 2 * me, 3 - 2 * me}));
+        EXPECT_THROW((void)batch_isend_irecv({}), InvalidArgument);
+    });
+}
+
+TEST_P(Messages, pass_a_monitored_barrier_when_all_come) {
+    covers("S8-034");
+    run_ranks(3, GetParam(), [](const ProcessGroup& g) {
+        monitored_barrier({.group = g});
+        barrier({.group = g});
+    });
+}
+
+TEST_P(Failures, of_a_monitored_barrier_name_who_is_missing) {
+    covers("E-226", "E-227", "S16-004", "S16-005", "S16-006", "S16-007", "S16-008", "A-35", "S17-005");
+    for (const bool all : {false, true}) {
+        run_ranks(3, GetParam(),
+                  [all](const ProcessGroup& g) {
+                      const bool comes = g.rank() == 0 || (!all && g.rank() == 2);
+                      if (!comes) return std::this_thread::sleep_for(1500ms);
+                      try {
+                          monitored_barrier({.group = g, .timeout = 300ms, .wait_all_ranks = all});
+                          ADD_FAILURE();
+                      } catch (const DistError& error) {
+                          const std::string text = error.what();
+                          if (g.rank() == 0) {
+                              EXPECT_NE(text.find(all ? "Ranks 1, 2 failed to pass monitoredBarrier in 300 ms"
+                                                      : "Rank 1 failed to pass monitoredBarrier in 300 ms"),
+                                        std::string::npos)
+                                  << text;
+                          }
+                      }
+                  },
+                  {.leave = false});
+    }
+}
+
+TEST_P(Failures, of_arguments_come_before_any_traffic_and_leave_the_group_whole) {
+    covers("S17-006", "S8-003", "A-36", "A-51");
+    run_ranks(2, GetParam(), [](const ProcessGroup& g) {
+        std::vector<float> x(4), y(4);
+        std::vector<double> d(4);
+        EXPECT_THROW(broadcast(x, {.group = g}), InvalidArgument);
+        EXPECT_THROW(broadcast(x, {.src = 0, .group = g, .group_src = 0}), InvalidArgument);
+        EXPECT_THROW(broadcast(x, {.src = 2, .group = g}), InvalidArgument);
+        EXPECT_THROW(all_gather({x}, y, {.group = g}), InvalidArgument);
+        EXPECT_THROW(all_gather({x, d}, y, {.group = g}), InvalidArgument);
+        EXPECT_THROW(all_gather_into_tensor(x, y, {.group = g}), InvalidArgument);
+        EXPECT_THROW(reduce_scatter_tensor(x, y, {.group = g}), InvalidArgument);
+        EXPECT_THROW(all_to_all_single(x, y, {.output_split_sizes = {1, 2}, .group = g}), InvalidArgument);
+        EXPECT_THROW(all_reduce(x, {.op = ReduceOp::bor, .group = g}), InvalidArgument);
+        EXPECT_THROW(all_reduce(TensorView(x.data(), {4}, float32, {}, {Device::Type::cuda, 0}), {.group = g}),
+                     InvalidArgument);
+        EXPECT_THROW(scatter(x, g.rank() == 0 ? ConstTensorList{y} : ConstTensorList{y, y}, {.src = 0, .group = g}),
+                     InvalidArgument);
+        all_reduce(x, {.group = g});
+    });
+}
+
+TEST_P(Failures, of_agreement_show_both_sides_on_every_rank) {
+    covers("A-34", "S16-015");
+    const auto expect_mismatch = [this](auto call, std::vector<std::string> both) {
+        run_ranks(3, GetParam(),
+                  [&](const ProcessGroup& g) {
+                      try {
+                          call(g);
+                          barrier({.group = g});  // a rank whose part was done may only learn it now
+                          ADD_FAILURE() << "rank " << g.rank();
+                      } catch (const CollectiveMismatch& error) {
+                          for (const std::string& side : both) {
+                              EXPECT_NE(std::string(error.what()).find(side), std::string::npos)
+                                  << "rank " << g.rank() << ": " << error.what();
+                          }
+                      }
+                      EXPECT_THROW(barrier({.group = g}), CollectiveMismatch) << "the group is unusable";
+                      std::this_thread::sleep_for(300ms);  // the others have yet to hear of it
+                  },
+                  {.timeout = 20s, .leave = false});
+    };
+    expect_mismatch(
+        [](const ProcessGroup& g) {
+            std::vector<float> x(g.rank() == 1 ? 20 : 10);
+            all_reduce(x, {.group = g});
+        },
+        {"float32 × 10", "float32 × 20"});
+    expect_mismatch(
+        [](const ProcessGroup& g) {
+            std::vector<float> x(100'000);
+            std::vector<std::int32_t> y(100'000);
+            all_reduce(g.rank() == 2 ? TensorView(y) : TensorView(x), {.group = g});
+        },
+        {"float32", "int32"});
+    expect_mismatch(
+        [](const ProcessGroup& g) {
+            std::vector<float> x(50);
+            if (g.rank() == 0)
+                barrier({.group = g});
+            else
+                all_reduce(x, {.group = g});
+        },
+        {"barrier", "all_reduce"});
+    expect_mismatch(
+        [](const ProcessGroup& g) {
+            std::vector<float> x(50);
+            all_reduce(x, {.op = g.rank() == 1 ? ReduceOp::max : ReduceOp::sum, .group = g});
+        },
+        {"sum", "max"});
+}
+
+TEST_P(Failures, by_a_rank_that_never_comes_name_it) {
+    run_ranks(3, GetParam(),
+              [](const ProcessGroup& g) {
+                  if (g.rank() == 2) return std::this_thread::sleep_for(1500ms);
+                  std::vector<float> x(1000);
+                  try {
+                      all_reduce(x, {.group = g, .timeout = 300ms});
+                      ADD_FAILURE();
+                  } catch (const Timeout& error) {
+                      EXPECT_NE(std::string(error.what()).find("rank 2"), std::string::npos) << error.what();
+                      EXPECT_EQ(error.context().operation, "all_reduce");
+                  } catch (const PeerLost&) {  // the other survivor has given up and gone
+                  }
+                  std::this_thread::sleep_for(300ms);
+              },
+              {.leave = false});
+}
+
+TEST(Joining, lists_who_is_missing_on_every_rank) {
+    covers("S1-001", "A-04");
+    const HashStore store;
+    std::vector<std::thread> threads;
+    for (int rank : {0, 1, 3}) {
+        threads.emplace_back([&, rank] {
+            try {
+                ProcessGroup({.store = store, .rank = rank, .world_size = 4, .timeout = 200ms});
+                ADD_FAILURE();
+            } catch (const DistStoreError& error) {
+                EXPECT_EQ(error.code(), ErrorCode::timeout);
+                EXPECT_NE(std::string(error.what()).find("missing: 2"), std::string::npos) << error.what();
+            }
+        });
+    }
+    for (auto& thread : threads) thread.join();
+    EXPECT_THROW(ProcessGroup({.store = store, .rank = 4, .world_size = 4}), InvalidArgument);
+    EXPECT_THROW(ProcessGroup({.rank = 0, .world_size = 1}), InvalidArgument);
+}
+
+TEST(DefaultGroup, comes_and_goes_and_comes_again) {
+    covers("S1-003", "S1-005", "S1-006", "S1-012", "S1-013", "S1-014", "S1-015", "S1-017", "S1-024", "S1-026", "S1-034",
+           "S4-001", "S4-018", "S4-019", "S18-001", "S18-003", "A-39", "A-47");
+    EXPECT_FALSE(is_initialized());
+    EXPECT_THROW(get_rank(), InvalidArgument);
+    const std::string file = ::testing::TempDir() + "tutti_default_group_" + std::to_string(::getpid());
+    for (const bool by_file : {true, false}) {
+        if (by_file)
+            init_process_group({.init_method = "file://" + file + "?rank=0&world_size=1"});
+        else
+            init_process_group({.world_size = 1, .rank = 0, .store = HashStore()});
+        EXPECT_TRUE(is_initialized());
+        EXPECT_EQ(get_rank(), 0);
+        EXPECT_EQ(get_world_size(), 1);
+        std::vector<float> x{1};
+        all_reduce(x);
+        EXPECT_THROW(init_process_group(), InvalidArgument);
+        destroy_process_group();
+        EXPECT_FALSE(is_initialized());
+    }
+    EXPECT_NE(::access(file.c_str(), F_OK), 0);
+}
+
+TEST(DefaultGroup, says_what_is_wrong_with_an_address) {
+    covers("S1-011", "S1-025", "S1-027", "S1-032", "S1-033", "A-38");
+    for (const char* bad :
+         {"env://", "tcp://127.0.0.1?rank=0&world_size=1", "tcp://127.0.0.1:99999?rank=0&world_size=1", "ftp://x",
+          "tcp://239.1.1.1:5?rank=0&world_size=1", "tcp://127.0.0.1:5", "file://relative?rank=0&world_size=1",
+          "tcp://127.0.0.1:5?rank=0&world_size=1&colour=red", "nonsense"}) {
+        ::unsetenv("RANK");
+        EXPECT_THROW(init_process_group({.init_method = bad}), InvalidArgument) << bad;
+    }
+    EXPECT_THROW(init_process_group({.init_method = "tcp://127.0.0.1:5?rank=0&world_size=1", .rank = 1}),
+                 InvalidArgument);
+    EXPECT_THROW(init_process_group({.init_method = "env://", .store = HashStore()}), InvalidArgument);
+}
+
+#ifndef TUTTI_THREADS_ONLY
+TEST(Death, of_a_rank_is_known_to_the_others_within_two_seconds) {
+    for (const How how : {How::shm_processes, How::tcp_processes}) {
+        int ports[2];
+        ASSERT_EQ(::pipe(ports), 0);
+        std::vector<pid_t> children;
+        for (int rank = 0; rank < 3; ++rank) {
+            const pid_t child = ::fork();
+            if (child != 0) {
+                children.push_back(child);
+                continue;
+            }
+            std::uint16_t port = 0;
+            int status = 1;
+            if (::read(ports[0], &port, sizeof port) != sizeof port) ::_exit(9);
+            try {
+                const TCPStore store({.port = port});
+                const ProcessGroup g(
+                    {.store = store,
+                     .rank = rank,
+                     .world_size = 3,
+                     .transport = how == How::tcp_processes ? TransportKind::tcp : TransportKind::shm});
+                std::vector<float> x(1 << 20);
+                const auto start = std::chrono::steady_clock::now();
+                try {
+                    for (int i = 0;; ++i) {
+                        if (rank == 1 && i == 20) ::raise(SIGKILL);
+                        all_reduce(x, {.group = g});
+                    }
+                } catch (const PeerLost& lost) {
+                    const bool named =
+                        lost.context().peer == 1 && std::string(lost.what()).find("rank 1") != std::string::npos;
+                    if (!named) std::fprintf(stderr, "rank %d: %s\n", rank, lost.what());
+                    status = named && std::chrono::steady_clock::now() - start < 20s ? 0 : 2;
+                }
+                std::this_thread::sleep_for(200ms);
+            } catch (const std::exception& error) {
+                std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
+                status = 3;
+            }
+            std::fflush(nullptr);
+            ::_exit(status);
+        }
+        const TCPStore store({.is_master = true});
+        const std::uint16_t port = store.port();
+        for (int rank = 0; rank < 3; ++rank)
+            ASSERT_EQ(::write(ports[1], &port, sizeof port), static_cast<ssize_t>(sizeof port));
+        int status = 0;
+        ::waitpid(children[1], &status, 0);
+        EXPECT_TRUE(WIFSIGNALED(status));
+        const auto died = std::chrono::steady_clock::now();
+        for (const int survivor : {0, 2}) {
+            ::waitpid(children[static_cast<std::size_t>(survivor)], &status, 0);
+            EXPECT_EQ(status, 0) << "rank " << survivor << " over " << to_string(how);
+        }
+        EXPECT_LT(std::chrono::steady_clock::now() - died, 3s);
+        ::close(ports[0]);
+        ::close(ports[1]);
+    }
+}
+
+TEST(Waiting, burns_next_to_no_cpu) {
+    run_ranks(2, How::shm_processes, [](const ProcessGroup& g) {
+        barrier({.group = g});
+        if (g.rank() == 1) return (std::this_thread::sleep_for(1s), barrier({.group = g}));
+        rusage before{}, after{};
+        ::getrusage(RUSAGE_SELF, &before);
+        barrier({.group = g});
+        ::getrusage(RUSAGE_SELF, &after);
+        const auto ms = [](const timeval& t) { return t.tv_sec * 1000 + t.tv_usec / 1000; };
+        EXPECT_LT(ms(after.ru_utime) + ms(after.ru_stime) - ms(before.ru_utime) - ms(before.ru_stime), 50);
+    });
+}
+#endif
+
+}  // namespace
+}  // namespace tutti::test

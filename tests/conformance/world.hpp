@@ -1,0 +1,104 @@
+// run_ranks: a test's body on n ranks, as threads of this process or as processes of their own.
+#pragma once
+
+#include <tutti/tutti.hpp>
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace tutti::test {
+
+enum class How { threads, shm_processes, tcp_processes, tcp_threads };
+
+inline std::string to_string(How how) {
+    switch (how) {
+        case How::threads: return "threads";
+        case How::shm_processes: return "shm";
+        case How::tcp_processes: return "tcp";
+        case How::tcp_threads: return "tcp_threads";
+    }
+    return "?";
+}
+
+using Body = std::function<void(const ProcessGroup&)>;
+
+struct WorldOptions {
+    std::chrono::milliseconds timeout = std::chrono::seconds(30);
+    Determinism determinism = Determinism::fast;
+    bool leave = true;  // destroy the group after the body
+};
+
+inline void run_rank(const Store& store, int rank, int size, How how, const Body& body, const WorldOptions& options) {
+    const bool tcp = how == How::tcp_processes || how == How::tcp_threads;
+    ProcessGroup group({.store = store,
+                        .rank = rank,
+                        .world_size = size,
+                        .timeout = options.timeout,
+                        .transport = tcp ? TransportKind::tcp : TransportKind::shm,
+                        .determinism = options.determinism});
+    body(group);
+    if (options.leave) group.destroy();
+}
+
+/// EXPECTs and FAILs of the body count on every rank; an exception that escapes it is a failure.
+inline void run_ranks(int size, How how, const Body& body, const WorldOptions& options = {}) {
+    if (how == How::threads || how == How::tcp_threads) {
+        const HashStore store;
+        std::vector<std::thread> threads;
+        for (int rank = 0; rank < size; ++rank) {
+            threads.emplace_back([&, rank] {
+                try {
+                    run_rank(store, rank, size, how, body, options);
+                } catch (const std::exception& error) {
+                    ADD_FAILURE() << "rank " << rank << " of " << size << ": " << error.what();
+                }
+            });
+        }
+        for (auto& thread : threads) thread.join();
+        return;
+    }
+    // Children are forked before the store's server makes threads.
+    int ports[2];
+    ASSERT_EQ(::pipe(ports), 0);
+    std::vector<pid_t> children;
+    for (int rank = 0; rank < size; ++rank) {
+        const pid_t child = ::fork();
+        if (child != 0) {
+            children.push_back(child);
+            continue;
+        }
+        int status = 1;
+        try {
+            std::uint16_t port = 0;
+            if (::read(ports[0], &port, sizeof port) == sizeof port) {
+                const TCPStore store({.port = port});
+                run_rank(store, rank, size, how, body, options);
+                status = ::testing::Test::HasFailure() ? 1 : 0;
+            }
+        } catch (const std::exception& error) {
+            std::fprintf(stderr, "rank %d of %d: %s\n", rank, size, error.what());
+        }
+        std::fflush(nullptr);
+        ::_exit(status);
+    }
+    const TCPStore store({.is_master = true});
+    const std::uint16_t port = store.port();
+    for (int rank = 0; rank < size; ++rank)
+        ASSERT_EQ(::write(ports[1], &port, sizeof port), static_cast<ssize_t>(sizeof port));
+    ::close(ports[0]);
+    ::close(ports[1]);
+    for (int rank = 0; rank < size; ++rank) {
+        int status = 0;
+        ::waitpid(children[static_cast<std::size_t>(rank)], &status, 0);
+        EXPECT_EQ(status, 0) << "rank " << rank << " of " << size << " over " << to_string(how);
+    }
+}
+
+}  // namespace tutti::test
