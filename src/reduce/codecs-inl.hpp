@@ -283,37 +283,26 @@ struct Float8 {
             b = hn::Mul(b, hn::Set(D(), Format::scale));
         }
     }
-    // The magnitude, rounded to M bits and divided by the scale. NaN becomes too large.
+    // Rounded to M bits, divided by the scale, as binary16. What is too large stays so; so does NaN where the format
+    // does not tell the two apart.
     static HWY_INLINE auto rounded(V v) {
         constexpr std::uint32_t bias = (1U << (E - 1)) - 1;
         constexpr std::uint32_t too_large = 0x4a000000;  // 2^21; greater exponents would overflow below
-        const BitsV magnitude = hn::And(bits_of(v), constant(0x7fffffff));
-        const BitsV bounded = hn::Min(magnitude, constant(too_large));
+        const BitsV bounded = hn::Min(hn::And(bits_of(v), constant(0x7fffffff)), constant(too_large));
         const BitsV exponent = hn::Max(hn::And(bounded, constant(0x7f800000)), constant((128 - bias) << 23));
         const V shift = hn::BitCast(D(), hn::Add(exponent, constant((23U - M) << 23)));
-        const V exact = hn::Sub(hn::Add(hn::BitCast(D(), bounded), shift), shift);
-        return Half::to_half(hn::Mul(exact, hn::Set(D(), 1.0F / Format::scale)));
+        V exact = hn::Sub(hn::Add(hn::BitCast(D(), bounded), shift), shift);
+        if constexpr (Format::scale != 1.0F) exact = hn::Mul(exact, hn::Set(D(), 1.0F / Format::scale));
+        if constexpr (HasInfinity) {
+            exact = hn::IfThenElse(hn::IsNaN(v), hn::Set(D(), std::numeric_limits<float>::quiet_NaN()), exact);
+        }
+        return Half::to_half(hn::CopySign(exact, v));
     }
     static HWY_INLINE void store(std::byte* p, V a, V b) {
         const WideD d;
-        const auto magnitudes = Format::from_half(d, hn::Combine(d, rounded(b), rounded(a)));
-        // The upper halves of all lanes: signs, and which are NaN (only E5M2 must tell them from infinity).
-        const auto upper = hn::Combine(d, upper_half(b), upper_half(a));
-        const auto sign = hn::And(hn::ShiftRight<8>(upper), hn::Set(d, std::uint16_t{0x80}));
-        auto result = hn::Or(magnitudes, sign);
-        if constexpr (HasInfinity) {
-            const auto nan = hn::Combine(d, nan_lanes(b), nan_lanes(a));
-            result = hn::Or(result, nan);
-        }
-        const hn::RebindToSigned<WideD> signed_d;
-        hn::StoreU(hn::DemoteTo(HalfBytesD(), hn::BitCast(signed_d, result)), HalfBytesD(), elements<Stored>(p));
-    }
-    static HWY_INLINE auto upper_half(V v) {
-        return hn::DemoteTo(ShortD(), hn::BitCast(IntD(), hn::ShiftRight<16>(bits_of(v))));
-    }
-    static HWY_INLINE auto nan_lanes(V v) {
-        const BitsV nan = hn::IfThenElseZero(hn::RebindMask(BitsD(), hn::IsNaN(v)), constant(0x7e));
-        return hn::DemoteTo(ShortD(), hn::BitCast(IntD(), nan));
+        const auto bytes = Format::from_half(d, hn::Combine(d, rounded(b), rounded(a)));
+        const auto as_signed = hn::BitCast(hn::RebindToSigned<WideD>(), bytes);
+        hn::StoreU(hn::DemoteTo(HalfBytesD(), as_signed), HalfBytesD(), elements<Stored>(p));
     }
 #endif
     static HWY_INLINE void load_in_order(const std::byte* p, V& a, V& b) {
@@ -348,7 +337,9 @@ struct E4M3 : Float8<E4M3, 4, 3, false> {
     }
     template <class D16, class V16>
     static HWY_INLINE V16 from_half(D16 d, V16 half) {
-        return hn::Min(hn::ShiftRight<7>(half), hn::Set(d, std::uint16_t{0x7f}));
+        const V16 sign = hn::And(hn::ShiftRight<8>(half), hn::Set(d, std::uint16_t{0x80}));
+        const V16 magnitude = hn::ShiftRight<7>(hn::And(half, hn::Set(d, std::uint16_t{0x7fff})));
+        return hn::Or(sign, hn::Min(magnitude, hn::Set(d, std::uint16_t{0x7f})));
     }
 };
 
