@@ -17,11 +17,10 @@ build: deps  ## build the library (build/lib)
 	@rm -f build-configure.log
 	@cmake --build build -j $(JOBS) || { echo "tutti: the build failed; the first error above is the one to mend"; exit 1; }
 
-test: build  ## build and run all tests, also under the sanitizers
+test: build  ## build and run all tests
 	@echo "tutti: running the tests (release)"
 	@rm -rf build/spec.d
 	@ctest --test-dir build --output-on-failure -j $(JOBS)
-	@$(MAKE) --no-print-directory sanitizers
 	@$(MAKE) --no-print-directory spec | tail -n 1
 
 sanitizers: deps  ## run the tests that touch memory sharing and threads under asan+ubsan and tsan

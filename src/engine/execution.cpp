@@ -57,7 +57,8 @@ bool Execution::ready(const Step& step) const {
 
 bool Execution::published(int peer, std::uint64_t publication) const {
     const int local = ground_.local_of[static_cast<std::size_t>(peer)];
-    return ground_.arena->control(local).published.load(std::memory_order_acquire) > publication;
+    const auto& stamp = ground_.arena->control(local).stamps[publication % ground_.arena->layout().slots];
+    return stamp.load(std::memory_order_acquire) == publication + 1;
 }
 
 bool Execution::progress() {
@@ -110,7 +111,7 @@ bool Execution::start(std::size_t index) {
         std::vector<const void*> inputs;
         for (std::uint32_t i = 0; i < step.operand_count; ++i) inputs.push_back(address(operands[i].chunk));
         kernels::combine(operands_.op, operands_.dtype, address(step.target), inputs, step.target.count,
-                        step.finish ? operands_.divisor : 1);
+                         step.finish ? operands_.divisor : 1);
         states_[index] = State::done;
         return true;
     }
@@ -132,7 +133,7 @@ bool Execution::start(std::size_t index) {
             std::array<const void*, 2> inputs{own + offset, arrived.data()};
             if (step.arrival_first) std::swap(inputs[0], inputs[1]);
             kernels::combine(operands_.op, operands_.dtype, target + offset, inputs, arrived.size() / element_bytes_,
-                            step.finish ? operands_.divisor : 1);
+                             step.finish ? operands_.divisor : 1);
         };
     }
     transport::Transfer& posted = *transfer;
@@ -167,7 +168,7 @@ bool Execution::run_shared(const Step& step) {
                 std::memcpy(slot, address(operands[i].chunk), size);
                 slot += size;
             }
-            own.published.store(publication + 1, std::memory_order_release);
+            own.stamps[publication % slots].store(publication + 1, std::memory_order_release);
             arena.ring_all_doorbells(ground_.local_rank);
             return true;
         }
@@ -199,7 +200,7 @@ bool Execution::run_shared(const Step& step) {
             }
             if (step.target.count > 0) {
                 kernels::combine(operands_.op, operands_.dtype, address(step.target), inputs, step.target.count,
-                                step.finish ? operands_.divisor : 1);
+                                 step.finish ? operands_.divisor : 1);
             }
             return true;
         }

@@ -128,7 +128,7 @@ bool Group::collect_inline(Operation& operation) {
     }
     if (operation.request.count > 0) {
         kernels::combine(operation.operands.op, operation.operands.dtype, operation.operands.output, parts,
-                        operation.request.count, operation.operands.divisor);
+                         operation.request.count, operation.operands.divisor);
     }
     return true;
 }

@@ -106,11 +106,11 @@ Group::Group(const ProcessGroupOptions& options)
         mismatch(peer, channel & ~transport::collective_channel, theirs, mine, true);
     };
     events.lost = [this](int peer, const std::string& reason) {
-        const auto& card = membership_->cards()[static_cast<std::size_t>(peer)];
-        // The membership usually knows more, and a little later; this is the news if it does not.
-        TUTTI_DEBUG("group {}: the connection to rank {} is lost: {}", name_, peer, reason);
-        on_verdict({rendezvous::VerdictKind::left, peer,
-                    fmt::format("rank {} ({}, pid {}) is gone: {}", peer, card.host_name, card.process, reason)});
+        // A peer that has finished closes first and says goodbye over its lifeline; one that died is reported by the
+        // membership. Either way only operations that wait for it are concerned (slow_checks).
+        TUTTI_DEBUG("group {}: the connection to rank {} ended: {}", name_, peer, reason);
+        const std::lock_guard lock(verdict_mutex_);
+        gone_.push_back(peer);
     };
     events.fingerprint_of = [this](std::uint64_t channel) {
         const auto found = history_.find(channel & ~transport::collective_channel);
@@ -155,6 +155,12 @@ void Group::connect_shared_memory(const Deadline& deadline) {
     shape.ranks = local_size;
     layout_.slot_bytes = shape.slot_bytes;
     layout_.slots = shape.slots;
+    if (size_ == 1) {  // alone: the staging area is this rank's own
+        arena_ = transport::Arena::create_private(shape);
+        ground_.arena = arena_.get();
+        layout_.shared_memory = true;
+        return;
+    }
     if (!layout_.shared_memory || local_size == 1) return;
     ground_.local_rank = ground_.local_of[static_cast<std::size_t>(rank_)];
     const std::string name = fmt::format("tutti-arena-{:x}-{}", membership_->world_id(), host);

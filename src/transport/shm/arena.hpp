@@ -33,9 +33,11 @@ static_assert(sizeof(InlineSlot) == 64);
 
 /// What one rank tells the others.
 struct RankControl {
-    alignas(line_spacing) std::atomic<std::uint64_t> published{0};  ///< publications made, see schedule.hpp
-    alignas(line_spacing) std::atomic<std::uint64_t> released{0};   ///< publications below this are not needed any more
-    alignas(line_spacing) std::atomic<std::uint32_t> rings{0};      ///< doorbell
+    static constexpr std::size_t slots_max = 16;
+    /// By slot: one more than the publication that it holds. Publications need not be made in order.
+    alignas(line_spacing) std::atomic<std::uint64_t> stamps[slots_max]{};
+    alignas(line_spacing) std::atomic<std::uint64_t> released{0};  ///< publications below this are not needed any more
+    alignas(line_spacing) std::atomic<std::uint32_t> rings{0};     ///< doorbell
     std::atomic<std::uint32_t> sleeping{0};
     /// The last operations of this rank: whoever meets one compares it with its own.
     struct Record {

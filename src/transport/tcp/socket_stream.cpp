@@ -24,7 +24,8 @@ std::size_t SocketStream::write(std::span<const std::byte> header, std::span<con
     message.msg_iovlen = 2;
     const ssize_t count = ::sendmsg(out_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (count >= 0) return static_cast<std::size_t>(count);
-    if (errno != EAGAIN && errno != EINTR) close(std::strerror(errno));
+    // What the peer sent before it closed can still be read.
+    if (errno != EAGAIN && errno != EINTR) out_.reset();
     return 0;
 }
 
