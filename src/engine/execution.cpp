@@ -31,7 +31,8 @@ Execution::Execution(std::shared_ptr<const schedule::Schedule> schedule, const O
       element_bytes_(size_of(operands.dtype)),
       base_(ground.first_publication),
       states_(schedule_->steps.size(), State::open),
-      transfers_(schedule_->steps.size()) {
+      transfers_(schedule_->steps.size()),
+      agreed_(ground.local_of.size()) {
     ground.first_publication += schedule_->publications;
     if (schedule_->scratch_count > 0) {
         scratch_ = std::make_unique_for_overwrite<std::byte[]>(schedule_->scratch_count * element_bytes_);
@@ -59,6 +60,23 @@ bool Execution::published(int peer, std::uint64_t publication) const {
     const int local = ground_.local_of[static_cast<std::size_t>(peer)];
     const auto& stamp = ground_.arena->control(local).stamps[publication % ground_.arena->layout().slots];
     return stamp.load(std::memory_order_acquire) == publication + 1;
+}
+
+// Published, and by an operation like ours: what a peer is doing is compared at the first contact.
+bool Execution::usable(int peer, std::uint64_t publication) {
+    if (!published(peer, publication)) return false;
+    if (agreed_[static_cast<std::size_t>(peer)]) return true;
+    const std::uint64_t sequence = operands_.channel & ~transport::collective_channel;
+    const int local = ground_.local_of[static_cast<std::size_t>(peer)];
+    const auto& record = ground_.arena->control(local).records[sequence % transport::RankControl::record_count];
+    const std::uint64_t theirs = record.fingerprint.load(std::memory_order_acquire);
+    // A peer that is far ahead has overwritten its record; it could not be without us if it had not agreed.
+    if (record.sequence.load(std::memory_order_acquire) == sequence && theirs != operands_.fingerprint) {
+        mismatch_.emplace(peer, theirs);
+        return false;
+    }
+    agreed_[static_cast<std::size_t>(peer)] = true;
+    return true;
 }
 
 bool Execution::progress() {
@@ -173,7 +191,7 @@ bool Execution::run_shared(const Step& step) {
             return true;
         }
         case StepKind::read: {
-            if (!published(step.peer, publication)) return false;
+            if (!usable(step.peer, publication)) return false;
             const int local = ground_.local_of[static_cast<std::size_t>(step.peer)];
             if (step.target.count > 0) {
                 std::memcpy(address(step.target), arena.slot(local, publication) + step.slot_offset * element_bytes_,
@@ -194,7 +212,7 @@ bool Execution::run_shared(const Step& step) {
                     inputs[i] = step.target.count > 0 ? address(operands[i].chunk) : nullptr;
                     continue;
                 }
-                if (!published(operands[i].peer, publication)) return false;
+                if (!usable(operands[i].peer, publication)) return false;
                 const int local = ground_.local_of[static_cast<std::size_t>(operands[i].peer)];
                 inputs[i] = arena.slot(local, publication) + operands[i].slot_offset * element_bytes_;
             }

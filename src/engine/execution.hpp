@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,9 @@ class Execution {
     /// Ranks that it waits for now.
     std::vector<int> waits_for() const;
 
+    /// A peer of this host that does something else at this sequence number: (rank, its fingerprint).
+    const std::optional<std::pair<int, std::uint64_t>>& mismatch() const noexcept { return mismatch_; }
+
  private:
     enum class State : std::uint8_t { open, running, done };
 
@@ -60,6 +64,7 @@ class Execution {
     std::byte* address(const schedule::Chunk& chunk) const;
     std::size_t bytes(const schedule::Chunk& chunk) const { return chunk.count * element_bytes_; }
     bool published(int peer, std::uint64_t publication) const;
+    bool usable(int peer, std::uint64_t publication);
 
     std::shared_ptr<const schedule::Schedule> schedule_;
     Operands operands_;
@@ -71,6 +76,8 @@ class Execution {
     std::size_t next_shared_ = 0;                                  // index of the next staging step
     std::vector<std::unique_ptr<transport::Transfer>> transfers_;  // by step, where there is one
     std::unique_ptr<std::byte[]> scratch_;
+    std::vector<bool> agreed_;  // by rank: its record has been compared
+    std::optional<std::pair<int, std::uint64_t>> mismatch_;
 };
 
 }  // namespace tutti::engine

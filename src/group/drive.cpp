@@ -164,6 +164,10 @@ bool Group::progress_collective() {
             if (failure_) return true;
         } else {
             moved |= operation->execution->progress();
+            if (const auto& other = operation->execution->mismatch(); other && !failure_) {
+                const auto [peer, theirs] = *other;
+                mismatch(peer, operation->sequence, theirs, operation->operands.fingerprint, true);
+            }
             if (failure_) return true;
             if (!operation->execution->done()) return moved;
             operation->execution.reset();
