@@ -8,6 +8,7 @@ find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 pkg_check_modules(LIBUV REQUIRED IMPORTED_TARGET libuv)
 pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)
+find_path(DLPACK_INCLUDE_DIR dlpack/dlpack.h REQUIRED)  # headers only
 if(TUTTI_TESTS)
   find_package(GTest REQUIRED)
 endif()
