@@ -267,15 +267,13 @@ void set_blocks(algorithm::Request& request, const Counts& send, const Counts& r
 
 }  // namespace
 
-const std::shared_ptr<Group>& group_of(const ProcessGroup& group, const char* operation) {
+std::shared_ptr<Group> group_of(const ProcessGroup& group, const char* operation) {
     if (group) return group.impl();
     if (!is_initialized()) {
         throw InvalidArgument(fmt::format("{}: there is no default group; call init_process_group first", operation),
                               {}, ErrorCode::not_initialized);
     }
-    static thread_local std::shared_ptr<Group> current;
-    current = default_group().impl();
-    return current;
+    return default_group().impl();
 }
 
 int root_of(const char* operation, std::optional<int> global, std::optional<int> in_group, const Group& group,

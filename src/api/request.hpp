@@ -13,7 +13,7 @@ using detail::Group;
 using detail::Operation;
 
 /// The group that an option names; throws when there is none.
-const std::shared_ptr<Group>& group_of(const ProcessGroup& group, const char* operation);
+std::shared_ptr<Group> group_of(const ProcessGroup& group, const char* operation);
 /// The root that a pair of options names; `fallback` where neither is given, -1: InvalidArgument.
 int root_of(const char* operation, std::optional<int> global, std::optional<int> in_group, const Group& group,
             int fallback);
