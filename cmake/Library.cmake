@@ -1,14 +1,17 @@
-# libtutti: every room in one shared and one static library. The command-line program is not part of it.
+# libtutti: every room in one shared and one static library, and what `cmake --install` puts where. The command-line
+# program is not part of the libraries.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
 get_property(rooms GLOBAL PROPERTY TUTTI_ROOMS)
 list(REMOVE_ITEM rooms cli)
 set(room_objects "")
-set(room_targets "")
 foreach(room IN LISTS rooms)
   list(APPEND room_objects "$<TARGET_OBJECTS:tutti-${room}>")
-  list(APPEND room_targets "tutti-${room}")
 endforeach()
 file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/tutti_version.cpp"
      CONTENT "#include <tutti/version.hpp>\nnamespace tutti { const char* version() noexcept { return \"${PROJECT_VERSION}\"; } }\n")
+
 foreach(kind IN ITEMS SHARED STATIC)
   if(kind STREQUAL "SHARED")
     set(target tutti)
@@ -16,12 +19,36 @@ foreach(kind IN ITEMS SHARED STATIC)
     set(target tutti-static)
   endif()
   add_library(${target} ${kind} "${PROJECT_BINARY_DIR}/tutti_version.cpp" ${room_objects})
+  # Before 1.0 a minor version may change the interface, so it is part of the SONAME.
   set_target_properties(${target} PROPERTIES OUTPUT_NAME tutti VERSION ${PROJECT_VERSION}
     SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
   target_include_directories(${target} PUBLIC "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
-    "$<INSTALL_INTERFACE:include>")
+    "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
   target_compile_features(${target} PUBLIC cxx_std_20)
   target_link_libraries(${target} PRIVATE OpenSSL::Crypto spdlog::spdlog fmt::fmt PkgConfig::LIBUV PkgConfig::HWY
     Threads::Threads)
+  add_library(tutti::${target} ALIAS ${target})
 endforeach()
 target_compile_definitions(tutti-static PUBLIC TUTTI_STATIC)
+
+# Two export sets: a program that uses the shared library needs none of the libraries below it, not even to configure.
+set(tutti_cmake_dir "${CMAKE_INSTALL_LIBDIR}/cmake/tutti")
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/tutti" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
+        FILES_MATCHING PATTERN "*.hpp")
+install(TARGETS tutti EXPORT tuttiTargets)
+install(TARGETS tutti-static EXPORT tuttiStaticTargets)
+install(EXPORT tuttiTargets NAMESPACE tutti:: DESTINATION "${tutti_cmake_dir}")
+install(EXPORT tuttiStaticTargets NAMESPACE tutti:: DESTINATION "${tutti_cmake_dir}")
+configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/tuttiConfig.cmake.in"
+  "${PROJECT_BINARY_DIR}/package/tuttiConfig.cmake" INSTALL_DESTINATION "${tutti_cmake_dir}"
+  NO_SET_AND_CHECK_MACRO)
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/package/tuttiConfigVersion.cmake"
+  COMPATIBILITY SameMinorVersion)
+install(FILES "${PROJECT_BINARY_DIR}/package/tuttiConfig.cmake" "${PROJECT_BINARY_DIR}/package/tuttiConfigVersion.cmake"
+        DESTINATION "${tutti_cmake_dir}")
+
+# The .pc file finds the prefix from its own place, so an installed tree may be moved.
+file(RELATIVE_PATH tutti_pc_to_prefix "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
+string(REGEX REPLACE "/$" "" tutti_pc_to_prefix "${tutti_pc_to_prefix}")
+configure_file("${PROJECT_SOURCE_DIR}/cmake/tutti.pc.in" "${PROJECT_BINARY_DIR}/package/tutti.pc" @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/package/tutti.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")

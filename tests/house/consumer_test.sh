@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Installs a build tree below itself and builds the ten-line consumer against it: find_package (shared, static) and
+# pkg-config (shared, static). The installed tree is moved once, since nothing in it may name the place it was made for.
+# Usage: consumer_test.sh BUILD SOURCE
+set -euo pipefail
+build=$1 source=$2
+work=$build/consumer
+rm -rf "$work"
+mkdir -p "$work"
+cmake --install "$build" --prefix "$work/first" >"$work/install.log"
+mv "$work/first" "$work/prefix"
+prefix=$work/prefix
+
+fail() { echo "consumer: $*" >&2; exit 1; }
+expect() {  # expect NAME PROGRAM: it runs, finds only libraries that exist, and says what it should
+  local output
+  output=$("$2") || fail "$1: the program ended with status $?"
+  [ "$output" = "tutti $version: 42" ] || fail "$1: printed '$output'"
+  echo "consumer: $1: $output"
+}
+
+for file in include/tutti/tutti.hpp lib/libtutti.so lib/libtutti.a lib/pkgconfig/tutti.pc \
+            lib/cmake/tutti/tuttiConfig.cmake lib/cmake/tutti/tuttiConfigVersion.cmake; do
+  [ -e "$prefix/$file" ] || fail "$file is not installed"
+done
+if grep -rIl -e "$build" -e "$source" "$prefix"; then fail "the files above name the machine they were built on"; fi
+soname=$(readelf -d "$prefix/lib/libtutti.so" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')
+[[ $soname == libtutti.so.* ]] || fail "the shared library's SONAME is '$soname'"
+[ -e "$prefix/lib/$soname" ] || fail "lib/$soname is not installed"
+
+export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
+version=$(pkg-config --modversion tutti)
+
+for target in tutti tutti-static; do
+  cmake -S "$source/tests/house/consumer" -B "$work/$target" -G Ninja -DCMAKE_BUILD_TYPE=Debug \
+    -DCMAKE_PREFIX_PATH="$prefix" -DTUTTI_TARGET="tutti::$target" >"$work/$target.log" 2>&1 \
+    || { cat "$work/$target.log"; fail "find_package, $target: configuring failed"; }
+  cmake --build "$work/$target" >>"$work/$target.log" 2>&1 || { cat "$work/$target.log"; fail "$target: building failed"; }
+  expect "find_package, $target" "$work/$target/consumer"
+done
+
+compile=(c++ -std=c++20 "$source/tests/house/consumer/main.cpp")
+# shellcheck disable=SC2046  # flags are words
+"${compile[@]}" -o "$work/pc-shared" $(pkg-config --cflags --libs tutti) -Wl,-rpath,"$prefix/lib"
+expect "pkg-config, shared" "$work/pc-shared"
+private=$(pkg-config --static --libs-only-l tutti | sed 's/-ltutti//')
+# shellcheck disable=SC2046,SC2086
+"${compile[@]}" -o "$work/pc-static" $(pkg-config --cflags tutti) "$prefix/lib/libtutti.a" $private -pthread
+expect "pkg-config, static" "$work/pc-static"
+
+# A user of the shared library needs nothing else: no header, .pc or CMake package of what tutti is made of.
+needed=$(readelf -d "$work/tutti/consumer" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | grep -v -e '^libtutti' -e '^libstdc++' -e '^libc\.' -e '^libgcc_s' -e '^libm\.' || true)
+[ -z "$needed" ] || fail "the shared consumer links with $needed"
+CMAKE_DISABLED=""
+for package in OpenSSL spdlog fmt PkgConfig Threads; do CMAKE_DISABLED+=" -DCMAKE_DISABLE_FIND_PACKAGE_$package=ON"; done
+# shellcheck disable=SC2086
+cmake -S "$source/tests/house/consumer" -B "$work/bare" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" \
+  -DTUTTI_TARGET=tutti::tutti $CMAKE_DISABLED >"$work/bare.log" 2>&1 \
+  || { cat "$work/bare.log"; fail "without the libraries below tutti the shared consumer does not configure"; }
+echo "consumer: the shared library is found without the libraries below it"

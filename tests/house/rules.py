@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""The house's own rules, those that no compiler knows. Standard library only.
+
+direction   a room includes headers of itself and of the rooms it declares, nothing else; it declares only rooms that
+            stand before it in the build
+headers     a public header includes the standard library and public headers, nothing third-party
+length      no source of more than 700 lines; those above 500 are listed, as a hint to look for the second noun
+paths       no file names a place on the machine that wrote it
+rooms       every room has a README
+
+Usage: rules.py ROOT ROOMS.json RULE...   (ROOMS.json is written by CMake: the rooms in order, with what they declare)
+"""
+import json
+import pathlib
+import re
+import sys
+
+SOURCES = (".cpp", ".hpp", ".h", ".cc", ".py", ".sh", ".cmake", ".in", ".txt", ".md", ".tsv", ".json", "")
+LENGTH_HINT, LENGTH_LIMIT = 500, 700
+# Places that exist only where somebody works on tutti. Examples of paths (/tmp/x, /etc) are fine.
+PRIVATE_PLACE = re.compile(r"(?<![\w.])/(?:work|root|home/\w+|Users/\w+|tmp/b-\w+|tmp/brief)/")
+
+
+def files(root: pathlib.Path, folders=("",)):
+    for folder in folders:
+        for file in sorted((root / folder).rglob("*")):
+            parts = file.relative_to(root).parts
+            if file.is_file() and parts[0] not in ("build", ".git") and file.suffix in SOURCES:
+                yield file
+
+
+def includes(file: pathlib.Path):
+    for number, line in enumerate(file.read_text().splitlines(), 1):
+        found = re.match(r'\s*#\s*include\s*([<"])([^>"]+)[>"]', line)
+        if found:
+            yield number, found.group(1), found.group(2)
+
+
+def direction(root, rooms):
+    names = [room["name"] for room in rooms]
+    for index, room in enumerate(rooms):
+        declared = set(room["depends"])
+        for other in sorted(declared - set(names[:index])):
+            yield f"src/{room['name']}/CMakeLists.txt: declares {other}, which does not stand before it"
+        for file in files(root, (f"src/{room['name']}",)):
+            for number, _, path in includes(file):
+                other = path.split("/")[0]
+                if "/" in path and other in names and other != room["name"] and other not in declared:
+                    yield f"{file.relative_to(root)}:{number}: uses {other}, which {room['name']} does not declare"
+    for folder in sorted((root / "src").iterdir()):
+        if folder.is_dir() and folder.name not in names and any(folder.rglob("*.cpp")):
+            yield f"src/{folder.name}: has sources, but the build does not know it"
+
+
+def headers(root, rooms):
+    names = {room["name"] for room in rooms}
+    for file in files(root, ("include",)):
+        for number, kind, path in includes(file):
+            public = path.startswith("tutti/") and kind == "<"
+            standard = kind == "<" and "/" not in path and not path.endswith(".h")
+            if not public and not standard:
+                what = "a room's inside" if path.split("/")[0] in names else "something third-party"
+                yield f"{file.relative_to(root)}:{number}: a public header includes {what}: {path}"
+
+
+def length(root, rooms):
+    del rooms
+    for file in files(root, ("src", "include", "tests", "tools", "examples", "bench", "cmake")):
+        if file.suffix in (".tsv", ".json", ".txt") or "data" in file.parts:
+            continue
+        lines = file.read_text(errors="replace").count("\n")
+        if lines > LENGTH_LIMIT:
+            yield f"{file.relative_to(root)}: {lines} lines; the limit is {LENGTH_LIMIT}"
+        elif lines > LENGTH_HINT:
+            print(f"hint: {file.relative_to(root)}: {lines} lines; is there a second noun in it?")
+
+
+def paths(root, rooms):
+    del rooms
+    for file in files(root):
+        for number, line in enumerate(file.read_text(errors="replace").splitlines(), 1):
+            if file.name != "rules.py" and (found := PRIVATE_PLACE.search(line)):
+                yield f"{file.relative_to(root)}:{number}: names a place of one machine: {found.group(0)}"
+
+
+def rooms_have_readmes(root, rooms):
+    for room in rooms:
+        if not (root / "src" / room["name"] / "README.md").is_file():
+            yield f"src/{room['name']}: has no README.md"
+
+
+RULES = {"direction": direction, "headers": headers, "length": length, "paths": paths, "rooms": rooms_have_readmes}
+
+
+def main() -> int:
+    if len(sys.argv) < 4 or not set(sys.argv[3:]) <= set(RULES):
+        print(__doc__)
+        return 2
+    root, rooms = pathlib.Path(sys.argv[1]), json.loads(pathlib.Path(sys.argv[2]).read_text())
+    faults = [fault for rule in sys.argv[3:] for fault in RULES[rule](root, rooms)]
+    print("\n".join(faults) if faults else f"{', '.join(sys.argv[3:])}: kept")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
