@@ -27,6 +27,15 @@ inline std::string to_string(How how) {
     return "?";
 }
 
+/// The ways that this program tries: sanitizers watch threads, real jobs are processes.
+inline std::vector<How> every_way() {
+#ifdef TUTTI_THREADS_ONLY
+    return {How::threads, How::tcp_threads};
+#else
+    return {How::threads, How::shm_processes, How::tcp_processes};
+#endif
+}
+
 using Body = std::function<void(const ProcessGroup&)>;
 
 struct WorldOptions {
