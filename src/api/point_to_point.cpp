@@ -35,6 +35,10 @@ Prepared prepare(const Message& m) {
         throw InvalidArgument(
             fmt::format("{}: tensor is on {}: expected host memory", m.name, to_string(m.tensor.device())));
     }
+    if (m.timeout < milliseconds::zero()) {
+        throw InvalidArgument(
+            fmt::format("{}: timeout {} ms: expected zero (the group's) or more", m.name, m.timeout.count()));
+    }
     if (m.peer && m.group_peer)
         throw InvalidArgument(fmt::format("{}: both a global and a group rank are given: expected one", m.name));
     if (!m.receives && !m.peer && !m.group_peer)

@@ -88,6 +88,13 @@ void Group::start(Operation& operation) {
         record.fingerprint.store(fingerprint, std::memory_order_relaxed);
         record.sequence.store(operation.sequence, std::memory_order_release);
     }
+    if (arena_ && size_ > 1 && !is_inline(operation)) {
+        // Of two ranks that disagree, the one that comes second sees the first: the fence keeps both from reading
+        // before they have written. Not every disagreement meets a message, as when ranks name different roots.
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+        check_records();
+        if (failure_) return;
+    }
     if (is_inline(operation)) {
         operation.inline_sequence = ++inline_sequence_;
         publish_inline(operation);
@@ -157,6 +164,7 @@ bool Group::progress_collective() {
         const std::shared_ptr<Operation> operation = collectives_.front();
         if (operation->inline_sequence == 0 && !operation->execution) {
             start(*operation);
+            if (failure_) return true;
             moved = true;
         }
         if (operation->inline_sequence != 0) {
