@@ -1,0 +1,182 @@
+// Ranks that die, leave or stop while others count on them.
+#include "faults/job.hpp"
+#include "faults/leftovers.hpp"
+#include "support/covers.hpp"
+
+namespace tutti::test {
+namespace {
+
+class Deaths : public LeftoverCheck, public ::testing::WithParamInterface<TransportKind> {};
+INSTANTIATE_TEST_SUITE_P(Over, Deaths, ::testing::Values(TransportKind::shm, TransportKind::tcp),
+                         [](const auto& instance) { return to_string(instance.param); });
+
+void expect_lost(const std::vector<Report>& reports, std::size_t count, int victim, SteadyClock::time_point died,
+                 std::chrono::milliseconds limit = 2s) {
+    EXPECT_EQ(reports.size(), count) << "every survivor raises";
+    for (const Report& r : reports) {
+        EXPECT_EQ(r.code, static_cast<int>(ErrorCode::peer_lost)) << "rank " << r.rank << ": " << r.text;
+        EXPECT_EQ(r.peer, victim) << "rank " << r.rank << ": " << r.text;
+        EXPECT_NE(std::string(r.text).find("rank " + std::to_string(victim)), std::string::npos) << r.text;
+        EXPECT_LT(r.at - died, limit) << "rank " << r.rank;
+    }
+}
+
+TEST_P(Deaths, in_the_middle_of_a_large_all_reduce_are_named_by_all_within_two_seconds) {
+    covers("S17-002", "S1-040");
+    for (const int victim : {0, 1, 2}) {
+        Job job(4, [](const RankProcess& me) {
+            const ProcessGroup g = me.join(GetParam());
+            std::vector<float> x(8 << 20);
+            all_reduce(x, {.group = g});
+            me.report("running");
+            me.report_end_of([&] {
+                for (;;) all_reduce(x, {.group = g});
+            });
+            me.report_end_of([&] { barrier({.group = g}); });  // unusable from now on, with the same cause
+        });
+        ASSERT_EQ(job.collect(4).size(), 4U);
+        std::this_thread::sleep_for(77ms);
+        const auto died = job.signal(victim, SIGKILL);
+        expect_lost(job.collect(6, 5s), 6, victim, died);
+        for (int rank = 0; rank < 4; ++rank) {
+            const int status = job.wait(rank);
+            EXPECT_TRUE(rank == victim ? WIFSIGNALED(status) : status == 0) << "rank " << rank << ": " << status;
+        }
+    }
+}
+
+TEST_P(Deaths, of_one_rank_end_the_waits_for_another_and_those_of_asynchronous_operations) {
+    Job job(3, [](const RankProcess& me) {
+        const ProcessGroup g = me.join(GetParam());
+        std::vector<float> x(100);
+        barrier({.group = g});
+        if (me.rank() == 2) {
+            me.report("ready");
+            std::this_thread::sleep_for(30s);
+        }
+        Work pending = irecv(x, {.src = 1 - me.rank(), .group = g});  // from a rank that lives
+        me.report("ready");
+        if (me.rank() == 1) {
+            for (int i = 0; i < 400 && !pending.is_completed(); ++i)
+                std::this_thread::sleep_for(10ms);  // nobody drives
+        }
+        me.report_end_of([&] { pending.wait(); });
+    });
+    ASSERT_EQ(job.collect(3).size(), 3U);
+    std::this_thread::sleep_for(50ms);
+    const auto died = job.signal(2, SIGKILL);
+    expect_lost(job.collect(2, 5s), 2, 2, died);
+}
+
+TEST_P(Deaths, while_nobody_communicates_are_known_at_the_next_call) {
+    Job job(3, [](const RankProcess& me) {
+        const ProcessGroup g = me.join(GetParam());
+        std::vector<float> x(1000);
+        all_reduce(x, {.group = g});
+        me.report("idle");
+        std::this_thread::sleep_for(me.rank() == 1 ? 30s : 700ms);
+        me.report_end_of([&] {
+            for (int i = 0; i < 3; ++i) all_reduce(x, {.group = g});
+        });
+    });
+    ASSERT_EQ(job.collect(3).size(), 3U);
+    const auto died = job.signal(1, SIGKILL);
+    expect_lost(job.collect(2, 5s), 2, 1, died);
+}
+
+TEST_P(Deaths, by_exit_without_leaving_are_deaths_too) {
+    Job job(3, [](const RankProcess& me) {
+        const ProcessGroup g = me.join(GetParam());
+        std::vector<float> x(1000);
+        all_reduce(x, {.group = g});
+        if (me.rank() == 1) {
+            me.report("bye");
+            ::_exit(0);
+        }
+        me.report_end_of([&] {
+            for (;;) all_reduce(x, {.group = g});
+        });
+    });
+    const auto reports = job.collect(3, 5s);
+    ASSERT_EQ(reports.size(), 3U);
+    ASSERT_STREQ(reports[0].text, "bye");
+    expect_lost({reports[1], reports[2]}, 2, 1, reports[0].at);
+}
+
+TEST_P(Deaths, are_not_what_a_rank_that_leaves_dies_of) {
+    covers("S18-001", "S18-002");
+    Job job(3, [](const RankProcess& me) {
+        ProcessGroup g = me.join(GetParam());
+        std::vector<float> x(1000);
+        all_reduce(x, {.group = g});
+        if (me.rank() == 1) {
+            g.destroy();
+            me.report_end_of([&] { barrier({.group = g}); });
+            std::this_thread::sleep_for(1s);  // its process lives on
+            return;
+        }
+        // The others can go on without it...
+        if (me.rank() == 0) send(x, 2, {.group = g});
+        if (me.rank() == 2) recv(x, {.src = 0, .group = g});
+        // ...until they need it.
+        me.report_end_of([&] { all_reduce(x, {.group = g}); });
+    });
+    for (const Report& r : job.collect(3, 10s)) {
+        if (r.rank == 1) {
+            EXPECT_EQ(r.code, static_cast<int>(ErrorCode::aborted)) << r.text;
+        } else {
+            EXPECT_EQ(r.code, static_cast<int>(ErrorCode::peer_lost)) << r.text;
+            EXPECT_NE(std::string(r.text).find("rank 1 has left"), std::string::npos) << r.text;
+        }
+    }
+    for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(job.wait(rank), 0) << rank;
+}
+
+TEST_P(Deaths, do_not_explain_a_rank_that_is_stopped_but_its_timeout_names_it) {
+    covers("S1-016", "S7-007");
+    Job job(3, [](const RankProcess& me) {
+        const ProcessGroup g = me.join(GetParam(), 700ms);
+        std::vector<float> x(2 << 20);
+        all_reduce(x, {.group = g});
+        me.report("running");
+        me.report_end_of([&] {
+            for (;;) all_reduce(x, {.group = g});
+        });
+        if (me.rank() == 0) std::this_thread::sleep_for(200ms);
+    });
+    ASSERT_EQ(job.collect(3).size(), 3U);
+    job.signal(1, SIGSTOP);
+    const auto reports = job.collect(2, 6s);
+    EXPECT_EQ(reports.size(), 2U);
+    bool named = false;
+    for (const Report& r : reports) {  // who gives up first; the other may be told that he has gone
+        named |=
+            r.code == static_cast<int>(ErrorCode::timeout) && std::string(r.text).find("rank 1") != std::string::npos;
+        EXPECT_NE(r.code, 0) << r.text;
+    }
+    EXPECT_TRUE(named) << reports[0].text;
+}
+
+TEST_P(Deaths, of_ranks_in_the_middle_of_sending_leave_the_receiver_whole) {
+    Job job(2, [](const RankProcess& me) {
+        const ProcessGroup g = me.join(GetParam());
+        std::vector<char> x(64 << 20, me.rank() == 0 ? 'x' : 'o');
+        me.report("running");
+        me.report_end_of([&] {
+            for (;;) {
+                if (me.rank() == 0)
+                    send(x, 1, {.group = g});
+                else
+                    recv(x, {.group = g});
+            }
+        });
+    });
+    ASSERT_EQ(job.collect(2).size(), 2U);
+    std::this_thread::sleep_for(120ms);
+    const auto died = job.signal(0, SIGKILL);
+    expect_lost(job.collect(1, 5s), 1, 0, died);
+    EXPECT_EQ(job.wait(1), 0);
+}
+
+}  // namespace
+}  // namespace tutti::test
