@@ -1,7 +1,8 @@
 // Job: ranks as real processes that may be killed, stopped and interrupted, and that report what happened to them.
 //
 // The parent forks the ranks first and then serves a TCPStore for them; the ranks die with the parent. Reports travel
-// through one pipe in pieces that are written whole. Threads: the parent's test thread; each rank its own main thread.
+// through one pipe in pieces that are written whole; FAULTS_VERBOSE=1 in the environment prints them. Threads: the
+// parent's test thread; each rank its own main thread.
 #pragma once
 
 #include <tutti/tutti.hpp>
@@ -142,6 +143,8 @@ class Job {
         Report report;
         if (::poll(&entry, 1, static_cast<int>(limit.count())) != 1) return std::nullopt;
         if (::read(report_fd_, &report, sizeof report) != static_cast<ssize_t>(sizeof report)) return std::nullopt;
+        if (std::getenv("FAULTS_VERBOSE") != nullptr)
+            std::fprintf(stderr, "  rank %d: %s (code %d)\n", report.rank, report.text, report.code);
         return report;
     }
     /// One report of each of `count` ranks, in order of arrival; fewer when they do not come in time.

@@ -1,0 +1,158 @@
+// Jobs that start wrongly: two on one port, two ranks with one number, a file that another job left.
+#include "faults/job.hpp"
+#include "faults/leftovers.hpp"
+#include "support/covers.hpp"
+
+#include <map>
+
+namespace tutti::test {
+namespace {
+
+class Joining : public LeftoverCheck {};
+
+void set_environment(int rank, int world_size, int port) {
+    ::setenv("MASTER_ADDR", "127.0.0.1", 1);
+    ::setenv("MASTER_PORT", std::to_string(port).c_str(), 1);
+    ::setenv("RANK", std::to_string(rank).c_str(), 1);
+    ::setenv("WORLD_SIZE", std::to_string(world_size).c_str(), 1);
+}
+
+// Members of one job say so through their own store; `numbers` are the ranks that the processes believe to have.
+void run_job_beside_another(const RankProcess& me, int port, const char* second_secret) {
+    const bool first = me.rank() < 2;
+    if (!first) {
+        me.store().backend()->wait(std::vector<std::string>{"first works"}, 20s);
+        if (second_secret != nullptr) ::setenv("TUTTI_JOB_SECRET", second_secret, 1);
+    }
+    set_environment(me.rank() % 2, 2, port);
+    if (!first) {
+        me.report_end_of([&] { init_process_group({.timeout = 3s}); });
+        return;
+    }
+    init_process_group({.timeout = 20s});
+    std::vector<int> x{1};
+    all_reduce(x);
+    Store store = me.store();
+    if (me.rank() == 0) store.set("first works", "1");
+    me.report_end_of([&] {
+        for (;;) {  // goes on while the second job fails
+            x[0] = store.check({"stop"}) ? 1 : 0;
+            all_reduce(x);
+            if (x[0] == 2) break;
+            std::this_thread::sleep_for(5ms);
+        }
+        destroy_process_group();
+    });
+}
+
+TEST_F(Joining, a_second_job_on_the_same_port_gets_a_clear_error_and_the_first_goes_on) {
+    covers("S1-001", "S1-032", "S1-040", "S17-003");
+    for (const char* secret : {static_cast<const char*>(nullptr), "another secret"}) {
+        const int port = TCPStore({.is_master = true}).port();
+        Job job(4, [&](const RankProcess& me) { run_job_beside_another(me, port, secret); });
+        std::map<int, Report> reports;
+        for (const Report& r : job.collect(2, 10s)) reports[r.rank] = r;
+        ASSERT_EQ(reports.size(), 2U);
+        ASSERT_TRUE(reports.contains(2) && reports.contains(3)) << "the first job ended";
+        const auto text = [&](int rank) { return std::string(reports[rank].text); };
+        // Its rank 0 cannot listen; its rank 1 meets the first job, which has a rank 1, or another secret.
+        EXPECT_EQ(reports[2].code, static_cast<int>(ErrorCode::network)) << text(2);
+        EXPECT_NE(text(2).find(std::to_string(port)), std::string::npos) << text(2);
+        EXPECT_NE(text(2).find("in use"), std::string::npos) << text(2);
+        EXPECT_NE(reports[3].code, 0) << text(3);
+        EXPECT_NE(text(3).find(secret == nullptr ? "another process has this rank" : "secret"), std::string::npos)
+            << text(3);
+        job.store().set("stop", "1");
+        for (const Report& r : job.collect(2, 10s)) EXPECT_EQ(r.code, 0) << "rank " << r.rank << ": " << r.text;
+    }
+}
+
+TEST_F(Joining, two_ranks_with_one_number_are_told_so_and_the_right_one_can_still_come) {
+    covers("A-04", "S1-013");
+    const int port = TCPStore({.is_master = true}).port();
+    Job job(4, [&](const RankProcess& me) {
+        // Processes 0, 1, 2 have the ranks 0, 1, 1; process 3 comes later as rank 2.
+        const int number = me.rank() < 2 ? me.rank() : me.rank() - 1;
+        if (me.rank() == 2) me.store().backend()->wait(std::vector<std::string>{"1 is joining"}, 20s);
+        if (me.rank() == 3) me.store().backend()->wait(std::vector<std::string>{"refused"}, 20s);
+        set_environment(number, 3, port);
+        if (me.rank() == 1) {
+            std::thread([store = me.store()]() mutable {
+                std::this_thread::sleep_for(200ms);
+                store.set("1 is joining", "1");
+            }).detach();
+        }
+        me.report_end_of([&] {
+            init_process_group({.timeout = 10s});
+            std::vector<int> x{1};
+            all_reduce(x);
+            if (x[0] != 3) throw std::runtime_error("a wrong sum");
+            destroy_process_group();
+        });
+    });
+    const auto first = job.next(10s);
+    ASSERT_TRUE(first);
+    EXPECT_EQ(first->rank, 2);
+    EXPECT_EQ(first->code, static_cast<int>(ErrorCode::invalid_argument)) << first->text;
+    EXPECT_NE(std::string(first->text).find("rank 1"), std::string::npos) << first->text;
+    job.store().set("refused", "1");
+    for (const Report& r : job.collect(3, 10s)) EXPECT_EQ(r.code, 0) << "process " << r.rank << ": " << r.text;
+}
+
+TEST_F(Joining, a_file_that_a_killed_job_left_is_refused_by_the_next_with_a_sentence) {
+    covers("S1-026", "S1-028", "S1-029", "S1-030", "A-40", "S17-004");
+    const std::string file = ::testing::TempDir() + "tutti_rendezvous_" + std::to_string(::getpid());
+    const InitOptions options{.init_method = "file://" + file, .timeout = 3s, .world_size = 2};
+    const auto start = [&](const RankProcess& me) {
+        InitOptions mine = options;
+        mine.rank = me.rank();
+        me.report_end_of([&] { init_process_group(mine); });
+        if (!is_initialized()) return;
+        std::vector<int> x{1};
+        all_reduce(x);
+        me.store().backend()->wait(std::vector<std::string>{"leave"}, 20s);
+        destroy_process_group();
+    };
+    {
+        Job killed(2, start);
+        for (const Report& r : killed.collect(2)) ASSERT_EQ(r.code, 0) << r.text;
+        killed.signal(0, SIGKILL);
+        killed.signal(1, SIGKILL);
+    }
+    EXPECT_TRUE(std::filesystem::exists(file)) << "a crash leaves it";
+    {
+        Job next(2, start);
+        const auto reports = next.collect(2, 10s);
+        EXPECT_EQ(reports.size(), 2U);
+        for (const Report& r : reports) {
+            EXPECT_EQ(r.code, static_cast<int>(ErrorCode::store)) << r.text;
+            EXPECT_NE(std::string(r.text).find(file), std::string::npos) << r.text;
+            EXPECT_NE(std::string(r.text).find("remove"), std::string::npos) << "what to do: " << r.text;
+        }
+    }
+    std::filesystem::remove(file);
+    Job fresh(2, start);
+    for (const Report& r : fresh.collect(2)) EXPECT_EQ(r.code, 0) << r.text;
+    fresh.store().set("leave", "1");
+    for (int rank = 0; rank < 2; ++rank) EXPECT_EQ(fresh.wait(rank), 0);
+    EXPECT_FALSE(std::filesystem::exists(file)) << "the last user removes it";
+}
+
+TEST_F(Joining, a_rank_that_dies_while_joining_is_missed_by_name) {
+    covers("S1-001", "S1-015");
+    Job job(3, [](const RankProcess& me) {
+        if (me.rank() == 2) {
+            me.report("dying");
+            ::raise(SIGKILL);
+        }
+        me.report_end_of([&] { (void)me.join(TransportKind::automatic, 500ms); });
+    });
+    for (const Report& r : job.collect(3, 10s)) {
+        if (r.rank == 2) continue;
+        EXPECT_EQ(r.code, static_cast<int>(ErrorCode::timeout)) << r.text;
+        EXPECT_NE(std::string(r.text).find("missing: 2"), std::string::npos) << r.text;
+    }
+}
+
+}  // namespace
+}  // namespace tutti::test

@@ -1,0 +1,135 @@
+// Waiting well: it costs next to nothing, Ctrl-C ends it, and operations go on while the caller computes.
+#include "faults/job.hpp"
+#include "faults/leftovers.hpp"
+#include "support/covers.hpp"
+
+#include <sys/resource.h>
+
+namespace tutti::test {
+namespace {
+
+class Waiting : public LeftoverCheck, public ::testing::WithParamInterface<TransportKind> {};
+INSTANTIATE_TEST_SUITE_P(Over, Waiting, ::testing::Values(TransportKind::shm, TransportKind::tcp),
+                         [](const auto& instance) { return to_string(instance.param); });
+
+double cpu_seconds() {
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    const auto seconds = [](const timeval& t) {
+        return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+    };
+    return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+// The share of a core that a call takes while it waits for about a second.
+template <class F>
+void expect_cheap(const RankProcess& me, const char* what, F wait) {
+    const double cpu = cpu_seconds();
+    const auto start = SteadyClock::now();
+    wait();
+    const double wall = std::chrono::duration<double>(SteadyClock::now() - start).count();
+    const double share = (cpu_seconds() - cpu) / wall;
+    const bool cheap = share < 0.05 && wall > 0.8;
+    me.report(
+        std::string(what) + ": " + std::to_string(share * 100) + " % of a core for " + std::to_string(wall) + " s",
+        cheap ? 0 : 1);
+}
+
+TEST_P(Waiting, a_second_in_any_call_burns_less_than_a_twentieth_of_a_core) {
+    covers("S8-031", "S6-002", "S7-006");
+    Job job(2, [](const RankProcess& me) {
+        const ProcessGroup g = me.join(GetParam());
+        std::vector<float> x(100'000);
+        all_reduce(x, {.group = g});
+        if (me.rank() == 1) {
+            const auto late = [&](auto call) {
+                std::this_thread::sleep_for(1s);
+                call();
+            };
+            late([&] { barrier({.group = g}); });
+            late([&] { all_reduce(x, {.group = g}); });
+            late([&] { send(x, 0, {.group = g}); });
+            late([&] { all_reduce(x, {.group = g}); });
+            late([&] { barrier({.group = g}); });
+            me.report("late");
+            return;
+        }
+        expect_cheap(me, "barrier", [&] { barrier({.group = g}); });
+        expect_cheap(me, "all_reduce", [&] { all_reduce(x, {.group = g}); });
+        expect_cheap(me, "recv", [&] { recv(x, {.src = 1, .group = g}); });
+        expect_cheap(me, "Work.wait", [&] { async::all_reduce(x, {.group = g}).wait(); });
+        expect_cheap(me, "nobody waits", [&] {
+            const Work gate = async::barrier({.group = g});
+            while (!gate.is_completed()) std::this_thread::sleep_for(20ms);
+        });
+    });
+    const auto reports = job.collect(6);
+    EXPECT_EQ(reports.size(), 6U);
+    for (const Report& r : reports) EXPECT_EQ(r.code, 0) << r.text;
+}
+
+TEST_P(Waiting, is_ended_by_ctrl_c_with_an_error_when_the_program_wants_one) {
+    covers("S17-001");
+    Job job(2, [](const RankProcess& me) {
+        const ProcessGroup g = me.join(GetParam());
+        std::vector<int> x(10);
+        barrier({.group = g});
+        if (me.rank() == 1) {  // dies of it, as programs do
+            me.report("waiting");
+            me.report_end_of([&] { recv(x, {.src = 0, .tag = 1, .group = g}); });
+            return;
+        }
+        const InterruptHandler handler;
+        Work pending = irecv(x, {.src = 1, .tag = 1, .group = g});
+        me.report("waiting");
+        me.report_end_of([&] { pending.wait(); });
+        me.report(pending.is_completed() ? "completed" : "goes on");
+        me.store().backend()->wait(std::vector<std::string>{"go on"}, 20s);
+        me.report_end_of([&] { pending.wait(); });
+    });
+    ASSERT_EQ(job.collect(2).size(), 2U);
+    std::this_thread::sleep_for(100ms);
+    const auto sent = job.signal(0, SIGINT);
+    const auto reports = job.collect(2, 5s);
+    ASSERT_EQ(reports.size(), 2U);
+    EXPECT_EQ(reports[0].code, static_cast<int>(ErrorCode::interrupted)) << reports[0].text;
+    EXPECT_LT(reports[0].at - sent, 500ms);
+    EXPECT_STREQ(reports[1].text, "goes on") << "a wait was interrupted, not the operation";
+    job.signal(1, SIGINT);
+    const int status = job.wait(1);
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT) << status;
+    job.store().set("go on", "1");
+    const auto last = job.next();
+    ASSERT_TRUE(last);
+    EXPECT_EQ(last->code, static_cast<int>(ErrorCode::peer_lost)) << last->text;
+    EXPECT_EQ(last->peer, 1);
+}
+
+TEST_P(Waiting, is_not_needed_for_an_operation_to_go_on) {
+    covers("S7-002", "S7-005");
+    Job job(2, [](const RankProcess& me) {
+        const ProcessGroup g = me.join(GetParam());
+        std::vector<float> x(1 << 20, 1.0F);
+        int finished = 0;
+        double overlapped = 0;
+        for (int round = 0; round < 5; ++round) {
+            std::fill(x.begin(), x.end(), 1.0F);
+            barrier({.group = g});
+            const Work work = async::all_reduce(x, {.group = g});
+            const auto until = SteadyClock::now() + 60ms;
+            volatile double burn = 1;
+            while (SteadyClock::now() < until) {
+                for (int i = 0; i < 1000; ++i) burn = burn * 1.0000001;
+            }
+            finished += work.is_completed() ? 1 : 0;
+            barrier({.group = g});
+            overlapped += x[12345] == 2.0F ? 1 : 0;
+        }
+        me.report(std::to_string(finished) + " of 5 were complete after 60 ms of computing",
+                  finished >= 4 && overlapped == 5 ? 0 : 1);
+    });
+    for (const Report& r : job.collect(2)) EXPECT_EQ(r.code, 0) << "rank " << r.rank << ": " << r.text;
+}
+
+}  // namespace
+}  // namespace tutti::test
