@@ -1,44 +1,56 @@
-# The daily commands. `make help` lists them.
+# The daily commands. `make` or `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help build test sanitizers spec format format-check clean
+.PHONY: help deps build test sanitizers spec format format-check clean
+.NOTPARALLEL:
 
 JOBS ?= $(shell nproc)
+DEPS ?= tools/install-deps
+sources = $(shell find src include tests examples bench -name '*.cpp' -o -name '*.hpp')
 
-help:  ## list the commands
-	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
+help:  ## list these commands
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 deps:
-	@tools/install-deps
+	@$(DEPS)
 
-build: deps  ## build the library (build/lib)
+build: deps  ## install what is missing (Debian packages), build the library (build/lib) and everything else
 	@echo "tutti: building (release) in build/"
-	@cmake --preset release >build-configure.log 2>&1 || { cat build-configure.log; rm -f build-configure.log; \
-	  echo "tutti: configuring failed; the lines above say what is missing (tools/install-deps installs it)"; exit 1; }
-	@rm -f build-configure.log
-	@cmake --build build -j $(JOBS) || { echo "tutti: the build failed; the first error above is the one to mend"; exit 1; }
+	@mkdir -p build
+	@cmake --preset release >build/configure.log 2>&1 || { cat build/configure.log; \
+	  echo "tutti: configuring failed; the lines above say what is missing; type: tools/install-deps"; exit 1; }
+	@cmake --build build -j $(JOBS) || { \
+	  echo "tutti: the build failed; mend the first error above and type: make build"; exit 1; }
 
-test: build  ## build and run all tests
-	@echo "tutti: running the tests (release)"
-	@rm -rf build/spec.d
-	@ctest --test-dir build --output-on-failure -j $(JOBS)
-	@$(MAKE) --no-print-directory spec | tail -n 1
+test: build  ## build, then run all tests, here and under the sanitizers; the last lines are the sum
+	@echo "tutti: running all tests; logs go to build/test-logs"
+	@tools/test $(JOBS)
 
-sanitizers: deps  ## run the tests that touch memory sharing and threads under asan+ubsan and tsan
+sanitizers: deps  ## only the tests that share memory or run threads, under asan+ubsan and tsan
 	@for preset in asan tsan; do \
 	  echo "tutti: building and running the tests under $$preset"; \
-	  cmake --preset $$preset >/dev/null && cmake --build build/$$preset -j $(JOBS) --target sanitizer_tests >/dev/null && \
-	  ctest --test-dir build/$$preset --output-on-failure -L memory || exit 1; \
+	  { cmake --preset $$preset && cmake --build build/$$preset -j $(JOBS) --target sanitizer_tests; } \
+	    >build/$$preset.log 2>&1 || { tail -n 60 build/$$preset.log; echo "tutti: the $$preset build failed; mend the first \
+error in build/$$preset.log and type: make sanitizers"; exit 1; }; \
+	  ctest --test-dir build/$$preset --output-on-failure -L memory || { \
+	    echo "tutti: tests failed under $$preset; type: ctest --test-dir build/$$preset --output-on-failure -R NAME"; \
+	    exit 1; }; \
 	done
 
-spec:  ## print every row of the inventory: pass, open or no-device (after make test)
+spec:  ## every row of the inventory: pass, open or no-device (runs the tests first if they have not run)
+	@if [ ! -d build/spec.d ]; then \
+	  echo "tutti: no test has run yet, so the tests run first (output: build/spec-tests.log)"; \
+	  $(MAKE) --no-print-directory build && ctest --test-dir build -j $(JOBS) -L unit >build/spec-tests.log 2>&1 || \
+	    echo "tutti: some tests failed, their rows stay open; type: make test"; \
+	fi
 	@tools/spec build
 
 format:  ## lay the code out
-	@git ls-files '*.cpp' '*.hpp' | xargs clang-format -i
+	@echo "tutti: laying out $(words $(sources)) files"
+	@clang-format -i $(sources) || { echo "tutti: clang-format failed; type: tools/install-deps"; exit 1; }
 
-format-check:
-	@git ls-files '*.cpp' '*.hpp' | xargs clang-format --dry-run -Werror || \
-	  { echo "tutti: the layout differs; type: make format"; exit 1; }
+format-check:  ## say whether the layout is right
+	@clang-format --dry-run -Werror $(sources) || { echo "tutti: the layout differs; type: make format"; exit 1; }
 
 clean:  ## remove everything that was built
+	@echo "tutti: removing build/"
 	@rm -rf build

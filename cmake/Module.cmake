@@ -28,7 +28,12 @@ endfunction()
 # add_tutti_test(NAME SOURCES … LIBRARIES … [LABELS …] [TIMEOUT seconds])
 #
 # A GoogleTest executable, registered with CTest as one test. Its main (tests/support) records the rows of the
-# inventory that passing tests cover.
+# inventory that passing tests cover. Those that share memory or run threads carry the label `memory`: the target
+# sanitizer_tests builds them, and `make test` runs them in the asan and tsan builds too.
+set(TUTTI_MEMORY_TESTS core_test tensor_test reduce_test security_test store_test rendezvous_test transport_test
+                       engine_test group_test conformance_threads)
+set_property(GLOBAL PROPERTY TUTTI_SANITIZER_TESTS "")
+
 function(add_tutti_test name)
   cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;LIBRARIES;LABELS" ${ARGN})
   if(NOT arg_TIMEOUT)
@@ -40,6 +45,10 @@ function(add_tutti_test name)
     POSITION_INDEPENDENT_CODE OFF)  # as the precompiled header
   if(NOT TUTTI_SANITIZE)
     target_precompile_headers(${name} REUSE_FROM tutti-test-support)
+  endif()
+  if(name IN_LIST TUTTI_MEMORY_TESTS)
+    list(APPEND arg_LABELS memory)
+    set_property(GLOBAL APPEND PROPERTY TUTTI_SANITIZER_TESTS ${name})
   endif()
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "unit;${arg_LABELS}"
