@@ -16,9 +16,6 @@ using schedule::Step;
 using schedule::StepKind;
 
 namespace {
-// How far ahead of the first unfinished step others may run: enough to keep every link busy.
-constexpr std::size_t window = 128;
-
 bool is_shared(StepKind kind) {
     return kind >= StepKind::publish;
 }
@@ -83,7 +80,7 @@ bool Execution::progress() {
     bool moved = false;
     // Sends, and receives, of one peer start in order: a step that cannot start yet holds back later ones of its peer.
     std::vector<std::pair<int, bool>> held;
-    const std::size_t end = std::min(states_.size(), first_open_ + window);
+    const std::size_t end = std::min(states_.size(), first_open_ + window_);
     for (std::size_t i = first_open_; i < end; ++i) {
         if (states_[i] == State::done) continue;
         const Step& step = schedule_->steps[i];
@@ -113,6 +110,9 @@ bool Execution::progress() {
         moved |= start(i);
     }
     while (first_open_ < states_.size() && states_[first_open_] == State::done) ++first_open_;
+    // Nothing moves, and there is more behind: perhaps everything in sight waits for peers which wait for a step that
+    // is not in sight (hundreds of sends whose receives come later in the list).
+    if (!moved && end < states_.size()) window_ *= 2;
     return moved;
 }
 
@@ -235,7 +235,7 @@ std::vector<int> Execution::waits_for() const {
     const auto add = [&](int peer) {
         if (peer >= 0 && std::ranges::find(peers, peer) == peers.end()) peers.push_back(peer);
     };
-    const std::size_t end = std::min(states_.size(), first_open_ + window);
+    const std::size_t end = std::min(states_.size(), first_open_ + window_);
     for (std::size_t i = first_open_; i < end; ++i) {
         const Step& step = schedule_->steps[i];
         if (states_[i] == State::running) add(step.peer);

@@ -3,6 +3,7 @@
 #include "conformance/world.hpp"
 #include "support/covers.hpp"
 
+#include <algorithm>
 #include <random>
 
 namespace tutti::test {
@@ -311,6 +312,19 @@ TEST_P(Layouts, of_any_size_small_odd_and_large) {
         });
     }
 }
+
+#ifndef TUTTI_THREADS_ONLY
+TEST_P(Layouts, that_take_hundreds_of_segments_a_step_do_not_wait_for_each_other) {
+    covers("S8-006");
+    run_ranks(2, GetParam(), [](const ProcessGroup& g) {
+        std::vector<std::uint8_t> data(300U << 20, static_cast<std::uint8_t>(g.rank() + 1));
+        data.back() = 50;
+        all_reduce(data, {.group = g});
+        ASSERT_EQ(std::ranges::count(data, 3), static_cast<std::ptrdiff_t>(data.size()) - 1);
+        ASSERT_EQ(data.back(), 100);
+    });
+}
+#endif
 
 }  // namespace
 }  // namespace tutti::test
