@@ -4,6 +4,7 @@
 #include "support/covers.hpp"
 
 #include <cstdint>
+#include <cstring>
 #include <fstream>
 
 namespace tutti::test {
@@ -27,28 +28,41 @@ class Large : public ::testing::TestWithParam<How> {
 INSTANTIATE_TEST_SUITE_P(Ranks, Large, ::testing::Values(How::shm_processes, How::tcp_processes),
                          [](const auto& instance) { return to_string(instance.param); });
 
-std::uint8_t value(int rank, std::int64_t i) {
-    const auto u = static_cast<std::uint64_t>(i);
-    return static_cast<std::uint8_t>(u * 7 + (u >> 20) + static_cast<std::uint64_t>(rank) * 50);
-}
-void fill(const Tensor& tensor, int rank) {
-    auto* data = tensor.data<std::uint8_t>();
-    const std::int64_t count = tensor.element_count();
-    for (std::int64_t i = 0; i < count; ++i) data[i] = value(rank, i);
-}
-// The number of the first wrong element, or -1.
-template <class F>
-std::int64_t first_wrong(const std::uint8_t* data, std::int64_t count, F expected) {
-    constexpr std::int64_t part = 1 << 16;  // without a branch inside, so that it goes fast
-    for (std::int64_t from = 0; from < count; from += part) {
-        const std::int64_t to = std::min(from + part, count);
-        bool same = true;
-        for (std::int64_t i = from; i < to; ++i) same &= data[i] == expected(i);
-        for (std::int64_t i = from; i < to && !same; ++i) {
-            if (data[i] != expected(i)) return i;
-        }
+// A table that repeats: comparing gigabytes costs no more than reading them. Its length is prime, so that no shift by a
+// block, a page or 2^32 looks like the right place.
+using Table = std::vector<std::uint8_t>;
+constexpr std::int64_t period = 1'000'003;
+
+Table table_of(int seed) {
+    Table table(static_cast<std::size_t>(period));
+    std::uint64_t state = static_cast<std::uint64_t>(seed) + 1;
+    for (auto& value : table) {
+        state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+        value = static_cast<std::uint8_t>(state >> 56);
     }
-    return -1;
+    return table;
+}
+// Calls f(at, table, bytes) for the pieces of `count` bytes, the first of which is number `from` of the table.
+template <class F>
+void by_pieces(const Table& table, std::int64_t from, std::int64_t count, F f) {
+    for (std::int64_t at = 0; at < count;) {
+        const std::int64_t phase = (from + at) % period, bytes = std::min(period - phase, count - at);
+        f(at, table.data() + phase, static_cast<std::size_t>(bytes));
+        at += bytes;
+    }
+}
+void fill(const Tensor& tensor, const Table& table) {
+    by_pieces(table, 0, tensor.element_count(), [&](std::int64_t at, const std::uint8_t* from, std::size_t bytes) {
+        std::memcpy(tensor.data<std::uint8_t>() + at, from, bytes);
+    });
+}
+// The start of the first piece with a wrong byte, or -1.
+std::int64_t first_wrong(const std::uint8_t* data, const Table& table, std::int64_t from, std::int64_t count) {
+    std::int64_t wrong = -1;
+    by_pieces(table, from, count, [&](std::int64_t at, const std::uint8_t* expected, std::size_t bytes) {
+        if (wrong < 0 && std::memcmp(data + at, expected, bytes) != 0) wrong = at;
+    });
+    return wrong;
 }
 
 TEST_P(Large, sums_and_broadcasts_and_messages_arrive_whole) {
@@ -57,20 +71,22 @@ TEST_P(Large, sums_and_broadcasts_and_messages_arrive_whole) {
         const Tensor data = empty(uint8, Extents::of(large));
         const TensorView view = data.view();
         const auto* at = data.data<std::uint8_t>();
-        fill(data, g.rank());
+        const Table tables[] = {table_of(0), table_of(1), table_of(2)};
+        const auto me = static_cast<std::size_t>(g.rank());
+        Table sums = tables[0];
+        for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = static_cast<std::uint8_t>(sums[i] + tables[1][i]);
+        fill(data, tables[me]);
         all_reduce(view, {.group = g});
-        ASSERT_EQ(
-            first_wrong(at, large, [](std::int64_t i) { return static_cast<std::uint8_t>(value(0, i) + value(1, i)); }),
-            -1);
-        fill(data, g.rank());
+        ASSERT_EQ(first_wrong(at, sums, 0, large), -1);
+        fill(data, tables[me]);
         broadcast(view, {.src = 1, .group = g});
-        ASSERT_EQ(first_wrong(at, large, [](std::int64_t i) { return value(1, i); }), -1);
+        ASSERT_EQ(first_wrong(at, tables[1], 0, large), -1);
         if (g.rank() == 0) {
-            fill(data, 5);
+            fill(data, tables[2]);
             send(view, 1, {.group = g});
         } else {
             EXPECT_EQ(recv(view, {.group = g}), 0);
-            ASSERT_EQ(first_wrong(at, large, [](std::int64_t i) { return value(5, i); }), -1);
+            ASSERT_EQ(first_wrong(at, tables[2], 0, large), -1);
         }
     });
 }
@@ -81,11 +97,12 @@ TEST_P(Large, gathered_tensors_and_uneven_splits_keep_their_offsets) {
         const std::int64_t half = large / 2 + 1;
         const Tensor all = empty(uint8, Extents::of(2 * half));
         Tensor mine = empty(uint8, Extents::of(half));
-        fill(mine, g.rank());
+        const Table tables[] = {table_of(0), table_of(1)};
+        fill(mine, tables[g.rank()]);
         all_gather_into_tensor(all.view(), mine, {.group = g});
         const auto* at = all.data<std::uint8_t>();
         for (int r = 0; r < 2; ++r) {
-            ASSERT_EQ(first_wrong(at + r * half, half, [r](std::int64_t i) { return value(r, i); }), -1) << r;
+            ASSERT_EQ(first_wrong(at + r * half, tables[r], 0, half), -1) << r;
         }
         // Nearly everything goes from rank 0 to rank 1, which has it start beyond 2^30.
         mine = {};
@@ -96,13 +113,14 @@ TEST_P(Large, gathered_tensors_and_uneven_splits_keep_their_offsets) {
         const Sizes in = g.rank() == 0 ? Sizes{0, big} : Sizes{small, 2 * half - big};
         const Sizes into = g.rank() == 0 ? Sizes{0, small} : Sizes{big, 2 * half - big};
         all_to_all_single(out.view(), input, {.output_split_sizes = into, .input_split_sizes = in, .group = g});
-        const auto in_all = [half](std::int64_t i) { return i < half ? value(0, i) : value(1, i - half); };
+        const std::int64_t rest = 2 * half - big;
         const auto* got = out.data<std::uint8_t>();
         if (g.rank() == 0) {
-            ASSERT_EQ(first_wrong(got, small, in_all), -1);
+            ASSERT_EQ(first_wrong(got, tables[0], 0, small), -1);
         } else {
-            ASSERT_EQ(first_wrong(got, big, in_all), -1);
-            ASSERT_EQ(first_wrong(got + big, 2 * half - big, [&](std::int64_t i) { return in_all(small + i); }), -1);
+            ASSERT_EQ(first_wrong(got, tables[0], 0, half), -1);
+            ASSERT_EQ(first_wrong(got + half, tables[1], 0, big - half), -1);
+            ASSERT_EQ(first_wrong(got + big, tables[0], small, rest), -1);
         }
     });
 }
