@@ -128,8 +128,8 @@ TEST_P(Agreement, is_checked_for_everything_that_must_agree_and_both_sides_are_s
     for (const Disagreement& d : disagreements(GetParam())) {
         run_ranks(3, GetParam(),
                   [&](const ProcessGroup& g) {
-                      barrier({.group = g});  // all have joined and can be told
                       try {
+                          barrier({.group = g});  // all have joined and can be told
                           d.call(g);
                           barrier({.group = g});  // a rank whose part was done may only learn it now
                           ADD_FAILURE() << d.name << ": rank " << g.rank() << " noticed nothing";
