@@ -27,7 +27,6 @@ target_compile_options(tutti-flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -
 if(TUTTI_WERROR)
   target_compile_options(tutti-flags INTERFACE -Werror)
 endif()
-target_compile_definitions(tutti-flags INTERFACE TUTTI_VERSION="${PROJECT_VERSION}")
 if(TUTTI_SANITIZE)
   add_compile_options(-fsanitize=${TUTTI_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${TUTTI_SANITIZE})

@@ -9,8 +9,6 @@ set(room_objects "")
 foreach(room IN LISTS rooms)
   list(APPEND room_objects "$<TARGET_OBJECTS:tutti-${room}>")
 endforeach()
-file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/tutti_version.cpp"
-     CONTENT "#include <tutti/version.hpp>\nnamespace tutti { const char* version() noexcept { return \"${PROJECT_VERSION}\"; } }\n")
 
 foreach(kind IN ITEMS SHARED STATIC)
   if(kind STREQUAL "SHARED")
@@ -18,9 +16,9 @@ foreach(kind IN ITEMS SHARED STATIC)
   else()
     set(target tutti-static)
   endif()
-  add_library(${target} ${kind} "${PROJECT_BINARY_DIR}/tutti_version.cpp" ${room_objects})
+  add_library(${target} ${kind} ${room_objects})
   # Before 1.0 a minor version may change the interface, so it is part of the SONAME.
-  set_target_properties(${target} PROPERTIES OUTPUT_NAME tutti VERSION ${PROJECT_VERSION}
+  set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX OUTPUT_NAME tutti VERSION ${PROJECT_VERSION}
     SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
   target_include_directories(${target} PUBLIC "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
     "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")

@@ -1,0 +1,76 @@
+#include "cli/arguments.hpp"
+
+#include "core/env.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+
+namespace tutti::cli {
+
+std::string both_spellings(const std::string& names) {
+    std::string other;
+    for (std::size_t i = 0; i < names.size(); ++i) {
+        const bool inside = names[i] == '-' && i > 0 && names[i - 1] != '-' && names[i - 1] != ',';
+        other += inside ? '_' : names[i];
+    }
+    return other == names ? names : names + "," + other.substr(other.rfind(',') + 1);
+}
+
+std::uint64_t bytes_of(const std::string& text, const std::string& option) {
+    std::uint64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    std::string unit(end, text.data() + text.size());
+    for (char& c : unit) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    static constexpr std::string_view letters = "BKMGT";
+    const std::size_t power = unit.empty() ? 0 : letters.find(unit.front());
+    const bool known = unit.size() <= 1 || (power > 0 && (unit.substr(1) == "B" || unit.substr(1) == "IB"));
+    if (error != std::errc() || power == std::string_view::npos || !known ||
+        (power > 0 && value >> (64 - 10 * power) != 0)) {
+        throw CLI::ValidationError(option, "\"" + text + "\": expected a size such as 8, 64K, 1M or 2G");
+    }
+    return value << (10 * power);
+}
+
+std::string nearest(const std::string& word, const std::vector<std::string>& known) {
+    std::string best;
+    std::size_t distance = std::max<std::size_t>(2, word.size() / 3) + 1;
+    for (const std::string& name : known) {
+        // "--nprok" means "--nproc-per-node".
+        if (word.size() >= 5 && name.size() > word.size() && name.compare(0, 5, word, 0, 5) == 0 && best.empty())
+            best = name;
+        if (const std::size_t d = env::edit_distance(word, name); d < distance) {
+            distance = d;
+            best = name;
+        }
+    }
+    return best;
+}
+
+std::vector<std::string> option_names(const CLI::App& app) {
+    std::vector<std::string> names;
+    for (const CLI::Option* option : app.get_options()) {
+        for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+        for (const std::string& name : option->get_snames()) names.push_back("-" + name);
+    }
+    return names;
+}
+
+std::vector<std::string> take_command(const CLI::App& sub, std::vector<std::string>& arguments) {
+    auto at = arguments.begin();
+    for (; at != arguments.end(); ++at) {
+        if (*at == "--" || at->size() < 2 || at->front() != '-') break;
+        const bool is_long = at->starts_with("--");
+        const std::size_t equals = is_long ? at->find('=') : std::string::npos;
+        const CLI::Option* option = sub.get_option_no_throw(is_long ? at->substr(0, equals) : at->substr(0, 2));
+        const bool value_follows = option != nullptr && option->get_expected_min() > 0 &&
+                                   (is_long ? equals == std::string::npos : at->size() == 2);
+        if (value_follows && at + 1 != arguments.end()) ++at;
+    }
+    std::vector<std::string> command(at, arguments.end());
+    arguments.erase(at, arguments.end());
+    if (!command.empty() && command.front() == "--") command.erase(command.begin());
+    return command;
+}
+
+}  // namespace tutti::cli

@@ -1,0 +1,32 @@
+// Arguments: what the sub-commands share in reading their command line.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace tutti::cli {
+
+/// "--nproc-per-node" also as "--nproc_per_node".
+std::string both_spellings(const std::string& names);
+/// 8, 64K, 1M, 2G (powers of two), also 64KB and 64KiB. Throws CLI::ValidationError naming `option`.
+std::uint64_t bytes_of(const std::string& text, const std::string& option);
+/// The known name that is nearest to `word`; empty when none is near.
+std::string nearest(const std::string& word, const std::vector<std::string>& known);
+/// All option names of a sub-command.
+std::vector<std::string> option_names(const CLI::App& app);
+
+/// Cuts what follows the options of a sub-command (or "--") off the arguments and returns it.
+std::vector<std::string> take_command(const CLI::App& sub, std::vector<std::string>& arguments);
+
+// Each adds its sub-command; the returned function runs it and gives the exit status.
+using Command = std::function<int()>;
+/// `command`: the program that is run and its arguments, filled by take_command() before the rest is parsed.
+Command add_run(CLI::App& app, const std::vector<std::string>& command);
+Command add_bench(CLI::App& app);
+Command add_explain(CLI::App& app);
+
+}  // namespace tutti::cli

@@ -1,0 +1,182 @@
+// tutti bench: the command line, and the ranks that it starts.
+#include "cli/bench/bench.hpp"
+
+#include "cli/arguments.hpp"
+#include "launch/launcher.hpp"
+
+#include <tutti/distributed.hpp>
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <sstream>
+#include <thread>
+
+namespace tutti::cli {
+namespace {
+
+using bench::Limits;
+using bench::Options;
+using bench::Row;
+
+struct Arguments {
+    std::string collectives, min = "8", max = "64M", dtypes = "float32";
+    std::string worker;  ///< the limits that the parent measured, when this is a rank
+    bool no_check = false, no_pin = false;
+    Options options;
+};
+
+std::vector<std::string> list_of(const std::string& text) {
+    std::vector<std::string> items;
+    std::istringstream in(text);
+    for (std::string item; std::getline(in, item, ',');) items.push_back(item);
+    return items;
+}
+
+void complete(Arguments& a) {
+    Options& o = a.options;
+    const auto known = bench::collective_names();
+    o.collectives = a.collectives == "all" ? known : list_of(a.collectives);
+    for (const std::string& name : o.collectives) {
+        if (std::ranges::find(known, name) != known.end()) continue;
+        const std::string near = nearest(name, known);
+        throw CLI::ValidationError("collective \"" + name + "\": expected all or some of " +
+                                   fmt::format("{}", fmt::join(known, ",")) +
+                                   (near.empty() ? "" : "; did you mean " + near + "?"));
+    }
+    o.min_bytes = bytes_of(a.min, "-b");
+    o.max_bytes = bytes_of(a.max, "-e");
+    if (o.min_bytes < 1 || o.max_bytes < o.min_bytes) {
+        throw CLI::ValidationError("-b " + a.min + " -e " + a.max + ": expected 1 <= b <= e");
+    }
+    if (o.factor <= 1) throw CLI::ValidationError("-f", "expected a factor above 1");
+    o.dtypes.clear();
+    for (const std::string& name : list_of(a.dtypes)) o.dtypes.push_back(dtype_from_string(name));
+    bench::op_from_string(o.op);
+    o.check = !a.no_check;
+    o.pin = !a.no_pin;
+}
+
+int finish(const Options& options, const std::vector<Row>& rows) {
+    bench::print_summary(stdout, rows);
+    std::fflush(stdout);
+    if (!options.json.empty()) bench::write_json(options.json, rows);
+    return std::ranges::any_of(rows, [](const Row& row) { return row.wrong.value_or(0) > 0; }) ? 1 : 0;
+}
+
+// Ranks as threads. The first error is the one to tell: the others follow from it.
+int run_threads(const Options& options, const Limits& limits) {
+    const HashStore store;
+    std::vector<Row> rows;
+    std::exception_ptr first;
+    std::mutex mutex;
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < options.ranks; ++rank) {
+        threads.emplace_back([&, rank] {
+            try {
+                ProcessGroup group({.store = store, .rank = rank, .world_size = options.ranks});
+                auto mine = bench::measure(options, limits, group, rank == 0 ? stdout : nullptr);
+                if (rank == 0) rows = std::move(mine);
+                group.destroy();
+            } catch (...) {
+                const std::lock_guard lock(mutex);
+                if (!first) first = std::current_exception();
+            }
+        });
+    }
+    for (std::thread& thread : threads) thread.join();
+    if (first) std::rethrow_exception(first);
+    return finish(options, rows);
+}
+
+int run_rank(const Options& options, const std::string& limits_text) {
+    const Limits limits = bench::limits_from_text(limits_text);
+    init_process_group();
+    const auto rows = bench::measure(options, limits, default_group(), stdout);
+    const int status = get_rank() == 0 ? finish(options, rows) : 0;
+    destroy_process_group();
+    return status;
+}
+
+// This program again, once for each rank.
+int run_processes(const Options& o, const Arguments& a, const Limits& limits) {
+    launch::Options job;
+    job.ranks = o.ranks;
+    job.prefix = false;
+    job.environment = {"TUTTI_TRANSPORT=" + o.transport};
+    job.command = {std::filesystem::read_symlink("/proc/self/exe").string(),
+                   "bench",
+                   a.collectives,
+                   "-n",
+                   std::to_string(o.ranks),
+                   "-b",
+                   a.min,
+                   "-e",
+                   a.max,
+                   "-f",
+                   fmt::format("{}", o.factor),
+                   "--dtype",
+                   a.dtypes,
+                   "--op",
+                   o.op,
+                   "--transport",
+                   o.transport,
+                   "--iters",
+                   std::to_string(o.iterations),
+                   "--warmup",
+                   std::to_string(o.warmup),
+                   "--seconds",
+                   fmt::format("{}", o.row_seconds),
+                   "--worker",
+                   bench::to_text(limits)};
+    if (!o.json.empty()) job.command.insert(job.command.end(), {"--json", o.json});
+    if (a.no_check) job.command.emplace_back("--no-check");
+    if (a.no_pin) job.command.emplace_back("--no-pin");
+    return launch::launch(job);
+}
+
+}  // namespace
+
+Command add_bench(CLI::App& app) {
+    auto a = std::make_shared<Arguments>();
+    Options& o = a->options;
+    CLI::App* sub = app.add_subcommand("bench", "Measure collectives: tutti bench all_reduce -n 2 -b 8 -e 64M -f 2");
+    sub->add_option("collectives", a->collectives,
+                    "all, or a list: " + fmt::format("{}", fmt::join(bench::collective_names(), ",")))
+        ->required();
+    sub->add_option("-n,--ranks", o.ranks, "number of ranks")->check(CLI::Range(1, 1024))->capture_default_str();
+    sub->add_option("-b,--begin", a->min, "smallest size")->capture_default_str();
+    sub->add_option("-e,--end", a->max, "largest size")->capture_default_str();
+    sub->add_option("-f,--factor", o.factor, "from one size to the next")->capture_default_str();
+    sub->add_option("--dtype", a->dtypes, "element types, a list")->capture_default_str();
+    sub->add_option("--op", o.op, "how values are combined")->capture_default_str();
+    sub->add_option("--transport", o.transport, "what carries the data; inproc: ranks are threads")
+        ->check(CLI::IsMember({"shm", "tcp", "inproc"}))
+        ->capture_default_str();
+    sub->add_option("--json", o.json, "also write the rows to this file");
+    sub->add_option("--iters", o.iterations, "samples of each row; 0: as many as fit in --seconds")
+        ->check(CLI::Range(0, 1'000'000))
+        ->capture_default_str();
+    sub->add_option("--warmup", o.warmup, "calls before the samples")
+        ->check(CLI::Range(0, 1'000'000))
+        ->capture_default_str();
+    sub->add_option("--seconds", o.row_seconds, "time for each row")->check(CLI::PositiveNumber)->capture_default_str();
+    sub->add_flag(both_spellings("--no-check"), a->no_check, "do not check the results");
+    sub->add_flag(both_spellings("--no-pin"), a->no_pin, "leave the ranks to the scheduler");
+    sub->add_option("--worker", a->worker)->group("");
+    return [a] {
+        complete(*a);
+        const Options& options = a->options;
+        if (!a->worker.empty()) return run_rank(options, a->worker);
+        const Limits limits = bench::measure_limits(options.transport == "tcp");
+        bench::print_header(stdout, options, limits);
+        return options.transport == "inproc" ? run_threads(options, limits) : run_processes(options, *a, limits);
+    };
+}
+
+}  // namespace tutti::cli

@@ -1,0 +1,167 @@
+#include "cli/bench/bench.hpp"
+
+#include "core/socket.hpp"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <sstream>
+#include <thread>
+
+namespace tutti::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+void pause_cpu() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+// The best of several rounds: a limit is what the machine can do, not what it does on average.
+double line_ns() {
+    if (std::thread::hardware_concurrency() < 2) return 0;
+    struct alignas(128) Line {
+        std::atomic<std::uint64_t> value{0};
+    };
+    Line there, back;
+    constexpr std::uint64_t turns = 20'000, rounds = 5;
+    std::thread other([&] {
+        for (std::uint64_t i = 1; i <= turns * rounds; ++i) {
+            while (there.value.load(std::memory_order_acquire) < i) pause_cpu();
+            back.value.store(i, std::memory_order_release);
+        }
+    });
+    double best = 1e9;
+    for (std::uint64_t round = 0, i = 1; round < rounds; ++round) {
+        const auto start = Clock::now();
+        for (std::uint64_t turn = 0; turn < turns; ++turn, ++i) {
+            there.value.store(i, std::memory_order_release);
+            while (back.value.load(std::memory_order_acquire) < i) pause_cpu();
+        }
+        best = std::min(best, seconds_since(start) * 1e9 / static_cast<double>(turns) / 2);
+    }
+    other.join();
+    return best;
+}
+
+double copy_gbps(std::size_t bytes) {
+    const auto from = std::make_unique<std::byte[]>(bytes), to = std::make_unique<std::byte[]>(bytes);
+    std::memset(from.get(), 1, bytes);
+    std::memset(to.get(), 2, bytes);
+    double best = 0;
+    const int turns = static_cast<int>(std::max<std::size_t>(1, (std::size_t{4} << 20) / bytes));
+    for (int round = 0; round < 5; ++round) {
+        const auto start = Clock::now();
+        for (int turn = 0; turn < turns; ++turn) {
+            std::memcpy(to.get(), from.get(), bytes);
+            asm volatile("" : : "r"(to.get()) : "memory");  // so that each turn is made
+        }
+        best = std::max(best, static_cast<double>(bytes) * turns / seconds_since(start) / 1e9);
+    }
+    return best;
+}
+
+struct Pair {
+    UniqueFd near, far;
+};
+Pair connected() {
+    const UniqueFd listener = net::listen_tcp("127.0.0.1", 0);
+    const auto limit = Deadline::after(std::chrono::seconds(10));
+    Pair pair;
+    pair.near = net::connect_tcp(net::local_address(listener.get()), limit, nullptr);
+    pair.far = net::accept_one(listener.get(), limit, nullptr, "measuring TCP");
+    for (const UniqueFd* fd : {&pair.near, &pair.far}) ::fcntl(fd->get(), F_SETFL, 0);  // blocking calls
+    return pair;
+}
+
+bool move(int fd, std::byte* data, std::size_t bytes, bool send) {
+    while (bytes > 0) {
+        const ssize_t done = send ? ::send(fd, data, bytes, MSG_NOSIGNAL) : ::recv(fd, data, bytes, 0);
+        if (done <= 0) return false;
+        data += done;
+        bytes -= static_cast<std::size_t>(done);
+    }
+    return true;
+}
+
+double tcp_us() {
+    const Pair pair = connected();
+    constexpr int turns = 2000, rounds = 3;
+    std::thread echo([&] {
+        std::byte byte{};
+        for (int i = 0; i < turns * rounds; ++i) {
+            if (!move(pair.far.get(), &byte, 1, false) || !move(pair.far.get(), &byte, 1, true)) return;
+        }
+    });
+    double best = 1e9;
+    std::byte byte{};
+    for (int round = 0; round < rounds; ++round) {
+        const auto start = Clock::now();
+        for (int i = 0; i < turns; ++i) {
+            if (!move(pair.near.get(), &byte, 1, true) || !move(pair.near.get(), &byte, 1, false)) break;
+        }
+        best = std::min(best, seconds_since(start) * 1e6 / turns / 2);
+    }
+    echo.join();
+    return best;
+}
+
+double tcp_gbps() {
+    const Pair pair = connected();
+    constexpr std::size_t chunk = 1 << 20, chunks = 256;
+    std::thread sender([&] {
+        const auto data = std::make_unique<std::byte[]>(chunk);
+        for (std::size_t i = 0; i < chunks && move(pair.near.get(), data.get(), chunk, true); ++i) {
+        }
+    });
+    const auto data = std::make_unique<std::byte[]>(chunk);
+    const auto start = Clock::now();
+    for (std::size_t i = 0; i < chunks && move(pair.far.get(), data.get(), chunk, false); ++i) {
+    }
+    const double gbps = static_cast<double>(chunk * chunks) / seconds_since(start) / 1e9;
+    sender.join();
+    return gbps;
+}
+
+}  // namespace
+
+Limits measure_limits(bool tcp) {
+    Limits limits;
+    limits.line_ns = line_ns();
+    for (const std::size_t kib : {16, 256, 4096, 65536}) limits.copies.push_back({kib << 10, copy_gbps(kib << 10)});
+    if (tcp) {
+        limits.tcp_us = tcp_us();
+        limits.tcp_gbps = tcp_gbps();
+    }
+    return limits;
+}
+
+std::string to_text(const Limits& limits) {
+    std::ostringstream out;
+    out << limits.line_ns << ' ' << limits.tcp_us << ' ' << limits.tcp_gbps;
+    for (const auto& copy : limits.copies) out << ' ' << copy.bytes << ' ' << copy.gbps;
+    return out.str();
+}
+
+Limits limits_from_text(const std::string& text) {
+    std::istringstream in(text);
+    Limits limits;
+    in >> limits.line_ns >> limits.tcp_us >> limits.tcp_gbps;
+    for (Limits::Copy copy; in >> copy.bytes >> copy.gbps;) limits.copies.push_back(copy);
+    return limits;
+}
+
+}  // namespace tutti::bench

@@ -1,0 +1,88 @@
+#include "cli/bench/bench.hpp"
+
+#include <tutti/version.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+#include <system_error>
+#include <thread>
+
+namespace tutti::bench {
+namespace {
+
+std::string cpu_name() {
+    std::ifstream info("/proc/cpuinfo");
+    for (std::string line; std::getline(info, line);) {
+        if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+    }
+    return "unknown CPU";
+}
+
+}  // namespace
+
+void print_header(std::FILE* to, const Options& options, const Limits& limits) {
+    std::fprintf(to, "# tutti %s, %d ranks, %s, on %s with %u hardware threads\n", tutti::version(), options.ranks,
+                 options.transport.c_str(), cpu_name().c_str(), std::thread::hardware_concurrency());
+    std::fprintf(to, "# limits of this machine: cache line %.0f ns one way, memcpy", limits.line_ns);
+    for (const auto& copy : limits.copies) {
+        std::fprintf(to, " %.1f", copy.gbps);
+    }
+    std::fputs(" GB/s (16 KiB, 256 KiB, 4 MiB, 64 MiB)", to);
+    if (limits.tcp_us > 0) {
+        std::fprintf(to, ", TCP loopback %.1f us one way, %.2f GB/s", limits.tcp_us, limits.tcp_gbps);
+    }
+    std::fputs("\n# time: median over samples of the mean over ranks; bound: the limits' part of the time\n", to);
+    std::fprintf(to, "#%13s %14s %12s %13s %9s %10s %10s %10s %8s %8s %7s %6s\n", "collective", "size(B)", "count",
+                 "type", "redop", "time(us)", "p10(us)", "p90(us)", "algbw", "busbw", "#wrong", "bound");
+    std::fflush(to);
+}
+
+void print_row(std::FILE* to, const Row& row) {
+    std::fprintf(to, "%14s %14llu %12llu %13.13s %9s %10.2f %10.2f %10.2f %8.2f %8.2f %7s %5.0f%%\n",
+                 row.collective.c_str(), static_cast<unsigned long long>(row.bytes),
+                 static_cast<unsigned long long>(row.count), std::string(to_string(row.dtype)).c_str(), row.op.c_str(),
+                 row.median_us, row.p10_us, row.p90_us, row.algbw_gbps, row.busbw_gbps,
+                 row.wrong ? std::to_string(*row.wrong).c_str() : "n/a",
+                 row.median_us > 0 ? 100 * row.bound_us / row.median_us : 0.0);
+    std::fflush(to);
+}
+
+void print_summary(std::FILE* to, const std::vector<Row>& rows) {
+    std::uint64_t wrong = 0;
+    double busbw = 0;
+    for (const Row& row : rows) {
+        wrong += row.wrong.value_or(0);
+        busbw += row.busbw_gbps;
+    }
+    std::fprintf(to, "# wrong elements: %llu; average bus bandwidth: %.3f GB/s\n",
+                 static_cast<unsigned long long>(wrong), rows.empty() ? 0.0 : busbw / static_cast<double>(rows.size()));
+}
+
+void write_json(const std::string& file, const std::vector<Row>& rows) {
+    nlohmann::json list = nlohmann::json::array();
+    for (const Row& row : rows) {
+        nlohmann::json object = {{"collective", row.collective},
+                                 {"bytes", row.bytes},
+                                 {"dtype", std::string(to_string(row.dtype))},
+                                 {"op", row.op},
+                                 {"ranks", row.ranks},
+                                 {"transport", row.transport},
+                                 {"implementation", "tutti"},
+                                 {"median_us", row.median_us},
+                                 {"p10_us", row.p10_us},
+                                 {"p90_us", row.p90_us},
+                                 {"busbw_gbps", row.busbw_gbps},
+                                 {"wrong", nullptr}};
+        if (row.wrong) object["wrong"] = *row.wrong;
+        list.push_back(std::move(object));
+    }
+    std::ofstream out(file);
+    out << list.dump(2) << '\n';
+    out.flush();
+    if (!out) throw std::system_error(errno, std::generic_category(), "--json " + file + " cannot be written");
+}
+
+}  // namespace tutti::bench

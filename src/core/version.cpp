@@ -1,0 +1,9 @@
+#include <tutti/version.hpp>
+
+namespace tutti {
+
+const char* version() noexcept {
+    return TUTTI_VERSION;
+}
+
+}  // namespace tutti

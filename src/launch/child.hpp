@@ -1,0 +1,40 @@
+// Child: one process of a job, in a process group of its own, with its output in pipes.
+//
+// Threads: all from the launcher's main thread: a child is killed when the thread that made it ends (PR_SET_PDEATHSIG).
+#pragma once
+
+#include "core/unique_fd.hpp"
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tutti::launch {
+
+/// NAME=value; later ones win.
+using Environment = std::vector<std::string>;
+/// This process's environment with `changes` in place of equal names.
+Environment environment_with(const Environment& changes);
+
+struct Child {
+    pid_t pid = -1;  ///< also its process group
+    UniqueFd out, err;
+    int start_error = 0;        ///< errno when the program could not be started; the process is gone then
+    std::optional<int> status;  ///< of waitpid(2), when it has ended
+
+    bool running() const noexcept { return pid > 0 && !status; }
+    bool failed() const noexcept { return start_error != 0 || (status && *status != 0); }
+};
+
+/// Starts command[0] (looked up in PATH). `stdin_fd`: its standard input; -1: /dev/null. Throws std::system_error when
+/// there is no process or descriptor to be had.
+Child start(const std::vector<std::string>& command, const Environment& environment, int stdin_fd);
+
+/// "exited with status 3", "killed by signal 9 (SIGKILL)", "could not be started: No such file or directory".
+std::string cause_in_words(const Child& child);
+/// What a shell would say: the status, or 128 + signal; 127 when the program could not be started.
+int exit_status(const Child& child);
+
+}  // namespace tutti::launch

@@ -1,0 +1,31 @@
+// Guard: a small process that outlives the launcher by a moment. When the launcher dies without a word (SIGKILL), it
+// kills the process groups of the job, so that nothing of it survives, children of ranks included.
+//
+// Threads: made before the launcher has any; otherwise from one thread.
+#pragma once
+
+#include "core/unique_fd.hpp"
+
+#include <sys/types.h>
+
+namespace tutti::launch {
+
+class Guard {
+ public:
+    Guard();
+    /// Tells it that all is done and waits for its end.
+    ~Guard();
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
+
+    void watch(pid_t process_group);
+    void forget(pid_t process_group);
+    pid_t pid() const noexcept { return pid_; }
+
+ private:
+    void tell(pid_t message);
+    pid_t pid_ = -1;
+    UniqueFd pipe_;
+};
+
+}  // namespace tutti::launch
