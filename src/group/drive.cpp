@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace tutti::detail {
 namespace {
@@ -171,7 +172,11 @@ bool Group::progress_collective() {
             if (!collect_inline(*operation)) return moved;
             if (failure_) return true;
         } else {
+            executing_ = true;
             moved |= operation->execution->progress();
+            executing_ = false;
+            if (deferred_) fail(std::exchange(deferred_, nullptr));
+            if (failure_) return true;
             if (const auto& other = operation->execution->mismatch(); other && !failure_) {
                 const auto [peer, theirs] = *other;
                 mismatch(peer, operation->sequence, theirs, operation->operands.fingerprint, true);

@@ -319,6 +319,10 @@ std::string Group::title_of(const Operation& operation) const {
 
 void Group::fail(std::exception_ptr error) {
     if (failure_) return;
+    if (executing_) {
+        if (!deferred_) deferred_ = error;
+        return;
+    }
     failure_ = error;
     auto collectives = std::exchange(collectives_, {});
     auto messages = std::exchange(messages_, {});

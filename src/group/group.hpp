@@ -93,6 +93,8 @@ class Group : public std::enable_shared_from_this<Group> {
     std::uint64_t inline_sequence_ = 0;
     std::map<std::uint64_t, std::uint64_t> history_;  // fingerprints of recent collectives
     std::exception_ptr failure_;
+    bool executing_ = false;       // inside a schedule's step, which must not be destroyed under its feet
+    std::exception_ptr deferred_;  // what failed meanwhile
     bool left_ = false;
     Instant next_slow_check_{};
     Instant next_probe_{};
