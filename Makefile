@@ -1,6 +1,6 @@
 # The daily commands. `make` or `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help deps build test sanitizers spec format format-check clean
+.PHONY: help deps build demo bench test sanitizers spec format format-check clean
 .NOTPARALLEL:
 
 JOBS ?= $(shell nproc)
@@ -20,6 +20,13 @@ build: deps  ## install what is missing (Debian packages), build the library (bu
 	  echo "tutti: configuring failed; the lines above say what is missing; type: tools/install-deps"; exit 1; }
 	@cmake --build build -j $(JOBS) || { \
 	  echo "tutti: the build failed; mend the first error above and type: make build"; exit 1; }
+
+demo: build  ## install what is missing, build, then watch processes work together (under a minute after the build)
+	@tools/demo build
+
+bench: build  ## measure every collective over shared memory and TCP; rows also go to build/bench-*.json
+	@build/bin/tutti bench all -n 2 -b 8 -e 64M -f 8 --json build/bench-shm.json
+	@build/bin/tutti bench all -n 2 -b 8 -e 64M -f 64 --transport tcp --json build/bench-tcp.json
 
 test: build  ## build, then run all tests, here and under the sanitizers; the last lines are the sum
 	@echo "tutti: running all tests; logs go to build/test-logs"

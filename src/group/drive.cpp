@@ -102,6 +102,8 @@ void Group::start(Operation& operation) {
         return;
     }
     operation.operands.channel = transport::collective_channel | operation.sequence;
+    if (size_ > 1) mailbox_->check_unexpected(operation.operands.channel, fingerprint);
+    if (failure_) return;
     operation.execution = std::make_unique<engine::Execution>(plan_for(operation), operation.operands, ground_);
 }
 

@@ -192,6 +192,7 @@ void Membership::build_tree() {
     edge->fd = std::move(fd);
     {
         const std::lock_guard lock(mutex_);
+        tell_what_happened(*edge);
         edges_.push_back(std::move(edge));
     }
     ::eventfd_write(stop_.get(), 1);  // the service thread looks at its edges again
@@ -267,6 +268,7 @@ void Membership::welcome(Newcomer& n) {
             auto edge = std::make_unique<Edge>();
             edge->rank = hello.rank;
             edge->fd = std::move(n.fd);
+            tell_what_happened(*edge);
             edges_.push_back(std::move(edge));
         }
         return;
@@ -278,8 +280,12 @@ bool Membership::read_edge(Edge& edge) {
     char buffer[1024];
     const ssize_t count = edge.fd ? ::recv(edge.fd.get(), buffer, sizeof buffer, 0) : 0;
     if (!edge.fd || (count < 0 && (errno == EAGAIN || errno == EINTR))) return false;
-    if (count <= 0) {
+    const auto close = [&] {  // another thread may be sending news on it
+        const std::lock_guard lock(mutex_);
         edge.fd.reset();
+    };
+    if (count <= 0) {
+        close();
         if (edge.left || stopping_) return false;
         const Card& card = cards_[static_cast<std::size_t>(edge.rank)];
         const Verdict verdict{VerdictKind::peer_lost, edge.rank,
@@ -294,7 +300,7 @@ bool Membership::read_edge(Edge& edge) {
         News news;
         std::memcpy(&news, edge.inbox.data(), sizeof news);
         if (news.text_bytes > news_text_max) {
-            edge.fd.reset();
+            close();
             return false;
         }
         if (edge.inbox.size() < sizeof news + news.text_bytes) break;
@@ -314,11 +320,17 @@ void Membership::forward(const Verdict& verdict, const Edge* except) {
     std::string bytes(reinterpret_cast<const char*>(&news), sizeof news);
     bytes += text;
     const std::lock_guard lock(mutex_);
+    news_ += bytes;  // goodbyes too: a rank that is accepted later counts on nobody who has gone
     for (const auto& edge : edges_) {
         if (edge.get() == except || !edge->fd) continue;
         // News are few and short; a neighbour whose socket is full has stopped, and will be noticed otherwise.
         (void)!::send(edge->fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     }
+}
+
+// A lifeline that is new here (mutex_ is held): what was flooded before it existed.
+void Membership::tell_what_happened(const Edge& edge) {
+    if (!news_.empty()) (void)!::send(edge.fd.get(), news_.data(), news_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 void Membership::flood(const Verdict& verdict) {

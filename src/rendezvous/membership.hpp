@@ -84,6 +84,7 @@ class Membership {
     void welcome(Newcomer& newcomer);
     bool read_edge(Edge& edge);
     void forward(const Verdict& verdict, const Edge* except);
+    void tell_what_happened(const Edge& edge);
     void send_goodbye();
     void wake() const;
 
@@ -95,6 +96,7 @@ class Membership {
     std::mutex mutex_;  // edges_ (writing), incoming_
     std::vector<std::unique_ptr<Edge>> edges_;
     std::vector<std::unique_ptr<Newcomer>> newcomers_;  // service thread
+    std::string news_;  // all that was sent over lifelines (mutex_); few and short
     std::vector<std::pair<int, UniqueFd>> incoming_;
     std::atomic<bool> stopping_{false}, has_incoming_{false};
     std::thread thread_;

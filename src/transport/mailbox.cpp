@@ -258,6 +258,25 @@ bool Mailbox::read_some(int from, Peer& p) {
     return moved;
 }
 
+// A message of a collective that no receive waits for: perhaps ours is finished, or has none for it. It still tells what
+// its sender is doing.
+bool Mailbox::check_unmet(int from, const Frame& frame) {
+    if ((frame.channel & collective_channel) == 0) return true;
+    const std::uint64_t mine = events_.fingerprint_of(frame.channel);
+    if (mine == 0 || mine == frame.fingerprint) return true;
+    events_.mismatch(from, frame.channel, frame.fingerprint, mine, 0, 0);
+    return false;
+}
+
+void Mailbox::check_unexpected(std::uint64_t channel, std::uint64_t fingerprint) {
+    const auto found = unexpected_.find(channel);
+    if (found == unexpected_.end()) return;
+    for (const Unexpected& message : found->second) {
+        if (message.frame.fingerprint == fingerprint) continue;
+        return events_.mismatch(message.source, channel, message.frame.fingerprint, fingerprint, 0, 0);
+    }
+}
+
 bool Mailbox::on_header(int from, Peer& p) {
     const Frame& frame = p.header;
     if (frame.magic != Frame::magic_number || frame.world != world_ ||
@@ -275,6 +294,7 @@ bool Mailbox::on_header(int from, Peer& p) {
                 if (!check(from, frame, *p.transfer)) return false;
                 p.transfer->peer = from;
             } else {
+                if (!check_unmet(from, frame)) return false;
                 auto& messages = unexpected_[frame.channel];
                 messages.emplace_back();
                 p.unexpected = &messages.back();
@@ -292,6 +312,7 @@ bool Mailbox::on_header(int from, Peer& p) {
                 receive->peer = from;
                 grant(from, frame.id, *receive);
             } else {
+                if (!check_unmet(from, frame)) return false;
                 Unexpected message;
                 message.source = from;
                 message.frame = frame;

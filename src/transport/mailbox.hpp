@@ -86,6 +86,8 @@ class Mailbox {
     void post_receive(Transfer& transfer);
     /// Tells a peer what we wait for, so that a mismatch shows although no message would.
     void probe(int peer, std::uint64_t channel, std::uint64_t fingerprint);
+    /// Compares what has come on a channel before its operation began here.
+    void check_unexpected(std::uint64_t channel, std::uint64_t fingerprint);
     /// From now on looks for messages of this peer, also if nothing is posted for it.
     void activate(int peer) { this->peer(peer); }
     /// Moves what can be moved; true if anything did.
@@ -117,6 +119,7 @@ class Mailbox {
     bool write_some(int to, Peer& peer);
     bool read_some(int from, Peer& peer);
     bool on_header(int from, Peer& peer);
+    bool check_unmet(int from, const Frame& frame);
     void on_payload_complete(Peer& peer);
     std::size_t read_payload(Peer& peer);
     void grant(int source, std::uint64_t id, Transfer& receive);

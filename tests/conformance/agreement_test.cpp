@@ -22,7 +22,7 @@ struct Disagreement {
 // Rank 1 differs. Sizes of all kinds: one cache line, one message, many.
 std::vector<Disagreement> disagreements(How how) {
     // A short message that nobody receives is not compared yet when it comes over a socket.
-    constexpr bool over_sockets_too = false;
+    constexpr bool over_sockets_too = true;
     const bool sockets = how == How::tcp_processes || how == How::tcp_threads;
     std::vector<Disagreement> all;
     for (const std::size_t count : {4, 3000, 400'000}) {
