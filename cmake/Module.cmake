@@ -45,6 +45,11 @@ function(add_tutti_test name)
     POSITION_INDEPENDENT_CODE OFF)  # as the precompiled header
   if(NOT TUTTI_SANITIZE)
     target_precompile_headers(${name} REUSE_FROM tutti-test-support)
+  else()  # faults of the library are looked for, in little time
+    target_compile_options(${name} PRIVATE -O0)
+    if(TUTTI_SANITIZE MATCHES "undefined")
+      target_compile_options(${name} PRIVATE -fno-sanitize=undefined)
+    endif()
   endif()
   if(name IN_LIST TUTTI_MEMORY_TESTS)
     list(APPEND arg_LABELS memory)

@@ -50,6 +50,9 @@ class TUTTI_API StoreBackend {
                            Milliseconds timeout);
     /// For messages: "TCPStore(10.0.0.1:29500)".
     virtual std::string describe() const = 0;
+    /// Numeric address of this process's end of the connection to the store: others in the job can reach this host by
+    /// it. Empty: the store is not reached over a network.
+    virtual std::string local_host() const { return {}; }
     /// Every wait, now and later, ends within 100 ms with Aborted and this reason.
     virtual void abort(const std::string& reason);
 

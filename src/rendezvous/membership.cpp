@@ -113,7 +113,8 @@ void Membership::exchange_cards() {
     Store& store = options_.store;
     const auto left = [&] { return std::chrono::ceil<Milliseconds>(options_.deadline.remaining()); };
     std::string host = options_.listen_host;
-    if (host.empty()) host = env::get("TUTTI_HOST").value_or("127.0.0.1");
+    if (host.empty()) host = env::get("TUTTI_HOST").value_or(store.backend()->local_host());
+    if (host.empty()) host = "127.0.0.1";  // a store of one host
     listener_ = net::listen_tcp(host, 0);
     char name[256] = {};
     ::gethostname(name, sizeof name - 1);

@@ -66,6 +66,7 @@ class PrefixBackend : public StoreBackend {
         inner_->multi_set(whole(keys), values, timeout);
     }
     std::string describe() const override { return fmt::format("PrefixStore({}, {})", prefix_, inner_->describe()); }
+    std::string local_host() const override { return inner_->local_host(); }
     void abort(const std::string& reason) override { inner_->abort(reason); }
 
  private:

@@ -389,7 +389,11 @@ TEST(TCPStore, serves_its_clients_while_strangers_send_garbage) {
     while (!stop) EXPECT_EQ(store.add("counter", 1), ++count);
     stranger.join();
     EXPECT_GT(count, 100);
+#ifndef __SANITIZE_ADDRESS__  // it keeps what was freed
     EXPECT_LT(resident_bytes(), before + (std::size_t{64} << 20)) << "memory stays bounded";
+#else
+    (void)before;
+#endif
 }
 
 TEST(TCPStore, carries_large_values_between_threads) {

@@ -59,6 +59,7 @@ void TcpClient::connect(const net::Address& server, const security::Secret& secr
                         const AbortFlag* abort) {
     while (true) {
         fd_ = net::connect_tcp(server, deadline, abort);
+        local_host_ = net::local_address(fd_.get()).host;
         try {
             return security::authenticate(fd_.get(), secret, security::Role::connecting, store_purpose, deadline,
                                           abort);

@@ -37,6 +37,8 @@ class TcpClient {
     /// The body of the answer. Timeout at the deadline; DistStoreError when the server says so or is gone.
     std::string call(Op op, std::span<const std::string_view> fields, const Deadline& deadline, const AbortFlag* abort);
 
+    const std::string& local_host() const noexcept { return local_host_; }
+
  private:
     struct Pending {
         std::condition_variable woken;
@@ -60,6 +62,7 @@ class TcpClient {
     std::string name_;
     pid_t owner_;
     UniqueFd fd_;
+    std::string local_host_;  // our end's address
 
     std::mutex mutex_;  // guards what follows, but for the reader's part
     std::condition_variable writer_left_;

@@ -79,6 +79,7 @@ class TcpBackend : public StoreBackend {
         call(Op::multi_set, "multi_set", fields, timeout, keys);
     }
     std::string describe() const override { return name_; }
+    std::string local_host() const override { return client_.local_host(); }
 
     void join(Milliseconds timeout) { call(Op::join, "join", std::vector<std::string_view>{}, timeout, {}); }
 
