@@ -1,0 +1,198 @@
+"""tutti run, with real processes: variables, output, failures, and that nothing survives."""
+import collections
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import tempfile
+import time
+
+from cli_case import TOUR, TUTTI, CliCase, main, rows
+
+
+def alive(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_until(condition, seconds=10):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+class Variables(CliCase):
+    @rows("S14-005", "S14-006", "S14-012", "S14-017", "A-41")
+    def test_every_rank_gets_its_variables_and_the_arguments(self):
+        done = self.tutti("run", "--nproc-per-node", 3, "--no-prefix", "sh", "-c",
+                          'echo "$RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR '
+                          '$TORCHELASTIC_USE_AGENT_STORE $MASTER_PORT $TORCHELASTIC_RUN_ID $1 $2"', "sh", "-x", "--n")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = sorted(done.stdout.splitlines())
+        for rank, line in enumerate(lines):
+            fields = line.split()
+            self.assertEqual(fields[:7], [str(rank), str(rank), "3", "3", "0", "127.0.0.1", "True"])
+            self.assertEqual(fields[9:], ["-x", "--n"])
+        self.assertEqual(len({tuple(line.split()[7:9]) for line in lines}), 1, "one port and one run id")
+
+    @rows("S14-014")
+    def test_flags_may_have_underscores(self):
+        self.assertEqual(self.tutti("run", "--nproc_per_node=2", "true").returncode, 0)
+        self.assertEqual(self.tutti("run", "--no_prefix", "true").returncode, 0)
+
+    @rows("S14-016", "S1-039")
+    def test_a_program_joins_with_env_under_the_launcher(self):
+        done = self.tutti("run", "-n", 4, TOUR)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("every result is as expected", done.stdout)
+
+    @rows("S14-011")
+    def test_help_lists_the_flags(self):
+        done = self.tutti("run", "--help")
+        self.assertEqual(done.returncode, 0)
+        for flag in ("--nproc-per-node", "--transport", "--timeout", "--grace", "--color", "--no-prefix"):
+            self.assertIn(flag, done.stdout)
+
+    def test_unknown_words_get_the_nearest_known_one(self):
+        self.assertIn('did you mean "run"', self.tutti("rnu").stderr)
+        self.assertIn("did you mean --timeout", self.tutti("run", "--timeot", "3", "true").stderr)
+        self.assertIn("--nproc-per-node", self.tutti("run", "--nprok", "3", "true").stderr)
+        for wrong in (("run",), ("run", "-n", "0", "true"), ("run", "-n", "x", "true")):
+            done = self.tutti(*wrong)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertRegex(done.stderr, r"tutti: .{10}")
+
+
+class Output(CliCase):
+    def test_lines_carry_the_rank_and_are_never_torn(self):
+        script = 'i=0; while [ $i -lt 10000 ]; do echo "line $RANK $i abcdefghijklmnopqrstuvwxyz"; i=$((i+1)); done'
+        done = self.shell(8, script)
+        count = collections.Counter()
+        for line in done.stdout.splitlines():
+            match = re.fullmatch(r"\[rank (\d)\] line (\d) (\d+) abcdefghijklmnopqrstuvwxyz", line)
+            self.assertTrue(match, line)
+            self.assertEqual(match[1], match[2])
+            self.assertEqual(int(match[3]), count[match[1]], "in order")
+            count[match[1]] += 1
+        self.assertEqual(dict(count), {str(r): 10000 for r in range(8)})
+
+    def test_colour_only_when_asked_for_or_on_a_terminal(self):
+        self.assertNotIn("\033[", self.shell(2, "echo x").stdout)
+        self.assertIn("\033[", self.shell(2, "echo x", "--color=always").stdout)
+
+    def test_a_last_line_without_end_is_passed_on(self):
+        self.assertEqual(self.shell(1, "printf abc; printf def >&2").stdout, "[rank 0] abc\n")
+
+    def test_progress_bars_stay_one_line(self):
+        done = subprocess.run([TUTTI, "run", "sh", "-c", "printf 'a\\rb\\r\\nc\\n'"], capture_output=True, check=True)
+        self.assertEqual(done.stdout, b"[rank 0] a\r[rank 0] b\n[rank 0] c\n")
+
+    def test_standard_input_goes_to_rank_0(self):
+        done = self.shell(2, "cat", input="from outside\n")
+        self.assertEqual(done.stdout, "[rank 0] from outside\n")
+
+    def test_a_reader_that_leaves_ends_the_job(self):
+        start = time.monotonic()
+        job = subprocess.run(f"{TUTTI} run -n 2 yes | head -n 1", shell=True, capture_output=True, timeout=30, check=False)
+        self.assertRegex(job.stdout.decode(), r"^\[rank \d\] y\n$")
+        self.assertLess(time.monotonic() - start, 10)
+
+
+class Failures(CliCase):
+    def test_the_first_to_fail_is_reported_with_its_cause_and_last_lines(self):
+        done = self.shell(3, 'if [ $RANK = 1 ]; then echo "disk full" >&2; exit 3; fi; sleep 30')
+        self.assertEqual(done.returncode, 3)
+        self.assertRegex(done.stderr, r"rank 1 \(pid \d+\) was the first to fail, after .*: exited with status 3")
+        self.assertIn("    disk full", done.stderr)
+
+    def test_a_signal_is_told_in_words(self):
+        done = self.shell(2, "[ $RANK = 1 ] && kill -9 $$; sleep 30")
+        self.assertEqual(done.returncode, 128 + 9)
+        self.assertIn("killed by signal 9 (SIGKILL)", done.stderr)
+
+    def test_who_died_is_named_and_not_who_complained(self):
+        with tempfile.TemporaryDirectory() as folder:
+            script = f'echo $$ > {folder}/$RANK; exec {TUTTI} bench all_reduce -b 1M -e 1M --iters 500000 --worker "1 1 1"'
+            with subprocess.Popen([TUTTI, "run", "-n", "3", "--", "sh", "-c", script], stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, text=True) as job:
+                self.assertTrue(wait_until(lambda: len(os.listdir(folder)) == 3))
+                time.sleep(1.5)
+                os.kill(int((pathlib.Path(folder) / "2").read_text()), signal.SIGKILL)
+                _, errors = job.communicate(timeout=20)
+        self.assertEqual(job.returncode, 128 + 9, errors)
+        self.assertRegex(errors, r"tutti run: rank 2 .*was the first to fail.*SIGKILL")
+        self.assertRegex(errors, r"\[rank 0\].*rank 2", "the others name it too")
+
+    def test_a_program_that_cannot_be_started(self):
+        done = self.tutti("run", "-n", 2, "/no/such/program")
+        self.assertEqual(done.returncode, 127)
+        self.assertIn("could not be started: No such file or directory", done.stderr)
+        done = self.tutti("run", "/etc/passwd")
+        self.assertIn("could not be started: Permission denied", done.stderr)
+
+    def test_a_time_limit_ends_the_job(self):
+        done = self.shell(2, "sleep 30", "--timeout", "0.5")
+        self.assertEqual(done.returncode, 124)
+        self.assertIn("--timeout", done.stderr)
+
+    def test_who_ignores_sigterm_is_killed_after_the_grace(self):
+        start = time.monotonic()
+        self.shell(2, "trap '' TERM; sleep 30 & wait; sleep 30", "--timeout", "0.5", "--grace", "0.5")
+        self.assertLess(time.monotonic() - start, 10)
+
+
+class NothingSurvives(CliCase):
+    def pids_of_job(self, folder, how):
+        script = f'echo $$ >> {folder}/pids; (sleep 100) & echo $! >> {folder}/pids; setsid sleep 100 & ' \
+                 f'echo $! >> {folder}/pids; wait'
+        with subprocess.Popen([TUTTI, "run", "-n", "2", "--", "sh", "-c", script], stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, text=True) as job:
+            file = pathlib.Path(folder) / "pids"
+            self.assertTrue(wait_until(lambda: file.exists() and len(file.read_text().split()) == 6))
+            how(job)
+            job.communicate(timeout=20)
+        return [int(pid) for pid in file.read_text().split()], job
+
+    def test_ctrl_c(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pids, job = self.pids_of_job(folder, lambda job: job.send_signal(signal.SIGINT))
+        self.assertEqual(job.returncode, 128 + signal.SIGINT)
+        self.assertTrue(wait_until(lambda: not any(map(alive, pids))), pids)
+
+    def test_sigterm(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pids, job = self.pids_of_job(folder, lambda job: job.send_signal(signal.SIGTERM))
+        self.assertEqual(job.returncode, 128 + signal.SIGTERM)
+        self.assertTrue(wait_until(lambda: not any(map(alive, pids))), pids)
+
+    def test_a_launcher_that_is_killed_takes_its_job_along(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pids, _ = self.pids_of_job(folder, lambda job: job.kill())
+        groups = [pid for i, pid in enumerate(pids)]
+        # A process that made a session of its own cannot be found any more once the launcher is gone.
+        wait_until(lambda: sum(map(alive, groups)) <= 2)
+        survivors = [pid for pid in groups if alive(pid)]
+        sessions = [pid for pid in survivors if os.getsid(pid) == pid]
+        for pid in sessions:
+            os.kill(pid, signal.SIGKILL)
+        self.assertEqual(set(survivors) - set(sessions), set())
+
+    def test_what_a_rank_leaves_behind_ends_with_the_job(self):
+        with tempfile.TemporaryDirectory() as folder:
+            start = time.monotonic()
+            done = self.shell(2, f"sleep 100 & echo $! >> {folder}/pids; setsid sleep 100 & echo $! >> {folder}/pids")
+            pids = [int(pid) for pid in (pathlib.Path(folder) / "pids").read_text().split()]
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertLess(time.monotonic() - start, 10)
+        self.assertEqual(len(pids), 4)
+        self.assertTrue(wait_until(lambda: not any(map(alive, pids))), pids)
+
+
+if __name__ == "__main__":
+    main("cli_run_test")
