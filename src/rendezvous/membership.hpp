@@ -96,7 +96,7 @@ class Membership {
     std::mutex mutex_;  // edges_ (writing), incoming_
     std::vector<std::unique_ptr<Edge>> edges_;
     std::vector<std::unique_ptr<Newcomer>> newcomers_;  // service thread
-    std::string news_;  // all that was sent over lifelines (mutex_); few and short
+    std::string news_;                                  // all that was sent over lifelines (mutex_); few and short
     std::vector<std::pair<int, UniqueFd>> incoming_;
     std::atomic<bool> stopping_{false}, has_incoming_{false};
     std::thread thread_;

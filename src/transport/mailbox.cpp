@@ -258,8 +258,8 @@ bool Mailbox::read_some(int from, Peer& p) {
     return moved;
 }
 
-// A message of a collective that no receive waits for: perhaps ours is finished, or has none for it. It still tells what
-// its sender is doing.
+// A message of a collective that no receive waits for: perhaps ours is finished, or has none for it. It still tells
+// what its sender is doing.
 bool Mailbox::check_unmet(int from, const Frame& frame) {
     if ((frame.channel & collective_channel) == 0) return true;
     const std::uint64_t mine = events_.fingerprint_of(frame.channel);

@@ -42,8 +42,8 @@ struct Limits {
         double gbps = 0;
     };
     std::vector<Copy> copies;  ///< memcpy by one core, by size: caches are faster than memory
-    double tcp_us = 0;     ///< a byte over a loopback connection, one way, with blocking calls
-    double tcp_gbps = 0;   ///< one loopback connection, one direction
+    double tcp_us = 0;         ///< a byte over a loopback connection, one way, with blocking calls
+    double tcp_gbps = 0;       ///< one loopback connection, one direction
 };
 Limits measure_limits(bool tcp);
 /// From one process to another, on its command line.
