@@ -200,7 +200,7 @@ transport::Stream* Group::stream_to(int peer) {
     auto* result = socket.get();
     stream = std::move(socket);
     try {
-        result->set_output(membership_->connect(peer, Deadline::after(std::chrono::seconds(10))));
+        result->set_output(membership_->connect(peer, Deadline::after(std::chrono::seconds(10)), &bad_news_));
     } catch (const DistError& error) {
         on_verdict({rendezvous::VerdictKind::peer_lost, peer,
                     fmt::format("rank {} cannot be reached: {}", peer, error.what())});
@@ -255,6 +255,7 @@ void Group::on_verdict(const rendezvous::Verdict& verdict) {
     else if (verdict_->kind == rendezvous::VerdictKind::left)
         verdict_ = verdict;  // a cause beats a symptom
     has_verdict_.store(true, std::memory_order_release);
+    bad_news_.raise(verdict_->text);  // whoever is connecting need not go on
 }
 
 void Group::apply_verdict() {

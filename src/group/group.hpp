@@ -109,6 +109,7 @@ class Group : public std::enable_shared_from_this<Group> {
     std::optional<rendezvous::Verdict> verdict_;
     std::vector<int> gone_;  // ranks that said goodbye
     std::atomic<bool> has_verdict_{false};
+    AbortFlag bad_news_;  // raised with the verdict
 
     std::atomic<int> drivers_{0};
     std::condition_variable work_arrived_;

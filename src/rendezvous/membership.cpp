@@ -39,6 +39,7 @@ struct News {
     std::uint32_t text_bytes = 0;
 };
 constexpr std::size_t news_text_max = 4096;
+constexpr std::size_t newcomers_max = 256;  // well below the usual limit of descriptors
 
 std::uint64_t name_space(const char* name) {
     struct stat status {};
@@ -171,26 +172,32 @@ void Membership::exchange_cards() {
                          : security::Secret::from_text(all["secret"].get<std::string>());
 }
 
-UniqueFd Membership::connect(int rank, const Deadline& deadline) {
+UniqueFd Membership::connect(int rank, const Deadline& deadline, const AbortFlag* abort) {
+    return dial(rank, false, deadline, abort);
+}
+
+UniqueFd Membership::dial(int rank, bool lifeline, const Deadline& deadline, const AbortFlag* abort) {
+    const Hello hello{world_id_, lifeline ? Hello::Purpose::lifeline : Hello::Purpose::data, options_.rank};
     const Card& card = cards_[static_cast<std::size_t>(rank)];
-    UniqueFd fd = net::connect_tcp({card.listen_host, card.listen_port}, deadline, nullptr);
-    security::authenticate(fd.get(), *secret_, security::Role::connecting, "peer", deadline, nullptr);
-    const Hello hello{world_id_, Hello::Purpose::data, options_.rank};
-    net::send_all(fd.get(), bytes_of(hello), deadline, nullptr, "hello");
-    return fd;
+    for (;;) {
+        UniqueFd fd = net::connect_tcp({card.listen_host, card.listen_port}, deadline, abort);
+        try {
+            security::authenticate(fd.get(), *secret_, security::Role::connecting, "peer", deadline, abort);
+            net::send_all(fd.get(), bytes_of(hello), deadline, abort, "hello");
+            return fd;
+        } catch (const DistNetworkError& error) {
+            // Closed before it answered: strangers crowd its door. One that is gone refuses the next connection.
+            if (error.code() == ErrorCode::security || deadline.expired()) throw;
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
 }
 
 void Membership::build_tree() {
     if (options_.rank == 0) return;
-    const int parent = parent_of(options_.rank);
-    const Card& card = cards_[static_cast<std::size_t>(parent)];
-    UniqueFd fd = net::connect_tcp({card.listen_host, card.listen_port}, options_.deadline, nullptr);
-    security::authenticate(fd.get(), *secret_, security::Role::connecting, "peer", options_.deadline, nullptr);
-    const Hello hello{world_id_, Hello::Purpose::lifeline, options_.rank};
-    net::send_all(fd.get(), bytes_of(hello), options_.deadline, nullptr, "hello");
     auto edge = std::make_unique<Edge>();
-    edge->rank = parent;
-    edge->fd = std::move(fd);
+    edge->rank = parent_of(options_.rank);
+    edge->fd = dial(edge->rank, true, options_.deadline, nullptr);
     {
         const std::lock_guard lock(mutex_);
         tell_what_happened(*edge);
@@ -230,7 +237,9 @@ void Membership::serve() {
 
 void Membership::accept_newcomers() {
     while (auto fd = net::try_accept(listener_.get())) {
-        if (newcomers_.size() < 1024) newcomers_.push_back(std::make_unique<Newcomer>(std::move(*fd), *secret_));
+        // The oldest that has proved nothing goes first, so that silent strangers cannot keep a peer out.
+        if (newcomers_.size() >= newcomers_max) newcomers_.erase(newcomers_.begin());
+        newcomers_.push_back(std::make_unique<Newcomer>(std::move(*fd), *secret_));
     }
     for (auto& newcomer : newcomers_) welcome(*newcomer);
     std::erase_if(newcomers_, [](const auto& n) { return !n->fd; });

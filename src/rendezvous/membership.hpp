@@ -64,7 +64,7 @@ class Membership {
     std::uint64_t world_id() const noexcept { return world_id_; }
     const security::Secret& secret() const noexcept { return *secret_; }
     /// A fresh, authenticated connection on which we send to a rank.
-    UniqueFd connect(int rank, const Deadline& deadline);
+    UniqueFd connect(int rank, const Deadline& deadline, const AbortFlag* abort);
     bool has_incoming() const noexcept { return has_incoming_.load(std::memory_order_acquire); }
     /// Connections on which others send to us, since the last call.
     std::vector<std::pair<int, UniqueFd>> take_incoming();
@@ -79,6 +79,7 @@ class Membership {
 
     void exchange_cards();
     void build_tree();
+    UniqueFd dial(int rank, bool lifeline, const Deadline& deadline, const AbortFlag* abort);
     void serve();
     void accept_newcomers();
     void welcome(Newcomer& newcomer);

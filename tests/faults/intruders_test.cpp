@@ -6,6 +6,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <map>
@@ -132,6 +133,10 @@ TEST_F(Intruders, with_ten_thousand_random_byte_strings_do_not_disturb_a_working
 }
 
 TEST_F(Intruders, that_open_connections_and_say_nothing_are_thrown_out_and_hold_nobody_up) {
+    rlimit descriptors_allowed{};
+    ::getrlimit(RLIMIT_NOFILE, &descriptors_allowed);
+    descriptors_allowed.rlim_cur = std::min<rlim_t>(descriptors_allowed.rlim_max, 4096);
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &descriptors_allowed), 0);
     ::setenv("TUTTI_HANDSHAKE_TIMEOUT_MS", "1000", 1);
     Job job(3, [](const RankProcess& me) { work_until_told(me, 200); });
     ::unsetenv("TUTTI_HANDSHAKE_TIMEOUT_MS");
@@ -141,7 +146,7 @@ TEST_F(Intruders, that_open_connections_and_say_nothing_are_thrown_out_and_hold_
     for (int rank = 0; rank < 3; ++rank) {
         open[rank] = descriptors(job.pid(rank));
         for (const std::uint16_t port : listening_ports(job.pid(rank))) {
-            for (int i = 0; i < 200; ++i) {
+            for (int i = 0; i < 400; ++i) {  // more than are kept: the oldest go
                 silent.push_back(connect_to(port));
                 if (i % 2 == 0) (void)!::send(silent.back().get(), "tutti", 5, MSG_NOSIGNAL);  // half a greeting
             }
