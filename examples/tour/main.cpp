@@ -18,5 +18,6 @@ int main() {
                     static_cast<int>(all));
     }
     tutti::destroy_process_group();
-    return all == 0 ? 0 : 1;
+    // Its own mistakes count even if the sum of all, which the tour checks, should be wrong.
+    return all == 0 && tour::Station::mistakes == 0 ? 0 : 1;
 }

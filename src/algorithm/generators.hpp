@@ -65,19 +65,26 @@ void all_reduce_two_shot(Builder& b, const Scope& s, Chunk input, Chunk output, 
 void all_reduce_ring(Builder& b, const Scope& s, Chunk input, Chunk output, std::uint64_t segment, bool finish);
 void all_reduce_recursive_doubling(Builder& b, const Scope& s, Chunk input, Chunk output, bool finish);
 void reduce_direct(Builder& b, const Scope& s, int root, Chunk input, Chunk output, bool finish);
-void reduce_binomial(Builder& b, const Scope& s, int root, Chunk input, Chunk output, bool finish);
-void broadcast_binomial(Builder& b, const Scope& s, int root, Chunk buffer, std::uint64_t segment);
 void broadcast_chain(Builder& b, const Scope& s, int root, Chunk buffer, std::uint64_t segment);
 void all_gather_direct(Builder& b, const Scope& s, const std::vector<std::uint64_t>& counts);
 void all_gather_ring(Builder& b, const Scope& s, const std::vector<std::uint64_t>& counts);
 void all_gather_bruck(Builder& b, const Scope& s, const std::vector<std::uint64_t>& counts);
 void gather_direct(Builder& b, const Scope& s, int root, const std::vector<std::uint64_t>& counts);
-void gather_binomial(Builder& b, const Scope& s, int root, const std::vector<std::uint64_t>& counts);
 void scatter_direct(Builder& b, const Scope& s, int root, const std::vector<std::uint64_t>& counts);
 void reduce_scatter_direct(Builder& b, const Scope& s, const std::vector<std::uint64_t>& counts);
 void reduce_scatter_ring(Builder& b, const Scope& s, const std::vector<std::uint64_t>& counts);
 void all_to_all_pairwise(Builder& b, const Scope& s, const Request& request);
 void barrier_dissemination(Builder& b, const Scope& s);
+// recursive.cpp
+void all_reduce_recursive_halving(Builder& b, const Scope& s, Chunk input, Chunk output, bool finish);
+void reduce_scatter_recursive_halving(Builder& b, const Scope& s, const std::vector<std::uint64_t>& counts,
+                                      bool finish);
+void all_gather_recursive_doubling(Builder& b, const Scope& s, const std::vector<std::uint64_t>& counts);
+// trees.cpp: k-nomial trees, k = radix >= 2
+void broadcast_tree(Builder& b, const Scope& s, int radix, int root, Chunk buffer, std::uint64_t segment);
+void reduce_tree(Builder& b, const Scope& s, int radix, int root, Chunk input, Chunk output, bool finish);
+void gather_tree(Builder& b, const Scope& s, int radix, int root, const std::vector<std::uint64_t>& counts);
+void scatter_tree(Builder& b, const Scope& s, int radix, int root, const std::vector<std::uint64_t>& counts);
 }  // namespace messages
 
 }  // namespace tutti::algorithm

@@ -130,37 +130,6 @@ void reduce_direct(Builder& b, const Scope& s, int root, Chunk input, Chunk outp
     combine_all(b, s, output, input, others, finish);
 }
 
-// Rank r (counted from the root) hands the values of r … r+2^k-1 to r-2^k, where k is its lowest set bit.
-void reduce_binomial(Builder& b, const Scope& s, int root, Chunk input, Chunk output, bool finish) {
-    const int n = s.size(), me = (s.me - root + n) % n;
-    if (n == 1) return b.combine(output, std::vector{input}, finish);
-    if (n > 2) b.not_single_rounding();
-    const auto real = [&](int relative) { return s.rank((relative + root) % n); };
-    const Chunk work = me == 0 ? output : b.scratch(input.count);
-    Chunk current = input;
-    for (int distance = 1; distance < n; distance *= 2) {
-        if ((me & distance) != 0) return b.send(real(me - distance), current);
-        if (me + distance >= n) continue;
-        const bool last = me == 0 && distance * 2 >= n;
-        b.receive_combine(real(me + distance), work, current, false, finish && last);
-        current = work;
-    }
-}
-
-void broadcast_binomial(Builder& b, const Scope& s, int root, Chunk buffer, std::uint64_t segment) {
-    const int n = s.size(), me = (s.me - root + n) % n;
-    const auto real = [&](int relative) { return s.rank((relative + root) % n); };
-    for (std::uint64_t at = 0; at < buffer.count; at += segment) {
-        const Chunk c = part(buffer, at, std::min(segment, buffer.count - at));
-        int distance = 1;
-        while (distance < n && (me & distance) == 0) distance *= 2;
-        if (me != 0) b.receive(real(me - distance), c);
-        for (distance /= 2; distance >= 1; distance /= 2) {
-            if (me + distance < n) b.send(real(me + distance), c);
-        }
-    }
-}
-
 // Segments run down the line root, root+1, …: for long messages every link carries everything once.
 void broadcast_chain(Builder& b, const Scope& s, int root, Chunk buffer, std::uint64_t segment) {
     const int n = s.size(), me = (s.me - root + n) % n;
@@ -213,28 +182,6 @@ void gather_direct(Builder& b, const Scope& s, int root, const std::vector<std::
     b.copy(block_of(Buffer::output, counts, root), own);
     for (int i = 0; i < s.size(); ++i) {
         if (i != root) b.receive(s.rank(i), block_of(Buffer::output, counts, i));
-    }
-}
-
-// Rank r (from the root) collects the blocks of its subtree r … r+2^k-1 and hands them up, one message a block.
-void gather_binomial(Builder& b, const Scope& s, int root, const std::vector<std::uint64_t>& counts) {
-    const int n = s.size(), me = (s.me - root + n) % n;
-    const auto real = [&](int relative) { return (relative + root) % n; };
-    std::vector<Chunk> have(static_cast<std::size_t>(n));
-    const Chunk own{Buffer::input, 0, counts[static_cast<std::size_t>(s.me)]};
-    have[static_cast<std::size_t>(me)] = own;
-    if (me == 0) b.copy(block_of(Buffer::output, counts, root), own);
-    for (int distance = 1; distance < n; distance *= 2) {
-        if ((me & distance) != 0) {
-            for (int i = me; i < std::min(me + distance, n); ++i)
-                b.send(s.rank(real(me - distance)), have[static_cast<std::size_t>(i)]);
-            return;
-        }
-        for (int i = me + distance; i < std::min(me + 2 * distance, n); ++i) {
-            const std::uint64_t count = counts[static_cast<std::size_t>(real(i))];
-            have[static_cast<std::size_t>(i)] = me == 0 ? block_of(Buffer::output, counts, real(i)) : b.scratch(count);
-            b.receive(s.rank(real(me + distance)), have[static_cast<std::size_t>(i)]);
-        }
     }
 }
 

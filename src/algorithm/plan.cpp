@@ -101,8 +101,8 @@ void hierarchical(Builder& b, const Context& c) {
                     else
                         messages::all_reduce_ring(b, leaders, sum, c.output(), c.segment(), true);
                 } else {
-                    messages::reduce_binomial(b, leaders, position(leaders, root), sum,
-                                              q.rank == root ? c.output() : sum, true);
+                    messages::reduce_tree(b, leaders, 2, position(leaders, root), sum,
+                                          q.rank == root ? c.output() : sum, true);
                 }
             }
             if (local && q.collective == Collective::all_reduce)
@@ -110,7 +110,7 @@ void hierarchical(Builder& b, const Context& c) {
             break;
         }
         case Collective::broadcast:
-            if (leads) messages::broadcast_binomial(b, leaders, position(leaders, root), c.output(), c.segment());
+            if (leads) messages::broadcast_tree(b, leaders, 2, position(leaders, root), c.output(), c.segment());
             if (local) shared::broadcast(b, host, c.staging, local_root, c.output());
             break;
         default: break;
@@ -161,6 +161,11 @@ const Algorithm table[] = {
          messages::all_reduce_recursive_doubling(b, c.all, c.input(), c.output(), true);
      },
      16384, any_ranks, "few bytes: log2(n) exchanges"},
+    {"recursive_halving", Collective::all_reduce, false, false, always,
+     [](Builder& b, const Context& c) {
+         messages::all_reduce_recursive_halving(b, c.all, c.input(), c.output(), true);
+     },
+     262144, any_ranks, "more bytes: 2 log2(n) exchanges of ever smaller parts"},
     {"ring", Collective::all_reduce, false, false, always,
      [](Builder& b, const Context& c) {
          messages::all_reduce_ring(b, c.all, c.input(), c.output(), c.segment(), true);
@@ -177,9 +182,14 @@ const Algorithm table[] = {
      any_size, any_ranks, "shared memory: each rank combines one slice, the root collects them"},
     {"hierarchical", Collective::reduce, false, false, [](const Context& c) { return c.hierarchical(); }, hierarchical,
      any_size, any_ranks, "several ranks on a host: only one of them talks to the other hosts"},
+    {"knomial", Collective::reduce, false, false, always,
+     [](Builder& b, const Context& c) {
+         messages::reduce_tree(b, c.all, 4, c.request.root, c.input(), c.output(), true);
+     },
+     8192, any_ranks, "few bytes: a tree of radix 4, of depth log4(n)"},
     {"binomial", Collective::reduce, false, false, always,
      [](Builder& b, const Context& c) {
-         messages::reduce_binomial(b, c.all, c.request.root, c.input(), c.output(), true);
+         messages::reduce_tree(b, c.all, 2, c.request.root, c.input(), c.output(), true);
      },
      any_size, any_ranks, "a tree of depth log2(n)"},
     {"direct", Collective::reduce, true, true, always,
@@ -193,9 +203,14 @@ const Algorithm table[] = {
      any_ranks, "shared memory: the root writes once, everyone reads"},
     {"hierarchical", Collective::broadcast, true, true, [](const Context& c) { return c.hierarchical(); }, hierarchical,
      any_size, any_ranks, "several ranks on a host: only one of them talks to the other hosts"},
+    {"knomial", Collective::broadcast, true, true, always,
+     [](Builder& b, const Context& c) {
+         messages::broadcast_tree(b, c.all, 4, c.request.root, c.output(), c.segment());
+     },
+     8192, any_ranks, "few bytes: a tree of radix 4, of depth log4(n)"},
     {"binomial", Collective::broadcast, true, true, always,
      [](Builder& b, const Context& c) {
-         messages::broadcast_binomial(b, c.all, c.request.root, c.output(), c.segment());
+         messages::broadcast_tree(b, c.all, 2, c.request.root, c.output(), c.segment());
      },
      std::uint64_t{4} << 20, any_ranks, "a tree of depth log2(n)"},
     {"chain", Collective::broadcast, true, true, always,
@@ -211,6 +226,9 @@ const Algorithm table[] = {
     {"bruck", Collective::all_gather, true, true, always,
      [](Builder& b, const Context& c) { messages::all_gather_bruck(b, c.all, c.request.counts); }, 16384, any_ranks,
      "few bytes: log2(n) steps"},
+    {"recursive_doubling", Collective::all_gather, true, true, always,
+     [](Builder& b, const Context& c) { messages::all_gather_recursive_doubling(b, c.all, c.request.counts); }, 65536,
+     any_ranks, "more bytes: log2(n) exchanges without moving blocks at the end"},
     {"ring", Collective::all_gather, true, true, always,
      [](Builder& b, const Context& c) { messages::all_gather_ring(b, c.all, c.request.counts); }, any_size, any_ranks,
      "many bytes: blocks go round"},
@@ -219,7 +237,7 @@ const Algorithm table[] = {
      [](Builder& b, const Context& c) { shared::gather(b, c.all, c.staging, c.request.root, c.request.counts); },
      any_size, any_ranks, "shared memory: each rank writes its block once, the root reads"},
     {"binomial", Collective::gather, true, true, always,
-     [](Builder& b, const Context& c) { messages::gather_binomial(b, c.all, c.request.root, c.request.counts); }, 4096,
+     [](Builder& b, const Context& c) { messages::gather_tree(b, c.all, 2, c.request.root, c.request.counts); }, 4096,
      any_ranks, "few bytes: a tree of depth log2(n)"},
     {"direct", Collective::gather, true, true, always,
      [](Builder& b, const Context& c) { messages::gather_direct(b, c.all, c.request.root, c.request.counts); },
@@ -228,6 +246,9 @@ const Algorithm table[] = {
     {"shared", Collective::scatter, true, true, shares,
      [](Builder& b, const Context& c) { shared::scatter(b, c.all, c.staging, c.request.root, c.request.counts); },
      any_size, any_ranks, "shared memory: the root writes once, each rank reads its block"},
+    {"binomial", Collective::scatter, true, true, always,
+     [](Builder& b, const Context& c) { messages::scatter_tree(b, c.all, 2, c.request.root, c.request.counts); }, 4096,
+     any_ranks, "few bytes: a tree of depth log2(n)"},
     {"direct", Collective::scatter, true, true, always,
      [](Builder& b, const Context& c) { messages::scatter_direct(b, c.all, c.request.root, c.request.counts); },
      any_size, any_ranks, "every block goes straight from the root"},
@@ -238,6 +259,9 @@ const Algorithm table[] = {
     {"direct", Collective::reduce_scatter, true, true, always,
      [](Builder& b, const Context& c) { messages::reduce_scatter_direct(b, c.all, c.request.counts); }, any_size, 8,
      "few ranks: one exchange, one pass over all inputs"},
+    {"recursive_halving", Collective::reduce_scatter, false, false, always,
+     [](Builder& b, const Context& c) { messages::reduce_scatter_recursive_halving(b, c.all, c.request.counts, true); },
+     65536, any_ranks, "many ranks, few bytes: log2(n) exchanges of ever smaller parts"},
     {"ring", Collective::reduce_scatter, false, false, always,
      [](Builder& b, const Context& c) { messages::reduce_scatter_ring(b, c.all, c.request.counts); }, any_size,
      any_ranks, "many ranks: partial results go round"},

@@ -1,6 +1,7 @@
 // tutti explain: the schedule that a collective would use, in words.
 #include "algorithm/explain.hpp"
 
+#include "algorithm/select.hpp"
 #include "cli/arguments.hpp"
 #include "transport/shm/arena.hpp"
 
@@ -16,7 +17,7 @@ namespace {
 struct ExplainArguments {
     std::string collective, bytes = "1M", dtype = "float32", transport = "auto", algorithm;
     int ranks = 2, hosts = 1, rank = 0, root = 0;
-    bool rank_order = false;
+    bool rank_order = false, table = false;
 };
 
 std::vector<std::string> collectives() {
@@ -74,7 +75,7 @@ algorithm::Request request_of(const ExplainArguments& a) {
 Command add_explain(CLI::App& app) {
     auto a = std::make_shared<ExplainArguments>();
     CLI::App* sub = app.add_subcommand("explain", "Print the schedule that a collective would use, why, and its cost");
-    sub->add_option("collective", a->collective, "which one")->required()->check(CLI::IsMember(collectives()));
+    sub->add_option("collective", a->collective, "which one")->check(CLI::IsMember(collectives()));
     sub->add_option("-n,--ranks", a->ranks, "number of ranks")->check(CLI::Range(1, 4096))->capture_default_str();
     sub->add_option("-b,--bytes", a->bytes, "size of the whole buffer: 8, 64K, 1M")->capture_default_str();
     sub->add_option("--hosts", a->hosts, "hosts that the ranks are spread over")->capture_default_str();
@@ -85,7 +86,14 @@ Command add_explain(CLI::App& app) {
     sub->add_option("--rank", a->rank, "whose steps are printed when there are many ranks")->capture_default_str();
     sub->add_option("--root", a->root, "broadcast, reduce, gather, scatter")->capture_default_str();
     sub->add_flag(both_spellings("--layout-invariant"), a->rank_order, "combine in the order of ranks");
+    sub->add_flag("--table", a->table, "print all algorithms and the rules that choose among them");
     return [a] {
+        if (a->table) {
+            std::fputs(algorithm::describe_table().c_str(), stdout);
+            return 0;
+        }
+        if (a->collective.empty())
+            throw InvalidArgument("no collective given: tutti explain all_reduce --ranks 4 --bytes 1M");
         if (a->hosts < 1 || a->hosts > a->ranks) {
             throw InvalidArgument("--hosts " + std::to_string(a->hosts) + ": expected 1 to " +
                                   std::to_string(a->ranks) + " (--ranks)");

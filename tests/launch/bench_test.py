@@ -10,10 +10,10 @@ FIELDS = {"collective", "bytes", "dtype", "op", "ranks", "transport", "implement
 
 
 class Bench(CliCase):
-    def measure(self, *arguments):
+    def measure(self, *arguments, env=None):
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder) / "rows.json"
-            done = self.tutti("bench", *arguments, "--seconds", "0.01", "--json", file)
+            done = self.tutti("bench", *arguments, "--seconds", "0.01", "--json", file, env=env)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             return done.stdout, json.loads(file.read_text())
 
@@ -40,6 +40,19 @@ class Bench(CliCase):
             dtype = "int32" if op.startswith("b") else "float32"
             _, found = self.measure("all_reduce,reduce_scatter", "-b", "4K", "-e", "4K", "--op", op, "--dtype", dtype)
             self.assertEqual([(row["op"], row["wrong"]) for row in found], [(op, 0)] * 2)
+
+    def test_every_algorithm_gives_right_results_when_it_is_asked_for(self):
+        table = self.tutti("explain", "--table").stdout.splitlines()[1:]
+        names = [line.split()[:2] for line in table if line]
+        self.assertGreater(len(names), 25)
+        for collective, algorithm in names:
+            if algorithm == "hierarchical":
+                continue  # tests/hosts
+            transport = "shm" if algorithm in ("shared", "one_shot", "two_shot") else "tcp"
+            with self.subTest(collective=collective, algorithm=algorithm):
+                _, found = self.measure(collective, "-n", 5, "-b", 40, "-e", "400K", "-f", 100, "--transport", transport,
+                                        "--iters", 2, "--no-limits", env={"TUTTI_ALGORITHM": f"{collective}={algorithm}"})
+                self.assertEqual({row["wrong"] for row in found}, {0})
 
     def test_bus_bandwidth_is_nccl_tests_s(self):
         _, found = self.measure("all_reduce,all_gather", "-n", 4, "-b", "1M", "-e", "1M")

@@ -52,6 +52,23 @@ class Variables(CliCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn("every result is as expected", done.stdout)
 
+    @rows("S16-029")
+    def test_the_tour_logs_titles_once_and_a_line_for_each_rank(self):
+        lines = self.tutti("run", "-n", 4, "--no-prefix", TOUR).stdout.splitlines()
+        for title in ("all_reduce", "reduce_scatter", "allgather", "broadcast"):
+            self.assertEqual(lines.count(f"INFO:root:{title}:"), 1)
+        for rank in range(4):
+            for line in (f"all_reduce, rank: {rank}, before allreduce tensor: tensor({rank}), "
+                         "after allreduce tensor: tensor(6)",
+                         f"reduce_scatter, rank: {rank}, input_list: [{', '.join([f'tensor({rank})'] * 4)}], "
+                         "tensor: tensor([6])",
+                         f"allgather, rank: {rank}, input_tensor: tensor({rank}), output tensor_list: "
+                         "[tensor([0]), tensor([1]), tensor([2]), tensor([3])]",
+                         f"broadcast, rank: {rank}, before broadcast tensor: "
+                         + ("tensor(4) after broadcast tensor: tensor(4)" if rank == 0
+                            else "tensor([0]) after broadcast tensor: tensor([4])")):
+                self.assertEqual(lines.count(f"INFO:root:{line}"), 1, line)
+
     @rows("S14-011")
     def test_help_lists_the_flags(self):
         done = self.tutti("run", "--help")

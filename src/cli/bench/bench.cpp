@@ -27,7 +27,7 @@ using bench::Row;
 struct Arguments {
     std::string collectives, min = "8", max = "64M", dtypes = "float32";
     std::string worker;  ///< the limits that the parent measured, when this is a rank
-    bool no_check = false, no_pin = false;
+    bool no_check = false, no_pin = false, no_limits = false;
     Options options;
 };
 
@@ -168,12 +168,13 @@ Command add_bench(CLI::App& app) {
     sub->add_option("--seconds", o.row_seconds, "time for each row")->check(CLI::PositiveNumber)->capture_default_str();
     sub->add_flag(both_spellings("--no-check"), a->no_check, "do not check the results");
     sub->add_flag(both_spellings("--no-pin"), a->no_pin, "leave the ranks to the scheduler");
+    sub->add_flag(both_spellings("--no-limits"), a->no_limits, "do not measure the machine's limits; bound stays 0");
     sub->add_option("--worker", a->worker)->group("");
     return [a] {
         complete(*a);
         const Options& options = a->options;
         if (!a->worker.empty()) return run_rank(options, a->worker);
-        const Limits limits = bench::measure_limits(options.transport == "tcp");
+        const Limits limits = a->no_limits ? Limits{} : bench::measure_limits(options.transport == "tcp");
         bench::print_header(stdout, options, limits);
         return options.transport == "inproc" ? run_threads(options, limits) : run_processes(options, *a, limits);
     };

@@ -21,11 +21,19 @@ std::string cpu_name() {
     return "unknown CPU";
 }
 
+void print_columns(std::FILE* to) {
+    std::fputs("# time: median over samples of the mean over ranks; bound: the limits' part of the time\n", to);
+    std::fprintf(to, "#%13s %14s %12s %13s %9s %10s %10s %10s %8s %8s %7s %6s\n", "collective", "size(B)", "count",
+                 "type", "redop", "time(us)", "p10(us)", "p90(us)", "algbw", "busbw", "#wrong", "bound");
+    std::fflush(to);
+}
+
 }  // namespace
 
 void print_header(std::FILE* to, const Options& options, const Limits& limits) {
     std::fprintf(to, "# tutti %s, %d ranks, %s, on %s with %u hardware threads\n", tutti::version(), options.ranks,
                  options.transport.c_str(), cpu_name().c_str(), std::thread::hardware_concurrency());
+    if (limits.copies.empty()) return print_columns(to);
     std::fprintf(to, "# limits of this machine: cache line %.0f ns one way, memcpy", limits.line_ns);
     for (const auto& copy : limits.copies) {
         std::fprintf(to, " %.1f", copy.gbps);
@@ -34,10 +42,8 @@ void print_header(std::FILE* to, const Options& options, const Limits& limits) {
     if (limits.tcp_us > 0) {
         std::fprintf(to, ", TCP loopback %.1f us one way, %.2f GB/s", limits.tcp_us, limits.tcp_gbps);
     }
-    std::fputs("\n# time: median over samples of the mean over ranks; bound: the limits' part of the time\n", to);
-    std::fprintf(to, "#%13s %14s %12s %13s %9s %10s %10s %10s %8s %8s %7s %6s\n", "collective", "size(B)", "count",
-                 "type", "redop", "time(us)", "p10(us)", "p90(us)", "algbw", "busbw", "#wrong", "bound");
-    std::fflush(to);
+    std::fputs("\n", to);
+    print_columns(to);
 }
 
 void print_row(std::FILE* to, const Row& row) {
