@@ -56,7 +56,9 @@ void for_each_target(F body) {
     }
     hwy::GetChosenTarget().Update(hwy::SupportedTargets());
     ASSERT_EQ(target_name(), seen.front());
+#ifndef HWY_COMPILE_ONLY_STATIC  // builds with sanitizers have one target
     EXPECT_GE(seen.size(), HWY_ARCH_X86 ? 2U : 1U);
+#endif
 }
 
 TEST(Targets, give_the_same_bits) {
