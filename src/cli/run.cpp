@@ -43,8 +43,10 @@ Command add_run(CLI::App& app, const std::vector<std::string>& command) {
         options.command = command;
         options.ranks = a->ranks;
         options.prefix = !a->no_prefix;
+        const char* no_colour = std::getenv("NO_COLOR");  // counts when it is not empty (no-color.org)
+        const bool plain = no_colour != nullptr && *no_colour != '\0';
         options.colour =
-            a->colour == "always" || (a->colour == "auto" && ::isatty(1) != 0 && std::getenv("NO_COLOR") == nullptr);
+            a->colour == "always" || (a->colour == "auto" && ::isatty(1) != 0 && ::isatty(2) != 0 && !plain);
         if (!a->transport.empty()) options.environment.push_back("TUTTI_TRANSPORT=" + a->transport);
         if (a->timeout_s > 0)
             options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(a->timeout_s * 1000));

@@ -7,14 +7,36 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <set>
+#include <string>
 #include <system_error>
 
 namespace tutti::launch {
 namespace {
 
+// Of those that may be looked at, thus not of other users. False: there was none.
+bool kill_marked(const std::string& variable) {
+    bool found = false;
+    std::error_code gone;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc", gone)) {
+        const std::string name = entry.path().filename();
+        pid_t pid = 0;
+        const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
+        if (error != std::errc() || *end != '\0' || pid == ::getpid()) continue;
+        std::ifstream file(entry.path() / "environ", std::ios::binary);
+        const std::string environment = '\0' + std::string(std::istreambuf_iterator<char>(file), {});
+        if (environment.find('\0' + variable + '\0') == std::string::npos) continue;
+        found |= ::kill(pid, SIGKILL) == 0;
+    }
+    return found;
+}
+
 // Messages: a process group; minus one to forget it; 0: all is done.
-[[noreturn]] void guard(int pipe) {
+[[noreturn]] void guard(int pipe, const std::string& variable) noexcept {
     ::setsid();
     ::prctl(PR_SET_NAME, "tutti-guard");
     sigset_t all;
@@ -34,13 +56,15 @@ namespace {
             continue;
         }
         for (const pid_t group : groups) ::kill(-group, SIGKILL);
+        // Again, as long as there is one that may have started another before it died.
+        for (int turn = 0; turn < 100 && kill_marked(variable); ++turn) ::usleep(10'000);
         ::_exit(0);
     }
 }
 
 }  // namespace
 
-Guard::Guard() {
+Guard::Guard(const std::string& variable) {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "tutti run: no pipe");
     pipe_.reset(ends[1]);
@@ -53,7 +77,7 @@ Guard::Guard() {
         // Nothing of the launcher's stays open here: a reader of its output must see its end.
         const int pipe = ::dup2(ends[0], 0);
         ::close_range(1, ~0U, 0);
-        guard(pipe);
+        guard(pipe, variable);
     }
     ::close(ends[0]);
 }

@@ -1,5 +1,6 @@
 // Guard: a small process that outlives the launcher by a moment. When the launcher dies without a word (SIGKILL), it
-// kills the process groups of the job, so that nothing of it survives, children of ranks included.
+// kills the process groups of the job, and whatever else carries the job's variable in its environment (a process that
+// made a session of its own), so that nothing of it survives.
 //
 // Threads: made before the launcher has any; otherwise from one thread.
 #pragma once
@@ -8,11 +9,14 @@
 
 #include <sys/types.h>
 
+#include <string>
+
 namespace tutti::launch {
 
 class Guard {
  public:
-    Guard();
+    /// `variable`: NAME=value that all processes of this job, and no others, were started with.
+    explicit Guard(const std::string& variable);
     /// Tells it that all is done and waits for its end.
     ~Guard();
     Guard(const Guard&) = delete;

@@ -9,6 +9,7 @@
 
 #include <tutti/error.hpp>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
@@ -37,7 +38,14 @@ class Signals {
     Signals() {
         sigset_t set;
         ::sigemptyset(&set);
-        for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) ::sigaddset(&set, signal);
+        // One that whoever started us has us ignore stays ignored (nohup, `&` in a script): blocked, it would arrive.
+        // SIGCHLD must not be: children's statuses would be lost.
+        ::signal(SIGCHLD, SIG_DFL);
+        for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) {
+            struct sigaction action {};
+            ::sigaction(signal, nullptr, &action);
+            if (action.sa_handler != SIG_IGN) ::sigaddset(&set, signal);
+        }
         ::sigprocmask(SIG_BLOCK, &set, &before_);
         fd_.reset(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
         if (!fd_) throw std::system_error(errno, std::generic_category(), "tutti run: no descriptor for signals");
@@ -83,28 +91,25 @@ class Job {
 
     int run() {
         start_all();
-        while (running() > 0 || open_streams() > 0) {
-            if (running() == 0 && !drained_by_) {
-                kill_orphans();
-                drained_by_ = Clock::now() + milliseconds(1000);
-            }
-            if (drained_by_ && Clock::now() >= *drained_by_) break;  // someone outside of the job holds our pipes
+        while (running() > 0) {
             wait();
             advance();
         }
+        kill_orphans();
+        // All that the job wrote is in the pipes now; their ends may be held by someone outside of it.
+        pass_all_on();
         for (Rank& rank : ranks_) {
             rank.out.finish();
             rank.err.finish();
         }
-        kill_orphans();
         report();
         return status();
     }
 
  private:
     struct Rank {
-        Rank(int number, const Options& options)
-            : out(prefix_of(number, options), 1, tail), err(prefix_of(number, options), 2, tail) {}
+        Rank(int number, const Options& options, const Patience& patience)
+            : out(prefix_of(number, options), 1, tail, patience), err(prefix_of(number, options), 2, tail, patience) {}
         Rank(const Rank&) = delete;
         Child child;
         Tail tail;
@@ -120,7 +125,7 @@ class Job {
         Environment common = options_.environment;
         for (const std::string& variable :
              {"WORLD_SIZE=" + size, "LOCAL_WORLD_SIZE=" + size, std::string("GROUP_RANK=0"),
-              std::string("MASTER_ADDR=127.0.0.1"), "MASTER_PORT=" + port, "TORCHELASTIC_RUN_ID=" + run_id(),
+              std::string("MASTER_ADDR=127.0.0.1"), "MASTER_PORT=" + port, run_id_,
               std::string("TORCHELASTIC_USE_AGENT_STORE=True"), "TUTTI_JOB_SECRET=" + secret.to_text()}) {
             common.push_back(variable);
         }
@@ -128,7 +133,7 @@ class Job {
             Environment mine = common;
             mine.push_back(fmt::format("RANK={}", r));
             mine.push_back(fmt::format("LOCAL_RANK={}", r));
-            Rank& rank = ranks_.emplace_back(r, options_);
+            Rank& rank = ranks_.emplace_back(r, options_, patience_);
             rank.child = start(options_.command, environment_with(mine), r == 0 && ::isatty(0) == 0 ? 0 : -1);
             if (rank.child.start_error != 0) {
                 note_failure(r);
@@ -153,22 +158,39 @@ class Job {
         if (::poll(polled.data(), polled.size(), wait_ms()) < 0 && errno != EINTR) {
             throw std::system_error(errno, std::generic_category(), "tutti run: poll");
         }
-        for (Rank& rank : ranks_) {
-            pass_on(rank.child.out, rank.out);
-            pass_on(rank.child.err, rank.err);
-        }
+        pass_all_on();
+        take_signals();
+        reap();
+    }
+
+    void take_signals() {
         while (const int signal = signals_.next()) {
             if (signal == SIGCHLD) continue;
             ended_by_ = ended_by_ == 0 ? signal : ended_by_;
             if (stopping_ && stopping_signal_ != 0) kill_at_ = Clock::now();  // asked twice
             stop(signal);
         }
+    }
+
+    // Nobody reads our output at the moment. A job that failed waits for its reader; one that was told to end does not
+    // wait for longer than its grace.
+    bool wait_for_reader() {
+        take_signals();
         reap();
+        advance();
+        return !gave_up_;
+    }
+
+    void pass_all_on() {
+        for (Rank& rank : ranks_) {
+            pass_on(rank.child.out, rank.out);
+            pass_on(rank.child.err, rank.err);
+        }
     }
 
     int wait_ms() const {
         auto next = Clock::now() + std::chrono::hours(1);
-        for (const auto& moment : {terminate_at_, kill_at_, drained_by_}) {
+        for (const auto& moment : {terminate_at_, kill_at_}) {
             if (moment) next = std::min(next, *moment);
         }
         if (options_.timeout && !stopping_) next = std::min(next, started_ + *options_.timeout);
@@ -182,8 +204,9 @@ class Job {
         for (int turn = 0; turn < 16; ++turn) {  // nobody is served for ever
             const ssize_t got = ::read(fd.get(), buffer.data(), buffer.size());
             if (got > 0) {
-                if (!lines.add({buffer.data(), static_cast<std::size_t>(got)})) {  // as `program | head` ends
-                    ended_by_ = ended_by_ == 0 ? SIGPIPE : ended_by_;
+                const bool read = lines.add({buffer.data(), static_cast<std::size_t>(got)});
+                if (!read && !stopping_) {  // as `program | head` ends
+                    ended_by_ = SIGPIPE;
                     stop(SIGTERM);
                 }
             } else if (got == 0 || errno != EAGAIN) {
@@ -239,6 +262,7 @@ class Job {
         if (kill_at_ && now >= *kill_at_) {
             kill_all(SIGKILL);
             kill_at_.reset();
+            gave_up_ = timed_out_ || ended_by_ != 0;
         }
     }
 
@@ -282,10 +306,6 @@ class Job {
     int running() const {
         return static_cast<int>(std::ranges::count_if(ranks_, [](const Rank& r) { return r.child.running(); }));
     }
-    int open_streams() const {
-        return static_cast<int>(
-            std::ranges::count_if(ranks_, [](const Rank& r) { return r.child.out || r.child.err; }));
-    }
 
     int status() const {
         if (first_failure_) return exit_status(ranks_[static_cast<std::size_t>(*first_failure_)].child);
@@ -294,7 +314,7 @@ class Job {
         return 0;
     }
 
-    void report() const {
+    void report() {
         const auto seconds = [](Clock::duration d) { return std::chrono::duration<double>(d).count(); };
         std::string text;
         if (first_failure_) {
@@ -314,7 +334,7 @@ class Job {
         } else if (ended_by_ != 0 && ended_by_ != SIGPIPE) {
             text = fmt::format("tutti run: stopped by SIG{}\n", ::sigabbrev_np(ended_by_));
         }
-        write_all(2, text);
+        write_all(2, text, patience_);
     }
 
     std::string the_others() const {
@@ -336,15 +356,17 @@ class Job {
 
     const Options& options_;
     Signals signals_;
-    Guard guard_;
+    const std::string run_id_ = "TORCHELASTIC_RUN_ID=" + run_id();
+    Guard guard_{run_id_};
     UniqueFd listener_;
     std::deque<Rank> ranks_;
     std::optional<store::TcpServer> server_;
     const Clock::time_point started_ = Clock::now();
     std::optional<int> first_failure_;
     Clock::duration failed_after_{};
-    std::optional<Clock::time_point> terminate_at_, kill_at_, drained_by_;
-    bool stopping_ = false, timed_out_ = false;
+    std::optional<Clock::time_point> terminate_at_, kill_at_;
+    bool stopping_ = false, timed_out_ = false, gave_up_ = false;
+    const Patience patience_ = [this] { return wait_for_reader(); };
     int stopping_signal_ = 0;
     int ended_by_ = 0;
 };
@@ -355,6 +377,10 @@ int launch(const Options& options) {
     if (options.command.empty()) throw InvalidArgument("tutti run: no program given: tutti run -n 4 ./program");
     if (options.ranks < 1 || options.ranks > 65536) {
         throw InvalidArgument(fmt::format("tutti run: -n {}: expected 1 to 65536 ranks", options.ranks));
+    }
+    // No pipe of ours may get the number of a standard stream that was closed.
+    for (const int fd : {0, 1, 2}) {
+        if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", O_RDWR);
     }
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
     Job job(options);

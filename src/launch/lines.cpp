@@ -3,19 +3,26 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <climits>
+#include <utility>
 
 namespace tutti::launch {
 
-bool write_all(int fd, std::string_view text) {
+bool write_all(int fd, std::string_view text, const Patience& patience) {
     while (!text.empty()) {
-        const ssize_t done = ::write(fd, text.data(), text.size());
+        // A pipe that is ready takes this much without blocking; who blocked in write() would not see a signal.
+        pollfd ready{fd, POLLOUT, 0};
+        if (::poll(&ready, 1, 0) == 0) {
+            if (!patience()) return false;
+            ::poll(&ready, 1, 50);
+            continue;
+        }
+        const ssize_t done = ::write(fd, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
         if (done >= 0) {
             text.remove_prefix(static_cast<std::size_t>(done));
-        } else if (errno == EAGAIN) {
-            pollfd ready{fd, POLLOUT, 0};
-            ::poll(&ready, 1, 50);
-        } else if (errno != EINTR) {
+        } else if (errno != EINTR && errno != EAGAIN) {
             return false;
         }
     }
@@ -35,8 +42,16 @@ void Lines::take(std::string_view line, char end, std::string& out) {
 }
 
 bool Lines::add(std::string_view bytes) {
-    rest_ += bytes;
     std::string out;
+    if (has_returned_ && !bytes.empty()) {
+        if (bytes.front() == '\n') {
+            tail_->add(returned_);
+            out += '\n';
+            bytes.remove_prefix(1);
+        }
+        has_returned_ = false;
+    }
+    rest_ += bytes;
     std::size_t start = 0;
     for (;;) {
         const std::size_t end = rest_.find_first_of("\r\n", start);
@@ -58,10 +73,12 @@ bool Lines::add(std::string_view bytes) {
         rest_.clear();
     } else if (!rest_.empty() && rest_.back() == '\r') {
         // A progress bar is seen at once.
-        take(std::string_view(rest_).substr(0, rest_.size() - 1), '\r', out);
-        rest_.clear();
+        rest_.pop_back();
+        take(rest_, '\r', out);
+        returned_ = std::exchange(rest_, {});
+        has_returned_ = true;
     }
-    return write_all(to_, out);
+    return write_all(to_, out, patience_);
 }
 
 bool Lines::finish() {
@@ -69,7 +86,7 @@ bool Lines::finish() {
     std::string out;
     take(rest_, '\n', out);
     rest_.clear();
-    return write_all(to_, out);
+    return write_all(to_, out, patience_);
 }
 
 }  // namespace tutti::launch

@@ -4,13 +4,17 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <string>
 #include <string_view>
 
 namespace tutti::launch {
 
-/// All of `text` to a descriptor; false when nobody reads it any more.
-bool write_all(int fd, std::string_view text);
+/// Whether to go on waiting for a reader; asked at least every 50 ms while it does not read.
+using Patience = std::function<bool()>;
+/// All of `text` to a descriptor; false when nobody reads it any more, or patience has ended. Blocks for no longer than
+/// 50 ms at a time, also where the descriptor does.
+bool write_all(int fd, std::string_view text, const Patience& patience);
 
 /// What one rank said last, on both of its streams.
 class Tail {
@@ -25,7 +29,8 @@ class Tail {
 
 class Lines {
  public:
-    Lines(std::string prefix, int to, Tail& tail) : prefix_(std::move(prefix)), to_(to), tail_(&tail) {}
+    Lines(std::string prefix, int to, Tail& tail, Patience patience)
+        : prefix_(std::move(prefix)), to_(to), tail_(&tail), patience_(std::move(patience)) {}
 
     /// Passes on every complete line; "\r" alone ends one too (progress bars), and stays "\r". Lines longer than
     /// 64 KiB are passed on in parts. False: nobody reads any more.
@@ -39,7 +44,10 @@ class Lines {
     std::string prefix_;
     int to_;
     Tail* tail_;
+    Patience patience_;
     std::string rest_;
+    std::string returned_;  // a line passed on with "\r" before it was known whether "\n" follows
+    bool has_returned_ = false;
 };
 
 }  // namespace tutti::launch

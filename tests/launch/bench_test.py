@@ -64,6 +64,8 @@ class Bench(CliCase):
                                  (["all_reduce", "--dtype", "float"], "float32"), (["all_reduce", "--op", "plus"], "sum"),
                                  (["all_reduce", "-b", "1M", "-e", "8"], "b <= e"), (["all_reduce", "-f", "1"], "factor"),
                                  (["all_reduce", "--transport", "rdma"], "rdma"), (["all_reduce", "-n", "0"], "0"),
+                                 ([""], "expected all"), (["all_reduce", "--dtype", ""], "--dtype"),
+                                 (["all_reduce", "-f", "nan"], "-f nan"),
                                  (["all_reduce", "-e", "8", "--json", "/no/such/folder/x"], "/no/such/folder/x")):
             with self.subTest(arguments=arguments):
                 done = self.tutti("bench", *arguments)

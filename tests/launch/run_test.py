@@ -1,7 +1,9 @@
 """tutti run, with real processes: variables, output, failures, and that nothing survives."""
 import collections
+import concurrent.futures
 import os
 import pathlib
+import pty
 import re
 import signal
 import subprocess
@@ -103,6 +105,65 @@ class Output(CliCase):
         self.assertNotIn("\033[", self.shell(2, "echo x").stdout)
         self.assertIn("\033[", self.shell(2, "echo x", "--color=always").stdout)
 
+    def on_terminal(self, environment):
+        main_end, side = pty.openpty()
+        with subprocess.Popen([TUTTI, "run", "echo", "x"], stdin=subprocess.DEVNULL, stdout=side, stderr=side,
+                              env=environment) as job:
+            os.close(side)
+            self.assertEqual(job.wait(timeout=20), 0)
+            said = os.read(main_end, 1000)
+        os.close(main_end)
+        return said
+
+    def test_a_terminal_gets_colour_unless_no_color_is_set(self):
+        plain = {k: v for k, v in os.environ.items() if k != "NO_COLOR"}
+        self.assertIn(b"\033[", self.on_terminal(plain))
+        self.assertIn(b"\033[", self.on_terminal({**plain, "NO_COLOR": ""}), "empty: not set")
+        self.assertNotIn(b"\033[", self.on_terminal({**plain, "NO_COLOR": "1"}))
+
+    def test_an_end_of_line_that_comes_in_two_parts_is_one(self):
+        done = subprocess.run([TUTTI, "run", "sh", "-c", "printf 'b\\r'; sleep 0.3; printf '\\nc\\n'"],
+                              capture_output=True, check=True)
+        self.assertEqual(done.stdout, b"[rank 0] b\r\n[rank 0] c\n")
+
+    def test_a_slow_reader_loses_nothing(self):
+        with subprocess.Popen([TUTTI, "run", "-n", "4", "seq", "1", "20000"], stdout=subprocess.PIPE) as job:
+            lines = 0
+            for turn in range(10_000):
+                part = os.read(job.stdout.fileno(), 1 << 16)
+                lines += part.count(b"\n")
+                time.sleep(1.2 if turn == 10 else 0.02)
+                if not part:
+                    break
+            self.assertEqual(job.wait(timeout=20), 0)
+        self.assertEqual(lines, 80_000)
+
+    def test_a_reader_that_stands_still_holds_neither_the_time_limit_nor_ctrl_c_up(self):
+        for options, how, status in ((["--timeout", "0.5"], lambda job: None, 124),
+                                     ([], lambda job: job.send_signal(signal.SIGINT), 130)):
+            with self.subTest(options=options):
+                reader, writer = os.pipe()
+                with subprocess.Popen([TUTTI, "run", "-n", "2", "--grace", "0.3", *options, "yes"], stdout=writer,
+                                      stderr=subprocess.PIPE) as job:
+                    os.close(writer)
+                    time.sleep(0.5)
+                    how(job)
+                    try:
+                        self.assertEqual(job.wait(timeout=10), status)
+                    finally:
+                        os.close(reader)
+
+    def test_closed_standard_streams(self):
+        done = subprocess.run(f"{TUTTI} run -n 2 sh -c 'echo x >&2; cat' <&- >&-", shell=True, capture_output=True,
+                              text=True, timeout=20, check=False)
+        self.assertEqual((done.returncode, sorted(done.stderr.splitlines())), (0, ["[rank 0] x", "[rank 1] x"]))
+
+    def test_two_jobs_at_once(self):
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            jobs = [pool.submit(self.tutti, "run", "-n", 2, TOUR) for _ in range(2)]
+            for job in jobs:
+                self.assertEqual(job.result().returncode, 0, job.result().stderr)
+
     def test_a_last_line_without_end_is_passed_on(self):
         self.assertEqual(self.shell(1, "printf abc; printf def >&2").stdout, "[rank 0] abc\n")
 
@@ -188,17 +249,35 @@ class NothingSurvives(CliCase):
         self.assertEqual(job.returncode, 128 + signal.SIGTERM)
         self.assertTrue(wait_until(lambda: not any(map(alive, pids))), pids)
 
+    def test_ctrl_c_twice_does_not_wait_for_the_grace(self):
+        script = "trap '' INT TERM; echo ready; while :; do sleep 1; done"
+        with subprocess.Popen([TUTTI, "run", "-n", "2", "--grace", "60", "--", "sh", "-c", script], text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as job:
+            for _ in range(2):
+                self.assertIn("ready", job.stdout.readline())
+            job.send_signal(signal.SIGINT)
+            with self.assertRaises(subprocess.TimeoutExpired):
+                job.wait(timeout=0.5)
+            job.send_signal(signal.SIGINT)
+            self.assertEqual(job.wait(timeout=20), 128 + signal.SIGINT)
+
+    def test_signals_that_were_ignored_stay_ignored(self):
+        with subprocess.Popen(["nohup", TUTTI, "run", "-n", "2", "sh", "-c", "echo ready; sleep 1"], text=True,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as job:
+            self.assertIn("ready", job.stdout.readline())
+            job.send_signal(signal.SIGHUP)
+            self.assertEqual(job.wait(timeout=20), 0)
+
+    def test_a_parent_that_ignores_its_children_does_not_hide_ours(self):
+        done = self.tutti("run", "-n", 2, "sh", "-c", "exit 3", timeout=20,
+                          preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+        self.assertEqual(done.returncode, 3)
+
     def test_a_launcher_that_is_killed_takes_its_job_along(self):
         with tempfile.TemporaryDirectory() as folder:
             pids, _ = self.pids_of_job(folder, lambda job: job.kill())
-        groups = [pid for i, pid in enumerate(pids)]
-        # A process that made a session of its own cannot be found any more once the launcher is gone.
-        wait_until(lambda: sum(map(alive, groups)) <= 2)
-        survivors = [pid for pid in groups if alive(pid)]
-        sessions = [pid for pid in survivors if os.getsid(pid) == pid]
-        for pid in sessions:
-            os.kill(pid, signal.SIGKILL)
-        self.assertEqual(set(survivors) - set(sessions), set())
+        # Those that made a session of their own, too.
+        self.assertTrue(wait_until(lambda: not any(map(alive, pids))), [pid for pid in pids if alive(pid)])
 
     def test_what_a_rank_leaves_behind_ends_with_the_job(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -10,8 +10,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <exception>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <mutex>
 #include <sstream>
@@ -42,6 +45,9 @@ void complete(Arguments& a) {
     Options& o = a.options;
     const auto known = bench::collective_names();
     o.collectives = a.collectives == "all" ? known : list_of(a.collectives);
+    if (o.collectives.empty()) {
+        throw CLI::ValidationError(fmt::format("collectives \"\": expected all or some of {}", fmt::join(known, ",")));
+    }
     for (const std::string& name : o.collectives) {
         if (std::ranges::find(known, name) != known.end()) continue;
         const std::string near = nearest(name, known);
@@ -54,10 +60,16 @@ void complete(Arguments& a) {
     if (o.min_bytes < 1 || o.max_bytes < o.min_bytes) {
         throw CLI::ValidationError("-b " + a.min + " -e " + a.max + ": expected 1 <= b <= e");
     }
-    if (o.factor <= 1) throw CLI::ValidationError("-f", "expected a factor above 1");
+    if (!(o.factor > 1)) throw CLI::ValidationError(fmt::format("-f {}: expected a factor above 1", o.factor));
     o.dtypes.clear();
     for (const std::string& name : list_of(a.dtypes)) o.dtypes.push_back(dtype_from_string(name));
+    if (o.dtypes.empty()) throw CLI::ValidationError("--dtype \"\": expected a list such as float32,int64");
     bench::op_from_string(o.op);
+    // Better refused now than after the measurement.
+    if (!o.json.empty() && a.worker.empty() && !std::ofstream(o.json, std::ios::app)) {
+        throw CLI::ValidationError("--json " + o.json +
+                                   ": expected a file that can be written: " + std::strerror(errno));
+    }
     o.check = !a.no_check;
     o.pin = !a.no_pin;
 }

@@ -8,6 +8,7 @@
 #include <tutti/dtype.hpp>
 #include <tutti/process_group.hpp>
 #include <tutti/reduce_op.hpp>
+#include <tutti/tensor.hpp>
 
 #include <cstdint>
 #include <cstdio>
@@ -72,6 +73,7 @@ class Case {
     virtual void run() = 0;
     /// Elements of this rank's outputs that are wrong after fill() and one run().
     virtual std::uint64_t wrong() const = 0;
+    virtual Tensor& output() = 0;             ///< this rank's; may be empty
     virtual std::uint64_t bytes() const = 0;  ///< nccl-tests' size: of the larger buffer
     virtual std::uint64_t count() const = 0;
     bool reduces = false;

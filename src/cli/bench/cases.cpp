@@ -3,6 +3,7 @@
 #include <tutti/distributed.hpp>
 #include <tutti/error.hpp>
 
+#include <array>
 #include <cmath>
 #include <complex>
 #include <functional>
@@ -36,6 +37,13 @@ double get(const Tensor& tensor, std::uint64_t i) {
     return 0;
 }
 
+double imaginary(const Tensor& tensor, std::uint64_t i) {
+    const void* data = tensor.raw_data();
+    if (tensor.dtype() == DType::complex64) return static_cast<const std::complex<float>*>(data)[i].imag();
+    if (tensor.dtype() == DType::complex128) return static_cast<const std::complex<double>*>(data)[i].imag();
+    return 0;
+}
+
 void set(Tensor& tensor, std::uint64_t i, double v) {
     void* data = tensor.raw_data();
     const auto as = [&]<class T>(T value) { static_cast<T*>(data)[i] = value; };
@@ -61,16 +69,25 @@ void set(Tensor& tensor, std::uint64_t i, double v) {
     }
 }
 
-// Inputs are 1 and 2, so that every type holds them, a product stays small for long, and neighbours differ.
-double input(int rank, std::uint64_t i) {
-    return 1 + static_cast<double>((i * 7 + static_cast<std::uint64_t>(rank) * 3 + (i >> 9)) % 5 % 2);
+// Inputs are 1 and 2, so that every type holds them, a product stays small for long, and neighbours differ; 0 and 1 of
+// booleans. They depend on the element's class only.
+constexpr std::size_t classes = 5;
+std::size_t class_of(std::uint64_t i) {
+    return static_cast<std::size_t>((i * 7 + (i >> 9)) % classes);
+}
+double input_of_class(DType dtype, int rank, std::size_t c) {
+    const bool high = (c + static_cast<std::size_t>(rank) * 3) % classes % 2 != 0;
+    return (high ? 1 : 0) + (dtype == DType::boolean ? 0 : 1);
+}
+double input(DType dtype, int rank, std::uint64_t i) {
+    return input_of_class(dtype, rank, class_of(i));
 }
 
-double combined(ReduceOp op, int ranks, std::uint64_t i, DType dtype) {
-    double value = input(0, i);
+double combined_of_class(ReduceOp op, int ranks, std::size_t c, DType dtype) {
+    double value = input_of_class(dtype, 0, c);
     const auto bits = [](double v) { return static_cast<unsigned>(v); };
     for (int r = 1; r < ranks; ++r) {
-        const double next = input(r, i);
+        const double next = input_of_class(dtype, r, c);
         switch (op.kind()) {
             case ReduceOp::Kind::sum:
             case ReduceOp::Kind::avg:
@@ -93,6 +110,12 @@ double combined(ReduceOp op, int ranks, std::uint64_t i, DType dtype) {
         if (is_signed && value >= modulus / 2) value -= modulus;
     }
     return value;
+}
+
+std::function<double(std::uint64_t)> combined(ReduceOp op, int ranks, DType dtype) {
+    std::array<double, classes> values;
+    for (std::size_t c = 0; c < classes; ++c) values[c] = combined_of_class(op, ranks, c, dtype);
+    return [values](std::uint64_t i) { return values[class_of(i)]; };
 }
 
 // How far a correctly rounded result may lie from the exact one, relatively.
@@ -132,22 +155,23 @@ class Simple : public Case {
     }
     void fill() override {
         for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(in_.element_count()); ++i)
-            set(in_, i, input(shape_.me(), i));
+            set(in_, i, input(shape_.dtype, shape_.me(), i));
         const bool in_place = static_cast<bool>(first);
         for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(out_.element_count()); ++i)
-            set(out_, i, in_place ? first(i) : 3);
+            set(out_, i, in_place ? first(i) : expected && expected(i) == 0 ? 1 : 0);
     }
     void run() override { call(); }
     std::uint64_t wrong() const override {
         const double allowed = tolerance(shape_.dtype);
         std::uint64_t wrong = 0;
         for (std::uint64_t i = 0; expected && i < static_cast<std::uint64_t>(out_.element_count()); ++i) {
-            const double want = shape_.dtype == DType::boolean ? (expected(i) != 0 ? 1 : 0) : expected(i);
+            const double want = expected(i);
             // Not "greater", so that NaN is wrong.
-            if (!(std::abs(get(out_, i) - want) <= allowed * std::abs(want))) ++wrong;
+            if (!(std::abs(get(out_, i) - want) <= allowed * std::abs(want)) || imaginary(out_, i) != 0) ++wrong;
         }
         return wrong;
     }
+    Tensor& output() override { return out_; }
     std::uint64_t bytes() const override { return size_ * size_of(shape_.dtype); }
     std::uint64_t count() const override { return size_; }
 
@@ -179,7 +203,7 @@ double others(double n) {
 
 std::unique_ptr<Simple> in_place(const Shape& s, std::uint64_t count) {
     auto c = std::make_unique<Simple>(s, 0, count);
-    c->first = [me = s.me()](std::uint64_t i) { return input(me, i); };
+    c->first = [dtype = s.dtype, me = s.me()](std::uint64_t i) { return input(dtype, me, i); };
     return c;
 }
 
@@ -187,30 +211,28 @@ const Entry entries[] = {
     {"all_reduce", true, false, [](double n) { return 2 * (n - 1) / n; },
      [](const Shape& s) {
          auto c = in_place(s, s.block);
-         c->expected = [s](std::uint64_t i) { return combined(s.op, s.n(), i, s.dtype); };
+         c->expected = combined(s.op, s.n(), s.dtype);
          c->call = [c = c.get()] { all_reduce(c->out_, {.op = c->shape_.op, .group = c->shape_.group}); };
          return c;
      }},
     {"broadcast", false, false, once,
      [](const Shape& s) {
          auto c = in_place(s, s.block);
-         c->expected = [](std::uint64_t i) { return input(0, i); };
+         c->expected = [dtype = s.dtype](std::uint64_t i) { return input(dtype, 0, i); };
          c->call = [c = c.get()] { broadcast(c->out_, {.src = 0, .group = c->shape_.group}); };
          return c;
      }},
     {"reduce", true, false, once,
      [](const Shape& s) {
          auto c = in_place(s, s.block);
-         c->expected = [s](std::uint64_t i) {
-             return s.me() == 0 ? combined(s.op, s.n(), i, s.dtype) : input(s.me(), i);
-         };
+         c->expected = s.me() == 0 ? combined(s.op, s.n(), s.dtype) : c->first;
          c->call = [c = c.get()] { reduce(c->out_, {.dst = 0, .op = c->shape_.op, .group = c->shape_.group}); };
          return c;
      }},
     {"all_gather", false, true, others,
      [](const Shape& s) {
          auto c = std::make_unique<Simple>(s, s.block, s.all());
-         c->expected = [s](std::uint64_t i) { return input(static_cast<int>(i / s.block), i % s.block); };
+         c->expected = [s](std::uint64_t i) { return input(s.dtype, static_cast<int>(i / s.block), i % s.block); };
          c->call = [c = c.get()] { all_gather_into_tensor(c->out_, c->in_, {.group = c->shape_.group}); };
          return c;
      }},
@@ -218,7 +240,7 @@ const Entry entries[] = {
      [](const Shape& s) {
          auto c = std::make_unique<Simple>(s, s.all(), s.block);
          const std::uint64_t mine = static_cast<std::uint64_t>(s.me()) * s.block;
-         c->expected = [s, mine](std::uint64_t i) { return combined(s.op, s.n(), mine + i, s.dtype); };
+         c->expected = [mine, result = combined(s.op, s.n(), s.dtype)](std::uint64_t i) { return result(mine + i); };
          c->call = [c = c.get()] {
              reduce_scatter_tensor(c->out_, c->in_, {.op = c->shape_.op, .group = c->shape_.group});
          };
@@ -228,14 +250,16 @@ const Entry entries[] = {
      [](const Shape& s) {
          auto c = std::make_unique<Simple>(s, s.all(), s.all());
          const std::uint64_t mine = static_cast<std::uint64_t>(s.me()) * s.block;
-         c->expected = [s, mine](std::uint64_t i) { return input(static_cast<int>(i / s.block), mine + i % s.block); };
+         c->expected = [s, mine](std::uint64_t i) {
+             return input(s.dtype, static_cast<int>(i / s.block), mine + i % s.block);
+         };
          c->call = [c = c.get()] { all_to_all_single(c->out_, c->in_, {.group = c->shape_.group}); };
          return c;
      }},
     {"gather", false, true, others,
      [](const Shape& s) {
          auto c = std::make_unique<Simple>(s, s.block, s.me() == 0 ? s.all() : 0);
-         c->expected = [s](std::uint64_t i) { return input(static_cast<int>(i / s.block), i % s.block); };
+         c->expected = [s](std::uint64_t i) { return input(s.dtype, static_cast<int>(i / s.block), i % s.block); };
          c->call = [c = c.get()] {
              const Shape& shape = c->shape_;
              TensorList parts;
@@ -252,7 +276,7 @@ const Entry entries[] = {
      [](const Shape& s) {
          auto c = std::make_unique<Simple>(s, s.me() == 0 ? s.all() : 0, s.block);
          const std::uint64_t mine = static_cast<std::uint64_t>(s.me()) * s.block;
-         c->expected = [mine](std::uint64_t i) { return input(0, mine + i); };
+         c->expected = [dtype = s.dtype, mine](std::uint64_t i) { return input(dtype, 0, mine + i); };
          c->call = [c = c.get()] {
              const Shape& shape = c->shape_;
              ConstTensorList parts;
@@ -268,7 +292,7 @@ const Entry entries[] = {
     {"sendrecv", false, false, once,
      [](const Shape& s) {
          auto c = std::make_unique<Simple>(s, s.block, s.block);
-         c->expected = [s](std::uint64_t i) { return input((s.me() + s.n() - 1) % s.n(), i); };
+         c->expected = [s](std::uint64_t i) { return input(s.dtype, (s.me() + s.n() - 1) % s.n(), i); };
          c->call = [c = c.get()] {
              const Shape& shape = c->shape_;
              const P2POptions options{.group = shape.group};
