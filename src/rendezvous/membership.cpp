@@ -1,6 +1,7 @@
 #include "rendezvous/membership.hpp"
 
 #include "core/env.hpp"
+#include "rendezvous/place.hpp"
 
 #include <tutti/error.hpp>
 
@@ -9,15 +10,12 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <set>
 
 namespace tutti::rendezvous {
 namespace {
@@ -39,12 +37,18 @@ struct News {
     std::uint32_t text_bytes = 0;
 };
 constexpr std::size_t news_text_max = 4096;
-constexpr std::size_t newcomers_max = 256;  // well below the usual limit of descriptors
+// Said between two neighbours only. A lifeline counts once both have said `attached` on it: until then either may think
+// better of it, and its end is nobody's death. `moved`: this end has another parent now, its closing is no death
+// either.
+constexpr auto attached = static_cast<VerdictKind>(64);
+constexpr auto moved = static_cast<VerdictKind>(65);
 
-std::uint64_t name_space(const char* name) {
-    struct stat status {};
-    return ::stat(fmt::format("/proc/self/ns/{}", name).c_str(), &status) == 0 ? status.st_ino : 0;
-}
+// Ranks mostly leave together: those that hear of it wait a little before they look for a parent which leaves as well.
+constexpr std::chrono::milliseconds mend_delay{20};
+constexpr std::chrono::milliseconds mend_attempt{300};
+constexpr std::chrono::milliseconds linger_limit{1000};
+
+constexpr std::size_t newcomers_max = 256;  // well below the usual limit of descriptors
 
 template <class T>
 std::span<const std::byte> bytes_of(const T& value) {
@@ -63,17 +67,13 @@ int parent_of(int rank) {
 
 }  // namespace
 
-std::string host_key() {
-    std::string boot;
-    std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-    return fmt::format("{}/{}/{}/{}", boot, name_space("ipc"), name_space("net"), ::geteuid());
-}
-
 struct Membership::Edge {
     int rank = -1;
     UniqueFd fd;
     std::string inbox;
-    bool left = false;
+    bool up = false;         ///< to the parent (mutex_)
+    bool confirmed = false;  ///< both ends have said `attached` (mutex_)
+    bool left = false;       ///< its end is no death (mutex_)
 };
 
 struct Membership::Newcomer {
@@ -90,23 +90,44 @@ struct Membership::Newcomer {
 Membership::Membership(MembershipOptions options) : options_(std::move(options)) {
     wake_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     stop_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    gone_.resize(static_cast<std::size_t>(options_.world_size));
     exchange_cards();
+    for (int r = options_.rank + 1; r < options_.world_size; ++r) {
+        if (parent_of(r) == options_.rank) awaited_.push_back(r);
+    }
     thread_ = std::thread([this] { serve(); });
     try {
         build_tree();
     } catch (...) {
-        stopping_ = true;
-        (void)!::eventfd_write(stop_.get(), 1);
-        thread_.join();
+        stop();
         throw;
     }
 }
 
 Membership::~Membership() {
-    send_goodbye();
+    leaving_ = true;
+    flood({VerdictKind::left, options_.rank, {}});
+    linger();
+    stop();
+}
+
+void Membership::stop() {
+    closing_.raise("this rank leaves");
+    changed_.notify_all();
     stopping_ = true;
-    ::eventfd_write(stop_.get(), 1);
+    (void)!::eventfd_write(stop_.get(), 1);
     thread_.join();
+    if (mender_.joinable()) mender_.join();
+}
+
+// Until nobody depends on this rank: children are attached elsewhere or leave too. News are passed on meanwhile.
+void Membership::linger() {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, linger_limit, [this] {
+        return fatal_ || (awaited_.empty() && std::ranges::none_of(edges_, [](const auto& edge) {
+                              return edge->fd && !edge->up && !edge->left;
+                          }));
+    });
 }
 
 void Membership::exchange_cards() {
@@ -119,11 +140,9 @@ void Membership::exchange_cards() {
     listener_ = net::listen_tcp(host, 0);
     char name[256] = {};
     ::gethostname(name, sizeof name - 1);
-    const json card{{"host", host},
-                    {"port", net::local_address(listener_.get()).port},
-                    {"key", host_key()},
-                    {"name", name},
-                    {"pid", ::getpid()}};
+    const json card{{"host", host},      {"port", net::local_address(listener_.get()).port},
+                    {"key", host_key()}, {"name", name},
+                    {"pid", ::getpid()}, {"pids", process_space()}};
     if (const auto old = store.compare_set(fmt::format("card/{}", options_.rank), "", card.dump());
         old != card.dump()) {
         throw InvalidArgument(fmt::format(
@@ -165,7 +184,9 @@ void Membership::exchange_cards() {
                                          n - static_cast<int>(missing.size()), fmt::join(missing, ", ")),
                              {.operation = "init", .rank = options_.rank, .peer = missing.front()}, ErrorCode::timeout);
     }
-    for (const json& c : all["cards"]) cards_.push_back({c["host"], c["port"], c["key"], c["name"], c["pid"]});
+    for (const json& c : all["cards"]) {
+        cards_.push_back({c["host"], c["port"], c["key"], c["name"], c["pid"], c["pids"]});
+    }
     world_id_ = all["world"];
     const auto configured = security::Secret::from_environment();
     secret_ = configured ? configured->derive(fmt::format("world {}", world_id_))
@@ -184,6 +205,12 @@ UniqueFd Membership::dial(int rank, bool lifeline, const Deadline& deadline, con
         try {
             security::authenticate(fd.get(), *secret_, security::Role::connecting, "peer", deadline, abort);
             net::send_all(fd.get(), bytes_of(hello), deadline, abort, "hello");
+            if (lifeline) {
+                News answer;
+                net::recv_all(fd.get(), std::as_writable_bytes(std::span(&answer, 1)), deadline, abort, "lifeline");
+                const News confirm{attached, options_.rank, 0};
+                net::send_all(fd.get(), bytes_of(confirm), deadline, abort, "lifeline");
+            }
             return fd;
         } catch (const DistNetworkError& error) {
             // Closed before it answered: strangers crowd its door. One that is gone refuses the next connection.
@@ -195,15 +222,78 @@ UniqueFd Membership::dial(int rank, bool lifeline, const Deadline& deadline, con
 
 void Membership::build_tree() {
     if (options_.rank == 0) return;
-    auto edge = std::make_unique<Edge>();
-    edge->rank = parent_of(options_.rank);
-    edge->fd = dial(edge->rank, true, options_.deadline, nullptr);
+    const int parent = parent_of(options_.rank);
+    adopt(parent, dial(parent, true, options_.deadline, nullptr));
+}
+
+// A new parent. The old one, if it still waits for this rank to be safe, may go.
+void Membership::adopt(int parent, UniqueFd fd) {
     {
         const std::lock_guard lock(mutex_);
-        tell_what_happened(*edge);
-        edges_.push_back(std::move(edge));
+        for (const auto& old : edges_) {
+            if (!old->up || !old->fd) continue;
+            const News goodbye{moved, options_.rank, 0};
+            (void)!::send(old->fd.get(), &goodbye, sizeof goodbye, MSG_NOSIGNAL | MSG_DONTWAIT);
+            ::shutdown(old->fd.get(), SHUT_WR);  // the old parent closes it
+            old->up = false;
+            old->left = true;
+        }
+        if (fd) {
+            auto edge = std::make_unique<Edge>();
+            edge->rank = parent;
+            edge->fd = std::move(fd);
+            edge->up = edge->confirmed = true;
+            tell_what_happened(*edge);
+            edges_.push_back(std::move(edge));
+        }
     }
     ::eventfd_write(stop_.get(), 1);  // the service thread looks at its edges again
+}
+
+// Ancestors from the nearest, then all others from the lowest: always lower ranks, so that there are no circles.
+std::vector<int> Membership::possible_parents() {
+    const std::lock_guard lock(mutex_);
+    std::vector<int> parents;
+    const auto add = [&](int rank) {
+        if (!gone_[static_cast<std::size_t>(rank)] && std::ranges::find(parents, rank) == parents.end())
+            parents.push_back(rank);
+    };
+    for (int rank = options_.rank; rank != 0;) add(rank = parent_of(rank));
+    for (int rank = 0; rank < options_.rank; ++rank) add(rank);
+    return parents;
+}
+
+void Membership::mend_when_due() {
+    if (!mend_at_ || Clock::now() < *mend_at_ || mending_ || leaving_) return;
+    mend_at_.reset();
+    if (mender_.joinable()) mender_.join();
+    mending_ = true;
+    mender_ = std::thread([this] {
+        mend();
+        mending_ = false;
+    });
+}
+
+// Finds a new parent, or learns that this is the lowest rank that is left.
+void Membership::mend() {
+    for (;;) {
+        const auto parents = possible_parents();
+        if (parents.empty()) return adopt(-1, {});
+        for (const int parent : parents) {
+            {
+                const std::lock_guard lock(mutex_);
+                if (fatal_ || closing_.raised()) return;
+                if (gone_[static_cast<std::size_t>(parent)]) continue;
+            }
+            try {
+                return adopt(parent, dial(parent, true, Deadline::after(mend_attempt), &closing_));
+            } catch (const DistError&) {
+                // It is leaving too, or cannot answer now: the next.
+            }
+        }
+        std::unique_lock lock(mutex_);
+        changed_.wait_for(lock, mend_attempt, [this] { return fatal_ || closing_.raised(); });
+    }
 }
 
 void Membership::wake() const {
@@ -223,7 +313,9 @@ void Membership::serve() {
             }
         }
         for (const auto& newcomer : newcomers_) entries.push_back({newcomer->fd.get(), POLLIN, 0});
-        ::poll(entries.data(), entries.size(), newcomers_.empty() ? 1000 : 100);
+        int patience = newcomers_.empty() ? 1000 : 100;
+        if (mend_at_) patience = mending_ ? 5 : std::min(patience, 1 + static_cast<int>(mend_delay.count()));
+        ::poll(entries.data(), entries.size(), patience);
         eventfd_t value = 0;
         ::eventfd_read(stop_.get(), &value);
         if (stopping_) break;
@@ -232,6 +324,7 @@ void Membership::serve() {
             }
         }
         accept_newcomers();
+        mend_when_due();
     }
 }
 
@@ -278,6 +371,8 @@ void Membership::welcome(Newcomer& n) {
             auto edge = std::make_unique<Edge>();
             edge->rank = hello.rank;
             edge->fd = std::move(n.fd);
+            const News answer{attached, options_.rank, 0};
+            (void)!::send(edge->fd.get(), &answer, sizeof answer, MSG_NOSIGNAL | MSG_DONTWAIT);
             tell_what_happened(*edge);
             edges_.push_back(std::move(edge));
         }
@@ -285,57 +380,92 @@ void Membership::welcome(Newcomer& n) {
     }
 }
 
-// One piece of news from a neighbour, or its end; false if there was nothing (more).
+// What a neighbour says, or its end; false if there was nothing (more).
 bool Membership::read_edge(Edge& edge) {
     char buffer[1024];
     const ssize_t count = edge.fd ? ::recv(edge.fd.get(), buffer, sizeof buffer, 0) : 0;
     if (!edge.fd || (count < 0 && (errno == EAGAIN || errno == EINTR))) return false;
-    const auto close = [&] {  // another thread may be sending news on it
-        const std::lock_guard lock(mutex_);
-        edge.fd.reset();
-    };
     if (count <= 0) {
-        close();
-        if (edge.left || stopping_) return false;
-        const Card& card = cards_[static_cast<std::size_t>(edge.rank)];
-        const Verdict verdict{VerdictKind::peer_lost, edge.rank,
-                              fmt::format("rank {} ({}, pid {}) is gone", edge.rank, card.host_name, card.process)};
-        forward(verdict, &edge);
-        options_.on_verdict(verdict);
-        wake();
+        closed(edge);
         return false;
     }
     edge.inbox.append(buffer, static_cast<std::size_t>(count));
     while (edge.inbox.size() >= sizeof(News)) {
         News news;
         std::memcpy(&news, edge.inbox.data(), sizeof news);
-        if (news.text_bytes > news_text_max) {
-            close();
+        if (news.text_bytes > news_text_max || news.rank < 0 || news.rank >= options_.world_size) {
+            closed(edge);
             return false;
         }
         if (edge.inbox.size() < sizeof news + news.text_bytes) break;
         const Verdict verdict{news.kind, news.rank, edge.inbox.substr(sizeof news, news.text_bytes)};
         edge.inbox.erase(0, sizeof news + news.text_bytes);
-        if (verdict.kind == VerdictKind::left && verdict.rank == edge.rank) edge.left = true;
-        forward(verdict, &edge);
+        if (verdict.kind == attached || verdict.kind == moved) {
+            const std::lock_guard lock(mutex_);
+            if (verdict.kind == moved) edge.left = true;
+            if (verdict.kind == attached) edge.confirmed = true;
+            std::erase(awaited_, edge.rank);
+            changed_.notify_all();
+            continue;
+        }
+        if (verdict.kind == VerdictKind::left) note_goodbye(edge, verdict.rank);
+        if (!forward(verdict, &edge) || leaving_) continue;
         options_.on_verdict(verdict);
         wake();
     }
     return true;
 }
 
-void Membership::forward(const Verdict& verdict, const Edge* except) {
+void Membership::note_goodbye(Edge& edge, int rank) {
+    if (rank != edge.rank) return;
+    const std::lock_guard lock(mutex_);
+    edge.left = true;
+    if (edge.up) mend_at_ = Clock::now() + mend_delay;
+    changed_.notify_all();
+}
+
+// A lifeline has ended: a rank that had said goodbye, or has moved, or was never quite here; else a death.
+void Membership::closed(Edge& edge) {
+    {
+        const std::lock_guard lock(mutex_);  // another thread may be sending news on it
+        edge.fd.reset();
+        changed_.notify_all();
+        if (edge.up) mend_at_ = Clock::now();
+        edge.up = false;
+        if (edge.left || stopping_ || !edge.confirmed) return;
+    }
+    const Card& card = cards_[static_cast<std::size_t>(edge.rank)];
+    const Card& own = cards_[static_cast<std::size_t>(options_.rank)];
+    const bool near =
+        card.host_key == own.host_key && card.process_space == own.process_space && card.process != own.process;
+    const Verdict verdict{VerdictKind::peer_lost, edge.rank,
+                          fmt::format("rank {} ({}, pid {}) is gone: {}", edge.rank, card.host_name, card.process,
+                                      near ? cause_of_death(card.process) : "its connection closed")};
+    if (!forward(verdict, &edge) || leaving_) return;
+    options_.on_verdict(verdict);
+    wake();
+}
+
+// Each piece of news once: while lifelines move there may be two ways to a rank. False if it was known.
+bool Membership::forward(const Verdict& verdict, const Edge* except) {
     const std::string_view text = std::string_view(verdict.text).substr(0, news_text_max);
     const News news{verdict.kind, verdict.rank, static_cast<std::uint32_t>(text.size())};
     std::string bytes(reinterpret_cast<const char*>(&news), sizeof news);
     bytes += text;
     const std::lock_guard lock(mutex_);
+    if (!heard_.insert(bytes).second) return false;
     news_ += bytes;  // goodbyes too: a rank that is accepted later counts on nobody who has gone
+    if (verdict.kind == VerdictKind::left)
+        gone_[static_cast<std::size_t>(verdict.rank)] = true;
+    else
+        fatal_ = true;
+    changed_.notify_all();
     for (const auto& edge : edges_) {
         if (edge.get() == except || !edge->fd) continue;
         // News are few and short; a neighbour whose socket is full has stopped, and will be noticed otherwise.
         (void)!::send(edge->fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     }
+    return true;
 }
 
 // A lifeline that is new here (mutex_ is held): what was flooded before it existed.
@@ -345,10 +475,6 @@ void Membership::tell_what_happened(const Edge& edge) {
 
 void Membership::flood(const Verdict& verdict) {
     forward(verdict, nullptr);
-}
-
-void Membership::send_goodbye() {
-    flood({VerdictKind::left, options_.rank, {}});
 }
 
 std::vector<std::pair<int, UniqueFd>> Membership::take_incoming() {

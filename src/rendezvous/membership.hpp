@@ -4,8 +4,12 @@
 // cards. Then every rank connects to its parent in a binomial tree (at most log2 n connections a rank). These lifelines
 // stay open: one that closes without a goodbye is a death, and the news is flooded over the tree.
 //
-// Threads: one service thread per membership accepts connections, watches lifelines and calls the callbacks; the other
-// methods may be called from any thread.
+// A rank that leaves stays for a moment, until its children have a new parent: the nearest of its ancestors that is
+// still there, else the lowest rank. So there is no moment in which a death could go unnoticed, and the tree is never
+// cut.
+//
+// Threads: one service thread per membership accepts connections, watches lifelines and calls the callbacks; a second
+// one runs while a new parent is looked for; the other methods may be called from any thread.
 #pragma once
 
 #include "core/interrupt.hpp"
@@ -16,9 +20,12 @@
 #include <tutti/store.hpp>
 
 #include <atomic>
+#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -32,6 +39,7 @@ struct Card {
     std::string host_key;  ///< equal where memory can be shared
     std::string host_name;
     int process = 0;
+    std::uint64_t process_space = 0;  ///< in which `process` means something
 };
 
 enum class VerdictKind : std::uint32_t { peer_lost = 1, mismatch = 2, aborted = 3, left = 4 };
@@ -56,7 +64,7 @@ class Membership {
  public:
     /// Joins; throws a DistStoreError (timeout) that lists the missing ranks, on all that came.
     explicit Membership(MembershipOptions options);
-    /// Says goodbye and closes.
+    /// Says goodbye, waits (at most a second) until ranks that counted on this one have another parent, and closes.
     ~Membership();
 
     const std::vector<Card>& cards() const noexcept { return cards_; }
@@ -84,9 +92,16 @@ class Membership {
     void accept_newcomers();
     void welcome(Newcomer& newcomer);
     bool read_edge(Edge& edge);
-    void forward(const Verdict& verdict, const Edge* except);
+    void note_goodbye(Edge& edge, int rank);
+    void closed(Edge& edge);
+    bool forward(const Verdict& verdict, const Edge* except);
     void tell_what_happened(const Edge& edge);
-    void send_goodbye();
+    void mend_when_due();
+    void mend();
+    void adopt(int parent, UniqueFd fd);
+    std::vector<int> possible_parents();
+    void linger();
+    void stop();
     void wake() const;
 
     MembershipOptions options_;
@@ -94,16 +109,22 @@ class Membership {
     std::uint64_t world_id_ = 0;
     std::optional<security::Secret> secret_;
     UniqueFd listener_, wake_, stop_;
-    std::mutex mutex_;  // edges_ (writing), incoming_
+    std::mutex mutex_;  // edges_ (writing), incoming_, what was heard
     std::vector<std::unique_ptr<Edge>> edges_;
     std::vector<std::unique_ptr<Newcomer>> newcomers_;  // service thread
-    std::string news_;                                  // all that was sent over lifelines (mutex_); few and short
+    std::string news_;                                  // all that was sent over lifelines; few and short
+    std::set<std::string> heard_;                       // the same, piece by piece: each is passed on once
+    std::vector<bool> gone_;                            // ranks that said goodbye
+    std::vector<int> awaited_;                          // children that have not come yet
+    bool fatal_ = false;                                // news after which nobody counts on lifelines any more
+    std::condition_variable changed_;
+    std::optional<Instant> mend_at_;  // service thread: when to look for a new parent
+    std::atomic<bool> mending_{false}, leaving_{false};
+    AbortFlag closing_;
+    std::thread mender_;
     std::vector<std::pair<int, UniqueFd>> incoming_;
     std::atomic<bool> stopping_{false}, has_incoming_{false};
     std::thread thread_;
 };
-
-/// Identifies this machine, and the name spaces in which its processes can share memory.
-std::string host_key();
 
 }  // namespace tutti::rendezvous

@@ -1,0 +1,216 @@
+// Lifelines between real processes: ranks that leave take nobody's lifeline with them, and news reach everyone.
+#include "rendezvous/membership.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstring>
+#include <optional>
+#include <thread>
+
+namespace tutti::rendezvous {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// What a rank heard, or did.
+struct Line {
+    int rank = -1;
+    VerdictKind kind = VerdictKind::left;
+    int about = -1;
+    char text[200] = {};
+};
+
+/// Ranks as processes. Each joins, and leaves when it is told to; what they hear comes through a pipe.
+class Ranks {
+ public:
+    explicit Ranks(int count) : count_(count) {
+        int reports[2], ports[2];
+        if (::pipe2(reports, O_CLOEXEC) != 0 || ::pipe2(ports, O_CLOEXEC) != 0) throw std::runtime_error("pipe");
+        for (int rank = 0; rank < count; ++rank) {
+            int orders[2];
+            if (::pipe2(orders, O_CLOEXEC) != 0) throw std::runtime_error("pipe");
+            const pid_t child = ::fork();
+            if (child == 0) {
+                ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+                ::close(orders[1]);
+                live(rank, ports[0], orders[0], reports[1]);
+                ::_exit(0);
+            }
+            ::close(orders[0]);
+            pids_.push_back(child);
+            orders_.push_back(orders[1]);
+        }
+        ::close(reports[1]);
+        reports_ = reports[0];
+        store_.emplace(TCPStoreOptions{.is_master = true});
+        const std::uint16_t port = store_->port();
+        for (int rank = 0; rank < count; ++rank) (void)!::write(ports[1], &port, sizeof port);
+        ::close(ports[0]);
+        ::close(ports[1]);
+    }
+    Ranks(const Ranks&) = delete;
+    Ranks& operator=(const Ranks&) = delete;
+    ~Ranks() {
+        for (const pid_t pid : pids_) ::kill(pid, SIGKILL);
+        for (const pid_t pid : pids_) ::waitpid(pid, nullptr, 0);
+        for (const int fd : orders_) ::close(fd);
+        ::close(reports_);
+    }
+
+    void leave(int rank) { (void)!::write(orders_[static_cast<std::size_t>(rank)], "l", 1); }
+    void kill(int rank) { ::kill(pids_[static_cast<std::size_t>(rank)], SIGKILL); }
+    std::optional<Line> next(std::chrono::milliseconds limit = 10s) {
+        pollfd entry{reports_, POLLIN, 0};
+        Line line;
+        if (::poll(&entry, 1, static_cast<int>(limit.count())) != 1) return std::nullopt;
+        if (::read(reports_, &line, sizeof line) != static_cast<ssize_t>(sizeof line)) return std::nullopt;
+        return line;
+    }
+    /// Waits until `ranks` of them have said `text`.
+    void expect_said(int ranks, const char* text) {
+        for (int said = 0; said < ranks;) {
+            const auto line = next();
+            ASSERT_TRUE(line) << said << " of " << ranks << " said " << text;
+            if (std::strcmp(line->text, text) == 0) ++said;
+        }
+    }
+    /// Every rank of `who` is told that `victim` is lost, within two seconds, and of no other loss.
+    void expect_lost(std::vector<int> who, int victim) {
+        const Instant end = Clock::now() + 2s;
+        while (!who.empty()) {
+            const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
+            const auto line = left > 0ms ? next(left) : std::nullopt;
+            ASSERT_TRUE(line) << "not told: rank " << who.front();
+            if (line->kind != VerdictKind::peer_lost) continue;
+            EXPECT_EQ(line->about, victim) << line->text;
+            EXPECT_NE(std::string(line->text).find("killed by SIGKILL"), std::string::npos) << line->text;
+            std::erase(who, line->rank);
+        }
+    }
+
+ private:
+    void live(int rank, int ports, int orders, int reports) const {
+        try {
+            std::uint16_t port = 0;
+            if (::read(ports, &port, sizeof port) != sizeof port) return;
+            const auto say = [&](VerdictKind kind, int about, std::string_view text) {
+                Line line{rank, kind, about, {}};
+                text.copy(line.text, sizeof line.text - 1);
+                (void)!::write(reports, &line, sizeof line);
+            };
+            std::optional<Membership> membership;
+            membership.emplace(MembershipOptions{
+                TCPStore({.port = port}), rank, count_, Deadline::after(20s), {}, [&](const Verdict& v) {
+                    say(v.kind, v.rank, v.text);
+                }});
+            say(VerdictKind::left, rank, "joined");
+            char order = 0;
+            while (::read(orders, &order, 1) == 1) {
+                const Instant start = Clock::now();
+                membership.reset();
+                say(VerdictKind::left, rank, "gone");
+                if (Clock::now() - start > 900ms) say(VerdictKind::aborted, rank, "leaving took long");
+            }
+        } catch (const std::exception& error) {
+            std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
+            ::_exit(7);
+        }
+    }
+
+    int count_;
+    std::vector<pid_t> pids_;
+    std::vector<int> orders_;
+    int reports_ = -1;
+    std::optional<TCPStore> store_;
+};
+
+// 0 ─ 1, 2, 4;  2 ─ 3;  4 ─ 5, 6;  6 ─ 7
+TEST(Lifelines, move_when_an_interior_rank_leaves_and_later_deaths_below_it_are_known_to_all) {
+    Ranks ranks(8);
+    ranks.expect_said(8, "joined");
+    ranks.leave(4);
+    ranks.expect_said(1, "gone");
+    ranks.kill(7);
+    ranks.expect_lost({0, 1, 2, 3, 5, 6}, 7);
+}
+
+TEST(Lifelines, move_when_an_interior_rank_leaves_and_later_deaths_above_it_are_known_below) {
+    Ranks ranks(8);
+    ranks.expect_said(8, "joined");
+    ranks.leave(6);
+    ranks.leave(4);
+    ranks.expect_said(2, "gone");
+    ranks.kill(1);
+    ranks.expect_lost({0, 2, 3, 5, 7}, 1);
+}
+
+TEST(Lifelines, move_when_the_first_rank_leaves) {
+    Ranks ranks(8);
+    ranks.expect_said(8, "joined");
+    ranks.leave(0);
+    ranks.expect_said(1, "gone");
+    ranks.kill(5);
+    ranks.expect_lost({1, 2, 3, 4, 6, 7}, 5);
+}
+
+TEST(Lifelines, hold_when_ranks_leave_one_after_the_other_from_the_lowest) {
+    Ranks ranks(9);
+    ranks.expect_said(9, "joined");
+    for (int rank = 0; rank < 6; ++rank) {
+        ranks.leave(rank);
+        ranks.expect_said(1, "gone");
+    }
+    ranks.kill(6);
+    ranks.expect_lost({7, 8}, 6);
+}
+
+TEST(Lifelines, hold_when_many_ranks_leave_at_once) {
+    for (int round = 0; round < 5; ++round) {
+        Ranks ranks(12);
+        ranks.expect_said(12, "joined");
+        for (const int rank : {0, 2, 4, 6, 8, 10}) ranks.leave(rank);
+        ranks.expect_said(6, "gone");
+        ranks.kill(9);
+        ranks.expect_lost({1, 3, 5, 7, 11}, 9);
+    }
+}
+
+TEST(Lifelines, a_death_while_an_ancestor_leaves_is_known_to_all) {
+    for (int round = 0; round < 5; ++round) {
+        Ranks ranks(8);
+        ranks.expect_said(8, "joined");
+        ranks.leave(4);
+        std::this_thread::sleep_for(std::chrono::milliseconds(6 * round));  // around the moment when lifelines move
+        ranks.kill(6);
+        ranks.expect_lost({0, 1, 2, 3, 5, 7}, 6);
+    }
+}
+
+TEST(Lifelines, let_all_ranks_leave_together_quickly_and_nobody_is_called_lost) {
+    Ranks ranks(12);
+    ranks.expect_said(12, "joined");
+    for (int rank = 0; rank < 12; ++rank) ranks.leave(rank);
+    for (int gone = 0; gone < 12;) {
+        const auto line = ranks.next();
+        ASSERT_TRUE(line);
+        EXPECT_EQ(line->kind, VerdictKind::left) << line->rank << " about " << line->about << ": " << line->text;
+        if (std::strcmp(line->text, "gone") == 0) ++gone;
+    }
+}
+
+TEST(Lifelines, a_rank_that_leaves_at_once_does_not_keep_others_from_joining) {
+    for (int round = 0; round < 10; ++round) {
+        Ranks ranks(6);
+        for (int rank = 0; rank < 6; rank += 2) ranks.leave(rank);  // as soon as they have joined
+        ranks.expect_said(6, "joined");
+    }
+}
+
+}  // namespace
+}  // namespace tutti::rendezvous

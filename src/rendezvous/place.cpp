@@ -1,0 +1,57 @@
+#include "rendezvous/place.hpp"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <thread>
+
+namespace tutti::rendezvous {
+namespace {
+
+std::uint64_t name_space(const char* name) {
+    struct stat status {};
+    return ::stat(fmt::format("/proc/self/ns/{}", name).c_str(), &status) == 0 ? status.st_ino : 0;
+}
+
+std::string describe(int status) {
+    if (!WIFSIGNALED(status)) return fmt::format("exited with status {}", WEXITSTATUS(status));
+    const char* name = ::sigabbrev_np(WTERMSIG(status));
+    return name != nullptr ? fmt::format("killed by SIG{}", name)
+                           : fmt::format("killed by signal {}", WTERMSIG(status));
+}
+
+}  // namespace
+
+std::string host_key() {
+    std::string boot;
+    std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+    return fmt::format("{}/{}/{}/{}", boot, name_space("ipc"), name_space("net"), ::geteuid());
+}
+
+std::uint64_t process_space() {
+    return name_space("pid");
+}
+
+// A dying process closes its sockets a moment before it becomes a zombie, so this looks several times.
+std::string cause_of_death(int process, std::chrono::milliseconds patience) {
+    const auto end = std::chrono::steady_clock::now() + patience;
+    for (;;) {
+        std::ifstream file(fmt::format("/proc/{}/stat", process));
+        const std::string text{std::istreambuf_iterator<char>(file), {}};
+        // "pid (name) state …": the name may hold anything, also parentheses. The last field is the exit status.
+        const std::size_t name_end = text.rfind(')');
+        if (name_end == std::string::npos || name_end + 2 >= text.size()) return "its process has ended";
+        const char state = text[name_end + 2];
+        if (state == 'Z' || state == 'X') return describe(std::atoi(text.c_str() + text.rfind(' ') + 1));
+        if (std::chrono::steady_clock::now() >= end) return "its connection closed, though its process lives";
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+}
+
+}  // namespace tutti::rendezvous

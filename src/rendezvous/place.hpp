@@ -1,0 +1,20 @@
+// Place: where a process runs, and how it ended, as far as others can tell. Free functions; any thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace tutti::rendezvous {
+
+/// Identifies this machine, and the name spaces in which its processes can share memory.
+std::string host_key();
+/// In which process ids mean the same.
+std::uint64_t process_space();
+
+/// Of a process in this process space: "killed by SIGKILL" or "exited with status 3" while its parent has not collected
+/// it, "its process has ended" after that, "its connection closed, though its process lives" if that is still so after
+/// `patience`.
+std::string cause_of_death(int process, std::chrono::milliseconds patience = std::chrono::milliseconds(30));
+
+}  // namespace tutti::rendezvous

@@ -1,0 +1,67 @@
+// How processes ended, as others see it.
+#include "rendezvous/place.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+
+namespace tutti::rendezvous {
+namespace {
+
+template <class F>
+pid_t start(F body) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+        body();
+        ::_exit(0);
+    }
+    return child;
+}
+
+void collect(pid_t child) {
+    ::waitpid(child, nullptr, 0);
+}
+
+TEST(CauseOfDeath, tells_the_signal_of_a_process_that_nobody_has_collected) {
+    const pid_t child = start([] { ::pause(); });
+    ::kill(child, SIGKILL);
+    EXPECT_EQ(cause_of_death(child, std::chrono::seconds(5)), "killed by SIGKILL");
+    collect(child);
+}
+
+TEST(CauseOfDeath, tells_the_status_of_a_process_that_exited) {
+    const pid_t child = start([] { ::_exit(3); });
+    EXPECT_EQ(cause_of_death(child, std::chrono::seconds(5)), "exited with status 3");
+    collect(child);
+    EXPECT_EQ(cause_of_death(child), "its process has ended");
+}
+
+TEST(CauseOfDeath, of_a_process_that_lives_is_that_its_connection_closed) {
+    const pid_t child = start([] { ::pause(); });
+    EXPECT_EQ(cause_of_death(child), "its connection closed, though its process lives");
+    ::kill(child, SIGKILL);
+    collect(child);
+}
+
+TEST(Place, is_equal_for_processes_that_share_memory_and_ids) {
+    int channel[2];
+    ASSERT_EQ(::pipe(channel), 0);
+    const pid_t child = start([&] {
+        const char equal = process_space() != 0 ? 'y' : 'n';
+        const std::string key = host_key() + equal;
+        (void)!::write(channel[1], key.data(), key.size());
+    });
+    collect(child);
+    std::string text(4096, '\0');
+    const ssize_t size = ::read(channel[0], text.data(), text.size());
+    ASSERT_GT(size, 0);
+    text.resize(static_cast<std::size_t>(size));
+    EXPECT_EQ(text, host_key() + 'y');
+    ::close(channel[0]);
+    ::close(channel[1]);
+}
+
+}  // namespace
+}  // namespace tutti::rendezvous
