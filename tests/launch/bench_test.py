@@ -59,13 +59,30 @@ class Bench(CliCase):
         for row, factor in zip(found, (1.5, 0.75)):
             self.assertAlmostEqual(row["busbw_gbps"], row["bytes"] / row["median_us"] / 1000 * factor, 6)
 
+    def test_peers_are_measured_in_turn_and_missing_ones_are_named(self):
+        """With every peer that is built here (make bench builds them); one that is not is left out, and told."""
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "rows.json"
+            done = self.tutti("bench", "all", "-n", 2, "-b", 64, "-e", 64, "--against", "openmpi,mpich,gloo,torch",
+                              "--rounds", 1, "--seconds", "0.01", "--no-limits", "--json", file)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            rows = json.loads(file.read_text())
+        found = {row["implementation"] for row in rows}
+        self.assertIn("tutti", found)
+        for row in rows:
+            self.assertEqual((row["wrong"], row["ranks"]), (0, 2), row)
+        for peer in ("openmpi", "mpich", "gloo", "torch"):
+            told = f"{peer} is left out" in done.stderr
+            self.assertNotEqual(told, any(name.startswith(peer) for name in found), done.stderr)
+
     def test_bad_arguments_are_refused_in_a_sentence(self):
         for arguments, words in ((["all_reduc"], "all_reduce"), (["all_reduce", "-b", "8X"], "8X"),
                                  (["all_reduce", "--dtype", "float"], "float32"), (["all_reduce", "--op", "plus"], "sum"),
                                  (["all_reduce", "-b", "1M", "-e", "8"], "b <= e"), (["all_reduce", "-f", "1"], "factor"),
                                  (["all_reduce", "--transport", "rdma"], "rdma"), (["all_reduce", "-n", "0"], "0"),
                                  ([""], "expected all"), (["all_reduce", "--dtype", ""], "--dtype"),
-                                 (["all_reduce", "-f", "nan"], "-f nan"),
+                                 (["all_reduce", "-f", "nan"], "-f nan"), (["all_reduce", "--against", "nccl"], "mpich"),
+                                 (["all_reduce", "--against", "gloo", "--transport", "inproc"], "shm or tcp"),
                                  (["all_reduce", "-e", "8", "--json", "/no/such/folder/x"], "/no/such/folder/x")):
             with self.subTest(arguments=arguments):
                 done = self.tutti("bench", *arguments)

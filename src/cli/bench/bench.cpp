@@ -30,7 +30,8 @@ using bench::Row;
 struct Arguments {
     std::string collectives, min = "8", max = "64M", dtypes = "float32";
     std::string worker;  ///< the limits that the parent measured, when this is a rank
-    bool no_check = false, no_pin = false, no_limits = false;
+    std::string against;
+    bool no_check = false, no_pin = false, no_limits = false, quiet = false;
     Options options;
 };
 
@@ -70,14 +71,31 @@ void complete(Arguments& a) {
         throw CLI::ValidationError("--json " + o.json +
                                    ": expected a file that can be written: " + std::strerror(errno));
     }
+    o.against = list_of(a.against);
+    const auto peers = bench::peer_names();
+    for (const std::string& name : o.against) {
+        if (std::ranges::find(peers, name) != peers.end()) continue;
+        throw CLI::ValidationError(fmt::format("--against \"{}\": expected some of {}", name, fmt::join(peers, ",")));
+    }
+    if (!o.against.empty() && o.dtypes.size() > 1) {
+        throw CLI::ValidationError("--dtype " + a.dtypes + ": expected one type with --against");
+    }
+    if (!o.against.empty() && o.transport == "inproc") {
+        throw CLI::ValidationError("--transport inproc: expected shm or tcp with --against; peers have processes");
+    }
     o.check = !a.no_check;
     o.pin = !a.no_pin;
+    o.table = !a.quiet;
 }
 
-int finish(const Options& options, const std::vector<Row>& rows) {
-    bench::print_summary(stdout, rows);
+int finish(const Options& options, const Limits& limits, const std::vector<Row>& rows) {
+    if (options.table) bench::print_summary(stdout, rows);
     std::fflush(stdout);
     if (!options.json.empty()) bench::write_json(options.json, rows);
+    if (!options.report.empty()) {
+        bench::write_report(options.report, rows, limits);
+        std::printf("# report: %s/index.html\n", options.report.c_str());
+    }
     return std::ranges::any_of(rows, [](const Row& row) { return row.wrong.value_or(0) > 0; }) ? 1 : 0;
 }
 
@@ -103,20 +121,22 @@ int run_threads(const Options& options, const Limits& limits) {
     }
     for (std::thread& thread : threads) thread.join();
     if (first) std::rethrow_exception(first);
-    return finish(options, rows);
+    return finish(options, limits, rows);
 }
 
 int run_rank(const Options& options, const std::string& limits_text) {
     const Limits limits = bench::limits_from_text(limits_text);
     init_process_group();
-    const auto rows = bench::measure(options, limits, default_group(), stdout);
-    const int status = get_rank() == 0 ? finish(options, rows) : 0;
+    const auto rows = bench::measure(options, limits, default_group(), options.table ? stdout : nullptr);
+    const int status = get_rank() == 0 ? finish(options, limits, rows) : 0;
     destroy_process_group();
     return status;
 }
 
 // This program again, once for each rank.
-int run_processes(const Options& o, const Arguments& a, const Limits& limits) {
+// `table`: rank 0 prints what it measures. `json`: rank 0 writes its rows there.
+int run_processes(const Arguments& a, const Limits& limits, bool table, const std::string& json) {
+    const Options& o = a.options;
     launch::Options job;
     job.ranks = o.ranks;
     job.prefix = false;
@@ -139,17 +159,30 @@ int run_processes(const Options& o, const Arguments& a, const Limits& limits) {
                    "--transport",
                    o.transport,
                    "--iters",
-                   std::to_string(o.iterations),
+                   std::to_string(o.sampling.iterations),
                    "--warmup",
-                   std::to_string(o.warmup),
+                   std::to_string(o.sampling.warmup),
                    "--seconds",
-                   fmt::format("{}", o.row_seconds),
+                   fmt::format("{}", o.sampling.row_seconds),
                    "--worker",
                    bench::to_text(limits)};
-    if (!o.json.empty()) job.command.insert(job.command.end(), {"--json", o.json});
+    if (!json.empty()) job.command.insert(job.command.end(), {"--json", json});
+    if (!table) job.command.emplace_back("--quiet");
+    if (table && !o.report.empty()) job.command.insert(job.command.end(), {"--report", o.report});
     if (a.no_check) job.command.emplace_back("--no-check");
     if (a.no_pin) job.command.emplace_back("--no-pin");
     return launch::launch(job);
+}
+
+int run_against(const Arguments& a, const Limits& limits) {
+    const auto rows = bench::compare(a.options, limits,
+                                     [&](const std::string& json) { return run_processes(a, limits, false, json); });
+    double own = 0;
+    for (const Row& row : rows) {
+        if (row.implementation == "tutti") own = row.median_us;
+        bench::print_row(stdout, row, own);
+    }
+    return finish(a.options, limits, rows);
 }
 
 }  // namespace
@@ -171,16 +204,28 @@ Command add_bench(CLI::App& app) {
         ->check(CLI::IsMember({"shm", "tcp", "inproc"}))
         ->capture_default_str();
     sub->add_option("--json", o.json, "also write the rows to this file");
-    sub->add_option("--iters", o.iterations, "samples of each row; 0: as many as fit in --seconds")
+    sub->add_option("--iters", o.sampling.iterations, "samples of each row; 0: as many as fit in --seconds")
         ->check(CLI::Range(0, 1'000'000))
         ->capture_default_str();
-    sub->add_option("--warmup", o.warmup, "calls before the samples")
+    sub->add_option("--warmup", o.sampling.warmup, "calls before the samples")
         ->check(CLI::Range(0, 1'000'000))
         ->capture_default_str();
-    sub->add_option("--seconds", o.row_seconds, "time for each row")->check(CLI::PositiveNumber)->capture_default_str();
+    sub->add_option("--seconds", o.sampling.row_seconds, "time for each row")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
     sub->add_flag(both_spellings("--no-check"), a->no_check, "do not check the results");
     sub->add_flag(both_spellings("--no-pin"), a->no_pin, "leave the ranks to the scheduler");
     sub->add_flag(both_spellings("--no-limits"), a->no_limits, "do not measure the machine's limits; bound stays 0");
+    sub->add_option(
+        "--against", a->against,
+        "also run these peers, in turn with tutti, a list: " + fmt::format("{}", fmt::join(bench::peer_names(), ",")));
+    sub->add_option("--rounds", o.rounds, "turns of each, with --against; times are medians over them")
+        ->check(CLI::Range(1, 1000))
+        ->capture_default_str();
+    sub->add_option("--report", o.report, "write plots and a page into this folder (needs gnuplot)");
+    sub->add_option(both_spellings("--torch-python"), o.torch_python, "the interpreter that has torch")
+        ->capture_default_str();
+    sub->add_flag(both_spellings("--quiet"), a->quiet)->group("");
     sub->add_option("--worker", a->worker)->group("");
     return [a] {
         complete(*a);
@@ -188,7 +233,9 @@ Command add_bench(CLI::App& app) {
         if (!a->worker.empty()) return run_rank(options, a->worker);
         const Limits limits = a->no_limits ? Limits{} : bench::measure_limits(options.transport == "tcp");
         bench::print_header(stdout, options, limits);
-        return options.transport == "inproc" ? run_threads(options, limits) : run_processes(options, *a, limits);
+        if (!options.against.empty()) return run_against(*a, limits);
+        if (options.transport == "inproc") return run_threads(options, limits);
+        return run_processes(*a, limits, true, options.json);
     };
 }
 

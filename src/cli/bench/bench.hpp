@@ -5,6 +5,8 @@
 // (doc/PERFORMANCE.md there).
 #pragma once
 
+#include "cli/bench/sampling.hpp"
+
 #include <tutti/dtype.hpp>
 #include <tutti/process_group.hpp>
 #include <tutti/reduce_op.hpp>
@@ -12,6 +14,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,11 +31,14 @@ struct Options {
     std::string op = "sum";
     std::string transport = "shm";  ///< shm, tcp or inproc (ranks are threads)
     std::string json;               ///< file to write; empty: none
-    int iterations = 0;             ///< samples of each row; 0: as many as fit in row_seconds
-    int warmup = 5;
-    double row_seconds = 0.3;
+    Sampling sampling;
     bool check = true;
-    bool pin = true;  ///< rank i on CPU i of those allowed, when there are enough
+    bool pin = true;                   ///< rank i on CPU i of those allowed, when there are enough
+    bool table = true;                 ///< rank 0 prints the rows
+    std::vector<std::string> against;  ///< peers: openmpi, mpich, gloo, torch
+    int rounds = 3;                    ///< of tutti and each peer in turn
+    std::string report;                ///< folder for plots and a page; empty: none
+    std::string torch_python = "python3";
 };
 
 /// What this machine can do at best, measured before the rows.
@@ -60,8 +66,10 @@ struct Row {
     std::string transport;
     double median_us = 0, p10_us = 0, p90_us = 0;
     double algbw_gbps = 0, busbw_gbps = 0;
+    double bus_factor = 1;               ///< busbw = algbw × this
     std::optional<std::uint64_t> wrong;  ///< elements that differ from what they should be; empty: not checked
     double bound_us = 0;                 ///< the best that the limits allow
+    std::string implementation = "tutti";
 };
 
 /// One collective on buffers of one size.
@@ -88,10 +96,27 @@ ReduceOp op_from_string(const std::string& name);
 /// Measures all rows; all ranks call it, rank 0 gets rows and prints them to `table` (may be null).
 std::vector<Row> measure(const Options& options, const Limits& limits, const ProcessGroup& group, std::FILE* table);
 
+/// What the limits allow: the way of one line or byte, and each byte that has to move to a rank copied once.
+double bound_us(const Row& row, const Limits& limits);
+
+/// Rounds of tutti (`own`, which writes its rows to the file it is given and returns an exit status) and of each peer
+/// in turn; times are medians over the rounds. A peer that is not installed is left out, with a sentence on stderr.
+/// Rows of one size stand together, tutti's first. Throws std::runtime_error when a program fails.
+std::vector<Row> compare(const Options& options, const Limits& limits,
+                         const std::function<int(const std::string& json)>& own);
+std::vector<std::string> peer_names();
+
+/// Plots (SVG, by gnuplot) of each collective's time and bus bandwidth over size, and index.html, in `folder`.
+/// Throws std::runtime_error when gnuplot is missing or fails.
+void write_report(const std::string& folder, const std::vector<Row>& rows, const Limits& limits);
+
 void print_header(std::FILE* to, const Options& options, const Limits& limits);
-void print_row(std::FILE* to, const Row& row);
+/// `tutti_us`: tutti's time for the same work, where there are peers; 0: none.
+void print_row(std::FILE* to, const Row& row, double tutti_us = 0);
 void print_summary(std::FILE* to, const std::vector<Row>& rows);
 /// A list of objects, one a row. Throws std::system_error that names the file.
 void write_json(const std::string& file, const std::vector<Row>& rows);
+/// Throws std::runtime_error that names the file.
+std::vector<Row> read_json(const std::string& file);
 
 }  // namespace tutti::bench

@@ -149,6 +149,17 @@ Limits measure_limits(bool tcp) {
     return limits;
 }
 
+double bound_us(const Row& row, const Limits& limits) {
+    if (row.ranks < 2) return 0;
+    const bool tcp = row.transport == "tcp";
+    const double first = tcp ? limits.tcp_us : limits.line_ns / 1000;
+    double gbps = tcp ? limits.tcp_gbps : 0;
+    for (const auto& copy : limits.copies) {
+        if (!tcp && (gbps == 0 || copy.bytes <= row.bytes)) gbps = copy.gbps;
+    }
+    return first + (gbps > 0 ? static_cast<double>(row.bytes) * row.bus_factor / gbps / 1000 : 0);
+}
+
 std::string to_text(const Limits& limits) {
     std::ostringstream out;
     out << limits.line_ns << ' ' << limits.tcp_us << ' ' << limits.tcp_gbps;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <fstream>
+#include <stdexcept>
 #include <system_error>
 #include <thread>
 
@@ -21,10 +22,11 @@ std::string cpu_name() {
     return "unknown CPU";
 }
 
-void print_columns(std::FILE* to) {
+void print_columns(std::FILE* to, bool peers) {
     std::fputs("# time: median over samples of the mean over ranks; bound: the limits' part of the time\n", to);
-    std::fprintf(to, "#%13s %14s %12s %13s %9s %10s %10s %10s %8s %8s %7s %6s\n", "collective", "size(B)", "count",
-                 "type", "redop", "time(us)", "p10(us)", "p90(us)", "algbw", "busbw", "#wrong", "bound");
+    std::fprintf(to, "#%13s %14s %12s %13s %9s %10s %10s %10s %8s %8s %7s %6s%s\n", "collective", "size(B)", "count",
+                 "type", "redop", "time(us)", "p10(us)", "p90(us)", "algbw", "busbw", "#wrong", "bound",
+                 peers ? "  time/tutti  implementation" : "");
     std::fflush(to);
 }
 
@@ -33,7 +35,7 @@ void print_columns(std::FILE* to) {
 void print_header(std::FILE* to, const Options& options, const Limits& limits) {
     std::fprintf(to, "# tutti %s, %d ranks, %s, on %s with %u hardware threads\n", tutti::version(), options.ranks,
                  options.transport.c_str(), cpu_name().c_str(), std::thread::hardware_concurrency());
-    if (limits.copies.empty()) return print_columns(to);
+    if (limits.copies.empty()) return print_columns(to, !options.against.empty());
     std::fprintf(to, "# limits of this machine: cache line %.0f ns one way, memcpy", limits.line_ns);
     for (const auto& copy : limits.copies) {
         std::fprintf(to, " %.1f", copy.gbps);
@@ -43,28 +45,33 @@ void print_header(std::FILE* to, const Options& options, const Limits& limits) {
         std::fprintf(to, ", TCP loopback %.1f us one way, %.2f GB/s", limits.tcp_us, limits.tcp_gbps);
     }
     std::fputs("\n", to);
-    print_columns(to);
+    print_columns(to, !options.against.empty());
 }
 
-void print_row(std::FILE* to, const Row& row) {
-    std::fprintf(to, "%14s %14llu %12llu %13.13s %9s %10.2f %10.2f %10.2f %8.2f %8.2f %7s %5.0f%%\n",
+void print_row(std::FILE* to, const Row& row, double tutti_us) {
+    std::fprintf(to, "%14s %14llu %12llu %13.13s %9s %10.2f %10.2f %10.2f %8.2f %8.2f %7s %5.0f%%",
                  row.collective.c_str(), static_cast<unsigned long long>(row.bytes),
                  static_cast<unsigned long long>(row.count), std::string(to_string(row.dtype)).c_str(), row.op.c_str(),
                  row.median_us, row.p10_us, row.p90_us, row.algbw_gbps, row.busbw_gbps,
                  row.wrong ? std::to_string(*row.wrong).c_str() : "n/a",
                  row.median_us > 0 ? 100 * row.bound_us / row.median_us : 0.0);
+    if (tutti_us > 0) std::fprintf(to, " %11.2f  %s", row.median_us / tutti_us, row.implementation.c_str());
+    std::fputs("\n", to);
     std::fflush(to);
 }
 
 void print_summary(std::FILE* to, const std::vector<Row>& rows) {
     std::uint64_t wrong = 0;
     double busbw = 0;
+    std::size_t own = 0;
     for (const Row& row : rows) {
         wrong += row.wrong.value_or(0);
+        if (row.implementation != "tutti") continue;
         busbw += row.busbw_gbps;
+        ++own;
     }
     std::fprintf(to, "# wrong elements: %llu; average bus bandwidth: %.3f GB/s\n",
-                 static_cast<unsigned long long>(wrong), rows.empty() ? 0.0 : busbw / static_cast<double>(rows.size()));
+                 static_cast<unsigned long long>(wrong), own == 0 ? 0.0 : busbw / static_cast<double>(own));
 }
 
 void write_json(const std::string& file, const std::vector<Row>& rows) {
@@ -76,7 +83,7 @@ void write_json(const std::string& file, const std::vector<Row>& rows) {
                                  {"op", row.op},
                                  {"ranks", row.ranks},
                                  {"transport", row.transport},
-                                 {"implementation", "tutti"},
+                                 {"implementation", row.implementation},
                                  {"median_us", row.median_us},
                                  {"p10_us", row.p10_us},
                                  {"p90_us", row.p90_us},
@@ -89,6 +96,30 @@ void write_json(const std::string& file, const std::vector<Row>& rows) {
     out << list.dump(2) << '\n';
     out.flush();
     if (!out) throw std::system_error(errno, std::generic_category(), "--json " + file + " cannot be written");
+}
+
+std::vector<Row> read_json(const std::string& file) {
+    std::ifstream in(file);
+    const auto list = nlohmann::json::parse(in, nullptr, false);
+    if (!list.is_array()) throw std::runtime_error("bench: " + file + " holds no rows");
+    std::vector<Row> rows;
+    for (const auto& object : list) {
+        Row row{.collective = object.at("collective"), .bytes = object.at("bytes")};
+        row.dtype = dtype_from_string(object.at("dtype").get<std::string>());
+        row.count = row.bytes / size_of(row.dtype);
+        row.op = object.at("op");
+        row.ranks = object.at("ranks");
+        row.median_us = object.at("median_us");
+        row.p10_us = object.at("p10_us");
+        row.p90_us = object.at("p90_us");
+        row.busbw_gbps = object.at("busbw_gbps");
+        row.algbw_gbps = static_cast<double>(row.bytes) / row.median_us / 1000;
+        row.bus_factor = row.algbw_gbps > 0 ? row.busbw_gbps / row.algbw_gbps : 1;
+        row.implementation = object.at("implementation");
+        if (!object.at("wrong").is_null()) row.wrong = object.at("wrong").get<std::uint64_t>();
+        rows.push_back(std::move(row));
+    }
+    return rows;
 }
 
 }  // namespace tutti::bench

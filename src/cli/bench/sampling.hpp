@@ -1,0 +1,77 @@
+// How one row is sampled: tutti's ranks and the peers' programs (bench/peers) include this, so that all are measured
+// alike. Needs nothing of tutti. Each rank calls it from one thread.
+#pragma once
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <vector>
+
+namespace tutti::bench {
+
+struct Sampling {
+    int iterations = 0;        ///< samples of each row; 0: as many as fit in row_seconds
+    int warmup = 5;            ///< calls before the samples
+    double row_seconds = 0.3;  ///< time for each row
+};
+
+/// What sampling needs of the implementation that is measured.
+struct Ranks {
+    std::function<void()> barrier;
+    std::function<double(double)> agree;              ///< rank 0's value, on all ranks
+    std::function<void(std::vector<double>&)> means;  ///< element-wise mean over the ranks, on all ranks
+};
+
+/// Rank i on CPU i of those allowed, when there are enough.
+inline void pin_to(int rank, int ranks) {
+    cpu_set_t allowed;
+    if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0 || CPU_COUNT(&allowed) < ranks) return;
+    for (int cpu = 0, index = 0; cpu < CPU_SETSIZE; ++cpu) {
+        if (!CPU_ISSET(cpu, &allowed) || index++ != rank) continue;
+        cpu_set_t mine;
+        CPU_ZERO(&mine);
+        CPU_SET(cpu, &mine);
+        ::sched_setaffinity(0, sizeof mine, &mine);
+        return;
+    }
+}
+
+inline double quantile(const std::vector<double>& sorted, double q) {
+    const double at = q * static_cast<double>(sorted.size() - 1);
+    const auto low = static_cast<std::size_t>(at);
+    const std::size_t high = std::min(low + 1, sorted.size() - 1);
+    return sorted[low] + (at - static_cast<double>(low)) * (sorted[high] - sorted[low]);
+}
+
+/// Times of single calls in microseconds, each the mean over the ranks, sorted. All ranks call it.
+template <class Call>
+std::vector<double> sample(const Sampling& sampling, const Ranks& ranks, Call&& call) {
+    using Clock = std::chrono::steady_clock;
+    const auto us_since = [](Clock::time_point start) {
+        return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+    };
+    for (int i = 0; i < sampling.warmup; ++i) call();
+    // Several calls a sample where one is too short for the clock; at least 5 samples, more while time is left.
+    ranks.barrier();
+    auto start = Clock::now();
+    for (int i = 0; i < 3; ++i) call();
+    const double one_us = ranks.agree(us_since(start) / 3);
+    const int batch = std::clamp(static_cast<int>(20 / std::max(one_us, 0.05)), 1, 256);
+    const double fit = sampling.row_seconds * 1e6 / std::max(one_us * batch, 1.0);
+    const int count = sampling.iterations > 0 ? sampling.iterations : std::clamp(static_cast<int>(fit), 5, 2000);
+
+    std::vector<double> times(static_cast<std::size_t>(count));
+    ranks.barrier();
+    for (double& time : times) {
+        start = Clock::now();
+        for (int i = 0; i < batch; ++i) call();
+        time = us_since(start) / batch;
+    }
+    ranks.means(times);
+    std::ranges::sort(times);
+    return times;
+}
+
+}  // namespace tutti::bench
