@@ -38,7 +38,7 @@ sanitizers: deps  ## only the tests that share memory or run threads, under asan
 	  { cmake --preset $$preset && cmake --build build/$$preset -j $(JOBS) --target sanitizer_tests; } \
 	    >build/$$preset.log 2>&1 || { tail -n 60 build/$$preset.log; echo "tutti: the $$preset build failed; mend the first \
 error in build/$$preset.log and type: make sanitizers"; exit 1; }; \
-	  ctest --test-dir build/$$preset --output-on-failure -L memory || { \
+	  ctest --test-dir build/$$preset --output-on-failure -j $(JOBS) -L memory || { \
 	    echo "tutti: tests failed under $$preset; type: ctest --test-dir build/$$preset --output-on-failure -R NAME"; \
 	    exit 1; }; \
 	done

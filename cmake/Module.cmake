@@ -32,6 +32,9 @@ endfunction()
 # sanitizer_tests builds them, and `make test` runs them in the asan and tsan builds too.
 set(TUTTI_MEMORY_TESTS core_test tensor_test reduce_test security_test store_test rendezvous_test transport_test
                        engine_test group_test conformance_threads)
+if(TUTTI_SANITIZE STREQUAL "thread")
+  list(REMOVE_ITEM TUTTI_MEMORY_TESTS tensor_test reduce_test)  # no threads in them
+endif()
 set_property(GLOBAL PROPERTY TUTTI_SANITIZER_TESTS "")
 
 function(add_tutti_test name)

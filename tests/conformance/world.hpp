@@ -15,6 +15,13 @@
 
 namespace tutti::test {
 
+/// The variant that runs under sanitizers, which look at each access of the tests too: less data, as many messages.
+#ifdef TUTTI_THREADS_ONLY
+inline constexpr bool watched = true;
+#else
+inline constexpr bool watched = false;
+#endif
+
 enum class How { threads, shm_processes, tcp_processes, tcp_threads };
 
 inline std::string to_string(How how) {
