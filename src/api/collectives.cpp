@@ -1,4 +1,5 @@
 // The public collectives: blocking and asynchronous.
+#include "api/quick.hpp"
 #include "api/request.hpp"
 
 namespace tutti {
@@ -14,41 +15,54 @@ Work start(api::Prepared operation) {
     return Work(std::move(operation));
 }
 
+template <class... Arguments>
+bool never(const Arguments&...) {
+    return false;
+}
+
 }  // namespace
 
-// Each collective, in both forms, from its one description in api/request.
-#define TUTTI_COLLECTIVE(name, PARAMETERS, arguments) \
-    void name PARAMETERS {                            \
-        run(api::name arguments);                     \
-    }                                                 \
-    namespace async {                                 \
-    Work name PARAMETERS {                            \
-        return start(api::name arguments);            \
-    }                                                 \
+// Each collective, in both forms, from its one description in api/request; where it is short, by api/quick.
+#define TUTTI_COLLECTIVE(name, quickly, PARAMETERS, arguments) \
+    void name PARAMETERS {                                     \
+        if (quickly arguments) return;                         \
+        run(api::name arguments);                              \
+    }                                                          \
+    namespace async {                                          \
+    Work name PARAMETERS {                                     \
+        return start(api::name arguments);                     \
+    }                                                          \
     }
 
-TUTTI_COLLECTIVE(broadcast, (TensorView tensor, const BroadcastOptions& options), (tensor, options))
-TUTTI_COLLECTIVE(all_reduce, (TensorView tensor, const AllReduceOptions& options), (tensor, options))
-TUTTI_COLLECTIVE(reduce, (TensorView tensor, const ReduceOptions& options), (tensor, options))
-TUTTI_COLLECTIVE(all_gather, (const TensorList& output_list, ConstTensorView tensor, const CollectiveOptions& options),
+TUTTI_COLLECTIVE(broadcast, api::quick::broadcast, (TensorView tensor, const BroadcastOptions& options),
+                 (tensor, options))
+TUTTI_COLLECTIVE(all_reduce, api::quick::all_reduce, (TensorView tensor, const AllReduceOptions& options),
+                 (tensor, options))
+TUTTI_COLLECTIVE(reduce, api::quick::reduce, (TensorView tensor, const ReduceOptions& options), (tensor, options))
+TUTTI_COLLECTIVE(all_gather, never,
+                 (const TensorList& output_list, ConstTensorView tensor, const CollectiveOptions& options),
                  (output_list, tensor, options))
-TUTTI_COLLECTIVE(all_gather_into_tensor, (TensorView output, ConstTensorView input, const CollectiveOptions& options),
-                 (output, input, options))
-TUTTI_COLLECTIVE(gather, (ConstTensorView tensor, const TensorList& gather_list, const GatherOptions& options),
+TUTTI_COLLECTIVE(all_gather_into_tensor, api::quick::all_gather_into_tensor,
+                 (TensorView output, ConstTensorView input, const CollectiveOptions& options), (output, input, options))
+TUTTI_COLLECTIVE(gather, api::quick::gather,
+                 (ConstTensorView tensor, const TensorList& gather_list, const GatherOptions& options),
                  (tensor, gather_list, options))
-TUTTI_COLLECTIVE(scatter, (TensorView tensor, const ConstTensorList& scatter_list, const ScatterOptions& options),
+TUTTI_COLLECTIVE(scatter, api::quick::scatter,
+                 (TensorView tensor, const ConstTensorList& scatter_list, const ScatterOptions& options),
                  (tensor, scatter_list, options))
-TUTTI_COLLECTIVE(reduce_scatter,
+TUTTI_COLLECTIVE(reduce_scatter, never,
                  (TensorView output, const ConstTensorList& input_list, const ReduceScatterOptions& options),
                  (output, input_list, options))
-TUTTI_COLLECTIVE(reduce_scatter_tensor, (TensorView output, ConstTensorView input, const ReduceScatterOptions& options),
+TUTTI_COLLECTIVE(reduce_scatter_tensor, api::quick::reduce_scatter_tensor,
+                 (TensorView output, ConstTensorView input, const ReduceScatterOptions& options),
                  (output, input, options))
-TUTTI_COLLECTIVE(all_to_all_single, (TensorView output, ConstTensorView input, const AllToAllSingleOptions& options),
+TUTTI_COLLECTIVE(all_to_all_single, never,
+                 (TensorView output, ConstTensorView input, const AllToAllSingleOptions& options),
                  (output, input, options))
-TUTTI_COLLECTIVE(all_to_all,
+TUTTI_COLLECTIVE(all_to_all, never,
                  (const TensorList& output_list, const ConstTensorList& input_list, const CollectiveOptions& options),
                  (output_list, input_list, options))
-TUTTI_COLLECTIVE(barrier, (const BarrierOptions& options), (options))
+TUTTI_COLLECTIVE(barrier, api::quick::barrier, (const BarrierOptions& options), (options))
 
 #undef TUTTI_COLLECTIVE
 

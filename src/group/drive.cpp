@@ -16,11 +16,8 @@
 namespace tutti::detail {
 namespace {
 
-using transport::InlineSlot;
-
 constexpr int yields_before_sleep = 200;
 constexpr std::size_t plans_max = 64;
-constexpr std::size_t history_max = 256;
 
 void pause_cpu() {
 #if defined(__x86_64__)
@@ -71,35 +68,19 @@ std::shared_ptr<const schedule::Schedule> Group::plan_for(const Operation& opera
     return plans_.front().schedule;
 }
 
-// Decided by what is equal on all ranks, so that all take the same way.
-bool Group::is_inline(const Operation& operation) const {
-    if (!uses_shared_memory_only() || operation.request.algorithm) return false;
-    if (operation.request.collective == Collective::barrier) return true;
-    return operation.request.collective == Collective::all_reduce &&
-           operation.request.count * operation.request.element_bytes <= InlineSlot::payload_bytes;
-}
-
 void Group::start(Operation& operation) {
     const std::uint64_t fingerprint = operation.operands.fingerprint;
-    history_[operation.sequence] = fingerprint;
-    if (history_.size() > history_max) history_.erase(history_.begin());
-    if (arena_) {
-        auto& record =
-            arena_->control(ground_.local_rank).records[operation.sequence % transport::RankControl::record_count];
-        record.fingerprint.store(fingerprint, std::memory_order_relaxed);
-        record.sequence.store(operation.sequence, std::memory_order_release);
+    remember(operation.sequence, fingerprint);
+    if (make_small(operation)) {
+        operation.small_state.sequence = ++small_sequence_;
+        return;
     }
-    if (arena_ && size_ > 1 && !is_inline(operation)) {
+    if (arena_ && size_ > 1) {
         // Of two ranks that disagree, the one that comes second sees the first: the fence keeps both from reading
         // before they have written. Not every disagreement meets a message, as when ranks name different roots.
         std::atomic_thread_fence(std::memory_order_seq_cst);
-        check_records();
+        check_records(operation.sequence, fingerprint);
         if (failure_) return;
-    }
-    if (is_inline(operation)) {
-        operation.inline_sequence = ++inline_sequence_;
-        publish_inline(operation);
-        return;
     }
     operation.operands.channel = transport::collective_channel | operation.sequence;
     if (size_ > 1) mailbox_->check_unexpected(operation.operands.channel, fingerprint);
@@ -107,40 +88,12 @@ void Group::start(Operation& operation) {
     operation.execution = std::make_unique<engine::Execution>(plan_for(operation), operation.operands, ground_);
 }
 
-// Payload and sequence number in one line: one cache miss a peer. Two alternating lines are enough, because a rank can
-// be at most one such operation ahead: each needs the contribution of all.
-void Group::publish_inline(Operation& operation) {
-    InlineSlot& slot = arena_->control(ground_.local_rank).inline_slots[operation.inline_sequence % 2].slot;
-    slot.fingerprint = operation.operands.fingerprint;
-    const std::size_t bytes = operation.request.count * operation.request.element_bytes;
-    const std::byte* source = operation.request.in_place ? operation.operands.output : operation.operands.input;
-    if (bytes > 0) std::memcpy(slot.payload.data(), source, bytes);
-    slot.sequence.store(operation.inline_sequence, std::memory_order_release);
-    arena_->ring_all_doorbells(ground_.local_rank);
-}
-
-bool Group::collect_inline(Operation& operation) {
-    const void* inputs[64];
-    std::vector<const void*> many;
-    std::span<const void*> parts(inputs, static_cast<std::size_t>(std::min(size_, 64)));
-    if (size_ > 64) {
-        many.resize(static_cast<std::size_t>(size_));
-        parts = many;
-    }
-    for (int r = 0; r < size_; ++r) {
-        const InlineSlot& slot = arena_->control(r).inline_slots[operation.inline_sequence % 2].slot;
-        if (slot.sequence.load(std::memory_order_acquire) != operation.inline_sequence) return false;
-        if (slot.fingerprint != operation.operands.fingerprint) {
-            mismatch(r, operation.sequence, slot.fingerprint, operation.operands.fingerprint, true);
-            return true;
-        }
-        parts[static_cast<std::size_t>(r)] = slot.payload.data();
-    }
-    if (operation.request.count > 0) {
-        kernels::combine(operation.operands.op, operation.operands.dtype, operation.operands.output, parts,
-                         operation.request.count, operation.operands.divisor);
-    }
-    return true;
+void Group::remember(std::uint64_t sequence, std::uint64_t fingerprint) {
+    history_.put(sequence, fingerprint);
+    if (!arena_) return;
+    auto& record = arena_->control(ground_.local_rank).records[sequence % transport::RankControl::record_count];
+    record.fingerprint.store(fingerprint, std::memory_order_relaxed);
+    record.sequence.store(sequence, std::memory_order_release);
 }
 
 bool Group::progress() {
@@ -165,13 +118,13 @@ bool Group::progress_collective() {
     bool moved = false;
     while (!collectives_.empty()) {
         const std::shared_ptr<Operation> operation = collectives_.front();
-        if (operation->inline_sequence == 0 && !operation->execution) {
+        if (operation->small_state.sequence == 0 && !operation->execution) {
             start(*operation);
             if (failure_) return true;
             moved = true;
         }
-        if (operation->inline_sequence != 0) {
-            if (!collect_inline(*operation)) return moved;
+        if (operation->small_state.sequence != 0) {
+            if (!advance(operation->small, operation->small_state, operation->sequence)) return moved;
             if (failure_) return true;
         } else {
             executing_ = true;
@@ -278,7 +231,7 @@ void Group::slow_checks() {
     if (collectives_.empty()) return;
     const std::shared_ptr<Operation> operation = collectives_.front();
     if (operation->deadline.expired(now)) return time_out(*operation);
-    if (arena_) check_records();
+    if (arena_) check_records(operation->sequence, operation->operands.fingerprint);
     if (failure_ || !operation->execution || now < next_probe_) return;
     next_probe_ = now + std::chrono::milliseconds(200);
     for (const int peer : operation->execution->waits_for()) {
@@ -299,16 +252,14 @@ void Group::slow_checks() {
 }
 
 // Compares what the ranks of this host are doing.
-void Group::check_records() {
-    const Operation& mine = *collectives_.front();
+void Group::check_records(std::uint64_t sequence, std::uint64_t fingerprint) {
     for (std::size_t local = 0; local < rank_of_local_.size(); ++local) {
         const auto& record =
-            arena_->control(static_cast<int>(local)).records[mine.sequence % transport::RankControl::record_count];
-        if (record.sequence.load(std::memory_order_acquire) != mine.sequence) continue;
+            arena_->control(static_cast<int>(local)).records[sequence % transport::RankControl::record_count];
+        if (record.sequence.load(std::memory_order_acquire) != sequence) continue;
         const std::uint64_t theirs = record.fingerprint.load(std::memory_order_relaxed);
-        if (theirs == mine.operands.fingerprint || record.sequence.load(std::memory_order_acquire) != mine.sequence)
-            continue;
-        return mismatch(rank_of_local_[local], mine.sequence, theirs, mine.operands.fingerprint, true);
+        if (theirs == fingerprint || record.sequence.load(std::memory_order_acquire) != sequence) continue;
+        return mismatch(rank_of_local_[local], sequence, theirs, fingerprint, true);
     }
 }
 
@@ -317,13 +268,8 @@ void Group::time_out(Operation& operation) {
     std::vector<int> missing;
     if (operation.execution) {
         missing = operation.execution->waits_for();
-    } else if (operation.inline_sequence != 0) {
-        for (int r = 0; r < size_; ++r) {
-            if (arena_->control(r).inline_slots[operation.inline_sequence % 2].slot.sequence.load() !=
-                operation.inline_sequence) {
-                missing.push_back(r);
-            }
-        }
+    } else if (operation.small_state.sequence != 0) {
+        missing = this->missing(operation.small, operation.small_state);
     } else if (!operation.is_collective && operation.transfer.peer >= 0) {
         missing.push_back(operation.transfer.peer);
     }

@@ -99,6 +99,7 @@ Group::Group(const ProcessGroupOptions& options)
     }
     layout_.shared_memory = kind != TransportKind::tcp;
     streams_.resize(static_cast<std::size_t>(size_));
+    small_seen_.resize(static_cast<std::size_t>(size_));
     transport::MailboxEvents events;
     events.stream = [this](int peer) { return stream_to(peer); };
     events.mismatch = [this](int peer, std::uint64_t channel, std::uint64_t theirs, std::uint64_t mine, std::size_t,
@@ -113,8 +114,7 @@ Group::Group(const ProcessGroupOptions& options)
         gone_.push_back(peer);
     };
     events.fingerprint_of = [this](std::uint64_t channel) {
-        const auto found = history_.find(channel & ~transport::collective_channel);
-        return found == history_.end() ? std::uint64_t{0} : found->second;
+        return history_.find(channel & ~transport::collective_channel);
     };
     mailbox_ = std::make_unique<transport::Mailbox>(rank_, size_, membership_->world_id(), std::move(events));
     ground_.mailbox = mailbox_.get();
@@ -183,6 +183,7 @@ void Group::connect_shared_memory(const Deadline& deadline) {
         arena_->forget_fd();
     }
     ground_.arena = arena_.get();
+    arena_->choose_fences(spins_ == 0);
     for (int local = 0; local < local_size; ++local) {
         if (local != ground_.local_rank) mailbox_->activate(rank_of_local_[static_cast<std::size_t>(local)]);
     }

@@ -13,17 +13,35 @@
 
 #include <tutti/process_group.hpp>
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <list>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <thread>
 
 namespace tutti::detail {
+
+/// The fingerprints of recent collectives, by sequence number.
+class History {
+ public:
+    void put(std::uint64_t sequence, std::uint64_t fingerprint) { entries_[sequence % size] = {sequence, fingerprint}; }
+    /// 0 when it is not known (any more).
+    std::uint64_t find(std::uint64_t sequence) const {
+        const Entry& entry = entries_[sequence % size];
+        return entry.sequence == sequence ? entry.fingerprint : 0;
+    }
+
+ private:
+    static constexpr std::size_t size = 256;
+    struct Entry {
+        std::uint64_t sequence = 0, fingerprint = 0;
+    };
+    std::array<Entry, size> entries_;
+};
 
 class Group : public std::enable_shared_from_this<Group> {
  public:
@@ -42,8 +60,12 @@ class Group : public std::enable_shared_from_this<Group> {
     void submit(const std::shared_ptr<Operation>& operation, bool asynchronous);
     /// Blocks until it is complete or the deadline has passed (throws Timeout then).
     void wait(Operation& operation, const Deadline& deadline);
-    /// Issues and waits, without a queue when nothing else is in flight.
     void run(const std::shared_ptr<Operation>& operation);
+    /// Runs a small collective at once, without an Operation, when nothing else is in flight. `timeout` zero: the
+    /// group's. False, and nothing has happened, when it has to go the ordinary way.
+    bool run_small(const char* name, const SmallCall& call, std::chrono::milliseconds timeout);
+    /// Whether a collective of this shape is a small one. Depends only on what is equal on all ranks.
+    bool is_small(Collective collective, std::uint64_t block_bytes) const noexcept;
     void abort(const std::string& reason);
     void leave();
 
@@ -55,7 +77,7 @@ class Group : public std::enable_shared_from_this<Group> {
     bool progress_collective();
     bool progress_messages();
     void slow_checks();
-    void check_records();
+    void check_records(std::uint64_t sequence, std::uint64_t fingerprint);
     void fail(std::exception_ptr error);
     void on_verdict(const rendezvous::Verdict& verdict);
     void apply_verdict();
@@ -66,9 +88,16 @@ class Group : public std::enable_shared_from_this<Group> {
     void time_out(Operation& operation);
     void sleep(std::chrono::milliseconds limit);
     void run_progress_thread();
-    bool is_inline(const Operation& operation) const;
-    void publish_inline(Operation& operation);
-    bool collect_inline(Operation& operation);
+    bool make_small(Operation& operation) const;
+    void remember(std::uint64_t sequence, std::uint64_t fingerprint);
+    bool advance(const SmallCall& call, SmallState& state, std::uint64_t sequence);
+    bool publish(const SmallCall& call, const SmallState& state);
+    void finish(const SmallCall& call, const SmallState& state);
+    bool waits_for(const SmallCall& call, int peer) const noexcept;
+    std::vector<int> missing(const SmallCall& call, const SmallState& state) const;
+    transport::SmallSlot& small_slot(int rank, std::uint64_t small_sequence) const noexcept {
+        return arena_->control(rank).small[small_sequence % transport::RankControl::small_slots];
+    }
     void drive(Operation& operation, const Deadline& deadline);
     bool uses_shared_memory_only() const noexcept { return arena_ && arena_->layout().ranks == size_; }
 
@@ -90,8 +119,9 @@ class Group : public std::enable_shared_from_this<Group> {
     std::deque<std::shared_ptr<Operation>> collectives_;
     std::list<std::shared_ptr<Operation>> messages_;
     std::uint64_t sequence_ = 0;
-    std::uint64_t inline_sequence_ = 0;
-    std::map<std::uint64_t, std::uint64_t> history_;  // fingerprints of recent collectives
+    std::uint64_t small_sequence_ = 0;
+    std::vector<std::uint64_t> small_seen_;  // by rank: the latest small collective that it has begun, as far as known
+    History history_;
     std::exception_ptr failure_;
     bool executing_ = false;       // inside a schedule's step, which must not be destroyed under its feet
     std::exception_ptr deferred_;  // what failed meanwhile

@@ -19,6 +19,25 @@ namespace tutti::detail {
 
 class Group;
 
+/// A collective whose contributions fit into one slot a rank (small.cpp): what it takes to run it.
+struct SmallCall {
+    Collective collective = Collective::barrier;
+    int root = 0;
+    const std::byte* input = nullptr;  ///< this rank's contribution, if it makes one
+    std::byte* output = nullptr;
+    std::size_t block_bytes = 0;  ///< of one rank's block; of the whole where there are no blocks
+    std::uint64_t count = 0;      ///< elements that are combined
+    DType dtype = DType::uint8;
+    ReduceOp::Kind op = ReduceOp::Kind::sum;
+    std::uint64_t divisor = 1;
+    std::uint64_t fingerprint = 0;
+};
+struct SmallState {
+    std::uint64_t sequence = 0;  ///< among small collectives; 0: it is not one
+    bool published = false;
+    int next = 0;  ///< the rank whose contribution comes next
+};
+
 class Operation {
  public:
     // Set before it is submitted.
@@ -38,7 +57,8 @@ class Operation {
     // Under the group's lock.
     std::uint64_t sequence = 0;
     std::unique_ptr<engine::Execution> execution;
-    std::uint64_t inline_sequence = 0;  // 0: not an inline operation
+    SmallCall small;
+    SmallState small_state;
     Instant started;
 
     bool done() const noexcept { return done_.load(std::memory_order_acquire); }

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 #include <linux/futex.h>
+#include <linux/membarrier.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -104,8 +105,25 @@ std::byte* Arena::ring_data(int from, int to) const noexcept {
     return reinterpret_cast<std::byte*>(&ring_control(from, to)) + sizeof(RingControl);
 }
 
-void Arena::ring_doorbell(int rank) const noexcept {
+void Arena::choose_fences(bool sleeps_often) noexcept {
+    if (!sleeps_often && syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0) return;
+    control(0).everyone_fences.store(1, std::memory_order_seq_cst);
+}
+
+void Arena::fence_for_sleep() const noexcept {
     std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (control(0).everyone_fences.load(std::memory_order_relaxed) == 0) {
+        syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+    }
+}
+
+void Arena::ring_doorbell(int rank) const noexcept {
+    if (control(0).everyone_fences.load(std::memory_order_relaxed) != 0) {
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+    } else {
+        std::atomic_signal_fence(
+            std::memory_order_seq_cst);  // the compiler keeps the order, the sleeper sees to the CPU
+    }
     RankControl& peer = control(rank);
     if (peer.sleeping.load(std::memory_order_relaxed) == 0) return;
     peer.rings.fetch_add(1, std::memory_order_release);

@@ -1,12 +1,14 @@
-// Arena: the memory that the ranks of one host share: a staging area, inline slots, byte rings, doorbells.
+// Arena: the memory that the ranks of one host share: a staging area, small slots, byte rings, doorbells.
 //
 // One mapping for all local ranks, laid out identically everywhere; addresses are computed, nothing is negotiated.
 // Every word has one writer, and words with different writers are 128 bytes apart (the adjacent-line prefetcher pairs
 // lines). Threads: one thread of a rank at a time uses that rank's side; different ranks run in parallel.
 //
 // Doorbell. A rank that is about to sleep sets `sleeping`, looks once more, and waits on `rings` (futex). Whoever
-// changes something that it may wait for looks at `sleeping` after the change; both sides use a full fence in between,
-// so one of them sees the other.
+// changes something that it may wait for looks at `sleeping` after the change. Between the two either side needs a full
+// fence, so that one of them sees the other. It would cost the busy side the time in which its change becomes visible,
+// at every message; so the side that goes to sleep makes it for all, with membarrier(2), where every rank can and
+// sleeps seldom.
 #pragma once
 
 #include "core/unique_fd.hpp"
@@ -22,14 +24,17 @@ namespace tutti::transport {
 
 inline constexpr std::size_t line_spacing = 128;
 
-/// The header and payload of a small message: one cache line.
-struct alignas(64) InlineSlot {
-    static constexpr std::size_t payload_bytes = 48;
+/// What a rank contributes to a small collective: header and payload together, so that a short payload comes in the
+/// header's cache line.
+struct alignas(line_spacing) SmallSlot {
+    static constexpr std::size_t bytes = 8192;
+    static constexpr std::size_t payload_bytes = bytes - 16;
     std::atomic<std::uint64_t> sequence{0};  ///< written last
     std::uint64_t fingerprint = 0;
-    std::array<std::byte, payload_bytes> payload{};
+    std::array<std::byte, payload_bytes> payload;  // left as it is: fresh pages are zero
+    SmallSlot() {}                                 // NOLINT(modernize-use-equals-default): = default would clear it
 };
-static_assert(sizeof(InlineSlot) == 64);
+static_assert(sizeof(SmallSlot) == SmallSlot::bytes);
 
 /// What one rank tells the others.
 struct RankControl {
@@ -46,10 +51,11 @@ struct RankControl {
     };
     static constexpr std::size_t record_count = 16;
     alignas(line_spacing) Record records[record_count];
-    struct alignas(line_spacing) PaddedSlot {
-        InlineSlot slot;
-    };
-    PaddedSlot inline_slots[2];
+    /// Of rank 0's only: some rank cannot make fences for the others, or sleeps often.
+    alignas(line_spacing) std::atomic<std::uint32_t> everyone_fences{0};
+    /// Small collectives, by sequence number: a rank may be this many ahead of the slowest that reads.
+    static constexpr std::size_t small_slots = 8;
+    alignas(line_spacing) SmallSlot small[small_slots];
 };
 
 /// A single-producer single-consumer ring of bytes: `written` and `taken` count bytes since the start.
@@ -82,6 +88,8 @@ class Arena {
 
     const ArenaLayout& layout() const noexcept { return layout_; }
     int fd() const noexcept { return fd_.get(); }
+    /// `sleeps_often`: this rank has no core of its own. Call before the first sleep.
+    void choose_fences(bool sleeps_often) noexcept;
     /// Closes the descriptor once every rank has mapped it.
     void forget_fd() noexcept { fd_.reset(); }
 
@@ -101,7 +109,7 @@ class Arena {
         RankControl& own = control(rank);
         const std::uint32_t seen = own.rings.load(std::memory_order_relaxed);
         own.sleeping.store(1, std::memory_order_seq_cst);
-        std::atomic_thread_fence(std::memory_order_seq_cst);
+        fence_for_sleep();
         if (!ready()) futex_wait(own.rings, seen, limit);
         own.sleeping.store(0, std::memory_order_relaxed);
     }
@@ -109,6 +117,7 @@ class Arena {
  private:
     Arena(const ArenaLayout& layout, std::byte* base, UniqueFd fd);
     static std::shared_ptr<Arena> map(UniqueFd fd, const ArenaLayout& layout, bool initialize);
+    void fence_for_sleep() const noexcept;
     static void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen,
                            std::chrono::nanoseconds limit) noexcept;
 

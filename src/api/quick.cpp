@@ -1,0 +1,200 @@
+#include "api/quick.hpp"
+
+#include "core/env.hpp"
+#include "group/fingerprint.hpp"
+#include "group/group.hpp"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+
+namespace tutti::api::quick {
+namespace {
+
+using detail::Group;
+using detail::SmallCall;
+using group::Fingerprint;
+
+constexpr std::size_t counts_max = 64;
+
+/// The group that an option names, or the default group; empty when there is none, or an algorithm is asked for.
+class Target {
+ public:
+    explicit Target(const ProcessGroup& named) {
+        static const bool overridden = env::get("TUTTI_ALGORITHM").has_value();
+        if (overridden) return;
+        if (!named && is_initialized()) default_ = default_group().impl();
+        group_ = named ? named.impl().get() : default_.get();
+    }
+    explicit operator bool() const noexcept { return group_ != nullptr; }
+    Group* operator->() const noexcept { return group_; }
+
+ private:
+    std::shared_ptr<Group> default_;
+    Group* group_ = nullptr;
+};
+
+bool plain(const ConstTensorView& view) {
+    return view.contiguous() && view.device().type == Device::Type::cpu;
+}
+bool overlap(const ConstTensorView& a, const ConstTensorView& b) {
+    const auto* first = static_cast<const std::byte*>(a.data());
+    const auto* second = static_cast<const std::byte*>(b.data());
+    return first < second + b.byte_count() && second < first + a.byte_count();
+}
+bool combines(ReduceOp op, DType dtype) {
+    return op.kind() != ReduceOp::Kind::premul_sum && is_supported(op.kind(), dtype);
+}
+
+std::uint64_t count_of(const ConstTensorView& view) {
+    return static_cast<std::uint64_t>(view.element_count());
+}
+
+// As for the ordinary way: of the count, or of the counts of all ranks' blocks.
+std::uint64_t fingerprint(Collective c, DType dtype, ReduceOp op, int root, std::uint64_t count) {
+    return Fingerprint::pack(static_cast<int>(c), dtype, op.kind(), root, count);
+}
+std::uint64_t fingerprint_of_blocks(Collective c, DType dtype, ReduceOp op, int ranks, std::uint64_t count) {
+    std::array<std::uint64_t, counts_max> counts;
+    const auto all = std::span(counts).first(static_cast<std::size_t>(ranks));
+    std::ranges::fill(all, count);
+    return Fingerprint::pack(static_cast<int>(c), dtype, op.kind(), -1, all);
+}
+
+SmallCall call_of(Collective collective, const ConstTensorView& in, const ConstTensorView& out, std::uint64_t count) {
+    return {.collective = collective,
+            .input = static_cast<const std::byte*>(in.data()),
+            .output = static_cast<std::byte*>(const_cast<void*>(out.data())),
+            .block_bytes = count * size_of(in.dtype()),
+            .count = count,
+            .dtype = in.dtype()};
+}
+void set_op(SmallCall& call, ReduceOp op, int ranks) {
+    call.op = op.kind();
+    call.divisor = op.kind() == ReduceOp::Kind::avg ? static_cast<std::uint64_t>(ranks) : 1;
+}
+
+/// A root that is named once and exists; -1 otherwise.
+int root_of(std::optional<int> global, std::optional<int> in_group, int fallback, const Target& group) {
+    if (global && in_group) return -1;
+    const int root = global ? *global : in_group.value_or(fallback);
+    return root < group->size() ? root : -1;
+}
+
+/// Whether a list holds one block after the other, all like `block`.
+template <class List>
+bool adjoining(const List& list, const ConstTensorView& block, int ranks) {
+    if (list.size() != static_cast<std::size_t>(ranks)) return false;
+    const auto* at = static_cast<const std::byte*>(list.front().data());
+    for (const auto& view : list) {
+        if (!plain(view) || view.dtype() != block.dtype() || view.element_count() != block.element_count() ||
+            static_cast<const std::byte*>(view.data()) != at)
+            return false;
+        at += view.byte_count();
+    }
+    return true;
+}
+
+}  // namespace
+
+bool all_reduce(const TensorView& tensor, const AllReduceOptions& o) {
+    const Target group(o.group);
+    if (!group || !plain(tensor) || !combines(o.op, tensor.dtype()) || o.timeout.count() < 0) return false;
+    const std::uint64_t count = count_of(tensor);
+    SmallCall call = call_of(Collective::all_reduce, tensor, tensor, count);
+    if (!group->is_small(call.collective, call.block_bytes)) return false;
+    set_op(call, o.op, group->size());
+    call.fingerprint = fingerprint(call.collective, call.dtype, o.op, -1, count);
+    return group->run_small("all_reduce", call, o.timeout);
+}
+
+bool broadcast(const TensorView& tensor, const BroadcastOptions& o) {
+    const Target group(o.group);
+    if (!group || !plain(tensor) || o.timeout.count() < 0) return false;
+    SmallCall call = call_of(Collective::broadcast, tensor, tensor, count_of(tensor));
+    call.root = root_of(o.src, o.group_src, -1, group);
+    if (call.root < 0 || !group->is_small(call.collective, call.block_bytes)) return false;
+    call.fingerprint = fingerprint(call.collective, call.dtype, {}, call.root, call.count);
+    return group->run_small("broadcast", call, o.timeout);
+}
+
+bool reduce(const TensorView& tensor, const ReduceOptions& o) {
+    const Target group(o.group);
+    if (!group || !plain(tensor) || !combines(o.op, tensor.dtype()) || o.timeout.count() < 0) return false;
+    SmallCall call = call_of(Collective::reduce, tensor, tensor, count_of(tensor));
+    call.root = root_of(o.dst, o.group_dst, -1, group);
+    if (call.root < 0 || !group->is_small(call.collective, call.block_bytes)) return false;
+    set_op(call, o.op, group->size());
+    call.fingerprint = fingerprint(call.collective, call.dtype, o.op, call.root, call.count);
+    return group->run_small("reduce", call, o.timeout);
+}
+
+bool all_gather_into_tensor(const TensorView& output, const ConstTensorView& input, const CollectiveOptions& o) {
+    const Target group(o.group);
+    if (!group || !plain(input) || !plain(output) || input.dtype() != output.dtype() || o.timeout.count() < 0)
+        return false;
+    const auto n = static_cast<std::uint64_t>(group->size());
+    SmallCall call = call_of(Collective::all_gather, input, output, count_of(input));
+    if (n > counts_max || count_of(output) != call.count * n || overlap(input, output)) return false;
+    if (!group->is_small(call.collective, call.block_bytes)) return false;
+    call.fingerprint = fingerprint_of_blocks(call.collective, call.dtype, {}, group->size(), call.count);
+    return group->run_small("all_gather_into_tensor", call, o.timeout);
+}
+
+bool gather(const ConstTensorView& tensor, const TensorList& outputs, const GatherOptions& o) {
+    const Target group(o.group);
+    if (!group || !plain(tensor) || o.timeout.count() < 0) return false;
+    SmallCall call = call_of(Collective::gather, tensor, tensor, count_of(tensor));
+    call.root = root_of(o.dst, o.group_dst, 0, group);
+    if (call.root < 0 || !group->is_small(call.collective, call.block_bytes)) return false;
+    if (group->rank() == call.root) {
+        if (!adjoining(outputs, tensor, group->size())) return false;
+        for (const TensorView& output : outputs) {
+            if (overlap(tensor, output)) return false;
+        }
+        call.output = static_cast<std::byte*>(outputs.front().data());
+    } else if (!outputs.empty()) {
+        return false;
+    }
+    call.fingerprint = fingerprint(call.collective, call.dtype, {}, call.root, call.count);
+    return group->run_small("gather", call, o.timeout);
+}
+
+bool scatter(const TensorView& tensor, const ConstTensorList& inputs, const ScatterOptions& o) {
+    const Target group(o.group);
+    if (!group || !plain(tensor) || o.timeout.count() < 0) return false;
+    SmallCall call = call_of(Collective::scatter, tensor, tensor, count_of(tensor));
+    call.root = root_of(o.src, o.group_src, 0, group);
+    if (call.root < 0 || !group->is_small(call.collective, call.block_bytes)) return false;
+    if (group->rank() == call.root) {
+        if (!adjoining(inputs, tensor, group->size())) return false;
+        call.input = static_cast<const std::byte*>(inputs.front().data());
+    } else if (!inputs.empty()) {
+        return false;
+    }
+    call.fingerprint = fingerprint(call.collective, call.dtype, {}, call.root, call.count);
+    return group->run_small("scatter", call, o.timeout);
+}
+
+bool reduce_scatter_tensor(const TensorView& output, const ConstTensorView& input, const ReduceScatterOptions& o) {
+    const Target group(o.group);
+    if (!group || !plain(input) || !plain(output) || input.dtype() != output.dtype() || o.timeout.count() < 0)
+        return false;
+    const auto n = static_cast<std::uint64_t>(group->size());
+    SmallCall call = call_of(Collective::reduce_scatter, input, output, count_of(output));
+    if (n > counts_max || count_of(input) != call.count * n || !combines(o.op, input.dtype())) return false;
+    if (!group->is_small(call.collective, call.block_bytes)) return false;
+    set_op(call, o.op, group->size());
+    call.fingerprint = fingerprint_of_blocks(call.collective, call.dtype, o.op, group->size(), call.count);
+    return group->run_small("reduce_scatter_tensor", call, o.timeout);
+}
+
+bool barrier(const BarrierOptions& o) {
+    const Target group(o.group);
+    if (!group || o.timeout.count() < 0 || !group->is_small(Collective::barrier, 0)) return false;
+    SmallCall call{.collective = Collective::barrier};
+    call.fingerprint = fingerprint(call.collective, DType::uint8, {}, -1, 0);
+    return group->run_small("barrier", call, o.timeout);
+}
+
+}  // namespace tutti::api::quick
