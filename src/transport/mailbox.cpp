@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
@@ -10,6 +11,10 @@ namespace tutti::transport {
 namespace {
 
 constexpr std::size_t bounce_bytes = std::size_t{64} << 10;
+// A turn moves a bounded number of bytes each way, so that both directions flow at once and what is under way between
+// two ranks of one machine is still in the cache when it is read.
+constexpr std::size_t turn_bytes = std::size_t{256} << 10;
+constexpr int turn_frames = 16;
 
 std::uint64_t grant_key(int source, std::uint64_t id) {
     return (static_cast<std::uint64_t>(source) << 40) ^ id;
@@ -41,7 +46,10 @@ struct Mailbox::Peer {
     int rank = 0;
     std::deque<Outgoing> out;
     Frame header;
-    std::size_t header_bytes = 0;
+    // Short messages come in one read: the header is read together with what follows it.
+    std::array<std::byte, 1024> stage;
+    std::size_t stage_begin = 0, stage_end = 0;
+    bool drained = false;  // the last read of this turn brought less than it could take
     // Where the payload of the current frame goes: a transfer, or an unexpected message.
     Transfer* transfer = nullptr;
     Unexpected* unexpected = nullptr;
@@ -205,15 +213,17 @@ bool Mailbox::write_some(int to, Peer& p) {
     Stream* stream = events_.stream(to);
     if (stream == nullptr) return false;
     bool moved = false;
-    while (!p.out.empty()) {
+    for (std::size_t left = turn_bytes; !p.out.empty() && left > 0;) {
         Peer::Outgoing& out = p.out.front();
         const auto header =
             out.written < sizeof(Frame) ? as_bytes(out.frame).subspan(out.written) : std::span<const std::byte>{};
         const std::size_t payload_done = out.written > sizeof(Frame) ? out.written - sizeof(Frame) : 0;
-        const std::size_t count = stream->write(header, std::span(out.payload, out.bytes).subspan(payload_done));
+        const auto payload = std::span(out.payload, out.bytes).subspan(payload_done);
+        const std::size_t count = stream->write(header, payload.first(std::min(payload.size(), left)));
         if (count == 0) break;
         moved = true;
         out.written += count;
+        left -= std::min(left, count);
         if (out.transfer != nullptr && out.written > sizeof(Frame))
             out.transfer->bytes_done = out.written - sizeof(Frame);
         if (out.written < sizeof(Frame) + out.bytes) continue;
@@ -227,35 +237,64 @@ bool Mailbox::read_some(int from, Peer& p) {
     Stream* stream = events_.stream(from);
     if (stream == nullptr) return false;
     bool moved = false;
-    // A bounded number of frames a turn, so that one peer cannot keep the others waiting.
-    for (int frames = 0; frames < 16; ++frames) {
+    p.drained = false;
+    std::size_t left = turn_bytes;
+    for (int frames = 0; frames < turn_frames && left > 0; ++frames) {
         if (!p.in_payload) {
-            const std::size_t count =
-                stream->read(std::span(reinterpret_cast<std::byte*>(&p.header), sizeof(Frame)).subspan(p.header_bytes));
+            const std::size_t before = p.stage_end - p.stage_begin;
+            const bool complete = next_header(p, *stream);
+            moved |= complete || p.stage_end - p.stage_begin != before;
+            if (!complete) break;
+            if (!on_header(from, p)) return true;
+            if (!p.in_payload) continue;
+        }
+        while (p.payload_done < p.payload_bytes && left > 0) {
+            const std::size_t count = read_payload(p, *stream);
             if (count == 0) break;
             moved = true;
-            p.header_bytes += count;
-            if (p.header_bytes < sizeof(Frame)) continue;
-            p.header_bytes = 0;
-            if (!on_header(from, p)) return true;
+            left -= std::min(left, count);
         }
-        if (p.in_payload) {
-            if (p.payload_done < p.payload_bytes) {
-                const std::size_t count = read_payload(p);
-                moved |= count > 0;
-                if (p.payload_done < p.payload_bytes) {
-                    if (count == 0) break;
-                    continue;
-                }
-            }
-            on_payload_complete(p);
-        }
+        if (p.payload_done < p.payload_bytes) break;
+        moved = true;
+        on_payload_complete(p);
     }
     if (!moved && stream->state() == StreamState::closed) {
         p.lost = true;
         events_.lost(from, stream->reason());
     }
     return moved;
+}
+
+// Reads ahead as far as the stage reaches; true when a whole header is there, which it takes.
+bool Mailbox::next_header(Peer& p, Stream& stream) {
+    while (p.stage_end - p.stage_begin < sizeof(Frame)) {
+        if (p.drained) return false;
+        std::copy(p.stage.begin() + static_cast<std::ptrdiff_t>(p.stage_begin),
+                  p.stage.begin() + static_cast<std::ptrdiff_t>(p.stage_end), p.stage.begin());
+        p.stage_end -= p.stage_begin;
+        p.stage_begin = 0;
+        const auto room = std::span(p.stage).subspan(p.stage_end);
+        const std::size_t count = stream.read(room);
+        p.drained = count < room.size();
+        p.stage_end += count;
+    }
+    std::memcpy(&p.header, p.stage.data() + p.stage_begin, sizeof(Frame));
+    p.stage_begin += sizeof(Frame);
+    return true;
+}
+
+// Payload bytes: those that were read ahead, then the stream's.
+std::size_t Mailbox::take(Peer& p, Stream& stream, std::span<std::byte> into) {
+    if (p.stage_begin < p.stage_end) {
+        const std::size_t count = std::min(into.size(), p.stage_end - p.stage_begin);
+        std::memcpy(into.data(), p.stage.data() + p.stage_begin, count);
+        p.stage_begin += count;
+        return count;
+    }
+    if (p.drained) return 0;
+    const std::size_t count = stream.read(into);
+    p.drained = count < into.size();
+    return count;
 }
 
 // A message of a collective that no receive waits for: perhaps ours is finished, or has none for it. It still tells
@@ -360,12 +399,11 @@ bool Mailbox::on_header(int from, Peer& p) {
     return false;
 }
 
-std::size_t Mailbox::read_payload(Peer& p) {
-    Stream* stream = events_.stream(p.rank);
+std::size_t Mailbox::read_payload(Peer& p, Stream& stream) {
     const std::size_t left = p.payload_bytes - p.payload_done;
     if (p.unexpected != nullptr || !p.transfer->absorb) {
         std::byte* base = p.unexpected != nullptr ? p.unexpected->bytes.data() : p.transfer->target;
-        const std::size_t count = stream->read(std::span(base + p.payload_done, left));
+        const std::size_t count = take(p, stream, std::span(base + p.payload_done, std::min(left, turn_bytes)));
         p.payload_done += count;
         if (p.transfer != nullptr) p.transfer->bytes_done = p.payload_done;
         return count;
@@ -374,7 +412,7 @@ std::size_t Mailbox::read_payload(Peer& p) {
     if (bounce_.empty()) bounce_.resize(bounce_bytes);
     if (p.carried > 0) std::copy_n(p.bounce_carry.begin(), p.carried, bounce_.begin());
     const std::size_t count =
-        stream->read(std::span(bounce_).subspan(p.carried, std::min(left, bounce_bytes - p.carried)));
+        take(p, stream, std::span(bounce_).subspan(p.carried, std::min(left, bounce_bytes - p.carried)));
     if (count == 0) return 0;
     const std::size_t have = p.carried + count;
     const std::size_t whole = have / p.transfer->element_bytes * p.transfer->element_bytes;
@@ -441,7 +479,9 @@ void Mailbox::pollables(std::vector<Pollable>& into) const {
         const Peer& p = *peers_[static_cast<std::size_t>(rank)];
         if (p.lost || rank == rank_) continue;
         Stream* stream = events_.stream(rank);
-        if (stream != nullptr && stream->poll_fd() >= 0) into.push_back({stream->poll_fd(), !p.out.empty()});
+        if (stream == nullptr) continue;
+        if (stream->poll_fd() >= 0) into.push_back({stream->poll_fd(), false});
+        if (!p.out.empty() && stream->poll_output_fd() >= 0) into.push_back({stream->poll_output_fd(), true});
     }
 }
 

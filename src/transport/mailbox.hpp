@@ -96,7 +96,7 @@ class Mailbox {
     void drop_all();
     /// Forgets one receive that nothing has met yet; false if it is already being filled.
     bool cancel_receive(Transfer& transfer);
-    /// Descriptors worth polling: (fd, wants to write).
+    /// Descriptors worth polling: for input, or for output where something is queued.
     struct Pollable {
         int fd;
         bool output;
@@ -121,7 +121,9 @@ class Mailbox {
     bool on_header(int from, Peer& peer);
     bool check_unmet(int from, const Frame& frame);
     void on_payload_complete(Peer& peer);
-    std::size_t read_payload(Peer& peer);
+    bool next_header(Peer& peer, Stream& stream);
+    std::size_t take(Peer& peer, Stream& stream, std::span<std::byte> into);
+    std::size_t read_payload(Peer& peer, Stream& stream);
     void grant(int source, std::uint64_t id, Transfer& receive);
 
     int rank_;

@@ -21,8 +21,10 @@ class Stream {
     virtual StreamState state() const noexcept = 0;
     /// Why it closed.
     virtual std::string reason() const = 0;
-    /// A descriptor to poll for input (and output, when a write was short), or -1 for memory.
+    /// A descriptor to poll for input, or -1 for memory.
     virtual int poll_fd() const noexcept = 0;
+    /// A descriptor to poll for output when a write was short, or -1.
+    virtual int poll_output_fd() const noexcept { return -1; }
 };
 
 }  // namespace tutti::transport

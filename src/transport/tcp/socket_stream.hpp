@@ -16,7 +16,7 @@ class SocketStream final : public Stream {
     StreamState state() const noexcept override { return closed_ ? StreamState::closed : StreamState::open; }
     std::string reason() const override { return reason_; }
     int poll_fd() const noexcept override { return in_.get(); }
-    int output_fd() const noexcept { return out_.get(); }
+    int poll_output_fd() const noexcept override { return closed_ ? -1 : out_.get(); }
 
     bool can_write() const noexcept { return static_cast<bool>(out_); }
     void set_output(UniqueFd fd) noexcept { out_ = std::move(fd); }
