@@ -1,5 +1,5 @@
-// Gloo's all_reduce of floats, in place, over TCP. Started by veth.py, with RANK, WORLD_SIZE, HOST (this rank's address)
-// and MEETING (a directory that the ranks share).
+// Gloo's all_reduce of floats, in place, over TCP. Started by veth.py, with RANK, WORLD_SIZE, HOST (this rank's
+// address) and MEETING (a directory that the ranks share).
 #include "contender.hpp"
 
 #include <gloo/allreduce.h>
@@ -29,7 +29,8 @@ int main(int argc, char** argv) {
     ranks.mean = [&](double value) {
         gloo::AllreduceOptions options(context);
         options.setOutput(&value, 1);
-        options.setReduceFunction(static_cast<void (*)(void*, const void*, const void*, std::size_t)>(&gloo::sum<double>));
+        options.setReduceFunction(
+            static_cast<void (*)(void*, const void*, const void*, std::size_t)>(&gloo::sum<double>));
         gloo::allreduce(options);
         return value / ranks.size;
     };
@@ -37,7 +38,8 @@ int main(int argc, char** argv) {
     return contender::run(argc, argv, ranks, [&](float* data, std::size_t count) {
         auto options = std::make_shared<gloo::AllreduceOptions>(context);
         options->setOutput(data, count);
-        options->setReduceFunction(static_cast<void (*)(void*, const void*, const void*, std::size_t)>(&gloo::sum<float>));
+        options->setReduceFunction(
+            static_cast<void (*)(void*, const void*, const void*, std::size_t)>(&gloo::sum<float>));
         return [options] { gloo::allreduce(*options); };
     });
 }

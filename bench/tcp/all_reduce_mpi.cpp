@@ -15,9 +15,7 @@ int main(int argc, char** argv) {
         return value / ranks.size;
     };
     const int status = contender::run(argc, argv, ranks, [](float* data, std::size_t count) {
-        return [=] {
-            MPI_Allreduce(MPI_IN_PLACE, data, static_cast<int>(count), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-        };
+        return [=] { MPI_Allreduce(MPI_IN_PLACE, data, static_cast<int>(count), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); };
     });
     MPI_Finalize();
     return status;

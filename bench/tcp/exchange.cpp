@@ -23,7 +23,8 @@ int main(int argc, char** argv) {
     if (listens) {
         const int door = ::socket(AF_INET, SOCK_STREAM, 0);
         ::setsockopt(door, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-        if (::bind(door, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 || ::listen(door, 1) != 0) return 1;
+        if (::bind(door, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 || ::listen(door, 1) != 0)
+            return 1;
         fd = ::accept(door, nullptr, nullptr);
     } else {
         for (int attempt = 0; attempt < 200; ++attempt) {
