@@ -56,31 +56,38 @@ void all_reduce_two_shot(Builder& b, const Scope& s, Chunk input, Chunk output, 
     }
 }
 
-// n-1 steps in which slices collect values on their way round, n-1 in which results go round.
-//   n = 3, slice by rank after step k (o: own, number: contributions)    step 1: 2 at me-1   step 2: 3 at me-2
-// Slices are cut in segments so that a segment travels on while the next arrives.
+// n-1 stages in which slices collect values on their way round, n-1 in which results go round.
+//   n = 3, slice by rank after stage k (o: own, number: contributions)    stage 1: 2 at me-1   stage 2: 3 at me-2
+// Long buffers go round in blocks of n slices, each block one stage behind the one before it, so that a slice is sent
+// on, and overwritten by the result, while it is still in the cache, and every link always has something to carry.
+//   stage of block   0 1 2      tick 0: 0    tick 1: 1 0    tick 2: 2 1 0    …
 void all_reduce_ring(Builder& b, const Scope& s, Chunk input, Chunk output, std::uint64_t segment, bool finish) {
     const int n = s.size();
     if (n == 1) return b.combine(output, std::vector{input}, finish);
     b.not_single_rounding();
     const Rank right = s.rank((s.me + 1) % n), left = s.rank((s.me - 1 + n) % n);
-    const auto slice = [&](Chunk whole, int index) { return piece_of(whole, n, ((index % n) + n) % n); };
-    const auto segments = [&](Chunk chunk, auto&& visit) {
-        for (std::uint64_t at = 0; at < chunk.count; at += segment)
-            visit(part(chunk, at, std::min(segment, chunk.count - at)));
-    };
-    for (int k = 0; k < n - 1; ++k) {
-        const Chunk outgoing = slice(k == 0 ? input : output, s.me - k);
-        segments(outgoing, [&](Chunk c) { b.send(right, c); });
-        const Chunk incoming = slice(output, s.me - k - 1), own = slice(input, s.me - k - 1);
-        for (std::uint64_t at = 0; at < incoming.count; at += segment) {
-            const std::uint64_t count = std::min(segment, incoming.count - at);
-            b.receive_combine(left, part(incoming, at, count), part(own, at, count), true, finish && k == n - 2);
+    const std::uint64_t block = segment * static_cast<std::uint64_t>(n);
+    const std::uint64_t blocks = std::max<std::uint64_t>(1, (input.count + block - 1) / block);
+    const auto stage_of_block = [&](std::uint64_t k, int stage) {
+        const auto slice = [&](Chunk whole, int index) {
+            const Chunk of_block = part(whole, k * block, std::min(block, whole.count - k * block));
+            return piece_of(of_block, n, ((index % n) + n) % n);
+        };
+        if (stage < n - 1) {
+            b.send(right, slice(stage == 0 ? input : output, s.me - stage));
+            b.receive_combine(left, slice(output, s.me - stage - 1), slice(input, s.me - stage - 1), true,
+                              finish && stage == n - 2);
+        } else {
+            const int turn = stage - (n - 1);
+            b.send(right, slice(output, s.me + 1 - turn));
+            b.receive(left, slice(output, s.me - turn));
         }
-    }
-    for (int k = 0; k < n - 1; ++k) {
-        segments(slice(output, s.me + 1 - k), [&](Chunk c) { b.send(right, c); });
-        segments(slice(output, s.me - k), [&](Chunk c) { b.receive(left, c); });
+    };
+    const auto stages = static_cast<std::uint64_t>(2 * (n - 1));
+    for (std::uint64_t tick = 0; tick < blocks + stages - 1; ++tick) {
+        for (std::uint64_t stage = 0; stage < stages && stage <= tick; ++stage) {
+            if (tick - stage < blocks) stage_of_block(tick - stage, static_cast<int>(stage));
+        }
     }
 }
 

@@ -38,6 +38,13 @@ struct Context {
     std::uint64_t segment() const {
         return std::max<std::uint64_t>(1, layout.segment_bytes / std::max<std::uint64_t>(1, request.element_bytes));
     }
+    /// A slice of the ring: two of the kernel's packets of 64 KB, with room for their headers. What is under way then
+    /// stays in the cache, and no message ends in a packet of a few bytes.
+    std::uint64_t tile() const {
+        return std::min<std::uint64_t>(
+            segment(),
+            std::max<std::uint64_t>(1, (std::uint64_t{126} << 10) / std::max<std::uint64_t>(1, request.element_bytes)));
+    }
     Chunk output() const { return {Buffer::output, 0, request.count}; }
     Chunk input() const { return {request.in_place ? Buffer::output : Buffer::input, 0, request.count}; }
     /// Several ranks share memory on at least one of several hosts.
@@ -99,7 +106,7 @@ void hierarchical(Builder& b, const Context& c) {
                     if (q.count * q.element_bytes <= 4096)
                         messages::all_reduce_direct(b, leaders, sum, c.output(), true);
                     else
-                        messages::all_reduce_ring(b, leaders, sum, c.output(), c.segment(), true);
+                        messages::all_reduce_ring(b, leaders, sum, c.output(), c.tile(), true);
                 } else {
                     messages::reduce_tree(b, leaders, 2, position(leaders, root), sum,
                                           q.rank == root ? c.output() : sum, true);
@@ -167,9 +174,7 @@ const Algorithm table[] = {
      },
      262144, any_ranks, "more bytes: 2 log2(n) exchanges of ever smaller parts"},
     {"ring", Collective::all_reduce, false, false, always,
-     [](Builder& b, const Context& c) {
-         messages::all_reduce_ring(b, c.all, c.input(), c.output(), c.segment(), true);
-     },
+     [](Builder& b, const Context& c) { messages::all_reduce_ring(b, c.all, c.input(), c.output(), c.tile(), true); },
      any_size, any_ranks, "many bytes: every link carries 2(n-1)/n of them"},
     {"two_shot_messages", Collective::all_reduce, true, true, always,
      [](Builder& b, const Context& c) { messages::all_reduce_two_shot(b, c.all, c.input(), c.output(), true); },

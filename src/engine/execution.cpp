@@ -110,9 +110,14 @@ bool Execution::progress() {
         moved |= start(i);
     }
     while (first_open_ < states_.size() && states_[first_open_] == State::done) ++first_open_;
-    // Nothing moves, and there is more behind: perhaps everything in sight waits for peers which wait for a step that
-    // is not in sight (hundreds of sends whose receives come later in the list).
-    if (!moved && end < states_.size()) window_ *= 2;
+    if (moved) {
+        idle_ = 0;
+        window_ = std::max(window_base, started_ > first_open_ ? started_ - first_open_ : 0);
+    } else if (end < states_.size() && ++idle_ % 64 == 0) {
+        // Nothing moves for long, and there is more behind: perhaps everything in sight waits for peers which wait for
+        // a step that is not in sight (hundreds of sends whose receives come later in the list).
+        window_ *= 2;
+    }
     return moved;
 }
 
@@ -154,6 +159,7 @@ bool Execution::start(std::size_t index) {
                              step.finish ? operands_.divisor : 1);
         };
     }
+    started_ = std::max(started_, index + 1);
     transport::Transfer& posted = *transfer;
     transfers_[index] = std::move(transfer);
     states_[index] = State::running;

@@ -73,8 +73,13 @@ class Execution {
     std::uint64_t base_;  // publication of round 0
     std::vector<State> states_;
     std::size_t first_open_ = 0;
-    std::size_t window_ = 128;     // how far ahead of first_open_ steps may run: keeps every link busy; grows in need
-    std::size_t next_shared_ = 0;  // index of the next staging step
+    // How far ahead of first_open_ steps may run: enough to keep every link busy, and few to look at. Grows in need,
+    // and covers at least what has been started.
+    static constexpr std::size_t window_base = 64;
+    std::size_t window_ = window_base;
+    std::size_t started_ = 0;                                      // end of the transfers that have been started
+    std::uint32_t idle_ = 0;                                       // turns without a move
+    std::size_t next_shared_ = 0;                                  // index of the next staging step
     std::vector<std::unique_ptr<transport::Transfer>> transfers_;  // by step, where there is one
     std::unique_ptr<std::byte[]> scratch_;
     std::vector<bool> agreed_;  // by rank: its record has been compared

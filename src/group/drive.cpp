@@ -109,7 +109,11 @@ bool Group::progress() {
     }
     moved |= progress_collective();
     if (failure_) return true;
-    if (size_ > 1) moved |= mailbox_->progress();
+    if (size_ > 1 && mailbox_->progress()) {
+        moved = true;
+        // What has come may complete an operation: at once, without another look at the sockets.
+        if (!failure_) progress_collective();
+    }
     if (failure_) return true;
     return progress_messages() || moved;
 }
@@ -297,10 +301,11 @@ void Group::sleep(std::chrono::milliseconds limit) {
         return;
     }
     std::vector<pollfd> entries{{membership_->wake_fd(), POLLIN, 0}};
-    for (const auto& socket : sockets) entries.push_back({socket.fd, POLLIN, 0});
-    // Memory cannot be polled beside sockets, and neither can a full output: look again soon.
-    const bool blind = arena_ || std::ranges::any_of(sockets, &transport::Mailbox::Pollable::output);
-    ::poll(entries.data(), entries.size(), blind ? 1 : static_cast<int>(limit.count()));
+    for (const auto& socket : sockets) {
+        entries.push_back({socket.fd, static_cast<short>(socket.output ? POLLOUT : POLLIN), 0});
+    }
+    // Memory cannot be polled beside sockets: look again soon.
+    ::poll(entries.data(), entries.size(), arena_ ? 1 : static_cast<int>(limit.count()));
 }
 
 void Group::run_progress_thread() {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
@@ -10,6 +11,12 @@ namespace tutti::transport {
 namespace {
 
 constexpr std::size_t bounce_bytes = std::size_t{64} << 10;
+// A turn moves a bounded number of bytes each way, so that both directions flow at once and what is under way between
+// two ranks of one machine is still in the cache when it is read.
+constexpr std::size_t turn_bytes = std::size_t{256} << 10;
+constexpr int turn_frames = 16;
+// What an eager message counts for beside its bytes: the books kept about it while no receive is posted.
+constexpr std::size_t message_cost = 256;
 
 std::uint64_t grant_key(int source, std::uint64_t id) {
     return (static_cast<std::uint64_t>(source) << 40) ^ id;
@@ -24,10 +31,19 @@ std::span<const std::byte> as_bytes(const Frame& frame) {
 struct Mailbox::Unexpected {
     int source = 0;
     Frame frame;
-    std::vector<std::byte> bytes;    // eager
-    bool complete = false;           // all bytes are here (request: always)
-    Transfer* bound = nullptr;       // a receive that waits for the rest
-    Transfer* local_send = nullptr;  // a message to oneself
+    std::unique_ptr<std::byte[]> bytes;  // eager; frame.length of them
+    bool complete = false;               // all bytes are here (request: always)
+    Transfer* bound = nullptr;           // a receive that waits for the rest
+    Transfer* local_send = nullptr;      // a message to oneself
+
+    void hand_to(Transfer& receive) const {
+        if (receive.absorb)
+            receive.absorb(0, std::span(bytes.get(), frame.length));
+        else if (frame.length > 0)
+            std::memcpy(receive.target, bytes.get(), frame.length);
+        receive.bytes_done = frame.length;
+        receive.done = true;
+    }
 };
 
 struct Mailbox::Peer {
@@ -40,8 +56,14 @@ struct Mailbox::Peer {
     };
     int rank = 0;
     std::deque<Outgoing> out;
+    std::size_t credit = credit_bytes;  // what we may still send that the peer has not consumed
+    std::size_t unconsumed = 0;         // what the peer has sent and we have not given back
+    std::size_t owed = 0;               // what we have consumed and not given back
     Frame header;
-    std::size_t header_bytes = 0;
+    // Short messages come in one read: the header is read together with what follows it.
+    std::array<std::byte, 1024> stage;
+    std::size_t stage_begin = 0, stage_end = 0;
+    bool drained = false;  // the last read of this turn brought less than it could take
     // Where the payload of the current frame goes: a transfer, or an unexpected message.
     Transfer* transfer = nullptr;
     Unexpected* unexpected = nullptr;
@@ -95,7 +117,10 @@ void Mailbox::post_send(Transfer& transfer) {
         unexpected_[transfer.channel].push_back(std::move(message));
         return;
     }
-    if (transfer.bytes <= eager_bytes) {
+    Peer& p = peer(transfer.peer);
+    if (const std::size_t cost = transfer.bytes + message_cost; transfer.bytes <= eager_bytes && cost <= p.credit) {
+        p.credit -= cost;
+        frame.id = give_back(p);
         enqueue(transfer.peer, frame, transfer.source, transfer.bytes, &transfer);
         return;
     }
@@ -125,12 +150,8 @@ void Mailbox::post_receive(Transfer& transfer) {
             } else if (message->frame.kind == Frame::Kind::request) {
                 grant(message->source, message->frame.id, transfer);
             } else {
-                if (transfer.absorb)
-                    transfer.absorb(0, message->bytes);
-                else if (!message->bytes.empty())
-                    std::memcpy(transfer.target, message->bytes.data(), message->bytes.size());
-                transfer.bytes_done = message->bytes.size();
-                transfer.done = true;
+                message->hand_to(transfer);
+                consumed(message->source, message->frame);
             }
             messages.erase(message);
             if (messages.empty()) unexpected_.erase(found);
@@ -139,6 +160,24 @@ void Mailbox::post_receive(Transfer& transfer) {
     }
     posted_[transfer.channel].push_back(&transfer);
     if (transfer.peer != any_source && transfer.peer != rank_) peer(transfer.peer);
+}
+
+// A receive has taken an eager message; the sender may send as much again. It learns so from our next message to it,
+// or, when there has been none for long, from a frame of its own.
+void Mailbox::consumed(int source, const Frame& frame) {
+    Peer& p = peer(source);
+    p.owed += frame.length + message_cost;
+    if (p.owed < credit_bytes / 2) return;
+    Frame credit;
+    credit.world = world_;
+    credit.kind = Frame::Kind::credit;
+    credit.id = give_back(p);
+    enqueue(source, credit, nullptr, 0, nullptr);
+}
+
+std::uint64_t Mailbox::give_back(Peer& p) {
+    p.unconsumed -= p.owed;
+    return std::exchange(p.owed, 0);
 }
 
 void Mailbox::deliver_local(Transfer& send, Transfer& receive) {
@@ -205,15 +244,17 @@ bool Mailbox::write_some(int to, Peer& p) {
     Stream* stream = events_.stream(to);
     if (stream == nullptr) return false;
     bool moved = false;
-    while (!p.out.empty()) {
+    for (std::size_t left = turn_bytes; !p.out.empty() && left > 0;) {
         Peer::Outgoing& out = p.out.front();
         const auto header =
             out.written < sizeof(Frame) ? as_bytes(out.frame).subspan(out.written) : std::span<const std::byte>{};
         const std::size_t payload_done = out.written > sizeof(Frame) ? out.written - sizeof(Frame) : 0;
-        const std::size_t count = stream->write(header, std::span(out.payload, out.bytes).subspan(payload_done));
+        const auto payload = std::span(out.payload, out.bytes).subspan(payload_done);
+        const std::size_t count = stream->write(header, payload.first(std::min(payload.size(), left)));
         if (count == 0) break;
         moved = true;
         out.written += count;
+        left -= std::min(left, count);
         if (out.transfer != nullptr && out.written > sizeof(Frame))
             out.transfer->bytes_done = out.written - sizeof(Frame);
         if (out.written < sizeof(Frame) + out.bytes) continue;
@@ -227,35 +268,68 @@ bool Mailbox::read_some(int from, Peer& p) {
     Stream* stream = events_.stream(from);
     if (stream == nullptr) return false;
     bool moved = false;
-    // A bounded number of frames a turn, so that one peer cannot keep the others waiting.
-    for (int frames = 0; frames < 16; ++frames) {
+    p.drained = false;
+    std::size_t left = turn_bytes;
+    for (int frames = 0; frames < turn_frames && left > 0; ++frames) {
         if (!p.in_payload) {
-            const std::size_t count =
-                stream->read(std::span(reinterpret_cast<std::byte*>(&p.header), sizeof(Frame)).subspan(p.header_bytes));
+            const std::size_t before = p.stage_end - p.stage_begin;
+            const bool complete = next_header(p, *stream);
+            moved |= complete || p.stage_end - p.stage_begin != before;
+            if (!complete) break;
+            if (!on_header(from, p)) return true;
+            if (!p.in_payload) continue;
+        }
+        while (p.payload_done < p.payload_bytes && left > 0) {
+            const std::size_t count = read_payload(p, *stream);
             if (count == 0) break;
             moved = true;
-            p.header_bytes += count;
-            if (p.header_bytes < sizeof(Frame)) continue;
-            p.header_bytes = 0;
-            if (!on_header(from, p)) return true;
+            left -= std::min(left, count);
         }
-        if (p.in_payload) {
-            if (p.payload_done < p.payload_bytes) {
-                const std::size_t count = read_payload(p);
-                moved |= count > 0;
-                if (p.payload_done < p.payload_bytes) {
-                    if (count == 0) break;
-                    continue;
-                }
-            }
-            on_payload_complete(p);
-        }
+        if (p.payload_done < p.payload_bytes) break;
+        moved = true;
+        on_payload_complete(p);
     }
     if (!moved && stream->state() == StreamState::closed) {
         p.lost = true;
         events_.lost(from, stream->reason());
     }
     return moved;
+}
+
+// Reads ahead as far as the stage reaches; true when a whole header is there, which it takes.
+bool Mailbox::next_header(Peer& p, Stream& stream) {
+    while (p.stage_end - p.stage_begin < sizeof(Frame)) {
+        if (p.drained) return false;
+        std::copy(p.stage.begin() + static_cast<std::ptrdiff_t>(p.stage_begin),
+                  p.stage.begin() + static_cast<std::ptrdiff_t>(p.stage_end), p.stage.begin());
+        p.stage_end -= p.stage_begin;
+        p.stage_begin = 0;
+        const auto room = std::span(p.stage).subspan(p.stage_end);
+        const std::size_t count = stream.read(room, {});
+        p.drained = count < room.size();
+        p.stage_end += count;
+    }
+    std::memcpy(&p.header, p.stage.data() + p.stage_begin, sizeof(Frame));
+    p.stage_begin += sizeof(Frame);
+    return true;
+}
+
+// Payload bytes: those that were read ahead, then the stream's; with the last of them the beginning of what follows.
+std::size_t Mailbox::take(Peer& p, Stream& stream, std::span<std::byte> into) {
+    if (p.stage_begin < p.stage_end) {
+        const std::size_t count = std::min(into.size(), p.stage_end - p.stage_begin);
+        std::memcpy(into.data(), p.stage.data() + p.stage_begin, count);
+        p.stage_begin += count;
+        return count;
+    }
+    if (p.drained) return 0;
+    const bool last = p.payload_bytes - p.payload_done == into.size();
+    const std::span<std::byte> ahead = last ? std::span(p.stage) : std::span<std::byte>();
+    const std::size_t count = stream.read(into, ahead);
+    p.drained = count < into.size() + ahead.size();
+    p.stage_begin = 0;
+    p.stage_end = count > into.size() ? count - into.size() : 0;
+    return std::min(count, into.size());
 }
 
 // A message of a collective that no receive waits for: perhaps ours is finished, or has none for it. It still tells
@@ -279,12 +353,23 @@ void Mailbox::check_unexpected(std::uint64_t channel, std::uint64_t fingerprint)
 
 bool Mailbox::on_header(int from, Peer& p) {
     const Frame& frame = p.header;
-    if (frame.magic != Frame::magic_number || frame.world != world_ ||
-        (frame.kind == Frame::Kind::eager && frame.length > eager_bytes)) {
+    if (frame.magic != Frame::magic_number || frame.world != world_) {
         p.lost = true;
         events_.lost(from, frame.magic != Frame::magic_number ? "it sent something that is not a frame"
                                                               : "it sent a message of another (older) world");
         return false;
+    }
+    if (frame.kind == Frame::Kind::eager || frame.kind == Frame::Kind::credit) {
+        const bool eager = frame.kind == Frame::Kind::eager;
+        if (eager && frame.length <= eager_bytes) p.unconsumed += frame.length + message_cost;
+        if ((eager && frame.length > eager_bytes) || p.unconsumed > credit_bytes ||
+            frame.id > credit_bytes - p.credit) {
+            p.lost = true;
+            events_.lost(from, "it sent more than it was allowed to");
+            return false;
+        }
+        p.credit += frame.id;
+        if (!eager) return true;
     }
     switch (frame.kind) {
         case Frame::Kind::eager:
@@ -300,7 +385,7 @@ bool Mailbox::on_header(int from, Peer& p) {
                 p.unexpected = &messages.back();
                 p.unexpected->source = from;
                 p.unexpected->frame = frame;
-                p.unexpected->bytes.resize(frame.length);
+                p.unexpected->bytes = std::make_unique_for_overwrite<std::byte[]>(frame.length);
             }
             p.in_payload = true;
             p.payload_bytes = frame.length;
@@ -354,18 +439,18 @@ bool Mailbox::on_header(int from, Peer& p) {
             }
             return true;
         }
+        case Frame::Kind::credit: return true;  // above
     }
     p.lost = true;
     events_.lost(from, "it sent a frame that makes no sense here");
     return false;
 }
 
-std::size_t Mailbox::read_payload(Peer& p) {
-    Stream* stream = events_.stream(p.rank);
+std::size_t Mailbox::read_payload(Peer& p, Stream& stream) {
     const std::size_t left = p.payload_bytes - p.payload_done;
     if (p.unexpected != nullptr || !p.transfer->absorb) {
-        std::byte* base = p.unexpected != nullptr ? p.unexpected->bytes.data() : p.transfer->target;
-        const std::size_t count = stream->read(std::span(base + p.payload_done, left));
+        std::byte* base = p.unexpected != nullptr ? p.unexpected->bytes.get() : p.transfer->target;
+        const std::size_t count = take(p, stream, std::span(base + p.payload_done, std::min(left, turn_bytes)));
         p.payload_done += count;
         if (p.transfer != nullptr) p.transfer->bytes_done = p.payload_done;
         return count;
@@ -374,7 +459,7 @@ std::size_t Mailbox::read_payload(Peer& p) {
     if (bounce_.empty()) bounce_.resize(bounce_bytes);
     if (p.carried > 0) std::copy_n(p.bounce_carry.begin(), p.carried, bounce_.begin());
     const std::size_t count =
-        stream->read(std::span(bounce_).subspan(p.carried, std::min(left, bounce_bytes - p.carried)));
+        take(p, stream, std::span(bounce_).subspan(p.carried, std::min(left, bounce_bytes - p.carried)));
     if (count == 0) return 0;
     const std::size_t have = p.carried + count;
     const std::size_t whole = have / p.transfer->element_bytes * p.transfer->element_bytes;
@@ -393,18 +478,15 @@ void Mailbox::on_payload_complete(Peer& p) {
     if (p.transfer != nullptr) {
         p.transfer->done = true;
         p.transfer = nullptr;
+        if (p.header.kind == Frame::Kind::eager) consumed(p.rank, p.header);
         return;
     }
     Unexpected& message = *p.unexpected;
     p.unexpected = nullptr;
     message.complete = true;
     if (Transfer* bound = message.bound) {
-        if (bound->absorb)
-            bound->absorb(0, message.bytes);
-        else if (!message.bytes.empty())
-            std::memcpy(bound->target, message.bytes.data(), message.bytes.size());
-        bound->bytes_done = message.bytes.size();
-        bound->done = true;
+        message.hand_to(*bound);
+        consumed(p.rank, message.frame);
         const std::uint64_t channel = message.frame.channel;
         auto& messages = unexpected_[channel];
         messages.remove_if([&](const Unexpected& u) { return &u == &message; });
@@ -441,7 +523,9 @@ void Mailbox::pollables(std::vector<Pollable>& into) const {
         const Peer& p = *peers_[static_cast<std::size_t>(rank)];
         if (p.lost || rank == rank_) continue;
         Stream* stream = events_.stream(rank);
-        if (stream != nullptr && stream->poll_fd() >= 0) into.push_back({stream->poll_fd(), !p.out.empty()});
+        if (stream == nullptr) continue;
+        if (stream->poll_fd() >= 0) into.push_back({stream->poll_fd(), false});
+        if (!p.out.empty() && stream->poll_output_fd() >= 0) into.push_back({stream->poll_output_fd(), true});
     }
 }
 

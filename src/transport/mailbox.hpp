@@ -2,9 +2,11 @@
 //
 // A message is sent on a channel (a collective's sequence number, or a tag) and meets the receive of the same channel
 // and source; messages of one source and channel are matched in order. Short messages travel at once with their header
-// (eager) and wait in memory if no receive is posted. Long ones announce themselves (request to send) and move
-// straight between the user's buffers once the receive has answered (clear to send), so memory stays bounded and
-// no long message keeps others of its stream waiting for a receive that comes later.
+// (eager) and wait in memory if no receive is posted. Each peer may have a bounded number of bytes under way like that;
+// it gets them back as receives take them, mostly with messages that go the other way anyhow. What is longer, or goes
+// beyond, announces itself (request to send) and moves straight between the user's buffers once the receive has
+// answered (clear to send), so memory stays bounded and no long message keeps others waiting for a receive that comes
+// later.
 //
 // Every header carries the world's id with its generation, and a fingerprint of the operation. A frame of another
 // world is refused; a fingerprint or length that differs from the receive's is a mismatch, reported with both sides.
@@ -29,7 +31,7 @@ namespace tutti::transport {
 
 /// The frame header; little-endian machines only, like the rest of the wire format.
 struct Frame {
-    enum class Kind : std::uint32_t { eager = 1, request = 2, clear = 3, data = 4, probe = 5 };
+    enum class Kind : std::uint32_t { eager = 1, request = 2, clear = 3, data = 4, probe = 5, credit = 6 };
     static constexpr std::uint32_t magic_number = 0x54554954;  // "TIUT"
     std::uint32_t magic = magic_number;
     Kind kind = Kind::eager;
@@ -37,7 +39,7 @@ struct Frame {
     std::uint64_t channel = 0;
     std::uint64_t fingerprint = 0;
     std::uint64_t length = 0;  ///< bytes of the whole message
-    std::uint64_t id = 0;      ///< request, clear: the sender's transfer; data: as in the clear
+    std::uint64_t id = 0;      ///< request, clear, data: the sender's transfer; eager, credit: bytes given back
 };
 static_assert(sizeof(Frame) == 48);
 
@@ -96,7 +98,7 @@ class Mailbox {
     void drop_all();
     /// Forgets one receive that nothing has met yet; false if it is already being filled.
     bool cancel_receive(Transfer& transfer);
-    /// Descriptors worth polling: (fd, wants to write).
+    /// Descriptors worth polling: for input, or for output where something is queued.
     struct Pollable {
         int fd;
         bool output;
@@ -105,7 +107,8 @@ class Mailbox {
     /// Whether anything is queued for writing.
     bool output_pending() const;
 
-    static constexpr std::size_t eager_bytes = std::size_t{16} << 10;
+    static constexpr std::size_t eager_bytes = std::size_t{256} << 10;  ///< of one message
+    static constexpr std::size_t credit_bytes = std::size_t{2} << 20;   ///< of one peer's, not consumed yet
 
  private:
     struct Peer;
@@ -121,7 +124,11 @@ class Mailbox {
     bool on_header(int from, Peer& peer);
     bool check_unmet(int from, const Frame& frame);
     void on_payload_complete(Peer& peer);
-    std::size_t read_payload(Peer& peer);
+    bool next_header(Peer& peer, Stream& stream);
+    std::size_t take(Peer& peer, Stream& stream, std::span<std::byte> into);
+    std::size_t read_payload(Peer& peer, Stream& stream);
+    void consumed(int source, const Frame& frame);
+    static std::uint64_t give_back(Peer& peer);
     void grant(int source, std::uint64_t id, Transfer& receive);
 
     int rank_;

@@ -16,13 +16,15 @@ class Stream {
     virtual ~Stream() = default;
     /// Takes bytes from `header`, then from `payload`; returns how many in all (0: try again later).
     virtual std::size_t write(std::span<const std::byte> header, std::span<const std::byte> payload) = 0;
-    /// Puts bytes into `into`; returns how many (0: nothing there now, or closed).
-    virtual std::size_t read(std::span<std::byte> into) = 0;
+    /// Puts bytes into `into`, then into `ahead`; returns how many in all (0: nothing there now, or closed).
+    virtual std::size_t read(std::span<std::byte> into, std::span<std::byte> ahead) = 0;
     virtual StreamState state() const noexcept = 0;
     /// Why it closed.
     virtual std::string reason() const = 0;
-    /// A descriptor to poll for input (and output, when a write was short), or -1 for memory.
+    /// A descriptor to poll for input, or -1 for memory.
     virtual int poll_fd() const noexcept = 0;
+    /// A descriptor to poll for output when a write was short, or -1.
+    virtual int poll_output_fd() const noexcept { return -1; }
 };
 
 }  // namespace tutti::transport

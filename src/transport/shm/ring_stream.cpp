@@ -35,15 +35,20 @@ std::size_t RingStream::write(std::span<const std::byte> header, std::span<const
     return done;
 }
 
-std::size_t RingStream::read(std::span<std::byte> into) {
+std::size_t RingStream::get(std::span<std::byte> into, std::uint64_t at) const {
+    const std::size_t start = at % capacity_;
+    const std::size_t first = std::min(into.size(), capacity_ - start);
+    if (first > 0) std::memcpy(into.data(), in_data_ + start, first);
+    if (into.size() > first) std::memcpy(into.data() + first, in_data_, into.size() - first);
+    return into.size();
+}
+
+std::size_t RingStream::read(std::span<std::byte> into, std::span<std::byte> ahead) {
     const std::uint64_t taken = in_.taken.load(std::memory_order_relaxed);
-    const std::uint64_t available = in_.written.load(std::memory_order_acquire) - taken;
-    const std::size_t count = std::min<std::size_t>(into.size(), available);
-    if (count == 0) return 0;
-    const std::size_t start = taken % capacity_;
-    const std::size_t first = std::min(count, capacity_ - start);
-    std::memcpy(into.data(), in_data_ + start, first);
-    if (count > first) std::memcpy(into.data() + first, in_data_, count - first);
+    const auto available = static_cast<std::size_t>(in_.written.load(std::memory_order_acquire) - taken);
+    if (available == 0 || into.empty()) return 0;
+    std::size_t count = get(into.first(std::min(into.size(), available)), taken);
+    count += get(ahead.first(std::min(ahead.size(), available - count)), taken + count);
     in_.taken.store(taken + count, std::memory_order_release);
     arena_->ring_doorbell(peer_);
     return count;

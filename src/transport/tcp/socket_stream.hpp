@@ -12,14 +12,14 @@ namespace tutti::transport {
 class SocketStream final : public Stream {
  public:
     std::size_t write(std::span<const std::byte> header, std::span<const std::byte> payload) override;
-    std::size_t read(std::span<std::byte> into) override;
+    std::size_t read(std::span<std::byte> into, std::span<std::byte> ahead) override;
     StreamState state() const noexcept override { return closed_ ? StreamState::closed : StreamState::open; }
     std::string reason() const override { return reason_; }
     int poll_fd() const noexcept override { return in_.get(); }
-    int output_fd() const noexcept { return out_.get(); }
+    int poll_output_fd() const noexcept override { return closed_ ? -1 : out_.get(); }
 
     bool can_write() const noexcept { return static_cast<bool>(out_); }
-    void set_output(UniqueFd fd) noexcept { out_ = std::move(fd); }
+    void set_output(UniqueFd fd);
     void set_input(UniqueFd fd) noexcept { in_ = std::move(fd); }
 
  private:

@@ -1,0 +1,257 @@
+#!/usr/bin/env python3
+"""TCP between two network namespaces joined by a veth pair: tutti, the bare wire, Open MPI and Gloo, in turn.
+
+Usage: veth.py [--tutti build/bin/tutti] [--rounds 3] [--seconds 0.3] [--sizes 8,16M,64M,256M] [--ranks-per-host 1]
+               [--only tutti,wire,exchange,openmpi,gloo] [--json FILE]
+
+Needs root, iproute2 and a C++ compiler; iperf3, Open MPI and libgloo-dev where present. Contenders take turns, round by
+round; the table shows medians over the rounds. Everything is removed at the end, also after a failure.
+
+wire      iperf3 --bidir with 1 to 4 connections each way: the best rate of one direction while both are busy. An
+          all_reduce of two ranks of S bytes moves S bytes in each direction, so its bus bandwidth compares directly.
+exchange  one byte with blocking calls: half a round trip, and a simultaneous exchange (both send, both receive).
+"""
+import argparse
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+
+
+def bytes_of(text):
+    unit = {"K": 10, "M": 20, "G": 30}.get(text[-1].upper())
+    return int(text[:-1]) << unit if unit else int(text)
+
+
+class Hosts:
+    """Two namespaces, 10.214.X.1 and 10.214.X.2."""
+
+    def __init__(self):
+        self.id = os.getpid() % 10000
+        self.names = [f"tb{self.id}-1", f"tb{self.id}-2"]
+        self.addresses = [f"10.214.{self.id % 250}.{n}" for n in (1, 2)]
+
+    def __enter__(self):
+        try:
+            for name in self.names:
+                self.ip("netns", "add", name)
+            a, b = self.names
+            self.ip("link", "add", "eth0", "netns", a, "type", "veth", "peer", "name", "eth0", "netns", b)
+            for name, address in zip(self.names, self.addresses):
+                self.ip("-n", name, "addr", "add", address + "/24", "dev", "eth0")
+                self.ip("-n", name, "link", "set", "eth0", "up")
+                self.ip("-n", name, "link", "set", "lo", "up")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        for name in self.names:
+            pids = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True).stdout.split()
+            for pid in pids:
+                try:
+                    os.kill(int(pid), signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL)
+
+    @staticmethod
+    def ip(*words):
+        subprocess.run(["ip", *words], check=True)
+
+    def start(self, host, command, **environment):
+        return subprocess.Popen(["ip", "netns", "exec", self.names[host], *command],
+                                env={**os.environ, **{k: str(v) for k, v in environment.items()}},
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish(processes, limit=120):
+    """Outputs, in order; raises with the first failure's words."""
+    outputs = []
+    try:
+        for process in processes:
+            out, err = process.communicate(timeout=limit)
+            if process.returncode != 0:
+                raise RuntimeError(f"{' '.join(process.args[4:])}: status {process.returncode}: {err.strip()[-800:]}")
+            outputs.append(out)
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+    return outputs
+
+
+class Bench:
+    def __init__(self, options, hosts, work):
+        self.o, self.hosts, self.work = options, hosts, work
+        self.port = 29600
+        self.pin = "pin" if options.ranks_per_host == 1 and os.cpu_count() >= 2 else "free"
+        self.sizes = [bytes_of(size) for size in options.sizes.split(",")]
+        os.environ["TUTTI_JOB_SECRET"] = os.urandom(16).hex()
+
+    def compile(self, source, compiler, *libraries):
+        if shutil.which(compiler) is None:
+            return None
+        program = os.path.join(self.work, source[:-4])
+        done = subprocess.run([compiler, "-std=c++20", "-O2", "-march=native", os.path.join(HERE, source), "-o", program,
+                               *libraries], capture_output=True, text=True)
+        return program if done.returncode == 0 else None
+
+    def contenders(self):
+        wanted = self.o.only.split(",") if self.o.only else ["tutti", "wire", "exchange", "openmpi", "gloo"]
+        found = {}
+        if "tutti" in wanted:
+            found["tutti"] = self.tutti
+        if "wire" in wanted and shutil.which("iperf3") and any(size >= 1 << 20 for size in self.sizes):
+            found["wire"] = self.wire
+        if "exchange" in wanted:
+            self.exchange_program = self.compile("exchange.cpp", "c++")
+            found["exchange"] = self.exchange
+        if "openmpi" in wanted:
+            self.mpi_program = self.compile("all_reduce_mpi.cpp", "mpicxx.openmpi")
+            if self.mpi_program:
+                found["openmpi"] = self.openmpi
+        if "gloo" in wanted:
+            self.gloo_program = self.compile("all_reduce_gloo.cpp", "c++", "-lgloo")
+            if self.gloo_program:
+                found["gloo"] = self.gloo
+        return found
+
+    def layout(self):
+        return [0] * self.o.ranks_per_host + [1] * self.o.ranks_per_host
+
+    def tutti(self):
+        rows = {}
+        layout = self.layout()
+        for size in self.sizes:
+            self.port += 1
+            report = os.path.join(self.work, "tutti.json")
+            command = [self.o.tutti, "bench", "all_reduce", "-b", str(size), "-e", str(size), "--seconds",
+                       str(self.o.seconds), "--json", report, "--worker", "100 5 1"]
+            if self.pin != "pin":
+                command.append("--no-pin")
+            finish([self.hosts.start(host, command, RANK=rank, WORLD_SIZE=len(layout),
+                                     MASTER_ADDR=self.hosts.addresses[0], MASTER_PORT=self.port)
+                    for rank, host in enumerate(layout)])
+            with open(report) as file:
+                row, = json.load(file)
+            if row["wrong"]:
+                raise RuntimeError(f"tutti: {row['wrong']} elements are wrong at {size} bytes")
+            rows[size] = row["median_us"]
+        return rows
+
+    def wire(self):
+        """Microseconds that S bytes take in each direction at iperf3's best rate."""
+        best = 0.0
+        for connections in (1, 2, 4):
+            server = self.hosts.start(0, ["iperf3", "-s", "-1", "-p", "29500", *(["-A", "0"] if self.pin == "pin" else [])])
+            try:
+                client = self.hosts.start(1, ["bash", "-c", "sleep 0.2; exec iperf3 -J -p 29500 --bidir -t 2 -O 0.5 -P "
+                                              f"{connections} -c {self.hosts.addresses[0]}" +
+                                              (" -A 1" if self.pin == "pin" else "")])
+                report = json.loads(finish([client])[0])["end"]
+                there = report["sum_received"]["bits_per_second"]
+                back = report["sum_received_bidir_reverse"]["bits_per_second"]
+                best = max(best, (there + back) / 2 / 8)
+            finally:
+                finish([server], 10)
+        return {size: size / best * 1e6 for size in self.sizes if size >= 1 << 20}
+
+    def exchange(self):
+        server = self.hosts.start(0, [self.exchange_program, str(self.o.seconds), self.pin, "listen"])
+        client = self.hosts.start(1, [self.exchange_program, str(self.o.seconds), self.pin, self.hosts.addresses[0]])
+        words = finish([client, server])[0].split()
+        return {"half a round trip": float(words[0]), "exchange": float(words[1])}
+
+    def openmpi(self):
+        # The agent that mpirun starts its daemons with enters the namespace instead of logging in. Host names differ,
+        # so that ranks of different namespaces do not believe that they share memory.
+        agent = os.path.join(self.work, "agent.sh")
+        with open(agent, "w") as file:
+            file.write(f'#!/bin/sh\nshift\nexec ip netns exec {self.hosts.names[1]} unshare -u sh -c "hostname second; $*"\n')
+        os.chmod(agent, 0o755)
+        n = self.o.ranks_per_host
+        command = ["mpirun.openmpi", "--allow-run-as-root", "--host", ",".join(f"{a}:{n}" for a in self.hosts.addresses),
+                   "-np", str(2 * n), "--bind-to", "none", "--mca", "plm_rsh_agent", agent, "--mca", "btl",
+                   "self,tcp,vader" if n > 1 else "self,tcp", "--mca", "pml", "ob1", "--mca", "btl_tcp_if_include", "eth0",
+                   "--mca", "oob_tcp_if_include", "eth0", "--mca", "orte_tmpdir_base", self.work]
+        if n > 1:
+            command += ["--mca", "mpi_yield_when_idle", "1"]
+        command += [self.mpi_program, str(self.o.seconds), self.pin, *map(str, self.sizes)]
+        quoted = " ".join(f"'{word}'" for word in command)
+        out, = finish([self.hosts.start(0, ["unshare", "-u", "sh", "-c", f"hostname first; exec {quoted}"],
+                                        TMPDIR=self.work)])
+        return self.parse(out)
+
+    def gloo(self):
+        meeting = tempfile.mkdtemp(dir=self.work)
+        layout = self.layout()
+        out = finish([self.hosts.start(host, [self.gloo_program, str(self.o.seconds), self.pin, *map(str, self.sizes)],
+                                       RANK=rank, WORLD_SIZE=len(layout), HOST=self.hosts.addresses[host], MEETING=meeting)
+                      for rank, host in enumerate(layout)])
+        return self.parse(out[0])
+
+    @staticmethod
+    def parse(text):
+        return {int(size): float(us) for size, us in (line.split() for line in text.splitlines())}
+
+
+def human(key):
+    if not isinstance(key, int):
+        return key
+    return f"{key >> 20} MB" if key >= 1 << 20 else f"{key >> 10} KB" if key >= 1 << 10 else f"{key} B"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tutti", default=os.path.join(ROOT, "build/bin/tutti"))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=0.3)
+    parser.add_argument("--sizes", default="8,64K,1M,16M,64M,256M")
+    parser.add_argument("--ranks-per-host", type=int, default=1)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--json", default="")
+    options = parser.parse_args()
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        print("veth.py: network namespaces need root and the command ip (Debian package iproute2)", file=sys.stderr)
+        return 77
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    measured = {}
+    work = tempfile.mkdtemp()
+    try:
+        with Hosts() as hosts:
+            bench = Bench(options, hosts, work)
+            contenders = bench.contenders()
+            for _ in range(options.rounds):
+                for name, contender in contenders.items():
+                    for key, us in contender().items():
+                        measured.setdefault(name, {}).setdefault(key, []).append(us)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    rows = [{"contender": name, "case": key if isinstance(key, int) else 8, "what": human(key), "ranks": 2 * options.ranks_per_host,
+             "median_us": statistics.median(values), "all_us": values}
+            for name, keys in measured.items() for key, values in keys.items()]
+    if options.json:
+        with open(options.json, "w") as file:
+            json.dump(rows, file, indent=1)
+    ours = {row["case"]: row["median_us"] for row in rows if row["contender"] == "tutti"}
+    print(f"{'contender':10} {'what':>18} {'median us':>12} {'GB/s':>7} {'tutti/it':>9}   rounds")
+    for row in rows:
+        rate = f"{row['case'] / row['median_us'] / 1000:7.2f}" if row["case"] >= 1 << 20 else " " * 7
+        ratio = f"{ours[row['case']] / row['median_us']:9.2f}" if row["case"] in ours else " " * 9
+        print(f"{row['contender']:10} {row['what']:>18} {row['median_us']:12.2f} {rate} {ratio}   "
+              + " ".join(f"{us:.1f}" for us in row["all_us"]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
