@@ -100,6 +100,7 @@ Group::Group(const ProcessGroupOptions& options)
     layout_.shared_memory = kind != TransportKind::tcp;
     streams_.resize(static_cast<std::size_t>(size_));
     small_seen_.resize(static_cast<std::size_t>(size_));
+    memories_.resize(static_cast<std::size_t>(size_));
     transport::MailboxEvents events;
     events.stream = [this](int peer) { return stream_to(peer); };
     events.mismatch = [this](int peer, std::uint64_t channel, std::uint64_t theirs, std::uint64_t mine, std::size_t,
@@ -116,6 +117,7 @@ Group::Group(const ProcessGroupOptions& options)
     events.fingerprint_of = [this](std::uint64_t channel) {
         return history_.find(channel & ~transport::collective_channel);
     };
+    events.memory = [this](int peer) { return memory_of(peer); };
     mailbox_ = std::make_unique<transport::Mailbox>(rank_, size_, membership_->world_id(), std::move(events));
     ground_.mailbox = mailbox_.get();
     connect_shared_memory(deadline);
@@ -167,6 +169,7 @@ void Group::connect_shared_memory(const Deadline& deadline) {
     if (ground_.local_rank == 0) {
         const UniqueFd listener = net::listen_unix(name);
         arena_ = transport::Arena::create_shared(shape);
+        arena_->control(0).memory_readable.store(memory_readable() ? 1 : 0);
         for (int passed = 1; passed < local_size;) {
             const UniqueFd fd = net::accept_one(listener.get(), deadline, nullptr, "sharing memory");
             if (net::peer_uid(fd.get()) != ::geteuid()) continue;
@@ -187,6 +190,23 @@ void Group::connect_shared_memory(const Deadline& deadline) {
     for (int local = 0; local < local_size; ++local) {
         if (local != ground_.local_rank) mailbox_->activate(rank_of_local_[static_cast<std::size_t>(local)]);
     }
+}
+
+// Equal on all ranks of a host: its lowest rank decides.
+bool Group::memory_readable() const {
+    const auto& cards = membership_->cards();
+    const auto mine = cards[static_cast<std::size_t>(rank_)].process_space;
+    return std::ranges::all_of(rank_of_local_,
+                               [&](int rank) { return cards[static_cast<std::size_t>(rank)].process_space == mine; }) &&
+           transport::PeerMemory::allowed();
+}
+
+const transport::PeerMemory* Group::memory_of(int peer) {
+    if (!arena_ || size_ == 1 || ground_.local_of[static_cast<std::size_t>(peer)] < 0) return nullptr;
+    if (arena_->control(0).memory_readable.load(std::memory_order_relaxed) == 0) return nullptr;
+    auto& memory = memories_[static_cast<std::size_t>(peer)];
+    if (!memory) memory.emplace(membership_->cards()[static_cast<std::size_t>(peer)].process);
+    return *memory ? &*memory : nullptr;
 }
 
 transport::Stream* Group::stream_to(int peer) {

@@ -72,6 +72,8 @@ class Group : public std::enable_shared_from_this<Group> {
  private:
     void connect_shared_memory(const Deadline& deadline);
     transport::Stream* stream_to(int peer);
+    bool memory_readable() const;
+    const transport::PeerMemory* memory_of(int peer);
     void start(Operation& operation);
     bool progress();
     bool progress_collective();
@@ -111,6 +113,7 @@ class Group : public std::enable_shared_from_this<Group> {
     std::shared_ptr<transport::Arena> arena_;
     std::vector<int> rank_of_local_;
     std::vector<std::unique_ptr<transport::Stream>> streams_;
+    std::vector<std::optional<transport::PeerMemory>> memories_;  // by rank, opened on first use
     std::unique_ptr<transport::Mailbox> mailbox_;
     engine::Ground ground_;
     int spins_ = 0;  // before yielding

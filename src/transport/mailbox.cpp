@@ -15,6 +15,7 @@ constexpr std::size_t bounce_bytes = std::size_t{64} << 10;
 // two ranks of one machine is still in the cache when it is read.
 constexpr std::size_t turn_bytes = std::size_t{256} << 10;
 constexpr int turn_frames = 16;
+constexpr std::size_t pull_piece = std::size_t{1} << 20;
 // What an eager message counts for beside its bytes: the books kept about it while no receive is posted.
 constexpr std::size_t message_cost = 256;
 
@@ -118,7 +119,9 @@ void Mailbox::post_send(Transfer& transfer) {
         return;
     }
     Peer& p = peer(transfer.peer);
-    if (const std::size_t cost = transfer.bytes + message_cost; transfer.bytes <= eager_bytes && cost <= p.credit) {
+    const bool pulled = transfer.bytes >= pull_bytes && events_.memory && events_.memory(transfer.peer) != nullptr;
+    if (const std::size_t cost = transfer.bytes + message_cost;
+        !pulled && transfer.bytes <= eager_bytes && cost <= p.credit) {
         p.credit -= cost;
         frame.id = give_back(p);
         enqueue(transfer.peer, frame, transfer.source, transfer.bytes, &transfer);
@@ -126,6 +129,7 @@ void Mailbox::post_send(Transfer& transfer) {
     }
     frame.kind = Frame::Kind::request;
     frame.id = next_id_++;
+    if (pulled) frame.address = reinterpret_cast<std::uint64_t>(transfer.source);
     waiting_sends_.emplace(frame.id, &transfer);
     enqueue(transfer.peer, frame, nullptr, 0, nullptr);
 }
@@ -148,7 +152,7 @@ void Mailbox::post_receive(Transfer& transfer) {
             if (message->local_send != nullptr) {
                 deliver_local(*message->local_send, transfer);
             } else if (message->frame.kind == Frame::Kind::request) {
-                grant(message->source, message->frame.id, transfer);
+                grant(message->source, message->frame, transfer);
             } else {
                 message->hand_to(transfer);
                 consumed(message->source, message->frame);
@@ -210,7 +214,43 @@ Transfer* Mailbox::take_posted(int source, std::uint64_t channel) {
     return transfer;
 }
 
-void Mailbox::grant(int source, std::uint64_t id, Transfer& receive) {
+void Mailbox::grant(int source, const Frame& request, Transfer& receive) {
+    if (request.address != 0 && events_.memory && events_.memory(source) != nullptr)
+        pulls_.push_back({source, request.id, request.address, &receive});
+    else
+        clear(source, request.id, receive);
+}
+
+// Reads a bounded piece of the first pull, so that deadlines and aborts are looked at meanwhile.
+bool Mailbox::pull_some() {
+    if (pulls_.empty()) return false;
+    const Pull pull = pulls_.front();
+    Transfer& receive = *pull.receive;
+    const PeerMemory& memory = *events_.memory(pull.source);
+    const std::size_t piece = std::min(receive.bytes - receive.bytes_done, receive.absorb ? bounce_bytes : pull_piece);
+    if (receive.absorb && bounce_.empty()) bounce_.resize(bounce_bytes);
+    std::byte* to = receive.absorb ? bounce_.data() : receive.target + receive.bytes_done;
+    if (!memory.read(to, pull.address + receive.bytes_done, piece) || !memory.alive()) {
+        // It is gone, which its lifeline tells, or does not let us: then it sends.
+        pulls_.pop_front();
+        if (receive.bytes_done == 0) clear(pull.source, pull.id, receive);
+        return true;
+    }
+    if (receive.absorb) receive.absorb(receive.bytes_done, std::span(bounce_).first(piece));
+    receive.bytes_done += piece;
+    if (receive.bytes_done < receive.bytes) return true;
+    pulls_.pop_front();
+    receive.done = true;
+    Frame frame;
+    frame.world = world_;
+    frame.kind = Frame::Kind::taken;
+    frame.channel = receive.channel;
+    frame.id = pull.id;
+    enqueue(pull.source, frame, nullptr, 0, nullptr);
+    return true;
+}
+
+void Mailbox::clear(int source, std::uint64_t id, Transfer& receive) {
     granted_.emplace(grant_key(source, id), &receive);
     Frame frame;
     frame.world = world_;
@@ -230,7 +270,7 @@ void Mailbox::probe(int to, std::uint64_t channel, std::uint64_t fingerprint) {
 }
 
 bool Mailbox::progress() {
-    bool moved = false;
+    bool moved = pull_some();
     for (std::size_t i = 0; i < active_.size(); ++i) {  // reading may add peers
         Peer& p = *peers_[static_cast<std::size_t>(active_[i])];
         if (p.lost || p.rank == rank_) continue;
@@ -395,7 +435,7 @@ bool Mailbox::on_header(int from, Peer& p) {
             if (Transfer* receive = take_posted(from, frame.channel)) {
                 if (!check(from, frame, *receive)) return false;
                 receive->peer = from;
-                grant(from, frame.id, *receive);
+                grant(from, frame, *receive);
             } else {
                 if (!check_unmet(from, frame)) return false;
                 Unexpected message;
@@ -416,6 +456,14 @@ bool Mailbox::on_header(int from, Peer& p) {
                 data.length = send->bytes;
                 data.id = frame.id;
                 enqueue(from, data, send->source, send->bytes, send);
+                return true;
+            }
+            break;
+        case Frame::Kind::taken:
+            if (const auto found = waiting_sends_.find(frame.id); found != waiting_sends_.end()) {
+                found->second->bytes_done = found->second->bytes;
+                found->second->done = true;
+                waiting_sends_.erase(found);
                 return true;
             }
             break;
@@ -507,6 +555,7 @@ void Mailbox::drop_all() {
     waiting_sends_.clear();
     granted_.clear();
     unexpected_.clear();
+    pulls_.clear();
     for (auto& p : peers_) {
         if (!p) continue;
         p->out.clear();

@@ -14,6 +14,7 @@
 // Threads: one at a time (the group's lock). Transfers belong to the caller and must stay where they are while posted.
 #pragma once
 
+#include "transport/shm/peer_memory.hpp"
 #include "transport/stream.hpp"
 
 #include <cstddef>
@@ -31,17 +32,18 @@ namespace tutti::transport {
 
 /// The frame header; little-endian machines only, like the rest of the wire format.
 struct Frame {
-    enum class Kind : std::uint32_t { eager = 1, request = 2, clear = 3, data = 4, probe = 5, credit = 6 };
+    enum class Kind : std::uint32_t { eager = 1, request = 2, clear = 3, data = 4, probe = 5, credit = 6, taken = 7 };
     static constexpr std::uint32_t magic_number = 0x54554954;  // "TIUT"
     std::uint32_t magic = magic_number;
     Kind kind = Kind::eager;
     std::uint64_t world = 0;
     std::uint64_t channel = 0;
     std::uint64_t fingerprint = 0;
-    std::uint64_t length = 0;  ///< bytes of the whole message
-    std::uint64_t id = 0;      ///< request, clear, data: the sender's transfer; eager, credit: bytes given back
+    std::uint64_t length = 0;   ///< bytes of the whole message
+    std::uint64_t id = 0;       ///< request, clear, data: the sender's transfer; eager, credit: bytes given back
+    std::uint64_t address = 0;  ///< request: where the message lies, when the receiver may read it there; else 0
 };
-static_assert(sizeof(Frame) == 48);
+static_assert(sizeof(Frame) == 56);
 
 inline constexpr int any_source = -1;
 inline constexpr std::uint64_t collective_channel = std::uint64_t{1} << 63;
@@ -71,6 +73,8 @@ struct MailboxEvents {
         mismatch;
     /// A stream closed, or carried garbage.
     std::function<void(int peer, const std::string& reason)> lost;
+    /// The memory of a rank of this host, if it can be read; null otherwise. May be empty.
+    std::function<const PeerMemory*(int peer)> memory;
     /// A peer asks what we did on a channel: our fingerprint, or 0 if not known (yet).
     std::function<std::uint64_t(std::uint64_t channel)> fingerprint_of;
 };
@@ -107,6 +111,8 @@ class Mailbox {
     /// Whether anything is queued for writing.
     bool output_pending() const;
 
+    /// From here on messages of ranks of this host are read where they lie, if that is possible.
+    static constexpr std::size_t pull_bytes = std::size_t{16} << 10;
     static constexpr std::size_t eager_bytes = std::size_t{256} << 10;  ///< of one message
     static constexpr std::size_t credit_bytes = std::size_t{2} << 20;   ///< of one peer's, not consumed yet
 
@@ -129,12 +135,20 @@ class Mailbox {
     std::size_t read_payload(Peer& peer, Stream& stream);
     void consumed(int source, const Frame& frame);
     static std::uint64_t give_back(Peer& peer);
-    void grant(int source, std::uint64_t id, Transfer& receive);
+    void grant(int source, const Frame& request, Transfer& receive);
+    void clear(int source, std::uint64_t id, Transfer& receive);
+    bool pull_some();
 
     int rank_;
     int size_;
     std::uint64_t world_;
     MailboxEvents events_;
+    struct Pull {
+        int source = 0;
+        std::uint64_t id = 0, address = 0;
+        Transfer* receive = nullptr;
+    };
+    std::deque<Pull> pulls_;  // receives that read the sender's memory
     std::vector<std::unique_ptr<Peer>> peers_;
     std::vector<int> active_;                                              // ranks with a Peer
     std::unordered_map<std::uint64_t, std::list<Transfer*>> posted_;       // by channel, in order

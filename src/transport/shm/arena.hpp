@@ -53,6 +53,8 @@ struct RankControl {
     alignas(line_spacing) Record records[record_count];
     /// Of rank 0's only: some rank cannot make fences for the others, or sleeps often.
     alignas(line_spacing) std::atomic<std::uint32_t> everyone_fences{0};
+    /// Of rank 0's only, set before anybody attaches: ranks may read each other's memory.
+    std::atomic<std::uint32_t> memory_readable{0};
     /// Small collectives, by sequence number: a rank may be this many ahead of the slowest that reads.
     static constexpr std::size_t small_slots = 8;
     alignas(line_spacing) SmallSlot small[small_slots];

@@ -1,0 +1,36 @@
+// PeerMemory: reading the memory of another rank of this host where it lies, with process_vm_readv(2), or directly when
+// the rank is a thread of this process. One copy instead of two through a ring.
+//
+// Threads: one at a time.
+#pragma once
+
+#include "core/unique_fd.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace tutti::transport {
+
+class PeerMemory {
+ public:
+    /// Whether this kernel lets processes of one user read each other. The same answer in all of them.
+    static bool allowed();
+
+    PeerMemory() = default;
+    /// `process`: the peer's, in our process namespace, alive now.
+    explicit PeerMemory(int process);
+
+    explicit operator bool() const noexcept { return process_ > 0; }
+    /// False when it cannot be read, or the peer has died meanwhile.
+    bool read(std::byte* to, std::uint64_t address, std::size_t bytes) const;
+    /// Whether the process is still the one that it was: what was read is the peer's.
+    bool alive() const;
+
+ private:
+    int process_ = 0;
+    bool own_ = false;  ///< a thread of this process
+    UniqueFd handle_;   ///< a pidfd
+};
+
+}  // namespace tutti::transport
