@@ -236,9 +236,9 @@ void Group::slow_checks() {
     const std::shared_ptr<Operation> operation = collectives_.front();
     if (operation->deadline.expired(now)) return time_out(*operation);
     if (arena_) check_records(operation->sequence, operation->operands.fingerprint);
-    if (failure_ || !operation->execution || now < next_probe_) return;
+    if (failure_ || now < next_probe_) return;
     next_probe_ = now + std::chrono::milliseconds(200);
-    for (const int peer : operation->execution->waits_for()) {
+    for (const int peer : waits_for(*operation)) {
         if (now - operation->started < std::chrono::milliseconds(100)) break;
         {
             const std::lock_guard lock(verdict_mutex_);
@@ -267,16 +267,16 @@ void Group::check_records(std::uint64_t sequence, std::uint64_t fingerprint) {
     }
 }
 
+std::vector<int> Group::waits_for(const Operation& operation) const {
+    if (operation.execution) return operation.execution->waits_for();
+    if (operation.small_state.sequence != 0) return missing(operation.small, operation.small_state);
+    if (!operation.is_collective && operation.transfer.peer >= 0) return {operation.transfer.peer};
+    return {};
+}
+
 void Group::time_out(Operation& operation) {
     ErrorContext context = context_of(operation);
-    std::vector<int> missing;
-    if (operation.execution) {
-        missing = operation.execution->waits_for();
-    } else if (operation.small_state.sequence != 0) {
-        missing = this->missing(operation.small, operation.small_state);
-    } else if (!operation.is_collective && operation.transfer.peer >= 0) {
-        missing.push_back(operation.transfer.peer);
-    }
+    const std::vector<int> missing = waits_for(operation);
     if (!missing.empty()) context.peer = missing.front();
     const double waited = std::chrono::duration<double>(context.elapsed).count();
     std::string text = fmt::format("{}: timed out after {:.3f} s of {:.3f} s", title_of(operation), waited,

@@ -96,6 +96,7 @@ class Group : public std::enable_shared_from_this<Group> {
     bool publish(const SmallCall& call, const SmallState& state);
     void finish(const SmallCall& call, const SmallState& state);
     bool waits_for(const SmallCall& call, int peer) const noexcept;
+    std::vector<int> waits_for(const Operation& operation) const;
     std::vector<int> missing(const SmallCall& call, const SmallState& state) const;
     transport::SmallSlot& small_slot(int rank, std::uint64_t small_sequence) const noexcept {
         return arena_->control(rank).small[small_sequence % transport::RankControl::small_slots];

@@ -105,31 +105,35 @@ TEST_P(Deaths, by_exit_without_leaving_are_deaths_too) {
 
 TEST_P(Deaths, are_not_what_a_rank_that_leaves_dies_of) {
     covers("S18-001", "S18-002");
-    Job job(3, [](const RankProcess& me) {
-        ProcessGroup g = me.join(GetParam());
-        std::vector<float> x(1000);
-        all_reduce(x, {.group = g});
-        if (me.rank() == 1) {
-            g.destroy();
-            me.report_end_of([&] { barrier({.group = g}); });
-            std::this_thread::sleep_for(1s);  // its process lives on
-            return;
+    for (const std::size_t count : {1, 1000, 1'000'000}) {
+        const auto start = std::chrono::steady_clock::now();
+        Job job(3, [count](const RankProcess& me) {
+            ProcessGroup g = me.join(GetParam());
+            std::vector<float> x(count);
+            all_reduce(x, {.group = g});
+            if (me.rank() == 1) {
+                g.destroy();
+                me.report_end_of([&] { barrier({.group = g}); });
+                std::this_thread::sleep_for(1s);  // its process lives on
+                return;
+            }
+            // The others can go on without it...
+            if (me.rank() == 0) send(x, 2, {.group = g});
+            if (me.rank() == 2) recv(x, {.src = 0, .group = g});
+            // ...until they need it.
+            me.report_end_of([&] { all_reduce(x, {.group = g}); });
+        });
+        for (const Report& r : job.collect(3, 10s)) {
+            if (r.rank == 1) {
+                EXPECT_EQ(r.code, static_cast<int>(ErrorCode::aborted)) << r.text;
+            } else {
+                EXPECT_EQ(r.code, static_cast<int>(ErrorCode::peer_lost)) << r.text;
+                EXPECT_NE(std::string(r.text).find("rank 1 has left"), std::string::npos) << r.text;
+            }
         }
-        // The others can go on without it...
-        if (me.rank() == 0) send(x, 2, {.group = g});
-        if (me.rank() == 2) recv(x, {.src = 0, .group = g});
-        // ...until they need it.
-        me.report_end_of([&] { all_reduce(x, {.group = g}); });
-    });
-    for (const Report& r : job.collect(3, 10s)) {
-        if (r.rank == 1) {
-            EXPECT_EQ(r.code, static_cast<int>(ErrorCode::aborted)) << r.text;
-        } else {
-            EXPECT_EQ(r.code, static_cast<int>(ErrorCode::peer_lost)) << r.text;
-            EXPECT_NE(std::string(r.text).find("rank 1 has left"), std::string::npos) << r.text;
-        }
+        EXPECT_LT(std::chrono::steady_clock::now() - start, 5s) << count << " elements";
+        for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(job.wait(rank), 0) << rank;
     }
-    for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(job.wait(rank), 0) << rank;
 }
 
 TEST_P(Deaths, do_not_explain_a_rank_that_is_stopped_but_its_timeout_names_it) {
