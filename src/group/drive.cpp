@@ -240,15 +240,7 @@ void Group::slow_checks() {
     next_probe_ = now + std::chrono::milliseconds(200);
     for (const int peer : waits_for(*operation)) {
         if (now - operation->started < std::chrono::milliseconds(100)) break;
-        {
-            const std::lock_guard lock(verdict_mutex_);
-            if (std::ranges::find(gone_, peer) != gone_.end() && !verdict_) {
-                verdict_ = rendezvous::Verdict{rendezvous::VerdictKind::left, peer,
-                                               fmt::format("rank {} has left the group", peer)};
-                has_verdict_ = true;
-                return;
-            }
-        }
+        if (peer_has_left(peer)) return;
         if (ground_.arena == nullptr || ground_.local_of[static_cast<std::size_t>(peer)] < 0) {
             mailbox_->probe(peer, operation->operands.channel, operation->operands.fingerprint);
         }
@@ -265,6 +257,20 @@ void Group::check_records(std::uint64_t sequence, std::uint64_t fingerprint) {
         if (theirs == fingerprint || record.sequence.load(std::memory_order_acquire) != sequence) continue;
         return mismatch(rank_of_local_[local], sequence, theirs, fingerprint, true);
     }
+}
+
+// A rank that is waited for has left: nobody can finish this operation, and everybody learns the same cause.
+bool Group::peer_has_left(int peer) {
+    const rendezvous::Verdict verdict{rendezvous::VerdictKind::left, peer,
+                                      fmt::format("rank {} has left the group", peer)};
+    {
+        const std::lock_guard lock(verdict_mutex_);
+        if (std::ranges::find(gone_, peer) == gone_.end() || verdict_) return false;
+        verdict_ = verdict;
+        has_verdict_ = true;
+    }
+    membership_->flood(verdict);
+    return true;
 }
 
 std::vector<int> Group::waits_for(const Operation& operation) const {

@@ -79,6 +79,7 @@ class Group : public std::enable_shared_from_this<Group> {
     bool progress_collective();
     bool progress_messages();
     void slow_checks();
+    bool peer_has_left(int peer);
     void check_records(std::uint64_t sequence, std::uint64_t fingerprint);
     void fail(std::exception_ptr error);
     void on_verdict(const rendezvous::Verdict& verdict);
