@@ -4,6 +4,7 @@
 #include "core/deadline.hpp"
 #include "core/socket.hpp"
 #include "security/local_secret.hpp"
+#include "store/local_door.hpp"
 #include "store/messages.hpp"
 #include "store/tcp_client.hpp"
 #include "store/tcp_server.hpp"
@@ -25,6 +26,8 @@ namespace {
 
 using store::Op;
 
+constexpr std::size_t posted_bytes_max = std::size_t{16} << 10U;
+
 class TcpBackend : public StoreBackend {
  public:
     TcpBackend(const net::Address& address, const security::Secret& secret, const Deadline& deadline,
@@ -34,7 +37,13 @@ class TcpBackend : public StoreBackend {
           client_(address, secret, name_, deadline, abort_flag()) {}
 
     void set(std::string_view key, std::string_view value, Milliseconds timeout) override {
-        call(Op::set, "set", {key, value}, timeout, key);
+        // While the server is known to be well a small value is only sent: what follows on this connection comes
+        // after it.
+        if (value.size() <= posted_bytes_max && client_.may_post()) {
+            post({key, value}, timeout, key);
+        } else {
+            call(Op::set, "set", {key, value}, timeout, key);
+        }
     }
     std::string get(std::string_view key, Milliseconds timeout) override {
         return field(call(Op::get, "get", {key}, timeout, key));
@@ -81,7 +90,14 @@ class TcpBackend : public StoreBackend {
     std::string describe() const override { return name_; }
     std::string local_host() const override { return client_.local_host(); }
 
-    void join(Milliseconds timeout) { call(Op::join, "join", std::vector<std::string_view>{}, timeout, {}); }
+    /// The store is used by others only afterwards.
+    void join(const security::Secret& secret, Milliseconds timeout) {
+        const std::string body = call(Op::join, "join", std::vector<std::string_view>{}, timeout, {});
+        const auto fields = store::split_fields(body);
+        if (!fields || fields->size() != 2) throw_nonsense();
+        if (fields->back().empty() || !store::local_doors_wanted()) return;
+        client_.move_to(std::string(fields->back()), secret);
+    }
 
     void await_workers(int world_size, const Deadline& deadline) {
         const Instant start = Clock::now();
@@ -101,6 +117,15 @@ class TcpBackend : public StoreBackend {
  private:
     static std::vector<std::string_view> views(std::span<const std::string> keys) { return {keys.begin(), keys.end()}; }
 
+    void post(std::initializer_list<std::string_view> fields, Milliseconds timeout, std::string_view key) {
+        const Instant start = Clock::now();
+        try {
+            client_.post(Op::post, {fields.begin(), fields.size()}, Deadline::after(timeout, start), abort_flag());
+        } catch (const Timeout&) {
+            const std::string name(key);
+            store::throw_timeout(name_, "set", {&name, 1}, start, timeout);
+        }
+    }
     std::string call(Op op, const char* operation, std::initializer_list<std::string_view> fields, Milliseconds timeout,
                      std::string_view key) {
         const Instant start = Clock::now();
@@ -224,7 +249,7 @@ TCPStore::TCPStore(TCPStoreOptions options) : host_(options.host), port_(options
     const std::string host = options.is_master ? reachable(host_) : host_;
     auto backend = std::make_shared<TcpBackend>(net::Address{host, port_}, *secret, deadline, std::move(server));
     const auto left = [&] { return std::chrono::ceil<Milliseconds>(deadline.remaining()); };
-    backend->join(left());
+    backend->join(*secret, left());
     if (options.is_master && options.wait_for_workers && options.world_size) {
         backend->await_workers(*options.world_size, deadline);
     }
