@@ -39,6 +39,7 @@ struct ServerConnection {
     bool unsent = false;  ///< there is something to flush, or large values have left
     bool proved = false;  ///< it knows the secret
     std::uint64_t arrived_ms = 0;
+    std::uint64_t heard_in = 0;                      ///< see Crowd
     std::optional<security::Handshake> handshake{};  ///< over TCP, until it is done
     std::string door_proof{};                        ///< what has come of it, at the local door
     FrameReader frames{};

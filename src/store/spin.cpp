@@ -4,9 +4,9 @@
 
 namespace tutti::store {
 
-bool cores_to_spare() {
+int usable_cores() {
     cpu_set_t cores;
-    return ::sched_getaffinity(0, sizeof cores, &cores) == 0 && CPU_COUNT(&cores) > 1;
+    return ::sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
 }
 
 }  // namespace tutti::store

@@ -5,11 +5,13 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
+#include <utility>
 
 namespace tutti::store {
 
-/// Whether this process may use more than one core.
-bool cores_to_spare();
+/// How many cores this process may use.
+int usable_cores();
 
 class Spin {
  public:
@@ -38,6 +40,30 @@ class Spin {
     int patience_ = patience_max;
     int rest_ = rest_min;
     int resting_ = 0;
+};
+
+/// How many clients have asked for something within about a millisecond.
+class Crowd {
+ public:
+    /// `window` is the client's own mark.
+    void heard(std::uint64_t now_ns, std::uint64_t& window) {
+        if (now_ns - since_ns_ > window_ns) {
+            // Nobody in the meantime: the last window says nothing.
+            last_ = now_ns - since_ns_ > 2 * window_ns ? 0 : current_;
+            current_ = 0;
+            since_ns_ = now_ns;
+            ++window_;
+        }
+        if (std::exchange(window, window_) != window_) ++current_;
+    }
+    int size() const noexcept { return std::max(current_, last_); }
+
+ private:
+    static constexpr std::uint64_t window_ns = 1'000'000;
+    std::uint64_t since_ns_ = 0;
+    std::uint64_t window_ = 1;
+    int current_ = 0;
+    int last_ = 0;
 };
 
 }  // namespace tutti::store

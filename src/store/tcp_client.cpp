@@ -30,15 +30,20 @@ using namespace std::chrono_literals;
 constexpr auto spin_time = 25us;
 /// What is posted without hearing from the server: for this long, and this often, at most.
 constexpr auto post_time = 50ms;
-constexpr int posts_max = 64;
+constexpr int posts_max = 256;
+/// For that many posts.
+constexpr int local_send_bytes = 1 << 20U;
 
 constexpr const char* operation = "store request";
 constexpr const char* closed = "the server is gone (connection closed)";
 /// A request up to here is copied into one piece and sent with one call.
 constexpr std::size_t small_request_bytes = std::size_t{16} << 10U;
 
-std::int64_t now_ns() {
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
+/// To a few milliseconds, and cheap.
+std::int64_t coarse_now_ns() {
+    timespec now{};
+    ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
 /// Calls that read wait in the kernel, for one slice at most; those that write never do (MSG_DONTWAIT).
@@ -66,7 +71,7 @@ TcpClient::TcpClient(const net::Address& server, const security::Secret& secret,
       owner_(::getpid()),
       generation_(generation()),
       buffer_(std::size_t{64} << 10U),
-      may_spin_(cores_to_spare()) {
+      may_spin_(usable_cores() > 1) {
     connect(server, secret, deadline, abort);
     keep_alive(fd_.get());
     use(std::move(fd_));
@@ -82,6 +87,7 @@ void TcpClient::move_to(const std::string& door, const security::Secret& secret)
     try {
         // It is there, or not on this host.
         UniqueFd fd = net::connect_unix(door, Deadline::after(Clock::duration::zero()), nullptr);
+        ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDBUF, &local_send_bytes, sizeof local_send_bytes);
         const security::Mac proof = door_proof(secret, door);
         net::send_all(fd.get(), proof, Deadline::after(wait_slice), nullptr, "connect");
         forget(fd_.get());
@@ -152,7 +158,7 @@ std::string TcpClient::call(Op op, std::span<const std::string_view> fields, con
     check_process();
     const std::uint64_t body_bytes = check_size(fields);
     Pending mine;
-    const std::uint64_t request = begin_request(&mine, deadline, abort);
+    const std::uint64_t request = begin_request(mine, deadline, abort);
     try {
         send_request({op, request, body_bytes}, fields, deadline, abort);
         await_answer(mine, deadline, abort);
@@ -165,27 +171,34 @@ std::string TcpClient::call(Op op, std::span<const std::string_view> fields, con
     throw DistStoreError(fmt::format("{}: {}", name_, words && !words->empty() ? words->front() : "unknown error"));
 }
 
-void TcpClient::post(Op op, std::span<const std::string_view> fields, const Deadline& deadline,
-                     const AbortFlag* abort) {
+bool TcpClient::try_post(Op op, std::span<const std::string_view> fields) {
     check_process();
     const std::uint64_t body_bytes = check_size(fields);
-    const std::uint64_t request = begin_request(nullptr, deadline, abort);
-    posts_.fetch_add(1, std::memory_order_relaxed);
+    const bool well =
+        posts_.load(std::memory_order_relaxed) < posts_max &&
+        coarse_now_ns() - heard_at_ns_.load(std::memory_order_relaxed) < std::chrono::nanoseconds(post_time).count();
+    if (!well || body_bytes > small_request_bytes) return false;
+    std::unique_lock lock(mutex_);
+    if (!broken_.empty()) throw_broken();
+    if (writing_) return false;
+    compose_header({op, ++last_request_, body_bytes});
+    for (const auto field : fields) compose_field(field, true);
     char byte = 0;
     // A Unix socket says so when the other end is closed; over TCP the first bytes would vanish.
-    if (!local_ && ::recv(fd_.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0) {
-        end_request();
-        break_connection(closed);
+    const bool gone = !local_ && ::recv(fd_.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+    const ssize_t sent = gone ? -1 : ::send(fd_.get(), output_.data(), output_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent == static_cast<ssize_t>(output_.size())) {
+        posts_.fetch_add(1, std::memory_order_relaxed);
+        return true;
     }
-    send_request({op, request, body_bytes}, fields, deadline, abort);
+    if (sent < 0 && !gone && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
+    lock.unlock();
+    break_connection(sent < 0 ? closed : "a request was sent in part only");
+    lock.lock();
+    throw_broken();
 }
 
-bool TcpClient::may_post() const noexcept {
-    return posts_.load(std::memory_order_relaxed) < posts_max &&
-           now_ns() - heard_at_ns_.load(std::memory_order_relaxed) < std::chrono::nanoseconds(post_time).count();
-}
-
-std::uint64_t TcpClient::begin_request(Pending* mine, const Deadline& deadline, const AbortFlag* abort) {
+std::uint64_t TcpClient::begin_request(Pending& mine, const Deadline& deadline, const AbortFlag* abort) {
     std::unique_lock lock(mutex_);
     while (writing_ && broken_.empty()) {
         check_wait(deadline, abort, operation);
@@ -194,10 +207,8 @@ std::uint64_t TcpClient::begin_request(Pending* mine, const Deadline& deadline, 
     if (!broken_.empty()) throw_broken();
     writing_ = true;
     const std::uint64_t request = ++last_request_;
-    if (mine != nullptr) {
-        mine->request = request;
-        pending_.push_back(mine);
-    }
+    mine.request = request;
+    pending_.push_back(&mine);
     return request;
 }
 
@@ -225,28 +236,30 @@ void TcpClient::send_request(const FrameHeader& header, std::span<const std::str
     end_request();
 }
 
+void TcpClient::compose_header(const FrameHeader& header) {
+    const auto raw = encode(header);
+    output_.assign(raw.data(), raw.size());
+}
+
+void TcpClient::compose_field(std::string_view field, bool with_bytes) {
+    const auto size = encode_number(field.size());
+    output_.append(size.data(), size.size());
+    if (with_bytes) output_ += field;
+}
+
 void TcpClient::send_pieces(const FrameHeader& header, std::span<const std::string_view> fields,
                             const Deadline& deadline, const AbortFlag* abort) {
     const auto send = [&](std::string_view bytes) {
         net::send_all(fd_.get(), std::as_bytes(std::span(bytes)), deadline, abort, operation);
     };
-    output_.clear();
-    const auto raw = encode(header);
-    output_.append(raw.data(), raw.size());
+    compose_header(header);
     for (const auto field : fields) {
-        const auto size = encode_number(field.size());
-        output_.append(size.data(), size.size());
-        if (field.size() <= small_request_bytes) {
-            output_ += field;
-        } else {  // large values are sent from where they are
-            send(output_);
-            output_.clear();
-            send(field);
-        }
-        if (output_.size() > 2 * small_request_bytes) {
-            send(output_);
-            output_.clear();
-        }
+        const bool large = field.size() > small_request_bytes;  // sent from where it is
+        compose_field(field, !large);
+        if (!large && output_.size() <= 2 * small_request_bytes) continue;
+        send(output_);
+        output_.clear();
+        if (large) send(field);
     }
     if (!output_.empty()) send(output_);
 }
@@ -323,7 +336,7 @@ bool TcpClient::took(ssize_t received) {
 }
 
 void TcpClient::take(std::string_view bytes) {
-    heard_at_ns_.store(now_ns(), std::memory_order_relaxed);
+    heard_at_ns_.store(coarse_now_ns(), std::memory_order_relaxed);
     posts_.store(0, std::memory_order_relaxed);
     const bool good = frames_.feed(bytes, [this](const FrameHeader& header, FrameBody body) {
         const std::lock_guard lock(mutex_);

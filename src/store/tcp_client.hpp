@@ -38,11 +38,10 @@ class TcpClient {
     /// The body of the answer. Timeout at the deadline; DistStoreError when the server says so or is gone.
     std::string call(Op op, std::span<const std::string_view> fields, const Deadline& deadline, const AbortFlag* abort);
 
-    /// The same for what the server does not answer (Op::post): returns when it is on its way. What is lost because
-    /// the server dies is noticed by the next call.
-    void post(Op op, std::span<const std::string_view> fields, const Deadline& deadline, const AbortFlag* abort);
-    /// Whether the server has answered a short while ago, and not much was posted since: it is not dead or stopped.
-    bool may_post() const noexcept;
+    /// Sends a small request that the server does not answer (Op::post). False, and nothing is sent: the server has not
+    /// been heard for a while or since many posts, so that it may be dead or stopped, or there is no room just now;
+    /// call it instead. What is lost because the server dies is noticed by the next call.
+    bool try_post(Op op, std::span<const std::string_view> fields);
 
     /// Goes on by the server's local door (see LocalDoor) instead of TCP, if that can be reached. Only before
     /// other threads use this.
@@ -64,12 +63,14 @@ class TcpClient {
     void connect(const net::Address& server, const security::Secret& secret, const Deadline& deadline,
                  const AbortFlag* abort);
     void check_process() const;
-    /// Begins to write; with `mine`, expects an answer.
-    std::uint64_t begin_request(Pending* mine, const Deadline& deadline, const AbortFlag* abort);
+    /// Begins to write, and expects an answer.
+    std::uint64_t begin_request(Pending& mine, const Deadline& deadline, const AbortFlag* abort);
     void send_request(const FrameHeader& header, std::span<const std::string_view> fields, const Deadline& deadline,
                       const AbortFlag* abort);
     void send_pieces(const FrameHeader& header, std::span<const std::string_view> fields, const Deadline& deadline,
                      const AbortFlag* abort);
+    void compose_header(const FrameHeader& header);
+    void compose_field(std::string_view field, bool with_bytes);
     void end_request() noexcept;
     void await_answer(Pending& mine, const Deadline& deadline, const AbortFlag* abort);
     void read_until(const Pending& mine, const Deadline& deadline, const AbortFlag* abort);

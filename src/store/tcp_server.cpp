@@ -13,6 +13,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <pthread.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -69,7 +70,7 @@ class TcpServer::Loop {
           local_secret_(std::move(local_secret)),
           handshake_ms_(static_cast<std::uint64_t>(security::handshake_timeout().count())),
           max_strangers_(max_strangers()),
-          may_spin_(cores_to_spare()),
+          cores_(usable_cores()),
           data_([this](ConnectionId to, std::uint64_t request, Op op, std::span<const Field> fields) {
               answer(to, request, op, fields);
           }) {
@@ -156,7 +157,10 @@ class TcpServer::Loop {
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &before);
         try {
-            thread_ = std::thread([this] { uv_run(&loop_, UV_RUN_DEFAULT); });
+            thread_ = std::thread([this] {
+                ::pthread_setname_np(::pthread_self(), "tutti-store");
+                uv_run(&loop_, UV_RUN_DEFAULT);
+            });
         } catch (...) {
             pthread_sigmask(SIG_SETMASK, &before, nullptr);
             throw;
@@ -243,25 +247,30 @@ class TcpServer::Loop {
         });
         send_answers();
         if (!good) return close(c);
-        look_for_more();
+        look_for_more(c);
     }
 
-    /// Looks for the next request a little before it sleeps, as long as that mostly pays.
-    void look_for_more() {
-        if (!may_spin_) return;
+    /// Looks for the next request a little before it sleeps, as long as that mostly pays and the clients that are at
+    /// work leave a core for it.
+    void look_for_more(Connection& c) {
         const std::uint64_t now = uv_hrtime();
+        crowd_.heard(now, c.heard_in);
         if (spinning_) spin_policy_.note(true);
+        if (crowd_.size() >= cores_) return stop_looking();
         if (!spinning_ && !spin_policy_.worth_it()) return;
         spin_until_ = now + spin_ns;
         if (std::exchange(spinning_, true)) return;
         uv_idle_start(&spin_, [](uv_idle_t* h) { self(h).keep_looking(); });
     }
 
+    void stop_looking() {
+        if (std::exchange(spinning_, false)) uv_idle_stop(&spin_);
+    }
+
     void keep_looking() {
         if (uv_hrtime() < spin_until_) return;
-        spinning_ = false;
         spin_policy_.note(false);
-        uv_idle_stop(&spin_);
+        stop_looking();
     }
 
     /// True when the peer is trusted and `bytes` is what it said after the handshake.
@@ -376,7 +385,8 @@ class TcpServer::Loop {
     std::uint64_t handshake_ms_;
     std::size_t max_strangers_;
     std::optional<LocalDoor> door_;
-    bool may_spin_;
+    int cores_;
+    Crowd crowd_;
     bool spinning_ = false;
     std::uint64_t spin_until_ = 0;
     Spin spin_policy_;

@@ -15,6 +15,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <initializer_list>
 #include <map>
 #include <memory>
@@ -25,8 +26,6 @@ namespace tutti {
 namespace {
 
 using store::Op;
-
-constexpr std::size_t posted_bytes_max = std::size_t{16} << 10U;
 
 class TcpBackend : public StoreBackend {
  public:
@@ -39,11 +38,8 @@ class TcpBackend : public StoreBackend {
     void set(std::string_view key, std::string_view value, Milliseconds timeout) override {
         // While the server is known to be well a small value is only sent: what follows on this connection comes
         // after it.
-        if (value.size() <= posted_bytes_max && client_.may_post()) {
-            post({key, value}, timeout, key);
-        } else {
-            call(Op::set, "set", {key, value}, timeout, key);
-        }
+        const std::array<std::string_view, 2> fields{key, value};
+        if (!client_.try_post(Op::post, fields)) call(Op::set, "set", {key, value}, timeout, key);
     }
     std::string get(std::string_view key, Milliseconds timeout) override {
         return field(call(Op::get, "get", {key}, timeout, key));
@@ -117,15 +113,6 @@ class TcpBackend : public StoreBackend {
  private:
     static std::vector<std::string_view> views(std::span<const std::string> keys) { return {keys.begin(), keys.end()}; }
 
-    void post(std::initializer_list<std::string_view> fields, Milliseconds timeout, std::string_view key) {
-        const Instant start = Clock::now();
-        try {
-            client_.post(Op::post, {fields.begin(), fields.size()}, Deadline::after(timeout, start), abort_flag());
-        } catch (const Timeout&) {
-            const std::string name(key);
-            store::throw_timeout(name_, "set", {&name, 1}, start, timeout);
-        }
-    }
     std::string call(Op op, const char* operation, std::initializer_list<std::string_view> fields, Milliseconds timeout,
                      std::string_view key) {
         const Instant start = Clock::now();
