@@ -378,6 +378,36 @@ TEST(TCPStoreFailure, what_a_process_sets_right_before_its_end_arrives) {
     }
 }
 
+TEST(TCPStoreFailure, posted_sets_arrive_whole_and_in_order_also_when_the_socket_is_full) {
+    for (const char* local : {"1", "0"}) {
+        ::setenv("TUTTI_STORE_LOCAL", local, 1);
+        const Pipe pipe;
+        Child server([&] {
+            TCPStore store = a_master();
+            pipe.put(store.port());
+            ::pause();
+            return 0;
+        });
+        TCPStore client = a_client(pipe.take<std::uint16_t>());
+        ::unsetenv("TUTTI_STORE_LOCAL");
+        for (int round = 0; round < 20; ++round) {
+            EXPECT_EQ(client.add("heard", 1), round + 1);  // posts are allowed from here on
+            ::kill(server.pid(), SIGSTOP);
+            std::thread waker([&] {
+                std::this_thread::sleep_for(10ms);
+                ::kill(server.pid(), SIGCONT);
+            });
+            std::string last;
+            for (int i = 0; i < 300; ++i) {
+                last = fmt::format("{}/{}/", round, i) + std::string(15000, static_cast<char>('a' + i % 26));
+                client.set(i % 2 == 0 ? "even" : "odd", last);
+            }
+            waker.join();
+            EXPECT_EQ(client.get("odd"), last);
+        }
+    }
+}
+
 TEST(TCPStoreFailure, a_set_to_a_server_that_died_is_an_error_and_not_lost) {
     for (const char* local : {"1", "0"}) {
         ::setenv("TUTTI_STORE_LOCAL", local, 1);

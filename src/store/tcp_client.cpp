@@ -153,6 +153,25 @@ std::uint64_t TcpClient::check_size(std::span<const std::string_view> fields) co
     return body_bytes;
 }
 
+/// `write` goes on with what this thread has begun to write; however it ends, others may write then, or fail.
+template <class Write>
+void TcpClient::finish_writing(Write&& write) {
+    try {
+        write();
+    } catch (const DistNetworkError&) {
+        break_connection(closed);
+        end_request();
+        const std::lock_guard lock(mutex_);
+        throw_broken();
+    } catch (...) {
+        // Part of the request may be on its way: nothing can follow it.
+        break_connection("a request could not be sent in time, and the connection was given up");
+        end_request();
+        throw;
+    }
+    end_request();
+}
+
 std::string TcpClient::call(Op op, std::span<const std::string_view> fields, const Deadline& deadline,
                             const AbortFlag* abort) {
     check_process();
@@ -160,7 +179,7 @@ std::string TcpClient::call(Op op, std::span<const std::string_view> fields, con
     Pending mine;
     const std::uint64_t request = begin_request(mine, deadline, abort);
     try {
-        send_request({op, request, body_bytes}, fields, deadline, abort);
+        finish_writing([&] { send_request({op, request, body_bytes}, fields, deadline, abort); });
         await_answer(mine, deadline, abort);
     } catch (...) {
         cancel(request);
@@ -171,7 +190,8 @@ std::string TcpClient::call(Op op, std::span<const std::string_view> fields, con
     throw DistStoreError(fmt::format("{}: {}", name_, words && !words->empty() ? words->front() : "unknown error"));
 }
 
-bool TcpClient::try_post(Op op, std::span<const std::string_view> fields) {
+bool TcpClient::try_post(Op op, std::span<const std::string_view> fields, std::chrono::milliseconds timeout,
+                         const AbortFlag* abort) {
     check_process();
     const std::uint64_t body_bytes = check_size(fields);
     const bool well =
@@ -186,16 +206,18 @@ bool TcpClient::try_post(Op op, std::span<const std::string_view> fields) {
     char byte = 0;
     // A Unix socket says so when the other end is closed; over TCP the first bytes would vanish.
     const bool gone = !local_ && ::recv(fd_.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
-    const ssize_t sent = gone ? -1 : ::send(fd_.get(), output_.data(), output_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent == static_cast<ssize_t>(output_.size())) {
-        posts_.fetch_add(1, std::memory_order_relaxed);
-        return true;
-    }
-    if (sent < 0 && !gone && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
+    const ssize_t sent = ::send(fd_.get(), output_.data(), output_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (!gone && sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
+    posts_.fetch_add(1, std::memory_order_relaxed);
+    const auto done = static_cast<std::size_t>(std::max<ssize_t>(sent, 0));
+    if (!gone && done == output_.size()) return true;
+    writing_ = true;
     lock.unlock();
-    break_connection(sent < 0 ? closed : "a request was sent in part only");
-    lock.lock();
-    throw_broken();
+    finish_writing([&] {
+        if (gone || sent < 0) throw DistNetworkError(closed);
+        send(std::string_view(output_).substr(done), Deadline::after(timeout), abort);
+    });
+    return true;
 }
 
 std::uint64_t TcpClient::begin_request(Pending& mine, const Deadline& deadline, const AbortFlag* abort) {
@@ -218,22 +240,8 @@ void TcpClient::end_request() noexcept {
     writer_left_.notify_one();
 }
 
-void TcpClient::send_request(const FrameHeader& header, std::span<const std::string_view> fields,
-                             const Deadline& deadline, const AbortFlag* abort) {
-    try {
-        send_pieces(header, fields, deadline, abort);
-    } catch (const DistNetworkError&) {
-        end_request();
-        break_connection(closed);
-        const std::lock_guard lock(mutex_);
-        throw_broken();
-    } catch (...) {
-        end_request();
-        // Part of the request may be on its way: nothing can follow it.
-        break_connection("a request could not be sent in time, and the connection was given up");
-        throw;
-    }
-    end_request();
+void TcpClient::send(std::string_view bytes, const Deadline& deadline, const AbortFlag* abort) {
+    net::send_all(fd_.get(), std::as_bytes(std::span(bytes)), deadline, abort, operation);
 }
 
 void TcpClient::compose_header(const FrameHeader& header) {
@@ -247,21 +255,18 @@ void TcpClient::compose_field(std::string_view field, bool with_bytes) {
     if (with_bytes) output_ += field;
 }
 
-void TcpClient::send_pieces(const FrameHeader& header, std::span<const std::string_view> fields,
-                            const Deadline& deadline, const AbortFlag* abort) {
-    const auto send = [&](std::string_view bytes) {
-        net::send_all(fd_.get(), std::as_bytes(std::span(bytes)), deadline, abort, operation);
-    };
+void TcpClient::send_request(const FrameHeader& header, std::span<const std::string_view> fields,
+                             const Deadline& deadline, const AbortFlag* abort) {
     compose_header(header);
     for (const auto field : fields) {
         const bool large = field.size() > small_request_bytes;  // sent from where it is
         compose_field(field, !large);
         if (!large && output_.size() <= 2 * small_request_bytes) continue;
-        send(output_);
+        send(output_, deadline, abort);
         output_.clear();
-        if (large) send(field);
+        if (large) send(field, deadline, abort);
     }
-    if (!output_.empty()) send(output_);
+    if (!output_.empty()) send(output_, deadline, abort);
 }
 
 void TcpClient::await_answer(Pending& mine, const Deadline& deadline, const AbortFlag* abort) {

@@ -16,6 +16,7 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -41,7 +42,8 @@ class TcpClient {
     /// Sends a small request that the server does not answer (Op::post). False, and nothing is sent: the server has not
     /// been heard for a while or since many posts, so that it may be dead or stopped, or there is no room just now;
     /// call it instead. What is lost because the server dies is noticed by the next call.
-    bool try_post(Op op, std::span<const std::string_view> fields);
+    bool try_post(Op op, std::span<const std::string_view> fields, std::chrono::milliseconds timeout,
+                  const AbortFlag* abort);
 
     /// Goes on by the server's local door (see LocalDoor) instead of TCP, if that can be reached. Only before
     /// other threads use this.
@@ -67,8 +69,9 @@ class TcpClient {
     std::uint64_t begin_request(Pending& mine, const Deadline& deadline, const AbortFlag* abort);
     void send_request(const FrameHeader& header, std::span<const std::string_view> fields, const Deadline& deadline,
                       const AbortFlag* abort);
-    void send_pieces(const FrameHeader& header, std::span<const std::string_view> fields, const Deadline& deadline,
-                     const AbortFlag* abort);
+    template <class Write>
+    void finish_writing(Write&& write);
+    void send(std::string_view bytes, const Deadline& deadline, const AbortFlag* abort);
     void compose_header(const FrameHeader& header);
     void compose_field(std::string_view field, bool with_bytes);
     void end_request() noexcept;

@@ -38,8 +38,15 @@ class TcpBackend : public StoreBackend {
     void set(std::string_view key, std::string_view value, Milliseconds timeout) override {
         // While the server is known to be well a small value is only sent: what follows on this connection comes
         // after it.
+        const Instant start = Clock::now();
         const std::array<std::string_view, 2> fields{key, value};
-        if (!client_.try_post(Op::post, fields)) call(Op::set, "set", {key, value}, timeout, key);
+        try {
+            if (client_.try_post(Op::post, fields, timeout, abort_flag())) return;
+        } catch (const Timeout&) {
+            const std::string name(key);
+            store::throw_timeout(name_, "set", {&name, 1}, start, timeout);
+        }
+        call(Op::set, "set", {key, value}, timeout, key);
     }
     std::string get(std::string_view key, Milliseconds timeout) override {
         return field(call(Op::get, "get", {key}, timeout, key));
