@@ -383,7 +383,12 @@ TEST(TCPStoreFailure, posted_sets_arrive_whole_and_in_order_also_when_the_socket
         ::setenv("TUTTI_STORE_LOCAL", local, 1);
         const Pipe pipe;
         Child server([&] {
-            TCPStore store = a_master();
+            // Over TCP a narrow window leaves requests half-way.
+            UniqueFd listener = net::listen_tcp("127.0.0.1", 0);
+            const int narrow = 4096;
+            ::setsockopt(listener.get(), SOL_SOCKET, SO_RCVBUF, &narrow, sizeof narrow);
+            const TCPStore store(
+                {.is_master = true, .master_listen_fd = listener.release(), .secret = "the tests' secret"});
             pipe.put(store.port());
             ::pause();
             return 0;
