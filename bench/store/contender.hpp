@@ -48,8 +48,9 @@ class Contender {
     virtual std::string remark() const { return {}; }
 };
 
+enum class Way { usual, tcp_only };
+std::unique_ptr<Contender> make_tutti(Way way);
 /// Null: it cannot run here, and `why` says so in a sentence.
-std::unique_ptr<Contender> make_tutti();
 std::unique_ptr<Contender> make_redis(const std::string& server_program, std::string& why);
 std::unique_ptr<Contender> make_torch(const std::string& python, const std::string& script, std::string& why);
 

@@ -8,9 +8,14 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <map>
+#include <memory>
+#include <string>
+#include <vector>
 
 namespace {
 
@@ -22,7 +27,7 @@ struct Options {
     std::string torch_script = TUTTI_STORE_BENCH_SCRIPT;
     std::vector<int> clients{1, 8, 50};
     std::vector<std::string> work{work_names.begin(), work_names.end()};
-    std::vector<std::string> against{"redis", "torch"};
+    std::vector<std::string> against{"tcp", "redis", "torch"};
     int rounds = 5;
     int milliseconds = 200;
     std::string json;
@@ -38,7 +43,8 @@ Contenders make_contenders(const Options& options) {
     };
     std::string why;
     const auto wanted = [&](const char* name) { return std::ranges::count(options.against, name) > 0; };
-    add(make_tutti(), why);
+    add(make_tutti(Way::usual), why);
+    if (wanted("tcp")) add(make_tutti(Way::tcp_only), why);
     if (wanted("redis")) add(make_redis(options.redis_server, why), why);
     if (wanted("torch")) add(make_torch(options.torch_python, options.torch_script, why), why);
     return result;
@@ -127,9 +133,9 @@ int main(int argc, char** argv) {
         ->delimiter(',')
         ->check(CLI::IsMember({"get", "set", "add", "wake"}))
         ->capture_default_str();
-    app.add_option("--against", options.against, "peers")
+    app.add_option("--against", options.against, "peers; tcp: tutti without Unix sockets")
         ->delimiter(',')
-        ->check(CLI::IsMember({"redis", "torch", "none"}))
+        ->check(CLI::IsMember({"tcp", "redis", "torch", "none"}))
         ->capture_default_str();
     app.add_option("--rounds", options.rounds)->check(CLI::Range(1, 1000))->capture_default_str();
     app.add_option("--milliseconds", options.milliseconds, "of each measurement")

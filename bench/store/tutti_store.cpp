@@ -6,6 +6,7 @@
 
 #include <unistd.h>
 
+#include <cstdlib>
 #include <stdexcept>
 
 namespace tutti::bench {
@@ -29,10 +30,11 @@ class TuttiClient : public Client {
 
 class Tutti : public Contender {
  public:
-    Tutti() {
+    explicit Tutti(Way way) : way_(way) {
         int ends[2];
         if (::pipe(ends) != 0) throw std::runtime_error("cannot make a pipe");
         server_ = Process([&] {
+            take_the_way();
             const TCPStore store({.is_master = true, .secret = secret});
             const std::uint16_t port = store.port();
             if (::write(ends[1], &port, sizeof port) != sizeof port) return;
@@ -42,20 +44,35 @@ class Tutti : public Contender {
         ::close(ends[0]);
         ::close(ends[1]);
     }
-    std::string name() const override { return std::string("tutti ") + version(); }
+    std::string name() const override {
+        return std::string("tutti ") + version() + (way_ == Way::tcp_only ? " (TCP only)" : "");
+    }
     Figures run(const Task& task) override {
-        return run_clients(task, [this] { return std::make_unique<TuttiClient>(port_); });
+        return run_clients(task, [this] {
+            take_the_way();
+            return std::make_unique<TuttiClient>(port_);
+        });
+    }
+    std::string remark() const override {
+        if (way_ == Way::tcp_only) return {};
+        return "tutti's clients on the server's host use a Unix socket; the line \"TCP only\" is without it\n"
+               "a set of tutti or torch returns when it is on its way, redis's when it is done; ops/s counts to the "
+               "end";
     }
 
  private:
+    /// In a process of the contender's own.
+    void take_the_way() const { ::setenv("TUTTI_STORE_LOCAL", way_ == Way::tcp_only ? "0" : "1", 1); }
+
+    Way way_;
     std::uint16_t port_ = 0;
     Process server_;
 };
 
 }  // namespace
 
-std::unique_ptr<Contender> make_tutti() {
-    return std::make_unique<Tutti>();
+std::unique_ptr<Contender> make_tutti(Way way) {
+    return std::make_unique<Tutti>(way);
 }
 
 }  // namespace tutti::bench
