@@ -114,7 +114,7 @@ class Gloo {
         ::close(from[1]);
         to_ = ::fdopen(to[1], "w");
         from_ = ::fdopen(from[0], "r");
-        const auto hello = answer();
+        const auto hello = first_answer(python);
         if (hello.contains("why")) throw std::runtime_error(hello["why"].get<std::string>());
         version_ = hello["version"];
     }
@@ -134,6 +134,14 @@ class Gloo {
     }
 
  private:
+    nlohmann::json first_answer(const std::string& python) {
+        try {
+            return answer();
+        } catch (const std::exception&) {
+            throw std::runtime_error("gloo is left out: " + python + " cannot run its script");
+        }
+    }
+
     nlohmann::json answer() {
         char line[4096];
         if (std::fgets(line, sizeof line, from_) == nullptr) throw std::runtime_error("torch_init.py has ended");

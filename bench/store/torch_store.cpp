@@ -27,7 +27,7 @@ class Torch : public Contender {
         ::close(from[1]);
         to_ = ::fdopen(to[1], "w");
         from_ = ::fdopen(from[0], "r");
-        const auto hello = answer();
+        const auto hello = first_answer(python);
         if (hello.contains("why")) throw std::runtime_error(hello["why"].get<std::string>());
         version_ = hello["version"];
     }
@@ -57,6 +57,14 @@ class Torch : public Contender {
     }
 
  private:
+    nlohmann::json first_answer(const std::string& python) {
+        try {
+            return answer();
+        } catch (const std::exception&) {
+            throw std::runtime_error("torch is left out: " + python + " cannot run its script");
+        }
+    }
+
     nlohmann::json answer() {
         char line[4096];
         if (std::fgets(line, sizeof line, from_) == nullptr) throw std::runtime_error("torch_store.py has ended");
