@@ -75,7 +75,9 @@ class TUTTI_API Store {
 
     explicit operator bool() const noexcept { return backend_ != nullptr; }
 
-    /// Inserts or overwrites; makes a counter a plain value.
+    /// Inserts or overwrites; makes a counter a plain value. A TCPStore whose server is well only sends a small value:
+    /// what this store does later comes after it, and whoever gets the key or waits for it finds it; that it is there
+    /// is certain when a later operation of this store has returned a result.
     void set(std::string_view key, std::string_view value);
     /// The value; waits for the key. For a counter, its decimal text.
     std::string get(std::string_view key);

@@ -28,6 +28,7 @@ constexpr auto table = std::to_array<Variable>({
     {"TUTTI_LISTEN_FD", "set by tutti run: descriptor of the store's listening socket"},
     {"TUTTI_LOG_LEVEL", "trace, debug, info, warning (default), error or off"},
     {"TUTTI_SPEC_DIR", "where tests write the inventory rows that they showed"},
+    {"TUTTI_STORE_LOCAL", "0: clients of a TCPStore on its own host use TCP too (default 1: a Unix socket)"},
     {"TUTTI_TIMEOUT_MS", "default time limit of an operation, in milliseconds"},
     {"TUTTI_TRANSPORT", "auto (default), shm or tcp"},
     {"TUTTI_WAIT", "auto (default), spin, yield or sleep: what a waiting rank does"},

@@ -1,3 +1,4 @@
+#define OPENSSL_SUPPRESS_DEPRECATED  // SHA256_Init and its like
 #include "security/secret.hpp"
 
 #include "core/env.hpp"
@@ -8,12 +9,14 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/rand.h>
+#include <openssl/sha.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
-#include <memory>
+#include <cstring>
 #include <system_error>
 
 namespace tutti::security {
@@ -21,16 +24,31 @@ namespace {
 
 constexpr std::size_t max_secret_bytes = 4096;
 
-struct FreeMac {
-    void operator()(EVP_MAC* mac) const { EVP_MAC_free(mac); }
-    void operator()(EVP_MAC_CTX* context) const { EVP_MAC_CTX_free(context); }
+/// OpenSSL's sum itself. Through its EVP interface the first use in a process sets up providers and a configuration,
+/// 2 ms that every rank of a job would spend when it starts.
+class Sha256 {
+ public:
+    Sha256() { SHA256_Init(&state_); }
+    ~Sha256() { OPENSSL_cleanse(&state_, sizeof state_); }
+    Sha256(const Sha256&) = delete;
+    Sha256& operator=(const Sha256&) = delete;
+    void add(std::span<const std::byte> bytes) { SHA256_Update(&state_, bytes.data(), bytes.size()); }
+    Mac sum() {
+        Mac result;
+        SHA256_Final(reinterpret_cast<unsigned char*>(result.data()), &state_);
+        return result;
+    }
+
+ private:
+    SHA256_CTX state_{};
 };
 
-/// Looked up once: the look-up costs more than the sum itself.
-EVP_MAC* hmac_algorithm() {
-    static const std::unique_ptr<EVP_MAC, FreeMac> algorithm(EVP_MAC_fetch(nullptr, "HMAC", nullptr));
-    if (!algorithm) throw InternalError("the OpenSSL library offers no HMAC");
-    return algorithm.get();
+/// HMAC (RFC 2104) works on a key of one block.
+using Block = std::array<std::byte, SHA256_CBLOCK>;
+
+Block padded(Block key, std::byte pad) {
+    for (std::byte& value : key) value ^= pad;
+    return key;
 }
 
 std::string to_hex(std::span<const std::byte> bytes) {
@@ -52,8 +70,11 @@ std::string to_hex(std::span<const std::byte> bytes) {
 }  // namespace
 
 void random_bytes(std::span<std::byte> bytes) {
-    if (RAND_bytes(reinterpret_cast<unsigned char*>(bytes.data()), static_cast<int>(bytes.size())) != 1) {
-        throw InternalError("the system's random generator failed");
+    while (!bytes.empty()) {
+        const ssize_t got = ::getrandom(bytes.data(), bytes.size(), 0);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) throw InternalError("the system's random generator failed");
+        bytes = bytes.subspan(static_cast<std::size_t>(got));
     }
 }
 
@@ -122,20 +143,26 @@ Secret::~Secret() {
 }
 
 Mac Secret::mac(std::initializer_list<std::span<const std::byte>> parts) const {
-    const std::unique_ptr<EVP_MAC_CTX, FreeMac> context(EVP_MAC_CTX_new(hmac_algorithm()));
-    char digest[] = "SHA256";
-    const OSSL_PARAM params[] = {OSSL_PARAM_construct_utf8_string("digest", digest, 0), OSSL_PARAM_construct_end()};
-    bool good = context && EVP_MAC_init(context.get(), reinterpret_cast<const unsigned char*>(text_.data()),
-                                        text_.size(), params) == 1;
-    for (const auto part : parts) {
-        good = good &&
-               EVP_MAC_update(context.get(), reinterpret_cast<const unsigned char*>(part.data()), part.size()) == 1;
+    Block key{};
+    if (text_.size() <= key.size()) {
+        std::memcpy(key.data(), text_.data(), text_.size());
+    } else {
+        Sha256 shorter;
+        shorter.add(std::as_bytes(std::span(text_)));
+        const Mac sum = shorter.sum();
+        std::ranges::copy(sum, key.begin());
     }
-    Mac result;
-    std::size_t size = 0;
-    good = good &&
-           EVP_MAC_final(context.get(), reinterpret_cast<unsigned char*>(result.data()), &size, result.size()) == 1;
-    if (!good || size != result.size()) throw InternalError("HMAC-SHA-256 failed");
+    Block inner_key = padded(key, std::byte{0x36});
+    Block outer_key = padded(key, std::byte{0x5c});
+    Sha256 inner;
+    inner.add(inner_key);
+    for (const auto part : parts) inner.add(part);
+    const Mac inner_sum = inner.sum();
+    Sha256 outer;
+    outer.add(outer_key);
+    outer.add(inner_sum);
+    const Mac result = outer.sum();
+    for (Block* secret : {&key, &inner_key, &outer_key}) OPENSSL_cleanse(secret->data(), secret->size());
     return result;
 }
 

@@ -109,6 +109,15 @@ TEST(Secret, computes_the_hmac_sha_256_of_rfc_4231) {
     EXPECT_FALSE(equal(whole, Mac{}));
 }
 
+TEST(Secret, computes_the_hmac_of_a_key_longer_than_a_block) {
+    // Test case 6 of RFC 4231.
+    const Secret key = Secret::from_text(std::string(131, '\xaa'));
+    const std::string_view text = "Test Using Larger Than Block-Size Key - Hash Key First";
+    const Mac sum = key.mac({std::as_bytes(std::span(text))});
+    constexpr std::array<unsigned, 8> begin{0x60, 0xe4, 0x31, 0x59, 0x1e, 0xe0, 0xb6, 0x7f};
+    for (std::size_t i = 0; i < begin.size(); ++i) EXPECT_EQ(std::to_integer<unsigned>(sum[i]), begin[i]) << i;
+}
+
 TEST(Secret, derives_other_secrets_for_other_purposes) {
     const Secret secret = the_secret();
     EXPECT_TRUE(secret.derive("a") == secret.derive("a"));

@@ -206,7 +206,7 @@ class FileBackend : public StoreBackend {
         const auto has = [&](std::size_t count) { return fields && fields->size() == count; };
         const auto kind = body.empty() ? Change{} : static_cast<Change>(body.front());
         if (kind == Change::set && fields && fields->size() % 2 == 0) {
-            for (std::size_t i = 0; i < fields->size(); i += 2) map_.set((*fields)[i], std::string((*fields)[i + 1]));
+            for (std::size_t i = 0; i < fields->size(); i += 2) map_.set((*fields)[i], (*fields)[i + 1]);
         } else if (kind == Change::counter && has(2)) {
             map_.set_counter((*fields)[0], std::stoll(std::string((*fields)[1])));
         } else if (kind == Change::append && has(2)) {

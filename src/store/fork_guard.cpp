@@ -4,11 +4,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <vector>
 
 namespace tutti::store {
 namespace {
+
+std::atomic<unsigned> forks{0};
 
 struct Noted {
     std::mutex mutex;
@@ -24,6 +27,7 @@ Noted& noted() {
                              // Only async-signal-safe calls: the vector stays as it is, and is not used again.
                              for (const int fd : noted().fds) ::close(fd);
                              noted().fds.clear();
+                             forks.fetch_add(1, std::memory_order_relaxed);
                              noted().mutex.unlock();
                          });
         return made;
@@ -36,6 +40,10 @@ Noted& noted() {
 void close_in_children(int fd) {
     const std::lock_guard lock(noted().mutex);
     noted().fds.push_back(fd);
+}
+
+unsigned generation() noexcept {
+    return forks.load(std::memory_order_relaxed);
 }
 
 void forget(int fd) {

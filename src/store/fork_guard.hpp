@@ -8,5 +8,7 @@ namespace tutti::store {
 
 void close_in_children(int fd);
 void forget(int fd);
+/// How often this process and its ancestors were forked since the first descriptor was noted: differs in a child.
+unsigned generation() noexcept;
 
 }  // namespace tutti::store

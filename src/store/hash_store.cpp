@@ -20,7 +20,7 @@ class HashBackend : public StoreBackend {
  public:
     void set(std::string_view key, std::string_view value, Milliseconds) override {
         const std::lock_guard lock(mutex_);
-        map_.set(key, std::string(value));
+        map_.set(key, value);
         changed_.notify_all();
     }
     std::string get(std::string_view key, Milliseconds timeout) override {

@@ -6,6 +6,9 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <charconv>
+
 namespace tutti::store {
 
 KeyMap::Entry& KeyMap::at(std::string_view key) {
@@ -13,12 +16,29 @@ KeyMap::Entry& KeyMap::at(std::string_view key) {
     return found != entries_.end() ? found->second : entries_[std::string(key)];
 }
 
-void KeyMap::set(std::string_view key, std::string value) {
-    at(key) = {std::make_shared<std::string>(std::move(value)), std::nullopt};
+void KeyMap::write(Entry& entry, std::string_view value) {
+    // Memory that a much larger value left is given back.
+    const bool in_place =
+        entry.value && entry.value.use_count() == 1 && entry.value->capacity() / 4 <= value.size() + 64;
+    if (in_place) {
+        entry.value->assign(value);
+    } else {
+        entry.value = std::make_shared<std::string>(value);
+    }
+}
+
+void KeyMap::set(std::string_view key, std::string_view value) {
+    Entry& entry = at(key);
+    write(entry, value);
+    entry.counter.reset();
 }
 
 void KeyMap::set_counter(std::string_view key, std::int64_t value) {
-    at(key) = {std::make_shared<std::string>(std::to_string(value)), value};
+    Entry& entry = at(key);
+    std::array<char, 24> text;
+    const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
+    write(entry, {text.data(), static_cast<std::size_t>(end - text.data())});
+    entry.counter = value;
 }
 
 std::int64_t KeyMap::sum(std::string_view key, std::int64_t amount) const {
@@ -70,7 +90,7 @@ KeyMap::Comparison KeyMap::compare(std::string_view key, std::string_view expect
 
 std::string KeyMap::compare_set(std::string_view key, std::string_view expected, std::string_view desired) {
     Comparison comparison = compare(key, expected, desired);
-    if (comparison.write) set(key, std::string(desired));
+    if (comparison.write) set(key, desired);
     return std::move(comparison.result);
 }
 

@@ -17,7 +17,7 @@ using Value = std::shared_ptr<const std::string>;
 
 class KeyMap {
  public:
-    void set(std::string_view key, std::string value);
+    void set(std::string_view key, std::string_view value);
     /// As add leaves it.
     void set_counter(std::string_view key, std::int64_t value);
     /// DistStoreError when the key is no counter or the sum overflows.
@@ -52,6 +52,8 @@ class KeyMap {
         bool operator()(std::string_view a, std::string_view b) const noexcept { return a == b; }
     };
     Entry& at(std::string_view key);
+    /// Where a value that nobody else holds is written in place.
+    static void write(Entry& entry, std::string_view value);
     std::unordered_map<std::string, Entry, Hash, Equal> entries_;
 };
 

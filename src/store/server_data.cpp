@@ -3,81 +3,85 @@
 #include <tutti/error.hpp>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 namespace tutti::store {
-namespace {
-
-Value text(std::string value) {
-    return std::make_shared<const std::string>(std::move(value));
-}
-
-Value number(std::uint64_t value) {
-    const auto bytes = encode_number(value);
-    return text(std::string(bytes.data(), bytes.size()));
-}
-
-}  // namespace
 
 bool ServerData::handle(ConnectionId from, const FrameHeader& header, std::string_view body) {
-    const auto fields = split_fields(body);
-    if (!fields) return false;
+    if (!split_fields(body, request_fields_)) return false;
     try {
-        return perform(from, header, *fields);
+        return perform(from, header, request_fields_);
     } catch (const DistError& error) {
-        answer_(from, header.request, Op::error, {text(error.what())});
+        const Field words{error.what()};
+        answer_(from, header.request, Op::error, {&words, 1});
         return true;
     }
 }
 
+void ServerData::reply_number(ConnectionId to, Request request, std::uint64_t number) {
+    const auto bytes = encode_number(number);
+    reply(to, request, {bytes.data(), bytes.size()});
+}
+
+void ServerData::set_all(const Fields& fields) {
+    for (std::size_t i = 0; i < fields.size(); i += 2) map_.set(fields[i], fields[i + 1]);
+    for (std::size_t i = 0; i < fields.size(); i += 2) came(fields[i]);
+}
+
+// Those that a change wakes are answered before the one that made it: they have waited longer, and are asleep.
 bool ServerData::perform(ConnectionId from, const FrameHeader& header, const Fields& fields) {
     const auto request = header.request;
-    const auto flag = [](bool value) { return number(value ? 1 : 0); };
-    const auto keys = [&] { return std::vector<std::string>(fields.begin(), fields.end()); };
     switch (header.op) {
         case Op::set:
         case Op::multi_set:
             if (fields.size() % 2 != 0 || (header.op == Op::set && fields.size() != 2)) return false;
-            for (std::size_t i = 0; i < fields.size(); i += 2) map_.set(fields[i], std::string(fields[i + 1]));
+            set_all(fields);
             reply(from, request);
-            for (std::size_t i = 0; i < fields.size(); i += 2) came(fields[i]);
+            return true;
+        case Op::post:
+            if (fields.size() % 2 != 0) return false;
+            set_all(fields);
             return true;
         case Op::append:
             if (fields.size() != 2) return false;
             map_.append(fields[0], fields[1]);
-            reply(from, request);
             came(fields[0]);
+            reply(from, request);
             return true;
         case Op::add: {
             const auto amount = fields.size() == 2 ? decode_number(fields[1]) : std::nullopt;
             if (!amount) return false;
-            reply(from, request,
-                  {number(static_cast<std::uint64_t>(map_.add(fields[0], static_cast<std::int64_t>(*amount))))});
+            const auto sum = map_.add(fields[0], static_cast<std::int64_t>(*amount));
             came(fields[0]);
+            reply_number(from, request, static_cast<std::uint64_t>(sum));
             return true;
         }
-        case Op::compare_set:
+        case Op::compare_set: {
             if (fields.size() != 3) return false;
-            reply(from, request, {text(map_.compare_set(fields[0], fields[1], fields[2]))});
+            const std::string result = map_.compare_set(fields[0], fields[1], fields[2]);
             came(fields[0]);
+            reply(from, request, result);
             return true;
+        }
         case Op::delete_key:
             if (fields.size() != 1) return false;
-            reply(from, request, {flag(map_.erase(fields[0]))});
+            reply_number(from, request, map_.erase(fields[0]) ? 1 : 0);
             return true;
         case Op::check:
-            reply(from, request, {flag(std::ranges::all_of(fields, [&](auto key) { return map_.contains(key); }))});
+            reply_number(from, request,
+                         std::ranges::all_of(fields, [&](auto key) { return map_.contains(key); }) ? 1 : 0);
             return true;
         case Op::num_keys:
             // One more than the user's: the number of workers is kept as if under a key of its own.
-            reply(from, request, {number(map_.size() + 1)});
+            reply_number(from, request, map_.size() + 1);
             return true;
         case Op::get:
-        case Op::wait: wait_for_keys({from, request, header.op == Op::get, keys()}); return true;
+        case Op::wait: wait_for_keys(from, header, fields); return true;
         case Op::join:
             ++workers_;
-            reply(from, request, {number(workers_)});
             worker_came();
+            welcome(from, request);
             return true;
         case Op::await_workers: {
             const auto count = fields.size() == 1 ? decode_number(fields[0]) : std::nullopt;
@@ -86,7 +90,7 @@ bool ServerData::perform(ConnectionId from, const FrameHeader& header, const Fie
             worker_came();
             return true;
         }
-        case Op::count_workers: reply(from, request, {number(workers_)}); return true;
+        case Op::count_workers: reply_number(from, request, workers_); return true;
         case Op::cancel: cancel(from, request); return true;
         case Op::ok:
         case Op::error: return false;
@@ -99,21 +103,32 @@ const std::string* ServerData::missing(const Waiter& waiter) const {
     return found == waiter.keys.end() ? nullptr : &*found;
 }
 
-void ServerData::wait_for_keys(Waiter waiter) {
-    if (const std::string* key = missing(waiter)) {
-        waiters_.emplace(std::string(*key), std::move(waiter));
+void ServerData::wait_for_keys(ConnectionId from, const FrameHeader& header, const Fields& keys) {
+    const bool wants_values = header.op == Op::get;
+    if (std::ranges::all_of(keys, [&](auto key) { return map_.contains(key); })) {
+        answer_waiter(from, header.request, wants_values, keys);
     } else {
-        answer_waiter(waiter);
+        wait_on({from, header.request, wants_values, {keys.begin(), keys.end()}});
     }
 }
 
-void ServerData::answer_waiter(const Waiter& waiter) {
-    std::vector<Value> values;
-    if (waiter.wants_values) {
-        values.reserve(waiter.keys.size());
-        for (const auto& key : waiter.keys) values.push_back(map_.find(key));
+void ServerData::wait_on(Waiter waiter) {
+    if (const std::string* key = missing(waiter)) {
+        waiters_.emplace(std::string(*key), std::move(waiter));
+    } else {
+        answer_waiter(waiter.connection, waiter.request, waiter.wants_values, waiter.keys);
     }
-    reply(waiter.connection, waiter.request, std::move(values));
+}
+
+template <class Keys>
+void ServerData::answer_waiter(ConnectionId to, Request request, bool wants_values, const Keys& keys) {
+    if (!wants_values) return reply(to, request);
+    answer_values_.clear();
+    answer_fields_.clear();
+    for (const auto& key : keys) answer_values_.push_back(map_.find(key));
+    for (const auto& value : answer_values_) answer_fields_.push_back({*value, &value});
+    answer_(to, request, Op::ok, answer_fields_);
+    answer_values_.clear();  // else a later set could not write in place
 }
 
 void ServerData::came(std::string_view key) {
@@ -122,7 +137,14 @@ void ServerData::came(std::string_view key) {
     std::vector<Waiter> woken;
     for (auto at = first; at != last; ++at) woken.push_back(std::move(at->second));
     waiters_.erase(first, last);
-    for (auto& waiter : woken) wait_for_keys(std::move(waiter));
+    for (auto& waiter : woken) wait_on(std::move(waiter));
+}
+
+void ServerData::welcome(ConnectionId worker, Request request) {
+    const auto number = encode_number(workers_);
+    const std::array<Field, 2> fields{Field{{number.data(), number.size()}},
+                                      Field{told_ ? told_(worker) : std::string_view()}};
+    answer_(worker, request, Op::ok, fields);
 }
 
 void ServerData::worker_came() {

@@ -9,7 +9,7 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -19,10 +19,18 @@ namespace tutti::store {
 
 using ConnectionId = std::uint64_t;
 
+/// A field of an answer. The bytes are valid during the call; `value`, if any, holds them and may be kept.
+struct Field {
+    std::string_view bytes;
+    const Value* value = nullptr;
+};
+
 class ServerData {
  public:
-    using Answer = std::function<void(ConnectionId, std::uint64_t request, Op, std::vector<Value> fields)>;
+    using Answer = std::function<void(ConnectionId, std::uint64_t request, Op, std::span<const Field> fields)>;
     explicit ServerData(Answer answer) : answer_(std::move(answer)) {}
+    /// What a worker is told when it joins, beside their number.
+    void tell_workers(std::function<std::string_view(ConnectionId)> what) { told_ = std::move(what); }
 
     /// False: the request makes no sense, close the connection.
     bool handle(ConnectionId from, const FrameHeader& header, std::string_view body);
@@ -32,6 +40,7 @@ class ServerData {
 
  private:
     using Fields = std::vector<std::string_view>;
+    using Request = std::uint64_t;
     struct Waiter {
         ConnectionId connection;
         std::uint64_t request;
@@ -40,19 +49,31 @@ class ServerData {
     };
 
     bool perform(ConnectionId from, const FrameHeader& header, const Fields& fields);
-    void wait_for_keys(Waiter waiter);
+    void set_all(const Fields& fields);
+    void wait_for_keys(ConnectionId from, const FrameHeader& header, const Fields& keys);
+    void wait_on(Waiter waiter);
     /// Answers it if all its keys exist; else returns the first that does not.
     const std::string* missing(const Waiter& waiter) const;
-    void answer_waiter(const Waiter& waiter);
+    template <class Keys>
+    void answer_waiter(ConnectionId to, Request request, bool wants_values, const Keys& keys);
     void came(std::string_view key);
+    void welcome(ConnectionId worker, Request request);
     void worker_came();
     void cancel(ConnectionId from, std::uint64_t request);
-    void reply(ConnectionId to, std::uint64_t request, std::vector<Value> fields = {}) {
-        answer_(to, request, Op::ok, std::move(fields));
+    void reply(ConnectionId to, Request request) { answer_(to, request, Op::ok, {}); }
+    void reply(ConnectionId to, Request request, std::string_view field) {
+        const Field one{field};
+        answer_(to, request, Op::ok, {&one, 1});
     }
+    void reply_number(ConnectionId to, Request request, std::uint64_t number);
 
     Answer answer_;
+    std::function<std::string_view(ConnectionId)> told_;
     KeyMap map_;
+    // Kept between requests for their memory.
+    Fields request_fields_;
+    std::vector<Value> answer_values_;
+    std::vector<Field> answer_fields_;
     /// Each waiter is listed under one key that it misses; when that comes, under the next.
     std::unordered_multimap<std::string, Waiter> waiters_;
     std::uint64_t workers_ = 0;

@@ -27,6 +27,14 @@ TCPStore tcp_master(Milliseconds timeout = 30s) {
     return TCPStore({.host = "127.0.0.1", .port = 0, .world_size = 1, .is_master = true, .timeout = timeout});
 }
 
+/// A store whose server and clients do not leave TCP, though they are on one host.
+TCPStore tcp_only_master() {
+    ::setenv("TUTTI_STORE_LOCAL", "0", 1);
+    TCPStore store = tcp_master();
+    ::unsetenv("TUTTI_STORE_LOCAL");
+    return store;
+}
+
 std::string temp_path(const std::string& name) {
     return ::testing::TempDir() + "tutti_store_test_" + std::to_string(::getpid()) + name;
 }
@@ -47,6 +55,7 @@ INSTANTIATE_TEST_SUITE_P(Stores, EveryStore,
                          ::testing::Values(Maker{"hash", [] { return Store(HashStore()); }, 0},
                                            Maker{"file", [] { return Store(FileStore(temp_path("every"))); }, 1},
                                            Maker{"tcp", [] { return Store(tcp_master()); }, 1},
+                                           Maker{"tcp_only", [] { return Store(tcp_only_master()); }, 1},
                                            Maker{"prefix", [] { return Store(PrefixStore("p", tcp_master())); }, 1}),
                          [](const auto& instance) { return instance.param.name; });
 

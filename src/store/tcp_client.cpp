@@ -1,10 +1,13 @@
 #include "store/tcp_client.hpp"
 
+#include "core/log.hpp"
 #include "security/handshake.hpp"
 #include "store/fork_guard.hpp"
+#include "store/local_door.hpp"
 
 #include <tutti/error.hpp>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -24,9 +27,32 @@ namespace {
 using namespace std::chrono_literals;
 
 /// An answer on one host comes within this time when nothing else runs; sleeping and waking costs as much again.
-constexpr auto spin_time = 20us;
+constexpr auto spin_time = 25us;
+/// What is posted without hearing from the server: for this long, and this often, at most.
+constexpr auto post_time = 50ms;
+constexpr int posts_max = 256;
+/// For that many posts.
+constexpr int local_send_bytes = 1 << 20U;
+
+constexpr const char* operation = "store request";
+constexpr const char* closed = "the server is gone (connection closed)";
 /// A request up to here is copied into one piece and sent with one call.
 constexpr std::size_t small_request_bytes = std::size_t{16} << 10U;
+
+/// To a few milliseconds, and cheap.
+std::int64_t coarse_now_ns() {
+    timespec now{};
+    ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+/// Calls that read wait in the kernel, for one slice at most; those that write never do (MSG_DONTWAIT).
+void let_reads_wait(int fd) {
+    timeval slice{};
+    slice.tv_usec = std::chrono::duration_cast<std::chrono::microseconds>(wait_slice).count();
+    ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &slice, sizeof slice);
+    ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+}
 
 /// A host that vanished without a word is noticed after about 10 s.
 void keep_alive(int fd) {
@@ -41,14 +67,39 @@ void keep_alive(int fd) {
 
 TcpClient::TcpClient(const net::Address& server, const security::Secret& secret, std::string name,
                      const Deadline& deadline, const AbortFlag* abort)
-    : name_(std::move(name)), owner_(::getpid()), buffer_(std::size_t{64} << 10U) {
+    : name_(std::move(name)),
+      owner_(::getpid()),
+      generation_(generation()),
+      buffer_(std::size_t{64} << 10U),
+      may_spin_(usable_cores() > 1) {
     connect(server, secret, deadline, abort);
     keep_alive(fd_.get());
+    use(std::move(fd_));
+}
+
+void TcpClient::use(UniqueFd fd) {
+    let_reads_wait(fd.get());
+    fd_ = std::move(fd);
     close_in_children(fd_.get());
 }
 
+void TcpClient::move_to(const std::string& door, const security::Secret& secret) {
+    try {
+        // It is there, or not on this host.
+        UniqueFd fd = net::connect_unix(door, Deadline::after(Clock::duration::zero()), nullptr);
+        ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDBUF, &local_send_bytes, sizeof local_send_bytes);
+        const security::Mac proof = door_proof(secret, door);
+        net::send_all(fd.get(), proof, Deadline::after(wait_slice), nullptr, "connect");
+        forget(fd_.get());
+        use(std::move(fd));
+        local_ = true;
+    } catch (const DistError& error) {
+        TUTTI_DEBUG("{}: stays with TCP: {}", name_, error.what());
+    }
+}
+
 TcpClient::~TcpClient() {
-    if (::getpid() != owner_) {
+    if (generation() != generation_) {
         (void)fd_.release();  // closed when the child was forked; the number may be somebody else's now
     } else if (fd_) {
         forget(fd_.get());
@@ -79,7 +130,8 @@ void TcpClient::connect(const net::Address& server, const security::Secret& secr
 }
 
 void TcpClient::check_process() const {
-    if (::getpid() == owner_) return;
+    if (generation() == generation_) [[likely]]
+        return;
     throw DistStoreError(
         fmt::format("{}: this connection was made by process {} and cannot be used by its forked child "
                     "{}; make a new store after fork",
@@ -91,25 +143,43 @@ void TcpClient::throw_broken() const {
     throw DistStoreError(fmt::format("{}: {}", name_, broken_), {.hint = "look at what ended the server's process"});
 }
 
-std::string TcpClient::call(Op op, std::span<const std::string_view> fields, const Deadline& deadline,
-                            const AbortFlag* abort) {
-    check_process();
+std::uint64_t TcpClient::check_size(std::span<const std::string_view> fields) const {
     std::uint64_t body_bytes = 0;
     for (const auto field : fields) body_bytes += field_header_bytes + field.size();
     if (body_bytes > max_body_bytes) {
         throw InvalidArgument(fmt::format("{}: a request of {} bytes: expected at most {} in one call", name_,
                                           body_bytes, max_body_bytes));
     }
-    Pending mine;
-    std::uint64_t request = 0;
-    {
-        const std::lock_guard lock(mutex_);
-        if (!broken_.empty()) throw_broken();
-        request = ++last_request_;
-        pending_.emplace(request, &mine);
-    }
+    return body_bytes;
+}
+
+/// `write` goes on with what this thread has begun to write; however it ends, others may write then, or fail.
+template <class Write>
+void TcpClient::finish_writing(Write&& write) {
     try {
-        send_request({op, request, body_bytes}, fields, deadline, abort);
+        write();
+    } catch (const DistNetworkError&) {
+        break_connection(closed);
+        end_request();
+        const std::lock_guard lock(mutex_);
+        throw_broken();
+    } catch (...) {
+        // Part of the request may be on its way: nothing can follow it.
+        break_connection("a request could not be sent in time, and the connection was given up");
+        end_request();
+        throw;
+    }
+    end_request();
+}
+
+std::string TcpClient::call(Op op, std::span<const std::string_view> fields, const Deadline& deadline,
+                            const AbortFlag* abort) {
+    check_process();
+    const std::uint64_t body_bytes = check_size(fields);
+    Pending mine;
+    const std::uint64_t request = begin_request(mine, deadline, abort);
+    try {
+        finish_writing([&] { send_request({op, request, body_bytes}, fields, deadline, abort); });
         await_answer(mine, deadline, abort);
     } catch (...) {
         cancel(request);
@@ -120,51 +190,83 @@ std::string TcpClient::call(Op op, std::span<const std::string_view> fields, con
     throw DistStoreError(fmt::format("{}: {}", name_, words && !words->empty() ? words->front() : "unknown error"));
 }
 
-void TcpClient::send_request(const FrameHeader& header, std::span<const std::string_view> fields,
-                             const Deadline& deadline, const AbortFlag* abort) {
-    static constexpr const char* operation = "store request";
-    {
-        std::unique_lock lock(mutex_);
-        while (writing_) {
-            check_wait(deadline, abort, operation);
-            writer_left_.wait_for(lock, std::min<Clock::duration>(deadline.remaining(), wait_slice));
-        }
-        if (!broken_.empty()) throw_broken();
-        writing_ = true;
+bool TcpClient::try_post(Op op, std::span<const std::string_view> fields, std::chrono::milliseconds timeout,
+                         const AbortFlag* abort) {
+    check_process();
+    const std::uint64_t body_bytes = check_size(fields);
+    const bool well =
+        posts_.load(std::memory_order_relaxed) < posts_max &&
+        coarse_now_ns() - heard_at_ns_.load(std::memory_order_relaxed) < std::chrono::nanoseconds(post_time).count();
+    if (!well || body_bytes > small_request_bytes) return false;
+    std::unique_lock lock(mutex_);
+    if (!broken_.empty()) throw_broken();
+    if (writing_) return false;
+    compose_header({op, ++last_request_, body_bytes});
+    for (const auto field : fields) compose_field(field, true);
+    char byte = 0;
+    // A Unix socket says so when the other end is closed; over TCP the first bytes would vanish.
+    const bool gone = !local_ && ::recv(fd_.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+    const ssize_t sent = ::send(fd_.get(), output_.data(), output_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (!gone && sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
+    posts_.fetch_add(1, std::memory_order_relaxed);
+    const auto done = static_cast<std::size_t>(std::max<ssize_t>(sent, 0));
+    if (!gone && done == output_.size()) return true;
+    writing_ = true;
+    lock.unlock();
+    finish_writing([&] {
+        if (gone || sent < 0) throw DistNetworkError(closed);
+        send(std::string_view(output_).substr(done), Deadline::after(timeout), abort);
+    });
+    return true;
+}
+
+std::uint64_t TcpClient::begin_request(Pending& mine, const Deadline& deadline, const AbortFlag* abort) {
+    std::unique_lock lock(mutex_);
+    while (writing_ && broken_.empty()) {
+        check_wait(deadline, abort, operation);
+        writer_left_.wait_for(lock, std::min<Clock::duration>(deadline.remaining(), wait_slice));
     }
-    const auto send = [&](std::string_view bytes) {
-        net::send_all(fd_.get(), std::as_bytes(std::span(bytes)), deadline, abort, operation);
-    };
-    std::string failure;
-    try {
-        const auto raw = encode(header);
-        std::string small(raw.begin(), raw.end());
-        for (const auto field : fields) {
-            const auto size = encode_number(field.size());
-            small.append(size.data(), size.size());
-            if (field.size() <= small_request_bytes) {
-                small += field;
-            } else {  // large values are sent from where they are
-                send(std::exchange(small, {}));
-                send(field);
-            }
-            if (small.size() > 2 * small_request_bytes) send(std::exchange(small, {}));
-        }
-        if (!small.empty()) send(small);
-    } catch (const DistNetworkError&) {
-        failure = "the server is gone (connection closed)";
-    } catch (...) {
-        // Part of the request may be on its way: nothing can follow it.
-        break_connection("a request could not be sent in time, and the connection was given up");
-        const std::lock_guard lock(mutex_);
-        writing_ = false;
-        throw;
-    }
-    if (!failure.empty()) break_connection(failure);
+    if (!broken_.empty()) throw_broken();
+    writing_ = true;
+    const std::uint64_t request = ++last_request_;
+    mine.request = request;
+    pending_.push_back(&mine);
+    return request;
+}
+
+void TcpClient::end_request() noexcept {
     const std::lock_guard lock(mutex_);
     writing_ = false;
     writer_left_.notify_one();
-    if (!failure.empty()) throw_broken();
+}
+
+void TcpClient::send(std::string_view bytes, const Deadline& deadline, const AbortFlag* abort) {
+    net::send_all(fd_.get(), std::as_bytes(std::span(bytes)), deadline, abort, operation);
+}
+
+void TcpClient::compose_header(const FrameHeader& header) {
+    const auto raw = encode(header);
+    output_.assign(raw.data(), raw.size());
+}
+
+void TcpClient::compose_field(std::string_view field, bool with_bytes) {
+    const auto size = encode_number(field.size());
+    output_.append(size.data(), size.size());
+    if (with_bytes) output_ += field;
+}
+
+void TcpClient::send_request(const FrameHeader& header, std::span<const std::string_view> fields,
+                             const Deadline& deadline, const AbortFlag* abort) {
+    compose_header(header);
+    for (const auto field : fields) {
+        const bool large = field.size() > small_request_bytes;  // sent from where it is
+        compose_field(field, !large);
+        if (!large && output_.size() <= 2 * small_request_bytes) continue;
+        send(output_, deadline, abort);
+        output_.clear();
+        if (large) send(field, deadline, abort);
+    }
+    if (!output_.empty()) send(output_, deadline, abort);
 }
 
 void TcpClient::await_answer(Pending& mine, const Deadline& deadline, const AbortFlag* abort) {
@@ -173,7 +275,7 @@ void TcpClient::await_answer(Pending& mine, const Deadline& deadline, const Abor
         if (!broken_.empty()) throw_broken();
         if (reading_) {
             mine.woken.wait_for(lock, std::min<Clock::duration>(deadline.remaining(), wait_slice));
-            if (!mine.done) check_wait(deadline, abort, "store request");
+            if (!mine.done) check_wait(deadline, abort, operation);
             continue;
         }
         reading_ = true;
@@ -182,12 +284,7 @@ void TcpClient::await_answer(Pending& mine, const Deadline& deadline, const Abor
             lock.lock();
             reading_ = false;
             // Somebody else who waits goes on.
-            for (const auto& [request, other] : pending_) {
-                if (other != &mine && !other->done) {
-                    other->woken.notify_one();
-                    break;
-                }
-            }
+            if (!pending_.empty()) pending_.front()->woken.notify_one();
         };
         try {
             read_until(mine, deadline, abort);
@@ -201,35 +298,63 @@ void TcpClient::await_answer(Pending& mine, const Deadline& deadline, const Abor
 }
 
 void TcpClient::read_until(const Pending& mine, const Deadline& deadline, const AbortFlag* abort) {
-    const Instant spin_end = Clock::now() + spin_time;
-    while (!mine.done) {  // set by this thread alone while it reads
-        const ssize_t got = ::recv(fd_.get(), buffer_.data(), buffer_.size(), MSG_DONTWAIT);
-        if (got > 0) {
-            take({buffer_.data(), static_cast<std::size_t>(got)});
-        } else if (got == 0) {
-            return break_connection("the server is gone (connection closed)");
-        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-            if (Clock::now() < spin_end) continue;
-            net::wait_for(fd_.get(), POLLIN, deadline, abort, "store request");
-        } else if (errno != EINTR) {
-            return break_connection(fmt::format("the server is gone ({})", std::system_category().message(errno)));
+    // `done` is set by this thread alone while it reads.
+    if (may_spin_ && spin_.worth_it()) {
+        const Instant spin_end = Clock::now() + spin_time;
+        do {
+            if (!look()) return;
+        } while (!mine.done && Clock::now() < spin_end);
+        spin_.note(mine.done);
+    }
+    while (!mine.done) {
+        {
+            const std::lock_guard lock(mutex_);
+            if (!broken_.empty()) return;
         }
-        if (const std::lock_guard lock(mutex_); !broken_.empty()) return;
+        if (deadline.remaining() < wait_slice) {
+            net::wait_for(fd_.get(), POLLIN, deadline, abort, operation);
+            if (!look()) return;
+            continue;
+        }
+        // At most a slice, see let_reads_wait.
+        const ssize_t got = ::recv(fd_.get(), buffer_.data(), buffer_.size(), 0);
+        if (!took(got)) return;
+        if (got < 0) check_wait(deadline, abort, operation);
     }
 }
 
+bool TcpClient::look() {
+    return took(::recv(fd_.get(), buffer_.data(), buffer_.size(), MSG_DONTWAIT));
+}
+
+bool TcpClient::took(ssize_t received) {
+    if (received > 0) {
+        take({buffer_.data(), static_cast<std::size_t>(received)});
+    } else if (received == 0) {
+        break_connection(closed);
+        return false;
+    } else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
+        break_connection(fmt::format("the server is gone ({})", std::system_category().message(errno)));
+        return false;
+    }
+    return true;
+}
+
 void TcpClient::take(std::string_view bytes) {
-    const bool good = frames_.feed(bytes, [this](const FrameHeader& header, std::string body) {
+    heard_at_ns_.store(coarse_now_ns(), std::memory_order_relaxed);
+    posts_.store(0, std::memory_order_relaxed);
+    const bool good = frames_.feed(bytes, [this](const FrameHeader& header, FrameBody body) {
         const std::lock_guard lock(mutex_);
         // An answer that nobody waits for any more is dropped.
-        if (const auto found = pending_.find(header.request); found != pending_.end()) {
-            Pending& pending = *found->second;
-            pending.op = header.op;
-            pending.body = std::move(body);
-            pending.done = true;
-            pending_.erase(found);
-            pending.woken.notify_one();
-        }
+        const auto found = std::ranges::find(pending_, header.request, &Pending::request);
+        if (found == pending_.end()) return true;
+        Pending& pending = **found;
+        *found = pending_.back();
+        pending_.pop_back();
+        pending.op = header.op;
+        pending.body = body.take();
+        pending.done = true;
+        pending.woken.notify_one();
         return true;
     });
     if (!good) break_connection("the server sent what is not the protocol of a store");
@@ -238,16 +363,14 @@ void TcpClient::take(std::string_view bytes) {
 void TcpClient::cancel(std::uint64_t request) {
     {
         const std::lock_guard lock(mutex_);
-        pending_.erase(request);
+        std::erase_if(pending_, [&](const Pending* pending) { return pending->request == request; });
         // Best effort and without waiting: what is not sent costs the server a few bytes until we leave.
         if (!broken_.empty() || std::exchange(writing_, true)) return;
     }
     const auto raw = encode({Op::cancel, request, 0});
     const ssize_t sent = ::send(fd_.get(), raw.data(), raw.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent > 0 && static_cast<std::size_t>(sent) < raw.size()) break_connection("a request was sent in part only");
-    const std::lock_guard lock(mutex_);
-    writing_ = false;
-    writer_left_.notify_one();
+    end_request();
 }
 
 void TcpClient::break_connection(const std::string& cause) {
@@ -255,7 +378,7 @@ void TcpClient::break_connection(const std::string& cause) {
     if (!broken_.empty()) return;
     broken_ = cause;
     ::shutdown(fd_.get(), SHUT_RDWR);  // whoever reads wakes up
-    for (const auto& [request, pending] : pending_) pending->woken.notify_one();
+    for (Pending* pending : pending_) pending->woken.notify_one();
     writer_left_.notify_all();
 }
 

@@ -10,17 +10,19 @@
 #include "core/socket.hpp"
 #include "core/unique_fd.hpp"
 #include "security/secret.hpp"
+#include "store/spin.hpp"
 #include "store/wire.hpp"
 
 #include <sys/types.h>
 
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 namespace tutti::store {
@@ -37,23 +39,47 @@ class TcpClient {
     /// The body of the answer. Timeout at the deadline; DistStoreError when the server says so or is gone.
     std::string call(Op op, std::span<const std::string_view> fields, const Deadline& deadline, const AbortFlag* abort);
 
+    /// Sends a small request that the server does not answer (Op::post). False, and nothing is sent: the server has not
+    /// been heard for a while or since many posts, so that it may be dead or stopped, or there is no room just now;
+    /// call it instead. What is lost because the server dies is noticed by the next call.
+    bool try_post(Op op, std::span<const std::string_view> fields, std::chrono::milliseconds timeout,
+                  const AbortFlag* abort);
+
+    /// Goes on by the server's local door (see LocalDoor) instead of TCP, if that can be reached. Only before
+    /// other threads use this.
+    void move_to(const std::string& door, const security::Secret& secret);
+
     const std::string& local_host() const noexcept { return local_host_; }
 
  private:
     struct Pending {
-        std::condition_variable woken;
+        std::uint64_t request = 0;
+        std::condition_variable woken{};
         bool done = false;
         Op op{};
-        std::string body;
+        std::string body{};
     };
 
+    std::uint64_t check_size(std::span<const std::string_view> fields) const;
+    void use(UniqueFd fd);
     void connect(const net::Address& server, const security::Secret& secret, const Deadline& deadline,
                  const AbortFlag* abort);
     void check_process() const;
+    /// Begins to write, and expects an answer.
+    std::uint64_t begin_request(Pending& mine, const Deadline& deadline, const AbortFlag* abort);
     void send_request(const FrameHeader& header, std::span<const std::string_view> fields, const Deadline& deadline,
                       const AbortFlag* abort);
+    template <class Write>
+    void finish_writing(Write&& write);
+    void send(std::string_view bytes, const Deadline& deadline, const AbortFlag* abort);
+    void compose_header(const FrameHeader& header);
+    void compose_field(std::string_view field, bool with_bytes);
+    void end_request() noexcept;
     void await_answer(Pending& mine, const Deadline& deadline, const AbortFlag* abort);
     void read_until(const Pending& mine, const Deadline& deadline, const AbortFlag* abort);
+    /// False when the connection has ended.
+    bool look();
+    bool took(ssize_t received);
     void take(std::string_view bytes);
     void cancel(std::uint64_t request);
     void break_connection(const std::string& cause);
@@ -61,6 +87,8 @@ class TcpClient {
 
     std::string name_;
     pid_t owner_;
+    unsigned generation_;
+    bool local_ = false;
     UniqueFd fd_;
     std::string local_host_;  // our end's address
 
@@ -70,11 +98,19 @@ class TcpClient {
     bool reading_ = false;
     std::string broken_;
     std::uint64_t last_request_ = 0;
-    std::unordered_map<std::uint64_t, Pending*> pending_;
+    std::vector<Pending*> pending_;
+
+    std::atomic<std::int64_t> heard_at_ns_{0};
+    std::atomic<int> posts_{0};  // since then
+
+    // Of the thread that writes.
+    std::string output_;
 
     // Of the thread that reads.
     FrameReader frames_;
     std::vector<char> buffer_;
+    Spin spin_;
+    bool may_spin_;
 };
 
 }  // namespace tutti::store

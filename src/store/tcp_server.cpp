@@ -4,13 +4,16 @@
 #include "security/handshake.hpp"
 #include "security/local_secret.hpp"
 #include "store/fork_guard.hpp"
+#include "store/local_door.hpp"
+#include "store/server_connection.hpp"
 #include "store/server_data.hpp"
-#include "store/wire.hpp"
+#include "store/spin.hpp"
 
 #include <tutti/error.hpp>
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <pthread.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -19,10 +22,13 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <cstring>
 #include <list>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -52,12 +58,8 @@ std::size_t max_strangers() {
     return std::clamp<std::size_t>(limit.rlim_cur / 4, 8, 1024);
 }
 
-/// An answer on its way: the parts of it that did not fit into the socket at once.
-struct PendingWrite {
-    uv_write_t request{};
-    std::string meta;
-    std::vector<Value> values;
-};
+/// How long the loop looks for the next request before it sleeps: longer than a client takes to ask again.
+constexpr std::uint64_t spin_ns = 30'000;
 
 }  // namespace
 
@@ -68,9 +70,12 @@ class TcpServer::Loop {
           local_secret_(std::move(local_secret)),
           handshake_ms_(static_cast<std::uint64_t>(security::handshake_timeout().count())),
           max_strangers_(max_strangers()),
-          data_([this](ConnectionId to, std::uint64_t request, Op op, std::vector<Value> fields) {
-              answer(to, request, op, std::move(fields));
+          cores_(usable_cores()),
+          data_([this](ConnectionId to, std::uint64_t request, Op op, std::span<const Field> fields) {
+              answer(to, request, op, fields);
           }) {
+        data_.tell_workers([this](ConnectionId worker) { return door_for(worker); });
+        if (local_doors_wanted()) open_door();
         expect_good(uv_loop_init(&loop_), "cannot make an event loop");
         try {
             open_handles(std::move(listener));
@@ -90,21 +95,23 @@ class TcpServer::Loop {
     }
 
  private:
-    struct Connection {
-        Connection(Loop& owner, ConnectionId name, const security::Secret& secret)
-            : loop(owner), id(name), handshake(std::in_place, secret, security::Role::accepting, store_purpose) {}
-        Loop& loop;
-        ConnectionId id;
-        uv_tcp_t socket{};
-        int fd = -1;
-        bool closing = false;
-        std::uint64_t arrived_ms = 0;
-        /// Empty once it is done.
-        std::optional<security::Handshake> handshake;
-        FrameReader frames;
-        std::list<Connection>::iterator where{};
-    };
+    using Connection = ServerConnection;
     using Connections = std::list<Connection>;
+
+    std::string_view door_for(ConnectionId worker) const {
+        const auto found = by_id_.find(worker);
+        const bool near = door_ && found != by_id_.end() && same_host(found->second->fd);
+        return near ? std::string_view(door_->name()) : std::string_view();
+    }
+
+    /// Without one all clients use TCP.
+    void open_door() {
+        try {
+            door_.emplace(secret_);
+        } catch (const DistError& error) {
+            TUTTI_DEBUG("TCPStore server: {}", error.what());
+        }
+    }
 
     void open_handles(UniqueFd listener) {
         const auto init = [this](auto& handle, int result, const char* what) {
@@ -117,10 +124,15 @@ class TcpServer::Loop {
         expect_good(uv_tcp_open(&listener_, listener.get()), "cannot use the listening socket");
         listen_fd_ = listener.release();
         close_in_children(listen_fd_);
-        expect_good(
-            uv_listen(as_stream(&listener_), 512,
-                      [](uv_stream_t* h, int status) { status == 0 ? self(h).accept() : self(h).no_accept(status); }),
-            "cannot listen");
+        listen(listener_);
+        init(spin_, uv_idle_init(&loop_, &spin_), "idle");
+        if (door_) {
+            init(door_listener_, uv_pipe_init(&loop_, &door_listener_, 0), "socket");
+            close_in_children(door_->fd());
+            expect_good(uv_pipe_open(&door_listener_, door_->fd()), "cannot use the local door");
+            door_fd_ = door_->release();
+            listen(door_listener_);
+        }
         if (local_secret_) {
             init(secret_poll_, uv_poll_init(&loop_, &secret_poll_, local_secret_->fd()), "poll");
             close_in_children(local_secret_->fd());
@@ -130,6 +142,14 @@ class TcpServer::Loop {
         }
     }
 
+    template <class Handle>
+    void listen(Handle& listener) {
+        expect_good(
+            uv_listen(as_stream(&listener), 512,
+                      [](uv_stream_t* h, int status) { status == 0 ? self(h).accept(h) : self(h).no_accept(status); }),
+            "cannot listen");
+    }
+
     void start_thread() {
         // Signals belong to the application's threads.
         sigset_t all;
@@ -137,7 +157,10 @@ class TcpServer::Loop {
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &before);
         try {
-            thread_ = std::thread([this] { uv_run(&loop_, UV_RUN_DEFAULT); });
+            thread_ = std::thread([this] {
+                ::pthread_setname_np(::pthread_self(), "tutti-store");
+                uv_run(&loop_, UV_RUN_DEFAULT);
+            });
         } catch (...) {
             pthread_sigmask(SIG_SETMASK, &before, nullptr);
             throw;
@@ -160,20 +183,29 @@ class TcpServer::Loop {
 
     void no_accept(int status) { TUTTI_WARN("TCPStore server: cannot accept a connection: {}", uv_strerror(status)); }
 
-    void accept() {
-        Connection& c = connections_.emplace_back(*this, ++last_id_, secret_);
+    void accept(uv_stream_t* listener) {
+        const bool local = listener == as_stream(&door_listener_);
+        Connection& c = connections_.emplace_back(
+            this, [](Connection& broken) { self_of(broken).close(broken); }, ++last_id_);
         c.where = std::prev(connections_.end());
-        c.socket.data = &c;
+        if (local) {
+            uv_pipe_init(&loop_, &c.socket.pipe, 0);
+        } else {
+            uv_tcp_init(&loop_, &c.socket.tcp);
+            c.handshake.emplace(secret_, security::Role::accepting, store_purpose);
+        }
+        c.socket.handle.data = &c;
         c.arrived_ms = uv_now(&loop_);
-        uv_tcp_init(&loop_, &c.socket);
         by_id_[c.id] = &c;
         strangers_.push_back(&c);
-        if (uv_accept(as_stream(&listener_), as_stream(&c.socket)) != 0) return close(c);
-        uv_fileno(as_handle(&c.socket), &c.fd);
+        if (uv_accept(listener, &c.socket.stream) != 0) return close(c);
+        uv_fileno(&c.socket.handle, &c.fd);
         close_in_children(c.fd);
-        uv_tcp_nodelay(&c.socket, 1);
-        uv_tcp_keepalive(&c.socket, 1, 15);
-        uv_read_start(as_stream(&c.socket), offer_buffer, on_bytes);
+        if (!local) {
+            uv_tcp_nodelay(&c.socket.tcp, 1);
+            uv_tcp_keepalive(&c.socket.tcp, 1, 15);
+        }
+        uv_read_start(&c.socket.stream, offer_buffer, on_bytes);
         // The oldest has had the longest time to prove itself.
         if (strangers_.size() > max_strangers_) close(*strangers_.front());
         if (!sweeping_) schedule_sweep();
@@ -195,23 +227,50 @@ class TcpServer::Loop {
         schedule_sweep();
     }
 
+    static Loop& self_of(const Connection& c) { return *static_cast<Loop*>(c.owner); }
+
     static void offer_buffer(uv_handle_t* handle, std::size_t, uv_buf_t* buffer) {
-        auto& shared = static_cast<Connection*>(handle->data)->loop.buffer_;
+        auto& shared = self_of(*static_cast<Connection*>(handle->data)).buffer_;
         *buffer = uv_buf_init(shared.data(), static_cast<unsigned>(shared.size()));
     }
 
     static void on_bytes(uv_stream_t* stream, ssize_t count, const uv_buf_t* buffer) {
         auto& c = *static_cast<Connection*>(stream->data);
-        if (count < 0) return c.loop.close(c);
-        c.loop.received(c, {buffer->base, static_cast<std::size_t>(count)});
+        if (count < 0) return self_of(c).close(c);
+        self_of(c).received(c, {buffer->base, static_cast<std::size_t>(count)});
     }
 
     void received(Connection& c, std::string_view bytes) {
-        if (c.handshake && !shake_hands(c, bytes)) return;
-        const bool good = c.frames.feed(bytes, [&](const FrameHeader& header, std::string body) {
-            return data_.handle(c.id, header, body) && !c.closing;
+        if (!c.proved && !(c.handshake ? shake_hands(c, bytes) : come_in(c, bytes))) return;
+        const bool good = c.frames.feed(bytes, [&](const FrameHeader& header, const FrameBody& body) {
+            return data_.handle(c.id, header, body.view()) && !c.closing;
         });
-        if (!good) close(c);
+        send_answers();
+        if (!good) return close(c);
+        look_for_more(c);
+    }
+
+    /// Looks for the next request a little before it sleeps, as long as that mostly pays and the clients that are at
+    /// work leave a core for it.
+    void look_for_more(Connection& c) {
+        const std::uint64_t now = uv_hrtime();
+        crowd_.heard(now, c.heard_in);
+        if (spinning_) spin_policy_.note(true);
+        if (crowd_.size() >= cores_) return stop_looking();
+        if (!spinning_ && !spin_policy_.worth_it()) return;
+        spin_until_ = now + spin_ns;
+        if (std::exchange(spinning_, true)) return;
+        uv_idle_start(&spin_, [](uv_idle_t* h) { self(h).keep_looking(); });
+    }
+
+    void stop_looking() {
+        if (std::exchange(spinning_, false)) uv_idle_stop(&spin_);
+    }
+
+    void keep_looking() {
+        if (uv_hrtime() < spin_until_) return;
+        spin_policy_.note(false);
+        stop_looking();
     }
 
     /// True when the peer is trusted and `bytes` is what it said after the handshake.
@@ -219,9 +278,9 @@ class TcpServer::Loop {
         while (!bytes.empty() && c.handshake->state() == security::Handshake::State::needs_more) {
             bytes.remove_prefix(c.handshake->consume(std::as_bytes(std::span(bytes))));
             if (const auto output = c.handshake->output(); !output.empty()) {
-                std::string text(reinterpret_cast<const char*>(output.data()), output.size());
+                const std::string text(reinterpret_cast<const char*>(output.data()), output.size());
                 c.handshake->sent(output.size());
-                send(c, std::move(text), {});
+                if (!c.send(text)) close(c);
                 if (c.closing) return false;
             }
         }
@@ -232,83 +291,65 @@ class TcpServer::Loop {
         }
         if (c.handshake->state() != security::Handshake::State::done) return false;
         c.handshake.reset();
-        std::erase(strangers_, &c);
+        trust(c);
         return true;
     }
 
-    void answer(ConnectionId to, std::uint64_t request, Op op, std::vector<Value> fields) {
+    /// As shake_hands, at the local door.
+    bool come_in(Connection& c, std::string_view& bytes) {
+        security::Mac claimed;
+        const std::size_t count = std::min(bytes.size(), claimed.size() - c.door_proof.size());
+        c.door_proof.append(bytes.substr(0, count));
+        bytes.remove_prefix(count);
+        if (c.door_proof.size() < claimed.size()) return false;
+        std::memcpy(claimed.data(), c.door_proof.data(), claimed.size());
+        if (!security::equal(claimed, door_->proof())) {
+            close(c);
+            return false;
+        }
+        trust(c);
+        return true;
+    }
+
+    void trust(Connection& c) {
+        c.proved = true;
+        std::erase(strangers_, &c);
+    }
+
+    void answer(ConnectionId to, std::uint64_t request, Op op, std::span<const Field> fields) {
         const auto found = by_id_.find(to);
         if (found == by_id_.end() || found->second->closing) return;
         std::uint64_t body_bytes = 0;
-        for (const auto& field : fields) body_bytes += field_header_bytes + field->size();
+        for (const auto& field : fields) body_bytes += field_header_bytes + field.bytes.size();
         if (body_bytes > max_body_bytes) {
             const auto words = fmt::format("the answer would have {} bytes, more than {}: ask for fewer keys at once",
                                            body_bytes, max_body_bytes);
-            return answer(to, request, Op::error, {std::make_shared<const std::string>(words)});
+            const Field field{words};
+            return answer(to, request, Op::error, {&field, 1});
         }
-        const auto header = encode({op, request, body_bytes});
-        std::string meta(header.begin(), header.end());
-        for (const auto& field : fields) {
-            const auto size = encode_number(field->size());
-            meta.append(size.data(), size.size());
-        }
-        send(*found->second, std::move(meta), std::move(fields));
+        Connection& c = *found->second;
+        if (!std::exchange(c.unsent, true)) unsent_.push_back(&c);
+        if (!c.answer(request, op, fields, body_bytes)) close(c);
     }
 
-    /// `meta` is the header and one length per value; with no values, just bytes.
-    void send(Connection& c, std::string meta, std::vector<Value> values) {
-        const std::size_t lead = values.empty() ? meta.size() : header_bytes;
-        std::vector<uv_buf_t> buffers;
-        buffers.reserve(1 + 2 * values.size());
-        const auto put = [&](const char* data, std::size_t size) {
-            if (size > 0) buffers.push_back({const_cast<char*>(data), size});
-        };
-        put(meta.data(), lead);
-        for (std::size_t i = 0; i < values.size(); ++i) {
-            put(meta.data() + lead + i * field_header_bytes, field_header_bytes);
-            put(values[i]->data(), values[i]->size());
+    /// What one piece of input caused leaves in one piece per client.
+    void send_answers() {
+        for (Connection* c : unsent_) {
+            c->unsent = false;
+            if (!c->closing && !c->flush()) close(*c);
         }
-        // Most answers fit into the socket's buffer at once.
-        const int result = uv_try_write(as_stream(&c.socket), buffers.data(), static_cast<unsigned>(buffers.size()));
-        if (result < 0 && result != UV_EAGAIN) return close(c);
-        std::size_t done = result > 0 ? static_cast<std::size_t>(result) : 0;
-        auto at = buffers.begin();
-        for (; at != buffers.end() && done >= at->len; ++at) done -= at->len;
-        if (at == buffers.end()) return;
-        at->base += done;
-        at->len -= done;
-        // A std::string that is moved keeps its address only when it is long: measure before and after.
-        auto write = std::make_unique<PendingWrite>();
-        const char* const before = meta.data();
-        write->meta = std::move(meta);
-        const std::size_t meta_size = write->meta.size();
-        for (auto fix = at; fix != buffers.end(); ++fix) {
-            if (fix->base >= before && fix->base < before + meta_size) {
-                fix->base = write->meta.data() + (fix->base - before);
-            }
-        }
-        write->values = std::move(values);
-        write->request.data = write.get();
-        const int queued =
-            uv_write(&write->request, as_stream(&c.socket), &*at, static_cast<unsigned>(buffers.end() - at),
-                     [](uv_write_t* request, int status) {
-                         const std::unique_ptr<PendingWrite> finished(static_cast<PendingWrite*>(request->data));
-                         auto& connection = *static_cast<Connection*>(request->handle->data);
-                         if (status != 0) connection.loop.close(connection);
-                     });
-        if (queued != 0) return close(c);
-        (void)write.release();  // the callback owns it, and always comes
+        unsent_.clear();
     }
 
     void close(Connection& c) {
         if (std::exchange(c.closing, true)) return;
-        if (c.handshake) std::erase(strangers_, &c);
+        if (!c.proved) std::erase(strangers_, &c);
         data_.forget(c.id);
         by_id_.erase(c.id);
         if (c.fd >= 0) store::forget(c.fd);
-        uv_close(as_handle(&c.socket), [](uv_handle_t* handle) {
+        uv_close(&c.socket.handle, [](uv_handle_t* handle) {
             auto& gone = *static_cast<Connection*>(handle->data);
-            gone.loop.connections_.erase(gone.where);
+            self_of(gone).connections_.erase(gone.where);
         });
     }
 
@@ -316,6 +357,7 @@ class TcpServer::Loop {
         stopping_ = true;
         for (auto& connection : connections_) close(connection);
         if (listen_fd_ >= 0) store::forget(listen_fd_);
+        if (door_fd_ >= 0) store::forget(door_fd_);
         if (local_secret_) store::forget(local_secret_->fd());
         const auto close_handle = [](auto& handle) {
             // Not every handle is open when the constructor fails half-way.
@@ -323,7 +365,9 @@ class TcpServer::Loop {
         };
         close_handle(stop_);
         close_handle(sweep_);
+        close_handle(spin_);
         close_handle(listener_);
+        close_handle(door_listener_);
         close_handle(secret_poll_);
     }
 
@@ -331,18 +375,28 @@ class TcpServer::Loop {
     uv_async_t stop_{};
     uv_timer_t sweep_{};
     uv_tcp_t listener_{};
+    uv_pipe_t door_listener_{};
     uv_poll_t secret_poll_{};
+    uv_idle_t spin_{};
     int listen_fd_ = -1;
+    int door_fd_ = -1;
     security::Secret secret_;
     std::optional<security::LocalSecretServer> local_secret_;
     std::uint64_t handshake_ms_;
     std::size_t max_strangers_;
+    std::optional<LocalDoor> door_;
+    int cores_;
+    Crowd crowd_;
+    bool spinning_ = false;
+    std::uint64_t spin_until_ = 0;
+    Spin spin_policy_;
     bool sweeping_ = false;
     bool stopping_ = false;
     ConnectionId last_id_ = 0;
     Connections connections_;
     std::unordered_map<ConnectionId, Connection*> by_id_;
     std::list<Connection*> strangers_;  // in the order of their arrival
+    std::vector<Connection*> unsent_;
     ServerData data_;
     std::array<char, std::size_t{256} << 10U> buffer_;
     std::thread thread_;

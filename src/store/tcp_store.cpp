@@ -4,6 +4,7 @@
 #include "core/deadline.hpp"
 #include "core/socket.hpp"
 #include "security/local_secret.hpp"
+#include "store/local_door.hpp"
 #include "store/messages.hpp"
 #include "store/tcp_client.hpp"
 #include "store/tcp_server.hpp"
@@ -14,6 +15,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <initializer_list>
 #include <map>
 #include <memory>
@@ -34,6 +36,16 @@ class TcpBackend : public StoreBackend {
           client_(address, secret, name_, deadline, abort_flag()) {}
 
     void set(std::string_view key, std::string_view value, Milliseconds timeout) override {
+        // While the server is known to be well a small value is only sent: what follows on this connection comes
+        // after it.
+        const Instant start = Clock::now();
+        const std::array<std::string_view, 2> fields{key, value};
+        try {
+            if (client_.try_post(Op::post, fields, timeout, abort_flag())) return;
+        } catch (const Timeout&) {
+            const std::string name(key);
+            store::throw_timeout(name_, "set", {&name, 1}, start, timeout);
+        }
         call(Op::set, "set", {key, value}, timeout, key);
     }
     std::string get(std::string_view key, Milliseconds timeout) override {
@@ -81,7 +93,14 @@ class TcpBackend : public StoreBackend {
     std::string describe() const override { return name_; }
     std::string local_host() const override { return client_.local_host(); }
 
-    void join(Milliseconds timeout) { call(Op::join, "join", std::vector<std::string_view>{}, timeout, {}); }
+    /// The store is used by others only afterwards.
+    void join(const security::Secret& secret, Milliseconds timeout) {
+        const std::string body = call(Op::join, "join", std::vector<std::string_view>{}, timeout, {});
+        const auto fields = store::split_fields(body);
+        if (!fields || fields->size() != 2) throw_nonsense();
+        if (fields->back().empty() || !store::local_doors_wanted()) return;
+        client_.move_to(std::string(fields->back()), secret);
+    }
 
     void await_workers(int world_size, const Deadline& deadline) {
         const Instant start = Clock::now();
@@ -224,7 +243,7 @@ TCPStore::TCPStore(TCPStoreOptions options) : host_(options.host), port_(options
     const std::string host = options.is_master ? reachable(host_) : host_;
     auto backend = std::make_shared<TcpBackend>(net::Address{host, port_}, *secret, deadline, std::move(server));
     const auto left = [&] { return std::chrono::ceil<Milliseconds>(deadline.remaining()); };
-    backend->join(left());
+    backend->join(*secret, left());
     if (options.is_master && options.wait_for_workers && options.world_size) {
         backend->await_workers(*options.world_size, deadline);
     }

@@ -24,7 +24,7 @@ std::uint64_t take(const char* from) {
 }
 
 bool known(std::uint8_t op) {
-    return (op >= static_cast<std::uint8_t>(Op::set) && op <= static_cast<std::uint8_t>(Op::count_workers)) ||
+    return (op >= static_cast<std::uint8_t>(Op::set) && op <= static_cast<std::uint8_t>(Op::post)) ||
            op == static_cast<std::uint8_t>(Op::ok) || op == static_cast<std::uint8_t>(Op::error);
 }
 
@@ -60,15 +60,21 @@ std::optional<std::uint64_t> decode_number(std::string_view field) {
 
 std::optional<std::vector<std::string_view>> split_fields(std::string_view body) {
     std::vector<std::string_view> fields;
+    if (!split_fields(body, fields)) return std::nullopt;
+    return fields;
+}
+
+bool split_fields(std::string_view body, std::vector<std::string_view>& fields) {
+    fields.clear();
     while (!body.empty()) {
-        if (body.size() < field_header_bytes) return std::nullopt;
+        if (body.size() < field_header_bytes) return false;
         const std::uint64_t size = take(body.data());
         body.remove_prefix(field_header_bytes);
-        if (size > body.size()) return std::nullopt;
+        if (size > body.size()) return false;
         fields.push_back(body.substr(0, static_cast<std::size_t>(size)));
         body.remove_prefix(static_cast<std::size_t>(size));
     }
-    return fields;
+    return true;
 }
 
 bool FrameReader::take_header(std::string_view& bytes) {

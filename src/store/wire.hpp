@@ -33,10 +33,11 @@ enum class Op : std::uint8_t {
     num_keys = 8,        ///< the number
     wait = 9,            ///< keys: waits
     multi_set = 10,      ///< key, value, key, value, …
-    join = 11,           ///< this client is a worker; the number of workers so far
+    join = 11,           ///< this client is a worker; the number of workers so far, the server's local door or nothing
     await_workers = 12,  ///< number: waits
     count_workers = 14,  ///< the number of workers so far
     cancel = 13,         ///< of the request of the same id: no answer is expected any more; not answered itself
+    post = 15,           ///< as multi_set, but not answered
     // Answers:
     ok = 64,
     error = 65  ///< one field: the message
@@ -62,8 +63,24 @@ std::optional<std::uint64_t> decode_number(std::string_view field);
 
 /// A body is a row of fields, each a length and its bytes. nullopt when a length leaves the body.
 std::optional<std::vector<std::string_view>> split_fields(std::string_view body);
+/// The same into a vector that keeps its memory; false when a length leaves the body.
+bool split_fields(std::string_view body, std::vector<std::string_view>& fields);
 
-/// Cuts a stream of bytes into frames.
+/// The body of a frame: in the bytes just received, or, when it came in several pieces, in memory of its own.
+class FrameBody {
+ public:
+    explicit FrameBody(std::string_view bytes) : bytes_(bytes) {}
+    explicit FrameBody(std::string& own) : bytes_(own), own_(&own) {}
+    std::string_view view() const noexcept { return bytes_; }
+    /// Leaves nothing behind; a large body is not copied.
+    std::string take() { return own_ != nullptr ? std::move(*own_) : std::string(bytes_); }
+
+ private:
+    std::string_view bytes_;
+    std::string* own_ = nullptr;
+};
+
+/// Cuts a stream of bytes into frames. A frame that arrives whole is not copied.
 class FrameReader {
  public:
     /// Calls on_frame(header, body) for each whole frame; on_frame answers whether to go on. False: the stream is
@@ -72,15 +89,22 @@ class FrameReader {
     bool feed(std::string_view bytes, OnFrame&& on_frame) {
         while (true) {
             if (!take_header(bytes)) return good_;
-            const std::size_t count =
-                static_cast<std::size_t>(std::min<std::uint64_t>(bytes.size(), header_.body_bytes - body_.size()));
-            body_.append(bytes.substr(0, count));
+            const auto missing = header_.body_bytes - body_.size();
+            const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(bytes.size(), missing));
+            const std::string_view piece = bytes.substr(0, count);
             bytes.remove_prefix(count);
-            if (body_.size() < header_.body_bytes) return true;
+            const bool whole = count == missing;
+            if (whole && body_.empty()) {
+                header_size_ = 0;
+                if (!on_frame(header_, FrameBody(piece))) return false;
+                continue;
+            }
+            body_.append(piece);
+            if (!whole) return true;
             header_size_ = 0;
-            std::string body = std::move(body_);
-            body_.clear();
-            if (!on_frame(header_, std::move(body))) return false;
+            const bool more = on_frame(header_, FrameBody(body_));
+            body_ = {};
+            if (!more) return false;
         }
     }
 

@@ -1,0 +1,215 @@
+// init_bench: how long N processes that have all started take from init_process_group to the end of the first barrier,
+// beside PyTorch's gloo. The time is that of the slowest process, from the moment when all are let go.
+//
+// Threads: one (the library has its own). Processes are forked before the library is used.
+#include "processes.hpp"
+
+#include <tutti/tutti.hpp>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <atomic>
+#include <cstdio>
+#include <fstream>
+#include <stdexcept>
+#include <thread>
+
+namespace {
+
+using namespace tutti::bench;
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+constexpr int ranks_max = 256;
+
+struct Board {
+    std::atomic<int> ready;
+    std::atomic<std::int64_t> init_ns[ranks_max];
+    std::atomic<std::int64_t> end_ns[ranks_max];
+};
+
+std::int64_t now_ns() {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
+}
+
+std::uint16_t free_port() {
+    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    if (::bind(fd, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+        ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+        throw std::runtime_error("no free port");
+    }
+    ::close(fd);
+    return ntohs(address.sin_port);
+}
+
+struct Times {
+    double init_ms = 0;  ///< until the last process has left init_process_group
+    double all_ms = 0;   ///< until the last has left the barrier
+};
+
+Times run_tutti(int ranks) {
+    void* memory = ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    Board& board = *static_cast<Board*>(memory);  // all zero is its first state
+    const std::string method = "tcp://127.0.0.1:" + std::to_string(free_port());
+    int go[2];
+    if (::pipe2(go, O_CLOEXEC) != 0) throw std::runtime_error("cannot make a pipe");
+    std::vector<Process> processes;
+    for (int rank = 0; rank < ranks; ++rank) {
+        processes.emplace_back([&, rank] {
+            ++board.ready;
+            char byte = 0;
+            if (::read(go[0], &byte, 1) != 1) throw std::runtime_error("the benchmark has ended");
+            tutti::init_process_group({.init_method = method, .world_size = ranks, .rank = rank});
+            board.init_ns[rank] = now_ns();
+            tutti::barrier();
+            board.end_ns[rank] = now_ns();
+            tutti::destroy_process_group();
+        });
+    }
+    while (board.ready < ranks) std::this_thread::sleep_for(1ms);
+    std::this_thread::sleep_for(20ms);
+    const std::int64_t start = now_ns();
+    const std::string bytes(static_cast<std::size_t>(ranks), 'g');
+    bool good = ::write(go[1], bytes.data(), bytes.size()) == ranks;
+    ::close(go[0]);
+    ::close(go[1]);
+    for (auto& process : processes) good = process.join() && good;
+    if (!good) throw std::runtime_error("a process failed");
+    Times times;
+    for (int rank = 0; rank < ranks; ++rank) {
+        times.init_ms = std::max(times.init_ms, static_cast<double>(board.init_ns[rank] - start) * 1e-6);
+        times.all_ms = std::max(times.all_ms, static_cast<double>(board.end_ns[rank] - start) * 1e-6);
+    }
+    ::munmap(memory, sizeof(Board));
+    return times;
+}
+
+/// torch_init.py, which runs once for each line that it is sent.
+class Gloo {
+ public:
+    Gloo(const std::string& python, const std::string& script) {
+        int to[2];
+        int from[2];
+        if (::pipe2(to, O_CLOEXEC) != 0 || ::pipe2(from, O_CLOEXEC) != 0) {
+            throw std::runtime_error("cannot make a pipe");
+        }
+        driver_ = Process([&] {
+            ::dup2(to[0], STDIN_FILENO);
+            ::dup2(from[1], STDOUT_FILENO);
+            ::execlp(python.c_str(), python.c_str(), script.c_str(), static_cast<char*>(nullptr));
+        });
+        ::close(to[0]);
+        ::close(from[1]);
+        to_ = ::fdopen(to[1], "w");
+        from_ = ::fdopen(from[0], "r");
+        const auto hello = first_answer(python);
+        if (hello.contains("why")) throw std::runtime_error(hello["why"].get<std::string>());
+        version_ = hello["version"];
+    }
+    ~Gloo() {
+        std::fclose(to_);
+        std::fclose(from_);
+        (void)driver_.join();
+    }
+    Gloo(const Gloo&) = delete;
+    Gloo& operator=(const Gloo&) = delete;
+    const std::string& version() const { return version_; }
+    Times run(int ranks) {
+        std::fprintf(to_, "%d %d\n", ranks, free_port());
+        std::fflush(to_);
+        const auto result = answer();
+        return {result["init_ms"], result["all_ms"]};
+    }
+
+ private:
+    nlohmann::json first_answer(const std::string& python) {
+        try {
+            return answer();
+        } catch (const std::exception&) {
+            throw std::runtime_error("gloo is left out: " + python + " cannot run its script");
+        }
+    }
+
+    nlohmann::json answer() {
+        char line[4096];
+        if (std::fgets(line, sizeof line, from_) == nullptr) throw std::runtime_error("torch_init.py has ended");
+        return nlohmann::json::parse(line);
+    }
+    Process driver_;
+    std::FILE* to_ = nullptr;
+    std::FILE* from_ = nullptr;
+    std::string version_;
+};
+
+struct Options {
+    std::string torch_python = "python3";
+    std::string torch_script = TUTTI_INIT_BENCH_SCRIPT;
+    std::vector<int> ranks{2, 8, 32};
+    int rounds = 5;
+    std::string json;
+};
+
+void run(const Options& options) {
+    std::unique_ptr<Gloo> gloo;
+    try {
+        gloo = std::make_unique<Gloo>(options.torch_python, options.torch_script);
+    } catch (const std::exception& error) {
+        std::printf("%s\n", error.what());
+    }
+    auto all = nlohmann::json::array();
+    std::printf("%5s  %-30s %22s %22s\n", "ranks", "implementation", "init_process_group ms", "with a barrier ms");
+    for (const int ranks : options.ranks) {
+        std::vector<double> init[2], whole[2];
+        for (int round = 0; round < options.rounds; ++round) {
+            const auto note = [&](std::size_t who, const Times& times) {
+                init[who].push_back(times.init_ms);
+                whole[who].push_back(times.all_ms);
+            };
+            note(0, run_tutti(ranks));
+            if (gloo) note(1, gloo->run(ranks));
+        }
+        for (std::size_t who = 0; who < (gloo ? 2U : 1U); ++who) {
+            const std::string name =
+                who == 0 ? std::string("tutti ") + tutti::version() : "gloo (torch " + gloo->version() + ")";
+            std::printf("%5d  %-30s %22.2f %22.2f\n", ranks, name.c_str(), median(init[who]), median(whole[who]));
+            all.push_back({{"work", "init_barrier"},
+                           {"ranks", ranks},
+                           {"implementation", name},
+                           {"init_ms", median(init[who])},
+                           {"median_ms", median(whole[who])}});
+        }
+    }
+    if (!options.json.empty()) std::ofstream(options.json) << all.dump(1) << '\n';
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    Options options;
+    CLI::App app("Measures the start of a job: from init_process_group to the end of the first barrier.");
+    app.add_option("--torch-python", options.torch_python, "a Python that can import torch")->capture_default_str();
+    app.add_option("--torch-script", options.torch_script, "torch_init.py")->group("");
+    app.add_option("--ranks", options.ranks)->delimiter(',')->check(CLI::Range(1, ranks_max))->capture_default_str();
+    app.add_option("--rounds", options.rounds)->check(CLI::Range(1, 1000))->capture_default_str();
+    app.add_option("--json", options.json, "writes the figures to this file");
+    CLI11_PARSE(app, argc, argv);
+    try {
+        run(options);
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "init_bench: %s\n", error.what());
+        return 1;
+    }
+    return 0;
+}

@@ -1,0 +1,39 @@
+// LocalDoor: how clients on the server's own host come in by an abstract Unix socket, which costs half of what TCP
+// over loopback does. A client that has proved the secret over TCP is told the door's name, connects to it and begins
+// with a proof that only who knows the name and the secret can make. Nobody else can listen at the door: its name is
+// random, and this server has it. It exists as long as the server; nothing appears in a file system.
+//
+// Threads: values and free functions.
+#pragma once
+
+#include "core/unique_fd.hpp"
+#include "security/secret.hpp"
+
+#include <string>
+#include <string_view>
+
+namespace tutti::store {
+
+class LocalDoor {
+ public:
+    explicit LocalDoor(const security::Secret& secret);
+    const std::string& name() const noexcept { return name_; }
+    const security::Mac& proof() const noexcept { return proof_; }
+    /// The listening socket; the caller's from now on.
+    int release() noexcept { return listener_.release(); }
+    int fd() const noexcept { return listener_.get(); }
+
+ private:
+    std::string name_;
+    security::Mac proof_;
+    UniqueFd listener_;
+};
+
+/// What a client says first.
+security::Mac door_proof(const security::Secret& secret, std::string_view name);
+/// TUTTI_STORE_LOCAL: whether clients and servers of this process use local doors.
+bool local_doors_wanted();
+/// Whether the two ends of a TCP connection have the same address, and so are on one host.
+bool same_host(int tcp_fd);
+
+}  // namespace tutti::store

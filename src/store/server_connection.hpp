@@ -1,0 +1,58 @@
+// ServerConnection: one client's socket at the server, TCP or Unix: what it has said so far, and the answers on their
+// way to it.
+//
+// Threads: the server's loop. Answers are gathered until flush(), so that all that come of one piece of input leave
+// in one piece; large values are sent from where they are, and kept until they are.
+#pragma once
+
+#include "security/handshake.hpp"
+#include "store/server_data.hpp"
+#include "store/wire.hpp"
+
+#include <uv.h>
+
+#include <cstdint>
+#include <list>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace tutti::store {
+
+struct ServerConnection {
+    using Broken = void (*)(ServerConnection&);
+    ServerConnection(void* its_owner, Broken on_broken, ConnectionId name)
+        : owner(its_owner), broken(on_broken), id(name) {}
+
+    void* owner;
+    Broken broken;  ///< called when a write fails later on
+    ConnectionId id;
+    union {
+        uv_handle_t handle;
+        uv_stream_t stream;
+        uv_tcp_t tcp;
+        uv_pipe_t pipe;
+    } socket{};
+    int fd = -1;
+    bool closing = false;
+    bool unsent = false;  ///< there is something to flush, or large values have left
+    bool proved = false;  ///< it knows the secret
+    std::uint64_t arrived_ms = 0;
+    std::uint64_t heard_in = 0;                      ///< see Crowd
+    std::optional<security::Handshake> handshake{};  ///< over TCP, until it is done
+    std::string door_proof{};                        ///< what has come of it, at the local door
+    FrameReader frames{};
+    std::list<ServerConnection>::iterator where{};
+
+    /// False: the connection is broken.
+    bool answer(std::uint64_t request, Op op, std::span<const Field> fields, std::uint64_t body_bytes);
+    bool send(std::string_view bytes);
+    bool flush();
+
+ private:
+    bool write(std::string_view bytes, const Field& large);
+    std::string out_;
+};
+
+}  // namespace tutti::store

@@ -1,0 +1,69 @@
+// Spin: whether looking again and again for a short while is better than to sleep at once. Going to sleep and being
+// woken costs more than a quick answer takes; but where the cores are busy, looking keeps others from working.
+//
+// Threads: one at a time.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+namespace tutti::store {
+
+/// How many cores this process may use.
+int usable_cores();
+
+class Spin {
+ public:
+    /// Whether to look this time. After disappointments not for a while, then longer.
+    bool worth_it() {
+        if (resting_ == 0) return true;
+        --resting_;
+        return false;
+    }
+    /// What came of looking.
+    void note(bool came_in_time) {
+        if (came_in_time) {
+            patience_ = std::min(patience_ + 1, patience_max);
+            rest_ = rest_min;
+        } else if (--patience_ < 0) {
+            patience_ = 0;
+            resting_ = rest_;
+            rest_ = std::min(rest_ * 2, rest_max);
+        }
+    }
+
+ private:
+    static constexpr int patience_max = 3;
+    static constexpr int rest_min = 16;
+    static constexpr int rest_max = 256;
+    int patience_ = patience_max;
+    int rest_ = rest_min;
+    int resting_ = 0;
+};
+
+/// How many clients have asked for something within about a millisecond.
+class Crowd {
+ public:
+    /// `window` is the client's own mark.
+    void heard(std::uint64_t now_ns, std::uint64_t& window) {
+        if (now_ns - since_ns_ > window_ns) {
+            // Nobody in the meantime: the last window says nothing.
+            last_ = now_ns - since_ns_ > 2 * window_ns ? 0 : current_;
+            current_ = 0;
+            since_ns_ = now_ns;
+            ++window_;
+        }
+        if (std::exchange(window, window_) != window_) ++current_;
+    }
+    int size() const noexcept { return std::max(current_, last_); }
+
+ private:
+    static constexpr std::uint64_t window_ns = 1'000'000;
+    std::uint64_t since_ns_ = 0;
+    std::uint64_t window_ = 1;
+    int current_ = 0;
+    int last_ = 0;
+};
+
+}  // namespace tutti::store
