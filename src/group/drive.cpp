@@ -149,7 +149,8 @@ bool Group::progress() {
     bool moved = false;
     if (membership_->has_incoming()) {
         for (auto& [peer, fd] : membership_->take_incoming()) {
-            static_cast<transport::SocketStream*>(stream_to(peer))->set_input(std::move(fd));
+            if (shares_memory_with(peer)) continue;
+            socket_to(peer).accepted(std::move(fd));
             mailbox_->activate(peer);
             moved = true;
         }

@@ -50,6 +50,10 @@ class Group : public std::enable_shared_from_this<Group> {
  private:
     void connect_shared_memory(const Deadline& deadline);
     transport::Stream* stream_to(int peer);
+    transport::SocketStream& socket_to(int peer);
+    bool shares_memory_with(int peer) const noexcept {
+        return ground_.arena != nullptr && ground_.local_of[static_cast<std::size_t>(peer)] >= 0;
+    }
     void start(Operation& operation);
     bool progress();
     bool progress_collective();
@@ -82,6 +86,7 @@ class Group : public std::enable_shared_from_this<Group> {
     std::shared_ptr<transport::Arena> arena_;
     std::vector<int> rank_of_local_;
     std::vector<std::unique_ptr<transport::Stream>> streams_;
+    std::vector<Instant> wanted_;  // by rank: when a connection was wanted first
     std::unique_ptr<transport::Mailbox> mailbox_;
     engine::Ground ground_;
     int spins_ = 0;  // before yielding
