@@ -19,6 +19,7 @@ namespace {
 using transport::InlineSlot;
 
 constexpr int yields_before_sleep = 200;
+constexpr int turns_before_yield = 8;
 constexpr std::size_t plans_max = 64;
 constexpr std::size_t history_max = 256;
 
@@ -243,7 +244,12 @@ void Group::drive(Operation& operation, const Deadline& deadline) {
         }
         if (operation.done()) break;
         if (++idle <= spins_) {
-            pause_cpu();
+            // A turn over sockets costs a system call anyway, and ranks of other hosts (containers, say) may be waiting
+            // for this very core: it is offered to them from the start.
+            if (uses_shared_memory_only() || idle <= turns_before_yield)
+                pause_cpu();
+            else
+                ::sched_yield();
             continue;
         }
         if (idle % 64 == 0 || idle > spins_ + yields_before_sleep) {
