@@ -8,7 +8,7 @@ Needs root, iproute2 and a C++ compiler; iperf3, Open MPI and libgloo-dev where 
 round; the table shows medians over the rounds. Everything is removed at the end, also after a failure.
 
 wire      iperf3 --bidir with 1 to 4 connections each way: the best rate of one direction while both are busy. An
-          all_reduce of two ranks of S bytes moves S bytes in each direction, so its bus bandwidth compares directly.
+          all_reduce of S bytes among two ranks moves S bytes in each direction, so that S / time compares directly.
 exchange  one byte with blocking calls: half a round trip, and a simultaneous exchange (both send, both receive).
 """
 import argparse
@@ -152,19 +152,22 @@ class Bench:
     def wire(self):
         """Microseconds that S bytes take in each direction at iperf3's best rate."""
         best = 0.0
-        for connections in (1, 2, 4):
-            server = self.hosts.start(0, ["iperf3", "-s", "-1", "-p", "29500", *(["-A", "0"] if self.pin == "pin" else [])])
-            try:
-                client = self.hosts.start(1, ["bash", "-c", "sleep 0.2; exec iperf3 -J -p 29500 --bidir -t 2 -O 0.5 -P "
-                                              f"{connections} -c {self.hosts.addresses[0]}" +
-                                              (" -A 1" if self.pin == "pin" else "")])
-                report = json.loads(finish([client])[0])["end"]
-                there = report["sum_received"]["bits_per_second"]
-                back = report["sum_received_bidir_reverse"]["bits_per_second"]
-                best = max(best, (there + back) / 2 / 8)
-            finally:
-                finish([server], 10)
+        for control in ([], ["-C", "reno"]):  # the system's congestion control, and one that does not pace
+            for connections in (1, 2, 4):
+                best = max(best, self.wire_rate(["-P", str(connections), *control]))
         return {size: size / best * 1e6 for size in self.sizes if size >= 1 << 20}
+
+    def wire_rate(self, options):
+        """Bytes a second in one direction, the mean of both."""
+        pin = (["-A", "0"], ["-A", "1"]) if self.pin == "pin" else ([], [])
+        server = self.hosts.start(0, ["iperf3", "-s", "-1", "-p", "29500", *pin[0]])
+        try:
+            words = " ".join(["iperf3 -J -p 29500 --bidir -t 2 -O 0.5 -c", self.hosts.addresses[0], *pin[1], *options])
+            client = self.hosts.start(1, ["sh", "-c", "sleep 0.2; exec " + words])
+            report = json.loads(finish([client])[0])["end"]
+        finally:
+            finish([server], 10)
+        return sum(report[key]["bits_per_second"] for key in ("sum_received", "sum_received_bidir_reverse")) / 2 / 8
 
     def exchange(self):
         server = self.hosts.start(0, [self.exchange_program, str(self.o.seconds), self.pin, "listen"])

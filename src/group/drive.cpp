@@ -17,6 +17,7 @@ namespace tutti::detail {
 namespace {
 
 constexpr int yields_before_sleep = 200;
+constexpr int turns_before_yield = 8;
 constexpr std::size_t plans_max = 64;
 
 void pause_cpu() {
@@ -102,7 +103,8 @@ bool Group::progress() {
     bool moved = false;
     if (membership_->has_incoming()) {
         for (auto& [peer, fd] : membership_->take_incoming()) {
-            static_cast<transport::SocketStream*>(stream_to(peer))->set_input(std::move(fd));
+            if (shares_memory_with(peer)) continue;
+            socket_to(peer).accepted(std::move(fd));
             mailbox_->activate(peer);
             moved = true;
         }
@@ -195,7 +197,12 @@ void Group::drive(Operation& operation, const Deadline& deadline) {
         }
         if (operation.done()) break;
         if (++idle <= spins_) {
-            pause_cpu();
+            // A turn over sockets costs a system call anyway, and ranks of other hosts (containers, say) may be waiting
+            // for this very core: it is offered to them from the start.
+            if (uses_shared_memory_only() || idle <= turns_before_yield)
+                pause_cpu();
+            else
+                ::sched_yield();
             continue;
         }
         if (idle % 64 == 0 || idle > spins_ + yields_before_sleep) {

@@ -36,6 +36,8 @@ Determinism determinism_level(Determinism wanted) {
         fmt::format("environment variable TUTTI_DETERMINISM={}: expected fast, run_to_run or layout_invariant", *text));
 }
 
+constexpr std::chrono::milliseconds connection_patience{20};
+
 int usable_cores() {
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
@@ -101,6 +103,7 @@ Group::Group(const ProcessGroupOptions& options)
     streams_.resize(static_cast<std::size_t>(size_));
     small_seen_.resize(static_cast<std::size_t>(size_));
     memories_.resize(static_cast<std::size_t>(size_));
+    wanted_.resize(static_cast<std::size_t>(size_));
     transport::MailboxEvents events;
     events.stream = [this](int peer) { return stream_to(peer); };
     events.mismatch = [this](int peer, std::uint64_t channel, std::uint64_t theirs, std::uint64_t mine, std::size_t,
@@ -202,31 +205,46 @@ bool Group::memory_readable() const {
 }
 
 const transport::PeerMemory* Group::memory_of(int peer) {
-    if (!arena_ || size_ == 1 || ground_.local_of[static_cast<std::size_t>(peer)] < 0) return nullptr;
+    if (size_ == 1 || !shares_memory_with(peer)) return nullptr;
     if (arena_->control(0).memory_readable.load(std::memory_order_relaxed) == 0) return nullptr;
     auto& memory = memories_[static_cast<std::size_t>(peer)];
     if (!memory) memory.emplace(membership_->cards()[static_cast<std::size_t>(peer)].process);
     return *memory ? &*memory : nullptr;
 }
 
-transport::Stream* Group::stream_to(int peer) {
+transport::SocketStream& Group::socket_to(int peer) {
     auto& stream = streams_[static_cast<std::size_t>(peer)];
-    if (stream) return stream.get();
-    if (ground_.arena != nullptr && ground_.local_of[static_cast<std::size_t>(peer)] >= 0) {
-        stream = std::make_unique<transport::RingStream>(arena_, ground_.local_rank,
-                                                         ground_.local_of[static_cast<std::size_t>(peer)]);
+    if (!stream) stream = std::make_unique<transport::SocketStream>();
+    return static_cast<transport::SocketStream&>(*stream);
+}
+
+transport::Stream* Group::stream_to(int peer) {
+    if (shares_memory_with(peer)) {
+        auto& stream = streams_[static_cast<std::size_t>(peer)];
+        if (!stream) {
+            stream = std::make_unique<transport::RingStream>(arena_, ground_.local_rank,
+                                                             ground_.local_of[static_cast<std::size_t>(peer)]);
+        }
         return stream.get();
     }
-    auto socket = std::make_unique<transport::SocketStream>();
-    auto* result = socket.get();
-    stream = std::move(socket);
+    transport::SocketStream& socket = socket_to(peer);
+    if (!socket.needs_connection()) return &socket;
+    // Usually both ranks want the connection, to send or to receive. The lower one makes it; the other waits for that,
+    // but not for long.
+    if (rank_ > peer) {
+        const Instant now = Clock::now();
+        Instant& wanted = wanted_[static_cast<std::size_t>(peer)];
+        if (wanted == Instant{}) wanted = now;
+        if (now - wanted < connection_patience) return nullptr;
+    }
     try {
-        result->set_output(membership_->connect(peer, Deadline::after(std::chrono::seconds(10)), &bad_news_));
+        socket.connected(membership_->connect(peer, Deadline::after(std::chrono::seconds(10)), &bad_news_));
     } catch (const DistError& error) {
+        socket.give_up();
         on_verdict({rendezvous::VerdictKind::peer_lost, peer,
                     fmt::format("rank {} cannot be reached: {}", peer, error.what())});
     }
-    return result;
+    return &socket;
 }
 
 void Group::abort(const std::string& reason) {

@@ -74,6 +74,10 @@ class Group : public std::enable_shared_from_this<Group> {
     transport::Stream* stream_to(int peer);
     bool memory_readable() const;
     const transport::PeerMemory* memory_of(int peer);
+    transport::SocketStream& socket_to(int peer);
+    bool shares_memory_with(int peer) const noexcept {
+        return ground_.arena != nullptr && ground_.local_of[static_cast<std::size_t>(peer)] >= 0;
+    }
     void start(Operation& operation);
     bool progress();
     bool progress_collective();
@@ -116,6 +120,7 @@ class Group : public std::enable_shared_from_this<Group> {
     std::vector<int> rank_of_local_;
     std::vector<std::unique_ptr<transport::Stream>> streams_;
     std::vector<std::optional<transport::PeerMemory>> memories_;  // by rank, opened on first use
+    std::vector<Instant> wanted_;  // by rank: when a connection was wanted first
     std::unique_ptr<transport::Mailbox> mailbox_;
     engine::Ground ground_;
     int spins_ = 0;  // before yielding

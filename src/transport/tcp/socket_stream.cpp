@@ -33,9 +33,22 @@ void do_not_pace(int fd) {
 
 }  // namespace
 
-void SocketStream::set_output(UniqueFd fd) {
-    if (fd) do_not_pace(fd.get());
-    out_ = std::move(fd);
+void SocketStream::connected(UniqueFd fd) {
+    do_not_pace(fd.get());
+    made_ = std::move(fd);
+    settled_ = true;
+    out_ = made_.get();
+    if (in_ < 0) in_ = out_;
+}
+
+void SocketStream::accepted(UniqueFd fd) {
+    if (accepted_) return;  // a peer connects once
+    do_not_pace(fd.get());
+    accepted_ = std::move(fd);
+    in_ = accepted_.get();
+    if (settled_) return;
+    settled_ = true;
+    out_ = in_;
 }
 
 void SocketStream::close(std::string reason) {
@@ -45,27 +58,27 @@ void SocketStream::close(std::string reason) {
 }
 
 std::size_t SocketStream::write(std::span<const std::byte> header, std::span<const std::byte> payload) {
-    if (!out_ || closed_) return 0;
+    if (out_ < 0 || closed_) return 0;
     iovec parts[2] = {{const_cast<std::byte*>(header.data()), header.size()},
                       {const_cast<std::byte*>(payload.data()), payload.size()}};
     msghdr message{};
     message.msg_iov = parts;
     message.msg_iovlen = 2;
-    const ssize_t count = ::sendmsg(out_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t count = ::sendmsg(out_, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (count >= 0) return static_cast<std::size_t>(count);
     // What the peer sent before it closed can still be read.
-    if (errno != EAGAIN && errno != EINTR) out_.reset();
+    if (errno != EAGAIN && errno != EINTR) out_ = -1;
     return 0;
 }
 
 std::size_t SocketStream::read(std::span<std::byte> into, std::span<std::byte> ahead) {
-    if (!in_ || closed_ || into.empty()) return 0;
+    if (in_ < 0 || closed_ || into.empty()) return 0;
     iovec parts[2] = {{into.data(), into.size()}, {ahead.data(), ahead.size()}};
     msghdr message{};
     message.msg_iov = parts;
     message.msg_iovlen = 2;
-    const ssize_t count = ahead.empty() ? ::recv(in_.get(), into.data(), into.size(), MSG_DONTWAIT)
-                                        : ::recvmsg(in_.get(), &message, MSG_DONTWAIT);
+    const ssize_t count =
+        ahead.empty() ? ::recv(in_, into.data(), into.size(), MSG_DONTWAIT) : ::recvmsg(in_, &message, MSG_DONTWAIT);
     if (count > 0) return static_cast<std::size_t>(count);
     if (count == 0)
         close("it closed the connection");

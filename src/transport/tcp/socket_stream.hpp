@@ -1,7 +1,8 @@
-// SocketStream: a stream over two TCP connections, one for each direction.
+// SocketStream: a stream over TCP.
 //
-// A rank writes on the connection that it made and reads from the one that its peer made: both can begin at any time
-// without agreeing on who connects to whom.
+// One connection serves both directions, so that acknowledgements travel with the data of the other side. Either rank
+// may make it. When both do so at the same time there are two: each rank then writes on the one that it made. What a
+// rank writes on never changes, so that bytes keep their order.
 #pragma once
 
 #include "core/unique_fd.hpp"
@@ -15,16 +16,24 @@ class SocketStream final : public Stream {
     std::size_t read(std::span<std::byte> into, std::span<std::byte> ahead) override;
     StreamState state() const noexcept override { return closed_ ? StreamState::closed : StreamState::open; }
     std::string reason() const override { return reason_; }
-    int poll_fd() const noexcept override { return in_.get(); }
-    int poll_output_fd() const noexcept override { return closed_ ? -1 : out_.get(); }
+    int poll_fd() const noexcept override { return in_; }
+    int poll_output_fd() const noexcept override { return closed_ ? -1 : out_; }
 
-    bool can_write() const noexcept { return static_cast<bool>(out_); }
-    void set_output(UniqueFd fd);
-    void set_input(UniqueFd fd) noexcept { in_ = std::move(fd); }
+    /// Nothing to write on has been tried yet.
+    bool needs_connection() const noexcept { return !settled_; }
+    /// A connection that this rank made.
+    void connected(UniqueFd fd);
+    /// One that the peer made.
+    void accepted(UniqueFd fd);
+    /// There will be nothing to write on.
+    void give_up() noexcept { settled_ = true; }
 
  private:
     void close(std::string reason);
-    UniqueFd in_, out_;
+
+    UniqueFd made_, accepted_;
+    int in_ = -1, out_ = -1;  // one of the two
+    bool settled_ = false;    // which one is written on, if any
     bool closed_ = false;
     std::string reason_;
 };
