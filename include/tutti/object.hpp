@@ -1,7 +1,8 @@
 // Object: a value that describes itself: what the object collectives send, and what C++ types convert to and from.
 //
-// nil, bool, integers, real and complex numbers, strings, bytes, lists, maps (any key; order kept), tensors, and records:
-// named fields of a user type. Nothing is ever executed: unknown types and damaged bytes are errors that name the place.
+// nil, bool, integers, real and complex numbers, strings, bytes, lists, maps (any key; order kept), tensors, and
+// records: named fields of a user type. Nothing is ever executed: unknown types and damaged bytes are errors that name
+// the place.
 //
 //     tutti::Object settings{{"lr", 0.1}, {"layers", {64, 10}}};
 //     double rate = settings.at("lr").get<double>();

@@ -6,7 +6,8 @@
 // Nothing that comes is executed: bytes that are no valid object, and objects that are not of the type that was asked
 // for, throw ObjectError on the rank that reads them, and the group stays usable.
 // Common to all:
-//   - `group`, `src`/`dst`, `group_src`/`group_dst`, `timeout` and the errors as in distributed.hpp. `timeout` is for the
+//   - `group`, `src`/`dst`, `group_src`/`group_dst`, `timeout` and the errors as in distributed.hpp. `timeout` is for
+//   the
 //     whole call.
 //   - `device`: where the bytes travel from; host memory is all there is, so anything else is InvalidArgument.
 // Follows torch.distributed; where it fills a list that the caller made, there is also a form that returns one.
@@ -120,8 +121,8 @@ std::vector<T> take_list(const char* operation, ObjectList list) {
 
 /// Everyone's value, by rank: std::vector<Shard> all = all_gather_object(Shard{"part-3", 128});
 template <class T>
-requires detail::ObjectValue<T> std::vector<detail::Stored<T>> all_gather_object(const T& value,
-                                                                                 const CollectiveOptions& options = {}) {
+requires detail::ObjectValue<T> std::vector<detail::Stored<T>> all_gather_object(
+    const T& value, const CollectiveOptions& options = {}) {
     return detail::take_list<detail::Stored<T>>("all_gather_object", detail::all_gathered(Object(value), options));
 }
 /// Everyone's value on the root, by rank; an empty list elsewhere.

@@ -118,7 +118,7 @@ requires(std::integral<T> && !std::same_as<T, bool>) struct ObjectTraits<T> {
     }
 };
 template <class T>
-requires std::is_enum_v<T> && (!std::same_as<T, std::byte>)struct ObjectTraits<T> {
+requires std::is_enum_v<T> &&(!std::same_as<T, std::byte>)struct ObjectTraits<T> {
     using Number = std::underlying_type_t<T>;
     static Object to(T value) { return ObjectTraits<Number>::to(static_cast<Number>(value)); }
     static void from(const Object& object, T& value) {
@@ -135,9 +135,7 @@ requires(std::same_as<T, float> || std::same_as<T, double>) struct ObjectTraits<
 template <class T>
 struct ObjectTraits<std::complex<T>> {
     static Object to(const std::complex<T>& value) { return Object::complex(std::complex<double>(value)); }
-    static void from(const Object& object, std::complex<T>& value) {
-        value = std::complex<T>(object.as_complex());
-    }
+    static void from(const Object& object, std::complex<T>& value) { value = std::complex<T>(object.as_complex()); }
 };
 template <>
 struct ObjectTraits<std::string> {
@@ -392,16 +390,16 @@ T Object::get() const {
 
 /// Makes a struct an Object and back: TUTTI_OBJECT(Shard, path, rows); in the namespace of Shard, after it. Its public
 /// fields travel by name under the name of the type as it is written here; a std::optional field may be missing.
-#define TUTTI_OBJECT(Type, ...)                                                                                    \
-    [[maybe_unused]] inline ::tutti::Object to_object([[maybe_unused]] const Type& tutti_value) {                  \
-        ::tutti::Object::Map tutti_fields;                                                                         \
-        TUTTI_DETAIL_EACH(TUTTI_DETAIL_PUT, __VA_ARGS__)                                                           \
-        return ::tutti::Object::record(#Type, std::move(tutti_fields));                                            \
-    }                                                                                                              \
-    [[maybe_unused]] inline void from_object(const ::tutti::Object& tutti_object,                                  \
-                                             [[maybe_unused]] Type& tutti_value) {                                 \
-        ::tutti::detail::FieldReader tutti_reader(tutti_object, #Type);                                            \
-        TUTTI_DETAIL_EACH(TUTTI_DETAIL_TAKE, __VA_ARGS__)                                                          \
-        tutti_reader.finish({TUTTI_DETAIL_EACH(TUTTI_DETAIL_NAME, __VA_ARGS__)});                                  \
-    }                                                                                                              \
+#define TUTTI_OBJECT(Type, ...)                                                                   \
+    [[maybe_unused]] inline ::tutti::Object to_object([[maybe_unused]] const Type& tutti_value) { \
+        ::tutti::Object::Map tutti_fields;                                                        \
+        TUTTI_DETAIL_EACH(TUTTI_DETAIL_PUT, __VA_ARGS__)                                          \
+        return ::tutti::Object::record(#Type, std::move(tutti_fields));                           \
+    }                                                                                             \
+    [[maybe_unused]] inline void from_object(const ::tutti::Object& tutti_object,                 \
+                                             [[maybe_unused]] Type& tutti_value) {                \
+        ::tutti::detail::FieldReader tutti_reader(tutti_object, #Type);                           \
+        TUTTI_DETAIL_EACH(TUTTI_DETAIL_TAKE, __VA_ARGS__)                                         \
+        tutti_reader.finish({TUTTI_DETAIL_EACH(TUTTI_DETAIL_NAME, __VA_ARGS__)});                 \
+    }                                                                                             \
     static_assert(true, "a semicolon follows")

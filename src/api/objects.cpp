@@ -82,8 +82,8 @@ class Call {
                 fmt::format("{}: timeout {} ms: expected zero (the group's) or more", name, timeout.count()));
         }
         if (device && device->type != Device::Type::cpu) {
-            throw InvalidArgument(
-                fmt::format("{}: device {}: expected cpu: this group sends from host memory", name, to_string(*device)));
+            throw InvalidArgument(fmt::format("{}: device {}: expected cpu: this group sends from host memory", name,
+                                              to_string(*device)));
         }
         deadline_ = Deadline::after(timeout.count() > 0 ? timeout : group_->timeout());
     }
@@ -208,9 +208,9 @@ ObjectList all_gather(const Call& call, const Object& object) {
     ObjectList list(call.ranks());
     for (std::size_t r = 0; r < call.ranks(); ++r) {
         const Head head = head_of(blocks, r);
-        const Encoded theirs =
-            fits(head) ? short_body(blocks, r)
-                       : Encoded{Tensor(parts[r], std::make_shared<Tensor>(bodies)), static_cast<std::size_t>(head.bytes)};
+        const Encoded theirs = fits(head) ? short_body(blocks, r)
+                                          : Encoded{Tensor(parts[r], std::make_shared<Tensor>(bodies)),
+                                                    static_cast<std::size_t>(head.bytes)};
         list[r] = call.decode_one(theirs, static_cast<int>(r));
     }
     return list;
@@ -223,12 +223,12 @@ ObjectList gather(const Call& call, const Object& object, int root) {
     const Tensor blocks = bytes_tensor(is_root ? block_bytes * call.ranks() : 0);
     fill_block(block, 0, mine);
     TensorList list;
-    for (std::size_t r = 0; is_root && r < call.ranks(); ++r) list.push_back(slice(blocks, r * block_bytes, block_bytes));
+    for (std::size_t r = 0; is_root && r < call.ranks(); ++r)
+        list.push_back(slice(blocks, r * block_bytes, block_bytes));
     call.run(api::gather(block, list, {.group = call.handle(), .group_dst = root, .timeout = call.time_left()}),
              Call::fingerprint(group::gather_objects, 1, root));
     if (!is_root) {
-        if (!fits({mine.bytes, 0}))
-            call.run_message(call.message(false, root, gather_channel, mine.buffer, 1));
+        if (!fits({mine.bytes, 0})) call.run_message(call.message(false, root, gather_channel, mine.buffer, 1));
         return {};
     }
     std::vector<Encoded> bodies(call.ranks());
@@ -241,8 +241,8 @@ ObjectList gather(const Call& call, const Object& object, int root) {
             bodies[r] = short_body(blocks, r);
         } else {
             bodies[r] = {call.room_for(padded(head.bytes)), static_cast<std::size_t>(head.bytes)};
-            works.push_back(call.start_message(
-                call.message(true, static_cast<int>(r), gather_channel, bodies[r].buffer, 1)));
+            works.push_back(
+                call.start_message(call.message(true, static_cast<int>(r), gather_channel, bodies[r].buffer, 1)));
         }
     }
     wait_all(works);

@@ -237,8 +237,8 @@ class Builder {
         if (has_bad_bools(head.dtype, elements.data(), elements.size())) return fail("a tensor with a bool above 1");
         if (may_stay(elements)) {
             auto* data = const_cast<char*>(elements.data());
-            return add(Object::tensor(
-                Tensor(TensorView(data, head.shape, head.dtype), std::make_shared<Tensor>(*buffer_))));
+            return add(
+                Object::tensor(Tensor(TensorView(data, head.shape, head.dtype), std::make_shared<Tensor>(*buffer_))));
         }
         Tensor tensor = empty(head.dtype, head.shape);
         if (!elements.empty()) std::memcpy(tensor.raw_data(), elements.data(), elements.size());

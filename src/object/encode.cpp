@@ -137,7 +137,8 @@ class Encoder {
         std::string sizes(reinterpret_cast<const char*>(value.shape().data()), 8 * value.shape().size());
         const char* data = static_cast<const char*>(whole.raw_data());
         const std::size_t bytes = value.byte_count();
-        if (bytes + head.size() + sizes.size() + 64 > piece_bytes_) return pieces(fmt::format("t{}{}", head, sizes), data, bytes);
+        if (bytes + head.size() + sizes.size() + 64 > piece_bytes_)
+            return pieces(fmt::format("t{}{}", head, sizes), data, bytes);
         // Elements of large tensors begin at a multiple of 64 bytes, so that the receiver can leave them in place.
         std::size_t padding = 0;
         if (bytes >= (std::size_t{1} << 20)) {
@@ -166,8 +167,8 @@ class Encoder {
         enter();
         packer_.pack_array(2);
         if (value.type.size() > 65535)
-            throw ObjectError("", fmt::format("a record whose type's name has {} bytes: expected at most 65535",
-                                              value.type.size()));
+            throw ObjectError(
+                "", fmt::format("a record whose type's name has {} bytes: expected at most 65535", value.type.size()));
         extension(Extension::record, value.type.data(), value.type.size());
         map(value.fields);
         --depth_;

@@ -106,7 +106,8 @@ TEST(HostileBytes, that_are_cut_off_or_too_long_are_errors) {
 }
 
 TEST(HostileBytes, that_announce_more_than_is_there_take_no_memory) {
-    for (const int kind : {0xdd, 0xdf}) expect_error(bytes_of({kind, 0xff, 0xff, 0xff, 0xff, 0xc0}), "are announced in 6");
+    for (const int kind : {0xdd, 0xdf})
+        expect_error(bytes_of({kind, 0xff, 0xff, 0xff, 0xff, 0xc0}), "are announced in 6");
     for (const int kind : {0xdb, 0xc6, 0xc9}) expect_error(bytes_of({kind, 0xff, 0xff, 0xff, 0x00, 1, 2}), "");
     // Lists in one another, each of which announces as much as the input is long.
     Bytes nested;
@@ -131,7 +132,8 @@ TEST(HostileBytes, that_are_too_deep_are_an_error_and_not_a_crash) {
 
 TEST(HostileBytes, in_extensions_are_checked_and_the_error_names_the_place) {
     const auto in_map = [](const Bytes& bytes) { return bytes_of({0x92, 1, 0x81, 0xa1, 'k'}) + bytes; };
-    expect_error(in_map(bytes_of({0xc7, 1, 99, 0})), "[1].k: not a valid object at byte 8 of 9: unknown extension type 99");
+    expect_error(in_map(bytes_of({0xc7, 1, 99, 0})),
+                 "[1].k: not a valid object at byte 8 of 9: unknown extension type 99");
     expect_error(in_map(bytes_of({0xc1})), "[1].k: not a valid object");
     expect_error(in_map(bytes_of({0xc7, 2, 1, 0, 0})), "[1].k: not a valid object");
     expect_error(bytes_of({0xc7, 3, 1, 77, 0, 0}), "unknown dtype 77");
@@ -179,7 +181,8 @@ TEST(HostileBytes, mutated_and_random_give_an_object_or_an_error_in_bounded_memo
                         {"record", Object::record("Shard", {{"path", "p"}, {"rows", 3}})},
                         {"bytes", std::vector<std::uint8_t>(20, 1)},
                         {"map", Object::map({{1, 2}, {Object::list({1}), "x"}})}};
-    const Bytes seeds[] = {encode(object), object::encode_with({{"s", std::string(200, 's')}, {"t", zeros(int8, {100})}}, 64)};
+    const Bytes seeds[] = {encode(object),
+                           object::encode_with({{"s", std::string(200, 's')}, {"t", zeros(int8, {100})}}, 64)};
     std::mt19937_64 random(4711);
     int good = 0, bad = 0;
 #ifdef TUTTI_COUNTS_MEMORY

@@ -139,10 +139,10 @@ void Object::destroy() noexcept {
 }
 
 Object::Object(std::initializer_list<Object> values) {
-    const bool pairs = values.size() > 0 && std::ranges::all_of(values, [](const Object& value) {
-                           return value.kind_ == Kind::list && value.size() == 2 &&
-                                  value.as_list()[0].kind_ == Kind::string;
-                       });
+    const bool pairs =
+        values.size() > 0 && std::ranges::all_of(values, [](const Object& value) {
+            return value.kind_ == Kind::list && value.size() == 2 && value.as_list()[0].kind_ == Kind::string;
+        });
     if (!pairs) {
         *this = Object(Kind::list, List(values));
         return;
@@ -316,8 +316,7 @@ bool operator==(const Object& a, const Object& b) {
         case Kind::map: return same_entries(a.as_map(), b.as_map());
         case Kind::tensor: return same_tensors(a.as_tensor(), b.as_tensor());
         case Kind::record:
-            return a.as_record().type == b.as_record().type &&
-                   same_entries(a.as_record().fields, b.as_record().fields);
+            return a.as_record().type == b.as_record().type && same_entries(a.as_record().fields, b.as_record().fields);
     }
     return false;
 }
@@ -351,8 +350,8 @@ void throw_unexpected_count(std::string_view what, std::size_t count, const Obje
     throw_unexpected(fmt::format(fmt::runtime(what), count), got);
 }
 void throw_out_of_range(const Object& min, const Object& max, const Object& got) {
-    throw ObjectError("", fmt::format("expected an integer from {} to {}, got {}", to_string(min), to_string(max),
-                                      to_string(got)));
+    throw ObjectError(
+        "", fmt::format("expected an integer from {} to {}, got {}", to_string(min), to_string(max), to_string(got)));
 }
 
 const void* elements_of(const Object& object, DType dtype, std::size_t& count) {
@@ -406,9 +405,8 @@ void FieldReader::throw_missing(const char* name) const {
 void FieldReader::finish(std::initializer_list<const char*> names) const {
     if (found_ == fields_->size()) return;
     for (const auto& [key, value] : *fields_) {
-        const bool known = key.kind() == Kind::string && std::ranges::any_of(names, [&](const char* name) {
-                               return key.as_string() == name;
-                           });
+        const bool known = key.kind() == Kind::string &&
+                           std::ranges::any_of(names, [&](const char* name) { return key.as_string() == name; });
         if (!known) throw ObjectError(key_step(key), fmt::format("{} has no such field", type_));
     }
     throw ObjectError("", fmt::format("a field of {} is there twice", type_));

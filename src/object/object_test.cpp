@@ -237,7 +237,8 @@ TEST(Object, of_the_wrong_kind_is_an_error_that_names_the_place) {
     EXPECT_EQ(read({good, 5}), "[1]: expected a record Shard, got an integer");
     EXPECT_EQ(read("x"), "expected a list, got a string of 1 bytes");
     EXPECT_EQ(read(Object::list({Object::record("Other", {})})), "[0]: expected a record Shard, got a record Other");
-    EXPECT_EQ(read(Object::list({Object::record("Shard", {{"path", "x"}})})), "[0].rows: is missing in the fields of Shard");
+    EXPECT_EQ(read(Object::list({Object::record("Shard", {{"path", "x"}})})),
+              "[0].rows: is missing in the fields of Shard");
     EXPECT_EQ(read(Object::list({Object::record("Shard", {{"path", "x"}, {"rows", 1}, {"more", 2}})})),
               "[0].more: Shard has no such field");
     EXPECT_EQ(read(Object::list({Object::record("Shard", {{"path", "x"}, {"rows", 1}, {"rows", 2}})})),
@@ -245,18 +246,25 @@ TEST(Object, of_the_wrong_kind_is_an_error_that_names_the_place) {
     EXPECT_EQ(error_of([] { (void)Object(300).get<std::uint8_t>(); }), "expected an integer from 0 to 255, got 300");
     EXPECT_EQ(error_of([] { (void)Object(-1).get<unsigned>(); }), "expected an integer of zero or more, got -1");
     EXPECT_EQ(error_of([] { (void)Object(1.5).get<int>(); }), "expected an integer, got a real number");
-    EXPECT_EQ(error_of([] { (void)(Object{1, 2, 3}).get<std::pair<int, int>>(); }),
+    EXPECT_EQ(error_of([] {
+                  (void)(Object{1, 2, 3}).get<std::pair<int, int>>();
+              }),
               "expected a list of 2, got a list of 3");
     EXPECT_EQ(error_of([] { (void)Object(true).get<std::variant<int, std::string>>(); }),
               "expected one of 2 alternatives, got a bool");
     EXPECT_EQ(error_of([] { (void)Object(std::vector<float>(2)).get<std::vector<double>>(); }),
               "expected a tensor float64 of one dimension, got a tensor float32[2]");
-    EXPECT_EQ(error_of([] { (void)(Object{{"a", {1, "x"}}}).get<std::map<std::string, std::vector<int>>>(); }),
+    EXPECT_EQ(error_of([] {
+                  (void)(Object{{"a", {1, "x"}}}).get<std::map<std::string, std::vector<int>>>();
+              }),
               ".a[1]: expected an integer, got a string of 1 bytes");
     EXPECT_EQ(error_of([] { (void)(Object{{"a", 1}}).at("b"); }), ".b: is missing in a map of 1");
-    EXPECT_EQ(error_of([] { (void)Object(std::uint64_t{1} << 63).get<double>(); }).substr(0, 22), "expected a real number");
+    EXPECT_EQ(error_of([] { (void)Object(std::uint64_t{1} << 63).get<double>(); }).substr(0, 22),
+              "expected a real number");
     const Object foreign = Tensor(TensorView(&bad, {1}, int8, {}, {Device::Type::cuda, 0}), nullptr);
-    EXPECT_EQ(error_of([&] { (void)encode(Object{{"x", {1, foreign}}}); }),
+    EXPECT_EQ(error_of([&] {
+                  (void)encode(Object{{"x", {1, foreign}}});
+              }),
               ".x[1]: a tensor on cuda:0: expected host memory");
 }
 

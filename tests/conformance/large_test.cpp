@@ -140,12 +140,13 @@ Tensor mostly_zeros(std::int64_t count) {
 TEST_P(Large, objects_arrive_whole) {
     covers("S9-008");
     run_ranks(2, GetParam(), [](const ProcessGroup& g) {
-        const std::int64_t marks[] = {0, 1, (std::int64_t{1} << 30) + 7, (std::int64_t{1} << 31) - 1,
-                                      std::int64_t{1} << 31, large - 1};
+        const std::int64_t marks[] = {
+            0, 1, (std::int64_t{1} << 30) + 7, (std::int64_t{1} << 31) - 1, std::int64_t{1} << 31, large - 1};
         Object object;
         if (g.rank() == 0) {
             const Tensor data = mostly_zeros(large);
-            for (const std::int64_t mark : marks) data.data<std::uint8_t>()[mark] = static_cast<std::uint8_t>(mark % 250 + 1);
+            for (const std::int64_t mark : marks)
+                data.data<std::uint8_t>()[mark] = static_cast<std::uint8_t>(mark % 250 + 1);
             object = Object{{"data", data}, {"name", "large"}};
         }
         object = broadcast_object(object, {.src = 0, .group = g});

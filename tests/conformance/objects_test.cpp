@@ -89,8 +89,8 @@ TEST_P(Objects, of_user_types_go_round_without_a_word_about_bytes) {
             EXPECT_EQ(source, 0);
         }
         EXPECT_EQ(all_gather_object("text", {.group = g}), std::vector<std::string>(3, "text"));
-        const Object settings =
-            broadcast_object(g.rank() == 0 ? Object{{"lr", 0.1}, {"layers", {64, 10}}} : Object(), {.src = 0, .group = g});
+        const Object settings = broadcast_object(g.rank() == 0 ? Object{{"lr", 0.1}, {"layers", {64, 10}}} : Object(),
+                                                 {.src = 0, .group = g});
         EXPECT_EQ(settings.at("layers").at(1), 10);
         // The copies are the receiver's own.
         Tensor mine = tensor<int>({g.rank()});
@@ -104,7 +104,8 @@ TEST_P(Objects, of_any_size_arrive_whole_and_large_ones_need_not_be_alike) {
     covers("S9-005", "S9-006", "S9-008", "S9-009", "S9-010", "S9-011");
     run_ranks(3, GetParam(), [](const ProcessGroup& g) {
         const auto me = static_cast<std::size_t>(g.rank());
-        // What an object of n bytes of text and its list need beside the text decides where the block ends: try them all.
+        // What an object of n bytes of text and its list need beside the text decides where the block ends: try them
+        // all.
         std::vector<std::size_t> sizes{0, 1, 4000, 20'000, 300'000};
         for (std::size_t n = 4068; n <= 4084; ++n) sizes.push_back(n);
         for (const std::size_t size : sizes) {
@@ -151,7 +152,8 @@ TEST_P(Objects, from_several_senders_are_taken_one_list_at_a_time) {
             return ObjectList{rank, round, std::string(static_cast<std::size_t>(round) * 3000, 'x')};
         };
         if (g.rank() != 0) {
-            for (int round = 0; round < rounds; ++round) send_object_list(list_of(g.rank(), round), {.dst = 0, .group = g});
+            for (int round = 0; round < rounds; ++round)
+                send_object_list(list_of(g.rank(), round), {.dst = 0, .group = g});
             return barrier({.group = g});
         }
         std::vector<int> seen(4);
@@ -189,7 +191,9 @@ TEST_P(Objects, with_bad_arguments_or_of_another_type_are_errors_and_the_group_g
             EXPECT_THROW(scatter_object_list(one, one, {.group = g}), InvalidArgument);
         }
         const Object foreign = Tensor(TensorView(&one, {1}, int8, {}, gpu), nullptr);
-        EXPECT_TRUE(has(error_of([&] { (void)all_gather_object(Object{{"x", foreign}}, {.group = g}); }),
+        EXPECT_TRUE(has(error_of([&] {
+                            (void)all_gather_object(Object{{"x", foreign}}, {.group = g});
+                        }),
                         "[0].x: a tensor on cuda:0"));
         // Ranks that do not send what the reader wants: he says where, the others do not notice.
         const std::string text = error_of([&] {
@@ -209,13 +213,12 @@ TEST_P(Objects, with_bad_arguments_or_of_another_type_are_errors_and_the_group_g
 TEST_P(Objects, in_lists_of_other_lengths_or_other_calls_are_mismatches_that_show_both_sides) {
     covers("S9-005", "S9-008", "S17-002");
     const auto fails = [&](const std::string& mine, const std::string& theirs, const Body& body) {
-        run_ranks(
-            2, GetParam(),
-            [&](const ProcessGroup& g) {
-                const std::string text = error_of([&] { body(g); });
-                EXPECT_TRUE(has(text, mine) && has(text, theirs)) << text;
-            },
-            {.timeout = 10s, .leave = false});
+        run_ranks(2, GetParam(),
+                  [&](const ProcessGroup& g) {
+                      const std::string text = error_of([&] { body(g); });
+                      EXPECT_TRUE(has(text, mine) && has(text, theirs)) << text;
+                  },
+                  {.timeout = 10s, .leave = false});
     };
     fails("broadcast_object_list of 2 objects, root 0", "broadcast_object_list of 3 objects, root 0",
           [](const ProcessGroup& g) {
@@ -239,16 +242,15 @@ TEST_P(Objects, in_lists_of_other_lengths_or_other_calls_are_mismatches_that_sho
 
 TEST_P(Objects, that_never_come_end_the_wait_at_its_deadline) {
     covers("S9-006");
-    run_ranks(
-        2, GetParam(),
-        [](const ProcessGroup& g) {
-            if (g.rank() == 0) return (std::this_thread::sleep_for(600ms));
-            ObjectList list(1);
-            const auto began = std::chrono::steady_clock::now();
-            EXPECT_THROW(recv_object_list(list, {.group = g, .timeout = 200ms}), Timeout);
-            EXPECT_LT(std::chrono::steady_clock::now() - began, 5s);
-        },
-        {.leave = false});
+    run_ranks(2, GetParam(),
+              [](const ProcessGroup& g) {
+                  if (g.rank() == 0) return (std::this_thread::sleep_for(600ms));
+                  ObjectList list(1);
+                  const auto began = std::chrono::steady_clock::now();
+                  EXPECT_THROW(recv_object_list(list, {.group = g, .timeout = 200ms}), Timeout);
+                  EXPECT_LT(std::chrono::steady_clock::now() - began, 5s);
+              },
+              {.leave = false});
 }
 
 }  // namespace
