@@ -6,6 +6,8 @@
 #include <tutti/error.hpp>
 #include <tutti/future.hpp>
 #include <tutti/interrupt.hpp>
+#include <tutti/object.hpp>
+#include <tutti/object_collectives.hpp>
 #include <tutti/process_group.hpp>
 #include <tutti/reduce_op.hpp>
 #include <tutti/store.hpp>

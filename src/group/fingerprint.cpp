@@ -7,6 +7,18 @@
 namespace tutti::group {
 namespace {
 constexpr std::uint64_t hashed = std::uint64_t{1} << 35;
+
+// The call of an object collective, or nullptr.
+const char* object_call(int operation) {
+    switch (operation) {
+        case broadcast_objects: return "broadcast_object_list";
+        case all_gather_objects: return "all_gather_object";
+        case gather_objects: return "gather_object";
+        case scatter_objects: return "scatter_object_list";
+        case object_message: return "a message";
+        default: return nullptr;
+    }
+}
 }
 
 std::uint64_t Fingerprint::pack(int operation, DType dtype, ReduceOp::Kind op, int root, std::uint64_t count) {
@@ -31,6 +43,10 @@ std::string Fingerprint::describe(std::uint64_t f) {
     const auto dtype = to_string(static_cast<DType>((f >> 54) & 31));
     const int root = static_cast<int>((f >> 36) & 16383) - 1;
     const std::uint64_t count = f & (2 * hashed - 1);
+    if (const char* call = object_call(operation)) {
+        return fmt::format("{} of {} object{}{}", call, count, count == 1 ? "" : "s",
+                           root >= 0 ? fmt::format(", root {}", root) : "");
+    }
     std::string text =
         operation == point_to_point ? "a message" : std::string(to_string(static_cast<Collective>(operation)));
     if (operation == static_cast<int>(Collective::barrier)) return text;

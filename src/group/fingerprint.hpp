@@ -23,5 +23,15 @@ struct Fingerprint {
 };
 
 inline constexpr int point_to_point = 31;
+/// Objects travel as bytes, by the collectives above; what is compared is the call, with the length of its list.
+inline constexpr int broadcast_objects = 24;
+inline constexpr int all_gather_objects = 25;
+inline constexpr int gather_objects = 26;
+inline constexpr int scatter_objects = 27;
+inline constexpr int object_message = 30;
+
+constexpr bool is_message(std::uint64_t fingerprint) {
+    return static_cast<int>(fingerprint >> 59) >= object_message;
+}
 
 }  // namespace tutti::group

@@ -329,7 +329,7 @@ void Group::apply_verdict() {
 
 void Group::mismatch(int peer, std::uint64_t sequence, std::uint64_t theirs, std::uint64_t mine, bool tell_others) {
     using group::Fingerprint;
-    const bool message = (theirs >> 59) == group::point_to_point && (mine >> 59) == group::point_to_point;
+    const bool message = group::is_message(theirs) && group::is_message(mine);
     const std::string text =
         message ? fmt::format("group \"{}\": rank {} sent {}, but rank {} receives {}", name_, peer,
                               Fingerprint::describe(theirs), rank_, Fingerprint::describe(mine))

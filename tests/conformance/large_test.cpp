@@ -3,6 +3,9 @@
 #include "conformance/world.hpp"
 #include "support/covers.hpp"
 
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <fstream>
@@ -122,6 +125,37 @@ TEST_P(Large, gathered_tensors_and_uneven_splits_keep_their_offsets) {
             ASSERT_EQ(first_wrong(got + half, tables[1], 0, big - half), -1);
             ASSERT_EQ(first_wrong(got + big, tables[0], small, rest), -1);
         }
+    });
+}
+
+// Pages that nobody writes take no memory: the root holds a large tensor of zeros, but only one copy of it as bytes.
+Tensor mostly_zeros(std::int64_t count) {
+    const auto bytes = static_cast<std::size_t>(count);
+    void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    EXPECT_NE(memory, MAP_FAILED);
+    std::shared_ptr<void> owner(memory, [bytes](void* p) { ::munmap(p, bytes); });
+    return {TensorView(memory, Extents::of(count), uint8), owner};
+}
+
+TEST_P(Large, objects_arrive_whole) {
+    covers("S9-008");
+    run_ranks(2, GetParam(), [](const ProcessGroup& g) {
+        const std::int64_t marks[] = {
+            0, 1, (std::int64_t{1} << 30) + 7, (std::int64_t{1} << 31) - 1, std::int64_t{1} << 31, large - 1};
+        Object object;
+        if (g.rank() == 0) {
+            const Tensor data = mostly_zeros(large);
+            for (const std::int64_t mark : marks)
+                data.data<std::uint8_t>()[mark] = static_cast<std::uint8_t>(mark % 250 + 1);
+            object = Object{{"data", data}, {"name", "large"}};
+        }
+        object = broadcast_object(object, {.src = 0, .group = g});
+        EXPECT_EQ(object.at("name"), "large");
+        const Tensor& data = object.at("data").as_tensor();
+        ASSERT_EQ(data.element_count(), large);
+        const auto* at = data.data<std::uint8_t>();
+        for (const std::int64_t mark : marks) EXPECT_EQ(at[mark], mark % 250 + 1) << mark;
+        EXPECT_EQ(large - std::count(at, at + large, 0), std::ssize(marks));
     });
 }
 

@@ -1,0 +1,398 @@
+// The object collectives. Every object travels as bytes in one or two exchanges: first a block of fixed size with the
+// number of bytes, and the bytes too where they fit; then, where they do not, the bytes themselves.
+//
+// Threads: as the public headers say.
+#include "api/request.hpp"
+#include "group/fingerprint.hpp"
+#include "object/codec.hpp"
+
+#include <tutti/error.hpp>
+#include <tutti/object_collectives.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+namespace tutti {
+namespace {
+
+using api::group_of;
+using api::Prepared;
+using api::root_of;
+using detail::Group;
+using group::Fingerprint;
+using object::Encoded;
+
+struct Head {
+    std::uint64_t bytes = 0;     // of the encoded list
+    std::uint64_t reserved = 0;  // zero
+};
+constexpr std::size_t block_bytes = 4096, room_bytes = block_bytes - sizeof(Head);
+
+// Point to point, beyond what tags can name. Heads and bodies apart: a receive from any rank must meet a head.
+constexpr std::uint64_t head_channel = std::uint64_t{1} << 40;
+constexpr std::uint64_t body_channel = head_channel + 1;
+constexpr std::uint64_t gather_channel = head_channel + 2;
+constexpr std::uint64_t scatter_channel = head_channel + 3;
+
+// Sizes that make no sense become one that no memory has, and no overflow.
+std::size_t padded(std::uint64_t bytes) {
+    return (static_cast<std::size_t>(std::min(bytes, std::uint64_t{1} << 62)) + 63) / 64 * 64;
+}
+Tensor bytes_tensor(std::size_t count) {
+    return empty(uint8, Extents::of(static_cast<std::int64_t>(count)));
+}
+TensorView slice(const Tensor& tensor, std::size_t from, std::size_t count) {
+    return TensorView(static_cast<std::byte*>(tensor.raw_data()) + from, Extents::of(static_cast<std::int64_t>(count)),
+                      uint8);
+}
+
+Head head_of(const Tensor& blocks, std::size_t index = 0) {
+    Head head;
+    std::memcpy(&head, static_cast<const std::byte*>(blocks.raw_data()) + index * block_bytes, sizeof head);
+    return head;
+}
+bool fits(const Head& head) {
+    return head.bytes <= room_bytes;
+}
+void fill_block(const Tensor& blocks, std::size_t index, const Encoded& encoded) {
+    auto* block = static_cast<std::byte*>(blocks.raw_data()) + index * block_bytes;
+    const Head head{encoded.bytes, 0};
+    std::memset(block, 0, block_bytes);
+    std::memcpy(block, &head, sizeof head);
+    if (fits(head)) std::memcpy(block + sizeof head, encoded.buffer.raw_data(), encoded.bytes);
+}
+Encoded short_body(const Tensor& blocks, std::size_t index = 0) {
+    const Head head = head_of(blocks, index);
+    Encoded encoded{bytes_tensor(padded(head.bytes)), static_cast<std::size_t>(head.bytes)};
+    std::memcpy(encoded.buffer.raw_data(),
+                static_cast<const std::byte*>(blocks.raw_data()) + index * block_bytes + sizeof head, encoded.bytes);
+    return encoded;
+}
+
+// One call: its group, its name, what is left of its time.
+class Call {
+ public:
+    Call(const char* name, const ProcessGroup& group, milliseconds timeout, std::optional<Device> device = {})
+        : name_(name), group_(group_of(group, name)) {
+        if (timeout < milliseconds::zero()) {
+            throw InvalidArgument(
+                fmt::format("{}: timeout {} ms: expected zero (the group's) or more", name, timeout.count()));
+        }
+        if (device && device->type != Device::Type::cpu) {
+            throw InvalidArgument(fmt::format("{}: device {}: expected cpu: this group sends from host memory", name,
+                                              to_string(*device)));
+        }
+        deadline_ = Deadline::after(timeout.count() > 0 ? timeout : group_->timeout());
+    }
+
+    const Group& group() const { return *group_; }
+    ProcessGroup handle() const { return ProcessGroup(group_); }
+    int rank() const { return group_->rank(); }
+    int size() const { return group_->size(); }
+    std::size_t ranks() const { return static_cast<std::size_t>(group_->size()); }
+    milliseconds time_left() const {
+        return std::max(milliseconds(1), std::chrono::ceil<milliseconds>(deadline_.remaining()));
+    }
+
+    Encoded encode(std::span<const Object> objects) const {
+        try {
+            return object::encode_list(objects);
+        } catch (const ObjectError& error) {
+            detail::rethrow_for(name_, error);
+        }
+    }
+    ObjectList decode(const Encoded& encoded, int from, std::size_t count) const {
+        try {
+            Object list = object::decode_shared(encoded);
+            if (list.as_list().size() != count)
+                throw ObjectError("", fmt::format("{} objects: expected {}", list.size(), count));
+            return std::move(list.as_list());
+        } catch (const ObjectError& error) {
+            throw ObjectError(error.path(), fmt::format("{}: from rank {}: {}", name_, from, error.reason()));
+        }
+    }
+    Object decode_one(const Encoded& encoded, int from) const { return std::move(decode(encoded, from, 1)[0]); }
+    // Memory for what other ranks announce. Without it this rank cannot go on, and the others must not wait for it.
+    Tensor room_for(std::size_t bytes) const {
+        try {
+            return bytes_tensor(bytes);
+        } catch (const std::exception&) {  // no memory, or a size that makes no sense
+            const std::string text = fmt::format("{}: rank {} has no memory for {} bytes", name_, rank(), bytes);
+            group_->abort(text);
+            throw DistBackendError(text, {.operation = name_, .group = group_->name(), .rank = rank()});
+        }
+    }
+
+    // Runs a collective under this call's name; a call of objects is compared as such.
+    void run(const Prepared& operation, std::optional<std::uint64_t> fingerprint = {}) const {
+        operation->name = name_;
+        if (fingerprint) operation->operands.fingerprint = *fingerprint;
+        group_->run(operation);
+    }
+    static std::uint64_t fingerprint(int operation, std::size_t objects, int root = -1) {
+        return Fingerprint::pack(operation, uint8, ReduceOp::Kind::sum, root, objects);
+    }
+
+    // All of `bytes`, which lives until the message has gone or come.
+    Prepared message(bool receives, int peer, std::uint64_t channel, const Tensor& bytes, std::size_t objects) const {
+        auto operation = std::make_shared<detail::Operation>();
+        operation->name = name_;
+        operation->is_collective = false;
+        operation->is_receive = receives;
+        operation->timeout = time_left();
+        operation->group = group_;
+        operation->outputs = {bytes.view()};
+        operation->temporaries = {bytes};
+        auto* data = static_cast<std::byte*>(bytes.raw_data());
+        operation->transfer.peer = peer;
+        operation->transfer.channel = channel;
+        operation->transfer.bytes = bytes.byte_count();
+        operation->transfer.target = receives ? data : nullptr;
+        operation->transfer.source = receives ? nullptr : data;
+        operation->transfer.fingerprint = fingerprint(group::object_message, objects);
+        return operation;
+    }
+    // Returns the other rank.
+    int run_message(const Prepared& operation) const {
+        group_->run(operation);
+        return operation->transfer.peer;
+    }
+    Work start_message(const Prepared& operation) const {
+        group_->submit(operation, true);
+        return Work(operation);
+    }
+
+ private:
+    const char* name_;
+    std::shared_ptr<Group> group_;
+    Deadline deadline_ = Deadline::never();
+};
+
+// The peer that a pair of options names; any_source where neither does and `required` is false.
+int peer_of(const char* name, std::optional<int> global, std::optional<int> in_group, const Group& group,
+            bool required) {
+    if (!required && !global && !in_group) return transport::any_source;
+    return root_of(name, global, in_group, group, -1);
+}
+
+ObjectList all_gather(const Call& call, const Object& object) {
+    const Encoded mine = call.encode({&object, 1});
+    const Tensor block = bytes_tensor(block_bytes), blocks = bytes_tensor(block_bytes * call.ranks());
+    fill_block(block, 0, mine);
+    call.run(api::all_gather_into_tensor(blocks.view(), block, {.group = call.handle(), .timeout = call.time_left()}),
+             Call::fingerprint(group::all_gather_objects, 1));
+
+    std::vector<std::size_t> sizes(call.ranks());  // of the second exchange
+    std::size_t total = 0;
+    for (std::size_t r = 0; r < call.ranks(); ++r) {
+        const Head head = head_of(blocks, r);
+        sizes[r] = fits(head) ? 0 : padded(head.bytes);
+        if (__builtin_add_overflow(total, sizes[r], &total)) total = SIZE_MAX / 2;
+    }
+    Tensor bodies;
+    std::vector<TensorView> parts;
+    if (total > 0) {
+        bodies = call.room_for(total);
+        std::size_t at = 0;
+        for (const std::size_t size : sizes) {
+            parts.push_back(slice(bodies, at, size));
+            at += size;
+        }
+        const auto me = static_cast<std::size_t>(call.rank());
+        call.run(api::all_gather(parts, slice(mine.buffer, 0, sizes[me]),
+                                 {.group = call.handle(), .timeout = call.time_left()}));
+    }
+    ObjectList list(call.ranks());
+    for (std::size_t r = 0; r < call.ranks(); ++r) {
+        const Head head = head_of(blocks, r);
+        const Encoded theirs = fits(head) ? short_body(blocks, r)
+                                          : Encoded{Tensor(parts[r], std::make_shared<Tensor>(bodies)),
+                                                    static_cast<std::size_t>(head.bytes)};
+        list[r] = call.decode_one(theirs, static_cast<int>(r));
+    }
+    return list;
+}
+
+ObjectList gather(const Call& call, const Object& object, int root) {
+    const Encoded mine = call.encode({&object, 1});
+    const bool is_root = call.rank() == root;
+    const Tensor block = bytes_tensor(block_bytes);
+    const Tensor blocks = bytes_tensor(is_root ? block_bytes * call.ranks() : 0);
+    fill_block(block, 0, mine);
+    TensorList list;
+    for (std::size_t r = 0; is_root && r < call.ranks(); ++r)
+        list.push_back(slice(blocks, r * block_bytes, block_bytes));
+    call.run(api::gather(block, list, {.group = call.handle(), .group_dst = root, .timeout = call.time_left()}),
+             Call::fingerprint(group::gather_objects, 1, root));
+    if (!is_root) {
+        if (!fits({mine.bytes, 0})) call.run_message(call.message(false, root, gather_channel, mine.buffer, 1));
+        return {};
+    }
+    std::vector<Encoded> bodies(call.ranks());
+    std::vector<Work> works;
+    for (std::size_t r = 0; r < call.ranks(); ++r) {
+        const Head head = head_of(blocks, r);
+        if (static_cast<int>(r) == root) {
+            bodies[r] = mine;
+        } else if (fits(head)) {
+            bodies[r] = short_body(blocks, r);
+        } else {
+            bodies[r] = {call.room_for(padded(head.bytes)), static_cast<std::size_t>(head.bytes)};
+            works.push_back(
+                call.start_message(call.message(true, static_cast<int>(r), gather_channel, bodies[r].buffer, 1)));
+        }
+    }
+    wait_all(works);
+    ObjectList objects;
+    for (std::size_t r = 0; r < call.ranks(); ++r) objects.push_back(call.decode_one(bodies[r], static_cast<int>(r)));
+    return objects;
+}
+
+Object scatter(const Call& call, const ObjectList& objects, int root) {
+    const bool is_root = call.rank() == root;
+    const auto me = static_cast<std::size_t>(call.rank());
+    std::vector<Encoded> bodies;
+    const Tensor block = bytes_tensor(block_bytes), blocks = bytes_tensor(is_root ? block_bytes * call.ranks() : 0);
+    ConstTensorList list;
+    for (std::size_t r = 0; is_root && r < call.ranks(); ++r) {
+        bodies.push_back(call.encode({&objects[r], 1}));
+        fill_block(blocks, r, bodies[r]);
+        list.push_back(slice(blocks, r * block_bytes, block_bytes));
+    }
+    call.run(api::scatter(block.view(), list, {.group = call.handle(), .group_src = root, .timeout = call.time_left()}),
+             Call::fingerprint(group::scatter_objects, call.ranks(), root));
+    if (!is_root) {
+        const Head head = head_of(block);
+        if (fits(head)) return call.decode_one(short_body(block), root);
+        const Encoded body{call.room_for(padded(head.bytes)), static_cast<std::size_t>(head.bytes)};
+        call.run_message(call.message(true, root, scatter_channel, body.buffer, 1));
+        return call.decode_one(body, root);
+    }
+    std::vector<Work> works;
+    for (std::size_t r = 0; r < call.ranks(); ++r) {
+        if (r == me || fits({bodies[r].bytes, 0})) continue;
+        works.push_back(
+            call.start_message(call.message(false, static_cast<int>(r), scatter_channel, bodies[r].buffer, 1)));
+    }
+    wait_all(works);
+    return call.decode_one(bodies[me], root);
+}
+
+void check_list(const Call& call, const char* name, const char* argument, std::size_t entries) {
+    if (entries != call.ranks()) {
+        throw InvalidArgument(
+            fmt::format("{}: {} has {} entries: expected {}, one per rank", name, argument, entries, call.ranks()));
+    }
+}
+
+}  // namespace
+
+void send_object_list(const ObjectList& objects, const SendObjectOptions& o) {
+    const Call call("send_object_list", o.group, o.timeout, o.device);
+    const int peer = peer_of("send_object_list", o.dst, o.group_dst, call.group(), true);
+    if (peer == call.rank()) {
+        throw InvalidArgument(fmt::format("send_object_list: rank {} sends to itself: expected another rank", peer));
+    }
+    const Encoded encoded = call.encode(objects);
+    const Tensor block = bytes_tensor(block_bytes);
+    fill_block(block, 0, encoded);
+    call.run_message(call.message(false, peer, head_channel, block, objects.size()));
+    if (!fits({encoded.bytes, 0}))
+        call.run_message(call.message(false, peer, body_channel, encoded.buffer, objects.size()));
+}
+
+int recv_object_list(ObjectList& objects, const RecvObjectOptions& o) {
+    const Call call("recv_object_list", o.group, o.timeout, o.device);
+    const int peer = peer_of("recv_object_list", o.src, o.group_src, call.group(), false);
+    const Tensor block = bytes_tensor(block_bytes);
+    const int source = call.run_message(call.message(true, peer, head_channel, block, objects.size()));
+    const Head head = head_of(block);
+    if (fits(head)) {
+        objects = call.decode(short_body(block), source, objects.size());
+        return source;
+    }
+    const Encoded body{call.room_for(padded(head.bytes)), static_cast<std::size_t>(head.bytes)};
+    call.run_message(call.message(true, source, body_channel, body.buffer, objects.size()));
+    objects = call.decode(body, source, objects.size());
+    return source;
+}
+
+void broadcast_object_list(ObjectList& objects, const BroadcastObjectOptions& o) {
+    const Call call("broadcast_object_list", o.group, o.timeout, o.device);
+    const int root = root_of("broadcast_object_list", o.src, o.group_src, call.group(), -1);
+    const bool is_root = call.rank() == root;
+    Encoded encoded;
+    const Tensor block = bytes_tensor(block_bytes);
+    if (is_root) fill_block(block, 0, encoded = call.encode(objects));
+    const auto options = [&] {
+        return BroadcastOptions{.group = call.handle(), .group_src = root, .timeout = call.time_left()};
+    };
+    call.run(api::broadcast(block.view(), options()),
+             Call::fingerprint(group::broadcast_objects, objects.size(), root));
+    const Head head = head_of(block);
+    if (!fits(head)) {
+        if (!is_root) encoded = {call.room_for(padded(head.bytes)), static_cast<std::size_t>(head.bytes)};
+        call.run(api::broadcast(encoded.buffer.view(), options()));
+    } else if (!is_root) {
+        encoded = short_body(block);
+    }
+    if (!is_root) objects = call.decode(encoded, root, objects.size());
+}
+
+void all_gather_object(ObjectList& list, const Object& object, const CollectiveOptions& o) {
+    const Call call("all_gather_object", o.group, o.timeout);
+    check_list(call, "all_gather_object", "object_list", list.size());
+    list = all_gather(call, object);
+}
+
+void gather_object(const Object& object, ObjectList* list, const GatherOptions& o) {
+    const Call call("gather_object", o.group, o.timeout);
+    const int root = root_of("gather_object", o.dst, o.group_dst, call.group(), 0);
+    if (call.rank() == root) {
+        check_list(call, "gather_object", "object_gather_list", list != nullptr ? list->size() : 0);
+        *list = gather(call, object, root);
+        return;
+    }
+    if (list != nullptr) {
+        throw InvalidArgument(
+            fmt::format("gather_object: object_gather_list is given on rank {}: expected it only on the root, rank {}",
+                        call.rank(), root));
+    }
+    gather(call, object, root);
+}
+
+void scatter_object_list(ObjectList& output, const ObjectList& input, const ScatterOptions& o) {
+    const Call call("scatter_object_list", o.group, o.timeout);
+    const int root = root_of("scatter_object_list", o.src, o.group_src, call.group(), 0);
+    if (output.empty()) {
+        throw InvalidArgument(
+            "scatter_object_list: scatter_object_output_list is empty: expected at least one entry, for the result");
+    }
+    if (call.rank() == root) check_list(call, "scatter_object_list", "scatter_object_input_list", input.size());
+    output[0] = scatter(call, input, root);
+}
+
+namespace detail {
+
+ObjectList all_gathered(const Object& object, const CollectiveOptions& o) {
+    return all_gather(Call("all_gather_object", o.group, o.timeout), object);
+}
+ObjectList gathered(const Object& object, const GatherOptions& o) {
+    const Call call("gather_object", o.group, o.timeout);
+    return gather(call, object, root_of("gather_object", o.dst, o.group_dst, call.group(), 0));
+}
+Object scattered(const ObjectList& objects, const ScatterOptions& o) {
+    const Call call("scatter_object", o.group, o.timeout);
+    const int root = root_of("scatter_object", o.src, o.group_src, call.group(), 0);
+    if (call.rank() == root) check_list(call, "scatter_object", "values", objects.size());
+    return scatter(call, objects, root);
+}
+void rethrow_for(const char* operation, const ObjectError& error) {
+    throw ObjectError(error.path(), fmt::format("{} (in {})", error.reason(), operation));
+}
+
+}  // namespace detail
+}  // namespace tutti

@@ -1,0 +1,416 @@
+// Object as a value: making, copying, looking inside, comparing, printing.
+#include <tutti/object.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <ostream>
+
+namespace tutti {
+namespace {
+
+using Kind = Object::Kind;
+
+const char* name_of(Kind kind) {
+    switch (kind) {
+        case Kind::nil: return "nil";
+        case Kind::logical: return "a bool";
+        case Kind::integer: return "an integer";
+        case Kind::real: return "a real number";
+        case Kind::complex: return "a complex number";
+        case Kind::string: return "a string";
+        case Kind::bytes: return "bytes";
+        case Kind::list: return "a list";
+        case Kind::map: return "a map";
+        case Kind::tensor: return "a tensor";
+        case Kind::record: return "a record";
+    }
+    return "?";
+}
+
+bool same_entries(const Object::Map& a, const Object::Map& b) {
+    if (a.size() != b.size()) return false;
+    if (a == b) return true;
+    return std::ranges::is_permutation(a, b);
+}
+
+bool same_tensors(const Tensor& a, const Tensor& b) {
+    if (a.dtype() != b.dtype() || !(a.shape() == b.shape())) return false;
+    const Tensor x = a.view().contiguous() ? a : a.clone(), y = b.view().contiguous() ? b : b.clone();
+    return a.byte_count() == 0 || std::memcmp(x.raw_data(), y.raw_data(), a.byte_count()) == 0;
+}
+
+std::string quoted(std::string_view text) {
+    constexpr std::size_t longest = 200;
+    std::string result(1, '"');
+    for (const char c : text.substr(0, longest)) {
+        if (c == '"' || c == '\\')
+            result += '\\', result += c;
+        else if (static_cast<unsigned char>(c) < 32)
+            result += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+        else
+            result += c;
+    }
+    result += '"';
+    if (text.size() > longest) result += fmt::format("… ({} bytes)", text.size());
+    return result;
+}
+
+void print(std::string& out, const Object& object);
+
+void print(std::string& out, const Object::Map& entries) {
+    out += '{';
+    for (const auto& [key, value] : entries) {
+        if (&key != &entries.front().first) out += ", ";
+        print(out, key);
+        out += ": ";
+        print(out, value);
+    }
+    out += '}';
+}
+
+void print(std::string& out, const Object& object) {
+    switch (object.kind()) {
+        case Kind::nil: out += "nil"; break;
+        case Kind::logical: out += object.as_bool() ? "true" : "false"; break;
+        case Kind::integer:
+            out += object.is_large_integer() ? fmt::to_string(object.as_uint64()) : fmt::to_string(object.as_int64());
+            break;
+        case Kind::real: out += fmt::to_string(object.as_double()); break;
+        case Kind::complex:
+            out += fmt::format("({}{:+}j)", object.as_complex().real(), object.as_complex().imag());
+            break;
+        case Kind::string: out += quoted(object.as_string()); break;
+        case Kind::bytes: out += fmt::format("<{} bytes>", object.size()); break;
+        case Kind::list:
+            out += '[';
+            for (const Object& element : object.as_list()) {
+                if (&element != &object.as_list().front()) out += ", ";
+                print(out, element);
+            }
+            out += ']';
+            break;
+        case Kind::map: print(out, object.as_map()); break;
+        case Kind::tensor: out += object.as_tensor().view().to_string(); break;
+        case Kind::record:
+            out += object.as_record().type;
+            print(out, object.as_record().fields);
+            break;
+    }
+}
+
+}  // namespace
+
+ObjectError::ObjectError(const std::string& path, const std::string& reason)
+    : InvalidArgument(path.empty() ? reason : fmt::format("{}: {}", path, reason)), path_(path), reason_(reason) {}
+ObjectError::~ObjectError() = default;
+
+// ---- Making and copying -------------------------------------------------------------------------------------------
+
+template <class F>
+auto Object::with_payload_type(Kind kind, F f) {
+    switch (kind) {
+        case Kind::complex: return f.template operator()<std::complex<double>>();
+        case Kind::string: return f.template operator()<std::string>();
+        case Kind::bytes: return f.template operator()<Bytes>();
+        case Kind::list: return f.template operator()<List>();
+        case Kind::map: return f.template operator()<Map>();
+        case Kind::tensor: return f.template operator()<Tensor>();
+        default: return f.template operator()<Record>();
+    }
+}
+
+template <class T>
+Object::Object(Kind kind, T payload) : kind_(kind) {
+    value_.pointer = new T(std::move(payload));
+}
+
+Object::Object(const Object& other) : kind_(other.kind_), is_large_(other.is_large_), value_(other.value_) {
+    if (kind_ < Kind::complex) return;
+    value_.pointer = with_payload_type(
+        kind_, [&]<class T>() -> void* { return new T(*static_cast<const T*>(other.value_.pointer)); });
+}
+
+void Object::destroy() noexcept {
+    with_payload_type(kind_, [&]<class T>() { delete static_cast<T*>(value_.pointer); });
+}
+
+Object::Object(std::initializer_list<Object> values) {
+    const bool pairs =
+        values.size() > 0 && std::ranges::all_of(values, [](const Object& value) {
+            return value.kind_ == Kind::list && value.size() == 2 && value.as_list()[0].kind_ == Kind::string;
+        });
+    if (!pairs) {
+        *this = Object(Kind::list, List(values));
+        return;
+    }
+    Map entries;
+    entries.reserve(values.size());
+    for (const Object& value : values) entries.emplace_back(value.as_list()[0], value.as_list()[1]);
+    *this = Object(Kind::map, std::move(entries));
+}
+
+Object Object::list(List values) {
+    return Object(Kind::list, std::move(values));
+}
+Object Object::map(Map entries) {
+    return Object(Kind::map, std::move(entries));
+}
+Object Object::bytes(Bytes values) {
+    return Object(Kind::bytes, std::move(values));
+}
+Object Object::string(std::string value) {
+    return Object(Kind::string, std::move(value));
+}
+Object Object::complex(std::complex<double> value) {
+    return Object(Kind::complex, value);
+}
+Object Object::tensor(Tensor value) {
+    return Object(Kind::tensor, std::move(value));
+}
+Object Object::record(std::string type, Map fields) {
+    for (const auto& [key, value] : fields) {
+        if (key.kind_ != Kind::string) throw ObjectError(detail::key_step(key), "a field's name must be a string");
+    }
+    return Object(Kind::record, Record{std::move(type), std::move(fields)});
+}
+Object Object::boolean(bool value) noexcept {
+    Object object;
+    object.kind_ = Kind::logical;
+    object.value_.logical = value;
+    return object;
+}
+Object Object::integer(std::int64_t value) noexcept {
+    Object object;
+    object.kind_ = Kind::integer;
+    object.value_.integer = value;
+    return object;
+}
+Object Object::natural(std::uint64_t value) noexcept {
+    if (value <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
+        return integer(static_cast<std::int64_t>(value));
+    Object object;
+    object.kind_ = Kind::integer;
+    object.is_large_ = true;
+    object.value_.natural = value;
+    return object;
+}
+Object Object::real(double value) noexcept {
+    Object object;
+    object.kind_ = Kind::real;
+    object.value_.real = value;
+    return object;
+}
+
+// ---- Looking inside -----------------------------------------------------------------------------------------------
+
+std::string Object::description() const {
+    switch (kind_) {
+        case Kind::string:
+        case Kind::bytes: return fmt::format("{} of {} bytes", name_of(kind_), size());
+        case Kind::list:
+        case Kind::map: return fmt::format("{} of {}", name_of(kind_), size());
+        case Kind::tensor: return fmt::format("a tensor {}", as_tensor().view().to_string());
+        case Kind::record: return fmt::format("a record {}", as_record().type);
+        default: return name_of(kind_);
+    }
+}
+
+template <class T>
+const T& Object::payload(Kind kind, const char* expected) const {
+    if (kind_ != kind) detail::throw_unexpected(expected, *this);
+    return *static_cast<const T*>(value_.pointer);
+}
+
+bool Object::as_bool() const {
+    if (kind_ != Kind::logical) detail::throw_unexpected("a bool", *this);
+    return value_.logical;
+}
+std::int64_t Object::as_int64() const {
+    if (kind_ != Kind::integer) detail::throw_unexpected("an integer", *this);
+    if (is_large_) throw ObjectError("", fmt::format("expected an integer below 2^63, got {}", value_.natural));
+    return value_.integer;
+}
+std::uint64_t Object::as_uint64() const {
+    if (kind_ != Kind::integer) detail::throw_unexpected("an integer", *this);
+    if (is_large_) return value_.natural;
+    if (value_.integer < 0)
+        throw ObjectError("", fmt::format("expected an integer of zero or more, got {}", value_.integer));
+    return static_cast<std::uint64_t>(value_.integer);
+}
+double Object::as_double() const {
+    if (kind_ == Kind::real) return value_.real;
+    if (kind_ != Kind::integer) detail::throw_unexpected("a number", *this);
+    constexpr std::int64_t exact = std::int64_t{1} << 53;
+    if (is_large_ || value_.integer > exact || value_.integer < -exact)
+        throw ObjectError("", fmt::format("expected a real number, got the integer {}, which a double cannot hold",
+                                          to_string(*this)));
+    return static_cast<double>(value_.integer);
+}
+std::complex<double> Object::as_complex() const {
+    if (kind_ == Kind::real || kind_ == Kind::integer) return as_double();
+    return payload<std::complex<double>>(Kind::complex, "a complex number");
+}
+const std::string& Object::as_string() const {
+    return payload<std::string>(Kind::string, "a string");
+}
+const Object::Bytes& Object::as_bytes() const {
+    return payload<Bytes>(Kind::bytes, "bytes");
+}
+const Object::List& Object::as_list() const {
+    return payload<List>(Kind::list, "a list");
+}
+const Object::Map& Object::as_map() const {
+    return payload<Map>(Kind::map, "a map");
+}
+const Tensor& Object::as_tensor() const {
+    return payload<Tensor>(Kind::tensor, "a tensor");
+}
+const Object::Record& Object::as_record() const {
+    return payload<Record>(Kind::record, "a record");
+}
+
+std::size_t Object::size() const {
+    switch (kind_) {
+        case Kind::string: return as_string().size();
+        case Kind::bytes: return as_bytes().size();
+        case Kind::list: return as_list().size();
+        case Kind::map: return as_map().size();
+        case Kind::record: return as_record().fields.size();
+        default: detail::throw_unexpected("something with a size", *this);
+    }
+}
+
+const Object* Object::find(const Object& key) const {
+    if (kind_ == Kind::list) {
+        const std::int64_t index = key.as_int64();
+        const List& values = as_list();
+        const bool inside = index >= 0 && static_cast<std::size_t>(index) < values.size();
+        return inside ? &values[static_cast<std::size_t>(index)] : nullptr;
+    }
+    if (kind_ != Kind::map && kind_ != Kind::record) detail::throw_unexpected("a map, record or list", *this);
+    const Map& entries = kind_ == Kind::map ? as_map() : as_record().fields;
+    const auto found = std::ranges::find(entries, key, &Map::value_type::first);
+    return found == entries.end() ? nullptr : &found->second;
+}
+
+const Object& Object::at(const Object& key) const {
+    if (const Object* found = find(key)) return *found;
+    throw ObjectError(detail::key_step(key), fmt::format("is missing in {}", description()));
+}
+
+bool operator==(const Object& a, const Object& b) {
+    if (a.kind_ != b.kind_ || a.is_large_ != b.is_large_) return false;
+    switch (a.kind_) {
+        case Kind::nil: return true;
+        case Kind::logical: return a.value_.logical == b.value_.logical;
+        case Kind::integer: return a.value_.integer == b.value_.integer;
+        case Kind::real: return a.value_.real == b.value_.real;
+        case Kind::complex: return a.as_complex() == b.as_complex();
+        case Kind::string: return a.as_string() == b.as_string();
+        case Kind::bytes: return a.as_bytes() == b.as_bytes();
+        case Kind::list: return a.as_list() == b.as_list();
+        case Kind::map: return same_entries(a.as_map(), b.as_map());
+        case Kind::tensor: return same_tensors(a.as_tensor(), b.as_tensor());
+        case Kind::record:
+            return a.as_record().type == b.as_record().type && same_entries(a.as_record().fields, b.as_record().fields);
+    }
+    return false;
+}
+
+std::string to_string(const Object& object) {
+    std::string text;
+    print(text, object);
+    return text;
+}
+std::ostream& operator<<(std::ostream& out, const Object& object) {
+    return out << to_string(object);
+}
+
+// ---- What the conversions use -------------------------------------------------------------------------------------
+
+namespace detail {
+
+std::string key_step(const Object& key) {
+    if (key.kind() == Kind::string) return fmt::format(".{}", key.as_string());
+    const bool is_short = key.kind() < Kind::string;
+    return fmt::format("[{}]", is_short ? to_string(key) : key.description());
+}
+std::string index_step(std::size_t index) {
+    return fmt::format("[{}]", index);
+}
+
+void throw_unexpected(std::string_view expected, const Object& got) {
+    throw ObjectError("", fmt::format("expected {}, got {}", expected, got.description()));
+}
+void throw_unexpected_count(std::string_view what, std::size_t count, const Object& got) {
+    throw_unexpected(fmt::format(fmt::runtime(what), count), got);
+}
+void throw_out_of_range(const Object& min, const Object& max, const Object& got) {
+    throw ObjectError(
+        "", fmt::format("expected an integer from {} to {}, got {}", to_string(min), to_string(max), to_string(got)));
+}
+
+const void* elements_of(const Object& object, DType dtype, std::size_t& count) {
+    static constexpr std::byte nothing{};
+    if (object.kind() == Kind::bytes && dtype == DType::uint8) {
+        count = object.size();
+        return count > 0 ? object.as_bytes().data() : &nothing;
+    }
+    if (object.kind() != Kind::tensor) return nullptr;
+    const Tensor& tensor = object.as_tensor();
+    if (tensor.dtype() != dtype || tensor.shape().size() != 1 || !tensor.view().contiguous() ||
+        tensor.device().type != Device::Type::cpu) {
+        throw_unexpected(fmt::format("a tensor {} of one dimension", to_string(dtype)), object);
+    }
+    count = static_cast<std::size_t>(tensor.element_count());
+    return count > 0 ? tensor.raw_data() : &nothing;
+}
+
+Object tensor_of(const void* data, std::size_t count, DType dtype) {
+    if (dtype == DType::uint8) {
+        const auto* bytes = static_cast<const std::byte*>(data);
+        return Object::bytes(Object::Bytes(bytes, bytes + count));
+    }
+    Tensor tensor = empty(dtype, Extents::of(static_cast<std::int64_t>(count)));
+    if (count > 0) std::memcpy(tensor.raw_data(), data, tensor.byte_count());
+    return Object::tensor(std::move(tensor));
+}
+
+FieldReader::FieldReader(const Object& object, const char* type) : type_(type) {
+    if (object.kind() == Kind::record && object.as_record().type == type)
+        fields_ = &object.as_record().fields;
+    else if (object.kind() == Kind::map)
+        fields_ = &object.as_map();
+    else
+        throw_unexpected(fmt::format("a record {}", type), object);
+}
+
+const Object* FieldReader::find(const char* name) {
+    for (const auto& [key, value] : *fields_) {
+        if (key.kind() != Kind::string || key.as_string() != name) continue;
+        ++found_;
+        return &value;
+    }
+    return nullptr;
+}
+
+void FieldReader::throw_missing(const char* name) const {
+    throw ObjectError(fmt::format(".{}", name), fmt::format("is missing in the fields of {}", type_));
+}
+
+void FieldReader::finish(std::initializer_list<const char*> names) const {
+    if (found_ == fields_->size()) return;
+    for (const auto& [key, value] : *fields_) {
+        const bool known = key.kind() == Kind::string &&
+                           std::ranges::any_of(names, [&](const char* name) { return key.as_string() == name; });
+        if (!known) throw ObjectError(key_step(key), fmt::format("{} has no such field", type_));
+    }
+    throw ObjectError("", fmt::format("a field of {} is there twice", type_));
+}
+
+}  // namespace detail
+}  // namespace tutti
