@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <iterator>
+#include <string>
 #include <thread>
 
 namespace tutti::rendezvous {
@@ -43,7 +43,9 @@ std::string cause_of_death(int process, std::chrono::milliseconds patience) {
     const auto end = std::chrono::steady_clock::now() + patience;
     for (;;) {
         std::ifstream file(fmt::format("/proc/{}/stat", process));
-        const std::string text{std::istreambuf_iterator<char>(file), {}};
+        // A process that goes while it is read makes the read fail; getline, unlike the buffer itself, does not throw.
+        std::string text;
+        std::getline(file, text, '\0');
         // "pid (name) state …": the name may hold anything, also parentheses. The last field is the exit status.
         const std::size_t name_end = text.rfind(')');
         if (name_end == std::string::npos || name_end + 2 >= text.size()) return "its process has ended";
