@@ -19,7 +19,7 @@ const char* object_call(int operation) {
         default: return nullptr;
     }
 }
-}
+}  // namespace
 
 std::uint64_t Fingerprint::pack(int operation, DType dtype, ReduceOp::Kind op, int root, std::uint64_t count) {
     if (count >= hashed) count = hashed | ((count * 0x9e3779b97f4a7c15ULL) >> 29);

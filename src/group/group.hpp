@@ -120,7 +120,7 @@ class Group : public std::enable_shared_from_this<Group> {
     std::vector<int> rank_of_local_;
     std::vector<std::unique_ptr<transport::Stream>> streams_;
     std::vector<std::optional<transport::PeerMemory>> memories_;  // by rank, opened on first use
-    std::vector<Instant> wanted_;  // by rank: when a connection was wanted first
+    std::vector<Instant> wanted_;                                 // by rank: when a connection was wanted first
     std::unique_ptr<transport::Mailbox> mailbox_;
     engine::Ground ground_;
     int spins_ = 0;  // before yielding
