@@ -24,9 +24,14 @@ build: deps  ## install what is missing (Debian packages), build the library (bu
 demo: build  ## install what is missing, build, then watch processes work together (under a minute after the build)
 	@tools/demo build
 
-bench: build  ## measure every collective over shared memory and TCP; rows also go to build/bench-*.json
-	@build/bin/tutti bench all -n 2 -b 8 -e 64M -f 8 --json build/bench-shm.json
-	@build/bin/tutti bench all -n 2 -b 8 -e 64M -f 64 --transport tcp --json build/bench-tcp.json
+bench: deps  ## install the peers, measure tutti beside them; the targets' table, build/bench/targets.json and a report
+	@$(DEPS) bench
+	@$(MAKE) --no-print-directory build DEPS=true
+	@echo "tutti: building the peers' programs in build/bench/peers"
+	@cmake --build build -j $(JOBS) --target peers >build/peers.log 2>&1 || { tail -n 30 build/peers.log; \
+	  echo "tutti: a peer's program does not build; see build/peers.log"; exit 1; }
+	@build/bin/tutti bench all -n 2 -b 8 -e 64M -f 8 --against openmpi,mpich,gloo --rounds 1 --report build/bench/report
+	@python3 bench/targets.py --build build $(BENCH)
 
 test: build  ## build, then run all tests, here and under the sanitizers; the last lines are the sum
 	@echo "tutti: running all tests; logs go to build/test-logs"

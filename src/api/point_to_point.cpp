@@ -142,9 +142,16 @@ std::vector<Work> batch_isend_irecv(const std::vector<P2POp>& operations) {
                        milliseconds{0},
                        receives};
     };
-    for (const P2POp& op : operations) prepare(message(op));  // all or none
+    std::vector<Prepared> prepared;  // all or none
+    prepared.reserve(operations.size());
+    for (const P2POp& op : operations) prepared.push_back(prepare(message(op)));
     std::vector<Work> works;
-    for (const P2POp& op : operations) works.push_back(start(message(op)));
+    works.reserve(operations.size());
+    for (Prepared& operation : prepared) {
+        Group& group = *operation->group;
+        group.submit(operation, true);
+        works.emplace_back(std::move(operation));
+    }
     return works;
 }
 

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <csignal>
+#include <thread>
 
 namespace tutti::test {
 namespace {
@@ -67,6 +68,54 @@ TEST_P(Messages, find_their_receive_by_tag_and_source) {
         EXPECT_THROW((void)recv(copy_of, {.src = 0, .group = g, .group_src = 0}), InvalidArgument);
         EXPECT_THROW((void)isend(self, 3, {.group = g}), InvalidArgument);
         barrier({.group = g});
+    });
+}
+
+// More than a peer keeps without a receive: the later ones wait at their sender.
+TEST_P(Messages, beyond_the_credit_of_a_peer_are_neither_lost_nor_mixed_up) {
+    covers("S6-003", "S6-004");
+    run_ranks(2, GetParam(), [](const ProcessGroup& g) {
+        constexpr int count = watched ? 200 : 1500, tags = 3;
+        const auto value = [](int i, std::size_t k) { return i * 7 + static_cast<int>(k); };
+        const auto length = [](int i) { return i % 50 == 0 ? std::size_t{40'000} : std::size_t{700}; };
+        if (g.rank() == 0) {
+            std::vector<std::vector<int>> data;
+            std::vector<Work> works;
+            for (int i = 0; i < count; ++i) {
+                std::vector<int>& message = data.emplace_back(length(i));
+                for (std::size_t k = 0; k < message.size(); ++k) message[k] = value(i, k);
+                works.push_back(isend(message, 1, {.tag = i % tags, .group = g}));
+            }
+            wait_all(works);
+            return;
+        }
+        std::this_thread::sleep_for(20ms);  // nothing is posted meanwhile
+        for (int tag = tags - 1; tag >= 0; --tag) {
+            for (int i = tag; i < count; i += tags) {
+                std::vector<int> got(length(i));
+                recv(got, {.src = 0, .tag = tag, .group = g});
+                for (std::size_t k = 0; k < got.size(); k += 97) ASSERT_EQ(got[k], value(i, k)) << i;
+            }
+        }
+    });
+}
+
+TEST_P(Messages, of_senders_that_have_left_arrive) {
+    covers("S6-004");
+    run_ranks(3, GetParam(), [](const ProcessGroup& g) {
+        int value = 10 * g.rank();
+        if (g.rank() != 0) {
+            send(std::span(&value, 1), 0, {.group = g});
+            return;  // leaves
+        }
+        std::this_thread::sleep_for(200ms);
+        int seen = 0;
+        for (int i = 0; i < 2; ++i) {
+            const int source = recv(std::span(&value, 1), {.group = g});
+            EXPECT_EQ(value, 10 * source);
+            seen += source;
+        }
+        EXPECT_EQ(seen, 3);
     });
 }
 
