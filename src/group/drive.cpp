@@ -1,4 +1,5 @@
 // Making progress: starting operations, running them, waiting for them, and noticing what is wrong.
+#include "core/pause.hpp"
 #include "group/fingerprint.hpp"
 #include "group/group.hpp"
 
@@ -19,12 +20,6 @@ namespace {
 constexpr int yields_before_sleep = 200;
 constexpr int turns_before_yield = 8;
 constexpr std::size_t plans_max = 64;
-
-void pause_cpu() {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-}
 
 }  // namespace
 

@@ -4,6 +4,7 @@
 //
 // A rank may run ahead: the root of a broadcast waits for nobody. Before a slot is used again, all ranks must have
 // begun a later small collective than the one that it holds, which they do only when they have read what they needed.
+#include "core/pause.hpp"
 #include "group/fingerprint.hpp"
 #include "group/group.hpp"
 
@@ -17,12 +18,6 @@ namespace {
 
 using transport::RankControl;
 using transport::SmallSlot;
-
-void pause_cpu() {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-}
 
 // What one rank writes into its slot, in multiples of a block.
 std::size_t blocks_published(Collective collective, int size) {

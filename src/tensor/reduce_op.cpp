@@ -8,20 +8,20 @@
 
 namespace tutti {
 namespace {
-constexpr std::array<std::string_view, reduce_op_count> names{"sum",  "avg", "product", "min",       "max",
-                                                              "band", "bor", "bxor",    "premul_sum"};
+constexpr std::array<std::string_view, reduce_op_count> op_names{"sum",  "avg", "product", "min",       "max",
+                                                                 "band", "bor", "bxor",    "premul_sum"};
 }
 
 std::string_view to_string(ReduceOp::Kind kind) noexcept {
     const auto index = static_cast<std::size_t>(kind);
-    return index < names.size() ? names[index] : "unknown";
+    return index < op_names.size() ? op_names[index] : "unknown";
 }
 
 ReduceOp reduce_op_from_string(std::string_view name) {
-    for (std::size_t i = 0; i < names.size(); ++i) {
-        if (names[i] == name) return ReduceOp(static_cast<ReduceOp::Kind>(i));
+    for (std::size_t i = 0; i < op_names.size(); ++i) {
+        if (op_names[i] == name) return ReduceOp(static_cast<ReduceOp::Kind>(i));
     }
-    throw InvalidArgument(fmt::format("reduce op \"{}\": expected one of {}", name, fmt::join(names, ", ")));
+    throw InvalidArgument(fmt::format("reduce op \"{}\": expected one of {}", name, fmt::join(op_names, ", ")));
 }
 
 bool is_supported(ReduceOp::Kind kind, DType dtype) noexcept {

@@ -1,4 +1,5 @@
 #include "cli/bench/bench.hpp"
+#include "core/pause.hpp"
 
 #include "core/socket.hpp"
 
@@ -22,12 +23,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) {
     return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-void pause_cpu() {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
 }
 
 // The best of several rounds: a limit is what the machine can do, not what it does on average.
