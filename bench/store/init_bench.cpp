@@ -3,18 +3,16 @@
 //
 // Threads: one (the library has its own). Processes are forked before the library is used.
 #include "processes.hpp"
+#include "python_driver.hpp"
 
 #include <tutti/tutti.hpp>
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <atomic>
 #include <cstdio>
 #include <fstream>
@@ -37,20 +35,6 @@ struct Board {
 
 std::int64_t now_ns() {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
-}
-
-std::uint16_t free_port() {
-    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    if (::bind(fd, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
-        ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-        throw std::runtime_error("no free port");
-    }
-    ::close(fd);
-    return ntohs(address.sin_port);
 }
 
 struct Times {
@@ -96,62 +80,10 @@ Times run_tutti(int ranks) {
     return times;
 }
 
-/// torch_init.py, which runs once for each line that it is sent.
-class Gloo {
- public:
-    Gloo(const std::string& python, const std::string& script) {
-        int to[2];
-        int from[2];
-        if (::pipe2(to, O_CLOEXEC) != 0 || ::pipe2(from, O_CLOEXEC) != 0) {
-            throw std::runtime_error("cannot make a pipe");
-        }
-        driver_ = Process([&] {
-            ::dup2(to[0], STDIN_FILENO);
-            ::dup2(from[1], STDOUT_FILENO);
-            ::execlp(python.c_str(), python.c_str(), script.c_str(), static_cast<char*>(nullptr));
-        });
-        ::close(to[0]);
-        ::close(from[1]);
-        to_ = ::fdopen(to[1], "w");
-        from_ = ::fdopen(from[0], "r");
-        const auto hello = first_answer(python);
-        if (hello.contains("why")) throw std::runtime_error(hello["why"].get<std::string>());
-        version_ = hello["version"];
-    }
-    ~Gloo() {
-        std::fclose(to_);
-        std::fclose(from_);
-        (void)driver_.join();
-    }
-    Gloo(const Gloo&) = delete;
-    Gloo& operator=(const Gloo&) = delete;
-    const std::string& version() const { return version_; }
-    Times run(int ranks) {
-        std::fprintf(to_, "%d %d\n", ranks, free_port());
-        std::fflush(to_);
-        const auto result = answer();
-        return {result["init_ms"], result["all_ms"]};
-    }
-
- private:
-    nlohmann::json first_answer(const std::string& python) {
-        try {
-            return answer();
-        } catch (const std::exception&) {
-            throw std::runtime_error("gloo is left out: " + python + " cannot run its script");
-        }
-    }
-
-    nlohmann::json answer() {
-        char line[4096];
-        if (std::fgets(line, sizeof line, from_) == nullptr) throw std::runtime_error("torch_init.py has ended");
-        return nlohmann::json::parse(line);
-    }
-    Process driver_;
-    std::FILE* to_ = nullptr;
-    std::FILE* from_ = nullptr;
-    std::string version_;
-};
+Times run_gloo(PythonDriver& gloo, int ranks) {
+    const auto result = gloo.ask(std::to_string(ranks) + " " + std::to_string(free_port()));
+    return {result["init_ms"], result["all_ms"]};
+}
 
 struct Options {
     std::string torch_python = "python3";
@@ -162,9 +94,9 @@ struct Options {
 };
 
 void run(const Options& options) {
-    std::unique_ptr<Gloo> gloo;
+    std::unique_ptr<PythonDriver> gloo;
     try {
-        gloo = std::make_unique<Gloo>(options.torch_python, options.torch_script);
+        gloo = std::make_unique<PythonDriver>("gloo", options.torch_python, options.torch_script);
     } catch (const std::exception& error) {
         std::printf("%s\n", error.what());
     }
@@ -178,7 +110,7 @@ void run(const Options& options) {
                 whole[who].push_back(times.all_ms);
             };
             note(0, run_tutti(ranks));
-            if (gloo) note(1, gloo->run(ranks));
+            if (gloo) note(1, run_gloo(*gloo, ranks));
         }
         for (std::size_t who = 0; who < (gloo ? 2U : 1U); ++who) {
             const std::string name =

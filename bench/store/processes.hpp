@@ -43,6 +43,9 @@ class Process {
     pid_t pid_ = -1;
 };
 
+/// A TCP port of loopback that nobody listens on now.
+std::uint16_t free_port();
+
 using Connect = std::function<std::unique_ptr<Client>()>;
 Figures run_clients(const Task& task, const Connect& connect);
 

@@ -1,9 +1,6 @@
 // PyTorch's TCPStore as a contender: torch_store.py does the work, and is told what by lines. Threads: one.
 #include "processes.hpp"
-
-#include <fcntl.h>
-#include <unistd.h>
-#include <nlohmann/json.hpp>
+#include "python_driver.hpp"
 
 #include <cstdio>
 #include <stdexcept>
@@ -13,38 +10,12 @@ namespace {
 
 class Torch : public Contender {
  public:
-    Torch(const std::string& python, const std::string& script) {
-        int to[2];
-        int from[2];
-        if (::pipe2(to, O_CLOEXEC) != 0 || ::pipe2(from, O_CLOEXEC) != 0)
-            throw std::runtime_error("cannot make a pipe");
-        driver_ = Process([&] {
-            ::dup2(to[0], STDIN_FILENO);
-            ::dup2(from[1], STDOUT_FILENO);
-            ::execlp(python.c_str(), python.c_str(), script.c_str(), static_cast<char*>(nullptr));
-        });
-        ::close(to[0]);
-        ::close(from[1]);
-        to_ = ::fdopen(to[1], "w");
-        from_ = ::fdopen(from[0], "r");
-        const auto hello = first_answer(python);
-        if (hello.contains("why")) throw std::runtime_error(hello["why"].get<std::string>());
-        version_ = hello["version"];
-    }
-    ~Torch() override {
-        std::fclose(to_);  // the driver ends its server and leaves
-        std::fclose(from_);
-        (void)driver_.join();
-    }
-    Torch(const Torch&) = delete;
-    Torch& operator=(const Torch&) = delete;
+    Torch(const std::string& python, const std::string& script) : driver_("torch", python, script) {}
 
-    std::string name() const override { return "torch " + version_; }
+    std::string name() const override { return "torch " + driver_.version(); }
     Figures run(const Task& task) override {
-        std::fprintf(to_, "%s %d %lld\n", std::string(name_of(task.work)).c_str(), task.clients,
-                     static_cast<long long>(task.time.count()));
-        std::fflush(to_);
-        const auto result = answer();
+        const auto result = driver_.ask(std::string(name_of(task.work)) + " " + std::to_string(task.clients) + " " +
+                                        std::to_string(task.time.count()));
         overheads_us_.push_back(result["overhead_us"]);
         return {result["median_us"], result["ops_per_s"]};
     }
@@ -57,24 +28,7 @@ class Torch : public Contender {
     }
 
  private:
-    nlohmann::json first_answer(const std::string& python) {
-        try {
-            return answer();
-        } catch (const std::exception&) {
-            throw std::runtime_error("torch is left out: " + python + " cannot run its script");
-        }
-    }
-
-    nlohmann::json answer() {
-        char line[4096];
-        if (std::fgets(line, sizeof line, from_) == nullptr) throw std::runtime_error("torch_store.py has ended");
-        return nlohmann::json::parse(line);
-    }
-
-    Process driver_;
-    std::FILE* to_ = nullptr;
-    std::FILE* from_ = nullptr;
-    std::string version_;
+    PythonDriver driver_;
     std::vector<double> overheads_us_;
 };
 

@@ -60,6 +60,7 @@ class Group : public std::enable_shared_from_this<Group> {
     void submit(const std::shared_ptr<Operation>& operation, bool asynchronous);
     /// Blocks until it is complete or the deadline has passed (throws Timeout then).
     void wait(Operation& operation, const Deadline& deadline);
+    /// Issues it, waits for it, and throws what it failed with.
     void run(const std::shared_ptr<Operation>& operation);
     /// Runs a small collective at once, without an Operation, when nothing else is in flight. `timeout` zero: the
     /// group's. False, and nothing has happened, when it has to go the ordinary way.
