@@ -78,7 +78,8 @@ Group::Group(const ProcessGroupOptions& options)
       name_(options.name),
       timeout_(std::chrono::milliseconds(
           env::get_int("TUTTI_TIMEOUT_MS", 1, INT64_MAX / 2'000'000).value_or(options.timeout.count()))),
-      determinism_(determinism_level(options.determinism)) {
+      determinism_(determinism_level(options.determinism)),
+      congestion_(transport::Congestion::from_environment()) {
     check(options);
     env::warn_about_unknown_variables();
     const TransportKind kind = transport_kind(options.transport);
@@ -214,7 +215,7 @@ const transport::PeerMemory* Group::memory_of(int peer) {
 
 transport::SocketStream& Group::socket_to(int peer) {
     auto& stream = streams_[static_cast<std::size_t>(peer)];
-    if (!stream) stream = std::make_unique<transport::SocketStream>();
+    if (!stream) stream = std::make_unique<transport::SocketStream>(congestion_);
     return static_cast<transport::SocketStream&>(*stream);
 }
 
