@@ -154,6 +154,7 @@ class Group : public std::enable_shared_from_this<Group> {
     AbortFlag bad_news_;  // raised with the verdict
 
     std::atomic<int> drivers_{0};
+    std::atomic<bool> asleep_{false};  // one of this rank's threads is in sleep()
     std::condition_variable work_arrived_;
     bool stopping_ = false;
     std::thread progress_thread_;
