@@ -20,7 +20,8 @@ Layout layout_of(int n, int kind, std::uint64_t slot) {
     Layout layout;
     layout.host_of.resize(static_cast<std::size_t>(n));
     for (int r = 0; r < n; ++r) {
-        const int host = kind == 0 ? 0 : kind == 1 ? r : kind == 2 ? (r < (n + 2) / 3 ? 0 : 1) : r % 3;
+        const int two = r < (n + 2) / 3 ? 0 : 1;
+        const int host = kind == 0 ? 0 : kind == 1 ? r : kind == 2 ? two : kind == 3 ? r % 3 : r / 4;
         layout.host_of[static_cast<std::size_t>(r)] = host;
     }
     layout.shared_memory = true;
@@ -123,7 +124,7 @@ class EveryAlgorithm : public ::testing::TestWithParam<int> {};
 
 TEST_P(EveryAlgorithm, keeps_its_promise) {
     const int n = GetParam();
-    for (const int kind : {0, 1, 2, 3}) {
+    for (const int kind : {0, 1, 2, 3, 4}) {
         prove_for(n, kind, static_cast<std::uint64_t>(std::max(n, 4)));
         if (n <= 9) prove_for(n, kind, 64);
     }
@@ -134,7 +135,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, EveryAlgorithm, ::testing::Values(1, 2, 3, 4, 5,
 // The largest worlds with fewer counts, so that the whole sweep stays short.
 TEST(ManyRanks, are_proved_too) {
     for (const int n : {10, 12, 13, 14, 15, 18, 23, 31, 32, 33, 64}) {
-        for (const int kind : {0, 1, 2}) {
+        for (const int kind : {0, 1, 2, 4}) {
             const Layout layout = layout_of(n, kind, static_cast<std::uint64_t>(n));
             const std::set<std::string> all;
             EXPECT_GT(
@@ -167,6 +168,35 @@ TEST(Selection, chooses_by_size_layout_and_precision) {
     EXPECT_EQ(choose(spread, request).algorithm, "two_shot_messages");
     request.algorithm = "ring";
     EXPECT_THROW(choose(spread, request), InvalidArgument);
+}
+
+TEST(Selection, over_several_hosts_is_by_leaders_or_by_rails) {
+    const Layout even = layout_of(8, 4, 1 << 17), uneven = layout_of(7, 4, 1 << 17);
+    Request request{.collective = Collective::all_reduce, .element_bytes = 4, .count = 2};
+    EXPECT_EQ(choose(even, request).algorithm, "hierarchical");
+    request.count = 1 << 24;
+    EXPECT_EQ(choose(even, request).algorithm, "rails");
+    EXPECT_EQ(choose(uneven, request).algorithm, "hierarchical");
+    EXPECT_EQ(choose(uneven, {.collective = Collective::barrier}).algorithm, "hierarchical");
+    request.single_rounding = true;
+    EXPECT_EQ(choose(even, request).algorithm, "two_shot_messages");
+}
+
+// Long buffers go in blocks whose phases overlap.
+TEST(SeveralHosts, keep_their_promise_for_many_blocks) {
+    for (const int n : {4, 6, 7, 8, 12}) {
+        for (const int kind : {2, 3, 4}) {
+            const Layout layout = layout_of(n, kind, 5);
+            const std::set<std::string> both{"hierarchical", "rails"};
+            const std::vector<std::uint64_t> counts(static_cast<std::size_t>(n), 29);
+            prove_all(layout, {.collective = Collective::all_reduce, .count = 301}, both);
+            prove_all(layout, {.collective = Collective::all_reduce, .count = 301, .in_place = true}, both);
+            prove_all(layout, {.collective = Collective::reduce, .root = n - 1, .count = 97}, both);
+            prove_all(layout, {.collective = Collective::broadcast, .root = n / 2, .count = 97}, both);
+            prove_all(layout, {.collective = Collective::all_gather, .counts = counts}, both);
+            prove_all(layout, {.collective = Collective::reduce_scatter, .counts = counts}, both);
+        }
+    }
 }
 
 TEST(Selection, can_be_overridden_by_name) {

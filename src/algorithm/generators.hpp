@@ -7,7 +7,11 @@
 #include "algorithm/plan.hpp"
 #include "schedule/builder.hpp"
 
+#include <array>
 #include <cstdint>
+#include <functional>
+#include <span>
+#include <utility>
 #include <vector>
 
 namespace tutti::algorithm {
@@ -22,6 +26,19 @@ struct Scope {
     int me = 0;
     int size() const { return static_cast<int>(ranks.size()); }
     Rank rank(int position) const { return ranks[static_cast<std::size_t>(position)]; }
+};
+
+/// The ranks of several hosts, as one of them sees them.
+struct Spread {
+    std::vector<std::vector<Rank>> hosts;  ///< the ranks of each
+    Scope inside;                          ///< those of this rank's host
+    Scope leaders;         ///< one of each host, by host: the root, else its lowest; me is -1 on a rank that is none
+    Scope rail;            ///< those at this rank's position in their hosts, by host
+    int leader = 0;        ///< of this host; a position in `inside`
+    int leading_root = 0;  ///< the root's host; a position in `leaders`
+    bool even = false;     ///< all hosts have equally many ranks: every position has its rail
+    Spread(const std::vector<int>& host_of, Rank me, Rank root);
+    bool leads() const { return inside.me == leader; }
 };
 
 /// The staging area, in elements.
@@ -40,6 +57,16 @@ inline Chunk piece_of(Chunk whole, int parts, int index) {
 inline Chunk part(Chunk whole, std::uint64_t offset, std::uint64_t count) {
     return {whole.buffer, whole.offset + offset, count};
 }
+/// All ranks' blocks in a buffer that holds them one after the other.
+inline std::vector<Chunk> blocks_of(Buffer buffer, const std::vector<std::uint64_t>& counts) {
+    std::vector<Chunk> blocks;
+    std::uint64_t offset = 0;
+    for (const std::uint64_t count : counts) {
+        blocks.push_back({buffer, offset, count});
+        offset += count;
+    }
+    return blocks;
+}
 /// Where each rank's block lies in a buffer that holds all blocks one after the other.
 inline Chunk block_of(Buffer buffer, const std::vector<std::uint64_t>& counts, int index) {
     std::uint64_t offset = 0;
@@ -47,15 +74,36 @@ inline Chunk block_of(Buffer buffer, const std::vector<std::uint64_t>& counts, i
     return {buffer, offset, counts[static_cast<std::size_t>(index)]};
 }
 
+using Stage = std::function<void(std::uint64_t tile)>;
+/// Writes the stages of tiles 0 … tiles - 1 so that stage s of a tile stands beside stage 0 of the s-th after it.
+inline void interleave(std::uint64_t tiles, std::span<const Stage> stages) {
+    for (std::uint64_t tick = 0; tick + 1 < tiles + stages.size(); ++tick) {
+        for (std::uint64_t stage = 0; stage < stages.size() && stage <= tick; ++stage) {
+            if (tick - stage < tiles) stages[stage](tick - stage);
+        }
+    }
+}
+template <class... Stages>
+void pipeline(std::uint64_t tiles, Stages... stages) {
+    interleave(tiles, std::array<Stage, sizeof...(Stages)>{std::move(stages)...});
+}
+
 namespace shared {  // through a staging area; ranks of one host
 void all_reduce_one_shot(Builder& b, const Scope& s, const Staging& staging, Chunk input, Chunk output, bool finish);
 void all_reduce_two_shot(Builder& b, const Scope& s, const Staging& staging, Chunk input, Chunk output, bool finish);
+/// Ranks other than the root need an output of reduce_work() elements to work in.
 void reduce(Builder& b, const Scope& s, const Staging& staging, int root, Chunk input, Chunk output, bool finish);
+/// In one round: a slot has to hold the input. Ranks other than the root need no output.
+void reduce_one_shot(Builder& b, const Scope& s, int root, Chunk input, Chunk output, bool finish);
+std::uint64_t reduce_work(const Scope& s, const Staging& staging);
 void broadcast(Builder& b, const Scope& s, const Staging& staging, int root, Chunk buffer);
-void all_gather(Builder& b, const Scope& s, const Staging& staging, const std::vector<std::uint64_t>& counts);
+/// `blocks`: where everyone's go; `own` may be its block there.
+void all_gather(Builder& b, const Scope& s, const Staging& staging, Chunk own, const std::vector<Chunk>& blocks);
 void gather(Builder& b, const Scope& s, const Staging& staging, int root, const std::vector<std::uint64_t>& counts);
 void scatter(Builder& b, const Scope& s, const Staging& staging, int root, const std::vector<std::uint64_t>& counts);
-void reduce_scatter(Builder& b, const Scope& s, const Staging& staging, const std::vector<std::uint64_t>& counts);
+/// `blocks`: my values for everyone; `own`: where the sum of everyone's for me goes.
+void reduce_scatter(Builder& b, const Scope& s, const Staging& staging, const std::vector<Chunk>& blocks, Chunk own,
+                    bool finish);
 void barrier(Builder& b, const Scope& s);
 }  // namespace shared
 
@@ -63,6 +111,11 @@ namespace messages {  // over any transport
 void all_reduce_direct(Builder& b, const Scope& s, Chunk input, Chunk output, bool finish);
 void all_reduce_two_shot(Builder& b, const Scope& s, Chunk input, Chunk output, bool finish);
 void all_reduce_ring(Builder& b, const Scope& s, Chunk input, Chunk output, std::uint64_t segment, bool finish);
+/// One of the ring_stages() of a ring over one block.
+void all_reduce_ring_stage(Builder& b, const Scope& s, Chunk input, Chunk output, int stage, bool finish);
+inline int ring_stages(const Scope& s) {
+    return 2 * (s.size() - 1);
+}
 void all_reduce_recursive_doubling(Builder& b, const Scope& s, Chunk input, Chunk output, bool finish);
 void reduce_direct(Builder& b, const Scope& s, int root, Chunk input, Chunk output, bool finish);
 void broadcast_chain(Builder& b, const Scope& s, int root, Chunk buffer, std::uint64_t segment);
@@ -86,5 +139,23 @@ void reduce_tree(Builder& b, const Scope& s, int radix, int root, Chunk input, C
 void gather_tree(Builder& b, const Scope& s, int radix, int root, const std::vector<std::uint64_t>& counts);
 void scatter_tree(Builder& b, const Scope& s, int radix, int root, const std::vector<std::uint64_t>& counts);
 }  // namespace messages
+
+/// Shared memory inside a host, messages between hosts. `message`: how many elements go between hosts at a time.
+namespace hosts {  // hosts.cpp
+/// Rails need an even spread.
+void all_reduce_rails(Builder& b, const Spread& s, const Staging& staging, Chunk input, Chunk output,
+                      std::uint64_t message, bool finish);
+/// `exchange`: everything at once, inside in one round and between hosts in one exchange; a slot has to hold it.
+void all_reduce_leaders(Builder& b, const Spread& s, const Staging& staging, Chunk input, Chunk output,
+                        std::uint64_t message, bool exchange, bool finish);
+void reduce(Builder& b, const Spread& s, const Staging& staging, Chunk input, Chunk output, std::uint64_t message,
+            bool finish);
+void broadcast(Builder& b, const Spread& s, const Staging& staging, Chunk buffer, std::uint64_t message);
+void all_gather_rails(Builder& b, const Spread& s, const Staging& staging, const std::vector<std::uint64_t>& counts,
+                      std::uint64_t message);
+void reduce_scatter_rails(Builder& b, const Spread& s, const Staging& staging, const std::vector<std::uint64_t>& counts,
+                          std::uint64_t message, bool finish);
+void barrier(Builder& b, const Spread& s);
+}  // namespace hosts
 
 }  // namespace tutti::algorithm

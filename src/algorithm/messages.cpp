@@ -65,29 +65,32 @@ void all_reduce_ring(Builder& b, const Scope& s, Chunk input, Chunk output, std:
     const int n = s.size();
     if (n == 1) return b.combine(output, std::vector{input}, finish);
     b.not_single_rounding();
-    const Rank right = s.rank((s.me + 1) % n), left = s.rank((s.me - 1 + n) % n);
     const std::uint64_t block = segment * static_cast<std::uint64_t>(n);
     const std::uint64_t blocks = std::max<std::uint64_t>(1, (input.count + block - 1) / block);
-    const auto stage_of_block = [&](std::uint64_t k, int stage) {
-        const auto slice = [&](Chunk whole, int index) {
-            const Chunk of_block = part(whole, k * block, std::min(block, whole.count - k * block));
-            return piece_of(of_block, n, ((index % n) + n) % n);
-        };
-        if (stage < n - 1) {
-            b.send(right, slice(stage == 0 ? input : output, s.me - stage));
-            b.receive_combine(left, slice(output, s.me - stage - 1), slice(input, s.me - stage - 1), true,
-                              finish && stage == n - 2);
-        } else {
-            const int turn = stage - (n - 1);
-            b.send(right, slice(output, s.me + 1 - turn));
-            b.receive(left, slice(output, s.me - turn));
-        }
-    };
-    const auto stages = static_cast<std::uint64_t>(2 * (n - 1));
-    for (std::uint64_t tick = 0; tick < blocks + stages - 1; ++tick) {
-        for (std::uint64_t stage = 0; stage < stages && stage <= tick; ++stage) {
-            if (tick - stage < blocks) stage_of_block(tick - stage, static_cast<int>(stage));
-        }
+    std::vector<Stage> stages;
+    for (int stage = 0; stage < ring_stages(s); ++stage) {
+        stages.emplace_back([&, stage](std::uint64_t k) {
+            const auto of_block = [&](Chunk whole) {
+                return part(whole, k * block, std::min(block, whole.count - k * block));
+            };
+            all_reduce_ring_stage(b, s, of_block(input), of_block(output), stage, finish);
+        });
+    }
+    interleave(blocks, stages);
+}
+
+void all_reduce_ring_stage(Builder& b, const Scope& s, Chunk input, Chunk output, int stage, bool finish) {
+    const int n = s.size();
+    const Rank right = s.rank((s.me + 1) % n), left = s.rank((s.me - 1 + n) % n);
+    const auto slice = [&](Chunk whole, int index) { return piece_of(whole, n, ((index % n) + n) % n); };
+    if (stage < n - 1) {
+        b.send(right, slice(stage == 0 ? input : output, s.me - stage));
+        b.receive_combine(left, slice(output, s.me - stage - 1), slice(input, s.me - stage - 1), true,
+                          finish && stage == n - 2);
+    } else {
+        const int turn = stage - (n - 1);
+        b.send(right, slice(output, s.me + 1 - turn));
+        b.receive(left, slice(output, s.me - turn));
     }
 }
 

@@ -13,7 +13,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <functional>
 #include <numeric>
 
 namespace tutti::algorithm {
@@ -54,75 +53,16 @@ struct Context {
         std::ranges::sort(hosts);
         return std::ranges::adjacent_find(hosts) != hosts.end();
     }
-    Scope members(const std::function<bool(Rank)>& belongs) const {
-        Scope scope;
-        scope.me = -1;
-        for (const Rank rank : all.ranks) {
-            if (!belongs(rank)) continue;
-            if (rank == request.rank) scope.me = scope.size();
-            scope.ranks.push_back(rank);
-        }
-        return scope;
+    Spread spread() const {
+        const bool rooted = request.collective == Collective::broadcast || request.collective == Collective::reduce;
+        return {layout.host_of, request.rank, rooted ? request.root : 0};
     }
-    int host(Rank rank) const { return layout.host_of[static_cast<std::size_t>(rank)]; }
-    Scope my_host() const {
-        return members([&](Rank r) { return host(r) == host(request.rank); });
+    /// Few enough bytes for leaders to send each other everything.
+    bool exchange() const {
+        return request.count <= staging.slot && request.count * request.element_bytes * spread().hosts.size() <= 65536;
     }
-    /// The root leads its host, else the lowest rank.
-    Rank leader(int of_host, Rank root) const {
-        if (host(root) == of_host) return root;
-        return static_cast<Rank>(std::ranges::find(layout.host_of, of_host) - layout.host_of.begin());
-    }
-    Scope leaders(Rank root) const {
-        return members([&](Rank r) { return leader(host(r), root) == r; });
-    }
+    bool rails() const { return hierarchical() && spread().even; }
 };
-
-int position(const Scope& scope, Rank rank) {
-    return static_cast<int>(std::ranges::find(scope.ranks, rank) - scope.ranks.begin());
-}
-
-// Inside the hosts by shared memory, between their leaders by messages, inside again.
-void hierarchical(Builder& b, const Context& c) {
-    const Request& q = c.request;
-    const Rank root = q.collective == Collective::broadcast || q.collective == Collective::reduce ? q.root : 0;
-    const Scope host = c.my_host(), leaders = c.leaders(root);
-    const int local_root = position(host, c.leader(c.host(q.rank), root));
-    const bool leads = host.me == local_root;
-    // Hosts with one rank have nothing to share; every rank of a host agrees on that.
-    const bool local = host.size() > 1;
-    switch (q.collective) {
-        case Collective::all_reduce:
-        case Collective::reduce: {
-            Chunk sum = q.collective == Collective::all_reduce || q.rank == root ? c.output() : Chunk{};
-            if (leads && sum.count != q.count) sum = b.scratch(q.count);
-            if (local)
-                shared::reduce(b, host, c.staging, local_root, c.input(), leads ? sum : Chunk{}, false);
-            else
-                b.copy(sum, c.input());
-            b.not_single_rounding();
-            if (leads) {
-                if (q.collective == Collective::all_reduce) {
-                    if (q.count * q.element_bytes <= 4096)
-                        messages::all_reduce_direct(b, leaders, sum, c.output(), true);
-                    else
-                        messages::all_reduce_ring(b, leaders, sum, c.output(), c.tile(), true);
-                } else {
-                    messages::reduce_tree(b, leaders, 2, position(leaders, root), sum,
-                                          q.rank == root ? c.output() : sum, true);
-                }
-            }
-            if (local && q.collective == Collective::all_reduce)
-                shared::broadcast(b, host, c.staging, local_root, c.output());
-            break;
-        }
-        case Collective::broadcast:
-            if (leads) messages::broadcast_tree(b, leaders, 2, position(leaders, root), c.output(), c.segment());
-            if (local) shared::broadcast(b, host, c.staging, local_root, c.output());
-            break;
-        default: break;
-    }
-}
 
 struct Algorithm {
     std::string_view name;
@@ -145,6 +85,15 @@ bool always(const Context&) {
 bool shares(const Context& c) {
     return c.shares();
 }
+bool hierarchical(const Context& c) {
+    return c.hierarchical();
+}
+bool rails(const Context& c) {
+    return c.rails();
+}
+void all_reduce_leaders(Builder& b, const Context& c) {
+    hosts::all_reduce_leaders(b, c.spread(), c.staging, c.input(), c.output(), c.tile(), c.exchange(), true);
+}
 
 // Rows of one collective are in order of preference.
 const Algorithm table[] = {
@@ -158,8 +107,15 @@ const Algorithm table[] = {
          shared::all_reduce_two_shot(b, c.all, c.staging, c.input(), c.output(), true);
      },
      any_size, any_ranks, "shared memory: each rank combines one slice in one pass over all inputs"},
-    {"hierarchical", Collective::all_reduce, false, false, [](const Context& c) { return c.hierarchical(); },
-     hierarchical, any_size, any_ranks, "several ranks on a host: only one of them talks to the other hosts"},
+    {"hierarchical", Collective::all_reduce, false, false, hierarchical, all_reduce_leaders, 131072, any_ranks,
+     "several ranks on a host, few bytes: only one of them talks to the other hosts"},
+    {"rails", Collective::all_reduce, false, false, rails,
+     [](Builder& b, const Context& c) {
+         hosts::all_reduce_rails(b, c.spread(), c.staging, c.input(), c.output(), c.tile(), true);
+     },
+     any_size, any_ranks, "as many ranks on each host: each talks to its counterparts, with a slice of its own"},
+    {"hierarchical", Collective::all_reduce, false, false, hierarchical, all_reduce_leaders, any_size, any_ranks,
+     "several ranks on a host: only one of them talks to the other hosts"},
     {"direct", Collective::all_reduce, true, true, always,
      [](Builder& b, const Context& c) { messages::all_reduce_direct(b, c.all, c.input(), c.output(), true); }, 16384, 8,
      "few bytes, few ranks: one exchange"},
@@ -182,10 +138,15 @@ const Algorithm table[] = {
 
     {"two_shot", Collective::reduce, true, true, shares,
      [](Builder& b, const Context& c) {
-         shared::reduce(b, c.all, c.staging, c.request.root, c.input(), c.output(), true);
+         const bool is_root = c.request.rank == c.request.root;
+         const Chunk target = is_root ? c.output() : b.scratch(shared::reduce_work(c.all, c.staging));
+         shared::reduce(b, c.all, c.staging, c.request.root, c.input(), target, true);
      },
      any_size, any_ranks, "shared memory: each rank combines one slice, the root collects them"},
-    {"hierarchical", Collective::reduce, false, false, [](const Context& c) { return c.hierarchical(); }, hierarchical,
+    {"hierarchical", Collective::reduce, false, false, hierarchical,
+     [](Builder& b, const Context& c) {
+         hosts::reduce(b, c.spread(), c.staging, c.input(), c.output(), 2 * c.tile(), true);
+     },
      any_size, any_ranks, "several ranks on a host: only one of them talks to the other hosts"},
     {"knomial", Collective::reduce, false, false, always,
      [](Builder& b, const Context& c) {
@@ -206,7 +167,8 @@ const Algorithm table[] = {
     {"shared", Collective::broadcast, true, true, shares,
      [](Builder& b, const Context& c) { shared::broadcast(b, c.all, c.staging, c.request.root, c.output()); }, any_size,
      any_ranks, "shared memory: the root writes once, everyone reads"},
-    {"hierarchical", Collective::broadcast, true, true, [](const Context& c) { return c.hierarchical(); }, hierarchical,
+    {"hierarchical", Collective::broadcast, true, true, hierarchical,
+     [](Builder& b, const Context& c) { hosts::broadcast(b, c.spread(), c.staging, c.output(), 2 * c.tile()); },
      any_size, any_ranks, "several ranks on a host: only one of them talks to the other hosts"},
     {"knomial", Collective::broadcast, true, true, always,
      [](Builder& b, const Context& c) {
@@ -223,8 +185,17 @@ const Algorithm table[] = {
      any_size, any_ranks, "many bytes: segments run down a line of ranks"},
 
     {"shared", Collective::all_gather, true, true, shares,
-     [](Builder& b, const Context& c) { shared::all_gather(b, c.all, c.staging, c.request.counts); }, any_size,
-     any_ranks, "shared memory: each rank writes its block once, everyone reads"},
+     [](Builder& b, const Context& c) {
+         shared::all_gather(b, c.all, c.staging,
+                            {Buffer::input, 0, c.request.counts[static_cast<std::size_t>(c.all.me)]},
+                            blocks_of(Buffer::output, c.request.counts));
+     },
+     any_size, any_ranks, "shared memory: each rank writes its block once, everyone reads"},
+    {"rails", Collective::all_gather, true, true, rails,
+     [](Builder& b, const Context& c) {
+         hosts::all_gather_rails(b, c.spread(), c.staging, c.request.counts, c.tile());
+     },
+     any_size, any_ranks, "as many ranks on each host: a block comes to each host once"},
     {"direct", Collective::all_gather, true, true, always,
      [](Builder& b, const Context& c) { messages::all_gather_direct(b, c.all, c.request.counts); }, any_size, 8,
      "few ranks: one exchange"},
@@ -259,8 +230,16 @@ const Algorithm table[] = {
      any_size, any_ranks, "every block goes straight from the root"},
 
     {"shared", Collective::reduce_scatter, true, true, shares,
-     [](Builder& b, const Context& c) { shared::reduce_scatter(b, c.all, c.staging, c.request.counts); }, any_size,
-     any_ranks, "shared memory: each rank combines its block in one pass over all inputs"},
+     [](Builder& b, const Context& c) {
+         shared::reduce_scatter(b, c.all, c.staging, blocks_of(Buffer::input, c.request.counts),
+                                {Buffer::output, 0, c.request.counts[static_cast<std::size_t>(c.all.me)]}, true);
+     },
+     any_size, any_ranks, "shared memory: each rank combines its block in one pass over all inputs"},
+    {"rails", Collective::reduce_scatter, false, false, rails,
+     [](Builder& b, const Context& c) {
+         hosts::reduce_scatter_rails(b, c.spread(), c.staging, c.request.counts, c.tile(), true);
+     },
+     any_size, any_ranks, "as many ranks on each host: what is combined inside leaves each host once"},
     {"direct", Collective::reduce_scatter, true, true, always,
      [](Builder& b, const Context& c) { messages::reduce_scatter_direct(b, c.all, c.request.counts); }, any_size, 8,
      "few ranks: one exchange, one pass over all inputs"},
@@ -280,6 +259,9 @@ const Algorithm table[] = {
 
     {"shared", Collective::barrier, true, true, shares, [](Builder& b, const Context& c) { shared::barrier(b, c.all); },
      any_size, any_ranks, "shared memory: everyone sees everyone arrive"},
+    {"hierarchical", Collective::barrier, true, true, hierarchical,
+     [](Builder& b, const Context& c) { hosts::barrier(b, c.spread()); }, any_size, any_ranks,
+     "several ranks on a host: only one of them talks to the other hosts"},
     {"dissemination", Collective::barrier, true, true, always,
      [](Builder& b, const Context& c) { messages::barrier_dissemination(b, c.all); }, any_size, any_ranks,
      "log2(n) rounds of signals"},

@@ -78,15 +78,6 @@ void double_up(Builder& b, const Scope& s, const Fold& fold, const Chunks& block
     }
 }
 
-Chunks blocks_of(Buffer buffer, const Counts& counts) {
-    Chunks blocks;
-    std::uint64_t offset = 0;
-    for (const std::uint64_t count : counts) {
-        blocks.push_back({buffer, offset, count});
-        offset += count;
-    }
-    return blocks;
-}
 std::uint64_t total_of(const Chunks& blocks) {
     return blocks.back().offset + blocks.back().count;
 }

@@ -36,6 +36,10 @@ std::uint64_t piece_elements(const Staging& staging, int n) {
     return piece >= 64 ? piece / 64 * 64 : piece;
 }
 
+std::uint64_t longest(const std::vector<Chunk>& blocks) {
+    return std::ranges::max_element(blocks, {}, &Chunk::count)->count;
+}
+
 // Combines everyone's piece of one tile on its owner. `own(i)`: where my piece for owner i lies.
 struct Tile {
     std::vector<Chunk> mine;            // my input, by owner
@@ -62,16 +66,6 @@ void combine_pieces(Builder& b, const Scope& s, std::uint32_t round, const Tile&
         }
     }
     b.read_combine(round, target, operands, finish);
-}
-
-// Runs `stages` of each tile interleaved: stage k of tile t comes after stage k+1 of tile t-1 has been reached.
-template <class... Stages>
-void pipeline(std::uint64_t tiles, Stages... stages) {
-    constexpr std::uint64_t depth = sizeof...(Stages);
-    for (std::uint64_t t = 0; t < tiles + depth - 1; ++t) {
-        std::uint64_t stage = 0;
-        ((t >= stage && t - stage < tiles ? stages(t - stage) : void(), ++stage), ...);
-    }
 }
 
 }  // namespace
@@ -134,6 +128,24 @@ void all_reduce_two_shot(Builder& b, const Scope& s, const Staging& staging, Chu
     b.use_rounds(2 * static_cast<std::uint32_t>(tiles));
 }
 
+void reduce_one_shot(Builder& b, const Scope& s, int root, Chunk input, Chunk output, bool finish) {
+    const std::uint32_t round = b.next_round();
+    b.use_rounds(1);
+    if (s.me != root) return b.publish(round, std::vector{input});
+    std::vector<Operand> operands;
+    for (int i = 0; i < s.size(); ++i) {
+        if (i == root)
+            operands.push_back({.chunk = input});
+        else
+            operands.push_back({.peer = s.rank(i), .chunk = {.count = input.count}});
+    }
+    b.read_combine(round, output, operands, finish);
+}
+
+std::uint64_t reduce_work(const Scope& s, const Staging& staging) {
+    return piece_elements(staging, s.size());
+}
+
 void reduce(Builder& b, const Scope& s, const Staging& staging, int root, Chunk input, Chunk output, bool finish) {
     const int n = s.size();
     const std::uint64_t piece = piece_elements(staging, n);
@@ -152,9 +164,8 @@ void reduce(Builder& b, const Scope& s, const Staging& staging, int root, Chunk 
         }
         return tile;
     };
-    const Chunk results = s.me == root ? Chunk{} : b.scratch(piece);
     const auto target = [&](std::uint64_t t) {
-        return s.me == root ? slice(output, t, s.me) : part(results, 0, slice(input, t, s.me).count);
+        return s.me == root ? slice(output, t, s.me) : part(output, 0, slice(input, t, s.me).count);
     };
     const auto round = [&](std::uint64_t t) { return first + 2 * static_cast<std::uint32_t>(t); };
     pipeline(
@@ -187,22 +198,21 @@ void broadcast(Builder& b, const Scope& s, const Staging& staging, int root, Chu
     b.use_rounds(static_cast<std::uint32_t>(tiles));
 }
 
-void all_gather(Builder& b, const Scope& s, const Staging& staging, const std::vector<std::uint64_t>& counts) {
-    const std::uint64_t tiles = ceil_div(*std::ranges::max_element(counts), staging.slot);
+void all_gather(Builder& b, const Scope& s, const Staging& staging, Chunk own, const std::vector<Chunk>& blocks) {
+    const std::uint64_t tiles = ceil_div(longest(blocks), staging.slot);
     const std::uint32_t first = b.next_round();
     const auto tile = [&](Chunk block, std::uint64_t t) {
         const std::uint64_t start = std::min(block.count, t * staging.slot);
         return part(block, start, std::min(staging.slot, block.count - start));
     };
-    const Chunk own{Buffer::input, 0, counts[static_cast<std::size_t>(s.me)]};
     pipeline(
         tiles, [&](std::uint64_t t) { b.publish(first + static_cast<std::uint32_t>(t), std::vector{tile(own, t)}); },
         [&](std::uint64_t t) {
-            b.copy(tile(block_of(Buffer::output, counts, s.me), t), tile(own, t));
+            b.copy(tile(blocks[static_cast<std::size_t>(s.me)], t), tile(own, t));
             for (int i = 1; i < s.size(); ++i) {
                 const int peer = (s.me + i) % s.size();
                 b.read(s.rank(peer), first + static_cast<std::uint32_t>(t), 0,
-                       tile(block_of(Buffer::output, counts, peer), t));
+                       tile(blocks[static_cast<std::size_t>(peer)], t));
             }
             b.release(first + static_cast<std::uint32_t>(t) + 1);
         });
@@ -258,9 +268,10 @@ void scatter(Builder& b, const Scope& s, const Staging& staging, int root, const
     b.use_rounds(static_cast<std::uint32_t>(tiles));
 }
 
-void reduce_scatter(Builder& b, const Scope& s, const Staging& staging, const std::vector<std::uint64_t>& counts) {
+void reduce_scatter(Builder& b, const Scope& s, const Staging& staging, const std::vector<Chunk>& blocks, Chunk own,
+                    bool finish) {
     const std::uint64_t piece = piece_elements(staging, s.size());
-    const std::uint64_t tiles = ceil_div(*std::ranges::max_element(counts), piece);
+    const std::uint64_t tiles = ceil_div(longest(blocks), piece);
     const std::uint32_t first = b.next_round();
     const auto tile = [&](Chunk block, std::uint64_t t) {
         const std::uint64_t start = std::min(block.count, t * piece);
@@ -269,17 +280,16 @@ void reduce_scatter(Builder& b, const Scope& s, const Staging& staging, const st
     const auto tile_of = [&](std::uint64_t t) {
         Tile result;
         for (int i = 0; i < s.size(); ++i) {
-            result.mine.push_back(tile(block_of(Buffer::input, counts, i), t));
+            result.mine.push_back(tile(blocks[static_cast<std::size_t>(i)], t));
             result.pieces.push_back(result.mine.back().count);
         }
         return result;
     };
-    const Chunk own{Buffer::output, 0, counts[static_cast<std::size_t>(s.me)]};
     pipeline(
         tiles, [&](std::uint64_t t) { publish_pieces(b, s, first + static_cast<std::uint32_t>(t), tile_of(t)); },
         [&](std::uint64_t t) {
             const auto round = first + static_cast<std::uint32_t>(t);
-            combine_pieces(b, s, round, tile_of(t), tile(own, t), true);
+            combine_pieces(b, s, round, tile_of(t), tile(own, t), finish);
             b.release(round + 1);
         });
     b.use_rounds(static_cast<std::uint32_t>(tiles));

@@ -29,6 +29,8 @@ constexpr auto table = std::to_array<Variable>({
     {"TUTTI_LOG_LEVEL", "trace, debug, info, warning (default), error or off"},
     {"TUTTI_SPEC_DIR", "where tests write the inventory rows that they showed"},
     {"TUTTI_STORE_LOCAL", "0: clients of a TCPStore on its own host use TCP too (default 1: a Unix socket)"},
+    {"TUTTI_TCP_CONGESTION",
+     "auto (default: the system's congestion control, but Reno for BBR between near hosts), system, or a name"},
     {"TUTTI_TIMEOUT_MS", "default time limit of an operation, in milliseconds"},
     {"TUTTI_TRANSPORT", "auto (default), shm or tcp"},
     {"TUTTI_WAIT", "auto (default), spin, yield or sleep: what a waiting rank does"},

@@ -79,7 +79,7 @@ bool Execution::usable(int peer, std::uint64_t publication) {
 bool Execution::progress() {
     bool moved = false;
     // Sends, and receives, of one peer start in order: a step that cannot start yet holds back later ones of its peer.
-    std::vector<std::pair<int, bool>> held;
+    held_.clear();
     const std::size_t end = std::min(states_.size(), first_open_ + window_);
     for (std::size_t i = first_open_; i < end; ++i) {
         if (states_[i] == State::done) continue;
@@ -102,9 +102,9 @@ bool Execution::progress() {
         const bool message =
             step.kind == StepKind::send || step.kind == StepKind::receive || step.kind == StepKind::receive_combine;
         const std::pair<int, bool> lane(step.peer, step.kind == StepKind::send);
-        if (message && std::ranges::find(held, lane) != held.end()) continue;
+        if (message && std::ranges::find(held_, lane) != held_.end()) continue;
         if (!ready(step)) {
-            if (message) held.push_back(lane);
+            if (message) held_.push_back(lane);
             continue;
         }
         moved |= start(i);

@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tutti::engine {
@@ -82,7 +83,8 @@ class Execution {
     std::size_t next_shared_ = 0;                                  // index of the next staging step
     std::vector<std::unique_ptr<transport::Transfer>> transfers_;  // by step, where there is one
     std::unique_ptr<std::byte[]> scratch_;
-    std::vector<bool> agreed_;  // by rank: its record has been compared
+    std::vector<std::pair<int, bool>> held_;  // of one turn: lanes (peer, sends)
+    std::vector<bool> agreed_;                // by rank: its record has been compared
     std::optional<std::pair<int, std::uint64_t>> mismatch_;
 };
 

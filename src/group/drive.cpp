@@ -295,6 +295,15 @@ void Group::time_out(Operation& operation) {
 }
 
 void Group::sleep(std::chrono::milliseconds limit) {
+    // A rank has one flag that tells that it sleeps: the first of its threads that wakes would clear it for the others.
+    if (asleep_.exchange(true)) {
+        ::poll(nullptr, 0, 1);
+        return;
+    }
+    struct Wake {
+        std::atomic<bool>& asleep;
+        ~Wake() { asleep = false; }
+    } wake{asleep_};
     std::vector<transport::Mailbox::Pollable> sockets;
     {
         const std::lock_guard lock(mutex_);
@@ -312,8 +321,12 @@ void Group::sleep(std::chrono::milliseconds limit) {
     for (const auto& socket : sockets) {
         entries.push_back({socket.fd, static_cast<short>(socket.output ? POLLOUT : POLLIN), 0});
     }
-    // Memory cannot be polled beside sockets: look again soon.
-    ::poll(entries.data(), entries.size(), arena_ ? 1 : static_cast<int>(limit.count()));
+    const auto poll = [&] { ::poll(entries.data(), entries.size(), static_cast<int>(limit.count())); };
+    if (!arena_) return poll();
+    arena_->sleep_by_bell(ground_.local_rank, ready, [&](int bell) {
+        entries.push_back({bell, POLLIN, 0});
+        poll();
+    });
 }
 
 void Group::run_progress_thread() {

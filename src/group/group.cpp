@@ -4,15 +4,19 @@
 #include "core/env.hpp"
 #include "core/log.hpp"
 #include "group/fingerprint.hpp"
+#include "rendezvous/place.hpp"
 #include "transport/shm/ring_stream.hpp"
 
 #include <tutti/error.hpp>
 
 #include <fmt/format.h>
 #include <sched.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <thread>
 
 namespace tutti::detail {
@@ -44,8 +48,8 @@ int usable_cores() {
     return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
 }
 
-// Spinning pays only while every rank of this host has a core of its own.
-int spins_for(int local_ranks) {
+// Spinning pays only while every rank of this machine has a core of its own.
+int spins_for(int ranks_of_machine) {
     const std::string policy = env::get("TUTTI_WAIT").value_or("auto");
     if (policy == "spin") return 1'000'000;
     if (policy == "yield" || policy == "sleep") return 0;
@@ -55,7 +59,7 @@ int spins_for(int local_ranks) {
     }
     // A rank that is bound to one core says nothing about the others' cores.
     const int cores = std::max(usable_cores(), static_cast<int>(std::thread::hardware_concurrency()));
-    return local_ranks <= cores ? 4000 : 0;
+    return ranks_of_machine <= cores ? 4000 : 0;
 }
 
 void check(const ProcessGroupOptions& o) {
@@ -78,7 +82,8 @@ Group::Group(const ProcessGroupOptions& options)
       name_(options.name),
       timeout_(std::chrono::milliseconds(
           env::get_int("TUTTI_TIMEOUT_MS", 1, INT64_MAX / 2'000'000).value_or(options.timeout.count()))),
-      determinism_(determinism_level(options.determinism)) {
+      determinism_(determinism_level(options.determinism)),
+      congestion_(transport::Congestion::from_environment()) {
     check(options);
     env::warn_about_unknown_variables();
     const TransportKind kind = transport_kind(options.transport);
@@ -153,9 +158,10 @@ void Group::connect_shared_memory(const Deadline& deadline) {
         rank_of_local_.push_back(r);
     }
     const int local_size = static_cast<int>(rank_of_local_.size());
-    spins_ = spins_for(static_cast<int>(std::ranges::count_if(membership_->cards(), [&](const auto& card) {
-        return card.host_key == membership_->cards()[static_cast<std::size_t>(rank_)].host_key;
-    })));
+    // Ranks of other name spaces (containers) run on the same cores, though they share no memory.
+    const std::string machine = rendezvous::machine_of(membership_->cards()[static_cast<std::size_t>(rank_)].host_key);
+    spins_ = spins_for(static_cast<int>(std::ranges::count_if(
+        membership_->cards(), [&](const auto& card) { return rendezvous::machine_of(card.host_key) == machine; })));
     transport::ArenaLayout shape;
     shape.ranks = local_size;
     layout_.slot_bytes = shape.slot_bytes;
@@ -169,16 +175,23 @@ void Group::connect_shared_memory(const Deadline& deadline) {
     if (!layout_.shared_memory || local_size == 1) return;
     ground_.local_rank = ground_.local_of[static_cast<std::size_t>(rank_)];
     const std::string name = fmt::format("tutti-arena-{:x}-{}", membership_->world_id(), host);
+    // Where some ranks are reached by sockets, those that sleep are woken by bells.
+    std::vector<UniqueFd> bells(local_size < size_ ? static_cast<std::size_t>(local_size) : 0);
     if (ground_.local_rank == 0) {
         const UniqueFd listener = net::listen_unix(name);
         arena_ = transport::Arena::create_shared(shape);
         arena_->control(0).memory_readable.store(memory_readable() ? 1 : 0);
+        for (UniqueFd& bell : bells) {
+            bell = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+            if (!bell) throw DistBackendError(fmt::format("cannot make an eventfd: {}", std::strerror(errno)));
+        }
         for (int passed = 1; passed < local_size;) {
             const UniqueFd fd = net::accept_one(listener.get(), deadline, nullptr, "sharing memory");
             if (net::peer_uid(fd.get()) != ::geteuid()) continue;
             security::authenticate(fd.get(), membership_->secret(), security::Role::accepting, "arena", deadline,
                                    nullptr);
             net::send_fd(fd.get(), arena_->fd(), deadline, nullptr);
+            for (const UniqueFd& bell : bells) net::send_fd(fd.get(), bell.get(), deadline, nullptr);
             ++passed;
         }
         arena_->forget_fd();
@@ -186,8 +199,10 @@ void Group::connect_shared_memory(const Deadline& deadline) {
         const UniqueFd fd = net::connect_unix(name, deadline, nullptr);
         security::authenticate(fd.get(), membership_->secret(), security::Role::connecting, "arena", deadline, nullptr);
         arena_ = transport::Arena::attach(net::recv_fd(fd.get(), deadline, nullptr), shape);
+        for (UniqueFd& bell : bells) bell = net::recv_fd(fd.get(), deadline, nullptr);
         arena_->forget_fd();
     }
+    arena_->hang_bells(std::move(bells));
     ground_.arena = arena_.get();
     arena_->choose_fences(spins_ == 0);
     for (int local = 0; local < local_size; ++local) {
@@ -214,7 +229,7 @@ const transport::PeerMemory* Group::memory_of(int peer) {
 
 transport::SocketStream& Group::socket_to(int peer) {
     auto& stream = streams_[static_cast<std::size_t>(peer)];
-    if (!stream) stream = std::make_unique<transport::SocketStream>();
+    if (!stream) stream = std::make_unique<transport::SocketStream>(congestion_);
     return static_cast<transport::SocketStream&>(*stream);
 }
 

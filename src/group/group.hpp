@@ -119,6 +119,7 @@ class Group : public std::enable_shared_from_this<Group> {
     std::unique_ptr<rendezvous::Membership> membership_;
     std::shared_ptr<transport::Arena> arena_;
     std::vector<int> rank_of_local_;
+    transport::Congestion congestion_;
     std::vector<std::unique_ptr<transport::Stream>> streams_;
     std::vector<std::optional<transport::PeerMemory>> memories_;  // by rank, opened on first use
     std::vector<Instant> wanted_;                                 // by rank: when a connection was wanted first
@@ -153,6 +154,7 @@ class Group : public std::enable_shared_from_this<Group> {
     AbortFlag bad_news_;  // raised with the verdict
 
     std::atomic<int> drivers_{0};
+    std::atomic<bool> asleep_{false};  // one of this rank's threads is in sleep()
     std::condition_variable work_arrived_;
     bool stopping_ = false;
     std::thread progress_thread_;

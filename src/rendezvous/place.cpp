@@ -34,6 +34,10 @@ std::string host_key() {
     return fmt::format("{}/{}/{}/{}", boot, name_space("ipc"), name_space("net"), ::geteuid());
 }
 
+std::string machine_of(std::string_view host_key) {
+    return std::string(host_key.substr(0, host_key.find('/')));
+}
+
 std::uint64_t process_space() {
     return name_space("pid");
 }

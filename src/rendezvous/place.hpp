@@ -4,11 +4,14 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace tutti::rendezvous {
 
 /// Identifies this machine, and the name spaces in which its processes can share memory.
 std::string host_key();
+/// The part of a host_key that is equal for all processes of one machine, whatever their name spaces.
+std::string machine_of(std::string_view host_key);
 /// In which process ids mean the same.
 std::uint64_t process_space();
 

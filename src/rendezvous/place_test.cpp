@@ -2,6 +2,7 @@
 #include "rendezvous/place.hpp"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -61,6 +62,28 @@ TEST(Place, is_equal_for_processes_that_share_memory_and_ids) {
     EXPECT_EQ(text, host_key() + 'y');
     ::close(channel[0]);
     ::close(channel[1]);
+}
+
+// Ranks of two containers of one machine compete for its cores, which their keys tell.
+TEST(Place, of_another_network_name_space_is_on_the_same_machine) {
+    if (::geteuid() != 0) GTEST_SKIP() << "a network name space needs root";
+    int channel[2];
+    ASSERT_EQ(::pipe(channel), 0);
+    const pid_t child = start([&] {
+        if (::unshare(CLONE_NEWNET) != 0) return;
+        const std::string key = host_key();
+        (void)!::write(channel[1], key.data(), key.size());
+    });
+    collect(child);
+    ::close(channel[1]);
+    std::string text(4096, '\0');
+    const ssize_t size = ::read(channel[0], text.data(), text.size());
+    ::close(channel[0]);
+    if (size <= 0) GTEST_SKIP() << "no network name space can be made here";
+    text.resize(static_cast<std::size_t>(size));
+    EXPECT_NE(text, host_key());
+    EXPECT_EQ(machine_of(text), machine_of(host_key()));
+    EXPECT_FALSE(machine_of(text).empty());
 }
 
 }  // namespace

@@ -83,6 +83,10 @@ void Builder::wait_for(std::int64_t step) {
     if (step >= 0) waits_.push_back(static_cast<std::uint32_t>(step));
 }
 
+void Builder::wait_for_all() {
+    for (std::size_t i = 0; i + 1 < schedule_.steps.size(); ++i) waits_.push_back(static_cast<std::uint32_t>(i));
+}
+
 void Builder::reads(const Chunk& chunk) {
     if (chunk.count == 0) return;
     read_now_.push_back(chunk);
@@ -173,7 +177,7 @@ void Builder::receive(Rank peer, Chunk target) {
 void Builder::send_signal(Rank peer) {
     begin(StepKind::send).peer = peer;
     schedule_.operands.push_back({});
-    for (std::size_t i = 0; i + 1 < schedule_.steps.size(); ++i) waits_.push_back(static_cast<std::uint32_t>(i));
+    wait_for_all();
     end();
 }
 
@@ -202,6 +206,12 @@ void Builder::publish(std::uint32_t round, std::span<const Chunk> sources) {
         schedule_.operands.push_back({.chunk = source});
         reads(source);
     }
+    end();
+}
+
+void Builder::publish_signal(std::uint32_t round) {
+    begin(StepKind::publish).round = round;
+    wait_for_all();
     end();
 }
 

@@ -32,6 +32,8 @@ class Builder {
     void receive_combine(Rank peer, Chunk target, Chunk source, bool arrival_first, bool finish);
     /// Steps on the staging area are never dropped: they carry the order.
     void publish(std::uint32_t round, std::span<const Chunk> sources);
+    /// An empty publication that tells that everything before it is done.
+    void publish_signal(std::uint32_t round);
     void read(Rank peer, std::uint32_t round, std::uint64_t slot_offset, Chunk target);
     void read_combine(std::uint32_t round, Chunk target, std::span<const Operand> operands, bool finish);
     void release(std::uint32_t round);
@@ -59,6 +61,7 @@ class Builder {
     static void split(Ranges& ranges, std::uint64_t at);
     void cover(Ranges& ranges, std::uint64_t start, std::uint64_t end);
     void wait_for(std::int64_t step);
+    void wait_for_all();
 
     Schedule schedule_;
     Ranges ranges_[3];

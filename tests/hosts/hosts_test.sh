@@ -73,6 +73,18 @@ expect_good tour "two hosts of two ranks: every collective is right"
 start even "1 1 2 2" "${bench[@]}" -b 4 -e 8M
 expect_good even "two hosts of two ranks: every size from 4 bytes to 8 MB is right"
 grep -Eh " [1-9][0-9]* +[0-9]+%" "$work/even.0" && fail "wrong elements" even
+TUTTI_ALGORITHM=rails start rails "1 1 2 2" "${bench[@]}" -b 4 -e 1M
+expect_good rails "the same over rails alone"
+TUTTI_ALGORITHM=hierarchical start leaders "1 1 2 2" "${bench[@]}" -b 4 -e 1M
+expect_good leaders "the same over leaders alone"
+start even3 "1 2 3 3 2 1" "${bench[@]}" -b 28 -e 1M
+expect_good even3 "three hosts of two ranks"
+TUTTI_WAIT=sleep start sleepers "1 1 2 2" "${bench[@]}" -b 4 -e 1M
+expect_good sleepers "ranks that sleep are woken by memory and by sockets"
+TUTTI_TCP_CONGESTION=reno start reno "1 2" "${bench[@]}" -b 4 -e 1M
+expect_good reno "another congestion control"
+TUTTI_TCP_CONGESTION=warp start warp "1 2" "${bench[@]}" -b 4 -e 4
+expect_bad warp "TUTTI_TCP_CONGESTION=warp" "one that does not exist is refused"
 start mixed "1 2 1 2" "${bench[@]}" -b 12 -e 1M
 expect_good mixed "neighbours on different hosts"
 start uneven "1 2 2 3 3 3" "${bench[@]}" -b 28 -e 1M

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <linux/futex.h>
 #include <linux/membarrier.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -125,9 +126,19 @@ void Arena::ring_doorbell(int rank) const noexcept {
             std::memory_order_seq_cst);  // the compiler keeps the order, the sleeper sees to the CPU
     }
     RankControl& peer = control(rank);
-    if (peer.sleeping.load(std::memory_order_relaxed) == 0) return;
+    const std::uint32_t sleep = peer.sleeping.load(std::memory_order_relaxed);
+    if (sleep == RankControl::awake) return;
+    if (sleep == RankControl::on_bell) {
+        (void)!::eventfd_write(bells_[static_cast<std::size_t>(rank)].get(), 1);
+        return;
+    }
     peer.rings.fetch_add(1, std::memory_order_release);
     syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&peer.rings), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+void Arena::silence(const UniqueFd& bell) noexcept {
+    eventfd_t rings = 0;
+    (void)!::eventfd_read(bell.get(), &rings);
 }
 
 void Arena::ring_all_doorbells(int except) const noexcept {

@@ -9,6 +9,9 @@
 // fence, so that one of them sees the other. It would cost the busy side the time in which its change becomes visible,
 // at every message; so the side that goes to sleep makes it for all, with membarrier(2), where every rank can and
 // sleeps seldom.
+//
+// A rank that waits for sockets too cannot sleep on memory. It has a bell, a descriptor that whoever would wake it
+// writes to, and sleeps in poll(2).
 #pragma once
 
 #include "core/unique_fd.hpp"
@@ -19,6 +22,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
+#include <vector>
 
 namespace tutti::transport {
 
@@ -43,7 +48,8 @@ struct RankControl {
     alignas(line_spacing) std::atomic<std::uint64_t> stamps[slots_max]{};
     alignas(line_spacing) std::atomic<std::uint64_t> released{0};  ///< publications below this are not needed any more
     alignas(line_spacing) std::atomic<std::uint32_t> rings{0};     ///< doorbell
-    std::atomic<std::uint32_t> sleeping{0};
+    std::atomic<std::uint32_t> sleeping{0};                        ///< a Sleep
+    enum Sleep : std::uint32_t { awake = 0, on_memory = 1, on_bell = 2 };
     /// The last operations of this rank: whoever meets one compares it with its own.
     struct Record {
         std::atomic<std::uint64_t> sequence{0};
@@ -92,6 +98,9 @@ class Arena {
     int fd() const noexcept { return fd_.get(); }
     /// `sleeps_often`: this rank has no core of its own. Call before the first sleep.
     void choose_fences(bool sleeps_often) noexcept;
+    /// One bell for each rank, eventfd(2)s that do not block; before the first sleep. `bells` is empty, or equal on
+    /// all.
+    void hang_bells(std::vector<UniqueFd> bells) noexcept { bells_ = std::move(bells); }
     /// Closes the descriptor once every rank has mapped it.
     void forget_fd() noexcept { fd_.reset(); }
 
@@ -110,22 +119,35 @@ class Arena {
     void sleep(int rank, std::chrono::nanoseconds limit, Ready ready) const {
         RankControl& own = control(rank);
         const std::uint32_t seen = own.rings.load(std::memory_order_relaxed);
-        own.sleeping.store(1, std::memory_order_seq_cst);
+        own.sleeping.store(RankControl::on_memory, std::memory_order_seq_cst);
         fence_for_sleep();
         if (!ready()) futex_wait(own.rings, seen, limit);
-        own.sleeping.store(0, std::memory_order_relaxed);
+        own.sleeping.store(RankControl::awake, std::memory_order_relaxed);
+    }
+    /// As sleep(), but inside `wait(bell)`, which has to return when the bell becomes readable. Needs bells.
+    template <class Ready, class Wait>
+    void sleep_by_bell(int rank, Ready ready, Wait wait) const {
+        RankControl& own = control(rank);
+        const UniqueFd& bell = bells_[static_cast<std::size_t>(rank)];
+        own.sleeping.store(RankControl::on_bell, std::memory_order_seq_cst);
+        fence_for_sleep();
+        if (!ready()) wait(bell.get());
+        own.sleeping.store(RankControl::awake, std::memory_order_relaxed);
+        silence(bell);
     }
 
  private:
     Arena(const ArenaLayout& layout, std::byte* base, UniqueFd fd);
     static std::shared_ptr<Arena> map(UniqueFd fd, const ArenaLayout& layout, bool initialize);
     void fence_for_sleep() const noexcept;
+    static void silence(const UniqueFd& bell) noexcept;
     static void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen,
                            std::chrono::nanoseconds limit) noexcept;
 
     ArenaLayout layout_;
     std::byte* base_ = nullptr;
     UniqueFd fd_;
+    std::vector<UniqueFd> bells_;  // by rank
 };
 
 }  // namespace tutti::transport

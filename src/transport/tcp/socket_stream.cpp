@@ -1,40 +1,16 @@
 #include "transport/tcp/socket_stream.hpp"
 
-#include <linux/tcp.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <cerrno>
-#include <cstdint>
 #include <cstring>
-#include <string_view>
 #include <utility>
 
 namespace tutti::transport {
-namespace {
-
-constexpr std::uint32_t near_us = 1000;  // a round trip within a data centre
-
-// Where the system's congestion control is BBR, each connection's packets leave by a timer's pace: made for long ways,
-// but between near hosts the timers cost a quarter of the bandwidth. Reno, which every process may choose, does not
-// pace.
-void do_not_pace(int fd) {
-    char name[16] = {};
-    socklen_t size = sizeof name - 1;
-    if (::getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &size) != 0) return;
-    if (!std::string_view(name).starts_with("bbr")) return;
-    tcp_info info{};
-    size = sizeof info;
-    if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0 || info.tcpi_min_rtt >= near_us) return;
-    static constexpr std::string_view reno = "reno";
-    (void)::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, reno.data(), reno.size());
-}
-
-}  // namespace
 
 void SocketStream::connected(UniqueFd fd) {
-    do_not_pace(fd.get());
+    congestion_.apply(fd.get());
     made_ = std::move(fd);
     settled_ = true;
     out_ = made_.get();
@@ -43,7 +19,7 @@ void SocketStream::connected(UniqueFd fd) {
 
 void SocketStream::accepted(UniqueFd fd) {
     if (accepted_) return;  // a peer connects once
-    do_not_pace(fd.get());
+    congestion_.apply(fd.get());
     accepted_ = std::move(fd);
     in_ = accepted_.get();
     if (settled_) return;

@@ -7,11 +7,15 @@
 
 #include "core/unique_fd.hpp"
 #include "transport/stream.hpp"
+#include "transport/tcp/congestion.hpp"
+
+#include <utility>
 
 namespace tutti::transport {
 
 class SocketStream final : public Stream {
  public:
+    explicit SocketStream(Congestion congestion) : congestion_(std::move(congestion)) {}
     std::size_t write(std::span<const std::byte> header, std::span<const std::byte> payload) override;
     std::size_t read(std::span<std::byte> into, std::span<std::byte> ahead) override;
     StreamState state() const noexcept override { return closed_ ? StreamState::closed : StreamState::open; }
@@ -31,6 +35,7 @@ class SocketStream final : public Stream {
  private:
     void close(std::string reason);
 
+    Congestion congestion_;
     UniqueFd made_, accepted_;
     int in_ = -1, out_ = -1;  // one of the two
     bool settled_ = false;    // which one is written on, if any

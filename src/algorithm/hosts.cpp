@@ -1,0 +1,267 @@
+// Collectives over several hosts: shared memory inside a host, messages between the hosts.
+//
+// Rails. Where all hosts have equally many ranks, those at the same position of their hosts form a rail; the work
+// between hosts is divided among the rails, so that every rank, core and connection has its part.
+//   all_reduce, hosts {0 1} {2 3}, slices a b:   0 and 1 reduce a to 0, b to 1 | 0 ↔ 2 all_reduce a, 1 ↔ 3 b | 0 and 1
+//   exchange a and b
+// Each byte crosses between two hosts once for the host, not once for each of its ranks.
+// Leaders. Otherwise, and for few bytes, one rank of each host talks to the others.
+//
+// Long buffers are cut into blocks, and the phases of neighbouring blocks overlap: while one is on its way between the
+// hosts, the next is combined inside them. The rounds of a block's phase are not interleaved with others, so that a
+// slot is never awaited for longer than that phase takes.
+// Source: the hierarchical collectives of NCCL (rails) and of any MPI (leaders); Thakur, Rabenseifner, Gropp (2005) for
+// the phases.
+#include "algorithm/generators.hpp"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+
+namespace tutti::algorithm {
+
+Spread::Spread(const std::vector<int>& host_of, Rank me, Rank root) {
+    const auto host = [&](Rank rank) { return host_of[static_cast<std::size_t>(rank)]; };
+    const auto add = [&](Scope& scope, Rank rank) {
+        if (rank == me) scope.me = scope.size();
+        scope.ranks.push_back(rank);
+    };
+    hosts.resize(static_cast<std::size_t>(*std::ranges::max_element(host_of)) + 1);
+    for (Rank rank = 0; rank < static_cast<Rank>(host_of.size()); ++rank) {
+        hosts[static_cast<std::size_t>(host(rank))].push_back(rank);
+        if (host(rank) == host(me)) add(inside, rank);
+    }
+    leaders.me = rail.me = -1;
+    for (const auto& ranks : hosts) {
+        add(leaders, host(root) == host(ranks.front()) ? root : ranks.front());
+        if (ranks.size() > static_cast<std::size_t>(inside.me)) add(rail, ranks[static_cast<std::size_t>(inside.me)]);
+    }
+    const Rank mine = leaders.rank(host(me));
+    leader = static_cast<int>(std::ranges::find(inside.ranks, mine) - inside.ranks.begin());
+    leading_root = host(root);
+    even = std::ranges::all_of(hosts, [&](const auto& ranks) { return ranks.size() == hosts.front().size(); });
+}
+
+namespace hosts {
+namespace {
+
+std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) {
+    return (a + b - 1) / b;
+}
+
+// How many blocks of at most `most` elements; none is empty unless there is nothing.
+int block_count(std::uint64_t count, std::uint64_t most) {
+    return static_cast<int>(std::max<std::uint64_t>(1, ceil_div(count, most)));
+}
+
+std::vector<Chunk> pieces_of(Chunk whole, int parts) {
+    std::vector<Chunk> pieces;
+    for (int i = 0; i < parts; ++i) pieces.push_back(piece_of(whole, parts, i));
+    return pieces;
+}
+
+// The sum of a host on its leader: in one round where a slot holds everything. Others need a place to work in.
+void reduce_inside(Builder& b, const Spread& s, const Staging& staging, Chunk input, Chunk output, bool whole) {
+    if (s.inside.size() == 1)  // nothing is shared there
+        b.copy(output, input);
+    else if (whole)
+        shared::reduce_one_shot(b, s.inside, s.leader, input, output, false);
+    else
+        shared::reduce(b, s.inside, staging, s.leader, input, output, false);
+}
+
+void broadcast_inside(Builder& b, const Spread& s, const Staging& staging, Chunk buffer) {
+    if (s.inside.size() > 1) shared::broadcast(b, s.inside, staging, s.leader, buffer);
+}
+
+}  // namespace
+
+void all_reduce_rails(Builder& b, const Spread& s, const Staging& staging, Chunk input, Chunk output,
+                      std::uint64_t message, bool finish) {
+    b.not_single_rounding();
+    const int ranks = s.inside.size(), rails = s.rail.size();
+    const std::uint64_t block = message * static_cast<std::uint64_t>(ranks) * static_cast<std::uint64_t>(rails);
+    const int blocks = block_count(input.count, block);
+    const auto slices = [&](Chunk whole, std::uint64_t k) {
+        return pieces_of(piece_of(whole, blocks, static_cast<int>(k)), ranks);
+    };
+    const auto own = [&](std::uint64_t k) { return slices(output, k)[static_cast<std::size_t>(s.inside.me)]; };
+    std::vector<Stage> stages{
+        [&](std::uint64_t k) { shared::reduce_scatter(b, s.inside, staging, slices(input, k), own(k), false); }};
+    for (int stage = 0; stage < messages::ring_stages(s.rail); ++stage) {
+        stages.emplace_back(
+            [&, stage](std::uint64_t k) { messages::all_reduce_ring_stage(b, s.rail, own(k), own(k), stage, finish); });
+    }
+    stages.emplace_back([&](std::uint64_t k) { shared::all_gather(b, s.inside, staging, own(k), slices(output, k)); });
+    interleave(static_cast<std::uint64_t>(blocks), stages);
+}
+
+void all_reduce_leaders(Builder& b, const Spread& s, const Staging& staging, Chunk input, Chunk output,
+                        std::uint64_t message, bool exchange, bool finish) {
+    b.not_single_rounding();
+    const std::uint64_t block =
+        exchange ? std::max<std::uint64_t>(1, input.count) : message * static_cast<std::uint64_t>(s.leaders.size());
+    const int blocks = block_count(input.count, block);
+    const auto part_of = [&](Chunk whole, std::uint64_t k) { return piece_of(whole, blocks, static_cast<int>(k)); };
+    const Chunk work = s.leads() || exchange ? Chunk{} : b.scratch(shared::reduce_work(s.inside, staging));
+    std::vector<Stage> stages{[&](std::uint64_t k) {
+        reduce_inside(b, s, staging, part_of(input, k), s.leads() ? part_of(output, k) : work, exchange);
+    }};
+    if (exchange) {
+        stages.emplace_back([&](std::uint64_t k) {
+            if (s.leads()) messages::all_reduce_direct(b, s.leaders, part_of(output, k), part_of(output, k), finish);
+        });
+    }
+    for (int stage = 0; !exchange && stage < messages::ring_stages(s.leaders); ++stage) {
+        stages.emplace_back([&, stage](std::uint64_t k) {
+            if (s.leads()) {
+                messages::all_reduce_ring_stage(b, s.leaders, part_of(output, k), part_of(output, k), stage, finish);
+            }
+        });
+    }
+    stages.emplace_back([&](std::uint64_t k) { broadcast_inside(b, s, staging, part_of(output, k)); });
+    interleave(static_cast<std::uint64_t>(blocks), stages);
+}
+
+void reduce(Builder& b, const Spread& s, const Staging& staging, Chunk input, Chunk output, std::uint64_t message,
+            bool finish) {
+    b.not_single_rounding();
+    const int blocks = block_count(input.count, message);
+    const auto part_of = [&](Chunk whole, std::uint64_t k) { return piece_of(whole, blocks, static_cast<int>(k)); };
+    const bool is_root = s.leads() && s.leaders.me == s.leading_root;
+    // Leaders but the root keep a few blocks at a time.
+    constexpr std::uint64_t kept = 4;
+    const std::uint64_t largest = part_of(input, 0).count;
+    Chunk work;
+    if (s.leads() && !is_root)
+        work = b.scratch(kept * largest);
+    else if (!s.leads())
+        work = b.scratch(shared::reduce_work(s.inside, staging));
+    const auto sum = [&](std::uint64_t k) {
+        if (is_root) return part_of(output, k);
+        return s.leads() ? part(work, k % kept * largest, part_of(input, k).count) : work;
+    };
+    const std::array<Stage, 2> stages{
+        [&](std::uint64_t k) { reduce_inside(b, s, staging, part_of(input, k), sum(k), false); },
+        [&](std::uint64_t k) {
+            if (s.leads()) messages::reduce_tree(b, s.leaders, 2, s.leading_root, sum(k), sum(k), finish);
+        }};
+    interleave(static_cast<std::uint64_t>(blocks), stages);
+}
+
+void broadcast(Builder& b, const Spread& s, const Staging& staging, Chunk buffer, std::uint64_t message) {
+    const int blocks = block_count(buffer.count, message);
+    const auto block = [&](std::uint64_t k) { return piece_of(buffer, blocks, static_cast<int>(k)); };
+    const std::array<Stage, 2> stages{[&](std::uint64_t k) {
+                                          if (s.leads())
+                                              messages::broadcast_tree(b, s.leaders, 2, s.leading_root, block(k),
+                                                                       buffer.count);
+                                      },
+                                      [&](std::uint64_t k) { broadcast_inside(b, s, staging, block(k)); }};
+    interleave(static_cast<std::uint64_t>(blocks), stages);
+}
+
+// A segment of each block of the rail comes over the rail, and is read by the others of the host.
+void all_gather_rails(Builder& b, const Spread& s, const Staging& staging, const std::vector<std::uint64_t>& counts,
+                      std::uint64_t message) {
+    const int segments = block_count(*std::ranges::max_element(counts), message);
+    const auto segment = [&](Rank rank, std::uint64_t k) {
+        return piece_of(block_of(Buffer::output, counts, rank), segments, static_cast<int>(k));
+    };
+    const Rank me = s.inside.rank(s.inside.me);
+    const auto own = [&](std::uint64_t k) {
+        return piece_of({Buffer::input, 0, counts[static_cast<std::size_t>(me)]}, segments, static_cast<int>(k));
+    };
+    const std::array<Stage, 2> stages{
+        [&](std::uint64_t k) {
+            const int n = s.rail.size();
+            b.copy(segment(me, k), own(k));
+            for (int i = 1; i < n; ++i) {
+                const Rank to = s.rail.rank((s.rail.me + i) % n), from = s.rail.rank((s.rail.me - i + n) % n);
+                b.receive(from, segment(from, k));
+                b.send(to, own(k));
+            }
+        },
+        [&](std::uint64_t k) {
+            for (int i = 0; i < s.rail.size(); ++i) {  // this host's blocks first: they are there
+                const int host = (s.rail.me + i) % s.rail.size();
+                std::vector<Chunk> targets;
+                for (const Rank rank : s.hosts[static_cast<std::size_t>(host)]) targets.push_back(segment(rank, k));
+                shared::all_gather(b, s.inside, staging, targets[static_cast<std::size_t>(s.inside.me)], targets);
+            }
+        }};
+    interleave(static_cast<std::uint64_t>(segments), stages);
+}
+
+// The ranks of a host combine what each rail has to carry; then the rail's ranks exchange it and combine the hosts'
+// parts, in the order of hosts.
+void reduce_scatter_rails(Builder& b, const Spread& s, const Staging& staging, const std::vector<std::uint64_t>& counts,
+                          std::uint64_t message, bool finish) {
+    b.not_single_rounding();
+    const int segments = block_count(*std::ranges::max_element(counts), message);
+    const int n = s.rail.size();
+    const auto segment = [&](Buffer buffer, Rank rank, std::uint64_t k) {
+        const Chunk block = buffer == Buffer::output ? Chunk{buffer, 0, counts[static_cast<std::size_t>(rank)]}
+                                                     : block_of(buffer, counts, rank);
+        return piece_of(block, segments, static_cast<int>(k));
+    };
+    // Places for what this host has combined, by host, and for what the other hosts have; used again and again.
+    constexpr std::uint64_t kept = 4;
+    const Rank me = s.rail.rank(s.rail.me);
+    std::vector<Chunk> combined, arrived;
+    for (const Rank rank : s.rail.ranks) {
+        combined.push_back(b.scratch(kept * segment(Buffer::input, rank, 0).count));
+        arrived.push_back(b.scratch(rank == me ? 0 : kept * segment(Buffer::input, me, 0).count));
+    }
+    const auto place = [&](const Chunk& places, Rank rank, std::uint64_t k) {
+        return part(places, k % kept * segment(Buffer::input, rank, 0).count, segment(Buffer::input, rank, k).count);
+    };
+    const auto mine = [&](int host, std::uint64_t k) {
+        return place(combined[static_cast<std::size_t>(host)], s.rail.rank(host), k);
+    };
+    const std::array<Stage, 3> stages{
+        [&](std::uint64_t k) {
+            for (int i = 1; i <= n; ++i) {  // this host's own last: the others' have a way to go
+                const int host = (s.rail.me + i) % n;
+                std::vector<Chunk> inputs;
+                for (const Rank rank : s.hosts[static_cast<std::size_t>(host)])
+                    inputs.push_back(segment(Buffer::input, rank, k));
+                shared::reduce_scatter(b, s.inside, staging, inputs, mine(host, k), false);
+            }
+        },
+        [&](std::uint64_t k) {
+            for (int i = 1; i < n; ++i) {
+                const int to = (s.rail.me + i) % n, from = (s.rail.me - i + n) % n;
+                b.receive(s.rail.rank(from), place(arrived[static_cast<std::size_t>(from)], me, k));
+                b.send(s.rail.rank(to), mine(to, k));
+            }
+        },
+        [&](std::uint64_t k) {
+            std::vector<Chunk> sources;
+            for (int host = 0; host < n; ++host) {
+                sources.push_back(host == s.rail.me ? mine(host, k)
+                                                    : place(arrived[static_cast<std::size_t>(host)], me, k));
+            }
+            b.combine(segment(Buffer::output, me, k), sources, finish);
+        }};
+    interleave(static_cast<std::uint64_t>(segments), stages);
+}
+
+// Everyone of a host tells its leader, the leaders tell each other, and each leader its host.
+void barrier(Builder& b, const Spread& s) {
+    const std::uint32_t round = b.next_round();
+    if (s.leads()) {
+        for (int i = 0; i < s.inside.size(); ++i) {
+            if (i != s.inside.me) b.read(s.inside.rank(i), round, 0, {});
+        }
+        messages::barrier_dissemination(b, s.leaders);
+        if (s.inside.size() > 1) b.publish_signal(round + 1);
+    } else {
+        b.publish(round, {});
+        b.read(s.inside.rank(s.leader), round + 1, 0, {});
+    }
+    if (s.inside.size() > 1) b.use_rounds(2);
+}
+
+}  // namespace hosts
+}  // namespace tutti::algorithm

@@ -1,0 +1,77 @@
+// Sleeping and waking over the shared memory of a host.
+#include "transport/shm/arena.hpp"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+namespace tutti::transport {
+namespace {
+
+std::shared_ptr<Arena> arena_with_bells(bool sleeps_often) {
+    ArenaLayout layout;
+    layout.ranks = 2;
+    auto arena = Arena::create_private(layout);
+    arena->choose_fences(sleeps_often);
+    std::vector<UniqueFd> bells;
+    for (int rank = 0; rank < layout.ranks; ++rank) bells.emplace_back(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    arena->hang_bells(std::move(bells));
+    return arena;
+}
+
+// Two ranks take turns; each sleeps in poll(2) until it is its turn. A ring that is lost leaves a poll without an
+// event.
+void take_turns(bool sleeps_often) {
+    const auto arena = arena_with_bells(sleeps_often);
+    constexpr int turns = 2000;
+    std::atomic<int> turn{0};
+    std::atomic<bool> lost{false};
+    const auto play = [&](int rank) {
+        while (turn.load() < turns && !lost) {
+            const auto ready = [&] { return turn.load() % 2 == rank || turn.load() >= turns; };
+            arena->sleep_by_bell(rank, ready, [&](int bell) {
+                pollfd entry{bell, POLLIN, 0};
+                if (::poll(&entry, 1, 20'000) != 1) lost = true;
+            });
+            if (!ready()) continue;  // a ring for the turn before
+            if (turn.load() >= turns) break;
+            ++turn;
+            arena->ring_doorbell(1 - rank);
+        }
+        arena->ring_doorbell(1 - rank);
+    };
+    std::thread other([&] { play(1); });
+    play(0);
+    other.join();
+    EXPECT_FALSE(lost);
+    EXPECT_EQ(turn.load(), turns);
+}
+
+TEST(Bell, wakes_a_rank_that_sleeps_in_poll) {
+    take_turns(true);
+}
+
+TEST(Bell, wakes_it_also_where_the_sleeper_makes_the_fence) {
+    take_turns(false);
+}
+
+TEST(Bell, does_not_go_on_ringing) {
+    const auto arena = arena_with_bells(true);
+    arena->sleep_by_bell(
+        0, [] { return false; }, [&](int) { arena->ring_doorbell(0); });
+    int events = -1;
+    arena->sleep_by_bell(
+        0, [] { return false; },
+        [&](int bell) {
+            pollfd entry{bell, POLLIN, 0};
+            events = ::poll(&entry, 1, 0);
+        });
+    EXPECT_EQ(events, 0);
+}
+
+}  // namespace
+}  // namespace tutti::transport

@@ -1,0 +1,67 @@
+#include "transport/tcp/congestion.hpp"
+
+#include "core/env.hpp"
+#include "core/unique_fd.hpp"
+
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <fstream>
+#include <string_view>
+#include <utility>
+
+namespace tutti::transport {
+namespace {
+
+constexpr std::uint32_t near_us = 1000;  // a round trip within a data centre
+
+bool choose(int fd, std::string_view name) noexcept {
+    return ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name.data(), static_cast<socklen_t>(name.size())) == 0;
+}
+
+bool is_near(int fd) noexcept {
+    tcp_info info{};
+    socklen_t size = sizeof info;
+    return ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && info.tcpi_min_rtt < near_us;
+}
+
+}  // namespace
+
+std::string congestion_of(int fd) {
+    char name[16] = {};
+    socklen_t size = sizeof name - 1;
+    return ::getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &size) == 0 ? name : "";
+}
+
+Congestion Congestion::from_environment() {
+    std::string name = env::get("TUTTI_TCP_CONGESTION").value_or("auto");
+    if (name != "auto" && name != "system") {
+        const UniqueFd probe(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        if (!choose(probe.get(), name)) {
+            std::string allowed;
+            std::ifstream file("/proc/sys/net/ipv4/tcp_allowed_congestion_control");
+            std::getline(file, allowed);
+            throw InvalidArgument(
+                fmt::format("environment variable TUTTI_TCP_CONGESTION={}: expected auto, system or one that this "
+                            "system allows ({})",
+                            name, allowed));
+        }
+    }
+    return Congestion(std::move(name));
+}
+
+// Where the system's congestion control is BBR, each connection's packets leave by a timer's pace: made for long ways,
+// but between near hosts the timers cost a quarter of the bandwidth. Reno, which every process may choose, does not
+// pace.
+void Congestion::apply(int fd) const noexcept {
+    if (name_ == "system") return;
+    if (name_ != "auto") return static_cast<void>(choose(fd, name_));
+    if (congestion_of(fd).starts_with("bbr") && is_near(fd)) choose(fd, "reno");
+}
+
+}  // namespace tutti::transport
