@@ -207,6 +207,18 @@ std::unique_ptr<Simple> in_place(const Shape& s, std::uint64_t count) {
     return c;
 }
 
+// The root's list of all ranks' blocks, an argument that is made once, as a peer's buffers are.
+template <class List>
+List blocks_of(const Shape& s, Tensor& whole) {
+    List blocks;
+    for (int r = 0; s.me() == 0 && r < s.n(); ++r) {
+        auto* at =
+            static_cast<std::byte*>(whole.raw_data()) + static_cast<std::uint64_t>(r) * s.block * size_of(s.dtype);
+        blocks.push_back(view(at, {static_cast<std::int64_t>(s.block)}, s.dtype));
+    }
+    return blocks;
+}
+
 const Entry entries[] = {
     {"all_reduce", true, false, [](double n) { return 2 * (n - 1) / n; },
      [](const Shape& s) {
@@ -260,15 +272,8 @@ const Entry entries[] = {
      [](const Shape& s) {
          auto c = std::make_unique<Simple>(s, s.block, s.me() == 0 ? s.all() : 0);
          c->expected = [s](std::uint64_t i) { return input(s.dtype, static_cast<int>(i / s.block), i % s.block); };
-         c->call = [c = c.get()] {
-             const Shape& shape = c->shape_;
-             TensorList parts;
-             for (int r = 0; shape.me() == 0 && r < shape.n(); ++r) {
-                 auto* at = static_cast<std::byte*>(c->out_.raw_data()) +
-                            static_cast<std::uint64_t>(r) * shape.block * size_of(shape.dtype);
-                 parts.push_back(view(at, {static_cast<std::int64_t>(shape.block)}, shape.dtype));
-             }
-             gather(c->in_, parts, {.dst = 0, .group = shape.group});
+         c->call = [c = c.get(), parts = blocks_of<TensorList>(s, c->out_)] {
+             gather(c->in_, parts, {.dst = 0, .group = c->shape_.group});
          };
          return c;
      }},
@@ -277,15 +282,8 @@ const Entry entries[] = {
          auto c = std::make_unique<Simple>(s, s.me() == 0 ? s.all() : 0, s.block);
          const std::uint64_t mine = static_cast<std::uint64_t>(s.me()) * s.block;
          c->expected = [dtype = s.dtype, mine](std::uint64_t i) { return input(dtype, 0, mine + i); };
-         c->call = [c = c.get()] {
-             const Shape& shape = c->shape_;
-             ConstTensorList parts;
-             for (int r = 0; shape.me() == 0 && r < shape.n(); ++r) {
-                 const auto* at = static_cast<const std::byte*>(c->in_.raw_data()) +
-                                  static_cast<std::uint64_t>(r) * shape.block * size_of(shape.dtype);
-                 parts.push_back(view(at, {static_cast<std::int64_t>(shape.block)}, shape.dtype));
-             }
-             scatter(c->out_, parts, {.src = 0, .group = shape.group});
+         c->call = [c = c.get(), parts = blocks_of<ConstTensorList>(s, c->in_)] {
+             scatter(c->out_, parts, {.src = 0, .group = c->shape_.group});
          };
          return c;
      }},
