@@ -1,5 +1,6 @@
 #include "api/quick.hpp"
 
+#include "api/request.hpp"
 #include "core/env.hpp"
 #include "group/fingerprint.hpp"
 #include "group/group.hpp"
@@ -23,7 +24,7 @@ class Target {
     explicit Target(const ProcessGroup& named) {
         static const bool overridden = env::get("TUTTI_ALGORITHM").has_value();
         if (overridden) return;
-        if (!named && is_initialized()) default_ = default_group().impl();
+        if (!named) default_ = default_impl();
         group_ = named ? named.impl().get() : default_.get();
     }
     explicit operator bool() const noexcept { return group_ != nullptr; }
