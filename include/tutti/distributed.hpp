@@ -6,12 +6,12 @@
 //   - buffers are host memory of any shape, strides, size (also empty, also more than 2^31 elements). Between ranks
 //     dtype and element counts must agree; shapes need not.
 //   - roots and peers: `src`/`dst` are global ranks, `group_src`/`group_dst` ranks in the group; never both.
-//   - errors: InvalidArgument before any traffic; CollectiveMismatch, PeerLost, Timeout, Aborted: on every rank, and the
-//     group is unusable afterwards.
-//   - when ranks disagree (another operation, dtype, count, root): the call in which a rank waits for another throws
-//     CollectiveMismatch with both sides. Some ranks wait for nobody, such as the root of a short broadcast: they hear of
-//     it in a later call that waits, or that runs out of room for what others have not read, or when they leave; the
-//     message names the call that differed first.
+//   - errors: InvalidArgument before any traffic; CollectiveMismatch, PeerLost, Timeout, Aborted: on every rank, and
+//     the group is unusable afterwards.
+//   - when ranks disagree (another operation, dtype, count, root) the call in which a rank waits for another throws
+//     CollectiveMismatch with both sides. Some ranks wait for nobody, such as the root of a short broadcast: they hear
+//     of it in a later call that waits, or that runs out of room for what others have not read, or when they leave;
+//     the message names the call that differed first.
 // Follows torch.distributed; deviations are said where they are.
 #pragma once
 
