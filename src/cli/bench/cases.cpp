@@ -204,6 +204,9 @@ class Simple : public Case {
 
     Shape shape;
     Tensor in, out;
+    // The root's lists of all ranks' blocks: arguments that are made once, as a peer's buffers are.
+    TensorList gathered;
+    ConstTensorList scattered;
 
  private:
     Values<double> wanted(const Run& run) const {
@@ -242,14 +245,13 @@ const Entry entries[] = {
     {"all_to_all", [](Simple& c) { all_to_all_single(c.out, c.in, {.group = c.shape.group}); }},
     {"gather",
      [](Simple& c) {
-         const TensorList parts = c.shape.me() == 0 ? blocks_of<TensorList>(c.out, c.shape) : TensorList();
-         gather(c.in, parts, {.dst = 0, .group = c.shape.group});
+         if (c.shape.me() == 0 && c.gathered.empty()) c.gathered = blocks_of<TensorList>(c.out, c.shape);
+         gather(c.in, c.gathered, {.dst = 0, .group = c.shape.group});
      }},
     {"scatter",
      [](Simple& c) {
-         const ConstTensorList parts =
-             c.shape.me() == 0 ? blocks_of<ConstTensorList>(c.in, c.shape) : ConstTensorList();
-         scatter(c.out, parts, {.src = 0, .group = c.shape.group});
+         if (c.shape.me() == 0 && c.scattered.empty()) c.scattered = blocks_of<ConstTensorList>(c.in, c.shape);
+         scatter(c.out, c.scattered, {.src = 0, .group = c.shape.group});
      }},
     {"sendrecv",
      [](Simple& c) {
