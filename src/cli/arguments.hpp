@@ -28,5 +28,6 @@ using Command = std::function<int()>;
 Command add_run(CLI::App& app, const std::vector<std::string>& command);
 Command add_bench(CLI::App& app);
 Command add_explain(CLI::App& app);
+Command add_doctor(CLI::App& app);
 
 }  // namespace tutti::cli

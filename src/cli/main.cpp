@@ -25,6 +25,7 @@ int main(int argc, char** argv) {
     commands["run"] = add_run(app, command);
     commands["bench"] = add_bench(app);
     commands["explain"] = add_explain(app);
+    commands["doctor"] = add_doctor(app);
     app.add_subcommand("version", "Print the version");
     commands["version"] = [] {
         std::printf("tutti %s\n", tutti::version());

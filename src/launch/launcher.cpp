@@ -126,7 +126,8 @@ class Job {
         for (const std::string& variable :
              {"WORLD_SIZE=" + size, "LOCAL_WORLD_SIZE=" + size, std::string("GROUP_RANK=0"),
               std::string("MASTER_ADDR=127.0.0.1"), "MASTER_PORT=" + port, run_id_,
-              std::string("TORCHELASTIC_USE_AGENT_STORE=True"), "TUTTI_JOB_SECRET=" + secret.to_text()}) {
+              std::string("TORCHELASTIC_USE_AGENT_STORE=True"), "TUTTI_STORE_PORT=" + port,
+              "TUTTI_JOB_SECRET=" + secret.to_text()}) {
             common.push_back(variable);
         }
         for (int r = 0; r < options_.ranks; ++r) {
