@@ -207,7 +207,7 @@ std::unique_ptr<Simple> in_place(const Shape& s, std::uint64_t count) {
     return c;
 }
 
-// The root's list of all ranks' blocks, an argument that is made once, as a peer's buffers are.
+// The root's list of all ranks' blocks. Like the options it is made once, as a peer's arguments are.
 template <class List>
 List blocks_of(const Shape& s, Tensor& whole) {
     List blocks;
@@ -224,28 +224,30 @@ const Entry entries[] = {
      [](const Shape& s) {
          auto c = in_place(s, s.block);
          c->expected = combined(s.op, s.n(), s.dtype);
-         c->call = [c = c.get()] { all_reduce(c->out_, {.op = c->shape_.op, .group = c->shape_.group}); };
+         c->call = [c = c.get(), o = AllReduceOptions{.op = s.op, .group = s.group}] { all_reduce(c->out_, o); };
          return c;
      }},
     {"broadcast", false, false, once,
      [](const Shape& s) {
          auto c = in_place(s, s.block);
          c->expected = [dtype = s.dtype](std::uint64_t i) { return input(dtype, 0, i); };
-         c->call = [c = c.get()] { broadcast(c->out_, {.src = 0, .group = c->shape_.group}); };
+         c->call = [c = c.get(), o = BroadcastOptions{.src = 0, .group = s.group}] { broadcast(c->out_, o); };
          return c;
      }},
     {"reduce", true, false, once,
      [](const Shape& s) {
          auto c = in_place(s, s.block);
          c->expected = s.me() == 0 ? combined(s.op, s.n(), s.dtype) : c->first;
-         c->call = [c = c.get()] { reduce(c->out_, {.dst = 0, .op = c->shape_.op, .group = c->shape_.group}); };
+         c->call = [c = c.get(), o = ReduceOptions{.dst = 0, .op = s.op, .group = s.group}] { reduce(c->out_, o); };
          return c;
      }},
     {"all_gather", false, true, others,
      [](const Shape& s) {
          auto c = std::make_unique<Simple>(s, s.block, s.all());
          c->expected = [s](std::uint64_t i) { return input(s.dtype, static_cast<int>(i / s.block), i % s.block); };
-         c->call = [c = c.get()] { all_gather_into_tensor(c->out_, c->in_, {.group = c->shape_.group}); };
+         c->call = [c = c.get(), o = CollectiveOptions{.group = s.group}] {
+             all_gather_into_tensor(c->out_, c->in_, o);
+         };
          return c;
      }},
     {"reduce_scatter", true, true, others,
@@ -253,8 +255,8 @@ const Entry entries[] = {
          auto c = std::make_unique<Simple>(s, s.all(), s.block);
          const std::uint64_t mine = static_cast<std::uint64_t>(s.me()) * s.block;
          c->expected = [mine, result = combined(s.op, s.n(), s.dtype)](std::uint64_t i) { return result(mine + i); };
-         c->call = [c = c.get()] {
-             reduce_scatter_tensor(c->out_, c->in_, {.op = c->shape_.op, .group = c->shape_.group});
+         c->call = [c = c.get(), o = ReduceScatterOptions{.op = s.op, .group = s.group}] {
+             reduce_scatter_tensor(c->out_, c->in_, o);
          };
          return c;
      }},
@@ -265,16 +267,17 @@ const Entry entries[] = {
          c->expected = [s, mine](std::uint64_t i) {
              return input(s.dtype, static_cast<int>(i / s.block), mine + i % s.block);
          };
-         c->call = [c = c.get()] { all_to_all_single(c->out_, c->in_, {.group = c->shape_.group}); };
+         c->call = [c = c.get(), o = AllToAllSingleOptions{.group = s.group}] {
+             all_to_all_single(c->out_, c->in_, o);
+         };
          return c;
      }},
     {"gather", false, true, others,
      [](const Shape& s) {
          auto c = std::make_unique<Simple>(s, s.block, s.me() == 0 ? s.all() : 0);
          c->expected = [s](std::uint64_t i) { return input(s.dtype, static_cast<int>(i / s.block), i % s.block); };
-         c->call = [c = c.get(), parts = blocks_of<TensorList>(s, c->out_)] {
-             gather(c->in_, parts, {.dst = 0, .group = c->shape_.group});
-         };
+         c->call = [c = c.get(), parts = blocks_of<TensorList>(s, c->out_),
+                    o = GatherOptions{.dst = 0, .group = s.group}] { gather(c->in_, parts, o); };
          return c;
      }},
     {"scatter", false, true, others,
@@ -282,9 +285,8 @@ const Entry entries[] = {
          auto c = std::make_unique<Simple>(s, s.me() == 0 ? s.all() : 0, s.block);
          const std::uint64_t mine = static_cast<std::uint64_t>(s.me()) * s.block;
          c->expected = [dtype = s.dtype, mine](std::uint64_t i) { return input(dtype, 0, mine + i); };
-         c->call = [c = c.get(), parts = blocks_of<ConstTensorList>(s, c->in_)] {
-             scatter(c->out_, parts, {.src = 0, .group = c->shape_.group});
-         };
+         c->call = [c = c.get(), parts = blocks_of<ConstTensorList>(s, c->in_),
+                    o = ScatterOptions{.src = 0, .group = s.group}] { scatter(c->out_, parts, o); };
          return c;
      }},
     {"sendrecv", false, false, once,
@@ -305,7 +307,7 @@ const Entry entries[] = {
     {"barrier", false, false, [](double) { return 0.0; },
      [](const Shape& s) {
          auto c = std::make_unique<Simple>(s, 0, 0);
-         c->call = [c = c.get()] { barrier({.group = c->shape_.group}); };
+         c->call = [o = BarrierOptions{.group = s.group}] { barrier(o); };
          return c;
      }},
 };
