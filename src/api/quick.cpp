@@ -26,14 +26,12 @@ class Target {
     explicit Target(const ProcessGroup& named) {
         static const bool overridden = env::get("TUTTI_ALGORITHM").has_value();
         if (overridden) return;
-        if (!named) default_ = default_impl();
-        group_ = named ? named.impl().get() : default_.get();
+        group_ = (named ? named.impl() : default_impl()).get();
     }
     explicit operator bool() const noexcept { return group_ != nullptr; }
     Group* operator->() const noexcept { return group_; }
 
  private:
-    std::shared_ptr<Group> default_;
     Group* group_ = nullptr;
 };
 
