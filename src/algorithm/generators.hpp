@@ -56,6 +56,7 @@ void all_gather(Builder& b, const Scope& s, const Staging& staging, const std::v
 void gather(Builder& b, const Scope& s, const Staging& staging, int root, const std::vector<std::uint64_t>& counts);
 void scatter(Builder& b, const Scope& s, const Staging& staging, int root, const std::vector<std::uint64_t>& counts);
 void reduce_scatter(Builder& b, const Scope& s, const Staging& staging, const std::vector<std::uint64_t>& counts);
+void all_to_all(Builder& b, const Scope& s, const Staging& staging, const Request& request);
 void barrier(Builder& b, const Scope& s);
 }  // namespace shared
 

@@ -145,6 +145,9 @@ bool always(const Context&) {
 bool shares(const Context& c) {
     return c.shares();
 }
+bool shares_known_blocks(const Context& c) {
+    return c.shares() && c.request.largest_count.has_value();
+}
 
 // Rows of one collective are in order of preference.
 const Algorithm table[] = {
@@ -274,6 +277,9 @@ const Algorithm table[] = {
      [](Builder& b, const Context& c) { messages::reduce_scatter_direct(b, c.all, c.request.counts); }, any_size,
      any_ranks, "one rounding, or the order of ranks, is asked for"},
 
+    {"shared", Collective::all_to_all, true, true, shares_known_blocks,
+     [](Builder& b, const Context& c) { shared::all_to_all(b, c.all, c.staging, c.request); }, 262144, any_ranks,
+     "shared memory, blocks that stay in the cache: everyone publishes its blocks, everyone reads its own"},
     {"pairwise", Collective::all_to_all, true, true, always,
      [](Builder& b, const Context& c) { messages::all_to_all_pairwise(b, c.all, c.request); }, any_size, any_ranks,
      "every block goes straight to its rank, each rank starting with another"},
@@ -290,7 +296,7 @@ std::uint64_t decisive_bytes(const Request& q) {
         case Collective::all_reduce:
         case Collective::reduce:
         case Collective::broadcast: return q.count * q.element_bytes;
-        case Collective::all_to_all:
+        case Collective::all_to_all: return q.largest_count.value_or(0) * q.element_bytes;
         case Collective::barrier: return 0;
         default: return q.counts.empty() ? 0 : *std::ranges::max_element(q.counts) * q.element_bytes;
     }
