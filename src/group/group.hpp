@@ -7,6 +7,7 @@
 // Threads: any. One mutex guards everything that moves; completions run on the thread that made them happen.
 #pragma once
 
+#include "core/biased_mutex.hpp"
 #include "group/operation.hpp"
 #include "rendezvous/membership.hpp"
 #include "transport/tcp/socket_stream.hpp"
@@ -148,7 +149,7 @@ class Group : public std::enable_shared_from_this<Group> {
     engine::Ground ground_;
     int spins_ = 0;  // before yielding
 
-    std::mutex mutex_;
+    BiasedMutex mutex_;
     std::deque<std::shared_ptr<Operation>> collectives_;
     std::list<std::shared_ptr<Operation>> messages_;
     std::uint64_t sequence_ = 0;
@@ -177,7 +178,7 @@ class Group : public std::enable_shared_from_this<Group> {
     AbortFlag bad_news_;  // raised with the verdict
 
     std::atomic<int> drivers_{0};
-    std::condition_variable work_arrived_;
+    std::condition_variable_any work_arrived_;
     bool stopping_ = false;
     std::thread progress_thread_;
 };
