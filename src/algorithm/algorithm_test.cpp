@@ -47,6 +47,10 @@ int prove_all(const Layout& layout, Promise promise, const std::set<std::string>
     request.rank_order = promise.rank_order;
     if (promise.collective == Collective::all_to_all) {
         request.send_counts.assign(static_cast<std::size_t>(n), 0);
+        request.largest_count = 0;
+        for (const auto& row : promise.matrix) {
+            for (const std::uint64_t count : row) request.largest_count = std::max(*request.largest_count, count);
+        }
     }
     int proved = 0;
     for (const std::string& name : applicable(layout, request)) {

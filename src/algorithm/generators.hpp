@@ -104,6 +104,7 @@ void scatter(Builder& b, const Scope& s, const Staging& staging, int root, const
 /// `blocks`: my values for everyone; `own`: where the sum of everyone's for me goes.
 void reduce_scatter(Builder& b, const Scope& s, const Staging& staging, const std::vector<Chunk>& blocks, Chunk own,
                     bool finish);
+void all_to_all(Builder& b, const Scope& s, const Staging& staging, const Request& request);
 void barrier(Builder& b, const Scope& s);
 }  // namespace shared
 

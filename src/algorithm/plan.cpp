@@ -94,6 +94,9 @@ bool rails(const Context& c) {
 void all_reduce_leaders(Builder& b, const Context& c) {
     hosts::all_reduce_leaders(b, c.spread(), c.staging, c.input(), c.output(), c.tile(), c.exchange(), true);
 }
+bool shares_known_blocks(const Context& c) {
+    return c.shares() && c.request.largest_count.has_value();
+}
 
 // Rows of one collective are in order of preference.
 const Algorithm table[] = {
@@ -253,6 +256,9 @@ const Algorithm table[] = {
      [](Builder& b, const Context& c) { messages::reduce_scatter_direct(b, c.all, c.request.counts); }, any_size,
      any_ranks, "one rounding, or the order of ranks, is asked for"},
 
+    {"shared", Collective::all_to_all, true, true, shares_known_blocks,
+     [](Builder& b, const Context& c) { shared::all_to_all(b, c.all, c.staging, c.request); }, 262144, any_ranks,
+     "shared memory, blocks that stay in the cache: everyone publishes its blocks, everyone reads its own"},
     {"pairwise", Collective::all_to_all, true, true, always,
      [](Builder& b, const Context& c) { messages::all_to_all_pairwise(b, c.all, c.request); }, any_size, any_ranks,
      "every block goes straight to its rank, each rank starting with another"},
@@ -272,7 +278,7 @@ std::uint64_t decisive_bytes(const Request& q) {
         case Collective::all_reduce:
         case Collective::reduce:
         case Collective::broadcast: return q.count * q.element_bytes;
-        case Collective::all_to_all:
+        case Collective::all_to_all: return q.largest_count.value_or(0) * q.element_bytes;
         case Collective::barrier: return 0;
         default: return q.counts.empty() ? 0 : *std::ranges::max_element(q.counts) * q.element_bytes;
     }

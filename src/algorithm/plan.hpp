@@ -35,6 +35,8 @@ struct Request {
     std::vector<std::uint64_t> counts;
     /// all_to_all: what goes to and comes from each rank; blocks may lie anywhere (offsets) in input and output.
     std::vector<std::uint64_t> send_counts, send_offsets, receive_counts, receive_offsets;
+    /// all_to_all: elements of the largest block that any rank sends, where all ranks know it.
+    std::optional<std::uint64_t> largest_count;
     bool in_place = false;                 ///< all_reduce, reduce on the root: `output` holds the input
     bool single_rounding = false;          ///< combine each element in one step (low-precision types need it)
     bool rank_order = false;               ///< combine strictly in the order of ranks 0, 1, … (layout_invariant)
@@ -52,7 +54,7 @@ struct Choice {
     std::string reason;  ///< one sentence, with the numbers that decided
 };
 /// The algorithm that plan() would use; the same on all ranks: it depends on nothing rank-specific.
-/// all_to_all: decided without counts, because ranks know only their own.
+/// all_to_all: decided by largest_count alone, because ranks know only their own counts.
 Choice choose(const Layout& layout, const Request& request);
 
 /// Names of the algorithms that can serve this request, best first.

@@ -295,6 +295,45 @@ void reduce_scatter(Builder& b, const Scope& s, const Staging& staging, const st
     b.use_rounds(static_cast<std::uint32_t>(tiles));
 }
 
+// Blocks are cut into tiles. In round t(n-1) + i-1 everyone publishes tile t of its block for the rank at distance i.
+// How many rounds there are follows from the largest block; those for which a pair has nothing left are left out.
+//   n = 2:   rank 0  publish(x0[b1]) | out[0] = x0[b0] | out[1] = [x1[b0]]
+void all_to_all(Builder& b, const Scope& s, const Staging& staging, const Request& request) {
+    const int n = s.size();
+    const auto distances = static_cast<std::uint64_t>(n - 1);
+    const auto block = [](Buffer buffer, const auto& offsets, const auto& counts, int i) {
+        return Chunk{buffer, offsets[static_cast<std::size_t>(i)], counts[static_cast<std::size_t>(i)]};
+    };
+    const auto sent = [&](int i) { return block(Buffer::input, request.send_offsets, request.send_counts, i); };
+    const auto received = [&](int i) {
+        return block(Buffer::output, request.receive_offsets, request.receive_counts, i);
+    };
+    const std::uint64_t tile = std::max<std::uint64_t>(1, staging.slot / 4);
+    const auto tile_of = [&](Chunk whole, std::uint64_t t) {
+        const std::uint64_t begin = std::min(whole.count, t * tile);
+        return part(whole, begin, std::min(tile, whole.count - begin));
+    };
+    const std::uint64_t rounds = ceil_div(request.largest_count.value_or(0), tile) * distances;
+    const std::uint32_t first = b.next_round();
+    pipeline(
+        rounds,
+        [&](std::uint64_t r) {
+            const int to = (s.me + 1 + static_cast<int>(r % distances)) % n;
+            const Chunk chunk = tile_of(sent(to), r / distances);
+            if (chunk.count > 0) b.publish(first + static_cast<std::uint32_t>(r), std::vector{chunk});
+            if (r == 0) b.copy(received(s.me), sent(s.me));
+        },
+        [&](std::uint64_t r) {
+            const int from = (s.me + n - 1 - static_cast<int>(r % distances)) % n;
+            const Chunk chunk = tile_of(received(from), r / distances);
+            const auto round = first + static_cast<std::uint32_t>(r);
+            if (chunk.count > 0) b.read(s.rank(from), round, 0, chunk);
+            b.release(round + 1);
+        });
+    if (rounds == 0) b.copy(received(s.me), sent(s.me));
+    b.use_rounds(static_cast<std::uint32_t>(rounds));
+}
+
 void barrier(Builder& b, const Scope& s) {
     const std::uint32_t round = b.next_round();
     b.publish(round, {});

@@ -27,6 +27,14 @@ Default& state() {
     return instance;
 }
 
+// What a thread knows of the default group. Another thread's memory keeps a group that has been replaced until that
+// thread's next call, so that nobody has to count references in each.
+struct Remembered {
+    std::uint64_t changes = 0;
+    std::shared_ptr<detail::Group> group;
+};
+thread_local Remembered remembered;
+
 detail::Group& checked(const std::shared_ptr<detail::Group>& group) {
     if (!group) throw InvalidArgument("ProcessGroup: an empty handle: expected a group");
     return *group;
@@ -124,24 +132,19 @@ ProcessGroup default_group() {
     return state().group;
 }
 void set_default_group(ProcessGroup group) {
-    ProcessGroup old;  // goes after the lock
+    ProcessGroup old;  // goes after the lock, as does what this thread remembers
+    const std::shared_ptr<detail::Group> forgotten = std::move(remembered.group);
     const std::lock_guard lock(state().mutex);
     old = std::exchange(state().group, std::move(group));
-    state().changes.fetch_add(1, std::memory_order_release);
+    remembered = {state().changes.fetch_add(1, std::memory_order_release) + 1, state().group.impl()};
 }
-std::shared_ptr<detail::Group> api::default_impl() noexcept {
-    // A thread remembers the group without keeping it alive: its last handle may go while the thread does other things.
-    struct Remembered {
-        std::uint64_t changes = 0;
-        std::weak_ptr<detail::Group> group;
-    };
-    thread_local Remembered remembered;
+const std::shared_ptr<detail::Group>& api::default_impl() noexcept {
     Default& now = state();
     if (remembered.changes != now.changes.load(std::memory_order_acquire)) {
         const std::lock_guard lock(now.mutex);
         remembered = {now.changes.load(std::memory_order_relaxed), now.group.impl()};
     }
-    return remembered.group.lock();
+    return remembered.group;
 }
 int get_rank(ProcessGroup group) {
     return (group ? group : default_group()).rank();

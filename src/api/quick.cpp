@@ -26,14 +26,12 @@ class Target {
     explicit Target(const ProcessGroup& named) {
         static const bool overridden = env::get("TUTTI_ALGORITHM").has_value();
         if (overridden) return;
-        if (!named) default_ = default_impl();
-        group_ = named ? named.impl().get() : default_.get();
+        group_ = (named ? named.impl() : default_impl()).get();
     }
     explicit operator bool() const noexcept { return group_ != nullptr; }
     Group* operator->() const noexcept { return group_; }
 
  private:
-    std::shared_ptr<Group> default_;
     Group* group_ = nullptr;
 };
 
@@ -218,12 +216,16 @@ bool all_to_all_single(const TensorView& output, const ConstTensorView& input, c
     const Target group(o.group);
     if (!group || !o.input_split_sizes.empty() || !o.output_split_sizes.empty() || o.timeout.count() < 0) return false;
     if (!plain(input) || !plain(output) || input.dtype() != output.dtype() || overlap(input, output)) return false;
-    const std::int64_t rows = input.shape().empty() ? 1 : input.shape()[0];
-    const std::int64_t rows_out = output.shape().empty() ? 1 : output.shape()[0];
-    if (rows % group->size() != 0 || rows_out % group->size() != 0) return false;
-    const auto n = static_cast<std::uint64_t>(group->size());
-    SmallCall call = call_of(Collective::all_to_all, input, output, count_of(input) / n);
-    if (count_of(output) != count_of(input) || !group->is_small(call.collective, call.block_bytes)) return false;
+    const std::uint64_t count = count_of(input);
+    if (count > UINT32_MAX || count_of(output) != count) return false;
+    // Divisions of 32 bits take half the time of others.
+    const std::uint32_t n = static_cast<std::uint32_t>(group->size()), block = static_cast<std::uint32_t>(count) / n;
+    const auto splits = [n](const Extents& shape) {
+        return shape.size() == 1 || (!shape.empty() && static_cast<std::uint64_t>(shape[0]) % n == 0);
+    };
+    if (block * n != count || !splits(input.shape()) || !splits(output.shape())) return false;
+    SmallCall call = call_of(Collective::all_to_all, input, output, block);
+    if (!group->blocks_fit(call)) return false;
     call.fingerprint = fingerprint(call.collective, call.dtype, {}, -1, 0);
     using Arguments = std::tuple<const TensorView&, const ConstTensorView&, const AllToAllSingleOptions&>;
     const Arguments arguments(output, input, o);

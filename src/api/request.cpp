@@ -269,7 +269,7 @@ void set_blocks(algorithm::Request& request, const Counts& send, const Counts& r
 
 std::shared_ptr<Group> group_of(const ProcessGroup& group, const char* operation) {
     if (group) return group.impl();
-    if (auto standard = default_impl()) return standard;
+    if (const auto& standard = default_impl()) return standard;
     throw InvalidArgument(fmt::format("{}: there is no default group; call init_process_group first", operation), {},
                           ErrorCode::not_initialized);
 }

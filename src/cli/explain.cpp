@@ -64,6 +64,7 @@ algorithm::Request request_of(const ExplainArguments& a) {
             request.send_counts = request.receive_counts = blocks;
             for (std::uint64_t r = 0; r < n; ++r) request.send_offsets.push_back(r * (count / n));
             request.receive_offsets = request.send_offsets;
+            request.largest_count = count / n;
             break;
         case Collective::barrier: break;
     }

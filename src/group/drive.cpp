@@ -82,6 +82,8 @@ void Group::begin_schedule(Operation& operation) {
         check_records(operation.sequence);
         if (failure_) return;
     }
+    if (const std::uint64_t largest = operation.small_state.largest; largest != SmallState::unknown)
+        operation.request.largest_count = largest / size_of(operation.operands.dtype);
     operation.operands.channel = transport::collective_channel | operation.sequence;
     if (size_ > 1) mailbox_->check_unexpected(operation.operands.channel, fingerprint);
     if (failure_) return;
@@ -142,7 +144,7 @@ bool Group::progress_collective() {
         }
         SmallState& small = operation->small_state;
         if (small.sequence != 0 && !operation->execution) {
-            if (!small.large && !advance(operation->small, small, operation->sequence)) return moved;
+            if (!advance(operation->small, small, operation->sequence)) return moved;
             if (!failure_ && small.large) begin_schedule(*operation);
             if (failure_) return true;
         }

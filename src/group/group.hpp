@@ -7,6 +7,7 @@
 // Threads: any. One mutex guards everything that moves; completions run on the thread that made them happen.
 #pragma once
 
+#include "core/biased_mutex.hpp"
 #include "group/operation.hpp"
 #include "rendezvous/membership.hpp"
 #include "transport/tcp/socket_stream.hpp"
@@ -149,7 +150,7 @@ class Group : public std::enable_shared_from_this<Group> {
     engine::Ground ground_;
     int spins_ = 0;  // before yielding
 
-    std::mutex mutex_;
+    BiasedMutex mutex_;
     std::deque<std::shared_ptr<Operation>> collectives_;
     std::list<std::shared_ptr<Operation>> messages_;
     std::uint64_t sequence_ = 0;
@@ -179,7 +180,7 @@ class Group : public std::enable_shared_from_this<Group> {
 
     std::atomic<int> drivers_{0};
     std::atomic<bool> asleep_{false};  // one of this rank's threads is in sleep()
-    std::condition_variable work_arrived_;
+    std::condition_variable_any work_arrived_;
     bool stopping_ = false;
     std::thread progress_thread_;
 };

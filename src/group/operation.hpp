@@ -49,6 +49,8 @@ struct SmallState {
     bool published = false;
     bool large = false;  ///< some rank's contribution did not fit
     int next = 0;        ///< the rank whose contribution comes next
+    static constexpr std::uint64_t unknown = ~std::uint64_t{0};
+    std::uint64_t largest = unknown;  ///< all_to_all: bytes of the largest block that has been heard of
 };
 
 class Operation {

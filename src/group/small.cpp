@@ -62,14 +62,21 @@ bool contributes(const SmallCall& call, int rank) {
     return !to_root(call.collective) || rank != call.root;
 }
 
-// What an all_to_all's payload begins with: the bytes of every block, or one of these.
+// What an all_to_all's payload begins with: the bytes of every block, or one of these and the bytes of the largest.
+// Then the area begins with a table of the blocks' bytes.
 constexpr std::uint64_t blocks_too_large = ~std::uint64_t{0};
-constexpr std::uint64_t blocks_by_table = blocks_too_large - 1;  // each block's bytes come first, then the blocks
+constexpr std::uint64_t blocks_by_table = blocks_too_large - 1;  // the blocks come after the table
 
-std::uint64_t head_of(const SmallSlot& slot) {
-    std::uint64_t head = 0;
-    std::memcpy(&head, slot.payload.data(), sizeof head);
-    return head;
+// With more ranks than that no table fits. Blocks are then too large for a slot also when they have no bytes.
+constexpr std::size_t table_ranks_max = RankControl::small_area_bytes / sizeof(std::uint64_t);
+
+std::uint64_t word_of(const std::byte* words, std::size_t index) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, words + index * sizeof word, sizeof word);
+    return word;
+}
+void set_word(std::byte* words, std::size_t index, std::uint64_t word) {
+    std::memcpy(words + index * sizeof word, &word, sizeof word);
 }
 // Bytes of the block for or from a peer.
 std::uint64_t block_bytes(const SmallCall& call, std::span<const std::uint64_t> counts, int peer) {
@@ -90,14 +97,15 @@ void SmallCall::set_blocks(std::span<const std::uint64_t> send, std::span<const 
 
 bool Group::is_small(Collective collective, std::uint64_t block_bytes) const noexcept {
     if (!uses_shared_memory_only()) return false;
-    return block_bytes <= RankControl::small_area_bytes / std::max<std::size_t>(1, blocks_published(collective, size_));
+    constexpr std::size_t most = RankControl::small_area_bytes;
+    return block_bytes <= most && block_bytes * blocks_published(collective, size_) <= most;
 }
 
 // The same, for an operation that was made the ordinary way. Fills in `operation.small` if it is small.
 bool Group::make_small(Operation& operation) const {
     const algorithm::Request& request = operation.request;
     const engine::Operands& operands = operation.operands;
-    if (request.algorithm || !uses_shared_memory_only()) return false;  // asked for by name
+    if (!uses_shared_memory_only()) return false;
     if (request.collective == Collective::all_to_all) {
         operation.small = {.collective = request.collective,
                            .input = operands.input,
@@ -105,9 +113,10 @@ bool Group::make_small(Operation& operation) const {
                            .dtype = operands.dtype,
                            .fingerprint = operands.fingerprint};
         operation.small.set_blocks(request.send_counts, request.receive_counts);
-        operation.small.large = !blocks_fit(operation.small);
+        operation.small.large = request.algorithm || !blocks_fit(operation.small);
         return true;
     }
+    if (request.algorithm) return false;  // asked for by name
     std::uint64_t count = request.count;
     if (!request.counts.empty()) {
         count = request.counts.front();
@@ -130,8 +139,8 @@ bool Group::make_small(Operation& operation) const {
 }
 
 bool Group::run_small(const char* name, const SmallCall& call, std::chrono::milliseconds timeout) {
-    std::unique_lock lock(mutex_, std::try_to_lock);
-    if (!lock || failure_ || has_verdict_.load(std::memory_order_relaxed) || !collectives_.empty() ||
+    BiasedMutex::Entry entry(mutex_);
+    if (!entry || failure_ || has_verdict_.load(std::memory_order_relaxed) || !collectives_.empty() ||
         !messages_.empty()) {
         return false;
     }
@@ -156,7 +165,7 @@ bool Group::run_small(const char* name, const SmallCall& call, std::chrono::mill
     }
     operation->small_state = state;
     collectives_.push_back(operation);
-    lock.unlock();
+    entry.leave();
     wait(*operation, Deadline::never());
     if (const auto error = operation->error()) std::rethrow_exception(error);
     return true;
@@ -258,8 +267,9 @@ bool Group::reusable(std::uint64_t small_sequence, std::size_t depth, std::uint6
 }
 
 bool Group::blocks_fit(const SmallCall& call) const noexcept {
-    if (call.send_counts.empty() || !uses_shared_memory_only()) return is_small(call.collective, call.block_bytes);
     const auto n = static_cast<std::size_t>(size_);
+    if (n > table_ranks_max) return false;
+    if (call.send_counts.empty() || !uses_shared_memory_only()) return is_small(call.collective, call.block_bytes);
     std::uint64_t left = RankControl::small_area_bytes;
     if (left < n * sizeof(std::uint64_t)) return false;
     left -= n * sizeof(std::uint64_t);
@@ -283,35 +293,40 @@ void Group::publish_blocks(const SmallCall& call, SmallState& state) {
     const std::uint64_t head = call.large                 ? blocks_too_large
                                : call.send_counts.empty() ? call.block_bytes
                                                           : blocks_by_table;
-    std::memcpy(small_slot(rank_, state.sequence).payload.data(), &head, sizeof head);
-    if (call.large) {
-        state.large = true;
-        return;
-    }
+    const auto n = static_cast<std::size_t>(size_);
+    std::byte* payload = small_slot(rank_, state.sequence).payload.data();
     std::byte* table = small_area(rank_, state.sequence);
+    set_word(payload, 0, head);
+    state.large = call.large;
+    if (n > table_ranks_max) return;
+    state.largest = call.block_bytes;
+    if (head >= blocks_by_table) {
+        for (std::size_t peer = 0; peer < n; ++peer) {
+            const std::uint64_t bytes = block_bytes(call, call.send_counts, static_cast<int>(peer));
+            state.largest = std::max(state.largest, bytes);
+            set_word(table, peer, bytes);
+        }
+        set_word(payload, 1, state.largest);
+    }
+    if (call.large) return;
     std::byte* to = small_blocks(rank_, state.sequence, head);
     const std::byte* from = call.input;
     for (int peer = 0; peer < size_; ++peer) {
         const std::uint64_t bytes = block_bytes(call, call.send_counts, peer);
-        if (head == blocks_by_table)
-            std::memcpy(table + static_cast<std::size_t>(peer) * sizeof bytes, &bytes, sizeof bytes);
         if (bytes > 0 && peer != rank_) std::memcpy(to, from, bytes);
         to += bytes;
         from += bytes;
     }
 }
 
-// all_to_all: whether a peer's blocks are there, and the one for this rank has the size that is expected.
+// all_to_all: whether a peer's blocks are there, and that the one for this rank has the size that is expected.
 void Group::check_blocks(const SmallCall& call, SmallState& state, std::uint64_t sequence, int peer) {
-    std::uint64_t theirs = head_of(small_slot(peer, state.sequence));
-    if (theirs == blocks_too_large) {
-        state.large = true;
-        return;
-    }
-    if (theirs == blocks_by_table) {
-        const std::byte* table = small_area(peer, state.sequence);
-        std::memcpy(&theirs, table + static_cast<std::size_t>(rank_) * sizeof theirs, sizeof theirs);
-    }
+    const std::byte* payload = small_slot(peer, state.sequence).payload.data();
+    std::uint64_t theirs = word_of(payload, 0);
+    if (theirs == blocks_too_large) state.large = true;
+    if (static_cast<std::size_t>(size_) > table_ranks_max) return;
+    state.largest = std::max(state.largest, theirs >= blocks_by_table ? word_of(payload, 1) : theirs);
+    if (theirs >= blocks_by_table) theirs = word_of(small_area(peer, state.sequence), static_cast<std::size_t>(rank_));
     const std::uint64_t mine = block_bytes(call, call.receive_counts, peer);
     if (theirs == mine) return;
     const std::size_t element = size_of(call.dtype);
@@ -329,13 +344,11 @@ void Group::take_blocks(const SmallCall& call, const SmallState& state) {
         if (bytes == 0) continue;
         const std::byte* from = own;
         if (peer != rank_) {
-            const std::uint64_t head = head_of(small_slot(peer, state.sequence));
+            const std::uint64_t head = word_of(small_slot(peer, state.sequence).payload.data(), 0);
             from = small_blocks(peer, state.sequence, head);
             const std::byte* table = small_area(peer, state.sequence);
             for (std::size_t before = 0; before < static_cast<std::size_t>(rank_); ++before) {
-                std::uint64_t skipped = head;
-                if (head == blocks_by_table) std::memcpy(&skipped, table + before * sizeof skipped, sizeof skipped);
-                from += skipped;
+                from += head == blocks_by_table ? word_of(table, before) : head;
             }
         }
         std::memcpy(to, from, bytes);

@@ -108,7 +108,8 @@ TEST_P(Short, all_to_all_is_right_when_blocks_fit_for_some_ranks_and_not_for_oth
             const auto un = static_cast<std::size_t>(g.size()), me = static_cast<std::size_t>(g.rank());
             std::mt19937 shared(23), own(static_cast<unsigned>(me) + 7);
             const std::size_t limit = 8192 / sizeof(int);
-            const std::size_t sizes[] = {0, 1, 3, 13, 14, 100, limit / un - 2, limit / un, limit / un + 1, limit};
+            const std::size_t sizes[] = {0,     1,     3, 13, 14, 100, limit / un - 2, limit / un, limit / un + 1,
+                                         limit, 20'000};
             for (int i = 0; i < rounds; ++i) {
                 // counts[from][to]; equal ones go the shorter way.
                 const bool even = shared() % 2 == 0;
@@ -292,29 +293,32 @@ TEST(WithoutWaitingThreads, a_disagreement_shows_on_one_rank_at_least_when_all_l
 }
 
 TEST_P(Short, all_to_all_tells_both_sizes_when_they_disagree) {
-    run_ranks(2, GetParam(),
-              [](const ProcessGroup& g) {
-                  // Rank 0 sends three to rank 1, which expects one.
-                  std::vector<int> in(g.rank() == 0 ? 4 : 2), out(2);
-                  using Sizes = std::vector<std::int64_t>;
-                  try {
-                      all_to_all_single(out, in,
-                                        {.output_split_sizes = {1, 1},
-                                         .input_split_sizes = g.rank() == 0 ? Sizes{1, 3} : Sizes{1, 1},
-                                         .group = g});
-                      barrier({.group = g});  // a rank that was done before hears of it here
-                      ADD_FAILURE() << "rank " << g.rank() << " noticed nothing";
-                  } catch (const CollectiveMismatch& error) {
-                      EXPECT_NE(std::string(error.what()).find("all_to_all"), std::string::npos) << error.what();
-                      if (GetParam() == How::threads || GetParam() == How::shm_processes) {
-                          EXPECT_NE(std::string(error.what()).find("rank 0 sends int32 × 3 to rank 1, which expects 1"),
-                                    std::string::npos)
-                              << error.what();
+    for (const std::int64_t other : {1, 5000}) {  // blocks that fit into a slot, and blocks that do not
+        run_ranks(2, GetParam(),
+                  [other](const ProcessGroup& g) {
+                      // Rank 0 sends two more to rank 1 than that expects.
+                      const std::int64_t sent = g.rank() == 0 ? other + 2 : other;
+                      std::vector<int> in(static_cast<std::size_t>(1 + sent)), out(static_cast<std::size_t>(1 + other));
+                      using Sizes = std::vector<std::int64_t>;
+                      const bool first = g.rank() == 0;
+                      try {
+                          all_to_all_single(out, in,
+                                            {.output_split_sizes = first ? Sizes{1, other} : Sizes{other, 1},
+                                             .input_split_sizes = first ? Sizes{1, sent} : Sizes{sent, 1},
+                                             .group = g});
+                          barrier({.group = g});  // a rank that was done before hears of it here
+                          ADD_FAILURE() << "rank " << g.rank() << " noticed nothing";
+                      } catch (const CollectiveMismatch& error) {
+                          const bool one_host = GetParam() == How::threads || GetParam() == How::shm_processes;
+                          const std::string words = one_host ? "rank 0 sends int32 × " + std::to_string(other + 2) +
+                                                                   " to rank 1, which expects " + std::to_string(other)
+                                                             : "all_to_all";
+                          EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
                       }
-                  }
-                  std::this_thread::sleep_for(std::chrono::milliseconds(120));  // the other has yet to hear of it
-              },
-              {.timeout = std::chrono::seconds(20), .leave = false});
+                      std::this_thread::sleep_for(std::chrono::milliseconds(120));  // the other has yet to hear of it
+                  },
+                  {.timeout = std::chrono::seconds(20), .leave = false});
+    }
 }
 
 }  // namespace

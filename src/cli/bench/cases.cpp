@@ -204,7 +204,15 @@ class Simple : public Case {
 
     Shape shape;
     Tensor in, out;
-    // The root's lists of all ranks' blocks: arguments that are made once, as a peer's buffers are.
+    // Arguments are made once, as a peer's are: options, and the root's lists of all ranks' blocks.
+    const CollectiveOptions plain{.group = shape.group};
+    const AllReduceOptions reducing{.op = shape.op, .group = shape.group};
+    const BroadcastOptions from_first{.src = 0, .group = shape.group};
+    const ReduceOptions reducing_to_first{.dst = 0, .op = shape.op, .group = shape.group};
+    const AllToAllSingleOptions even{.group = shape.group};
+    const GatherOptions gathering{.dst = 0, .group = shape.group};
+    const ScatterOptions scattering{.src = 0, .group = shape.group};
+    const BarrierOptions meeting{.group = shape.group};
     TensorList gathered;
     ConstTensorList scattered;
 
@@ -236,22 +244,21 @@ struct Entry {
 };
 
 const Entry entries[] = {
-    {"all_reduce", [](Simple& c) { all_reduce(c.out, {.op = c.shape.op, .group = c.shape.group}); }},
-    {"broadcast", [](Simple& c) { broadcast(c.out, {.src = 0, .group = c.shape.group}); }},
-    {"reduce", [](Simple& c) { reduce(c.out, {.dst = 0, .op = c.shape.op, .group = c.shape.group}); }},
-    {"all_gather", [](Simple& c) { all_gather_into_tensor(c.out, c.in, {.group = c.shape.group}); }},
-    {"reduce_scatter",
-     [](Simple& c) { reduce_scatter_tensor(c.out, c.in, {.op = c.shape.op, .group = c.shape.group}); }},
-    {"all_to_all", [](Simple& c) { all_to_all_single(c.out, c.in, {.group = c.shape.group}); }},
+    {"all_reduce", [](Simple& c) { all_reduce(c.out, c.reducing); }},
+    {"broadcast", [](Simple& c) { broadcast(c.out, c.from_first); }},
+    {"reduce", [](Simple& c) { reduce(c.out, c.reducing_to_first); }},
+    {"all_gather", [](Simple& c) { all_gather_into_tensor(c.out, c.in, c.plain); }},
+    {"reduce_scatter", [](Simple& c) { reduce_scatter_tensor(c.out, c.in, c.reducing); }},
+    {"all_to_all", [](Simple& c) { all_to_all_single(c.out, c.in, c.even); }},
     {"gather",
      [](Simple& c) {
          if (c.shape.me() == 0 && c.gathered.empty()) c.gathered = blocks_of<TensorList>(c.out, c.shape);
-         gather(c.in, c.gathered, {.dst = 0, .group = c.shape.group});
+         gather(c.in, c.gathered, c.gathering);
      }},
     {"scatter",
      [](Simple& c) {
          if (c.shape.me() == 0 && c.scattered.empty()) c.scattered = blocks_of<ConstTensorList>(c.in, c.shape);
-         scatter(c.out, c.scattered, {.src = 0, .group = c.shape.group});
+         scatter(c.out, c.scattered, c.scattering);
      }},
     {"sendrecv",
      [](Simple& c) {
@@ -262,7 +269,7 @@ const Entry entries[] = {
              work.wait();
          }
      }},
-    {"barrier", [](Simple& c) { barrier({.group = c.shape.group}); }},
+    {"barrier", [](Simple& c) { barrier(c.meeting); }},
 };
 
 }  // namespace

@@ -1,0 +1,53 @@
+#include "core/biased_mutex.hpp"
+
+#include <linux/membarrier.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <utility>
+
+namespace tutti {
+namespace {
+
+// Another thread costs the owner its short form, until it has been alone again for so many entries.
+constexpr int alone_enough = 64;
+
+}  // namespace
+
+BiasedMutex::BiasedMutex() : possible_(syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0) {}
+
+void BiasedMutex::lock() {
+    inner_.lock();
+    taken();
+}
+
+bool BiasedMutex::try_lock() {
+    if (!inner_.try_lock()) return false;
+    taken();
+    return true;
+}
+
+bool BiasedMutex::enter_inner() {
+    if (!try_lock()) return false;
+    if (!possible_ || ++alone_ < alone_enough) return true;
+    if (owner_.load(std::memory_order_relaxed) == nullptr) owner_.store(this_thread(), std::memory_order_relaxed);
+    if (owner_.load(std::memory_order_relaxed) != this_thread()) return true;
+    held_ = true;
+    biased_.store(true, std::memory_order_relaxed);
+    return true;
+}
+
+// Just after inner_ has been taken.
+void BiasedMutex::taken() {
+    if (std::exchange(last_, this_thread()) != this_thread()) alone_ = 0;
+    const bool owns = owner_.load(std::memory_order_relaxed) == this_thread();
+    if (owns) held_ = true;
+    if (owns || !biased_.load(std::memory_order_relaxed)) return;
+    biased_.store(false, std::memory_order_relaxed);
+    // Either the owner sees that, or it has been inside before and we see it.
+    syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+    while (inside_.load(std::memory_order_acquire)) ::sched_yield();
+}
+
+}  // namespace tutti

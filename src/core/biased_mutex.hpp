@@ -1,0 +1,91 @@
+// BiasedMutex: a mutex whose usual user takes and gives it back with plain loads and stores.
+//
+// A locked instruction waits until the stores before it have become visible to all CPUs, which takes as long as a whole
+// short collective. Here the thread that enters most pays none: it announces itself with a store, and looks whether it
+// has been asked to stop doing that. Who asks makes the fence for both (membarrier), and waits until it is out.
+//
+// Threads: any. lock(), try_lock() and unlock() are those of a mutex; enter() and leave() are the short form.
+// Invariants: the first thread that has entered often enough becomes the owner for good; only it writes inside_.
+// biased_ changes under inner_ only: the owner sets it, any other thread that takes inner_ clears it. Source: biased
+// locking (Dice, Huang and Yang, 2001; "Asymmetric Dekker synchronization").
+#pragma once
+
+#include <atomic>
+#include <mutex>
+
+namespace tutti {
+
+class BiasedMutex {
+ public:
+    BiasedMutex();
+    BiasedMutex(const BiasedMutex&) = delete;
+    BiasedMutex& operator=(const BiasedMutex&) = delete;
+
+    void lock();
+    bool try_lock();
+    void unlock() {
+        if (owner_.load(std::memory_order_relaxed) == this_thread()) held_ = false;
+        inner_.unlock();
+    }
+
+    /// As try_lock(), quicker for the thread that does it often. Ends with leave(), by the same thread.
+    bool enter() {
+        if (owner_.load(std::memory_order_relaxed) == this_thread()) {
+            if (held_) return false;
+            inside_.store(true, std::memory_order_relaxed);
+            std::atomic_signal_fence(std::memory_order_seq_cst);
+            if (biased_.load(std::memory_order_relaxed)) return true;
+            inside_.store(false, std::memory_order_relaxed);
+        }
+        return enter_inner();
+    }
+    void leave() {
+        if (owner_.load(std::memory_order_relaxed) == this_thread() && inside_.load(std::memory_order_relaxed))
+            inside_.store(false, std::memory_order_release);
+        else
+            unlock();
+    }
+
+    /// Whether this thread enters by the short form.
+    bool is_owner() const noexcept {
+        return owner_.load(std::memory_order_relaxed) == this_thread() && biased_.load(std::memory_order_relaxed);
+    }
+    /// Whether any thread can: the kernel makes the fence.
+    bool can_be_owned() const noexcept { return possible_; }
+
+    /// What a function holds that has entered.
+    class Entry {
+     public:
+        explicit Entry(BiasedMutex& mutex) : mutex_(mutex.enter() ? &mutex : nullptr) {}
+        ~Entry() { leave(); }
+        Entry(const Entry&) = delete;
+        Entry& operator=(const Entry&) = delete;
+        explicit operator bool() const { return mutex_ != nullptr; }
+        void leave() {
+            if (mutex_ != nullptr) mutex_->leave();
+            mutex_ = nullptr;
+        }
+
+     private:
+        BiasedMutex* mutex_;
+    };
+
+ private:
+    static const void* this_thread() noexcept {
+        thread_local const char identity = 0;
+        return &identity;
+    }
+    bool enter_inner();
+    void taken();
+
+    std::mutex inner_;
+    std::atomic<const void*> owner_{nullptr};
+    std::atomic<bool> biased_{false};
+    std::atomic<bool> inside_{false};
+    bool held_ = false;  // the owner's: it has inner_
+    bool possible_ = false;
+    const void* last_ = nullptr;  // who took inner_ last
+    int alone_ = 0;               // its entries since another thread did
+};
+
+}  // namespace tutti
