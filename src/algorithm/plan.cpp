@@ -257,7 +257,7 @@ const Algorithm table[] = {
      any_ranks, "one rounding, or the order of ranks, is asked for"},
 
     {"shared", Collective::all_to_all, true, true, shares_known_blocks,
-     [](Builder& b, const Context& c) { shared::all_to_all(b, c.all, c.staging, c.request); }, 262144, any_ranks,
+     [](Builder& b, const Context& c) { shared::all_to_all(b, c.all, c.staging, c.request); }, 32768, any_ranks,
      "shared memory, blocks that stay in the cache: everyone publishes its blocks, everyone reads its own"},
     {"pairwise", Collective::all_to_all, true, true, always,
      [](Builder& b, const Context& c) { messages::all_to_all_pairwise(b, c.all, c.request); }, any_size, any_ranks,
