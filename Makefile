@@ -30,7 +30,8 @@ bench: deps  ## install the peers, measure tutti beside them; the targets' table
 	@echo "tutti: building the peers' programs in build/bench/peers"
 	@cmake --build build -j $(JOBS) --target peers >build/peers.log 2>&1 || { tail -n 30 build/peers.log; \
 	  echo "tutti: a peer's program does not build; see build/peers.log"; exit 1; }
-	@build/bin/tutti bench all -n 2 -b 8 -e 64M -f 8 --against openmpi,mpich,gloo --rounds 1 --report build/bench/report
+	@build/bin/tutti bench all -n 2 -b 8 -e 64M -f 8 --seconds 0.05 --against openmpi,mpich,gloo --rounds 1 \
+	  --report build/bench/report
 	@python3 bench/targets.py --build build $(BENCH)
 
 test: build  ## build, then run all tests, here and under the sanitizers; the last lines are the sum

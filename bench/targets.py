@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
-"""The speed that tutti promises, measured beside its peers: a line for each target.
+"""The speed that tutti promises, measured beside its peers: the whole table, one line for each target.
 
-Usage: targets.py [--build build] [--repeat 1] [--seconds 0.2] [--torch-python python3] [--only shm,crowd,types,store,start,tcp]
+Usage: targets.py [--build build] [--repeat 1] [--seconds 0.05] [--torch-python python3] [--only GROUP,...] [--keep] [-v]
 
-Every ratio comes from programs that took turns in one run (tutti bench --against, store_bench, init_bench, tcp/veth.py);
-with --repeat N the whole is done N times and the median ratio counts. Writes BUILD/bench/targets.json, a list of
-{target, limit, measured, holds}, and the report of tutti bench to BUILD/bench/report. The exit status tells whether all
-could be measured, not whether all hold. Needs a quiet machine.
+Every figure comes from programs that took turns in one run (tutti bench --against, store_bench, init_bench,
+tcp/veth.py) or of one program (progress_bench). A target has cases, such as a collective and a size; with --repeat N
+all is measured N times and the median of each case counts. A target holds when all its cases do; its line shows the
+case that is furthest from the limit, and -v all of them. What could not be measured falls short.
+
+Writes BUILD/bench/targets.json: a list of {target, limit, measured, case, holds, cases}. --keep adds to what earlier
+runs with --keep measured (BUILD/bench/measured.json), so that groups can be run one by one. The exit status tells
+whether all could be measured, not whether all hold. Needs a quiet machine.
 """
 import argparse
 import json
@@ -19,14 +23,90 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 COLLECTIVES = ["all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"]
+OTHERS = COLLECTIVES[1:]
+KB, MB = 1 << 10, 1 << 20
+MPI = ("openmpi", "mpich")
+
+
+def human(size):
+    for unit, name in ((MB, "MB"), (KB, "KB")):
+        if size >= unit:
+            return f"{size // unit} {name}"
+    return f"{size} B"
+
+
+class Target:
+    """One line of the table. `cases` are the figures of each turn, by what was measured."""
+
+    def __init__(self, group, text, sign, limit, unit=""):
+        self.group, self.text, self.sign, self.limit, self.unit = group, text, sign, limit, unit
+        self.cases = {}
+
+    def note(self, case, value):
+        self.cases.setdefault(case, []).append(value)
+
+    def medians(self):
+        return {case: statistics.median(values) for case, values in self.cases.items()}
+
+    def good(self, value):
+        return value <= self.limit if self.sign == "<=" else value >= self.limit
+
+    def show(self, value):
+        if self.unit == "%":
+            return f"{100 * value:.1f} %"
+        return f"{value:.2f}{' ' + self.unit if self.unit else ''}"
+
+    def worst(self):
+        medians = self.medians()
+        return (max if self.sign == "<=" else min)(medians, key=medians.get)
+
+
+def targets():
+    """The table, by the names that the measurements use."""
+    return {
+        "small": Target("shm", "8 B all_reduce, barrier: time to half the best's, or 2 lines if more", "<=", 1.0),
+        "small others": Target("shm", "8 B, the other collectives: time to the best's", "<=", 0.8),
+        "line": Target("shm", "8 B all_reduce: time to a cache line's way between cores", "<=", 3.0),
+        "plan": Target("plan", "8 B all_reduce, planned: time over a cache line's way", "<=", 60, "ns"),
+        "medium": Target("shm", "4 KB to 1 MB, every collective: time to the best's", "<=", 0.9),
+        "all_reduce": Target("large", "all_reduce, 1 to 256 MB: speed over Open MPI's", ">=", 2.0),
+        "symmetric": Target("symmetric", "all_reduce, 1 to 256 MB, symmetric buffers: speed over Open MPI's", ">=", 3.0),
+        "traffic": Target("symmetric", "the same: part of what the memory traffic allows", ">=", 0.8, "%"),
+        "large": Target("others", "the other collectives, 1 to 64 MB: speed over the best's", ">=", 1.3),
+        "types": Target("types", "bfloat16, float16 all_reduce, 1 to 64 MB: time to float32's", "<=", 0.6),
+        "sendrecv": Target("shm", "send and receive, 8 B and 1 MB: time to the best MPI's", "<=", 1.0),
+        "crowd": Target("crowd", "8 B, 64 KB all_reduce, more ranks than cores: time to Open MPI's", "<=", 0.7),
+        "wait": Target("progress", "a wait of 100 ms: part of a core", "<=", 0.02, "%"),
+        "tcp": Target("tcp", "TCP all_reduce, 16 to 256 MB: part of iperf3's two-way rate", ">=", 0.8, "%"),
+        "tcp gloo": Target("tcp", "TCP all_reduce, 16 to 256 MB: speed over gloo's", ">=", 3.0),
+        "tcp small": Target("tcp", "TCP 8 B all_reduce: time to a bare blocking exchange", "<=", 1.3),
+        "tcp small gloo": Target("tcp", "TCP 8 B all_reduce: time to gloo's", "<=", 0.4),
+        "hosts": Target("hosts", "2 hosts of 2 ranks, all_reduce: speed over Open MPI's over TCP", ">=", 1.5),
+        "redis": Target("store", "store, 64 B: throughput over Redis's; of a wait woken, speed", ">=", 1.0),
+        "torch get": Target("store", "store get: time to PyTorch's", "<=", 0.5),
+        "torch set": Target("store", "store set, add: time to PyTorch's", "<=", 1.0),
+        "torch many": Target("store", "store, 8 and 50 clients: throughput over PyTorch's", ">=", 1.5),
+        "torch wake": Target("store", "store, a wait woken by a set: time to PyTorch's", "<=", 0.5),
+        "start": Target("start", "32 processes to the end of their first barrier: speed over gloo's", ">=", 10.0),
+        "cpu": Target("shm", "CPU time a byte, 1 to 64 MB: to the fastest peer's", "<=", 1.0),
+        "overlap": Target("progress", "all_reduce beside a computation: time to one after the other", "<=", 1.1),
+        "left": Target("progress", "the same: what is left to wait for when the computation ends", "<=", 0.05, "%"),
+        "regret": Target("regret", "the choice: time to the best algorithm's", "<=", 1.1),
+    }
 
 
 class Bench:
     def __init__(self, options):
         self.options = options
         self.build = pathlib.Path(options.build).resolve()
-        self.measured = {}  # target: (limit text, whether smaller is better, limit, ratios)
-        self.failed = []
+        self.program = self.build / "bin/tutti"
+        self.targets = targets()
+        self.failures = {}  # group: why
+        self.wrong = []
+        done = subprocess.run([str(self.program), "bench", "--help"], capture_output=True, text=True)
+        if done.returncode != 0:
+            raise SystemExit(f"targets.py: {self.program} does not run; type: make build")
+        self.help = done.stdout
 
     def rows(self, *command):
         """What a program that takes --json writes."""
@@ -36,151 +116,263 @@ class Bench:
                                   stderr=subprocess.PIPE, text=True)
             for line in done.stderr.splitlines():
                 print(f"  {line}", file=sys.stderr)
-            if not os.path.exists(file):
+            if not os.path.exists(file) or os.path.getsize(file) == 0:
                 raise RuntimeError(f"{' '.join(map(str, command))} failed (exit status {done.returncode})")
             with open(file) as text:
                 return json.load(text)
 
     def tutti(self, collectives, ranks, sizes, *more):
-        """{(collective, size, implementation): median us}, tutti's and its peers'."""
+        """{(collective, size): {implementation: row}}; the size of a barrier is 0."""
         found = {}
-        for size in sizes:
-            rows = self.rows(self.build / "bin/tutti", "bench", ",".join(collectives), "-n", ranks, "-b", size, "-e", size,
-                             "--seconds", self.options.seconds, "--no-limits", "--torch-python", self.options.torch_python,
-                             *more)
-            for row in rows:
-                if row["wrong"]:
-                    self.failed.append(f"{row['implementation']}: wrong results in {row['collective']} of {size}")
-                found[row["collective"], size, row["implementation"].split()[0]] = row["median_us"]
+        for row in self.rows(self.program, "bench", ",".join(collectives), "-n", ranks, "--sizes", ",".join(map(str, sizes)),
+                             "--seconds", self.options.seconds, "--torch-python", self.options.torch_python, *more):
+            name = row["implementation"].split()[0]
+            if row["wrong"]:
+                self.wrong.append(f"{name}: wrong results in {row['collective']} of {human(row['bytes'])}")
+            found.setdefault((row["collective"], row["bytes"]), {})[name] = row
         return found
 
-    def note(self, target, ratio, limit, smaller=True):
-        self.measured.setdefault(target, (limit, smaller, []))[2].append(ratio)
+    def note(self, target, case, value):
+        self.targets[target].note(case, value)
 
-    # ---- groups of targets
+    def needs(self, flag):
+        if flag not in self.help:
+            raise RuntimeError(f"tutti bench has no {flag}")
+
+    # ---- groups of targets: each is one turn of a few programs
 
     def shm(self):
-        peers = "openmpi,mpich,gloo"
-        small = self.tutti(COLLECTIVES + ["barrier", "sendrecv"], 2, ["8"], "--against", peers)
-        self.beside(small, ["all_reduce", "barrier"], "8", 0.5)
-        self.beside(small, [c for c in COLLECTIVES if c != "all_reduce"], "8", 0.8)
-        self.beside(small, ["sendrecv"], "8", 1.0)
-        for size in ("4K", "64K", "1M"):
-            found = self.tutti(COLLECTIVES + ["sendrecv"], 2, [size], "--against", peers)
-            self.beside(found, COLLECTIVES, size, 0.9)
-            if size == "1M":
-                self.beside(found, ["sendrecv"], size, 1.0)
-        for size in ("1M", "16M", "64M", "256M"):
-            found = self.tutti(["all_reduce"], 2, [size], "--against", "openmpi")
-            self.note(f"all_reduce {size}: speed over Open MPI", self.ratio(found, "all_reduce", size, ["openmpi"], 1), 2,
-                      False)
-        for size in ("4M", "64M"):
-            others = [c for c in COLLECTIVES if c != "all_reduce"]
-            found = self.tutti(others, 2, [size], "--against", peers)
-            for collective in others:
-                self.note(f"{collective} {size}: speed over the best", self.ratio(found, collective, size, None, 1), 1.3, False)
+        sizes = [8, 4 * KB, 16 * KB, 64 * KB, 256 * KB, MB]
+        found = self.tutti([*COLLECTIVES, "sendrecv", "barrier"], 2, sizes, "--against", "openmpi,mpich,gloo", "--rounds", 3)
+        for (collective, size), rows in found.items():
+            us, best = self.times(rows)
+            case = f"{collective} {human(size)}"
+            if size <= 8:
+                line_us = rows["tutti"]["line_ns"] / 1000
+                if collective in ("all_reduce", "barrier"):
+                    self.note("small", collective, us / max(0.5 * best, 2 * line_us))
+                elif collective != "sendrecv":
+                    self.note("small others", collective, us / best)
+                if collective == "all_reduce":
+                    self.note("line", collective, us / line_us)
+            elif collective != "sendrecv":
+                self.note("medium", case, us / best)
+            if collective == "sendrecv" and size in (8, MB):
+                self.note("sendrecv", case, us / self.times(rows, MPI)[1])
+            if size == MB:
+                self.cpu(case, rows)
+
+    def large(self, target="all_reduce", *more):
+        sizes = [MB, 4 * MB, 16 * MB, 64 * MB, 256 * MB]
+        found = self.tutti(["all_reduce"], 2, sizes, "--against", "openmpi", "--rounds", 3, "--warmup", 2, *more)
+        for (_, size), rows in found.items():
+            us, best = self.times(rows)
+            self.note(target, human(size), best / us)
+            if target == "symmetric":
+                self.note("traffic", human(size), rows["tutti"]["traffic_bound_us"] / us)
+            elif size <= 64 * MB:
+                self.cpu(f"all_reduce {human(size)}", rows)
+
+    def symmetric(self):
+        self.needs("--symmetric")
+        self.large("symmetric", "--symmetric")
+
+    def others(self):
+        # Gloo, over loopback, is far from the best at these sizes, and slow to measure.
+        sizes = [MB, 4 * MB, 16 * MB, 64 * MB]
+        found = self.tutti(OTHERS, 2, sizes, "--against", "openmpi,mpich", "--rounds", 2, "--warmup", 2)
+        for (collective, size), rows in found.items():
+            us, best = self.times(rows)
+            self.note("large", f"{collective} {human(size)}", best / us)
+            self.cpu(f"{collective} {human(size)}", rows)
+
+    def plan(self):
+        self.needs("--plan")
+        row = self.tutti(["all_reduce"], 2, [8], "--plan")["all_reduce", 8]["tutti"]
+        self.note("plan", "all_reduce", row["median_us"] * 1000 - row["line_ns"])
+
+    def regret(self):
+        self.needs("--regret")
+        for row in self.rows(self.program, "bench", "all", "-n", 2, "-b", 8, "-e", "16M", "-f", 8, "--seconds",
+                             self.options.seconds / 4, "--no-limits", "--regret"):
+            self.note("regret", f"{row['collective']} {human(row['bytes'])}", 1 + row["regret_percent"] / 100)
 
     def crowd(self):
         for ranks in (4, 8):
-            found = self.tutti(["all_reduce"], ranks, ["8", "64K"], "--against", "openmpi")
-            for size in ("8", "64K"):
-                self.note(f"all_reduce {size}, {ranks} ranks on {os.cpu_count()} cores: time to Open MPI's",
-                          self.ratio(found, "all_reduce", size, ["openmpi"]), 0.7)
+            found = self.tutti(["all_reduce"], ranks, [8, 64 * KB], "--against", "openmpi", "--rounds", 5)
+            for (_, size), rows in found.items():
+                us, best = self.times(rows)
+                self.note("crowd", f"{human(size)}, {ranks} ranks on {os.cpu_count()} cores", us / best)
 
     def types(self):
-        for count in (1 << 18, 1 << 24):
-            wide = self.tutti(["all_reduce"], 2, [str(4 * count)])
-            for dtype in ("bfloat16", "float16"):
-                narrow = self.tutti(["all_reduce"], 2, [str(2 * count)], "--dtype", dtype)
-                self.note(f"all_reduce of {count} {dtype}: time to float32's",
-                          narrow["all_reduce", str(2 * count), "tutti"] / wide["all_reduce", str(4 * count), "tutti"], 0.6)
+        counts = [MB // 2, 2 * MB, 8 * MB, 32 * MB]
+        sizes = sorted(count * size for count in counts for size in (2, 4))
+        found = {}
+        for _ in range(3):
+            for row in self.rows(self.program, "bench", "all_reduce", "-n", 2, "--sizes", ",".join(map(str, sizes)), "--dtype",
+                                 "float32,bfloat16,float16", "--seconds", self.options.seconds, "--no-limits", "--warmup", 2):
+                found.setdefault((row["dtype"], row["bytes"]), []).append(row["median_us"])
+        time = {key: statistics.median(values) for key, values in found.items()}
+        for dtype in ("bfloat16", "float16"):
+            for count in counts:
+                self.note("types", f"{dtype} {human(2 * count)}", time[dtype, 2 * count] / time["float32", 4 * count])
+
+    def progress(self):
+        for row in self.rows(self.program, "run", "-n", 2, "--", self.build / "bench/progress_bench"):
+            if row["work"] == "wait":
+                self.note("wait", row["case"], row["share"])
+            else:
+                self.note("overlap", f"{row['mib']} MB", row["together_us"] / row["one_after_other_us"])
+                self.note("left", f"{row['mib']} MB", row["left"])
 
     def store(self):
-        rows = self.rows(self.build / "bench/store_bench", "--against", "redis", "torch", "--torch-python", self.options.torch_python)
+        rows = self.rows(self.build / "bench/store_bench", "--against", "redis,torch", "--rounds", 3, "--milliseconds", 150,
+                         "--torch-python", self.options.torch_python)
         table = {(r["work"], r["clients"], r["implementation"].split()[0]): r for r in rows}
-        for (work, clients, name), row in sorted(table.items()):
-            ours = table.get((work, clients, "tutti"))
-            if name in ("tutti", "tcp") or ours is None:
+        peers = {name for _, _, name in table if name != "tutti"}
+        for (work, clients, name), row in table.items():
+            if name not in peers:
                 continue
-            limit = 1.0 if name == "redis" or work in ("set", "add") else 0.5
-            if clients == 1 or "wake" in work or "wait" in work:
-                self.note(f"store {work}, {clients} client(s): time to {name}'s", ours["median_us"] / row["median_us"], limit)
-            else:
-                self.note(f"store {work}, {clients} clients: throughput over {name}", ours["ops_per_s"] / row["ops_per_s"],
-                          1.0 if name == "redis" else 1.5, False)
+            ours = table[work, clients, "tutti"]
+            time = ours["median_us"] / row["median_us"]
+            case = work if work == "wake" else f"{work}, {clients} client{'s' if clients > 1 else ''}"
+            if name == "redis":
+                self.note("redis", case, 1 / time if work == "wake" else ours["ops_per_s"] / row["ops_per_s"])
+                continue
+            self.note({"get": "torch get", "wake": "torch wake"}.get(work, "torch set"), case, time)
+            if clients > 1:
+                self.note("torch many", case, ours["ops_per_s"] / row["ops_per_s"])
+        for name in {"redis", "torch"} - peers:
+            raise RuntimeError(f"{name} is not there")
 
     def start(self):
-        rows = self.rows(self.build / "bench/init_bench", "--ranks", 32, "--torch-python", self.options.torch_python)
-        by_name = {r["implementation"].split()[0]: r["median_ms"] for r in rows}
-        for name, time in by_name.items():
-            if name != "tutti":
-                self.note(f"32 processes to their first barrier: speed over {name}", time / by_name["tutti"], 10, False)
+        rows = self.rows(self.build / "bench/init_bench", "--ranks", 32, "--rounds", 1, "--torch-python",
+                         self.options.torch_python)
+        times = {r["implementation"].split()[0]: r["median_ms"] for r in rows}
+        if "gloo" not in times:
+            raise RuntimeError(f"gloo: {self.options.torch_python} cannot import torch; --torch-python names another")
+        self.note("start", "init_process_group and barrier", times["gloo"] / times["tutti"])
 
-    def tcp(self):
+    def veth(self, *more):
         if os.geteuid() != 0:
             raise RuntimeError("network namespaces need root")
-        rows = self.rows(sys.executable, HERE / "tcp/veth.py", "--tutti", self.build / "bin/tutti", "--sizes", "8,16M,64M,256M",
-                         "--seconds", self.options.seconds)
-        times = {(r["contender"], r["case"]): r["median_us"] for r in rows}
-        limits = {"wire": (0.8, False), "gloo": (3, False)}
-        for (name, case), time in times.items():
-            if name == "tutti" or ("tutti", case) not in times:
-                continue
-            ratio = times["tutti", case] / time
-            if case <= 8:
-                self.note(f"TCP all_reduce 8: time to {name}'s", ratio, {"gloo": 0.4, "exchange": 1.3}.get(name, 1.0))
-            elif name in limits:
-                self.note(f"TCP all_reduce {case >> 20}M: speed over {name}", 1 / ratio, *limits[name])
+        rows = self.rows(sys.executable, HERE / "tcp/veth.py", "--tutti", self.program, "--seconds", self.options.seconds,
+                         *more)
+        found = {}
+        for row in rows:
+            found.setdefault(row["contender"], {})[row["what"] if row["contender"] == "exchange" else row["case"]] = row[
+                "median_us"]
+        return found
 
-    # ---- ratios
+    def tcp(self):
+        sizes = [16 * MB, 64 * MB, 256 * MB]
+        found = self.veth("--rounds", 1, "--sizes", ",".join(map(str, [8, *sizes])), "--only", "tutti,wire,exchange,gloo")
+        ours = found["tutti"]
+        for size in sizes:
+            self.note("tcp", human(size), found["wire"][size] / ours[size])
+            self.note("tcp gloo", human(size), found["gloo"][size] / ours[size])
+        self.note("tcp small", "8 B", ours[8] / found["exchange"]["exchange"])
+        self.note("tcp small gloo", "8 B", ours[8] / found["gloo"][8])
 
-    def ratio(self, found, collective, size, names=None, power=-1):
-        """Ours to the best of the peers: time (power -1), or speed (1)."""
-        times = [time for (c, s, name), time in found.items()
-                 if c == collective and s == size and name != "tutti" and (names is None or name in names)]
-        if not times:
-            raise RuntimeError(f"no peer was measured for {collective}; make bench installs and builds them")
-        return (found[collective, size, "tutti"] / min(times)) ** -power
+    def hosts(self):
+        sizes = [64 * KB, MB, 16 * MB, 64 * MB]
+        found = self.veth("--rounds", 2, "--sizes", ",".join(map(str, sizes)), "--ranks-per-host", 2, "--only", "tutti,openmpi")
+        for size in sizes:
+            self.note("hosts", human(size), found["openmpi"][size] / found["tutti"][size])
 
-    def beside(self, found, collectives, size, limit):
-        for collective in collectives:
-            # A barrier has no size of its own.
-            self.note(f"{collective} {size}: time to the best's", self.ratio(found, collective, size), limit)
+    # ---- figures of one row
 
-    def run(self):
-        groups = self.options.only.split(",")
+    def times(self, rows, names=None):
+        """Ours, and the best of the peers."""
+        others = [row["median_us"] for name, row in rows.items() if name != "tutti" and (names is None or name in names)]
+        if not others:
+            raise RuntimeError("no peer was measured; make bench installs and builds them")
+        return rows["tutti"]["median_us"], min(others)
+
+    def cpu(self, case, rows):
+        fastest = min((row for name, row in rows.items() if name != "tutti"), key=lambda row: row["median_us"])
+        self.note("cpu", case, rows["tutti"]["cpu_us"] / fastest["cpu_us"])
+
+    # ---- the table
+
+    def measure(self):
         for turn in range(self.options.repeat):
-            for group in groups:
+            for group in self.options.only:
                 print(f"tutti: measuring {group} ({turn + 1} of {self.options.repeat})", flush=True)
                 try:
                     getattr(self, group)()
                 except (RuntimeError, KeyError, OSError) as error:
-                    self.failed.append(f"{group}: {error}")
-        lines = []
-        print(f"\n{'target':64} {'limit':>8} {'measured':>9}")
-        for target, (limit, smaller, ratios) in self.measured.items():
-            value = statistics.median(ratios)
-            holds = value <= limit if smaller else value >= limit
-            print(f"{target:64} {'<=' if smaller else '>='} {limit:5.2f} {value:9.2f}  {'holds' if holds else 'falls short'}")
-            lines.append({"target": target, "limit": f"{'<=' if smaller else '>='} {limit}", "measured": round(value, 4),
-                          "holds": holds})
+                    self.failures[group] = str(error) if not isinstance(error, KeyError) else f"no row for {error}"
+
+    def keep(self):
+        file = self.build / "bench/measured.json"
+        if file.exists():
+            for name, cases in json.loads(file.read_text()).items():
+                for case, values in cases.items():
+                    before = self.targets[name].cases.get(case, [])
+                    self.targets[name].cases[case] = values + before
+        file.write_text(json.dumps({name: t.cases for name, t in self.targets.items()}, indent=1) + "\n")
+
+    def line(self, target):
+        why = self.failures.get(target.group)
+        fields = {"target": target.text, "limit": f"{target.sign} {target.show(target.limit)}"}
+        if why or not target.cases:
+            return {**fields, "measured": None, "case": f"not measured: {why or 'group ' + target.group + ' was not run'}",
+                    "holds": False, "cases": {}}
+        medians = target.medians()
+        worst = target.worst()
+        cases = {case: {"measured": round(value, 4), "holds": target.good(value)} for case, value in medians.items()}
+        return {**fields, "measured": round(medians[worst], 4), "case": worst, "holds": target.good(medians[worst]),
+                "cases": cases}
+
+    def print_line(self, target, line):
+        word = "holds" if line["holds"] else "falls short"
+        short = [case for case, one in line["cases"].items() if not one["holds"]]
+        if len(line["cases"]) > 1 and short:
+            word += f" in {len(short)} of {len(line['cases'])}"
+        measured = target.show(line["measured"]) if line["measured"] is not None else "-"
+        print(f"{target.text:76} {line['limit']:>11} {measured:>10}  {word:24} {line['case']}")
+        if self.options.verbose:
+            for case, one in line["cases"].items():
+                word = "holds" if one["holds"] else "falls short"
+                print(f"    {case:72} {'':>11} {target.show(one['measured']):>10}  {word}")
+
+    def run(self):
+        self.measure()
         out = self.build / "bench"
         out.mkdir(exist_ok=True)
+        if self.options.keep:
+            self.keep()
+        lines = []
+        print(f"\n{'target':76} {'limit':>11} {'measured':>10}  {'':24} the case furthest from the limit")
+        for target in self.targets.values():
+            lines.append(self.line(target))
+            self.print_line(target, lines[-1])
         (out / "targets.json").write_text(json.dumps(lines, indent=1) + "\n")
         print(f"\n{sum(line['holds'] for line in lines)} of {len(lines)} targets hold; {out / 'targets.json'}")
-        for failure in self.failed:
-            print(f"tutti: not measured: {failure}", file=sys.stderr)
-        return 1 if self.failed else 0
+        for group, why in self.failures.items():
+            print(f"tutti: not measured: {group}: {why}", file=sys.stderr)
+        for words in self.wrong:
+            print(f"tutti: {words}", file=sys.stderr)
+        return 1 if self.failures or self.wrong else 0
 
 
 def main():
+    groups = list(dict.fromkeys(target.group for target in targets().values()))
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", default="build")
     parser.add_argument("--repeat", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=0.2)
-    parser.add_argument("--torch-python", default="python3")
-    parser.add_argument("--only", default="shm,crowd,types,store,start,tcp")
-    return Bench(parser.parse_args()).run()
+    parser.add_argument("--seconds", type=float, default=0.05, help="for each row of tutti bench")
+    parser.add_argument("--torch-python", default="python3", help="the interpreter that has torch")
+    parser.add_argument("--only", default=",".join(groups), help="groups to measure: " + ",".join(groups))
+    parser.add_argument("--keep", action="store_true", help="add to what earlier runs with --keep measured")
+    parser.add_argument("-v", "--verbose", action="store_true", help="also each case")
+    options = parser.parse_args()
+    options.only = [group for group in options.only.split(",") if group]
+    for group in options.only:
+        if group not in groups:
+            parser.error(f"--only {group}: expected some of {','.join(groups)}")
+    return Bench(options).run()
 
 
 if __name__ == "__main__":

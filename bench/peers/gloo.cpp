@@ -75,7 +75,8 @@ class Gloo final : public Peer {
                     options.setReduceFunction(combine_of<double>("sum"));
                     gloo::allreduce(options);
                     for (double& value : values) value /= size_;
-                }};
+                },
+                size_};
     }
     std::function<void()> call(const PeerCase& work) override {
         if (work.dtype == "float32") return typed<float>(work);

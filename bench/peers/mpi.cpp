@@ -58,7 +58,8 @@ class Mpi final : public Peer {
                     MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_DOUBLE, MPI_SUM,
                                   MPI_COMM_WORLD);
                     for (double& value : values) value /= size;
-                }};
+                },
+                size_};
     }
     std::function<void()> call(const PeerCase& work) override {
         const MPI_Comm world = MPI_COMM_WORLD;

@@ -1,8 +1,11 @@
 #include "peer.hpp"
 
+#include "cli/bench/contents.hpp"
+
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -11,96 +14,59 @@
 #include <memory>
 #include <sstream>
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
 namespace tutti::bench {
 namespace {
 
 struct Arguments {
     std::string collectives, dtype = "float32", op = "sum", json;
-    std::uint64_t begin = 8, end = 64 << 20;
-    double factor = 2;
+    std::vector<std::uint64_t> sizes;
     bool pin = false, check = true;
     Sampling sampling;
 };
 
-struct Layout {
-    const char* collective;
-    bool blocks;    // the size is divided among the ranks
-    bool in_place;  // the output is the input
-    double (*bus)(double ranks);
-};
-const Layout layouts[] = {
-    {"all_reduce", false, true, [](double n) { return 2 * (n - 1) / n; }},
-    {"broadcast", false, true, [](double) { return 1.0; }},
-    {"reduce", false, true, [](double) { return 1.0; }},
-    {"all_gather", true, false, [](double n) { return (n - 1) / n; }},
-    {"reduce_scatter", true, false, [](double n) { return (n - 1) / n; }},
-    {"all_to_all", true, false, [](double n) { return (n - 1) / n; }},
-    {"gather", true, false, [](double n) { return (n - 1) / n; }},
-    {"scatter", true, false, [](double n) { return (n - 1) / n; }},
-    {"sendrecv", false, false, [](double) { return 1.0; }},
-    {"barrier", false, true, [](double) { return 0.0; }},
-};
+constexpr double lowest_input = 1;
 
-const Layout& layout_of(const std::string& collective) {
-    for (const Layout& layout : layouts) {
-        if (collective == layout.collective) return layout;
-    }
-    throw std::invalid_argument("unknown collective \"" + collective + "\"");
+Values<double> values_of(const Run& run, const std::string& op, int ranks) {
+    if (run.rank != all_ranks) return inputs_of(run.rank, lowest_input);
+    return inputs_combined(ranks, lowest_input, [&op](double value, double next) {
+        if (op == "sum") return value + next;
+        if (op == "prod") return value * next;
+        return op == "min" ? std::min(value, next) : std::max(value, next);
+    });
 }
 
-// The same inputs as in src/cli/bench/cases.cpp.
-double input(int rank, std::size_t i) {
-    const std::size_t c = (i * 7 + (i >> 9)) % 5;
-    return (c + static_cast<std::size_t>(rank) * 3) % 5 % 2 != 0 ? 2 : 1;
-}
-
-double combined(const std::string& op, int ranks, std::size_t i) {
-    double value = input(0, i);
-    for (int r = 1; r < ranks; ++r) {
-        const double next = input(r, i);
-        if (op == "sum") value += next;
-        if (op == "prod") value *= next;
-        if (op == "min") value = std::min(value, next);
-        if (op == "max") value = std::max(value, next);
-    }
-    return value;
-}
-
-// What element `i` of this rank's output should be.
-double expected(const PeerCase& work, int rank, int ranks, std::size_t i) {
-    const std::size_t block = i / work.count, at = i % work.count;
-    const std::size_t mine = static_cast<std::size_t>(rank) * work.count;
-    const std::string& name = work.collective;
-    if (name == "all_reduce" || (name == "reduce" && rank == 0)) return combined(work.op, ranks, i);
-    if (name == "reduce") return std::nan("");  // anything
-    if (name == "broadcast") return input(0, i);
-    if (name == "all_gather" || name == "gather") return input(static_cast<int>(block), at);
-    if (name == "reduce_scatter") return combined(work.op, ranks, mine + i);
-    if (name == "all_to_all") return input(static_cast<int>(block), mine + at);
-    if (name == "scatter") return input(0, mine + i);
-    return input((rank + ranks - 1) % ranks, i);  // sendrecv
-}
-
+/// A buffer of elements of one type.
 class Elements {
  public:
     virtual ~Elements() = default;
-    virtual void set(std::size_t i, double value) = 0;
-    virtual double get(std::size_t i) const = 0;
+    virtual void write(const Run& run, const Values<double>& values) = 0;
+    virtual std::uint64_t wrong(const Run& run, const Values<double>& wanted) const = 0;
     virtual void* data() = 0;
-    virtual std::size_t size() const = 0;
 };
 template <class T>
 class ElementsOf final : public Elements {
  public:
-    explicit ElementsOf(std::size_t count) : values_(count) {}
-    void set(std::size_t i, double value) override { values_[i] = static_cast<T>(value); }
-    double get(std::size_t i) const override { return static_cast<double>(values_[i]); }
-    void* data() override { return values_.empty() ? nullptr : values_.data(); }
-    std::size_t size() const override { return values_.size(); }
+    explicit ElementsOf(std::size_t count) : elements_(count) {}
+    void write(const Run& run, const Values<double>& values) override {
+        write_run(elements_.data(), run, converted(values));
+    }
+    std::uint64_t wrong(const Run& run, const Values<double>& wanted) const override {
+        return count_wrong(elements_.data(), run, converted(wanted), [&](std::uint64_t i, std::size_t c) {
+            return std::abs(static_cast<double>(elements_[i]) - wanted[c]) <= 1e-6 * wanted[c];
+        });
+    }
+    void* data() override { return elements_.empty() ? nullptr : elements_.data(); }
 
  private:
-    std::vector<T> values_;
+    static Values<T> converted(const Values<double>& values) {
+        Values<T> result;
+        std::ranges::transform(values, result.begin(), [](double value) { return static_cast<T>(value); });
+        return result;
+    }
+    std::vector<T> elements_;
 };
 
 std::size_t size_of(const std::string& dtype) {
@@ -120,9 +86,14 @@ class Program {
     void run() {
         std::istringstream names(a_.collectives);
         for (std::string name; std::getline(names, name, ',');) {
+            const Layout* const layout = find_layout(name);
+            if (layout == nullptr) throw std::invalid_argument("unknown collective \"" + name + "\"");
             std::uint64_t last = UINT64_MAX;
-            for (auto size = static_cast<double>(a_.begin); size <= static_cast<double>(a_.end); size *= a_.factor) {
-                row(layout_of(name), static_cast<std::uint64_t>(size), last);
+            for (const std::uint64_t size : a_.sizes) {
+                const Extents extents = extents_of(*layout, peer_.rank(), peer_.size(), size / size_of(a_.dtype));
+                if (extents.whole == last) continue;  // rounded to the same, or a barrier
+                last = extents.whole;
+                row(*layout, extents);
             }
         }
         if (peer_.rank() != 0) return;
@@ -133,56 +104,54 @@ class Program {
     }
 
  private:
-    void row(const Layout& layout, std::uint64_t size, std::uint64_t& last) {
-        const auto n = static_cast<std::size_t>(peer_.size());
-        const bool root = peer_.rank() == 0, barrier = std::string(layout.collective) == "barrier";
-        PeerCase work{layout.collective, a_.dtype, a_.op, size / size_of(a_.dtype), size_of(a_.dtype)};
-        if (layout.blocks) work.count = std::max<std::size_t>(1, work.count / n);
-        if (barrier) work.count = 0;
-        const std::size_t all = work.count * (layout.blocks ? n : 1);
-        if (all * work.element_size == last) return;  // rounded to the same, or a barrier
-        last = all * work.element_size;
-
-        const std::string& name = work.collective;
-        const std::size_t in_count = layout.in_place                            ? 0
-                                     : name == "all_gather" || name == "gather" ? work.count
-                                     : name == "scatter" && !root               ? 0
-                                                                                : all;
-        const std::size_t out_count = name == "reduce_scatter" || name == "scatter" ? work.count
-                                      : name == "gather" && !root                   ? 0
-                                                                                    : all;
-        const auto in = make_elements(a_.dtype, in_count), out = make_elements(a_.dtype, out_count);
-        work.in = in->data();
-        work.out = out->data();
-        const auto call = peer_.call(work);
+    void row(const Layout& layout, const Extents& extents) {
+        const std::string name(layout.collective);
+        const auto in = make_elements(a_.dtype, extents.in), out = make_elements(a_.dtype, extents.out);
+        const auto call = peer_.call({.collective = name,
+                                      .dtype = a_.dtype,
+                                      .op = a_.op,
+                                      .count = extents.block,
+                                      .element_size = size_of(a_.dtype),
+                                      .in = in->data(),
+                                      .out = out->data()});
         if (!call) return;
         std::vector<double> wrong{0};
         if (a_.check) {
-            for (std::size_t i = 0; i < in_count; ++i) in->set(i, input(peer_.rank(), i));
-            for (std::size_t i = 0; i < out_count; ++i) out->set(i, layout.in_place ? input(peer_.rank(), i) : 0);
-            call();
-            for (std::size_t i = 0; i < out_count; ++i) {
-                const double want = expected(work, peer_.rank(), peer_.size(), i);
-                if (std::isnan(want)) break;
-                if (!(std::abs(out->get(i) - want) <= 1e-6 * want)) ++wrong[0];
-            }
+            wrong[0] = static_cast<double>(check(layout, extents, *in, *out, call));
             peer_.ranks().means(wrong);
         }
-        const auto times = sample(a_.sampling, peer_.ranks(), call);
-        if (!root) return;
-        const double median = quantile(times, 0.5);
-        const bool reduces = name == "all_reduce" || name == "reduce" || name == "reduce_scatter";
+        const Sampled sampled = sample(a_.sampling, peer_.ranks(), call);
+        if (peer_.rank() != 0) return;
+        const std::uint64_t bytes = extents.whole * size_of(a_.dtype);
+        const double median = quantile(sampled.times_us, 0.5), ranks = peer_.size();
         rows_.push_back({{"collective", name},
-                         {"bytes", last},
+                         {"bytes", bytes},
                          {"dtype", a_.dtype},
-                         {"op", reduces ? a_.op : "none"},
-                         {"ranks", n},
+                         {"op", layout.reduces ? a_.op : "none"},
+                         {"ranks", peer_.size()},
                          {"implementation", peer_.name()},
                          {"median_us", median},
-                         {"p10_us", quantile(times, 0.1)},
-                         {"p90_us", quantile(times, 0.9)},
-                         {"busbw_gbps", static_cast<double>(last) / median / 1000 * layout.bus(static_cast<double>(n))},
-                         {"wrong", static_cast<std::uint64_t>(std::llround(wrong[0] * static_cast<double>(n)))}});
+                         {"p10_us", quantile(sampled.times_us, 0.1)},
+                         {"p90_us", quantile(sampled.times_us, 0.9)},
+                         {"busbw_gbps", static_cast<double>(bytes) / median / 1000 * layout.bus(ranks)},
+                         {"cpu_us", sampled.cpu_us},
+                         {"wrong", static_cast<std::uint64_t>(std::llround(wrong[0] * ranks))}});
+    }
+
+    /// Elements of this rank's output that are wrong after one call.
+    std::uint64_t check(const Layout& layout, const Extents& extents, Elements& in, Elements& out,
+                        const std::function<void()>& call) const {
+        const int rank = peer_.rank(), ranks = peer_.size();
+        const Values<double> own = inputs_of(rank, lowest_input);
+        in.write({0, extents.in, rank, 0}, own);
+        out.write({0, extents.out, rank, 0}, layout.in_place ? own : Values<double>{});
+        call();
+        if (layout.collective == "reduce" && rank != 0) return 0;  // some use its buffer
+        std::uint64_t wrong = 0;
+        for (const Run& run : outcome(layout, rank, ranks, extents)) {
+            wrong += out.wrong(run, values_of(run, a_.op, ranks));
+        }
+        return wrong;
     }
 
     Arguments a_;
@@ -196,9 +165,7 @@ int run_peer(int argc, char** argv, const std::function<Peer&()>& connect) {
     Arguments a;
     CLI::App app("One rank of a peer's program; tutti bench --against starts it");
     app.add_option("collectives", a.collectives)->required();
-    app.add_option("--begin", a.begin);
-    app.add_option("--end", a.end);
-    app.add_option("--factor", a.factor)->check(CLI::Range(1.0001, 1e9));
+    app.add_option("--sizes", a.sizes, "in bytes")->delimiter(',')->required();
     app.add_option("--dtype", a.dtype)->check(CLI::IsMember({"float32", "float64", "int32", "int64"}));
     app.add_option("--op", a.op)->check(CLI::IsMember({"sum", "prod", "min", "max"}));
     app.add_option("--iters", a.sampling.iterations);

@@ -70,7 +70,8 @@ def make(name, count, dtype, op, rank, ranks):
     return dist.barrier, fresh(0), None
 
 
-def sample(a, call, rank):
+def sample(a, call):
+    """Times of single calls, sorted, and the user and system time of one call of all ranks."""
     clock = time.perf_counter
     for _ in range(a.warmup):
         call()
@@ -85,20 +86,22 @@ def sample(a, call, rank):
     count = a.iters or min(2000, max(5, int(a.seconds * 1e6 / max(one * batch, 1.0))))
     times = []
     dist.barrier()
+    cpu = time.process_time()
     for _ in range(count):
         start = clock()
         for _ in range(batch):
             call()
         times.append((clock() - start) * 1e6 / batch)
+    times.append((time.process_time() - cpu) * 1e6 / (batch * count))
     times = torch.tensor(times, dtype=torch.float64)
     dist.all_reduce(times)
-    return (times / dist.get_world_size()).sort().values
+    return (times[:-1] / dist.get_world_size()).sort().values, times[-1].item()
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("collectives")
-    for name, kind, default in (("begin", int, 8), ("end", int, 64 << 20), ("factor", float, 2), ("dtype", str, "float32"),
+    for name, kind, default in (("sizes", str, "8"), ("dtype", str, "float32"),
                                 ("op", str, "sum"), ("iters", int, 0), ("warmup", int, 5), ("seconds", float, 0.3),
                                 ("json", str, "")):
         parser.add_argument(f"--{name}", type=kind, default=default)
@@ -116,10 +119,9 @@ def main():
     dtype = getattr(torch, a.dtype)
     rows = []
     for name in a.collectives.split(","):
-        last, size = None, float(a.begin)
-        while size <= a.end:
+        last = None
+        for size in a.sizes.split(","):
             count = int(size) // dtype.itemsize
-            size *= a.factor
             count = 0 if name == "barrier" else max(1, count // ranks) if name in BLOCKS else count
             total = count * dtype.itemsize * (ranks if name in BLOCKS else 1)
             if total == last:
@@ -132,13 +134,13 @@ def main():
                 if want is not None:
                     wrong[0] = int((~torch.isclose(out, want, rtol=1e-6, atol=0)).sum())
                 dist.all_reduce(wrong)
-            times = sample(a, call, rank)
+            times, cpu_us = sample(a, call)
             median, p10, p90 = (times.quantile(q).item() for q in (0.5, 0.1, 0.9))
             rows.append({"collective": name, "bytes": total, "dtype": a.dtype,
                          "op": a.op if name in ("all_reduce", "reduce", "reduce_scatter") else "none", "ranks": ranks,
                          "implementation": f"torch {torch.__version__} gloo", "median_us": median, "p10_us": p10,
                          "p90_us": p90, "busbw_gbps": total / median / 1000 * BUS.get(name, lambda n: (n - 1) / n)(ranks),
-                         "wrong": int(wrong)})
+                         "cpu_us": cpu_us, "wrong": int(wrong)})
     if rank == 0:
         with open(a.json, "w") as out:
             json.dump(rows, out)

@@ -130,24 +130,22 @@ class Bench:
         return [0] * self.o.ranks_per_host + [1] * self.o.ranks_per_host
 
     def tutti(self):
-        rows = {}
         layout = self.layout()
-        for size in self.sizes:
-            self.port += 1
-            report = os.path.join(self.work, "tutti.json")
-            command = [self.o.tutti, "bench", "all_reduce", "-b", str(size), "-e", str(size), "--seconds",
-                       str(self.o.seconds), "--json", report, "--worker", "100 5 1"]
-            if self.pin != "pin":
-                command.append("--no-pin")
-            finish([self.hosts.start(host, command, RANK=rank, WORLD_SIZE=len(layout),
-                                     MASTER_ADDR=self.hosts.addresses[0], MASTER_PORT=self.port)
-                    for rank, host in enumerate(layout)])
-            with open(report) as file:
-                row, = json.load(file)
+        self.port += 1
+        report = os.path.join(self.work, "tutti.json")
+        command = [self.o.tutti, "bench", "all_reduce", "--sizes", ",".join(map(str, self.sizes)), "--seconds",
+                   str(self.o.seconds), "--json", report, "--worker", "100 5 1"]
+        if self.pin != "pin":
+            command.append("--no-pin")
+        finish([self.hosts.start(host, command, RANK=rank, WORLD_SIZE=len(layout), MASTER_ADDR=self.hosts.addresses[0],
+                                 MASTER_PORT=self.port)
+                for rank, host in enumerate(layout)])
+        with open(report) as file:
+            rows = json.load(file)
+        for row in rows:
             if row["wrong"]:
-                raise RuntimeError(f"tutti: {row['wrong']} elements are wrong at {size} bytes")
-            rows[size] = row["median_us"]
-        return rows
+                raise RuntimeError(f"tutti: {row['wrong']} elements are wrong at {row['bytes']} bytes")
+        return {row["bytes"]: row["median_us"] for row in rows}
 
     def wire(self):
         """Microseconds that S bytes take in each direction at iperf3's best rate."""

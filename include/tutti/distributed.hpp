@@ -4,12 +4,14 @@
 // Common to all:
 //   - a default-constructed `group` is the default group; a zero timeout is the group's.
 //   - buffers are host memory of any shape, strides, size (also empty, also more than 2^31 elements). Between ranks
-//   dtype
-//     and element counts must agree; shapes need not.
+//     dtype and element counts must agree; shapes need not.
 //   - roots and peers: `src`/`dst` are global ranks, `group_src`/`group_dst` ranks in the group; never both.
 //   - errors: InvalidArgument before any traffic; CollectiveMismatch, PeerLost, Timeout, Aborted: on every rank, and
-//   the
-//     group is unusable afterwards.
+//     the group is unusable afterwards.
+//   - when ranks disagree (another operation, dtype, count, root) the call in which a rank waits for another throws
+//     CollectiveMismatch with both sides. Some ranks wait for nobody, such as the root of a short broadcast: they hear
+//     of it in a later call that waits, or that runs out of room for what others have not read, or when they leave;
+//     the message names the call that differed first.
 // Follows torch.distributed; deviations are said where they are.
 #pragma once
 
@@ -44,7 +46,7 @@ struct InitOptions {
 
 /// Makes the default group; returns when all ranks have joined. From one thread per process.
 TUTTI_API void init_process_group(const InitOptions& options = {});
-/// Leaves one group, or (empty) the default one. May be followed by a new init_process_group.
+/// Leaves one group, or (empty) the default one, as ProcessGroup::destroy. May be followed by a new init_process_group.
 TUTTI_API void destroy_process_group(ProcessGroup group = {});
 TUTTI_API bool is_available() noexcept;
 TUTTI_API bool is_initialized() noexcept;

@@ -68,6 +68,8 @@ class TUTTI_API ProcessGroup {
     void abort(const std::string& reason);
     /// Leaves the group: waits for this rank's operations, then closes. Others that still wait for this rank get
     /// PeerLost. The last handle's destructor does the same without waiting.
+    /// Throws CollectiveMismatch, after it has left, when ranks of this host disagreed about a collective in which this
+    /// rank waited for nobody.
     void destroy();
 
     friend bool operator==(const ProcessGroup&, const ProcessGroup&) = default;

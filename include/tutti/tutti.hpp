@@ -10,6 +10,7 @@
 #include <tutti/object_collectives.hpp>
 #include <tutti/process_group.hpp>
 #include <tutti/reduce_op.hpp>
+#include <tutti/spawn.hpp>
 #include <tutti/store.hpp>
 #include <tutti/tensor.hpp>
 #include <tutti/version.hpp>

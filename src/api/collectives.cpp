@@ -56,10 +56,10 @@ TUTTI_COLLECTIVE(reduce_scatter, never,
 TUTTI_COLLECTIVE(reduce_scatter_tensor, api::quick::reduce_scatter_tensor,
                  (TensorView output, ConstTensorView input, const ReduceScatterOptions& options),
                  (output, input, options))
-TUTTI_COLLECTIVE(all_to_all_single, never,
+TUTTI_COLLECTIVE(all_to_all_single, api::quick::all_to_all_single,
                  (TensorView output, ConstTensorView input, const AllToAllSingleOptions& options),
                  (output, input, options))
-TUTTI_COLLECTIVE(all_to_all, never,
+TUTTI_COLLECTIVE(all_to_all, api::quick::all_to_all,
                  (const TensorList& output_list, const ConstTensorList& input_list, const CollectiveOptions& options),
                  (output_list, input_list, options))
 TUTTI_COLLECTIVE(barrier, api::quick::barrier, (const BarrierOptions& options), (options))

@@ -1,4 +1,5 @@
 // ProcessGroup, the default group, initialisation.
+#include "api/request.hpp"
 #include "core/env.hpp"
 #include "group/group.hpp"
 #include "rendezvous/rendezvous.hpp"
@@ -8,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <mutex>
 
@@ -18,6 +20,7 @@ struct Default {
     std::mutex mutex;
     ProcessGroup group;
     int generation = 0;  // of inits in this process: equal on all ranks, keeps the keys of worlds apart
+    std::atomic<std::uint64_t> changes{0};  // of `group`: what threads remember of it holds until the next
 };
 Default& state() {
     static Default instance;
@@ -96,8 +99,13 @@ void init_process_group(const InitOptions& options) {
 void destroy_process_group(ProcessGroup group) {
     const bool is_default = !group || (is_initialized() && group == default_group());
     if (!group) group = default_group();
+    struct Forget {
+        bool is_default;
+        ~Forget() {
+            if (is_default) set_default_group({});
+        }
+    } forget{is_default};
     group.destroy();
-    if (is_default) set_default_group({});
 }
 
 bool is_available() noexcept {
@@ -119,6 +127,21 @@ void set_default_group(ProcessGroup group) {
     ProcessGroup old;  // goes after the lock
     const std::lock_guard lock(state().mutex);
     old = std::exchange(state().group, std::move(group));
+    state().changes.fetch_add(1, std::memory_order_release);
+}
+std::shared_ptr<detail::Group> api::default_impl() noexcept {
+    // A thread remembers the group without keeping it alive: its last handle may go while the thread does other things.
+    struct Remembered {
+        std::uint64_t changes = 0;
+        std::weak_ptr<detail::Group> group;
+    };
+    thread_local Remembered remembered;
+    Default& now = state();
+    if (remembered.changes != now.changes.load(std::memory_order_acquire)) {
+        const std::lock_guard lock(now.mutex);
+        remembered = {now.changes.load(std::memory_order_relaxed), now.group.impl()};
+    }
+    return remembered.group.lock();
 }
 int get_rank(ProcessGroup group) {
     return (group ? group : default_group()).rank();

@@ -1,5 +1,6 @@
 #include "api/quick.hpp"
 
+#include "api/request.hpp"
 #include "core/env.hpp"
 #include "group/fingerprint.hpp"
 #include "group/group.hpp"
@@ -7,6 +8,8 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <numeric>
+#include <tuple>
 
 namespace tutti::api::quick {
 namespace {
@@ -23,7 +26,7 @@ class Target {
     explicit Target(const ProcessGroup& named) {
         static const bool overridden = env::get("TUTTI_ALGORITHM").has_value();
         if (overridden) return;
-        if (!named && is_initialized()) default_ = default_group().impl();
+        if (!named) default_ = default_impl();
         group_ = named ? named.impl().get() : default_.get();
     }
     explicit operator bool() const noexcept { return group_ != nullptr; }
@@ -37,10 +40,12 @@ class Target {
 bool plain(const ConstTensorView& view) {
     return view.contiguous() && view.device().type == Device::Type::cpu;
 }
+bool overlap(const std::byte* first, std::size_t first_bytes, const std::byte* second, std::size_t second_bytes) {
+    return first < second + second_bytes && second < first + first_bytes;
+}
 bool overlap(const ConstTensorView& a, const ConstTensorView& b) {
-    const auto* first = static_cast<const std::byte*>(a.data());
-    const auto* second = static_cast<const std::byte*>(b.data());
-    return first < second + b.byte_count() && second < first + a.byte_count();
+    return overlap(static_cast<const std::byte*>(a.data()), a.byte_count(), static_cast<const std::byte*>(b.data()),
+                   b.byte_count());
 }
 bool combines(ReduceOp op, DType dtype) {
     return op.kind() != ReduceOp::Kind::premul_sum && is_supported(op.kind(), dtype);
@@ -93,6 +98,26 @@ bool adjoining(const List& list, const ConstTensorView& block, int ranks) {
         at += view.byte_count();
     }
     return true;
+}
+
+/// The same of blocks of any length, whose element counts it writes down.
+template <class List>
+bool adjoining(const List& list, DType dtype, std::size_t ranks, std::uint64_t* counts) {
+    if (list.size() != ranks) return false;
+    const auto* at = static_cast<const std::byte*>(list.front().data());
+    for (const auto& view : list) {
+        if (!plain(view) || view.dtype() != dtype || static_cast<const std::byte*>(view.data()) != at) return false;
+        at += view.byte_count();
+        *counts++ = count_of(view);
+    }
+    return true;
+}
+
+/// The operation with which the call goes on where it is not as short for others: as the ordinary way makes it.
+template <class Arguments, auto make>
+void go_on_with(SmallCall& call, const Arguments& arguments) {
+    call.arguments = &arguments;
+    call.ordinary = [](const void* given) { return std::apply(make, *static_cast<const Arguments*>(given)); };
 }
 
 }  // namespace
@@ -187,6 +212,46 @@ bool reduce_scatter_tensor(const TensorView& output, const ConstTensorView& inpu
     set_op(call, o.op, group->size());
     call.fingerprint = fingerprint_of_blocks(call.collective, call.dtype, o.op, group->size(), call.count);
     return group->run_small("reduce_scatter_tensor", call, o.timeout);
+}
+
+bool all_to_all_single(const TensorView& output, const ConstTensorView& input, const AllToAllSingleOptions& o) {
+    const Target group(o.group);
+    if (!group || !o.input_split_sizes.empty() || !o.output_split_sizes.empty() || o.timeout.count() < 0) return false;
+    if (!plain(input) || !plain(output) || input.dtype() != output.dtype() || overlap(input, output)) return false;
+    const std::int64_t rows = input.shape().empty() ? 1 : input.shape()[0];
+    const std::int64_t rows_out = output.shape().empty() ? 1 : output.shape()[0];
+    if (rows % group->size() != 0 || rows_out % group->size() != 0) return false;
+    const auto n = static_cast<std::uint64_t>(group->size());
+    SmallCall call = call_of(Collective::all_to_all, input, output, count_of(input) / n);
+    if (count_of(output) != count_of(input) || !group->is_small(call.collective, call.block_bytes)) return false;
+    call.fingerprint = fingerprint(call.collective, call.dtype, {}, -1, 0);
+    using Arguments = std::tuple<const TensorView&, const ConstTensorView&, const AllToAllSingleOptions&>;
+    const Arguments arguments(output, input, o);
+    go_on_with<Arguments, api::all_to_all_single>(call, arguments);
+    return group->run_small("all_to_all_single", call, o.timeout);
+}
+
+bool all_to_all(const TensorList& outputs, const ConstTensorList& inputs, const CollectiveOptions& o) {
+    const Target group(o.group);
+    if (!group || inputs.empty() || o.timeout.count() < 0) return false;
+    const auto n = static_cast<std::size_t>(group->size());
+    std::array<std::uint64_t, counts_max> send, receive;
+    if (n > counts_max || !adjoining(inputs, inputs.front().dtype(), n, send.data()) ||
+        !adjoining(outputs, inputs.front().dtype(), n, receive.data()))
+        return false;
+    SmallCall call = call_of(Collective::all_to_all, inputs.front(), outputs.front(), 0);
+    call.set_blocks(std::span(send).first(n), std::span(receive).first(n));
+    const std::size_t element = size_of(call.dtype);
+    const auto me = static_cast<std::size_t>(group->rank());
+    const std::uint64_t sent = std::accumulate(send.begin(), send.begin() + group->size(), std::uint64_t{0});
+    const std::uint64_t received = std::accumulate(receive.begin(), receive.begin() + group->size(), std::uint64_t{0});
+    if (send[me] != receive[me] || overlap(call.input, sent * element, call.output, received * element)) return false;
+    if (!group->blocks_fit(call)) return false;
+    call.fingerprint = fingerprint(call.collective, call.dtype, {}, -1, 0);
+    using Arguments = std::tuple<const TensorList&, const ConstTensorList&, const CollectiveOptions&>;
+    const Arguments arguments(outputs, inputs, o);
+    go_on_with<Arguments, api::all_to_all>(call, arguments);
+    return group->run_small("all_to_all", call, o.timeout);
 }
 
 bool barrier(const BarrierOptions& o) {

@@ -16,6 +16,8 @@ bool all_gather_into_tensor(const TensorView& output, const ConstTensorView& inp
 bool gather(const ConstTensorView& tensor, const TensorList& outputs, const GatherOptions& options);
 bool scatter(const TensorView& tensor, const ConstTensorList& inputs, const ScatterOptions& options);
 bool reduce_scatter_tensor(const TensorView& output, const ConstTensorView& input, const ReduceScatterOptions& options);
+bool all_to_all_single(const TensorView& output, const ConstTensorView& input, const AllToAllSingleOptions& options);
+bool all_to_all(const TensorList& outputs, const ConstTensorList& inputs, const CollectiveOptions& options);
 bool barrier(const BarrierOptions& options);
 
 }  // namespace tutti::api::quick

@@ -269,11 +269,9 @@ void set_blocks(algorithm::Request& request, const Counts& send, const Counts& r
 
 std::shared_ptr<Group> group_of(const ProcessGroup& group, const char* operation) {
     if (group) return group.impl();
-    if (!is_initialized()) {
-        throw InvalidArgument(fmt::format("{}: there is no default group; call init_process_group first", operation),
-                              {}, ErrorCode::not_initialized);
-    }
-    return default_group().impl();
+    if (auto standard = default_impl()) return standard;
+    throw InvalidArgument(fmt::format("{}: there is no default group; call init_process_group first", operation), {},
+                          ErrorCode::not_initialized);
 }
 
 int root_of(const char* operation, std::optional<int> global, std::optional<int> in_group, const Group& group,

@@ -12,6 +12,8 @@ namespace tutti::api {
 using detail::Group;
 using detail::Operation;
 
+/// The default group, or null: for every call, so quicker than default_group().
+std::shared_ptr<Group> default_impl() noexcept;
 /// The group that an option names; throws when there is none.
 std::shared_ptr<Group> group_of(const ProcessGroup& group, const char* operation);
 /// The root that a pair of options names; `fallback` where neither is given, -1: InvalidArgument.

@@ -9,12 +9,16 @@
 namespace tutti::cli {
 
 std::string both_spellings(const std::string& names) {
-    std::string other;
-    for (std::size_t i = 0; i < names.size(); ++i) {
-        const bool inside = names[i] == '-' && i > 0 && names[i - 1] != '-' && names[i - 1] != ',';
-        other += inside ? '_' : names[i];
+    std::string all;
+    for (std::size_t start = 0; start < names.size();) {
+        const std::size_t end = std::min(names.find(',', start), names.size());
+        const std::string name = names.substr(start, end - start);
+        std::string other = name;
+        std::replace(other.begin() + 2, other.end(), '-', '_');  // after "--"
+        all += (all.empty() ? "" : ",") + name + (other == name ? "" : "," + other);
+        start = end + 1;
     }
-    return other == names ? names : names + "," + other.substr(other.rfind(',') + 1);
+    return all;
 }
 
 std::uint64_t bytes_of(const std::string& text, const std::string& option) {

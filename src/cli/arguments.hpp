@@ -10,7 +10,7 @@
 
 namespace tutti::cli {
 
-/// "--nproc-per-node" also as "--nproc_per_node".
+/// "-n,--nproc-per-node,--nnodes" also with "--nproc_per_node".
 std::string both_spellings(const std::string& names);
 /// 8, 64K, 1M, 2G (powers of two), also 64KB and 64KiB. Throws CLI::ValidationError naming `option`.
 std::uint64_t bytes_of(const std::string& text, const std::string& option);
@@ -26,7 +26,9 @@ std::vector<std::string> take_command(const CLI::App& sub, std::vector<std::stri
 using Command = std::function<int()>;
 /// `command`: the program that is run and its arguments, filled by take_command() before the rest is parsed.
 Command add_run(CLI::App& app, const std::vector<std::string>& command);
+Command add_launch(CLI::App& app, const std::vector<std::string>& command);
 Command add_bench(CLI::App& app);
 Command add_explain(CLI::App& app);
+Command add_doctor(CLI::App& app);
 
 }  // namespace tutti::cli

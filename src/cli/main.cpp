@@ -20,11 +20,13 @@ int main(int argc, char** argv) {
     CLI::App app("Collective communication between processes: starts them, measures them, explains them.", "tutti");
     app.require_subcommand(1);
     app.set_version_flag("--version", tutti::version());
-    std::vector<std::string> command;  // of run
+    std::vector<std::string> command;  // of run and launch
     std::map<std::string, Command> commands;
     commands["run"] = add_run(app, command);
+    commands["launch"] = add_launch(app, command);
     commands["bench"] = add_bench(app);
     commands["explain"] = add_explain(app);
+    commands["doctor"] = add_doctor(app);
     app.add_subcommand("version", "Print the version");
     commands["version"] = [] {
         std::printf("tutti %s\n", tutti::version());
@@ -39,7 +41,9 @@ int main(int argc, char** argv) {
                     (near.empty() ? "; tutti --help lists them" : "; did you mean \"" + near + "\"?"));
     }
     std::vector<std::string> arguments(argv + std::min(argc, 2), argv + argc);
-    if (argc > 1 && argv[1] == std::string("run")) command = take_command(*app.get_subcommand("run"), arguments);
+    for (const char* name : {"run", "launch"}) {
+        if (argc > 1 && argv[1] == std::string(name)) command = take_command(*app.get_subcommand(name), arguments);
+    }
     if (argc > 1) arguments.insert(arguments.begin(), argv[1]);
     std::ranges::reverse(arguments);  // as CLI11 wants them
     try {
@@ -64,7 +68,8 @@ int main(int argc, char** argv) {
     } catch (const CLI::ParseError& error) {
         return fail(error.what());
     } catch (const DistError& error) {
-        std::fprintf(stderr, "tutti: %s\n", error.what());
+        const std::string text = error.what();
+        std::fprintf(stderr, "%s%s\n", text.starts_with("tutti ") ? "" : "tutti: ", text.c_str());
         return 1;
     } catch (const std::exception& error) {
         return fail(error.what());

@@ -1,58 +1,236 @@
-// tutti run: starts the ranks of a job on this host.
+// tutti run: starts the ranks of a job, here, on this node of several, or on other hosts over ssh. Its flags are those
+// of torchrun and DeepSpeed's launcher; tutti launch is the same with the defaults of torch.distributed.launch.
 #include "cli/arguments.hpp"
+#include "core/env.hpp"
 #include "launch/launcher.hpp"
 
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
+#include <thread>
 
 namespace tutti::cli {
 namespace {
 
+constexpr std::uint16_t default_master_port = 29500;  // torchrun's and DeepSpeed's
+
 struct RunArguments {
-    int ranks = 1;
+    std::string ranks;  // as given
+    std::string nodes;
+    int node_rank = 0;
+    std::string master_addr;
+    int master_port = 0;
+    std::string hostfile, include, exclude, launcher_args;
+    int ssh_port = 0;
+    bool standalone = false, use_env = true, module = false, no_python = false, lifeline = false;
+    int max_restarts = 0;
+    std::string run_id, log_dir, redirects, tee;
     std::string transport;
     std::string colour = "auto";
     bool no_prefix = false;
     double timeout_s = 0, grace_s = 3;
 };
 
+int count_gpus() {
+    int count = 0;
+    while (std::filesystem::exists(fmt::format("/dev/nvidia{}", count))) ++count;
+    if (count == 0) throw InvalidArgument("tutti run: --nproc-per-node gpu: there is no GPU here; give a number");
+    return count;
+}
+
+std::optional<int> number(const std::string& text) {
+    int value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
+}
+
+int ranks_of(const std::string& text) {
+    if (text.empty()) return 1;
+    if (text == "cpu" || text == "auto") return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+    if (text == "gpu") return count_gpus();
+    const auto value = number(text);
+    if (!value || *value < 1 || *value > 65536) {
+        throw InvalidArgument(
+            fmt::format("tutti run: --nproc-per-node {}: expected 1 to 65536 ranks, cpu, gpu or auto", text));
+    }
+    return *value;
+}
+
+// torchrun allows a range there, for jobs that change their size.
+int nodes_of(const std::string& text) {
+    if (text.empty()) return 1;
+    const std::size_t colon = text.find(':');
+    const auto least = number(text.substr(0, colon));
+    const auto most = colon == std::string::npos ? least : number(text.substr(colon + 1));
+    if (!least || !most || *least != *most || *least < 1 || *least > 65536) {
+        throw InvalidArgument(
+            fmt::format("tutti run: --nnodes {}: expected 1 to 65536 (jobs do not change their size)", text));
+    }
+    return *least;
+}
+
+void add_options(CLI::App& sub, RunArguments& a) {
+    const auto option = [&](const std::string& names, auto& value, const char* text, const char* group) {
+        return sub.add_option(both_spellings(names), value, text)->group(group);
+    };
+    const auto flag = [&](const std::string& names, bool& value, const char* text, const char* group) {
+        return sub.add_flag(both_spellings(names), value, text)->group(group);
+    };
+    const char *job = "The job", *nodes = "Several nodes, one command on each", *hosts = "Several hosts, over ssh",
+               *program = "The program", *output = "Output";
+    option("-n,--nproc-per-node,--num-gpus", a.ranks, "ranks on each node: a number, cpu, gpu or auto [1]", job);
+    option("--max-restarts", a.max_restarts, "start all ranks again when one fails, so many times at most", job)
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
+    option("--transport", a.transport, "what carries the data (sets TUTTI_TRANSPORT)", job)
+        ->check(CLI::IsMember({"auto", "shm", "tcp"}));
+    option("--timeout", a.timeout_s, "end the job after so many seconds, with exit status 124", job)
+        ->check(CLI::PositiveNumber);
+    option("--grace", a.grace_s, "seconds between SIGTERM and SIGKILL when the job is stopped", job)
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
+    option("--run-id,--rdzv-id", a.run_id, "TORCHELASTIC_RUN_ID [random]", job);
+    flag("--standalone", a.standalone, "one node, any free port (as without any flag of several nodes)", job);
+
+    option("--nnodes,--num-nodes", a.nodes, "number of nodes; of the hostfile: the first so many", nodes);
+    option("--node-rank", a.node_rank, "which of them this is, from 0", nodes)->capture_default_str();
+    option("--master-addr", a.master_addr, "address of node 0, by which the others reach it", nodes);
+    option("--master-port", a.master_port, "free port there [29500; on one node: any]", nodes)
+        ->check(CLI::Range(1, 65535));
+    flag("--lifeline", a.lifeline, "end the job when standard input ends", nodes);
+
+    option("-H,--hostfile", a.hostfile, "start the job on these hosts: lines HOST slots=RANKS", hosts);
+    option("--include", a.include, "only these: HOST[:SLOT,SLOT...][@HOST...]", hosts);
+    option("--exclude", a.exclude, "all but these", hosts);
+    option("--launcher-args", a.launcher_args, "arguments for ssh, in one word: \"-i key -o User=me\"", hosts);
+    option("--ssh-port", a.ssh_port, "where the hosts' sshd listens", hosts)->check(CLI::Range(1, 65535));
+
+    flag("--use-env", a.use_env, "the local rank comes by LOCAL_RANK only; --use-env=False: --local-rank=N as well",
+         program);
+    flag("-m,--module", a.module, "the program is a Python module", program);
+    flag("--no-python", a.no_python, "a program whose name ends in .py is started as it is", program);
+
+    option("--log-dir", a.log_dir, "write DIR/RUN_ID/attempt_A/RANK/{stdout,stderr}.log as well", output);
+    option("-r,--redirects", a.redirects, "streams that go there only: 1 stdout, 2 stderr, 3 both; LOCAL_RANK:N,...",
+           output);
+    option("-t,--tee", a.tee, "streams that go there and here [3 without --redirects]", output);
+    option("--color", a.colour, "colour the names of the ranks", output)
+        ->check(CLI::IsMember({"auto", "always", "never"}))
+        ->capture_default_str();
+    flag("--no-prefix", a.no_prefix, "pass lines on as they are", output);
+}
+
+std::chrono::milliseconds from_seconds(double seconds) {
+    return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+}
+
+launch::Options options_of(const RunArguments& a, const std::vector<std::string>& command) {
+    launch::Options options;
+    options.command = command;
+    options.prefix = !a.no_prefix;
+    const char* no_colour = std::getenv("NO_COLOR");  // counts when it is not empty (no-color.org)
+    const bool plain = no_colour != nullptr && *no_colour != '\0';
+    options.colour = a.colour == "always" || (a.colour == "auto" && ::isatty(1) != 0 && ::isatty(2) != 0 && !plain);
+    if (!a.transport.empty()) options.environment.push_back("TUTTI_TRANSPORT=" + a.transport);
+    if (a.timeout_s > 0) options.timeout = from_seconds(a.timeout_s);
+    options.grace = from_seconds(a.grace_s);
+    options.master_addr = a.master_addr;
+    options.master_port = static_cast<std::uint16_t>(a.master_port);
+    options.max_restarts = a.max_restarts;
+    options.run_id = a.run_id;
+    options.log_dir = a.log_dir;
+    options.lifeline = a.lifeline;
+    if (!a.redirects.empty()) options.redirects = launch::parse_streams(a.redirects, "--redirects");
+    if (!a.tee.empty()) options.tee = launch::parse_streams(a.tee, "--tee");
+    return options;
+}
+
+// As torchrun does: a script gets an interpreter.
+void find_interpreter(launch::Options& options, const RunArguments& a) {
+    auto& command = options.command;
+    if (command.empty() || (!a.module && (a.no_python || !command.front().ends_with(".py")))) return;
+    std::vector<std::string> words{env::get("PYTHON_EXEC").value_or("python3"), "-u"};
+    if (a.module) words.emplace_back("-m");
+    options.program_words = words.size() + 1;
+    command.insert(command.begin(), words.begin(), words.end());
+}
+
+int run_on_hosts(const RunArguments& a, launch::Options options, const std::vector<launch::Host>& hosts) {
+    launch::SshOptions ssh;
+    if (a.ssh_port != 0) ssh.arguments = {"-p", std::to_string(a.ssh_port)};
+    for (std::size_t start = 0; start < a.launcher_args.size();) {
+        const std::size_t end = std::min(a.launcher_args.find(' ', start), a.launcher_args.size());
+        if (end > start) ssh.arguments.push_back(a.launcher_args.substr(start, end - start));
+        start = end + 1;
+    }
+    ssh.forwarded = {fmt::format("--max-restarts={}", a.max_restarts),
+                     fmt::format("--use-env={}", a.use_env ? "true" : "false")};
+    for (const auto& [name, value] : {std::pair("--run-id", &a.run_id), std::pair("--log-dir", &a.log_dir),
+                                      std::pair("--redirects", &a.redirects), std::pair("--tee", &a.tee)}) {
+        if (!value->empty()) ssh.forwarded.push_back(fmt::format("{}={}", name, *value));
+    }
+    if (a.module) ssh.forwarded.emplace_back("--module");
+    if (a.no_python) ssh.forwarded.emplace_back("--no-python");
+    return launch::launch_on_hosts(options, hosts, ssh);
+}
+
+int run(const RunArguments& a, const std::vector<std::string>& command) {
+    launch::Options options = options_of(a, command);
+    options.ranks = ranks_of(a.ranks);
+    options.nodes = nodes_of(a.nodes);
+    options.node_rank = a.node_rank;
+    options.local_rank_argument = !a.use_env;
+    if (a.standalone && (options.nodes > 1 || !a.master_addr.empty() || a.master_port != 0 || !a.hostfile.empty())) {
+        throw InvalidArgument(
+            "tutti run: --standalone is one node on a port of its own: expected no --nnodes, --master-addr, "
+            "--master-port or --hostfile beside it");
+    }
+    if (a.hostfile.empty()) {
+        for (const auto& [name, given] :
+             {std::pair("--include", !a.include.empty()), std::pair("--exclude", !a.exclude.empty()),
+              std::pair("--launcher-args", !a.launcher_args.empty()), std::pair("--ssh-port", a.ssh_port != 0)}) {
+            if (given) throw InvalidArgument(fmt::format("tutti run: {} needs --hostfile", name));
+        }
+    } else {
+        if (a.node_rank != 0 || a.lifeline)
+            throw InvalidArgument("tutti run: --hostfile starts all nodes itself: expected no --node-rank beside it");
+        const auto hosts = launch::select_hosts(
+            launch::read_hostfile(a.hostfile),
+            {a.include, a.exclude, a.nodes.empty() ? 0 : options.nodes, a.ranks.empty() ? 0 : options.ranks});
+        if (hosts.size() > 1 || hosts.front().name != "localhost") return run_on_hosts(a, std::move(options), hosts);
+        options.nodes = 1;
+        options.ranks = static_cast<int>(hosts.front().slots.size());
+    }
+    if (options.nodes > 1 && options.master_port == 0) options.master_port = default_master_port;
+    find_interpreter(options, a);
+    return launch::launch(options);
+}
+
+Command add(CLI::App& app, const std::vector<std::string>& command, const char* name, const char* text, bool use_env) {
+    auto a = std::make_shared<RunArguments>();
+    a->use_env = use_env;
+    CLI::App* sub = app.add_subcommand(name, text);
+    add_options(*sub, *a);
+    sub->footer(
+        "Everything after the program's name goes to the program. Flags may have underscores for dashes.\n"
+        "Exit status: that of the first rank that fails (128 + signal when it was killed), 0 when none does.");
+    return [a, &command] { return run(*a, command); };
+}
+
 }  // namespace
 
 Command add_run(CLI::App& app, const std::vector<std::string>& command) {
-    auto a = std::make_shared<RunArguments>();
-    CLI::App* sub = app.add_subcommand("run", "Start N ranks of a program: tutti run -n 4 [--] program args...");
-    sub->add_option(both_spellings("-n,--nproc-per-node"), a->ranks, "number of ranks")
-        ->check(CLI::Range(1, 65536))
-        ->capture_default_str();
-    sub->add_option("--transport", a->transport, "what carries the data (sets TUTTI_TRANSPORT)")
-        ->check(CLI::IsMember({"auto", "shm", "tcp"}));
-    sub->add_option("--timeout", a->timeout_s, "end the job after so many seconds, with exit status 124")
-        ->check(CLI::PositiveNumber);
-    sub->add_option("--grace", a->grace_s, "seconds between SIGTERM and SIGKILL when the job is stopped")
-        ->check(CLI::NonNegativeNumber)
-        ->capture_default_str();
-    sub->add_option("--color", a->colour, "colour the names of the ranks")
-        ->check(CLI::IsMember({"auto", "always", "never"}))
-        ->capture_default_str();
-    sub->add_flag(both_spellings("--no-prefix"), a->no_prefix, "pass lines on as they are");
-    sub->footer("Exit status: that of the first rank that fails (128 + signal when it was killed), 0 when none does.");
-    return [a, &command] {
-        launch::Options options;
-        options.command = command;
-        options.ranks = a->ranks;
-        options.prefix = !a->no_prefix;
-        const char* no_colour = std::getenv("NO_COLOR");  // counts when it is not empty (no-color.org)
-        const bool plain = no_colour != nullptr && *no_colour != '\0';
-        options.colour =
-            a->colour == "always" || (a->colour == "auto" && ::isatty(1) != 0 && ::isatty(2) != 0 && !plain);
-        if (!a->transport.empty()) options.environment.push_back("TUTTI_TRANSPORT=" + a->transport);
-        if (a->timeout_s > 0)
-            options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(a->timeout_s * 1000));
-        options.grace = std::chrono::milliseconds(static_cast<std::int64_t>(a->grace_s * 1000));
-        return launch::launch(options);
-    };
+    return add(app, command, "run", "Start N ranks of a program: tutti run -n 4 [--] program args...", true);
+}
+
+Command add_launch(CLI::App& app, const std::vector<std::string>& command) {
+    return add(app, command, "launch", "As run, but programs get --local-rank=N too (torch.distributed.launch)", false);
 }
 
 }  // namespace tutti::cli

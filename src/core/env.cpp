@@ -25,12 +25,13 @@ constexpr auto table = std::to_array<Variable>({
     {"TUTTI_INSECURE", "1: allow a job on several hosts without a secret"},
     {"TUTTI_JOB_SECRET", "the job's secret; every connection proves it"},
     {"TUTTI_JOB_SECRET_FILE", "owner-only file that holds the job's secret"},
-    {"TUTTI_LISTEN_FD", "set by tutti run: descriptor of the store's listening socket"},
+    {"TUTTI_LAUNCHER", "set by tutti run: by which it finds the processes that it has started"},
     {"TUTTI_LOG_LEVEL", "trace, debug, info, warning (default), error or off"},
     {"TUTTI_SPEC_DIR", "where tests write the inventory rows that they showed"},
     {"TUTTI_STORE_LOCAL", "0: clients of a TCPStore on its own host use TCP too (default 1: a Unix socket)"},
     {"TUTTI_TCP_CONGESTION",
      "auto (default: the system's congestion control, but Reno for BBR between near hosts), system, or a name"},
+    {"TUTTI_STORE_PORT", "set by tutti run: where it serves the store; rank 0 does not if MASTER_PORT is the same"},
     {"TUTTI_TIMEOUT_MS", "default time limit of an operation, in milliseconds"},
     {"TUTTI_TRANSPORT", "auto (default), shm or tcp"},
     {"TUTTI_WAIT", "auto (default), spin, yield or sleep: what a waiting rank does"},
@@ -73,11 +74,14 @@ std::optional<std::int64_t> get_int(std::string_view name, std::int64_t min, std
 
 bool get_bool(std::string_view name, bool fallback) {
     const auto text = get(name);
-    if (!text) return fallback;
-    const std::string value = lower(*text);
+    return text ? truth(name, *text) : fallback;
+}
+
+bool truth(std::string_view name, const std::string& text) {
+    const std::string value = lower(text);
     if (value == "1" || value == "true" || value == "yes" || value == "on") return true;
     if (value == "0" || value == "false" || value == "no" || value == "off") return false;
-    throw InvalidArgument(fmt::format("environment variable {}={}: expected 1 or 0", name, *text));
+    throw InvalidArgument(fmt::format("environment variable {}={}: expected 1 or 0", name, text));
 }
 
 std::vector<std::string> unknown_variables(std::span<const char* const> environment) {

@@ -26,6 +26,8 @@ std::optional<std::string> get(std::string_view name);
 std::optional<std::int64_t> get_int(std::string_view name, std::int64_t min, std::int64_t max);
 /// 1/0, true/false, yes/no, on/off in any case; anything else throws InvalidArgument.
 bool get_bool(std::string_view name, bool fallback);
+/// The same of a text that is the value of variable `name`.
+bool truth(std::string_view name, const std::string& text);
 
 /// One sentence for each TUTTI_* variable in `environment` (NAME=value strings) that is not in the table,
 /// with the nearest known name.

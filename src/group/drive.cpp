@@ -67,15 +67,19 @@ std::shared_ptr<const schedule::Schedule> Group::plan_for(const Operation& opera
 void Group::start(Operation& operation) {
     const std::uint64_t fingerprint = operation.operands.fingerprint;
     remember(operation.sequence, fingerprint);
-    if (make_small(operation)) {
-        operation.small_state.sequence = ++small_sequence_;
-        return;
-    }
+    if (make_small(operation))
+        operation.small_state = begin_small();
+    else
+        begin_schedule(operation);
+}
+
+void Group::begin_schedule(Operation& operation) {
+    const std::uint64_t fingerprint = operation.operands.fingerprint;
     if (arena_ && size_ > 1) {
         // Of two ranks that disagree, the one that comes second sees the first: the fence keeps both from reading
         // before they have written. Not every disagreement meets a message, as when ranks name different roots.
         std::atomic_thread_fence(std::memory_order_seq_cst);
-        check_records(operation.sequence, fingerprint);
+        check_records(operation.sequence);
         if (failure_) return;
     }
     operation.operands.channel = transport::collective_channel | operation.sequence;
@@ -85,11 +89,23 @@ void Group::start(Operation& operation) {
 }
 
 void Group::remember(std::uint64_t sequence, std::uint64_t fingerprint) {
-    history_.put(sequence, fingerprint);
-    if (!arena_) return;
+    if (!arena_) return history_.put(sequence, fingerprint);
+    agreement_ = (agreement_ ^ fingerprint) * 0x9e3779b97f4a7c15ULL;
+    agreement_ ^= agreement_ >> 32;
     auto& record = arena_->control(ground_.local_rank).records[sequence % transport::RankControl::record_count];
-    record.fingerprint.store(fingerprint, std::memory_order_relaxed);
+    // Who finds a new value under the old number finds the number gone when it looks again.
+    record.sequence.store(0, std::memory_order_relaxed);
+    record.fingerprint.store(fingerprint, std::memory_order_release);
+    record.agreement.store(agreement_, std::memory_order_release);
     record.sequence.store(sequence, std::memory_order_release);
+}
+
+std::uint64_t Group::fingerprint_at(std::uint64_t sequence) const {
+    if (!arena_) return history_.find(sequence);
+    const auto& record = arena_->control(ground_.local_rank).records[sequence % transport::RankControl::record_count];
+    return record.sequence.load(std::memory_order_relaxed) == sequence
+               ? record.fingerprint.load(std::memory_order_relaxed)
+               : 0;
 }
 
 bool Group::progress() {
@@ -124,10 +140,13 @@ bool Group::progress_collective() {
             if (failure_) return true;
             moved = true;
         }
-        if (operation->small_state.sequence != 0) {
-            if (!advance(operation->small, operation->small_state, operation->sequence)) return moved;
+        SmallState& small = operation->small_state;
+        if (small.sequence != 0 && !operation->execution) {
+            if (!small.large && !advance(operation->small, small, operation->sequence)) return moved;
+            if (!failure_ && small.large) begin_schedule(*operation);
             if (failure_) return true;
-        } else {
+        }
+        if (operation->execution) {
             executing_ = true;
             moved |= operation->execution->progress();
             executing_ = false;
@@ -135,7 +154,7 @@ bool Group::progress_collective() {
             if (failure_) return true;
             if (const auto& other = operation->execution->mismatch(); other && !failure_) {
                 const auto [peer, theirs] = *other;
-                mismatch(peer, operation->sequence, theirs, operation->operands.fingerprint, true);
+                mismatch(peer, operation->sequence, theirs, operation->operands.fingerprint);
             }
             if (failure_) return true;
             if (!operation->execution->done()) return moved;
@@ -234,10 +253,13 @@ void Group::slow_checks() {
     for (const auto& operation : messages_) {
         if (operation->deadline.expired(now)) return time_out(*operation);
     }
-    if (collectives_.empty()) return;
+    if (collectives_.empty()) {
+        if (arena_) check_records(sequence_);  // the last one, in which this rank may not have waited
+        return;
+    }
     const std::shared_ptr<Operation> operation = collectives_.front();
     if (operation->deadline.expired(now)) return time_out(*operation);
-    if (arena_) check_records(operation->sequence, operation->operands.fingerprint);
+    if (arena_) check_records(operation->sequence);
     if (failure_ || now < next_probe_) return;
     next_probe_ = now + std::chrono::milliseconds(200);
     for (const int peer : waits_for(*operation)) {
@@ -249,16 +271,36 @@ void Group::slow_checks() {
     }
 }
 
-// Compares what the ranks of this host are doing.
-void Group::check_records(std::uint64_t sequence, std::uint64_t fingerprint) {
+// Compares what the ranks of this host have done up to this collective, which has begun here.
+void Group::check_records(std::uint64_t sequence) {
+    const std::size_t index = sequence % transport::RankControl::record_count;
+    const auto& own = arena_->control(ground_.local_rank).records[index];
+    if (sequence == 0 || own.sequence.load(std::memory_order_relaxed) != sequence) return;
+    const std::uint64_t mine = own.agreement.load(std::memory_order_relaxed);
     for (std::size_t local = 0; local < rank_of_local_.size(); ++local) {
-        const auto& record =
-            arena_->control(static_cast<int>(local)).records[sequence % transport::RankControl::record_count];
+        const auto& record = arena_->control(static_cast<int>(local)).records[index];
         if (record.sequence.load(std::memory_order_acquire) != sequence) continue;
-        const std::uint64_t theirs = record.fingerprint.load(std::memory_order_relaxed);
-        if (theirs == fingerprint || record.sequence.load(std::memory_order_acquire) != sequence) continue;
-        return mismatch(rank_of_local_[local], sequence, theirs, fingerprint, true);
+        const std::uint64_t theirs = record.agreement.load(std::memory_order_acquire);
+        if (theirs == mine || record.sequence.load(std::memory_order_relaxed) != sequence) continue;
+        return disagreement(rank_of_local_[local], sequence);
     }
+}
+
+// Finds the first collective about which this rank and a peer disagree: the latest, or an earlier one in which neither
+// had to wait for the other.
+void Group::disagreement(int peer, std::uint64_t sequence) {
+    using transport::RankControl;
+    const auto& records = arena_->control(ground_.local_of[static_cast<std::size_t>(peer)]).records;
+    std::uint64_t first = sequence, theirs = 0, mine = 0;
+    for (std::uint64_t s = sequence; s > 0 && sequence - s < RankControl::record_count; --s) {
+        const RankControl::Record& record = records[s % RankControl::record_count];
+        if (record.sequence.load(std::memory_order_acquire) != s) continue;
+        const std::uint64_t fingerprint = record.fingerprint.load(std::memory_order_acquire);
+        if (record.sequence.load(std::memory_order_relaxed) != s || fingerprint == fingerprint_at(s)) continue;
+        first = s, theirs = fingerprint, mine = fingerprint_at(s);
+    }
+    if (theirs != mine) return mismatch(peer, first, theirs, mine);
+    mismatch(peer, sequence, fmt::format("ranks {} and {} have disagreed about a collective before it", rank_, peer));
 }
 
 // A rank that is waited for has left: nobody can finish this operation, and everybody learns the same cause.

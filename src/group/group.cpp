@@ -112,9 +112,7 @@ Group::Group(const ProcessGroupOptions& options)
     transport::MailboxEvents events;
     events.stream = [this](int peer) { return stream_to(peer); };
     events.mismatch = [this](int peer, std::uint64_t channel, std::uint64_t theirs, std::uint64_t mine, std::size_t,
-                             std::size_t) {
-        mismatch(peer, channel & ~transport::collective_channel, theirs, mine, true);
-    };
+                             std::size_t) { mismatch(peer, channel & ~transport::collective_channel, theirs, mine); };
     events.lost = [this](int peer, const std::string& reason) {
         // A peer that has finished closes first and says goodbye over its lifeline; one that died is reported by the
         // membership. Either way only operations that wait for it are concerned (slow_checks).
@@ -123,7 +121,7 @@ Group::Group(const ProcessGroupOptions& options)
         gone_.push_back(peer);
     };
     events.fingerprint_of = [this](std::uint64_t channel) {
-        return history_.find(channel & ~transport::collective_channel);
+        return fingerprint_at(channel & ~transport::collective_channel);
     };
     events.memory = [this](int peer) { return memory_of(peer); };
     mailbox_ = std::make_unique<transport::Mailbox>(rank_, size_, membership_->world_id(), std::move(events));
@@ -290,10 +288,20 @@ void Group::leave() {
         if (failure_ || !mailbox_->output_pending() || deadline.expired()) break;
         progress();
     }
-    const std::lock_guard lock(mutex_);
-    left_ = true;
-    fail(std::make_exception_ptr(Aborted(fmt::format("group \"{}\" was destroyed", name_))));
+    std::exception_ptr disagreement;
+    {
+        const std::lock_guard lock(mutex_);
+        if (!failure_ && arena_ && size_ > 1) {
+            // Of two ranks that leave after collectives in which neither waited, the second sees the first.
+            std::atomic_thread_fence(std::memory_order_seq_cst);
+            check_records(sequence_);
+            disagreement = failure_;
+        }
+        left_ = true;
+        fail(std::make_exception_ptr(Aborted(fmt::format("group \"{}\" was destroyed", name_))));
+    }
     membership_->flood({rendezvous::VerdictKind::left, rank_, {}});
+    if (disagreement) std::rethrow_exception(disagreement);
 }
 
 // ---- what others say
@@ -342,16 +350,25 @@ void Group::apply_verdict() {
     }
 }
 
-void Group::mismatch(int peer, std::uint64_t sequence, std::uint64_t theirs, std::uint64_t mine, bool tell_others) {
+void Group::mismatch(int peer, std::uint64_t sequence, std::uint64_t theirs, std::uint64_t mine) {
     using group::Fingerprint;
-    const bool message = group::is_message(theirs) && group::is_message(mine);
-    const std::string text =
-        message ? fmt::format("group \"{}\": rank {} sent {}, but rank {} receives {}", name_, peer,
-                              Fingerprint::describe(theirs), rank_, Fingerprint::describe(mine))
-                : fmt::format("operation #{} in group \"{}\" ({} ranks): rank {} called {}, but rank {} called {}",
-                              sequence, name_, size_, rank_, Fingerprint::describe(mine), peer,
-                              Fingerprint::describe(theirs));
-    if (tell_others) membership_->flood({rendezvous::VerdictKind::mismatch, peer, text});
+    if (!group::is_message(theirs) || !group::is_message(mine)) {
+        return mismatch(peer, sequence,
+                        fmt::format("rank {} called {}, but rank {} called {}", rank_, Fingerprint::describe(mine),
+                                    peer, Fingerprint::describe(theirs)));
+    }
+    disagreed(peer, sequence,
+              fmt::format("group \"{}\": rank {} sent {}, but rank {} receives {}", name_, peer,
+                          Fingerprint::describe(theirs), rank_, Fingerprint::describe(mine)));
+}
+
+void Group::mismatch(int peer, std::uint64_t sequence, const std::string& sides) {
+    disagreed(peer, sequence,
+              fmt::format("operation #{} in group \"{}\" ({} ranks): {}", sequence, name_, size_, sides));
+}
+
+void Group::disagreed(int peer, std::uint64_t sequence, const std::string& text) {
+    membership_->flood({rendezvous::VerdictKind::mismatch, peer, text});
     fail(std::make_exception_ptr(
         CollectiveMismatch(text, {.sequence = sequence, .group = name_, .rank = rank_, .peer = peer})));
 }

@@ -25,7 +25,7 @@
 
 namespace tutti::detail {
 
-/// The fingerprints of recent collectives, by sequence number.
+/// The fingerprints of recent collectives, by sequence number, where no arena keeps them.
 class History {
  public:
     void put(std::uint64_t sequence, std::uint64_t fingerprint) { entries_[sequence % size] = {sequence, fingerprint}; }
@@ -67,6 +67,8 @@ class Group : public std::enable_shared_from_this<Group> {
     bool run_small(const char* name, const SmallCall& call, std::chrono::milliseconds timeout);
     /// Whether a collective of this shape is a small one. Depends only on what is equal on all ranks.
     bool is_small(Collective collective, std::uint64_t block_bytes) const noexcept;
+    /// all_to_all: whether all that this rank sends fits into its slot. Ranks may differ in that.
+    bool blocks_fit(const SmallCall& call) const noexcept;
     void abort(const std::string& reason);
     void leave();
 
@@ -80,16 +82,20 @@ class Group : public std::enable_shared_from_this<Group> {
         return ground_.arena != nullptr && ground_.local_of[static_cast<std::size_t>(peer)] >= 0;
     }
     void start(Operation& operation);
+    void begin_schedule(Operation& operation);
     bool progress();
     bool progress_collective();
     bool progress_messages();
     void slow_checks();
     bool peer_has_left(int peer);
-    void check_records(std::uint64_t sequence, std::uint64_t fingerprint);
+    void check_records(std::uint64_t sequence);
+    void disagreement(int peer, std::uint64_t sequence);
     void fail(std::exception_ptr error);
     void on_verdict(const rendezvous::Verdict& verdict);
     void apply_verdict();
-    void mismatch(int peer, std::uint64_t sequence, std::uint64_t theirs, std::uint64_t mine, bool tell_others);
+    void mismatch(int peer, std::uint64_t sequence, std::uint64_t theirs, std::uint64_t mine);
+    void mismatch(int peer, std::uint64_t sequence, const std::string& sides);
+    void disagreed(int peer, std::uint64_t sequence, const std::string& text);
     void record(std::uint64_t sequence, std::uint64_t fingerprint);
     ErrorContext context_of(const Operation& operation) const;
     std::string title_of(const Operation& operation) const;
@@ -98,14 +104,30 @@ class Group : public std::enable_shared_from_this<Group> {
     void run_progress_thread();
     bool make_small(Operation& operation) const;
     void remember(std::uint64_t sequence, std::uint64_t fingerprint);
+    std::uint64_t fingerprint_at(std::uint64_t sequence) const;  ///< 0 when it is not known (any more)
+    SmallState begin_small();
     bool advance(const SmallCall& call, SmallState& state, std::uint64_t sequence);
-    bool publish(const SmallCall& call, const SmallState& state);
+    bool wait_briefly(const SmallCall& call, SmallState& state, std::uint64_t sequence);
+    bool publish(const SmallCall& call, SmallState& state, std::uint64_t sequence);
+    bool reusable(std::uint64_t small_sequence, std::size_t depth, std::uint64_t sequence);
+    std::byte* small_blocks(int rank, std::uint64_t small_sequence, std::uint64_t head) const noexcept;
+    void publish_blocks(const SmallCall& call, SmallState& state);
+    void check_blocks(const SmallCall& call, SmallState& state, std::uint64_t sequence, int peer);
     void finish(const SmallCall& call, const SmallState& state);
+    void take_blocks(const SmallCall& call, const SmallState& state);
     bool waits_for(const SmallCall& call, int peer) const noexcept;
     std::vector<int> waits_for(const Operation& operation) const;
     std::vector<int> missing(const SmallCall& call, const SmallState& state) const;
     transport::SmallSlot& small_slot(int rank, std::uint64_t small_sequence) const noexcept {
         return arena_->control(rank).small[small_sequence % transport::RankControl::small_slots];
+    }
+    std::byte* small_area(int rank, std::uint64_t small_sequence) const noexcept {
+        return arena_->control(rank).small_area[small_sequence % transport::RankControl::small_areas];
+    }
+    /// Where a contribution of that many bytes lies.
+    std::byte* small_payload(int rank, std::uint64_t small_sequence, std::size_t bytes) const noexcept {
+        return bytes <= transport::SmallSlot::payload_bytes ? small_slot(rank, small_sequence).payload.data()
+                                                            : small_area(rank, small_sequence);
     }
     void drive(Operation& operation, const Deadline& deadline);
     bool uses_shared_memory_only() const noexcept { return arena_ && arena_->layout().ranks == size_; }
@@ -131,8 +153,10 @@ class Group : public std::enable_shared_from_this<Group> {
     std::deque<std::shared_ptr<Operation>> collectives_;
     std::list<std::shared_ptr<Operation>> messages_;
     std::uint64_t sequence_ = 0;
+    std::uint64_t agreement_ = 0;  // a digest of the fingerprints of all collectives that have been started here
     std::uint64_t small_sequence_ = 0;
     std::vector<std::uint64_t> small_seen_;  // by rank: the latest small collective that it has begun, as far as known
+    std::uint64_t small_checkpoint_ = 0;     // the collective that is compared when this rank runs out of slots
     History history_;
     std::exception_ptr failure_;
     bool executing_ = false;       // inside a schedule's step, which must not be destroyed under its feet

@@ -12,12 +12,14 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
 namespace tutti::detail {
 
 class Group;
+class Operation;
 
 /// A collective whose contributions fit into one slot a rank (small.cpp): what it takes to run it.
 struct SmallCall {
@@ -31,11 +33,22 @@ struct SmallCall {
     ReduceOp::Kind op = ReduceOp::Kind::sum;
     std::uint64_t divisor = 1;
     std::uint64_t fingerprint = 0;
+
+    // all_to_all only.
+    std::span<const std::uint64_t> send_counts;  ///< by rank, in elements; empty: every block has `block_bytes`
+    std::span<const std::uint64_t> receive_counts;
+    /// Sets the three. The counts stay where they are.
+    void set_blocks(std::span<const std::uint64_t> send, std::span<const std::uint64_t> receive);
+    bool large = false;  ///< what this rank sends does not fit: it says so, and all go on with a schedule
+    /// Makes the operation with which the call goes on, from `arguments`; null: this description is enough.
+    std::shared_ptr<Operation> (*ordinary)(const void* arguments) = nullptr;
+    const void* arguments = nullptr;
 };
 struct SmallState {
     std::uint64_t sequence = 0;  ///< among small collectives; 0: it is not one
     bool published = false;
-    int next = 0;  ///< the rank whose contribution comes next
+    bool large = false;  ///< some rank's contribution did not fit
+    int next = 0;        ///< the rank whose contribution comes next
 };
 
 class Operation {

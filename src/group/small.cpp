@@ -4,11 +4,22 @@
 //
 // A rank may run ahead: the root of a broadcast waits for nobody. Before a slot is used again, all ranks must have
 // begun a later small collective than the one that it holds, which they do only when they have read what they needed.
+//
+// Agreement. A slot carries a digest of this collective and of all before it. A rank that waits for another compares
+// it, so it finds any disagreement up to then, also about a collective in which nobody had to wait: those that wait
+// for nobody neither fence nor look, and return. What is left is found by a rank that runs out of slots, begins a
+// collective that is not small, waits for a message, or leaves.
+//
+// all_to_all. The sizes of the blocks differ by pair, so no rank can tell by itself whether all contributions fit. Each
+// says it in its slot; if any does not fit, all see it, and all go on with a schedule.
 #include "core/pause.hpp"
 #include "group/fingerprint.hpp"
 #include "group/group.hpp"
 
 #include <tutti/error.hpp>
+
+#include <fmt/format.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <cstring>
@@ -19,11 +30,18 @@ namespace {
 using transport::RankControl;
 using transport::SmallSlot;
 
+// Ranks for which nobody waits run ahead: their contributions are fetched this many slots before they are needed.
+constexpr std::uint64_t slots_ahead = 3;
+// Turns for which a rank without a core of its own yields before it waits the ordinary way.
+constexpr int turns_max = 100;
+constexpr std::chrono::milliseconds turns_time{2};
+
 // What one rank writes into its slot, in multiples of a block.
 std::size_t blocks_published(Collective collective, int size) {
     switch (collective) {
         case Collective::scatter:
-        case Collective::reduce_scatter: return static_cast<std::size_t>(size);
+        case Collective::reduce_scatter:
+        case Collective::all_to_all: return static_cast<std::size_t>(size);
         case Collective::barrier: return 0;
         default: return 1;
     }
@@ -36,19 +54,60 @@ bool from_root(Collective collective) {
 bool to_root(Collective collective) {
     return collective == Collective::reduce || collective == Collective::gather;
 }
+bool one_way(Collective collective) {
+    return from_root(collective) || to_root(collective);
+}
+bool contributes(const SmallCall& call, int rank) {
+    if (from_root(call.collective)) return rank == call.root;
+    return !to_root(call.collective) || rank != call.root;
+}
+
+// What an all_to_all's payload begins with: the bytes of every block, or one of these.
+constexpr std::uint64_t blocks_too_large = ~std::uint64_t{0};
+constexpr std::uint64_t blocks_by_table = blocks_too_large - 1;  // each block's bytes come first, then the blocks
+
+std::uint64_t head_of(const SmallSlot& slot) {
+    std::uint64_t head = 0;
+    std::memcpy(&head, slot.payload.data(), sizeof head);
+    return head;
+}
+// Bytes of the block for or from a peer.
+std::uint64_t block_bytes(const SmallCall& call, std::span<const std::uint64_t> counts, int peer) {
+    return counts.empty() ? call.block_bytes : counts[static_cast<std::size_t>(peer)] * size_of(call.dtype);
+}
 
 }  // namespace
 
+void SmallCall::set_blocks(std::span<const std::uint64_t> send, std::span<const std::uint64_t> receive) {
+    const auto differs = [&](std::uint64_t other) { return other != send.front(); };
+    if (std::ranges::none_of(send, differs) && std::ranges::none_of(receive, differs)) {
+        block_bytes = send.front() * size_of(dtype);
+    } else {
+        send_counts = send;
+        receive_counts = receive;
+    }
+}
+
 bool Group::is_small(Collective collective, std::uint64_t block_bytes) const noexcept {
-    if (!uses_shared_memory_only() || collective == Collective::all_to_all) return false;
-    return block_bytes <= SmallSlot::payload_bytes / std::max<std::size_t>(1, blocks_published(collective, size_));
+    if (!uses_shared_memory_only()) return false;
+    return block_bytes <= RankControl::small_area_bytes / std::max<std::size_t>(1, blocks_published(collective, size_));
 }
 
 // The same, for an operation that was made the ordinary way. Fills in `operation.small` if it is small.
 bool Group::make_small(Operation& operation) const {
     const algorithm::Request& request = operation.request;
     const engine::Operands& operands = operation.operands;
-    if (request.algorithm) return false;  // asked for by name
+    if (request.algorithm || !uses_shared_memory_only()) return false;  // asked for by name
+    if (request.collective == Collective::all_to_all) {
+        operation.small = {.collective = request.collective,
+                           .input = operands.input,
+                           .output = operands.output,
+                           .dtype = operands.dtype,
+                           .fingerprint = operands.fingerprint};
+        operation.small.set_blocks(request.send_counts, request.receive_counts);
+        operation.small.large = !blocks_fit(operation.small);
+        return true;
+    }
     std::uint64_t count = request.count;
     if (!request.counts.empty()) {
         count = request.counts.front();
@@ -78,25 +137,23 @@ bool Group::run_small(const char* name, const SmallCall& call, std::chrono::mill
     }
     const std::uint64_t sequence = ++sequence_;
     remember(sequence, call.fingerprint);
-    SmallState state{.sequence = ++small_sequence_};
-    for (int spin = 0;; ++spin) {
-        if (advance(call, state, sequence)) {
-            if (failure_) std::rethrow_exception(failure_);
-            return true;
-        }
-        if (spin >= spins_) break;
-        pause_cpu();
+    SmallState state = begin_small();
+    if (advance(call, state, sequence) || wait_briefly(call, state, sequence)) {
+        if (failure_) std::rethrow_exception(failure_);
+        if (!state.large) return true;
     }
     // It takes longer: an ordinary operation from here on, which can time out, sleep and be interrupted.
-    const auto operation = std::make_shared<Operation>();
-    operation->name = name;
+    const auto operation = call.ordinary != nullptr ? call.ordinary(call.arguments) : std::make_shared<Operation>();
     operation->timeout = timeout.count() > 0 ? timeout : this->timeout();
     operation->started = Clock::now();
     operation->deadline = Deadline::after(operation->timeout, operation->started);
     operation->group = shared_from_this();
     operation->sequence = sequence;
-    operation->operands.fingerprint = call.fingerprint;
-    operation->small = call;
+    if (call.ordinary == nullptr || !make_small(*operation)) {
+        operation->name = name;
+        operation->operands.fingerprint = call.fingerprint;
+        operation->small = call;
+    }
     operation->small_state = state;
     collectives_.push_back(operation);
     lock.unlock();
@@ -105,32 +162,48 @@ bool Group::run_small(const char* name, const SmallCall& call, std::chrono::mill
     return true;
 }
 
-// Goes on as far as the others' contributions allow; true when this rank is done with it (or the group has failed).
+// Looks again while that is the quickest way on; false: it takes longer.
+bool Group::wait_briefly(const SmallCall& call, SmallState& state, std::uint64_t sequence) {
+    for (int spin = 0; spin < spins_; ++spin) {
+        pause_cpu();
+        if (advance(call, state, sequence)) return true;
+    }
+    if (spins_ > 0) return false;
+    // More ranks than cores: those that are waited for are most likely ready to run, and get this core. The lock is
+    // kept meanwhile, so not for long.
+    const Instant start = Clock::now();
+    for (int turn = 0; turn < turns_max && !has_verdict_.load(std::memory_order_relaxed); ++turn) {
+        ::sched_yield();
+        if (advance(call, state, sequence)) return true;
+        if (Clock::now() - start > turns_time) return false;
+    }
+    return false;
+}
+
+SmallState Group::begin_small() {
+    const std::uint64_t small_sequence = ++small_sequence_;
+    arena_->control(ground_.local_rank).small_begun.store(small_sequence, std::memory_order_release);
+    return {.sequence = small_sequence};
+}
+
+// Goes on as far as the others' contributions allow; true when this rank is done with it, or has to go on with a
+// schedule (state.large), or the group has failed.
 bool Group::advance(const SmallCall& call, SmallState& state, std::uint64_t sequence) {
-    if (!state.published) {
-        if (!publish(call, state)) return false;
-        state.published = true;
-        const bool root = rank_ == call.root;
-        if (size_ > 1 && ((from_root(call.collective) && root) || (to_root(call.collective) && !root))) {
-            // This rank reads nothing of the others, so a disagreement must show here: as in start().
-            std::atomic_thread_fence(std::memory_order_seq_cst);
-            check_records(sequence, call.fingerprint);
-            if (failure_) return true;
-        }
-    }
+    if (!state.published && !publish(call, state, sequence)) return failure_ != nullptr;
     for (; state.next < size_; ++state.next) {
-        if (!waits_for(call, state.next)) continue;
-        const SmallSlot& slot = small_slot(state.next, state.sequence);
+        const int peer = state.next;
+        if (!waits_for(call, peer)) continue;
+        const SmallSlot& slot = small_slot(peer, state.sequence);
         if (slot.sequence.load(std::memory_order_acquire) != state.sequence) return false;
-        small_seen_[static_cast<std::size_t>(state.next)] = state.sequence;
-        if (slot.fingerprint != call.fingerprint) {
-            mismatch(state.next, sequence, slot.fingerprint, call.fingerprint, true);
-            return true;
-        }
+        small_seen_[static_cast<std::size_t>(peer)] = state.sequence;
+        if (slot.agreement != agreement_)
+            disagreement(peer, sequence);
+        else if (call.collective == Collective::all_to_all)
+            check_blocks(call, state, sequence, peer);
+        if (failure_) return true;
+        if (one_way(call.collective)) __builtin_prefetch(&small_slot(peer, state.sequence + slots_ahead));
     }
-    finish(call, state);
-    // The next slot is written soon: have its line here by then.
-    __builtin_prefetch(&small_slot(rank_, state.sequence + 1), 1);
+    if (!state.large) finish(call, state);
     return true;
 }
 
@@ -140,34 +213,147 @@ bool Group::waits_for(const SmallCall& call, int peer) const noexcept {
     return !to_root(call.collective) || rank_ == call.root;
 }
 
-bool Group::publish(const SmallCall& call, const SmallState& state) {
-    if (state.sequence > RankControl::small_slots) {
-        const std::uint64_t begun = state.sequence - RankControl::small_slots + 1;  // by all, for the slot to be free
-        for (int peer = 0; peer < size_; ++peer) {
-            std::uint64_t& seen = small_seen_[static_cast<std::size_t>(peer)];
-            if (peer == rank_ || seen >= begun) continue;
-            for (std::uint64_t latest = state.sequence - 1; latest >= begun && seen < begun; --latest) {
-                seen = std::max(seen, small_slot(peer, latest).sequence.load(std::memory_order_acquire));
-            }
-            if (seen < begun) return false;
-        }
+// Writes this rank's contribution, if any rank waits for one; false while there is no room for it.
+bool Group::publish(const SmallCall& call, SmallState& state, std::uint64_t sequence) {
+    if (contributes(call, rank_)) {
+        const bool blocks = call.collective == Collective::all_to_all;
+        const std::size_t bytes = blocks_published(call.collective, size_) * call.block_bytes;
+        const bool inline_payload = !blocks && bytes <= SmallSlot::payload_bytes;
+        if (!reusable(state.sequence, inline_payload ? RankControl::small_slots : RankControl::small_areas, sequence))
+            return false;
+        SmallSlot& slot = small_slot(rank_, state.sequence);
+        slot.agreement = agreement_;
+        if (blocks)
+            publish_blocks(call, state);
+        else if (bytes > 0)
+            std::memcpy(small_payload(rank_, state.sequence, bytes), call.input, bytes);
+        slot.sequence.store(state.sequence, std::memory_order_release);
+        // A slot that is written soon: have its line here by then. A rank that others wait for alone runs ahead of
+        // them.
+        __builtin_prefetch(&small_slot(rank_, state.sequence + (one_way(call.collective) ? 2 : 1)), 1);
     }
-    SmallSlot& slot = small_slot(rank_, state.sequence);
-    slot.fingerprint = call.fingerprint;
-    const bool contributes = !from_root(call.collective) || rank_ == call.root;
-    const std::size_t bytes = contributes ? call.block_bytes * blocks_published(call.collective, size_) : 0;
-    if (bytes > 0) std::memcpy(slot.payload.data(), call.input, bytes);
-    slot.sequence.store(state.sequence, std::memory_order_release);
+    state.published = true;
     arena_->ring_all_doorbells(ground_.local_rank);
     return true;
 }
 
+// Whether what was written `depth` small collectives ago has been read by all who needed it.
+bool Group::reusable(std::uint64_t small_sequence, std::size_t depth, std::uint64_t sequence) {
+    if (small_sequence <= depth) return true;
+    bool looked = false;
+    for (int peer = 0; peer < size_; ++peer) {
+        std::uint64_t& seen = small_seen_[static_cast<std::size_t>(peer)];
+        if (peer == rank_ || seen + depth > small_sequence) continue;
+        // A look takes a cache line from a busy peer: wait until it is worth several places.
+        seen = arena_->control(peer).small_begun.load(std::memory_order_acquire);
+        if (seen + depth / 2 < small_sequence) return false;
+        looked = true;
+    }
+    if (looked) {
+        // Ranks that wait for nobody compare what they did at the last such look: all have come past that.
+        check_records(small_checkpoint_);
+        small_checkpoint_ = sequence;
+    }
+    return failure_ == nullptr;
+}
+
+bool Group::blocks_fit(const SmallCall& call) const noexcept {
+    if (call.send_counts.empty() || !uses_shared_memory_only()) return is_small(call.collective, call.block_bytes);
+    const auto n = static_cast<std::size_t>(size_);
+    std::uint64_t left = RankControl::small_area_bytes;
+    if (left < n * sizeof(std::uint64_t)) return false;
+    left -= n * sizeof(std::uint64_t);
+    for (int peer = 0; peer < size_; ++peer) {
+        const std::uint64_t bytes = block_bytes(call, call.send_counts, peer);
+        if (bytes > left) return false;
+        left -= bytes;
+    }
+    return true;
+}
+
+// Where the blocks of a rank's all_to_all lie, one after the other in the order of ranks.
+std::byte* Group::small_blocks(int rank, std::uint64_t small_sequence, std::uint64_t head) const noexcept {
+    const auto n = static_cast<std::size_t>(size_);
+    if (head == blocks_by_table) return small_area(rank, small_sequence) + n * sizeof(std::uint64_t);
+    if (sizeof head + n * head > SmallSlot::payload_bytes) return small_area(rank, small_sequence);
+    return small_slot(rank, small_sequence).payload.data() + sizeof head;
+}
+
+void Group::publish_blocks(const SmallCall& call, SmallState& state) {
+    const std::uint64_t head = call.large                 ? blocks_too_large
+                               : call.send_counts.empty() ? call.block_bytes
+                                                          : blocks_by_table;
+    std::memcpy(small_slot(rank_, state.sequence).payload.data(), &head, sizeof head);
+    if (call.large) {
+        state.large = true;
+        return;
+    }
+    std::byte* table = small_area(rank_, state.sequence);
+    std::byte* to = small_blocks(rank_, state.sequence, head);
+    const std::byte* from = call.input;
+    for (int peer = 0; peer < size_; ++peer) {
+        const std::uint64_t bytes = block_bytes(call, call.send_counts, peer);
+        if (head == blocks_by_table)
+            std::memcpy(table + static_cast<std::size_t>(peer) * sizeof bytes, &bytes, sizeof bytes);
+        if (bytes > 0 && peer != rank_) std::memcpy(to, from, bytes);
+        to += bytes;
+        from += bytes;
+    }
+}
+
+// all_to_all: whether a peer's blocks are there, and the one for this rank has the size that is expected.
+void Group::check_blocks(const SmallCall& call, SmallState& state, std::uint64_t sequence, int peer) {
+    std::uint64_t theirs = head_of(small_slot(peer, state.sequence));
+    if (theirs == blocks_too_large) {
+        state.large = true;
+        return;
+    }
+    if (theirs == blocks_by_table) {
+        const std::byte* table = small_area(peer, state.sequence);
+        std::memcpy(&theirs, table + static_cast<std::size_t>(rank_) * sizeof theirs, sizeof theirs);
+    }
+    const std::uint64_t mine = block_bytes(call, call.receive_counts, peer);
+    if (theirs == mine) return;
+    const std::size_t element = size_of(call.dtype);
+    mismatch(peer, sequence,
+             fmt::format("all_to_all: rank {} sends {} × {} to rank {}, which expects {}", peer, to_string(call.dtype),
+                         theirs / element, rank_, mine / element));
+}
+
+void Group::take_blocks(const SmallCall& call, const SmallState& state) {
+    const std::byte* own = call.input;
+    for (int peer = 0; peer < rank_; ++peer) own += block_bytes(call, call.send_counts, peer);
+    std::byte* to = call.output;
+    for (int peer = 0; peer < size_; ++peer) {
+        const std::uint64_t bytes = block_bytes(call, call.receive_counts, peer);
+        if (bytes == 0) continue;
+        const std::byte* from = own;
+        if (peer != rank_) {
+            const std::uint64_t head = head_of(small_slot(peer, state.sequence));
+            from = small_blocks(peer, state.sequence, head);
+            const std::byte* table = small_area(peer, state.sequence);
+            for (std::size_t before = 0; before < static_cast<std::size_t>(rank_); ++before) {
+                std::uint64_t skipped = head;
+                if (head == blocks_by_table) std::memcpy(&skipped, table + before * sizeof skipped, sizeof skipped);
+                from += skipped;
+            }
+        }
+        std::memcpy(to, from, bytes);
+        to += bytes;
+    }
+}
+
 // All contributions that this rank needs are there.
 void Group::finish(const SmallCall& call, const SmallState& state) {
+    if (call.collective == Collective::all_to_all) return take_blocks(call, state);
     const std::size_t bytes = call.block_bytes;
     if (bytes == 0) return;
-    const auto payload = [&](int rank) { return small_slot(rank, state.sequence).payload.data(); };
+    const std::size_t published = bytes * blocks_published(call.collective, size_);
     const auto me = static_cast<std::size_t>(rank_);
+    // A rank for which nobody waits has written no slot: its own contribution is where the caller has it.
+    const auto payload = [&](int rank) -> const std::byte* {
+        return contributes(call, rank) ? small_payload(rank, state.sequence, published) : call.input;
+    };
     const auto combine_from = [&](std::size_t offset) {
         const void* few[64];
         std::vector<const void*> many;
@@ -208,7 +394,7 @@ std::vector<int> Group::missing(const SmallCall& call, const SmallState& state) 
         const bool absent =
             state.published
                 ? waits_for(call, peer) && small_slot(peer, state.sequence).sequence.load() != state.sequence
-                : small_seen_[static_cast<std::size_t>(peer)] + RankControl::small_slots <= state.sequence;
+                : arena_->control(peer).small_begun.load() + RankControl::small_areas / 2 < state.sequence;
         if (absent) ranks.push_back(peer);
     }
     return ranks;

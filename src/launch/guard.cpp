@@ -1,11 +1,15 @@
 #include "launch/guard.hpp"
 
+#include "security/secret.hpp"
+
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <filesystem>
@@ -62,9 +66,17 @@ bool kill_marked(const std::string& variable) {
     }
 }
 
+std::string random_id() {
+    std::array<std::byte, 8> bytes;
+    security::random_bytes(bytes);
+    std::string id;
+    for (const std::byte b : bytes) id += fmt::format("{:02x}", static_cast<unsigned>(b));
+    return id;
+}
+
 }  // namespace
 
-Guard::Guard(const std::string& variable) {
+Guard::Guard() : id_(random_id()) {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "tutti run: no pipe");
     pipe_.reset(ends[1]);
@@ -77,7 +89,7 @@ Guard::Guard(const std::string& variable) {
         // Nothing of the launcher's stays open here: a reader of its output must see its end.
         const int pipe = ::dup2(ends[0], 0);
         ::close_range(1, ~0U, 0);
-        guard(pipe, variable);
+        guard(pipe, variable());
     }
     ::close(ends[0]);
 }

@@ -15,19 +15,23 @@ namespace tutti::launch {
 
 class Guard {
  public:
-    /// `variable`: NAME=value that all processes of this job, and no others, were started with.
-    explicit Guard(const std::string& variable);
+    Guard();
     /// Tells it that all is done and waits for its end.
     ~Guard();
     Guard(const Guard&) = delete;
     Guard& operator=(const Guard&) = delete;
 
+    /// Random.
+    const std::string& id() const noexcept { return id_; }
+    /// NAME=value that all processes of this launcher, and no others, are to be started with.
+    std::string variable() const { return "TUTTI_LAUNCHER=" + id_; }
     void watch(pid_t process_group);
     void forget(pid_t process_group);
     pid_t pid() const noexcept { return pid_; }
 
  private:
     void tell(pid_t message);
+    const std::string id_;
     pid_t pid_ = -1;
     UniqueFd pipe_;
 };

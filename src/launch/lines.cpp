@@ -78,7 +78,7 @@ bool Lines::add(std::string_view bytes) {
         returned_ = std::exchange(rest_, {});
         has_returned_ = true;
     }
-    return write_all(to_, out, patience_);
+    return to_ < 0 || write_all(to_, out, patience_);
 }
 
 bool Lines::finish() {
@@ -86,7 +86,7 @@ bool Lines::finish() {
     std::string out;
     take(rest_, '\n', out);
     rest_.clear();
-    return write_all(to_, out, patience_);
+    return to_ < 0 || write_all(to_, out, patience_);
 }
 
 }  // namespace tutti::launch

@@ -29,6 +29,7 @@ class Tail {
 
 class Lines {
  public:
+    /// `to`: -1: nobody sees them; they are only remembered in `tail`.
     Lines(std::string prefix, int to, Tail& tail, Patience patience)
         : prefix_(std::move(prefix)), to_(to), tail_(&tail), patience_(std::move(patience)) {}
 

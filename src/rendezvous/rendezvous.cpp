@@ -1,7 +1,7 @@
 #include "rendezvous/rendezvous.hpp"
 
-#include "core/env.hpp"
 #include "core/socket.hpp"
+#include "rendezvous/job_environment.hpp"
 
 #include <tutti/error.hpp>
 
@@ -61,13 +61,9 @@ int agree(const char* name, int argument, std::optional<int> url, const std::str
     return url.value_or(argument);
 }
 
-int from_environment(const char* variable, int value) {
-    if (value != -1) return value;
-    const auto text = env::get(variable);
-    if (!text) return -1;
-    const auto number = parse_int(*text);
-    if (!number) throw InvalidArgument(fmt::format("environment variable {}={}: expected an integer", variable, *text));
-    return *number;
+// An argument wins over the environment.
+int from_environment(const Fact& fact, int value) {
+    return value != -1 || !fact ? value : parse_int(fact.value).value_or(-1);
 }
 
 void check(const Joined& joined, const char* how) {
@@ -100,20 +96,44 @@ std::uint16_t port_of(std::string_view text, const std::string& where) {
     return static_cast<std::uint16_t>(*port);
 }
 
+// An address and a port that nobody said, but that were worked out, can be wrong: the message tells how they came
+// about.
+Joined where_the_launcher_says(const JobEnvironment& job, Joined joined, const Request& request) {
+    const auto reach = [&] {
+        return over_tcp(job.master_addr.value, port_of(job.master_port.value, "env://: MASTER_PORT"), std::move(joined),
+                        request, job.store_is_hosted);
+    };
+    if (!job.master_addr.made && !job.master_port.made) return reach();
+    try {
+        return reach();
+    } catch (const DistNetworkError& error) {
+        if (error.code() != ErrorCode::network) throw;
+        throw DistNetworkError(
+            fmt::format("{}; env:// took the address from: {}; the port from: {}. If that is wrong, set "
+                        "MASTER_ADDR to the address of rank 0's host and MASTER_PORT to a free port "
+                        "there, equal on all ranks",
+                        error.what(), job.master_addr.source, job.master_port.source),
+            error.context());
+    }
+}
+
 Joined by_environment(const Url& url, const std::string& method, const Request& request) {
+    JobEnvironment job = read_job_environment();
     Joined joined;
-    joined.rank = from_environment("RANK", agree("rank", request.rank, url.rank, method));
-    joined.world_size = from_environment("WORLD_SIZE", agree("world_size", request.world_size, url.world_size, method));
-    check(joined, "set RANK and WORLD_SIZE, or start the program with tutti run");
-    const auto port = env::get("MASTER_PORT");
-    if (!port)
+    joined.rank = from_environment(job.rank, agree("rank", request.rank, url.rank, method));
+    joined.world_size =
+        from_environment(job.world_size, agree("world_size", request.world_size, url.world_size, method));
+    check(joined, "set RANK and WORLD_SIZE, or start the program with tutti run, torchrun, srun or mpirun");
+    if (!job.master_port)
         throw InvalidArgument(
             "env://: MASTER_PORT is not set; set it to a free port of rank 0's machine, or use tutti run");
-    auto host = env::get("MASTER_ADDR");
-    if (!host && joined.rank != 0)
+    if (!job.master_addr && joined.rank != 0)
         throw InvalidArgument("env://: MASTER_ADDR is not set; set it to the address of rank 0's machine");
-    const bool hosted = env::get_bool("TORCHELASTIC_USE_AGENT_STORE", false);
-    return over_tcp(host.value_or("127.0.0.1"), port_of(*port, "env://: MASTER_PORT"), joined, request, hosted);
+    if (!job.master_addr) job.master_addr.value = "127.0.0.1";
+    joined = where_the_launcher_says(job, std::move(joined), request);
+    // The launcher's store lives on when the job is started again; what an earlier attempt wrote must not be seen.
+    if (job.store_is_hosted && !job.attempt.empty()) joined.store = PrefixStore("attempt/" + job.attempt, joined.store);
+    return joined;
 }
 
 Joined by_address(const Url& url, const std::string& method, const Request& request) {

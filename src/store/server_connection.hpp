@@ -1,5 +1,5 @@
-// ServerConnection: one client's socket at the server, TCP or Unix: what it has said so far, and the answers on their
-// way to it.
+// ServerConnection: one client's socket at the server, TCP or Unix: what it has said so far, also by its pipe, and the
+// answers on their way to it.
 //
 // Threads: the server's loop. Answers are gathered until flush(), so that all that come of one piece of input leave
 // in one piece; large values are sent from where they are, and kept until they are.
@@ -44,6 +44,13 @@ struct ServerConnection {
     std::string door_proof{};                        ///< what has come of it, at the local door
     FrameReader frames{};
     std::list<ServerConnection>::iterator where{};
+
+    // Of a client at the local door that asked for a pipe: what it posts comes here.
+    uv_pipe_t posts{};
+    int posts_fd = -1;
+    std::uint32_t posts_done = 0;
+    FrameReader post_frames{};
+    int open_handles = 1;  ///< the socket, and the pipe
 
     /// False: the connection is broken.
     bool answer(std::uint64_t request, Op op, std::span<const Field> fields, std::uint64_t body_bytes);

@@ -92,6 +92,7 @@ bool ServerData::perform(ConnectionId from, const FrameHeader& header, const Fie
         }
         case Op::count_workers: reply_number(from, request, workers_); return true;
         case Op::cancel: cancel(from, request); return true;
+        case Op::post_pipe:  // the loop's affair
         case Op::ok:
         case Op::error: return false;
     }

@@ -1,8 +1,8 @@
 // What goes wrong: killed processes, strangers, full and foreign files, aborts. Network only on loopback.
 #include "core/socket.hpp"
 #include "security/handshake.hpp"
-#include "store/local_door.hpp"
 #include "store/tcp_server.hpp"
+#include "store/tcp_test_support.hpp"
 #include "store/wire.hpp"
 #include "support/covers.hpp"
 
@@ -30,6 +30,10 @@ namespace tutti {
 namespace {
 
 using namespace std::chrono_literals;
+using test::a_client;
+using test::a_master;
+using test::closes_within;
+using test::connect_raw;
 using test::covers;
 
 /// A path for one test; the file goes with it.
@@ -107,30 +111,6 @@ std::string message_of(Function function) {
 
 void expect_contains(const std::string& text, const std::string& part) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
-}
-
-TCPStore a_master(const std::string& secret = "the tests' secret") {
-    return TCPStore({.is_master = true, .timeout = 20s, .secret = secret});
-}
-
-TCPStore a_client(std::uint16_t port, Milliseconds timeout = 20s) {
-    return TCPStore({.port = port, .timeout = timeout, .secret = "the tests' secret"});
-}
-
-UniqueFd connect_raw(std::uint16_t port) {
-    return net::connect_tcp({"127.0.0.1", port}, Deadline::after(10s), nullptr);
-}
-
-/// True when the other end closes within the time.
-bool closes_within(int fd, Clock::duration time) {
-    std::byte byte{};
-    try {
-        while (true) net::recv_all(fd, {&byte, 1}, Deadline::after(time), nullptr, "test");
-    } catch (const DistNetworkError&) {
-        return true;
-    } catch (const Timeout&) {
-        return false;
-    }
 }
 
 TEST(FileStoreFailure, whole_records_survive_writers_killed_at_any_moment) {
@@ -315,52 +295,6 @@ TEST(TCPStoreFailure, an_announced_gigabyte_takes_no_memory_until_it_comes) {
     std::size_t resident = 0;
     statm >> pages >> resident;
     EXPECT_LT(resident * 4096, std::size_t{1} << 30U);
-}
-
-/// What a client of this store is told when it joins over TCP.
-std::string door_of(const TCPStore& store) {
-    const UniqueFd fd = connect_raw(store.port());
-    security::authenticate(fd.get(), security::Secret::from_text("the tests' secret"), security::Role::connecting,
-                           store::store_purpose, Deadline::after(10s), nullptr);
-    const auto raw = store::encode({store::Op::join, 1, 0});
-    EXPECT_GT(::send(fd.get(), raw.data(), raw.size(), MSG_NOSIGNAL), 0);
-    std::array<char, store::header_bytes> header;
-    net::recv_all(fd.get(), std::as_writable_bytes(std::span(header)), Deadline::after(10s), nullptr, "test");
-    std::string body(store::decode(header).value().body_bytes, '\0');
-    net::recv_all(fd.get(), std::as_writable_bytes(std::span(body)), Deadline::after(10s), nullptr, "test");
-    return std::string(store::split_fields(body).value().back());
-}
-
-TEST(TCPStoreFailure, the_local_door_opens_only_to_those_who_know_the_secret) {
-    TCPStore store = a_master();
-    const std::string door = door_of(store);
-    ASSERT_FALSE(door.empty());
-    EXPECT_NE(door, door_of(a_master())) << "each server has its own";
-    const auto secret = security::Secret::from_text("the tests' secret");
-    const auto knock = [&](const security::Mac& proof) {
-        UniqueFd fd = net::connect_unix(door, Deadline::after(10s), nullptr);
-        net::send_all(fd.get(), proof, Deadline::after(10s), nullptr, "test");
-        const auto raw = store::encode({store::Op::num_keys, 7, 0});
-        (void)!::send(fd.get(), raw.data(), raw.size(), MSG_NOSIGNAL);
-        return fd;
-    };
-    const auto wrong = security::Secret::from_text("a guess");
-    EXPECT_TRUE(closes_within(knock(store::door_proof(wrong, door)).get(), 5s));
-    EXPECT_TRUE(closes_within(knock(store::door_proof(secret, "another door")).get(), 5s));
-    const UniqueFd friendly = knock(store::door_proof(secret, door));
-    std::array<char, store::header_bytes> header;
-    net::recv_all(friendly.get(), std::as_writable_bytes(std::span(header)), Deadline::after(10s), nullptr, "test");
-    EXPECT_EQ(store::decode(header).value().request, 7U);
-}
-
-TEST(TCPStoreFailure, silent_strangers_at_the_local_door_are_dropped) {
-    ::setenv("TUTTI_HANDSHAKE_TIMEOUT_MS", "100", 1);
-    TCPStore store = a_master();
-    ::unsetenv("TUTTI_HANDSHAKE_TIMEOUT_MS");
-    const UniqueFd silent = net::connect_unix(door_of(store), Deadline::after(10s), nullptr);
-    EXPECT_TRUE(closes_within(silent.get(), 5s));
-    store.set("a", "b");
-    EXPECT_EQ(store.get("a"), "b");
 }
 
 TEST(TCPStoreFailure, what_a_process_sets_right_before_its_end_arrives) {

@@ -17,6 +17,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
+#include <mutex>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -31,6 +33,8 @@ constexpr auto spin_time = 25us;
 /// What is posted without hearing from the server: for this long, and this often, at most.
 constexpr auto post_time = 50ms;
 constexpr int posts_max = 256;
+/// For the local door to answer: a busy server, and not one that is stopped.
+constexpr auto door_time = 5s;
 /// For that many posts.
 constexpr int local_send_bytes = 1 << 20U;
 
@@ -90,6 +94,7 @@ void TcpClient::move_to(const std::string& door, const security::Secret& secret)
         ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDBUF, &local_send_bytes, sizeof local_send_bytes);
         const security::Mac proof = door_proof(secret, door);
         net::send_all(fd.get(), proof, Deadline::after(wait_slice), nullptr, "connect");
+        open_post_pipe(fd.get());
         forget(fd_.get());
         use(std::move(fd));
         local_ = true;
@@ -98,11 +103,25 @@ void TcpClient::move_to(const std::string& door, const security::Secret& secret)
     }
 }
 
+/// Throws when the door does not answer as it should. Without a pipe posts take the socket.
+void TcpClient::open_post_pipe(int door) {
+    const auto raw = encode({Op::post_pipe, 0, 0});
+    const auto limit = Deadline::after(door_time);
+    net::send_all(door, std::as_bytes(std::span(raw)), limit, nullptr, "connect");
+    const UniqueFd end = net::recv_fd(door, limit, nullptr);
+    // Opened to be read as well, so that writing to it never raises SIGPIPE.
+    const auto path = fmt::format("/proc/self/fd/{}", end.get());
+    posts_fd_ = UniqueFd(::open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
+    if (posts_fd_) close_in_children(posts_fd_.get());
+}
+
 TcpClient::~TcpClient() {
-    if (generation() != generation_) {
-        (void)fd_.release();  // closed when the child was forked; the number may be somebody else's now
-    } else if (fd_) {
-        forget(fd_.get());
+    for (UniqueFd* fd : {&fd_, &posts_fd_}) {
+        if (generation() != generation_) {
+            (void)fd->release();  // closed when the child was forked; the number may be somebody else's now
+        } else if (*fd) {
+            forget(fd->get());
+        }
     }
 }
 
@@ -179,7 +198,7 @@ std::string TcpClient::call(Op op, std::span<const std::string_view> fields, con
     Pending mine;
     const std::uint64_t request = begin_request(mine, deadline, abort);
     try {
-        finish_writing([&] { send_request({op, request, body_bytes}, fields, deadline, abort); });
+        finish_writing([&] { send_request({op, request, body_bytes, mine.posts}, fields, deadline, abort); });
         await_answer(mine, deadline, abort);
     } catch (...) {
         cancel(request);
@@ -201,23 +220,43 @@ bool TcpClient::try_post(Op op, std::span<const std::string_view> fields, std::c
     std::unique_lock lock(mutex_);
     if (!broken_.empty()) throw_broken();
     if (writing_) return false;
+    if (posts_fd_ && header_bytes + body_bytes > PIPE_BUF) return false;
     compose_header({op, ++last_request_, body_bytes});
     for (const auto field : fields) compose_field(field, true);
-    char byte = 0;
-    // A Unix socket says so when the other end is closed; over TCP the first bytes would vanish.
-    const bool gone = !local_ && ::recv(fd_.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+    if (posts_fd_) return post_by_pipe(lock);
+    if (!local_) throw_if_gone(lock);  // over TCP the first bytes would vanish; a Unix socket says so itself
     const ssize_t sent = ::send(fd_.get(), output_.data(), output_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (!gone && sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
+    if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
     posts_.fetch_add(1, std::memory_order_relaxed);
     const auto done = static_cast<std::size_t>(std::max<ssize_t>(sent, 0));
-    if (!gone && done == output_.size()) return true;
+    if (done == output_.size()) return true;
     writing_ = true;
     lock.unlock();
     finish_writing([&] {
-        if (gone || sent < 0) throw DistNetworkError(closed);
+        if (sent < 0) throw DistNetworkError(closed);
         send(std::string_view(output_).substr(done), Deadline::after(timeout), abort);
     });
     return true;
+}
+
+/// What is in the pipe when the server dies is lost, as on any connection; this looks whether it is dead already.
+bool TcpClient::post_by_pipe(std::unique_lock<std::mutex>& lock) {
+    throw_if_gone(lock);
+    // All or nothing, up to PIPE_BUF.
+    if (::write(posts_fd_.get(), output_.data(), output_.size()) < 0) return false;
+    ++posted_;
+    posts_.fetch_add(1, std::memory_order_relaxed);
+    return true;
+}
+
+void TcpClient::throw_if_gone(std::unique_lock<std::mutex>& lock) {
+    char byte = 0;
+    const ssize_t got = ::recv(fd_.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (got > 0 || (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))) return;
+    lock.unlock();
+    break_connection(closed);
+    lock.lock();
+    throw_broken();
 }
 
 std::uint64_t TcpClient::begin_request(Pending& mine, const Deadline& deadline, const AbortFlag* abort) {
@@ -230,6 +269,7 @@ std::uint64_t TcpClient::begin_request(Pending& mine, const Deadline& deadline, 
     writing_ = true;
     const std::uint64_t request = ++last_request_;
     mine.request = request;
+    mine.posts = posted_;
     pending_.push_back(&mine);
     return request;
 }
@@ -361,13 +401,15 @@ void TcpClient::take(std::string_view bytes) {
 }
 
 void TcpClient::cancel(std::uint64_t request) {
+    std::uint32_t posts = 0;
     {
         const std::lock_guard lock(mutex_);
         std::erase_if(pending_, [&](const Pending* pending) { return pending->request == request; });
         // Best effort and without waiting: what is not sent costs the server a few bytes until we leave.
         if (!broken_.empty() || std::exchange(writing_, true)) return;
+        posts = posted_;
     }
-    const auto raw = encode({Op::cancel, request, 0});
+    const auto raw = encode({Op::cancel, request, 0, posts});
     const ssize_t sent = ::send(fd_.get(), raw.data(), raw.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent > 0 && static_cast<std::size_t>(sent) < raw.size()) break_connection("a request was sent in part only");
     end_request();

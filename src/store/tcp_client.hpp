@@ -54,6 +54,7 @@ class TcpClient {
  private:
     struct Pending {
         std::uint64_t request = 0;
+        std::uint32_t posts = 0;  ///< written before
         std::condition_variable woken{};
         bool done = false;
         Op op{};
@@ -62,6 +63,9 @@ class TcpClient {
 
     std::uint64_t check_size(std::span<const std::string_view> fields) const;
     void use(UniqueFd fd);
+    void open_post_pipe(int door);
+    bool post_by_pipe(std::unique_lock<std::mutex>& lock);
+    void throw_if_gone(std::unique_lock<std::mutex>& lock);
     void connect(const net::Address& server, const security::Secret& secret, const Deadline& deadline,
                  const AbortFlag* abort);
     void check_process() const;
@@ -99,6 +103,8 @@ class TcpClient {
     std::string broken_;
     std::uint64_t last_request_ = 0;
     std::vector<Pending*> pending_;
+    UniqueFd posts_fd_;         // a pipe to the server, see PROTOCOL.md; constant once others use this
+    std::uint32_t posted_ = 0;  // written to it
 
     std::atomic<std::int64_t> heard_at_ns_{0};
     std::atomic<int> posts_{0};  // since then

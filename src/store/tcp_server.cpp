@@ -21,6 +21,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <list>
@@ -236,18 +237,83 @@ class TcpServer::Loop {
 
     static void on_bytes(uv_stream_t* stream, ssize_t count, const uv_buf_t* buffer) {
         auto& c = *static_cast<Connection*>(stream->data);
-        if (count < 0) return self_of(c).close(c);
+        if (count < 0) return self_of(c).ended(c);
         self_of(c).received(c, {buffer->base, static_cast<std::size_t>(count)});
     }
 
     void received(Connection& c, std::string_view bytes) {
         if (!c.proved && !(c.handshake ? shake_hands(c, bytes) : come_in(c, bytes))) return;
         const bool good = c.frames.feed(bytes, [&](const FrameHeader& header, const FrameBody& body) {
+            while (c.posts_done != header.posts && read_posts(c)) {
+            }
+            if (c.closing) return false;
+            if (header.op == Op::post_pipe) return open_post_pipe(c);
             return data_.handle(c.id, header, body.view()) && !c.closing;
         });
         send_answers();
         if (!good) return close(c);
         look_for_more(c);
+    }
+
+    void ended(Connection& c) {
+        while (read_posts(c)) {
+        }
+        send_answers();
+        close(c);
+    }
+
+    /// False: this client must go. When there are no descriptors left, a byte without one says so.
+    bool open_post_pipe(Connection& c) {
+        std::array<int, 2> ends{-1, -1};
+        if (c.socket.handle.type != UV_NAMED_PIPE || c.posts_fd >= 0) return false;
+        if (::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) return c.send("n");
+        UniqueFd reading(ends[0]);
+        const UniqueFd writing(ends[1]);
+        try {
+            net::send_fd(c.fd, writing.get(), Deadline::after(Clock::duration::zero()), nullptr);
+        } catch (const DistError& error) {
+            TUTTI_DEBUG("TCPStore server: {}", error.what());
+            return false;
+        }
+        uv_pipe_init(&loop_, &c.posts, 0);
+        c.posts.data = &c;
+        ++c.open_handles;
+        c.posts_fd = reading.get();
+        if (uv_pipe_open(&c.posts, c.posts_fd) != 0) return false;
+        (void)reading.release();  // the handle's now
+        close_in_children(c.posts_fd);
+        return uv_read_start(as_stream(&c.posts), offer_post_buffer, on_posts) == 0;
+    }
+
+    static void offer_post_buffer(uv_handle_t* handle, std::size_t, uv_buf_t* buffer) {
+        auto& shared = self_of(*static_cast<Connection*>(handle->data)).post_buffer_;
+        *buffer = uv_buf_init(shared.data(), static_cast<unsigned>(shared.size()));
+    }
+
+    static void on_posts(uv_stream_t* stream, ssize_t count, const uv_buf_t* buffer) {
+        auto& c = *static_cast<Connection*>(stream->data);
+        if (count < 0) return void(uv_read_stop(stream));  // the socket tells that its client has left
+        Loop& loop = self_of(c);
+        loop.take_posts(c, {buffer->base, static_cast<std::size_t>(count)});
+        loop.send_answers();
+        if (!c.closing) loop.look_for_more(c);
+    }
+
+    /// Looks whether there are any. False: there were none.
+    bool read_posts(Connection& c) {
+        if (c.posts_fd < 0 || c.closing) return false;
+        const ssize_t count = ::read(c.posts_fd, post_buffer_.data(), post_buffer_.size());
+        if (count <= 0) return count < 0 && errno == EINTR;
+        take_posts(c, {post_buffer_.data(), static_cast<std::size_t>(count)});
+        return true;
+    }
+
+    void take_posts(Connection& c, std::string_view bytes) {
+        const bool good = c.post_frames.feed(bytes, [&](const FrameHeader& header, const FrameBody& body) {
+            ++c.posts_done;
+            return header.op == Op::post && data_.handle(c.id, header, body.view()) && !c.closing;
+        });
+        if (!good) close(c);
     }
 
     /// Looks for the next request a little before it sleeps, as long as that mostly pays and the clients that are at
@@ -347,10 +413,13 @@ class TcpServer::Loop {
         data_.forget(c.id);
         by_id_.erase(c.id);
         if (c.fd >= 0) store::forget(c.fd);
-        uv_close(&c.socket.handle, [](uv_handle_t* handle) {
+        if (c.posts_fd >= 0) store::forget(c.posts_fd);
+        const auto closed = [](uv_handle_t* handle) {
             auto& gone = *static_cast<Connection*>(handle->data);
-            self_of(gone).connections_.erase(gone.where);
-        });
+            if (--gone.open_handles == 0) self_of(gone).connections_.erase(gone.where);
+        };
+        uv_close(&c.socket.handle, closed);
+        if (c.open_handles > 1) uv_close(as_handle(&c.posts), closed);
     }
 
     void close_everything() {
@@ -399,6 +468,7 @@ class TcpServer::Loop {
     std::vector<Connection*> unsent_;
     ServerData data_;
     std::array<char, std::size_t{256} << 10U> buffer_;
+    std::array<char, std::size_t{64} << 10U> post_buffer_;  // as much as a pipe holds
     std::thread thread_;
 };
 

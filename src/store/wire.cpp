@@ -15,16 +15,17 @@ void put(char* to, Integer value) {
         to[i] = static_cast<char>(static_cast<unsigned char>(value >> (8 * i)));
 }
 
-std::uint64_t take(const char* from) {
-    std::uint64_t value = 0;
+template <class Integer = std::uint64_t>
+Integer take(const char* from) {
+    Integer value = 0;
     for (std::size_t i = 0; i < sizeof value; ++i) {
-        value |= static_cast<std::uint64_t>(static_cast<unsigned char>(from[i])) << (8 * i);
+        value |= static_cast<Integer>(static_cast<unsigned char>(from[i])) << (8 * i);
     }
     return value;
 }
 
 bool known(std::uint8_t op) {
-    return (op >= static_cast<std::uint8_t>(Op::set) && op <= static_cast<std::uint8_t>(Op::post)) ||
+    return (op >= static_cast<std::uint8_t>(Op::set) && op <= static_cast<std::uint8_t>(Op::post_pipe)) ||
            op == static_cast<std::uint8_t>(Op::ok) || op == static_cast<std::uint8_t>(Op::error);
 }
 
@@ -34,6 +35,7 @@ std::array<char, header_bytes> encode(const FrameHeader& header) {
     std::array<char, header_bytes> bytes{};
     std::ranges::copy(frame_magic, bytes.begin());
     bytes[3] = static_cast<char>(header.op);
+    put(bytes.data() + 4, header.posts);
     put(bytes.data() + 8, header.request);
     put(bytes.data() + 16, header.body_bytes);
     return bytes;
@@ -42,7 +44,8 @@ std::array<char, header_bytes> encode(const FrameHeader& header) {
 std::optional<FrameHeader> decode(std::span<const char, header_bytes> bytes) {
     if (std::memcmp(bytes.data(), frame_magic.data(), frame_magic.size()) != 0) return std::nullopt;
     const auto op = static_cast<std::uint8_t>(bytes[3]);
-    const FrameHeader header{static_cast<Op>(op), take(bytes.data() + 8), take(bytes.data() + 16)};
+    const FrameHeader header{static_cast<Op>(op), take(bytes.data() + 8), take(bytes.data() + 16),
+                             take<std::uint32_t>(bytes.data() + 4)};
     if (!known(op) || header.body_bytes > max_body_bytes) return std::nullopt;
     return header;
 }

@@ -38,6 +38,7 @@ enum class Op : std::uint8_t {
     count_workers = 14,  ///< the number of workers so far
     cancel = 13,         ///< of the request of the same id: no answer is expected any more; not answered itself
     post = 15,           ///< as multi_set, but not answered
+    post_pipe = 16,      ///< at the local door: asks for a pipe for posts; answered by one byte and its descriptor
     // Answers:
     ok = 64,
     error = 65  ///< one field: the message
@@ -47,6 +48,7 @@ struct FrameHeader {
     Op op{};
     std::uint64_t request = 0;
     std::uint64_t body_bytes = 0;
+    std::uint32_t posts = 0;  ///< that the client has written to its pipe before, modulo 2^32
 };
 
 inline constexpr std::size_t header_bytes = 24;

@@ -2,6 +2,7 @@
 #include "conformance/world.hpp"
 #include "support/covers.hpp"
 
+#include <atomic>
 #include <random>
 #include <thread>
 
@@ -38,15 +39,15 @@ TEST_P(Short, broadcasts_and_gathers_are_right_when_the_other_side_comes_late) {
     });
 }
 
-// The limit of a slot is near 8 KB for a rank's whole contribution.
+// The limit is 8 KB for a rank's whole contribution.
 TEST_P(Short, collectives_of_all_kinds_follow_each_other_at_sizes_around_the_limit) {
     constexpr int rounds = watched ? 60 : 300;
     for (const int n : {2, 5}) {
         run_ranks(n, GetParam(), [](const ProcessGroup& g) {
             const auto un = static_cast<std::size_t>(g.size()), m = static_cast<std::size_t>(g.rank());
             std::mt19937 shared(11), own(static_cast<unsigned>(m) + 5);
-            const std::size_t limit = (8192 - 16) / sizeof(int);
-            const std::size_t sizes[] = {1, 12, 13, 100, limit / un, limit / un + 1, limit - 1, limit, limit + 1};
+            const std::size_t limit = 8192 / sizeof(int);
+            const std::size_t sizes[] = {1, 12, 28, 29, 100, limit / un, limit / un + 1, limit - 1, limit, limit + 1};
             std::vector<Work> pending;
             for (int i = 0; i < rounds; ++i) {
                 const std::size_t count = sizes[shared() % std::size(sizes)];
@@ -99,6 +100,87 @@ TEST_P(Short, collectives_of_all_kinds_follow_each_other_at_sizes_around_the_lim
     }
 }
 
+// Whether a rank's blocks fit into its slot, no other rank knows.
+TEST_P(Short, all_to_all_is_right_when_blocks_fit_for_some_ranks_and_not_for_others) {
+    constexpr int rounds = watched ? 40 : 200;
+    for (const int n : {1, 2, 5}) {
+        run_ranks(n, GetParam(), [](const ProcessGroup& g) {
+            const auto un = static_cast<std::size_t>(g.size()), me = static_cast<std::size_t>(g.rank());
+            std::mt19937 shared(23), own(static_cast<unsigned>(me) + 7);
+            const std::size_t limit = 8192 / sizeof(int);
+            const std::size_t sizes[] = {0, 1, 3, 13, 14, 100, limit / un - 2, limit / un, limit / un + 1, limit};
+            for (int i = 0; i < rounds; ++i) {
+                // counts[from][to]; equal ones go the shorter way.
+                const bool even = shared() % 2 == 0;
+                const std::size_t common = sizes[shared() % std::size(sizes)];
+                std::vector<std::vector<std::size_t>> counts(un, std::vector<std::size_t>(un, common));
+                for (std::size_t from = 0; !even && from < un; ++from) {
+                    const std::size_t small_sizes = 1 + shared() % std::size(sizes);  // of this rank
+                    for (std::size_t& count : counts[from]) count = sizes[shared() % small_sizes];
+                }
+                const auto value = [i](std::size_t from, std::size_t to, std::size_t k) {
+                    return static_cast<int>(from * 100'000 + to * 10'000 + k % 97) + i;
+                };
+                std::vector<int> in, want;
+                std::vector<std::int64_t> in_sizes, out_sizes;
+                for (std::size_t r = 0; r < un; ++r) {
+                    for (std::size_t k = 0; k < counts[me][r]; ++k) in.push_back(value(me, r, k));
+                    for (std::size_t k = 0; k < counts[r][me]; ++k) want.push_back(value(r, me, k));
+                    in_sizes.push_back(static_cast<std::int64_t>(counts[me][r]));
+                    out_sizes.push_back(static_cast<std::int64_t>(counts[r][me]));
+                }
+                std::vector<int> out(want.size(), -1);
+                nap(own);
+                const auto form = shared() % 4;
+                if (form == 0) {  // one tensor; ranks need not choose the same form
+                    if (even && me % 2 == 0)
+                        all_to_all_single(out, in, {.group = g});
+                    else
+                        all_to_all_single(out, in,
+                                          {.output_split_sizes = out_sizes, .input_split_sizes = in_sizes, .group = g});
+                } else if (form == 1) {  // lists whose tensors adjoin
+                    TensorList outs;
+                    ConstTensorList ins;
+                    std::size_t from = 0, to = 0;
+                    for (std::size_t r = 0; r < un; ++r) {
+                        ins.emplace_back(std::span<const int>(in).subspan(from, counts[me][r]));
+                        outs.emplace_back(std::span(out).subspan(to, counts[r][me]));
+                        from += counts[me][r], to += counts[r][me];
+                    }
+                    all_to_all(outs, ins, {.group = g});
+                } else if (form == 2) {  // and those that lie anywhere
+                    std::vector<std::vector<int>> pieces_in, pieces_out;
+                    std::size_t from = 0;
+                    for (std::size_t r = 0; r < un; ++r) {
+                        const auto at = in.begin() + static_cast<std::ptrdiff_t>(from);
+                        pieces_in.emplace_back(at, at + static_cast<std::ptrdiff_t>(counts[me][r]));
+                        pieces_out.emplace_back(counts[r][me], -1);
+                        from += counts[me][r];
+                    }
+                    all_to_all(TensorList(pieces_out.begin(), pieces_out.end()),
+                               ConstTensorList(pieces_in.begin(), pieces_in.end()), {.group = g});
+                    out.clear();
+                    for (const auto& piece : pieces_out) out.insert(out.end(), piece.begin(), piece.end());
+                } else {
+                    Work work = async::all_to_all_single(
+                        out, in, {.output_split_sizes = out_sizes, .input_split_sizes = in_sizes, .group = g});
+                    barrier({.group = g});
+                    ASSERT_TRUE(work.is_completed());
+                }
+                ASSERT_EQ(out, want) << "round " << i << ", form " << form;
+            }
+        });
+    }
+}
+
+TEST_P(Short, all_to_all_into_its_own_input_is_right) {
+    run_ranks(2, GetParam(), [](const ProcessGroup& g) {
+        std::vector<int> x{10 * g.rank(), 10 * g.rank() + 1};
+        all_to_all_single(x, x, {.group = g});
+        EXPECT_EQ(x, (std::vector<int>{g.rank(), 10 + g.rank()}));
+    });
+}
+
 TEST_P(Short, collectives_that_disagree_raise_on_both_sides_also_where_a_rank_would_not_wait) {
     const auto disagree = [](const auto& call) {
         run_ranks(2, GetParam(), [&call](const ProcessGroup& g) {
@@ -122,6 +204,117 @@ TEST_P(Short, collectives_that_disagree_raise_on_both_sides_also_where_a_rank_wo
         std::vector<int> x(g.rank() == 0 ? 2 : 5000);  // a short one meets a long one
         all_reduce(x, {.group = g});
     });
+}
+
+// Ranks that share memory compare collectives in which nobody waits as soon as one of them waits again.
+class WithoutWaiting : public Short {};
+INSTANTIATE_TEST_SUITE_P(Ranks, WithoutWaiting, ::testing::ValuesIn([] {
+                             std::vector<How> ways = every_way();
+                             std::erase_if(
+                                 ways, [](How how) { return how == How::tcp_processes || how == How::tcp_threads; });
+                             return ways;
+                         }()),
+                         [](const auto& instance) { return to_string(instance.param); });
+
+void broadcast_from_oneself(const ProcessGroup& g, int count = 2) {
+    std::vector<int> x(static_cast<std::size_t>(count));
+    broadcast(x, {.src = g.rank(), .group = g});
+}
+
+TEST_P(WithoutWaiting, a_disagreement_shows_in_whatever_comes_next_and_names_the_first_call_that_differed) {
+    using Next = std::function<void(const ProcessGroup&)>;
+    const std::pair<const char*, Next> nexts[] = {
+        {"a barrier", [](const ProcessGroup& g) { barrier({.group = g}); }},
+        {"a message",
+         [](const ProcessGroup& g) {
+             std::vector<int> x(1);
+             (void)recv(x, {.src = 1 - g.rank(), .group = g});  // that nobody sends
+         }},
+        {"an all_to_all",
+         [](const ProcessGroup& g) {
+             std::vector<int> x(2), y(2);
+             all_to_all_single(y, x, {.group = g});
+         }},
+        {"a large all_to_all",
+         [](const ProcessGroup& g) {
+             std::vector<int> x(20'000), y(20'000);
+             all_to_all_single(y, x, {.group = g});
+         }},
+        {"a large all_reduce",
+         [](const ProcessGroup& g) {
+             std::vector<int> x(20'000);
+             all_reduce(x, {.group = g});
+         }},
+        {"many more in which nobody waits",
+         [](const ProcessGroup& g) {
+             for (int i = 0; i < 100; ++i) broadcast_from_oneself(g, 5 + i % 3);
+         }},
+        {"many long ones in which nobody waits",
+         [](const ProcessGroup& g) {
+             for (int i = 0; i < 100; ++i) broadcast_from_oneself(g, 1000);
+         }},
+    };
+    for (const auto& [name, next] : nexts) {
+        run_ranks(2, GetParam(),
+                  [&name, &next](const ProcessGroup& g) {
+                      barrier({.group = g});
+                      try {
+                          broadcast_from_oneself(g, 3);
+                          next(g);
+                          ADD_FAILURE() << name << ": rank " << g.rank() << " noticed nothing";
+                      } catch (const CollectiveMismatch& error) {
+                          for (const char* side : {"operation #2", "broadcast of int32 × 3, root 0", "root 1"}) {
+                              EXPECT_NE(std::string(error.what()).find(side), std::string::npos)
+                                  << name << ": " << error.what();
+                          }
+                      }
+                      std::this_thread::sleep_for(std::chrono::milliseconds(120));  // the other has yet to hear of it
+                  },
+                  {.timeout = std::chrono::seconds(20), .leave = false});
+    }
+}
+
+TEST(WithoutWaitingThreads, a_disagreement_shows_on_one_rank_at_least_when_all_leave) {
+    for (int round = 0; round < 20; ++round) {
+        std::atomic<int> noticed{0};
+        run_ranks(2, How::threads,
+                  [&noticed](ProcessGroup g) {
+                      broadcast_from_oneself(g);
+                      try {
+                          g.destroy();
+                      } catch (const CollectiveMismatch&) {
+                          ++noticed;
+                      }
+                  },
+                  {.leave = false});
+        ASSERT_GE(noticed.load(), 1);
+    }
+}
+
+TEST_P(Short, all_to_all_tells_both_sizes_when_they_disagree) {
+    run_ranks(2, GetParam(),
+              [](const ProcessGroup& g) {
+                  // Rank 0 sends three to rank 1, which expects one.
+                  std::vector<int> in(g.rank() == 0 ? 4 : 2), out(2);
+                  using Sizes = std::vector<std::int64_t>;
+                  try {
+                      all_to_all_single(out, in,
+                                        {.output_split_sizes = {1, 1},
+                                         .input_split_sizes = g.rank() == 0 ? Sizes{1, 3} : Sizes{1, 1},
+                                         .group = g});
+                      barrier({.group = g});  // a rank that was done before hears of it here
+                      ADD_FAILURE() << "rank " << g.rank() << " noticed nothing";
+                  } catch (const CollectiveMismatch& error) {
+                      EXPECT_NE(std::string(error.what()).find("all_to_all"), std::string::npos) << error.what();
+                      if (GetParam() == How::threads || GetParam() == How::shm_processes) {
+                          EXPECT_NE(std::string(error.what()).find("rank 0 sends int32 × 3 to rank 1, which expects 1"),
+                                    std::string::npos)
+                              << error.what();
+                      }
+                  }
+                  std::this_thread::sleep_for(std::chrono::milliseconds(120));  // the other has yet to hear of it
+              },
+              {.timeout = std::chrono::seconds(20), .leave = false});
 }
 
 }  // namespace

@@ -3,38 +3,10 @@
 # over TCP, so that the hierarchical schedules run for real. Usage: hosts_test.sh TUTTI TOUR
 set -uo pipefail
 tutti=$1 tour=$2
-if [ "$(id -u)" -ne 0 ] || ! command -v ip >/dev/null; then
-  echo "hosts_test: skipped: network namespaces need root and the command ip (Debian package iproute2)"
-  exit 77
-fi
-id=$((BASHPID % 10000))
-bridge=tb$id
-work=$(mktemp -d)
-declare -a ids=() hosts=()
-failed=0
-
-cleanup() {
-  for host in "${hosts[@]}"; do
-    ip netns pids "$host" 2>/dev/null | xargs -r kill -9 2>/dev/null
-    ip netns del "$host" 2>/dev/null
-  done
-  ip link del "$bridge" 2>/dev/null
-  rm -rf "$work"
-}
-trap cleanup EXIT
-trap 'exit 1' INT TERM
-
-ip link add "$bridge" type bridge && ip link set "$bridge" up || { echo "hosts_test: skipped: no bridge can be made here"; exit 77; }
-add_host() {  # add_host NUMBER: 10.213.ID.NUMBER
-  local host=th$id-$1
-  hosts+=("$host")
-  ip netns add "$host" && ip link add "tv$id-$1" type veth peer name eth0 netns "$host" &&
-    ip link set "tv$id-$1" master "$bridge" up &&
-    ip -n "$host" addr add "10.213.$((id % 250)).$1/24" dev eth0 && ip -n "$host" link set eth0 up &&
-    ip -n "$host" link set lo up || { echo "hosts_test: skipped: no network namespace can be made here"; exit 77; }
-}
-for n in 1 2 3; do add_host $n; done
-address=10.213.$((id % 250)).1
+source "$(dirname "$0")/namespaces.sh"
+declare -a ids=()
+make_hosts 3
+address=$(address 1)
 
 # start NAME "HOST-OF-RANK-0 HOST-OF-RANK-1 ..." COMMAND...: all ranks in the background; output in $work/NAME.RANK
 port=29500
@@ -44,26 +16,21 @@ start() {
   ids=()
   port=$((port + 1))
   for host in "${layout[@]}"; do
-    ip netns exec "th$id-$host" env RANK=$rank WORLD_SIZE=${#layout[@]} MASTER_ADDR=$address MASTER_PORT=$port \
+    on "$host" env RANK=$rank WORLD_SIZE=${#layout[@]} MASTER_ADDR=$address MASTER_PORT=$port \
       timeout 60 "$@" >"$work/$name.$rank" 2>&1 &
     ids+=($!)
     rank=$((rank + 1))
   done
 }
-fail() {
-  echo "FAILED: $1"
-  tail -n 5 "$work/$2".*
-  failed=1
-}
 expect_good() {  # expect_good NAME SENTENCE
   local status=0
   for pid in "${ids[@]}"; do wait "$pid" || status=1; done
-  if [ $status = 0 ] && ! grep -q WRONG "$work/$1".*; then echo "ok: $2"; else fail "$2" "$1"; fi
+  if [ $status = 0 ] && ! grep -q WRONG "$work/$1".*; then echo "ok: $2"; else fail "$2" "$work/$1".*; fi
 }
 expect_bad() {  # expect_bad NAME PATTERN SENTENCE: every rank fails, and one says PATTERN
   local status=1
   for pid in "${ids[@]}"; do wait "$pid" && status=0; done
-  if [ $status = 1 ] && grep -Eq "$2" "$work/$1".*; then echo "ok: $3"; else fail "$3" "$1"; fi
+  if [ $status = 1 ] && grep -Eq "$2" "$work/$1".*; then echo "ok: $3"; else fail "$3" "$work/$1".*; fi
 }
 bench=("$tutti" bench all -f 40 --seconds 0.02 --no-pin --worker "100 5 1")
 
@@ -72,7 +39,7 @@ start tour "1 1 2 2" "$tour"
 expect_good tour "two hosts of two ranks: every collective is right"
 start even "1 1 2 2" "${bench[@]}" -b 4 -e 8M
 expect_good even "two hosts of two ranks: every size from 4 bytes to 8 MB is right"
-grep -Eh " [1-9][0-9]* +[0-9]+%" "$work/even.0" && fail "wrong elements" even
+grep -Eh " [1-9][0-9]* +[0-9]+%" "$work/even.0" && fail "wrong elements" "$work"/even.*
 TUTTI_ALGORITHM=rails start rails "1 1 2 2" "${bench[@]}" -b 4 -e 1M
 expect_good rails "the same over rails alone"
 TUTTI_ALGORITHM=hierarchical start leaders "1 1 2 2" "${bench[@]}" -b 4 -e 1M
@@ -97,13 +64,13 @@ expect_good sockets "TCP inside a host as well"
 # A rank that is killed is named by those on the other host, within two seconds.
 start killed "1 1 2 2" "$tutti" bench all_reduce -b 16M -e 16M --seconds 50 --iters 100000 --no-pin --worker "100 5 1"
 sleep 2
-victim=$(ip netns pids "th$id-2" | while read -r pid; do
+victim=$(processes 2 | while read -r pid; do
   tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -qx RANK=3 && [ "$(cat "/proc/$pid/comm")" = tutti ] && echo "$pid"; done | head -n 1)
 kill -9 "$victim"
 began=$SECONDS
 expect_bad killed "rank 3 \(" "a rank that is killed is named"
-[ $((SECONDS - began)) -le 3 ] || fail "the others learnt it late: $((SECONDS - began)) s" killed
-for rank in 0 1 2; do grep -q "rank 3" "$work/killed.$rank" || fail "rank $rank does not name rank 3" killed; done
+[ $((SECONDS - began)) -le 3 ] || fail "the others learnt it late: $((SECONDS - began)) s" "$work"/killed.*
+for rank in 0 1 2; do grep -q "rank 3" "$work/killed.$rank" || fail "rank $rank does not name rank 3" "$work"/killed.*; done
 
 # Secrets.
 unset TUTTI_JOB_SECRET
@@ -113,8 +80,8 @@ TUTTI_INSECURE=1 start insecure "1 2" "$tour"
 expect_good insecure "unless TUTTI_INSECURE=1"
 export TUTTI_JOB_SECRET=right
 start stranger "1" env WORLD_SIZE=2 timeout 6 "$tour"
-ip netns exec "th$id-2" env RANK=1 WORLD_SIZE=2 MASTER_ADDR=$address MASTER_PORT=$port TUTTI_JOB_SECRET=wrong \
+on 2 env RANK=1 WORLD_SIZE=2 MASTER_ADDR=$address MASTER_PORT=$port TUTTI_JOB_SECRET=wrong \
   timeout 20 "$tour" >"$work/stranger.1" 2>&1
-if [ $? != 0 ] && grep -qi "secret" "$work/stranger.1"; then echo "ok: a wrong secret is refused"; else fail "a wrong secret" stranger; fi
+if [ $? != 0 ] && grep -qi "secret" "$work/stranger.1"; then echo "ok: a wrong secret is refused"; else fail "a wrong secret" "$work"/stranger.*; fi
 wait "${ids[@]}"
 exit $failed

@@ -85,7 +85,7 @@ class Variables(CliCase):
         for wrong in (("run",), ("run", "-n", "0", "true"), ("run", "-n", "x", "true")):
             done = self.tutti(*wrong)
             self.assertNotEqual(done.returncode, 0)
-            self.assertRegex(done.stderr, r"tutti: .{10}")
+            self.assertRegex(done.stderr, r"^tutti( run)?: .{10}")
 
 
 class Output(CliCase):

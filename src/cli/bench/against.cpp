@@ -110,11 +110,11 @@ void run_peer(const std::string& peer, const Options& o, const fs::path& program
     job.command = std::move(start.command);
     const std::string dtype(to_string(o.dtypes.front()));
     for (const std::string& word :
-         {fmt::format("{}", fmt::join(o.collectives, ",")), std::string("--begin"), std::to_string(o.min_bytes),
-          std::string("--end"), std::to_string(o.max_bytes), std::string("--factor"), fmt::format("{}", o.factor),
-          std::string("--dtype"), dtype, std::string("--op"), o.op, std::string("--iters"),
-          std::to_string(o.sampling.iterations), std::string("--warmup"), std::to_string(o.sampling.warmup),
-          std::string("--seconds"), fmt::format("{}", o.sampling.row_seconds), std::string("--json"), json}) {
+         {fmt::format("{}", fmt::join(o.collectives, ",")), std::string("--sizes"),
+          fmt::format("{}", fmt::join(sizes_of(o), ",")), std::string("--dtype"), dtype, std::string("--op"), o.op,
+          std::string("--iters"), std::to_string(o.sampling.iterations), std::string("--warmup"),
+          std::to_string(o.sampling.warmup), std::string("--seconds"), fmt::format("{}", o.sampling.row_seconds),
+          std::string("--json"), json}) {
         job.command.push_back(word);
     }
     if (o.pin) job.command.emplace_back("--pin");
@@ -190,6 +190,7 @@ std::vector<Row> compare(const Options& options, const Limits& limits,
         row.median_us = over(&Row::median_us);
         row.p10_us = over(&Row::p10_us);
         row.p90_us = over(&Row::p90_us);
+        row.cpu_us = over(&Row::cpu_us);
         row.algbw_gbps = static_cast<double>(row.bytes) / row.median_us / 1000;
         row.busbw_gbps = row.algbw_gbps * row.bus_factor;
         for (const Row& other : rows) {

@@ -28,7 +28,7 @@ using bench::Options;
 using bench::Row;
 
 struct Arguments {
-    std::string collectives, min = "8", max = "64M", dtypes = "float32";
+    std::string collectives, min = "8", max = "64M", sizes, dtypes = "float32";
     std::string worker;  ///< the limits that the parent measured, when this is a rank
     std::string against;
     bool no_check = false, no_pin = false, no_limits = false, quiet = false;
@@ -61,6 +61,11 @@ void complete(Arguments& a) {
     if (o.min_bytes < 1 || o.max_bytes < o.min_bytes) {
         throw CLI::ValidationError("-b " + a.min + " -e " + a.max + ": expected 1 <= b <= e");
     }
+    for (const std::string& size : list_of(a.sizes)) {
+        o.sizes.push_back(bytes_of(size, "--sizes"));
+        if (o.sizes.back() < 1)
+            throw CLI::ValidationError("--sizes " + a.sizes + ": expected sizes of at least 1 byte");
+    }
     if (!(o.factor > 1)) throw CLI::ValidationError(fmt::format("-f {}: expected a factor above 1", o.factor));
     o.dtypes.clear();
     for (const std::string& name : list_of(a.dtypes)) o.dtypes.push_back(dtype_from_string(name));
@@ -91,7 +96,7 @@ void complete(Arguments& a) {
 int finish(const Options& options, const Limits& limits, const std::vector<Row>& rows) {
     if (options.table) bench::print_summary(stdout, rows);
     std::fflush(stdout);
-    if (!options.json.empty()) bench::write_json(options.json, rows);
+    if (!options.json.empty()) bench::write_json(options.json, rows, limits);
     if (!options.report.empty()) {
         bench::write_report(options.report, rows, limits);
         std::printf("# report: %s/index.html\n", options.report.c_str());
@@ -146,12 +151,8 @@ int run_processes(const Arguments& a, const Limits& limits, bool table, const st
                    a.collectives,
                    "-n",
                    std::to_string(o.ranks),
-                   "-b",
-                   a.min,
-                   "-e",
-                   a.max,
-                   "-f",
-                   fmt::format("{}", o.factor),
+                   "--sizes",
+                   fmt::format("{}", fmt::join(bench::sizes_of(o), ",")),
                    "--dtype",
                    a.dtypes,
                    "--op",
@@ -198,6 +199,7 @@ Command add_bench(CLI::App& app) {
     sub->add_option("-b,--begin", a->min, "smallest size")->capture_default_str();
     sub->add_option("-e,--end", a->max, "largest size")->capture_default_str();
     sub->add_option("-f,--factor", o.factor, "from one size to the next")->capture_default_str();
+    sub->add_option("--sizes", a->sizes, "a list of sizes, such as 8,64K,1M, instead of -b, -e and -f");
     sub->add_option("--dtype", a->dtypes, "element types, a list")->capture_default_str();
     sub->add_option("--op", o.op, "how values are combined")->capture_default_str();
     sub->add_option("--transport", o.transport, "what carries the data; inproc: ranks are threads")
@@ -231,7 +233,8 @@ Command add_bench(CLI::App& app) {
         complete(*a);
         const Options& options = a->options;
         if (!a->worker.empty()) return run_rank(options, a->worker);
-        const Limits limits = a->no_limits ? Limits{} : bench::measure_limits(options.transport == "tcp");
+        const Limits limits =
+            a->no_limits ? Limits{} : bench::measure_limits(options.transport == "tcp", options.ranks);
         bench::print_header(stdout, options, limits);
         if (!options.against.empty()) return run_against(*a, limits);
         if (options.transport == "inproc") return run_threads(options, limits);

@@ -27,6 +27,7 @@ struct Options {
     int ranks = 2;
     std::uint64_t min_bytes = 8, max_bytes = std::uint64_t{64} << 20;
     double factor = 2;
+    std::vector<std::uint64_t> sizes;  ///< in bytes; empty: from min_bytes to max_bytes by factor
     std::vector<DType> dtypes{DType::float32};
     std::string op = "sum";
     std::string transport = "shm";  ///< shm, tcp or inproc (ranks are threads)
@@ -41,18 +42,22 @@ struct Options {
     std::string torch_python = "python3";
 };
 
+/// The sizes of the rows, in bytes.
+std::vector<std::uint64_t> sizes_of(const Options& options);
+
 /// What this machine can do at best, measured before the rows.
 struct Limits {
     double line_ns = 0;  ///< a cache line from one core to another, one way
     struct Copy {
         std::uint64_t bytes = 0;
-        double gbps = 0;
+        double gbps = 0;           ///< of one core alone
+        double together_gbps = 0;  ///< of one core while as many as there are ranks copy
     };
-    std::vector<Copy> copies;  ///< memcpy by one core, by size: caches are faster than memory
+    std::vector<Copy> copies;  ///< memcpy, by size: caches are faster than memory
     double tcp_us = 0;         ///< a byte over a loopback connection, one way, with blocking calls
     double tcp_gbps = 0;       ///< one loopback connection, one direction
 };
-Limits measure_limits(bool tcp);
+Limits measure_limits(bool tcp, int ranks);
 /// From one process to another, on its command line.
 std::string to_text(const Limits& limits);
 Limits limits_from_text(const std::string& text);
@@ -69,6 +74,7 @@ struct Row {
     double bus_factor = 1;               ///< busbw = algbw × this
     std::optional<std::uint64_t> wrong;  ///< elements that differ from what they should be; empty: not checked
     double bound_us = 0;                 ///< the best that the limits allow
+    double cpu_us = 0;                   ///< user and system time of one call, all ranks together
     std::string implementation = "tutti";
 };
 
@@ -83,7 +89,6 @@ class Case {
     virtual std::uint64_t wrong() const = 0;
     virtual Tensor& output() = 0;             ///< this rank's; may be empty
     virtual std::uint64_t bytes() const = 0;  ///< nccl-tests' size: of the larger buffer
-    virtual std::uint64_t count() const = 0;
     bool reduces = false;
     double bus_factor = 1;  ///< busbw = algbw × this
 };
@@ -98,6 +103,9 @@ std::vector<Row> measure(const Options& options, const Limits& limits, const Pro
 
 /// What the limits allow: the way of one line or byte, and each byte that has to move to a rank copied once.
 double bound_us(const Row& row, const Limits& limits);
+/// What an all_reduce takes that moves each byte no more than it must, by the machine's memory: every rank reads as
+/// much as the buffer (its part of each rank's) and writes as much, all at once. 0: not known.
+double traffic_bound_us(const Row& row, const Limits& limits);
 
 /// Rounds of tutti (`own`, which writes its rows to the file it is given and returns an exit status) and of each peer
 /// in turn; times are medians over the rounds. A peer that is not installed is left out, with a sentence on stderr.
@@ -111,11 +119,13 @@ std::vector<std::string> peer_names();
 void write_report(const std::string& folder, const std::vector<Row>& rows, const Limits& limits);
 
 void print_header(std::FILE* to, const Options& options, const Limits& limits);
+/// 0 where nothing is moved.
+double cpu_ns_per_byte(const Row& row);
 /// `tutti_us`: tutti's time for the same work, where there are peers; 0: none.
 void print_row(std::FILE* to, const Row& row, double tutti_us = 0);
 void print_summary(std::FILE* to, const std::vector<Row>& rows);
-/// A list of objects, one a row. Throws std::system_error that names the file.
-void write_json(const std::string& file, const std::vector<Row>& rows);
+/// A list of objects, one a row, each with the limits that count for it. Throws std::system_error that names the file.
+void write_json(const std::string& file, const std::vector<Row>& rows, const Limits& limits);
 /// Throws std::runtime_error that names the file.
 std::vector<Row> read_json(const std::string& file);
 

@@ -1,13 +1,18 @@
 #include "cli/bench/bench.hpp"
+#include "cli/bench/contents.hpp"
 
 #include <tutti/distributed.hpp>
 #include <tutti/error.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <complex>
-#include <functional>
+#include <cstring>
+#include <iterator>
 #include <memory>
+#include <string_view>
+#include <vector>
 
 namespace tutti::bench {
 namespace {
@@ -69,53 +74,40 @@ void set(Tensor& tensor, std::uint64_t i, double v) {
     }
 }
 
-// Inputs are 1 and 2, so that every type holds them, a product stays small for long, and neighbours differ; 0 and 1 of
-// booleans. They depend on the element's class only.
-constexpr std::size_t classes = 5;
-std::size_t class_of(std::uint64_t i) {
-    return static_cast<std::size_t>((i * 7 + (i >> 9)) % classes);
-}
-double input_of_class(DType dtype, int rank, std::size_t c) {
-    const bool high = (c + static_cast<std::size_t>(rank) * 3) % classes % 2 != 0;
-    return (high ? 1 : 0) + (dtype == DType::boolean ? 0 : 1);
-}
-double input(DType dtype, int rank, std::uint64_t i) {
-    return input_of_class(dtype, rank, class_of(i));
+double low_of(DType dtype) {
+    return dtype == DType::boolean ? 0 : 1;
 }
 
-double combined_of_class(ReduceOp op, int ranks, std::size_t c, DType dtype) {
-    double value = input_of_class(dtype, 0, c);
+Values<double> combined(ReduceOp op, int ranks, DType dtype) {
     const auto bits = [](double v) { return static_cast<unsigned>(v); };
-    for (int r = 1; r < ranks; ++r) {
-        const double next = input_of_class(dtype, r, c);
+    auto values = inputs_combined(ranks, low_of(dtype), [&](double value, double next) -> double {
         switch (op.kind()) {
             case ReduceOp::Kind::sum:
             case ReduceOp::Kind::avg:
-            case ReduceOp::Kind::premul_sum: value += next; break;
-            case ReduceOp::Kind::product: value *= next; break;
-            case ReduceOp::Kind::min: value = std::min(value, next); break;
-            case ReduceOp::Kind::max: value = std::max(value, next); break;
-            case ReduceOp::Kind::band: value = bits(value) & bits(next); break;
-            case ReduceOp::Kind::bor: value = bits(value) | bits(next); break;
-            case ReduceOp::Kind::bxor: value = bits(value) ^ bits(next); break;
+            case ReduceOp::Kind::premul_sum: return value + next;
+            case ReduceOp::Kind::product: return value * next;
+            case ReduceOp::Kind::min: return std::min(value, next);
+            case ReduceOp::Kind::max: return std::max(value, next);
+            case ReduceOp::Kind::band: return bits(value) & bits(next);
+            case ReduceOp::Kind::bor: return bits(value) | bits(next);
+            case ReduceOp::Kind::bxor: return bits(value) ^ bits(next);
         }
-    }
-    if (dtype == DType::boolean) return value != 0 ? 1 : 0;
-    if (op.kind() == ReduceOp::Kind::avg) value /= ranks;
-    if (is_integral(dtype)) {
+        return value;
+    });
+    for (double& value : values) {
+        if (dtype == DType::boolean) {
+            value = value != 0 ? 1 : 0;
+            continue;
+        }
+        if (op.kind() == ReduceOp::Kind::avg) value /= ranks;
+        if (!is_integral(dtype)) continue;
         value = std::floor(value);
         const double modulus = std::ldexp(1.0, static_cast<int>(8 * size_of(dtype)));
         if (size_of(dtype) < 8) value = std::fmod(value, modulus);
         const bool is_signed = dtype >= DType::int8;
         if (is_signed && value >= modulus / 2) value -= modulus;
     }
-    return value;
-}
-
-std::function<double(std::uint64_t)> combined(ReduceOp op, int ranks, DType dtype) {
-    std::array<double, classes> values;
-    for (std::size_t c = 0; c < classes; ++c) values[c] = combined_of_class(op, ranks, c, dtype);
-    return [values](std::uint64_t i) { return values[class_of(i)]; };
+    return values;
 }
 
 // How far a correctly rounded result may lie from the exact one, relatively.
@@ -131,208 +123,175 @@ double tolerance(DType dtype) {
     }
 }
 
+// Elements as bits, by their size: two that have the same are equal.
+template <class Visit>
+auto with_bits(std::size_t element_bytes, Visit&& visit) {
+    switch (element_bytes) {
+        case 1: return visit(std::uint8_t{});
+        case 2: return visit(std::uint16_t{});
+        case 4: return visit(std::uint32_t{});
+        case 8: return visit(std::uint64_t{});
+        default: return visit(std::array<std::uint64_t, 2>{});
+    }
+}
+
+template <class Bits>
+Values<Bits> encoded(const Values<double>& values, DType dtype) {
+    Tensor tensor = zeros(dtype, {static_cast<std::int64_t>(classes)});
+    for (std::size_t c = 0; c < classes; ++c) set(tensor, c, values[c]);
+    Values<Bits> bits;
+    std::memcpy(bits.data(), tensor.raw_data(), sizeof bits);
+    return bits;
+}
+
+void write(Tensor& tensor, const Run& run, const Values<double>& values) {
+    with_bits(size_of(tensor.dtype()), [&]<class Bits>(Bits) {
+        write_run(static_cast<Bits*>(tensor.raw_data()), run, encoded<Bits>(values, tensor.dtype()));
+    });
+}
+
 struct Shape {
     DType dtype;
     ReduceOp op;
     ProcessGroup group;
-    std::uint64_t block = 0;  // elements of a rank's block, where there are blocks
+    Extents extents;
     int n() const { return group.size(); }
     int me() const { return group.rank(); }
-    std::uint64_t all() const { return block * static_cast<std::uint64_t>(n()); }
 };
 
-// The collectives differ in five things: both buffers' sizes, their first contents, the call, and what comes out.
 class Simple : public Case {
  public:
-    using Value = std::function<double(std::uint64_t)>;
-    Simple(Shape shape, std::uint64_t in, std::uint64_t out) : shape_(std::move(shape)) {
-        const auto tensor = [&](std::uint64_t count) {
-            return zeros(shape_.dtype, {static_cast<std::int64_t>(count)});
-        };
-        in_ = tensor(in);
-        out_ = tensor(out);
-        size_ = std::max(in, out);
+    using Call = void (*)(Simple&);
+    Simple(const Layout& layout, Shape its_shape, Call call)
+        : shape(std::move(its_shape)),
+          in(zeros(shape.dtype, {static_cast<std::int64_t>(shape.extents.in)})),
+          out(zeros(shape.dtype, {static_cast<std::int64_t>(shape.extents.out)})),
+          layout_(layout),
+          outcome_(outcome(layout, shape.me(), shape.n(), shape.extents)),
+          call_(call) {
+        reduces = layout.reduces;
+        bus_factor = layout.bus(shape.n());
     }
     void fill() override {
-        for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(in_.element_count()); ++i)
-            set(in_, i, input(shape_.dtype, shape_.me(), i));
-        const bool in_place = static_cast<bool>(first);
-        for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(out_.element_count()); ++i)
-            set(out_, i, in_place ? first(i) : expected && expected(i) == 0 ? 1 : 0);
+        const Values<double> own = inputs_of(shape.me(), low_of(shape.dtype));
+        write(in, {0, shape.extents.in, shape.me(), 0}, own);
+        if (layout_.in_place) return write(out, {0, shape.extents.out, shape.me(), 0}, own);
+        for (const Run& run : outcome_) {
+            Values<double> other = wanted(run);
+            for (double& value : other) value = value == 0 ? 1 : 0;
+            write(out, run, other);
+        }
     }
-    void run() override { call(); }
+    void run() override { call_(*this); }
     std::uint64_t wrong() const override {
-        const double allowed = tolerance(shape_.dtype);
+        const double allowed = tolerance(shape.dtype);
         std::uint64_t wrong = 0;
-        for (std::uint64_t i = 0; expected && i < static_cast<std::uint64_t>(out_.element_count()); ++i) {
-            const double want = expected(i);
+        for (const Run& run : outcome_) {
+            const Values<double> want = wanted(run);
             // Not "greater", so that NaN is wrong.
-            if (!(std::abs(get(out_, i) - want) <= allowed * std::abs(want)) || imaginary(out_, i) != 0) ++wrong;
+            const auto close = [&](std::uint64_t i, std::size_t c) {
+                return std::abs(get(out, i) - want[c]) <= allowed * std::abs(want[c]) && imaginary(out, i) == 0;
+            };
+            wrong += with_bits(size_of(shape.dtype), [&]<class Bits>(Bits) {
+                return count_wrong(static_cast<const Bits*>(out.raw_data()), run, encoded<Bits>(want, shape.dtype),
+                                   close);
+            });
         }
         return wrong;
     }
-    Tensor& output() override { return out_; }
-    std::uint64_t bytes() const override { return size_ * size_of(shape_.dtype); }
-    std::uint64_t count() const override { return size_; }
+    Tensor& output() override { return out; }
+    std::uint64_t bytes() const override { return shape.extents.whole * size_of(shape.dtype); }
 
-    Value first;     ///< of the output, where the call works in place
-    Value expected;  ///< of the output afterwards; empty: there is none on this rank
-    std::function<void()> call;
-    Shape shape_;
-    Tensor in_, out_;
+    Shape shape;
+    Tensor in, out;
+    // The root's lists of all ranks' blocks: arguments that are made once, as a peer's buffers are.
+    TensorList gathered;
+    ConstTensorList scattered;
 
  private:
-    std::uint64_t size_ = 0;
+    Values<double> wanted(const Run& run) const {
+        return run.rank == all_ranks ? combined(shape.op, shape.n(), shape.dtype)
+                                     : inputs_of(run.rank, low_of(shape.dtype));
+    }
+    const Layout& layout_;
+    std::vector<Run> outcome_;
+    Call call_;
 };
 
-using Maker = std::unique_ptr<Simple> (*)(const Shape&);
+// The blocks of a buffer that holds one of each rank.
+template <class List>
+List blocks_of(Tensor& tensor, const Shape& shape) {
+    List parts;
+    for (int r = 0; r < shape.n(); ++r) {
+        auto* at = static_cast<std::byte*>(tensor.raw_data()) +
+                   static_cast<std::uint64_t>(r) * shape.extents.block * size_of(shape.dtype);
+        parts.push_back(view(at, {static_cast<std::int64_t>(shape.extents.block)}, shape.dtype));
+    }
+    return parts;
+}
+
 struct Entry {
-    const char* name;
-    bool reduces;
-    bool blocks;  // the size is divided among the ranks
-    double (*bus)(double n);
-    Maker make;
+    std::string_view collective;
+    Simple::Call call;
 };
-
-double once(double) {
-    return 1;
-}
-double others(double n) {
-    return (n - 1) / n;
-}
-
-std::unique_ptr<Simple> in_place(const Shape& s, std::uint64_t count) {
-    auto c = std::make_unique<Simple>(s, 0, count);
-    c->first = [dtype = s.dtype, me = s.me()](std::uint64_t i) { return input(dtype, me, i); };
-    return c;
-}
 
 const Entry entries[] = {
-    {"all_reduce", true, false, [](double n) { return 2 * (n - 1) / n; },
-     [](const Shape& s) {
-         auto c = in_place(s, s.block);
-         c->expected = combined(s.op, s.n(), s.dtype);
-         c->call = [c = c.get()] { all_reduce(c->out_, {.op = c->shape_.op, .group = c->shape_.group}); };
-         return c;
+    {"all_reduce", [](Simple& c) { all_reduce(c.out, {.op = c.shape.op, .group = c.shape.group}); }},
+    {"broadcast", [](Simple& c) { broadcast(c.out, {.src = 0, .group = c.shape.group}); }},
+    {"reduce", [](Simple& c) { reduce(c.out, {.dst = 0, .op = c.shape.op, .group = c.shape.group}); }},
+    {"all_gather", [](Simple& c) { all_gather_into_tensor(c.out, c.in, {.group = c.shape.group}); }},
+    {"reduce_scatter",
+     [](Simple& c) { reduce_scatter_tensor(c.out, c.in, {.op = c.shape.op, .group = c.shape.group}); }},
+    {"all_to_all", [](Simple& c) { all_to_all_single(c.out, c.in, {.group = c.shape.group}); }},
+    {"gather",
+     [](Simple& c) {
+         if (c.shape.me() == 0 && c.gathered.empty()) c.gathered = blocks_of<TensorList>(c.out, c.shape);
+         gather(c.in, c.gathered, {.dst = 0, .group = c.shape.group});
      }},
-    {"broadcast", false, false, once,
-     [](const Shape& s) {
-         auto c = in_place(s, s.block);
-         c->expected = [dtype = s.dtype](std::uint64_t i) { return input(dtype, 0, i); };
-         c->call = [c = c.get()] { broadcast(c->out_, {.src = 0, .group = c->shape_.group}); };
-         return c;
+    {"scatter",
+     [](Simple& c) {
+         if (c.shape.me() == 0 && c.scattered.empty()) c.scattered = blocks_of<ConstTensorList>(c.in, c.shape);
+         scatter(c.out, c.scattered, {.src = 0, .group = c.shape.group});
      }},
-    {"reduce", true, false, once,
-     [](const Shape& s) {
-         auto c = in_place(s, s.block);
-         c->expected = s.me() == 0 ? combined(s.op, s.n(), s.dtype) : c->first;
-         c->call = [c = c.get()] { reduce(c->out_, {.dst = 0, .op = c->shape_.op, .group = c->shape_.group}); };
-         return c;
+    {"sendrecv",
+     [](Simple& c) {
+         const int me = c.shape.me(), n = c.shape.n();
+         const P2POptions options{.group = c.shape.group};
+         for (Work& work :
+              batch_isend_irecv({isend_op(c.in, (me + 1) % n, options), irecv_op(c.out, (me + n - 1) % n, options)})) {
+             work.wait();
+         }
      }},
-    {"all_gather", false, true, others,
-     [](const Shape& s) {
-         auto c = std::make_unique<Simple>(s, s.block, s.all());
-         c->expected = [s](std::uint64_t i) { return input(s.dtype, static_cast<int>(i / s.block), i % s.block); };
-         c->call = [c = c.get()] { all_gather_into_tensor(c->out_, c->in_, {.group = c->shape_.group}); };
-         return c;
-     }},
-    {"reduce_scatter", true, true, others,
-     [](const Shape& s) {
-         auto c = std::make_unique<Simple>(s, s.all(), s.block);
-         const std::uint64_t mine = static_cast<std::uint64_t>(s.me()) * s.block;
-         c->expected = [mine, result = combined(s.op, s.n(), s.dtype)](std::uint64_t i) { return result(mine + i); };
-         c->call = [c = c.get()] {
-             reduce_scatter_tensor(c->out_, c->in_, {.op = c->shape_.op, .group = c->shape_.group});
-         };
-         return c;
-     }},
-    {"all_to_all", false, true, others,
-     [](const Shape& s) {
-         auto c = std::make_unique<Simple>(s, s.all(), s.all());
-         const std::uint64_t mine = static_cast<std::uint64_t>(s.me()) * s.block;
-         c->expected = [s, mine](std::uint64_t i) {
-             return input(s.dtype, static_cast<int>(i / s.block), mine + i % s.block);
-         };
-         c->call = [c = c.get()] { all_to_all_single(c->out_, c->in_, {.group = c->shape_.group}); };
-         return c;
-     }},
-    {"gather", false, true, others,
-     [](const Shape& s) {
-         auto c = std::make_unique<Simple>(s, s.block, s.me() == 0 ? s.all() : 0);
-         c->expected = [s](std::uint64_t i) { return input(s.dtype, static_cast<int>(i / s.block), i % s.block); };
-         c->call = [c = c.get()] {
-             const Shape& shape = c->shape_;
-             TensorList parts;
-             for (int r = 0; shape.me() == 0 && r < shape.n(); ++r) {
-                 auto* at = static_cast<std::byte*>(c->out_.raw_data()) +
-                            static_cast<std::uint64_t>(r) * shape.block * size_of(shape.dtype);
-                 parts.push_back(view(at, {static_cast<std::int64_t>(shape.block)}, shape.dtype));
-             }
-             gather(c->in_, parts, {.dst = 0, .group = shape.group});
-         };
-         return c;
-     }},
-    {"scatter", false, true, others,
-     [](const Shape& s) {
-         auto c = std::make_unique<Simple>(s, s.me() == 0 ? s.all() : 0, s.block);
-         const std::uint64_t mine = static_cast<std::uint64_t>(s.me()) * s.block;
-         c->expected = [dtype = s.dtype, mine](std::uint64_t i) { return input(dtype, 0, mine + i); };
-         c->call = [c = c.get()] {
-             const Shape& shape = c->shape_;
-             ConstTensorList parts;
-             for (int r = 0; shape.me() == 0 && r < shape.n(); ++r) {
-                 const auto* at = static_cast<const std::byte*>(c->in_.raw_data()) +
-                                  static_cast<std::uint64_t>(r) * shape.block * size_of(shape.dtype);
-                 parts.push_back(view(at, {static_cast<std::int64_t>(shape.block)}, shape.dtype));
-             }
-             scatter(c->out_, parts, {.src = 0, .group = shape.group});
-         };
-         return c;
-     }},
-    {"sendrecv", false, false, once,
-     [](const Shape& s) {
-         auto c = std::make_unique<Simple>(s, s.block, s.block);
-         c->expected = [s](std::uint64_t i) { return input(s.dtype, (s.me() + s.n() - 1) % s.n(), i); };
-         c->call = [c = c.get()] {
-             const Shape& shape = c->shape_;
-             const P2POptions options{.group = shape.group};
-             for (Work& work :
-                  batch_isend_irecv({isend_op(c->in_, (shape.me() + 1) % shape.n(), options),
-                                     irecv_op(c->out_, (shape.me() + shape.n() - 1) % shape.n(), options)})) {
-                 work.wait();
-             }
-         };
-         return c;
-     }},
-    {"barrier", false, false, [](double) { return 0.0; },
-     [](const Shape& s) {
-         auto c = std::make_unique<Simple>(s, 0, 0);
-         c->call = [c = c.get()] { barrier({.group = c->shape_.group}); };
-         return c;
-     }},
+    {"barrier", [](Simple& c) { barrier({.group = c.shape.group}); }},
 };
 
 }  // namespace
 
 std::vector<std::string> collective_names() {
     std::vector<std::string> names;
-    for (const Entry& entry : entries) names.emplace_back(entry.name);
+    for (const Layout& layout : layouts) names.emplace_back(layout.collective);
     return names;
+}
+
+std::vector<std::uint64_t> sizes_of(const Options& options) {
+    if (!options.sizes.empty()) return options.sizes;
+    std::vector<std::uint64_t> sizes;
+    for (auto size = static_cast<double>(options.min_bytes); size <= static_cast<double>(options.max_bytes);
+         size *= options.factor) {
+        sizes.push_back(static_cast<std::uint64_t>(size));
+    }
+    return sizes;
 }
 
 std::unique_ptr<Case> make_case(const std::string& collective, std::uint64_t bytes, DType dtype, ReduceOp op,
                                 const ProcessGroup& group) {
-    for (const Entry& entry : entries) {
-        if (collective != entry.name) continue;
-        const auto n = static_cast<std::uint64_t>(group.size());
-        Shape shape{dtype, op, group, bytes / size_of(dtype)};
-        if (entry.blocks) shape.block = std::max<std::uint64_t>(1, shape.block / n);
-        auto made = entry.make(shape);
-        made->reduces = entry.reduces;
-        made->bus_factor = entry.bus(static_cast<double>(n));
-        return made;
+    const Layout* const layout = find_layout(collective);
+    const auto* const entry = std::ranges::find(entries, std::string_view(collective), &Entry::collective);
+    if (layout == nullptr || entry == std::end(entries)) {
+        throw InvalidArgument("bench: unknown collective \"" + collective + "\"");
     }
-    throw InvalidArgument("bench: unknown collective \"" + collective + "\"");
+    const Extents extents = extents_of(*layout, group.rank(), group.size(), bytes / size_of(dtype));
+    return std::make_unique<Simple>(*layout, Shape{dtype, op, group, extents}, entry->call);
 }
 
 ReduceOp op_from_string(const std::string& name) {

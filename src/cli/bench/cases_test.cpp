@@ -1,5 +1,6 @@
 // The benchmark's check of results: that it counts what is wrong. Threads: each test runs its ranks as threads.
 #include "cli/bench/bench.hpp"
+#include "cli/bench/contents.hpp"
 
 #include <tutti/distributed.hpp>
 
@@ -72,6 +73,38 @@ TEST_P(Check, ACollectiveThatDoesNothingIsWrong) {
         });
         EXPECT_GT(wrong, 0U) << to_string(dtype);
     }
+}
+
+TEST(Contents, GoOnOverARunAsTheyWouldElementByElement) {
+    constexpr std::uint64_t count = 2000;
+    for (const std::uint64_t from : {0U, 1U, 511U, 512U, 1023U, 4803U}) {
+        std::uint64_t expected_at = 7;
+        for_each_element({7, count, 0, from}, [&](std::uint64_t at, std::size_t c) {
+            EXPECT_EQ(at, expected_at);
+            EXPECT_EQ(c, class_of(from + at - 7)) << "element " << at << " from " << from;
+            ++expected_at;
+        });
+        EXPECT_EQ(expected_at, 7 + count);
+    }
+}
+
+TEST(Contents, EveryRankListsACollectiveUnderTheSameSize) {
+    for (const Layout& layout : layouts) {
+        for (int rank = 0; rank < ranks; ++rank) {
+            const Extents extents = extents_of(layout, rank, ranks, 1000);
+            EXPECT_EQ(extents.whole, extents_of(layout, 0, ranks, 1000).whole) << layout.collective;
+            std::uint64_t covered = 0;
+            for (const auto& run : outcome(layout, rank, ranks, extents)) covered += run.count;
+            EXPECT_EQ(covered, extents.out) << layout.collective << ", rank " << rank;
+        }
+    }
+}
+
+TEST(Sizes, AListReplacesTheRange) {
+    Options options{.min_bytes = 8, .max_bytes = 64, .factor = 4};
+    EXPECT_EQ(sizes_of(options), (std::vector<std::uint64_t>{8, 32}));
+    options.sizes = {8, 4096};
+    EXPECT_EQ(sizes_of(options), (std::vector<std::uint64_t>{8, 4096}));
 }
 
 TEST(CheckOfComplexNumbers, AnImaginaryPartIsWrong) {

@@ -15,6 +15,7 @@
 #include <memory>
 #include <sstream>
 #include <thread>
+#include <vector>
 
 namespace tutti::bench {
 namespace {
@@ -32,10 +33,16 @@ double line_ns() {
         std::atomic<std::uint64_t> value{0};
     };
     Line there, back;
-    constexpr std::uint64_t turns = 20'000, rounds = 5;
+    // With and without a pause between two looks: either may be the quicker one.
+    constexpr std::uint64_t turns = 20'000, rounds = 6;
+    const auto await = [](const Line& line, std::uint64_t value, bool pausing) {
+        while (line.value.load(std::memory_order_acquire) < value) {
+            if (pausing) pause_cpu();
+        }
+    };
     std::thread other([&] {
         for (std::uint64_t i = 1; i <= turns * rounds; ++i) {
-            while (there.value.load(std::memory_order_acquire) < i) pause_cpu();
+            await(there, i, (i - 1) / turns % 2 == 0);
             back.value.store(i, std::memory_order_release);
         }
     });
@@ -44,7 +51,7 @@ double line_ns() {
         const auto start = Clock::now();
         for (std::uint64_t turn = 0; turn < turns; ++turn, ++i) {
             there.value.store(i, std::memory_order_release);
-            while (back.value.load(std::memory_order_acquire) < i) pause_cpu();
+            await(back, i, round % 2 == 0);
         }
         best = std::min(best, seconds_since(start) * 1e9 / static_cast<double>(turns) / 2);
     }
@@ -52,21 +59,32 @@ double line_ns() {
     return best;
 }
 
-double copy_gbps(std::size_t bytes) {
-    const auto from = std::make_unique<std::byte[]>(bytes), to = std::make_unique<std::byte[]>(bytes);
-    std::memset(from.get(), 1, bytes);
-    std::memset(to.get(), 2, bytes);
-    double best = 0;
-    const int turns = static_cast<int>(std::max<std::size_t>(1, (std::size_t{4} << 20) / bytes));
-    for (int round = 0; round < 5; ++round) {
-        const auto start = Clock::now();
-        for (int turn = 0; turn < turns; ++turn) {
-            std::memcpy(to.get(), from.get(), bytes);
-            asm volatile("" : : "r"(to.get()) : "memory");  // so that each turn is made
+/// Of one of `cores` that all copy at once, each its own memory.
+double copy_gbps(std::size_t bytes, int cores) {
+    std::atomic<int> ready{0};
+    std::vector<double> best(static_cast<std::size_t>(cores));
+    const auto copy = [&](int core) {
+        const auto from = std::make_unique<std::byte[]>(bytes), to = std::make_unique<std::byte[]>(bytes);
+        std::memset(from.get(), 1, bytes);
+        std::memset(to.get(), 2, bytes);
+        const int turns = static_cast<int>(std::max<std::size_t>(1, (std::size_t{4} << 20) / bytes));
+        ++ready;
+        while (ready < cores) pause_cpu();
+        for (int round = 0; round < 5; ++round) {
+            const auto start = Clock::now();
+            for (int turn = 0; turn < turns; ++turn) {
+                std::memcpy(to.get(), from.get(), bytes);
+                asm volatile("" : : "r"(to.get()) : "memory");  // so that each turn is made
+            }
+            double& mine = best[static_cast<std::size_t>(core)];
+            mine = std::max(mine, static_cast<double>(bytes) * turns / seconds_since(start) / 1e9);
         }
-        best = std::max(best, static_cast<double>(bytes) * turns / seconds_since(start) / 1e9);
-    }
-    return best;
+    };
+    std::vector<std::jthread> others;
+    for (int core = 1; core < cores; ++core) others.emplace_back(copy, core);
+    copy(0);
+    others.clear();
+    return *std::ranges::min_element(best);
 }
 
 struct Pair {
@@ -133,10 +151,13 @@ double tcp_gbps() {
 
 }  // namespace
 
-Limits measure_limits(bool tcp) {
+Limits measure_limits(bool tcp, int ranks) {
     Limits limits;
     limits.line_ns = line_ns();
-    for (const std::size_t kib : {16, 256, 4096, 65536}) limits.copies.push_back({kib << 10, copy_gbps(kib << 10)});
+    const int cores = std::min(ranks, static_cast<int>(std::thread::hardware_concurrency()));
+    for (const std::size_t kib : {16, 256, 4096, 65536}) {
+        limits.copies.push_back({kib << 10, copy_gbps(kib << 10, 1), copy_gbps(kib << 10, std::max(cores, 1))});
+    }
     if (tcp) {
         limits.tcp_us = tcp_us();
         limits.tcp_gbps = tcp_gbps();
@@ -155,10 +176,19 @@ double bound_us(const Row& row, const Limits& limits) {
     return first + (gbps > 0 ? static_cast<double>(row.bytes) * row.bus_factor / gbps / 1000 : 0);
 }
 
+double traffic_bound_us(const Row& row, const Limits& limits) {
+    if (row.transport == "tcp" || limits.copies.empty()) return 0;
+    double gbps = limits.copies.front().together_gbps;
+    for (const auto& copy : limits.copies) {
+        if (copy.bytes <= row.bytes) gbps = copy.together_gbps;
+    }
+    return static_cast<double>(row.bytes) / gbps / 1000;
+}
+
 std::string to_text(const Limits& limits) {
     std::ostringstream out;
     out << limits.line_ns << ' ' << limits.tcp_us << ' ' << limits.tcp_gbps;
-    for (const auto& copy : limits.copies) out << ' ' << copy.bytes << ' ' << copy.gbps;
+    for (const auto& copy : limits.copies) out << ' ' << copy.bytes << ' ' << copy.gbps << ' ' << copy.together_gbps;
     return out.str();
 }
 
@@ -166,7 +196,7 @@ Limits limits_from_text(const std::string& text) {
     std::istringstream in(text);
     Limits limits;
     in >> limits.line_ns >> limits.tcp_us >> limits.tcp_gbps;
-    for (Limits::Copy copy; in >> copy.bytes >> copy.gbps;) limits.copies.push_back(copy);
+    for (Limits::Copy copy; in >> copy.bytes >> copy.gbps >> copy.together_gbps;) limits.copies.push_back(copy);
     return limits;
 }
 

@@ -23,14 +23,20 @@ std::string cpu_name() {
 }
 
 void print_columns(std::FILE* to, bool peers) {
-    std::fputs("# time: median over samples of the mean over ranks; bound: the limits' part of the time\n", to);
-    std::fprintf(to, "#%13s %14s %12s %13s %9s %10s %10s %10s %8s %8s %7s %6s%s\n", "collective", "size(B)", "count",
-                 "type", "redop", "time(us)", "p10(us)", "p90(us)", "algbw", "busbw", "#wrong", "bound",
-                 peers ? "  time/tutti  implementation" : "");
+    std::fputs("# time: median over samples of the mean over ranks; cpu: user and system time of all ranks, a byte; ",
+               to);
+    std::fputs("bound: the limits' part of the time\n", to);
+    std::fprintf(to, "#%13s %14s %12s %13s %9s %10s %10s %10s %8s %8s %10s %7s %6s%s\n", "collective", "size(B)",
+                 "count", "type", "redop", "time(us)", "p10(us)", "p90(us)", "algbw", "busbw", "cpu(ns/B)", "#wrong",
+                 "bound", peers ? "  time/tutti  implementation" : "");
     std::fflush(to);
 }
 
 }  // namespace
+
+double cpu_ns_per_byte(const Row& row) {
+    return row.bytes > 0 ? row.cpu_us * 1000 / static_cast<double>(row.bytes) : 0;
+}
 
 void print_header(std::FILE* to, const Options& options, const Limits& limits) {
     std::fprintf(to, "# tutti %s, %d ranks, %s, on %s with %u hardware threads\n", tutti::version(), options.ranks,
@@ -49,10 +55,10 @@ void print_header(std::FILE* to, const Options& options, const Limits& limits) {
 }
 
 void print_row(std::FILE* to, const Row& row, double tutti_us) {
-    std::fprintf(to, "%14s %14llu %12llu %13.13s %9s %10.2f %10.2f %10.2f %8.2f %8.2f %7s %5.0f%%",
+    std::fprintf(to, "%14s %14llu %12llu %13.13s %9s %10.2f %10.2f %10.2f %8.2f %8.2f %10.3g %7s %5.0f%%",
                  row.collective.c_str(), static_cast<unsigned long long>(row.bytes),
                  static_cast<unsigned long long>(row.count), std::string(to_string(row.dtype)).c_str(), row.op.c_str(),
-                 row.median_us, row.p10_us, row.p90_us, row.algbw_gbps, row.busbw_gbps,
+                 row.median_us, row.p10_us, row.p90_us, row.algbw_gbps, row.busbw_gbps, cpu_ns_per_byte(row),
                  row.wrong ? std::to_string(*row.wrong).c_str() : "n/a",
                  row.median_us > 0 ? 100 * row.bound_us / row.median_us : 0.0);
     if (tutti_us > 0) std::fprintf(to, " %11.2f  %s", row.median_us / tutti_us, row.implementation.c_str());
@@ -74,7 +80,7 @@ void print_summary(std::FILE* to, const std::vector<Row>& rows) {
                  static_cast<unsigned long long>(wrong), own == 0 ? 0.0 : busbw / static_cast<double>(own));
 }
 
-void write_json(const std::string& file, const std::vector<Row>& rows) {
+void write_json(const std::string& file, const std::vector<Row>& rows, const Limits& limits) {
     nlohmann::json list = nlohmann::json::array();
     for (const Row& row : rows) {
         nlohmann::json object = {{"collective", row.collective},
@@ -88,8 +94,13 @@ void write_json(const std::string& file, const std::vector<Row>& rows) {
                                  {"p10_us", row.p10_us},
                                  {"p90_us", row.p90_us},
                                  {"busbw_gbps", row.busbw_gbps},
+                                 {"cpu_us", row.cpu_us},
+                                 {"bound_us", row.bound_us},
+                                 {"traffic_bound_us", traffic_bound_us(row, limits)},
+                                 {"line_ns", limits.line_ns},
                                  {"wrong", nullptr}};
         if (row.wrong) object["wrong"] = *row.wrong;
+        if (row.bytes > 0) object["cpu_ns_per_byte"] = cpu_ns_per_byte(row);
         list.push_back(std::move(object));
     }
     std::ofstream out(file);
@@ -113,6 +124,7 @@ std::vector<Row> read_json(const std::string& file) {
         row.p10_us = object.at("p10_us");
         row.p90_us = object.at("p90_us");
         row.busbw_gbps = object.at("busbw_gbps");
+        row.cpu_us = object.at("cpu_us");
         row.algbw_gbps = static_cast<double>(row.bytes) / row.median_us / 1000;
         row.bus_factor = row.algbw_gbps > 0 ? row.busbw_gbps / row.algbw_gbps : 1;
         row.implementation = object.at("implementation");

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <sched.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <utility>
 #include <vector>
 
 namespace tutti::bench {
@@ -22,7 +24,23 @@ struct Ranks {
     std::function<void()> barrier;
     std::function<double(double)> agree;              ///< rank 0's value, on all ranks
     std::function<void(std::vector<double>&)> means;  ///< element-wise mean over the ranks, on all ranks
+    int processes = 1;                                ///< that the ranks are; 1 where they are threads
 };
+
+struct Sampled {
+    std::vector<double> times_us;  ///< of single calls, each the mean over the ranks, sorted
+    double cpu_us = 0;             ///< user and system time of one call, all ranks together
+};
+
+/// User and system time of this process so far, with all its threads.
+inline double cpu_time_us() {
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    const auto us = [](const timeval& time) {
+        return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_usec);
+    };
+    return us(usage.ru_utime) + us(usage.ru_stime);
+}
 
 /// Rank i on CPU i of those allowed, when there are enough.
 inline void pin_to(int rank, int ranks) {
@@ -45,9 +63,9 @@ inline double quantile(const std::vector<double>& sorted, double q) {
     return sorted[low] + (at - static_cast<double>(low)) * (sorted[high] - sorted[low]);
 }
 
-/// Times of single calls in microseconds, each the mean over the ranks, sorted. All ranks call it.
+/// All ranks call it.
 template <class Call>
-std::vector<double> sample(const Sampling& sampling, const Ranks& ranks, Call&& call) {
+Sampled sample(const Sampling& sampling, const Ranks& ranks, Call&& call) {
     using Clock = std::chrono::steady_clock;
     const auto us_since = [](Clock::time_point start) {
         return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
@@ -64,14 +82,18 @@ std::vector<double> sample(const Sampling& sampling, const Ranks& ranks, Call&& 
 
     std::vector<double> times(static_cast<std::size_t>(count));
     ranks.barrier();
+    const double cpu_before_us = cpu_time_us();
     for (double& time : times) {
         start = Clock::now();
         for (int i = 0; i < batch; ++i) call();
         time = us_since(start) / batch;
     }
+    times.push_back((cpu_time_us() - cpu_before_us) / (static_cast<double>(batch) * count));
     ranks.means(times);
+    const double cpu_us = times.back() * ranks.processes;
+    times.pop_back();
     std::ranges::sort(times);
-    return times;
+    return {std::move(times), cpu_us};
 }
 
 }  // namespace tutti::bench

@@ -16,24 +16,24 @@ double agreed(double value, const ProcessGroup& group) {
 
 Ranks ranks_of(const ProcessGroup& group) {
     return {[group] { barrier({.group = group}); }, [group](double value) { return agreed(value, group); },
-            [group](std::vector<double>& times) { all_reduce(times, {.op = ReduceOp::avg, .group = group}); }};
+            [group](std::vector<double>& times) { all_reduce(times, {.op = ReduceOp::avg, .group = group}); },
+            group.size()};
 }
 
 }  // namespace
 
 std::vector<Row> measure(const Options& options, const Limits& limits, const ProcessGroup& group, std::FILE* table) {
     if (options.pin) pin_to(group.rank(), group.size());
+    Ranks ranks = ranks_of(group);
+    if (options.transport == "inproc") ranks.processes = 1;
     std::vector<Row> rows;
     for (const std::string& collective : options.collectives) {
         for (const DType dtype : options.dtypes) {
             std::uint64_t last = UINT64_MAX;
-            for (double size = static_cast<double>(options.min_bytes); size <= static_cast<double>(options.max_bytes);
-                 size *= options.factor) {
-                const auto work =
-                    make_case(collective, static_cast<std::uint64_t>(size), dtype, op_from_string(options.op), group);
-                const auto bytes = static_cast<std::uint64_t>(agreed(static_cast<double>(work->bytes()), group));
-                if (bytes == last) continue;  // rounded to the same, or a barrier
-                last = bytes;
+            for (const std::uint64_t size : sizes_of(options)) {
+                const auto work = make_case(collective, size, dtype, op_from_string(options.op), group);
+                if (work->bytes() == last) continue;  // rounded to the same, or a barrier
+                last = work->bytes();
                 Row row{.collective = collective, .bytes = last, .count = last / size_of(dtype), .dtype = dtype};
                 row.op = work->reduces ? options.op : "none";
                 row.ranks = group.size();
@@ -45,7 +45,9 @@ std::vector<Row> measure(const Options& options, const Limits& limits, const Pro
                     all_reduce(std::span<std::uint64_t>(&wrong, 1), {.group = group});
                     row.wrong = wrong;
                 }
-                const std::vector<double> times = sample(options.sampling, ranks_of(group), [&work] { work->run(); });
+                const Sampled sampled = sample(options.sampling, ranks, [&work] { work->run(); });
+                const std::vector<double>& times = sampled.times_us;
+                row.cpu_us = sampled.cpu_us;
                 row.median_us = quantile(times, 0.5);
                 row.p10_us = quantile(times, 0.1);
                 row.p90_us = quantile(times, 0.9);

@@ -45,7 +45,7 @@ std::size_t ArenaLayout::total_bytes() const {
 }
 
 Arena::Arena(const ArenaLayout& layout, std::byte* base, UniqueFd fd)
-    : layout_(layout), base_(base), fd_(std::move(fd)) {}
+    : layout_(layout), rank_bytes_(layout.rank_bytes()), base_(base), fd_(std::move(fd)) {}
 
 Arena::~Arena() {
     munmap(base_, layout_.total_bytes());
@@ -118,13 +118,16 @@ void Arena::fence_for_sleep() const noexcept {
     }
 }
 
-void Arena::ring_doorbell(int rank) const noexcept {
+void Arena::fence_for_doorbell() const noexcept {
     if (control(0).everyone_fences.load(std::memory_order_relaxed) != 0) {
         std::atomic_thread_fence(std::memory_order_seq_cst);
     } else {
         std::atomic_signal_fence(
             std::memory_order_seq_cst);  // the compiler keeps the order, the sleeper sees to the CPU
     }
+}
+
+void Arena::wake_if_asleep(int rank) const noexcept {
     RankControl& peer = control(rank);
     const std::uint32_t sleep = peer.sleeping.load(std::memory_order_relaxed);
     if (sleep == RankControl::awake) return;
@@ -141,9 +144,15 @@ void Arena::silence(const UniqueFd& bell) noexcept {
     (void)!::eventfd_read(bell.get(), &rings);
 }
 
+void Arena::ring_doorbell(int rank) const noexcept {
+    fence_for_doorbell();
+    wake_if_asleep(rank);
+}
+
 void Arena::ring_all_doorbells(int except) const noexcept {
+    fence_for_doorbell();
     for (int rank = 0; rank < layout_.ranks; ++rank) {
-        if (rank != except) ring_doorbell(rank);
+        if (rank != except) wake_if_asleep(rank);
     }
 }
 

@@ -32,14 +32,13 @@ inline constexpr std::size_t line_spacing = 128;
 /// What a rank contributes to a small collective: header and payload together, so that a short payload comes in the
 /// header's cache line.
 struct alignas(line_spacing) SmallSlot {
-    static constexpr std::size_t bytes = 8192;
-    static constexpr std::size_t payload_bytes = bytes - 16;
+    static constexpr std::size_t payload_bytes = 112;
     std::atomic<std::uint64_t> sequence{0};  ///< written last
-    std::uint64_t fingerprint = 0;
-    std::array<std::byte, payload_bytes> payload;  // left as it is: fresh pages are zero
-    SmallSlot() {}                                 // NOLINT(modernize-use-equals-default): = default would clear it
+    std::uint64_t agreement = 0;             ///< of this collective and all before it (Group::remember)
+    alignas(8) std::array<std::byte, payload_bytes> payload;  // left as it is: fresh pages are zero
+    SmallSlot() {}  // NOLINT(modernize-use-equals-default): = default would clear it
 };
-static_assert(sizeof(SmallSlot) == SmallSlot::bytes);
+static_assert(sizeof(SmallSlot) == line_spacing);
 
 /// What one rank tells the others.
 struct RankControl {
@@ -50,20 +49,28 @@ struct RankControl {
     alignas(line_spacing) std::atomic<std::uint32_t> rings{0};     ///< doorbell
     std::atomic<std::uint32_t> sleeping{0};                        ///< a Sleep
     enum Sleep : std::uint32_t { awake = 0, on_memory = 1, on_bell = 2 };
-    /// The last operations of this rank: whoever meets one compares it with its own.
+    /// The last collectives of this rank: whoever meets one compares it with its own.
     struct Record {
         std::atomic<std::uint64_t> sequence{0};
         std::atomic<std::uint64_t> fingerprint{0};
+        std::atomic<std::uint64_t> agreement{0};  ///< of it and all before it
     };
-    static constexpr std::size_t record_count = 16;
+    static constexpr std::size_t record_count = 128;  // more than small_slots on either side
     alignas(line_spacing) Record records[record_count];
     /// Of rank 0's only: some rank cannot make fences for the others, or sleeps often.
     alignas(line_spacing) std::atomic<std::uint32_t> everyone_fences{0};
     /// Of rank 0's only, set before anybody attaches: ranks may read each other's memory.
     std::atomic<std::uint32_t> memory_readable{0};
+    /// The latest small collective that this rank has begun. It has read what it needed of all before.
+    alignas(line_spacing) std::atomic<std::uint64_t> small_begun{0};
     /// Small collectives, by sequence number: a rank may be this many ahead of the slowest that reads.
-    static constexpr std::size_t small_slots = 8;
-    alignas(line_spacing) SmallSlot small[small_slots];
+    static constexpr std::size_t small_slots = 32;
+    SmallSlot small[small_slots];
+    /// Payloads that are longer than a slot's own; of these a rank may be fewer ahead.
+    static constexpr std::size_t small_areas = 8, small_area_bytes = 8192;
+    alignas(line_spacing) std::byte small_area[small_areas][small_area_bytes];
+
+    RankControl() {}  // NOLINT(modernize-use-equals-default): = default would clear the areas
 };
 
 /// A single-producer single-consumer ring of bytes: `written` and `taken` count bytes since the start.
@@ -105,7 +112,7 @@ class Arena {
     void forget_fd() noexcept { fd_.reset(); }
 
     RankControl& control(int rank) const noexcept {
-        return *reinterpret_cast<RankControl*>(base_ + static_cast<std::size_t>(rank) * layout_.rank_bytes());
+        return *reinterpret_cast<RankControl*>(base_ + static_cast<std::size_t>(rank) * rank_bytes_);
     }
     std::byte* slot(int rank, std::uint64_t publication) const noexcept;
     RingControl& ring_control(int from, int to) const noexcept;
@@ -141,10 +148,13 @@ class Arena {
     static std::shared_ptr<Arena> map(UniqueFd fd, const ArenaLayout& layout, bool initialize);
     void fence_for_sleep() const noexcept;
     static void silence(const UniqueFd& bell) noexcept;
+    void fence_for_doorbell() const noexcept;
+    void wake_if_asleep(int rank) const noexcept;
     static void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen,
                            std::chrono::nanoseconds limit) noexcept;
 
     ArenaLayout layout_;
+    std::size_t rank_bytes_;  // of the layout
     std::byte* base_ = nullptr;
     UniqueFd fd_;
     std::vector<UniqueFd> bells_;  // by rank

@@ -1,0 +1,108 @@
+// spawn(): runs a function on n ranks, as processes or as threads of this one.
+//
+//   ::setenv("MASTER_ADDR", "127.0.0.1", 1);
+//   ::setenv("MASTER_PORT", "29500", 1);
+//   tutti::spawn([](int rank) {
+//       tutti::init_process_group({.world_size = 4, .rank = rank});
+//       …
+//       tutti::destroy_process_group();
+//   }, 4);
+//
+// Processes are forked: each begins with a copy of everything this process has, and of its threads only with the one
+// that called spawn(). What other threads held locked stays locked in the child for ever, so call spawn() before
+// starting threads, and before joining a process group: an inherited group is of no use to a child. A TCPStore that
+// this process serves is fine: the child's copy is closed. Output that waits in stdio's buffers is written first. A
+// child that returns from its function ends with _exit(2): no destructor of a static object and no atexit() handler
+// runs twice. Children die with the thread that called spawn().
+//
+// Threads share the process, so also its default group and its environment: give each rank a ProcessGroup of its own,
+// from one HashStore.
+//
+// Follows torch.multiprocessing.spawn.
+#pragma once
+
+#include <tutti/error.hpp>
+#include <tutti/export.hpp>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+namespace tutti {
+
+/// A rank failed. code(): that of the rank's own error where it was a DistError, otherwise peer_lost.
+class TUTTI_API ProcessException : public DistError {
+ public:
+    ProcessException(ErrorCode code, const std::string& message, int rank, int pid);
+    ~ProcessException() override;
+    int rank() const noexcept { return context().peer; }
+    int pid() const noexcept { return pid_; }  ///< this process's for a thread
+
+ private:
+    int pid_;
+};
+
+/// The rank's function threw; the message contains that of its exception. Of a thread it is nested in this one
+/// (std::rethrow_if_nested).
+class TUTTI_API ProcessRaisedException : public ProcessException {
+ public:
+    using ProcessException::ProcessException;
+    ~ProcessRaisedException() override;
+};
+
+/// The rank's process ended in another way than by returning from its function.
+class TUTTI_API ProcessExitedException : public ProcessException {
+ public:
+    ProcessExitedException(const std::string& message, int rank, int pid, int exit_code, std::string signal_name);
+    ~ProcessExitedException() override;
+    int exit_code() const noexcept { return exit_code_; }                     ///< negative: the signal that killed it
+    const std::string& signal_name() const noexcept { return signal_name_; }  ///< "SIGKILL"; empty: none
+
+ private:
+    int exit_code_;
+    std::string signal_name_;
+};
+
+enum class SpawnMethod { processes, threads };
+
+struct SpawnOptions {
+    SpawnMethod method = SpawnMethod::processes;
+    bool join = true;                                                 ///< wait for all ranks before returning
+    std::chrono::milliseconds grace_period{std::chrono::seconds(5)};  ///< between SIGTERM and SIGKILL
+};
+
+/// Ranks that run. One thread at a time.
+class TUTTI_API SpawnContext {
+ public:
+    class Ranks;
+    explicit SpawnContext(std::unique_ptr<Ranks> ranks);
+    /// Ends the ranks that still run: processes with SIGTERM, then SIGKILL; threads are asked to stop and waited for.
+    ~SpawnContext();
+    SpawnContext(SpawnContext&&) noexcept;
+    SpawnContext& operator=(SpawnContext&&) noexcept;
+
+    /// True: all ranks have returned. False: `timeout` passed first. When a rank fails the others are ended and
+    /// ProcessRaisedException or ProcessExitedException names the first that did; if several fail within a moment, one
+    /// that was killed rather than those that noticed it. Threads cannot be ended from outside: they are asked to stop
+    /// and waited for, and the exception comes when they are gone. Calls after that throw it again.
+    bool join(std::optional<std::chrono::milliseconds> timeout = std::nullopt);
+    /// One for each rank; empty for threads.
+    std::vector<int> pids() const;
+
+ private:
+    std::unique_ptr<Ranks> ranks_;
+};
+
+/// Calls fn(rank) on `nprocs` ranks, 0 to nprocs - 1. InvalidArgument for bad arguments, DistBackendError when there
+/// are no processes to be had, and with options.join what SpawnContext::join throws.
+TUTTI_API SpawnContext spawn(std::function<void(int rank)> fn, int nprocs = 1, const SpawnOptions& options = {});
+/// The same for functions that want to know when they should stop: when another rank of theirs failed, or the context
+/// goes. Processes get SIGTERM instead; their token never asks.
+TUTTI_API SpawnContext spawn(std::function<void(int rank, std::stop_token stop)> fn, int nprocs = 1,
+                             const SpawnOptions& options = {});
+
+}  // namespace tutti

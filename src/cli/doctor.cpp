@@ -1,0 +1,55 @@
+// tutti doctor: what tutti finds where it runs. --env: which rank of which job this process is, and who says so.
+#include "cli/arguments.hpp"
+#include "core/env.hpp"
+#include "rendezvous/job_environment.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <string>
+
+namespace tutti::cli {
+namespace {
+
+std::string line(const char* what, const rendezvous::Fact& fact, const char* otherwise) {
+    return fact ? fmt::format("{:<17} {:<15} {}\n", what, fact.value, fact.source)
+                : fmt::format("{:<17} {:<15} {}\n", what, "-", otherwise);
+}
+
+std::string secret() {
+    for (const char* variable : {"TUTTI_JOB_SECRET", "TUTTI_JOB_SECRET_FILE"}) {
+        if (env::get(variable)) return fmt::format("given           {}", variable);
+    }
+    return "-               rank 0 hands one out on its own host; jobs on several hosts need TUTTI_JOB_SECRET";
+}
+
+int print_environment() {
+    const auto job = rendezvous::read_job_environment();
+    std::string text = fmt::format("{:<17} {}\n", "launcher", job.launcher);
+    text += line("rank", job.rank, "not set: RANK");
+    text += line("world size", job.world_size, "not set: WORLD_SIZE");
+    text += line("local rank", job.local_rank, "not set: LOCAL_RANK");
+    text += line("local world size", job.local_world_size, "not set: LOCAL_WORLD_SIZE");
+    text += line("master address", job.master_addr, "not set: MASTER_ADDR (127.0.0.1 for rank 0)");
+    text += line("master port", job.master_port, "not set: MASTER_PORT");
+    text += fmt::format("{:<17} {}\n", "store", job.store_is_hosted ? "the launcher's" : "rank 0's");
+    text += fmt::format("{:<17} {}\n", "secret", secret());
+    std::fwrite(text.data(), 1, text.size(), stdout);  // in one piece: ranks may print at the same time
+    const bool complete = job.rank && job.world_size && job.master_port && (job.master_addr || job.rank.value == "0");
+    return std::fflush(stdout) == 0 && complete ? 0 : 1;
+}
+
+}  // namespace
+
+Command add_doctor(CLI::App& app) {
+    CLI::App* sub = app.add_subcommand("doctor", "Tell what tutti finds here");
+    sub->add_flag("--env")
+        ->description("which rank of which job this process would be, and from which variables")
+        ->required();
+    sub->footer(
+        "Start it as you would start your program: srun -n 4 tutti doctor --env\n"
+        "Exit status: 0 when init_process_group() would know all it needs, otherwise 1.");
+    return print_environment;
+}
+
+}  // namespace tutti::cli

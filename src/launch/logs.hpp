@@ -1,0 +1,30 @@
+// Logs: which streams of which ranks go into files, and those files. Threads: from one thread.
+#pragma once
+
+#include "core/unique_fd.hpp"
+
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace tutti::launch {
+
+/// Streams of ranks: bit 0 is stdout, bit 1 is stderr.
+struct Streams {
+    int all = 0;
+    std::map<int, int> of_local_rank{};  ///< instead of `all`
+
+    int of(int local_rank) const {
+        const auto found = of_local_rank.find(local_rank);
+        return found == of_local_rank.end() ? all : found->second;
+    }
+    bool any() const noexcept { return all != 0 || !of_local_rank.empty(); }
+};
+/// As torchrun writes them: "3" for both of all ranks, "0:1,2:3" by local rank (the others: none). Throws
+/// InvalidArgument that names `option`.
+Streams parse_streams(std::string_view text, const std::string& option);
+
+/// A new, empty file at `path`, whose folders are made. Throws InvalidArgument naming --log-dir.
+UniqueFd make_log(const std::string& path);
+
+}  // namespace tutti::launch

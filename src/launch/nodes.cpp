@@ -1,0 +1,271 @@
+#include "launch/nodes.hpp"
+
+#include "core/socket.hpp"
+#include "security/local_secret.hpp"
+
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
+#include <sys/eventfd.h>
+
+#include <cerrno>
+#include <sstream>
+#include <system_error>
+
+namespace tutti::launch {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+constexpr auto slice = 500ms;      // between two signs of life
+constexpr auto silence = 15s;      // of a launcher that is taken for dead
+constexpr auto farewell = 3s;      // node 0 waits for the others' leaving
+constexpr auto attempt_time = 2s;  // of one try to reach the store
+
+std::string key(int attempt, const char* what) {
+    return fmt::format("launch/{}/{}", attempt, what);
+}
+
+std::string to_text(const Verdict& v) {
+    return fmt::format("{} {} {} {} {}", v.good ? 1 : 0, v.again ? 1 : 0, v.status, v.node, v.text);
+}
+
+Verdict to_verdict(const std::string& text) {
+    std::istringstream in(text);
+    Verdict v;
+    in >> v.good >> v.again >> v.status >> v.node;
+    std::getline(in >> std::ws, v.text, '\0');
+    return v;
+}
+
+}  // namespace
+
+Nodes::Nodes(NodesOptions options) : options_(std::move(options)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    if (!wake_) throw std::system_error(errno, std::generic_category(), "tutti run: no descriptor for the nodes");
+    thread_ = std::thread([this] { watch(); });
+}
+
+Nodes::~Nodes() {
+    leaving_ = true;
+    post([&](Store& store) {
+        store.add("launch/left", 1);
+        const auto end = Clock::now() + farewell;
+        while (options_.node_rank == 0 && store.add("launch/left", 0) < options_.nodes && Clock::now() < end)
+            std::this_thread::sleep_for(10ms);
+    });
+    thread_.join();
+}
+
+void Nodes::clear() {
+    eventfd_t count = 0;
+    ::eventfd_read(wake_.get(), &count);
+}
+
+std::optional<Nodes::Layout> Nodes::layout() {
+    const std::lock_guard lock(mutex_);
+    return layout_;
+}
+
+std::optional<Verdict> Nodes::verdict(int attempt) {
+    const std::lock_guard lock(mutex_);
+    const auto index = static_cast<std::size_t>(attempt);
+    if (index < verdicts_.size()) return verdicts_[index];
+    return lost_;
+}
+
+bool Nodes::all_stopped(int attempt) {
+    const std::lock_guard lock(mutex_);
+    return stopped_ >= attempt;
+}
+
+void Nodes::done(int attempt) {
+    post([&](Store& store) {
+        if (store.add(key(attempt, "done"), 1) == options_.nodes) store.set(key(attempt, "end"), to_text({}));
+    });
+}
+
+void Nodes::failed(int attempt, Verdict verdict) {
+    verdict.good = false;
+    verdict.node = options_.node_rank;
+    post([&](Store& store) { store.compare_set(key(attempt, "end"), "", to_text(verdict)); });
+}
+
+void Nodes::stopped(int attempt) {
+    post([&](Store& store) {
+        if (store.add(key(attempt, "stopped"), 1) == options_.nodes) store.set(key(attempt, "all_stopped"), "1");
+    });
+}
+
+// Before the store is reached there is nobody to tell.
+template <class Call>
+void Nodes::post(Call call) {
+    Store store;
+    {
+        const std::lock_guard lock(mutex_);
+        if (lost_) return;
+        store = store_;
+    }
+    try {
+        if (store) call(store);
+    } catch (const DistError& error) {
+        lost(error.what());
+    }
+}
+
+void Nodes::lost(const std::string& why) {
+    const std::lock_guard lock(mutex_);
+    if (!lost_) lost_ = Verdict{false, false, 1, options_.node_rank, why};
+    ::eventfd_write(wake_.get(), 1);
+}
+
+// ---- The watching thread
+
+void Nodes::watch() {
+    try {
+        Store store = connect();
+        if (store) meet(store);
+        for (int attempt = 0; !leaving_ && watch_attempt(store, attempt); ++attempt) {
+        }
+    } catch (const std::exception& error) {
+        if (!leaving_) lost(error.what());
+    }
+}
+
+// Where the store itself hands out the secret, on one host, there is none before it is there.
+bool Nodes::is_absence(const DistError& error) const {
+    if (error.code() == ErrorCode::network || error.code() == ErrorCode::timeout) return true;
+    return error.code() == ErrorCode::security && !options_.secret && net::is_loopback(options_.master_addr) &&
+           !security::Secret::from_environment();
+}
+
+// Other nodes may be started before node 0.
+Store Nodes::connect() {
+    const auto end = Clock::now() + options_.patience;
+    while (!leaving_) {
+        try {
+            secret_ = options_.secret
+                          ? *options_.secret
+                          : security::resolve_secret({.host = options_.master_addr, .port = options_.master_port},
+                                                     Deadline::after(attempt_time))
+                                .secret.to_text();
+            const TCPStoreOptions options{
+                .host = options_.master_addr, .port = options_.master_port, .timeout = attempt_time, .secret = secret_};
+            Store watched = TCPStore(options), own = TCPStore(options);
+            own.set_timeout(30s);
+            watched.set_timeout(30s);
+            const std::lock_guard lock(mutex_);
+            store_ = std::move(own);
+            return watched;
+        } catch (const DistError& error) {
+            if (is_absence(error) && Clock::now() < end) continue;
+            throw DistNetworkError(fmt::format("tutti run: the launcher of node 0 is not to be reached at "
+                                               "--master-addr {} --master-port {}: {}",
+                                               options_.master_addr, options_.master_port, error.what()),
+                                   {}, error.code());
+        }
+    }
+    return {};
+}
+
+void Nodes::meet(Store& store) {
+    const std::string mine =
+        fmt::format("{} {} {} {}", options_.ranks, options_.nodes, options_.max_restarts, options_.id);
+    const std::string my_key = fmt::format("launch/node/{}", options_.node_rank);
+    if (options_.node_rank == 0) store.set("launch/run_id", options_.run_id);
+    if (store.compare_set(my_key, "", mine) != mine) {
+        throw InvalidArgument(
+            fmt::format("tutti run: --node-rank {}: another launcher of this job has it; give each "
+                        "node its own, 0 to {}",
+                        options_.node_rank, options_.nodes - 1));
+    }
+    std::vector<std::string> keys{"launch/run_id"};
+    for (int k = 0; k < options_.nodes; ++k) keys.push_back(fmt::format("launch/node/{}", k));
+    const auto end = Clock::now() + options_.patience;
+    while (!store.check(keys)) {
+        if (leaving_ || store.check({key(0, "end")})) return;  // one of them does not wait any longer
+        if (Clock::now() >= end) {
+            std::string missing;
+            for (std::size_t k = 1; k < keys.size(); ++k) {
+                if (!store.check({keys[k]})) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", k - 1);
+            }
+            throw DistStoreError(fmt::format("tutti run: --nnodes {}: no launcher of node {} has come in {} s",
+                                             options_.nodes, missing, options_.patience / 1s),
+                                 {}, ErrorCode::timeout);
+        }
+        std::this_thread::sleep_for(20ms);
+    }
+    const std::vector<std::string> cards = store.multi_get(keys);
+    Layout layout{0, 0, cards.front(), secret_};
+    for (int k = 0; k < options_.nodes; ++k) {
+        std::istringstream in(cards[static_cast<std::size_t>(k) + 1]);
+        int ranks = 0, nodes = 0, restarts = 0;
+        in >> ranks >> nodes >> restarts;
+        if (nodes != options_.nodes || restarts != options_.max_restarts) {
+            throw InvalidArgument(fmt::format(
+                "tutti run: node {} was started with --nnodes {} --max-restarts {}, node {} with --nnodes {} "
+                "--max-restarts {}: expected the same on all nodes",
+                options_.node_rank, options_.nodes, options_.max_restarts, k, nodes, restarts));
+        }
+        if (k < options_.node_rank) layout.first_rank += ranks;
+        layout.world_size += ranks;
+    }
+    heard_.resize(static_cast<std::size_t>(options_.nodes));
+    heard_at_.assign(heard_.size(), Clock::now());
+    const std::lock_guard lock(mutex_);
+    layout_ = layout;
+    ::eventfd_write(wake_.get(), 1);
+}
+
+// True: there will be another attempt.
+bool Nodes::watch_attempt(Store& store, int attempt) {
+    if (!wait_for(store, key(attempt, "end"))) return false;
+    const Verdict verdict = to_verdict(store.get(key(attempt, "end")));
+    conclude(attempt, verdict);
+    if (verdict.good || !verdict.again || attempt >= options_.max_restarts) return false;
+    if (!wait_for(store, key(attempt, "all_stopped"))) return false;
+    const std::lock_guard lock(mutex_);
+    stopped_ = attempt;
+    ::eventfd_write(wake_.get(), 1);
+    return true;
+}
+
+void Nodes::conclude(int attempt, const Verdict& verdict) {
+    const std::lock_guard lock(mutex_);
+    verdicts_.resize(static_cast<std::size_t>(attempt));
+    verdicts_.push_back(verdict);
+    ::eventfd_write(wake_.get(), 1);
+}
+
+// False: we leave.
+bool Nodes::wait_for(Store& store, const std::string& name) {
+    while (!leaving_) {
+        try {
+            store.wait({name}, slice);
+            return true;
+        } catch (const DistStoreError& error) {
+            if (error.code() != ErrorCode::timeout) throw;
+        }
+        beat(store);
+    }
+    return false;
+}
+
+void Nodes::beat(Store& store) {
+    store.add(fmt::format("launch/beat/{}", options_.node_rank), 1);
+    if (options_.node_rank != 0) return;
+    const auto now = Clock::now();
+    for (int k = 1; k < options_.nodes; ++k) {
+        const auto index = static_cast<std::size_t>(k);
+        const std::string sign = std::to_string(store.add(fmt::format("launch/beat/{}", k), 0));
+        if (sign != heard_[index]) {
+            heard_[index] = sign;
+            heard_at_[index] = now;
+        } else if (now - heard_at_[index] > silence) {
+            throw DistNetworkError(
+                fmt::format("nothing was heard of the launcher of node {} for {} s", k, silence / 1s));
+        }
+    }
+}
+
+}  // namespace tutti::launch

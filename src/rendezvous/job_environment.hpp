@@ -1,0 +1,57 @@
+// JobEnvironment: what the launcher that started this process says about the job, in environment variables, and where
+// each fact comes from.
+//
+// What RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT say wins, each for itself. What they
+// leave open is read from the first of these launchers that shows itself:
+//
+//   Open MPI      OMPI_COMM_WORLD_*; the master's address is that of mpirun's host (OMPI_MCA_orte_hnp_uri)
+//   Hydra         MPICH's mpirun: PMI_RANK and MPI_LOCAL*; mpirun's host, from the command line of Hydra's proxy
+//   Slurm         srun: SLURM_PROCID and its like; the first host of the step
+//   PMI, PMIx     other process managers: ranks only
+//
+// When all ranks are on one host the address is 127.0.0.1. Rank 0 listens at the address, so under mpirun on several
+// hosts it has to run on mpirun's host, as it does unless a hostfile says otherwise. The port is made from what names
+// the job, 20000 to 29999. torchrun's own store serves MASTER_PORT and does not speak tutti's protocol: there rank 0
+// listens on a port that is made in the same way.
+//
+// Threads: any; a function of its argument.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace tutti::rendezvous {
+
+struct Fact {
+    std::string value;   ///< empty: not known
+    std::string source;  ///< the variable, or how it was made from which
+    bool made = false;   ///< worked out, rather than said by the variable `source`
+
+    explicit operator bool() const noexcept { return !value.empty(); }
+};
+
+struct JobEnvironment {
+    std::string launcher;  ///< "Open MPI (mpirun)", "Slurm (srun)", …
+    Fact rank, world_size, local_rank, local_world_size, master_addr, master_port;
+    bool store_is_hosted = false;  ///< the launcher serves the store; otherwise rank 0 does
+    std::string attempt;           ///< how often the launcher has started the job again; empty: it does not say
+};
+
+/// Where the facts come from; tests give their own.
+struct Surroundings {
+    std::function<std::optional<std::string>(std::string_view variable)> variable;
+    /// host:port at which the nearest ancestor that is a proxy of Hydra reaches mpirun.
+    std::function<std::optional<std::string>()> hydra_control_port;
+};
+/// Those of this process.
+Surroundings surroundings();
+
+/// Throws InvalidArgument that names a variable whose value makes no sense.
+JobEnvironment read_job_environment(const Surroundings& from = surroundings());
+
+/// The first host of a list as Slurm writes it: "node[007-010,012],login" is node007.
+std::string first_host(std::string_view list);
+
+}  // namespace tutti::rendezvous

@@ -1,0 +1,178 @@
+#include "rendezvous/job_environment.hpp"
+
+#include "support/covers.hpp"
+
+#include <tutti/error.hpp>
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+namespace tutti::rendezvous {
+namespace {
+
+using Variables = std::map<std::string, std::string, std::less<>>;
+
+JobEnvironment read(const Variables& variables, const std::optional<std::string>& hydra = {}) {
+    return read_job_environment({[&](std::string_view name) -> std::optional<std::string> {
+                                     const auto found = variables.find(name);
+                                     if (found == variables.end()) return std::nullopt;
+                                     return found->second;
+                                 },
+                                 [&] { return hydra; }});
+}
+
+void expect(const Fact& fact, const std::string& value, const std::string& source) {
+    EXPECT_EQ(fact.value, value);
+    EXPECT_NE(fact.source.find(source), std::string::npos) << fact.source;
+}
+
+const Variables of_open_mpi{{"OMPI_COMM_WORLD_RANK", "3"},
+                            {"OMPI_COMM_WORLD_SIZE", "4"},
+                            {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                            {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                            {"PMIX_RANK", "3"},
+                            {"PMIX_NAMESPACE", "1231486977"},
+                            {"OMPI_MCA_orte_hnp_uri", "1231486976.0;tcp://192.0.2.2,10.1.1.1:43621;tcp6://[fd00::2]:7"},
+                            {"SLURM_PROCID", "1"},
+                            {"SLURM_STEP_ID", "0"}};
+const Variables of_slurm{{"SLURM_PROCID", "5"},          {"SLURM_STEP_ID", "2"},
+                         {"SLURM_STEP_NUM_TASKS", "7"},  {"SLURM_LOCALID", "1"},
+                         {"SLURM_NODEID", "2"},          {"SLURM_STEP_TASKS_PER_NODE", "2(x3),1"},
+                         {"SLURM_JOB_ID", "4711"},       {"SLURM_STEP_NODELIST", "gpu[03-05,9],login"},
+                         {"SLURM_JOB_NODELIST", "other"}};
+
+TEST(JobEnvironment, says_nothing_where_nobody_does) {
+    const auto job = read({});
+    EXPECT_EQ(job.launcher, "none");
+    EXPECT_FALSE(job.rank || job.world_size || job.local_rank || job.master_addr || job.master_port);
+}
+
+TEST(JobEnvironment, of_the_user_wins_over_every_launcher) {
+    Variables variables = of_open_mpi;
+    variables.insert({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "node1"}, {"MASTER_PORT", "1234"}});
+    const auto job = read(variables);
+    EXPECT_EQ(job.launcher, "by hand");
+    expect(job.rank, "0", "RANK");
+    EXPECT_EQ(job.rank.source, "RANK");
+    expect(job.world_size, "2", "WORLD_SIZE");
+    expect(job.master_addr, "node1", "MASTER_ADDR");
+    expect(job.master_port, "1234", "MASTER_PORT");
+    EXPECT_FALSE(job.master_addr.made || job.master_port.made);
+    // Each for itself.
+    Variables address = of_open_mpi;
+    address["MASTER_ADDR"] = "node7";
+    expect(read(address).rank, "3", "OMPI_COMM_WORLD_RANK");
+    expect(read(address).master_addr, "node7", "MASTER_ADDR");
+    EXPECT_TRUE(read(address).master_port.made);
+}
+
+TEST(JobEnvironment, of_open_mpi_is_read_inside_a_slurm_job_too) {
+    const auto job = read(of_open_mpi);
+    EXPECT_EQ(job.launcher, "Open MPI (mpirun)");
+    expect(job.rank, "3", "OMPI_COMM_WORLD_RANK");
+    expect(job.world_size, "4", "OMPI_COMM_WORLD_SIZE");
+    expect(job.local_rank, "1", "OMPI_COMM_WORLD_LOCAL_RANK");
+    expect(job.master_addr, "192.0.2.2", "OMPI_MCA_orte_hnp_uri");
+    Variables other = of_open_mpi, one_host = of_open_mpi;
+    other["PMIX_NAMESPACE"] = "1231486978";
+    EXPECT_NE(read(other).master_port.value, job.master_port.value) << "another job, another port";
+    EXPECT_EQ(read(of_open_mpi).master_port.value, job.master_port.value);
+    one_host["OMPI_COMM_WORLD_LOCAL_SIZE"] = "4";
+    expect(read(one_host).master_addr, "127.0.0.1", "on this host");
+}
+
+TEST(JobEnvironment, of_hydra_comes_from_its_proxy) {
+    const Variables variables{{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}, {"MPI_LOCALRANKID", "0"}, {"MPI_LOCALNRANKS", "2"}};
+    const auto job = read(variables, "10.1.2.3:44037");
+    EXPECT_EQ(job.launcher, "Hydra (MPICH's mpirun)");
+    expect(job.rank, "1", "PMI_RANK");
+    expect(job.local_rank, "0", "MPI_LOCALRANKID");
+    expect(job.master_addr, "10.1.2.3", "--control-port");
+    const int port = std::stoi(job.master_port.value);
+    EXPECT_TRUE(port >= 20000 && port < 30000) << port;
+    EXPECT_FALSE(read(variables).master_addr) << "no proxy is found: nothing is guessed";
+}
+
+TEST(JobEnvironment, of_slurm_is_read_in_a_step) {
+    const auto job = read(of_slurm);
+    EXPECT_EQ(job.launcher, "Slurm (srun)");
+    expect(job.rank, "5", "SLURM_PROCID");
+    expect(job.world_size, "7", "SLURM_STEP_NUM_TASKS");
+    expect(job.local_rank, "1", "SLURM_LOCALID");
+    expect(job.local_world_size, "2", "SLURM_STEP_TASKS_PER_NODE");
+    expect(job.master_addr, "gpu03", "SLURM_STEP_NODELIST");
+    expect(job.master_port, job.master_port.value, "SLURM_JOB_ID, SLURM_STEP_ID");
+    Variables last = of_slurm, one_host = of_slurm, batch = of_slurm, old = of_slurm;
+    last["SLURM_NODEID"] = "3";
+    EXPECT_EQ(read(last).local_world_size.value, "1");
+    one_host["SLURM_STEP_TASKS_PER_NODE"] = "7";
+    one_host["SLURM_NODEID"] = "0";
+    expect(read(one_host).master_addr, "127.0.0.1", "on this host");
+    old.erase("SLURM_STEP_NUM_TASKS");
+    old["SLURM_NTASKS"] = "9";
+    expect(read(old).world_size, "9", "SLURM_NTASKS");
+    batch.erase("SLURM_STEP_ID");
+    EXPECT_EQ(read(batch).launcher, "none") << "a batch script is not a rank";
+}
+
+TEST(JobEnvironment, lists_of_hosts_begin_with_a_host) {
+    for (const auto& [list, host] : std::map<std::string, std::string>{{"node7", "node7"},
+                                                                       {"a,b", "a"},
+                                                                       {"n[001-003,007],m", "n001"},
+                                                                       {"n[12]", "n12"},
+                                                                       {"r[2-4]n[05,07]-ib,x", "r2n05-ib"},
+                                                                       {"n[3", "n3"},
+                                                                       {"", ""}}) {
+        EXPECT_EQ(first_host(list), host) << list;
+    }
+}
+
+TEST(JobEnvironment, of_torchrun_leaves_its_store_alone) {
+    test::covers("S14-002");
+    Variables variables{{"RANK", "1"},
+                        {"WORLD_SIZE", "4"},
+                        {"LOCAL_RANK", "1"},
+                        {"LOCAL_WORLD_SIZE", "2"},
+                        {"MASTER_ADDR", "node1"},
+                        {"MASTER_PORT", "29500"},
+                        {"TORCHELASTIC_RUN_ID", "none"},
+                        {"TORCHELASTIC_RESTART_COUNT", "0"},
+                        {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
+    const auto job = read(variables);
+    EXPECT_EQ(job.launcher, "torchrun");
+    EXPECT_FALSE(job.store_is_hosted);
+    expect(job.master_addr, "node1", "MASTER_ADDR");
+    EXPECT_NE(job.master_port.value, "29500");
+    expect(job.master_port, job.master_port.value, "MASTER_PORT");
+    variables["LOCAL_WORLD_SIZE"] = "4";
+    expect(read(variables).master_addr, "127.0.0.1", "on this host");
+    variables["TUTTI_STORE_PORT"] = "1234";
+    EXPECT_EQ(read(variables).launcher, "torchrun") << "started by tutti run";
+    EXPECT_FALSE(read(variables).store_is_hosted);
+    variables["TUTTI_STORE_PORT"] = "29500";
+    EXPECT_EQ(read(variables).launcher, "tutti run");
+    EXPECT_TRUE(read(variables).store_is_hosted);
+    expect(read(variables).master_addr, "node1", "MASTER_ADDR");
+    expect(read(variables).master_port, "29500", "MASTER_PORT");
+}
+
+TEST(JobEnvironment, that_makes_no_sense_is_refused_by_name) {
+    for (const char* variable : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "OMPI_COMM_WORLD_RANK"}) {
+        Variables variables = of_open_mpi;
+        variables[variable] = "three";
+        try {
+            read(variables);
+            ADD_FAILURE() << variable;
+        } catch (const InvalidArgument& error) {
+            EXPECT_NE(std::string(error.what()).find(std::string(variable) + "=three: expected an integer"),
+                      std::string::npos)
+                << error.what();
+        }
+    }
+    EXPECT_THROW(read({{"TORCHELASTIC_USE_AGENT_STORE", "perhaps"}}), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace tutti::rendezvous

@@ -1,0 +1,58 @@
+# Sourced by tests that need several hosts: network namespaces joined by a bridge, removed again at exit. They share the
+# file system and the processes' numbers. Needs root and iproute2; otherwise the test is skipped (exit status 77).
+#
+# make_hosts N   hosts 1 to N
+# address K      the address of host K
+# on K COMMAND   runs it there
+# processes K    the numbers of the processes that run there
+# fail SENTENCE [FILE...]   counts a failure and shows the ends of the files
+# $work          a folder that goes with the test
+test_name=$(basename "$0" .sh)
+skip() {
+  echo "$test_name: skipped: $1"
+  exit 77
+}
+[ "$(id -u)" -eq 0 ] && command -v ip >/dev/null ||
+  skip "network namespaces need root and the command ip (Debian package iproute2)"
+id=$((BASHPID % 10000))
+bridge=tb$id
+work=$(mktemp -d)
+declare -a hosts=()
+failed=0
+
+cleanup() {
+  for host in "${hosts[@]}"; do
+    ip netns pids "$host" 2>/dev/null | xargs -r kill -9 2>/dev/null
+    ip netns del "$host" 2>/dev/null
+  done
+  ip link del "$bridge" 2>/dev/null
+  rm -rf "$work"
+}
+trap cleanup EXIT
+trap 'exit 1' INT TERM
+
+address() { echo "10.213.$((id % 250)).$1"; }
+on() {
+  local host=$1
+  shift
+  ip netns exec "th$id-$host" "$@"
+}
+processes() { ip netns pids "th$id-$1"; }
+make_hosts() {
+  local number host
+  ip link add "$bridge" type bridge && ip link set "$bridge" up || skip "no bridge can be made here"
+  for number in $(seq "$1"); do
+    host=th$id-$number
+    hosts+=("$host")
+    ip netns add "$host" && ip link add "tv$id-$number" type veth peer name eth0 netns "$host" &&
+      ip link set "tv$id-$number" master "$bridge" up &&
+      ip -n "$host" addr add "$(address "$number")/24" dev eth0 && ip -n "$host" link set eth0 up &&
+      ip -n "$host" link set lo up || skip "no network namespace can be made here"
+  done
+}
+fail() {
+  echo "FAILED: $1"
+  shift
+  [ $# = 0 ] || tail -n 20 "$@"
+  failed=1
+}
