@@ -129,6 +129,7 @@ class EveryAlgorithm : public ::testing::TestWithParam<int> {};
 TEST_P(EveryAlgorithm, keeps_its_promise) {
     const int n = GetParam();
     for (const int kind : {0, 1, 2, 3, 4}) {
+        if (kind == 4 && n % 4 != 0) continue;  // that one is for hosts of equally many ranks
         prove_for(n, kind, static_cast<std::uint64_t>(std::max(n, 4)));
         if (n <= 9) prove_for(n, kind, 64);
     }
@@ -140,6 +141,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, EveryAlgorithm, ::testing::Values(1, 2, 3, 4, 5,
 TEST(ManyRanks, are_proved_too) {
     for (const int n : {10, 12, 13, 14, 15, 18, 23, 31, 32, 33, 64}) {
         for (const int kind : {0, 1, 2, 4}) {
+            if (kind == 4 && n % 4 != 0) continue;
             const Layout layout = layout_of(n, kind, static_cast<std::uint64_t>(n));
             const std::set<std::string> all;
             EXPECT_GT(
@@ -190,7 +192,7 @@ TEST(Selection, over_several_hosts_is_by_leaders_or_by_rails) {
 TEST(SeveralHosts, keep_their_promise_for_many_blocks) {
     for (const int n : {4, 6, 7, 8, 12}) {
         for (const int kind : {2, 3, 4}) {
-            const Layout layout = layout_of(n, kind, 5);
+            const Layout layout = layout_of(n, kind, static_cast<std::uint64_t>(n));
             const std::set<std::string> both{"hierarchical", "rails"};
             const std::vector<std::uint64_t> counts(static_cast<std::size_t>(n), 29);
             prove_all(layout, {.collective = Collective::all_reduce, .count = 301}, both);
