@@ -188,7 +188,7 @@ class Bench:
 
     def plan(self):
         self.needs("--plan")
-        row = self.tutti(["all_reduce"], 2, [8], "--plan")["all_reduce", 8]["tutti"]
+        row = self.tutti(["all_reduce"], 2, [8], "--plan")["all_reduce", 8]["tutti-plan"]
         self.note("plan", "all_reduce", row["median_us"] * 1000 - row["line_ns"])
 
     def regret(self):
@@ -226,7 +226,7 @@ class Bench:
                 self.note("left", f"{row['mib']} MB", row["left"])
 
     def store(self):
-        rows = self.rows(self.build / "bench/store_bench", "--against", "redis,torch", "--rounds", 3, "--milliseconds", 150,
+        rows = self.rows(self.build / "bench/store_bench", "--against", "redis,torch", "--rounds", 2, "--milliseconds", 100,
                          "--torch-python", self.options.torch_python)
         table = {(r["work"], r["clients"], r["implementation"].split()[0]): r for r in rows}
         peers = {name for _, _, name in table if name != "tutti"}

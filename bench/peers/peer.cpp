@@ -90,10 +90,10 @@ class Program {
             if (layout == nullptr) throw std::invalid_argument("unknown collective \"" + name + "\"");
             std::uint64_t last = UINT64_MAX;
             for (const std::uint64_t size : a_.sizes) {
-                const Extents extents = extents_of(*layout, peer_.rank(), peer_.size(), size / size_of(a_.dtype));
-                if (extents.whole == last) continue;  // rounded to the same, or a barrier
-                last = extents.whole;
-                row(*layout, extents);
+                const Counts counts = counts_of(*layout, peer_.rank(), peer_.size(), size / size_of(a_.dtype));
+                if (counts.whole == last) continue;  // rounded to the same, or a barrier
+                last = counts.whole;
+                row(*layout, counts);
             }
         }
         if (peer_.rank() != 0) return;
@@ -104,25 +104,25 @@ class Program {
     }
 
  private:
-    void row(const Layout& layout, const Extents& extents) {
+    void row(const Layout& layout, const Counts& counts) {
         const std::string name(layout.collective);
-        const auto in = make_elements(a_.dtype, extents.in), out = make_elements(a_.dtype, extents.out);
+        const auto in = make_elements(a_.dtype, counts.in), out = make_elements(a_.dtype, counts.out);
         const auto call = peer_.call({.collective = name,
                                       .dtype = a_.dtype,
                                       .op = a_.op,
-                                      .count = extents.block,
+                                      .count = counts.block,
                                       .element_size = size_of(a_.dtype),
                                       .in = in->data(),
                                       .out = out->data()});
         if (!call) return;
         std::vector<double> wrong{0};
         if (a_.check) {
-            wrong[0] = static_cast<double>(check(layout, extents, *in, *out, call));
+            wrong[0] = static_cast<double>(check(layout, counts, *in, *out, call));
             peer_.ranks().means(wrong);
         }
         const Sampled sampled = sample(a_.sampling, peer_.ranks(), call);
         if (peer_.rank() != 0) return;
-        const std::uint64_t bytes = extents.whole * size_of(a_.dtype);
+        const std::uint64_t bytes = counts.whole * size_of(a_.dtype);
         const double median = quantile(sampled.times_us, 0.5), ranks = peer_.size();
         rows_.push_back({{"collective", name},
                          {"bytes", bytes},
@@ -139,16 +139,16 @@ class Program {
     }
 
     /// Elements of this rank's output that are wrong after one call.
-    std::uint64_t check(const Layout& layout, const Extents& extents, Elements& in, Elements& out,
+    std::uint64_t check(const Layout& layout, const Counts& counts, Elements& in, Elements& out,
                         const std::function<void()>& call) const {
         const int rank = peer_.rank(), ranks = peer_.size();
         const Values<double> own = inputs_of(rank, lowest_input);
-        in.write({0, extents.in, rank, 0}, own);
-        out.write({0, extents.out, rank, 0}, layout.in_place ? own : Values<double>{});
+        in.write({0, counts.in, rank, 0}, own);
+        out.write({0, counts.out, rank, 0}, layout.in_place ? own : Values<double>{});
         call();
         if (layout.collective == "reduce" && rank != 0) return 0;  // some use its buffer
         std::uint64_t wrong = 0;
-        for (const Run& run : outcome(layout, rank, ranks, extents)) {
+        for (const Run& run : outcome(layout, rank, ranks, counts)) {
             wrong += out.wrong(run, values_of(run, a_.op, ranks));
         }
         return wrong;

@@ -7,6 +7,7 @@
 #include "store/wire.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <tutti/error.hpp>
@@ -167,6 +168,21 @@ TEST(LocalDoor, a_pipe_with_nonsense_costs_its_client_the_connection_and_the_ser
     EXPECT_EQ(hear(liar.socket.get()).size(), 1U);
     store.set("still", "there");
     EXPECT_EQ(store.get("still"), "there");
+}
+
+TEST(LocalDoor, a_client_for_whose_pipe_no_descriptor_is_left_goes_on_without) {
+    TCPStore store = a_master();
+    rlimit limit{};
+    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+    const int next = ::dup(0);
+    ::close(next);
+    // Enough for both ends of a connection over TCP and of one at the door.
+    const rlimit small{static_cast<rlim_t>(next) + 4, limit.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &small), 0);
+    TCPStore client = a_client(store.port());
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+    for (int i = 0; i < 100; ++i) client.set("k", std::to_string(i));
+    EXPECT_EQ(client.get("k"), "99");
 }
 
 TEST(LocalDoor, sets_of_all_sizes_keep_their_order_among_each_other_and_with_other_requests) {

@@ -347,6 +347,28 @@ TEST(TCPStoreFailure, posted_sets_arrive_whole_and_in_order_also_when_the_socket
     }
 }
 
+TEST(TCPStoreFailure, a_set_does_not_overtake_an_earlier_one_that_timed_out) {
+    const Pipe pipe;
+    Child server([&] {
+        TCPStore store = a_master();
+        pipe.put(store.port());
+        ::pause();
+        return 0;
+    });
+    TCPStore client = a_client(pipe.take<std::uint16_t>());
+    for (int round = 0; round < 10; ++round) {
+        const std::string value = std::to_string(round);
+        EXPECT_EQ(client.add("heard", 1), round + 1);  // posts are allowed from here on
+        ::kill(server.pid(), SIGSTOP);
+        client.set_timeout(5ms);
+        EXPECT_THROW(client.set("k", std::string(20000, 'x')), DistStoreError) << "too large to be only sent";
+        EXPECT_THROW(client.set("k", value), DistStoreError) << "only sent, though an earlier set is unconfirmed";
+        client.set_timeout(20s);
+        ::kill(server.pid(), SIGCONT);
+        EXPECT_EQ(client.get("k"), value);
+    }
+}
+
 TEST(TCPStoreFailure, a_set_to_a_server_that_died_is_an_error_and_not_lost) {
     for (const char* local : {"1", "0"}) {
         ::setenv("TUTTI_STORE_LOCAL", local, 1);

@@ -220,7 +220,7 @@ bool TcpClient::try_post(Op op, std::span<const std::string_view> fields, std::c
     std::unique_lock lock(mutex_);
     if (!broken_.empty()) throw_broken();
     if (writing_) return false;
-    if (posts_fd_ && header_bytes + body_bytes > PIPE_BUF) return false;
+    if (posts_fd_ && (header_bytes + body_bytes > PIPE_BUF || answered_ < given_up_)) return false;
     compose_header({op, ++last_request_, body_bytes});
     for (const auto field : fields) compose_field(field, true);
     if (posts_fd_) return post_by_pipe(lock);
@@ -385,6 +385,7 @@ void TcpClient::take(std::string_view bytes) {
     posts_.store(0, std::memory_order_relaxed);
     const bool good = frames_.feed(bytes, [this](const FrameHeader& header, FrameBody body) {
         const std::lock_guard lock(mutex_);
+        answered_ = std::max(answered_, header.request);
         // An answer that nobody waits for any more is dropped.
         const auto found = std::ranges::find(pending_, header.request, &Pending::request);
         if (found == pending_.end()) return true;
@@ -405,6 +406,7 @@ void TcpClient::cancel(std::uint64_t request) {
     {
         const std::lock_guard lock(mutex_);
         std::erase_if(pending_, [&](const Pending* pending) { return pending->request == request; });
+        given_up_ = std::max(given_up_, request);
         // Best effort and without waiting: what is not sent costs the server a few bytes until we leave.
         if (!broken_.empty() || std::exchange(writing_, true)) return;
         posts = posted_;

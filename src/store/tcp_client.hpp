@@ -105,6 +105,9 @@ class TcpClient {
     std::vector<Pending*> pending_;
     UniqueFd posts_fd_;         // a pipe to the server, see PROTOCOL.md; constant once others use this
     std::uint32_t posted_ = 0;  // written to it
+    // The newest requests that were given up and that were answered: what is posted must not overtake the former.
+    std::uint64_t given_up_ = 0;
+    std::uint64_t answered_ = 0;
 
     std::atomic<std::int64_t> heard_at_ns_{0};
     std::atomic<int> posts_{0};  // since then

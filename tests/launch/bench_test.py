@@ -6,6 +6,7 @@ import tempfile
 from cli_case import CliCase, main
 
 FIELDS = {"collective", "bytes", "dtype", "op", "ranks", "transport", "implementation", "median_us", "p10_us", "p90_us",
+          "cpu_us", "cpu_ns_per_byte", "bound_us", "traffic_bound_us", "line_ns",
           "busbw_gbps", "wrong"}
 
 
@@ -29,8 +30,16 @@ class Bench(CliCase):
                     self.assertLessEqual(row["p10_us"], row["median_us"])
                     self.assertLessEqual(row["median_us"], row["p90_us"])
                     self.assertGreater(row["median_us"], 0)
+                    self.assertGreater(row["cpu_us"], 0)
+                    self.assertEqual(row["cpu_ns_per_byte"] is None, row["bytes"] == 0)
+                    self.assertGreater(row["line_ns"], 0)
                 self.assertIn("cache line", table)
                 self.assertIn("busbw", table)
+
+    def test_a_list_of_sizes(self):
+        _, found = self.measure("all_reduce,barrier", "-n", 2, "--sizes", "64K,8,4K")
+        self.assertEqual([(row["collective"], row["bytes"]) for row in found],
+                         [("all_reduce", 65536), ("all_reduce", 8), ("all_reduce", 4096), ("barrier", 0)])
 
     def test_every_type_and_operator(self):
         _, found = self.measure("all_reduce", "-b", 1000, "-e", 1000, "--dtype",
@@ -77,6 +86,7 @@ class Bench(CliCase):
 
     def test_bad_arguments_are_refused_in_a_sentence(self):
         for arguments, words in ((["all_reduc"], "all_reduce"), (["all_reduce", "-b", "8X"], "8X"),
+                                 (["all_reduce", "--sizes", "8,4Q"], "4Q"), (["all_reduce", "--sizes", "8,0"], "8,0"),
                                  (["all_reduce", "--dtype", "float"], "float32"), (["all_reduce", "--op", "plus"], "sum"),
                                  (["all_reduce", "-b", "1M", "-e", "8"], "b <= e"), (["all_reduce", "-f", "1"], "factor"),
                                  (["all_reduce", "--transport", "rdma"], "rdma"), (["all_reduce", "-n", "0"], "0"),

@@ -154,28 +154,42 @@ struct Shape {
     DType dtype;
     ReduceOp op;
     ProcessGroup group;
-    Extents extents;
+    Counts counts;
     int n() const { return group.size(); }
     int me() const { return group.rank(); }
 };
+
+// The blocks of a buffer that holds one of each rank.
+template <class List>
+List blocks_of(Tensor& tensor, const Shape& shape) {
+    List parts;
+    for (int r = 0; r < shape.n(); ++r) {
+        auto* at = static_cast<std::byte*>(tensor.raw_data()) +
+                   static_cast<std::uint64_t>(r) * shape.counts.block * size_of(shape.dtype);
+        parts.push_back(view(at, {static_cast<std::int64_t>(shape.counts.block)}, shape.dtype));
+    }
+    return parts;
+}
 
 class Simple : public Case {
  public:
     using Call = void (*)(Simple&);
     Simple(const Layout& layout, Shape its_shape, Call call)
         : shape(std::move(its_shape)),
-          in(zeros(shape.dtype, {static_cast<std::int64_t>(shape.extents.in)})),
-          out(zeros(shape.dtype, {static_cast<std::int64_t>(shape.extents.out)})),
+          in(zeros(shape.dtype, {static_cast<std::int64_t>(shape.counts.in)})),
+          out(zeros(shape.dtype, {static_cast<std::int64_t>(shape.counts.out)})),
           layout_(layout),
-          outcome_(outcome(layout, shape.me(), shape.n(), shape.extents)),
+          outcome_(outcome(layout, shape.me(), shape.n(), shape.counts)),
           call_(call) {
+        if (shape.me() == 0 && layout.collective == "gather") out_blocks = blocks_of<TensorList>(out, shape);
+        if (shape.me() == 0 && layout.collective == "scatter") in_blocks = blocks_of<ConstTensorList>(in, shape);
         reduces = layout.reduces;
         bus_factor = layout.bus(shape.n());
     }
     void fill() override {
         const Values<double> own = inputs_of(shape.me(), low_of(shape.dtype));
-        write(in, {0, shape.extents.in, shape.me(), 0}, own);
-        if (layout_.in_place) return write(out, {0, shape.extents.out, shape.me(), 0}, own);
+        write(in, {0, shape.counts.in, shape.me(), 0}, own);
+        if (layout_.in_place) return write(out, {0, shape.counts.out, shape.me(), 0}, own);
         for (const Run& run : outcome_) {
             Values<double> other = wanted(run);
             for (double& value : other) value = value == 0 ? 1 : 0;
@@ -200,7 +214,7 @@ class Simple : public Case {
         return wrong;
     }
     Tensor& output() override { return out; }
-    std::uint64_t bytes() const override { return shape.extents.whole * size_of(shape.dtype); }
+    std::uint64_t bytes() const override { return shape.counts.whole * size_of(shape.dtype); }
 
     Shape shape;
     Tensor in, out;
@@ -213,8 +227,8 @@ class Simple : public Case {
     const GatherOptions gathering{.dst = 0, .group = shape.group};
     const ScatterOptions scattering{.src = 0, .group = shape.group};
     const BarrierOptions meeting{.group = shape.group};
-    TensorList gathered;
-    ConstTensorList scattered;
+    TensorList out_blocks;
+    ConstTensorList in_blocks;
 
  private:
     Values<double> wanted(const Run& run) const {
@@ -225,18 +239,6 @@ class Simple : public Case {
     std::vector<Run> outcome_;
     Call call_;
 };
-
-// The blocks of a buffer that holds one of each rank.
-template <class List>
-List blocks_of(Tensor& tensor, const Shape& shape) {
-    List parts;
-    for (int r = 0; r < shape.n(); ++r) {
-        auto* at = static_cast<std::byte*>(tensor.raw_data()) +
-                   static_cast<std::uint64_t>(r) * shape.extents.block * size_of(shape.dtype);
-        parts.push_back(view(at, {static_cast<std::int64_t>(shape.extents.block)}, shape.dtype));
-    }
-    return parts;
-}
 
 struct Entry {
     std::string_view collective;
@@ -250,16 +252,8 @@ const Entry entries[] = {
     {"all_gather", [](Simple& c) { all_gather_into_tensor(c.out, c.in, c.plain); }},
     {"reduce_scatter", [](Simple& c) { reduce_scatter_tensor(c.out, c.in, c.reducing); }},
     {"all_to_all", [](Simple& c) { all_to_all_single(c.out, c.in, c.even); }},
-    {"gather",
-     [](Simple& c) {
-         if (c.shape.me() == 0 && c.gathered.empty()) c.gathered = blocks_of<TensorList>(c.out, c.shape);
-         gather(c.in, c.gathered, c.gathering);
-     }},
-    {"scatter",
-     [](Simple& c) {
-         if (c.shape.me() == 0 && c.scattered.empty()) c.scattered = blocks_of<ConstTensorList>(c.in, c.shape);
-         scatter(c.out, c.scattered, c.scattering);
-     }},
+    {"gather", [](Simple& c) { gather(c.in, c.out_blocks, c.gathering); }},
+    {"scatter", [](Simple& c) { scatter(c.out, c.in_blocks, c.scattering); }},
     {"sendrecv",
      [](Simple& c) {
          const int me = c.shape.me(), n = c.shape.n();
@@ -297,8 +291,8 @@ std::unique_ptr<Case> make_case(const std::string& collective, std::uint64_t byt
     if (layout == nullptr || entry == std::end(entries)) {
         throw InvalidArgument("bench: unknown collective \"" + collective + "\"");
     }
-    const Extents extents = extents_of(*layout, group.rank(), group.size(), bytes / size_of(dtype));
-    return std::make_unique<Simple>(*layout, Shape{dtype, op, group, extents}, entry->call);
+    const Counts counts = counts_of(*layout, group.rank(), group.size(), bytes / size_of(dtype));
+    return std::make_unique<Simple>(*layout, Shape{dtype, op, group, counts}, entry->call);
 }
 
 ReduceOp op_from_string(const std::string& name) {

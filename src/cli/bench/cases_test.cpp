@@ -91,11 +91,11 @@ TEST(Contents, GoOnOverARunAsTheyWouldElementByElement) {
 TEST(Contents, EveryRankListsACollectiveUnderTheSameSize) {
     for (const Layout& layout : layouts) {
         for (int rank = 0; rank < ranks; ++rank) {
-            const Extents extents = extents_of(layout, rank, ranks, 1000);
-            EXPECT_EQ(extents.whole, extents_of(layout, 0, ranks, 1000).whole) << layout.collective;
+            const Counts counts = counts_of(layout, rank, ranks, 1000);
+            EXPECT_EQ(counts.whole, counts_of(layout, 0, ranks, 1000).whole) << layout.collective;
             std::uint64_t covered = 0;
-            for (const auto& run : outcome(layout, rank, ranks, extents)) covered += run.count;
-            EXPECT_EQ(covered, extents.out) << layout.collective << ", rank " << rank;
+            for (const auto& run : outcome(layout, rank, ranks, counts)) covered += run.count;
+            EXPECT_EQ(covered, counts.out) << layout.collective << ", rank " << rank;
         }
     }
 }

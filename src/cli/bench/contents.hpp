@@ -52,15 +52,15 @@ inline const Layout* find_layout(std::string_view collective) {
 }
 
 /// In elements; `whole` is the size that rows are listed under.
-struct Extents {
+struct Counts {
     std::uint64_t block = 0;  ///< a rank's part; the whole where there are no blocks
     std::uint64_t in = 0, out = 0, whole = 0;
 };
 /// `count` is rounded down to what divides among the ranks, but every rank has something.
-inline Extents extents_of(const Layout& layout, int rank, int ranks, std::uint64_t count) {
+inline Counts counts_of(const Layout& layout, int rank, int ranks, std::uint64_t count) {
     const std::string_view name = layout.collective;
     const auto n = static_cast<std::uint64_t>(ranks);
-    Extents e;
+    Counts e;
     if (name == "barrier") return e;
     e.block = layout.blocks ? std::max<std::uint64_t>(1, count / n) : count;
     e.whole = layout.blocks ? e.block * n : e.block;
@@ -81,7 +81,7 @@ struct Run {
     std::uint64_t from = 0;
 };
 /// This rank's output. A rank that gets nothing of a reduce keeps its input.
-inline std::vector<Run> outcome(const Layout& layout, int rank, int ranks, const Extents& e) {
+inline std::vector<Run> outcome(const Layout& layout, int rank, int ranks, const Counts& e) {
     const std::string_view name = layout.collective;
     if (e.out == 0) return {};
     const std::uint64_t mine = static_cast<std::uint64_t>(rank) * e.block;

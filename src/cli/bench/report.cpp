@@ -95,6 +95,7 @@ void write_json(const std::string& file, const std::vector<Row>& rows, const Lim
                                  {"p90_us", row.p90_us},
                                  {"busbw_gbps", row.busbw_gbps},
                                  {"cpu_us", row.cpu_us},
+                                 {"cpu_ns_per_byte", nullptr},
                                  {"bound_us", row.bound_us},
                                  {"traffic_bound_us", traffic_bound_us(row, limits)},
                                  {"line_ns", limits.line_ns},
