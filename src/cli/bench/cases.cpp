@@ -2,6 +2,7 @@
 
 #include <tutti/distributed.hpp>
 #include <tutti/error.hpp>
+#include <tutti/plan.hpp>
 
 #include <array>
 #include <cmath>
@@ -161,6 +162,7 @@ class Simple : public Case {
             set(out_, i, in_place ? first(i) : expected && expected(i) == 0 ? 1 : 0);
     }
     void run() override { call(); }
+    std::function<void()> planned() override { return make_planned(); }
     std::uint64_t wrong() const override {
         const double allowed = tolerance(shape_.dtype);
         std::uint64_t wrong = 0;
@@ -178,6 +180,7 @@ class Simple : public Case {
     Value first;     ///< of the output, where the call works in place
     Value expected;  ///< of the output afterwards; empty: there is none on this rank
     std::function<void()> call;
+    std::function<std::function<void()>()> make_planned;
     Shape shape_;
     Tensor in_, out_;
 
@@ -201,6 +204,25 @@ double others(double n) {
     return (n - 1) / n;
 }
 
+// Functions are copied, plans are not.
+std::function<void()> runs(Plan plan) {
+    return [plan = std::make_shared<Plan>(std::move(plan))] { plan->run(); };
+}
+
+// The blocks of a root's buffer, where there are any.
+TensorList blocks_of(const Shape& shape, Tensor& buffer) {
+    TensorList blocks;
+    for (int r = 0; shape.me() == 0 && r < shape.n(); ++r) {
+        auto* at = static_cast<std::byte*>(buffer.raw_data()) +
+                   static_cast<std::uint64_t>(r) * shape.block * size_of(shape.dtype);
+        blocks.push_back(view(at, {static_cast<std::int64_t>(shape.block)}, shape.dtype));
+    }
+    return blocks;
+}
+ConstTensorList read_only(const TensorList& list) {
+    return {list.begin(), list.end()};
+}
+
 std::unique_ptr<Simple> in_place(const Shape& s, std::uint64_t count) {
     auto c = std::make_unique<Simple>(s, 0, count);
     c->first = [dtype = s.dtype, me = s.me()](std::uint64_t i) { return input(dtype, me, i); };
@@ -213,6 +235,9 @@ const Entry entries[] = {
          auto c = in_place(s, s.block);
          c->expected = combined(s.op, s.n(), s.dtype);
          c->call = [c = c.get()] { all_reduce(c->out_, {.op = c->shape_.op, .group = c->shape_.group}); };
+         c->make_planned = [c = c.get()] {
+             return runs(plan::all_reduce(c->out_, {.op = c->shape_.op, .group = c->shape_.group}));
+         };
          return c;
      }},
     {"broadcast", false, false, once,
@@ -220,6 +245,9 @@ const Entry entries[] = {
          auto c = in_place(s, s.block);
          c->expected = [dtype = s.dtype](std::uint64_t i) { return input(dtype, 0, i); };
          c->call = [c = c.get()] { broadcast(c->out_, {.src = 0, .group = c->shape_.group}); };
+         c->make_planned = [c = c.get()] {
+             return runs(plan::broadcast(c->out_, {.src = 0, .group = c->shape_.group}));
+         };
          return c;
      }},
     {"reduce", true, false, once,
@@ -227,6 +255,9 @@ const Entry entries[] = {
          auto c = in_place(s, s.block);
          c->expected = s.me() == 0 ? combined(s.op, s.n(), s.dtype) : c->first;
          c->call = [c = c.get()] { reduce(c->out_, {.dst = 0, .op = c->shape_.op, .group = c->shape_.group}); };
+         c->make_planned = [c = c.get()] {
+             return runs(plan::reduce(c->out_, {.dst = 0, .op = c->shape_.op, .group = c->shape_.group}));
+         };
          return c;
      }},
     {"all_gather", false, true, others,
@@ -234,6 +265,9 @@ const Entry entries[] = {
          auto c = std::make_unique<Simple>(s, s.block, s.all());
          c->expected = [s](std::uint64_t i) { return input(s.dtype, static_cast<int>(i / s.block), i % s.block); };
          c->call = [c = c.get()] { all_gather_into_tensor(c->out_, c->in_, {.group = c->shape_.group}); };
+         c->make_planned = [c = c.get()] {
+             return runs(plan::all_gather_into_tensor(c->out_, c->in_, {.group = c->shape_.group}));
+         };
          return c;
      }},
     {"reduce_scatter", true, true, others,
@@ -243,6 +277,9 @@ const Entry entries[] = {
          c->expected = [mine, result = combined(s.op, s.n(), s.dtype)](std::uint64_t i) { return result(mine + i); };
          c->call = [c = c.get()] {
              reduce_scatter_tensor(c->out_, c->in_, {.op = c->shape_.op, .group = c->shape_.group});
+         };
+         c->make_planned = [c = c.get()] {
+             return runs(plan::reduce_scatter_tensor(c->out_, c->in_, {.op = c->shape_.op, .group = c->shape_.group}));
          };
          return c;
      }},
@@ -254,6 +291,9 @@ const Entry entries[] = {
              return input(s.dtype, static_cast<int>(i / s.block), mine + i % s.block);
          };
          c->call = [c = c.get()] { all_to_all_single(c->out_, c->in_, {.group = c->shape_.group}); };
+         c->make_planned = [c = c.get()] {
+             return runs(plan::all_to_all_single(c->out_, c->in_, {.group = c->shape_.group}));
+         };
          return c;
      }},
     {"gather", false, true, others,
@@ -261,14 +301,10 @@ const Entry entries[] = {
          auto c = std::make_unique<Simple>(s, s.block, s.me() == 0 ? s.all() : 0);
          c->expected = [s](std::uint64_t i) { return input(s.dtype, static_cast<int>(i / s.block), i % s.block); };
          c->call = [c = c.get()] {
-             const Shape& shape = c->shape_;
-             TensorList parts;
-             for (int r = 0; shape.me() == 0 && r < shape.n(); ++r) {
-                 auto* at = static_cast<std::byte*>(c->out_.raw_data()) +
-                            static_cast<std::uint64_t>(r) * shape.block * size_of(shape.dtype);
-                 parts.push_back(view(at, {static_cast<std::int64_t>(shape.block)}, shape.dtype));
-             }
-             gather(c->in_, parts, {.dst = 0, .group = shape.group});
+             gather(c->in_, blocks_of(c->shape_, c->out_), {.dst = 0, .group = c->shape_.group});
+         };
+         c->make_planned = [c = c.get()] {
+             return runs(plan::gather(c->in_, blocks_of(c->shape_, c->out_), {.dst = 0, .group = c->shape_.group}));
          };
          return c;
      }},
@@ -278,14 +314,11 @@ const Entry entries[] = {
          const std::uint64_t mine = static_cast<std::uint64_t>(s.me()) * s.block;
          c->expected = [dtype = s.dtype, mine](std::uint64_t i) { return input(dtype, 0, mine + i); };
          c->call = [c = c.get()] {
-             const Shape& shape = c->shape_;
-             ConstTensorList parts;
-             for (int r = 0; shape.me() == 0 && r < shape.n(); ++r) {
-                 const auto* at = static_cast<const std::byte*>(c->in_.raw_data()) +
-                                  static_cast<std::uint64_t>(r) * shape.block * size_of(shape.dtype);
-                 parts.push_back(view(at, {static_cast<std::int64_t>(shape.block)}, shape.dtype));
-             }
-             scatter(c->out_, parts, {.src = 0, .group = shape.group});
+             scatter(c->out_, read_only(blocks_of(c->shape_, c->in_)), {.src = 0, .group = c->shape_.group});
+         };
+         c->make_planned = [c = c.get()] {
+             const auto blocks = read_only(blocks_of(c->shape_, c->in_));
+             return runs(plan::scatter(c->out_, blocks, {.src = 0, .group = c->shape_.group}));
          };
          return c;
      }},
@@ -295,12 +328,20 @@ const Entry entries[] = {
          c->expected = [s](std::uint64_t i) { return input(s.dtype, (s.me() + s.n() - 1) % s.n(), i); };
          c->call = [c = c.get()] {
              const Shape& shape = c->shape_;
-             const P2POptions options{.group = shape.group};
-             for (Work& work :
-                  batch_isend_irecv({isend_op(c->in_, (shape.me() + 1) % shape.n(), options),
-                                     irecv_op(c->out_, (shape.me() + shape.n() - 1) % shape.n(), options)})) {
-                 work.wait();
-             }
+             Work sent = isend(c->in_, (shape.me() + 1) % shape.n(), {.group = shape.group});
+             recv(c->out_, {.src = (shape.me() + shape.n() - 1) % shape.n(), .group = shape.group});
+             sent.wait();
+         };
+         c->make_planned = [c = c.get()] {
+             const int n = c->shape_.n(), next = (c->shape_.me() + 1) % n, last = (c->shape_.me() + n - 1) % n;
+             const ProcessGroup& group = c->shape_.group;
+             auto out = std::make_shared<Plan>(plan::send(c->in_, next, {.group = group}));
+             auto in = std::make_shared<Plan>(plan::recv(c->out_, {.src = last, .group = group}));
+             return [out, in] {
+                 Work sent = out->start();
+                 in->run();
+                 sent.wait();
+             };
          };
          return c;
      }},
@@ -308,6 +349,7 @@ const Entry entries[] = {
      [](const Shape& s) {
          auto c = std::make_unique<Simple>(s, 0, 0);
          c->call = [c = c.get()] { barrier({.group = c->shape_.group}); };
+         c->make_planned = [c = c.get()] { return runs(plan::barrier({.group = c->shape_.group})); };
          return c;
      }},
 };
