@@ -16,9 +16,14 @@ using api::group_of;
 using api::Prepared;
 using detail::Group;
 
-// A view that is only read travels in the type that receives use too.
+// A view that is only read travels in the type that receives use too, which adds nothing to it.
+void set_writable(TensorView& to, const ConstTensorView& from) {
+    static_cast<ConstTensorView&>(to) = from;
+}
 TensorView writable(const ConstTensorView& view) {
-    return TensorView(const_cast<void*>(view.data()), view.shape(), view.dtype(), view.strides(), view.device());
+    TensorView result;
+    set_writable(result, view);
+    return result;
 }
 
 /// The arguments of a call, as long as it lasts.
@@ -106,16 +111,19 @@ std::optional<int> run_quickly(const Message& m) {
     if (!m.group) of_all = group_of({}, m.name);
     Group& group = m.group ? *m.group.impl() : *of_all;
     if (*peer < 0 || *peer >= group.size()) return {};
+    const auto channel = static_cast<std::uint64_t>(m.tag);
+    const std::size_t bytes = m.tensor.byte_count();
+    auto* data = static_cast<std::byte*>(const_cast<void*>(m.tensor.data()));
+    if (!m.receives) {
+        return group.send_now(*peer, channel, fingerprint_of(m.tensor), {data, bytes}) ? peer : std::nullopt;
+    }
     transport::Transfer transfer;
     transfer.peer = *peer;
-    transfer.channel = static_cast<std::uint64_t>(m.tag);
+    transfer.channel = channel;
     transfer.fingerprint = fingerprint_of(m.tensor);
-    transfer.bytes = m.tensor.byte_count();
-    transfer.target = static_cast<std::byte*>(const_cast<void*>(m.tensor.data()));
-    const bool done =
-        m.receives ? group.receive_now(transfer)
-                   : group.send_now(*peer, transfer.channel, transfer.fingerprint, {transfer.target, transfer.bytes});
-    return done ? peer : std::nullopt;
+    transfer.target = data;
+    transfer.bytes = bytes;
+    return group.receive_now(transfer) ? peer : std::nullopt;
 }
 
 // A send that was gone at once: nobody will look at its group. One whose Work the caller has dropped serves again.
@@ -127,9 +135,10 @@ Work gone(const Message& m) {
         spare = std::make_shared<detail::Operation>();
         spare->name = m.name;
         spare->is_collective = false;
+        spare->outputs.resize(1);
         spare->complete_unseen();
     }
-    spare->outputs.assign(1, writable(m.tensor));
+    set_writable(spare->outputs.front(), m.tensor);
     return Work(spare);
 }
 
