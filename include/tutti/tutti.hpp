@@ -8,6 +8,7 @@
 #include <tutti/interrupt.hpp>
 #include <tutti/object.hpp>
 #include <tutti/object_collectives.hpp>
+#include <tutti/plan.hpp>
 #include <tutti/process_group.hpp>
 #include <tutti/reduce_op.hpp>
 #include <tutti/spawn.hpp>

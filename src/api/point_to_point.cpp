@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <atomic>
+
 namespace tutti {
 namespace {
 
@@ -14,23 +16,34 @@ using api::group_of;
 using api::Prepared;
 using detail::Group;
 
+// A view that is only read travels in the type that receives use too, which adds nothing to it.
+void set_writable(TensorView& to, const ConstTensorView& from) {
+    static_cast<ConstTensorView&>(to) = from;
+}
+TensorView writable(const ConstTensorView& view) {
+    TensorView result;
+    set_writable(result, view);
+    return result;
+}
+
+/// The arguments of a call, as long as it lasts.
 struct Message {
     const char* name;
-    TensorView tensor;
+    const ConstTensorView& tensor;
     std::optional<int> peer, group_peer;
     int tag;
-    ProcessGroup group;
+    const ProcessGroup& group;
     milliseconds timeout{0};
     bool receives;
 };
 
-std::uint64_t channel_of(int tag) {
-    if (tag < 0) throw InvalidArgument(fmt::format("tag {}: expected zero or more", tag));
-    return static_cast<std::uint64_t>(tag);
+std::uint64_t fingerprint_of(const ConstTensorView& tensor) {
+    return group::Fingerprint::pack(group::point_to_point, tensor.dtype(), ReduceOp::Kind::sum, -1,
+                                    static_cast<std::uint64_t>(tensor.element_count()));
 }
 
-Prepared prepare(const Message& m) {
-    const auto& group = group_of(m.group, m.name);
+// The rank that the message goes to or comes from (any_source: any). Throws where something is wrong with it.
+int check(const Message& m) {
     if (m.tensor.device().type != Device::Type::cpu) {
         throw InvalidArgument(
             fmt::format("{}: tensor is on {}: expected host memory", m.name, to_string(m.tensor.device())));
@@ -39,43 +52,98 @@ Prepared prepare(const Message& m) {
         throw InvalidArgument(
             fmt::format("{}: timeout {} ms: expected zero (the group's) or more", m.name, m.timeout.count()));
     }
+    if (m.tag < 0) throw InvalidArgument(fmt::format("{}: tag {}: expected zero or more", m.name, m.tag));
     if (m.peer && m.group_peer)
         throw InvalidArgument(fmt::format("{}: both a global and a group rank are given: expected one", m.name));
     if (!m.receives && !m.peer && !m.group_peer)
         throw InvalidArgument(fmt::format("{}: no destination is given", m.name));
+    const int size = group_of(m.group, m.name)->size();
     const int peer = m.peer ? *m.peer : m.group_peer.value_or(transport::any_source);
-    if ((m.peer || m.group_peer) && (peer < 0 || peer >= group->size())) {
-        throw InvalidArgument(fmt::format("{}: rank {}: expected 0 to {}", m.name, peer, group->size() - 1));
+    if ((m.peer || m.group_peer) && (peer < 0 || peer >= size)) {
+        throw InvalidArgument(fmt::format("{}: rank {}: expected 0 to {}", m.name, peer, size - 1));
     }
+    return peer;
+}
+
+Prepared prepare(const Message& m) {
+    const int peer = check(m);
+    const auto& group = group_of(m.group, m.name);
     auto operation = std::make_shared<detail::Operation>();
     operation->name = m.name;
     operation->is_collective = false;
     operation->is_receive = m.receives;
     operation->timeout = m.timeout.count() > 0 ? m.timeout : group->timeout();
     operation->group = group;
-    operation->outputs = {m.tensor};
-    auto* data = static_cast<std::byte*>(m.tensor.data());
+    operation->outputs.push_back(writable(m.tensor));
+    auto* data = static_cast<std::byte*>(operation->outputs.front().data());
     if (!m.tensor.contiguous()) {
         Tensor whole = empty(m.tensor.dtype(), m.tensor.shape());
         if (m.receives)
-            operation->finish = [whole, view = m.tensor] { copy(view, whole); };
+            operation->finish = [whole, view = operation->outputs.front()] { copy(view, whole); };
         else
-            copy(whole.view(), m.tensor);
+            operation->begin = [whole, view = operation->outputs.front()] { copy(whole.view(), view); };
         data = static_cast<std::byte*>(whole.raw_data());
         operation->temporaries.push_back(whole);
     }
     transport::Transfer& transfer = operation->transfer;
     transfer.peer = peer;
-    transfer.channel = channel_of(m.tag);
+    transfer.channel = static_cast<std::uint64_t>(m.tag);
     transfer.bytes = m.tensor.byte_count();
     transfer.target = m.receives ? data : nullptr;
     transfer.source = m.receives ? nullptr : data;
-    transfer.fingerprint = group::Fingerprint::pack(group::point_to_point, m.tensor.dtype(), ReduceOp::Kind::sum, -1,
-                                                    static_cast<std::uint64_t>(m.tensor.element_count()));
+    transfer.fingerprint = fingerprint_of(m.tensor);
     return operation;
 }
 
+void check_not_to_itself(int rank, std::optional<int> dst, std::optional<int> group_dst) {
+    if (dst.value_or(-1) == rank || group_dst.value_or(-1) == rank) {
+        throw InvalidArgument(fmt::format("send: rank {} sends to itself: expected another rank (isend can)", rank));
+    }
+}
+
+// A short message between ranks of one host at once (group/messages.cpp). Nothing has happened otherwise, also when
+// something is wrong with it: the ordinary way says what.
+std::optional<int> run_quickly(const Message& m) {
+    const std::optional<int> peer = m.peer ? m.peer : m.group_peer;
+    const bool plain = m.tensor.contiguous() && m.tensor.device().type == Device::Type::cpu;
+    if (!plain || !peer || (m.peer && m.group_peer) || m.tag < 0 || m.timeout < milliseconds::zero()) return {};
+    std::shared_ptr<Group> of_all;
+    if (!m.group) of_all = group_of({}, m.name);
+    Group& group = m.group ? *m.group.impl() : *of_all;
+    if (*peer < 0 || *peer >= group.size()) return {};
+    const auto channel = static_cast<std::uint64_t>(m.tag);
+    const std::size_t bytes = m.tensor.byte_count();
+    auto* data = static_cast<std::byte*>(const_cast<void*>(m.tensor.data()));
+    if (!m.receives) {
+        return group.send_now(*peer, channel, fingerprint_of(m.tensor), {data, bytes}) ? peer : std::nullopt;
+    }
+    transport::Transfer transfer;
+    transfer.peer = *peer;
+    transfer.channel = channel;
+    transfer.fingerprint = fingerprint_of(m.tensor);
+    transfer.target = data;
+    transfer.bytes = bytes;
+    return group.receive_now(transfer) ? peer : std::nullopt;
+}
+
+// A send that was gone at once: nobody will look at its group. One whose Work the caller has dropped serves again.
+Work gone(const Message& m) {
+    thread_local std::shared_ptr<detail::Operation> spare;
+    if (spare && spare.use_count() == 1) {
+        std::atomic_thread_fence(std::memory_order_acquire);  // another thread may have dropped it
+    } else {
+        spare = std::make_shared<detail::Operation>();
+        spare->name = m.name;
+        spare->is_collective = false;
+        spare->outputs.resize(1);
+        spare->complete_unseen();
+    }
+    set_writable(spare->outputs.front(), m.tensor);
+    return Work(spare);
+}
+
 Work start(const Message& m) {
+    if (!m.receives && run_quickly(m)) return gone(m);
     Prepared operation = prepare(m);
     const std::shared_ptr<Group> group = operation->group;
     group->submit(operation, true);
@@ -83,27 +151,32 @@ Work start(const Message& m) {
 }
 
 int run(const Message& m) {
+    if (const auto peer = run_quickly(m)) return *peer;
     Prepared operation = prepare(m);
     const std::shared_ptr<Group> group = operation->group;
     group->run(operation);
     return operation->transfer.peer;
 }
 
-// A view that is only read travels in the type that receives use too.
-TensorView readable(const ConstTensorView& view) {
-    return TensorView(const_cast<void*>(view.data()), view.shape(), view.dtype(), view.strides(), view.device());
-}
-
-void send_message(ConstTensorView tensor, std::optional<int> dst, std::optional<int> group_dst, const SendOptions& o) {
-    const auto& group = group_of(o.group, "send");
-    if (dst.value_or(-1) == group->rank() || group_dst.value_or(-1) == group->rank()) {
-        throw InvalidArgument(
-            fmt::format("send: rank {} sends to itself: expected another rank (isend can)", group->rank()));
-    }
-    run({"send", readable(tensor), dst, group_dst, o.tag, o.group, o.timeout, false});
+void send_message(const ConstTensorView& tensor, std::optional<int> dst, std::optional<int> group_dst,
+                  const SendOptions& o) {
+    check_not_to_itself(o.group ? o.group.impl()->rank() : group_of(o.group, "send")->rank(), dst, group_dst);
+    run({"send", tensor, dst, group_dst, o.tag, o.group, o.timeout, false});
 }
 
 }  // namespace
+
+namespace api {
+
+Prepared send(ConstTensorView tensor, int dst, const SendOptions& o) {
+    check_not_to_itself(group_of(o.group, "send")->rank(), dst, {});
+    return prepare({"send", tensor, dst, {}, o.tag, o.group, o.timeout, false});
+}
+Prepared recv(TensorView tensor, const RecvOptions& o) {
+    return prepare({"recv", tensor, o.src, o.group_src, o.tag, o.group, o.timeout, true});
+}
+
+}  // namespace api
 
 void send(ConstTensorView tensor, int dst, const SendOptions& o) {
     send_message(tensor, dst, {}, o);
@@ -115,14 +188,14 @@ int recv(TensorView tensor, const RecvOptions& o) {
     return run({"recv", tensor, o.src, o.group_src, o.tag, o.group, o.timeout, true});
 }
 Work isend(ConstTensorView tensor, int dst, const SendOptions& o) {
-    return start({"isend", readable(tensor), dst, {}, o.tag, o.group, o.timeout, false});
+    return start({"isend", tensor, dst, {}, o.tag, o.group, o.timeout, false});
 }
 Work irecv(TensorView tensor, const RecvOptions& o) {
     return start({"irecv", tensor, o.src, o.group_src, o.tag, o.group, o.timeout, true});
 }
 
 P2POp isend_op(ConstTensorView tensor, int peer, const P2POptions& o) {
-    return {P2POp::Kind::isend, readable(tensor), peer, o.group, o.tag, {}};
+    return {P2POp::Kind::isend, writable(tensor), peer, o.group, o.tag, {}};
 }
 P2POp irecv_op(TensorView tensor, int peer, const P2POptions& o) {
     return {P2POp::Kind::irecv, tensor, peer, o.group, o.tag, {}};
@@ -142,16 +215,10 @@ std::vector<Work> batch_isend_irecv(const std::vector<P2POp>& operations) {
                        milliseconds{0},
                        receives};
     };
-    std::vector<Prepared> prepared;  // all or none
-    prepared.reserve(operations.size());
-    for (const P2POp& op : operations) prepared.push_back(prepare(message(op)));
+    for (const P2POp& op : operations) check(message(op));  // all or none
     std::vector<Work> works;
     works.reserve(operations.size());
-    for (Prepared& operation : prepared) {
-        Group& group = *operation->group;
-        group.submit(operation, true);
-        works.emplace_back(std::move(operation));
-    }
+    for (const P2POp& op : operations) works.push_back(start(message(op)));
     return works;
 }
 

@@ -92,7 +92,7 @@ class Maker {
     std::byte* packed(const ConstTensorView& view) {
         if (view.contiguous()) return static_cast<std::byte*>(const_cast<void*>(view.data()));
         Tensor copy_of = empty(view.dtype(), view.shape());
-        copy(copy_of.view(), view);
+        at_begin([copy_of, view] { copy(copy_of.view(), view); });
         return keep(copy_of);
     }
     std::byte* packed(const ConstTensorList& list, DType dtype) {
@@ -100,11 +100,13 @@ class Maker {
         Tensor all =
             empty(dtype, Extents::of(std::accumulate(list.begin(), list.end(), std::int64_t{0},
                                                      [](auto sum, const auto& v) { return sum + v.element_count(); })));
-        std::byte* at = static_cast<std::byte*>(all.raw_data());
-        for (const ConstTensorView& view : list) {
-            copy(TensorView(at, view.shape(), dtype), view);
-            at += view.byte_count();
-        }
+        at_begin([all, list, dtype] {
+            std::byte* at = static_cast<std::byte*>(all.raw_data());
+            for (const ConstTensorView& view : list) {
+                copy(TensorView(at, view.shape(), dtype), view);
+                at += view.byte_count();
+            }
+        });
         return keep(all);
     }
     // Memory for results; what is not in one piece is copied back at the end.
@@ -112,7 +114,7 @@ class Maker {
         operation_->outputs.push_back(view);
         if (view.contiguous()) return static_cast<std::byte*>(view.data());
         Tensor whole = empty(view.dtype(), view.shape());
-        if (load) copy(whole.view(), view);
+        if (load) at_begin([whole, view] { copy(whole.view(), view); });
         at_end([whole, view] { copy(view, whole); });
         return keep(whole);
     }
@@ -138,19 +140,16 @@ class Maker {
         if (input_bytes == 0 || output_bytes == 0) return;
         if (o.input + input_bytes <= o.output || o.output + output_bytes <= o.input) return;
         Tensor copied = empty(uint8, Extents::of(static_cast<std::int64_t>(input_bytes)));
-        std::memcpy(copied.raw_data(), o.input, input_bytes);
+        at_begin([copied, from = o.input, input_bytes] { std::memcpy(copied.raw_data(), from, input_bytes); });
         o.input = keep(copied);
     }
     std::byte* keep(const Tensor& tensor) {
         operation_->temporaries.push_back(tensor);
         return static_cast<std::byte*>(tensor.raw_data());
     }
-    void at_end(std::function<void()> f) {
-        operation_->finish = [before = std::move(operation_->finish), f = std::move(f)] {
-            if (before) before();
-            f();
-        };
-    }
+    // Of what is added, the first is done first; for every run of a plan anew.
+    void at_begin(std::function<void()> f) { add(operation_->begin, std::move(f)); }
+    void at_end(std::function<void()> f) { add(operation_->finish, std::move(f)); }
     // premul_sum: the factor is applied to this rank's input, in the type of accumulation; the result is rounded once.
     void premultiply(ReduceOp op, std::uint64_t input_count, std::uint64_t output_count) {
         if (op.kind() != ReduceOp::Kind::premul_sum) return;
@@ -158,7 +157,9 @@ class Maker {
         const DType stored = o.dtype, wide = kernels::accumulation_dtype(stored);
         Tensor scaled = empty(wide, Extents::of(static_cast<std::int64_t>(input_count)));
         const std::byte* source = request().in_place ? o.output : o.input;
-        kernels::premultiply(stored, scaled.raw_data(), source, op.factor(), input_count);
+        at_begin([stored, scaled, source, factor = op.factor(), input_count] {
+            kernels::premultiply(stored, scaled.raw_data(), source, factor, input_count);
+        });
         o.input = keep(scaled);
         request().in_place = false;
         std::byte* result = o.output;
@@ -182,6 +183,13 @@ class Maker {
     }
 
  private:
+    static void add(std::function<void()>& to, std::function<void()> f) {
+        if (!to) return void(to = std::move(f));
+        to = [before = std::move(to), after = std::move(f)] {
+            before();
+            after();
+        };
+    }
     static std::byte* in_one_piece(const ConstTensorList& list) {
         const std::byte* at = nullptr;
         for (const ConstTensorView& view : list) {

@@ -20,6 +20,7 @@ std::shared_ptr<Group> group_of(const ProcessGroup& group, const char* operation
 int root_of(const char* operation, std::optional<int> global, std::optional<int> in_group, const Group& group,
             int fallback);
 
+/// An operation that has not begun: it has not read its inputs.
 using Prepared = std::shared_ptr<Operation>;
 
 Prepared all_reduce(TensorView tensor, const AllReduceOptions& options);
@@ -34,5 +35,7 @@ Prepared reduce_scatter_tensor(TensorView output, ConstTensorView input, const R
 Prepared all_to_all_single(TensorView output, ConstTensorView input, const AllToAllSingleOptions& options);
 Prepared all_to_all(const TensorList& outputs, const ConstTensorList& inputs, const CollectiveOptions& options);
 Prepared barrier(const BarrierOptions& options);
+Prepared send(ConstTensorView tensor, int dst, const SendOptions& options);
+Prepared recv(TensorView tensor, const RecvOptions& options);
 
 }  // namespace tutti::api

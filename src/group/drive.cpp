@@ -23,7 +23,15 @@ constexpr std::size_t plans_max = 64;
 
 }  // namespace
 
+bool Group::choose_way(Operation& operation) {
+    if (make_small(operation)) return true;
+    const std::lock_guard lock(mutex_);
+    operation.schedule = plan_for(operation);
+    return false;
+}
+
 void Group::submit(const std::shared_ptr<Operation>& operation, bool asynchronous) {
+    if (operation->begin) operation->begin();
     const std::lock_guard lock(mutex_);
     if (failure_) std::rethrow_exception(failure_);
     operation->started = Clock::now();
@@ -87,7 +95,8 @@ void Group::begin_schedule(Operation& operation) {
     operation.operands.channel = transport::collective_channel | operation.sequence;
     if (size_ > 1) mailbox_->check_unexpected(operation.operands.channel, fingerprint);
     if (failure_) return;
-    operation.execution = std::make_unique<engine::Execution>(plan_for(operation), operation.operands, ground_);
+    operation.execution = std::make_unique<engine::Execution>(
+        operation.schedule ? operation.schedule : plan_for(operation), operation.operands, ground_);
 }
 
 void Group::remember(std::uint64_t sequence, std::uint64_t fingerprint) {

@@ -59,6 +59,9 @@ class Group : public std::enable_shared_from_this<Group> {
 
     /// Queues the operation; asynchronous ones are progressed in the background.
     void submit(const std::shared_ptr<Operation>& operation, bool asynchronous);
+    /// Decides how a collective that is not issued yet will run, for all that are made from it: true, `small` is filled
+    /// in; false: `schedule` is.
+    bool choose_way(Operation& operation);
     /// Blocks until it is complete or the deadline has passed (throws Timeout then).
     void wait(Operation& operation, const Deadline& deadline);
     /// Issues it, waits for it, and throws what it failed with.
@@ -70,6 +73,12 @@ class Group : public std::enable_shared_from_this<Group> {
     bool is_small(Collective collective, std::uint64_t block_bytes) const noexcept;
     /// all_to_all: whether all that this rank sends fits into its slot. Ranks may differ in that.
     bool blocks_fit(const SmallCall& call) const noexcept;
+    /// Sends a short message to a rank of this host at once; `payload` may be written again. False, and nothing has
+    /// happened, when it has to go the ordinary way.
+    bool send_now(int peer, std::uint64_t channel, std::uint64_t fingerprint, std::span<const std::byte> payload);
+    /// Receives a short message of a rank of this host that is there or comes within a moment, when nothing else is in
+    /// flight. False: it has to go the ordinary way.
+    bool receive_now(transport::Transfer& receive);
     void abort(const std::string& reason);
     void leave();
 

@@ -56,18 +56,20 @@ struct SmallState {
 class Operation {
  public:
     // Set before it is submitted.
-    std::string name;
+    const char* name = "";  ///< a literal
     bool is_collective = true;
     bool is_receive = false;
     algorithm::Request request;       // collectives
     engine::Operands operands;        // collectives
     transport::Transfer transfer;     // point to point
+    std::function<void()> begin;      // before it is issued: packs inputs
     std::function<void()> finish;     // after success, before completion: unpacks results
     std::vector<Tensor> temporaries;  // live until completion
     std::vector<TensorView> outputs;
     Deadline deadline = Deadline::never();
     std::chrono::milliseconds timeout{0};
     std::shared_ptr<Group> group;
+    std::shared_ptr<const schedule::Schedule> schedule;  // chosen beforehand; empty: when it starts
 
     // Under the group's lock.
     std::uint64_t sequence = 0;
@@ -76,10 +78,15 @@ class Operation {
     SmallState small_state;
     Instant started;
 
+    /// A new one that does the same, on the same buffers and temporaries.
+    std::shared_ptr<Operation> again() const;
+
     bool done() const noexcept { return done_.load(std::memory_order_acquire); }
     std::exception_ptr error() const noexcept { return done() ? error_ : nullptr; }
     /// Exactly once; runs the continuations.
     void complete(std::exception_ptr error);
+    /// The same for one that nobody knows yet.
+    void complete_unseen() noexcept { done_.store(true, std::memory_order_release); }
     /// Calls back on completion (at once if complete).
     void on_completion(std::function<void()> callback);
 

@@ -11,6 +11,24 @@ namespace tutti {
 
 namespace detail {
 
+std::shared_ptr<Operation> Operation::again() const {
+    auto next = std::make_shared<Operation>();
+    next->name = name;
+    next->is_collective = is_collective;
+    next->is_receive = is_receive;
+    next->request = request;
+    next->operands = operands;
+    next->transfer = transfer;
+    next->begin = begin;
+    next->finish = finish;
+    next->temporaries = temporaries;
+    next->outputs = outputs;
+    next->timeout = timeout;
+    next->group = group;
+    next->schedule = schedule;
+    return next;
+}
+
 void Operation::complete(std::exception_ptr error) {
     std::vector<std::function<void()>> callbacks;
     {

@@ -1,23 +1,19 @@
-#include "transport/mailbox.hpp"
+#include "transport/mailbox_state.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <utility>
 
 namespace tutti::transport {
 namespace {
 
-constexpr std::size_t bounce_bytes = std::size_t{64} << 10;
 // A turn moves a bounded number of bytes each way, so that both directions flow at once and what is under way between
 // two ranks of one machine is still in the cache when it is read.
 constexpr std::size_t turn_bytes = std::size_t{256} << 10;
 constexpr int turn_frames = 16;
 constexpr std::size_t pull_piece = std::size_t{1} << 20;
-// What an eager message counts for beside its bytes: the books kept about it while no receive is posted.
-constexpr std::size_t message_cost = 256;
 
 std::uint64_t grant_key(int source, std::uint64_t id) {
     return (static_cast<std::uint64_t>(source) << 40) ^ id;
@@ -28,53 +24,6 @@ std::span<const std::byte> as_bytes(const Frame& frame) {
 }
 
 }  // namespace
-
-struct Mailbox::Unexpected {
-    int source = 0;
-    Frame frame;
-    std::unique_ptr<std::byte[]> bytes;  // eager; frame.length of them
-    bool complete = false;               // all bytes are here (request: always)
-    Transfer* bound = nullptr;           // a receive that waits for the rest
-    Transfer* local_send = nullptr;      // a message to oneself
-
-    void hand_to(Transfer& receive) const {
-        if (receive.absorb)
-            receive.absorb(0, std::span(bytes.get(), frame.length));
-        else if (frame.length > 0)
-            std::memcpy(receive.target, bytes.get(), frame.length);
-        receive.bytes_done = frame.length;
-        receive.done = true;
-    }
-};
-
-struct Mailbox::Peer {
-    struct Outgoing {
-        Frame frame;
-        const std::byte* payload;
-        std::size_t bytes;
-        std::size_t written;
-        Transfer* transfer;
-    };
-    int rank = 0;
-    std::deque<Outgoing> out;
-    std::size_t credit = credit_bytes;  // what we may still send that the peer has not consumed
-    std::size_t unconsumed = 0;         // what the peer has sent and we have not given back
-    std::size_t owed = 0;               // what we have consumed and not given back
-    Frame header;
-    // Short messages come in one read: the header is read together with what follows it.
-    std::array<std::byte, 1024> stage;
-    std::size_t stage_begin = 0, stage_end = 0;
-    bool drained = false;  // the last read of this turn brought less than it could take
-    // Where the payload of the current frame goes: a transfer, or an unexpected message.
-    Transfer* transfer = nullptr;
-    Unexpected* unexpected = nullptr;
-    std::size_t payload_bytes = 0;
-    std::size_t payload_done = 0;
-    std::size_t carried = 0;  // bytes of an incomplete element at the front of `bounce_carry`
-    std::vector<std::byte> bounce_carry;
-    bool in_payload = false;
-    bool lost = false;
-};
 
 Mailbox::Mailbox(int rank, int size, std::uint64_t world, MailboxEvents events)
     : rank_(rank), size_(size), world_(world), events_(std::move(events)), peers_(static_cast<std::size_t>(size)) {}
@@ -93,6 +42,7 @@ Mailbox::Peer& Mailbox::peer(int rank) {
 
 void Mailbox::enqueue(int to, const Frame& frame, const std::byte* payload, std::size_t bytes, Transfer* transfer) {
     Peer& p = peer(to);
+    if (transfer == nullptr && p.out.empty() && put_short(to, frame)) return;
     p.out.push_back({frame, payload, bytes, 0, transfer});
     if (p.out.size() == 1) write_some(to, p);
 }
@@ -118,6 +68,11 @@ void Mailbox::post_send(Transfer& transfer) {
         unexpected_[transfer.channel].push_back(std::move(message));
         return;
     }
+    if (send_now(transfer.peer, transfer.channel, transfer.fingerprint, {transfer.source, transfer.bytes})) {
+        transfer.bytes_done = transfer.bytes;
+        transfer.done = true;
+        return;
+    }
     Peer& p = peer(transfer.peer);
     const bool pulled = transfer.bytes >= pull_bytes && events_.memory && events_.memory(transfer.peer) != nullptr;
     if (const std::size_t cost = transfer.bytes + message_cost;
@@ -137,7 +92,8 @@ void Mailbox::post_send(Transfer& transfer) {
 void Mailbox::post_receive(Transfer& transfer) {
     transfer.done = false;
     transfer.bytes_done = 0;
-    if (const auto found = unexpected_.find(transfer.channel); found != unexpected_.end()) {
+    if (const auto found = unexpected_.empty() ? unexpected_.end() : unexpected_.find(transfer.channel);
+        found != unexpected_.end()) {
         auto& messages = found->second;
         const auto message = std::ranges::find_if(messages, [&](const Unexpected& u) {
             return u.bound == nullptr && (transfer.peer == any_source || u.source == transfer.peer);
@@ -312,6 +268,20 @@ bool Mailbox::read_some(int from, Peer& p) {
     std::size_t left = turn_bytes;
     for (int frames = 0; frames < turn_frames && left > 0; ++frames) {
         if (!p.in_payload) {
+            if (p.stage_begin == p.stage_end) {
+                ShortMessage message{};
+                const Arrival arrival = stream->next(message);
+                if (arrival == Arrival::nothing) break;
+                if (arrival == Arrival::short_message) {
+                    const bool eager = static_cast<Frame::Kind>(message.kind) == Frame::Kind::eager;
+                    moved = true;
+                    if (eager ? !on_short(from, p, *stream, message, take_posted(from, message.channel))
+                              : !on_short_frame(from, p, *stream, message))
+                        return true;
+                    left -= std::min<std::size_t>(left, message.length);
+                    continue;
+                }
+            }
             const std::size_t before = p.stage_end - p.stage_begin;
             const bool complete = next_header(p, *stream);
             moved |= complete || p.stage_end - p.stage_begin != before;
@@ -391,6 +361,20 @@ void Mailbox::check_unexpected(std::uint64_t channel, std::uint64_t fingerprint)
     }
 }
 
+// A peer's eager bytes have come, and it gives some of ours back.
+bool Mailbox::count_eager(int from, Peer& p, std::uint64_t bytes, std::uint64_t given_back) {
+    const bool allowed = bytes <= eager_bytes + message_cost && p.unconsumed + bytes <= credit_bytes &&
+                         given_back <= credit_bytes - p.credit;
+    if (allowed) {
+        p.unconsumed += bytes;
+        p.credit += given_back;
+        return true;
+    }
+    p.lost = true;
+    events_.lost(from, "it sent more than it was allowed to");
+    return false;
+}
+
 bool Mailbox::on_header(int from, Peer& p) {
     const Frame& frame = p.header;
     if (frame.magic != Frame::magic_number || frame.world != world_) {
@@ -399,18 +383,8 @@ bool Mailbox::on_header(int from, Peer& p) {
                                                               : "it sent a message of another (older) world");
         return false;
     }
-    if (frame.kind == Frame::Kind::eager || frame.kind == Frame::Kind::credit) {
-        const bool eager = frame.kind == Frame::Kind::eager;
-        if (eager && frame.length <= eager_bytes) p.unconsumed += frame.length + message_cost;
-        if ((eager && frame.length > eager_bytes) || p.unconsumed > credit_bytes ||
-            frame.id > credit_bytes - p.credit) {
-            p.lost = true;
-            events_.lost(from, "it sent more than it was allowed to");
-            return false;
-        }
-        p.credit += frame.id;
-        if (!eager) return true;
-    }
+    if (frame.kind == Frame::Kind::eager && !count_eager(from, p, frame.length + message_cost, frame.id)) return false;
+    if (frame.kind == Frame::Kind::credit) return count_eager(from, p, 0, frame.id);
     switch (frame.kind) {
         case Frame::Kind::eager:
             p.transfer = take_posted(from, frame.channel);
@@ -487,7 +461,7 @@ bool Mailbox::on_header(int from, Peer& p) {
             }
             return true;
         }
-        case Frame::Kind::credit: return true;  // above
+        case Frame::Kind::credit: break;  // above
     }
     p.lost = true;
     events_.lost(from, "it sent a frame that makes no sense here");

@@ -90,6 +90,11 @@ class Mailbox {
     void post_send(Transfer& transfer);
     /// `transfer.done` becomes true when the target holds the message.
     void post_receive(Transfer& transfer);
+    /// Sends a short message at once, without a Transfer; false, and nothing has happened, if that is not possible.
+    bool send_now(int to, std::uint64_t channel, std::uint64_t fingerprint, std::span<const std::byte> payload);
+    /// Fills a receive of a named source that is not posted, with a short message that is there or comes within
+    /// `spins` looks. False: post it. Receives of that source and channel must not be posted meanwhile.
+    bool receive_now(Transfer& receive, int spins);
     /// Tells a peer what we wait for, so that a mismatch shows although no message would.
     void probe(int peer, std::uint64_t channel, std::uint64_t fingerprint);
     /// Compares what has come on a channel before its operation began here.
@@ -128,6 +133,11 @@ class Mailbox {
     bool write_some(int to, Peer& peer);
     bool read_some(int from, Peer& peer);
     bool on_header(int from, Peer& peer);
+    bool put_short(int to, const Frame& frame);
+    bool on_short_frame(int from, Peer& peer, Stream& stream, const ShortMessage& message);
+    bool on_short(int from, Peer& peer, Stream& stream, const ShortMessage& message, Transfer* receive);
+    bool count_eager(int from, Peer& peer, std::uint64_t bytes, std::uint64_t given_back);
+    void take_short(Stream& stream, Transfer& receive);
     bool check_unmet(int from, const Frame& frame);
     void on_payload_complete(Peer& peer);
     bool next_header(Peer& peer, Stream& stream);

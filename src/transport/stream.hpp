@@ -4,12 +4,24 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 
 namespace tutti::transport {
 
 enum class StreamState { open, closed };
+
+/// A message that a stream carries in one piece, between its bytes and in order with them.
+struct ShortMessage {
+    std::uint64_t channel;
+    std::uint64_t fingerprint;
+    std::uint32_t given_back;   ///< credit, in bytes
+    std::uint32_t kind : 8;     ///< of the frame
+    std::uint32_t length : 24;  ///< of the payload, in bytes
+};
+/// What a stream has to offer now.
+enum class Arrival { nothing, bytes, short_message };
 
 class Stream {
  public:
@@ -18,6 +30,12 @@ class Stream {
     virtual std::size_t write(std::span<const std::byte> header, std::span<const std::byte> payload) = 0;
     /// Puts bytes into `into`, then into `ahead`; returns how many in all (0: nothing there now, or closed).
     virtual std::size_t read(std::span<std::byte> into, std::span<std::byte> ahead) = 0;
+    /// Takes a whole message, or nothing (false): when there is no room now, or the stream knows only bytes.
+    virtual bool put(const ShortMessage& /*message*/, const std::byte* /*payload*/) { return false; }
+    /// What comes next; fills in `message` if it is one. A stream that knows only bytes says so without a look.
+    virtual Arrival next(ShortMessage& /*message*/) { return Arrival::bytes; }
+    /// The payload of the message that next() has shown, which goes with that.
+    virtual void take(std::byte* /*into*/) {}
     virtual StreamState state() const noexcept = 0;
     /// Why it closed.
     virtual std::string reason() const = 0;

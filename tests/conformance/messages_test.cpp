@@ -5,7 +5,10 @@
 #include <sys/resource.h>
 
 #include <csignal>
+#include <optional>
+#include <random>
 #include <thread>
+#include <utility>
 
 namespace tutti::test {
 namespace {
@@ -98,6 +101,81 @@ TEST_P(Messages, beyond_the_credit_of_a_peer_are_neither_lost_nor_mixed_up) {
             }
         }
     });
+}
+
+// All ways in which a message can travel, after each other: in one piece with its header, through the ring, announced.
+TEST_P(Messages, of_all_lengths_keep_their_order_in_both_directions) {
+    covers("S6-003", "S6-004");
+    run_ranks(2, GetParam(), [](const ProcessGroup& g) {
+        constexpr int count = watched ? 300 : 2000, tags = 2;
+        static constexpr std::size_t lengths[] = {0, 1, 2, 6, 7, 22, 23, 100, 1000, 4095, 4096, 9000, 70'000};
+        const int me = g.rank(), other = 1 - me;
+        const auto length = [](int i) { return lengths[static_cast<std::size_t>(i * i + i / 7) % std::size(lengths)]; };
+        const auto value = [](int rank, int i, std::size_t k) {
+            return rank * 1'000'000 + i * 31 + static_cast<int>(k % 1009);
+        };
+        std::mt19937 random(static_cast<unsigned>(me));
+        std::vector<std::vector<int>> sent;
+        std::vector<Work> works;
+        int received[tags] = {0, 1};  // the next of each tag
+        const auto receive = [&](int tag) {
+            const int i = std::exchange(received[tag], received[tag] + tags);
+            std::vector<int> got(length(i), -1);
+            if (i % 3 == 0)
+                irecv(got, {.src = other, .tag = tag, .group = g}).wait();
+            else
+                ASSERT_EQ(recv(got, {.src = i % 5 == 0 ? std::nullopt : std::optional(other), .tag = tag, .group = g}),
+                          other);
+            for (std::size_t k = 0; k < got.size(); k += 61) ASSERT_EQ(got[k], value(other, i, k)) << i;
+            if (!got.empty()) {
+                ASSERT_EQ(got.back(), value(other, i, got.size() - 1)) << i;
+            }
+        };
+        for (int i = 0; i < count; ++i) {
+            std::vector<int>& message = sent.emplace_back(length(i));
+            for (std::size_t k = 0; k < message.size(); ++k) message[k] = value(me, i, k);
+            if (length(i) <= 4000 && i % 2 == 0)
+                send(message, other, {.tag = i % tags, .group = g});
+            else
+                works.push_back(isend(message, other, {.tag = i % tags, .group = g}));
+            // Somewhat behind, so that messages wait here; the tags not in the order in which they were sent.
+            for (;;) {
+                const int last = received[0] < received[1] ? 0 : 1;
+                const bool late = i - received[last] > 60;
+                if (received[last] > i || (!late && random() % 3 != 0)) break;
+                const int tag = late ? last : static_cast<int>(random() % tags);
+                if (received[tag] <= i) receive(tag);
+            }
+        }
+        for (int tag = tags - 1; tag >= 0; --tag) {
+            while (received[tag] < count) receive(tag);
+        }
+        wait_all(works);
+    });
+}
+
+TEST_P(Messages, that_do_not_fit_their_receive_show_both_sides) {
+    run_ranks(2, GetParam(),
+              [](const ProcessGroup& g) {
+                  std::vector<int> four(4);
+                  std::vector<float> five(5);
+                  if (g.rank() == 0) {
+                      send(four, 1, {.group = g});
+                      EXPECT_THROW(recv(four, {.src = 1, .group = g}), CollectiveMismatch);
+                      return;
+                  }
+                  try {
+                      recv(five, {.src = 0, .group = g});
+                      ADD_FAILURE();
+                  } catch (const CollectiveMismatch& error) {
+                      const std::string text = error.what();
+                      EXPECT_NE(text.find("a message of int32 × 4"), std::string::npos) << text;
+                      EXPECT_NE(text.find("a message of float32 × 5"), std::string::npos) << text;
+                  }
+                  EXPECT_THROW(send(four, 0, {.group = g}), CollectiveMismatch) << "the group is unusable";
+                  std::this_thread::sleep_for(300ms);  // the other has yet to hear of it
+              },
+              {.leave = false});
 }
 
 TEST_P(Messages, of_senders_that_have_left_arrive) {

@@ -63,6 +63,14 @@ class Bench(CliCase):
                                         "--iters", 2, "--no-limits", env={"TUTTI_ALGORITHM": f"{collective}={algorithm}"})
                 self.assertEqual({row["wrong"] for row in found}, {0})
 
+    def test_plans_stand_beside_the_plain_calls(self):
+        table, found = self.measure("all", "-n", 3, "-b", 48, "-e", "64K", "-f", 40, "--plan")
+        self.assertEqual({row["wrong"] for row in found}, {0})
+        self.assertEqual([row["implementation"] for row in found], ["tutti", "tutti-plan"] * (len(found) // 2))
+        for plain, planned in zip(found[::2], found[1::2]):
+            self.assertEqual((plain["collective"], plain["bytes"]), (planned["collective"], planned["bytes"]))
+        self.assertIn("time/tutti", table)
+
     def test_bus_bandwidth_is_nccl_tests_s(self):
         _, found = self.measure("all_reduce,all_gather", "-n", 4, "-b", "1M", "-e", "1M")
         for row, factor in zip(found, (1.5, 0.75)):

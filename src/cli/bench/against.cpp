@@ -161,7 +161,8 @@ std::vector<Row> compare(const Options& options, const Limits& limits,
     const auto add = [&](std::size_t implementation, const std::string& json) {
         for (Row& row : read_json(json)) {
             const auto at = std::ranges::find(options.collectives, row.collective) - options.collectives.begin();
-            rounds[{static_cast<std::size_t>(at), row.bytes, implementation}].push_back(std::move(row));
+            const std::size_t place = 2 * implementation + (row.implementation == "tutti-plan" ? 1 : 0);
+            rounds[{static_cast<std::size_t>(at), row.bytes, place}].push_back(std::move(row));
         }
     };
     const Folder folder;

@@ -171,6 +171,7 @@ int run_processes(const Arguments& a, const Limits& limits, bool table, const st
     if (!table) job.command.emplace_back("--quiet");
     if (table && !o.report.empty()) job.command.insert(job.command.end(), {"--report", o.report});
     if (a.no_check) job.command.emplace_back("--no-check");
+    if (o.plan) job.command.emplace_back("--plan");
     if (a.no_pin) job.command.emplace_back("--no-pin");
     return launch::launch(job);
 }
@@ -216,6 +217,7 @@ Command add_bench(CLI::App& app) {
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
     sub->add_flag(both_spellings("--no-check"), a->no_check, "do not check the results");
+    sub->add_flag("--plan", o.plan, "measure each call as a plan too, in a row of its own");
     sub->add_flag(both_spellings("--no-pin"), a->no_pin, "leave the ranks to the scheduler");
     sub->add_flag(both_spellings("--no-limits"), a->no_limits, "do not measure the machine's limits; bound stays 0");
     sub->add_option(

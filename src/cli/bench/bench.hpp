@@ -36,6 +36,7 @@ struct Options {
     bool check = true;
     bool pin = true;                   ///< rank i on CPU i of those allowed, when there are enough
     bool table = true;                 ///< rank 0 prints the rows
+    bool plan = false;                 ///< measure each call as a plan too
     std::vector<std::string> against;  ///< peers: openmpi, mpich, gloo, torch
     int rounds = 3;                    ///< of tutti and each peer in turn
     std::string report;                ///< folder for plots and a page; empty: none
@@ -71,11 +72,11 @@ struct Row {
     std::string transport;
     double median_us = 0, p10_us = 0, p90_us = 0;
     double algbw_gbps = 0, busbw_gbps = 0;
-    double bus_factor = 1;               ///< busbw = algbw × this
-    std::optional<std::uint64_t> wrong;  ///< elements that differ from what they should be; empty: not checked
-    double bound_us = 0;                 ///< the best that the limits allow
-    double cpu_us = 0;                   ///< user and system time of one call, all ranks together
-    std::string implementation = "tutti";
+    double bus_factor = 1;                 ///< busbw = algbw × this
+    std::optional<std::uint64_t> wrong;    ///< elements that differ from what they should be; empty: not checked
+    double bound_us = 0;                   ///< the best that the limits allow
+    double cpu_us = 0;                     ///< user and system time of one call, all ranks together
+    std::string implementation = "tutti";  ///< tutti-plan: its plans
 };
 
 /// One collective on buffers of one size.
@@ -85,6 +86,8 @@ class Case {
     /// Writes this rank's inputs, and something wrong into the outputs.
     virtual void fill() = 0;
     virtual void run() = 0;
+    /// The same call as a plan, made once.
+    virtual std::function<void()> planned() = 0;
     /// Elements of this rank's outputs that are wrong after fill() and one run().
     virtual std::uint64_t wrong() const = 0;
     virtual Tensor& output() = 0;             ///< this rank's; may be empty

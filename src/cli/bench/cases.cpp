@@ -3,6 +3,7 @@
 
 #include <tutti/distributed.hpp>
 #include <tutti/error.hpp>
+#include <tutti/plan.hpp>
 
 #include <algorithm>
 #include <array>
@@ -174,13 +175,15 @@ List blocks_of(Tensor& tensor, const Shape& shape) {
 class Simple : public Case {
  public:
     using Call = void (*)(Simple&);
-    Simple(const Layout& layout, Shape its_shape, Call call)
+    using Planned = std::function<void()> (*)(Simple&);
+    Simple(const Layout& layout, Shape its_shape, Call call, Planned plan)
         : shape(std::move(its_shape)),
           in(zeros(shape.dtype, {static_cast<std::int64_t>(shape.counts.in)})),
           out(zeros(shape.dtype, {static_cast<std::int64_t>(shape.counts.out)})),
           layout_(layout),
           outcome_(outcome(layout, shape.me(), shape.n(), shape.counts)),
-          call_(call) {
+          call_(call),
+          plan_(plan) {
         if (shape.me() == 0 && layout.collective == "gather") out_blocks = blocks_of<TensorList>(out, shape);
         if (shape.me() == 0 && layout.collective == "scatter") in_blocks = blocks_of<ConstTensorList>(in, shape);
         reduces = layout.reduces;
@@ -197,6 +200,7 @@ class Simple : public Case {
         }
     }
     void run() override { call_(*this); }
+    std::function<void()> planned() override { return plan_(*this); }
     std::uint64_t wrong() const override {
         const double allowed = tolerance(shape.dtype);
         std::uint64_t wrong = 0;
@@ -227,6 +231,9 @@ class Simple : public Case {
     const GatherOptions gathering{.dst = 0, .group = shape.group};
     const ScatterOptions scattering{.src = 0, .group = shape.group};
     const BarrierOptions meeting{.group = shape.group};
+    const SendOptions sending{.group = shape.group};
+    const RecvOptions receiving{.src = (shape.me() + shape.n() - 1) % shape.n(), .group = shape.group};
+    int next() const { return (shape.me() + 1) % shape.n(); }
     TensorList out_blocks;
     ConstTensorList in_blocks;
 
@@ -238,32 +245,52 @@ class Simple : public Case {
     const Layout& layout_;
     std::vector<Run> outcome_;
     Call call_;
+    Planned plan_;
 };
+
+std::function<void()> runs(Plan plan) {
+    return [plan = std::make_shared<Plan>(std::move(plan))] { plan->run(); };
+}
 
 struct Entry {
     std::string_view collective;
     Simple::Call call;
+    Simple::Planned plan;
 };
 
 const Entry entries[] = {
-    {"all_reduce", [](Simple& c) { all_reduce(c.out, c.reducing); }},
-    {"broadcast", [](Simple& c) { broadcast(c.out, c.from_first); }},
-    {"reduce", [](Simple& c) { reduce(c.out, c.reducing_to_first); }},
-    {"all_gather", [](Simple& c) { all_gather_into_tensor(c.out, c.in, c.plain); }},
-    {"reduce_scatter", [](Simple& c) { reduce_scatter_tensor(c.out, c.in, c.reducing); }},
-    {"all_to_all", [](Simple& c) { all_to_all_single(c.out, c.in, c.even); }},
-    {"gather", [](Simple& c) { gather(c.in, c.out_blocks, c.gathering); }},
-    {"scatter", [](Simple& c) { scatter(c.out, c.in_blocks, c.scattering); }},
+    {"all_reduce", [](Simple& c) { all_reduce(c.out, c.reducing); },
+     [](Simple& c) { return runs(plan::all_reduce(c.out, c.reducing)); }},
+    {"broadcast", [](Simple& c) { broadcast(c.out, c.from_first); },
+     [](Simple& c) { return runs(plan::broadcast(c.out, c.from_first)); }},
+    {"reduce", [](Simple& c) { reduce(c.out, c.reducing_to_first); },
+     [](Simple& c) { return runs(plan::reduce(c.out, c.reducing_to_first)); }},
+    {"all_gather", [](Simple& c) { all_gather_into_tensor(c.out, c.in, c.plain); },
+     [](Simple& c) { return runs(plan::all_gather_into_tensor(c.out, c.in, c.plain)); }},
+    {"reduce_scatter", [](Simple& c) { reduce_scatter_tensor(c.out, c.in, c.reducing); },
+     [](Simple& c) { return runs(plan::reduce_scatter_tensor(c.out, c.in, c.reducing)); }},
+    {"all_to_all", [](Simple& c) { all_to_all_single(c.out, c.in, c.even); },
+     [](Simple& c) { return runs(plan::all_to_all_single(c.out, c.in, c.even)); }},
+    {"gather", [](Simple& c) { gather(c.in, c.out_blocks, c.gathering); },
+     [](Simple& c) { return runs(plan::gather(c.in, c.out_blocks, c.gathering)); }},
+    {"scatter", [](Simple& c) { scatter(c.out, c.in_blocks, c.scattering); },
+     [](Simple& c) { return runs(plan::scatter(c.out, c.in_blocks, c.scattering)); }},
     {"sendrecv",
      [](Simple& c) {
-         const int me = c.shape.me(), n = c.shape.n();
-         const P2POptions options{.group = c.shape.group};
-         for (Work& work :
-              batch_isend_irecv({isend_op(c.in, (me + 1) % n, options), irecv_op(c.out, (me + n - 1) % n, options)})) {
-             work.wait();
-         }
+         Work sent = isend(c.in, c.next(), c.sending);
+         recv(c.out, c.receiving);
+         sent.wait();
+     },
+     [](Simple& c) -> std::function<void()> {
+         const auto out = std::make_shared<Plan>(plan::send(c.in, c.next(), c.sending));
+         const auto in = std::make_shared<Plan>(plan::recv(c.out, c.receiving));
+         return [out, in] {
+             Work sent = out->start();
+             in->run();
+             sent.wait();
+         };
      }},
-    {"barrier", [](Simple& c) { barrier(c.meeting); }},
+    {"barrier", [](Simple& c) { barrier(c.meeting); }, [](Simple& c) { return runs(plan::barrier(c.meeting)); }},
 };
 
 }  // namespace
@@ -292,7 +319,7 @@ std::unique_ptr<Case> make_case(const std::string& collective, std::uint64_t byt
         throw InvalidArgument("bench: unknown collective \"" + collective + "\"");
     }
     const Counts counts = counts_of(*layout, group.rank(), group.size(), bytes / size_of(dtype));
-    return std::make_unique<Simple>(*layout, Shape{dtype, op, group, counts}, entry->call);
+    return std::make_unique<Simple>(*layout, Shape{dtype, op, group, counts}, entry->call, entry->plan);
 }
 
 ReduceOp op_from_string(const std::string& name) {

@@ -41,7 +41,7 @@ double cpu_ns_per_byte(const Row& row) {
 void print_header(std::FILE* to, const Options& options, const Limits& limits) {
     std::fprintf(to, "# tutti %s, %d ranks, %s, on %s with %u hardware threads\n", tutti::version(), options.ranks,
                  options.transport.c_str(), cpu_name().c_str(), std::thread::hardware_concurrency());
-    if (limits.copies.empty()) return print_columns(to, !options.against.empty());
+    if (limits.copies.empty()) return print_columns(to, !options.against.empty() || options.plan);
     std::fprintf(to, "# limits of this machine: cache line %.0f ns one way, memcpy", limits.line_ns);
     for (const auto& copy : limits.copies) {
         std::fprintf(to, " %.1f", copy.gbps);
@@ -51,7 +51,7 @@ void print_header(std::FILE* to, const Options& options, const Limits& limits) {
         std::fprintf(to, ", TCP loopback %.1f us one way, %.2f GB/s", limits.tcp_us, limits.tcp_gbps);
     }
     std::fputs("\n", to);
-    print_columns(to, !options.against.empty());
+    print_columns(to, !options.against.empty() || options.plan);
 }
 
 void print_row(std::FILE* to, const Row& row, double tutti_us) {

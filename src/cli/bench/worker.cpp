@@ -20,6 +20,28 @@ Ranks ranks_of(const ProcessGroup& group) {
             group.size()};
 }
 
+/// Runs `call`, which does the work of `work`, and fills in what it found.
+void measure_row(Row& row, Case& work, const std::function<void()>& call, const Options& options, const Limits& limits,
+                 const Ranks& ranks, const ProcessGroup& group) {
+    if (options.check) {
+        work.fill();
+        call();
+        std::uint64_t wrong = work.wrong();
+        all_reduce(std::span<std::uint64_t>(&wrong, 1), {.group = group});
+        row.wrong = wrong;
+    }
+    const Sampled sampled = sample(options.sampling, ranks, call);
+    const std::vector<double>& times = sampled.times_us;
+    row.cpu_us = sampled.cpu_us;
+    row.median_us = quantile(times, 0.5);
+    row.p10_us = quantile(times, 0.1);
+    row.p90_us = quantile(times, 0.9);
+    row.algbw_gbps = static_cast<double>(row.bytes) / row.median_us / 1000;
+    row.bus_factor = work.bus_factor;
+    row.busbw_gbps = row.algbw_gbps * work.bus_factor;
+    row.bound_us = bound_us(row, limits);
+}
+
 }  // namespace
 
 std::vector<Row> measure(const Options& options, const Limits& limits, const ProcessGroup& group, std::FILE* table) {
@@ -38,26 +60,20 @@ std::vector<Row> measure(const Options& options, const Limits& limits, const Pro
                 row.op = work->reduces ? options.op : "none";
                 row.ranks = group.size();
                 row.transport = options.transport;
-                if (options.check) {
-                    work->fill();
-                    work->run();
-                    std::uint64_t wrong = work->wrong();
-                    all_reduce(std::span<std::uint64_t>(&wrong, 1), {.group = group});
-                    row.wrong = wrong;
+                measure_row(
+                    row, *work, [&work] { work->run(); }, options, limits, ranks, group);
+                std::vector<Row> measured{row};
+                if (options.plan) {
+                    row.implementation = "tutti-plan";
+                    measure_row(row, *work, work->planned(), options, limits, ranks, group);
+                    measured.push_back(row);
                 }
-                const Sampled sampled = sample(options.sampling, ranks, [&work] { work->run(); });
-                const std::vector<double>& times = sampled.times_us;
-                row.cpu_us = sampled.cpu_us;
-                row.median_us = quantile(times, 0.5);
-                row.p10_us = quantile(times, 0.1);
-                row.p90_us = quantile(times, 0.9);
-                row.algbw_gbps = static_cast<double>(row.bytes) / row.median_us / 1000;
-                row.bus_factor = work->bus_factor;
-                row.busbw_gbps = row.algbw_gbps * work->bus_factor;
-                row.bound_us = bound_us(row, limits);
                 if (group.rank() != 0) continue;
-                if (table != nullptr) print_row(table, row);
-                rows.push_back(std::move(row));
+                const double plain_us = options.plan ? measured.front().median_us : 0;
+                for (Row& one : measured) {
+                    if (table != nullptr) print_row(table, one, plain_us);
+                    rows.push_back(std::move(one));
+                }
             }
         }
     }

@@ -15,6 +15,7 @@
 #pragma once
 
 #include "core/unique_fd.hpp"
+#include "transport/stream.hpp"
 
 #include <array>
 #include <atomic>
@@ -73,10 +74,26 @@ struct RankControl {
     RankControl() {}  // NOLINT(modernize-use-equals-default): = default would clear the areas
 };
 
-/// A single-producer single-consumer ring of bytes: `written` and `taken` count bytes since the start.
+/// A short message from one rank to another. Stamp, header and up to 24 bytes of payload share a cache line; up to
+/// `inline_bytes` lie here, a longer payload in the ring of bytes.
+struct alignas(line_spacing) MessageSlot {
+    static constexpr std::size_t inline_bytes = 88;
+    std::uint64_t stamp;  ///< one more than the message's number; written last, and read as an atomic
+    std::uint64_t at;     ///< how many bytes of the ring come before this message
+    ShortMessage message;
+    std::array<std::byte, inline_bytes> payload;
+
+    std::atomic_ref<std::uint64_t> stamped() noexcept { return std::atomic_ref(stamp); }
+};
+static_assert(sizeof(MessageSlot) == line_spacing);
+
+/// A single-producer single-consumer ring of bytes, and slots for short messages beside it: all count since the start.
 struct RingControl {
-    alignas(line_spacing) std::atomic<std::uint64_t> written{0};
-    alignas(line_spacing) std::atomic<std::uint64_t> taken{0};
+    static constexpr std::size_t slots = 64;
+    alignas(line_spacing) std::atomic<std::uint64_t> written{0};  ///< bytes, those of short messages not at once
+    alignas(line_spacing) std::atomic<std::uint64_t> taken{0};    ///< bytes, those of short messages not at once
+    std::atomic<std::uint64_t> slots_taken{0};                    ///< messages, not at once
+    MessageSlot messages[slots];                                  // left as they are: fresh pages are zero
 };
 
 struct ArenaLayout {

@@ -23,16 +23,44 @@ std::size_t RingStream::put(std::span<const std::byte> bytes, std::uint64_t at) 
     return bytes.size();
 }
 
+// Bytes that fit now: as many as wanted if the reader is known to have left them, else as many as it has by now.
+std::size_t RingStream::room(std::size_t wanted) {
+    const auto free = [this] { return capacity_ - static_cast<std::size_t>(written_ - peer_taken_); };
+    if (free() < wanted) peer_taken_ = out_.taken.load(std::memory_order_acquire);
+    return free();
+}
+
 std::size_t RingStream::write(std::span<const std::byte> header, std::span<const std::byte> payload) {
-    const std::uint64_t written = out_.written.load(std::memory_order_relaxed);
-    const std::size_t space =
-        capacity_ - static_cast<std::size_t>(written - out_.taken.load(std::memory_order_acquire));
+    const std::size_t space = room(header.size() + payload.size());
     if (space == 0) return 0;
-    std::size_t done = put(header.first(std::min(header.size(), space)), written);
-    done += put(payload.first(std::min(payload.size(), space - done)), written + done);
-    out_.written.store(written + done, std::memory_order_release);
+    std::size_t done = put(header.first(std::min(header.size(), space)), written_);
+    done += put(payload.first(std::min(payload.size(), space - done)), written_ + done);
+    written_ += done;
+    out_.written.store(written_, std::memory_order_release);
     arena_->ring_doorbell(peer_);
     return done;
+}
+
+bool RingStream::put(const ShortMessage& message, const std::byte* payload) {
+    if (sent_ - peer_received_ == RingControl::slots) {
+        peer_received_ = out_.slots_taken.load(std::memory_order_acquire);
+        if (sent_ - peer_received_ == RingControl::slots) return false;
+    }
+    MessageSlot& slot = out_.messages[sent_ % RingControl::slots];
+    const std::uint64_t at = written_;
+    if (message.length > MessageSlot::inline_bytes) {
+        if (room(message.length) < message.length) return false;
+        written_ += put({payload, message.length}, at);
+    } else if (message.length > 0) {
+        std::memcpy(slot.payload.data(), payload, message.length);
+    }
+    slot.at = at;
+    slot.message = message;
+    slot.stamped().store(++sent_, std::memory_order_release);
+    arena_->ring_doorbell(peer_);
+    // The next slot is written soon: have its line here by then.
+    __builtin_prefetch(&out_.messages[sent_ % RingControl::slots], 1);
+    return true;
 }
 
 std::size_t RingStream::get(std::span<std::byte> into, std::uint64_t at) const {
@@ -43,15 +71,51 @@ std::size_t RingStream::get(std::span<std::byte> into, std::uint64_t at) const {
     return into.size();
 }
 
+// The end of the bytes that come before the next message (null if there is none yet).
+std::uint64_t RingStream::readable_end(const MessageSlot*& next) const {
+    const std::uint64_t written = in_.written.load(std::memory_order_acquire);
+    MessageSlot& slot = in_.messages[received_ % RingControl::slots];
+    const bool arrived = slot.stamped().load(std::memory_order_acquire) == received_ + 1;
+    next = arrived ? &slot : nullptr;
+    return arrived ? slot.at : std::max(written, taken_);  // `written` may not yet count payloads of messages
+}
+
 std::size_t RingStream::read(std::span<std::byte> into, std::span<std::byte> ahead) {
-    const std::uint64_t taken = in_.taken.load(std::memory_order_relaxed);
-    const auto available = static_cast<std::size_t>(in_.written.load(std::memory_order_acquire) - taken);
+    const MessageSlot* message = nullptr;
+    const auto available = static_cast<std::size_t>(readable_end(message) - taken_);
     if (available == 0 || into.empty()) return 0;
-    std::size_t count = get(into.first(std::min(into.size(), available)), taken);
-    count += get(ahead.first(std::min(ahead.size(), available - count)), taken + count);
-    in_.taken.store(taken + count, std::memory_order_release);
+    std::size_t count = get(into.first(std::min(into.size(), available)), taken_);
+    count += get(ahead.first(std::min(ahead.size(), available - count)), taken_ + count);
+    taken_ += count;
+    told_ = taken_;
+    in_.taken.store(taken_, std::memory_order_release);
     arena_->ring_doorbell(peer_);
     return count;
+}
+
+Arrival RingStream::next(ShortMessage& message) {
+    const MessageSlot* slot = nullptr;
+    if (readable_end(slot) != taken_) return Arrival::bytes;
+    if (slot == nullptr) return Arrival::nothing;
+    message = slot->message;
+    return Arrival::short_message;
+}
+
+void RingStream::take(std::byte* into) {
+    const MessageSlot& slot = in_.messages[received_ % RingControl::slots];
+    const std::size_t length = slot.message.length;
+    if (length > MessageSlot::inline_bytes)
+        taken_ += get({into, length}, taken_);
+    else if (length > 0)
+        std::memcpy(into, slot.payload.data(), length);
+    ++received_;
+    // The writer has room for more than this; it need not hear of each.
+    if (received_ - told_messages_ < RingControl::slots / 4 && taken_ - told_ < capacity_ / 4) return;
+    told_messages_ = received_;
+    told_ = taken_;
+    in_.slots_taken.store(received_, std::memory_order_release);
+    in_.taken.store(taken_, std::memory_order_release);
+    arena_->ring_doorbell(peer_);
 }
 
 }  // namespace tutti::transport

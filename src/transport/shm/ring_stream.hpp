@@ -1,4 +1,10 @@
-// RingStream: a stream over two byte rings of an arena.
+// RingStream: a stream over two rings of an arena, one each way.
+//
+// Short messages go through slots of their own, so that one cache line brings them: no look at `written`, then at the
+// header, then at the payload. A slot says how many bytes of the ring come before it, which keeps slots and bytes in
+// one order: the reader looks at `written` first, then at the next slot; bytes that it saw written come before any slot
+// that it did not see. Neither side reads or writes the other's counts at each short message: the writer remembers what
+// it saw, the reader tells it now and then.
 #pragma once
 
 #include "transport/shm/arena.hpp"
@@ -12,11 +18,16 @@ class RingStream final : public Stream {
 
     std::size_t write(std::span<const std::byte> header, std::span<const std::byte> payload) override;
     std::size_t read(std::span<std::byte> into, std::span<std::byte> ahead) override;
+    bool put(const ShortMessage& message, const std::byte* payload) override;
+    Arrival next(ShortMessage& message) override;
+    void take(std::byte* into) override;
     StreamState state() const noexcept override { return StreamState::open; }
     std::string reason() const override { return {}; }
     int poll_fd() const noexcept override { return -1; }
 
  private:
+    std::size_t room(std::size_t wanted);
+    std::uint64_t readable_end(const MessageSlot*& next) const;
     std::size_t get(std::span<std::byte> into, std::uint64_t at) const;
     std::size_t put(std::span<const std::byte> bytes, std::uint64_t at);
 
@@ -27,6 +38,11 @@ class RingStream final : public Stream {
     std::byte* out_data_;
     std::byte* in_data_;
     std::size_t capacity_;
+    // This rank's side of both rings; what the other side has said about its own.
+    std::uint64_t written_ = 0, sent_ = 0;        // bytes, messages
+    std::uint64_t taken_ = 0, received_ = 0;      // bytes, messages
+    std::uint64_t told_ = 0, told_messages_ = 0;  // of those, what the writer has been told
+    std::uint64_t peer_taken_ = 0, peer_received_ = 0;
 };
 
 }  // namespace tutti::transport

@@ -1,0 +1,83 @@
+// Plans: calls that are made again and again on the same buffers.
+//
+// tutti::plan::NAME takes what tutti::NAME takes, checks it, and chooses how to run it, once; Plan::run() then does the
+// call. A plan talks as the plain call does: ranks may mix the two. Making a plan moves no data and waits for nobody.
+//
+//     tutti::Plan step = tutti::plan::all_reduce(gradient);
+//     for (;;) { fill(gradient); step.run(); }
+//
+// The buffers that the plan was made with must live as long as the plan; each run reads and writes them as they are
+// then. Follows MPI 4.0's persistent operations (MPI_Allreduce_init, MPI_Send_init).
+#pragma once
+
+#include <tutti/distributed.hpp>
+
+#include <memory>
+
+namespace tutti {
+
+namespace detail {
+class PlannedCall;
+}
+
+/// A call with its buffers, group and options. May be moved, not copied. Threads: one at a time for each plan; plans of
+/// one group are issued in the same order on all ranks, like other calls. It keeps its group's memory, but not its
+/// ranks: after ProcessGroup::destroy() each run throws Aborted.
+class TUTTI_API Plan {
+ public:
+    /// Empty: run() and start() throw InvalidArgument.
+    Plan() noexcept;
+    Plan(Plan&& other) noexcept;
+    Plan& operator=(Plan&& other) noexcept;
+    Plan(const Plan&) = delete;
+    Plan& operator=(const Plan&) = delete;
+    /// Does not wait for what start() has begun; that goes on, on the same buffers.
+    ~Plan();
+    explicit Plan(std::unique_ptr<detail::PlannedCall> call) noexcept;
+
+    explicit operator bool() const noexcept { return call_ != nullptr; }
+
+    /// Does the call and blocks until it is done. Throws what the plain call throws; InvalidArgument when what start()
+    /// began has not finished.
+    void run();
+    /// Begins the call; as tutti::async::NAME. Throws InvalidArgument when the last one has not finished.
+    [[nodiscard]] Work start();
+    /// Of a receive: the rank of the last message's sender. InvalidArgument for other calls and before the first run;
+    /// of what start() began, Work::source_rank() tells.
+    int source_rank() const;
+
+ private:
+    detail::PlannedCall& checked(const char* method) const;
+    std::unique_ptr<detail::PlannedCall> call_;
+};
+
+/// One for each blocking function of distributed.hpp, with its arguments, defaults and errors (InvalidArgument here,
+/// all others in run()). A zero timeout is the group's at the time of each run.
+namespace plan {
+
+[[nodiscard]] TUTTI_API Plan broadcast(TensorView tensor, const BroadcastOptions& options);
+[[nodiscard]] TUTTI_API Plan all_reduce(TensorView tensor, const AllReduceOptions& options = {});
+[[nodiscard]] TUTTI_API Plan reduce(TensorView tensor, const ReduceOptions& options);
+[[nodiscard]] TUTTI_API Plan all_gather(const TensorList& output_list, ConstTensorView tensor,
+                                        const CollectiveOptions& options = {});
+[[nodiscard]] TUTTI_API Plan all_gather_into_tensor(TensorView output, ConstTensorView input,
+                                                    const CollectiveOptions& options = {});
+[[nodiscard]] TUTTI_API Plan gather(ConstTensorView tensor, const TensorList& gather_list = {},
+                                    const GatherOptions& options = {});
+[[nodiscard]] TUTTI_API Plan scatter(TensorView tensor, const ConstTensorList& scatter_list = {},
+                                     const ScatterOptions& options = {});
+[[nodiscard]] TUTTI_API Plan reduce_scatter(TensorView output, const ConstTensorList& input_list,
+                                            const ReduceScatterOptions& options = {});
+[[nodiscard]] TUTTI_API Plan reduce_scatter_tensor(TensorView output, ConstTensorView input,
+                                                   const ReduceScatterOptions& options = {});
+[[nodiscard]] TUTTI_API Plan all_to_all_single(TensorView output, ConstTensorView input,
+                                               const AllToAllSingleOptions& options = {});
+[[nodiscard]] TUTTI_API Plan all_to_all(const TensorList& output_list, const ConstTensorList& input_list,
+                                        const CollectiveOptions& options = {});
+[[nodiscard]] TUTTI_API Plan barrier(const BarrierOptions& options = {});
+[[nodiscard]] TUTTI_API Plan send(ConstTensorView tensor, int dst, const SendOptions& options = {});
+[[nodiscard]] TUTTI_API Plan recv(TensorView tensor, const RecvOptions& options = {});
+
+}  // namespace plan
+
+}  // namespace tutti

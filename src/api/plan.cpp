@@ -1,0 +1,153 @@
+// Plans: an Operation that is made once and issued again; short ones need none.
+#include "api/request.hpp"
+
+#include <tutti/error.hpp>
+#include <tutti/plan.hpp>
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace tutti {
+
+namespace detail {
+
+class PlannedCall {
+ public:
+    PlannedCall(api::Prepared model, milliseconds timeout)
+        : model_(std::move(model)), group_(*model_->group), timeout_(timeout) {
+        const bool direct = !model_->begin && !model_->finish;
+        if (!model_->is_collective)
+            quick_ = direct && model_->transfer.peer >= 0 ? Quick::message : Quick::none;
+        else if (group_.choose_way(*model_) && direct)
+            quick_ = Quick::small;
+    }
+
+    void run() {
+        check_idle("run");
+        if (quick_ == Quick::small && group_.run_small(model_->name, model_->small, timeout_)) return;
+        if (quick_ == Quick::message && run_message()) return;
+        issue(false);
+        group_.wait(*last_, Deadline::never());
+        if (const auto error = last_->error()) std::rethrow_exception(error);
+        source_ = last_->transfer.peer;
+    }
+
+    Work start() {
+        check_idle("start");
+        if (quick_ == Quick::message && !model_->is_receive && run_message()) return Work(gone());
+        issue(true);
+        return Work(last_);
+    }
+
+    int source_rank() const {
+        if (!model_->is_receive) throw InvalidArgument("Plan.source_rank: only a receive has a sender");
+        if (source_ < 0) throw InvalidArgument("Plan.source_rank: nothing has been received; call run() first");
+        return source_;
+    }
+
+ private:
+    enum class Quick { none, small, message };
+
+    // Temporaries and buffers serve one call at a time.
+    void check_idle(const char* method) const {
+        if (last_ != nullptr && !last_->done()) {
+            throw InvalidArgument(
+                fmt::format("Plan.{}: the last {} has not finished; wait for its Work first", method, model_->name));
+        }
+    }
+
+    bool run_message() {
+        const transport::Transfer& t = model_->transfer;
+        if (!model_->is_receive) return group_.send_now(t.peer, t.channel, t.fingerprint, {t.source, t.bytes});
+        transport::Transfer receive = t;
+        if (!group_.receive_now(receive)) return false;
+        source_ = receive.peer;
+        return true;
+    }
+
+    // What all sends are that were gone at once.
+    const api::Prepared& gone() {
+        if (!gone_) {
+            gone_ = model_->again();
+            gone_->complete_unseen();
+        }
+        return gone_;
+    }
+
+    // What is refused has not begun: it is not the last.
+    void issue(bool asynchronous) {
+        api::Prepared next = model_->again();
+        next->timeout = timeout_.count() > 0 ? timeout_ : group_.timeout();
+        group_.submit(next, asynchronous);
+        last_ = std::move(next);
+    }
+
+    api::Prepared model_;  // never issued
+    Group& group_;
+    milliseconds timeout_;
+    Quick quick_ = Quick::none;
+    api::Prepared last_, gone_;
+    int source_ = -1;
+};
+
+}  // namespace detail
+
+Plan::Plan() noexcept = default;
+Plan::Plan(Plan&& other) noexcept = default;
+Plan& Plan::operator=(Plan&& other) noexcept = default;
+Plan::~Plan() = default;
+Plan::Plan(std::unique_ptr<detail::PlannedCall> call) noexcept : call_(std::move(call)) {}
+
+detail::PlannedCall& Plan::checked(const char* method) const {
+    if (!call_) throw InvalidArgument(fmt::format("Plan.{}: this Plan is empty: expected one of tutti::plan", method));
+    return *call_;
+}
+
+void Plan::run() {
+    checked("run").run();
+}
+Work Plan::start() {
+    return checked("start").start();
+}
+int Plan::source_rank() const {
+    return checked("source_rank").source_rank();
+}
+
+namespace plan {
+
+// Each call of distributed.hpp, from its one description in api/request.
+#define TUTTI_PLAN(name, PARAMETERS, arguments)                                                   \
+    Plan name PARAMETERS {                                                                        \
+        return Plan(std::make_unique<detail::PlannedCall>(api::name arguments, options.timeout)); \
+    }
+
+TUTTI_PLAN(broadcast, (TensorView tensor, const BroadcastOptions& options), (tensor, options))
+TUTTI_PLAN(all_reduce, (TensorView tensor, const AllReduceOptions& options), (tensor, options))
+TUTTI_PLAN(reduce, (TensorView tensor, const ReduceOptions& options), (tensor, options))
+TUTTI_PLAN(all_gather, (const TensorList& output_list, ConstTensorView tensor, const CollectiveOptions& options),
+           (output_list, tensor, options))
+TUTTI_PLAN(all_gather_into_tensor, (TensorView output, ConstTensorView input, const CollectiveOptions& options),
+           (output, input, options))
+TUTTI_PLAN(gather, (ConstTensorView tensor, const TensorList& gather_list, const GatherOptions& options),
+           (tensor, gather_list, options))
+TUTTI_PLAN(scatter, (TensorView tensor, const ConstTensorList& scatter_list, const ScatterOptions& options),
+           (tensor, scatter_list, options))
+TUTTI_PLAN(reduce_scatter, (TensorView output, const ConstTensorList& input_list, const ReduceScatterOptions& options),
+           (output, input_list, options))
+TUTTI_PLAN(reduce_scatter_tensor, (TensorView output, ConstTensorView input, const ReduceScatterOptions& options),
+           (output, input, options))
+TUTTI_PLAN(all_to_all_single, (TensorView output, ConstTensorView input, const AllToAllSingleOptions& options),
+           (output, input, options))
+TUTTI_PLAN(all_to_all,
+           (const TensorList& output_list, const ConstTensorList& input_list, const CollectiveOptions& options),
+           (output_list, input_list, options))
+TUTTI_PLAN(barrier, (const BarrierOptions& options), (options))
+TUTTI_PLAN(send, (ConstTensorView tensor, int dst, const SendOptions& options), (tensor, dst, options))
+TUTTI_PLAN(recv, (TensorView tensor, const RecvOptions& options), (tensor, options))
+
+#undef TUTTI_PLAN
+
+}  // namespace plan
+
+}  // namespace tutti

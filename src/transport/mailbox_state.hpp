@@ -1,0 +1,62 @@
+// What a mailbox keeps for each peer, and of messages that have come before their receive.
+#pragma once
+
+#include "transport/mailbox.hpp"
+
+#include <array>
+#include <cstring>
+
+namespace tutti::transport {
+
+inline constexpr std::size_t bounce_bytes = std::size_t{64} << 10;
+// What an eager message counts for beside its bytes: the books kept about it while no receive is posted.
+inline constexpr std::size_t message_cost = 256;
+
+struct Mailbox::Unexpected {
+    int source = 0;
+    Frame frame;
+    std::unique_ptr<std::byte[]> bytes;  // eager; frame.length of them
+    bool complete = false;               // all bytes are here (request: always)
+    Transfer* bound = nullptr;           // a receive that waits for the rest
+    Transfer* local_send = nullptr;      // a message to oneself
+
+    void hand_to(Transfer& receive) const {
+        if (receive.absorb)
+            receive.absorb(0, std::span(bytes.get(), frame.length));
+        else if (frame.length > 0)
+            std::memcpy(receive.target, bytes.get(), frame.length);
+        receive.bytes_done = frame.length;
+        receive.done = true;
+    }
+};
+
+struct Mailbox::Peer {
+    struct Outgoing {
+        Frame frame;
+        const std::byte* payload;
+        std::size_t bytes;
+        std::size_t written;
+        Transfer* transfer;
+    };
+    int rank = 0;
+    std::deque<Outgoing> out;
+    std::size_t credit = credit_bytes;  // what we may still send that the peer has not consumed
+    std::size_t unconsumed = 0;         // what the peer has sent and we have not given back
+    std::size_t owed = 0;               // what we have consumed and not given back
+    Frame header;
+    // Short messages come in one read: the header is read together with what follows it.
+    std::array<std::byte, 1024> stage;
+    std::size_t stage_begin = 0, stage_end = 0;
+    bool drained = false;  // the last read of this turn brought less than it could take
+    // Where the payload of the current frame goes: a transfer, or an unexpected message.
+    Transfer* transfer = nullptr;
+    Unexpected* unexpected = nullptr;
+    std::size_t payload_bytes = 0;
+    std::size_t payload_done = 0;
+    std::size_t carried = 0;  // bytes of an incomplete element at the front of `bounce_carry`
+    std::vector<std::byte> bounce_carry;
+    bool in_payload = false;
+    bool lost = false;
+};
+
+}  // namespace tutti::transport
