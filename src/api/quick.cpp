@@ -1,6 +1,5 @@
 #include "api/quick.hpp"
 
-#include "core/env.hpp"
 #include "group/fingerprint.hpp"
 #include "group/group.hpp"
 
@@ -17,12 +16,10 @@ using group::Fingerprint;
 
 constexpr std::size_t counts_max = 64;
 
-/// The group that an option names, or the default group; empty when there is none, or an algorithm is asked for.
+/// The group that an option names, or the default group; empty when there is none.
 class Target {
  public:
     explicit Target(const ProcessGroup& named) {
-        static const bool overridden = env::get("TUTTI_ALGORITHM").has_value();
-        if (overridden) return;
         if (!named && is_initialized()) default_ = default_group().impl();
         group_ = named ? named.impl().get() : default_.get();
     }

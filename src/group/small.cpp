@@ -40,7 +40,7 @@ bool to_root(Collective collective) {
 }  // namespace
 
 bool Group::is_small(Collective collective, std::uint64_t block_bytes) const noexcept {
-    if (!uses_shared_memory_only() || collective == Collective::all_to_all) return false;
+    if (!uses_shared_memory_only() || collective == Collective::all_to_all || named(collective)) return false;
     return block_bytes <= SmallSlot::payload_bytes / std::max<std::size_t>(1, blocks_published(collective, size_));
 }
 
@@ -48,7 +48,6 @@ bool Group::is_small(Collective collective, std::uint64_t block_bytes) const noe
 bool Group::make_small(Operation& operation) const {
     const algorithm::Request& request = operation.request;
     const engine::Operands& operands = operation.operands;
-    if (request.algorithm) return false;  // asked for by name
     std::uint64_t count = request.count;
     if (!request.counts.empty()) {
         count = request.counts.front();

@@ -14,12 +14,12 @@ double agreed(double value, const ProcessGroup& group) {
     return value;
 }
 
+}  // namespace
+
 Ranks ranks_of(const ProcessGroup& group) {
     return {[group] { barrier({.group = group}); }, [group](double value) { return agreed(value, group); },
             [group](std::vector<double>& times) { all_reduce(times, {.op = ReduceOp::avg, .group = group}); }};
 }
-
-}  // namespace
 
 std::vector<Row> measure(const Options& options, const Limits& limits, const ProcessGroup& group, std::FILE* table) {
     if (options.pin) pin_to(group.rank(), group.size());
