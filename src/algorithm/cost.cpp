@@ -298,6 +298,10 @@ double price_us(const Work& work, const Layout& layout, const CostModel& costs) 
     const double memory_us = beyond / (costs.memory_copy_gbps * 1e3);  // a byte, more than it takes in the cache
     const double copy_us = (1 - beyond) / (costs.cache_copy_gbps * 1e3) + memory_us;
 
+    // What is touched again after a whole buffer has passed is seldom lost to the memory before it is much more.
+    const double far_us =
+        std::clamp(work.held * crowd / (8192 * costs.cache_kb), 0.0, 1.0) / (costs.memory_copy_gbps * 1e3);
+
     const bool inside = layout.shared_memory && one_host(layout);
     const bool pulled = inside && layout.pulls;
     // Who shares a core with others is seldom there when a message comes: it is met when its turn comes again.
@@ -319,7 +323,7 @@ double price_us(const Work& work, const Layout& layout, const CostModel& costs) 
     const double together =
         (work.messages * (send_us + receive_us) + ends * work.bytes * end_us) / std::min(ranks, cores);
     const double again = work.scratch * memory_us / std::min(work.scratch_ranks, cores) +
-                         work.streamed * memory_us / 6 / std::min(ranks, cores);
+                         work.streamed * far_us / 2 / std::min(ranks, cores);
     const double staged = std::max(work.most_copied, work.copied / std::min(ranks, cores)) * copy_us;
     const double signal_us = crowd > 1 ? crowd * costs.yield_us : 2 * costs.line_us;
     // A rank that waits for nobody begins its next call: depth is hidden in part.
