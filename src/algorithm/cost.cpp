@@ -12,7 +12,7 @@ constexpr auto fields = std::to_array<CostField>({
     {"cores", &CostModel::cores, 1, 65536, "cores of a host"},
     {"cache_kb", &CostModel::cache_kb, 64, 1 << 20, "cache of one core, KB"},
     {"line_us", &CostModel::line_us, 0.005, 100, "a cache line to another core, us"},
-    {"yield_us", &CostModel::yield_us, 0.02, 1000, "giving the core away and getting it back, us"},
+    {"yield_us", &CostModel::yield_us, 0.02, 5, "giving the core away and getting it back, us"},
     {"wake_us", &CostModel::wake_us, 0.2, 10000, "until a sleeping rank has seen a change, us"},
     {"cache_copy_gbps", &CostModel::cache_copy_gbps, 0.2, 1000, "copying inside the cache, GB/s"},
     {"memory_copy_gbps", &CostModel::memory_copy_gbps, 0.1, 1000, "copying more than the cache holds, GB/s"},
