@@ -219,7 +219,9 @@ const Formula formulas[] = {
          return with_own_block(s, rooted(s.levels, s.n - 1, passed_on, s.levels, (s.n - 1) * s.bytes, false));
      }},
     {Collective::gather, "direct",
-     [](const Shape& s) { return rooted(1, s.n - 1, (s.n - 1) * s.bytes, s.n - 1, (s.n - 1) * s.bytes, false); }},
+     [](const Shape& s) {
+         return with_own_block(s, rooted(1, s.n - 1, (s.n - 1) * s.bytes, s.n - 1, (s.n - 1) * s.bytes, false));
+     }},
 
     {Collective::scatter, "shared",
      [](const Shape& s) {
@@ -233,7 +235,9 @@ const Formula formulas[] = {
          return with_own_block(s, rooted(s.levels, s.n - 1, passed_on, s.levels, (s.n - 1) * s.bytes, true));
      }},
     {Collective::scatter, "direct",
-     [](const Shape& s) { return rooted(1, s.n - 1, (s.n - 1) * s.bytes, s.n - 1, (s.n - 1) * s.bytes, true); }},
+     [](const Shape& s) {
+         return with_own_block(s, rooted(1, s.n - 1, (s.n - 1) * s.bytes, s.n - 1, (s.n - 1) * s.bytes, true));
+     }},
 
     {Collective::reduce_scatter, "shared",
      [](const Shape& s) {
