@@ -60,5 +60,5 @@ function(add_tutti_test name)
   endif()
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "unit;${arg_LABELS}"
-    ENVIRONMENT "TUTTI_SPEC_DIR=${PROJECT_BINARY_DIR}/spec.d")
+    ENVIRONMENT "TUTTI_SPEC_DIR=${PROJECT_BINARY_DIR}/spec.d;XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/cache")
 endfunction()

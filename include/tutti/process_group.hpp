@@ -20,8 +20,8 @@ inline constexpr std::chrono::milliseconds default_timeout = std::chrono::minute
 
 /// What stays fixed when results are compared bit by bit. all_reduce gives the same bits on all ranks at every level.
 enum class Determinism {
-    fast,              ///< any order of reduction
-    run_to_run,        ///< the same layout and sizes give the same bits in every run
+    fast,              ///< any order of reduction; the algorithm may depend on what was measured (TUTTI_TUNE)
+    run_to_run,        ///< the same layout and sizes give the same bits in every run: fixed limits choose algorithms
     layout_invariant,  ///< values are combined in the order of global ranks, however ranks are placed
 };
 

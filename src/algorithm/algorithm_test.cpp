@@ -213,8 +213,8 @@ TEST(Selection, can_be_overridden_by_name) {
 }
 
 TEST(Explain, names_the_algorithm_the_reason_and_the_steps) {
-    const std::string text =
-        explain(layout_of(2, 0, 1 << 17), {.collective = Collective::all_reduce, .element_bytes = 4, .count = 2});
+    const std::string text = explain(layout_of(2, 0, 1 << 17),
+                                     {.collective = Collective::all_reduce, .element_bytes = 4, .count = 2}, "a test");
     EXPECT_NE(text.find("one_shot"), std::string::npos);
     EXPECT_NE(text.find("why:"), std::string::npos);
     EXPECT_NE(text.find("read_combine"), std::string::npos);

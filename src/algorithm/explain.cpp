@@ -66,33 +66,22 @@ std::uint64_t moved(const Schedule& s, const Step& step) {
 
 }  // namespace
 
-double estimate_us(const std::vector<Schedule>& schedules, std::uint64_t element_bytes, const CostModel& model) {
-    double longest = 0;
-    for (const Schedule& s : schedules) {
-        std::vector<double> ends(s.steps.size());
-        double shared_end = 0, total = 0;
-        for (std::size_t i = 0; i < s.steps.size(); ++i) {
-            const Step& step = s.steps[i];
-            double start = step.kind >= StepKind::publish ? shared_end : 0;
-            for (std::uint32_t a = 0; a < step.after_count; ++a)
-                start = std::max(start, ends[s.after[step.first_after + a]]);
-            const double bytes = static_cast<double>(moved(s, step) * element_bytes);
-            const bool network =
-                step.kind == StepKind::send || step.kind == StepKind::receive || step.kind == StepKind::receive_combine;
-            const bool waits = step.kind == StepKind::read || step.kind == StepKind::read_combine;
-            ends[i] = start + bytes / ((network ? model.network_gbps : model.copy_gbps) * 1e3) +
-                      (network ? model.network_latency_us
-                       : waits ? model.shared_latency_us
-                               : 0);
-            if (step.kind >= StepKind::publish) shared_end = ends[i];
-            total = std::max(total, ends[i]);
-        }
-        longest = std::max(longest, total);
+namespace {
+
+// What was measured or assumed, and what every algorithm would take by these numbers.
+std::string prices(const Layout& layout, const Request& request, const CostModel& costs, const std::string& source) {
+    std::string text = fmt::format("  numbers ({}):", source);
+    for (const CostField& field : cost_fields()) text += fmt::format(" {} {:.4g}", field.name, costs.*field.value);
+    text += "\n  predicted:";
+    for (const Estimate& e : estimates(layout, request, costs)) {
+        text += e.us ? fmt::format(" {} {:.1f} us", e.algorithm, *e.us) : fmt::format(" {} (no formula)", e.algorithm);
     }
-    return longest;
+    return text + '\n';
 }
 
-std::string explain(const Layout& layout, Request request, const CostModel& model) {
+}  // namespace
+
+std::string explain(const Layout& layout, Request request, const std::string& source) {
     const Choice choice = choose(layout, request);
     std::vector<Schedule> schedules;
     for (Rank rank = 0; rank < layout.size(); ++rank) {
@@ -108,7 +97,7 @@ std::string explain(const Layout& layout, Request request, const CostModel& mode
                                    choice.algorithm, choice.reason);
     text += fmt::format("  rank 0: {} steps, {} bytes sent, {} bytes published, {} elements of scratch\n",
                         schedules[0].steps.size(), sent, published, schedules[0].scratch_count);
-    text += fmt::format("  estimated time: {:.1f} us\n", estimate_us(schedules, request.element_bytes, model));
+    text += prices(layout, request, layout.tuning.costs.value_or(CostModel{}), source);
     constexpr std::size_t shown_steps = 40;
     const std::size_t shown_ranks = layout.size() <= 4 && schedules[0].steps.size() <= 12 ? schedules.size() : 1;
     for (std::size_t rank = 0; rank < shown_ranks; ++rank) {

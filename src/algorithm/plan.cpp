@@ -1,9 +1,11 @@
 // plan(): the table of algorithms, the rules that choose, and the composition over hosts.
 //
-// The rules are a table read from top to bottom; the first row whose algorithm can serve the request and whose limits
-// hold is taken. TUTTI_ALGORITHM (parsed by parse_override) puts a name before the table.
+// The table is read from top to bottom: the first row whose algorithm can serve the request and whose limits hold is
+// taken. Before it come a name (Request::algorithm), the rules of Tuning, and, where the machine has been measured, the
+// formulas of cost.hpp.
 #include "algorithm/plan.hpp"
 
+#include "algorithm/cost.hpp"
 #include "algorithm/generators.hpp"
 #include "algorithm/select.hpp"
 
@@ -75,9 +77,6 @@ struct Algorithm {
     int preferred_ranks;            ///< and up to this many ranks
     std::string_view reason;
 };
-
-constexpr std::uint64_t any_size = ~std::uint64_t{0};
-constexpr int any_ranks = 1 << 30;
 
 bool always(const Context&) {
     return true;
@@ -290,40 +289,103 @@ bool can_serve(const Algorithm& a, const Context& c) {
            (!q.rank_order || a.rank_order);
 }
 
-const Algorithm& find(const Context& c, std::string* reason) {
-    const Request& q = c.request;
-    const std::uint64_t bytes = decisive_bytes(q);
-    if (q.algorithm) {
-        for (const Algorithm& a : table) {
-            if (a.name != *q.algorithm || !can_serve(a, c)) continue;
-            if (reason != nullptr) *reason = "it was asked for by name";
-            return a;
-        }
-        throw InvalidArgument(fmt::format("algorithm \"{}\" cannot serve this {}: expected one of {}", *q.algorithm,
-                                          to_string(q.collective), fmt::join(applicable(c.layout, q), ", ")));
-    }
+std::string sized(const Context& c) {
+    return fmt::format("{} bytes, {} ranks", decisive_bytes(c.request), c.layout.size());
+}
+
+/// A row, and why.
+struct Found {
+    const Algorithm* row = nullptr;
+    std::string reason;
+};
+
+Found by_name(const Context& c) {
     for (const Algorithm& a : table) {
-        if (!can_serve(a, c) || bytes > a.preferred_bytes || c.layout.size() > a.preferred_ranks) continue;
-        if (reason != nullptr) *reason = fmt::format("{} ({} bytes, {} ranks)", a.reason, bytes, c.layout.size());
-        return a;
+        if (a.name == *c.request.algorithm && can_serve(a, c)) return {&a, "it was asked for by name"};
     }
-    throw InternalError(fmt::format("no algorithm for {}", to_string(q.collective)));
+    throw InvalidArgument(fmt::format("algorithm \"{}\" cannot serve this {}: expected one of {}", *c.request.algorithm,
+                                      to_string(c.request.collective),
+                                      fmt::join(applicable(c.layout, c.request), ", ")));
+}
+
+Found by_rule(const Context& c) {
+    const std::uint64_t bytes = decisive_bytes(c.request);
+    for (const Rule& rule : c.layout.tuning.rules) {
+        if (rule.collective != c.request.collective || bytes > rule.up_to_bytes || c.layout.size() > rule.up_to_ranks)
+            continue;
+        for (const Algorithm& a : table) {
+            if (a.name == rule.algorithm && can_serve(a, c))
+                return {&a, fmt::format("TUTTI_TUNE says so ({})", sized(c))};
+        }
+    }
+    return {};
+}
+
+Found by_limits(const Context& c) {
+    const std::uint64_t bytes = decisive_bytes(c.request);
+    for (const Algorithm& a : table) {
+        if (can_serve(a, c) && bytes <= a.preferred_bytes && c.layout.size() <= a.preferred_ranks)
+            return {&a, fmt::format("{} ({})", a.reason, sized(c))};
+    }
+    throw InternalError(fmt::format("no algorithm for {}", to_string(c.request.collective)));
+}
+
+// By formula. The limits' choice stays where it has no formula.
+Found by_cost(const Context& c, const CostModel& costs, const Found& usual) {
+    const auto price = [&](const Algorithm& a) -> std::optional<double> {
+        const auto work =
+            work_of(c.layout, a.collective, a.name, decisive_bytes(c.request), c.tile() * c.request.element_bytes);
+        return work ? std::optional(price_us(*work, c.layout, costs)) : std::nullopt;
+    };
+    const auto usual_us = price(*usual.row);
+    if (!usual_us) return usual;
+    const Algorithm* best = usual.row;
+    double best_us = *usual_us;
+    for (const Algorithm& a : table) {
+        if (!can_serve(a, c)) continue;
+        if (const auto us = price(a); us && *us < best_us) {
+            best = &a;
+            best_us = *us;
+        }
+    }
+    if (best == usual.row) return usual;
+    return {best, fmt::format("{:.1f} us by the numbers of this machine, against {:.1f} us of {} ({})", best_us,
+                              *usual_us, usual.row->name, sized(c))};
+}
+
+Found find(const Context& c) {
+    if (c.request.algorithm) return by_name(c);
+    if (Found found = by_rule(c); found.row != nullptr) return found;
+    Found usual = by_limits(c);
+    return c.layout.tuning.costs ? by_cost(c, *c.layout.tuning.costs, usual) : usual;
 }
 
 }  // namespace
 
 schedule::Schedule plan(const Layout& layout, const Request& request) {
     const Context context(layout, request);
-    const Algorithm& algorithm = find(context, nullptr);
+    const Algorithm& algorithm = *find(context).row;
     Builder builder{std::string(algorithm.name)};
     algorithm.generate(builder, context);
     return std::move(builder).finish();
 }
 
 Choice choose(const Layout& layout, const Request& request) {
-    Choice choice;
-    choice.algorithm = find(Context(layout, request), &choice.reason).name;
-    return choice;
+    const Found found = find(Context(layout, request));
+    return {std::string(found.row->name), found.reason};
+}
+
+std::vector<Estimate> estimates(const Layout& layout, const Request& request, const CostModel& costs) {
+    const Context context(layout, request);
+    std::vector<Estimate> result;
+    for (const std::string& name : applicable(layout, request)) {
+        Estimate estimate{name, std::nullopt};
+        const auto work =
+            work_of(layout, request.collective, name, decisive_bytes(request), context.tile() * request.element_bytes);
+        if (work) estimate.us = price_us(*work, layout, costs);
+        result.push_back(estimate);
+    }
+    return result;
 }
 
 std::vector<std::string> applicable(const Layout& layout, const Request& request) {
@@ -336,41 +398,24 @@ std::vector<std::string> applicable(const Layout& layout, const Request& request
     return names;
 }
 
-std::optional<std::string> parse_override(std::string_view text, Collective collective) {
-    std::optional<std::string> result;
-    while (!text.empty()) {
-        const std::string_view item = text.substr(0, text.find(','));
-        text.remove_prefix(std::min(text.size(), item.size() + 1));
-        const std::size_t equal = item.find('=');
-        const std::string_view name = equal == std::string_view::npos ? item : item.substr(equal + 1);
-        std::vector<std::string_view> known;
-        for (const Algorithm& a : table) {
-            if (std::ranges::find(known, a.name) == known.end()) known.push_back(a.name);
-        }
-        if (std::ranges::find(known, name) == known.end()) {
-            throw InvalidArgument(fmt::format("TUTTI_ALGORITHM: \"{}\" is no algorithm: expected one of {}", name,
-                                              fmt::join(known, ", ")));
-        }
-        if (equal == std::string_view::npos) {
-            // Without a collective, only where it exists.
-            const bool exists = std::ranges::any_of(
-                table, [&](const Algorithm& a) { return a.name == name && a.collective == collective; });
-            if (exists) result = std::string(name);
-        } else if (item.substr(0, equal) == to_string(collective)) {
-            result = std::string(name);
-        }
+std::vector<std::string> algorithm_names(std::optional<Collective> collective) {
+    std::vector<std::string> names;
+    for (const Algorithm& a : table) {
+        if (collective && a.collective != *collective) continue;
+        if (std::ranges::find(names, a.name) == names.end()) names.emplace_back(a.name);
     }
-    return result;
+    return names;
 }
 
-std::string describe_table() {
-    std::string text =
-        fmt::format("{:<15} {:<19} {:>12} {:>7}  {}\n", "collective", "algorithm", "up to bytes", "ranks", "why");
-    for (const Algorithm& a : table) {
-        text += fmt::format("{:<15} {:<19} {:>12} {:>7}  {}\n", to_string(a.collective), a.name,
-                            a.preferred_bytes == any_size ? "any" : std::to_string(a.preferred_bytes),
-                            a.preferred_ranks == any_ranks ? "any" : std::to_string(a.preferred_ranks), a.reason);
-    }
+std::string describe_table(const std::vector<Rule>& rules) {
+    std::string text = table_line("collective", "algorithm", "up to bytes", "ranks", "why");
+    const auto add = [&](Collective collective, std::string_view name, std::uint64_t bytes, int ranks,
+                         std::string_view why) {
+        text += table_line(to_string(collective), name, bytes == any_size ? "any" : std::to_string(bytes),
+                           ranks == any_ranks ? "any" : std::to_string(ranks), why);
+    };
+    for (const Rule& r : rules) add(r.collective, r.algorithm, r.up_to_bytes, r.up_to_ranks, "TUTTI_TUNE says so");
+    for (const Algorithm& a : table) add(a.collective, a.name, a.preferred_bytes, a.preferred_ranks, a.reason);
     return text;
 }
 

@@ -3,6 +3,7 @@
 // Which algorithm serves a request is chosen by a printable table (select.hpp), unless the request names one.
 #pragma once
 
+#include "algorithm/tuning.hpp"
 #include "schedule/schedule.hpp"
 
 #include <cstdint>
@@ -20,6 +21,9 @@ struct Layout {
     std::uint64_t slot_bytes = 0;           ///< size of one slot of a rank's staging area
     std::uint32_t slots = 0;                ///< slots a rank owns (>= 4)
     std::uint64_t segment_bytes = 1 << 20;  ///< how long a message may be before it is cut in pieces to overlap steps
+    int machines = 1;                       ///< that the ranks run on, whatever carries their messages
+    bool pulls = false;                     ///< ranks of one host read each other's memory for longer messages
+    Tuning tuning;
     int size() const { return static_cast<int>(host_of.size()); }
 };
 
@@ -56,6 +60,14 @@ struct Choice {
 /// The algorithm that plan() would use; the same on all ranks: it depends on nothing rank-specific.
 /// all_to_all: decided by largest_count alone, because ranks know only their own counts.
 Choice choose(const Layout& layout, const Request& request);
+
+/// What one algorithm would take.
+struct Estimate {
+    std::string algorithm;
+    std::optional<double> us;  ///< empty: there is no formula for it
+};
+/// Of all algorithms that can serve this request, in the order of the table.
+std::vector<Estimate> estimates(const Layout& layout, const Request& request, const CostModel& costs);
 
 /// Names of the algorithms that can serve this request, best first.
 std::vector<std::string> applicable(const Layout& layout, const Request& request);

@@ -1,11 +1,14 @@
-// The table that chooses an algorithm: printing it, and overriding it from the environment.
+// The table that chooses an algorithm: printing it, and what people put before it, as text.
 #pragma once
 
+#include "algorithm/plan.hpp"
+#include "algorithm/tuning.hpp"
 #include "schedule/schedule.hpp"
 
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tutti::algorithm {
 
@@ -13,7 +16,24 @@ namespace tutti::algorithm {
 /// not name one. Throws InvalidArgument that lists the names for an unknown one.
 std::optional<std::string> parse_override(std::string_view text, Collective collective);
 
-/// The table, for people.
-std::string describe_table();
+/// "all_reduce=ring", or "all_reduce:64K=ring" for up to 64 KB (of the buffer, or of the largest block). `where` names
+/// the source in messages. Throws InvalidArgument that names it, the rule and what is expected.
+Rule parse_rule(std::string_view text, std::string_view where);
+/// Rules as describe_table() prints them: "collective algorithm up-to-bytes ranks [why]", a line each; "any" for no
+/// limit; empty lines, lines that begin with # and the line of headings are left out. Throws as parse_rule, with the
+/// number of the line.
+std::vector<Rule> parse_table(std::string_view text, std::string_view where);
+
+/// The table, for people and for parse_table(); rules that come before it first.
+std::string describe_table(const std::vector<Rule>& rules = {});
+
+/// What choose() takes for this layout, by size, in the form of the table.
+std::string describe_choices(const Layout& layout);
+/// One line of it.
+std::string table_line(std::string_view collective, std::string_view algorithm, std::string_view bytes,
+                       std::string_view ranks, std::string_view why);
+
+/// Names in the table: of one collective, or all.
+std::vector<std::string> algorithm_names(std::optional<Collective> collective = std::nullopt);
 
 }  // namespace tutti::algorithm

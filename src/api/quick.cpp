@@ -1,7 +1,6 @@
 #include "api/quick.hpp"
 
 #include "api/request.hpp"
-#include "core/env.hpp"
 #include "group/fingerprint.hpp"
 #include "group/group.hpp"
 
@@ -20,12 +19,10 @@ using group::Fingerprint;
 
 constexpr std::size_t counts_max = 64;
 
-/// The group that an option names, or the default group; empty when there is none, or an algorithm is asked for.
+/// The group that an option names, or the default group; empty when there is none.
 class Target {
  public:
     explicit Target(const ProcessGroup& named) {
-        static const bool overridden = env::get("TUTTI_ALGORITHM").has_value();
-        if (overridden) return;
         group_ = (named ? named.impl() : default_impl()).get();
     }
     explicit operator bool() const noexcept { return group_ != nullptr; }

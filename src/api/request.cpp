@@ -1,7 +1,5 @@
 #include "api/request.hpp"
 
-#include "algorithm/select.hpp"
-#include "core/env.hpp"
 #include "group/fingerprint.hpp"
 
 #include <tutti/error.hpp>
@@ -70,9 +68,7 @@ class Maker {
         operation_->request.collective = collective;
         operation_->request.rank = group->rank();
         operation_->request.rank_order = group->determinism() == Determinism::layout_invariant;
-        if (static const auto text = env::get("TUTTI_ALGORITHM"); text) {
-            operation_->request.algorithm = algorithm::parse_override(*text, collective);
-        }
+        operation_->request.algorithm = group->named(collective);
     }
 
     algorithm::Request& request() { return operation_->request; }

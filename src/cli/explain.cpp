@@ -3,13 +3,18 @@
 
 #include "algorithm/select.hpp"
 #include "cli/arguments.hpp"
+#include "cli/requests.hpp"
+#include "core/env.hpp"
 #include "transport/shm/arena.hpp"
+#include "transport/shm/peer_memory.hpp"
+#include "tune/tune.hpp"
 
 #include <tutti/dtype.hpp>
 #include <tutti/error.hpp>
 
 #include <cstdio>
 #include <memory>
+#include <numeric>
 
 namespace tutti::cli {
 namespace {
@@ -17,13 +22,14 @@ namespace {
 struct ExplainArguments {
     std::string collective, bytes = "1M", dtype = "float32", transport = "auto", algorithm;
     int ranks = 2, hosts = 1, rank = 0, root = 0;
-    bool rank_order = false, table = false;
+    bool rank_order = false, table = false, choices = false;
 };
 
-std::vector<std::string> collectives() {
-    std::vector<std::string> names;
-    for (int c = 1; c <= collective_count; ++c) names.emplace_back(to_string(static_cast<Collective>(c)));
-    return names;
+// As rank 0 on this host would decide.
+algorithm::Tuning tuning_of() {
+    const tune::Setting setting = tune::setting_from_environment(tune::Files::read);
+    return tune::tuning_from_text(
+        tune::decide(setting, env::get("TUTTI_ALGORITHM").value_or(""), {tune::offer(setting, true)}));
 }
 
 // Ranks in blocks of equal size, the first hosts one more where they do not divide.
@@ -34,40 +40,20 @@ algorithm::Layout layout_of(const ExplainArguments& a) {
     layout.shared_memory = a.transport != "tcp";
     layout.slot_bytes = shape.slot_bytes;
     layout.slots = shape.slots;
+    layout.machines = a.hosts;
+    layout.pulls = layout.shared_memory && a.hosts == 1 && transport::PeerMemory::allowed();
+    if (a.transport == "tcp") std::iota(layout.host_of.begin(), layout.host_of.end(), 0);  // as if each were alone
+    layout.tuning = tuning_of();
     return layout;
 }
 
 algorithm::Request request_of(const ExplainArguments& a) {
-    const DType dtype = dtype_from_string(a.dtype);
-    algorithm::Request request;
-    for (int c = 1; c <= collective_count; ++c) {
-        if (to_string(static_cast<Collective>(c)) == a.collective) request.collective = static_cast<Collective>(c);
-    }
+    algorithm::Request request =
+        request_for(a.collective, bytes_of(a.bytes, "--bytes"), dtype_from_string(a.dtype), a.ranks);
     request.rank = a.rank;
     request.root = a.root;
-    request.element_bytes = size_of(dtype);
-    request.single_rounding = is_low_precision(dtype);
     request.rank_order = a.rank_order;
     if (!a.algorithm.empty()) request.algorithm = a.algorithm;
-    const auto n = static_cast<std::uint64_t>(a.ranks);
-    const std::uint64_t count = bytes_of(a.bytes, "--bytes") / request.element_bytes;
-    const std::vector<std::uint64_t> blocks(n, count / n);
-    switch (request.collective) {
-        case Collective::all_reduce:
-        case Collective::broadcast:
-        case Collective::reduce: request.count = count; break;
-        case Collective::all_gather:
-        case Collective::gather:
-        case Collective::scatter:
-        case Collective::reduce_scatter: request.counts = blocks; break;
-        case Collective::all_to_all:
-            request.send_counts = request.receive_counts = blocks;
-            for (std::uint64_t r = 0; r < n; ++r) request.send_offsets.push_back(r * (count / n));
-            request.receive_offsets = request.send_offsets;
-            request.largest_count = count / n;
-            break;
-        case Collective::barrier: break;
-    }
     return request;
 }
 
@@ -76,7 +62,7 @@ algorithm::Request request_of(const ExplainArguments& a) {
 Command add_explain(CLI::App& app) {
     auto a = std::make_shared<ExplainArguments>();
     CLI::App* sub = app.add_subcommand("explain", "Print the schedule that a collective would use, why, and its cost");
-    sub->add_option("collective", a->collective, "which one")->check(CLI::IsMember(collectives()));
+    sub->add_option("collective", a->collective, "which one")->check(CLI::IsMember(planned_collectives()));
     sub->add_option("-n,--ranks", a->ranks, "number of ranks")->check(CLI::Range(1, 4096))->capture_default_str();
     sub->add_option("-b,--bytes", a->bytes, "size of the whole buffer: 8, 64K, 1M")->capture_default_str();
     sub->add_option("--hosts", a->hosts, "hosts that the ranks are spread over")->capture_default_str();
@@ -88,9 +74,14 @@ Command add_explain(CLI::App& app) {
     sub->add_option("--root", a->root, "broadcast, reduce, gather, scatter")->capture_default_str();
     sub->add_flag(both_spellings("--layout-invariant"), a->rank_order, "combine in the order of ranks");
     sub->add_flag("--table", a->table, "print all algorithms and the rules that choose among them");
+    sub->add_flag("--choices", a->choices, "print what is chosen for these ranks, by size, in the form of the table");
     return [a] {
         if (a->table) {
-            std::fputs(algorithm::describe_table().c_str(), stdout);
+            std::fputs(algorithm::describe_table(tuning_of().rules).c_str(), stdout);
+            return 0;
+        }
+        if (a->choices) {
+            std::fputs(algorithm::describe_choices(layout_of(*a)).c_str(), stdout);
             return 0;
         }
         if (a->collective.empty())
@@ -105,7 +96,13 @@ Command add_explain(CLI::App& app) {
                                       std::to_string(a->ranks - 1));
             }
         }
-        std::fputs(algorithm::explain(layout_of(*a), request_of(*a)).c_str(), stdout);
+        const algorithm::Layout layout = layout_of(*a);
+        const char* source = !layout.tuning.costs ? "assumed, and not asked: the table's limits choose"
+                             : a->hosts == 1      ? "measured on this host"
+                                                  : "measured on this host; the others are assumed to be alike";
+        algorithm::Request request = request_of(*a);
+        if (!request.algorithm) request.algorithm = algorithm::parse_override(layout.tuning.named, request.collective);
+        std::fputs(algorithm::explain(layout, request, source).c_str(), stdout);
         return 0;
     };
 }

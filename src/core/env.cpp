@@ -18,7 +18,7 @@ namespace tutti::env {
 namespace {
 
 constexpr auto table = std::to_array<Variable>({
-    {"TUTTI_ALGORITHM", "use this algorithm where it applies: NAME or COLLECTIVE=NAME[,COLLECTIVE=NAME…]"},
+    {"TUTTI_ALGORITHM", "use this algorithm where it applies: NAME or COLLECTIVE=NAME[,…]; rank 0's counts"},
     {"TUTTI_DETERMINISM", "fast (default), run_to_run or layout_invariant"},
     {"TUTTI_HANDSHAKE_TIMEOUT_MS", "how long a new connection may take to prove the secret (default 5000)"},
     {"TUTTI_HOST", "address that this process listens on (default: the one that reaches the master)"},
@@ -34,6 +34,7 @@ constexpr auto table = std::to_array<Variable>({
     {"TUTTI_STORE_PORT", "set by tutti run: where it serves the store; rank 0 does not if MASTER_PORT is the same"},
     {"TUTTI_TIMEOUT_MS", "default time limit of an operation, in milliseconds"},
     {"TUTTI_TRANSPORT", "auto (default), shm or tcp"},
+    {"TUTTI_TUNE", "auto (default), off, nocache, remeasure, COLLECTIVE[:BYTES]=ALGORITHM or a file; rank 0's counts"},
     {"TUTTI_WAIT", "auto (default), spin, yield or sleep: what a waiting rank does"},
 });
 

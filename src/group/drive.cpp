@@ -17,7 +17,6 @@
 namespace tutti::detail {
 namespace {
 
-constexpr int yields_before_sleep = 200;
 constexpr int turns_before_yield = 8;
 constexpr std::size_t plans_max = 64;
 
@@ -230,7 +229,7 @@ void Group::drive(Operation& operation, const Deadline& deadline) {
                 ::sched_yield();
             continue;
         }
-        if (idle % 64 == 0 || idle > spins_ + yields_before_sleep) {
+        if (idle % 64 == 0 || idle > spins_ + yields_) {
             if (deadline.expired()) {
                 const std::lock_guard lock(mutex_);
                 if (operation.done()) break;
@@ -245,7 +244,7 @@ void Group::drive(Operation& operation, const Deadline& deadline) {
             const std::lock_guard lock(mutex_);
             slow_checks();
         }
-        if (idle <= spins_ + yields_before_sleep) {
+        if (idle <= spins_ + yields_) {
             ::sched_yield();
         } else {
             const auto left = std::chrono::ceil<std::chrono::milliseconds>(
@@ -398,7 +397,7 @@ void Group::run_progress_thread() {
         }
         slow_checks();
         lock.unlock();
-        if (++idle < yields_before_sleep)
+        if (++idle < yields_)
             ::sched_yield();
         else
             sleep(std::chrono::milliseconds(10));

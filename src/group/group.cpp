@@ -1,11 +1,13 @@
 // Making and leaving a group: membership, shared memory, streams.
 #include "group/group.hpp"
 
+#include "algorithm/select.hpp"
 #include "core/env.hpp"
 #include "core/log.hpp"
 #include "group/fingerprint.hpp"
 #include "rendezvous/place.hpp"
 #include "transport/shm/ring_stream.hpp"
+#include "tune/tune.hpp"
 
 #include <tutti/error.hpp>
 
@@ -38,6 +40,13 @@ Determinism determinism_level(Determinism wanted) {
     if (*text == "layout_invariant") return Determinism::layout_invariant;
     throw InvalidArgument(
         fmt::format("environment variable TUTTI_DETERMINISM={}: expected fast, run_to_run or layout_invariant", *text));
+}
+
+// TUTTI_ALGORITHM, checked.
+std::string named_algorithms() {
+    const std::string text = env::get("TUTTI_ALGORITHM").value_or("");
+    algorithm::parse_override(text, Collective::barrier);
+    return text;
 }
 
 constexpr std::chrono::milliseconds connection_patience{20};
@@ -88,9 +97,18 @@ Group::Group(const ProcessGroupOptions& options)
     env::warn_about_unknown_variables();
     const TransportKind kind = transport_kind(options.transport);
     const Deadline deadline = Deadline::after(timeout());
+    const tune::Setting setting = tune::setting_from_environment(rank_ == 0 ? tune::Files::read : tune::Files::ignored);
+    const std::string named = named_algorithms();
+    const auto decide = [setting, named](const std::vector<rendezvous::Card>& cards) {
+        std::vector<std::string> offers;
+        for (const auto& card : cards) offers.push_back(card.note);
+        return tune::decide(setting, named, offers);
+    };
     membership_ = std::make_unique<rendezvous::Membership>(
         rendezvous::MembershipOptions{PrefixStore("group/" + name_, options.store), rank_, size_, deadline,
-                                      options.listen_host, [this](const rendezvous::Verdict& v) { on_verdict(v); }});
+                                      options.listen_host, [this](const rendezvous::Verdict& v) { on_verdict(v); },
+                                      size_ > 1 ? tune::offer(setting, rank_ == 0) : std::string(), decide});
+    take_tuning();
     const auto& cards = membership_->cards();
     std::vector<std::string> keys;
     for (int r = 0; r < size_; ++r) {
@@ -127,6 +145,26 @@ Group::Group(const ProcessGroupOptions& options)
     mailbox_ = std::make_unique<transport::Mailbox>(rank_, size_, membership_->world_id(), std::move(events));
     ground_.mailbox = mailbox_.get();
     connect_shared_memory(deadline);
+    layout_.pulls = keys.size() == 1 && arena_ && arena_->control(0).memory_readable.load() != 0;
+}
+
+// Rank 0's tuning, for all. Rounding depends on the algorithm, and the formulas' choice on what was measured: who wants
+// the same bits in every run gets the table's limits.
+void Group::take_tuning() {
+    layout_.tuning = tune::tuning_from_text(membership_->decision());
+    // Sleeping costs wake_us in the end: a rank that has yielded for ten times that loses little by it.
+    if (const auto& costs = layout_.tuning.costs)
+        yields_ = static_cast<int>(std::clamp(10 * costs->wake_us / costs->yield_us, 100.0, 1000.0));
+    if (determinism_ != Determinism::fast) layout_.tuning.costs.reset();
+    std::vector<std::string_view> machines;
+    for (const auto& card : membership_->cards()) {
+        if (std::ranges::find(machines, card.host_key) == machines.end()) machines.push_back(card.host_key);
+    }
+    layout_.machines = static_cast<int>(machines.size());
+    for (int c = 1; c <= collective_count && !layout_.tuning.named.empty(); ++c) {
+        const auto collective = static_cast<Collective>(c);
+        serve_with(collective, algorithm::parse_override(layout_.tuning.named, collective));
+    }
 }
 
 Group::~Group() {

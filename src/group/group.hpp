@@ -79,10 +79,20 @@ class Group : public std::enable_shared_from_this<Group> {
     /// Receives a short message of a rank of this host that is there or comes within a moment, when nothing else is in
     /// flight. False: it has to go the ordinary way.
     bool receive_now(transport::Transfer& receive);
+    const algorithm::Layout& layout() const noexcept { return layout_; }
+    /// The algorithm that is to serve a collective, whatever the tuning says; empty: none. Equal on all ranks; to be
+    /// set while no collective is under way.
+    const std::optional<std::string>& named(Collective collective) const noexcept {
+        return named_[static_cast<std::size_t>(collective)];
+    }
+    void serve_with(Collective collective, std::optional<std::string> algorithm) {
+        named_[static_cast<std::size_t>(collective)] = std::move(algorithm);
+    }
     void abort(const std::string& reason);
     void leave();
 
  private:
+    void take_tuning();
     void connect_shared_memory(const Deadline& deadline);
     transport::Stream* stream_to(int peer);
     bool memory_readable() const;
@@ -148,6 +158,7 @@ class Group : public std::enable_shared_from_this<Group> {
     std::atomic<std::chrono::milliseconds> timeout_;
     Determinism determinism_;
     algorithm::Layout layout_;
+    std::array<std::optional<std::string>, collective_count + 1> named_;  // by collective
     std::unique_ptr<rendezvous::Membership> membership_;
     std::shared_ptr<transport::Arena> arena_;
     std::vector<int> rank_of_local_;
@@ -157,7 +168,8 @@ class Group : public std::enable_shared_from_this<Group> {
     std::vector<Instant> wanted_;                                 // by rank: when a connection was wanted first
     std::unique_ptr<transport::Mailbox> mailbox_;
     engine::Ground ground_;
-    int spins_ = 0;  // before yielding
+    int spins_ = 0;     // before yielding
+    int yields_ = 200;  // before sleeping
 
     BiasedMutex mutex_;
     std::deque<std::shared_ptr<Operation>> collectives_;

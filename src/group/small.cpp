@@ -96,7 +96,7 @@ void SmallCall::set_blocks(std::span<const std::uint64_t> send, std::span<const 
 }
 
 bool Group::is_small(Collective collective, std::uint64_t block_bytes) const noexcept {
-    if (!uses_shared_memory_only()) return false;
+    if (!uses_shared_memory_only() || named(collective)) return false;
     constexpr std::size_t most = RankControl::small_area_bytes;
     return block_bytes <= most && block_bytes * blocks_published(collective, size_) <= most;
 }
@@ -113,10 +113,9 @@ bool Group::make_small(Operation& operation) const {
                            .dtype = operands.dtype,
                            .fingerprint = operands.fingerprint};
         operation.small.set_blocks(request.send_counts, request.receive_counts);
-        operation.small.large = request.algorithm || !blocks_fit(operation.small);
+        operation.small.large = !blocks_fit(operation.small);
         return true;
     }
-    if (request.algorithm) return false;  // asked for by name
     std::uint64_t count = request.count;
     if (!request.counts.empty()) {
         count = request.counts.front();
@@ -268,7 +267,7 @@ bool Group::reusable(std::uint64_t small_sequence, std::size_t depth, std::uint6
 
 bool Group::blocks_fit(const SmallCall& call) const noexcept {
     const auto n = static_cast<std::size_t>(size_);
-    if (n > table_ranks_max) return false;
+    if (n > table_ranks_max || named(call.collective)) return false;
     if (call.send_counts.empty() || !uses_shared_memory_only()) return is_small(call.collective, call.block_bytes);
     std::uint64_t left = RankControl::small_area_bytes;
     if (left < n * sizeof(std::uint64_t)) return false;

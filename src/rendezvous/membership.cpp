@@ -61,6 +61,14 @@ std::uint64_t new_world_id() {
     return id;
 }
 
+std::vector<Card> cards_of(const json& list) {
+    std::vector<Card> cards;
+    for (const json& c : list) {
+        cards.push_back({c["host"], c["port"], c["key"], c["name"], c["pid"], c["pids"], c["note"]});
+    }
+    return cards;
+}
+
 int parent_of(int rank) {
     return rank & (rank - 1);
 }
@@ -140,9 +148,10 @@ void Membership::exchange_cards() {
     listener_ = net::listen_tcp(host, 0);
     char name[256] = {};
     ::gethostname(name, sizeof name - 1);
-    const json card{{"host", host},      {"port", net::local_address(listener_.get()).port},
-                    {"key", host_key()}, {"name", name},
-                    {"pid", ::getpid()}, {"pids", process_space()}};
+    const json card{{"host", host},         {"port", net::local_address(listener_.get()).port},
+                    {"key", host_key()},    {"name", name},
+                    {"pid", ::getpid()},    {"pids", process_space()},
+                    {"note", options_.note}};
     if (const auto old = store.compare_set(fmt::format("card/{}", options_.rank), "", card.dump());
         old != card.dump()) {
         throw InvalidArgument(fmt::format(
@@ -156,6 +165,8 @@ void Membership::exchange_cards() {
         try {
             store.wait(keys, left());
             for (const std::string& text : store.multi_get(keys)) all["cards"].push_back(json::parse(text));
+            if (options_.decide) all["decision"] = options_.decide(cards_of(all["cards"]));
+            for (json& one : all["cards"]) one["note"] = "";  // rank 0 has read them
             all["world"] = new_world_id();
             // Connections of a job without a configured secret are proved by one that the (proved) store carries.
             all["secret"] = security::Secret::generate().to_text();
@@ -184,9 +195,8 @@ void Membership::exchange_cards() {
                                          n - static_cast<int>(missing.size()), fmt::join(missing, ", ")),
                              {.operation = "init", .rank = options_.rank, .peer = missing.front()}, ErrorCode::timeout);
     }
-    for (const json& c : all["cards"]) {
-        cards_.push_back({c["host"], c["port"], c["key"], c["name"], c["pid"], c["pids"]});
-    }
+    cards_ = cards_of(all["cards"]);
+    if (all.contains("decision")) decision_ = all["decision"];
     world_id_ = all["world"];
     const auto configured = security::Secret::from_environment();
     secret_ = configured ? configured->derive(fmt::format("world {}", world_id_))

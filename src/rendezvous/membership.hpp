@@ -40,6 +40,7 @@ struct Card {
     std::string host_name;
     int process = 0;
     std::uint64_t process_space = 0;  ///< in which `process` means something
+    std::string note;                 ///< whatever the rank wants to tell about itself
 };
 
 enum class VerdictKind : std::uint32_t { peer_lost = 1, mismatch = 2, aborted = 3, left = 4 };
@@ -58,6 +59,9 @@ struct MembershipOptions {
     Deadline deadline = Deadline::never();
     std::string listen_host;
     std::function<void(const Verdict&)> on_verdict;  ///< service thread
+    std::string note{};                              ///< for this rank's card
+    /// Rank 0, in the constructor: from all cards to a text that goes to every rank.
+    std::function<std::string(const std::vector<Card>&)> decide{};
 };
 
 class Membership {
@@ -68,6 +72,8 @@ class Membership {
     ~Membership();
 
     const std::vector<Card>& cards() const noexcept { return cards_; }
+    /// What rank 0 decided; empty without MembershipOptions::decide.
+    const std::string& decision() const noexcept { return decision_; }
     /// Unique to this world, equal on all ranks.
     std::uint64_t world_id() const noexcept { return world_id_; }
     const security::Secret& secret() const noexcept { return *secret_; }
@@ -106,6 +112,7 @@ class Membership {
 
     MembershipOptions options_;
     std::vector<Card> cards_;
+    std::string decision_;
     std::uint64_t world_id_ = 0;
     std::optional<security::Secret> secret_;
     UniqueFd listener_, wake_, stop_;

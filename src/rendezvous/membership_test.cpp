@@ -212,5 +212,29 @@ TEST(Lifelines, a_rank_that_leaves_at_once_does_not_keep_others_from_joining) {
     }
 }
 
+TEST(Joining, every_rank_gets_what_rank_0_makes_of_all_notes) {
+    const HashStore store;
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < 3; ++rank) {
+        threads.emplace_back([&store, rank] {
+            const Membership membership(MembershipOptions{store,
+                                                          rank,
+                                                          3,
+                                                          Deadline::after(20s),
+                                                          {},
+                                                          [](const Verdict&) {},
+                                                          "note " + std::to_string(rank),
+                                                          [rank](const std::vector<Card>& cards) {
+                                                              std::string all =
+                                                                  "decided by " + std::to_string(rank) + ":";
+                                                              for (const Card& card : cards) all += " " + card.note;
+                                                              return all;
+                                                          }});
+            EXPECT_EQ(membership.decision(), "decided by 0: note 0 note 1 note 2");
+        });
+    }
+    for (auto& thread : threads) thread.join();
+}
+
 }  // namespace
 }  // namespace tutti::rendezvous

@@ -3,7 +3,7 @@ import json
 import pathlib
 import tempfile
 
-from cli_case import CliCase, main
+from cli_case import CliCase, TUTTI, main
 
 FIELDS = {"collective", "bytes", "dtype", "op", "ranks", "transport", "implementation", "median_us", "p10_us", "p90_us",
           "cpu_us", "cpu_ns_per_byte", "bound_us", "traffic_bound_us", "line_ns",
@@ -70,6 +70,72 @@ class Bench(CliCase):
         for plain, planned in zip(found[::2], found[1::2]):
             self.assertEqual((plain["collective"], plain["bytes"]), (planned["collective"], planned["bytes"]))
         self.assertIn("time/tutti", table)
+    def test_regret_compares_every_algorithm_with_the_choice(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "regret.json"
+            done = self.tutti("bench", "all_reduce,gather,sendrecv,barrier", "-n", 3, "-b", 64, "-e", "4K", "-f", 64,
+                              "--transport", "tcp", "--regret", "--rounds", 2, "--seconds", "0.005", "--json", file)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            found = json.loads(file.read_text())
+        self.assertEqual([row["collective"] for row in found], ["all_reduce"] * 2 + ["gather"] * 2 + ["barrier"])
+        for row in found:
+            times = row["times_us"]
+            self.assertIn(row["chosen"], times)
+            self.assertEqual(times[row["best"]], min(times.values()))
+            self.assertAlmostEqual(row["regret_percent"], 100 * (times[row["chosen"]] / times[row["best"]] - 1), 3)
+            self.assertGreaterEqual(len(times), 1 if row["collective"] == "barrier" else 2)
+        self.assertIn("the worst", done.stdout)
+        refused = self.tutti("bench", "all_reduce", "--regret", "--against", "gloo")
+        self.assertNotEqual(refused.returncode, 0)
+        self.assertIn("--against", refused.stderr)
+
+    def test_ranks_with_different_settings_agree(self):
+        """Rank 0's count. The others name algorithms of their own, measure, or turn the tuner off."""
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "rows.json"
+            script = ('case $RANK in 0) export TUTTI_TUNE=all_reduce=ring;; 1) export TUTTI_TUNE=off;; '
+                      '2) export TUTTI_ALGORITHM=direct;; *) export TUTTI_TUNE=all_reduce=direct,/no/such/file;; esac; '
+                      f'TUTTI_TRANSPORT=tcp exec {TUTTI} bench all_reduce,reduce_scatter,all_gather -n 4 -b 64 -e 4M -f 64 '
+                      f'--transport tcp --iters 2 --no-pin --worker "0 0 0" --json {file}')
+            done = self.shell(4, script, env={"XDG_CACHE_HOME": folder})
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertEqual({row["wrong"] for row in json.loads(file.read_text())}, {0})
+
+    def test_the_cache_is_made_once_and_does_not_matter_when_it_cannot_be(self):
+        arguments = ("explain", "all_reduce", "-n", 4, "-b", "1M", "--transport", "tcp")
+        numbers = lambda text: [line for line in text.splitlines() if "numbers" in line]
+        with tempfile.TemporaryDirectory() as folder:
+            first = self.tutti(*arguments, env={"XDG_CACHE_HOME": folder})
+            self.assertEqual(first.returncode, 0, first.stderr)
+            self.assertIn("measured on this host", first.stdout)
+            files = list((pathlib.Path(folder) / "tutti").iterdir())
+            self.assertEqual(len(files), 1)
+            self.assertEqual(files[0].stat().st_mode & 0o777, 0o600)
+            self.assertEqual(numbers(self.tutti(*arguments, env={"XDG_CACHE_HOME": folder}).stdout), numbers(first.stdout))
+            files[0].write_bytes(b"\x00garbage")
+            self.assertEqual(self.tutti(*arguments, env={"XDG_CACHE_HOME": folder}).returncode, 0)
+        for place in ("/proc/nowhere", "relative", "/dev/null"):
+            done = self.tutti(*arguments, env={"XDG_CACHE_HOME": place, "HOME": "/dev/null"})
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+        off = self.tutti(*arguments, env={"TUTTI_TUNE": "off"})
+        self.assertIn("the table's limits choose", off.stdout)
+
+    def test_printed_choices_can_be_fed_back(self):
+        layout = ("-n", 4, "--transport", "tcp")
+        with tempfile.TemporaryDirectory() as folder:
+            table = pathlib.Path(folder) / "table"
+            printed = self.tutti("explain", "--choices", *layout).stdout
+            table.write_text(printed.replace("all_gather      ", "# all_gather    ") + "all_gather ring any any\n")
+            again = self.tutti("explain", "--choices", *layout, env={"TUTTI_TUNE": f"off,{table}"})
+            self.assertEqual(again.returncode, 0, again.stderr)
+            kept = [line.split()[:4] for line in printed.splitlines() if not line.startswith("all_gather")]
+            self.assertEqual([line.split()[:4] for line in again.stdout.splitlines() if not line.startswith("all_gather")],
+                             kept)
+            self.assertIn(["all_gather", "ring", "any", "4"], [line.split()[:4] for line in again.stdout.splitlines()])
+        refused = self.tutti("explain", "all_reduce", env={"TUTTI_TUNE": "all_reduce=rign"})
+        self.assertNotEqual(refused.returncode, 0)
+        for words in ("TUTTI_TUNE", "rign", "recursive_doubling"):
+            self.assertIn(words, refused.stderr)
 
     def test_bus_bandwidth_is_nccl_tests_s(self):
         _, found = self.measure("all_reduce,all_gather", "-n", 4, "-b", "1M", "-e", "1M")
@@ -116,7 +182,7 @@ class Explain(CliCase):
                 for size in ("8", "1M"):
                     done = self.tutti("explain", collective, *layout, "--bytes", size)
                     self.assertEqual(done.returncode, 0, done.stderr)
-                    for words in ("why:", "rank 0:", "estimated time:"):
+                    for words in ("why:", "rank 0:", "predicted:"):
                         self.assertIn(words, done.stdout)
 
     def test_bad_arguments_are_refused_in_a_sentence(self):

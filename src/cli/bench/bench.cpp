@@ -88,12 +88,16 @@ void complete(Arguments& a) {
     if (!o.against.empty() && o.transport == "inproc") {
         throw CLI::ValidationError("--transport inproc: expected shm or tcp with --against; peers have processes");
     }
+    if (o.regret && !o.against.empty()) {
+        throw CLI::ValidationError("--regret: expected no --against; it compares tutti's own algorithms");
+    }
     o.check = !a.no_check;
     o.pin = !a.no_pin;
     o.table = !a.quiet;
 }
 
 int finish(const Options& options, const Limits& limits, const std::vector<Row>& rows) {
+    if (options.regret) return 0;
     if (options.table) bench::print_summary(stdout, rows);
     std::fflush(stdout);
     if (!options.json.empty()) bench::write_json(options.json, rows, limits);
@@ -102,6 +106,15 @@ int finish(const Options& options, const Limits& limits, const std::vector<Row>&
         std::printf("# report: %s/index.html\n", options.report.c_str());
     }
     return std::ranges::any_of(rows, [](const Row& row) { return row.wrong.value_or(0) > 0; }) ? 1 : 0;
+}
+
+// What one rank does. Regrets are told here; rows are returned, for finish().
+std::vector<Row> run_rank_of(const Options& options, const Limits& limits, const ProcessGroup& group) {
+    std::FILE* table = options.table && group.rank() == 0 ? stdout : nullptr;
+    if (!options.regret) return bench::measure(options, limits, group, table);
+    const auto regrets = bench::measure_regret(options, group, table);
+    if (group.rank() == 0 && !options.json.empty()) bench::write_json(options.json, regrets);
+    return {};
 }
 
 // Ranks as threads. The first error is the one to tell: the others follow from it.
@@ -115,7 +128,7 @@ int run_threads(const Options& options, const Limits& limits) {
         threads.emplace_back([&, rank] {
             try {
                 ProcessGroup group({.store = store, .rank = rank, .world_size = options.ranks});
-                auto mine = bench::measure(options, limits, group, rank == 0 ? stdout : nullptr);
+                auto mine = run_rank_of(options, limits, group);
                 if (rank == 0) rows = std::move(mine);
                 group.destroy();
             } catch (...) {
@@ -132,7 +145,7 @@ int run_threads(const Options& options, const Limits& limits) {
 int run_rank(const Options& options, const std::string& limits_text) {
     const Limits limits = bench::limits_from_text(limits_text);
     init_process_group();
-    const auto rows = bench::measure(options, limits, default_group(), options.table ? stdout : nullptr);
+    const auto rows = run_rank_of(options, limits, default_group());
     const int status = get_rank() == 0 ? finish(options, limits, rows) : 0;
     destroy_process_group();
     return status;
@@ -170,6 +183,7 @@ int run_processes(const Arguments& a, const Limits& limits, bool table, const st
     if (!json.empty()) job.command.insert(job.command.end(), {"--json", json});
     if (!table) job.command.emplace_back("--quiet");
     if (table && !o.report.empty()) job.command.insert(job.command.end(), {"--report", o.report});
+    if (o.regret) job.command.insert(job.command.end(), {"--regret", "--rounds", std::to_string(o.rounds)});
     if (a.no_check) job.command.emplace_back("--no-check");
     if (o.plan) job.command.emplace_back("--plan");
     if (a.no_pin) job.command.emplace_back("--no-pin");
@@ -223,7 +237,9 @@ Command add_bench(CLI::App& app) {
     sub->add_option(
         "--against", a->against,
         "also run these peers, in turn with tutti, a list: " + fmt::format("{}", fmt::join(bench::peer_names(), ",")));
-    sub->add_option("--rounds", o.rounds, "turns of each, with --against; times are medians over them")
+    sub->add_flag("--regret", o.regret,
+                  "run every algorithm by name, in turn, and print how much the chosen one is slower than the best");
+    sub->add_option("--rounds", o.rounds, "turns of each, with --against or --regret; times are medians over them")
         ->check(CLI::Range(1, 1000))
         ->capture_default_str();
     sub->add_option("--report", o.report, "write plots and a page into this folder (needs gnuplot)");
@@ -236,8 +252,8 @@ Command add_bench(CLI::App& app) {
         const Options& options = a->options;
         if (!a->worker.empty()) return run_rank(options, a->worker);
         const Limits limits =
-            a->no_limits ? Limits{} : bench::measure_limits(options.transport == "tcp", options.ranks);
-        bench::print_header(stdout, options, limits);
+            a->no_limits || options.regret ? Limits{} : bench::measure_limits(options.transport == "tcp", options.ranks);
+        if (!options.regret) bench::print_header(stdout, options, limits);
         if (!options.against.empty()) return run_against(*a, limits);
         if (options.transport == "inproc") return run_threads(options, limits);
         return run_processes(*a, limits, true, options.json);

@@ -38,7 +38,8 @@ struct Options {
     bool table = true;                 ///< rank 0 prints the rows
     bool plan = false;                 ///< measure each call as a plan too
     std::vector<std::string> against;  ///< peers: openmpi, mpich, gloo, torch
-    int rounds = 3;                    ///< of tutti and each peer in turn
+    int rounds = 3;                    ///< of tutti and each peer, or of the algorithms, in turn
+    bool regret = false;               ///< all algorithms by name, and how much the choice is slower than the best
     std::string report;                ///< folder for plots and a page; empty: none
     std::string torch_python = "python3";
 };
@@ -103,6 +104,26 @@ ReduceOp op_from_string(const std::string& name);
 
 /// Measures all rows; all ranks call it, rank 0 gets rows and prints them to `table` (may be null).
 std::vector<Row> measure(const Options& options, const Limits& limits, const ProcessGroup& group, std::FILE* table);
+
+/// One collective of one size, by every algorithm that can serve it.
+struct Regret {
+    std::string collective;
+    std::uint64_t bytes = 0;
+    DType dtype = DType::float32;
+    int ranks = 0;
+    std::string transport;
+    std::string chosen;  ///< what runs when nobody asks for one by name
+    std::string best;
+    std::vector<std::pair<std::string, double>> times_us;  ///< by algorithm: median over rounds of medians
+    double percent() const;                                ///< by how much `chosen` is slower than `best`
+};
+/// Measures the algorithms in turn; all ranks call it, rank 0 gets the list and prints it to `table` (may be null).
+std::vector<Regret> measure_regret(const Options& options, const ProcessGroup& group, std::FILE* table);
+/// A list of objects. Throws std::system_error that names the file.
+void write_json(const std::string& file, const std::vector<Regret>& regrets);
+
+/// What ranks of a group give to sample().
+Ranks ranks_of(const ProcessGroup& group);
 
 /// What the limits allow: the way of one line or byte, and each byte that has to move to a rank copied once.
 double bound_us(const Row& row, const Limits& limits);

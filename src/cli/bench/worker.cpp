@@ -14,6 +14,8 @@ double agreed(double value, const ProcessGroup& group) {
     return value;
 }
 
+}  // namespace
+
 Ranks ranks_of(const ProcessGroup& group) {
     return {[group] { barrier({.group = group}); }, [group](double value) { return agreed(value, group); },
             [group](std::vector<double>& times) { all_reduce(times, {.op = ReduceOp::avg, .group = group}); },
@@ -41,8 +43,6 @@ void measure_row(Row& row, Case& work, const std::function<void()>& call, const 
     row.busbw_gbps = row.algbw_gbps * work.bus_factor;
     row.bound_us = bound_us(row, limits);
 }
-
-}  // namespace
 
 std::vector<Row> measure(const Options& options, const Limits& limits, const ProcessGroup& group, std::FILE* table) {
     if (options.pin) pin_to(group.rank(), group.size());

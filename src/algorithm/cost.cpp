@@ -1,0 +1,338 @@
+#include "algorithm/cost.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+
+namespace tutti::algorithm {
+namespace {
+
+constexpr auto fields = std::to_array<CostField>({
+    {"cores", &CostModel::cores, 1, 65536, "cores of a host"},
+    {"cache_kb", &CostModel::cache_kb, 64, 1 << 20, "cache of one core, KB"},
+    {"line_us", &CostModel::line_us, 0.005, 100, "a cache line to another core, us"},
+    {"yield_us", &CostModel::yield_us, 0.02, 5, "giving the core away and getting it back, us"},
+    {"wake_us", &CostModel::wake_us, 0.2, 10000, "until a sleeping rank has seen a change, us"},
+    {"cache_copy_gbps", &CostModel::cache_copy_gbps, 0.2, 1000, "copying inside the cache, GB/s"},
+    {"memory_copy_gbps", &CostModel::memory_copy_gbps, 0.1, 1000, "copying more than the cache holds, GB/s"},
+    {"tcp_us", &CostModel::tcp_us, 0.5, 1e6, "a short message over TCP, one way, us"},
+    {"tcp_send_us", &CostModel::tcp_send_us, 0.1, 10000, "a core busy with sending it, us"},
+    {"tcp_receive_us", &CostModel::tcp_receive_us, 0.1, 10000, "a core busy with receiving it, us"},
+    {"tcp_gbps", &CostModel::tcp_gbps, 0.01, 1000, "one TCP connection, one direction, GB/s"},
+});
+
+/// What formulas are about.
+struct Shape {
+    double n = 1;       // ranks
+    double bytes = 0;   // of the buffer, or of a block
+    double levels = 0;  // of a binary tree
+    double power = 1;   // the largest power of two that is no more than n
+    double tile = 1;    // of a ring's slices
+    double slot = 1;    // of the staging area
+};
+
+double levels_of(double n, double radix) {
+    double levels = 0;
+    for (double reached = 1; reached < n; reached *= radix) ++levels;
+    return levels;
+}
+
+// Every rank does the same: sends and receives `each` messages with `bytes` in all.
+Work alike(const Shape& s, double exchanges, double each, double bytes) {
+    return {.exchanges = exchanges,
+            .messages = s.n * each,
+            .bytes = s.n * bytes,
+            .most_sends = each,
+            .most_receives = each,
+            .most_bytes = bytes};
+}
+
+// Ranks beyond the power of two give their values away first, and get the result at the end.
+Work folded(const Shape& s, Work work, double first_bytes, double last_bytes) {
+    const double extra = s.n - s.power;
+    if (extra == 0) return work;
+    work.exchanges += 2;
+    work.messages = work.messages * s.power / s.n + 2 * extra;
+    work.bytes = work.bytes * s.power / s.n + extra * (first_bytes + last_bytes);
+    work.most_sends += 1;
+    work.most_receives += 1;
+    work.most_bytes += std::max(first_bytes, last_bytes);
+    return work;
+}
+
+Work with_scratch(const Shape& s, Work work, double bytes_a_rank) {
+    work.scratch = s.n * bytes_a_rank;
+    work.scratch_ranks = s.n;
+    work.held += bytes_a_rank;
+    return work;
+}
+
+Work with_own_block(const Shape& s, Work work) {
+    work.most_local = s.bytes;
+    return work;
+}
+
+// From or to a root, which has `children` messages with `root_bytes`; an inner rank passes on what it gets.
+Work rooted(double depth, double messages, double bytes, double children, double root_bytes, bool root_sends) {
+    Work work{.exchanges = depth, .messages = messages, .bytes = bytes, .most_bytes = root_bytes, .one_way = true};
+    (root_sends ? work.most_sends : work.most_receives) = children;
+    return work;
+}
+
+// Combining k inputs in one pass costs about this many copies.
+double combining(double inputs) {
+    return 0.3 * inputs + 0.1;
+}
+
+// Combining what arrives is dearer than combining what lies ready.
+Work combined(Work work, double copies) {
+    work.most_local += 1.5 * copies;
+    return work;
+}
+
+// To a root, which combines what its children send.
+Work reduced(const Shape& s, double depth, double children) {
+    return combined(rooted(depth, s.n - 1, (s.n - 1) * s.bytes, children, children * s.bytes, false),
+                    0.5 * children * s.bytes);
+}
+
+// Through the staging area in tiles of `tile` bytes.
+Work staged(double bytes, double tile, double signals_a_tile, double copied, double most_copied) {
+    return {.signals = signals_a_tile * std::max(1.0, std::ceil(bytes / tile)),
+            .copied = copied,
+            .most_copied = most_copied};
+}
+
+struct Formula {
+    Collective collective;
+    std::string_view algorithm;
+    Work (*work)(const Shape&);
+};
+
+const Formula formulas[] = {
+    {Collective::all_reduce, "one_shot",
+     [](const Shape& s) {
+         const double each = s.bytes * (1 + combining(s.n));
+         return staged(s.bytes, s.slot, 1, s.n * each, each);
+     }},
+    {Collective::all_reduce, "two_shot",
+     [](const Shape& s) {
+         const double each = s.bytes * (2 * (s.n - 1) / s.n + combining(s.n) / s.n + 1 / s.n);
+         return staged(s.bytes, s.slot * s.n / std::max(1.0, s.n - 1), 2, s.n * each, each);
+     }},
+    {Collective::all_reduce, "direct",
+     [](const Shape& s) {
+         const Work work = alike(s, 1, s.n - 1, (s.n - 1) * s.bytes);
+         return combined(with_scratch(s, work, (s.n - 1) * s.bytes), combining(s.n) * s.bytes);
+     }},
+    {Collective::all_reduce, "recursive_doubling",
+     [](const Shape& s) {
+         const double steps = std::log2(s.power);
+         const Work work = folded(s, alike(s, steps, steps, steps * s.bytes), s.bytes, s.bytes);
+         return combined(with_scratch(s, work, 2 * s.bytes), combining(2) * steps * s.bytes);
+     }},
+    {Collective::all_reduce, "recursive_halving",
+     [](const Shape& s) {
+         const double steps = 2 * std::log2(s.power), sent = 2 * s.bytes * (s.power - 1) / s.power;
+         Work work = folded(s, alike(s, steps, steps, sent), s.bytes, s.bytes);
+         work.streamed = s.n * sent;
+         return combined(work, combining(2) * sent / 2);
+     }},
+    {Collective::all_reduce, "ring",
+     [](const Shape& s) {
+         const double blocks = std::max(1.0, std::ceil(s.bytes / (s.n * s.tile)));
+         const double sent = 2 * s.bytes * (s.n - 1) / s.n;
+         return combined(alike(s, 2 * (s.n - 1), 2 * (s.n - 1) * blocks, sent), combining(2) * sent / 2);
+     }},
+    {Collective::all_reduce, "two_shot_messages",
+     [](const Shape& s) {
+         const double sent = 2 * s.bytes * (s.n - 1) / s.n;
+         const Work work = alike(s, 2, 2 * (s.n - 1), sent);
+         return combined(with_scratch(s, work, sent / 2), combining(s.n) * s.bytes / s.n);
+     }},
+
+    {Collective::reduce, "two_shot",
+     [](const Shape& s) {
+         const double each = s.bytes * ((s.n - 1) / s.n + combining(s.n) / s.n + 1 / s.n);
+         return staged(s.bytes, s.slot * s.n / std::max(1.0, s.n - 1), 2, s.n * each + (s.n - 1) / s.n * s.bytes,
+                       each + (s.n - 1) / s.n * s.bytes);
+     }},
+    {Collective::reduce, "knomial",
+     [](const Shape& s) {
+         const double depth = levels_of(s.n, 4), children = std::min(s.n - 1, 3 * depth);
+         return reduced(s, depth, children);
+     }},
+    {Collective::reduce, "binomial", [](const Shape& s) { return reduced(s, s.levels, s.levels); }},
+    {Collective::reduce, "direct",
+     [](const Shape& s) {
+         Work work = reduced(s, 1, s.n - 1);
+         work.scratch = work.held = (s.n - 1) * s.bytes;
+         return work;
+     }},
+
+    {Collective::broadcast, "shared",
+     [](const Shape& s) {
+         // All read the same lines at once, and have nothing else to do meanwhile.
+         Work work = staged(s.bytes, s.slot, 1, 1.4 * s.n * s.bytes, 1.4 * s.bytes);
+         work.one_way = true;
+         return work;
+     }},
+    {Collective::broadcast, "knomial",
+     [](const Shape& s) {
+         const double depth = levels_of(s.n, 4), children = std::min(s.n - 1, 3 * depth);
+         return rooted(depth, s.n - 1, (s.n - 1) * s.bytes, children, children * s.bytes, true);
+     }},
+    {Collective::broadcast, "binomial",
+     [](const Shape& s) { return rooted(s.levels, s.n - 1, (s.n - 1) * s.bytes, s.levels, s.levels * s.bytes, true); }},
+    {Collective::broadcast, "chain",
+     [](const Shape& s) {
+         Work work = rooted(s.n - 1, s.n - 1, (s.n - 1) * s.bytes, 1, s.bytes, true);
+         work.most_receives = s.n > 2 ? 1 : 0;
+         return work;
+     }},
+
+    {Collective::all_gather, "shared",
+     [](const Shape& s) { return staged(s.bytes, s.slot, 1, s.n * (s.n + 1) * s.bytes, (s.n + 1) * s.bytes); }},
+    {Collective::all_gather, "direct",
+     [](const Shape& s) { return with_own_block(s, alike(s, 1, s.n - 1, (s.n - 1) * s.bytes)); }},
+    {Collective::all_gather, "bruck",
+     [](const Shape& s) { return with_own_block(s, alike(s, s.levels, s.n - 1, (s.n - 1) * s.bytes)); }},
+    {Collective::all_gather, "recursive_doubling",
+     [](const Shape& s) {
+         const double steps = std::log2(s.power);
+         const Work work = alike(s, steps, steps, (s.n - 1) * s.bytes);
+         return with_own_block(s, folded(s, work, s.bytes, (s.n - 1) * s.bytes));
+     }},
+    {Collective::all_gather, "ring",
+     [](const Shape& s) { return with_own_block(s, alike(s, s.n - 1, s.n - 1, (s.n - 1) * s.bytes)); }},
+
+    {Collective::gather, "shared",
+     [](const Shape& s) {
+         Work work = staged(s.bytes, s.slot, 1, (2 * s.n - 1) * s.bytes, s.n * s.bytes);
+         work.one_way = true;
+         return work;
+     }},
+    {Collective::gather, "binomial",
+     [](const Shape& s) {
+         const double passed_on = s.levels * s.n / 2 * s.bytes;
+         return with_own_block(s, rooted(s.levels, s.n - 1, passed_on, s.levels, (s.n - 1) * s.bytes, false));
+     }},
+    {Collective::gather, "direct",
+     [](const Shape& s) {
+         return with_own_block(s, rooted(1, s.n - 1, (s.n - 1) * s.bytes, s.n - 1, (s.n - 1) * s.bytes, false));
+     }},
+
+    {Collective::scatter, "shared",
+     [](const Shape& s) {
+         Work work = staged(s.bytes, s.slot / std::max(1.0, s.n - 1), 1, (2 * s.n - 1) * s.bytes, s.n * s.bytes);
+         work.one_way = true;
+         return work;
+     }},
+    {Collective::scatter, "binomial",
+     [](const Shape& s) {
+         const double passed_on = s.levels * s.n / 2 * s.bytes;
+         return with_own_block(s, rooted(s.levels, s.n - 1, passed_on, s.levels, (s.n - 1) * s.bytes, true));
+     }},
+    {Collective::scatter, "direct",
+     [](const Shape& s) {
+         return with_own_block(s, rooted(1, s.n - 1, (s.n - 1) * s.bytes, s.n - 1, (s.n - 1) * s.bytes, true));
+     }},
+
+    {Collective::reduce_scatter, "shared",
+     [](const Shape& s) {
+         const double each = s.bytes * (s.n - 1 + combining(s.n));
+         return staged(s.bytes, s.slot / std::max(1.0, s.n - 1), 1, s.n * each, each);
+     }},
+    {Collective::reduce_scatter, "direct",
+     [](const Shape& s) {
+         const Work work = alike(s, 1, s.n - 1, (s.n - 1) * s.bytes);
+         return combined(with_scratch(s, work, (s.n - 1) * s.bytes), combining(s.n) * s.bytes);
+     }},
+    {Collective::reduce_scatter, "recursive_halving",
+     [](const Shape& s) {
+         const double steps = std::log2(s.power), sent = (s.power - 1) / s.power * s.n * s.bytes;
+         const Work work = folded(s, alike(s, steps, steps, sent), s.n * s.bytes, s.bytes);
+         return combined(with_scratch(s, work, s.n * s.bytes), combining(2) * sent);
+     }},
+    {Collective::reduce_scatter, "ring",
+     [](const Shape& s) {
+         const Work work = alike(s, s.n - 1, s.n - 1, (s.n - 1) * s.bytes);
+         return combined(with_scratch(s, work, (s.n - 2) * s.bytes), combining(2) * (s.n - 1) * s.bytes);
+     }},
+
+    {Collective::all_to_all, "pairwise", [](const Shape& s) { return alike(s, 1, s.n - 1, (s.n - 1) * s.bytes); }},
+    {Collective::barrier, "shared", [](const Shape&) { return Work{.signals = 1}; }},
+    {Collective::barrier, "dissemination", [](const Shape& s) { return alike(s, s.levels, s.levels, 0); }},
+};
+
+bool one_host(const Layout& layout) {
+    return std::ranges::all_of(layout.host_of, [&](int h) { return h == layout.host_of.front(); });
+}
+
+}  // namespace
+
+std::span<const CostField> cost_fields() {
+    return fields;
+}
+
+std::optional<Work> work_of(const Layout& layout, Collective collective, std::string_view algorithm,
+                            std::uint64_t bytes, std::uint64_t tile_bytes) {
+    const auto found = std::ranges::find_if(
+        formulas, [&](const Formula& f) { return f.collective == collective && f.algorithm == algorithm; });
+    if (found == std::end(formulas)) return std::nullopt;
+    Shape shape;
+    shape.n = layout.size();
+    shape.bytes = static_cast<double>(bytes);
+    shape.levels = levels_of(shape.n, 2);
+    shape.power = static_cast<double>(std::bit_floor(static_cast<unsigned>(layout.size())));
+    shape.tile = static_cast<double>(std::max<std::uint64_t>(1, tile_bytes));
+    shape.slot = static_cast<double>(std::max<std::uint64_t>(1, layout.slot_bytes));
+    Work work = found->work(shape);
+    work.held += shape.bytes;
+    return work;
+}
+
+double price_us(const Work& work, const Layout& layout, const CostModel& costs) {
+    const double ranks = layout.size();
+    const double cores = costs.cores * layout.machines;
+    const double crowd = std::max(1.0, ranks / cores);  // ranks of one core
+    // Beyond the cache the memory's bandwidth counts, by and by.
+    const double beyond = std::clamp(work.held * crowd / (2048 * costs.cache_kb), 0.0, 1.0);
+    const double memory_us = beyond / (costs.memory_copy_gbps * 1e3);  // a byte, more than it takes in the cache
+    const double copy_us = (1 - beyond) / (costs.cache_copy_gbps * 1e3) + memory_us;
+
+    // What is touched again after a whole buffer has passed is seldom lost to the memory before it is much more.
+    const double far_us =
+        std::clamp(work.held * crowd / (8192 * costs.cache_kb), 0.0, 1.0) / (costs.memory_copy_gbps * 1e3);
+
+    const bool inside = layout.shared_memory && one_host(layout);
+    const bool pulled = inside && layout.pulls;
+    // Who shares a core with others is seldom there when a message comes: it is met when its turn comes again.
+    const double absent_us = crowd > 1 ? 5 * costs.yield_us * crowd : 0;
+    // A long message is announced, read with a system call, and confirmed.
+    const bool long_messages = work.messages > 0 && work.bytes / work.messages >= 16384;
+    const double pulling_us = pulled && long_messages ? 20 * costs.line_us : 0;
+    const double send_us = inside ? 3 * costs.line_us + absent_us : costs.tcp_send_us;
+    const double receive_us = inside ? 3 * costs.line_us + absent_us + pulling_us : costs.tcp_receive_us;
+    const double latency_us =
+        inside ? 3 * costs.line_us : std::max(0.0, costs.tcp_us - costs.tcp_send_us - costs.tcp_receive_us);
+    // Reading another process's memory does not prefetch, and what it wrote before its core was given away is cold.
+    const double pull_us = (copy_us + 0.6 * memory_us) * crowd;
+    const double end_us = pulled ? pull_us : inside ? copy_us : 1 / (costs.tcp_gbps * 1e3);
+    const double ends = pulled ? 1 : 2;
+
+    const double busiest = work.most_sends * send_us + work.most_receives * receive_us + work.most_bytes * end_us +
+                           work.most_local * copy_us;
+    const double together =
+        (work.messages * (send_us + receive_us) + ends * work.bytes * end_us) / std::min(ranks, cores);
+    const double again = work.scratch * memory_us / std::min(work.scratch_ranks, cores) +
+                         work.streamed * far_us / 2 / std::min(ranks, cores);
+    const double staged = std::max(work.most_copied, work.copied / std::min(ranks, cores)) * copy_us;
+    const double signal_us = crowd > 1 ? crowd * costs.yield_us : 2 * costs.line_us;
+    // A rank that waits for nobody begins its next call: depth is hidden in part.
+    const double waiting = (work.exchanges * latency_us + work.signals * signal_us) * (work.one_way ? 0.25 : 1);
+    return std::max(busiest, together) + again + staged + waiting;
+}
+
+}  // namespace tutti::algorithm

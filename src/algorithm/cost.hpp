@@ -1,0 +1,43 @@
+// Cost: what an algorithm takes, by formula, before anything is planned.
+//
+// Each algorithm is described by what it asks of the machine (Work); one function turns that into time with the numbers
+// of the machine (CostModel). The model is Hockney's latency and bandwidth, with LogGP's overheads of sender and
+// receiver, and one thing more: ranks that share cores share their time, so that the work of all ranks counts beside
+// that of the busiest. Pure functions.
+// Sources: Hockney (1994); Alexandrov, Ionescu, Schauser, Scheiman, "LogGP" (1995); Thakur, Rabenseifner, Gropp (2005).
+#pragma once
+
+#include "algorithm/plan.hpp"
+
+#include <optional>
+#include <string_view>
+
+namespace tutti::algorithm {
+
+/// What a collective asks of the machine. Bytes and messages are of all ranks together unless said.
+struct Work {
+    double exchanges = 0;  ///< messages that wait for one another
+    double messages = 0;
+    double bytes = 0;          ///< in messages
+    double most_sends = 0;     ///< of one rank
+    double most_receives = 0;  ///< of that rank
+    double most_bytes = 0;     ///< that one rank sends or receives, the larger
+    double most_local = 0;     ///< bytes that one rank copies or combines beside its messages
+    double scratch = 0;        ///< bytes that arrive in memory of the operation's own, and are combined from there
+    double scratch_ranks = 1;  ///< ranks that share that work
+    double streamed = 0;       ///< bytes that are touched again after the whole buffer has passed
+    double signals = 0;        ///< publications in the staging area that wait for one another
+    double copied = 0;         ///< bytes copied or combined through the staging area
+    double most_copied = 0;    ///< of one rank
+    double held = 0;           ///< bytes of one rank's buffers and scratch: whether they stay in the cache
+    bool one_way = false;      ///< ranks that only send need not wait: calls overlap
+};
+
+/// Of an algorithm of the table; nullopt if it has no formula. `bytes`: of the buffer, or of the largest block.
+std::optional<Work> work_of(const Layout& layout, Collective collective, std::string_view algorithm,
+                            std::uint64_t bytes, std::uint64_t tile_bytes);
+
+/// Microseconds.
+double price_us(const Work& work, const Layout& layout, const CostModel& costs);
+
+}  // namespace tutti::algorithm

@@ -1,0 +1,132 @@
+// The formulas: what they promise about each other, and what they choose.
+#include "algorithm/cost.hpp"
+
+#include "algorithm/explain.hpp"
+#include "algorithm/select.hpp"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+namespace tutti::algorithm {
+namespace {
+
+// Ranks of one machine, over TCP or through shared memory.
+Layout layout_of(int ranks, bool shared, std::optional<CostModel> costs = CostModel{}) {
+    Layout layout;
+    layout.host_of.assign(static_cast<std::size_t>(ranks), 0);
+    if (!shared) std::iota(layout.host_of.begin(), layout.host_of.end(), 0);
+    layout.shared_memory = shared;
+    layout.slot_bytes = 128 << 10;
+    layout.slots = 8;
+    layout.tuning.costs = costs;
+    return layout;
+}
+
+Request request_of(Collective collective, std::uint64_t bytes, int ranks) {
+    Request request{.collective = collective, .count = bytes};
+    request.counts.assign(static_cast<std::size_t>(ranks), bytes);
+    return request;
+}
+
+std::string chosen(const Layout& layout, Collective collective, std::uint64_t bytes) {
+    return choose(layout, request_of(collective, bytes, layout.size())).algorithm;
+}
+
+TEST(Cost, every_flat_algorithm_has_a_formula_and_more_bytes_never_take_less) {
+    for (const bool shared : {false, true}) {
+        for (const int ranks : {2, 3, 4, 7, 8, 64}) {
+            const Layout layout = layout_of(ranks, shared);
+            for (int c = 1; c <= collective_count; ++c) {
+                const auto collective = static_cast<Collective>(c);
+                std::vector<double> last;
+                for (std::uint64_t bytes = 64; bytes <= 64 << 20; bytes *= 4) {
+                    std::vector<double> now;
+                    for (const Estimate& e : estimates(layout, request_of(collective, bytes, ranks), CostModel{})) {
+                        ASSERT_TRUE(e.us.has_value()) << to_string(collective) << ' ' << e.algorithm;
+                        EXPECT_GT(*e.us, 0) << to_string(collective) << ' ' << e.algorithm;
+                        now.push_back(*e.us);
+                    }
+                    for (std::size_t i = 0; i < last.size(); ++i) EXPECT_GE(now[i], last[i]) << to_string(collective);
+                    last = now;
+                }
+            }
+        }
+    }
+}
+
+TEST(Cost, a_slower_machine_never_takes_less) {
+    CostModel slow;
+    for (const CostField& field : cost_fields()) {
+        if (field.name.ends_with("_us")) slow.*field.value *= 3;
+        if (field.name.ends_with("_gbps")) slow.*field.value /= 3;
+    }
+    for (const bool shared : {false, true}) {
+        for (const std::uint64_t bytes : {64, 65536, 16 << 20}) {
+            const Layout layout = layout_of(4, shared);
+            const Request request = request_of(Collective::all_reduce, bytes, 4);
+            const auto usual = estimates(layout, request, CostModel{}), worse = estimates(layout, request, slow);
+            for (std::size_t i = 0; i < usual.size(); ++i) EXPECT_GT(*worse[i].us, *usual[i].us) << usual[i].algorithm;
+        }
+    }
+}
+
+TEST(Cost, few_bytes_take_few_messages_and_many_bytes_few_copies) {
+    const Layout layout = layout_of(4, false);
+    EXPECT_EQ(chosen(layout, Collective::all_reduce, 64), "recursive_doubling");
+    EXPECT_EQ(chosen(layout, Collective::all_reduce, 256 << 10), "recursive_halving");
+    EXPECT_EQ(chosen(layout, Collective::all_reduce, 64 << 20), "ring");
+    EXPECT_EQ(chosen(layout, Collective::reduce_scatter, 64), "recursive_halving");
+    EXPECT_EQ(chosen(layout_of(2, false), Collective::reduce_scatter, 16 << 20), "ring");
+    // One exchange is best where every rank has a core and the way is long.
+    CostModel far;
+    far.cores = 64;
+    far.tcp_us = 500;
+    EXPECT_EQ(chosen(layout_of(4, false, far), Collective::all_reduce, 64), "direct");
+}
+
+TEST(Cost, ranks_that_share_cores_use_the_staging_area) {
+    Layout crowded = layout_of(8, true);
+    crowded.pulls = true;
+    for (const Collective c : {Collective::broadcast, Collective::all_gather, Collective::gather}) {
+        EXPECT_EQ(chosen(crowded, c, 64 << 10), "shared") << to_string(c);
+    }
+    EXPECT_EQ(chosen(crowded, Collective::all_reduce, 1 << 20), "two_shot");
+}
+
+TEST(Tuning, a_name_beats_a_rule_beats_the_formulas) {
+    Layout layout = layout_of(4, false);
+    Request request = request_of(Collective::all_reduce, 64, 4);
+    const std::string by_cost = choose(layout, request).algorithm;
+    EXPECT_NE(by_cost, chosen(layout_of(4, false, std::nullopt), Collective::all_reduce, 64));
+    layout.tuning.rules = {{Collective::all_reduce, "one_shot"},  // cannot serve over TCP: the next
+                           {Collective::all_reduce, "ring", 1024},
+                           {Collective::all_reduce, "two_shot_messages", 4096, 3}};
+    EXPECT_EQ(chosen(layout, Collective::all_reduce, 1024), "ring");
+    EXPECT_EQ(chosen(layout, Collective::all_reduce, 2048), by_cost);  // more bytes, or more ranks, than a rule is for
+    request.algorithm = "direct";
+    EXPECT_EQ(choose(layout, request).algorithm, "direct");
+}
+
+TEST(Tuning, what_is_printed_for_a_layout_gives_the_same_choices_when_it_is_read_back) {
+    for (const bool shared : {false, true}) {
+        const Layout tuned = layout_of(4, shared);
+        Layout fixed = layout_of(4, shared, std::nullopt);
+        fixed.tuning.rules = parse_table(describe_choices(tuned), "a test");
+        for (int c = 1; c <= collective_count; ++c) {
+            for (std::uint64_t bytes = 64; bytes <= 64 << 20; bytes *= 2) {
+                const auto collective = static_cast<Collective>(c);
+                EXPECT_EQ(chosen(fixed, collective, bytes), chosen(tuned, collective, bytes)) << bytes;
+            }
+        }
+    }
+}
+
+TEST(Tuning, explain_shows_the_numbers_and_every_algorithm_that_applies) {
+    const std::string text = explain(layout_of(4, false), request_of(Collective::all_reduce, 1 << 20, 4), "a test");
+    for (const char* words : {"numbers (a test)", "tcp_us 10", "predicted:", "ring ", "direct ", " us"})
+        EXPECT_NE(text.find(words), std::string::npos) << words << " in " << text;
+}
+
+}  // namespace
+}  // namespace tutti::algorithm

@@ -1,0 +1,61 @@
+// Tuning: what decides which algorithm serves a request, beside the fixed limits of the table. Values, equal on all
+// ranks of a group: rank 0's go to everyone when the group is made.
+#pragma once
+
+#include "schedule/schedule.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tutti::algorithm {
+
+inline constexpr std::uint64_t any_size = ~std::uint64_t{0};
+inline constexpr int any_ranks = 1 << 30;
+
+/// What messages and memory cost on the hosts of a group. The defaults are rough figures of today's machines.
+struct CostModel {
+    double cores = 2;             ///< of one host
+    double cache_kb = 1024;       ///< of one core: what is not shared with others
+    double line_us = 0.15;        ///< a cache line from one core to another
+    double yield_us = 0.5;        ///< giving the core away and getting it back
+    double wake_us = 20;          ///< from a change to the moment at which a rank that sleeps has seen it
+    double cache_copy_gbps = 12;  ///< gigabytes a second, copied by one core inside its cache
+    double memory_copy_gbps = 5;  ///< the same, of more than the cache holds
+    double tcp_us = 10;           ///< a short message over TCP, one way
+    double tcp_send_us = 3;       ///< the part of it in which the sender's core is busy
+    double tcp_receive_us = 1.5;  ///< and the receiver's
+    double tcp_gbps = 4;          ///< one TCP connection, one direction, a core at either end
+    friend bool operator==(const CostModel&, const CostModel&) = default;
+};
+
+/// One number of a CostModel: how it is called, and what may be believed.
+struct CostField {
+    std::string_view name;
+    double CostModel::*value;
+    double min, max;
+    std::string_view meaning;
+};
+std::span<const CostField> cost_fields();
+
+/// A line that comes before the table: `algorithm` serves `collective` up to these limits (bytes of the buffer, or of
+/// the largest block), where it can.
+struct Rule {
+    Collective collective = Collective::barrier;
+    std::string algorithm;
+    std::uint64_t up_to_bytes = any_size;
+    int up_to_ranks = any_ranks;
+    friend bool operator==(const Rule&, const Rule&) = default;
+};
+
+struct Tuning {
+    std::optional<CostModel> costs;  ///< formulas choose; empty: the table's limits do
+    std::vector<Rule> rules;         ///< the first that holds is taken, before formulas and table
+    std::string named;               ///< TUTTI_ALGORITHM: before all of them
+    friend bool operator==(const Tuning&, const Tuning&) = default;
+};
+
+}  // namespace tutti::algorithm

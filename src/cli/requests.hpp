@@ -1,0 +1,20 @@
+// Requests as a user's call would make them, for those who look at algorithms from outside: explain, bench --regret.
+#pragma once
+
+#include "algorithm/plan.hpp"
+
+#include <tutti/dtype.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tutti::cli {
+
+/// Names of the collectives that are planned.
+std::vector<std::string> planned_collectives();
+/// Rank 0's request; `bytes` is the size of the whole buffer, cut into equal blocks where the collective has blocks.
+/// Throws InvalidArgument for a name that is not in planned_collectives().
+algorithm::Request request_for(const std::string& collective, std::uint64_t bytes, DType dtype, int ranks);
+
+}  // namespace tutti::cli

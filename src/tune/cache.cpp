@@ -1,0 +1,122 @@
+#include "tune/cache.hpp"
+
+#include "core/env.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <nlohmann/json.hpp>
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+
+namespace tutti::tune {
+namespace {
+
+using algorithm::CostModel;
+using nlohmann::json;
+
+constexpr std::size_t file_max = 4096;
+
+// FNV-1a: a name for a file, no more; the file holds the whole text.
+std::uint64_t hash_of(const std::string& text) {
+    std::uint64_t hash = 0xcbf29ce484222325;
+    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+    return hash;
+}
+
+/// This user's, and nobody else can change it.
+bool ours(int fd, mode_t kind) {
+    struct stat status {};
+    return ::fstat(fd, &status) == 0 && (status.st_mode & S_IFMT) == kind && status.st_uid == ::geteuid() &&
+           (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
+json object_of(const CostModel& costs) {
+    json object = json::object();
+    for (const algorithm::CostField& field : algorithm::cost_fields()) object[field.name] = costs.*field.value;
+    return object;
+}
+
+std::optional<CostModel> costs_of(const json& object) {
+    const auto fields = algorithm::cost_fields();
+    if (!object.is_object() || object.size() != fields.size()) return std::nullopt;
+    CostModel costs;
+    for (const algorithm::CostField& field : fields) {
+        const auto found = object.find(field.name);
+        if (found == object.end() || !found->is_number()) return std::nullopt;
+        const double value = found->get<double>();
+        if (!(value >= field.min && value <= field.max)) return std::nullopt;  // not a number, too
+        costs.*field.value = value;
+    }
+    return costs;
+}
+
+}  // namespace
+
+std::string to_text(const CostModel& costs) {
+    return object_of(costs).dump();
+}
+
+std::optional<CostModel> costs_from_text(const std::string& text) {
+    return costs_of(json::parse(text, nullptr, false));
+}
+
+std::string Cache::user_folder() {
+    if (const auto folder = env::get("XDG_CACHE_HOME"); folder && folder->starts_with('/')) return *folder;
+    if (const auto home = env::get("HOME"); home && home->starts_with('/')) return *home + "/.cache";
+    return {};
+}
+
+Cache::Cache(const std::string& topology, const std::string& folder)
+    : topology_(topology), file_(fmt::format("tune-{:016x}.json", hash_of(topology))) {
+    if (folder.empty() || ::geteuid() != ::getuid()) return;
+    ::mkdir(folder.c_str(), 0700);
+    const std::string own = folder + "/tutti";
+    ::mkdir(own.c_str(), 0700);
+    folder_ = UniqueFd(::open(own.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (folder_ && !ours(folder_.get(), S_IFDIR)) folder_.reset();
+}
+
+std::optional<CostModel> Cache::load() const {
+    if (!folder_) return std::nullopt;
+    const UniqueFd file(::openat(folder_.get(), file_.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    if (!file || !ours(file.get(), S_IFREG)) return std::nullopt;
+    std::array<char, file_max + 1> text;
+    std::size_t size = 0;
+    while (size < text.size()) {
+        const ssize_t count = ::read(file.get(), text.data() + size, text.size() - size);
+        if (count < 0) return std::nullopt;
+        if (count == 0) break;
+        size += static_cast<std::size_t>(count);
+    }
+    if (size > file_max) return std::nullopt;
+    const json all = json::parse(text.data(), text.data() + size, nullptr, false);
+    if (!all.is_object() || all.size() != 2 || !all.contains("machine") || !all.contains("costs")) return std::nullopt;
+    if (!all["machine"].is_string() || all["machine"].get<std::string>() != topology_) return std::nullopt;
+    return costs_of(all["costs"]);
+}
+
+bool Cache::save(const CostModel& costs) const {
+    if (!folder_) return false;
+    const std::string text =
+        json{{"machine", topology_}, {"costs", object_of(costs)}}.dump(1, ' ', false, json::error_handler_t::replace);
+    const std::string draft = fmt::format(".{}.{}", file_, ::getpid());
+    const UniqueFd file(
+        ::openat(folder_.get(), draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+    if (!file) return false;
+    const bool written = text.size() <= file_max &&
+                         ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
+                         ::renameat(folder_.get(), draft.c_str(), folder_.get(), file_.c_str()) == 0;
+    if (!written) ::unlinkat(folder_.get(), draft.c_str(), 0);
+    return written;
+}
+
+bool Cache::claim() {
+    return folder_ && ::faccessat(folder_.get(), ".", W_OK, 0) == 0 && ::flock(folder_.get(), LOCK_EX | LOCK_NB) == 0;
+}
+
+}  // namespace tutti::tune

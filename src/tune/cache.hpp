@@ -1,0 +1,42 @@
+// Cache: the numbers of this host in a file of the user's cache directory ($XDG_CACHE_HOME/tutti, ~/.cache/tutti).
+//
+// Never an error: what cannot be read, is not this user's, can be written by others, or does not say exactly what it
+// should is as if it were not there; what cannot be written is not written. Threads: any; several processes may read
+// and write at once (files are replaced whole).
+#pragma once
+
+#include "algorithm/tuning.hpp"
+#include "core/unique_fd.hpp"
+
+#include <optional>
+#include <string>
+
+namespace tutti::tune {
+
+/// As text, for files and for other ranks; numbers keep all their digits.
+std::string to_text(const algorithm::CostModel& costs);
+/// nullopt unless `text` holds every number of a CostModel, within its bounds, and nothing else.
+std::optional<algorithm::CostModel> costs_from_text(const std::string& text);
+
+class Cache {
+ public:
+    /// Of the machine that `topology` describes. `folder`: where tutti's folder is (made when it is missing).
+    explicit Cache(const std::string& topology, const std::string& folder = user_folder());
+
+    std::optional<algorithm::CostModel> load() const;
+    bool save(const algorithm::CostModel& costs) const;
+    /// Of all processes that would measure now, one: true for it, until this object is gone. False also where no file
+    /// can be written.
+    bool claim();
+    bool usable() const noexcept { return static_cast<bool>(folder_); }
+    const std::string& file_name() const noexcept { return file_; }
+
+    /// $XDG_CACHE_HOME, else $HOME/.cache; empty when neither is an absolute path.
+    static std::string user_folder();
+
+ private:
+    std::string topology_, file_;
+    UniqueFd folder_;
+};
+
+}  // namespace tutti::tune

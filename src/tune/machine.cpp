@@ -1,0 +1,305 @@
+#include "tune/machine.hpp"
+
+#include "core/pause.hpp"
+#include "core/socket.hpp"
+
+#include <tutti/error.hpp>
+#include <tutti/version.hpp>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <thread>
+#include <vector>
+
+namespace tutti::tune {
+namespace {
+
+using algorithm::CostModel;
+
+double us_since(Instant start) {
+    return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+}
+
+std::vector<int> allowed_cpus() {
+    cpu_set_t set;
+    std::vector<int> cpus;
+    if (::sched_getaffinity(0, sizeof set, &set) != 0) return cpus;
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+        if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+    }
+    return cpus;
+}
+
+void stay_on(int cpu) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(cpu, &set);
+    ::sched_setaffinity(0, sizeof set, &set);
+}
+
+/// A piece of the time that is left: at most `share`, and not beyond `whole`.
+Deadline piece_of(const Deadline& whole, std::chrono::microseconds share) {
+    const Deadline piece = Deadline::after(share);
+    return piece.when() < whole.when() ? piece : whole;
+}
+
+struct alignas(128) Line {
+    std::atomic<std::uint32_t> value{0};
+};
+
+// Two threads pass a counter to and fro. `wait` returns false when time is up. The best round counts: interruptions
+// only ever add. Zero: there was no time for a round.
+template <class Wait, class Set>
+double best_one_way_us(const Deadline& limit, std::uint32_t turns, const std::vector<int>& cpus, Wait wait, Set set) {
+    Line there, back;
+    std::atomic<bool> over{false};
+    double best = 0;
+    std::thread echo([&] {
+        if (cpus.size() > 1) stay_on(cpus[1]);
+        for (std::uint32_t i = 1; wait(there, i, over, limit); ++i) set(back, i);
+        over = true;
+    });
+    std::thread lead([&] {
+        if (cpus.size() > 1) stay_on(cpus[0]);
+        for (std::uint32_t i = 1; !over && !limit.expired();) {
+            const Instant start = Clock::now();
+            const std::uint32_t end = i + turns;
+            for (; i < end; ++i) {
+                set(there, i);
+                if (!wait(back, i, over, limit)) break;
+            }
+            if (i < end) break;
+            const double us = us_since(start) / turns / 2;
+            if (best == 0 || us < best) best = us;
+        }
+        over = true;
+        set(there, 0);  // who sleeps there has another look
+    });
+    lead.join();
+    echo.join();
+    return best;
+}
+
+double line_us(const Deadline& limit, const std::vector<int>& cpus) {
+    if (cpus.size() < 2) return 0;
+    const auto wait = [](Line& line, std::uint32_t value, const std::atomic<bool>& over, const Deadline& until) {
+        for (std::uint32_t looks = 1; line.value.load(std::memory_order_acquire) != value; ++looks) {
+            if (looks % 256 == 0 && (over || until.expired())) return false;
+            pause_cpu();
+        }
+        return true;
+    };
+    return best_one_way_us(limit, 100, cpus, wait,
+                           [](Line& line, std::uint32_t value) { line.value.store(value, std::memory_order_release); });
+}
+
+double wake_us(const Deadline& limit, const std::vector<int>& cpus) {
+    const auto wait = [](Line& line, std::uint32_t value, const std::atomic<bool>& over, const Deadline& until) {
+        for (;;) {
+            const std::uint32_t seen = line.value.load(std::memory_order_acquire);
+            if (seen == value) return true;
+            if (over || until.expired()) return false;
+            const timespec nap{0, 1'000'000};
+            ::syscall(SYS_futex, &line.value, FUTEX_WAIT_PRIVATE, seen, &nap, nullptr, 0);
+        }
+    };
+    return best_one_way_us(limit, 10, cpus, wait, [](Line& line, std::uint32_t value) {
+        line.value.store(value, std::memory_order_release);
+        ::syscall(SYS_futex, &line.value, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+    });
+}
+
+double yield_us(const Deadline& limit) {
+    double best = 0;
+    while (!limit.expired()) {
+        const Instant start = Clock::now();
+        ::sched_yield();
+        const double us = us_since(start);
+        if (best == 0 || us < best) best = us;
+    }
+    return best;
+}
+
+double copy_gbps(const Deadline& whole, std::chrono::microseconds share, std::size_t bytes) {
+    const std::size_t both = 2 * bytes;
+    void* memory = ::mmap(nullptr, both, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    if (memory == MAP_FAILED) return 0;
+    auto* from = static_cast<std::byte*>(memory);
+    std::byte* to = from + bytes;
+    double best = 0;
+    for (const Deadline limit = piece_of(whole, share); !limit.expired();) {
+        const Instant start = Clock::now();
+        std::memcpy(to, from, bytes);
+        asm volatile("" : : "r"(to) : "memory");  // so that each copy is made
+        best = std::max(best, static_cast<double>(bytes) / us_since(start) / 1e3);
+    }
+    ::munmap(memory, both);
+    return best;
+}
+
+struct Pair {
+    UniqueFd near, far;
+};
+Pair connected(const Deadline& limit) {
+    const UniqueFd listener = net::listen_tcp("127.0.0.1", 0);
+    Pair pair;
+    pair.near = net::connect_tcp(net::local_address(listener.get()), limit, nullptr);
+    pair.far = net::accept_one(listener.get(), limit, nullptr, "measuring TCP");
+    for (const UniqueFd* fd : {&pair.near, &pair.far}) {
+        ::fcntl(fd->get(), F_SETFL, 0);  // blocking calls, for a moment at most
+        const timeval moment{0, 2000};
+        ::setsockopt(fd->get(), SOL_SOCKET, SO_RCVTIMEO, &moment, sizeof moment);
+        ::setsockopt(fd->get(), SOL_SOCKET, SO_SNDTIMEO, &moment, sizeof moment);
+    }
+    return pair;
+}
+
+void measure_messages(const Deadline& limit, const std::vector<int>& cpus, CostModel& costs) {
+    const Pair pair = connected(limit);
+    std::thread echo([&] {
+        if (cpus.size() > 1) stay_on(cpus[1]);
+        std::byte byte{};
+        while (::recv(pair.far.get(), &byte, 1, 0) == 1 && ::send(pair.far.get(), &byte, 1, MSG_NOSIGNAL) == 1) {
+        }
+    });
+    std::thread lead([&] {
+        if (cpus.size() > 1) stay_on(cpus[0]);
+        std::byte byte{};
+        double best = 0;
+        while (!limit.expired()) {
+            constexpr int turns = 10;
+            double sending_us = 0, receiving_us = 0;
+            const Instant start = Clock::now();
+            int turn = 0;
+            for (; turn < turns && !limit.expired(); ++turn) {
+                Instant before = Clock::now();
+                if (::send(pair.near.get(), &byte, 1, MSG_NOSIGNAL) != 1) break;
+                sending_us += us_since(before);
+                // Only the call that finds the byte counts: waiting for it is no work.
+                ssize_t got = 0;
+                do {
+                    if (cpus.size() < 2) ::sched_yield();
+                    before = Clock::now();
+                    got = ::recv(pair.near.get(), &byte, 1, MSG_DONTWAIT);
+                } while (got < 0 && errno == EAGAIN && !limit.expired(before));
+                if (got != 1) break;
+                receiving_us += us_since(before);
+            }
+            if (turn < turns) break;
+            const double us = us_since(start) / turns / 2;
+            if (best != 0 && us >= best) continue;
+            best = costs.tcp_us = us;
+            costs.tcp_send_us = sending_us / turns;
+            costs.tcp_receive_us = receiving_us / turns;
+        }
+        ::shutdown(pair.near.get(), SHUT_RDWR);
+    });
+    lead.join();
+    echo.join();
+}
+
+double tcp_gbps(const Deadline& limit, const std::vector<int>& cpus) {
+    constexpr std::size_t chunk = std::size_t{64} << 10;
+    const Pair pair = connected(limit);
+    std::atomic<bool> over{false};
+    std::thread sender([&] {
+        if (cpus.size() > 1) stay_on(cpus[1]);
+        const std::vector<std::byte> data(chunk);
+        while (!over && ::send(pair.far.get(), data.data(), chunk, MSG_NOSIGNAL) > 0) {
+        }
+    });
+    double best = 0;
+    std::thread receiver([&] {
+        if (cpus.size() > 1) stay_on(cpus[0]);
+        std::vector<std::byte> data(chunk);
+        std::size_t got = 0;
+        Instant start = Clock::now();
+        while (!limit.expired()) {
+            const ssize_t count = ::recv(pair.near.get(), data.data(), chunk, 0);
+            if (count <= 0) break;
+            got += static_cast<std::size_t>(count);
+            if (got < 8 * chunk) continue;
+            best = std::max(best, static_cast<double>(got) / us_since(start) / 1e3);
+            got = 0;
+            start = Clock::now();
+        }
+        over = true;
+        ::shutdown(pair.near.get(), SHUT_RDWR);
+    });
+    receiver.join();
+    sender.join();
+    return best;
+}
+
+std::string first_line(const std::string& file) {
+    std::string line;
+    std::getline(std::ifstream(file), line);
+    return line;
+}
+
+std::string processor() {
+    std::ifstream info("/proc/cpuinfo");
+    for (std::string line; std::getline(info, line);) {
+        if (line.starts_with("model name")) return line.substr(std::min(line.size(), line.find(':') + 1));
+    }
+    return "unknown";
+}
+
+}  // namespace
+
+CostModel measure(const Deadline& deadline) {
+    using std::chrono::microseconds;
+    const std::vector<int> cpus = allowed_cpus();
+    CostModel costs;
+    costs.cores = std::max<double>(
+        {1, static_cast<double>(cpus.size()), static_cast<double>(std::thread::hardware_concurrency())});
+    if (const long bytes = ::sysconf(_SC_LEVEL2_CACHE_SIZE); bytes > 0)
+        costs.cache_kb = static_cast<double>(bytes) / 1024;
+    const auto set = [](double& field, double measured) {
+        if (measured > 0) field = measured;
+    };
+    set(costs.line_us, line_us(piece_of(deadline, microseconds(3000)), cpus));
+    set(costs.wake_us, wake_us(piece_of(deadline, microseconds(2000)), cpus));
+    set(costs.yield_us, yield_us(piece_of(deadline, microseconds(200))));
+    set(costs.cache_copy_gbps, copy_gbps(deadline, microseconds(500), std::size_t{64} << 10));
+    set(costs.memory_copy_gbps, copy_gbps(deadline, microseconds(3000), std::size_t{4} << 20));
+    try {
+        measure_messages(piece_of(deadline, microseconds(3000)), cpus, costs);
+        set(costs.tcp_gbps, tcp_gbps(piece_of(deadline, microseconds(3000)), cpus));
+    } catch (const DistError&) {
+        // No loopback here: the defaults stay.
+    }
+    for (const algorithm::CostField& field : algorithm::cost_fields())
+        costs.*field.value = std::clamp(costs.*field.value, field.min, field.max);
+    return costs;
+}
+
+std::string topology() {
+    char host[256] = {};
+    ::gethostname(host, sizeof host - 1);
+    utsname system{};
+    ::uname(&system);
+    std::string caches;
+    for (int index = 0; index < 8; ++index) {
+        const std::string size = first_line(fmt::format("/sys/devices/system/cpu/cpu0/cache/index{}/size", index));
+        if (!size.empty()) caches += ' ' + size;
+    }
+    return fmt::format("{};{};{} of {} cpus;{};{};tutti {}", host, processor(), allowed_cpus().size(),
+                       std::thread::hardware_concurrency(), caches, system.release, tutti::version());
+}
+
+}  // namespace tutti::tune

@@ -1,0 +1,157 @@
+#include "tune/tune.hpp"
+
+#include "algorithm/select.hpp"
+#include "core/env.hpp"
+#include "core/log.hpp"
+#include "tune/cache.hpp"
+#include "tune/machine.hpp"
+
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <mutex>
+#include <optional>
+#include <sstream>
+#include <thread>
+
+namespace tutti::tune {
+namespace {
+
+using algorithm::CostModel;
+using algorithm::Rule;
+using algorithm::Tuning;
+using nlohmann::json;
+
+constexpr const char* variable = "environment variable TUTTI_TUNE";
+// Another process of this host is measuring: rank 0 waits a little for its numbers.
+constexpr std::chrono::milliseconds patience{60};
+
+CostModel measured_now() {
+    const CostModel costs = measure(Deadline::after(measuring_limit));
+    TUTTI_DEBUG("this machine was measured: {}", to_text(costs));
+    return costs;
+}
+
+std::optional<CostModel> cached_or_measured(const Setting& setting, bool rank_0) {
+    if (setting.numbers == Setting::Numbers::uncached) return rank_0 ? std::optional(measured_now()) : std::nullopt;
+    Cache cache(topology());
+    const bool fresh = setting.numbers == Setting::Numbers::remeasured;
+    if (!fresh) {
+        if (const auto costs = cache.load()) return costs;
+    }
+    bool mine = cache.claim();
+    if (!mine && !rank_0) return std::nullopt;
+    for (const Deadline limit = Deadline::after(patience); !mine && cache.usable() && !limit.expired();) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        mine = cache.claim();
+    }
+    if (!fresh) {
+        if (const auto costs = cache.load()) return costs;  // measured meanwhile
+    }
+    const CostModel costs = measured_now();
+    if (!cache.save(costs)) TUTTI_DEBUG("the numbers of this machine cannot be kept in {}", Cache::user_folder());
+    return costs;
+}
+
+std::string text_of(const std::string& file) {
+    std::ifstream in(file);
+    std::ostringstream text;
+    if (!in || !(text << in.rdbuf())) {
+        throw InvalidArgument(fmt::format("{}: \"{}\": expected a file that can be read and holds a table: {}",
+                                          variable, file, std::strerror(errno)));
+    }
+    return text.str();
+}
+
+void add_table(Setting& setting, const std::string& file, Files files) {
+    if (files == Files::ignored) return;
+    const auto rules = algorithm::parse_table(text_of(file), fmt::format("{}: {}", variable, file));
+    setting.rules.insert(setting.rules.end(), rules.begin(), rules.end());
+}
+
+// For each number the one that makes things slower: more time, less bandwidth.
+CostModel slowest(CostModel a, const CostModel& b) {
+    for (const algorithm::CostField& field : algorithm::cost_fields()) {
+        const bool time = field.name.ends_with("_us");
+        a.*field.value = time ? std::max(a.*field.value, b.*field.value) : std::min(a.*field.value, b.*field.value);
+    }
+    return a;
+}
+
+}  // namespace
+
+Setting parse_setting(std::string_view text, Files files) {
+    Setting setting;
+    while (!text.empty()) {
+        const std::string_view item = text.substr(0, text.find(','));
+        text.remove_prefix(std::min(text.size(), item.size() + 1));
+        if (item == "auto")
+            setting.numbers = Setting::Numbers::cached;
+        else if (item == "off")
+            setting.numbers = Setting::Numbers::none;
+        else if (item == "nocache")
+            setting.numbers = Setting::Numbers::uncached;
+        else if (item == "remeasure")
+            setting.numbers = Setting::Numbers::remeasured;
+        else if (item.find('=') != std::string_view::npos)
+            setting.rules.push_back(algorithm::parse_rule(item, variable));
+        else if (item.find('/') != std::string_view::npos)
+            add_table(setting, std::string(item), files);
+        else
+            throw InvalidArgument(
+                fmt::format("{}: \"{}\": expected auto, off, nocache, remeasure, "
+                            "COLLECTIVE[:BYTES]=ALGORITHM, or a file with a table (./NAME)",
+                            variable, item));
+    }
+    return setting;
+}
+
+Setting setting_from_environment(Files files) {
+    return parse_setting(env::get("TUTTI_TUNE").value_or(""), files);
+}
+
+std::string offer(const Setting& setting, bool rank_0) {
+    if (setting.numbers == Setting::Numbers::none) return {};
+    static std::mutex mutex;
+    static std::optional<CostModel> known;
+    const std::lock_guard lock(mutex);
+    if (!known) known = cached_or_measured(setting, rank_0);
+    return known ? to_text(*known) : std::string();
+}
+
+std::string decide(const Setting& setting, const std::string& named, const std::vector<std::string>& offers) {
+    std::optional<CostModel> costs;
+    for (const std::string& text : offers) {
+        if (const auto theirs = costs_from_text(text)) costs = costs ? slowest(*costs, *theirs) : *theirs;
+    }
+    json all{{"named", named}, {"rules", json::array()}};
+    if (costs && setting.numbers != Setting::Numbers::none) all["costs"] = to_text(*costs);
+    for (const Rule& rule : setting.rules) {
+        all["rules"].push_back({static_cast<int>(rule.collective), rule.algorithm, rule.up_to_bytes, rule.up_to_ranks});
+    }
+    return all.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+Tuning tuning_from_text(const std::string& text) {
+    try {
+        const json all = json::parse(text);
+        Tuning tuning;
+        tuning.named = all.at("named");
+        if (all.contains("costs")) tuning.costs = costs_from_text(all["costs"].get<std::string>());
+        for (const json& rule : all.at("rules")) {
+            const int collective = std::clamp(rule.at(0).get<int>(), 1, collective_count);
+            tuning.rules.push_back({static_cast<Collective>(collective), rule.at(1), rule.at(2), rule.at(3)});
+        }
+        return tuning;
+    } catch (const json::exception& error) {
+        throw InternalError(fmt::format("the tuning of this group cannot be read: {}: {}", error.what(), text));
+    }
+}
+
+}  // namespace tutti::tune

@@ -1,0 +1,44 @@
+// Tune: from the environment and the machine to what chooses algorithms, equal on all ranks.
+//
+// A rank offers the numbers of its host when it joins; rank 0 makes the tuning of the group from what it was told and
+// from its own TUTTI_TUNE and TUTTI_ALGORITHM, and everyone takes that. Threads: any.
+#pragma once
+
+#include "algorithm/tuning.hpp"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tutti::tune {
+
+/// TUTTI_TUNE, a list: off | nocache | remeasure | COLLECTIVE[:BYTES]=ALGORITHM | a file with a table (its name has a
+/// slash), separated by commas.
+struct Setting {
+    enum class Numbers {
+        cached,      ///< measured once for each host
+        remeasured,  ///< measured now, and kept
+        uncached,    ///< measured now, the user's cache directory is left alone
+        none,        ///< off: the table's limits choose
+    };
+    Numbers numbers = Numbers::cached;
+    std::vector<algorithm::Rule> rules;
+};
+enum class Files { read, ignored };
+/// Throws InvalidArgument that names the variable, the value and what is expected; also for a file that cannot be read
+/// or holds something else than a table, unless files are ignored (ranks whose setting does not count).
+Setting parse_setting(std::string_view text, Files files);
+Setting setting_from_environment(Files files);
+
+/// The numbers of this host, as text for rank 0; empty when there are none. They come from the cache; else one process
+/// of the host measures, rank 0 for certain. Once in a process; later calls return the same.
+std::string offer(const Setting& setting, bool rank_0);
+
+/// Rank 0: the tuning of a group, as text for everyone. `named`: TUTTI_ALGORITHM. Of several hosts' numbers the slowest
+/// count; offers that are no numbers are left out.
+std::string decide(const Setting& setting, const std::string& named, const std::vector<std::string>& offers);
+
+/// What decide() wrote. Throws InternalError for anything else.
+algorithm::Tuning tuning_from_text(const std::string& text);
+
+}  // namespace tutti::tune

@@ -1,0 +1,270 @@
+// The cache against hostile files, the setting, and what ranks agree on.
+#include "tune/tune.hpp"
+
+#include "algorithm/select.hpp"
+#include "tune/cache.hpp"
+#include "tune/machine.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <tutti/error.hpp>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <sstream>
+#include <thread>
+
+namespace tutti::tune {
+namespace {
+
+using algorithm::CostModel;
+using algorithm::Rule;
+
+/// A folder of its own, gone at the end.
+class Folder {
+ public:
+    Folder() {
+        std::string name = (std::filesystem::temp_directory_path() / "tutti-tune-XXXXXX").string();
+        path_ = ::mkdtemp(name.data());
+    }
+    ~Folder() { std::filesystem::remove_all(path_); }
+    const std::string& path() const { return path_; }
+
+ private:
+    std::string path_;
+};
+
+CostModel some_costs() {
+    CostModel costs;
+    double value = 1;
+    for (const auto& field : algorithm::cost_fields())
+        costs.*field.value = std::clamp(value += 0.123456789012345, field.min, field.max);
+    return costs;
+}
+
+std::string refusal(const std::function<void()>& call) {
+    try {
+        call();
+    } catch (const InvalidArgument& error) {
+        return error.what();
+    }
+    return "";
+}
+
+TEST(Cache, gives_back_what_it_was_given_for_this_topology_only) {
+    const Folder folder;
+    const Cache cache("a host", folder.path());
+    EXPECT_EQ(cache.load(), std::nullopt);
+    ASSERT_TRUE(cache.save(some_costs()));
+    EXPECT_EQ(cache.load(), some_costs());
+    EXPECT_EQ(Cache("another host", folder.path()).load(), std::nullopt);
+    const auto file = std::filesystem::path(folder.path()) / "tutti" / cache.file_name();
+    EXPECT_EQ(std::filesystem::status(file).permissions(),
+              std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+    // Nothing but the file: no draft is left.
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(file.parent_path()), {}), 1);
+}
+
+TEST(Cache, ignores_every_damaged_file) {
+    const Folder folder;
+    const Cache cache("a host", folder.path());
+    ASSERT_TRUE(cache.save(some_costs()));
+    const auto file = std::filesystem::path(folder.path()) / "tutti" / cache.file_name();
+    std::stringstream good;
+    good << std::ifstream(file).rdbuf();
+    const std::string text = good.str();
+    const auto write = [&](const std::string& bytes) { std::ofstream(file, std::ios::trunc) << bytes; };
+    for (std::size_t size = 0; size + 1 < text.size(); size += 7) {
+        write(text.substr(0, size));
+        EXPECT_EQ(cache.load(), std::nullopt) << size;
+    }
+    for (const char byte : {'\0', '\xff', '9', '}', '"'}) {
+        for (std::size_t at = 0; at < text.size(); at += 13) {
+            std::string damaged = text;
+            damaged[at] = byte;
+            write(damaged);
+            if (const auto costs = cache.load()) {  // a digit may have changed: then it is within its bounds
+                for (const auto& field : algorithm::cost_fields()) {
+                    EXPECT_GE((*costs).*field.value, field.min);
+                    EXPECT_LE((*costs).*field.value, field.max);
+                }
+            }
+        }
+    }
+    const auto replaced = [&](const std::string& from, const std::string& to) {
+        std::string other = text;
+        other.replace(other.find(from), from.size(), to);
+        return other;
+    };
+    for (const std::string& bytes :
+         {std::string(100'000, ' '), std::string("[1,2]"), std::string("{}"), std::string("null"),
+          replaced("\"cores\": ", "\"cores\": -"), replaced("\"cores\": ", "\"cores\": 1e300, \"more\": "),
+          replaced("\"cores\"", "\"corse\""), replaced("\"cores\": ", "\"cores\": 1e999"), std::string(3000, '['),
+          replaced("\"a host\"", "\"A host\"")}) {
+        write(bytes);
+        EXPECT_EQ(cache.load(), std::nullopt) << bytes.substr(0, 200);
+    }
+    write(text);
+    EXPECT_EQ(cache.load(), some_costs());
+}
+
+TEST(Cache, ignores_what_others_could_have_written) {
+    const Folder folder;
+    const Cache cache("a host", folder.path());
+    ASSERT_TRUE(cache.save(some_costs()));
+    const std::string own = folder.path() + "/tutti", file = own + "/" + cache.file_name();
+    ASSERT_EQ(::chmod(file.c_str(), 0666), 0);
+    EXPECT_EQ(cache.load(), std::nullopt);
+    ASSERT_EQ(::chmod(file.c_str(), 0600), 0);
+    EXPECT_EQ(cache.load(), some_costs());
+    if (::geteuid() == 0) {
+        ASSERT_EQ(::chown(file.c_str(), 12345, 12345), 0);
+        EXPECT_EQ(cache.load(), std::nullopt);
+    }
+    // A link, a pipe, a folder in its place.
+    std::filesystem::rename(file, own + "/elsewhere");
+    ASSERT_EQ(::symlink((own + "/elsewhere").c_str(), file.c_str()), 0);
+    EXPECT_EQ(cache.load(), std::nullopt);
+    ASSERT_EQ(::unlink(file.c_str()), 0);
+    ASSERT_EQ(::mkfifo(file.c_str(), 0600), 0);
+    EXPECT_EQ(cache.load(), std::nullopt);
+    ASSERT_EQ(::unlink(file.c_str()), 0);
+    ASSERT_EQ(::mkdir(file.c_str(), 0700), 0);
+    EXPECT_EQ(cache.load(), std::nullopt);
+    EXPECT_FALSE(cache.save(some_costs()));
+    // The folder itself.
+    ASSERT_EQ(::chmod(own.c_str(), 0777), 0);
+    Cache open("a host", folder.path());
+    EXPECT_FALSE(open.usable());
+    EXPECT_FALSE(open.save(some_costs()));
+    EXPECT_FALSE(open.claim());
+}
+
+TEST(Cache, does_without_a_folder_that_can_be_written) {
+    const Folder folder;
+    std::ofstream(folder.path() + "/file") << "not a folder";
+    for (const std::string& place :
+         {std::string(), folder.path() + "/file", folder.path() + "/no/such/folder", std::string("/proc/nowhere")}) {
+        Cache cache("a host", place);
+        EXPECT_FALSE(cache.usable()) << place;
+        EXPECT_EQ(cache.load(), std::nullopt);
+        EXPECT_FALSE(cache.save(some_costs()));
+        EXPECT_FALSE(cache.claim());
+    }
+}
+
+TEST(Cache, lets_one_of_many_measure) {
+    const Folder folder;
+    Cache first("a host", folder.path());
+    EXPECT_TRUE(first.claim());
+    {
+        Cache second("a host", folder.path());
+        EXPECT_FALSE(second.claim());
+    }
+    EXPECT_TRUE(first.claim());
+}
+
+TEST(Cache, survives_many_writers) {
+    const Folder folder;
+    std::vector<std::thread> writers;
+    for (int i = 0; i < 4; ++i) {
+        writers.emplace_back([&folder] {
+            const Cache cache("a host", folder.path());
+            for (int turn = 0; turn < 50; ++turn) {
+                (void)cache.save(some_costs());
+                if (const auto costs = cache.load()) {
+                    EXPECT_EQ(*costs, some_costs());
+                }
+            }
+        });
+    }
+    for (auto& writer : writers) writer.join();
+}
+
+TEST(Machine, numbers_lie_within_their_bounds_and_travel_as_text) {
+    const CostModel costs = measure(Deadline::after(measuring_limit));
+    for (const auto& field : algorithm::cost_fields()) {
+        EXPECT_GE(costs.*field.value, field.min) << field.name;
+        EXPECT_LE(costs.*field.value, field.max) << field.name;
+    }
+    EXPECT_EQ(costs_from_text(to_text(costs)), costs);
+    EXPECT_EQ(topology(), topology());
+}
+
+TEST(Machine, without_time_the_defaults_stay) {
+    CostModel costs = measure(Deadline::after(std::chrono::seconds(0)));
+    const CostModel usual;
+    costs.cores = usual.cores;
+    costs.cache_kb = usual.cache_kb;
+    EXPECT_EQ(costs, usual);
+}
+
+TEST(Setting, is_read_from_a_list) {
+    const Folder folder;
+    EXPECT_EQ(parse_setting("", Files::read).numbers, Setting::Numbers::cached);
+    EXPECT_EQ(parse_setting("auto", Files::read).numbers, Setting::Numbers::cached);
+    EXPECT_EQ(parse_setting("off", Files::read).numbers, Setting::Numbers::none);
+    EXPECT_EQ(parse_setting("nocache", Files::read).numbers, Setting::Numbers::uncached);
+    EXPECT_EQ(parse_setting("remeasure", Files::read).numbers, Setting::Numbers::remeasured);
+    const Setting mixed = parse_setting("off,all_reduce:64K=ring,barrier=dissemination", Files::read);
+    EXPECT_EQ(mixed.numbers, Setting::Numbers::none);
+    EXPECT_EQ(mixed.rules, (std::vector<Rule>{{Collective::all_reduce, "ring", 65536, algorithm::any_ranks},
+                                              {Collective::barrier, "dissemination"}}));
+}
+
+TEST(Setting, a_printed_table_can_be_read_back) {
+    const Folder folder;
+    const std::string file = folder.path() + "/table";
+    std::ofstream(file) << "# a comment\n\n" << algorithm::describe_table();
+    const Setting setting = parse_setting(file, Files::read);
+    EXPECT_GT(setting.rules.size(), 25U);
+    EXPECT_EQ(setting.rules.front(), (Rule{Collective::all_reduce, "one_shot", 8192, algorithm::any_ranks}));
+    const algorithm::Tuning tuning = tuning_from_text(decide(setting, "", {}));
+    EXPECT_EQ(tuning.rules, setting.rules);
+}
+
+TEST(Setting, bad_values_are_refused_in_a_sentence) {
+    const Folder folder;
+    const std::string file = folder.path() + "/table";
+    std::ofstream(file) << "all_reduce ring 64K any\nall_reduce rign any any\n";
+    const std::pair<std::string, std::string> cases[] = {
+        {"of", "\"of\": expected auto, off, nocache, remeasure"},
+        {"all_reduce=rign", "\"rign\": expected an algorithm for all_reduce: one_shot"},
+        {"allreduce=ring", "\"allreduce\": expected a collective: all_reduce"},
+        {"all_reduce:64X=ring", "\"64X\": expected a size in bytes"},
+        {"all_reduce:=ring", "\"\": expected a size in bytes"},
+        {"all_reduce:99999999999G=ring", "expected a size in bytes"},
+        {"/no/such/file", "\"/no/such/file\": expected a file that can be read"},
+        {file, "line 2: \"rign\": expected an algorithm for all_reduce"},
+    };
+    for (const auto& [value, words] : cases) {
+        const std::string sentence = refusal([&value = value] { parse_setting(value, Files::read); });
+        EXPECT_NE(sentence.find("TUTTI_TUNE"), std::string::npos) << value << ": " << sentence;
+        EXPECT_NE(sentence.find(words), std::string::npos) << value << ": " << sentence;
+    }
+    EXPECT_EQ(refusal([] { parse_setting("/no/such/file", Files::ignored); }), "");
+}
+
+TEST(Decision, takes_the_slowest_numbers_and_ignores_nonsense) {
+    CostModel quick, slow;
+    quick.tcp_us = 5;
+    quick.cache_copy_gbps = 20;
+    slow.tcp_us = 50;
+    slow.cache_copy_gbps = 30;
+    const auto tuning =
+        tuning_from_text(decide({}, "ring", {to_text(quick), "", "{\"cores\":-1}", to_text(slow), "nonsense"}));
+    ASSERT_TRUE(tuning.costs.has_value());
+    EXPECT_EQ(tuning.costs->tcp_us, 50);
+    EXPECT_EQ(tuning.costs->cache_copy_gbps, 20);
+    EXPECT_EQ(tuning.named, "ring");
+    EXPECT_EQ(tuning_from_text(decide({}, "", {"", ""})).costs, std::nullopt);
+    EXPECT_EQ(tuning_from_text(decide({.numbers = Setting::Numbers::none}, "", {to_text(quick)})).costs, std::nullopt);
+    EXPECT_THROW(tuning_from_text("nonsense"), InternalError);
+}
+
+}  // namespace
+}  // namespace tutti::tune

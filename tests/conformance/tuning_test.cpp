@@ -1,0 +1,51 @@
+// What chooses algorithms is the same on all ranks, and is left out where results must not depend on measurements.
+#include "conformance/world.hpp"
+
+#include "group/group.hpp"
+#include "tune/cache.hpp"
+
+#include <cstdlib>
+#include <numeric>
+#include <set>
+
+namespace tutti::test {
+namespace {
+
+class Tuning : public ::testing::TestWithParam<How> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, Tuning, ::testing::ValuesIn(every_way()),
+                         [](const auto& instance) { return to_string(instance.param); });
+
+TEST_P(Tuning, all_ranks_decide_from_the_same_numbers) {
+    run_ranks(3, GetParam(), [](const ProcessGroup& g) {
+        const auto& tuning = g.impl()->layout().tuning;
+        ASSERT_TRUE(tuning.costs.has_value());
+        const auto all = all_gather_object(tune::to_text(*tuning.costs), {.group = g});
+        EXPECT_EQ(std::set<std::string>(all.begin(), all.end()).size(), 1U);
+        EXPECT_EQ(g.impl()->layout().machines, 1);
+    });
+}
+
+TEST_P(Tuning, a_group_that_promises_the_same_bits_in_every_run_does_not_choose_by_measurement) {
+    for (const Determinism level : {Determinism::run_to_run, Determinism::layout_invariant}) {
+        run_ranks(2, GetParam(),
+                  [](const ProcessGroup& g) { EXPECT_FALSE(g.impl()->layout().tuning.costs.has_value()); },
+                  {.determinism = level});
+    }
+}
+
+TEST_P(Tuning, every_algorithm_that_is_named_for_a_group_serves_it) {
+    run_ranks(4, GetParam(), [](const ProcessGroup& g) {
+        const algorithm::Request request{.collective = Collective::all_reduce, .element_bytes = 4, .count = 5000};
+        for (const std::string& name : algorithm::applicable(g.impl()->layout(), request)) {
+            g.impl()->serve_with(Collective::all_reduce, name);
+            std::vector<float> values(5000, static_cast<float>(g.rank()));
+            all_reduce(values, {.group = g});
+            EXPECT_EQ(values, std::vector<float>(5000, 6.0F)) << name;
+        }
+        g.impl()->serve_with(Collective::all_reduce, std::nullopt);
+        barrier({.group = g});
+    });
+}
+
+}  // namespace
+}  // namespace tutti::test
