@@ -11,6 +11,7 @@
 #include <tutti/process_group.hpp>
 #include <tutti/reduce_op.hpp>
 #include <tutti/store.hpp>
+#include <tutti/symmetric.hpp>
 #include <tutti/tensor.hpp>
 #include <tutti/version.hpp>
 #include <tutti/work.hpp>

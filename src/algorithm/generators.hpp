@@ -28,6 +28,8 @@ struct Scope {
 struct Staging {
     std::uint64_t slot = 0;
     std::uint32_t slots = 0;
+    /// What a pipeline of three rounds a tile needs to keep going.
+    static constexpr std::uint32_t slots_for_both = 8;
 };
 
 /// `count` elements cut into `parts` pieces whose sizes differ by at most one; piece `index` as (offset, count).
@@ -52,8 +54,11 @@ void all_reduce_one_shot(Builder& b, const Scope& s, const Staging& staging, Chu
 void all_reduce_two_shot(Builder& b, const Scope& s, const Staging& staging, Chunk input, Chunk output, bool finish);
 void reduce(Builder& b, const Scope& s, const Staging& staging, int root, Chunk input, Chunk output, bool finish);
 void broadcast(Builder& b, const Scope& s, const Staging& staging, int root, Chunk buffer);
+void broadcast_both(Builder& b, const Scope& s, const Staging& staging, int root, Chunk buffer);
 void all_gather(Builder& b, const Scope& s, const Staging& staging, const std::vector<std::uint64_t>& counts);
 void gather(Builder& b, const Scope& s, const Staging& staging, int root, const std::vector<std::uint64_t>& counts);
+void gather_both(Builder& b, const Scope& s, const Staging& staging, int root,
+                 const std::vector<std::uint64_t>& counts);
 void scatter(Builder& b, const Scope& s, const Staging& staging, int root, const std::vector<std::uint64_t>& counts);
 void reduce_scatter(Builder& b, const Scope& s, const Staging& staging, const std::vector<std::uint64_t>& counts);
 void barrier(Builder& b, const Scope& s);

@@ -96,10 +96,12 @@ void hierarchical(Builder& b, const Context& c) {
         case Collective::reduce: {
             Chunk sum = q.collective == Collective::all_reduce || q.rank == root ? c.output() : Chunk{};
             if (leads && sum.count != q.count) sum = b.scratch(q.count);
-            if (local)
+            if (local) {
                 shared::reduce(b, host, c.staging, local_root, c.input(), leads ? sum : Chunk{}, false);
-            else
+                b.settle();
+            } else {
                 b.copy(sum, c.input());
+            }
             b.not_single_rounding();
             if (leads) {
                 if (q.collective == Collective::all_reduce) {
@@ -144,6 +146,9 @@ bool always(const Context&) {
 }
 bool shares(const Context& c) {
     return c.shares();
+}
+bool shares_for_both(const Context& c) {
+    return c.shares() && c.staging.slots >= Staging::slots_for_both;
 }
 
 // Rows of one collective are in order of preference.
@@ -204,8 +209,12 @@ const Algorithm table[] = {
      any_size, any_ranks, "one rounding, or the order of ranks, is asked for"},
 
     {"shared", Collective::broadcast, true, true, shares,
-     [](Builder& b, const Context& c) { shared::broadcast(b, c.all, c.staging, c.request.root, c.output()); }, any_size,
-     any_ranks, "shared memory: the root writes once, everyone reads"},
+     [](Builder& b, const Context& c) { shared::broadcast(b, c.all, c.staging, c.request.root, c.output()); },
+     std::uint64_t{256} << 10, any_ranks, "shared memory: the root writes once, everyone reads"},
+    {"shared_both", Collective::broadcast, true, true, shares_for_both,
+     [](Builder& b, const Context& c) { shared::broadcast_both(b, c.all, c.staging, c.request.root, c.output()); },
+     any_size, any_ranks,
+     "shared memory, many bytes: the root writes a part where there is room, everyone reads the rest"},
     {"hierarchical", Collective::broadcast, true, true, [](const Context& c) { return c.hierarchical(); }, hierarchical,
      any_size, any_ranks, "several ranks on a host: only one of them talks to the other hosts"},
     {"knomial", Collective::broadcast, true, true, always,
@@ -240,7 +249,10 @@ const Algorithm table[] = {
 
     {"shared", Collective::gather, true, true, shares,
      [](Builder& b, const Context& c) { shared::gather(b, c.all, c.staging, c.request.root, c.request.counts); },
-     any_size, any_ranks, "shared memory: each rank writes its block once, the root reads"},
+     std::uint64_t{128} << 10, any_ranks, "shared memory: each rank writes its block once, the root reads"},
+    {"shared_both", Collective::gather, true, true, shares_for_both,
+     [](Builder& b, const Context& c) { shared::gather_both(b, c.all, c.staging, c.request.root, c.request.counts); },
+     any_size, any_ranks, "shared memory, many bytes: each rank writes its block to the root where there is room"},
     {"binomial", Collective::gather, true, true, always,
      [](Builder& b, const Context& c) { messages::gather_tree(b, c.all, 2, c.request.root, c.request.counts); }, 4096,
      any_ranks, "few bytes: a tree of depth log2(n)"},

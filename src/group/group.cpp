@@ -121,6 +121,13 @@ Group::Group(const ProcessGroupOptions& options)
         return history_.find(channel & ~transport::collective_channel);
     };
     events.memory = [this](int peer) { return memory_of(peer); };
+    events.place = [this](int peer, std::span<const std::byte> message) {
+        return shares_memory_with(peer) ? symmetric_.find(message.data(), message.size()).bits() : 0;
+    };
+    events.at_place = [this](int peer, std::uint64_t place, std::size_t bytes) -> const std::byte* {
+        if (!shares_memory_with(peer)) return nullptr;
+        return symmetric_.address(transport::Place(place), ground_.local_of[static_cast<std::size_t>(peer)], bytes);
+    };
     mailbox_ = std::make_unique<transport::Mailbox>(rank_, size_, membership_->world_id(), std::move(events));
     ground_.mailbox = mailbox_.get();
     connect_shared_memory(deadline);
@@ -168,31 +175,39 @@ void Group::connect_shared_memory(const Deadline& deadline) {
     }
     if (!layout_.shared_memory || local_size == 1) return;
     ground_.local_rank = ground_.local_of[static_cast<std::size_t>(rank_)];
-    const std::string name = fmt::format("tutti-arena-{:x}-{}", membership_->world_id(), host);
     if (ground_.local_rank == 0) {
-        const UniqueFd listener = net::listen_unix(name);
         arena_ = transport::Arena::create_shared(shape);
         arena_->control(0).memory_readable.store(memory_readable() ? 1 : 0);
-        for (int passed = 1; passed < local_size;) {
-            const UniqueFd fd = net::accept_one(listener.get(), deadline, nullptr, "sharing memory");
-            if (net::peer_uid(fd.get()) != ::geteuid()) continue;
-            security::authenticate(fd.get(), membership_->secret(), security::Role::accepting, "arena", deadline,
-                                   nullptr);
-            net::send_fd(fd.get(), arena_->fd(), deadline, nullptr);
-            ++passed;
-        }
-        arena_->forget_fd();
+        pass_on_host("arena", arena_->take_fd(), deadline, nullptr);
     } else {
-        const UniqueFd fd = net::connect_unix(name, deadline, nullptr);
-        security::authenticate(fd.get(), membership_->secret(), security::Role::connecting, "arena", deadline, nullptr);
-        arena_ = transport::Arena::attach(net::recv_fd(fd.get(), deadline, nullptr), shape);
-        arena_->forget_fd();
+        arena_ = transport::Arena::attach(pass_on_host("arena", {}, deadline, nullptr), shape);
     }
     ground_.arena = arena_.get();
+    ground_.symmetric = &symmetric_;
     arena_->choose_fences(spins_ == 0);
     for (int local = 0; local < local_size; ++local) {
         if (local != ground_.local_rank) mailbox_->activate(rank_of_local_[static_cast<std::size_t>(local)]);
     }
+}
+
+// The lowest rank of this host passes `own` to the others; everyone returns a descriptor of the same thing.
+UniqueFd Group::pass_on_host(const std::string& what, UniqueFd own, const Deadline& deadline, const AbortFlag* abort) {
+    const int host = layout_.host_of[static_cast<std::size_t>(rank_)];
+    const std::string name = fmt::format("tutti-{}-{:x}-{}", what, membership_->world_id(), host);
+    if (!own) {
+        const UniqueFd fd = net::connect_unix(name, deadline, abort);
+        security::authenticate(fd.get(), membership_->secret(), security::Role::connecting, what, deadline, abort);
+        return net::recv_fd(fd.get(), deadline, abort);
+    }
+    const UniqueFd listener = net::listen_unix(name);
+    for (std::size_t passed = 1; passed < rank_of_local_.size();) {
+        const UniqueFd fd = net::accept_one(listener.get(), deadline, abort, "sharing memory");
+        if (net::peer_uid(fd.get()) != ::geteuid()) continue;
+        security::authenticate(fd.get(), membership_->secret(), security::Role::accepting, what, deadline, abort);
+        net::send_fd(fd.get(), own.get(), deadline, abort);
+        ++passed;
+    }
+    return own;
 }
 
 // Equal on all ranks of a host: its lowest rank decides.

@@ -169,6 +169,7 @@ int run_processes(const Arguments& a, const Limits& limits, bool table, const st
     if (!json.empty()) job.command.insert(job.command.end(), {"--json", json});
     if (!table) job.command.emplace_back("--quiet");
     if (table && !o.report.empty()) job.command.insert(job.command.end(), {"--report", o.report});
+    if (o.symmetric) job.command.emplace_back("--symmetric");
     if (a.no_check) job.command.emplace_back("--no-check");
     if (a.no_pin) job.command.emplace_back("--no-pin");
     return launch::launch(job);
@@ -203,6 +204,7 @@ Command add_bench(CLI::App& app) {
     sub->add_option("--transport", o.transport, "what carries the data; inproc: ranks are threads")
         ->check(CLI::IsMember({"shm", "tcp", "inproc"}))
         ->capture_default_str();
+    sub->add_flag("--symmetric", o.symmetric, "tutti's buffers are symmetric memory (empty_symmetric)");
     sub->add_option("--json", o.json, "also write the rows to this file");
     sub->add_option("--iters", o.sampling.iterations, "samples of each row; 0: as many as fit in --seconds")
         ->check(CLI::Range(0, 1'000'000))

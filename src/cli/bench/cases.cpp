@@ -2,6 +2,7 @@
 
 #include <tutti/distributed.hpp>
 #include <tutti/error.hpp>
+#include <tutti/symmetric.hpp>
 
 #include <array>
 #include <cmath>
@@ -136,6 +137,7 @@ struct Shape {
     ReduceOp op;
     ProcessGroup group;
     std::uint64_t block = 0;  // elements of a rank's block, where there are blocks
+    bool symmetric = false;
     int n() const { return group.size(); }
     int me() const { return group.rank(); }
     std::uint64_t all() const { return block * static_cast<std::uint64_t>(n()); }
@@ -147,7 +149,12 @@ class Simple : public Case {
     using Value = std::function<double(std::uint64_t)>;
     Simple(Shape shape, std::uint64_t in, std::uint64_t out) : shape_(std::move(shape)) {
         const auto tensor = [&](std::uint64_t count) {
-            return zeros(shape_.dtype, {static_cast<std::int64_t>(count)});
+            const Extents extents{static_cast<std::int64_t>(count)};
+            if (!shape_.symmetric) return zeros(shape_.dtype, extents);
+            // Ranks may need different counts; what nobody touches takes no memory.
+            const auto whole = std::make_shared<Tensor>(
+                empty_symmetric(shape_.dtype, {static_cast<std::int64_t>(shape_.all())}, {.group = shape_.group}));
+            return Tensor(TensorView(whole->raw_data(), extents, shape_.dtype), whole);
         };
         in_ = tensor(in);
         out_ = tensor(out);
@@ -321,11 +328,11 @@ std::vector<std::string> collective_names() {
 }
 
 std::unique_ptr<Case> make_case(const std::string& collective, std::uint64_t bytes, DType dtype, ReduceOp op,
-                                const ProcessGroup& group) {
+                                const ProcessGroup& group, bool symmetric) {
     for (const Entry& entry : entries) {
         if (collective != entry.name) continue;
         const auto n = static_cast<std::uint64_t>(group.size());
-        Shape shape{dtype, op, group, bytes / size_of(dtype)};
+        Shape shape{dtype, op, group, bytes / size_of(dtype), symmetric};
         if (entry.blocks) shape.block = std::max<std::uint64_t>(1, shape.block / n);
         auto made = entry.make(shape);
         made->reduces = entry.reduces;

@@ -29,8 +29,8 @@ std::vector<Row> measure(const Options& options, const Limits& limits, const Pro
             std::uint64_t last = UINT64_MAX;
             for (double size = static_cast<double>(options.min_bytes); size <= static_cast<double>(options.max_bytes);
                  size *= options.factor) {
-                const auto work =
-                    make_case(collective, static_cast<std::uint64_t>(size), dtype, op_from_string(options.op), group);
+                const auto work = make_case(collective, static_cast<std::uint64_t>(size), dtype,
+                                            op_from_string(options.op), group, options.symmetric);
                 const auto bytes = static_cast<std::uint64_t>(agreed(static_cast<double>(work->bytes()), group));
                 if (bytes == last) continue;  // rounded to the same, or a barrier
                 last = bytes;
