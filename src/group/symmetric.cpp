@@ -13,13 +13,15 @@ bool Group::has_symmetric_memory() const noexcept {
 
 std::shared_ptr<transport::SymmetricSegment> Group::make_symmetric(std::size_t bytes, const Deadline& deadline) {
     using transport::SymmetricSegment;
-    const std::uint64_t id = ++symmetric_segments_;
+    const std::uint64_t id = [&] {
+        const std::lock_guard lock(mutex_);
+        return ++symmetric_segments_;
+    }();
     const int ranks = static_cast<int>(rank_of_local_.size());
     UniqueFd own;
     if (ground_.local_rank == 0) own = SymmetricSegment::create(ranks, bytes);
     const UniqueFd fd = pass_on_host(fmt::format("symmetric-{}", id), std::move(own), deadline, &bad_news_);
-    auto segment = std::make_shared<SymmetricSegment>(fd, id, ranks, ground_.local_rank, bytes);
-    return segment;
+    return std::make_shared<SymmetricSegment>(fd, id, ranks, ground_.local_rank, bytes);
 }
 
 void Group::add_symmetric(std::shared_ptr<transport::SymmetricSegment> segment) {

@@ -1,5 +1,7 @@
 #include "schedule/prove.hpp"
 
+#include "schedule/symbols.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,17 +13,6 @@
 
 namespace tutti::schedule {
 namespace {
-
-// One element's contents: contributions (rank, index in that rank's input) in the order of combination.
-struct Symbol {
-    std::vector<std::uint32_t> parts;  // rank
-    std::uint64_t index = 0;           // all parts stem from this element of the inputs
-    int combinations = 0;
-    bool finished = false;
-    bool operator==(const Symbol&) const = default;
-};
-using Value = std::optional<Symbol>;
-using Values = std::vector<Value>;
 
 struct Publication {
     Values values;              // a copy
@@ -75,11 +66,6 @@ class Proof {
     std::uint64_t total() const {
         std::uint64_t sum = 0;
         for (const auto c : promise_.counts) sum += c;
-        return sum;
-    }
-    static std::uint64_t prefix(const std::vector<std::uint64_t>& counts, int end) {
-        std::uint64_t sum = 0;
-        for (int i = 0; i < end; ++i) sum += counts[static_cast<std::size_t>(i)];
         return sum;
     }
     std::uint64_t block(int rank) const { return promise_.counts[static_cast<std::size_t>(rank)]; }
@@ -511,44 +497,13 @@ class Proof {
 
     void check_results() {
         for (Rank rank = 0; rank < size_; ++rank) {
-            const Values& output = states_[static_cast<std::size_t>(rank)].buffers[1];
             const auto& s = schedules_[static_cast<std::size_t>(rank)];
-            if (s.publications != schedules_.front().publications &&
-                promise_.host_of[static_cast<std::size_t>(rank)] == promise_.host_of.front()) {
+            if (s.publications != schedules_.front().publications && host(rank) == host(0)) {
                 fault(rank, s.steps.size(), "uses another number of rounds than rank 0 of its host");
             }
-            switch (promise_.collective) {
-                case Collective::all_reduce: expect_reduced(rank, output, 0, promise_.count); break;
-                case Collective::reduce:
-                    if (rank == promise_.root) expect_reduced(rank, output, 0, promise_.count);
-                    break;
-                case Collective::reduce_scatter:
-                    expect_reduced(rank, output, prefix(promise_.counts, rank), block(rank));
-                    break;
-                case Collective::broadcast: expect_copy(rank, output, 0, promise_.root, 0, promise_.count); break;
-                case Collective::gather:
-                    if (rank != promise_.root) break;
-                    [[fallthrough]];
-                case Collective::all_gather:
-                    for (Rank from = 0; from < size_; ++from) {
-                        expect_copy(rank, output, prefix(promise_.counts, from), from, 0, block(from));
-                    }
-                    break;
-                case Collective::scatter:
-                    expect_copy(rank, output, 0, promise_.root, prefix(promise_.counts, rank), block(rank));
-                    break;
-                case Collective::all_to_all: {
-                    std::uint64_t at = 0;
-                    for (Rank from = 0; from < size_; ++from) {
-                        const auto& row = promise_.matrix[static_cast<std::size_t>(from)];
-                        const std::uint64_t count = row[static_cast<std::size_t>(rank)];
-                        expect_copy(rank, output, at, from, prefix(row, rank), count);
-                        at += count;
-                    }
-                    break;
-                }
-                case Collective::barrier: break;
-            }
+            const Values& output = states_[static_cast<std::size_t>(rank)].buffers[1];
+            const std::string wrong = wrong_with(output, rank, size_, promise_);
+            if (!wrong.empty()) fault(rank, s.steps.size(), wrong);
         }
         if (promise_.collective == Collective::barrier) check_barrier();
     }
@@ -561,37 +516,6 @@ class Proof {
                 return step.kind == StepKind::settle && step.round == s.publications;
             });
             if (s.publications > 0 && !settles) fault(rank, s.steps.size(), "ends without having settled");
-        }
-    }
-
-    void expect_copy(Rank rank, const Values& output, std::uint64_t at, Rank from, std::uint64_t index,
-                     std::uint64_t count) {
-        for (std::uint64_t i = 0; i < count; ++i) {
-            const Value& value = output[at + i];
-            if (!value || value->parts != std::vector{static_cast<std::uint32_t>(from)} || value->index != index + i) {
-                return fault(rank, schedules_[static_cast<std::size_t>(rank)].steps.size(),
-                             fmt::format("element {} is not element {} of rank {}", at + i, index + i, from));
-            }
-        }
-    }
-
-    void expect_reduced(Rank rank, const Values& output, std::uint64_t first, std::uint64_t count) {
-        const std::size_t end = schedules_[static_cast<std::size_t>(rank)].steps.size();
-        for (std::uint64_t i = 0; i < count; ++i) {
-            if (!output[i]) return fault(rank, end, fmt::format("element {} is never written", i));
-            Symbol value = *output[i];
-            if (value.index != first + i) return fault(rank, end, fmt::format("element {} holds another element", i));
-            if (!value.finished) return fault(rank, end, fmt::format("element {} is not finished", i));
-            if (promise_.single_rounding && value.combinations > 1) {
-                return fault(rank, end, fmt::format("element {} was rounded {} times", i, value.combinations));
-            }
-            if (!promise_.rank_order) std::ranges::sort(value.parts);
-            bool right = value.parts.size() == static_cast<std::size_t>(size_);
-            for (std::size_t p = 0; right && p < value.parts.size(); ++p) right = value.parts[p] == p;
-            if (!right)
-                return fault(
-                    rank, end,
-                    fmt::format("element {} misses or repeats contributions, or has them in another order", i));
         }
     }
 

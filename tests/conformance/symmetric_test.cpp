@@ -12,7 +12,7 @@
 #include <numeric>
 #include <sstream>
 
-namespace tutti::test {
+namespace tutti::test::symmetric {
 namespace {
 
 class Symmetric : public ::testing::TestWithParam<How> {};
@@ -289,4 +289,4 @@ TEST(SymmetricMemory, of_the_parent_survives_a_forked_child) {
 #endif
 
 }  // namespace
-}  // namespace tutti::test
+}  // namespace tutti::test::symmetric
