@@ -74,6 +74,9 @@ class Bench:
             found = self.tutti(["all_reduce"], 2, [size], "--against", "openmpi")
             self.note(f"all_reduce {size}: speed over Open MPI", self.ratio(found, "all_reduce", size, ["openmpi"], 1), 2,
                       False)
+            found = self.tutti(["all_reduce"], 2, [size], "--against", "openmpi", "--symmetric")
+            self.note(f"all_reduce {size}, symmetric memory: speed over Open MPI",
+                      self.ratio(found, "all_reduce", size, ["openmpi"], 1), 3, False)
         for size in ("4M", "64M"):
             others = [c for c in COLLECTIVES if c != "all_reduce"]
             found = self.tutti(others, 2, [size], "--against", peers)
