@@ -13,6 +13,7 @@
 #include <tutti/reduce_op.hpp>
 #include <tutti/spawn.hpp>
 #include <tutti/store.hpp>
+#include <tutti/symmetric.hpp>
 #include <tutti/tensor.hpp>
 #include <tutti/version.hpp>
 #include <tutti/work.hpp>

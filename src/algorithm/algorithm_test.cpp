@@ -31,6 +31,21 @@ Layout layout_of(int n, int kind, std::uint64_t slot) {
     return layout;
 }
 
+// Which buffers of which ranks lie in symmetric memory: none, all, some ranks', only inputs, only outputs.
+std::vector<std::vector<unsigned>> symmetries(const std::vector<Schedule>& schedules) {
+    const std::size_t n = schedules.size();
+    std::vector<std::vector<unsigned>> result{{}};
+    if (std::ranges::all_of(schedules, [](const Schedule& s) { return s.publications == 0; })) return result;
+    constexpr unsigned input = 1U << static_cast<unsigned>(schedule::Buffer::input);
+    constexpr unsigned output = 1U << static_cast<unsigned>(schedule::Buffer::output);
+    result.emplace_back(n, input | output);
+    if (n > 9) return result;
+    std::vector<unsigned> some(n), others(n);
+    for (std::size_t i = 0; i < n; ++i) (i % 2 == 0 ? some : others)[i] = input | output;
+    result.insert(result.end(), {some, others, std::vector<unsigned>(n, input), std::vector<unsigned>(n, output)});
+    return result;
+}
+
 // Proves all algorithms for one collective; returns how many were proved.
 int prove_all(const Layout& layout, Promise promise, const std::set<std::string>& only = {}) {
     const int n = layout.size();
@@ -75,9 +90,14 @@ int prove_all(const Layout& layout, Promise promise, const std::set<std::string>
             }
             schedules.push_back(plan(layout, request));
         }
-        const auto faults = schedule::prove(schedules, promise);
-        EXPECT_TRUE(faults.empty()) << to_string(promise.collective) << ' ' << name << " n=" << n
-                                    << " count=" << promise.count << ": " << (faults.empty() ? "" : faults.front());
+        for (const auto& symmetric : symmetries(schedules)) {
+            promise.symmetric = symmetric;
+            const auto faults = schedule::prove(schedules, promise);
+            EXPECT_TRUE(faults.empty()) << to_string(promise.collective) << ' ' << name << " n=" << n
+                                        << " count=" << promise.count
+                                        << " symmetric=" << testing::PrintToString(symmetric) << ": "
+                                        << (faults.empty() ? "" : faults.front());
+        }
         ++proved;
     }
     return proved;

@@ -43,12 +43,23 @@ std::string text_of(const Schedule& s, const Step& step) {
             return fmt::format("{} = {}", text_of(step.target),
                                step.arrival_first ? fmt::format("rank {}'s op {}", step.peer, sources)
                                                   : fmt::format("{} op rank {}'s", sources, step.peer));
-        case StepKind::publish: return fmt::format("round {}: {}", step.round, sources.empty() ? "a sign" : sources);
+        case StepKind::publish:
+            return fmt::format("round {}: {}{}{}", step.round, sources.empty() ? "a sign" : sources,
+                               step.offer == schedule::Offer::none   ? ""
+                               : step.offer == schedule::Offer::copy ? ", copied"
+                                                                     : ", offered",
+                               step.delivered ? ", or a sign where it was delivered" : "");
         case StepKind::read:
-            return fmt::format("round {}: {} = rank {}'s [{}, +{}]", step.round, text_of(step.target), step.peer,
-                               step.slot_offset, step.target.count);
-        case StepKind::read_combine: return fmt::format("round {}: {} = {}", step.round, text_of(step.target), sources);
+            return fmt::format("round {}: {} = rank {}'s [{}, +{}]{}", step.round, text_of(step.target), step.peer,
+                               step.slot_offset, step.target.count, step.delivered ? ", if not delivered" : "");
+        case StepKind::read_combine:
+            return fmt::format("round {}: {} = {}{}", step.round, text_of(step.target), sources,
+                               step.deliver ? ", delivered where offered" : "");
+        case StepKind::write:
+            return fmt::format("round {}: rank {}'s offer [{}, +{}] = {}", step.round, step.peer, step.slot_offset,
+                               s.operands[step.first_operand].chunk.count, sources);
         case StepKind::release: return fmt::format("rounds before {}", step.round);
+        case StepKind::settle: return fmt::format("rounds before {}, by all", step.round);
     }
     return {};
 }

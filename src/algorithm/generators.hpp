@@ -45,6 +45,8 @@ struct Spread {
 struct Staging {
     std::uint64_t slot = 0;
     std::uint32_t slots = 0;
+    /// What a pipeline of three rounds a tile needs to keep going.
+    static constexpr std::uint32_t slots_for_both = 8;
 };
 
 /// `count` elements cut into `parts` pieces whose sizes differ by at most one; piece `index` as (offset, count).
@@ -99,7 +101,10 @@ std::uint64_t reduce_work(const Scope& s, const Staging& staging);
 void broadcast(Builder& b, const Scope& s, const Staging& staging, int root, Chunk buffer);
 /// `blocks`: where everyone's go; `own` may be its block there.
 void all_gather(Builder& b, const Scope& s, const Staging& staging, Chunk own, const std::vector<Chunk>& blocks);
+void broadcast_both(Builder& b, const Scope& s, const Staging& staging, int root, Chunk buffer);
 void gather(Builder& b, const Scope& s, const Staging& staging, int root, const std::vector<std::uint64_t>& counts);
+void gather_both(Builder& b, const Scope& s, const Staging& staging, int root,
+                 const std::vector<std::uint64_t>& counts);
 void scatter(Builder& b, const Scope& s, const Staging& staging, int root, const std::vector<std::uint64_t>& counts);
 /// `blocks`: my values for everyone; `own`: where the sum of everyone's for me goes.
 void reduce_scatter(Builder& b, const Scope& s, const Staging& staging, const std::vector<Chunk>& blocks, Chunk own,

@@ -96,6 +96,9 @@ void all_reduce_leaders(Builder& b, const Context& c) {
 bool shares_known_blocks(const Context& c) {
     return c.shares() && c.request.largest_count.has_value();
 }
+bool shares_for_both(const Context& c) {
+    return c.shares() && c.staging.slots >= Staging::slots_for_both;
+}
 
 // Rows of one collective are in order of preference.
 const Algorithm table[] = {
@@ -167,8 +170,12 @@ const Algorithm table[] = {
      any_size, any_ranks, "one rounding, or the order of ranks, is asked for"},
 
     {"shared", Collective::broadcast, true, true, shares,
-     [](Builder& b, const Context& c) { shared::broadcast(b, c.all, c.staging, c.request.root, c.output()); }, any_size,
-     any_ranks, "shared memory: the root writes once, everyone reads"},
+     [](Builder& b, const Context& c) { shared::broadcast(b, c.all, c.staging, c.request.root, c.output()); },
+     std::uint64_t{256} << 10, any_ranks, "shared memory: the root writes once, everyone reads"},
+    {"shared_both", Collective::broadcast, true, true, shares_for_both,
+     [](Builder& b, const Context& c) { shared::broadcast_both(b, c.all, c.staging, c.request.root, c.output()); },
+     any_size, any_ranks,
+     "shared memory, many bytes: the root writes a part where there is room, everyone reads the rest"},
     {"hierarchical", Collective::broadcast, true, true, hierarchical,
      [](Builder& b, const Context& c) { hosts::broadcast(b, c.spread(), c.staging, c.output(), 2 * c.tile()); },
      any_size, any_ranks, "several ranks on a host: only one of them talks to the other hosts"},
@@ -213,7 +220,10 @@ const Algorithm table[] = {
 
     {"shared", Collective::gather, true, true, shares,
      [](Builder& b, const Context& c) { shared::gather(b, c.all, c.staging, c.request.root, c.request.counts); },
-     any_size, any_ranks, "shared memory: each rank writes its block once, the root reads"},
+     std::uint64_t{128} << 10, any_ranks, "shared memory: each rank writes its block once, the root reads"},
+    {"shared_both", Collective::gather, true, true, shares_for_both,
+     [](Builder& b, const Context& c) { shared::gather_both(b, c.all, c.staging, c.request.root, c.request.counts); },
+     any_size, any_ranks, "shared memory, many bytes: each rank writes its block to the root where there is room"},
     {"binomial", Collective::gather, true, true, always,
      [](Builder& b, const Context& c) { messages::gather_tree(b, c.all, 2, c.request.root, c.request.counts); }, 4096,
      any_ranks, "few bytes: a tree of depth log2(n)"},
@@ -367,7 +377,10 @@ schedule::Schedule plan(const Layout& layout, const Request& request) {
     const Algorithm& algorithm = *find(context).row;
     Builder builder{std::string(algorithm.name)};
     algorithm.generate(builder, context);
-    return std::move(builder).finish();
+    schedule::Schedule schedule = std::move(builder).finish();
+    // Messages between hosts come between the phases, and may change what near ranks would still read in place.
+    if (!context.one_host()) std::ranges::fill(schedule.published_end, 0);
+    return schedule;
 }
 
 Choice choose(const Layout& layout, const Request& request) {

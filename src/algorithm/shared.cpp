@@ -46,12 +46,13 @@ struct Tile {
     std::vector<std::uint64_t> pieces;  // counts, by owner
 };
 
-void publish_pieces(Builder& b, const Scope& s, std::uint32_t round, const Tile& tile) {
+void publish_pieces(Builder& b, const Scope& s, std::uint32_t round, const Tile& tile,
+                    schedule::Offer offer = schedule::Offer::none) {
     std::vector<Chunk> out;
     for (int i = 0; i < s.size(); ++i) {
         if (i != s.me) out.push_back(tile.mine[static_cast<std::size_t>(i)]);
     }
-    b.publish(round, out);
+    b.publish(round, out, offer);
 }
 
 void combine_pieces(Builder& b, const Scope& s, std::uint32_t round, const Tile& tile, Chunk target, bool finish) {
@@ -65,19 +66,33 @@ void combine_pieces(Builder& b, const Scope& s, std::uint32_t round, const Tile&
                                 .slot_offset = before(tile.pieces, i, s.me)});
         }
     }
-    b.read_combine(round, target, operands, finish);
+    b.read_combine_deliver(round, target, operands, finish);
+}
+
+// Where the result takes the place of the input, it may be written there by whoever computes it.
+schedule::Offer in_place(const Chunk& input, const Chunk& output) {
+    return input == output ? schedule::Offer::result : schedule::Offer::none;
+}
+
+void read_result(Builder& b, Rank owner, std::uint32_t round, Chunk target, schedule::Offer offered) {
+    if (offered == schedule::Offer::result)
+        b.read_undelivered(owner, round, 0, target);
+    else
+        b.read(owner, round, 0, target);
 }
 
 }  // namespace
 
 void all_reduce_one_shot(Builder& b, const Scope& s, const Staging& staging, Chunk input, Chunk output, bool finish) {
+    const schedule::Offer offer = input == output ? schedule::Offer::copy : schedule::Offer::none;
     const std::uint64_t tiles = ceil_div(input.count, staging.slot);
     const std::uint32_t first = b.next_round();
     const auto tile = [&](Chunk whole, std::uint64_t t) {
         return part(whole, t * staging.slot, std::min(staging.slot, whole.count - t * staging.slot));
     };
     pipeline(
-        tiles, [&](std::uint64_t t) { b.publish(first + static_cast<std::uint32_t>(t), std::vector{tile(input, t)}); },
+        tiles,
+        [&](std::uint64_t t) { b.publish(first + static_cast<std::uint32_t>(t), std::vector{tile(input, t)}, offer); },
         [&](std::uint64_t t) {
             const auto round = first + static_cast<std::uint32_t>(t);
             std::vector<Operand> operands;
@@ -113,15 +128,15 @@ void all_reduce_two_shot(Builder& b, const Scope& s, const Staging& staging, Chu
     };
     const auto round = [&](std::uint64_t t) { return first + 2 * static_cast<std::uint32_t>(t); };
     pipeline(
-        tiles, [&](std::uint64_t t) { publish_pieces(b, s, round(t), tile_of(t)); },
+        tiles, [&](std::uint64_t t) { publish_pieces(b, s, round(t), tile_of(t), in_place(input, output)); },
         [&](std::uint64_t t) {
             combine_pieces(b, s, round(t), tile_of(t), slice(output, t, s.me), finish);
-            b.publish(round(t) + 1, std::vector{slice(output, t, s.me)});
+            b.publish_undelivered(round(t) + 1, std::vector{slice(output, t, s.me)});
         },
         [&](std::uint64_t t) {
             for (int i = 1; i < n; ++i) {
                 const int owner = (s.me + i) % n;
-                b.read(s.rank(owner), round(t) + 1, 0, slice(output, t, owner));
+                read_result(b, s.rank(owner), round(t) + 1, slice(output, t, owner), in_place(input, output));
             }
             b.release(round(t) + 2);
         });
@@ -164,19 +179,20 @@ void reduce(Builder& b, const Scope& s, const Staging& staging, int root, Chunk 
         }
         return tile;
     };
+    const schedule::Offer offer = s.me == root ? in_place(input, output) : schedule::Offer::none;
     const auto target = [&](std::uint64_t t) {
         return s.me == root ? slice(output, t, s.me) : part(output, 0, slice(input, t, s.me).count);
     };
     const auto round = [&](std::uint64_t t) { return first + 2 * static_cast<std::uint32_t>(t); };
     pipeline(
-        tiles, [&](std::uint64_t t) { publish_pieces(b, s, round(t), tile_of(t)); },
+        tiles, [&](std::uint64_t t) { publish_pieces(b, s, round(t), tile_of(t), offer); },
         [&](std::uint64_t t) {
             combine_pieces(b, s, round(t), tile_of(t), target(t), finish);
-            if (s.me != root) b.publish(round(t) + 1, std::vector{target(t)});
+            if (s.me != root) b.publish_undelivered(round(t) + 1, std::vector{target(t)}, s.rank(root));
         },
         [&](std::uint64_t t) {
             for (int i = 0; s.me == root && i < n; ++i) {
-                if (i != root) b.read(s.rank(i), round(t) + 1, 0, slice(output, t, i));
+                if (i != root) read_result(b, s.rank(i), round(t) + 1, slice(output, t, i), offer);
             }
             b.release(round(t) + 2);
         });
@@ -196,6 +212,41 @@ void broadcast(Builder& b, const Scope& s, const Staging& staging, int root, Chu
         b.release(round + 1);
     }
     b.use_rounds(static_cast<std::uint32_t>(tiles));
+}
+
+// Both sides copy: readers offer room for one of n slices of each tile, into which the root writes; they read the rest.
+// Round 3t: the offers; 3t+1: the rest; 3t+2: the first slice, for those that could offer nothing in place.
+//   n = 2, tile t:   root  publish(x[s1]) | [offer] = x[s0]        other  offer(x[s0]) | x[s1] = [x[s1]]
+void broadcast_both(Builder& b, const Scope& s, const Staging& staging, int root, Chunk buffer) {
+    const int n = s.size();
+    const std::uint64_t tile_count = staging.slot + staging.slot / static_cast<std::uint64_t>(std::max(1, n - 1));
+    const std::uint64_t tiles = ceil_div(buffer.count, tile_count);
+    const std::uint32_t first = b.next_round();
+    const auto round = [&](std::uint64_t t) { return first + 3 * static_cast<std::uint32_t>(t); };
+    const auto tile = [&](std::uint64_t t) {
+        return part(buffer, t * tile_count, std::min(tile_count, buffer.count - t * tile_count));
+    };
+    const auto slice = [&](std::uint64_t t) { return piece_of(tile(t), n, 0); };
+    const auto rest = [&](std::uint64_t t) { return part(tile(t), slice(t).count, tile(t).count - slice(t).count); };
+    pipeline(
+        tiles,
+        [&](std::uint64_t t) {
+            if (s.me != root) b.publish(round(t), std::vector{slice(t)}, schedule::Offer::room);
+        },
+        [&](std::uint64_t t) {
+            if (s.me != root) return;
+            b.publish(round(t) + 1, std::vector{rest(t)});
+            for (int i = 1; i < n; ++i) b.write(s.rank((root + i) % n), round(t), 0, slice(t));
+            b.publish_undelivered(round(t) + 2, std::vector{slice(t)});
+        },
+        [&](std::uint64_t t) {
+            if (s.me != root) {
+                b.read(s.rank(root), round(t) + 1, 0, rest(t));
+                b.read_undelivered(s.rank(root), round(t) + 2, 0, slice(t));
+            }
+            b.release(round(t) + 3);
+        });
+    b.use_rounds(3 * static_cast<std::uint32_t>(tiles));
 }
 
 void all_gather(Builder& b, const Scope& s, const Staging& staging, Chunk own, const std::vector<Chunk>& blocks) {
@@ -239,6 +290,46 @@ void gather(Builder& b, const Scope& s, const Staging& staging, int root, const 
         b.release(round + 1);
     }
     b.use_rounds(static_cast<std::uint32_t>(tiles));
+}
+
+// Everybody writes its own block, where the root offers room for it. Round 2t: the offer; 2t+1: the block, if there was
+// no room.
+void gather_both(Builder& b, const Scope& s, const Staging& staging, int root,
+                 const std::vector<std::uint64_t>& counts) {
+    const std::uint64_t tiles = ceil_div(*std::ranges::max_element(counts), staging.slot);
+    const std::uint32_t first = b.next_round();
+    const auto round = [&](std::uint64_t t) { return first + 2 * static_cast<std::uint32_t>(t); };
+    const auto tile = [&](Chunk block, std::uint64_t t) {
+        const std::uint64_t start = std::min(block.count, t * staging.slot);
+        return part(block, start, std::min(staging.slot, block.count - start));
+    };
+    const auto tiles_of = [&](std::uint64_t t) {
+        Tile result;
+        for (int i = 0; i < s.size(); ++i) {
+            result.mine.push_back(tile(block_of(Buffer::output, counts, i), t));
+            result.pieces.push_back(result.mine.back().count);
+        }
+        return result;
+    };
+    const Chunk own{Buffer::input, 0, counts[static_cast<std::size_t>(s.me)]};
+    pipeline(
+        tiles,
+        [&](std::uint64_t t) {
+            if (s.me == root) publish_pieces(b, s, round(t), tiles_of(t), schedule::Offer::room);
+        },
+        [&](std::uint64_t t) {
+            if (s.me == root) return b.copy(tile(block_of(Buffer::output, counts, root), t), tile(own, t));
+            b.write(s.rank(root), round(t), before(tiles_of(t).pieces, root, s.me), tile(own, t));
+            b.publish_undelivered(round(t) + 1, std::vector{tile(own, t)}, s.rank(root));
+        },
+        [&](std::uint64_t t) {
+            for (int i = 0; s.me == root && i < s.size(); ++i) {
+                if (i != root)
+                    b.read_undelivered(s.rank(i), round(t) + 1, 0, tile(block_of(Buffer::output, counts, i), t));
+            }
+            b.release(round(t) + 2);
+        });
+    b.use_rounds(2 * static_cast<std::uint32_t>(tiles));
 }
 
 void scatter(Builder& b, const Scope& s, const Staging& staging, int root, const std::vector<std::uint64_t>& counts) {

@@ -21,6 +21,9 @@ class PlannedCall {
             quick_ = direct && model_->transfer.peer >= 0 ? Quick::message : Quick::none;
         else if (group_.choose_way(*model_) && direct)
             quick_ = Quick::small;
+        // all_to_all: where some rank's blocks do not fit, it goes on as an operation.
+        model_->small.arguments = model_.get();
+        model_->small.ordinary = [](const void* given) { return static_cast<const Operation*>(given)->again(); };
     }
 
     void run() {

@@ -1,5 +1,7 @@
 #include "engine/execution.hpp"
 
+#include <tutti/error.hpp>
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -35,6 +37,15 @@ Execution::Execution(std::shared_ptr<const schedule::Schedule> schedule, const O
         scratch_ = std::make_unique_for_overwrite<std::byte[]>(schedule_->scratch_count * element_bytes_);
     }
     while (next_shared_ < states_.size() && !is_shared(schedule_->steps[next_shared_].kind)) ++next_shared_;
+    if (ground.symmetric != nullptr) {
+        for (const Buffer buffer : {Buffer::input, Buffer::output}) {
+            const auto index = static_cast<std::size_t>(buffer);
+            const std::byte* base = buffer == Buffer::input ? operands.input : operands.output;
+            const std::uint64_t end = schedule_->published_end[index];
+            if (end > 0) places_[index] = ground.symmetric->find(base, end * element_bytes_);
+        }
+    }
+    had_delivery_.resize(ground.local_of.size());
 }
 
 Execution::~Execution() = default;
@@ -56,7 +67,7 @@ bool Execution::ready(const Step& step) const {
 bool Execution::published(int peer, std::uint64_t publication) const {
     const int local = ground_.local_of[static_cast<std::size_t>(peer)];
     const auto& stamp = ground_.arena->control(local).stamps[publication % ground_.arena->layout().slots];
-    return stamp.load(std::memory_order_acquire) == publication + 1;
+    return (stamp.load(std::memory_order_acquire) & ~transport::published_in_place) == publication + 1;
 }
 
 // Published, and by an operation like ours: what a peer is doing is compared at the first contact.
@@ -170,76 +181,19 @@ bool Execution::start(std::size_t index) {
     return true;
 }
 
-bool Execution::run_shared(const Step& step) {
-    transport::Arena& arena = *ground_.arena;
-    transport::RankControl& own = arena.control(ground_.local_rank);
-    const std::uint64_t publication = base_ + step.round;
-    const Operand* operands = schedule_->operands.data() + step.first_operand;
-    switch (step.kind) {
-        case StepKind::publish: {
-            const std::uint32_t slots = arena.layout().slots;
-            if (publication >= slots) {
-                for (int r = 0; r < arena.layout().ranks; ++r) {
-                    if (r != ground_.local_rank &&
-                        arena.control(r).released.load(std::memory_order_acquire) + slots <= publication) {
-                        return false;
-                    }
-                }
-            }
-            std::byte* slot = arena.slot(ground_.local_rank, publication);
-            for (std::uint32_t i = 0; i < step.operand_count; ++i) {
-                const std::size_t size = bytes(operands[i].chunk);
-                std::memcpy(slot, address(operands[i].chunk), size);
-                slot += size;
-            }
-            own.stamps[publication % slots].store(publication + 1, std::memory_order_release);
-            arena.ring_all_doorbells(ground_.local_rank);
-            return true;
-        }
-        case StepKind::read: {
-            if (!usable(step.peer, publication)) return false;
-            const int local = ground_.local_of[static_cast<std::size_t>(step.peer)];
-            if (step.target.count > 0) {
-                std::memcpy(address(step.target), arena.slot(local, publication) + step.slot_offset * element_bytes_,
-                            bytes(step.target));
-            }
-            return true;
-        }
-        case StepKind::read_combine: {
-            std::array<const void*, 16> few;
-            std::vector<const void*> many;
-            std::span<const void*> inputs(few.data(), std::min<std::size_t>(few.size(), step.operand_count));
-            if (step.operand_count > few.size()) {
-                many.resize(step.operand_count);
-                inputs = many;
-            }
-            for (std::uint32_t i = 0; i < step.operand_count; ++i) {
-                if (operands[i].peer < 0) {
-                    inputs[i] = step.target.count > 0 ? address(operands[i].chunk) : nullptr;
-                    continue;
-                }
-                if (!usable(operands[i].peer, publication)) return false;
-                const int local = ground_.local_of[static_cast<std::size_t>(operands[i].peer)];
-                inputs[i] = arena.slot(local, publication) + operands[i].slot_offset * element_bytes_;
-            }
-            if (step.target.count > 0) {
-                kernels::combine(operands_.op, operands_.dtype, address(step.target), inputs, step.target.count,
-                                 step.finish ? operands_.divisor : 1);
-            }
-            return true;
-        }
-        case StepKind::release:
-            own.released.store(base_ + step.round, std::memory_order_release);
-            arena.ring_all_doorbells(ground_.local_rank);
-            return true;
-        default: return false;
-    }
-}
-
 std::vector<int> Execution::waits_for() const {
     std::vector<int> peers;
     const auto add = [&](int peer) {
         if (peer >= 0 && std::ranges::find(peers, peer) == peers.end()) peers.push_back(peer);
+    };
+    const auto add_unreleased = [&](std::uint64_t publication, std::uint32_t slots) {
+        for (std::size_t r = 0; r < ground_.local_of.size(); ++r) {
+            const int local = ground_.local_of[r];
+            if (local >= 0 && local != ground_.local_rank &&
+                ground_.arena->control(local).released.load() + slots <= publication) {
+                add(static_cast<int>(r));
+            }
+        }
     };
     const std::size_t end = std::min(states_.size(), first_open_ + window_);
     for (std::size_t i = first_open_; i < end; ++i) {
@@ -248,14 +202,11 @@ std::vector<int> Execution::waits_for() const {
         if (i != next_shared_) continue;
         const std::uint64_t publication = base_ + step.round;
         if (step.kind == StepKind::publish) {
-            for (std::size_t r = 0; r < ground_.local_of.size(); ++r) {
-                const int local = ground_.local_of[r];
-                if (local >= 0 && local != ground_.local_rank &&
-                    ground_.arena->control(local).released.load() + ground_.arena->layout().slots <= publication) {
-                    add(static_cast<int>(r));
-                }
-            }
-        } else if (step.kind == StepKind::read && !published(step.peer, publication)) {
+            add_unreleased(publication, ground_.arena->layout().slots);
+        } else if (step.kind == StepKind::settle) {
+            add_unreleased(publication, 1);
+        } else if ((step.kind == StepKind::read || step.kind == StepKind::write) &&
+                   !published(step.peer, publication)) {
             add(step.peer);
         } else if (step.kind == StepKind::read_combine) {
             for (std::uint32_t o = 0; o < step.operand_count; ++o) {

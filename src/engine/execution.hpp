@@ -8,7 +8,9 @@
 #include "schedule/schedule.hpp"
 #include "transport/mailbox.hpp"
 #include "transport/shm/arena.hpp"
+#include "transport/shm/symmetric.hpp"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -22,7 +24,8 @@ namespace tutti::engine {
 /// What executions of one group share.
 struct Ground {
     transport::Mailbox* mailbox = nullptr;
-    transport::Arena* arena = nullptr;    ///< null: no shared memory
+    transport::Arena* arena = nullptr;  ///< null: no shared memory
+    const transport::SymmetricMemory* symmetric = nullptr;
     int local_rank = 0;                   ///< in the arena
     std::vector<int> local_of;            ///< arena rank of each rank of this host, -1 elsewhere
     std::uint64_t first_publication = 0;  ///< of the next schedule; equal on all ranks of a host
@@ -61,11 +64,23 @@ class Execution {
 
     bool start(std::size_t index);
     bool run_shared(const schedule::Step& step);
+    bool publish(const schedule::Step& step);
+    bool read_combine(const schedule::Step& step);
+    bool write(const schedule::Step& step);
+    bool all_released(std::uint64_t publication) const;
+    void combine(const schedule::Step& step, std::span<const void* const> inputs);
     bool ready(const schedule::Step& step) const;
     std::byte* address(const schedule::Chunk& chunk) const;
     std::size_t bytes(const schedule::Chunk& chunk) const { return chunk.count * element_bytes_; }
     bool published(int peer, std::uint64_t publication) const;
     bool usable(int peer, std::uint64_t publication);
+    bool wanted(const schedule::Step& publish) const;
+    bool in_place(const schedule::Step& publish) const;
+    struct Source {
+        std::byte* at = nullptr;
+        bool offered = false;  ///< in symmetric memory, to be written
+    };
+    Source source(int peer, std::uint64_t publication, std::uint64_t slot_offset, std::uint64_t count) const;
 
     std::shared_ptr<const schedule::Schedule> schedule_;
     Operands operands_;
@@ -85,6 +100,12 @@ class Execution {
     std::unique_ptr<std::byte[]> scratch_;
     std::vector<std::pair<int, bool>> held_;  // of one turn: lanes (peer, sends)
     std::vector<bool> agreed_;                // by rank: its record has been compared
+    // Symmetric memory: where the buffers lie that schedules name, what has been published there, and who was given
+    // everything by the last step that delivers.
+    std::array<transport::Place, 3> places_;
+    bool published_in_place_ = false;
+    std::vector<bool> had_delivery_;    // by rank
+    std::vector<std::byte*> delivery_;  // where the current step writes its result too
     std::optional<std::pair<int, std::uint64_t>> mismatch_;
 };
 

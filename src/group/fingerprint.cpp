@@ -47,8 +47,9 @@ std::string Fingerprint::describe(std::uint64_t f) {
         return fmt::format("{} of {} object{}{}", call, count, count == 1 ? "" : "s",
                            root >= 0 ? fmt::format(", root {}", root) : "");
     }
-    std::string text =
-        operation == point_to_point ? "a message" : std::string(to_string(static_cast<Collective>(operation)));
+    std::string text = operation == point_to_point     ? "a message"
+                       : operation == symmetric_memory ? "empty_symmetric"
+                                                       : std::string(to_string(static_cast<Collective>(operation)));
     if (operation == static_cast<int>(Collective::barrier)) return text;
     text += count >= hashed ? fmt::format(" of {} × (sizes {:x})", dtype, count & 0xffff)
                             : fmt::format(" of {} × {}", dtype, count);

@@ -28,6 +28,7 @@ inline constexpr int broadcast_objects = 24;
 inline constexpr int all_gather_objects = 25;
 inline constexpr int gather_objects = 26;
 inline constexpr int scatter_objects = 27;
+inline constexpr int symmetric_memory = 28;
 inline constexpr int object_message = 30;
 
 constexpr bool is_message(std::uint64_t fingerprint) {

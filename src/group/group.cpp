@@ -142,6 +142,13 @@ Group::Group(const ProcessGroupOptions& options)
         return fingerprint_at(channel & ~transport::collective_channel);
     };
     events.memory = [this](int peer) { return memory_of(peer); };
+    events.place = [this](int peer, std::span<const std::byte> message) {
+        return shares_memory_with(peer) ? symmetric_.find(message.data(), message.size()).bits() : 0;
+    };
+    events.at_place = [this](int peer, std::uint64_t place, std::size_t bytes) -> const std::byte* {
+        if (!shares_memory_with(peer)) return nullptr;
+        return symmetric_.address(transport::Place(place), ground_.local_of[static_cast<std::size_t>(peer)], bytes);
+    };
     mailbox_ = std::make_unique<transport::Mailbox>(rank_, size_, membership_->world_id(), std::move(events));
     ground_.mailbox = mailbox_.get();
     connect_shared_memory(deadline);
@@ -210,39 +217,49 @@ void Group::connect_shared_memory(const Deadline& deadline) {
     }
     if (!layout_.shared_memory || local_size == 1) return;
     ground_.local_rank = ground_.local_of[static_cast<std::size_t>(rank_)];
-    const std::string name = fmt::format("tutti-arena-{:x}-{}", membership_->world_id(), host);
     // Where some ranks are reached by sockets, those that sleep are woken by bells.
     std::vector<UniqueFd> bells(local_size < size_ ? static_cast<std::size_t>(local_size) : 0);
+    std::vector<UniqueFd> shared(1 + bells.size());
     if (ground_.local_rank == 0) {
-        const UniqueFd listener = net::listen_unix(name);
         arena_ = transport::Arena::create_shared(shape);
         arena_->control(0).memory_readable.store(memory_readable() ? 1 : 0);
         for (UniqueFd& bell : bells) {
             bell = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
             if (!bell) throw DistBackendError(fmt::format("cannot make an eventfd: {}", std::strerror(errno)));
         }
-        for (int passed = 1; passed < local_size;) {
-            const UniqueFd fd = net::accept_one(listener.get(), deadline, nullptr, "sharing memory");
-            if (net::peer_uid(fd.get()) != ::geteuid()) continue;
-            security::authenticate(fd.get(), membership_->secret(), security::Role::accepting, "arena", deadline,
-                                   nullptr);
-            net::send_fd(fd.get(), arena_->fd(), deadline, nullptr);
-            for (const UniqueFd& bell : bells) net::send_fd(fd.get(), bell.get(), deadline, nullptr);
-            ++passed;
-        }
-        arena_->forget_fd();
-    } else {
-        const UniqueFd fd = net::connect_unix(name, deadline, nullptr);
-        security::authenticate(fd.get(), membership_->secret(), security::Role::connecting, "arena", deadline, nullptr);
-        arena_ = transport::Arena::attach(net::recv_fd(fd.get(), deadline, nullptr), shape);
-        for (UniqueFd& bell : bells) bell = net::recv_fd(fd.get(), deadline, nullptr);
-        arena_->forget_fd();
+        shared.front() = arena_->take_fd();
+        std::ranges::move(bells, shared.begin() + 1);
     }
+    pass_on_host("arena", shared, deadline, nullptr);
+    std::move(shared.begin() + 1, shared.end(), bells.begin());
+    if (ground_.local_rank != 0) arena_ = transport::Arena::attach(std::move(shared.front()), shape);
     arena_->hang_bells(std::move(bells));
     ground_.arena = arena_.get();
+    ground_.symmetric = &symmetric_;
     arena_->choose_fences(spins_ == 0);
     for (int local = 0; local < local_size; ++local) {
         if (local != ground_.local_rank) mailbox_->activate(rank_of_local_[static_cast<std::size_t>(local)]);
+    }
+}
+
+// The lowest rank of this host passes its descriptors to the others, which get theirs of the same things.
+void Group::pass_on_host(const std::string& what, std::span<UniqueFd> fds, const Deadline& deadline,
+                         const AbortFlag* abort) {
+    const int host = layout_.host_of[static_cast<std::size_t>(rank_)];
+    const std::string name = fmt::format("tutti-{}-{:x}-{}", what, membership_->world_id(), host);
+    if (ground_.local_rank != 0) {
+        const UniqueFd to = net::connect_unix(name, deadline, abort);
+        security::authenticate(to.get(), membership_->secret(), security::Role::connecting, what, deadline, abort);
+        for (UniqueFd& fd : fds) fd = net::recv_fd(to.get(), deadline, abort);
+        return;
+    }
+    const UniqueFd listener = net::listen_unix(name);
+    for (std::size_t passed = 1; passed < rank_of_local_.size();) {
+        const UniqueFd to = net::accept_one(listener.get(), deadline, abort, "sharing memory");
+        if (net::peer_uid(to.get()) != ::geteuid()) continue;
+        security::authenticate(to.get(), membership_->secret(), security::Role::accepting, what, deadline, abort);
+        for (const UniqueFd& fd : fds) net::send_fd(to.get(), fd.get(), deadline, abort);
+        ++passed;
     }
 }
 

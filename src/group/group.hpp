@@ -91,9 +91,18 @@ class Group : public std::enable_shared_from_this<Group> {
     void abort(const std::string& reason);
     void leave();
 
+    /// Whether ranks of this host share memory; equal on all of them.
+    bool has_symmetric_memory() const noexcept;
+    /// Memory with a part of `bytes` for each rank of this host; all of them call it.
+    std::shared_ptr<transport::SymmetricSegment> make_symmetric(std::size_t bytes, const Deadline& deadline);
+    /// From now on collectives know it. After all ranks of the host have made it.
+    void add_symmetric(std::shared_ptr<transport::SymmetricSegment> segment);
+
  private:
     void take_tuning();
     void connect_shared_memory(const Deadline& deadline);
+    void pass_on_host(const std::string& what, std::span<UniqueFd> fds, const Deadline& deadline,
+                      const AbortFlag* abort);
     transport::Stream* stream_to(int peer);
     bool memory_readable() const;
     const transport::PeerMemory* memory_of(int peer);
@@ -163,6 +172,8 @@ class Group : public std::enable_shared_from_this<Group> {
     std::shared_ptr<transport::Arena> arena_;
     std::vector<int> rank_of_local_;
     transport::Congestion congestion_;
+    transport::SymmetricMemory symmetric_;
+    std::uint64_t symmetric_segments_ = 0;  // made so far; equal on all ranks of the host
     std::vector<std::unique_ptr<transport::Stream>> streams_;
     std::vector<std::optional<transport::PeerMemory>> memories_;  // by rank, opened on first use
     std::vector<Instant> wanted_;                                 // by rank: when a connection was wanted first

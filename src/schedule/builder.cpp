@@ -32,7 +32,9 @@ std::string_view to_string(StepKind kind) noexcept {
         case StepKind::publish: return "publish";
         case StepKind::read: return "read";
         case StepKind::read_combine: return "read_combine";
+        case StepKind::write: return "write";
         case StepKind::release: return "release";
+        case StepKind::settle: return "settle";
     }
     return "unknown";
 }
@@ -199,11 +201,15 @@ void Builder::receive_combine(Rank peer, Chunk target, Chunk source, bool arriva
     end();
 }
 
-void Builder::publish(std::uint32_t round, std::span<const Chunk> sources) {
-    begin(StepKind::publish).round = round;
+void Builder::publish(std::uint32_t round, std::span<const Chunk> sources, Offer offer) {
+    Step& step = begin(StepKind::publish);
+    step.round = round;
+    step.offer = offer;
     for (const Chunk& source : sources) {
         if (source.count == 0) continue;
         schedule_.operands.push_back({.chunk = source});
+        std::uint64_t& published_end = schedule_.published_end[static_cast<std::size_t>(source.buffer)];
+        published_end = std::max(published_end, source.offset + source.count);
         reads(source);
     }
     end();
@@ -215,6 +221,12 @@ void Builder::publish_signal(std::uint32_t round) {
     end();
 }
 
+void Builder::publish_undelivered(std::uint32_t round, std::span<const Chunk> sources, Rank reader) {
+    publish(round, sources);
+    schedule_.steps.back().delivered = true;
+    schedule_.steps.back().peer = reader;
+}
+
 void Builder::read(Rank peer, std::uint32_t round, std::uint64_t slot_offset, Chunk target) {
     Step& step = begin(StepKind::read);
     step.peer = peer;
@@ -223,6 +235,11 @@ void Builder::read(Rank peer, std::uint32_t round, std::uint64_t slot_offset, Ch
     step.target = target;
     writes(target);
     end();
+}
+
+void Builder::read_undelivered(Rank peer, std::uint32_t round, std::uint64_t slot_offset, Chunk target) {
+    read(peer, round, slot_offset, target);
+    schedule_.steps.back().delivered = true;
 }
 
 void Builder::read_combine(std::uint32_t round, Chunk target, std::span<const Operand> operands, bool finish) {
@@ -238,13 +255,34 @@ void Builder::read_combine(std::uint32_t round, Chunk target, std::span<const Op
     end();
 }
 
+void Builder::read_combine_deliver(std::uint32_t round, Chunk target, std::span<const Operand> operands, bool finish) {
+    read_combine(round, target, operands, finish);
+    schedule_.steps.back().deliver = true;
+}
+
+void Builder::write(Rank peer, std::uint32_t round, std::uint64_t slot_offset, Chunk source) {
+    Step& step = begin(StepKind::write);
+    step.peer = peer;
+    step.round = round;
+    step.slot_offset = slot_offset;
+    schedule_.operands.push_back({.chunk = source});
+    reads(source);
+    end();
+}
+
 void Builder::release(std::uint32_t round) {
     begin(StepKind::release).round = round;
     end();
 }
 
+void Builder::settle() {
+    release(next_round_);
+    begin(StepKind::settle).round = next_round_;
+    end();
+}
+
 Schedule Builder::finish() && {
-    if (next_round_ > 0) release(next_round_);
+    if (next_round_ > 0) settle();
     schedule_.publications = next_round_;
     return std::move(schedule_);
 }

@@ -31,11 +31,16 @@ class Builder {
     /// target = source op arrival, or arrival op source.
     void receive_combine(Rank peer, Chunk target, Chunk source, bool arrival_first, bool finish);
     /// Steps on the staging area are never dropped: they carry the order.
-    void publish(std::uint32_t round, std::span<const Chunk> sources);
     /// An empty publication that tells that everything before it is done.
     void publish_signal(std::uint32_t round);
+    void publish(std::uint32_t round, std::span<const Chunk> sources, Offer offer = Offer::none);
+    /// For ranks (`reader`, or all others: -1) that may have had everything delivered by the step before.
+    void publish_undelivered(std::uint32_t round, std::span<const Chunk> sources, Rank reader = -1);
     void read(Rank peer, std::uint32_t round, std::uint64_t slot_offset, Chunk target);
+    void read_undelivered(Rank peer, std::uint32_t round, std::uint64_t slot_offset, Chunk target);
     void read_combine(std::uint32_t round, Chunk target, std::span<const Operand> operands, bool finish);
+    void read_combine_deliver(std::uint32_t round, Chunk target, std::span<const Operand> operands, bool finish);
+    void write(Rank peer, std::uint32_t round, std::uint64_t slot_offset, Chunk source);
     void release(std::uint32_t round);
 
     /// First round not used yet; generators that are chained start there.
@@ -43,7 +48,9 @@ class Builder {
     void use_rounds(std::uint32_t count) { next_round_ += count; }
     void not_single_rounding() { schedule_.single_rounding = false; }
 
-    /// Ends with release(next_round()) if there were publications.
+    /// Before steps that write what earlier ones have published.
+    void settle();
+    /// Ends with release(next_round()) and settle(next_round()) if there were publications.
     Schedule finish() &&;
 
  private:

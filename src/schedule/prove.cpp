@@ -1,5 +1,7 @@
 #include "schedule/prove.hpp"
 
+#include "schedule/symbols.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,20 +14,12 @@
 namespace tutti::schedule {
 namespace {
 
-// One element's contents: contributions (rank, index in that rank's input) in the order of combination.
-struct Symbol {
-    std::vector<std::uint32_t> parts;  // rank
-    std::uint64_t index = 0;           // all parts stem from this element of the inputs
-    int combinations = 0;
-    bool finished = false;
-    bool operator==(const Symbol&) const = default;
-};
-using Value = std::optional<Symbol>;
-using Values = std::vector<Value>;
-
 struct Publication {
-    bool made = false;
-    Values values;
+    Values values;              // a copy
+    bool in_place = false;      // or, in symmetric memory,
+    std::vector<Chunk> chunks;  // where they lie
+    std::vector<bool> taken;    // by chunk: offered, delivered, and known to be so
+    Offer offer = Offer::none;
 };
 
 class Proof {
@@ -46,6 +40,7 @@ class Proof {
             fault(rank, index, "never completes (deadlock, or a message without a partner)");
         }
         if (faults_.empty()) check_results();
+        if (faults_.empty()) check_settled();
         return faults_;
     }
 
@@ -59,7 +54,7 @@ class Proof {
         std::size_t next_shared = 0;  // index in shared_order
         std::vector<std::size_t> shared_order;
         std::map<Rank, std::pair<std::vector<std::size_t>, std::size_t>> sends, receives;  // program order, next
-        std::uint32_t first_publication_needed = 0;
+        std::vector<bool> had_delivery;  // by rank: the last step that delivers did so to it
     };
 
     void fault(Rank rank, std::size_t step, const std::string& what) {
@@ -71,11 +66,6 @@ class Proof {
     std::uint64_t total() const {
         std::uint64_t sum = 0;
         for (const auto c : promise_.counts) sum += c;
-        return sum;
-    }
-    static std::uint64_t prefix(const std::vector<std::uint64_t>& counts, int end) {
-        std::uint64_t sum = 0;
-        for (int i = 0; i < end; ++i) sum += counts[static_cast<std::size_t>(i)];
         return sum;
     }
     std::uint64_t block(int rank) const { return promise_.counts[static_cast<std::size_t>(rank)]; }
@@ -115,6 +105,7 @@ class Proof {
                 state.buffers[1].resize(output);
             }
             state.buffers[2].resize(s.scratch_count);
+            state.had_delivery.assign(static_cast<std::size_t>(size_), false);
             state.done.assign(s.steps.size(), false);
             for (std::size_t i = 0; i < s.steps.size(); ++i) {
                 const Step& step = s.steps[i];
@@ -195,6 +186,85 @@ class Proof {
         return values;
     }
 
+    // What this rank itself must not touch: published in place, and perhaps still read; or offered, and not yet known
+    // to be delivered.
+    void check_published(Rank rank, std::size_t step, const Chunk& chunk, bool writes) {
+        for (const auto& [round, publication] : states_[static_cast<std::size_t>(rank)].publications) {
+            for (std::size_t i = 0; publication.in_place && i < publication.chunks.size(); ++i) {
+                if (publication.taken[i] || !overlap({chunk}, {publication.chunks[i]})) continue;
+                if (publication.offer != Offer::none)
+                    fault(rank, step, "touches what it has offered before it was delivered");
+                else if (writes && !released_by_others(rank, round + 1))
+                    fault(rank, step, "writes what it has published in place and others may still read");
+            }
+        }
+    }
+
+    bool released_by_others(Rank rank, std::uint32_t round) const {
+        for (Rank peer = 0; peer < size_; ++peer) {
+            if (peer == rank || host(peer) != host(rank)) continue;
+            if (states_[static_cast<std::size_t>(peer)].released < round) return false;
+        }
+        return true;
+    }
+
+    int host(Rank rank) const { return promise_.host_of[static_cast<std::size_t>(rank)]; }
+
+    bool is_symmetric(Rank rank, Buffer buffer) const {
+        return !promise_.symmetric.empty() &&
+               schedules_[static_cast<std::size_t>(rank)].published_end[static_cast<std::size_t>(buffer)] > 0 &&
+               (promise_.symmetric[static_cast<std::size_t>(rank)] >> static_cast<unsigned>(buffer) & 1U) != 0;
+    }
+
+    // `count` elements from `offset` on of what a publication in place names, as a chunk of the publisher's.
+    std::optional<Chunk> place_of(const Publication& publication, std::uint64_t offset, std::uint64_t count) {
+        for (const Chunk& chunk : publication.chunks) {
+            if (offset < chunk.count) {
+                if (offset + count > chunk.count) return std::nullopt;
+                return Chunk{chunk.buffer, chunk.offset + offset, count};
+            }
+            offset -= chunk.count;
+        }
+        return std::nullopt;
+    }
+
+    // What `peer` published: `count` elements from `offset` on.
+    Values fetch(Rank rank, std::size_t step, Rank peer, const Publication& publication, std::uint64_t offset,
+                 std::uint64_t count) {
+        if (count == 0) return {};
+        if (publication.in_place) {
+            if (const auto place = place_of(publication, offset, count)) return load(peer, step, *place);
+        } else if (offset + count <= publication.values.size()) {
+            const auto first = publication.values.begin() + static_cast<std::ptrdiff_t>(offset);
+            return Values(first, first + static_cast<std::ptrdiff_t>(count));
+        }
+        fault(rank, step, "reads beyond what was published");
+        return Values(count);
+    }
+
+    // Writes into what `peer` offered, if it did so in place.
+    bool deliver(Rank rank, std::size_t step, Rank peer, Publication& publication, std::uint64_t offset,
+                 const Values& values) {
+        if (!publication.in_place || publication.offer == Offer::none) return false;
+        if (values.empty()) return true;
+        const auto place = place_of(publication, offset, values.size());
+        if (!place) {
+            fault(rank, step, "writes beyond what was offered");
+            return false;
+        }
+        save(peer, step, *place, values);
+        return true;
+    }
+
+    Values load_own(Rank rank, std::size_t step, const Chunk& chunk) {
+        check_published(rank, step, chunk, false);
+        return load(rank, step, chunk);
+    }
+    void save_own(Rank rank, std::size_t step, const Chunk& chunk, const Values& values) {
+        check_published(rank, step, chunk, true);
+        save(rank, step, chunk, values);
+    }
+
     void save(Rank rank, std::size_t step, const Chunk& chunk, const Values& values) {
         Values& buffer = states_[static_cast<std::size_t>(rank)].buffers[static_cast<std::size_t>(chunk.buffer)];
         if (chunk.offset + chunk.count > buffer.size() || values.size() != chunk.count) {
@@ -255,10 +325,10 @@ class Proof {
         if (step.kind == StepKind::copy || step.kind == StepKind::combine) {
             std::vector<Values> inputs;
             for (std::uint32_t o = 0; o < step.operand_count; ++o) {
-                inputs.push_back(load(rank, i, s.operands[step.first_operand + o].chunk));
+                inputs.push_back(load_own(rank, i, s.operands[step.first_operand + o].chunk));
             }
-            save(rank, i, step.target,
-                 step.kind == StepKind::copy ? inputs[0] : combined(rank, i, inputs, step.finish));
+            save_own(rank, i, step.target,
+                     step.kind == StepKind::copy ? inputs[0] : combined(rank, i, inputs, step.finish));
             state.done[i] = true;
             return true;
         }
@@ -287,14 +357,15 @@ class Proof {
                   fmt::format("sends {} elements to rank {}, which expects {}", source.count, step.peer,
                               receive.target.count));
         } else if (source.count > 0) {
-            const Values values = load(rank, i, source);
+            const Values values = load_own(rank, i, source);
             if (receive.kind == StepKind::receive) {
-                save(step.peer, j, receive.target, values);
+                save_own(step.peer, j, receive.target, values);
             } else {
-                const Values own = load(step.peer, j, theirs.operands[receive.first_operand].chunk);
-                save(step.peer, j, receive.target,
-                     combined(step.peer, j, receive.arrival_first ? std::vector{values, own} : std::vector{own, values},
-                              receive.finish));
+                const Values own = load_own(step.peer, j, theirs.operands[receive.first_operand].chunk);
+                save_own(
+                    step.peer, j, receive.target,
+                    combined(step.peer, j, receive.arrival_first ? std::vector{values, own} : std::vector{own, values},
+                             receive.finish));
             }
         }
         ++next_send;
@@ -307,7 +378,6 @@ class Proof {
         State& state = states_[static_cast<std::size_t>(rank)];
         const Schedule& s = schedules_[static_cast<std::size_t>(rank)];
         const Step& step = s.steps[i];
-        const auto host = [&](Rank r) { return promise_.host_of[static_cast<std::size_t>(r)]; };
         const auto published = [&](Rank peer) -> Publication* {
             if (host(peer) != host(rank)) {
                 fault(rank, i, "reads from another host");
@@ -320,18 +390,10 @@ class Proof {
         };
         switch (step.kind) {
             case StepKind::publish: {
-                for (Rank peer = 0; peer < size_; ++peer) {
-                    if (peer == rank || host(peer) != host(rank)) continue;
-                    if (states_[static_cast<std::size_t>(peer)].released + promise_.slots <= step.round) return false;
-                }
+                if (step.round >= promise_.slots && !released_by_others(rank, step.round - promise_.slots + 1))
+                    return false;
                 if (step.round >= s.publications) fault(rank, i, "publishes a round beyond the schedule's");
-                Publication publication;
-                for (std::uint32_t o = 0; o < step.operand_count; ++o) {
-                    const Values values = load(rank, i, s.operands[step.first_operand + o].chunk);
-                    publication.values.insert(publication.values.end(), values.begin(), values.end());
-                }
-                if (publication.values.size() > promise_.slot_elements)
-                    fault(rank, i, "publishes more than a slot holds");
+                Publication publication = publication_of(rank, i);
                 // What lay in this slot is gone now.
                 std::erase_if(state.publications, [&](const auto& entry) {
                     return entry.first % promise_.slots == step.round % promise_.slots;
@@ -342,14 +404,12 @@ class Proof {
             case StepKind::read: {
                 Publication* publication = published(step.peer);
                 if (publication == nullptr) return false;
-                if (step.slot_offset + step.target.count > publication->values.size()) {
-                    fault(rank, i, "reads beyond what was published");
+                if (step.delivered && is_symmetric(rank, step.target.buffer)) {
+                    take_delivery(rank, step.target);
                     return true;
                 }
-                const auto first = publication->values.begin() + static_cast<std::ptrdiff_t>(step.slot_offset);
-                if (step.target.count > 0) {
-                    save(rank, i, step.target, Values(first, first + static_cast<std::ptrdiff_t>(step.target.count)));
-                }
+                const Values values = fetch(rank, i, step.peer, *publication, step.slot_offset, step.target.count);
+                if (step.target.count > 0) save_own(rank, i, step.target, values);
                 return true;
             }
             case StepKind::read_combine: {
@@ -357,101 +417,106 @@ class Proof {
                 for (std::uint32_t o = 0; o < step.operand_count; ++o) {
                     const Operand& operand = s.operands[step.first_operand + o];
                     if (operand.peer < 0) {
-                        inputs.push_back(load(rank, i, operand.chunk));
+                        inputs.push_back(load_own(rank, i, operand.chunk));
                         continue;
                     }
                     Publication* publication = published(operand.peer);
                     if (publication == nullptr) return false;
-                    if (operand.slot_offset + operand.chunk.count > publication->values.size()) {
-                        fault(rank, i, "reads beyond what was published");
-                        return true;
-                    }
-                    const auto first = publication->values.begin() + static_cast<std::ptrdiff_t>(operand.slot_offset);
-                    inputs.emplace_back(first, first + static_cast<std::ptrdiff_t>(operand.chunk.count));
+                    if (publication->offer == Offer::room) fault(rank, i, "reads what has no values yet");
+                    inputs.push_back(
+                        fetch(rank, i, operand.peer, *publication, operand.slot_offset, operand.chunk.count));
                 }
-                if (step.target.count > 0) save(rank, i, step.target, combined(rank, i, inputs, step.finish));
+                const Values result = combined(rank, i, inputs, step.finish);
+                if (step.target.count > 0) save_own(rank, i, step.target, result);
+                for (std::uint32_t o = 0; step.deliver && o < step.operand_count; ++o) {
+                    const Operand& operand = s.operands[step.first_operand + o];
+                    if (operand.peer < 0) continue;
+                    state.had_delivery[static_cast<std::size_t>(operand.peer)] =
+                        deliver(rank, i, operand.peer, *published(operand.peer), operand.slot_offset,
+                                step.target.count > 0 ? result : Values{});
+                }
+                return true;
+            }
+            case StepKind::write: {
+                Publication* publication = published(step.peer);
+                if (publication == nullptr) return false;
+                const Values values = load_own(rank, i, s.operands[step.first_operand].chunk);
+                state.had_delivery[static_cast<std::size_t>(step.peer)] =
+                    deliver(rank, i, step.peer, *publication, step.slot_offset, values);
                 return true;
             }
             case StepKind::release:
                 if (step.round < state.released) fault(rank, i, "releases backwards");
                 state.released = step.round;
                 return true;
+            case StepKind::settle:
+                if (std::ranges::none_of(state.publications, [](const auto& p) { return p.second.in_place; }))
+                    return true;
+                return released_by_others(rank, step.round);
             default: return false;
+        }
+    }
+
+    Publication publication_of(Rank rank, std::size_t i) {
+        const State& state = states_[static_cast<std::size_t>(rank)];
+        const Schedule& s = schedules_[static_cast<std::size_t>(rank)];
+        const Step& step = s.steps[i];
+        Publication publication;
+        publication.offer = step.offer;
+        bool wanted = !step.delivered;
+        for (Rank peer = 0; step.delivered && peer < size_; ++peer) {
+            const bool reads = peer != rank && host(peer) == host(rank) && (step.peer < 0 || step.peer == peer);
+            if (reads && !state.had_delivery[static_cast<std::size_t>(peer)]) wanted = true;
+        }
+        publication.in_place = wanted && step.operand_count > 0 && step.offer != Offer::copy;
+        for (std::uint32_t o = 0; o < step.operand_count; ++o) {
+            const Chunk& chunk = s.operands[step.first_operand + o].chunk;
+            publication.chunks.push_back(chunk);
+            if (!is_symmetric(rank, chunk.buffer)) publication.in_place = false;
+        }
+        publication.taken.assign(publication.chunks.size(), false);
+        if (publication.in_place) return publication;
+        publication.chunks.clear();
+        if (!wanted || step.offer == Offer::room) return publication;
+        for (std::uint32_t o = 0; o < step.operand_count; ++o) {
+            const Values values = load_own(rank, i, s.operands[step.first_operand + o].chunk);
+            publication.values.insert(publication.values.end(), values.begin(), values.end());
+        }
+        if (publication.values.size() > promise_.slot_elements) fault(rank, i, "publishes more than a slot holds");
+        return publication;
+    }
+
+    // What lies in `target` was delivered: the rank may use it from now on.
+    void take_delivery(Rank rank, const Chunk& target) {
+        for (auto& [round, publication] : states_[static_cast<std::size_t>(rank)].publications) {
+            if (publication.offer == Offer::none) continue;
+            for (std::size_t i = 0; i < publication.chunks.size(); ++i) {
+                if (publication.chunks[i] == target) publication.taken[i] = true;
+            }
         }
     }
 
     void check_results() {
         for (Rank rank = 0; rank < size_; ++rank) {
-            const Values& output = states_[static_cast<std::size_t>(rank)].buffers[1];
             const auto& s = schedules_[static_cast<std::size_t>(rank)];
-            if (s.publications != schedules_.front().publications &&
-                promise_.host_of[static_cast<std::size_t>(rank)] == promise_.host_of.front()) {
+            if (s.publications != schedules_.front().publications && host(rank) == host(0)) {
                 fault(rank, s.steps.size(), "uses another number of rounds than rank 0 of its host");
             }
-            switch (promise_.collective) {
-                case Collective::all_reduce: expect_reduced(rank, output, 0, promise_.count); break;
-                case Collective::reduce:
-                    if (rank == promise_.root) expect_reduced(rank, output, 0, promise_.count);
-                    break;
-                case Collective::reduce_scatter:
-                    expect_reduced(rank, output, prefix(promise_.counts, rank), block(rank));
-                    break;
-                case Collective::broadcast: expect_copy(rank, output, 0, promise_.root, 0, promise_.count); break;
-                case Collective::gather:
-                    if (rank != promise_.root) break;
-                    [[fallthrough]];
-                case Collective::all_gather:
-                    for (Rank from = 0; from < size_; ++from) {
-                        expect_copy(rank, output, prefix(promise_.counts, from), from, 0, block(from));
-                    }
-                    break;
-                case Collective::scatter:
-                    expect_copy(rank, output, 0, promise_.root, prefix(promise_.counts, rank), block(rank));
-                    break;
-                case Collective::all_to_all: {
-                    std::uint64_t at = 0;
-                    for (Rank from = 0; from < size_; ++from) {
-                        const auto& row = promise_.matrix[static_cast<std::size_t>(from)];
-                        const std::uint64_t count = row[static_cast<std::size_t>(rank)];
-                        expect_copy(rank, output, at, from, prefix(row, rank), count);
-                        at += count;
-                    }
-                    break;
-                }
-                case Collective::barrier: break;
-            }
+            const Values& output = states_[static_cast<std::size_t>(rank)].buffers[1];
+            const std::string wrong = wrong_with(output, rank, size_, promise_);
+            if (!wrong.empty()) fault(rank, s.steps.size(), wrong);
         }
         if (promise_.collective == Collective::barrier) check_barrier();
     }
 
-    void expect_copy(Rank rank, const Values& output, std::uint64_t at, Rank from, std::uint64_t index,
-                     std::uint64_t count) {
-        for (std::uint64_t i = 0; i < count; ++i) {
-            const Value& value = output[at + i];
-            if (!value || value->parts != std::vector{static_cast<std::uint32_t>(from)} || value->index != index + i) {
-                return fault(rank, schedules_[static_cast<std::size_t>(rank)].steps.size(),
-                             fmt::format("element {} is not element {} of rank {}", at + i, index + i, from));
-            }
-        }
-    }
-
-    void expect_reduced(Rank rank, const Values& output, std::uint64_t first, std::uint64_t count) {
-        const std::size_t end = schedules_[static_cast<std::size_t>(rank)].steps.size();
-        for (std::uint64_t i = 0; i < count; ++i) {
-            if (!output[i]) return fault(rank, end, fmt::format("element {} is never written", i));
-            Symbol value = *output[i];
-            if (value.index != first + i) return fault(rank, end, fmt::format("element {} holds another element", i));
-            if (!value.finished) return fault(rank, end, fmt::format("element {} is not finished", i));
-            if (promise_.single_rounding && value.combinations > 1) {
-                return fault(rank, end, fmt::format("element {} was rounded {} times", i, value.combinations));
-            }
-            if (!promise_.rank_order) std::ranges::sort(value.parts);
-            bool right = value.parts.size() == static_cast<std::size_t>(size_);
-            for (std::size_t p = 0; right && p < value.parts.size(); ++p) right = value.parts[p] == p;
-            if (!right)
-                return fault(
-                    rank, end,
-                    fmt::format("element {} misses or repeats contributions, or has them in another order", i));
+    // After its last step a rank's buffers are its caller's again.
+    void check_settled() {
+        for (Rank rank = 0; rank < size_; ++rank) {
+            const Schedule& s = schedules_[static_cast<std::size_t>(rank)];
+            const bool settles = std::ranges::any_of(s.steps, [&](const Step& step) {
+                return step.kind == StepKind::settle && step.round == s.publications;
+            });
+            if (s.publications > 0 && !settles) fault(rank, s.steps.size(), "ends without having settled");
         }
     }
 

@@ -144,6 +144,78 @@ TEST(Prover, finds_a_barrier_that_lets_someone_through) {
     EXPECT_TRUE(finds_a_fault(s, {.collective = Collective::barrier, .host_of = {0, 0, 0}}));
 }
 
+// all_reduce in place: each rank combines one element, and writes the result where the other offered room for it.
+// `meddles`: rank 0 writes there meanwhile.
+std::vector<Schedule> delivering(bool meddles = false) {
+    std::vector<Schedule> schedules;
+    for (const Rank rank : {0, 1}) {
+        Builder b("delivering");
+        const Chunk mine{Buffer::output, static_cast<std::uint64_t>(rank), 1};
+        const Chunk theirs{Buffer::output, static_cast<std::uint64_t>(1 - rank), 1};
+        const Chunk spare = b.scratch(1);
+        b.copy(spare, mine);
+        b.publish(0, std::vector{theirs}, Offer::result);
+        if (meddles && rank == 0) b.copy(theirs, spare);
+        const Operand own{.chunk = mine}, other{.peer = 1 - rank, .chunk = {.count = 1}};
+        b.read_combine_deliver(0, mine, rank == 0 ? std::vector{own, other} : std::vector{other, own}, true);
+        b.publish_undelivered(1, std::vector{mine});
+        b.read_undelivered(1 - rank, 1, 0, theirs);
+        b.use_rounds(2);
+        schedules.push_back(std::move(b).finish());
+    }
+    return schedules;
+}
+Promise sum_in_place(std::vector<unsigned> symmetric) {
+    Promise promise = sum();
+    promise.in_place = true;
+    promise.symmetric = std::move(symmetric);
+    return promise;
+}
+constexpr unsigned of_output = 1U << static_cast<unsigned>(Buffer::output);
+
+TEST(Prover, accepts_symmetric_memory_of_all_and_of_some) {
+    for (const unsigned first : {0U, of_output}) {
+        for (const unsigned second : {0U, of_output})
+            EXPECT_EQ(prove(delivering(), sum_in_place({first, second})), std::vector<std::string>{});
+    }
+}
+
+TEST(Prover, finds_a_result_that_is_not_delivered) {
+    auto s = delivering();
+    s[0].steps[2].deliver = false;
+    EXPECT_TRUE(prove(s, sum_in_place({})).empty()) << "who offers nothing in place reads what is published";
+    EXPECT_TRUE(finds_a_fault(s, sum_in_place({of_output, of_output})));
+}
+
+TEST(Prover, finds_a_buffer_that_is_written_while_others_read_it) {
+    auto s = delivering();
+    for (Schedule& schedule : s) {
+        schedule.steps[1].offer = Offer::none;
+        schedule.steps[4].delivered = false;
+    }
+    EXPECT_TRUE(prove(s, sum_in_place({})).empty()) << "copies may be read for longer";
+    EXPECT_TRUE(finds_a_fault(s, sum_in_place({of_output, of_output})));
+}
+
+TEST(Prover, finds_an_offer_that_is_touched_before_its_delivery) {
+    const auto s = delivering(true);
+    EXPECT_TRUE(prove(s, sum_in_place({})).empty()) << "what was copied may be written";
+    EXPECT_TRUE(finds_a_fault(s, sum_in_place({of_output, of_output})));
+}
+
+TEST(Prover, finds_a_rank_that_leaves_while_its_buffers_are_read) {
+    auto s = delivering();
+    s[1].steps.pop_back();
+    EXPECT_TRUE(finds_a_fault(s, sum_in_place({of_output, of_output})));
+}
+
+TEST(Prover, finds_room_that_is_read_before_anything_is_in_it) {
+    auto s = delivering();
+    s[0].steps[1].offer = Offer::room;
+    EXPECT_TRUE(finds_a_fault(s, sum_in_place({of_output, of_output})));
+    EXPECT_TRUE(finds_a_fault(s, sum_in_place({})));
+}
+
 TEST(Builder, waits_only_for_what_it_must) {
     Builder b("test");
     b.send(1, {Buffer::input, 0, 4});

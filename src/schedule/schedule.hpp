@@ -15,7 +15,19 @@
 // out). `publish` copies chunks into this rank's slot of a round at slot offsets; `read` and `read_combine` wait for
 // the peer's publication of that round. `release` with round r says: this rank will read no publication of any round <
 // r any more. Publishing round r waits until every rank of the host has released round r - slots + 1 or later, that is,
-// needs none of the rounds <= r - slots. Every rank ends with release(publications).
+// needs none of the rounds <= r - slots. Every rank ends with release(publications) and settle(publications).
+//
+// Symmetric memory. A buffer may lie in memory that all ranks of a host map. What such a rank publishes from it is not
+// copied: it publishes where the values lie, and readers read them there. Whether it does is its own affair, and
+// readers take both kinds; a schedule has to be right for either. Chunks published in place stay as they are until
+// every rank has released their round; `settle` waits for that. Beyond reading,
+//   - a publication may offer its chunks (Step::offer): where it is made in place, a `read_combine` that delivers
+//   writes
+//     the result there too, and `write` puts values there. What is only offered has no values yet;
+//   - a `read` of what then is there already (Step::delivered) has nothing to copy if its target lies in symmetric
+//     memory: it only waits;
+//   - a `publish` for readers that have had everything delivered (Step::delivered; `peer`: the only reader, or -1: all)
+//     is a mere sign.
 #pragma once
 
 #include <cstdint>
@@ -64,7 +76,17 @@ enum class StepKind : std::uint8_t {
     publish,          ///< operands → this rank's slot of `round`, one after the other from slot_offset on
     read,             ///< peer's publication of `round`, from slot_offset on → target
     read_combine,     ///< target = operand 0 op operand 1 op …; an operand is local or a peer's publication
+    write,            ///< operand 0 → what peer offered in `round`, from slot_offset on, if it did so in place
     release,          ///< this rank reads no publication of a round < `round` any more
+    settle,           ///< waits until no rank reads this rank's buffers any more: all have released `round`
+};
+
+/// What a publication's chunks may be used for, beside being read.
+enum class Offer : std::uint8_t {
+    none,
+    copy,    ///< nothing: they change soon, so readers get a copy, wherever they lie
+    result,  ///< the result of combining them may be written in their place
+    room,    ///< nothing is in them yet: values may be written there
 };
 std::string_view to_string(StepKind kind) noexcept;
 
@@ -79,9 +101,12 @@ struct Step {
     StepKind kind = StepKind::copy;
     bool arrival_first = false;       ///< receive_combine: the arriving values are the left operand
     bool finish = false;              ///< combining steps: this is the last combination (avg divides here)
-    Rank peer = -1;                   ///< send, receive, receive_combine, read
-    std::uint32_t round = 0;          ///< publish, read, read_combine, release
-    std::uint64_t slot_offset = 0;    ///< publish, read: first element inside the slot
+    Offer offer = Offer::none;        ///< publish
+    bool deliver = false;             ///< read_combine: write the result also where operands were offered for it
+    bool delivered = false;           ///< publish, read: may have been delivered already
+    Rank peer = -1;                   ///< send, receive, receive_combine, read, write, publish (if delivered)
+    std::uint32_t round = 0;          ///< publish, read, read_combine, write, release, settle
+    std::uint64_t slot_offset = 0;    ///< publish, read, write: first element inside the slot
     Chunk target;                     ///< copy, combine, receive, receive_combine, read, read_combine
     std::uint32_t first_operand = 0;  ///< in Schedule::operands
     std::uint32_t operand_count = 0;
@@ -95,9 +120,11 @@ struct Schedule {
     std::vector<Step> steps;
     std::vector<Operand> operands;
     std::vector<std::uint32_t> after;
-    std::uint64_t scratch_count = 0;  ///< elements of the scratch buffer
-    std::uint32_t publications = 0;   ///< rounds used; equal on all ranks of a host
-    bool single_rounding = true;      ///< every result element comes out of one combining step
+    std::uint64_t scratch_count = 0;   ///< elements of the scratch buffer
+    std::uint64_t published_end[3]{};  ///< by buffer: where the last chunk ends that a publish names;
+                                       ///< zero: symmetric memory is not looked for, all is copied
+    std::uint32_t publications = 0;    ///< rounds used; equal on all ranks of a host
+    bool single_rounding = true;       ///< every result element comes out of one combining step
 };
 
 }  // namespace schedule

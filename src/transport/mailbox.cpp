@@ -1,5 +1,7 @@
 #include "transport/mailbox_state.hpp"
 
+#include "transport/shm/symmetric.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -74,7 +76,12 @@ void Mailbox::post_send(Transfer& transfer) {
         return;
     }
     Peer& p = peer(transfer.peer);
-    const bool pulled = transfer.bytes >= pull_bytes && events_.memory && events_.memory(transfer.peer) != nullptr;
+    const bool large = transfer.bytes >= pull_bytes;
+    if (large && events_.place)
+        frame.address = events_.place(transfer.peer, std::span(transfer.source, transfer.bytes));
+    if (large && frame.address == 0 && events_.memory && events_.memory(transfer.peer) != nullptr)
+        frame.address = reinterpret_cast<std::uint64_t>(transfer.source);
+    const bool pulled = frame.address != 0;
     if (const std::size_t cost = transfer.bytes + message_cost;
         !pulled && transfer.bytes <= eager_bytes && cost <= p.credit) {
         p.credit -= cost;
@@ -84,7 +91,6 @@ void Mailbox::post_send(Transfer& transfer) {
     }
     frame.kind = Frame::Kind::request;
     frame.id = next_id_++;
-    if (pulled) frame.address = reinterpret_cast<std::uint64_t>(transfer.source);
     waiting_sends_.emplace(frame.id, &transfer);
     enqueue(transfer.peer, frame, nullptr, 0, nullptr);
 }
@@ -171,7 +177,10 @@ Transfer* Mailbox::take_posted(int source, std::uint64_t channel) {
 }
 
 void Mailbox::grant(int source, const Frame& request, Transfer& receive) {
-    if (request.address != 0 && events_.memory && events_.memory(source) != nullptr)
+    const bool readable = Place(request.address)
+                              ? static_cast<bool>(events_.at_place)
+                              : request.address != 0 && events_.memory && events_.memory(source) != nullptr;
+    if (readable)
         pulls_.push_back({source, request.id, request.address, &receive});
     else
         clear(source, request.id, receive);
@@ -182,17 +191,13 @@ bool Mailbox::pull_some() {
     if (pulls_.empty()) return false;
     const Pull pull = pulls_.front();
     Transfer& receive = *pull.receive;
-    const PeerMemory& memory = *events_.memory(pull.source);
     const std::size_t piece = std::min(receive.bytes - receive.bytes_done, receive.absorb ? bounce_bytes : pull_piece);
-    if (receive.absorb && bounce_.empty()) bounce_.resize(bounce_bytes);
-    std::byte* to = receive.absorb ? bounce_.data() : receive.target + receive.bytes_done;
-    if (!memory.read(to, pull.address + receive.bytes_done, piece) || !memory.alive()) {
+    if (!pull_piece_of(pull, piece)) {
         // It is gone, which its lifeline tells, or does not let us: then it sends.
         pulls_.pop_front();
         if (receive.bytes_done == 0) clear(pull.source, pull.id, receive);
         return true;
     }
-    if (receive.absorb) receive.absorb(receive.bytes_done, std::span(bounce_).first(piece));
     receive.bytes_done += piece;
     if (receive.bytes_done < receive.bytes) return true;
     pulls_.pop_front();
@@ -203,6 +208,27 @@ bool Mailbox::pull_some() {
     frame.channel = receive.channel;
     frame.id = pull.id;
     enqueue(pull.source, frame, nullptr, 0, nullptr);
+    return true;
+}
+
+bool Mailbox::pull_piece_of(const Pull& pull, std::size_t piece) {
+    Transfer& receive = *pull.receive;
+    std::byte* to = receive.target + receive.bytes_done;
+    if (Place(pull.address)) {
+        const std::byte* from = events_.at_place(pull.source, pull.address, receive.bytes);
+        if (from == nullptr) return false;
+        from += receive.bytes_done;
+        if (receive.absorb)
+            receive.absorb(receive.bytes_done, std::span(from, piece));
+        else
+            std::memmove(to, from, piece);
+        return true;
+    }
+    const PeerMemory& memory = *events_.memory(pull.source);
+    if (receive.absorb && bounce_.empty()) bounce_.resize(bounce_bytes);
+    if (receive.absorb) to = bounce_.data();
+    if (!memory.read(to, pull.address + receive.bytes_done, piece) || !memory.alive()) return false;
+    if (receive.absorb) receive.absorb(receive.bytes_done, std::span(bounce_).first(piece));
     return true;
 }
 

@@ -41,7 +41,8 @@ struct Frame {
     std::uint64_t fingerprint = 0;
     std::uint64_t length = 0;   ///< bytes of the whole message
     std::uint64_t id = 0;       ///< request, clear, data: the sender's transfer; eager, credit: bytes given back
-    std::uint64_t address = 0;  ///< request: where the message lies, when the receiver may read it there; else 0
+    std::uint64_t address = 0;  ///< request: where the message lies (an address or a Place), when the receiver may read
+                                ///< it there; else 0
 };
 static_assert(sizeof(Frame) == 56);
 
@@ -75,6 +76,10 @@ struct MailboxEvents {
     std::function<void(int peer, const std::string& reason)> lost;
     /// The memory of a rank of this host, if it can be read; null otherwise. May be empty.
     std::function<const PeerMemory*(int peer)> memory;
+    /// Where a message to `peer` lies in memory that it maps too (Place::bits()), 0 if it does not; and what a peer
+    /// named so, or null. Both may be empty.
+    std::function<std::uint64_t(int peer, std::span<const std::byte> message)> place;
+    std::function<const std::byte*(int peer, std::uint64_t place, std::size_t bytes)> at_place;
     /// A peer asks what we did on a channel: our fingerprint, or 0 if not known (yet).
     std::function<std::uint64_t(std::uint64_t channel)> fingerprint_of;
 };
@@ -147,7 +152,9 @@ class Mailbox {
     static std::uint64_t give_back(Peer& peer);
     void grant(int source, const Frame& request, Transfer& receive);
     void clear(int source, std::uint64_t id, Transfer& receive);
+    struct Pull;
     bool pull_some();
+    bool pull_piece_of(const Pull& pull, std::size_t piece);
 
     int rank_;
     int size_;

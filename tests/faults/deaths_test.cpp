@@ -45,6 +45,32 @@ TEST_P(Deaths, in_the_middle_of_a_large_all_reduce_are_named_by_all_within_two_s
     }
 }
 
+TEST_P(Deaths, of_ranks_whose_memory_the_others_read_or_wait_for_are_named_too) {
+    enum class While { combining, allocating };
+    for (const While what : {While::combining, While::allocating}) {
+        for (const int victim : {0, 2}) {
+            Job job(3, [what](const RankProcess& me) {
+                const ProcessGroup g = me.join(GetParam());
+                const Tensor x = empty_symmetric(float32, {4 << 20}, {.group = g});
+                all_reduce(x.view(), {.group = g});
+                me.report("running");
+                me.report_end_of([&] {
+                    while (what == While::combining) all_reduce(x.view(), {.group = g});
+                    for (;;) empty_symmetric(float32, {1000}, {.group = g});
+                });
+            });
+            ASSERT_EQ(job.collect(3).size(), 3U);
+            std::this_thread::sleep_for(31ms);
+            const auto died = job.signal(victim, SIGKILL);
+            expect_lost(job.collect(2, 5s), 2, victim, died);
+            for (int rank = 0; rank < 3; ++rank) {
+                const int status = job.wait(rank);
+                EXPECT_TRUE(rank == victim ? WIFSIGNALED(status) : status == 0) << "rank " << rank << ": " << status;
+            }
+        }
+    }
+}
+
 TEST_P(Deaths, of_one_rank_end_the_waits_for_another_and_those_of_asynchronous_operations) {
     Job job(3, [](const RankProcess& me) {
         const ProcessGroup g = me.join(GetParam());

@@ -41,6 +41,14 @@ class Bench(CliCase):
         self.assertEqual([(row["collective"], row["bytes"]) for row in found],
                          [("all_reduce", 65536), ("all_reduce", 8), ("all_reduce", 4096), ("barrier", 0)])
 
+    def test_symmetric_memory_gives_right_results(self):
+        for transport in ("shm", "tcp", "inproc"):
+            with self.subTest(transport=transport):
+                _, found = self.measure("all", "-n", 3, "-b", 48, "-e", "1M", "-f", 150, "--transport", transport,
+                                        "--symmetric", "--iters", 3, "--no-limits")
+                self.assertGreaterEqual(len(found), 19)
+                self.assertEqual({row["wrong"] for row in found}, {0})
+
     def test_every_type_and_operator(self):
         _, found = self.measure("all_reduce", "-b", 1000, "-e", 1000, "--dtype",
                                 "bool,uint8,int16,int64,float16,bfloat16,float32,float64,complex64,float8_e4m3fn")
@@ -57,7 +65,7 @@ class Bench(CliCase):
         for collective, algorithm in names:
             if algorithm == "hierarchical":
                 continue  # tests/hosts
-            transport = "shm" if algorithm in ("shared", "one_shot", "two_shot") else "tcp"
+            transport = "shm" if algorithm in ("shared", "shared_both", "one_shot", "two_shot") else "tcp"
             with self.subTest(collective=collective, algorithm=algorithm):
                 _, found = self.measure(collective, "-n", 5, "-b", 40, "-e", "400K", "-f", 100, "--transport", transport,
                                         "--iters", 2, "--no-limits", env={"TUTTI_ALGORITHM": f"{collective}={algorithm}"})

@@ -184,6 +184,7 @@ int run_processes(const Arguments& a, const Limits& limits, bool table, const st
     if (!table) job.command.emplace_back("--quiet");
     if (table && !o.report.empty()) job.command.insert(job.command.end(), {"--report", o.report});
     if (o.regret) job.command.insert(job.command.end(), {"--regret", "--rounds", std::to_string(o.rounds)});
+    if (o.symmetric) job.command.emplace_back("--symmetric");
     if (a.no_check) job.command.emplace_back("--no-check");
     if (o.plan) job.command.emplace_back("--plan");
     if (a.no_pin) job.command.emplace_back("--no-pin");
@@ -220,6 +221,7 @@ Command add_bench(CLI::App& app) {
     sub->add_option("--transport", o.transport, "what carries the data; inproc: ranks are threads")
         ->check(CLI::IsMember({"shm", "tcp", "inproc"}))
         ->capture_default_str();
+    sub->add_flag("--symmetric", o.symmetric, "tutti's buffers are symmetric memory (empty_symmetric)");
     sub->add_option("--json", o.json, "also write the rows to this file");
     sub->add_option("--iters", o.sampling.iterations, "samples of each row; 0: as many as fit in --seconds")
         ->check(CLI::Range(0, 1'000'000))
@@ -251,8 +253,9 @@ Command add_bench(CLI::App& app) {
         complete(*a);
         const Options& options = a->options;
         if (!a->worker.empty()) return run_rank(options, a->worker);
-        const Limits limits =
-            a->no_limits || options.regret ? Limits{} : bench::measure_limits(options.transport == "tcp", options.ranks);
+        const Limits limits = a->no_limits || options.regret
+                                  ? Limits{}
+                                  : bench::measure_limits(options.transport == "tcp", options.ranks);
         if (!options.regret) bench::print_header(stdout, options, limits);
         if (!options.against.empty()) return run_against(*a, limits);
         if (options.transport == "inproc") return run_threads(options, limits);

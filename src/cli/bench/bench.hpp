@@ -34,6 +34,7 @@ struct Options {
     std::string json;               ///< file to write; empty: none
     Sampling sampling;
     bool check = true;
+    bool symmetric = false;            ///< tutti's buffers are symmetric memory
     bool pin = true;                   ///< rank i on CPU i of those allowed, when there are enough
     bool table = true;                 ///< rank 0 prints the rows
     bool plan = false;                 ///< measure each call as a plan too
@@ -97,9 +98,9 @@ class Case {
     double bus_factor = 1;  ///< busbw = algbw × this
 };
 std::vector<std::string> collective_names();
-/// `bytes` is rounded down to what divides among the ranks.
+/// `bytes` is rounded down to what divides among the ranks. `symmetric`: in symmetric memory; then all ranks call it.
 std::unique_ptr<Case> make_case(const std::string& collective, std::uint64_t bytes, DType dtype, ReduceOp op,
-                                const ProcessGroup& group);
+                                const ProcessGroup& group, bool symmetric = false);
 ReduceOp op_from_string(const std::string& name);
 
 /// Measures all rows; all ranks call it, rank 0 gets rows and prints them to `table` (may be null).

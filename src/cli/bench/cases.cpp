@@ -4,6 +4,7 @@
 #include <tutti/distributed.hpp>
 #include <tutti/error.hpp>
 #include <tutti/plan.hpp>
+#include <tutti/symmetric.hpp>
 
 #include <algorithm>
 #include <array>
@@ -156,6 +157,7 @@ struct Shape {
     ReduceOp op;
     ProcessGroup group;
     Counts counts;
+    bool symmetric = false;
     int n() const { return group.size(); }
     int me() const { return group.rank(); }
 };
@@ -178,8 +180,8 @@ class Simple : public Case {
     using Planned = std::function<void()> (*)(Simple&);
     Simple(const Layout& layout, Shape its_shape, Call call, Planned plan)
         : shape(std::move(its_shape)),
-          in(zeros(shape.dtype, {static_cast<std::int64_t>(shape.counts.in)})),
-          out(zeros(shape.dtype, {static_cast<std::int64_t>(shape.counts.out)})),
+          in(tensor(shape.counts.in)),
+          out(tensor(shape.counts.out)),
           layout_(layout),
           outcome_(outcome(layout, shape.me(), shape.n(), shape.counts)),
           call_(call),
@@ -238,6 +240,14 @@ class Simple : public Case {
     ConstTensorList in_blocks;
 
  private:
+    Tensor tensor(std::uint64_t count) const {
+        const Extents extents{static_cast<std::int64_t>(count)};
+        if (!shape.symmetric) return zeros(shape.dtype, extents);
+        // Ranks may need different counts; what nobody touches takes no memory.
+        const auto whole = std::make_shared<Tensor>(
+            empty_symmetric(shape.dtype, {static_cast<std::int64_t>(shape.counts.whole)}, {.group = shape.group}));
+        return Tensor(TensorView(whole->raw_data(), extents, shape.dtype), whole);
+    }
     Values<double> wanted(const Run& run) const {
         return run.rank == all_ranks ? combined(shape.op, shape.n(), shape.dtype)
                                      : inputs_of(run.rank, low_of(shape.dtype));
@@ -312,14 +322,14 @@ std::vector<std::uint64_t> sizes_of(const Options& options) {
 }
 
 std::unique_ptr<Case> make_case(const std::string& collective, std::uint64_t bytes, DType dtype, ReduceOp op,
-                                const ProcessGroup& group) {
+                                const ProcessGroup& group, bool symmetric) {
     const Layout* const layout = find_layout(collective);
     const auto* const entry = std::ranges::find(entries, std::string_view(collective), &Entry::collective);
     if (layout == nullptr || entry == std::end(entries)) {
         throw InvalidArgument("bench: unknown collective \"" + collective + "\"");
     }
     const Counts counts = counts_of(*layout, group.rank(), group.size(), bytes / size_of(dtype));
-    return std::make_unique<Simple>(*layout, Shape{dtype, op, group, counts}, entry->call, entry->plan);
+    return std::make_unique<Simple>(*layout, Shape{dtype, op, group, counts, symmetric}, entry->call, entry->plan);
 }
 
 ReduceOp op_from_string(const std::string& name) {

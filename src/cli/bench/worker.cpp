@@ -53,7 +53,8 @@ std::vector<Row> measure(const Options& options, const Limits& limits, const Pro
         for (const DType dtype : options.dtypes) {
             std::uint64_t last = UINT64_MAX;
             for (const std::uint64_t size : sizes_of(options)) {
-                const auto work = make_case(collective, size, dtype, op_from_string(options.op), group);
+                const auto work =
+                    make_case(collective, size, dtype, op_from_string(options.op), group, options.symmetric);
                 if (work->bytes() == last) continue;  // rounded to the same, or a barrier
                 last = work->bytes();
                 Row row{.collective = collective, .bytes = last, .count = last / size_of(dtype), .dtype = dtype};

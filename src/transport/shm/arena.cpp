@@ -88,7 +88,9 @@ std::shared_ptr<Arena> Arena::attach(UniqueFd fd, const ArenaLayout& layout) {
         throw DistBackendError(fmt::format("shared memory of {} bytes: expected {}; do all ranks run the same version?",
                                            status.st_size, layout.total_bytes()));
     }
-    return map(std::move(fd), layout, false);
+    auto arena = map(std::move(fd), layout, false);
+    arena->fd_.reset();
+    return arena;
 }
 
 std::byte* Arena::slot(int rank, std::uint64_t publication) const noexcept {

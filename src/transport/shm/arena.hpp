@@ -30,6 +30,19 @@ namespace tutti::transport {
 
 inline constexpr std::size_t line_spacing = 128;
 
+/// In a stamp: the slot holds no values but tells where they lie (InPlace).
+inline constexpr std::uint64_t published_in_place = std::uint64_t{1} << 63;
+
+/// What a slot holds of a publication in symmetric memory: this, then its chunks in order.
+struct InPlace {
+    struct Part {
+        std::uint64_t first = 0;  ///< byte of the publication with which it begins
+        std::uint64_t place = 0;  ///< Place::bits()
+    };
+    std::uint64_t parts = 0;
+    std::uint64_t offered = 0;  ///< not 0: others may write there
+};
+
 /// What a rank contributes to a small collective: header and payload together, so that a short payload comes in the
 /// header's cache line.
 struct alignas(line_spacing) SmallSlot {
@@ -44,7 +57,8 @@ static_assert(sizeof(SmallSlot) == line_spacing);
 /// What one rank tells the others.
 struct RankControl {
     static constexpr std::size_t slots_max = 16;
-    /// By slot: one more than the publication that it holds. Publications need not be made in order.
+    /// By slot: one more than the publication that it holds, and perhaps published_in_place. Publications need not be
+    /// made in order.
     alignas(line_spacing) std::atomic<std::uint64_t> stamps[slots_max]{};
     alignas(line_spacing) std::atomic<std::uint64_t> released{0};  ///< publications below this are not needed any more
     alignas(line_spacing) std::atomic<std::uint32_t> rings{0};     ///< doorbell
@@ -110,7 +124,7 @@ class Arena {
  public:
     /// Memory for the threads of one process.
     static std::shared_ptr<Arena> create_private(const ArenaLayout& layout);
-    /// New shared memory; fd() names it, and vanishes with the last mapping.
+    /// New shared memory; its descriptor names it, and vanishes with the last mapping.
     static std::shared_ptr<Arena> create_shared(const ArenaLayout& layout);
     /// Maps what another rank created. Throws DistBackendError if the memory has another size.
     static std::shared_ptr<Arena> attach(UniqueFd fd, const ArenaLayout& layout);
@@ -119,14 +133,13 @@ class Arena {
     Arena& operator=(const Arena&) = delete;
 
     const ArenaLayout& layout() const noexcept { return layout_; }
-    int fd() const noexcept { return fd_.get(); }
+    /// The descriptor to pass on, once.
+    UniqueFd take_fd() noexcept { return std::move(fd_); }
     /// `sleeps_often`: this rank has no core of its own. Call before the first sleep.
     void choose_fences(bool sleeps_often) noexcept;
     /// One bell for each rank, eventfd(2)s that do not block; before the first sleep. `bells` is empty, or equal on
     /// all.
     void hang_bells(std::vector<UniqueFd> bells) noexcept { bells_ = std::move(bells); }
-    /// Closes the descriptor once every rank has mapped it.
-    void forget_fd() noexcept { fd_.reset(); }
 
     RankControl& control(int rank) const noexcept {
         return *reinterpret_cast<RankControl*>(base_ + static_cast<std::size_t>(rank) * rank_bytes_);

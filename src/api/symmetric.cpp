@@ -1,0 +1,66 @@
+// empty_symmetric: agree on the size, make the memory on each host, agree that everybody has it.
+#include "api/request.hpp"
+#include "group/fingerprint.hpp"
+
+#include <tutti/error.hpp>
+#include <tutti/symmetric.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace tutti {
+namespace {
+
+using detail::Group;
+using group::Fingerprint;
+
+// The smallest of all ranks' values. A rank that asks for another size, or calls another operation, is a mismatch.
+bool all_say(bool yes, std::uint64_t fingerprint, const std::shared_ptr<Group>& group, milliseconds timeout) {
+    std::uint8_t value = yes ? 1 : 0;
+    const api::Prepared operation =
+        api::all_reduce(view(&value, {}), {.op = ReduceOp::min, .group = ProcessGroup(group), .timeout = timeout});
+    operation->name = "empty_symmetric";
+    operation->operands.fingerprint = fingerprint;
+    group->run(operation);
+    return value != 0;
+}
+
+}  // namespace
+
+Tensor empty_symmetric(DType dtype, Extents shape, const CollectiveOptions& options) {
+    const auto group = api::group_of(options.group, "empty_symmetric");
+    if (options.timeout < milliseconds::zero()) {
+        throw InvalidArgument(fmt::format("empty_symmetric: timeout {} ms: expected zero (the group's) or more",
+                                          options.timeout.count()));
+    }
+    const milliseconds timeout = options.timeout.count() > 0 ? options.timeout : group->timeout();
+    const Deadline deadline = Deadline::after(timeout);
+    const ConstTensorView wanted(&group, shape, dtype);  // checks the shape, and counts
+    const std::uint64_t fingerprint = Fingerprint::pack(group::symmetric_memory, dtype, ReduceOp::Kind::sum, -1,
+                                                        static_cast<std::uint64_t>(wanted.element_count()));
+    all_say(true, fingerprint, group, timeout);
+    if (wanted.byte_count() == 0 || !group->has_symmetric_memory()) {
+        // Other hosts may have more to do, and fail.
+        if (!all_say(true, fingerprint, group, timeout))
+            throw DistBackendError("empty_symmetric: another rank cannot get the memory");
+        return zeros(dtype, std::move(shape));
+    }
+    std::shared_ptr<transport::SymmetricSegment> segment;
+    std::string reason = "another rank cannot get the memory";
+    try {
+        segment = group->make_symmetric(wanted.byte_count(), deadline);
+    } catch (const DistError& error) {
+        reason = error.what();
+    }
+    const milliseconds left = std::max(milliseconds(1), std::chrono::ceil<milliseconds>(deadline.remaining()));
+    if (!all_say(segment != nullptr, fingerprint, group, left))
+        throw DistBackendError(fmt::format("empty_symmetric: {}", reason));
+    group->add_symmetric(segment);
+    std::byte* data = segment->own_part();
+    std::shared_ptr<void> owner(data, [segment](void*) { segment->let_go(); });
+    return {TensorView(data, std::move(shape), dtype), std::move(owner)};
+}
+
+}  // namespace tutti

@@ -1,0 +1,211 @@
+// The steps of an execution that go through the staging area, and, where buffers lie in symmetric memory, past it.
+#include "engine/execution.hpp"
+
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace tutti::engine {
+
+using schedule::Offer;
+using schedule::Operand;
+using schedule::Step;
+using schedule::StepKind;
+using transport::InPlace;
+using transport::Place;
+
+namespace {
+// A result is written to several places in pieces that stay in the first-level cache.
+constexpr std::size_t delivery_bytes = 8192;
+}  // namespace
+
+bool Execution::run_shared(const Step& step) {
+    transport::Arena& arena = *ground_.arena;
+    const std::uint64_t publication = base_ + step.round;
+    switch (step.kind) {
+        case StepKind::publish: return publish(step);
+        case StepKind::read: {
+            if (!usable(step.peer, publication)) return false;
+            const bool there = step.delivered && places_[static_cast<std::size_t>(step.target.buffer)];
+            if (step.target.count > 0 && !there) {
+                std::memcpy(address(step.target),
+                            source(step.peer, publication, step.slot_offset, step.target.count).at, bytes(step.target));
+            }
+            return true;
+        }
+        case StepKind::read_combine: return read_combine(step);
+        case StepKind::write: return write(step);
+        case StepKind::release:
+            arena.control(ground_.local_rank).released.store(publication, std::memory_order_release);
+            arena.ring_all_doorbells(ground_.local_rank);
+            return true;
+        case StepKind::settle: return !published_in_place_ || all_released(publication);
+        default: return false;
+    }
+}
+
+/// Whether every other rank of this host has released all publications before this one.
+bool Execution::all_released(std::uint64_t publication) const {
+    for (int r = 0; r < ground_.arena->layout().ranks; ++r) {
+        if (r != ground_.local_rank &&
+            ground_.arena->control(r).released.load(std::memory_order_acquire) < publication) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool Execution::publish(const Step& step) {
+    transport::Arena& arena = *ground_.arena;
+    const std::uint32_t slots = arena.layout().slots;
+    const std::uint64_t publication = base_ + step.round;
+    if (publication >= slots && !all_released(publication - slots + 1)) return false;
+    const Operand* operands = schedule_->operands.data() + step.first_operand;
+    std::byte* slot = arena.slot(ground_.local_rank, publication);
+    std::uint64_t stamp = publication + 1;
+    if (!wanted(step)) {
+        // Everybody has got it.
+    } else if (in_place(step)) {
+        const InPlace head{.parts = step.operand_count, .offered = step.offer != Offer::none ? 1U : 0U};
+        std::memcpy(slot, &head, sizeof head);
+        InPlace::Part part;
+        for (std::uint32_t i = 0; i < step.operand_count; ++i) {
+            const schedule::Chunk& chunk = operands[i].chunk;
+            const Place base = places_[static_cast<std::size_t>(chunk.buffer)];
+            part.place = Place(base.segment(), base.offset() + chunk.offset * element_bytes_).bits();
+            std::memcpy(slot + sizeof head + i * sizeof part, &part, sizeof part);
+            part.first += bytes(chunk);
+        }
+        stamp |= transport::published_in_place;
+        published_in_place_ = true;
+    } else if (step.offer != Offer::room) {
+        for (std::uint32_t i = 0; i < step.operand_count; ++i) {
+            const std::size_t size = bytes(operands[i].chunk);
+            std::memcpy(slot, address(operands[i].chunk), size);
+            slot += size;
+        }
+    }
+    arena.control(ground_.local_rank).stamps[publication % slots].store(stamp, std::memory_order_release);
+    arena.ring_all_doorbells(ground_.local_rank);
+    return true;
+}
+
+/// Whether some reader of this publication has not had its values delivered.
+bool Execution::wanted(const Step& publish) const {
+    if (!publish.delivered) return true;
+    if (publish.peer >= 0) return !had_delivery_[static_cast<std::size_t>(publish.peer)];
+    for (std::size_t r = 0; r < ground_.local_of.size(); ++r) {
+        const int local = ground_.local_of[r];
+        if (local >= 0 && local != ground_.local_rank && !had_delivery_[r]) return true;
+    }
+    return false;
+}
+
+/// Whether all that it publishes lies in symmetric memory.
+bool Execution::in_place(const Step& publish) const {
+    const auto* first = schedule_->operands.data() + publish.first_operand;
+    const std::size_t needed = sizeof(InPlace) + publish.operand_count * sizeof(InPlace::Part);
+    return publish.operand_count > 0 && publish.offer != Offer::copy && needed <= ground_.arena->layout().slot_bytes &&
+           std::all_of(first, first + publish.operand_count, [&](const Operand& operand) {
+               return static_cast<bool>(places_[static_cast<std::size_t>(operand.chunk.buffer)]);
+           });
+}
+
+/// `count` elements of what `peer` published, in its slot or where it says.
+Execution::Source Execution::source(int peer, std::uint64_t publication, std::uint64_t slot_offset,
+                                    std::uint64_t count) const {
+    const int local = ground_.local_of[static_cast<std::size_t>(peer)];
+    const transport::Arena& arena = *ground_.arena;
+    std::byte* slot = arena.slot(local, publication);
+    const std::size_t offset = slot_offset * element_bytes_;
+    const auto& stamp = arena.control(local).stamps[publication % arena.layout().slots];
+    if ((stamp.load(std::memory_order_relaxed) & transport::published_in_place) == 0) return {slot + offset, false};
+    InPlace head;
+    std::memcpy(&head, slot, sizeof head);
+    InPlace::Part part, next;
+    std::memcpy(&part, slot + sizeof head, sizeof part);
+    for (std::uint64_t i = 1; i < head.parts; ++i) {
+        std::memcpy(&next, slot + sizeof head + i * sizeof next, sizeof next);
+        if (next.first > offset) break;
+        part = next;
+    }
+    const Place base(part.place);
+    const Place place(base.segment(), base.offset() + (offset - part.first));
+    std::byte* at = ground_.symmetric->address(place, local, count * element_bytes_);
+    if (at == nullptr) {
+        throw InternalError(fmt::format("{}: rank {} names symmetric memory that this rank does not map (segment {})",
+                                        schedule_->algorithm, peer, place.segment()));
+    }
+    return {at, head.offered != 0};
+}
+
+bool Execution::read_combine(const Step& step) {
+    const std::uint64_t publication = base_ + step.round;
+    const Operand* operands = schedule_->operands.data() + step.first_operand;
+    for (std::uint32_t i = 0; i < step.operand_count; ++i) {
+        if (operands[i].peer >= 0 && !usable(operands[i].peer, publication)) return false;
+    }
+    std::array<const void*, 16> few;
+    std::vector<const void*> many;
+    std::span<const void*> inputs(few.data(), std::min<std::size_t>(few.size(), step.operand_count));
+    if (step.operand_count > few.size()) {
+        many.resize(step.operand_count);
+        inputs = many;
+    }
+    delivery_.clear();
+    for (std::uint32_t i = 0; i < step.operand_count; ++i) {
+        const Operand& operand = operands[i];
+        if (operand.peer < 0) {
+            inputs[i] = step.target.count > 0 ? address(operand.chunk) : nullptr;
+            continue;
+        }
+        if (step.target.count == 0) {
+            if (step.deliver) had_delivery_[static_cast<std::size_t>(operand.peer)] = true;
+            continue;
+        }
+        const Source from = source(operand.peer, publication, operand.slot_offset, operand.chunk.count);
+        inputs[i] = from.at;
+        if (!step.deliver) continue;
+        had_delivery_[static_cast<std::size_t>(operand.peer)] = from.offered;
+        if (from.offered) delivery_.push_back(from.at);
+    }
+    if (step.target.count > 0) combine(step, inputs);
+    return true;
+}
+
+void Execution::combine(const Step& step, std::span<const void* const> inputs) {
+    const std::uint64_t divisor = step.finish ? operands_.divisor : 1;
+    std::byte* target = address(step.target);
+    if (delivery_.empty()) {
+        return kernels::combine(operands_.op, operands_.dtype, target, inputs, step.target.count, divisor);
+    }
+    std::vector<const void*> at(inputs.begin(), inputs.end());
+    const std::uint64_t piece = delivery_bytes / element_bytes_;
+    for (std::uint64_t done = 0; done < step.target.count; done += piece) {
+        const std::uint64_t count = std::min(piece, step.target.count - done);
+        const std::size_t offset = done * element_bytes_;
+        for (std::size_t i = 0; i < at.size(); ++i) at[i] = static_cast<const std::byte*>(inputs[i]) + offset;
+        kernels::combine(operands_.op, operands_.dtype, target + offset, at, count, divisor);
+        for (std::byte* place : delivery_) std::memcpy(place + offset, target + offset, count * element_bytes_);
+    }
+}
+
+bool Execution::write(const Step& step) {
+    const std::uint64_t publication = base_ + step.round;
+    if (!usable(step.peer, publication)) return false;
+    const schedule::Chunk& chunk = schedule_->operands[step.first_operand].chunk;
+    const int local = ground_.local_of[static_cast<std::size_t>(step.peer)];
+    const auto& stamp = ground_.arena->control(local).stamps[publication % ground_.arena->layout().slots];
+    const bool offered = (stamp.load(std::memory_order_relaxed) & transport::published_in_place) != 0;
+    had_delivery_[static_cast<std::size_t>(step.peer)] = offered || chunk.count == 0;
+    if (offered && chunk.count > 0) {
+        std::memcpy(source(step.peer, publication, step.slot_offset, chunk.count).at, address(chunk), bytes(chunk));
+    }
+    return true;
+}
+
+}  // namespace tutti::engine

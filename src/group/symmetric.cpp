@@ -1,0 +1,32 @@
+// Symmetric memory of a group: the lowest rank of a host makes it and passes its descriptor to the others.
+#include "group/group.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace tutti::detail {
+
+bool Group::has_symmetric_memory() const noexcept {
+    return arena_ != nullptr && rank_of_local_.size() > 1;
+}
+
+std::shared_ptr<transport::SymmetricSegment> Group::make_symmetric(std::size_t bytes, const Deadline& deadline) {
+    using transport::SymmetricSegment;
+    const std::uint64_t id = [&] {
+        const std::lock_guard lock(mutex_);
+        return ++symmetric_segments_;
+    }();
+    const int ranks = static_cast<int>(rank_of_local_.size());
+    UniqueFd fd;
+    if (ground_.local_rank == 0) fd = SymmetricSegment::create(ranks, bytes);
+    pass_on_host(fmt::format("symmetric-{}", id), {&fd, 1}, deadline, &bad_news_);
+    return std::make_shared<SymmetricSegment>(fd, id, ranks, ground_.local_rank, bytes);
+}
+
+void Group::add_symmetric(std::shared_ptr<transport::SymmetricSegment> segment) {
+    const std::lock_guard lock(mutex_);
+    symmetric_.add(std::move(segment));
+}
+
+}  // namespace tutti::detail

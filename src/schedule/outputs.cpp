@@ -1,0 +1,85 @@
+// What every collective promises about its outputs.
+#include "schedule/symbols.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace tutti::schedule {
+namespace {
+
+std::uint64_t sum_before(const std::vector<std::uint64_t>& counts, Rank end) {
+    return std::accumulate(counts.begin(), counts.begin() + end, std::uint64_t{0});
+}
+
+// `count` elements from `at` on are those of rank `from` from `index` on.
+std::string not_a_copy(const Values& output, std::uint64_t at, Rank from, std::uint64_t index, std::uint64_t count) {
+    for (std::uint64_t i = 0; i < count; ++i) {
+        const Value& value = output[at + i];
+        if (!value || value->parts != std::vector{static_cast<std::uint32_t>(from)} || value->index != index + i) {
+            return fmt::format("element {} is not element {} of rank {}", at + i, index + i, from);
+        }
+    }
+    return {};
+}
+
+// The first `count` elements are the combinations of everyone's from `first` on.
+std::string not_reduced(const Values& output, std::uint64_t first, std::uint64_t count, int size,
+                        const Promise& promise) {
+    for (std::uint64_t i = 0; i < count; ++i) {
+        if (!output[i]) return fmt::format("element {} is never written", i);
+        Symbol value = *output[i];
+        if (value.index != first + i) return fmt::format("element {} holds another element", i);
+        if (!value.finished) return fmt::format("element {} is not finished", i);
+        if (promise.single_rounding && value.combinations > 1) {
+            return fmt::format("element {} was rounded {} times", i, value.combinations);
+        }
+        if (!promise.rank_order) std::ranges::sort(value.parts);
+        bool right = value.parts.size() == static_cast<std::size_t>(size);
+        for (std::size_t p = 0; right && p < value.parts.size(); ++p) right = value.parts[p] == p;
+        if (!right) {
+            return fmt::format("element {} misses or repeats contributions, or has them in another order", i);
+        }
+    }
+    return {};
+}
+
+}  // namespace
+
+std::string wrong_with(const Values& output, Rank rank, int size, const Promise& promise) {
+    const auto me = static_cast<std::size_t>(rank);
+    const auto& counts = promise.counts;
+    switch (promise.collective) {
+        case Collective::reduce:
+            if (rank != promise.root) return {};
+            [[fallthrough]];
+        case Collective::all_reduce: return not_reduced(output, 0, promise.count, size, promise);
+        case Collective::reduce_scatter:
+            return not_reduced(output, sum_before(counts, rank), counts[me], size, promise);
+        case Collective::broadcast: return not_a_copy(output, 0, promise.root, 0, promise.count);
+        case Collective::gather:
+            if (rank != promise.root) return {};
+            [[fallthrough]];
+        case Collective::all_gather:
+            for (Rank from = 0; from < size; ++from) {
+                const std::uint64_t count = counts[static_cast<std::size_t>(from)];
+                auto wrong = not_a_copy(output, sum_before(counts, from), from, 0, count);
+                if (!wrong.empty()) return wrong;
+            }
+            return {};
+        case Collective::scatter: return not_a_copy(output, 0, promise.root, sum_before(counts, rank), counts[me]);
+        case Collective::all_to_all:
+            for (std::uint64_t at = 0; const auto& row : promise.matrix) {
+                const auto from = static_cast<Rank>(&row - promise.matrix.data());
+                auto wrong = not_a_copy(output, at, from, sum_before(row, rank), row[me]);
+                if (!wrong.empty()) return wrong;
+                at += row[me];
+            }
+            return {};
+        case Collective::barrier: return {};
+    }
+    return {};
+}
+
+}  // namespace tutti::schedule

@@ -1,0 +1,27 @@
+// What the prover computes with, and what a collective promises, said in it.
+#pragma once
+
+#include "schedule/prove.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tutti::schedule {
+
+/// One element's contents: contributions (rank, index in that rank's input) in the order of combination.
+struct Symbol {
+    std::vector<std::uint32_t> parts;  ///< rank
+    std::uint64_t index = 0;           ///< all parts stem from this element of the inputs
+    int combinations = 0;
+    bool finished = false;
+    bool operator==(const Symbol&) const = default;
+};
+using Value = std::optional<Symbol>;
+using Values = std::vector<Value>;
+
+/// The first thing that is wrong with the output of `rank`, of `size`; empty: it is what was promised.
+std::string wrong_with(const Values& output, Rank rank, int size, const Promise& promise);
+
+}  // namespace tutti::schedule
