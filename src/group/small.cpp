@@ -252,9 +252,11 @@ bool Group::reusable(std::uint64_t small_sequence, std::size_t depth, std::uint6
     for (int peer = 0; peer < size_; ++peer) {
         std::uint64_t& seen = small_seen_[static_cast<std::size_t>(peer)];
         if (peer == rank_ || seen + depth > small_sequence) continue;
-        // A look takes a cache line from a busy peer: wait until it is worth several places.
-        seen = arena_->control(peer).small_begun.load(std::memory_order_acquire);
-        if (seen + depth / 2 < small_sequence) return false;
+        // A look takes a cache line from a busy peer: wait until it is worth several places. Only such a look counts,
+        // as after it the records are compared.
+        const std::uint64_t begun = arena_->control(peer).small_begun.load(std::memory_order_acquire);
+        if (begun + depth / 2 < small_sequence) return false;
+        seen = begun;
         looked = true;
     }
     if (looked) {

@@ -198,7 +198,7 @@ std::string contents(const std::string& path) {
     return {std::istreambuf_iterator<char>(file), {}};
 }
 
-pid_t parent_of(pid_t process) {
+pid_t parent_process(pid_t process) {
     const std::string stat = contents(fmt::format("/proc/{}/stat", process));
     const std::size_t name_end = stat.rfind(')');  // "pid (name) state parent …"
     pid_t parent = 0;
@@ -211,7 +211,7 @@ pid_t parent_of(pid_t process) {
 std::optional<std::string> control_port_of_proxy() {
     constexpr int generations = 32;
     pid_t process = ::getppid();
-    for (int n = 0; n < generations && process > 1; ++n, process = parent_of(process)) {
+    for (int n = 0; n < generations && process > 1; ++n, process = parent_process(process)) {
         if (!contents(fmt::format("/proc/{}/comm", process)).starts_with("hydra_pmi_prox")) continue;
         const std::string command = contents(fmt::format("/proc/{}/cmdline", process));
         constexpr std::string_view option{"\0--control-port\0", 16};
