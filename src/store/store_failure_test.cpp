@@ -347,6 +347,14 @@ TEST(TCPStoreFailure, posted_sets_arrive_whole_and_in_order_also_when_the_socket
     }
 }
 
+// Returns when the child has stopped: the signal alone lets it go on for a moment.
+void stop(pid_t child) {
+    ::kill(child, SIGSTOP);
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, WUNTRACED), child);
+    ASSERT_TRUE(WIFSTOPPED(status));
+}
+
 TEST(TCPStoreFailure, a_set_does_not_overtake_an_earlier_one_that_timed_out) {
     const Pipe pipe;
     Child server([&] {
@@ -359,7 +367,7 @@ TEST(TCPStoreFailure, a_set_does_not_overtake_an_earlier_one_that_timed_out) {
     for (int round = 0; round < 10; ++round) {
         const std::string value = std::to_string(round);
         EXPECT_EQ(client.add("heard", 1), round + 1);  // posts are allowed from here on
-        ::kill(server.pid(), SIGSTOP);
+        stop(server.pid());
         client.set_timeout(5ms);
         EXPECT_THROW(client.set("k", std::string(20000, 'x')), DistStoreError) << "too large to be only sent";
         EXPECT_THROW(client.set("k", value), DistStoreError) << "only sent, though an earlier set is unconfirmed";
