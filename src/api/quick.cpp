@@ -22,9 +22,7 @@ constexpr std::size_t counts_max = 64;
 /// The group that an option names, or the default group; empty when there is none.
 class Target {
  public:
-    explicit Target(const ProcessGroup& named) {
-        group_ = (named ? named.impl() : default_impl()).get();
-    }
+    explicit Target(const ProcessGroup& named) { group_ = (named ? named.impl() : default_impl()).get(); }
     explicit operator bool() const noexcept { return group_ != nullptr; }
     Group* operator->() const noexcept { return group_; }
 
