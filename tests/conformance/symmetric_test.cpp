@@ -134,11 +134,12 @@ void check_all(const ProcessGroup& g, Who who, std::size_t count, std::size_t of
 }
 
 TEST_P(Symmetric, memory_gives_the_results_of_ordinary_memory) {
-    for (const int n : {1, 2, 3, 4}) {
+    for (const int n : watched ? std::vector<int>{2, 3} : std::vector<int>{1, 2, 3, 4}) {
         run_ranks(n, GetParam(), [](const ProcessGroup& g) {
             for (const Who who : {Who::all, Who::even, Who::odd}) {
                 check_all<float>(g, who, 3, 0);
                 check_all<float>(g, who, 5'001, 7);
+                if (watched && who != Who::even) continue;
                 check_all<BFloat16>(g, who, watched ? 10'003 : 70'003, 1);
                 check_all<double>(g, who, watched ? 20'001 : 40'001, 0);
             }

@@ -32,7 +32,7 @@ expect_bad() {  # expect_bad NAME PATTERN SENTENCE: every rank fails, and one sa
   for pid in "${ids[@]}"; do wait "$pid" && status=0; done
   if [ $status = 1 ] && grep -Eq "$2" "$work/$1".*; then echo "ok: $3"; else fail "$3" "$work/$1".*; fi
 }
-bench=("$tutti" bench all -f 40 --seconds 0.02 --no-pin --worker "100 5 1")
+bench=("$tutti" bench all -f 40 --iters 3 --no-pin --worker "100 5 1")
 
 export TUTTI_JOB_SECRET=hosts-test-$RANDOM$RANDOM
 start tour "1 1 2 2" "$tour"
