@@ -25,9 +25,9 @@ function(add_module name)
   endif()
 endfunction()
 
-# add_tutti_test(NAME SOURCES … LIBRARIES … [LABELS …] [TIMEOUT seconds])
+# add_tutti_test(NAME SOURCES … LIBRARIES … [LABELS …] [TIMEOUT seconds] [SHARDS number])
 #
-# A GoogleTest executable, registered with CTest as one test. Its main (tests/support) records the rows of the
+# A GoogleTest executable, registered with CTest as one test, or as shards NAME_1, NAME_2, ... that run side by side. Its main (tests/support) records the rows of the
 # inventory that passing tests cover. Those that share memory or run threads carry the label `memory`: the target
 # sanitizer_tests builds them, and `make test` runs them in the asan and tsan builds too.
 set(TUTTI_MEMORY_TESTS core_test tensor_test object_test reduce_test security_test store_test rendezvous_test
@@ -38,7 +38,7 @@ endif()
 set_property(GLOBAL PROPERTY TUTTI_SANITIZER_TESTS "")
 
 function(add_tutti_test name)
-  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;LIBRARIES;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "" "TIMEOUT;SHARDS" "SOURCES;LIBRARIES;LABELS" ${ARGN})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
@@ -58,7 +58,16 @@ function(add_tutti_test name)
     list(APPEND arg_LABELS memory)
     set_property(GLOBAL APPEND PROPERTY TUTTI_SANITIZER_TESTS ${name})
   endif()
-  add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "unit;${arg_LABELS}"
-    ENVIRONMENT "TUTTI_SPEC_DIR=${PROJECT_BINARY_DIR}/spec.d;XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/cache")
+  set(environment "TUTTI_SPEC_DIR=${PROJECT_BINARY_DIR}/spec.d" "XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/cache")
+  if(NOT arg_SHARDS)
+    add_test(NAME ${name} COMMAND ${name})
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "unit;${arg_LABELS}" ENVIRONMENT "${environment}")
+    return()
+  endif()
+  foreach(shard RANGE 1 ${arg_SHARDS})
+    math(EXPR index "${shard} - 1")
+    add_test(NAME ${name}_${shard} COMMAND ${name})
+    set_tests_properties(${name}_${shard} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "unit;${arg_LABELS}"
+      ENVIRONMENT "${environment};GTEST_TOTAL_SHARDS=${arg_SHARDS};GTEST_SHARD_INDEX=${index}")
+  endforeach()
 endfunction()

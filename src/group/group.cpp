@@ -158,7 +158,7 @@ Group::Group(const ProcessGroupOptions& options)
 // Rank 0's tuning, for all. Rounding depends on the algorithm, and the formulas' choice on what was measured: who wants
 // the same bits in every run gets the table's limits.
 void Group::take_tuning() {
-    layout_.tuning = tune::tuning_from_text(membership_->decision());
+    layout_.tuning = tune::decided(membership_->decision());
     // Sleeping costs wake_us in the end: a rank that has yielded for ten times that loses little by it.
     if (const auto& costs = layout_.tuning.costs)
         yields_ = static_cast<int>(std::clamp(10 * costs->wake_us / costs->yield_us, 100.0, 1000.0));

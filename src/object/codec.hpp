@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <string_view>
 
 namespace tutti::object {
 
@@ -34,6 +36,10 @@ Encoded encode_list(std::span<const Object> objects, std::size_t piece_bytes = l
 /// The object in the first `bytes` of `buffer`. Tensors of 1 MiB or more that fill a good part of the buffer stay in it
 /// and keep it alive.
 Object decode_shared(const Encoded& encoded);
+
+/// encode() and decode() for what carries strings, such as a store.
+std::string encode_string(const Object& object);
+Object decode_string(std::string_view bytes);
 
 std::vector<std::byte> encode_with(const Object& object, std::size_t piece_bytes);
 

@@ -323,6 +323,10 @@ Object decode_bytes(const char* data, std::size_t bytes, const Tensor* buffer) {
 
 }  // namespace
 
+Object decode_string(std::string_view bytes) {
+    return decode_bytes(bytes.data(), bytes.size(), nullptr);
+}
+
 Object decode_shared(const Encoded& encoded) {
     return decode_bytes(static_cast<const char*>(encoded.buffer.raw_data()), encoded.bytes, &encoded.buffer);
 }

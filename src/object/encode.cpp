@@ -207,6 +207,11 @@ Encoded encode_list(std::span<const Object> objects, std::size_t piece_bytes) {
     return result;
 }
 
+std::string encode_string(const Object& object) {
+    const std::vector<std::byte> bytes = encode(object);
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 std::vector<std::byte> encode_with(const Object& object, std::size_t piece_bytes) {
     std::vector<std::byte> result;
     in_two_passes(

@@ -1,9 +1,11 @@
 #include "rendezvous/membership.hpp"
 
 #include "core/env.hpp"
+#include "object/codec.hpp"
 #include "rendezvous/place.hpp"
 
 #include <tutti/error.hpp>
+#include <tutti/object.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,7 +13,6 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -19,8 +20,6 @@
 
 namespace tutti::rendezvous {
 namespace {
-
-using nlohmann::json;
 
 /// What a connection is for: the first thing said on it after the handshake.
 struct Hello {
@@ -61,13 +60,29 @@ std::uint64_t new_world_id() {
     return id;
 }
 
-std::vector<Card> cards_of(const json& list) {
-    std::vector<Card> cards;
-    for (const json& c : list) {
-        cards.push_back({c["host"], c["port"], c["key"], c["name"], c["pid"], c["pids"], c["note"]});
-    }
-    return cards;
+// What the store carries: a card, and the table that rank 0 makes of all cards. Cards lie in the table as they were
+// written.
+std::string encoded(const Card& c) {
+    return object::encode_string(
+        {c.listen_host, c.listen_port, c.host_key, c.host_name, c.process, c.process_space, c.note});
 }
+
+Card card_from(const std::string& bytes) {
+    const Object card = object::decode_string(bytes);
+    const Object::List& c = card.as_list();
+    if (c.size() != 7) throw ObjectError("", fmt::format("a card of {} entries", c.size()));
+    return {c[0].get<std::string>(), c[1].get<std::uint16_t>(), c[2].get<std::string>(), c[3].get<std::string>(),
+            c[4].get<int>(),         c[5].get<std::uint64_t>(), c[6].get<std::string>()};
+}
+
+struct Table {
+    std::vector<int> missing;  // nobody may go on when there are any
+    std::vector<std::string> cards;
+    std::string decision;
+    std::uint64_t world = 0;
+    std::string secret;
+};
+TUTTI_OBJECT(Table, missing, cards, decision, world, secret);
 
 int parent_of(int rank) {
     return rank & (rank - 1);
@@ -148,12 +163,9 @@ void Membership::exchange_cards() {
     listener_ = net::listen_tcp(host, 0);
     char name[256] = {};
     ::gethostname(name, sizeof name - 1);
-    const json card{{"host", host},         {"port", net::local_address(listener_.get()).port},
-                    {"key", host_key()},    {"name", name},
-                    {"pid", ::getpid()},    {"pids", process_space()},
-                    {"note", options_.note}};
-    if (const auto old = store.compare_set(fmt::format("card/{}", options_.rank), "", card.dump());
-        old != card.dump()) {
+    const std::string card = encoded(Card{host, net::local_address(listener_.get()).port, host_key(), name, ::getpid(),
+                                          process_space(), options_.note});
+    if (store.compare_set(fmt::format("card/{}", options_.rank), "", card) != card) {
         throw InvalidArgument(fmt::format(
             "rank {}: another process has this rank in this world; every rank must be used once", options_.rank));
     }
@@ -161,22 +173,26 @@ void Membership::exchange_cards() {
     if (options_.rank == 0) {
         std::vector<std::string> keys;
         for (int r = 0; r < n; ++r) keys.push_back(fmt::format("card/{}", r));
-        json all;
+        Table all;
         try {
             store.wait(keys, left());
-            for (const std::string& text : store.multi_get(keys)) all["cards"].push_back(json::parse(text));
-            if (options_.decide) all["decision"] = options_.decide(cards_of(all["cards"]));
-            for (json& one : all["cards"]) one["note"] = "";  // rank 0 has read them
-            all["world"] = new_world_id();
+            std::vector<Card> cards;
+            for (const std::string& bytes : store.multi_get(keys)) cards.push_back(card_from(bytes));
+            if (options_.decide) all.decision = options_.decide(cards);
+            for (Card& one : cards) {
+                one.note.clear();  // rank 0 has read them
+                all.cards.push_back(encoded(one));
+            }
+            all.world = new_world_id();
             // Connections of a job without a configured secret are proved by one that the (proved) store carries.
-            all["secret"] = security::Secret::generate().to_text();
+            all.secret = security::Secret::generate().to_text();
         } catch (const DistStoreError& error) {
             if (error.code() != ErrorCode::timeout) throw;
             for (int r = 0; r < n; ++r) {
-                if (!store.check({keys[static_cast<std::size_t>(r)]})) all["missing"].push_back(r);
+                if (!store.check({keys[static_cast<std::size_t>(r)]})) all.missing.push_back(r);
             }
         }
-        table = all.dump();
+        table = object::encode_string(all);
         store.set("table", table);
     } else {
         try {
@@ -188,19 +204,19 @@ void Membership::exchange_cards() {
                                  {.operation = "init", .peer = 0}, ErrorCode::timeout);
         }
     }
-    const json all = json::parse(table);
-    if (all.contains("missing")) {
-        const auto missing = all["missing"].get<std::vector<int>>();
+    const Table all = object::decode_string(table).get<Table>();
+    if (!all.missing.empty()) {
         throw DistStoreError(fmt::format("init of {} ranks: {} arrived in time; missing: {}", n,
-                                         n - static_cast<int>(missing.size()), fmt::join(missing, ", ")),
-                             {.operation = "init", .rank = options_.rank, .peer = missing.front()}, ErrorCode::timeout);
+                                         n - static_cast<int>(all.missing.size()), fmt::join(all.missing, ", ")),
+                             {.operation = "init", .rank = options_.rank, .peer = all.missing.front()},
+                             ErrorCode::timeout);
     }
-    cards_ = cards_of(all["cards"]);
-    if (all.contains("decision")) decision_ = all["decision"];
-    world_id_ = all["world"];
+    for (const std::string& bytes : all.cards) cards_.push_back(card_from(bytes));
+    decision_ = all.decision;
+    world_id_ = all.world;
     const auto configured = security::Secret::from_environment();
-    secret_ = configured ? configured->derive(fmt::format("world {}", world_id_))
-                         : security::Secret::from_text(all["secret"].get<std::string>());
+    secret_ =
+        configured ? configured->derive(fmt::format("world {}", world_id_)) : security::Secret::from_text(all.secret);
 }
 
 UniqueFd Membership::connect(int rank, const Deadline& deadline, const AbortFlag* abort) {

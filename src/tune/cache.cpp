@@ -1,13 +1,13 @@
 #include "tune/cache.hpp"
 
 #include "core/env.hpp"
+#include "object/codec.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <nlohmann/json.hpp>
 
 #include <array>
 #include <cmath>
@@ -17,7 +17,6 @@ namespace tutti::tune {
 namespace {
 
 using algorithm::CostModel;
-using nlohmann::json;
 
 constexpr std::size_t file_max = 4096;
 
@@ -35,34 +34,27 @@ bool ours(int fd, mode_t kind) {
            (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
-json object_of(const CostModel& costs) {
-    json object = json::object();
-    for (const algorithm::CostField& field : algorithm::cost_fields()) object[field.name] = costs.*field.value;
-    return object;
+}  // namespace
+
+Object object_of(const CostModel& costs) {
+    Object::Map numbers;
+    for (const algorithm::CostField& field : algorithm::cost_fields())
+        numbers.emplace_back(Object(field.name), Object::real(costs.*field.value));
+    return Object::map(std::move(numbers));
 }
 
-std::optional<CostModel> costs_of(const json& object) {
+std::optional<CostModel> costs_of(const Object& object) {
     const auto fields = algorithm::cost_fields();
-    if (!object.is_object() || object.size() != fields.size()) return std::nullopt;
+    if (object.kind() != ObjectKind::map || object.size() != fields.size()) return std::nullopt;
     CostModel costs;
     for (const algorithm::CostField& field : fields) {
-        const auto found = object.find(field.name);
-        if (found == object.end() || !found->is_number()) return std::nullopt;
-        const double value = found->get<double>();
+        const Object* found = object.find(Object(field.name));
+        if (!found || found->kind() != ObjectKind::real) return std::nullopt;
+        const double value = found->as_double();
         if (!(value >= field.min && value <= field.max)) return std::nullopt;  // not a number, too
         costs.*field.value = value;
     }
     return costs;
-}
-
-}  // namespace
-
-std::string to_text(const CostModel& costs) {
-    return object_of(costs).dump();
-}
-
-std::optional<CostModel> costs_from_text(const std::string& text) {
-    return costs_of(json::parse(text, nullptr, false));
 }
 
 std::string Cache::user_folder() {
@@ -72,7 +64,7 @@ std::string Cache::user_folder() {
 }
 
 Cache::Cache(const std::string& topology, const std::string& folder)
-    : topology_(topology), file_(fmt::format("tune-{:016x}.json", hash_of(topology))) {
+    : topology_(topology), file_(fmt::format("tune-{:016x}", hash_of(topology))) {
     if (folder.empty() || ::geteuid() != ::getuid()) return;
     ::mkdir(folder.c_str(), 0700);
     const std::string own = folder + "/tutti";
@@ -94,16 +86,18 @@ std::optional<CostModel> Cache::load() const {
         size += static_cast<std::size_t>(count);
     }
     if (size > file_max) return std::nullopt;
-    const json all = json::parse(text.data(), text.data() + size, nullptr, false);
-    if (!all.is_object() || all.size() != 2 || !all.contains("machine") || !all.contains("costs")) return std::nullopt;
-    if (!all["machine"].is_string() || all["machine"].get<std::string>() != topology_) return std::nullopt;
-    return costs_of(all["costs"]);
+    try {
+        const Object all = object::decode_string({text.data(), size});
+        if (all.size() != 2 || all.at("machine").as_string() != topology_) return std::nullopt;
+        return costs_of(all.at("costs"));
+    } catch (const ObjectError&) {
+        return std::nullopt;
+    }
 }
 
 bool Cache::save(const CostModel& costs) const {
     if (!folder_) return false;
-    const std::string text =
-        json{{"machine", topology_}, {"costs", object_of(costs)}}.dump(1, ' ', false, json::error_handler_t::replace);
+    const std::string text = object::encode_string(Object::map({{"machine", topology_}, {"costs", object_of(costs)}}));
     const std::string draft = fmt::format(".{}.{}", file_, ::getpid());
     const UniqueFd file(
         ::openat(folder_.get(), draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));

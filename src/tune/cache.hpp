@@ -8,15 +8,17 @@
 #include "algorithm/tuning.hpp"
 #include "core/unique_fd.hpp"
 
+#include <tutti/object.hpp>
+
 #include <optional>
 #include <string>
 
 namespace tutti::tune {
 
-/// As text, for files and for other ranks; numbers keep all their digits.
-std::string to_text(const algorithm::CostModel& costs);
-/// nullopt unless `text` holds every number of a CostModel, within its bounds, and nothing else.
-std::optional<algorithm::CostModel> costs_from_text(const std::string& text);
+/// For files and for other ranks: an object (a map) of the numbers by their names.
+Object object_of(const algorithm::CostModel& costs);
+/// nullopt unless `object` holds every number of a CostModel, within its bounds, and nothing else.
+std::optional<algorithm::CostModel> costs_of(const Object& object);
 
 class Cache {
  public:

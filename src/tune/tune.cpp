@@ -3,13 +3,13 @@
 #include "algorithm/select.hpp"
 #include "core/env.hpp"
 #include "core/log.hpp"
+#include "object/codec.hpp"
 #include "tune/cache.hpp"
 #include "tune/machine.hpp"
 
 #include <tutti/error.hpp>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -20,21 +20,41 @@
 #include <sstream>
 #include <thread>
 
+namespace tutti::algorithm {
+TUTTI_OBJECT(Rule, collective, algorithm, up_to_bytes, up_to_ranks);
+}
+
 namespace tutti::tune {
 namespace {
 
 using algorithm::CostModel;
 using algorithm::Rule;
 using algorithm::Tuning;
-using nlohmann::json;
 
 constexpr const char* variable = "environment variable TUTTI_TUNE";
 // Another process of this host is measuring: rank 0 waits a little for its numbers.
 constexpr std::chrono::milliseconds patience{60};
 
+// What rank 0 tells the others.
+struct Decision {
+    std::string named;
+    Object costs;  // nil where formulas do not choose
+    std::vector<Rule> rules;
+};
+TUTTI_OBJECT(Decision, named, costs, rules);
+
+// What a rank offered; whatever is no such thing does not count.
+std::optional<CostModel> numbers_in(const std::string& offer) {
+    try {
+        return costs_of(object::decode_string(offer));
+    } catch (const ObjectError&) {
+        return std::nullopt;
+    }
+}
+
 CostModel measured_now() {
     const CostModel costs = measure(Deadline::after(measuring_limit));
-    TUTTI_DEBUG("this machine was measured: {}", to_text(costs));
+    TUTTI_DEBUG("this machine was measured: {}", to_string(object_of(costs)));
     return costs;
 }
 
@@ -122,35 +142,30 @@ std::string offer(const Setting& setting, bool rank_0) {
     static std::optional<CostModel> known;
     const std::lock_guard lock(mutex);
     if (!known) known = cached_or_measured(setting, rank_0);
-    return known ? to_text(*known) : std::string();
+    return known ? object::encode_string(object_of(*known)) : std::string();
 }
 
 std::string decide(const Setting& setting, const std::string& named, const std::vector<std::string>& offers) {
     std::optional<CostModel> costs;
     for (const std::string& text : offers) {
-        if (const auto theirs = costs_from_text(text)) costs = costs ? slowest(*costs, *theirs) : *theirs;
+        if (const auto theirs = numbers_in(text)) costs = costs ? slowest(*costs, *theirs) : *theirs;
     }
-    json all{{"named", named}, {"rules", json::array()}};
-    if (costs && setting.numbers != Setting::Numbers::none) all["costs"] = to_text(*costs);
-    for (const Rule& rule : setting.rules) {
-        all["rules"].push_back({static_cast<int>(rule.collective), rule.algorithm, rule.up_to_bytes, rule.up_to_ranks});
-    }
-    return all.dump(-1, ' ', false, json::error_handler_t::replace);
+    const bool counts = costs && setting.numbers != Setting::Numbers::none;
+    return object::encode_string(Decision{named, counts ? object_of(*costs) : Object(), setting.rules});
 }
 
-Tuning tuning_from_text(const std::string& text) {
+Tuning decided(const std::string& decision) {
     try {
-        const json all = json::parse(text);
-        Tuning tuning;
-        tuning.named = all.at("named");
-        if (all.contains("costs")) tuning.costs = costs_from_text(all["costs"].get<std::string>());
-        for (const json& rule : all.at("rules")) {
-            const int collective = std::clamp(rule.at(0).get<int>(), 1, collective_count);
-            tuning.rules.push_back({static_cast<Collective>(collective), rule.at(1), rule.at(2), rule.at(3)});
+        auto all = object::decode_string(decision).get<Decision>();
+        Tuning tuning{.rules = std::move(all.rules), .named = std::move(all.named)};
+        for (Rule& rule : tuning.rules) {
+            const int collective = std::clamp(static_cast<int>(rule.collective), 1, collective_count);
+            rule.collective = static_cast<Collective>(collective);
         }
+        if (!all.costs.is_nil()) tuning.costs = costs_of(all.costs);
         return tuning;
-    } catch (const json::exception& error) {
-        throw InternalError(fmt::format("the tuning of this group cannot be read: {}: {}", error.what(), text));
+    } catch (const ObjectError& error) {
+        throw InternalError(fmt::format("the tuning of this group cannot be read: {}", error.what()));
     }
 }
 

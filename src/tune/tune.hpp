@@ -30,15 +30,15 @@ enum class Files { read, ignored };
 Setting parse_setting(std::string_view text, Files files);
 Setting setting_from_environment(Files files);
 
-/// The numbers of this host, as text for rank 0; empty when there are none. They come from the cache; else one process
+/// The numbers of this host, for rank 0; empty when there are none. They come from the cache; else one process
 /// of the host measures, rank 0 for certain. Once in a process; later calls return the same.
 std::string offer(const Setting& setting, bool rank_0);
 
-/// Rank 0: the tuning of a group, as text for everyone. `named`: TUTTI_ALGORITHM. Of several hosts' numbers the slowest
+/// Rank 0: the tuning of a group, encoded for everyone. `named`: TUTTI_ALGORITHM. Of several hosts' numbers the slowest
 /// count; offers that are no numbers are left out.
 std::string decide(const Setting& setting, const std::string& named, const std::vector<std::string>& offers);
 
 /// What decide() wrote. Throws InternalError for anything else.
-algorithm::Tuning tuning_from_text(const std::string& text);
+algorithm::Tuning decided(const std::string& decision);
 
 }  // namespace tutti::tune

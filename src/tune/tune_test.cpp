@@ -1,5 +1,6 @@
 // The cache against hostile files, the setting, and what ranks agree on.
 #include "tune/tune.hpp"
+#include "object/codec.hpp"
 
 #include "algorithm/select.hpp"
 #include "tune/cache.hpp"
@@ -11,10 +12,12 @@
 #include <unistd.h>
 #include <tutti/error.hpp>
 
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <sstream>
 #include <thread>
 
@@ -95,16 +98,31 @@ TEST(Cache, ignores_every_damaged_file) {
             }
         }
     }
-    const auto replaced = [&](const std::string& from, const std::string& to) {
-        std::string other = text;
-        other.replace(other.find(from), from.size(), to);
-        return other;
+    const auto expect_ignored = [&](const Object& object) {
+        write(object::encode_string(object));
+        EXPECT_EQ(cache.load(), std::nullopt) << to_string(object);
     };
-    for (const std::string& bytes :
-         {std::string(100'000, ' '), std::string("[1,2]"), std::string("{}"), std::string("null"),
-          replaced("\"cores\": ", "\"cores\": -"), replaced("\"cores\": ", "\"cores\": 1e300, \"more\": "),
-          replaced("\"cores\"", "\"corse\""), replaced("\"cores\": ", "\"cores\": 1e999"), std::string(3000, '['),
-          replaced("\"a host\"", "\"A host\"")}) {
+    for (const Object& object : {Object(), Object(1), Object("a host"), Object::list({1, 2}), Object::map()})
+        expect_ignored(object);
+    const auto expect_costs_ignored = [&](const Object& costs) {
+        expect_ignored(Object::map({{"machine", "a host"}, {"costs", costs}}));
+    };
+    const Object good_costs = object_of(some_costs());
+    expect_ignored(Object::map({{"machine", "A host"}, {"costs", good_costs}}));
+    expect_ignored(Object::map({{"machine", "a host"}, {"costs", good_costs}, {"more", 1}}));
+    expect_costs_ignored(Object());
+    for (const Object& value : {Object(-1.0), Object(1e300), Object(std::numeric_limits<double>::infinity()),
+                                Object(std::nan("")), Object("two"), Object()}) {
+        Object costs(good_costs);
+        costs.at("cores") = value;
+        expect_costs_ignored(costs);
+    }
+    Object costs(good_costs);
+    costs.as_map().front().first = "corse";
+    expect_costs_ignored(costs);
+    costs.as_map().emplace_back("more", 1.0);
+    expect_costs_ignored(costs);
+    for (const std::string& bytes : {std::string(100'000, ' '), std::string("{}"), std::string(3000, '[')}) {
         write(bytes);
         EXPECT_EQ(cache.load(), std::nullopt) << bytes.substr(0, 200);
     }
@@ -185,13 +203,13 @@ TEST(Cache, survives_many_writers) {
     for (auto& writer : writers) writer.join();
 }
 
-TEST(Machine, numbers_lie_within_their_bounds_and_travel_as_text) {
+TEST(Machine, numbers_lie_within_their_bounds_and_travel_as_objects) {
     const CostModel costs = measure(Deadline::after(measuring_limit));
     for (const auto& field : algorithm::cost_fields()) {
         EXPECT_GE(costs.*field.value, field.min) << field.name;
         EXPECT_LE(costs.*field.value, field.max) << field.name;
     }
-    EXPECT_EQ(costs_from_text(to_text(costs)), costs);
+    EXPECT_EQ(costs_of(object_of(costs)), costs);
     EXPECT_EQ(topology(), topology());
 }
 
@@ -223,7 +241,7 @@ TEST(Setting, a_printed_table_can_be_read_back) {
     const Setting setting = parse_setting(file, Files::read);
     EXPECT_GT(setting.rules.size(), 25U);
     EXPECT_EQ(setting.rules.front(), (Rule{Collective::all_reduce, "one_shot", 8192, algorithm::any_ranks}));
-    const algorithm::Tuning tuning = tuning_from_text(decide(setting, "", {}));
+    const algorithm::Tuning tuning = decided(decide(setting, "", {}));
     EXPECT_EQ(tuning.rules, setting.rules);
 }
 
@@ -249,6 +267,10 @@ TEST(Setting, bad_values_are_refused_in_a_sentence) {
     EXPECT_EQ(refusal([] { parse_setting("/no/such/file", Files::ignored); }), "");
 }
 
+std::string offered(const CostModel& costs) {
+    return object::encode_string(object_of(costs));
+}
+
 TEST(Decision, takes_the_slowest_numbers_and_ignores_nonsense) {
     CostModel quick, slow;
     quick.tcp_us = 5;
@@ -256,14 +278,14 @@ TEST(Decision, takes_the_slowest_numbers_and_ignores_nonsense) {
     slow.tcp_us = 50;
     slow.cache_copy_gbps = 30;
     const auto tuning =
-        tuning_from_text(decide({}, "ring", {to_text(quick), "", "{\"cores\":-1}", to_text(slow), "nonsense"}));
+        decided(decide({}, "ring", {offered(quick), "", std::string(3000, '['), offered(slow), "nonsense"}));
     ASSERT_TRUE(tuning.costs.has_value());
     EXPECT_EQ(tuning.costs->tcp_us, 50);
     EXPECT_EQ(tuning.costs->cache_copy_gbps, 20);
     EXPECT_EQ(tuning.named, "ring");
-    EXPECT_EQ(tuning_from_text(decide({}, "", {"", ""})).costs, std::nullopt);
-    EXPECT_EQ(tuning_from_text(decide({.numbers = Setting::Numbers::none}, "", {to_text(quick)})).costs, std::nullopt);
-    EXPECT_THROW(tuning_from_text("nonsense"), InternalError);
+    EXPECT_EQ(decided(decide({}, "", {"", ""})).costs, std::nullopt);
+    EXPECT_EQ(decided(decide({.numbers = Setting::Numbers::none}, "", {offered(quick)})).costs, std::nullopt);
+    EXPECT_THROW(decided("nonsense"), InternalError);
 }
 
 }  // namespace

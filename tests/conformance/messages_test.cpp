@@ -7,7 +7,6 @@
 #include <csignal>
 #include <optional>
 #include <random>
-#include <regex>
 #include <thread>
 #include <utility>
 
@@ -328,7 +327,9 @@ TEST_P(Failures, by_a_rank_that_never_comes_name_it) {
                       // The last of those that it waits for. Over TCP an algorithm may let it wait for the other
                       // survivor.
                       const std::string text = error.what();
-                      const bool named = std::regex_search(text, std::regex("nothing from rank ([0-9], )?2"));
+                      const char* both = g.rank() == 0 ? "nothing from rank 1, 2" : "nothing from rank 0, 2";
+                      const bool named =
+                          text.find("nothing from rank 2") != std::string::npos || text.find(both) != std::string::npos;
                       const bool waits_for_survivor =
                           over_tcp && text.find(g.rank() == 0 ? "from rank 1" : "from rank 0") != std::string::npos;
                       EXPECT_TRUE(named || waits_for_survivor) << text;

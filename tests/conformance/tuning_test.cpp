@@ -19,7 +19,7 @@ TEST_P(Tuning, all_ranks_decide_from_the_same_numbers) {
     run_ranks(3, GetParam(), [](const ProcessGroup& g) {
         const auto& tuning = g.impl()->layout().tuning;
         ASSERT_TRUE(tuning.costs.has_value());
-        const auto all = all_gather_object(tune::to_text(*tuning.costs), {.group = g});
+        const auto all = all_gather_object(to_string(tune::object_of(*tuning.costs)), {.group = g});
         EXPECT_EQ(std::set<std::string>(all.begin(), all.end()).size(), 1U);
         EXPECT_EQ(g.impl()->layout().machines, 1);
     });

@@ -44,9 +44,10 @@ int main(int argc, char** argv) {
     ::testing::InitGoogleTest(&argc, argv);
     if (const char* directory = std::getenv("TUTTI_SPEC_DIR"); directory != nullptr && *directory != '\0') {
         const std::string name = std::filesystem::path(argv[0]).filename();
+        const char* shard = std::getenv("GTEST_SHARD_INDEX");
         std::filesystem::create_directories(directory);
-        ::testing::UnitTest::GetInstance()->listeners().Append(
-            new RowRecorder(std::filesystem::path(directory) / (name + ".rows"), name));
+        ::testing::UnitTest::GetInstance()->listeners().Append(new RowRecorder(
+            std::filesystem::path(directory) / (shard ? name + "." + shard + ".rows" : name + ".rows"), name));
     }
     return RUN_ALL_TESTS();
 }
