@@ -27,9 +27,10 @@ endfunction()
 
 # add_tutti_test(NAME SOURCES … LIBRARIES … [LABELS …] [TIMEOUT seconds] [SHARDS number])
 #
-# A GoogleTest executable, registered with CTest as one test, or as shards NAME_1, NAME_2, ... that run side by side. Its main (tests/support) records the rows of the
-# inventory that passing tests cover. Those that share memory or run threads carry the label `memory`: the target
-# sanitizer_tests builds them, and `make test` runs them in the asan and tsan builds too.
+# A GoogleTest executable, registered with CTest as one test, or as shards NAME_1, NAME_2, ... that run side by side.
+# Its main (tests/support) records the rows of the inventory that passing tests cover. Those that share memory or run
+# threads carry the label `memory`: the target sanitizer_tests builds them, and `make test` runs them in the asan and
+# tsan builds too.
 set(TUTTI_MEMORY_TESTS core_test tensor_test object_test reduce_test security_test store_test rendezvous_test
                        transport_test engine_test group_test conformance_threads)
 if(TUTTI_SANITIZE STREQUAL "thread")
