@@ -124,7 +124,7 @@ TEST(Socket, an_abort_ends_a_connect_and_a_receive) {
 
 TEST(Socket, moves_more_than_the_kernel_buffers_hold_and_notices_the_end) {
     Pair pair = tcp_pair();
-    std::vector<std::byte> out(std::size_t{32} << 20U);
+    std::vector<std::byte> out(std::size_t{12} << 20U);
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<std::byte>(i * 7);
     std::thread sender([&] {
         send_all(pair.server.get(), out, soon(), nullptr, "test");
