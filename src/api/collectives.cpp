@@ -1,4 +1,5 @@
 // The public collectives: blocking and asynchronous.
+#include "api/detail.hpp"
 #include "api/quick.hpp"
 #include "api/request.hpp"
 
@@ -23,15 +24,17 @@ bool never(const Arguments&...) {
 }  // namespace
 
 // Each collective, in both forms, from its one description in api/request; where it is short, by api/quick.
-#define TUTTI_COLLECTIVE(name, quickly, PARAMETERS, arguments) \
-    void name PARAMETERS {                                     \
-        if (quickly arguments) return;                         \
-        run(api::name arguments);                              \
-    }                                                          \
-    namespace async {                                          \
-    Work name PARAMETERS {                                     \
-        return start(api::name arguments);                     \
-    }                                                          \
+#define TUTTI_COLLECTIVE(name, quickly, PARAMETERS, arguments)             \
+    void name PARAMETERS {                                                 \
+        if (api::in_detail()) api::verify(#name, api::compared arguments); \
+        if (quickly arguments) return;                                     \
+        run(api::name arguments);                                          \
+    }                                                                      \
+    namespace async {                                                      \
+    Work name PARAMETERS {                                                 \
+        if (api::in_detail()) api::verify(#name, api::compared arguments); \
+        return start(api::name arguments);                                 \
+    }                                                                      \
     }
 
 TUTTI_COLLECTIVE(broadcast, api::quick::broadcast, (TensorView tensor, const BroadcastOptions& options),

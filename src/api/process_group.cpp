@@ -1,5 +1,6 @@
 // ProcessGroup, the default group, initialisation.
 #include "api/request.hpp"
+#include "core/debug_level.hpp"
 #include "core/env.hpp"
 #include "group/group.hpp"
 #include "rendezvous/rendezvous.hpp"
@@ -80,6 +81,7 @@ void ProcessGroup::destroy() {
 }
 
 void init_process_group(const InitOptions& options) {
+    take_debug_level_from_env();
     check_backend(options.backend);
     if (is_initialized()) {
         throw InvalidArgument("init_process_group: there is a default group already; call destroy_process_group first");

@@ -20,6 +20,8 @@ namespace {
 constexpr auto table = std::to_array<Variable>({
     {"TUTTI_ALGORITHM", "use this algorithm where it applies: NAME or COLLECTIVE=NAME[,…]; rank 0's counts"},
     {"TUTTI_DETERMINISM", "fast (default), run_to_run or layout_invariant"},
+    {"TUTTI_DISTRIBUTED_DEBUG",
+     "off (default), info or detail: what is checked and logged; before TORCH_DISTRIBUTED_DEBUG"},
     {"TUTTI_HANDSHAKE_TIMEOUT_MS", "how long a new connection may take to prove the secret (default 5000)"},
     {"TUTTI_HOST", "address that this process listens on (default: the one that reaches the master)"},
     {"TUTTI_INSECURE", "1: allow a job on several hosts without a secret"},

@@ -34,9 +34,13 @@ Level initial_level() {
     return Level::warning;
 }
 
-std::atomic<Level>& current() {
-    static std::atomic<Level> level{initial_level()};
-    return level;
+struct Levels {
+    std::atomic<Level> chosen{initial_level()};
+    std::atomic<Level> effective{log::effective(chosen, get_debug_level())};
+};
+Levels& levels() {
+    static Levels instance;
+    return instance;
 }
 
 spdlog::logger& sink() {
@@ -65,10 +69,18 @@ spdlog::level::level_enum to_spdlog(Level level) {
 }  // namespace
 
 Level level() noexcept {
-    return current().load(std::memory_order_relaxed);
+    return levels().effective.load(std::memory_order_relaxed);
 }
 void set_level(Level level) noexcept {
-    current().store(level, std::memory_order_relaxed);
+    levels().chosen = level;
+    follow(get_debug_level());
+}
+Level effective(Level chosen, DebugLevel debug) noexcept {
+    if (chosen != Level::info || debug == DebugLevel::off) return chosen;
+    return debug == DebugLevel::info ? Level::debug : Level::trace;
+}
+void follow(DebugLevel debug) noexcept {
+    levels().effective = effective(levels().chosen, debug);
 }
 
 void write(Level level, const char* file, int line, std::string_view message) {

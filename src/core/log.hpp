@@ -4,6 +4,8 @@
 // Lines go to stderr: "W1121 13:45:10.123456 4711 file.cpp:12] message".
 #pragma once
 
+#include <tutti/debug.hpp>
+
 #include <fmt/format.h>
 
 #include <string_view>
@@ -12,9 +14,14 @@ namespace tutti::log {
 
 enum class Level { trace = 0, debug = 1, info = 2, warning = 3, error = 4, off = 5 };
 
-/// From TUTTI_LOG_LEVEL (trace, debug, info, warning, error, off), else TORCH_CPP_LOG_LEVEL, else warning.
+/// From TUTTI_LOG_LEVEL (trace, debug, info, warning, error, off), else TORCH_CPP_LOG_LEVEL, else warning. Info turns
+/// into debug or trace where the debug level asks for more (tutti/debug.hpp).
 Level level() noexcept;
 void set_level(Level level) noexcept;
+/// What `chosen` comes to at a debug level.
+Level effective(Level chosen, DebugLevel debug) noexcept;
+/// The debug level has changed.
+void follow(DebugLevel debug) noexcept;
 void write(Level level, const char* file, int line, std::string_view message);
 
 template <class... Args>
@@ -25,6 +32,7 @@ void emit(Level at, const char* file, int line, fmt::format_string<Args...> form
 }  // namespace tutti::log
 
 // Macros only to capture the call's file and line.
+#define TUTTI_TRACE(...) ::tutti::log::emit(::tutti::log::Level::trace, __FILE__, __LINE__, __VA_ARGS__)
 #define TUTTI_DEBUG(...) ::tutti::log::emit(::tutti::log::Level::debug, __FILE__, __LINE__, __VA_ARGS__)
 #define TUTTI_INFO(...) ::tutti::log::emit(::tutti::log::Level::info, __FILE__, __LINE__, __VA_ARGS__)
 #define TUTTI_WARN(...) ::tutti::log::emit(::tutti::log::Level::warning, __FILE__, __LINE__, __VA_ARGS__)

@@ -1,0 +1,110 @@
+#include "api/detail.hpp"
+
+#include "api/request.hpp"
+#include "core/env.hpp"
+#include "core/log.hpp"
+
+#include <tutti/error.hpp>
+#include <tutti/object_collectives.hpp>
+
+#include <execinfo.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tutti::api {
+namespace {
+
+/// What a rank is about to call.
+struct Announcement {
+    std::string name;
+    std::vector<std::int64_t> shape;
+    std::int64_t count = -1;  // -1: nothing to compare
+};
+TUTTI_OBJECT(Announcement, name, shape, count);
+
+// As PyTorch calls them, whose messages these are.
+std::string type_of(const std::string& name) {
+    static constexpr std::array<std::pair<std::string_view, std::string_view>, 12> types{
+        {{"broadcast", "BROADCAST"},
+         {"all_reduce", "ALLREDUCE"},
+         {"reduce", "REDUCE"},
+         {"all_gather", "ALLGATHER"},
+         {"all_gather_into_tensor", "_ALLGATHER_BASE"},
+         {"gather", "GATHER"},
+         {"scatter", "SCATTER"},
+         {"reduce_scatter", "REDUCE_SCATTER"},
+         {"reduce_scatter_tensor", "_REDUCE_SCATTER_BASE"},
+         {"all_to_all_single", "ALLTOALL_BASE"},
+         {"all_to_all", "ALLTOALL"},
+         {"barrier", "BARRIER"}}};
+    for (const auto& [ours, theirs] : types) {
+        if (ours == name) return std::string(theirs);
+    }
+    return name;
+}
+
+void log_stack(const char* name) {
+    if (env::get("TORCH_SHOW_CPP_STACKTRACES") != "1") return;
+    std::array<void*, 64> frames{};
+    const int depth = ::backtrace(frames.data(), static_cast<int>(frames.size()));
+    const std::unique_ptr<char*, decltype(&std::free)> symbols(::backtrace_symbols(frames.data(), depth), &std::free);
+    std::string text = fmt::format("{} differs from what another rank calls; called from:", name);
+    for (int i = 1; symbols && i < depth; ++i) text += fmt::format("\n  #{} {}", i, symbols.get()[i]);
+    TUTTI_ERROR("{}", text);
+}
+
+std::string sides(const std::vector<Announcement>& all) {
+    std::string text;
+    for (std::size_t r = 0; r < all.size(); ++r) {
+        text += fmt::format("\n  rank {}: {}", r, type_of(all[r].name));
+        if (all[r].count >= 0) text += fmt::format(" of shape [{}]", fmt::join(all[r].shape, ", "));
+    }
+    return text;
+}
+
+}  // namespace
+
+void verify(const char* name, const Compared& mine) {
+    const std::shared_ptr<Group> group = group_of(mine.group, name);
+    const ProcessGroup handle(group);
+    monitored_barrier({.group = handle, .timeout = mine.timeout, .wait_all_ranks = true});
+    Announcement own{name, {}, -1};
+    if (mine.tensor) {
+        own.shape.assign(mine.tensor->shape().begin(), mine.tensor->shape().end());
+        own.count = mine.tensor->element_count();
+    }
+    ObjectList list(static_cast<std::size_t>(group->size()));
+    all_gather_object(list, Object(own), {.group = handle, .timeout = mine.timeout});
+    std::vector<Announcement> all;
+    for (const Object& object : list) all.push_back(object.get<Announcement>());
+    for (std::size_t r = 0; r < all.size(); ++r) {
+        const ErrorContext context{
+            .operation = name, .group = group->name(), .rank = group->rank(), .peer = static_cast<int>(r)};
+        if (all[r].name != all[0].name) {
+            log_stack(name);
+            throw CollectiveMismatch(
+                fmt::format("Detected mismatch between collectives on ranks. Rank {} is running collective: {}, but "
+                            "rank {} is running collective: {}.{}",
+                            0, type_of(all[0].name), r, type_of(all[r].name), sides(all)),
+                context);
+        }
+        if (all[r].count != all[0].count) {
+            log_stack(name);
+            throw CollectiveMismatch(
+                fmt::format("Error when verifying shape tensors for collective {} on rank {}. This likely indicates "
+                            "that input shapes into the collective are mismatched across ranks. Got shapes:  {}\n"
+                            "[ torch.LongTensor{{{}}} ]{}",
+                            type_of(name), group->rank(), fmt::join(own.shape, "\n "), own.shape.size(), sides(all)),
+                context);
+        }
+    }
+}
+
+}  // namespace tutti::api

@@ -1,0 +1,21 @@
+// The debug level inside of the library; the rest is tutti/debug.hpp.
+#pragma once
+
+#include <tutti/debug.hpp>
+
+#include <atomic>
+
+namespace tutti {
+
+/// What get_debug_level() says, without a call: a DebugLevel, or -1 before it has been asked for the first time.
+extern std::atomic<int> debug_level_now;
+
+inline bool debug_level_is_detail() noexcept {
+    const int level = debug_level_now.load(std::memory_order_relaxed);
+    return level == static_cast<int>(DebugLevel::detail) || (level < 0 && get_debug_level() == DebugLevel::detail);
+}
+
+/// Throws InvalidArgument when the environment names no level, unless the program has set one. Takes what it names.
+void take_debug_level_from_env();
+
+}  // namespace tutti
