@@ -130,7 +130,7 @@ TEST(JobEnvironment, lists_of_hosts_begin_with_a_host) {
 }
 
 TEST(JobEnvironment, of_torchrun_leaves_its_store_alone) {
-    test::covers("S14-002");
+    test::covers("S14-002", "S3-005");
     Variables variables{{"RANK", "1"},
                         {"WORLD_SIZE", "4"},
                         {"LOCAL_RANK", "1"},

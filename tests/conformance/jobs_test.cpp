@@ -71,7 +71,7 @@ void set_environment(int rank, int size, std::uint16_t port) {
 
 TEST(Jobs, meet_by_environment_address_file_and_store) {
     covers("S1-005", "S1-006", "S1-011", "S1-012", "S1-013", "S1-014", "S1-024", "S1-026", "S1-032", "S1-033", "S1-040",
-           "S4-018", "S8-002", "S18-001");
+           "S3-001", "S3-002", "S3-003", "S3-004", "S4-018", "S8-002", "S18-001");
     for (const int size : {2, 4}) {
         const std::uint16_t port = free_port();
         run_processes(size, [&](int rank) {
@@ -154,7 +154,7 @@ TEST(Jobs, refuse_backends_that_are_not_there_before_anything_happens) {
 }
 
 TEST(Jobs, know_whether_an_elastic_launcher_started_them) {
-    covers("S1-039", "S1-003");
+    covers("S1-039", "S1-003", "S3-006");
     ::unsetenv("TORCHELASTIC_RUN_ID");
     EXPECT_FALSE(is_torchelastic_launched());
     ::setenv("TORCHELASTIC_RUN_ID", "job-1", 1);
