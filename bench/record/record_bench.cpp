@@ -1,0 +1,51 @@
+// record_bench: what the flight recorder costs an operation: its record, its end, and both, with the two readings of
+// the counter that are in them.
+#include "record/recorder.hpp"
+
+#include <benchmark/benchmark.h>
+
+namespace {
+
+using namespace tutti::record;
+
+std::string nothing(std::uint64_t) {
+    return {};
+}
+
+Ticket begin(Recorder& recorder, std::uint64_t sequence) {
+    return recorder.begin({.sequence = sequence, .fingerprint = 7, .bytes = 8}, State::started);
+}
+
+void read_the_counter(benchmark::State& state) {
+    for (auto _ : state) benchmark::DoNotOptimize(ticks());
+}
+BENCHMARK(read_the_counter);
+
+void begin_a_record(benchmark::State& state) {
+    Recorder recorder("bench", 0, 2, &nothing);
+    std::uint64_t sequence = 0;
+    for (auto _ : state) benchmark::DoNotOptimize(begin(recorder, ++sequence));
+}
+BENCHMARK(begin_a_record);
+
+void end_a_record(benchmark::State& state) {
+    Recorder recorder("bench", 0, 2, &nothing);
+    const Ticket ticket = begin(recorder, 1);
+    for (auto _ : state) recorder.end(ticket, State::completed);
+}
+BENCHMARK(end_a_record);
+
+void record_an_operation_with_its_call_site(benchmark::State& state) {
+    Recorder recorder("bench", 0, 2, &nothing);
+    std::uint64_t sequence = 0;
+    for (auto _ : state) {
+        const CallSite site;
+        recorder.end(begin(recorder, ++sequence), State::completed);
+        benchmark::ClobberMemory();
+    }
+}
+BENCHMARK(record_an_operation_with_its_call_site);
+
+}  // namespace
+
+BENCHMARK_MAIN();
