@@ -1,6 +1,7 @@
 // The public collectives: blocking and asynchronous.
 #include "api/quick.hpp"
 #include "api/request.hpp"
+#include "record/public_call.hpp"
 
 namespace tutti {
 namespace {
@@ -25,11 +26,13 @@ bool never(const Arguments&...) {
 // Each collective, in both forms, from its one description in api/request; where it is short, by api/quick.
 #define TUTTI_COLLECTIVE(name, quickly, PARAMETERS, arguments) \
     void name PARAMETERS {                                     \
+        const record::PublicCall public_call(#name);           \
         if (quickly arguments) return;                         \
         run(api::name arguments);                              \
     }                                                          \
     namespace async {                                          \
     Work name PARAMETERS {                                     \
+        const record::PublicCall public_call(#name);           \
         return start(api::name arguments);                     \
     }                                                          \
     }

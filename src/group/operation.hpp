@@ -4,6 +4,7 @@
 #include "algorithm/plan.hpp"
 #include "core/deadline.hpp"
 #include "engine/execution.hpp"
+#include "record/recorder.hpp"
 
 #include <tutti/work.hpp>
 
@@ -77,6 +78,7 @@ class Operation {
     SmallCall small;
     SmallState small_state;
     Instant started;
+    record::Ticket ticket = 0;
 
     /// A new one that does the same, on the same buffers and temporaries.
     std::shared_ptr<Operation> again() const;

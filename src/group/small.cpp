@@ -145,8 +145,10 @@ bool Group::run_small(const char* name, const SmallCall& call, std::chrono::mill
     }
     const std::uint64_t sequence = ++sequence_;
     remember(sequence, call.fingerprint);
+    const record::Ticket ticket = record_small(call, sequence);
     SmallState state = begin_small();
     if (advance(call, state, sequence) || wait_briefly(call, state, sequence)) {
+        if (!state.large) recorder_.end(ticket, failure_ ? record::State::failed : record::State::completed);
         if (failure_) std::rethrow_exception(failure_);
         if (!state.large) return true;
     }
@@ -163,6 +165,7 @@ bool Group::run_small(const char* name, const SmallCall& call, std::chrono::mill
         operation->small = call;
     }
     operation->small_state = state;
+    operation->ticket = ticket;
     collectives_.push_back(operation);
     entry.leave();
     wait(*operation, Deadline::never());
