@@ -62,7 +62,7 @@ void expect_wait(const record::World& world, int rank, int peer, const std::stri
 }
 
 TEST_P(Verdicts, name_the_rank_that_never_calls_on_all_ranks_within_a_second_of_the_timeout) {
-    covers("S16-020", "S17-002");
+    covers("S17-002");
     for (const std::size_t count : {std::size_t{10}, std::size_t{1} << 20}) {
         fs::remove_all(folder_);
         SteadyClock::time_point called;
@@ -122,7 +122,7 @@ TEST_P(Verdicts, name_a_rank_that_is_stopped_as_silent) {
 }
 
 TEST_P(Verdicts, show_the_calls_of_all_ranks_when_one_differs) {
-    covers("A-34", "S16-015");
+    covers("A-34");
     {
         Job job(4, [](const RankProcess& me) {
             const ProcessGroup g = me.join(GetParam());

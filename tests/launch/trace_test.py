@@ -3,7 +3,7 @@ import json
 import pathlib
 import tempfile
 
-from cli_case import TOUR, CliCase, main, rows
+from cli_case import TOUR, CliCase, main
 
 
 class Trace(CliCase):
@@ -13,7 +13,6 @@ class Trace(CliCase):
         self.folder = pathlib.Path(folder.name)
         self.dumps = self.folder / "dumps"
 
-    @rows("S13-001")
     def test_a_job_leaves_dumps_that_make_a_timeline(self):
         job = self.tutti("run", "-n", 4, "--", TOUR, env={"TUTTI_TRACE_DIR": str(self.dumps)})
         self.assertEqual(job.returncode, 0, job.stderr)
