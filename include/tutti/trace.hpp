@@ -26,7 +26,7 @@ TUTTI_API std::vector<std::string> dump_trace(const std::string& folder, const s
 struct GroupCounters {
     std::uint64_t issued = 0, completed = 0, failed = 0;  ///< operations
     std::uint64_t bytes = 0;                              ///< that this rank put into collectives, sent or received
-    double seconds = 0;                                   ///< from call to completion, of all operations
+    double seconds = 0;            ///< from call to completion, of all that were not over in a moment
     std::vector<double> waited_s;  ///< by rank: how long it was waited for, in waits of more than some 10 ms
 };
 /// Of the default group, if none is given; throws InvalidArgument when there is none.

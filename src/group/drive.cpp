@@ -77,10 +77,12 @@ void Group::start(Operation& operation) {
     const std::uint64_t fingerprint = operation.operands.fingerprint;
     remember(operation.sequence, fingerprint);
     recorder_.start(operation.ticket);
-    if (make_small(operation))
+    if (make_small(operation)) {
         operation.small_state = begin_small();
-    else
+        operation.small_state.ticket = operation.ticket;
+    } else {
         begin_schedule(operation);
+    }
 }
 
 void Group::begin_schedule(Operation& operation) {

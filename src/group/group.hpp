@@ -130,7 +130,6 @@ class Group : public std::enable_shared_from_this<Group> {
     void disagreed(int peer, std::uint64_t sequence, const std::string& text);
     // What the recorder is told, and what it is asked for (recording.cpp).
     record::Ticket record_call(const Operation& operation);
-    record::Ticket record_small(const SmallCall& call, std::uint64_t sequence);
     void record_failure(const std::exception_ptr& error);
     void note_waits(const Operation& operation, Instant now);
     void publish_tail(const std::string& reason);
@@ -148,7 +147,9 @@ class Group : public std::enable_shared_from_this<Group> {
     bool advance(const SmallCall& call, SmallState& state, std::uint64_t sequence);
     bool wait_briefly(const SmallCall& call, SmallState& state, std::uint64_t sequence);
     bool publish(const SmallCall& call, SmallState& state, std::uint64_t sequence);
-    bool reusable(std::uint64_t small_sequence, std::size_t depth, std::uint64_t sequence);
+    bool reusable(const SmallCall& call, SmallState& state, std::uint64_t sequence, std::size_t depth);
+    void compare_at_checkpoint(const SmallCall& call, SmallState& state, std::uint64_t sequence);
+    void record_small(const SmallCall& call, SmallState& state, std::uint64_t sequence);
     std::byte* small_blocks(int rank, std::uint64_t small_sequence, std::uint64_t head) const noexcept;
     void publish_blocks(const SmallCall& call, SmallState& state);
     void check_blocks(const SmallCall& call, SmallState& state, std::uint64_t sequence, int peer);

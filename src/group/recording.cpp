@@ -11,20 +11,6 @@ namespace {
 
 using record::Kind;
 
-Kind kind_of(Collective collective) {
-    switch (collective) {
-        case Collective::broadcast:
-        case Collective::scatter: return Kind::from_root;
-        case Collective::reduce:
-        case Collective::gather: return Kind::to_root;
-        default: return Kind::collective;
-    }
-}
-
-int root_of(Collective collective, int root) {
-    return kind_of(collective) == Kind::collective ? -1 : root;
-}
-
 std::uint64_t bytes_of(const algorithm::Request& r) {
     const auto sum = [](const auto& counts) { return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0}); };
     const auto rank = static_cast<std::size_t>(r.rank);
@@ -50,18 +36,9 @@ record::Ticket Group::record_call(const Operation& operation) {
     return recorder_.begin({.sequence = operation.sequence,
                             .fingerprint = operation.operands.fingerprint,
                             .bytes = bytes_of(request),
-                            .peer = root_of(request.collective, request.root),
-                            .kind = kind_of(request.collective)},
+                            .peer = recorded_root(request.collective, request.root),
+                            .kind = recorded_kind(request.collective)},
                            record::State::enqueued);
-}
-
-record::Ticket Group::record_small(const SmallCall& call, std::uint64_t sequence) {
-    return recorder_.begin({.sequence = sequence,
-                            .fingerprint = call.fingerprint,
-                            .bytes = call.block_bytes,
-                            .peer = root_of(call.collective, call.root),
-                            .kind = kind_of(call.collective)},
-                           record::State::started);
 }
 
 // The operations in flight end with it.

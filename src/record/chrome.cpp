@@ -40,7 +40,28 @@ class Trace {
 
     double microseconds(std::int64_t ns) const { return 1e-3 * static_cast<double>(ns - first_ns_); }
 
+    // When the last rank began each collective.
+    static std::map<std::uint64_t, std::int64_t> last_begins(const World& world) {
+        std::map<std::uint64_t, std::int64_t> last;
+        for (std::size_t rank = 0; rank < world.ranks.size(); ++rank) {
+            if (!world.ranks[rank]) continue;
+            for (const Entry& entry : world.ranks[rank]->entries) {
+                const auto [at, first] = last.try_emplace(entry.sequence, INT64_MIN);
+                at->second = std::max(at->second, entry.enqueued_ns + world.offset_ns[rank]);
+            }
+        }
+        return last;
+    }
+    // What was over in a moment ended when the last rank came.
+    static std::int64_t end_of(const Entry& entry, const Dump& dump, std::int64_t offset,
+                               const std::map<std::uint64_t, std::int64_t>& last_begin) {
+        if (entry.open()) return dump.taken_ns + offset;
+        if (entry.ended_ns != 0) return entry.ended_ns + offset;
+        return entry.kind == Kind::collective ? last_begin.at(entry.sequence) : entry.enqueued_ns + offset;
+    }
+
     void add_world(const World& world, int track) {
+        const auto last_begin = last_begins(world);
         std::map<std::uint64_t, std::vector<Span>> collectives;
         std::map<std::pair<int, int>, std::deque<Span>> sends, receives;  // by sender and receiver
         for (const auto& dump : world.ranks) {
@@ -48,9 +69,8 @@ class Trace {
             name(*dump, track);
             const std::int64_t offset = world.offset_ns[static_cast<std::size_t>(dump->rank)];
             for (const Entry& entry : dump->entries) {
-                const std::int64_t end = entry.ended_ns > 0 ? entry.ended_ns : dump->taken_ns;
-                const Span span{&entry, dump->rank, entry.enqueued_ns + offset,
-                                std::max(end, entry.enqueued_ns) + offset};
+                const std::int64_t begin = entry.enqueued_ns + offset;
+                const Span span{&entry, dump->rank, begin, std::max(begin, end_of(entry, *dump, offset, last_begin))};
                 add_slice(span, track);
                 if (!is_message(entry.kind))
                     collectives[entry.sequence].push_back(span);

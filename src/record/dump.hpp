@@ -40,8 +40,9 @@ struct Entry {
     Kind kind = Kind::collective;
     State state = State::enqueued;
     int peer = -1;  ///< of a message, or the root; -1: none, or any
-    std::int64_t enqueued_ns = 0, started_ns = 0, ended_ns = 0;
-    std::string site;  ///< where it was called
+    std::int64_t enqueued_ns = 0, started_ns = 0;
+    std::int64_t ended_ns = 0;  ///< also 0 for what was over in a moment: then nobody looked at the clock
+    std::string site;           ///< where it was called
 
     /// "#41 all_reduce of float32 × 10, sum" or "receive of int32 × 10 from rank 1".
     std::string title() const;

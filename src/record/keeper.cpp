@@ -4,6 +4,8 @@
 #include "core/log.hpp"
 #include "core/unique_fd.hpp"
 
+#include <tutti/error.hpp>
+
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -169,6 +171,9 @@ std::optional<std::filesystem::path> trace_directory() {
 std::vector<std::filesystem::path> dump_all(const std::filesystem::path& directory, const std::string& reason) {
     std::error_code error;
     std::filesystem::create_directories(directory, error);
+    if (!std::filesystem::is_directory(directory, error))
+        throw InvalidArgument(
+            fmt::format("{}: expected a folder, or a place where one can be made", directory.string()));
     std::vector<Dump> dumps;
     Keeper::instance().for_each([&](const Recorder& recorder) { dumps.push_back(recorder.snapshot(reason)); });
     std::vector<std::filesystem::path> files;
@@ -199,7 +204,8 @@ std::string prometheus_text() {
     metric("tutti_operations_failed_total", "Operations that failed.", [](const auto& c) { return c.failed; });
     metric("tutti_bytes_total", "Bytes that this rank contributed or received in messages.",
            [](const auto& c) { return c.bytes; });
-    metric("tutti_operation_seconds_total", "Time from call to completion, added up.",
+    metric("tutti_operation_seconds_total",
+           "Time from call to completion, of operations that were not over in a moment.",
            [](const auto& c) { return c.seconds; });
     text +=
         "# HELP tutti_waited_seconds_total Time spent waiting for a rank, in waits of more than some 10 ms.\n"

@@ -67,6 +67,41 @@ TEST(Recorder, gives_a_tail_with_what_is_still_open_however_old) {
     EXPECT_EQ(tail.entries[1].sequence, 97U);
 }
 
+TEST(Recorder, need_not_look_at_the_clock_when_an_operation_is_over_in_a_moment) {
+    Recorder recorder("g", 0, 1, &describe_number);
+    const Ticket ticket = recorder.begin_brief({.sequence = 1, .fingerprint = 7, .bytes = 8});
+    Entry entry = recorder.snapshot("test").entries.at(0);
+    EXPECT_EQ(entry.state, State::started);
+    EXPECT_EQ(entry.started_ns, entry.enqueued_ns);
+    EXPECT_EQ(recorder.counters().completed, 0U);
+    recorder.settle(ticket);
+    entry = recorder.snapshot("test").entries.at(0);
+    EXPECT_EQ(entry.state, State::completed);
+    EXPECT_EQ(entry.ended_ns, 0);
+    EXPECT_EQ(recorder.counters().completed, 1U);
+    EXPECT_EQ(recorder.counters().bytes, 8U);
+    EXPECT_EQ(recorder.counters().seconds, 0);
+}
+
+TEST(Recorder, prolongs_what_turns_out_not_to_be_over_in_a_moment) {
+    Recorder recorder("g", 0, 1, &describe_number);
+    recorder.settle(recorder.begin_brief({.sequence = 1, .fingerprint = 7}));
+    const Ticket ticket = recorder.begin_brief({.sequence = 2, .fingerprint = 7});
+    recorder.prolong(ticket);
+    Entry entry = recorder.snapshot("test").entries.at(1);
+    EXPECT_EQ(entry.state, State::started);
+    EXPECT_EQ(entry.started_ns, entry.enqueued_ns);
+    recorder.end(ticket, State::failed);
+    recorder.settle(recorder.begin_brief({.sequence = 3, .fingerprint = 7}));
+    const Dump dump = recorder.snapshot("test");
+    EXPECT_EQ(dump.entries.at(0).state, State::completed);
+    EXPECT_EQ(dump.entries.at(1).state, State::failed);
+    EXPECT_GE(dump.entries.at(1).ended_ns, dump.entries.at(1).started_ns);
+    EXPECT_EQ(dump.entries.at(2).state, State::completed);
+    EXPECT_EQ(recorder.counters().completed, 2U);
+    EXPECT_EQ(recorder.counters().failed, 1U);
+}
+
 TEST(Recorder, ignores_the_end_of_an_operation_that_is_overwritten) {
     Recorder recorder("g", 0, 1, &describe_number);
     const Ticket old = call(recorder, 1);
@@ -468,6 +503,20 @@ TEST(Timelines, are_json_with_slices_and_arrows_from_the_last_to_the_others) {
     }
     EXPECT_EQ(from_the_last, 2);
     EXPECT_EQ(messages, 1);
+}
+
+TEST(Timelines, end_what_was_over_in_a_moment_when_the_last_rank_came) {
+    const auto worlds = merge({dump_of(0, 2, {entry_of(1, State::completed, 1000, 0)}),
+                               dump_of(1, 2, {entry_of(1, State::completed, 5000, 0)})});
+    const auto trace = nlohmann::json::parse(chrome_trace(worlds));
+    std::vector<double> durations;
+    int arrows = 0;
+    for (const auto& event : trace["traceEvents"]) {
+        if (event["ph"] == "X") durations.push_back(event["dur"]);
+        arrows += event["ph"] == "f";
+    }
+    EXPECT_EQ(durations, (std::vector<double>{4, 0}));
+    EXPECT_EQ(arrows, 1);
 }
 
 TEST(Timelines, of_dumps_that_do_not_fit_together_are_refused) {

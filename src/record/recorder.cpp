@@ -66,6 +66,13 @@ void Recorder::note_wait(int peer, std::chrono::nanoseconds time) noexcept {
     waited.store(waited.load(std::memory_order_relaxed) + time.count(), std::memory_order_relaxed);
 }
 
+void Recorder::prolong(Ticket ticket) noexcept {
+    Slot& slot = ring_[ticket % capacity];
+    slot.started.store(slot.enqueued.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    slot.ended.store(0, std::memory_order_relaxed);
+    slot.state.store(State::started, std::memory_order_release);
+}
+
 // False when the record is not there (any more), or is being written.
 bool Recorder::read(Ticket ticket, const TickScale& scale, Entry& entry) const {
     const Slot& slot = ring_[ticket % capacity];
@@ -77,8 +84,14 @@ bool Recorder::read(Ticket ticket, const TickScale& scale, Entry& entry) const {
     entry.kind = slot.kind.load(std::memory_order_relaxed);
     entry.peer = slot.peer.load(std::memory_order_relaxed);
     entry.enqueued_ns = scale.unix_ns(slot.enqueued.load(std::memory_order_relaxed));
-    entry.started_ns = scale.unix_ns(slot.started.load(std::memory_order_relaxed));
-    entry.ended_ns = entry.open() ? 0 : scale.unix_ns(slot.ended.load(std::memory_order_relaxed));
+    if (entry.state == brief) {
+        entry.state = ticket <= settled_.load(std::memory_order_acquire) ? State::completed : State::started;
+        entry.started_ns = entry.enqueued_ns;
+        entry.ended_ns = 0;
+    } else {
+        entry.started_ns = scale.unix_ns(slot.started.load(std::memory_order_relaxed));
+        entry.ended_ns = entry.open() ? 0 : scale.unix_ns(slot.ended.load(std::memory_order_relaxed));
+    }
     const void* site = slot.site.load(std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_acquire);
     if (slot.ticket.load(std::memory_order_relaxed) != ticket) return false;
@@ -104,7 +117,7 @@ Dump Recorder::snapshot(const std::string& reason, std::size_t count) const {
     const Ticket first = last > capacity ? last - capacity + 1 : 1;
     const Ticket recent = last > count ? last - count + 1 : 1;
     for (Ticket ticket = first; ticket <= last; ++ticket) {
-        if (ticket < recent) {
+        if (ticket < recent) {  // of brief ones only the latest may be open
             const Slot& slot = ring_[ticket % capacity];
             const State state = slot.state.load(std::memory_order_relaxed);
             if (state != State::enqueued && state != State::started) continue;

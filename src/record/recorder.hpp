@@ -3,7 +3,7 @@
 // To write a record takes a reading of the counter and a few plain stores. Its memory (256 KB) is zero pages of the
 // kernel until it is written to: a group that does little takes little.
 //
-// Threads: begin(), start(), end() and note_wait() by one thread at a time (the group's lock); everything else by any
+// Threads: begin() to note_wait() by one thread at a time (the group's lock); everything else by any
 // thread at any time, without making the writer wait: a record that changes meanwhile is left out.
 #pragma once
 
@@ -40,7 +40,7 @@ struct Counters {
     int rank = 0;
     std::uint64_t issued = 0, completed = 0, failed = 0;
     std::uint64_t bytes = 0;
-    double seconds = 0;            ///< from call to completion, added up
+    double seconds = 0;            ///< from call to completion, of all that were not over in a moment
     std::vector<double> waited_s;  ///< by rank: how long it was waited for, in waits of more than some 10 ms
 };
 
@@ -57,25 +57,24 @@ class Recorder {
     void set_world(std::uint64_t world) noexcept { world_.store(world, std::memory_order_relaxed); }
 
     Ticket begin(const Happening& what, State state) noexcept {
-        const Ticket ticket = issued_.load(std::memory_order_relaxed) + 1;
-        Slot& slot = ring_[ticket % capacity];
         const std::uint64_t now = ticks();
-        slot.ticket.store(0, std::memory_order_relaxed);
-        std::atomic_thread_fence(std::memory_order_release);  // readers see the 0 before anything new
-        slot.sequence.store(what.sequence, std::memory_order_relaxed);
-        slot.fingerprint.store(what.fingerprint, std::memory_order_relaxed);
-        slot.enqueued.store(now, std::memory_order_relaxed);
-        slot.started.store(state == State::started ? now : 0, std::memory_order_relaxed);
-        slot.ended.store(0, std::memory_order_relaxed);
-        slot.site.store(current_call_site, std::memory_order_relaxed);
-        slot.peer.store(what.peer, std::memory_order_relaxed);
-        slot.kind.store(what.kind, std::memory_order_relaxed);
-        slot.state.store(state, std::memory_order_relaxed);
-        slot.ticket.store(ticket, std::memory_order_release);
-        add(bytes_, what.bytes);
-        issued_.store(ticket, std::memory_order_release);
-        return ticket;
+        return write(what, state, now, [&](Slot& slot) {
+            slot.started.store(state == State::started ? now : 0, std::memory_order_relaxed);
+            slot.ended.store(0, std::memory_order_relaxed);
+        });
     }
+    /// One that is over in a moment: fewer stores, and nobody looks at the clock when it ends. No other begins before
+    /// it is settled (completed) or prolonged.
+    Ticket begin_brief(const Happening& what, std::uint64_t now = ticks()) noexcept {
+        return write(what, brief, now, [](Slot&) {});
+    }
+    void settle(Ticket ticket) noexcept {
+        settled_.store(ticket, std::memory_order_release);
+        add(completed_, 1);
+    }
+    /// It takes longer: from now on it is like one that began by begin().
+    void prolong(Ticket ticket) noexcept;
+
     void start(Ticket ticket) noexcept {
         Slot* slot = find(ticket);
         if (slot == nullptr) return;
@@ -91,7 +90,6 @@ class Recorder {
         slot->state.store(state, std::memory_order_release);
         add(state == State::failed ? failed_ : completed_, 1);
         add(busy_ticks_, now - slot->enqueued.load(std::memory_order_relaxed));
-        __builtin_prefetch(&ring_[(ticket + 1) % capacity], 1);  // written soon
     }
     /// This rank has waited for `peer`, as somebody who looked now and then saw it.
     void note_wait(int peer, std::chrono::nanoseconds time) noexcept;
@@ -104,6 +102,8 @@ class Recorder {
     void dump_at_end(const std::string& reason) noexcept;
 
  private:
+    static constexpr State brief{5};  // as a record has it: completed once it is settled, started until then
+
     struct alignas(64) Slot {
         std::atomic<Ticket> ticket;
         std::atomic<std::uint64_t> sequence, fingerprint, enqueued, started, ended;
@@ -117,6 +117,26 @@ class Recorder {
         void operator()(Slot* ring) const noexcept;
     };
 
+    template <class Rest>
+    Ticket write(const Happening& what, State state, std::uint64_t begun, Rest rest) noexcept {
+        const Ticket ticket = issued_.load(std::memory_order_relaxed) + 1;
+        Slot& slot = ring_[ticket % capacity];
+        slot.ticket.store(0, std::memory_order_relaxed);
+        std::atomic_thread_fence(std::memory_order_release);  // readers see the 0 before anything new
+        slot.sequence.store(what.sequence, std::memory_order_relaxed);
+        slot.fingerprint.store(what.fingerprint, std::memory_order_relaxed);
+        slot.enqueued.store(begun, std::memory_order_relaxed);
+        slot.site.store(current_call_site, std::memory_order_relaxed);
+        slot.peer.store(what.peer, std::memory_order_relaxed);
+        slot.kind.store(what.kind, std::memory_order_relaxed);
+        slot.state.store(state, std::memory_order_relaxed);
+        rest(slot);
+        slot.ticket.store(ticket, std::memory_order_release);
+        __builtin_prefetch(&slot + 1, 1);  // written soon; there is one more after the last
+        add(bytes_, what.bytes);
+        issued_.store(ticket, std::memory_order_release);
+        return ticket;
+    }
     // One writer: no locked instruction is needed.
     static void add(std::atomic<std::uint64_t>& counter, std::uint64_t amount) noexcept {
         counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
@@ -133,7 +153,7 @@ class Recorder {
     const int process_;
     std::atomic<std::uint64_t> world_{0};
     const std::unique_ptr<Slot[], Unmap> ring_;
-    std::atomic<Ticket> issued_{0};
+    std::atomic<Ticket> issued_{0}, settled_{0};  // settled_: the latest brief one
     std::atomic<std::uint64_t> completed_{0}, failed_{0}, bytes_{0}, busy_ticks_{0};
     std::vector<std::atomic<std::int64_t>> waited_ns_;  // by rank
     std::atomic<bool> dumped_at_end_{false};

@@ -32,7 +32,8 @@ std::int64_t clock_offset(const Dump& reference, const Dump& other) {
         const auto found = theirs.find(sequence);
         if (found == theirs.end() || mine->kind != Kind::collective) continue;
         const Entry& b = *found->second;
-        if (mine->state != State::completed || b.state != State::completed) continue;
+        if (mine->state != State::completed || mine->ended_ns == 0) continue;
+        if (b.state != State::completed || b.ended_ns == 0) continue;
         low = std::max(low, mine->enqueued_ns - b.ended_ns);
         high = std::min(high, mine->ended_ns - b.enqueued_ns);
     }

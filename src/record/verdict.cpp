@@ -50,7 +50,7 @@ std::string last_doing(const Dump& tail) {
     if (last.open())
         return fmt::format("it is in {} for {}{}", last.title(), since(tail, last.enqueued_ns), called_at(last));
     return fmt::format("its last operation was {} ({} {} ago){}", last.title(), to_string(last.state),
-                       since(tail, last.ended_ns), called_at(last));
+                       since(tail, last.ended_ns != 0 ? last.ended_ns : last.enqueued_ns), called_at(last));
 }
 
 // What is known of each rank; ranks of which the same is known stand in one line.

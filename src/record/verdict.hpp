@@ -42,7 +42,8 @@ Judgement judge(const Subject& subject, const std::vector<std::optional<Dump>>& 
 /// a store that fails is no error here.
 class Inquiry {
  public:
-    static constexpr std::size_t tail_length = 8;
+    /// Ranks that wait for nobody run ahead, and learn of a disagreement about an earlier operation.
+    static constexpr std::size_t tail_length = 64;
     /// `store`: for this group alone.
     explicit Inquiry(Store store) : store_(std::move(store)) {}
 
