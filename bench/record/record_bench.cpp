@@ -1,5 +1,5 @@
 // record_bench: what the flight recorder costs an operation: its record, its end, and both. A reading of the counter is
-// in each of the two, but not in the end of a short operation.
+// in each of the two, but not in the end of a brief one.
 #include "record/recorder.hpp"
 
 #include <benchmark/benchmark.h>
