@@ -16,5 +16,6 @@
 #include <tutti/store.hpp>
 #include <tutti/symmetric.hpp>
 #include <tutti/tensor.hpp>
+#include <tutti/trace.hpp>
 #include <tutti/version.hpp>
 #include <tutti/work.hpp>

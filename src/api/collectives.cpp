@@ -2,6 +2,7 @@
 #include "api/detail.hpp"
 #include "api/quick.hpp"
 #include "api/request.hpp"
+#include "record/public_call.hpp"
 
 namespace tutti {
 namespace {
@@ -26,12 +27,14 @@ bool never(const Arguments&...) {
 // Each collective, in both forms, from its one description in api/request; where it is short, by api/quick.
 #define TUTTI_COLLECTIVE(name, quickly, PARAMETERS, arguments)             \
     void name PARAMETERS {                                                 \
+        const record::PublicCall public_call(#name);                       \
         if (api::in_detail()) api::verify(#name, api::compared arguments); \
         if (quickly arguments) return;                                     \
         run(api::name arguments);                                          \
     }                                                                      \
     namespace async {                                                      \
     Work name PARAMETERS {                                                 \
+        const record::PublicCall public_call(#name);                       \
         if (api::in_detail()) api::verify(#name, api::compared arguments); \
         return start(api::name arguments);                                 \
     }                                                                      \

@@ -5,6 +5,7 @@
 #include "api/request.hpp"
 #include "group/fingerprint.hpp"
 #include "object/codec.hpp"
+#include "record/public_call.hpp"
 
 #include <tutti/error.hpp>
 #include <tutti/object_collectives.hpp>
@@ -291,6 +292,7 @@ void check_list(const Call& call, const char* name, const char* argument, std::s
 }  // namespace
 
 void send_object_list(const ObjectList& objects, const SendObjectOptions& o) {
+    const record::PublicCall public_call("send_object_list");
     const Call call("send_object_list", o.group, o.timeout, o.device);
     const int peer = peer_of("send_object_list", o.dst, o.group_dst, call.group(), true);
     if (peer == call.rank()) {
@@ -305,6 +307,7 @@ void send_object_list(const ObjectList& objects, const SendObjectOptions& o) {
 }
 
 int recv_object_list(ObjectList& objects, const RecvObjectOptions& o) {
+    const record::PublicCall public_call("recv_object_list");
     const Call call("recv_object_list", o.group, o.timeout, o.device);
     const int peer = peer_of("recv_object_list", o.src, o.group_src, call.group(), false);
     const Tensor block = bytes_tensor(block_bytes);
@@ -321,6 +324,7 @@ int recv_object_list(ObjectList& objects, const RecvObjectOptions& o) {
 }
 
 void broadcast_object_list(ObjectList& objects, const BroadcastObjectOptions& o) {
+    const record::PublicCall public_call("broadcast_object_list");
     const Call call("broadcast_object_list", o.group, o.timeout, o.device);
     const int root = root_of("broadcast_object_list", o.src, o.group_src, call.group(), -1);
     const bool is_root = call.rank() == root;
@@ -343,12 +347,14 @@ void broadcast_object_list(ObjectList& objects, const BroadcastObjectOptions& o)
 }
 
 void all_gather_object(ObjectList& list, const Object& object, const CollectiveOptions& o) {
+    const record::PublicCall public_call("all_gather_object");
     const Call call("all_gather_object", o.group, o.timeout);
     check_list(call, "all_gather_object", "object_list", list.size());
     list = all_gather(call, object);
 }
 
 void gather_object(const Object& object, ObjectList* list, const GatherOptions& o) {
+    const record::PublicCall public_call("gather_object");
     const Call call("gather_object", o.group, o.timeout);
     const int root = root_of("gather_object", o.dst, o.group_dst, call.group(), 0);
     if (call.rank() == root) {
@@ -365,6 +371,7 @@ void gather_object(const Object& object, ObjectList* list, const GatherOptions& 
 }
 
 void scatter_object_list(ObjectList& output, const ObjectList& input, const ScatterOptions& o) {
+    const record::PublicCall public_call("scatter_object_list");
     const Call call("scatter_object_list", o.group, o.timeout);
     const int root = root_of("scatter_object_list", o.src, o.group_src, call.group(), 0);
     if (output.empty()) {
@@ -378,13 +385,16 @@ void scatter_object_list(ObjectList& output, const ObjectList& input, const Scat
 namespace detail {
 
 ObjectList all_gathered(const Object& object, const CollectiveOptions& o) {
+    const record::PublicCall public_call("all_gather_object");
     return all_gather(Call("all_gather_object", o.group, o.timeout), object);
 }
 ObjectList gathered(const Object& object, const GatherOptions& o) {
+    const record::PublicCall public_call("gather_object");
     const Call call("gather_object", o.group, o.timeout);
     return gather(call, object, root_of("gather_object", o.dst, o.group_dst, call.group(), 0));
 }
 Object scattered(const ObjectList& objects, const ScatterOptions& o) {
+    const record::PublicCall public_call("scatter_object_list");
     const Call call("scatter_object", o.group, o.timeout);
     const int root = root_of("scatter_object", o.src, o.group_src, call.group(), 0);
     if (call.rank() == root) check_list(call, "scatter_object", "values", objects.size());

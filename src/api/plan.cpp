@@ -1,5 +1,6 @@
 // Plans: an Operation that is made once and issued again; short ones need none.
 #include "api/request.hpp"
+#include "record/public_call.hpp"
 
 #include <tutti/error.hpp>
 #include <tutti/plan.hpp>
@@ -25,6 +26,8 @@ class PlannedCall {
         model_->small.arguments = model_.get();
         model_->small.ordinary = [](const void* given) { return static_cast<const Operation*>(given)->again(); };
     }
+
+    const char* name() const noexcept { return model_->name; }
 
     void run() {
         check_idle("run");
@@ -108,10 +111,14 @@ detail::PlannedCall& Plan::checked(const char* method) const {
 }
 
 void Plan::run() {
-    checked("run").run();
+    detail::PlannedCall& call = checked("run");
+    const record::PublicCall public_call(call.name());
+    call.run();
 }
 Work Plan::start() {
-    return checked("start").start();
+    detail::PlannedCall& call = checked("start");
+    const record::PublicCall public_call(call.name());
+    return call.start();
 }
 int Plan::source_rank() const {
     return checked("source_rank").source_rank();

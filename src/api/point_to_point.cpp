@@ -1,6 +1,7 @@
 // send, recv, batches, and the barrier that tells who is missing.
 #include "api/request.hpp"
 #include "group/fingerprint.hpp"
+#include "record/public_call.hpp"
 
 #include <tutti/error.hpp>
 
@@ -179,18 +180,23 @@ Prepared recv(TensorView tensor, const RecvOptions& o) {
 }  // namespace api
 
 void send(ConstTensorView tensor, int dst, const SendOptions& o) {
+    const record::PublicCall public_call("send");
     send_message(tensor, dst, {}, o);
 }
 void send_to_group_rank(ConstTensorView tensor, int group_dst, const SendOptions& o) {
+    const record::PublicCall public_call("send");
     send_message(tensor, {}, group_dst, o);
 }
 int recv(TensorView tensor, const RecvOptions& o) {
+    const record::PublicCall public_call("recv");
     return run({"recv", tensor, o.src, o.group_src, o.tag, o.group, o.timeout, true});
 }
 Work isend(ConstTensorView tensor, int dst, const SendOptions& o) {
+    const record::PublicCall public_call("isend");
     return start({"isend", tensor, dst, {}, o.tag, o.group, o.timeout, false});
 }
 Work irecv(TensorView tensor, const RecvOptions& o) {
+    const record::PublicCall public_call("irecv");
     return start({"irecv", tensor, o.src, o.group_src, o.tag, o.group, o.timeout, true});
 }
 
@@ -202,6 +208,7 @@ P2POp irecv_op(TensorView tensor, int peer, const P2POptions& o) {
 }
 
 std::vector<Work> batch_isend_irecv(const std::vector<P2POp>& operations) {
+    const record::PublicCall public_call("batch_isend_irecv");
     if (operations.empty())
         throw InvalidArgument("batch_isend_irecv: the list is empty: expected at least one operation");
     const auto message = [](const P2POp& op) {
@@ -224,6 +231,7 @@ std::vector<Work> batch_isend_irecv(const std::vector<P2POp>& operations) {
 
 // Ranks report to rank 0 on a channel of their own; rank 0 answers when all have come, or with who has not.
 void monitored_barrier(const MonitoredBarrierOptions& o) {
+    const record::PublicCall public_call("monitored_barrier");
     constexpr int report_tag = 0x7ffffff0, answer_tag = 0x7ffffff1;
     const std::shared_ptr<Group> group = group_of(o.group, "monitored_barrier");
     const ProcessGroup handle(group);

@@ -30,5 +30,6 @@ Command add_launch(CLI::App& app, const std::vector<std::string>& command);
 Command add_bench(CLI::App& app);
 Command add_explain(CLI::App& app);
 Command add_doctor(CLI::App& app);
+Command add_trace(CLI::App& app);
 
 }  // namespace tutti::cli

@@ -27,6 +27,7 @@ int main(int argc, char** argv) {
     commands["bench"] = add_bench(app);
     commands["explain"] = add_explain(app);
     commands["doctor"] = add_doctor(app);
+    commands["trace"] = add_trace(app);
     app.add_subcommand("version", "Print the version");
     commands["version"] = [] {
         std::printf("tutti %s\n", tutti::version());

@@ -38,8 +38,10 @@ void Group::submit(const std::shared_ptr<Operation>& operation, bool asynchronou
     operation->group = shared_from_this();
     if (operation->is_collective) {
         operation->sequence = ++sequence_;
+        operation->ticket = record_call(*operation);
         collectives_.push_back(operation);
     } else {
+        operation->ticket = record_call(*operation);
         messages_.push_back(operation);
         transport::Transfer& transfer = operation->transfer;
         if (operation->is_receive)
@@ -74,10 +76,13 @@ std::shared_ptr<const schedule::Schedule> Group::plan_for(const Operation& opera
 void Group::start(Operation& operation) {
     const std::uint64_t fingerprint = operation.operands.fingerprint;
     remember(operation.sequence, fingerprint);
-    if (make_small(operation))
+    recorder_.start(operation.ticket);
+    if (make_small(operation)) {
         operation.small_state = begin_small();
-    else
+        operation.small_state.ticket = operation.ticket;
+    } else {
         begin_schedule(operation);
+    }
 }
 
 void Group::begin_schedule(Operation& operation) {
@@ -171,6 +176,7 @@ bool Group::progress_collective() {
             operation->execution.reset();
         }
         collectives_.pop_front();
+        recorder_.end(operation->ticket, record::State::completed);
         if (operation->finish) operation->finish();
         operation->complete(nullptr);
         moved = true;
@@ -187,6 +193,7 @@ bool Group::progress_messages() {
         }
         const std::shared_ptr<Operation> operation = *it;
         it = messages_.erase(it);
+        recorder_.end(operation->ticket, record::State::completed);
         if (operation->finish) operation->finish();
         operation->complete(nullptr);
         moved = true;
@@ -260,6 +267,10 @@ void Group::slow_checks() {
     const Instant now = Clock::now();
     if (now < next_slow_check_) return;
     next_slow_check_ = now + std::chrono::milliseconds(10);
+    if (const auto* operation = collectives_.empty() ? nullptr : collectives_.front().get())
+        note_waits(*operation, now);
+    for (const auto& operation : messages_) note_waits(*operation, now);
+    last_slow_check_ = now;
     for (const auto& operation : messages_) {
         if (operation->deadline.expired(now)) return time_out(*operation);
     }
@@ -341,9 +352,9 @@ void Group::time_out(Operation& operation) {
     const double waited = std::chrono::duration<double>(context.elapsed).count();
     std::string text = fmt::format("{}: timed out after {:.3f} s of {:.3f} s", title_of(operation), waited,
                                    std::chrono::duration<double>(operation.timeout).count());
-    if (!missing.empty()) text += fmt::format("; nothing from rank {}", fmt::join(missing, ", "));
+    if (!missing.empty()) text += fmt::format("; rank {} has nothing from rank {}", rank_, fmt::join(missing, ", "));
     if (!context.phase.empty()) text += fmt::format("; {}", context.phase);
-    fail(std::make_exception_ptr(Timeout(text, context)));
+    fail_together({.headline = text, .sequence = operation.sequence, .rank = rank_, .peer = context.peer}, context);
 }
 
 void Group::sleep(std::chrono::milliseconds limit) {

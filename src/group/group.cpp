@@ -92,11 +92,13 @@ Group::Group(const ProcessGroupOptions& options)
       timeout_(std::chrono::milliseconds(
           env::get_int("TUTTI_TIMEOUT_MS", 1, INT64_MAX / 2'000'000).value_or(options.timeout.count()))),
       determinism_(determinism_level(options.determinism)),
+      recorder_(name_, rank_, size_, &group::Fingerprint::describe),
       congestion_(transport::Congestion::from_environment()) {
     check(options);
     env::warn_about_unknown_variables();
     const TransportKind kind = transport_kind(options.transport);
     const Deadline deadline = Deadline::after(timeout());
+    inquiry_.emplace(PrefixStore("group/" + name_ + "/verdict", options.store));
     const tune::Setting setting = tune::setting_from_environment(rank_ == 0 ? tune::Files::read : tune::Files::ignored);
     const std::string named = named_algorithms();
     const auto decide = [setting, named](const std::vector<rendezvous::Card>& cards) {
@@ -109,6 +111,7 @@ Group::Group(const ProcessGroupOptions& options)
                                       options.listen_host, [this](const rendezvous::Verdict& v) { on_verdict(v); },
                                       size_ > 1 ? tune::offer(setting, rank_ == 0) : std::string(), decide});
     take_tuning();
+    recorder_.set_world(membership_->world_id());
     const auto& cards = membership_->cards();
     std::vector<std::string> keys;
     for (int r = 0; r < size_; ++r) {
@@ -362,6 +365,8 @@ void Group::leave() {
 // ---- what others say
 
 void Group::on_verdict(const rendezvous::Verdict& verdict) {
+    using rendezvous::VerdictKind;
+    if (verdict.kind == VerdictKind::mismatch || verdict.kind == VerdictKind::timed_out) publish_tail(verdict.text);
     const std::lock_guard lock(verdict_mutex_);
     if (verdict.kind == rendezvous::VerdictKind::left && verdict.text.empty()) {
         gone_.push_back(verdict.rank);
@@ -392,7 +397,13 @@ void Group::apply_verdict() {
     context.peer = verdict.rank;
     switch (verdict.kind) {
         case rendezvous::VerdictKind::mismatch:
-            fail(std::make_exception_ptr(CollectiveMismatch(verdict.text, context)));
+        case rendezvous::VerdictKind::timed_out:
+            fail_as_judged(inquiry_->learn().value_or(
+                               record::Judgement{.text = verdict.text,
+                                                 .peer = verdict.rank,
+                                                 .sequence = context.sequence,
+                                                 .disagreement = verdict.kind == rendezvous::VerdictKind::mismatch}),
+                           context);
             break;
         case rendezvous::VerdictKind::aborted:
             fail(std::make_exception_ptr(
@@ -412,7 +423,7 @@ void Group::mismatch(int peer, std::uint64_t sequence, std::uint64_t theirs, std
                         fmt::format("rank {} called {}, but rank {} called {}", rank_, Fingerprint::describe(mine),
                                     peer, Fingerprint::describe(theirs)));
     }
-    disagreed(peer, sequence,
+    disagreed(peer, 0,
               fmt::format("group \"{}\": rank {} sent {}, but rank {} receives {}", name_, peer,
                           Fingerprint::describe(theirs), rank_, Fingerprint::describe(mine)));
 }
@@ -423,9 +434,9 @@ void Group::mismatch(int peer, std::uint64_t sequence, const std::string& sides)
 }
 
 void Group::disagreed(int peer, std::uint64_t sequence, const std::string& text) {
-    membership_->flood({rendezvous::VerdictKind::mismatch, peer, text});
-    fail(std::make_exception_ptr(
-        CollectiveMismatch(text, {.sequence = sequence, .group = name_, .rank = rank_, .peer = peer})));
+    if (failure_ || deferred_) return;
+    fail_together({.headline = text, .sequence = sequence, .rank = rank_, .peer = peer, .disagreement = true},
+                  {.sequence = sequence, .group = name_, .rank = rank_, .peer = peer});
 }
 
 ErrorContext Group::context_of(const Operation& operation) const {
@@ -451,6 +462,7 @@ void Group::fail(std::exception_ptr error) {
         return;
     }
     failure_ = error;
+    record_failure(error);
     auto collectives = std::exchange(collectives_, {});
     auto messages = std::exchange(messages_, {});
     if (mailbox_) mailbox_->drop_all();

@@ -9,6 +9,8 @@
 
 #include "core/biased_mutex.hpp"
 #include "group/operation.hpp"
+#include "record/recorder.hpp"
+#include "record/verdict.hpp"
 #include "rendezvous/membership.hpp"
 #include "transport/tcp/socket_stream.hpp"
 
@@ -50,6 +52,7 @@ class Group : public std::enable_shared_from_this<Group> {
     ~Group();
 
     int rank() const noexcept { return rank_; }
+    const record::Recorder& recorder() const noexcept { return recorder_; }
     int size() const noexcept { return size_; }
     const std::string& name() const noexcept { return name_; }
     Determinism determinism() const noexcept { return determinism_; }
@@ -125,7 +128,13 @@ class Group : public std::enable_shared_from_this<Group> {
     void mismatch(int peer, std::uint64_t sequence, std::uint64_t theirs, std::uint64_t mine);
     void mismatch(int peer, std::uint64_t sequence, const std::string& sides);
     void disagreed(int peer, std::uint64_t sequence, const std::string& text);
-    void record(std::uint64_t sequence, std::uint64_t fingerprint);
+    // What the recorder is told, and what it is asked for (recording.cpp).
+    record::Ticket record_call(const Operation& operation);
+    void record_failure(const std::exception_ptr& error);
+    void note_waits(const Operation& operation, Instant now);
+    void publish_tail(const std::string& reason);
+    void fail_together(const record::Subject& subject, ErrorContext context);
+    void fail_as_judged(const record::Judgement& judgement, ErrorContext context);
     ErrorContext context_of(const Operation& operation) const;
     std::string title_of(const Operation& operation) const;
     void time_out(Operation& operation);
@@ -138,7 +147,9 @@ class Group : public std::enable_shared_from_this<Group> {
     bool advance(const SmallCall& call, SmallState& state, std::uint64_t sequence);
     bool wait_briefly(const SmallCall& call, SmallState& state, std::uint64_t sequence);
     bool publish(const SmallCall& call, SmallState& state, std::uint64_t sequence);
-    bool reusable(std::uint64_t small_sequence, std::size_t depth, std::uint64_t sequence);
+    bool reusable(const SmallCall& call, SmallState& state, std::uint64_t sequence, std::size_t depth);
+    void compare_at_checkpoint(const SmallCall& call, SmallState& state, std::uint64_t sequence);
+    void record_small(const SmallCall& call, SmallState& state, std::uint64_t sequence);
     std::byte* small_blocks(int rank, std::uint64_t small_sequence, std::uint64_t head) const noexcept;
     void publish_blocks(const SmallCall& call, SmallState& state);
     void check_blocks(const SmallCall& call, SmallState& state, std::uint64_t sequence, int peer);
@@ -168,6 +179,9 @@ class Group : public std::enable_shared_from_this<Group> {
     Determinism determinism_;
     algorithm::Layout layout_;
     std::array<std::optional<std::string>, collective_count + 1> named_;  // by collective
+    record::Recorder recorder_;
+    std::optional<record::Inquiry> inquiry_;
+    std::atomic<bool> tail_published_{false};
     std::unique_ptr<rendezvous::Membership> membership_;
     std::shared_ptr<transport::Arena> arena_;
     std::vector<int> rank_of_local_;
@@ -195,7 +209,7 @@ class Group : public std::enable_shared_from_this<Group> {
     bool executing_ = false;       // inside a schedule's step, which must not be destroyed under its feet
     std::exception_ptr deferred_;  // what failed meanwhile
     bool left_ = false;
-    Instant next_slow_check_{};
+    Instant next_slow_check_{}, last_slow_check_{};
     Instant next_probe_{};
     struct CachedPlan {
         algorithm::Request request;

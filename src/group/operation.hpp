@@ -4,6 +4,7 @@
 #include "algorithm/plan.hpp"
 #include "core/deadline.hpp"
 #include "engine/execution.hpp"
+#include "record/recorder.hpp"
 
 #include <tutti/work.hpp>
 
@@ -51,7 +52,22 @@ struct SmallState {
     int next = 0;        ///< the rank whose contribution comes next
     static constexpr std::uint64_t unknown = ~std::uint64_t{0};
     std::uint64_t largest = unknown;  ///< all_to_all: bytes of the largest block that has been heard of
+    record::Ticket ticket = 0;        ///< 0: it is not recorded yet
 };
+
+/// How the recorder sees a collective.
+constexpr record::Kind recorded_kind(Collective collective) noexcept {
+    switch (collective) {
+        case Collective::broadcast:
+        case Collective::scatter: return record::Kind::from_root;
+        case Collective::reduce:
+        case Collective::gather: return record::Kind::to_root;
+        default: return record::Kind::collective;
+    }
+}
+constexpr int recorded_root(Collective collective, int root) noexcept {
+    return recorded_kind(collective) == record::Kind::collective ? -1 : root;
+}
 
 class Operation {
  public:
@@ -77,6 +93,7 @@ class Operation {
     SmallCall small;
     SmallState small_state;
     Instant started;
+    record::Ticket ticket = 0;
 
     /// A new one that does the same, on the same buffers and temporaries.
     std::shared_ptr<Operation> again() const;

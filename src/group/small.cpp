@@ -62,6 +62,14 @@ bool contributes(const SmallCall& call, int rank) {
     return !to_root(call.collective) || rank != call.root;
 }
 
+record::Happening happening(const SmallCall& call, std::uint64_t sequence) {
+    return {.sequence = sequence,
+            .fingerprint = call.fingerprint,
+            .bytes = call.block_bytes,
+            .peer = recorded_root(call.collective, call.root),
+            .kind = recorded_kind(call.collective)};
+}
+
 // What an all_to_all's payload begins with: the bytes of every block, or one of these and the bytes of the largest.
 // Then the area begins with a table of the blocks' bytes.
 constexpr std::uint64_t blocks_too_large = ~std::uint64_t{0};
@@ -147,8 +155,16 @@ bool Group::run_small(const char* name, const SmallCall& call, std::chrono::mill
     remember(sequence, call.fingerprint);
     SmallState state = begin_small();
     if (advance(call, state, sequence) || wait_briefly(call, state, sequence)) {
-        if (failure_) std::rethrow_exception(failure_);
-        if (!state.large) return true;
+        if (!failure_ && !state.large) {
+            recorder_.settle(state.ticket);
+            return true;
+        }
+    }
+    record_small(call, state, sequence);
+    recorder_.prolong(state.ticket);
+    if (failure_) {
+        recorder_.end(state.ticket, record::State::failed);
+        std::rethrow_exception(failure_);
     }
     // It takes longer: an ordinary operation from here on, which can time out, sleep and be interrupted.
     const auto operation = call.ordinary != nullptr ? call.ordinary(call.arguments) : std::make_shared<Operation>();
@@ -163,6 +179,7 @@ bool Group::run_small(const char* name, const SmallCall& call, std::chrono::mill
         operation->small = call;
     }
     operation->small_state = state;
+    operation->ticket = state.ticket;
     collectives_.push_back(operation);
     entry.leave();
     wait(*operation, Deadline::never());
@@ -227,7 +244,7 @@ bool Group::publish(const SmallCall& call, SmallState& state, std::uint64_t sequ
         const bool blocks = call.collective == Collective::all_to_all;
         const std::size_t bytes = blocks_published(call.collective, size_) * call.block_bytes;
         const bool inline_payload = !blocks && bytes <= SmallSlot::payload_bytes;
-        if (!reusable(state.sequence, inline_payload ? RankControl::small_slots : RankControl::small_areas, sequence))
+        if (!reusable(call, state, sequence, inline_payload ? RankControl::small_slots : RankControl::small_areas))
             return false;
         SmallSlot& slot = small_slot(rank_, state.sequence);
         slot.agreement = agreement_;
@@ -242,11 +259,20 @@ bool Group::publish(const SmallCall& call, SmallState& state, std::uint64_t sequ
     }
     state.published = true;
     arena_->ring_all_doorbells(ground_.local_rank);
+    // Here it costs little: the others' contributions are on their way meanwhile.
+    if (!one_way(call.collective) && size_ > 1) __builtin_prefetch(&small_slot(rank_ == 0 ? 1 : 0, state.sequence));
+    if (state.ticket == 0) state.ticket = recorder_.begin_brief(happening(call, sequence));
     return true;
 }
 
+// The same where it is not so short.
+void Group::record_small(const SmallCall& call, SmallState& state, std::uint64_t sequence) {
+    if (state.ticket == 0) state.ticket = recorder_.begin_brief(happening(call, sequence));
+}
+
 // Whether what was written `depth` small collectives ago has been read by all who needed it.
-bool Group::reusable(std::uint64_t small_sequence, std::size_t depth, std::uint64_t sequence) {
+inline bool Group::reusable(const SmallCall& call, SmallState& state, std::uint64_t sequence, std::size_t depth) {
+    const std::uint64_t small_sequence = state.sequence;
     if (small_sequence <= depth) return true;
     bool looked = false;
     for (int peer = 0; peer < size_; ++peer) {
@@ -259,12 +285,15 @@ bool Group::reusable(std::uint64_t small_sequence, std::size_t depth, std::uint6
         seen = begun;
         looked = true;
     }
-    if (looked) {
-        // Ranks that wait for nobody compare what they did at the last such look: all have come past that.
-        check_records(small_checkpoint_);
-        small_checkpoint_ = sequence;
-    }
+    if (looked) compare_at_checkpoint(call, state, sequence);
     return failure_ == nullptr;
+}
+
+// Ranks that wait for nobody compare what they did when they last looked at the others: all have come past that.
+void Group::compare_at_checkpoint(const SmallCall& call, SmallState& state, std::uint64_t sequence) {
+    record_small(call, state, sequence);
+    check_records(small_checkpoint_);
+    small_checkpoint_ = sequence;
 }
 
 bool Group::blocks_fit(const SmallCall& call) const noexcept {

@@ -43,7 +43,7 @@ struct Card {
     std::string note;                 ///< whatever the rank wants to tell about itself
 };
 
-enum class VerdictKind : std::uint32_t { peer_lost = 1, mismatch = 2, aborted = 3, left = 4 };
+enum class VerdictKind : std::uint32_t { peer_lost = 1, mismatch = 2, aborted = 3, left = 4, timed_out = 5 };
 
 /// News about the world; every rank gets the first of them.
 struct Verdict {

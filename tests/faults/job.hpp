@@ -35,7 +35,7 @@ struct Report {
     int code = 0;  ///< 0: as expected; an ErrorCode; -1: an exception that is not a DistError
     int peer = -1;
     SteadyClock::time_point at{};
-    char text[400] = {};
+    char text[1000] = {};
 };
 static_assert(sizeof(Report) < 4096, "written whole");
 
@@ -133,6 +133,8 @@ class Job {
 
     pid_t pid(int rank) const { return pids_[static_cast<std::size_t>(rank)]; }
     TCPStore& store() { return *store_; }
+    /// Its server ends; the ranks' clients lose it.
+    void end_store() { store_.reset(); }
     SteadyClock::time_point signal(int rank, int number) const {
         ::kill(pid(rank), number);
         return SteadyClock::now();

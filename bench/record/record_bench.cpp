@@ -1,0 +1,63 @@
+// record_bench: what the flight recorder costs an operation: its record, its end, and both. A reading of the counter is
+// in each of the two, but not in the end of a brief one.
+#include "record/recorder.hpp"
+
+#include <benchmark/benchmark.h>
+
+namespace {
+
+using namespace tutti::record;
+
+std::string nothing(std::uint64_t) {
+    return {};
+}
+
+Ticket begin(Recorder& recorder, std::uint64_t sequence) {
+    return recorder.begin({.sequence = sequence, .fingerprint = 7, .bytes = 8}, State::started);
+}
+
+void read_the_counter(benchmark::State& state) {
+    for (auto _ : state) benchmark::DoNotOptimize(ticks());
+}
+BENCHMARK(read_the_counter);
+
+void begin_a_record(benchmark::State& state) {
+    Recorder recorder("bench", 0, 2, &nothing);
+    std::uint64_t sequence = 0;
+    for (auto _ : state) benchmark::DoNotOptimize(begin(recorder, ++sequence));
+}
+BENCHMARK(begin_a_record);
+
+void end_a_record(benchmark::State& state) {
+    Recorder recorder("bench", 0, 2, &nothing);
+    const Ticket ticket = begin(recorder, 1);
+    for (auto _ : state) recorder.end(ticket, State::completed);
+}
+BENCHMARK(end_a_record);
+
+// As short collectives do.
+void record_a_short_operation_with_its_call_site(benchmark::State& state) {
+    Recorder recorder("bench", 0, 2, &nothing);
+    std::uint64_t sequence = 0;
+    for (auto _ : state) {
+        const CallSite site;
+        recorder.settle(recorder.begin_brief({.sequence = ++sequence, .fingerprint = 7, .bytes = 8}));
+        benchmark::ClobberMemory();
+    }
+}
+BENCHMARK(record_a_short_operation_with_its_call_site);
+
+void record_an_operation_with_its_call_site(benchmark::State& state) {
+    Recorder recorder("bench", 0, 2, &nothing);
+    std::uint64_t sequence = 0;
+    for (auto _ : state) {
+        const CallSite site;
+        recorder.end(begin(recorder, ++sequence), State::completed);
+        benchmark::ClobberMemory();
+    }
+}
+BENCHMARK(record_an_operation_with_its_call_site);
+
+}  // namespace
+
+BENCHMARK_MAIN();

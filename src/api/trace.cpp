@@ -1,0 +1,38 @@
+// The recorder's public side.
+#include <tutti/trace.hpp>
+
+#include "api/request.hpp"
+#include "record/keeper.hpp"
+#include "record/public_call.hpp"
+
+#include <utility>
+
+namespace tutti {
+
+std::vector<std::string> dump_trace(const std::string& folder, const std::string& reason) {
+    std::vector<std::string> files;
+    for (const auto& file : record::dump_all(folder, reason)) files.push_back(file.string());
+    return files;
+}
+
+GroupCounters group_counters(const ProcessGroup& group) {
+    const record::Counters c = api::group_of(group, "group_counters")->recorder().counters();
+    return {.issued = c.issued,
+            .completed = c.completed,
+            .failed = c.failed,
+            .bytes = c.bytes,
+            .seconds = c.seconds,
+            .waited_s = c.waited_s};
+}
+
+std::string prometheus_text() {
+    return record::prometheus_text();
+}
+
+OperationHookScope::OperationHookScope(OperationHooks hooks)
+    : id_(record::add_hooks({std::move(hooks.before), std::move(hooks.after)})) {}
+OperationHookScope::~OperationHookScope() {
+    record::remove_hooks(id_);
+}
+
+}  // namespace tutti

@@ -1,0 +1,58 @@
+// tutti trace: what the dumps of a job's ranks say: who waits for whom, and a timeline to look at.
+#include "cli/arguments.hpp"
+#include "record/timeline.hpp"
+
+#include <tutti/error.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+namespace tutti::cli {
+namespace {
+
+struct TraceArguments {
+    std::vector<std::string> places;
+    std::string chrome;
+};
+
+// Files as they are named; of folders, what ends in .dump.
+std::vector<std::filesystem::path> files_of(const std::vector<std::string>& places) {
+    std::vector<std::filesystem::path> files;
+    for (const std::string& place : places) {
+        std::error_code error;
+        if (!std::filesystem::is_directory(place, error)) {
+            files.emplace_back(place);
+            continue;
+        }
+        const std::size_t before = files.size();
+        for (const auto& entry : std::filesystem::directory_iterator(place)) {
+            if (entry.path().extension() == ".dump") files.push_back(entry.path());
+        }
+        if (files.size() == before) throw InvalidArgument(place + ": no dumps in this folder: expected files *.dump");
+    }
+    std::ranges::sort(files);
+    return files;
+}
+
+int trace(const TraceArguments& a) {
+    std::vector<record::Dump> dumps;
+    for (const auto& file : files_of(a.places)) dumps.push_back(record::read_dump(file));
+    const std::vector<record::World> worlds = record::merge(std::move(dumps));
+    for (const record::World& world : worlds) std::fputs(record::describe(world).c_str(), stdout);
+    if (!a.chrome.empty()) record::write_file(a.chrome, record::chrome_trace(worlds));
+    return 0;
+}
+
+}  // namespace
+
+Command add_trace(CLI::App& app) {
+    auto a = std::make_shared<TraceArguments>();
+    CLI::App* sub = app.add_subcommand("trace", "Print who waits for whom, from the dumps of a job's ranks");
+    sub->add_option("dumps", a->places, "dumps, or folders of them (TUTTI_TRACE_DIR of the job)")->required();
+    sub->add_option("--chrome,--perfetto", a->chrome, "also write a timeline for ui.perfetto.dev or chrome://tracing");
+    return [a] { return trace(*a); };
+}
+
+}  // namespace tutti::cli

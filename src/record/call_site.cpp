@@ -1,0 +1,46 @@
+#include "record/call_site.hpp"
+
+#include <cxxabi.h>
+#include <dlfcn.h>
+#include <elf.h>
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string_view>
+
+namespace tutti::record {
+namespace {
+
+std::string demangled(const char* symbol) {
+    int status = 0;
+    const std::unique_ptr<char, decltype(&std::free)> name(abi::__cxa_demangle(symbol, nullptr, nullptr, &status),
+                                                           &std::free);
+    return status == 0 && name ? name.get() : symbol;
+}
+
+// Programs that are not relocated are looked up by the address itself.
+bool is_relocated(const void* base) {
+    return static_cast<const Elf64_Ehdr*>(base)->e_type != ET_EXEC;
+}
+
+}  // namespace
+
+std::string describe_call_site(const void* address) {
+    if (address == nullptr) return {};
+    const auto value = reinterpret_cast<std::uintptr_t>(address);
+    Dl_info info{};
+    if (::dladdr(address, &info) == 0 || info.dli_fname == nullptr) return fmt::format("{:#x}", value);
+    std::string_view module = info.dli_fname;
+    module = module.substr(module.find_last_of('/') + 1);
+    const auto base = is_relocated(info.dli_fbase) ? reinterpret_cast<std::uintptr_t>(info.dli_fbase) : 0;
+    std::string text = fmt::format("{}+{:#x}", module, value - base);
+    if (info.dli_sname != nullptr) {
+        text = fmt::format("{}+{:#x} in {}", demangled(info.dli_sname),
+                           value - reinterpret_cast<std::uintptr_t>(info.dli_saddr), text);
+    }
+    return text;
+}
+
+}  // namespace tutti::record

@@ -1,0 +1,166 @@
+// The timeline in the trace event format: docs "Trace Event Format" of the Chromium project, which Perfetto reads too.
+#include "record/timeline.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <tuple>
+
+namespace tutti::record {
+namespace {
+
+using nlohmann::json;
+
+class Trace {
+ public:
+    explicit Trace(std::span<const World> worlds) : worlds_(worlds) {
+        for (const World& world : worlds_) {
+            for (std::size_t rank = 0; rank < world.ranks.size(); ++rank) {
+                if (!world.ranks[rank]) continue;
+                for (const Entry& entry : world.ranks[rank]->entries)
+                    first_ns_ = std::min(first_ns_, entry.enqueued_ns + world.offset_ns[rank]);
+            }
+        }
+    }
+    std::string text() {
+        for (std::size_t track = 0; track < worlds_.size(); ++track) add_world(worlds_[track], static_cast<int>(track));
+        const json all{{"traceEvents", events_}, {"displayTimeUnit", "ns"}};
+        return all.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+    }
+
+ private:
+    struct Span {
+        const Entry* entry;
+        int rank;
+        std::int64_t begin_ns, end_ns;
+    };
+
+    double microseconds(std::int64_t ns) const { return 1e-3 * static_cast<double>(ns - first_ns_); }
+
+    // When the last rank began each collective.
+    static std::map<std::uint64_t, std::int64_t> last_begins(const World& world) {
+        std::map<std::uint64_t, std::int64_t> last;
+        for (std::size_t rank = 0; rank < world.ranks.size(); ++rank) {
+            if (!world.ranks[rank]) continue;
+            for (const Entry& entry : world.ranks[rank]->entries) {
+                const auto [at, first] = last.try_emplace(entry.sequence, INT64_MIN);
+                at->second = std::max(at->second, entry.enqueued_ns + world.offset_ns[rank]);
+            }
+        }
+        return last;
+    }
+    // What was over in a moment ended when the last rank came.
+    static std::int64_t end_of(const Entry& entry, const Dump& dump, std::int64_t offset,
+                               const std::map<std::uint64_t, std::int64_t>& last_begin) {
+        if (entry.open()) return dump.taken_ns + offset;
+        if (entry.ended_ns != 0) return entry.ended_ns + offset;
+        return entry.kind == Kind::collective ? last_begin.at(entry.sequence) : entry.enqueued_ns + offset;
+    }
+
+    void add_world(const World& world, int track) {
+        const auto last_begin = last_begins(world);
+        std::map<std::uint64_t, std::vector<Span>> collectives;
+        std::map<std::pair<int, int>, std::deque<Span>> sends, receives;  // by sender and receiver
+        for (const auto& dump : world.ranks) {
+            if (!dump) continue;
+            name(*dump, track);
+            const std::int64_t offset = world.offset_ns[static_cast<std::size_t>(dump->rank)];
+            for (const Entry& entry : dump->entries) {
+                const std::int64_t begin = entry.enqueued_ns + offset;
+                const Span span{&entry, dump->rank, begin, std::max(begin, end_of(entry, *dump, offset, last_begin))};
+                add_slice(span, track);
+                if (!is_message(entry.kind))
+                    collectives[entry.sequence].push_back(span);
+                else if (entry.peer >= 0 && entry.kind == Kind::send)
+                    sends[{span.rank, entry.peer}].push_back(span);
+                else if (entry.peer >= 0)
+                    receives[{entry.peer, span.rank}].push_back(span);
+            }
+        }
+        for (const auto& [sequence, spans] : collectives) add_collective_arrows(spans, track);
+        for (auto& [ends, from] : sends) add_message_arrows(from, receives[ends], track);
+    }
+    void name(const Dump& dump, int track) {
+        events_.push_back(
+            {{"ph", "M"},
+             {"name", "process_name"},
+             {"pid", dump.rank},
+             {"args", {{"name", fmt::format("rank {} ({}, pid {})", dump.rank, dump.host, dump.process)}}}});
+        events_.push_back({{"ph", "M"},
+                           {"name", "thread_name"},
+                           {"pid", dump.rank},
+                           {"tid", track},
+                           {"args", {{"name", fmt::format("group {}", dump.group)}}}});
+    }
+    void add_slice(const Span& span, int track) {
+        const Entry& entry = *span.entry;
+        json args{{"state", to_string(entry.state)}, {"number", entry.number}};
+        if (entry.started_ns > 0) args["queued_us"] = 1e-3 * static_cast<double>(entry.started_ns - entry.enqueued_ns);
+        if (!entry.site.empty()) args["called at"] = entry.site;
+        events_.push_back({{"ph", "X"},
+                           {"name", entry.title()},
+                           {"cat", to_string(entry.kind)},
+                           {"pid", span.rank},
+                           {"tid", track},
+                           {"ts", microseconds(span.begin_ns)},
+                           {"dur", 1e-3 * static_cast<double>(span.end_ns - span.begin_ns)},
+                           {"args", args}});
+    }
+    void add_arrow(const char* what, const Span& from, std::int64_t from_ns, const Span& to, std::int64_t to_ns,
+                   int track) {
+        const int id = ++arrows_;
+        events_.push_back({{"ph", "s"},
+                           {"name", what},
+                           {"cat", "flow"},
+                           {"id", id},
+                           {"pid", from.rank},
+                           {"tid", track},
+                           {"ts", microseconds(from_ns)}});
+        events_.push_back({{"ph", "f"},
+                           {"bp", "e"},
+                           {"name", what},
+                           {"cat", "flow"},
+                           {"id", id},
+                           {"pid", to.rank},
+                           {"tid", track},
+                           {"ts", microseconds(to_ns)}});
+    }
+    // From where the last one began to the ends of those that waited for it.
+    void add_collective_arrows(const std::vector<Span>& spans, int track) {
+        const auto last = std::ranges::max_element(spans, {}, &Span::begin_ns);
+        for (const Span& span : spans) {
+            if (span.rank == last->rank || span.entry->state != State::completed || span.end_ns < last->begin_ns)
+                continue;
+            add_arrow("came last", *last, last->begin_ns, span, span.end_ns, track);
+        }
+    }
+    // Messages of a pair arrive in order; what one ring has forgotten the other may still have, so match from the end.
+    void add_message_arrows(const std::deque<Span>& sends, const std::deque<Span>& receives, int track) {
+        auto send = sends.rbegin();
+        for (auto receive = receives.rbegin(); receive != receives.rend() && send != sends.rend(); ++receive) {
+            if (receive->entry->state != State::completed) continue;
+            while (send != sends.rend() &&
+                   (send->entry->fingerprint != receive->entry->fingerprint || send->begin_ns > receive->end_ns))
+                ++send;
+            if (send == sends.rend()) return;
+            add_arrow("message", *send, send->begin_ns, *receive, receive->end_ns, track);
+            ++send;
+        }
+    }
+
+    std::span<const World> worlds_;
+    std::int64_t first_ns_ = INT64_MAX;
+    json events_ = json::array();
+    int arrows_ = 0;
+};
+
+}  // namespace
+
+std::string chrome_trace(std::span<const World> worlds) {
+    return Trace(worlds).text();
+}
+
+}  // namespace tutti::record

@@ -1,0 +1,263 @@
+#include "record/dump.hpp"
+
+#include "core/unique_fd.hpp"
+
+#include <tutti/error.hpp>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+
+namespace tutti::record {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t line_max = 1 << 16;
+constexpr std::size_t text_max = 8192;
+constexpr std::int64_t time_max = std::int64_t{1} << 61;  // differences of sums of times must not overflow
+
+constexpr std::array state_names{"enqueued", "started", "completed", "failed"};
+constexpr std::array kind_names{"collective", "from_root", "to_root", "send", "receive"};
+
+std::string line_of(const json& value) {
+    return value.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+[[noreturn]] void refuse(const std::string& origin, std::size_t line, const std::string& what) {
+    throw InvalidArgument(fmt::format("{}, line {}: {}", origin, line, what));
+}
+
+// One line, field by field: everything in it is somebody else's word.
+class Fields {
+ public:
+    Fields(std::string_view text, const std::string& origin, std::size_t line) : origin_(origin), line_(line) {
+        if (text.size() > line_max) refuse(origin_, line_, fmt::format("longer than {} bytes", line_max));
+        object_ = json::parse(text, nullptr, false);
+        if (!object_.is_object()) refuse(origin_, line_, "expected a JSON object");
+    }
+    std::int64_t integer(const char* name, std::int64_t min, std::int64_t max, std::int64_t absent) const {
+        const auto found = object_.find(name);
+        if (found == object_.end()) return absent;
+        const bool fits = found->is_number_unsigned() ? found->get<std::uint64_t>() <=
+                                                            static_cast<std::uint64_t>(std::max<std::int64_t>(max, 0))
+                                                      : found->is_number_integer() && found->get<std::int64_t>() <= max;
+        if (!fits || (!found->is_number_unsigned() && found->get<std::int64_t>() < min) ||
+            (found->is_number_unsigned() && min > 0 && found->get<std::uint64_t>() < static_cast<std::uint64_t>(min))) {
+            refuse(origin_, line_, fmt::format("{}: expected an integer from {} to {}", name, min, max));
+        }
+        return found->get<std::int64_t>();
+    }
+    int integer32(const char* name, int min, int max, int absent) const {
+        return static_cast<int>(integer(name, min, max, absent));
+    }
+    // Printed later: whatever could steer a terminal is made visible.
+    std::string text(const char* name) const {
+        const auto found = object_.find(name);
+        if (found == object_.end()) return {};
+        if (!found->is_string()) refuse(origin_, line_, fmt::format("{}: expected a string", name));
+        std::string value = found->get<std::string>();
+        if (value.size() > text_max) refuse(origin_, line_, fmt::format("{}: longer than {} bytes", name, text_max));
+        for (char& c : value) {
+            if ((static_cast<unsigned char>(c) < 0x20 && c != '\n') || c == 0x7f) c = '?';
+        }
+        return value;
+    }
+    std::uint64_t hex(const char* name) const {
+        const std::string digits = text(name);
+        std::uint64_t value = 0;
+        const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
+        if (error != std::errc() || end != digits.data() + digits.size())
+            refuse(origin_, line_, fmt::format("{}: expected hexadecimal digits", name));
+        return value;
+    }
+    template <class Enum, std::size_t count>
+    Enum name_of(const char* field, const std::array<const char*, count>& names) const {
+        const auto found = std::ranges::find(names, text(field), [](const char* name) { return std::string(name); });
+        if (found == names.end()) refuse(origin_, line_, fmt::format("{}: \"{}\" is unknown", field, text(field)));
+        return static_cast<Enum>(found - names.begin() + 1);
+    }
+
+ private:
+    const std::string& origin_;
+    std::size_t line_;
+    json object_;
+};
+
+Dump header_of(const Fields& f, const std::string& origin) {
+    const auto version = f.integer("tutti_dump", 0, INT32_MAX, 0);
+    if (version != dump_version) {
+        refuse(origin, 1,
+               version == 0 ? "not a dump of tutti"
+                            : fmt::format("a dump of version {}: expected {}", version, dump_version));
+    }
+    Dump dump;
+    dump.group = f.text("group");
+    dump.world = f.hex("world");
+    dump.size = f.integer32("size", 1, dump_ranks_max, 1);
+    dump.rank = f.integer32("rank", 0, dump.size - 1, 0);
+    dump.host = f.text("host");
+    dump.machine = f.text("machine");
+    dump.process = f.integer32("pid", 0, INT32_MAX, 0);
+    dump.reason = f.text("reason");
+    dump.taken_ns = f.integer("taken_ns", 0, time_max, 0);
+    return dump;
+}
+
+Entry entry_of(const Fields& f, int size) {
+    Entry entry;
+    entry.number = static_cast<std::uint64_t>(f.integer("number", 1, INT64_MAX, 1));
+    entry.sequence = static_cast<std::uint64_t>(f.integer("sequence", 0, INT64_MAX, 0));
+    entry.fingerprint = f.hex("fingerprint");
+    entry.what = f.text("what");
+    entry.kind = f.name_of<Kind>("kind", kind_names);
+    entry.state = f.name_of<State>("state", state_names);
+    entry.peer = f.integer32("peer", -1, size - 1, -1);
+    entry.enqueued_ns = f.integer("enqueued_ns", 0, time_max, 0);
+    entry.started_ns = f.integer("started_ns", 0, time_max, 0);
+    entry.ended_ns = f.integer("ended_ns", 0, time_max, 0);
+    entry.site = f.text("site");
+    return entry;
+}
+
+}  // namespace
+
+std::string_view to_string(State state) {
+    return state_names[static_cast<std::size_t>(state) - 1];
+}
+std::string_view to_string(Kind kind) {
+    return kind_names[static_cast<std::size_t>(kind) - 1];
+}
+
+std::string list_of(const std::vector<int>& ranks) {
+    std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+    for (std::size_t i = 0; i < ranks.size();) {
+        std::size_t last = i;
+        while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+        if (i > 0) text += ", ";
+        text += last > i + 1 ? fmt::format("{}-{}", ranks[i], ranks[last]) : fmt::format("{}", ranks[i]);
+        i = last > i + 1 ? last + 1 : i + 1;
+    }
+    return text;
+}
+
+std::string Entry::title() const {
+    if (!is_message(kind)) return fmt::format("#{} {}", sequence, what);
+    const std::string other = peer < 0 ? "any rank" : fmt::format("rank {}", peer);
+    return fmt::format("{} of {} {} {}", to_string(kind), what, kind == Kind::send ? "to" : "from", other);
+}
+
+std::string encode(const Dump& d) {
+    std::string text = line_of({{"tutti_dump", dump_version},
+                                {"group", d.group},
+                                {"world", fmt::format("{:x}", d.world)},
+                                {"rank", d.rank},
+                                {"size", d.size},
+                                {"host", d.host},
+                                {"machine", d.machine},
+                                {"pid", d.process},
+                                {"reason", d.reason.substr(0, text_max / 4)},
+                                {"taken_ns", d.taken_ns}});
+    for (const Entry& e : d.entries) {
+        json line{{"number", e.number},
+                  {"what", e.what},
+                  {"kind", to_string(e.kind)},
+                  {"state", to_string(e.state)},
+                  {"fingerprint", fmt::format("{:x}", e.fingerprint)}};
+        if (e.sequence != 0) line["sequence"] = e.sequence;
+        if (e.peer >= 0) line["peer"] = e.peer;
+        if (e.enqueued_ns != 0) line["enqueued_ns"] = e.enqueued_ns;
+        if (e.started_ns != 0) line["started_ns"] = e.started_ns;
+        if (e.ended_ns != 0) line["ended_ns"] = e.ended_ns;
+        if (!e.site.empty()) line["site"] = e.site.substr(0, text_max / 4);
+        text += line_of(line);
+    }
+    return text;
+}
+
+Dump decode(std::string_view text, const std::string& origin) {
+    Dump dump;
+    std::size_t line = 0;
+    while (!text.empty()) {
+        const std::size_t end = std::min(text.find('\n'), text.size());
+        const Fields fields(text.substr(0, end), origin, ++line);
+        text.remove_prefix(std::min(end + 1, text.size()));
+        if (line == 1) {
+            dump = header_of(fields, origin);
+            continue;
+        }
+        if (dump.entries.size() >= dump_entries_max)
+            refuse(origin, line, fmt::format("more than {} operations", dump_entries_max));
+        dump.entries.push_back(entry_of(fields, dump.size));
+    }
+    if (line == 0) refuse(origin, 1, "not a dump of tutti: it is empty");
+    return dump;
+}
+
+std::string file_name(const Dump& dump) {
+    std::string group = dump.group.substr(0, 64);
+    for (char& c : group) {
+        const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-';
+        if (!plain) c = '_';
+    }
+    return fmt::format("{}.{:016x}.rank-{}.dump", group, dump.world, dump.rank);
+}
+
+void write_file(const std::filesystem::path& path, std::string_view text) {
+    const auto fail = [&](const char* what) {
+        throw InvalidArgument(fmt::format("{}: cannot be {}: {}", path.string(), what, std::strerror(errno)));
+    };
+    static std::atomic<unsigned> files{0};  // two threads may write the same file at once: the later one stays
+    const std::string temporary = fmt::format("{}.{}.{}.new", path.string(), ::getpid(), ++files);
+    {
+        const UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+        if (!fd) fail("written");
+        while (!text.empty()) {
+            const ssize_t count = ::write(fd.get(), text.data(), text.size());
+            if (count < 0 && errno == EINTR) continue;
+            if (count <= 0) {
+                const int error = errno;
+                ::unlink(temporary.c_str());
+                errno = error;
+                fail("written");
+            }
+            text.remove_prefix(static_cast<std::size_t>(count));
+        }
+    }
+    if (::rename(temporary.c_str(), path.c_str()) != 0) {
+        const int error = errno;
+        ::unlink(temporary.c_str());
+        errno = error;
+        fail("replaced");
+    }
+}
+
+Dump read_dump(const std::filesystem::path& path) {
+    std::error_code ignored;
+    if (!std::filesystem::is_regular_file(path, ignored))
+        throw InvalidArgument(fmt::format("{}: expected a file: a dump of tutti", path.string()));
+    std::ifstream file(path, std::ios::binary);
+    std::string text;
+    std::array<char, 1 << 16> buffer;
+    while (file.read(buffer.data(), buffer.size()) || file.gcount() > 0) {
+        text.append(buffer.data(), static_cast<std::size_t>(file.gcount()));
+        if (text.size() > dump_bytes_max) {
+            throw InvalidArgument(
+                fmt::format("{}: longer than {} bytes: no dump of tutti is", path.string(), dump_bytes_max));
+        }
+    }
+    if (!file.is_open()) throw InvalidArgument(fmt::format("{}: cannot be read", path.string()));
+    return decode(text, path.string());
+}
+
+}  // namespace tutti::record

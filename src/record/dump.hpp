@@ -1,0 +1,83 @@
+// Dump: what a rank's recorder held at one moment, in plain values, and its text (FORMAT.md).
+//
+// Threads: values and free functions.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tutti::record {
+
+enum class State : std::uint8_t {
+    enqueued = 1,  ///< waits for its turn
+    started = 2,   ///< is the one that moves
+    completed = 3,
+    failed = 4,
+};
+std::string_view to_string(State state);
+
+enum class Kind : std::uint8_t {
+    collective = 1,  ///< every rank waits for every rank
+    from_root = 2,   ///< the others wait for the root
+    to_root = 3,     ///< the root waits for the others
+    send = 4,
+    receive = 5,
+};
+std::string_view to_string(Kind kind);
+constexpr bool is_message(Kind kind) {
+    return kind == Kind::send || kind == Kind::receive;
+}
+
+/// One operation. Times are nanoseconds since 1970 by the rank's own clock; 0: not yet.
+struct Entry {
+    std::uint64_t number = 0;    ///< counts the operations of this rank in this group from 1
+    std::uint64_t sequence = 0;  ///< of collectives, equal on all ranks; 0 for messages
+    std::uint64_t fingerprint = 0;
+    std::string what;  ///< "all_reduce of float32 × 10, sum"
+    Kind kind = Kind::collective;
+    State state = State::enqueued;
+    int peer = -1;  ///< of a message, or the root; -1: none, or any
+    std::int64_t enqueued_ns = 0, started_ns = 0;
+    std::int64_t ended_ns = 0;  ///< also 0 for what was over in a moment: then nobody looked at the clock
+    std::string site;           ///< where it was called
+
+    /// "#41 all_reduce of float32 × 10, sum" or "receive of int32 × 10 from rank 1".
+    std::string title() const;
+    bool open() const noexcept { return state == State::enqueued || state == State::started; }
+};
+
+struct Dump {
+    std::string group;
+    std::uint64_t world = 0;  ///< equal on all ranks of a group, and only there
+    int rank = 0, size = 1;
+    std::string host;
+    std::string machine;  ///< equal where clocks are the same
+    int process = 0;
+    std::string reason;
+    std::int64_t taken_ns = 0;
+    std::vector<Entry> entries;  ///< in order of issue; older ones have been overwritten
+};
+
+inline constexpr int dump_version = 1;
+inline constexpr std::size_t dump_bytes_max = std::size_t{64} << 20;
+inline constexpr std::size_t dump_entries_max = 1 << 16;
+inline constexpr int dump_ranks_max = 1 << 16;
+
+/// "rank 3", "ranks 0, 2-5".
+std::string list_of(const std::vector<int>& ranks);
+
+std::string encode(const Dump& dump);
+/// Throws InvalidArgument, naming `origin` and the line, for whatever is not a dump.
+Dump decode(std::string_view text, const std::string& origin);
+
+/// Replaces what was at `path` in one step; throws InvalidArgument when the file cannot be written.
+void write_file(const std::filesystem::path& path, std::string_view text);
+/// Throws InvalidArgument as decode() does, also when the file cannot be read.
+Dump read_dump(const std::filesystem::path& path);
+/// "world.1f3a….rank-0.dump"
+std::string file_name(const Dump& dump);
+
+}  // namespace tutti::record

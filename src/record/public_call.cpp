@@ -1,0 +1,63 @@
+#include "record/public_call.hpp"
+
+#include <exception>
+#include <mutex>
+#include <shared_mutex>
+#include <utility>
+#include <vector>
+
+namespace tutti::record {
+namespace {
+
+struct Registered {
+    std::uint64_t id;
+    Hooks hooks;
+};
+struct Register {
+    std::shared_mutex mutex;  // shared: while hooks run
+    std::vector<Registered> all;
+    std::uint64_t last_id = 0;
+};
+Register& hooks_register() {
+    static Register* const instance = new Register;  // scopes may outlive static objects
+    return *instance;
+}
+
+}  // namespace
+
+std::uint64_t add_hooks(Hooks hooks) {
+    Register& r = hooks_register();
+    const std::unique_lock lock(r.mutex);
+    r.all.push_back({++r.last_id, std::move(hooks)});
+    hooks_wanted.store(true, std::memory_order_relaxed);
+    return r.last_id;
+}
+
+void remove_hooks(std::uint64_t id) {
+    Register& r = hooks_register();
+    const std::unique_lock lock(r.mutex);
+    std::erase_if(r.all, [id](const Registered& entry) { return entry.id == id; });
+    hooks_wanted.store(!r.all.empty(), std::memory_order_relaxed);
+}
+
+// What a hook calls by itself is not the outermost call, so it has no hooks: the lock is taken once a thread.
+void PublicCall::begin() noexcept {
+    Register& r = hooks_register();
+    const std::shared_lock lock(r.mutex);
+    exceptions_ = std::uncaught_exceptions();
+    latest_hooks_ = r.last_id;
+    for (const Registered& entry : r.all) {
+        if (entry.hooks.before) entry.hooks.before(name_);
+    }
+}
+
+void PublicCall::end() noexcept {
+    Register& r = hooks_register();
+    const std::shared_lock lock(r.mutex);
+    const bool failed = std::uncaught_exceptions() > exceptions_;
+    for (auto entry = r.all.rbegin(); entry != r.all.rend(); ++entry) {
+        if (entry->id <= latest_hooks_ && entry->hooks.after) entry->hooks.after(name_, failed);
+    }
+}
+
+}  // namespace tutti::record

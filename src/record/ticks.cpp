@@ -1,0 +1,59 @@
+#include "record/ticks.hpp"
+
+#include <algorithm>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace tutti::record {
+namespace {
+
+std::int64_t clock_ns(clockid_t clock) {
+    timespec now{};
+    ::clock_gettime(clock, &now);
+    return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+bool invariant_counter() {
+#if defined(__x86_64__)
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return __get_cpuid(0x80000007U, &a, &b, &c, &d) != 0 && (d & (1U << 8)) != 0;
+#else
+    return false;
+#endif
+}
+
+struct Begin {
+    std::uint64_t reading = ticks();
+    std::int64_t monotonic_ns = clock_ns(CLOCK_MONOTONIC);
+};
+const Begin& begin() {
+    static const Begin instance;
+    return instance;
+}
+
+}  // namespace
+
+const bool counter_usable = invariant_counter();
+
+void begin_ticks() noexcept {
+    (void)begin();
+}
+
+TickScale::TickScale() : now_(0), now_ns_(0), ns_per_tick_(1) {
+    const Begin& first = begin();
+    now_ = ticks();
+    const std::int64_t elapsed_ns = clock_ns(CLOCK_MONOTONIC) - first.monotonic_ns;
+    now_ns_ = clock_ns(CLOCK_REALTIME);
+    if (now_ > first.reading && elapsed_ns > 0)
+        ns_per_tick_ = static_cast<double>(elapsed_ns) / static_cast<double>(now_ - first.reading);
+}
+
+std::int64_t TickScale::unix_ns(std::uint64_t reading) const noexcept {
+    if (reading == 0) return 0;
+    // A record may be younger than the scale.
+    const auto distance = static_cast<double>(static_cast<std::int64_t>(now_ - reading));
+    return now_ns_ - static_cast<std::int64_t>(distance * ns_per_tick_);
+}
+
+}  // namespace tutti::record

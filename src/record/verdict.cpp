@@ -1,0 +1,195 @@
+#include "record/verdict.hpp"
+
+#include "core/deadline.hpp"
+#include "core/log.hpp"
+
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <utility>
+
+namespace tutti::record {
+namespace {
+
+using nlohmann::json;
+using Ranks = std::vector<int>;
+
+constexpr Milliseconds collect_patience{400};
+constexpr Milliseconds request_patience{100};
+constexpr Milliseconds learn_patience{800};
+constexpr std::size_t findings_max = 12;
+
+std::string tail_key(int rank) {
+    return fmt::format("tail/{}", rank);
+}
+constexpr std::string_view verdict_key = "verdict";
+
+std::string called_at(const Entry& entry) {
+    return entry.site.empty() ? std::string() : fmt::format(", called at {}", entry.site);
+}
+
+std::string since(const Dump& tail, std::int64_t ns) {
+    return fmt::format("{:.3f} s", std::max(0.0, 1e-9 * static_cast<double>(tail.taken_ns - ns)));
+}
+
+const Entry* find(const Dump& tail, std::uint64_t sequence) {
+    const auto found = std::ranges::find(tail.entries, sequence, &Entry::sequence);
+    return found == tail.entries.end() ? nullptr : &*found;
+}
+
+bool has_passed(const Dump& tail, std::uint64_t sequence) {
+    return std::ranges::any_of(tail.entries, [sequence](const Entry& e) { return e.sequence > sequence; });
+}
+
+std::string last_doing(const Dump& tail) {
+    if (tail.entries.empty()) return "it has called nothing in this group";
+    const Entry& last = tail.entries.back();
+    if (last.open())
+        return fmt::format("it is in {} for {}{}", last.title(), since(tail, last.enqueued_ns), called_at(last));
+    return fmt::format("its last operation was {} ({} {} ago){}", last.title(), to_string(last.state),
+                       since(tail, last.ended_ns != 0 ? last.ended_ns : last.enqueued_ns), called_at(last));
+}
+
+// What is known of each rank; ranks of which the same is known stand in one line.
+class Findings {
+ public:
+    void add(const std::string& finding, int rank) {
+        const auto found = std::ranges::find(lines_, finding, &Line::finding);
+        if (found == lines_.end())
+            lines_.push_back({finding, {rank}});
+        else
+            found->ranks.push_back(rank);
+    }
+    std::string text() const {
+        std::string result;
+        std::size_t printed = 0, left_out = 0;
+        for (const Line& line : lines_) {
+            if (printed++ < findings_max)
+                result += fmt::format("\n  {}: {}", list_of(line.ranks), line.finding);
+            else
+                left_out += line.ranks.size();
+        }
+        if (left_out > 0)
+            result += fmt::format("\n  and {} more ranks, of which something else is known each", left_out);
+        return result;
+    }
+
+ private:
+    struct Line {
+        std::string finding;
+        Ranks ranks;
+    };
+    std::vector<Line> lines_;
+};
+
+json json_of(const Judgement& j) {
+    return {{"text", j.text}, {"peer", j.peer}, {"sequence", j.sequence}, {"disagreement", j.disagreement}};
+}
+Judgement judgement_from(const std::string& text) {
+    const json j = json::parse(text);
+    return {j.at("text"), j.at("peer"), j.at("sequence"), j.at("disagreement")};
+}
+
+Milliseconds left(const Deadline& deadline) {
+    return std::max(Milliseconds(1), std::chrono::ceil<Milliseconds>(deadline.remaining()));
+}
+
+}  // namespace
+
+Judgement judge(const Subject& subject, const std::vector<std::optional<Dump>>& tails, std::span<const int> departed) {
+    Findings findings;
+    Ranks missing, silent;
+    for (int rank = 0; rank < static_cast<int>(tails.size()); ++rank) {
+        const auto& tail = tails[static_cast<std::size_t>(rank)];
+        if (!tail) {
+            const bool gone = std::ranges::find(departed, rank) != departed.end();
+            findings.add(gone ? "has left the group" : "gave no answer: it is stopped, or cut off", rank);
+            silent.push_back(rank);
+            continue;
+        }
+        if (subject.sequence == 0) {
+            if (rank == subject.rank || rank == subject.peer || subject.peer < 0) findings.add(last_doing(*tail), rank);
+            continue;
+        }
+        const Entry* entry = find(*tail, subject.sequence);
+        if (entry != nullptr) {
+            const char* state = entry->state == State::completed ? "has completed" : "called";
+            findings.add(fmt::format("{} {}{}", state, entry->title(), called_at(*entry)), rank);
+        } else if (has_passed(*tail, subject.sequence)) {
+            findings.add("is past it", rank);
+        } else {
+            findings.add(fmt::format("has not called it: {}", last_doing(*tail)), rank);
+            missing.push_back(rank);
+        }
+    }
+    Judgement result{subject.headline + findings.text(), subject.peer, subject.sequence, subject.disagreement};
+    // A rank that waits may be waiting for one that waits itself; what all ranks say knows better.
+    if (!subject.disagreement && !missing.empty())
+        result.peer = missing.front();
+    else if (!subject.disagreement && !silent.empty())
+        result.peer = silent.front();
+    return result;
+}
+
+void Inquiry::publish(const Dump& tail) noexcept {
+    try {
+        store_.backend()->set(tail_key(tail.rank), encode(tail), request_patience);
+    } catch (const std::exception& error) {
+        TUTTI_DEBUG("no tail in the store: {}", error.what());
+    }
+}
+
+// By rank; nothing for those that did not answer in time. Throws DistStoreError.
+std::vector<std::optional<Dump>> Inquiry::collect(int size, std::span<const int> departed) {
+    StoreBackend& store = *store_.backend();
+    std::vector<std::string> keys;
+    for (int rank = 0; rank < size; ++rank) {
+        if (std::ranges::find(departed, rank) == departed.end()) keys.push_back(tail_key(rank));
+    }
+    bool all = true;
+    try {
+        store.wait(keys, collect_patience);
+    } catch (const DistStoreError& error) {
+        if (error.code() != ErrorCode::timeout) throw;
+        all = false;
+    }
+    std::vector<std::optional<Dump>> tails(static_cast<std::size_t>(size));
+    const Deadline deadline = Deadline::after(2 * request_patience);
+    for (const std::string& key : keys) {
+        if (!all && !store.check(std::span(&key, 1), left(deadline))) continue;
+        const std::string text = store.get(key, left(deadline));
+        try {
+            Dump tail = decode(text, key);
+            if (tail.rank < size) tails[static_cast<std::size_t>(tail.rank)] = std::move(tail);
+        } catch (const InvalidArgument& error) {
+            TUTTI_DEBUG("a tail that cannot be read: {}", error.what());
+        }
+    }
+    return tails;
+}
+
+Judgement Inquiry::decide(const Subject& subject, int size, std::span<const int> departed) noexcept {
+    Judgement mine{subject.headline, subject.peer, subject.sequence, subject.disagreement};
+    try {
+        mine = judge(subject, collect(size, departed), departed);
+        const std::string text = json_of(mine).dump(-1, ' ', false, json::error_handler_t::replace);
+        return judgement_from(store_.backend()->compare_set(verdict_key, "", text, request_patience));
+    } catch (const std::exception& error) {
+        TUTTI_DEBUG("no verdict of all ranks: {}", error.what());
+        return mine;
+    }
+}
+
+std::optional<Judgement> Inquiry::learn() noexcept {
+    try {
+        return judgement_from(store_.backend()->get(verdict_key, learn_patience));
+    } catch (const std::exception& error) {
+        TUTTI_DEBUG("no verdict from the store: {}", error.what());
+        return std::nullopt;
+    }
+}
+
+}  // namespace tutti::record

@@ -1,0 +1,63 @@
+// Verdict: what the ranks' tails say about an operation that did not come to its end.
+//
+// When an operation times out or the ranks disagree, every rank puts the tail of its record into the store; the first
+// that has read them all (or has waited long enough) writes the verdict, and every rank raises it.
+//
+// Threads: free functions; any.
+#pragma once
+
+#include "record/dump.hpp"
+
+#include <tutti/store.hpp>
+
+#include <chrono>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tutti::record {
+
+/// The operation that failed, on the rank that says so.
+struct Subject {
+    std::string headline;  ///< what that rank knows by itself
+    std::uint64_t sequence = 0;
+    int rank = 0;
+    int peer = -1;              ///< whom it blames by itself
+    bool disagreement = false;  ///< ranks called different things; else the time was up
+};
+
+/// What all ranks raise.
+struct Judgement {
+    std::string text;
+    int peer = -1;  ///< the first rank that is missing or different
+    std::uint64_t sequence = 0;
+    bool disagreement = false;
+};
+
+/// `tails`: by rank, nothing where none came. `departed`: ranks that have left the group.
+Judgement judge(const Subject& subject, const std::vector<std::optional<Dump>>& tails, std::span<const int> departed);
+
+/// Meets the other ranks in the store. All calls together take no longer than the patience, whatever the store does;
+/// a store that fails is no error here.
+class Inquiry {
+ public:
+    /// Ranks that wait for nobody run ahead, and learn of a disagreement about an earlier operation.
+    static constexpr std::size_t tail_length = 64;
+    /// `store`: for this group alone.
+    explicit Inquiry(Store store) : store_(std::move(store)) {}
+
+    /// Puts this rank's tail there for the others.
+    void publish(const Dump& tail) noexcept;
+    /// Reads all tails, judges, and returns the verdict: this one, or that of a rank that was quicker.
+    Judgement decide(const Subject& subject, int size, std::span<const int> departed) noexcept;
+    /// Another rank's verdict, when it comes in time.
+    std::optional<Judgement> learn() noexcept;
+
+ private:
+    std::vector<std::optional<Dump>> collect(int size, std::span<const int> departed);
+
+    Store store_;
+};
+
+}  // namespace tutti::record
