@@ -18,6 +18,7 @@ namespace tutti::detail {
 namespace {
 
 constexpr int turns_before_yield = 8;
+constexpr int turns_before_check = 16;
 constexpr std::size_t plans_max = 64;
 
 }  // namespace
@@ -230,13 +231,14 @@ void Group::drive(Operation& operation, const Deadline& deadline) {
         if (++idle <= spins_) {
             // A turn over sockets costs a system call anyway, and ranks of other hosts (containers, say) may be waiting
             // for this very core: it is offered to them from the start.
-            if (uses_shared_memory_only() || idle <= turns_before_yield)
+            if (uses_shared_memory_only() || idle <= turns_before_yield) {
                 pause_cpu();
-            else
-                ::sched_yield();
-            continue;
+                continue;
+            }
+            ::sched_yield();
+            if (idle % turns_before_check != 0) continue;  // on a busy machine every turn may take milliseconds
         }
-        if (idle % 64 == 0 || idle > spins_ + yields_) {
+        if (idle % turns_before_check == 0 || idle > spins_ + yields_) {
             if (deadline.expired()) {
                 const std::lock_guard lock(mutex_);
                 if (operation.done()) break;
