@@ -109,6 +109,21 @@ TEST(Tuning, a_name_beats_a_rule_beats_the_formulas) {
     EXPECT_EQ(choose(layout, request).algorithm, "direct");
 }
 
+// The formulas are about ordinary memory: one_shot saves a step there, but with symmetric buffers copies everything.
+TEST(Tuning, formulas_do_not_choose_where_buffers_may_lie_in_symmetric_memory) {
+    const Layout layout = layout_of(2, true), limits = layout_of(2, true, std::nullopt);
+    bool differs = false;
+    for (int c = 1; c <= collective_count; ++c) {
+        for (std::uint64_t bytes = 64; bytes <= 64 << 20; bytes *= 4) {
+            Request request = request_of(static_cast<Collective>(c), bytes, 2);
+            differs |= choose(layout, request).algorithm != choose(limits, request).algorithm;
+            request.symmetric = true;
+            EXPECT_EQ(choose(layout, request).algorithm, choose(limits, request).algorithm) << c << ' ' << bytes;
+        }
+    }
+    EXPECT_TRUE(differs) << "the formulas never choose anything else: nothing was shown";
+}
+
 TEST(Tuning, what_is_printed_for_a_layout_gives_the_same_choices_when_it_is_read_back) {
     for (const bool shared : {false, true}) {
         const Layout tuned = layout_of(4, shared);

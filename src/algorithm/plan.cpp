@@ -367,7 +367,7 @@ Found find(const Context& c) {
     if (c.request.algorithm) return by_name(c);
     if (Found found = by_rule(c); found.row != nullptr) return found;
     Found usual = by_limits(c);
-    return c.layout.tuning.costs ? by_cost(c, *c.layout.tuning.costs, usual) : usual;
+    return c.layout.tuning.costs && !c.request.symmetric ? by_cost(c, *c.layout.tuning.costs, usual) : usual;
 }
 
 }  // namespace

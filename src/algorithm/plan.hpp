@@ -41,9 +41,12 @@ struct Request {
     std::vector<std::uint64_t> send_counts, send_offsets, receive_counts, receive_offsets;
     /// all_to_all: elements of the largest block that any rank sends, where all ranks know it.
     std::optional<std::uint64_t> largest_count;
-    bool in_place = false;                 ///< all_reduce, reduce on the root: `output` holds the input
-    bool single_rounding = false;          ///< combine each element in one step (low-precision types need it)
-    bool rank_order = false;               ///< combine strictly in the order of ranks 0, 1, … (layout_invariant)
+    bool in_place = false;         ///< all_reduce, reduce on the root: `output` holds the input
+    bool single_rounding = false;  ///< combine each element in one step (low-precision types need it)
+    bool rank_order = false;       ///< combine strictly in the order of ranks 0, 1, … (layout_invariant)
+    /// The group has symmetric memory, so buffers may lie there: the formulas, which are about ordinary memory, do not
+    /// choose.
+    bool symmetric = false;
     std::optional<std::string> algorithm;  ///< use this one; InvalidArgument if it does not exist or does not apply
     bool operator==(const Request&) const = default;
 };

@@ -69,6 +69,7 @@ class Maker {
         operation_->request.rank = group->rank();
         operation_->request.rank_order = group->determinism() == Determinism::layout_invariant;
         operation_->request.algorithm = group->named(collective);
+        operation_->request.symmetric = group->uses_symmetric_memory();
     }
 
     algorithm::Request& request() { return operation_->request; }

@@ -100,6 +100,8 @@ class Group : public std::enable_shared_from_this<Group> {
     std::shared_ptr<transport::SymmetricSegment> make_symmetric(std::size_t bytes, const Deadline& deadline);
     /// From now on collectives know it. After all ranks of the host have made it.
     void add_symmetric(std::shared_ptr<transport::SymmetricSegment> segment);
+    /// Whether collectives that are issued from now on may find their buffers in symmetric memory. Equal on all ranks.
+    bool uses_symmetric_memory() const noexcept { return uses_symmetric_.load(std::memory_order_relaxed); }
 
  private:
     void take_tuning();
@@ -187,6 +189,7 @@ class Group : public std::enable_shared_from_this<Group> {
     std::vector<int> rank_of_local_;
     transport::Congestion congestion_;
     transport::SymmetricMemory symmetric_;
+    std::atomic<bool> uses_symmetric_{false};
     std::uint64_t symmetric_segments_ = 0;  // made so far; equal on all ranks of the host
     std::vector<std::unique_ptr<transport::Stream>> streams_;
     std::vector<std::optional<transport::PeerMemory>> memories_;  // by rank, opened on first use

@@ -27,6 +27,7 @@ std::shared_ptr<transport::SymmetricSegment> Group::make_symmetric(std::size_t b
 void Group::add_symmetric(std::shared_ptr<transport::SymmetricSegment> segment) {
     const std::lock_guard lock(mutex_);
     symmetric_.add(std::move(segment));
+    if (uses_shared_memory_only()) uses_symmetric_ = true;  // between hosts everything is staged
 }
 
 }  // namespace tutti::detail
