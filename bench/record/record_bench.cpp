@@ -35,28 +35,22 @@ void end_a_record(benchmark::State& state) {
 }
 BENCHMARK(end_a_record);
 
-// As short collectives do.
-void record_a_short_operation_with_its_call_site(benchmark::State& state) {
+template <class Record>
+void record_with_call_site(benchmark::State& state, Record record) {
     Recorder recorder("bench", 0, 2, &nothing);
     std::uint64_t sequence = 0;
     for (auto _ : state) {
         const CallSite site;
-        recorder.settle(recorder.begin_brief({.sequence = ++sequence, .fingerprint = 7, .bytes = 8}));
+        record(recorder, ++sequence);
         benchmark::ClobberMemory();
     }
 }
-BENCHMARK(record_a_short_operation_with_its_call_site);
-
-void record_an_operation_with_its_call_site(benchmark::State& state) {
-    Recorder recorder("bench", 0, 2, &nothing);
-    std::uint64_t sequence = 0;
-    for (auto _ : state) {
-        const CallSite site;
-        recorder.end(begin(recorder, ++sequence), State::completed);
-        benchmark::ClobberMemory();
-    }
-}
-BENCHMARK(record_an_operation_with_its_call_site);
+BENCHMARK_CAPTURE(record_with_call_site, a_short_operation, [](Recorder& recorder, std::uint64_t sequence) {
+    recorder.settle(recorder.begin_brief({.sequence = sequence, .fingerprint = 7, .bytes = 8}));
+});
+BENCHMARK_CAPTURE(record_with_call_site, an_operation, [](Recorder& recorder, std::uint64_t sequence) {
+    recorder.end(begin(recorder, sequence), State::completed);
+});
 
 }  // namespace
 

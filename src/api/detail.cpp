@@ -80,19 +80,16 @@ void verify(const char* name, const Compared& mine) {
         own.shape.assign(mine.tensor->shape().begin(), mine.tensor->shape().end());
         own.count = mine.tensor->element_count();
     }
-    ObjectList list(static_cast<std::size_t>(group->size()));
-    all_gather_object(list, Object(own), {.group = handle, .timeout = mine.timeout});
-    std::vector<Announcement> all;
-    for (const Object& object : list) all.push_back(object.get<Announcement>());
+    const std::vector<Announcement> all = all_gather_object(own, {.group = handle, .timeout = mine.timeout});
     for (std::size_t r = 0; r < all.size(); ++r) {
         const ErrorContext context{
             .operation = name, .group = group->name(), .rank = group->rank(), .peer = static_cast<int>(r)};
         if (all[r].name != all[0].name) {
             log_stack(name);
             throw CollectiveMismatch(
-                fmt::format("Detected mismatch between collectives on ranks. Rank {} is running collective: {}, but "
+                fmt::format("Detected mismatch between collectives on ranks. Rank 0 is running collective: {}, but "
                             "rank {} is running collective: {}.{}",
-                            0, type_of(all[0].name), r, type_of(all[r].name), sides(all)),
+                            type_of(all[0].name), r, type_of(all[r].name), sides(all)),
                 context);
         }
         if (all[r].count != all[0].count) {

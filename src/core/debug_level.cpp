@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 
 #include <atomic>
-#include <optional>
 #include <string>
 
 namespace tutti {
@@ -24,10 +23,9 @@ std::atomic<bool> set_by_program{false};
 template <class Bad>
 DebugLevel from_environment(Bad bad) {
     for (const char* variable : {"TUTTI_DISTRIBUTED_DEBUG", "TORCH_DISTRIBUTED_DEBUG"}) {
-        auto text = env::get(variable);
+        const auto text = env::get(variable);
         if (!text) continue;
-        std::string level = *text;
-        for (char& c : level) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+        const std::string level = env::lower(*text);
         if (level == "off") return DebugLevel::off;
         if (level == "info") return DebugLevel::info;
         if (level == "detail") return DebugLevel::detail;

@@ -42,11 +42,6 @@ constexpr auto table = std::to_array<Variable>({
     {"TUTTI_WAIT", "auto (default), spin, yield or sleep: what a waiting rank does"},
 });
 
-std::string lower(std::string text) {
-    for (char& c : text) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-    return text;
-}
-
 std::string_view nearest(std::string_view name) {
     const auto best =
         std::ranges::min_element(table, {}, [&](const Variable& v) { return edit_distance(v.name, name); });
@@ -54,6 +49,11 @@ std::string_view nearest(std::string_view name) {
 }
 
 }  // namespace
+
+std::string lower(std::string text) {
+    for (char& c : text) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+    return text;
+}
 
 std::span<const Variable> known_variables() {
     return table;

@@ -14,8 +14,8 @@
 namespace tutti::log {
 namespace {
 
-std::optional<Level> parse(std::string text) {
-    for (char& c : text) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+std::optional<Level> parse(const std::string& value) {
+    const std::string text = env::lower(value);
     if (text == "trace") return Level::trace;
     if (text == "debug") return Level::debug;
     if (text == "info") return Level::info;

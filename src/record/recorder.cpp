@@ -1,31 +1,18 @@
 #include "record/recorder.hpp"
 
 #include "core/log.hpp"
+#include "core/this_host.hpp"
 #include "record/keeper.hpp"
 
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 #include <new>
 #include <utility>
 
 namespace tutti::record {
 namespace {
-
-std::string host_name() {
-    char name[256] = {};
-    ::gethostname(name, sizeof name - 1);
-    return name;
-}
-
-std::string boot_id() {
-    std::ifstream file("/proc/sys/kernel/random/boot_id");
-    std::string id;
-    std::getline(file, id);
-    return id;
-}
 
 // "a message of int32 × 10": the direction is said elsewhere.
 std::string without_message(std::string text) {
@@ -102,7 +89,7 @@ bool Recorder::read(Ticket ticket, const TickScale& scale, Entry& entry) const {
 }
 
 Dump Recorder::snapshot(const std::string& reason, std::size_t count) const {
-    static const std::string host = host_name(), machine = boot_id();
+    static const std::string host = this_host::name(), machine = this_host::boot_id();
     const TickScale scale;
     Dump dump{.group = group_,
               .world = world_.load(std::memory_order_relaxed),

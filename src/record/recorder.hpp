@@ -147,6 +147,7 @@ class Recorder {
     }
     static std::unique_ptr<Slot[], Unmap> make_ring();
     bool read(Ticket ticket, const TickScale& scale, Entry& entry) const;
+
     const std::string group_;
     const int rank_, size_;
     const Describe describe_;

@@ -1,6 +1,7 @@
 #include "rendezvous/membership.hpp"
 
 #include "core/env.hpp"
+#include "core/this_host.hpp"
 #include "object/codec.hpp"
 #include "rendezvous/place.hpp"
 
@@ -17,8 +18,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 namespace tutti::rendezvous {
+
+TUTTI_OBJECT(Card, listen_host, listen_port, host_key, host_name, process, process_space, note);
+
 namespace {
 
 /// What a connection is for: the first thing said on it after the handshake.
@@ -60,24 +65,10 @@ std::uint64_t new_world_id() {
     return id;
 }
 
-// What the store carries: a card, and the table that rank 0 makes of all cards. Cards lie in the table as they were
-// written.
-std::string encoded(const Card& c) {
-    return object::encode_string(
-        {c.listen_host, c.listen_port, c.host_key, c.host_name, c.process, c.process_space, c.note});
-}
-
-Card card_from(const std::string& bytes) {
-    const Object card = object::decode_string(bytes);
-    const Object::List& c = card.as_list();
-    if (c.size() != 7) throw ObjectError("", fmt::format("a card of {} entries", c.size()));
-    return {c[0].get<std::string>(), c[1].get<std::uint16_t>(), c[2].get<std::string>(), c[3].get<std::string>(),
-            c[4].get<int>(),         c[5].get<std::uint64_t>(), c[6].get<std::string>()};
-}
-
+// What rank 0 makes of all cards.
 struct Table {
     std::vector<int> missing;  // nobody may go on when there are any
-    std::vector<std::string> cards;
+    std::vector<Card> cards;
     std::string decision;
     std::uint64_t world = 0;
     std::string secret;
@@ -161,10 +152,8 @@ void Membership::exchange_cards() {
     if (host.empty()) host = env::get("TUTTI_HOST").value_or(store.backend()->local_host());
     if (host.empty()) host = "127.0.0.1";  // a store of one host
     listener_ = net::listen_tcp(host, 0);
-    char name[256] = {};
-    ::gethostname(name, sizeof name - 1);
-    const std::string card = encoded(Card{host, net::local_address(listener_.get()).port, host_key(), name, ::getpid(),
-                                          process_space(), options_.note});
+    const std::string card = object::encode_string(Card{host, net::local_address(listener_.get()).port, host_key(),
+                                                        this_host::name(), ::getpid(), process_space(), options_.note});
     if (store.compare_set(fmt::format("card/{}", options_.rank), "", card) != card) {
         throw InvalidArgument(fmt::format(
             "rank {}: another process has this rank in this world; every rank must be used once", options_.rank));
@@ -176,13 +165,10 @@ void Membership::exchange_cards() {
         Table all;
         try {
             store.wait(keys, left());
-            std::vector<Card> cards;
-            for (const std::string& bytes : store.multi_get(keys)) cards.push_back(card_from(bytes));
-            if (options_.decide) all.decision = options_.decide(cards);
-            for (Card& one : cards) {
-                one.note.clear();  // rank 0 has read them
-                all.cards.push_back(encoded(one));
-            }
+            for (const std::string& bytes : store.multi_get(keys))
+                all.cards.push_back(object::decode_string(bytes).get<Card>());
+            if (options_.decide) all.decision = options_.decide(all.cards);
+            for (Card& one : all.cards) one.note.clear();  // rank 0 has read them
             all.world = new_world_id();
             // Connections of a job without a configured secret are proved by one that the (proved) store carries.
             all.secret = security::Secret::generate().to_text();
@@ -204,15 +190,15 @@ void Membership::exchange_cards() {
                                  {.operation = "init", .peer = 0}, ErrorCode::timeout);
         }
     }
-    const Table all = object::decode_string(table).get<Table>();
+    auto all = object::decode_string(table).get<Table>();
     if (!all.missing.empty()) {
         throw DistStoreError(fmt::format("init of {} ranks: {} arrived in time; missing: {}", n,
                                          n - static_cast<int>(all.missing.size()), fmt::join(all.missing, ", ")),
                              {.operation = "init", .rank = options_.rank, .peer = all.missing.front()},
                              ErrorCode::timeout);
     }
-    for (const std::string& bytes : all.cards) cards_.push_back(card_from(bytes));
-    decision_ = all.decision;
+    cards_ = std::move(all.cards);
+    decision_ = std::move(all.decision);
     world_id_ = all.world;
     const auto configured = security::Secret::from_environment();
     secret_ =

@@ -1,5 +1,7 @@
 #include "rendezvous/place.hpp"
 
+#include "core/this_host.hpp"
+
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -29,9 +31,7 @@ std::string describe(int status) {
 }  // namespace
 
 std::string host_key() {
-    std::string boot;
-    std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-    return fmt::format("{}/{}/{}/{}", boot, name_space("ipc"), name_space("net"), ::geteuid());
+    return fmt::format("{}/{}/{}/{}", this_host::boot_id(), name_space("ipc"), name_space("net"), ::geteuid());
 }
 
 std::string machine_of(std::string_view host_key) {

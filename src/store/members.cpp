@@ -1,5 +1,6 @@
 #include "store/members.hpp"
 
+#include "core/this_host.hpp"
 #include "security/secret.hpp"
 
 #include <fmt/format.h>
@@ -21,11 +22,9 @@ namespace {
 
 /// Where a process id means something: this boot, this pid name space.
 std::string own_place() {
-    std::string boot;
-    std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
     struct stat info {};
     if (::stat("/proc/self/ns/pid", &info) != 0) info.st_ino = 0;
-    return fmt::format("{}/{}", boot, info.st_ino);
+    return fmt::format("{}/{}", this_host::boot_id(), info.st_ino);
 }
 
 /// Clock ticks after boot, or "-" when that cannot be told. A process id alone is used again.

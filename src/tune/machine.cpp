@@ -2,6 +2,7 @@
 
 #include "core/pause.hpp"
 #include "core/socket.hpp"
+#include "core/this_host.hpp"
 
 #include <tutti/error.hpp>
 #include <tutti/version.hpp>
@@ -289,8 +290,6 @@ CostModel measure(const Deadline& deadline) {
 }
 
 std::string topology() {
-    char host[256] = {};
-    ::gethostname(host, sizeof host - 1);
     utsname system{};
     ::uname(&system);
     std::string caches;
@@ -298,7 +297,7 @@ std::string topology() {
         const std::string size = first_line(fmt::format("/sys/devices/system/cpu/cpu0/cache/index{}/size", index));
         if (!size.empty()) caches += ' ' + size;
     }
-    return fmt::format("{};{};{} of {} cpus;{};{};tutti {}", host, processor(), allowed_cpus().size(),
+    return fmt::format("{};{};{} of {} cpus;{};{};tutti {}", this_host::name(), processor(), allowed_cpus().size(),
                        std::thread::hardware_concurrency(), caches, system.release, tutti::version());
 }
 

@@ -1,8 +1,8 @@
 // The cache against hostile files, the setting, and what ranks agree on.
 #include "tune/tune.hpp"
-#include "object/codec.hpp"
 
 #include "algorithm/select.hpp"
+#include "object/codec.hpp"
 #include "tune/cache.hpp"
 #include "tune/machine.hpp"
 

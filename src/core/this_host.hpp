@@ -1,0 +1,13 @@
+// This host: what tells it from others. Threads: any.
+#pragma once
+
+#include <string>
+
+namespace tutti::this_host {
+
+/// Its host name.
+std::string name();
+/// Differs from host to host and from boot to boot; equal in all name spaces of one host.
+std::string boot_id();
+
+}  // namespace tutti::this_host
