@@ -47,6 +47,14 @@ namespace detail {
 class Group;
 }
 
+/// How a rank takes part in ProcessGroup::split.
+struct SplitOptions {
+    int color = 0;  ///< ranks of equal colours form a group; negative: this rank joins none
+    int key = 0;    ///< the order of ranks in the new group; equal keys: the order in this one
+    std::optional<std::chrono::milliseconds> timeout{};  ///< of the new group; default: this group's
+    std::string group_desc{};
+};
+
 class TUTTI_API ProcessGroup {
  public:
     /// No group: as an option, the default group.
@@ -55,18 +63,40 @@ class TUTTI_API ProcessGroup {
     explicit ProcessGroup(const ProcessGroupOptions& options);
     explicit ProcessGroup(std::shared_ptr<detail::Group> group) : group_(std::move(group)) {}
 
+    /// What a rank gets that is not in a group: GroupMember::NON_GROUP_MEMBER. Collectives and messages with it do
+    /// nothing; asynchronous ones return an empty Work.
+    static ProcessGroup non_member() noexcept {
+        ProcessGroup group;
+        group.outside_ = true;
+        return group;
+    }
+    bool is_non_member() const noexcept { return outside_; }
+
     explicit operator bool() const noexcept { return group_ != nullptr; }
-    int rank() const;
-    int size() const;
+    int rank() const;  ///< -1: not a member
+    int size() const;  ///< -1: not a member
     const std::string& name() const;
+    /// Free text, from group_desc.
+    const std::string& description() const;
+    /// Global ranks (ranks of the world that it is part of), by group rank.
+    std::vector<int> ranks() const;
+    /// Throw InvalidArgument where there is no such rank.
+    int global_rank(int group_rank) const;
+    int group_rank(int global_rank) const;
     std::chrono::milliseconds timeout() const;
     void set_timeout(std::chrono::milliseconds timeout);
     Determinism determinism() const;
     /// Host index of each rank: ranks with equal numbers share memory.
     std::vector<int> hosts() const;
-    /// Ends every operation in flight, here and (soon) on the other ranks, with Aborted; the group is unusable then.
+    /// Makes groups of its ranks, by their colours; all of them call it, and each gets its own (non_member() with a
+    /// negative colour). Blocks until all have called it. No connection and no memory is made: the new groups share
+    /// this one's world.
+    ProcessGroup split(const SplitOptions& options) const;
+    /// Ends every operation in flight, here and (soon) on the other ranks, with Aborted; the group is unusable then,
+    /// as are all other groups of its world.
     void abort(const std::string& reason);
-    /// Leaves the group: waits for this rank's operations, then closes. Others that still wait for this rank get
+    /// Leaves the group: waits for this rank's operations, then closes. A world's group of all ranks takes the world's
+    /// other groups with it. Others that still wait for this rank get
     /// PeerLost. The last handle's destructor does the same without waiting.
     /// Throws CollectiveMismatch, after it has left, when ranks of this host disagreed about a collective in which this
     /// rank waited for nobody.
@@ -77,6 +107,12 @@ class TUTTI_API ProcessGroup {
 
  private:
     std::shared_ptr<detail::Group> group_;
+    bool outside_ = false;
+};
+
+/// torch.distributed's name for it.
+struct GroupMember {
+    static ProcessGroup non_group_member() noexcept { return ProcessGroup::non_member(); }
 };
 
 }  // namespace tutti

@@ -6,6 +6,7 @@
 #include <tutti/dtype.hpp>
 #include <tutti/error.hpp>
 #include <tutti/future.hpp>
+#include <tutti/groups.hpp>
 #include <tutti/interrupt.hpp>
 #include <tutti/object.hpp>
 #include <tutti/object_collectives.hpp>

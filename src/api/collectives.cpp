@@ -27,6 +27,7 @@ bool never(const Arguments&...) {
 // Each collective, in both forms, from its one description in api/request; where it is short, by api/quick.
 #define TUTTI_COLLECTIVE(name, quickly, PARAMETERS, arguments)             \
     void name PARAMETERS {                                                 \
+        if (options.group.is_non_member()) return;                         \
         const record::PublicCall public_call(#name);                       \
         if (api::in_detail()) api::verify(#name, api::compared arguments); \
         if (quickly arguments) return;                                     \
@@ -34,6 +35,7 @@ bool never(const Arguments&...) {
     }                                                                      \
     namespace async {                                                      \
     Work name PARAMETERS {                                                 \
+        if (options.group.is_non_member()) return {};                      \
         const record::PublicCall public_call(#name);                       \
         if (api::in_detail()) api::verify(#name, api::compared arguments); \
         return start(api::name arguments);                                 \

@@ -33,6 +33,7 @@ struct Head {
 constexpr std::size_t block_bytes = 4096, room_bytes = block_bytes - sizeof(Head);
 
 // Point to point, beyond what tags can name. Heads and bodies apart: a receive from any rank must meet a head.
+// Beyond all tags.
 constexpr std::uint64_t head_channel = std::uint64_t{1} << 40;
 constexpr std::uint64_t body_channel = head_channel + 1;
 constexpr std::uint64_t gather_channel = head_channel + 2;
@@ -112,7 +113,8 @@ class Call {
                 throw ObjectError("", fmt::format("{} objects: expected {}", list.size(), count));
             return std::move(list.as_list());
         } catch (const ObjectError& error) {
-            throw ObjectError(error.path(), fmt::format("{}: from rank {}: {}", name_, from, error.reason()));
+            throw ObjectError(error.path(),
+                              fmt::format("{}: from rank {}: {}", name_, group_->global(from), error.reason()));
         }
     }
     Object decode_one(const Encoded& encoded, int from) const { return std::move(decode(encoded, from, 1)[0]); }
@@ -148,18 +150,18 @@ class Call {
         operation->outputs = {bytes.view()};
         operation->temporaries = {bytes};
         auto* data = static_cast<std::byte*>(bytes.raw_data());
-        operation->transfer.peer = peer;
-        operation->transfer.channel = channel;
+        operation->transfer.peer = group_->global(peer);
+        operation->transfer.channel = group_->message_channel(channel);
         operation->transfer.bytes = bytes.byte_count();
         operation->transfer.target = receives ? data : nullptr;
         operation->transfer.source = receives ? nullptr : data;
         operation->transfer.fingerprint = fingerprint(group::object_message, objects);
         return operation;
     }
-    // Returns the other rank.
+    // Returns the other rank, as a rank of the group.
     int run_message(const Prepared& operation) const {
         group_->run(operation);
-        return operation->transfer.peer;
+        return group_->rank_of(operation->transfer.peer);
     }
     Work start_message(const Prepared& operation) const {
         group_->submit(operation, true);
@@ -292,11 +294,13 @@ void check_list(const Call& call, const char* name, const char* argument, std::s
 }  // namespace
 
 void send_object_list(const ObjectList& objects, const SendObjectOptions& o) {
+    if (o.group.is_non_member()) return;
     const record::PublicCall public_call("send_object_list");
     const Call call("send_object_list", o.group, o.timeout, o.device);
     const int peer = peer_of("send_object_list", o.dst, o.group_dst, call.group(), true);
     if (peer == call.rank()) {
-        throw InvalidArgument(fmt::format("send_object_list: rank {} sends to itself: expected another rank", peer));
+        throw InvalidArgument(
+            fmt::format("send_object_list: rank {} sends to itself: expected another rank", call.group().global(peer)));
     }
     const Encoded encoded = call.encode(objects);
     const Tensor block = bytes_tensor(block_bytes);
@@ -307,6 +311,7 @@ void send_object_list(const ObjectList& objects, const SendObjectOptions& o) {
 }
 
 int recv_object_list(ObjectList& objects, const RecvObjectOptions& o) {
+    if (o.group.is_non_member()) return -1;
     const record::PublicCall public_call("recv_object_list");
     const Call call("recv_object_list", o.group, o.timeout, o.device);
     const int peer = peer_of("recv_object_list", o.src, o.group_src, call.group(), false);
@@ -315,15 +320,16 @@ int recv_object_list(ObjectList& objects, const RecvObjectOptions& o) {
     const Head head = head_of(block);
     if (fits(head)) {
         objects = call.decode(short_body(block), source, objects.size());
-        return source;
+        return call.group().global(source);
     }
     const Encoded body{call.room_for(padded(head.bytes)), static_cast<std::size_t>(head.bytes)};
     call.run_message(call.message(true, source, body_channel, body.buffer, objects.size()));
     objects = call.decode(body, source, objects.size());
-    return source;
+    return call.group().global(source);
 }
 
 void broadcast_object_list(ObjectList& objects, const BroadcastObjectOptions& o) {
+    if (o.group.is_non_member()) return;
     const record::PublicCall public_call("broadcast_object_list");
     const Call call("broadcast_object_list", o.group, o.timeout, o.device);
     const int root = root_of("broadcast_object_list", o.src, o.group_src, call.group(), -1);
@@ -347,6 +353,7 @@ void broadcast_object_list(ObjectList& objects, const BroadcastObjectOptions& o)
 }
 
 void all_gather_object(ObjectList& list, const Object& object, const CollectiveOptions& o) {
+    if (o.group.is_non_member()) return;
     const record::PublicCall public_call("all_gather_object");
     const Call call("all_gather_object", o.group, o.timeout);
     check_list(call, "all_gather_object", "object_list", list.size());
@@ -354,6 +361,7 @@ void all_gather_object(ObjectList& list, const Object& object, const CollectiveO
 }
 
 void gather_object(const Object& object, ObjectList* list, const GatherOptions& o) {
+    if (o.group.is_non_member()) return;
     const record::PublicCall public_call("gather_object");
     const Call call("gather_object", o.group, o.timeout);
     const int root = root_of("gather_object", o.dst, o.group_dst, call.group(), 0);
@@ -371,6 +379,7 @@ void gather_object(const Object& object, ObjectList* list, const GatherOptions& 
 }
 
 void scatter_object_list(ObjectList& output, const ObjectList& input, const ScatterOptions& o) {
+    if (o.group.is_non_member()) return;
     const record::PublicCall public_call("scatter_object_list");
     const Call call("scatter_object_list", o.group, o.timeout);
     const int root = root_of("scatter_object_list", o.src, o.group_src, call.group(), 0);
@@ -385,15 +394,18 @@ void scatter_object_list(ObjectList& output, const ObjectList& input, const Scat
 namespace detail {
 
 ObjectList all_gathered(const Object& object, const CollectiveOptions& o) {
+    if (o.group.is_non_member()) return {};
     const record::PublicCall public_call("all_gather_object");
     return all_gather(Call("all_gather_object", o.group, o.timeout), object);
 }
 ObjectList gathered(const Object& object, const GatherOptions& o) {
+    if (o.group.is_non_member()) return {};
     const record::PublicCall public_call("gather_object");
     const Call call("gather_object", o.group, o.timeout);
     return gather(call, object, root_of("gather_object", o.dst, o.group_dst, call.group(), 0));
 }
 Object scattered(const ObjectList& objects, const ScatterOptions& o) {
+    if (o.group.is_non_member()) return {};
     const record::PublicCall public_call("scatter_object_list");
     const Call call("scatter_object", o.group, o.timeout);
     const int root = root_of("scatter_object", o.src, o.group_src, call.group(), 0);

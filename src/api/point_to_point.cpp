@@ -43,7 +43,7 @@ std::uint64_t fingerprint_of(const ConstTensorView& tensor) {
                                     static_cast<std::uint64_t>(tensor.element_count()));
 }
 
-// The rank that the message goes to or comes from (any_source: any). Throws where something is wrong with it.
+// The global rank that the message goes to or comes from (any_source: any). Throws where something is wrong with it.
 int check(const Message& m) {
     if (m.tensor.device().type != Device::Type::cpu) {
         throw InvalidArgument(
@@ -58,12 +58,9 @@ int check(const Message& m) {
         throw InvalidArgument(fmt::format("{}: both a global and a group rank are given: expected one", m.name));
     if (!m.receives && !m.peer && !m.group_peer)
         throw InvalidArgument(fmt::format("{}: no destination is given", m.name));
-    const int size = group_of(m.group, m.name)->size();
-    const int peer = m.peer ? *m.peer : m.group_peer.value_or(transport::any_source);
-    if ((m.peer || m.group_peer) && (peer < 0 || peer >= size)) {
-        throw InvalidArgument(fmt::format("{}: rank {}: expected 0 to {}", m.name, peer, size - 1));
-    }
-    return peer;
+    if (!m.peer && !m.group_peer) return transport::any_source;
+    const auto group = group_of(m.group, m.name);
+    return group->global(api::rank_in(m.name, "rank", m.peer, m.group_peer, *group));
 }
 
 Prepared prepare(const Message& m) {
@@ -88,7 +85,7 @@ Prepared prepare(const Message& m) {
     }
     transport::Transfer& transfer = operation->transfer;
     transfer.peer = peer;
-    transfer.channel = static_cast<std::uint64_t>(m.tag);
+    transfer.channel = group->message_channel(static_cast<std::uint64_t>(m.tag));
     transfer.bytes = m.tensor.byte_count();
     transfer.target = m.receives ? data : nullptr;
     transfer.source = m.receives ? nullptr : data;
@@ -96,8 +93,9 @@ Prepared prepare(const Message& m) {
     return operation;
 }
 
-void check_not_to_itself(int rank, std::optional<int> dst, std::optional<int> group_dst) {
-    if (dst.value_or(-1) == rank || group_dst.value_or(-1) == rank) {
+void check_not_to_itself(const Group& group, std::optional<int> dst, std::optional<int> group_dst) {
+    const int rank = group.global(group.rank());
+    if (dst.value_or(-1) == rank || group_dst.value_or(-1) == group.rank()) {
         throw InvalidArgument(fmt::format("send: rank {} sends to itself: expected another rank (isend can)", rank));
     }
 }
@@ -105,26 +103,29 @@ void check_not_to_itself(int rank, std::optional<int> dst, std::optional<int> gr
 // A short message between ranks of one host at once (group/messages.cpp). Nothing has happened otherwise, also when
 // something is wrong with it: the ordinary way says what.
 std::optional<int> run_quickly(const Message& m) {
-    const std::optional<int> peer = m.peer ? m.peer : m.group_peer;
     const bool plain = m.tensor.contiguous() && m.tensor.device().type == Device::Type::cpu;
-    if (!plain || !peer || (m.peer && m.group_peer) || m.tag < 0 || m.timeout < milliseconds::zero()) return {};
+    if (!plain || m.peer.has_value() == m.group_peer.has_value() || m.tag < 0 || m.timeout < milliseconds::zero())
+        return {};
     std::shared_ptr<Group> of_all;
     if (!m.group) of_all = group_of({}, m.name);
     Group& group = m.group ? *m.group.impl() : *of_all;
-    if (*peer < 0 || *peer >= group.size()) return {};
-    const auto channel = static_cast<std::uint64_t>(m.tag);
+    const int in_group = m.peer ? group.rank_of(*m.peer) : *m.group_peer;
+    if (in_group < 0 || in_group >= group.size()) return {};
+    const int peer = group.global(in_group);
+    const std::uint64_t channel = group.message_channel(static_cast<std::uint64_t>(m.tag));
     const std::size_t bytes = m.tensor.byte_count();
     auto* data = static_cast<std::byte*>(const_cast<void*>(m.tensor.data()));
     if (!m.receives) {
-        return group.send_now(*peer, channel, fingerprint_of(m.tensor), {data, bytes}) ? peer : std::nullopt;
+        return group.send_now(peer, channel, fingerprint_of(m.tensor), {data, bytes}) ? std::optional(peer)
+                                                                                      : std::nullopt;
     }
     transport::Transfer transfer;
-    transfer.peer = *peer;
+    transfer.peer = peer;
     transfer.channel = channel;
     transfer.fingerprint = fingerprint_of(m.tensor);
     transfer.target = data;
     transfer.bytes = bytes;
-    return group.receive_now(transfer) ? peer : std::nullopt;
+    return group.receive_now(transfer) ? std::optional(peer) : std::nullopt;
 }
 
 // A send that was gone at once: nobody will look at its group. One whose Work the caller has dropped serves again.
@@ -161,7 +162,7 @@ int run(const Message& m) {
 
 void send_message(const ConstTensorView& tensor, std::optional<int> dst, std::optional<int> group_dst,
                   const SendOptions& o) {
-    check_not_to_itself(o.group ? o.group.impl()->rank() : group_of(o.group, "send")->rank(), dst, group_dst);
+    check_not_to_itself(o.group ? *o.group.impl() : *group_of(o.group, "send"), dst, group_dst);
     run({"send", tensor, dst, group_dst, o.tag, o.group, o.timeout, false});
 }
 
@@ -170,7 +171,7 @@ void send_message(const ConstTensorView& tensor, std::optional<int> dst, std::op
 namespace api {
 
 Prepared send(ConstTensorView tensor, int dst, const SendOptions& o) {
-    check_not_to_itself(group_of(o.group, "send")->rank(), dst, {});
+    check_not_to_itself(*group_of(o.group, "send"), dst, {});
     return prepare({"send", tensor, dst, {}, o.tag, o.group, o.timeout, false});
 }
 Prepared recv(TensorView tensor, const RecvOptions& o) {
@@ -180,22 +181,27 @@ Prepared recv(TensorView tensor, const RecvOptions& o) {
 }  // namespace api
 
 void send(ConstTensorView tensor, int dst, const SendOptions& o) {
+    if (o.group.is_non_member()) return;
     const record::PublicCall public_call("send");
     send_message(tensor, dst, {}, o);
 }
 void send_to_group_rank(ConstTensorView tensor, int group_dst, const SendOptions& o) {
+    if (o.group.is_non_member()) return;
     const record::PublicCall public_call("send");
     send_message(tensor, {}, group_dst, o);
 }
 int recv(TensorView tensor, const RecvOptions& o) {
+    if (o.group.is_non_member()) return -1;
     const record::PublicCall public_call("recv");
     return run({"recv", tensor, o.src, o.group_src, o.tag, o.group, o.timeout, true});
 }
 Work isend(ConstTensorView tensor, int dst, const SendOptions& o) {
+    if (o.group.is_non_member()) return {};
     const record::PublicCall public_call("isend");
     return start({"isend", tensor, dst, {}, o.tag, o.group, o.timeout, false});
 }
 Work irecv(TensorView tensor, const RecvOptions& o) {
+    if (o.group.is_non_member()) return {};
     const record::PublicCall public_call("irecv");
     return start({"irecv", tensor, o.src, o.group_src, o.tag, o.group, o.timeout, true});
 }
@@ -222,46 +228,51 @@ std::vector<Work> batch_isend_irecv(const std::vector<P2POp>& operations) {
                        milliseconds{0},
                        receives};
     };
-    for (const P2POp& op : operations) check(message(op));  // all or none
+    for (const P2POp& op : operations) {  // all or none
+        if (!op.group.is_non_member()) check(message(op));
+    }
     std::vector<Work> works;
     works.reserve(operations.size());
-    for (const P2POp& op : operations) works.push_back(start(message(op)));
+    for (const P2POp& op : operations) works.push_back(op.group.is_non_member() ? Work() : start(message(op)));
     return works;
 }
 
 // Ranks report to rank 0 on a channel of their own; rank 0 answers when all have come, or with who has not.
 void monitored_barrier(const MonitoredBarrierOptions& o) {
+    if (o.group.is_non_member()) return;
     const record::PublicCall public_call("monitored_barrier");
     constexpr int report_tag = 0x7ffffff0, answer_tag = 0x7ffffff1;
     const std::shared_ptr<Group> group = group_of(o.group, "monitored_barrier");
     const ProcessGroup handle(group);
     const auto timeout = o.timeout.count() > 0 ? o.timeout : group->timeout();
     const Deadline deadline = Deadline::after(timeout);
+    const int first = group->global(0), own = group->global(group->rank());
     std::vector<std::uint8_t> sign(1, 1);
     if (group->rank() != 0) {
         const std::string late =
-            fmt::format("Rank {}, in monitoredBarrier: rank 0 did not answer in {} ms", group->rank(), timeout.count());
-        Work sent = isend(sign, 0, {.tag = report_tag, .group = handle});
+            fmt::format("Rank {}, in monitoredBarrier: rank {} did not answer in {} ms", own, first, timeout.count());
+        Work sent = isend(sign, first, {.tag = report_tag, .group = handle});
         std::vector<std::uint8_t> answer(1);
-        Work answered = irecv(answer, {.src = 0, .tag = answer_tag, .group = handle});
+        Work answered = irecv(answer, {.src = first, .tag = answer_tag, .group = handle});
         try {
             sent.wait(timeout);
             answered.wait(timeout + milliseconds(500));
         } catch (const Timeout&) {
             group->abort(late);
-            throw DistBackendError(late, {.operation = "monitored_barrier", .peer = 0}, ErrorCode::timeout);
+            throw DistBackendError(late, {.operation = "monitored_barrier", .peer = first}, ErrorCode::timeout);
         }
         if (answer[0] == 0) {
             throw DistBackendError(
-                fmt::format("Rank {}: another rank failed to pass monitoredBarrier, says rank 0", group->rank()),
-                {.operation = "monitored_barrier", .peer = 0}, ErrorCode::timeout);
+                fmt::format("Rank {}: another rank failed to pass monitoredBarrier, says rank {}", own, first),
+                {.operation = "monitored_barrier", .peer = first}, ErrorCode::timeout);
         }
         return;
     }
     std::vector<std::vector<std::uint8_t>> signs(static_cast<std::size_t>(group->size()), std::vector<std::uint8_t>(1));
     std::vector<Work> reports(1);
     for (int r = 1; r < group->size(); ++r) {
-        reports.push_back(irecv(signs[static_cast<std::size_t>(r)], {.src = r, .tag = report_tag, .group = handle}));
+        reports.push_back(
+            irecv(signs[static_cast<std::size_t>(r)], {.tag = report_tag, .group = handle, .group_src = r}));
     }
     std::vector<int> missing;
     for (int r = 1; r < group->size(); ++r) {
@@ -269,7 +280,7 @@ void monitored_barrier(const MonitoredBarrierOptions& o) {
         try {
             report.wait(std::max(milliseconds(1), std::chrono::ceil<milliseconds>(deadline.remaining())));
         } catch (const Timeout&) {
-            missing.push_back(r);
+            missing.push_back(group->global(r));
             if (!o.wait_all_ranks) break;
         }
     }
@@ -277,7 +288,7 @@ void monitored_barrier(const MonitoredBarrierOptions& o) {
     std::vector<Work> answers;
     for (int r = 1; r < group->size(); ++r) {
         if (reports[static_cast<std::size_t>(r)].is_completed()) {
-            answers.push_back(isend(sign, r, {.tag = answer_tag, .group = handle}));
+            answers.push_back(isend(sign, group->global(r), {.tag = answer_tag, .group = handle}));
         }
     }
     for (Work& answer : answers) answer.wait(std::chrono::seconds(1));
@@ -285,9 +296,9 @@ void monitored_barrier(const MonitoredBarrierOptions& o) {
     const std::string text = fmt::format("Rank{} {} failed to pass monitoredBarrier in {} ms",
                                          missing.size() > 1 ? "s" : "", fmt::join(missing, ", "), timeout.count());
     group->abort(text);  // receives of those that did not come are still posted
-    throw DistBackendError(text,
-                           {.operation = "monitored_barrier", .rank = 0, .peer = missing.front(), .elapsed = timeout},
-                           ErrorCode::timeout);
+    throw DistBackendError(
+        text, {.operation = "monitored_barrier", .rank = first, .peer = missing.front(), .elapsed = timeout},
+        ErrorCode::timeout);
 }
 
 }  // namespace tutti

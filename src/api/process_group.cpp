@@ -36,9 +36,13 @@ struct Remembered {
 };
 thread_local Remembered remembered;
 
-detail::Group& checked(const std::shared_ptr<detail::Group>& group) {
+detail::Group& checked(const ProcessGroup& group) {
+    if (group.is_non_member()) throw InvalidArgument("ProcessGroup: this rank is not in the group: expected a member");
     if (!group) throw InvalidArgument("ProcessGroup: an empty handle: expected a group");
-    return *group;
+    return *group.impl();
+}
+ProcessGroup named_or_default(const ProcessGroup& group) {
+    return group || group.is_non_member() ? group : default_group();
 }
 
 void check_backend(const std::string& backend) {
@@ -48,36 +52,49 @@ void check_backend(const std::string& backend) {
 
 }  // namespace
 
-ProcessGroup::ProcessGroup(const ProcessGroupOptions& options) : group_(std::make_shared<detail::Group>(options)) {}
+ProcessGroup::ProcessGroup(const ProcessGroupOptions& options) : group_(detail::Group::of_all(options)) {}
 int ProcessGroup::rank() const {
-    return checked(group_).rank();
+    return outside_ ? -1 : checked(*this).rank();
 }
 int ProcessGroup::size() const {
-    return checked(group_).size();
+    return outside_ ? -1 : checked(*this).size();
+}
+const std::string& ProcessGroup::description() const {
+    return checked(*this).description();
+}
+std::vector<int> ProcessGroup::ranks() const {
+    return checked(*this).members();
+}
+int ProcessGroup::global_rank(int group_rank) const {
+    const detail::Group& group = checked(*this);
+    return group.global(api::rank_in("get_global_rank", "group_rank", {}, group_rank, group));
+}
+int ProcessGroup::group_rank(int global_rank) const {
+    return api::rank_in("get_group_rank", "global_rank", global_rank, {}, checked(*this));
 }
 const std::string& ProcessGroup::name() const {
-    return checked(group_).name();
+    return checked(*this).name();
 }
 std::chrono::milliseconds ProcessGroup::timeout() const {
-    return checked(group_).timeout();
+    return checked(*this).timeout();
 }
 void ProcessGroup::set_timeout(std::chrono::milliseconds timeout) {
     if (timeout <= milliseconds::zero()) {
         throw InvalidArgument(fmt::format("ProcessGroup.set_timeout: {} ms: expected more than zero", timeout.count()));
     }
-    checked(group_).set_timeout(timeout);
+    checked(*this).set_timeout(timeout);
 }
 Determinism ProcessGroup::determinism() const {
-    return checked(group_).determinism();
+    return checked(*this).determinism();
 }
 std::vector<int> ProcessGroup::hosts() const {
-    return checked(group_).hosts();
+    return checked(*this).hosts();
 }
 void ProcessGroup::abort(const std::string& reason) {
-    checked(group_).abort(reason);
+    checked(*this).abort(reason);
 }
 void ProcessGroup::destroy() {
-    checked(group_).leave();
+    checked(*this).leave();
 }
 
 void init_process_group(const InitOptions& options) {
@@ -107,6 +124,7 @@ void init_process_group(const InitOptions& options) {
 }
 
 void destroy_process_group(ProcessGroup group) {
+    if (group.is_non_member()) return;
     const bool is_default = !group || (is_initialized() && group == default_group());
     if (!group) group = default_group();
     struct Forget {
@@ -149,13 +167,13 @@ const std::shared_ptr<detail::Group>& api::default_impl() noexcept {
     return remembered.group;
 }
 int get_rank(ProcessGroup group) {
-    return (group ? group : default_group()).rank();
+    return named_or_default(group).rank();
 }
 int get_world_size(ProcessGroup group) {
-    return (group ? group : default_group()).size();
+    return named_or_default(group).size();
 }
 std::string get_backend(ProcessGroup group) {
-    checked((group ? group : default_group()).impl());
+    checked(named_or_default(group));
     return "native";
 }
 bool is_torchelastic_launched() noexcept {

@@ -75,7 +75,7 @@ void set_op(SmallCall& call, ReduceOp op, int ranks) {
 /// A root that is named once and exists; -1 otherwise.
 int root_of(std::optional<int> global, std::optional<int> in_group, int fallback, const Target& group) {
     if (global && in_group) return -1;
-    const int root = global ? *global : in_group.value_or(fallback);
+    const int root = in_group ? *in_group : group->rank_of(global.value_or(fallback));
     return root < group->size() ? root : -1;
 }
 

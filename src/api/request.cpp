@@ -5,6 +5,7 @@
 #include <tutti/error.hpp>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
@@ -274,6 +275,8 @@ void set_blocks(algorithm::Request& request, const Counts& send, const Counts& r
 
 std::shared_ptr<Group> group_of(const ProcessGroup& group, const char* operation) {
     if (group) return group.impl();
+    if (group.is_non_member())
+        throw InvalidArgument(fmt::format("{}: this rank is not in the group: expected a member", operation));
     if (const auto& standard = default_impl()) return standard;
     throw InvalidArgument(fmt::format("{}: there is no default group; call init_process_group first", operation), {},
                           ErrorCode::not_initialized);
@@ -286,11 +289,20 @@ int root_of(const char* operation, std::optional<int> global, std::optional<int>
             fmt::format("{}: both a global and a group rank are given for the root: expected one", operation));
     if (!global && !in_group && fallback < 0)
         throw InvalidArgument(fmt::format("{}: no root is given: expected src/dst or group_src/group_dst", operation));
-    const int root = global ? *global : in_group.value_or(fallback);
-    if (root < 0 || root >= group.size()) {
-        throw InvalidArgument(fmt::format("{}: root {}: expected 0 to {}", operation, root, group.size() - 1));
+    if (!global && !in_group) global = fallback;
+    return rank_in(operation, "root", global, in_group, group);
+}
+
+int rank_in(const char* operation, const char* what, std::optional<int> global, std::optional<int> in_group,
+            const Group& group) {
+    const int rank = global ? group.rank_of(*global) : *in_group;
+    if (rank >= 0 && rank < group.size()) return rank;
+    if (!global || group.is_whole_world()) {
+        throw InvalidArgument(fmt::format("{}: {} {}: expected 0 to {}", operation, what, global ? *global : *in_group,
+                                          group.size() - 1));
     }
-    return root;
+    throw InvalidArgument(fmt::format("{}: {} {} is not in group \"{}\": expected one of its global ranks {}",
+                                      operation, what, *global, group.name(), fmt::join(group.members(), ", ")));
 }
 
 Prepared all_reduce(TensorView tensor, const AllReduceOptions& o) {

@@ -14,11 +14,16 @@ using detail::Operation;
 
 /// The default group, or null: for every call, so quicker than default_group(). Valid until this thread's next call.
 const std::shared_ptr<Group>& default_impl() noexcept;
-/// The group that an option names; throws when there is none.
+/// The group that an option names; throws when there is none, or this rank is not in it.
 std::shared_ptr<Group> group_of(const ProcessGroup& group, const char* operation);
-/// The root that a pair of options names; `fallback` where neither is given, -1: InvalidArgument.
+/// The root that a pair of options names, as a rank of the group; `fallback` (a global rank) where neither is given,
+/// -1: InvalidArgument.
 int root_of(const char* operation, std::optional<int> global, std::optional<int> in_group, const Group& group,
             int fallback);
+
+/// The rank in the group of a global rank, or of one in the group; throws where it has none. `what`: "root".
+int rank_in(const char* operation, const char* what, std::optional<int> global, std::optional<int> in_group,
+            const Group& group);
 
 /// An operation that has not begun: it has not read its inputs.
 using Prepared = std::shared_ptr<Operation>;

@@ -74,7 +74,7 @@ bool Execution::published(int peer, std::uint64_t publication) const {
 bool Execution::usable(int peer, std::uint64_t publication) {
     if (!published(peer, publication)) return false;
     if (agreed_[static_cast<std::size_t>(peer)]) return true;
-    const std::uint64_t sequence = operands_.channel & ~transport::collective_channel;
+    const std::uint64_t sequence = operands_.channel ^ ground_.channel;
     const int local = ground_.local_of[static_cast<std::size_t>(peer)];
     const auto& record = ground_.arena->control(local).records[sequence % transport::RankControl::record_count];
     const std::uint64_t theirs = record.fingerprint.load(std::memory_order_acquire);
@@ -150,7 +150,7 @@ bool Execution::start(std::size_t index) {
         return true;
     }
     auto transfer = std::make_unique<transport::Transfer>();
-    transfer->peer = step.peer;
+    transfer->peer = ground_.world_of.empty() ? step.peer : ground_.world_of[static_cast<std::size_t>(step.peer)];
     transfer->channel = operands_.channel;
     transfer->fingerprint = operands_.fingerprint;
     if (step.kind == StepKind::send) {

@@ -26,6 +26,8 @@ struct Ground {
     transport::Mailbox* mailbox = nullptr;
     transport::Arena* arena = nullptr;  ///< null: no shared memory
     const transport::SymmetricMemory* symmetric = nullptr;
+    std::vector<int> world_of;            ///< the mailbox's rank of each rank; empty: the same
+    std::uint64_t channel = 0;            ///< what all channels of this group's collectives have in common
     int local_rank = 0;                   ///< in the arena
     std::vector<int> local_of;            ///< arena rank of each rank of this host, -1 elsewhere
     std::uint64_t first_publication = 0;  ///< of the next schedule; equal on all ranks of a host

@@ -29,7 +29,12 @@ inline constexpr int all_gather_objects = 25;
 inline constexpr int gather_objects = 26;
 inline constexpr int scatter_objects = 27;
 inline constexpr int symmetric_memory = 28;
+/// Groups are made, of so many ranks' lists.
+inline constexpr int group_creation = 23;
 inline constexpr int object_message = 30;
+
+/// Stands for all that a rank will not do any more.
+inline constexpr std::uint64_t left_the_group = std::uint64_t{29} << 59;
 
 constexpr bool is_message(std::uint64_t fingerprint) {
     return static_cast<int>(fingerprint >> 59) >= object_message;

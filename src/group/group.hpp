@@ -1,30 +1,24 @@
-// Group: the ranks of one world, the way to each, and the operations in flight.
+// Group: some ranks of a world, in an order of their own, and the collectives among them.
 //
-// Collectives run one after the other in the order of their issue; sends and receives run beside them. Whoever waits,
-// drives: progress is made by the thread in wait(), or, while nobody waits, by the group's progress thread, which
-// exists from the first asynchronous operation on and sleeps when there is nothing to do.
+// Collectives of one group run one after the other in the order of their issue; those of different groups, and
+// messages, run beside each other. Ranks are the group's own here, except where it says otherwise.
 //
-// Threads: any. One mutex guards everything that moves; completions run on the thread that made them happen.
+// Threads: any; the world's lock guards what moves.
 #pragma once
 
-#include "core/biased_mutex.hpp"
 #include "group/operation.hpp"
+#include "group/world.hpp"
 #include "record/recorder.hpp"
 #include "record/verdict.hpp"
-#include "rendezvous/membership.hpp"
-#include "transport/tcp/socket_stream.hpp"
 
 #include <tutti/process_group.hpp>
 
 #include <array>
 #include <atomic>
-#include <condition_variable>
 #include <deque>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <thread>
 
 namespace tutti::detail {
 
@@ -46,27 +40,54 @@ class History {
     std::array<Entry, size> entries_;
 };
 
+/// A group of some ranks of a world.
+struct Part {
+    World::Place place;
+    std::vector<int> members;  ///< ranks of the world, in the order of the group
+    std::string name;
+    std::string description;
+    std::chrono::milliseconds timeout{0};
+};
+
 class Group : public std::enable_shared_from_this<Group> {
  public:
-    explicit Group(const ProcessGroupOptions& options);
+    /// The group of all ranks of a new world. Throws as ProcessGroup's constructor.
+    static std::shared_ptr<Group> of_all(const ProcessGroupOptions& options);
+    /// This rank is a member. Nothing is exchanged: all members make it of equal parts.
+    static std::shared_ptr<Group> of_some(const std::shared_ptr<World>& world, Part part);
+    /// Shared memory that such a group takes on each host, at most: equal on all ranks.
+    static std::uint64_t part_bytes(const World& world, std::span<const int> members);
     ~Group();
 
+    World& world() const noexcept { return *world_; }
+    const std::shared_ptr<World>& shared_world() const noexcept { return world_; }
+    std::uint32_t index() const noexcept { return index_; }
     int rank() const noexcept { return rank_; }
-    const record::Recorder& recorder() const noexcept { return recorder_; }
     int size() const noexcept { return size_; }
+    bool is_whole_world() const noexcept { return index_ == 0; }
+    /// Rank in the world; of any_source, itself.
+    int global(int rank) const noexcept {
+        return is_whole_world() || rank < 0 ? rank : members_[static_cast<std::size_t>(rank)];
+    }
+    /// Rank here of a rank of the world; -1: it is not a member.
+    int rank_of(int global) const noexcept;
+    /// Ranks of the world, by rank.
+    std::vector<int> members() const;
+    const record::Recorder& recorder() const noexcept { return recorder_; }
     const std::string& name() const noexcept { return name_; }
-    Determinism determinism() const noexcept { return determinism_; }
+    const std::string& description() const noexcept { return description_; }
+    Determinism determinism() const noexcept { return world_->determinism(); }
     const std::vector<int>& hosts() const noexcept { return layout_.host_of; }
     std::chrono::milliseconds timeout() const noexcept { return timeout_.load(); }
     void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
+    /// What a message's `tag` is called on the way.
+    std::uint64_t message_channel(std::uint64_t tag) const noexcept { return Channel::of_message(index_, tag); }
 
     /// Queues the operation; asynchronous ones are progressed in the background.
     void submit(const std::shared_ptr<Operation>& operation, bool asynchronous);
     /// Decides how a collective that is not issued yet will run, for all that are made from it: true, `small` is filled
     /// in; false: `schedule` is.
     bool choose_way(Operation& operation);
-    /// Blocks until it is complete or the deadline has passed (throws Timeout then).
-    void wait(Operation& operation, const Deadline& deadline);
     /// Issues it, waits for it, and throws what it failed with.
     void run(const std::shared_ptr<Operation>& operation);
     /// Runs a small collective at once, without an Operation, when nothing else is in flight. `timeout` zero: the
@@ -76,8 +97,8 @@ class Group : public std::enable_shared_from_this<Group> {
     bool is_small(Collective collective, std::uint64_t block_bytes) const noexcept;
     /// all_to_all: whether all that this rank sends fits into its slot. Ranks may differ in that.
     bool blocks_fit(const SmallCall& call) const noexcept;
-    /// Sends a short message to a rank of this host at once; `payload` may be written again. False, and nothing has
-    /// happened, when it has to go the ordinary way.
+    /// Sends a short message to a rank (of the world) of this host at once; `payload` may be written again. False, and
+    /// nothing has happened, when it has to go the ordinary way.
     bool send_now(int peer, std::uint64_t channel, std::uint64_t fingerprint, std::span<const std::byte> payload);
     /// Receives a short message of a rank of this host that is there or comes within a moment, when nothing else is in
     /// flight. False: it has to go the ordinary way.
@@ -91,7 +112,9 @@ class Group : public std::enable_shared_from_this<Group> {
     void serve_with(Collective collective, std::optional<std::string> algorithm) {
         named_[static_cast<std::size_t>(collective)] = std::move(algorithm);
     }
-    void abort(const std::string& reason);
+    /// Ends it, and with it the world.
+    void abort(const std::string& reason) { world_->abort(reason); }
+    /// Waits for what this rank has in flight; of the group of all ranks, leaves the world.
     void leave();
 
     /// Whether ranks of this host share memory; equal on all of them.
@@ -103,48 +126,51 @@ class Group : public std::enable_shared_from_this<Group> {
     /// Whether collectives that are issued from now on may find their buffers in symmetric memory. Equal on all ranks.
     bool uses_symmetric_memory() const noexcept { return uses_symmetric_.load(std::memory_order_relaxed); }
 
- private:
-    void take_tuning();
-    void connect_shared_memory(const Deadline& deadline);
-    void pass_on_host(const std::string& what, std::span<UniqueFd> fds, const Deadline& deadline,
-                      const AbortFlag* abort);
-    transport::Stream* stream_to(int peer);
-    bool memory_readable() const;
-    const transport::PeerMemory* memory_of(int peer);
-    transport::SocketStream& socket_to(int peer);
-    bool shares_memory_with(int peer) const noexcept {
-        return ground_.arena != nullptr && ground_.local_of[static_cast<std::size_t>(peer)] >= 0;
-    }
-    void start(Operation& operation);
-    void begin_schedule(Operation& operation);
+    // ---- For the world, under its lock unless it says otherwise
+
+    /// Moves the collectives on as far as they go.
     bool progress();
-    bool progress_collective();
-    bool progress_messages();
-    void slow_checks();
-    bool peer_has_left(int peer);
-    void check_records(std::uint64_t sequence);
-    void disagreement(int peer, std::uint64_t sequence);
-    void fail(std::exception_ptr error);
-    void on_verdict(const rendezvous::Verdict& verdict);
-    void apply_verdict();
+    /// The collective that moves; null: none.
+    std::shared_ptr<Operation> front() const noexcept { return collectives_.empty() ? nullptr : collectives_.front(); }
+    /// All collectives end with it.
+    void drop(const std::exception_ptr& error);
+    /// Whether the collective that moves is in time, and goes well, as far as can be seen.
+    void check_front(Instant now);
+    /// The same of the last one, when this rank has none in flight.
+    void check_last();
     void mismatch(int peer, std::uint64_t sequence, std::uint64_t theirs, std::uint64_t mine);
-    void mismatch(int peer, std::uint64_t sequence, const std::string& sides);
-    void disagreed(int peer, std::uint64_t sequence, const std::string& text);
-    // What the recorder is told, and what it is asked for (recording.cpp).
-    record::Ticket record_call(const Operation& operation);
-    void record_failure(const std::exception_ptr& error);
-    void note_waits(const Operation& operation, Instant now);
-    void publish_tail(const std::string& reason);
-    void fail_together(const record::Subject& subject, ErrorContext context);
-    void fail_as_judged(const record::Judgement& judgement, ErrorContext context);
+    void time_out(Operation& operation);
+    /// Another rank has said what is wrong.
+    void fail_as_told(const rendezvous::Verdict& verdict, const ErrorContext& context);
+    std::uint64_t fingerprint_at(std::uint64_t sequence) const;  ///< 0 when it is not known (any more)
     ErrorContext context_of(const Operation& operation) const;
     std::string title_of(const Operation& operation) const;
-    void time_out(Operation& operation);
-    void sleep(std::chrono::milliseconds limit);
-    void run_progress_thread();
+    // What the recorder is told (recording.cpp).
+    void record_end(const Operation& operation, bool well);
+    void record_failure(const std::exception_ptr& error);
+    void note_waits(const Operation& operation, Instant since, Instant now);
+    /// Any thread.
+    void publish_tail(const std::string& reason);
+
+ private:
+    explicit Group(std::shared_ptr<World> world, Part part);
+
+    void take_layout();
+    void open_memory();
+    void start(Operation& operation);
+    void begin_schedule(Operation& operation);
+    void probe(const Operation& operation);
+    bool has_left(int peer);
+    void check_records(std::uint64_t sequence);
+    void disagreement(int peer, std::uint64_t sequence);
+    void mismatch(int peer, std::uint64_t sequence, const std::string& sides);
+    void disagreed(int peer, std::uint64_t sequence, const std::string& text);
+    record::Ticket record_call(const Operation& operation);
+    void fail_together(const record::Subject& subject, ErrorContext context);
+    void fail_as_judged(const record::Judgement& judgement, ErrorContext context);
+    std::shared_ptr<const schedule::Schedule> plan_for(const Operation& operation);
     bool make_small(Operation& operation) const;
     void remember(std::uint64_t sequence, std::uint64_t fingerprint);
-    std::uint64_t fingerprint_at(std::uint64_t sequence) const;  ///< 0 when it is not known (any more)
     SmallState begin_small();
     bool advance(const SmallCall& call, SmallState& state, std::uint64_t sequence);
     bool wait_briefly(const SmallCall& call, SmallState& state, std::uint64_t sequence);
@@ -171,67 +197,46 @@ class Group : public std::enable_shared_from_this<Group> {
         return bytes <= transport::SmallSlot::payload_bytes ? small_slot(rank, small_sequence).payload.data()
                                                             : small_area(rank, small_sequence);
     }
-    void drive(Operation& operation, const Deadline& deadline);
     bool uses_shared_memory_only() const noexcept { return arena_ && arena_->layout().ranks == size_; }
+    bool shares_memory_with(int peer) const noexcept {
+        return arena_ && ground_.local_of[static_cast<std::size_t>(peer)] >= 0;
+    }
 
+    const std::shared_ptr<World> world_;
+    const std::uint32_t index_;
+    const std::uint64_t offset_;      // of its shared memory
+    const std::vector<int> members_;  // empty: all ranks of the world
     int rank_;
     int size_;
-    std::string name_;
+    const std::string name_, description_;
     std::atomic<std::chrono::milliseconds> timeout_;
-    Determinism determinism_;
     algorithm::Layout layout_;
     std::array<std::optional<std::string>, collective_count + 1> named_;  // by collective
     record::Recorder recorder_;
     std::optional<record::Inquiry> inquiry_;
     std::atomic<bool> tail_published_{false};
-    std::unique_ptr<rendezvous::Membership> membership_;
     std::shared_ptr<transport::Arena> arena_;
-    std::vector<int> rank_of_local_;
-    transport::Congestion congestion_;
-    transport::SymmetricMemory symmetric_;
+    std::vector<int> rank_of_local_;  // ranks of this host in their order: an arena rank is an index of it
+    transport::SymmetricMemory own_symmetric_;
+    transport::SymmetricMemory* symmetric_;  // the world's for the group of all ranks: messages know that
     std::atomic<bool> uses_symmetric_{false};
     std::uint64_t symmetric_segments_ = 0;  // made so far; equal on all ranks of the host
-    std::vector<std::unique_ptr<transport::Stream>> streams_;
-    std::vector<std::optional<transport::PeerMemory>> memories_;  // by rank, opened on first use
-    std::vector<Instant> wanted_;                                 // by rank: when a connection was wanted first
-    std::unique_ptr<transport::Mailbox> mailbox_;
     engine::Ground ground_;
-    int spins_ = 0;     // before yielding
-    int yields_ = 200;  // before sleeping
+    bool left_ = false;
 
-    BiasedMutex mutex_;
     std::deque<std::shared_ptr<Operation>> collectives_;
-    std::list<std::shared_ptr<Operation>> messages_;
     std::uint64_t sequence_ = 0;
     std::uint64_t agreement_ = 0;  // a digest of the fingerprints of all collectives that have been started here
     std::uint64_t small_sequence_ = 0;
     std::vector<std::uint64_t> small_seen_;  // by rank: the latest small collective that it has begun, as far as known
     std::uint64_t small_checkpoint_ = 0;     // the collective that is compared when this rank runs out of slots
-    History history_;
-    std::exception_ptr failure_;
-    bool executing_ = false;       // inside a schedule's step, which must not be destroyed under its feet
-    std::exception_ptr deferred_;  // what failed meanwhile
-    bool left_ = false;
-    Instant next_slow_check_{}, last_slow_check_{};
+    std::unique_ptr<History> history_;       // where there is no arena
     Instant next_probe_{};
     struct CachedPlan {
         algorithm::Request request;
         std::shared_ptr<const schedule::Schedule> schedule;
     };
-    std::shared_ptr<const schedule::Schedule> plan_for(const Operation& operation);
     std::list<CachedPlan> plans_;  // most recent first
-
-    std::mutex verdict_mutex_;
-    std::optional<rendezvous::Verdict> verdict_;
-    std::vector<int> gone_;  // ranks that said goodbye
-    std::atomic<bool> has_verdict_{false};
-    AbortFlag bad_news_;  // raised with the verdict
-
-    std::atomic<int> drivers_{0};
-    std::atomic<bool> asleep_{false};  // one of this rank's threads is in sleep()
-    std::condition_variable_any work_arrived_;
-    bool stopping_ = false;
-    std::thread progress_thread_;
 };
 
 }  // namespace tutti::detail

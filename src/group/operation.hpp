@@ -100,17 +100,20 @@ class Operation {
 
     bool done() const noexcept { return done_.load(std::memory_order_acquire); }
     std::exception_ptr error() const noexcept { return done() ? error_ : nullptr; }
-    /// Exactly once; runs the continuations.
-    void complete(std::exception_ptr error);
-    /// The same for one that nobody knows yet.
-    void complete_unseen() noexcept { done_.store(true, std::memory_order_release); }
-    /// Calls back on completion (at once if complete).
+    /// Exactly once; run_continuations() follows.
+    void complete(std::exception_ptr error) noexcept;
+    /// Calls back; what comes later is called at once.
+    void run_continuations();
+    /// Both, for one that nobody knows yet.
+    void complete_unseen() noexcept;
+    /// Calls back on completion (at once if that is over).
     void on_completion(std::function<void()> callback);
 
  private:
     std::atomic<bool> done_{false};
     std::exception_ptr error_;
     std::mutex mutex_;
+    bool told_ = false;  // continuations have been run
     std::vector<std::function<void()>> callbacks_;
 };
 

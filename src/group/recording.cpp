@@ -28,7 +28,7 @@ record::Ticket Group::record_call(const Operation& operation) {
         const transport::Transfer& transfer = operation.transfer;
         return recorder_.begin({.fingerprint = transfer.fingerprint,
                                 .bytes = transfer.bytes,
-                                .peer = transfer.peer,
+                                .peer = transfer.peer < 0 ? transfer.peer : rank_of(transfer.peer),
                                 .kind = operation.is_receive ? Kind::receive : Kind::send},
                                record::State::started);
     }
@@ -41,10 +41,11 @@ record::Ticket Group::record_call(const Operation& operation) {
                            record::State::enqueued);
 }
 
-// The operations in flight end with it.
+void Group::record_end(const Operation& operation, bool well) {
+    recorder_.end(operation.ticket, well ? record::State::completed : record::State::failed);
+}
+
 void Group::record_failure(const std::exception_ptr& error) {
-    for (const auto& operation : collectives_) recorder_.end(operation->ticket, record::State::failed);
-    for (const auto& operation : messages_) recorder_.end(operation->ticket, record::State::failed);
     try {
         std::rethrow_exception(error);
     } catch (const std::exception& cause) {
@@ -52,9 +53,8 @@ void Group::record_failure(const std::exception_ptr& error) {
     }
 }
 
-void Group::note_waits(const Operation& operation, Instant now) {
-    for (const int peer : waits_for(operation))
-        recorder_.note_wait(peer, now - std::max(last_slow_check_, operation.started));
+void Group::note_waits(const Operation& operation, Instant since, Instant now) {
+    for (const int peer : waits_for(operation)) recorder_.note_wait(peer, now - std::max(since, operation.started));
 }
 
 // Once: what this rank was doing when the trouble was noticed, for the others and for the dump.
@@ -68,23 +68,32 @@ void Group::publish_tail(const std::string& reason) {
 void Group::fail_together(const record::Subject& subject, ErrorContext context) {
     using rendezvous::VerdictKind;
     publish_tail(subject.headline);
-    membership_->flood(
-        {subject.disagreement ? VerdictKind::mismatch : VerdictKind::timed_out, subject.peer, subject.headline});
+    world_->tell({subject.disagreement ? VerdictKind::mismatch : VerdictKind::timed_out, global(subject.peer),
+                  subject.headline, index_},
+                 false);
     std::vector<int> departed;
-    {
-        const std::lock_guard lock(verdict_mutex_);
-        departed = gone_;
+    for (const int gone : world_->departed()) {
+        if (const int rank = rank_of(gone); rank >= 0) departed.push_back(rank);
     }
     fail_as_judged(inquiry_->decide(subject, size_, departed), std::move(context));
 }
 
+void Group::fail_as_told(const rendezvous::Verdict& verdict, const ErrorContext& context) {
+    fail_as_judged(inquiry_->learn().value_or(
+                       record::Judgement{.text = verdict.text,
+                                         .peer = rank_of(verdict.rank),
+                                         .sequence = context.sequence,
+                                         .disagreement = verdict.kind == rendezvous::VerdictKind::mismatch}),
+                   context);
+}
+
 void Group::fail_as_judged(const record::Judgement& judgement, ErrorContext context) {
-    context.peer = judgement.peer;
+    context.peer = global(judgement.peer);
     if (judgement.disagreement) {
         context.sequence = judgement.sequence;
-        fail(std::make_exception_ptr(CollectiveMismatch(judgement.text, context)));
+        world_->fail(std::make_exception_ptr(CollectiveMismatch(judgement.text, context)));
     } else {
-        fail(std::make_exception_ptr(Timeout(judgement.text, context)));
+        world_->fail(std::make_exception_ptr(Timeout(judgement.text, context)));
     }
 }
 

@@ -146,25 +146,22 @@ bool Group::make_small(Operation& operation) const {
 }
 
 bool Group::run_small(const char* name, const SmallCall& call, std::chrono::milliseconds timeout) {
-    BiasedMutex::Entry entry(mutex_);
-    if (!entry || failure_ || has_verdict_.load(std::memory_order_relaxed) || !collectives_.empty() ||
-        !messages_.empty()) {
-        return false;
-    }
+    BiasedMutex::Entry entry(world_->mutex());
+    if (!entry || !world_->quiet() || left_) return false;
     const std::uint64_t sequence = ++sequence_;
     remember(sequence, call.fingerprint);
     SmallState state = begin_small();
     if (advance(call, state, sequence) || wait_briefly(call, state, sequence)) {
-        if (!failure_ && !state.large) {
+        if (!world_->failure() && !state.large) {
             recorder_.settle(state.ticket);
             return true;
         }
     }
     record_small(call, state, sequence);
     recorder_.prolong(state.ticket);
-    if (failure_) {
+    if (world_->failure()) {
         recorder_.end(state.ticket, record::State::failed);
-        std::rethrow_exception(failure_);
+        std::rethrow_exception(world_->failure());
     }
     // It takes longer: an ordinary operation from here on, which can time out, sleep and be interrupted.
     const auto operation = call.ordinary != nullptr ? call.ordinary(call.arguments) : std::make_shared<Operation>();
@@ -181,23 +178,24 @@ bool Group::run_small(const char* name, const SmallCall& call, std::chrono::mill
     operation->small_state = state;
     operation->ticket = state.ticket;
     collectives_.push_back(operation);
+    world_->activate(*this);
     entry.leave();
-    wait(*operation, Deadline::never());
+    world_->wait(*operation, Deadline::never());
     if (const auto error = operation->error()) std::rethrow_exception(error);
     return true;
 }
 
 // Looks again while that is the quickest way on; false: it takes longer.
 bool Group::wait_briefly(const SmallCall& call, SmallState& state, std::uint64_t sequence) {
-    for (int spin = 0; spin < spins_; ++spin) {
+    for (int spin = world_->spins(); spin > 0; --spin) {
         pause_cpu();
         if (advance(call, state, sequence)) return true;
     }
-    if (spins_ > 0) return false;
+    if (world_->spins() > 0) return false;
     // More ranks than cores: those that are waited for are most likely ready to run, and get this core. The lock is
     // kept meanwhile, so not for long.
     const Instant start = Clock::now();
-    for (int turn = 0; turn < turns_max && !has_verdict_.load(std::memory_order_relaxed); ++turn) {
+    for (int turn = 0; turn < turns_max && world_->sound(); ++turn) {
         ::sched_yield();
         if (advance(call, state, sequence)) return true;
         if (Clock::now() - start > turns_time) return false;
@@ -214,7 +212,7 @@ SmallState Group::begin_small() {
 // Goes on as far as the others' contributions allow; true when this rank is done with it, or has to go on with a
 // schedule (state.large), or the group has failed.
 bool Group::advance(const SmallCall& call, SmallState& state, std::uint64_t sequence) {
-    if (!state.published && !publish(call, state, sequence)) return failure_ != nullptr;
+    if (!state.published && !publish(call, state, sequence)) return world_->failure() != nullptr;
     for (; state.next < size_; ++state.next) {
         const int peer = state.next;
         if (!waits_for(call, peer)) continue;
@@ -225,7 +223,7 @@ bool Group::advance(const SmallCall& call, SmallState& state, std::uint64_t sequ
             disagreement(peer, sequence);
         else if (call.collective == Collective::all_to_all)
             check_blocks(call, state, sequence, peer);
-        if (failure_) return true;
+        if (world_->failure()) return true;
         if (one_way(call.collective)) __builtin_prefetch(&small_slot(peer, state.sequence + slots_ahead));
     }
     if (!state.large) finish(call, state);
@@ -286,7 +284,7 @@ inline bool Group::reusable(const SmallCall& call, SmallState& state, std::uint6
         looked = true;
     }
     if (looked) compare_at_checkpoint(call, state, sequence);
-    return failure_ == nullptr;
+    return world_->failure() == nullptr;
 }
 
 // Ranks that wait for nobody compare what they did when they last looked at the others: all have come past that.
@@ -361,8 +359,8 @@ void Group::check_blocks(const SmallCall& call, SmallState& state, std::uint64_t
     if (theirs == mine) return;
     const std::size_t element = size_of(call.dtype);
     mismatch(peer, sequence,
-             fmt::format("all_to_all: rank {} sends {} × {} to rank {}, which expects {}", peer, to_string(call.dtype),
-                         theirs / element, rank_, mine / element));
+             fmt::format("all_to_all: rank {} sends {} × {} to rank {}, which expects {}", global(peer),
+                         to_string(call.dtype), theirs / element, world_->rank(), mine / element));
 }
 
 void Group::take_blocks(const SmallCall& call, const SmallState& state) {

@@ -14,19 +14,21 @@ bool Group::has_symmetric_memory() const noexcept {
 std::shared_ptr<transport::SymmetricSegment> Group::make_symmetric(std::size_t bytes, const Deadline& deadline) {
     using transport::SymmetricSegment;
     const std::uint64_t id = [&] {
-        const std::lock_guard lock(mutex_);
+        const std::lock_guard lock(world_->mutex());
         return ++symmetric_segments_;
     }();
     const int ranks = static_cast<int>(rank_of_local_.size());
     UniqueFd fd;
     if (ground_.local_rank == 0) fd = SymmetricSegment::create(ranks, bytes);
-    pass_on_host(fmt::format("symmetric-{}", id), {&fd, 1}, deadline, &bad_news_);
+    std::vector<int> here;
+    for (const int rank : rank_of_local_) here.push_back(global(rank));
+    world_->pass_on_host(fmt::format("symmetric-{}-{}", index_, id), here, {&fd, 1}, deadline, &world_->bad_news());
     return std::make_shared<SymmetricSegment>(fd, id, ranks, ground_.local_rank, bytes);
 }
 
 void Group::add_symmetric(std::shared_ptr<transport::SymmetricSegment> segment) {
-    const std::lock_guard lock(mutex_);
-    symmetric_.add(std::move(segment));
+    const std::lock_guard lock(world_->mutex());
+    symmetric_->add(std::move(segment));
     if (uses_shared_memory_only()) uses_symmetric_ = true;  // between hosts everything is staged
 }
 

@@ -29,22 +29,30 @@ std::shared_ptr<Operation> Operation::again() const {
     return next;
 }
 
-void Operation::complete(std::exception_ptr error) {
+void Operation::complete(std::exception_ptr error) noexcept {
+    error_ = std::move(error);
+    done_.store(true, std::memory_order_release);
+}
+
+void Operation::run_continuations() {
     std::vector<std::function<void()>> callbacks;
     {
         const std::lock_guard lock(mutex_);
-        if (done_.load(std::memory_order_relaxed)) return;
-        error_ = std::move(error);
-        done_.store(true, std::memory_order_release);
+        told_ = true;
         callbacks.swap(callbacks_);
     }
     for (auto& callback : callbacks) callback();
 }
 
+void Operation::complete_unseen() noexcept {
+    told_ = true;
+    done_.store(true, std::memory_order_release);
+}
+
 void Operation::on_completion(std::function<void()> callback) {
     {
         const std::lock_guard lock(mutex_);
-        if (!done_.load(std::memory_order_relaxed)) {
+        if (!told_) {
             callbacks_.push_back(std::move(callback));
             return;
         }
@@ -67,7 +75,7 @@ bool Work::is_completed() const {
 bool Work::wait(std::chrono::milliseconds timeout) {
     detail::Operation& operation = checked("wait");
     if (!operation.done()) {
-        operation.group->wait(operation, timeout.count() > 0 ? Deadline::after(timeout) : Deadline::never());
+        operation.group->world().wait(operation, timeout.count() > 0 ? Deadline::after(timeout) : Deadline::never());
     }
     if (const auto error = operation.error()) std::rethrow_exception(error);
     return true;

@@ -36,6 +36,7 @@ class Trace {
         const Entry* entry;
         int rank;
         std::int64_t begin_ns, end_ns;
+        const Members* members;
     };
 
     double microseconds(std::int64_t ns) const { return 1e-3 * static_cast<double>(ns - first_ns_); }
@@ -70,7 +71,8 @@ class Trace {
             const std::int64_t offset = world.offset_ns[static_cast<std::size_t>(dump->rank)];
             for (const Entry& entry : dump->entries) {
                 const std::int64_t begin = entry.enqueued_ns + offset;
-                const Span span{&entry, dump->rank, begin, std::max(begin, end_of(entry, *dump, offset, last_begin))};
+                const Span span{&entry, dump->rank, begin, std::max(begin, end_of(entry, *dump, offset, last_begin)),
+                                &world.members};
                 add_slice(span, track);
                 if (!is_message(entry.kind))
                     collectives[entry.sequence].push_back(span);
@@ -87,11 +89,12 @@ class Trace {
         events_.push_back(
             {{"ph", "M"},
              {"name", "process_name"},
-             {"pid", dump.rank},
-             {"args", {{"name", fmt::format("rank {} ({}, pid {})", dump.rank, dump.host, dump.process)}}}});
+             {"pid", dump.members[dump.rank]},
+             {"args",
+              {{"name", fmt::format("rank {} ({}, pid {})", dump.members[dump.rank], dump.host, dump.process)}}}});
         events_.push_back({{"ph", "M"},
                            {"name", "thread_name"},
-                           {"pid", dump.rank},
+                           {"pid", dump.members[dump.rank]},
                            {"tid", track},
                            {"args", {{"name", fmt::format("group {}", dump.group)}}}});
     }
@@ -101,9 +104,9 @@ class Trace {
         if (entry.started_ns > 0) args["queued_us"] = 1e-3 * static_cast<double>(entry.started_ns - entry.enqueued_ns);
         if (!entry.site.empty()) args["called at"] = entry.site;
         events_.push_back({{"ph", "X"},
-                           {"name", entry.title()},
+                           {"name", entry.title(*span.members)},
                            {"cat", to_string(entry.kind)},
-                           {"pid", span.rank},
+                           {"pid", (*span.members)[span.rank]},
                            {"tid", track},
                            {"ts", microseconds(span.begin_ns)},
                            {"dur", 1e-3 * static_cast<double>(span.end_ns - span.begin_ns)},
@@ -116,7 +119,7 @@ class Trace {
                            {"name", what},
                            {"cat", "flow"},
                            {"id", id},
-                           {"pid", from.rank},
+                           {"pid", (*from.members)[from.rank]},
                            {"tid", track},
                            {"ts", microseconds(from_ns)}});
         events_.push_back({{"ph", "f"},
@@ -124,7 +127,7 @@ class Trace {
                            {"name", what},
                            {"cat", "flow"},
                            {"id", id},
-                           {"pid", to.rank},
+                           {"pid", (*to.members)[to.rank]},
                            {"tid", track},
                            {"ts", microseconds(to_ns)}});
     }

@@ -58,6 +58,15 @@ class Fields {
         }
         return found->get<std::int64_t>();
     }
+    // None, or `count` of them.
+    std::vector<int> integers(const char* name, int min, int max, std::size_t count) const {
+        const auto found = object_.find(name);
+        if (found == object_.end()) return {};
+        const auto fits = [&](const json& value) { return value.is_number_integer() && value >= min && value <= max; };
+        if (!found->is_array() || found->size() != count || !std::ranges::all_of(*found, fits))
+            refuse(origin_, line_, fmt::format("{}: expected {} integers from {} to {}", name, count, min, max));
+        return found->get<std::vector<int>>();
+    }
     int integer32(const char* name, int min, int max, int absent) const {
         return static_cast<int>(integer(name, min, max, absent));
     }
@@ -106,6 +115,7 @@ Dump header_of(const Fields& f, const std::string& origin) {
     dump.world = f.hex("world");
     dump.size = f.integer32("size", 1, dump_ranks_max, 1);
     dump.rank = f.integer32("rank", 0, dump.size - 1, 0);
+    dump.members = Members(f.integers("members", 0, dump_ranks_max - 1, static_cast<std::size_t>(dump.size)));
     dump.host = f.text("host");
     dump.machine = f.text("machine");
     dump.process = f.integer32("pid", 0, INT32_MAX, 0);
@@ -139,7 +149,10 @@ std::string_view to_string(Kind kind) {
     return kind_names[static_cast<std::size_t>(kind) - 1];
 }
 
-std::string list_of(const std::vector<int>& ranks) {
+std::string Members::list_of(const std::vector<int>& own) const {
+    std::vector<int> ranks;
+    for (const int rank : own) ranks.push_back((*this)[rank]);
+    std::ranges::sort(ranks);
     std::string text = ranks.size() == 1 ? "rank " : "ranks ";
     for (std::size_t i = 0; i < ranks.size();) {
         std::size_t last = i;
@@ -151,23 +164,25 @@ std::string list_of(const std::vector<int>& ranks) {
     return text;
 }
 
-std::string Entry::title() const {
+std::string Entry::title(const Members& members) const {
     if (!is_message(kind)) return fmt::format("#{} {}", sequence, what);
-    const std::string other = peer < 0 ? "any rank" : fmt::format("rank {}", peer);
+    const std::string other = peer < 0 ? "any rank" : fmt::format("rank {}", members[peer]);
     return fmt::format("{} of {} {} {}", to_string(kind), what, kind == Kind::send ? "to" : "from", other);
 }
 
 std::string encode(const Dump& d) {
-    std::string text = line_of({{"tutti_dump", dump_version},
-                                {"group", d.group},
-                                {"world", fmt::format("{:x}", d.world)},
-                                {"rank", d.rank},
-                                {"size", d.size},
-                                {"host", d.host},
-                                {"machine", d.machine},
-                                {"pid", d.process},
-                                {"reason", d.reason.substr(0, text_max / 4)},
-                                {"taken_ns", d.taken_ns}});
+    json head({{"tutti_dump", dump_version},
+               {"group", d.group},
+               {"world", fmt::format("{:x}", d.world)},
+               {"rank", d.rank},
+               {"size", d.size},
+               {"host", d.host},
+               {"machine", d.machine},
+               {"pid", d.process},
+               {"reason", d.reason.substr(0, text_max / 4)},
+               {"taken_ns", d.taken_ns}});
+    if (!d.members.ranks().empty()) head["members"] = d.members.ranks();
+    std::string text = line_of(head);
     for (const Entry& e : d.entries) {
         json line{{"number", e.number},
                   {"what", e.what},

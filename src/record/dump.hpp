@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace tutti::record {
@@ -31,6 +32,23 @@ constexpr bool is_message(Kind kind) {
     return kind == Kind::send || kind == Kind::receive;
 }
 
+/// Which ranks of the world a group has, by rank; people are told these.
+class Members {
+ public:
+    Members() = default;  ///< all: ranks are the same
+    explicit Members(std::vector<int> ranks) : ranks_(std::move(ranks)) {}
+    int operator[](int rank) const {
+        const auto index = static_cast<std::size_t>(rank);
+        return rank >= 0 && index < ranks_.size() ? ranks_[index] : rank;
+    }
+    /// "rank 3", "ranks 0, 2-5".
+    std::string list_of(const std::vector<int>& ranks) const;
+    const std::vector<int>& ranks() const noexcept { return ranks_; }
+
+ private:
+    std::vector<int> ranks_;
+};
+
 /// One operation. Times are nanoseconds since 1970 by the rank's own clock; 0: not yet.
 struct Entry {
     std::uint64_t number = 0;    ///< counts the operations of this rank in this group from 1
@@ -39,13 +57,13 @@ struct Entry {
     std::string what;  ///< "all_reduce of float32 × 10, sum"
     Kind kind = Kind::collective;
     State state = State::enqueued;
-    int peer = -1;  ///< of a message, or the root; -1: none, or any
+    int peer = -1;  ///< of a message, or the root, as a rank of the group; -1: none, or any
     std::int64_t enqueued_ns = 0, started_ns = 0;
     std::int64_t ended_ns = 0;  ///< also 0 for what was over in a moment: then nobody looked at the clock
     std::string site;           ///< where it was called
 
     /// "#41 all_reduce of float32 × 10, sum" or "receive of int32 × 10 from rank 1".
-    std::string title() const;
+    std::string title(const Members& members) const;
     bool open() const noexcept { return state == State::enqueued || state == State::started; }
 };
 
@@ -53,6 +71,7 @@ struct Dump {
     std::string group;
     std::uint64_t world = 0;  ///< equal on all ranks of a group, and only there
     int rank = 0, size = 1;
+    Members members;
     std::string host;
     std::string machine;  ///< equal where clocks are the same
     int process = 0;
@@ -65,9 +84,6 @@ inline constexpr int dump_version = 1;
 inline constexpr std::size_t dump_bytes_max = std::size_t{64} << 20;
 inline constexpr std::size_t dump_entries_max = 1 << 16;
 inline constexpr int dump_ranks_max = 1 << 16;
-
-/// "rank 3", "ranks 0, 2-5".
-std::string list_of(const std::vector<int>& ranks);
 
 std::string encode(const Dump& dump);
 /// Throws InvalidArgument, naming `origin` and the line, for whatever is not a dump.

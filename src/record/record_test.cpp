@@ -254,8 +254,8 @@ TEST(Dumps, are_read_as_they_were_written) {
     EXPECT_EQ(again.group, dump.group);
     EXPECT_EQ(again.reason, dump.reason);
     ASSERT_EQ(again.entries.size(), 2U);
-    EXPECT_EQ(again.entries[0].title(), "#41 operation 7");
-    EXPECT_EQ(again.entries[1].title(), "send of operation 7 to rank 2");
+    EXPECT_EQ(again.entries[0].title({}), "#41 operation 7");
+    EXPECT_EQ(again.entries[1].title({}), "send of operation 7 to rank 2");
     EXPECT_EQ(again.entries[1].state, State::started);
     dump.group = "\xff broken \x01";
     EXPECT_NO_THROW((void)decode(encode(dump), "test")) << "a name that is no text";
@@ -357,9 +357,9 @@ TEST(Dumps, of_all_groups_go_to_a_folder_that_is_made) {
 }
 
 TEST(Ranks, are_listed_in_short) {
-    EXPECT_EQ(list_of({3}), "rank 3");
-    EXPECT_EQ(list_of({0, 1}), "ranks 0, 1");
-    EXPECT_EQ(list_of({0, 2, 3, 4, 5, 7}), "ranks 0, 2-5, 7");
+    EXPECT_EQ(Members().list_of({3}), "rank 3");
+    EXPECT_EQ(Members().list_of({0, 1}), "ranks 0, 1");
+    EXPECT_EQ(Members().list_of({0, 2, 3, 4, 5, 7}), "ranks 0, 2-5, 7");
 }
 
 // ---- verdicts

@@ -32,10 +32,11 @@ std::unique_ptr<Recorder::Slot[], Recorder::Unmap> Recorder::make_ring() {
     return std::unique_ptr<Slot[], Unmap>(static_cast<Slot*>(memory));  // zero bytes are empty records
 }
 
-Recorder::Recorder(std::string group, int rank, int size, Describe describe)
+Recorder::Recorder(std::string group, int rank, int size, Describe describe, std::vector<int> members)
     : group_(std::move(group)),
       rank_(rank),
       size_(size),
+      members_(std::move(members)),
       describe_(describe),
       process_(::getpid()),
       ring_(make_ring()),
@@ -95,6 +96,7 @@ Dump Recorder::snapshot(const std::string& reason, std::size_t count) const {
               .world = world_.load(std::memory_order_relaxed),
               .rank = rank_,
               .size = size_,
+              .members = members_,
               .host = host,
               .machine = machine,
               .process = process_,

@@ -48,7 +48,8 @@ class Recorder {
  public:
     static constexpr std::size_t capacity = 4096;
 
-    Recorder(std::string group, int rank, int size, Describe describe);
+    /// `members`: empty for a group of all `size` ranks.
+    Recorder(std::string group, int rank, int size, Describe describe, std::vector<int> members = {});
     ~Recorder();
     Recorder(const Recorder&) = delete;
     Recorder& operator=(const Recorder&) = delete;
@@ -150,6 +151,7 @@ class Recorder {
 
     const std::string group_;
     const int rank_, size_;
+    const Members members_;
     const Describe describe_;
     const int process_;
     std::atomic<std::uint64_t> world_{0};

@@ -54,7 +54,7 @@ const Entry* standing_in(const Dump& dump) {
 std::string last_of(const Dump& dump) {
     if (dump.entries.empty()) return "it has called nothing";
     const Entry& last = dump.entries.back();
-    return fmt::format("its last was {} ({})", last.title(), to_string(last.state));
+    return fmt::format("its last was {} ({})", last.title(dump.members), to_string(last.state));
 }
 
 enum class Arrival { unknown, missing, different, inside, past };
@@ -76,7 +76,7 @@ std::string reason_for(const std::optional<Dump>& dump, Arrival arrival, const E
         case Arrival::missing: return fmt::format("it has not called it; {}", last_of(*dump));
         case Arrival::different:
             return fmt::format("it called {}",
-                               std::ranges::find(dump->entries, in.sequence, &Entry::sequence)->title());
+                               std::ranges::find(dump->entries, in.sequence, &Entry::sequence)->title(dump->members));
         case Arrival::inside: return "it is in it too";
         case Arrival::past: return "it has completed it";
     }
@@ -113,7 +113,7 @@ void add_waits(const World& world, int rank, std::vector<Wait>& waits) {
             const auto& other = world.ranks[static_cast<std::size_t>(in->peer)];
             const Entry* theirs = other ? standing_in(*other) : nullptr;
             add(in->peer, !other              ? "it left no dump"
-                          : theirs != nullptr ? fmt::format("it is in {}", theirs->title())
+                          : theirs != nullptr ? fmt::format("it is in {}", theirs->title(world.members))
                                               : last_of(*other));
         }
         return;
@@ -143,9 +143,10 @@ std::vector<World> merge(std::vector<Dump> dumps) {
         auto world =
             std::ranges::find_if(worlds, [&](const World& w) { return w.id == dump.world && w.group == dump.group; });
         if (world == worlds.end()) {
-            worlds.push_back({dump.group, dump.world, {}, {}});
+            worlds.push_back({.group = dump.group, .id = dump.world});
             world = worlds.end() - 1;
             world->ranks.resize(static_cast<std::size_t>(dump.size));
+            world->members = dump.members;
         }
         if (world->ranks.size() != static_cast<std::size_t>(dump.size)) {
             throw InvalidArgument(
@@ -215,29 +216,31 @@ std::string describe(const World& world) {
         if (!world.ranks[rank]) absent.push_back(static_cast<int>(rank));
     }
     std::string text = fmt::format("group \"{}\", {} ranks", world.group, world.ranks.size());
-    if (!absent.empty()) text += fmt::format("; no dump of {}", list_of(absent));
+    if (!absent.empty()) text += fmt::format("; no dump of {}", world.members.list_of(absent));
     text += '\n';
     for (const auto& dump : world.ranks) {
         if (!dump) continue;
-        text +=
-            fmt::format("  rank {} ({}, pid {}): {} operations; dumped: {}\n", dump->rank, dump->host, dump->process,
-                        dump->entries.empty() ? 0 : dump->entries.back().number, first_line(dump->reason));
+        text += fmt::format("  rank {} ({}, pid {}): {} operations; dumped: {}\n", world.members[dump->rank],
+                            dump->host, dump->process, dump->entries.empty() ? 0 : dump->entries.back().number,
+                            first_line(dump->reason));
         const Entry* in = standing_in(*dump);
         if (in == nullptr) {
             text += fmt::format("    waits for nothing; {}\n", last_of(*dump));
             continue;
         }
-        text += fmt::format("    {} {}", in->open() ? "is in" : "failed in", in->title());
+        text += fmt::format("    {} {}", in->open() ? "is in" : "failed in", in->title(world.members));
         text += in->site.empty() ? "\n" : fmt::format("\n      called at {}\n", in->site);
     }
     const std::vector<Wait> waits = wait_for_graph(world);
     if (waits.empty()) return text + "  nobody waits\n";
     text += "  who waits for whom\n";
     for (const Wait& wait : waits) {
-        text += fmt::format("    rank {} waits for {} for {:.3f} s in {}: {}\n", wait.rank, list_of(wait.peers),
-                            wait.seconds, wait.in.title(), wait.because);
+        text +=
+            fmt::format("    rank {} waits for {} for {:.3f} s in {}: {}\n", world.members[wait.rank],
+                        world.members.list_of(wait.peers), wait.seconds, wait.in.title(world.members), wait.because);
     }
-    for (const auto& circle : circles(waits)) {
+    for (auto& circle : circles(waits)) {
+        for (int& rank : circle) rank = world.members[rank];
         text += fmt::format("  a circle: {} → {}\n", fmt::join(circle, " → "), circle.front());
     }
     return text;

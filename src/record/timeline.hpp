@@ -19,6 +19,7 @@ namespace tutti::record {
 struct World {
     std::string group;
     std::uint64_t id = 0;
+    Members members;
     std::vector<std::optional<Dump>> ranks;  ///< nothing for a rank without a dump
     /// By rank: what to add to its times.
     std::vector<std::int64_t> offset_ns;

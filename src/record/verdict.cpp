@@ -48,14 +48,20 @@ std::string last_doing(const Dump& tail) {
     if (tail.entries.empty()) return "it has called nothing in this group";
     const Entry& last = tail.entries.back();
     if (last.open())
-        return fmt::format("it is in {} for {}{}", last.title(), since(tail, last.enqueued_ns), called_at(last));
-    return fmt::format("its last operation was {} ({} {} ago){}", last.title(), to_string(last.state),
+        return fmt::format("it is in {} for {}{}", last.title(tail.members), since(tail, last.enqueued_ns),
+                           called_at(last));
+    return fmt::format("its last operation was {} ({} {} ago){}", last.title(tail.members), to_string(last.state),
                        since(tail, last.ended_ns != 0 ? last.ended_ns : last.enqueued_ns), called_at(last));
 }
 
 // What is known of each rank; ranks of which the same is known stand in one line.
 class Findings {
  public:
+    explicit Findings(const std::vector<std::optional<Dump>>& tails) {
+        for (const auto& tail : tails) {
+            if (tail) members_ = tail->members;
+        }
+    }
     void add(const std::string& finding, int rank) {
         const auto found = std::ranges::find(lines_, finding, &Line::finding);
         if (found == lines_.end())
@@ -68,7 +74,7 @@ class Findings {
         std::size_t printed = 0, left_out = 0;
         for (const Line& line : lines_) {
             if (printed++ < findings_max)
-                result += fmt::format("\n  {}: {}", list_of(line.ranks), line.finding);
+                result += fmt::format("\n  {}: {}", members_.list_of(line.ranks), line.finding);
             else
                 left_out += line.ranks.size();
         }
@@ -82,6 +88,7 @@ class Findings {
         std::string finding;
         Ranks ranks;
     };
+    Members members_;
     std::vector<Line> lines_;
 };
 
@@ -100,7 +107,7 @@ Milliseconds left(const Deadline& deadline) {
 }  // namespace
 
 Judgement judge(const Subject& subject, const std::vector<std::optional<Dump>>& tails, std::span<const int> departed) {
-    Findings findings;
+    Findings findings(tails);
     Ranks missing, silent;
     for (int rank = 0; rank < static_cast<int>(tails.size()); ++rank) {
         const auto& tail = tails[static_cast<std::size_t>(rank)];
@@ -117,7 +124,7 @@ Judgement judge(const Subject& subject, const std::vector<std::optional<Dump>>& 
         const Entry* entry = find(*tail, subject.sequence);
         if (entry != nullptr) {
             const char* state = entry->state == State::completed ? "has completed" : "called";
-            findings.add(fmt::format("{} {}{}", state, entry->title(), called_at(*entry)), rank);
+            findings.add(fmt::format("{} {}{}", state, entry->title(tail->members), called_at(*entry)), rank);
         } else if (has_passed(*tail, subject.sequence)) {
             findings.add("is past it", rank);
         } else {

@@ -39,6 +39,7 @@ struct News {
     VerdictKind kind = VerdictKind::aborted;
     std::int32_t rank = -1;
     std::uint32_t text_bytes = 0;
+    std::uint32_t group = 0;
 };
 constexpr std::size_t news_text_max = 4096;
 // Said between two neighbours only. A lifeline counts once both have said `attached` on it: until then either may think
@@ -220,7 +221,7 @@ UniqueFd Membership::dial(int rank, bool lifeline, const Deadline& deadline, con
             if (lifeline) {
                 News answer;
                 net::recv_all(fd.get(), std::as_writable_bytes(std::span(&answer, 1)), deadline, abort, "lifeline");
-                const News confirm{attached, options_.rank, 0};
+                const News confirm{attached, options_.rank};
                 net::send_all(fd.get(), bytes_of(confirm), deadline, abort, "lifeline");
             }
             return fd;
@@ -244,7 +245,7 @@ void Membership::adopt(int parent, UniqueFd fd) {
         const std::lock_guard lock(mutex_);
         for (const auto& old : edges_) {
             if (!old->up || !old->fd) continue;
-            const News goodbye{moved, options_.rank, 0};
+            const News goodbye{moved, options_.rank};
             (void)!::send(old->fd.get(), &goodbye, sizeof goodbye, MSG_NOSIGNAL | MSG_DONTWAIT);
             ::shutdown(old->fd.get(), SHUT_WR);  // the old parent closes it
             old->up = false;
@@ -383,7 +384,7 @@ void Membership::welcome(Newcomer& n) {
             auto edge = std::make_unique<Edge>();
             edge->rank = hello.rank;
             edge->fd = std::move(n.fd);
-            const News answer{attached, options_.rank, 0};
+            const News answer{attached, options_.rank};
             (void)!::send(edge->fd.get(), &answer, sizeof answer, MSG_NOSIGNAL | MSG_DONTWAIT);
             tell_what_happened(*edge);
             edges_.push_back(std::move(edge));
@@ -410,7 +411,7 @@ bool Membership::read_edge(Edge& edge) {
             return false;
         }
         if (edge.inbox.size() < sizeof news + news.text_bytes) break;
-        const Verdict verdict{news.kind, news.rank, edge.inbox.substr(sizeof news, news.text_bytes)};
+        const Verdict verdict{news.kind, news.rank, edge.inbox.substr(sizeof news, news.text_bytes), news.group};
         edge.inbox.erase(0, sizeof news + news.text_bytes);
         if (verdict.kind == attached || verdict.kind == moved) {
             const std::lock_guard lock(mutex_);
@@ -461,7 +462,7 @@ void Membership::closed(Edge& edge) {
 // Each piece of news once: while lifelines move there may be two ways to a rank. False if it was known.
 bool Membership::forward(const Verdict& verdict, const Edge* except) {
     const std::string_view text = std::string_view(verdict.text).substr(0, news_text_max);
-    const News news{verdict.kind, verdict.rank, static_cast<std::uint32_t>(text.size())};
+    const News news{verdict.kind, verdict.rank, static_cast<std::uint32_t>(text.size()), verdict.group};
     std::string bytes(reinterpret_cast<const char*>(&news), sizeof news);
     bytes += text;
     const std::lock_guard lock(mutex_);

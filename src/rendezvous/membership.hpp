@@ -50,6 +50,7 @@ struct Verdict {
     VerdictKind kind = VerdictKind::aborted;
     int rank = -1;  ///< whom it is about
     std::string text;
+    std::uint32_t group = 0;  ///< in which it happened; whoever tells knows what it means
 };
 
 struct MembershipOptions {

@@ -64,8 +64,8 @@ TEST_P(Traces, count_operations_bytes_and_whom_a_rank_waited_for) {
             EXPECT_GT(c.waited_s[1], 0);
             EXPECT_LE(c.waited_s[1], c.seconds);
         }
-        EXPECT_NE(prometheus_text().find("tutti_bytes_total{group=\"world\",rank=\"" + std::to_string(g.rank()) +
-                                         "\"} 800000\n"),
+        EXPECT_NE(prometheus_text().find("tutti_bytes_total{group=\"" + g.name() + "\",rank=\"" +
+                                         std::to_string(g.rank()) + "\"} 800000\n"),
                   std::string::npos);
         barrier({.group = g});
     });
@@ -81,7 +81,7 @@ TEST_P(Traces, are_dumped_on_request_with_the_places_of_calls) {
         int found = 0;
         for (const std::string& file : dump_trace(folder.string(), "a test")) {
             const record::Dump dump = record::read_dump(file);
-            if (dump.rank != g.rank()) continue;  // threads share a process
+            if (dump.rank != g.rank() || dump.group != g.name()) continue;  // threads share a process
             ++found;
             EXPECT_EQ(dump.reason, "a test");
             EXPECT_EQ(dump.size, 2);

@@ -22,7 +22,8 @@ inline constexpr bool watched = true;
 inline constexpr bool watched = false;
 #endif
 
-enum class How { threads, shm_processes, tcp_processes, tcp_threads };
+/// `part`: the body's group is a part of a world with one rank more.
+enum class How { threads, shm_processes, tcp_processes, tcp_threads, part };
 
 inline std::string to_string(How how) {
     switch (how) {
@@ -30,6 +31,7 @@ inline std::string to_string(How how) {
         case How::shm_processes: return "shm";
         case How::tcp_processes: return "tcp";
         case How::tcp_threads: return "tcp_threads";
+        case How::part: return "part";
     }
     return "?";
 }
@@ -37,9 +39,9 @@ inline std::string to_string(How how) {
 /// The ways that this program tries: sanitizers watch threads, real jobs are processes.
 inline std::vector<How> every_way() {
 #ifdef TUTTI_THREADS_ONLY
-    return {How::threads, How::tcp_threads};
+    return {How::threads, How::tcp_threads, How::part};
 #else
-    return {How::threads, How::shm_processes, How::tcp_processes};
+    return {How::threads, How::shm_processes, How::tcp_processes, How::part};
 #endif
 }
 
@@ -55,20 +57,36 @@ inline void run_rank(const Store& store, int rank, int size, How how, const Body
     const bool tcp = how == How::tcp_processes || how == How::tcp_threads;
     ProcessGroup group({.store = store,
                         .rank = rank,
-                        .world_size = size,
+                        .world_size = how == How::part ? size + 1 : size,
                         .timeout = options.timeout,
                         .transport = tcp ? TransportKind::tcp : TransportKind::shm,
                         .determinism = options.determinism});
-    body(group);
+    if (how == How::part) {
+        const ProcessGroup part = group.split({.color = rank < size ? 0 : -1, .timeout = options.timeout});
+        barrier({.group = group});
+        if (part) {
+            body(part);
+            if (options.leave) ProcessGroup(part).destroy();
+        }
+        if (rank == size) {  // what fails in the part fails in the whole
+            try {
+                group.destroy();
+            } catch (const DistError&) {
+            }
+            return;
+        }
+    } else {
+        body(group);
+    }
     if (options.leave) group.destroy();
 }
 
 /// EXPECTs and FAILs of the body count on every rank; an exception that escapes it is a failure.
 inline void run_ranks(int size, How how, const Body& body, const WorldOptions& options = {}) {
-    if (how == How::threads || how == How::tcp_threads) {
+    if (how == How::threads || how == How::tcp_threads || how == How::part) {
         const HashStore store;
         std::vector<std::thread> threads;
-        for (int rank = 0; rank < size; ++rank) {
+        for (int rank = 0; rank < (how == How::part ? size + 1 : size); ++rank) {
             threads.emplace_back([&, rank] {
                 try {
                     run_rank(store, rank, size, how, body, options);

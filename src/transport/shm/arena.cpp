@@ -2,6 +2,7 @@
 
 #include <tutti/error.hpp>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/futex.h>
 #include <linux/membarrier.h>
@@ -30,8 +31,15 @@ std::size_t round_up(std::size_t value, std::size_t unit) {
 std::size_t control_bytes() {
     return round_up(sizeof(RankControl), page_bytes);
 }
+std::uint64_t parts_begin(const ArenaLayout& layout) {
+    return round_up(layout.total_bytes(), Arena::part_alignment);
+}
+// Of a file that is only as long as it has been written to.
+std::uint64_t file_bytes(const ArenaLayout& layout) {
+    return parts_begin(layout) + Arena::parts_bytes;
+}
 std::size_t ring_stride(const ArenaLayout& layout) {
-    return round_up(sizeof(RingControl) + layout.ring_bytes, page_bytes);
+    return layout.ring_bytes == 0 ? 0 : round_up(sizeof(RingControl) + layout.ring_bytes, page_bytes);
 }
 
 }  // namespace
@@ -51,46 +59,81 @@ Arena::~Arena() {
     munmap(base_, layout_.total_bytes());
 }
 
-std::shared_ptr<Arena> Arena::map(UniqueFd fd, const ArenaLayout& layout, bool initialize) {
-    const int flags = fd ? MAP_SHARED : MAP_SHARED | MAP_ANONYMOUS;
-    void* base = mmap(nullptr, layout.total_bytes(), PROT_READ | PROT_WRITE, flags | MAP_NORESERVE, fd.get(), 0);
+std::byte* Arena::map(int fd, std::uint64_t offset, const ArenaLayout& layout) {
+    const int flags = fd >= 0 ? MAP_SHARED : MAP_SHARED | MAP_ANONYMOUS;
+    void* base = mmap(nullptr, layout.total_bytes(), PROT_READ | PROT_WRITE, flags | MAP_NORESERVE, fd,
+                      static_cast<off_t>(offset));
     if (base == MAP_FAILED) {
         throw DistBackendError(
             fmt::format("cannot map {} bytes of shared memory: {}", layout.total_bytes(), std::strerror(errno)));
     }
-    std::shared_ptr<Arena> arena(new Arena(layout, static_cast<std::byte*>(base), std::move(fd)));
+    return static_cast<std::byte*>(base);
+}
+
+std::shared_ptr<Arena> Arena::make(UniqueFd fd, const ArenaLayout& layout, bool initialize) {
+    std::byte* base = map(fd.get(), 0, layout);
+    std::shared_ptr<Arena> arena(new Arena(layout, base, std::move(fd)));
     if (initialize) {
         // Fresh pages are zero, which is what the constructors would write; they only start the objects' lifetimes.
         for (int rank = 0; rank < layout.ranks; ++rank) {
             new (&arena->control(rank)) RankControl;
-            for (int peer = 0; peer < layout.ranks; ++peer) new (&arena->ring_control(rank, peer)) RingControl;
+            for (int peer = 0; layout.ring_bytes > 0 && peer < layout.ranks; ++peer)
+                new (&arena->ring_control(rank, peer)) RingControl;
         }
     }
     return arena;
 }
 
 std::shared_ptr<Arena> Arena::create_private(const ArenaLayout& layout) {
-    return map(UniqueFd{}, layout, true);
+    return make(UniqueFd{}, layout, true);
 }
 
 std::shared_ptr<Arena> Arena::create_shared(const ArenaLayout& layout) {
     UniqueFd fd(memfd_create("tutti", MFD_CLOEXEC));
-    if (!fd || ftruncate(fd.get(), static_cast<off_t>(layout.total_bytes())) != 0) {
+    if (!fd || ftruncate(fd.get(), static_cast<off_t>(file_bytes(layout))) != 0) {
         throw DistBackendError(
             fmt::format("cannot create {} bytes of shared memory: {}", layout.total_bytes(), std::strerror(errno)));
     }
-    return map(std::move(fd), layout, true);
+    return make(std::move(fd), layout, true);
 }
 
 std::shared_ptr<Arena> Arena::attach(UniqueFd fd, const ArenaLayout& layout) {
     struct stat status {};
-    if (fstat(fd.get(), &status) != 0 || static_cast<std::size_t>(status.st_size) != layout.total_bytes()) {
+    if (fstat(fd.get(), &status) != 0 || static_cast<std::uint64_t>(status.st_size) != file_bytes(layout)) {
         throw DistBackendError(fmt::format("shared memory of {} bytes: expected {}; do all ranks run the same version?",
-                                           status.st_size, layout.total_bytes()));
+                                           status.st_size, file_bytes(layout)));
     }
-    auto arena = map(std::move(fd), layout, false);
-    arena->fd_.reset();
+    return make(std::move(fd), layout, false);
+}
+
+std::shared_ptr<Arena> Arena::part(std::shared_ptr<const Arena> whole, std::uint64_t offset, const ArenaLayout& layout,
+                                   std::vector<int> ranks_of_whole) {
+    if (offset + layout.total_bytes() > parts_bytes) {
+        throw DistBackendError(
+            fmt::format("no room for another group's shared memory: {} bytes are used of {}", offset, parts_bytes));
+    }
+    offset += parts_begin(whole->layout_);
+    std::shared_ptr<Arena> arena(new Arena(layout, map(whole->fd_.get(), offset, layout), UniqueFd{}));
+    arena->offset_ = offset;
+    arena->doors_ = std::move(ranks_of_whole);
+    arena->whole_ = std::move(whole);
     return arena;
+}
+
+UniqueFd Arena::fd() const {
+    UniqueFd copy(fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0));
+    if (!copy) throw DistBackendError(fmt::format("cannot copy a descriptor: {}", std::strerror(errno)));
+    return copy;
+}
+
+void Arena::leave_part(int rank) noexcept {
+    control(rank).left.store(1, std::memory_order_release);
+    ring_all_doorbells(rank);
+    const std::uint32_t before = control(0).departures.fetch_add(1, std::memory_order_acq_rel);
+    if (before + 1 != static_cast<std::uint32_t>(layout_.ranks)) return;
+    // Without success it stays until the world ends.
+    (void)!fallocate(whole_->fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset_),
+                     static_cast<off_t>(layout_.total_bytes()));
 }
 
 std::byte* Arena::slot(int rank, std::uint64_t publication) const noexcept {
@@ -121,7 +164,7 @@ void Arena::fence_for_sleep() const noexcept {
 }
 
 void Arena::fence_for_doorbell() const noexcept {
-    if (control(0).everyone_fences.load(std::memory_order_relaxed) != 0) {
+    if ((whole_ ? whole_.get() : this)->control(0).everyone_fences.load(std::memory_order_relaxed) != 0) {
         std::atomic_thread_fence(std::memory_order_seq_cst);
     } else {
         std::atomic_signal_fence(
@@ -130,11 +173,13 @@ void Arena::fence_for_doorbell() const noexcept {
 }
 
 void Arena::wake_if_asleep(int rank) const noexcept {
-    RankControl& peer = control(rank);
+    RankControl& peer = door(rank);
     const std::uint32_t sleep = peer.sleeping.load(std::memory_order_relaxed);
     if (sleep == RankControl::awake) return;
     if (sleep == RankControl::on_bell) {
-        (void)!::eventfd_write(bells_[static_cast<std::size_t>(rank)].get(), 1);
+        const auto index = static_cast<std::size_t>(rank);
+        const UniqueFd& bell = whole_ ? whole_->bells_[static_cast<std::size_t>(doors_[index])] : bells_[index];
+        (void)!::eventfd_write(bell.get(), 1);
         return;
     }
     peer.rings.fetch_add(1, std::memory_order_release);

@@ -12,6 +12,9 @@
 //
 // A rank that waits for sockets too cannot sleep on memory. It has a bell, a descriptor that whoever would wake it
 // writes to, and sleeps in poll(2).
+//
+// Parts. Groups of some of the ranks have an arena each in the same file, behind the one of all, at a place that every
+// rank can compute; they share the doorbells of all. A part takes memory only where it has been written to.
 #pragma once
 
 #include "core/unique_fd.hpp"
@@ -81,6 +84,8 @@ struct RankControl {
     /// Small collectives, by sequence number: a rank may be this many ahead of the slowest that reads.
     static constexpr std::size_t small_slots = 32;
     SmallSlot small[small_slots];
+    /// Of a part's: this rank has left its group. Of the part's first rank: how many have.
+    std::atomic<std::uint32_t> left{0}, departures{0};
     /// Payloads that are longer than a slot's own; of these a rank may be fewer ahead.
     static constexpr std::size_t small_areas = 8, small_area_bytes = 8192;
     alignas(line_spacing) std::byte small_area[small_areas][small_area_bytes];
@@ -114,7 +119,7 @@ struct ArenaLayout {
     int ranks = 1;
     std::uint32_t slots = 8;
     std::size_t slot_bytes = std::size_t{128} << 10;
-    std::size_t ring_bytes = std::size_t{64} << 10;  ///< a power of two
+    std::size_t ring_bytes = std::size_t{64} << 10;  ///< a power of two; 0: no rings
 
     std::size_t rank_bytes() const;
     std::size_t total_bytes() const;
@@ -128,13 +133,21 @@ class Arena {
     static std::shared_ptr<Arena> create_shared(const ArenaLayout& layout);
     /// Maps what another rank created. Throws DistBackendError if the memory has another size.
     static std::shared_ptr<Arena> attach(UniqueFd fd, const ArenaLayout& layout);
+    /// The part of a shared arena at `offset` (a multiple of part_alignment) behind it, for some of its ranks. Nothing
+    /// has been there before. Throws DistBackendError where it cannot be mapped, or there is no room for it.
+    static std::shared_ptr<Arena> part(std::shared_ptr<const Arena> whole, std::uint64_t offset,
+                                       const ArenaLayout& layout, std::vector<int> ranks_of_whole);
+    /// Room for parts, in bytes, and what their offsets are multiples of.
+    static constexpr std::uint64_t parts_bytes = std::uint64_t{1} << 50, part_alignment = std::uint64_t{1} << 16;
     ~Arena();
     Arena(const Arena&) = delete;
     Arena& operator=(const Arena&) = delete;
 
     const ArenaLayout& layout() const noexcept { return layout_; }
-    /// The descriptor to pass on, once.
-    UniqueFd take_fd() noexcept { return std::move(fd_); }
+    /// A descriptor of it, to pass on.
+    UniqueFd fd() const;
+    /// A part: this rank will not use it any more. The last one to say so gives its memory back.
+    void leave_part(int rank) noexcept;
     /// `sleeps_often`: this rank has no core of its own. Call before the first sleep.
     void choose_fences(bool sleeps_often) noexcept;
     /// One bell for each rank, eventfd(2)s that do not block; before the first sleep. `bells` is empty, or equal on
@@ -175,7 +188,11 @@ class Arena {
 
  private:
     Arena(const ArenaLayout& layout, std::byte* base, UniqueFd fd);
-    static std::shared_ptr<Arena> map(UniqueFd fd, const ArenaLayout& layout, bool initialize);
+    static std::byte* map(int fd, std::uint64_t offset, const ArenaLayout& layout);
+    static std::shared_ptr<Arena> make(UniqueFd fd, const ArenaLayout& layout, bool initialize);
+    RankControl& door(int rank) const noexcept {
+        return whole_ ? whole_->control(doors_[static_cast<std::size_t>(rank)]) : control(rank);
+    }
     void fence_for_sleep() const noexcept;
     static void silence(const UniqueFd& bell) noexcept;
     void fence_for_doorbell() const noexcept;
@@ -188,6 +205,10 @@ class Arena {
     std::byte* base_ = nullptr;
     UniqueFd fd_;
     std::vector<UniqueFd> bells_;  // by rank
+    // Of a part only.
+    std::shared_ptr<const Arena> whole_;
+    std::uint64_t offset_ = 0;  // in the file
+    std::vector<int> doors_;    // by rank: its rank in the whole
 };
 
 }  // namespace tutti::transport

@@ -1,0 +1,59 @@
+// Groups of some ranks: torch.distributed.new_group and what goes with it.
+//
+// A group is computed, not negotiated: it shares the connections, the memory file and the progress thread of its world,
+// so a job may have thousands. Its collectives run beside those of other groups; messages of one group never meet
+// receives of another.
+//
+// All ranks of the world call these functions, in one order, members or not; they return when all have. What ranks
+// disagree about is an error on all of them. With use_local_synchronization only the members call.
+//
+// Errors: InvalidArgument names the rank that is wrong; CollectiveMismatch tells what ranks asked for; Timeout after
+// the world's timeout. An operation that fails in one group ends the world with all its groups.
+//
+// Threads: one per process at a time, as for collectives.
+#pragma once
+
+#include <tutti/process_group.hpp>
+#include <tutti/tensor.hpp>
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tutti {
+
+struct NewGroupOptions {
+    std::optional<std::chrono::milliseconds> timeout{};  ///< of its operations; default 30 min, or TUTTI_TIMEOUT_MS
+    std::string backend{};                               ///< "": the world's; else as InitOptions::backend
+    /// Only the members call, and wait for each other in the store. Ranks that wait for each other in a circle, because
+    /// they make overlapping groups in different orders, get InvalidArgument.
+    bool use_local_synchronization = false;
+    std::string group_desc{};           ///< free text, for messages
+    std::optional<Device> device_id{};  ///< host memory: cpu
+    ProcessGroup world{};               ///< whose ranks `ranks` are; default: the default group
+};
+
+/// A group of some ranks of the world, in ascending order. Not in it: ProcessGroup::non_member().
+TUTTI_API ProcessGroup new_group(std::vector<int> ranks, const NewGroupOptions& options = {});
+/// Of all ranks.
+TUTTI_API ProcessGroup new_group(const NewGroupOptions& options = {});
+/// Several at once, for the price of one. By list: the group, or non_member(). Not with use_local_synchronization.
+TUTTI_API std::vector<ProcessGroup> new_groups(std::vector<std::vector<int>> ranks,
+                                               const NewGroupOptions& options = {});
+/// Groups of `group_size` neighbours each, which the number of ranks must be a multiple of; first: this rank's.
+TUTTI_API std::pair<ProcessGroup, std::vector<ProcessGroup>> new_subgroups(int group_size,
+                                                                           const NewGroupOptions& options = {});
+/// The same of lists in which every rank stands at most once; first: this rank's, or non_member().
+TUTTI_API std::pair<ProcessGroup, std::vector<ProcessGroup>> new_subgroups_by_enumeration(
+    std::vector<std::vector<int>> ranks_per_subgroup, const NewGroupOptions& options = {});
+
+/// The rank in `group` of a global rank. Throws InvalidArgument when it has none.
+TUTTI_API int get_group_rank(const ProcessGroup& group, int global_rank);
+/// The global rank of a rank in `group`. Throws InvalidArgument when there is none.
+TUTTI_API int get_global_rank(const ProcessGroup& group, int group_rank);
+/// Global ranks by group rank; default: of the default group.
+TUTTI_API std::vector<int> get_process_group_ranks(const ProcessGroup& group = {});
+
+}  // namespace tutti

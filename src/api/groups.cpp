@@ -1,0 +1,251 @@
+// new_group, split, and what ranks are called in groups.
+#include <tutti/groups.hpp>
+
+#include "api/request.hpp"
+#include "core/env.hpp"
+#include "group/fingerprint.hpp"
+#include "group/group.hpp"
+#include "group/meeting.hpp"
+
+#include <tutti/error.hpp>
+#include <tutti/object_collectives.hpp>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <mutex>
+
+namespace tutti {
+namespace {
+
+using detail::Group;
+using detail::World;
+using group::Fingerprint;
+using Ranks = std::vector<int>;
+
+milliseconds timeout_of(const NewGroupOptions& o) {
+    if (o.timeout && *o.timeout <= milliseconds::zero()) {
+        throw InvalidArgument(fmt::format("new_group: timeout {} ms: expected more than zero", o.timeout->count()));
+    }
+    const auto standard = env::get_int("TUTTI_TIMEOUT_MS", 1, INT64_MAX / 2'000'000);
+    return o.timeout.value_or(standard ? milliseconds(*standard) : default_timeout);
+}
+
+void check(const NewGroupOptions& o) {
+    timeout_of(o);
+    if (o.device_id && o.device_id->type != Device::Type::cpu) {
+        throw InvalidArgument(fmt::format("new_group: device_id {}: expected cpu: this group works on host memory",
+                                          to_string(*o.device_id)));
+    }
+    if (!o.backend.empty() && o.backend != "native" && o.backend != "cpu:native")
+        throw InvalidArgument(fmt::format("new_group: backend \"{}\": expected \"native\" (or nothing)", o.backend));
+}
+
+// Ascending, each once, all of the world.
+void check(Ranks& ranks, const World& world) {
+    if (ranks.empty()) throw InvalidArgument("new_group: ranks is empty: expected at least one rank");
+    std::ranges::sort(ranks);
+    for (const int rank : {ranks.front(), ranks.back()}) {
+        if (rank < 0 || rank >= world.size()) {
+            throw InvalidArgument(
+                fmt::format("new_group: ranks has {}: expected global ranks, 0 to {}", rank, world.size() - 1));
+        }
+    }
+    if (const auto twice = std::ranges::adjacent_find(ranks); twice != ranks.end())
+        throw InvalidArgument(fmt::format("new_group: ranks has {} twice: expected each rank once", *twice));
+}
+
+ProcessGroup make(const std::shared_ptr<World>& world, const Ranks& ranks, World::Place place,
+                  const std::string& description, milliseconds timeout) {
+    if (std::ranges::find(ranks, world->rank()) == ranks.end()) return ProcessGroup::non_member();
+    const std::string name = fmt::format("{}_{}", description.empty() ? "group" : description, place.index);
+    return ProcessGroup(Group::of_some(world, {place, ranks, name, description, timeout}));
+}
+
+std::uint64_t digest(const std::string& text) {
+    std::uint64_t hash = 14695981039346656037ULL;
+    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+    return hash;
+}
+
+std::string in_words(const std::vector<Ranks>& lists) {
+    std::string text;
+    for (const Ranks& ranks : lists) text += fmt::format("{}[{}]", text.empty() ? "" : ", ", fmt::join(ranks, ", "));
+    return text;
+}
+
+// What every rank has, from all ranks of the group; all call it alike.
+std::vector<std::uint64_t> gather_words(const std::shared_ptr<Group>& group, std::span<std::uint64_t> words,
+                                        std::uint64_t lists) {
+    std::vector<std::uint64_t> all(words.size() * static_cast<std::size_t>(group->size()));
+    const auto view_of = [](std::span<std::uint64_t> s) {
+        return TensorView(s.data(), Extents::of(static_cast<std::int64_t>(s.size())), uint64);
+    };
+    const api::Prepared operation =
+        api::all_gather_into_tensor(view_of(all), view_of(words), {.group = ProcessGroup(group)});
+    operation->name = "new_group";
+    operation->operands.fingerprint = Fingerprint::pack(group::group_creation, uint64, ReduceOp::Kind::sum, -1, lists);
+    group->run(operation);
+    return all;
+}
+
+// Throws on all ranks when one of them makes other groups.
+void agree(const std::shared_ptr<Group>& all, const std::vector<Ranks>& lists, World::Place place) {
+    const std::string mine = in_words(lists);
+    std::uint64_t word = digest(fmt::format("{} {} {}", place.index, place.offset, mine));
+    const std::vector<std::uint64_t> words = gather_words(all, {&word, 1}, lists.size());
+    if (std::ranges::adjacent_find(words, std::ranges::not_equal_to{}) == words.end()) return;
+    const std::string said = fmt::format("group {} of ranks {}", place.index, mine);
+    const std::vector<std::string> texts = all_gather_object(said, {.group = ProcessGroup(all)});
+    for (std::size_t r = 1; r < texts.size(); ++r) {
+        if (texts[r] == texts[0]) continue;
+        throw CollectiveMismatch(
+            fmt::format("new_group: rank 0 makes {}, but rank {} makes {}: expected the same groups in the same "
+                        "order on all ranks",
+                        texts[0], r, texts[r]),
+            {.operation = "new_group", .group = all->name(), .rank = all->rank(), .peer = static_cast<int>(r)});
+    }
+}
+
+std::shared_ptr<World> world_of(const NewGroupOptions& o) {
+    return api::group_of(o.world, "new_group")->shared_world();
+}
+
+std::shared_ptr<Group> all_of(const World& world) {
+    if (auto all = world.find(0)) return all;
+    throw InvalidArgument("new_group: the group of all ranks is gone: expected a world that is in use");
+}
+
+// The same members may make several groups: the members number them alike.
+std::uint64_t next_number(const World& world, const Ranks& ranks) {
+    static std::mutex mutex;
+    static std::map<std::pair<std::pair<std::uint64_t, int>, Ranks>, std::uint64_t> numbers;
+    const std::lock_guard lock(mutex);
+    return numbers[{{world.id(), world.rank()}, ranks}]++;
+}
+
+ProcessGroup make_among_members(const std::shared_ptr<World>& world, const Ranks& ranks, const NewGroupOptions& o) {
+    if (std::ranges::find(ranks, world->rank()) == ranks.end()) return ProcessGroup::non_member();
+    detail::Meeting meeting(*world, ranks, next_number(*world, ranks), Deadline::after(timeout_of(o)));
+    const World::Place place = meeting.take_place(Group::part_bytes(*world, ranks));
+    ProcessGroup group = make(world, ranks, place, o.group_desc, timeout_of(o));
+    meeting.wait_for_all();
+    return group;
+}
+
+ProcessGroup own_of(const std::vector<ProcessGroup>& groups) {
+    const auto own = std::ranges::find_if(groups, [](const ProcessGroup& group) { return static_cast<bool>(group); });
+    return own == groups.end() ? ProcessGroup::non_member() : *own;
+}
+
+}  // namespace
+
+std::vector<ProcessGroup> new_groups(std::vector<Ranks> lists, const NewGroupOptions& o) {
+    check(o);
+    const std::shared_ptr<World> world = world_of(o);
+    std::uint64_t bytes = 0;
+    for (Ranks& ranks : lists) {
+        check(ranks, *world);
+        bytes = std::max(bytes, Group::part_bytes(*world, ranks));
+    }
+    if (o.use_local_synchronization)
+        throw InvalidArgument("new_groups: use_local_synchronization: expected new_group, one group at a time");
+    if (lists.empty()) return {};
+    const World::Place first = world->next_place(static_cast<std::uint32_t>(lists.size()), bytes);
+    agree(all_of(*world), lists, first);
+    std::vector<ProcessGroup> groups;
+    for (std::uint32_t i = 0; i < lists.size(); ++i)
+        groups.push_back(
+            make(world, lists[i], {first.index + i, first.offset + i * bytes}, o.group_desc, timeout_of(o)));
+    return groups;
+}
+
+ProcessGroup new_group(Ranks ranks, const NewGroupOptions& o) {
+    if (!o.use_local_synchronization) return new_groups({std::move(ranks)}, o).front();
+    check(o);
+    const std::shared_ptr<World> world = world_of(o);
+    check(ranks, *world);
+    return make_among_members(world, ranks, o);
+}
+
+ProcessGroup new_group(const NewGroupOptions& o) {
+    const std::shared_ptr<World> world = world_of(o);
+    Ranks all;
+    for (int r = 0; r < world->size(); ++r) all.push_back(r);
+    return new_group(std::move(all), o);
+}
+
+std::pair<ProcessGroup, std::vector<ProcessGroup>> new_subgroups(int group_size, const NewGroupOptions& o) {
+    const int size = world_of(o)->size();
+    if (group_size < 1 || size % group_size != 0) {
+        throw InvalidArgument(fmt::format("new_subgroups: group_size {}: expected a divisor of {}, the number of ranks",
+                                          group_size, size));
+    }
+    std::vector<Ranks> lists(static_cast<std::size_t>(size / group_size));
+    for (int r = 0; r < size; ++r) lists[static_cast<std::size_t>(r / group_size)].push_back(r);
+    return new_subgroups_by_enumeration(std::move(lists), o);
+}
+
+std::pair<ProcessGroup, std::vector<ProcessGroup>> new_subgroups_by_enumeration(std::vector<Ranks> lists,
+                                                                                const NewGroupOptions& o) {
+    Ranks all;
+    for (const Ranks& ranks : lists) all.insert(all.end(), ranks.begin(), ranks.end());
+    std::ranges::sort(all);
+    if (const auto twice = std::ranges::adjacent_find(all); twice != all.end()) {
+        throw InvalidArgument(
+            fmt::format("new_subgroups_by_enumeration: rank {} is listed twice: expected at most once", *twice));
+    }
+    auto groups = new_groups(std::move(lists), o);
+    return {own_of(groups), std::move(groups)};
+}
+
+ProcessGroup ProcessGroup::split(const SplitOptions& o) const {
+    if (o.timeout && *o.timeout <= milliseconds::zero()) {
+        throw InvalidArgument(
+            fmt::format("ProcessGroup.split: timeout {} ms: expected more than zero", o.timeout->count()));
+    }
+    const std::shared_ptr<Group> parent = api::group_of(*this, "ProcessGroup.split");
+    const std::shared_ptr<World>& world = parent->shared_world();
+    // The first rank of a part of the world takes numbers before it knows how many: one for each rank suffices.
+    std::array<std::uint64_t, 4> mine{static_cast<std::uint64_t>(o.color), static_cast<std::uint64_t>(o.key), 0, 0};
+    const std::uint64_t bytes = Group::part_bytes(*world, parent->members());
+    const auto most = static_cast<std::uint32_t>(parent->size());
+    World::Place first;
+    if (parent->is_whole_world()) {
+        first = world->next_place(most, bytes);
+    } else if (parent->rank() == 0) {
+        first = world->next_place_in_store(most, bytes);
+    }
+    mine[2] = first.index, mine[3] = first.offset;
+    const std::vector<std::uint64_t> all = gather_words(parent, mine, 0);
+    first = {static_cast<std::uint32_t>(all[2]), all[3]};
+
+    std::map<int, std::vector<std::pair<int, int>>> colours;  // (key, rank)
+    for (int r = 0; r < parent->size(); ++r) {
+        const std::uint64_t* theirs = all.data() + static_cast<std::size_t>(r) * mine.size();
+        colours[static_cast<int>(theirs[0])].emplace_back(static_cast<int>(theirs[1]), r);
+    }
+    if (o.color < 0) return non_member();
+    auto& members = colours[o.color];
+    std::ranges::sort(members);
+    Ranks ranks;
+    for (const auto& [key, rank] : members) ranks.push_back(parent->global(rank));
+    const auto before = static_cast<std::uint32_t>(std::distance(colours.begin(), colours.find(o.color)));
+    return make(world, ranks, {first.index + before, first.offset + before * bytes}, o.group_desc,
+                o.timeout.value_or(parent->timeout()));
+}
+
+int get_group_rank(const ProcessGroup& group, int global_rank) {
+    return ProcessGroup(api::group_of(group, "get_group_rank")).group_rank(global_rank);
+}
+int get_global_rank(const ProcessGroup& group, int group_rank) {
+    return ProcessGroup(api::group_of(group, "get_global_rank")).global_rank(group_rank);
+}
+Ranks get_process_group_ranks(const ProcessGroup& group) {
+    return api::group_of(group, "get_process_group_ranks")->members();
+}
+
+}  // namespace tutti

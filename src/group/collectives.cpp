@@ -1,0 +1,221 @@
+// The collectives of a group on their way, and what ranks find out about each other meanwhile.
+#include "group/fingerprint.hpp"
+#include "group/group.hpp"
+
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace tutti::detail {
+
+void Group::start(Operation& operation) {
+    const std::uint64_t fingerprint = operation.operands.fingerprint;
+    remember(operation.sequence, fingerprint);
+    recorder_.start(operation.ticket);
+    if (make_small(operation)) {
+        operation.small_state = begin_small();
+        operation.small_state.ticket = operation.ticket;
+    } else {
+        begin_schedule(operation);
+    }
+}
+
+void Group::begin_schedule(Operation& operation) {
+    const std::uint64_t fingerprint = operation.operands.fingerprint;
+    if (arena_ && size_ > 1) {
+        // Of two ranks that disagree, the one that comes second sees the first: the fence keeps both from reading
+        // before they have written. Not every disagreement meets a message, as when ranks name different roots.
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+        check_records(operation.sequence);
+        if (world_->failure()) return;
+    }
+    if (const std::uint64_t largest = operation.small_state.largest; largest != SmallState::unknown)
+        operation.request.largest_count = largest / size_of(operation.operands.dtype);
+    operation.operands.channel = Channel::of_collective(index_, operation.sequence);
+    if (size_ > 1) world_->mailbox().check_unexpected(operation.operands.channel, fingerprint);
+    if (world_->failure()) return;
+    operation.execution = std::make_unique<engine::Execution>(
+        operation.schedule ? operation.schedule : plan_for(operation), operation.operands, ground_);
+}
+
+void Group::remember(std::uint64_t sequence, std::uint64_t fingerprint) {
+    if (!arena_) return history_->put(sequence, fingerprint);
+    agreement_ = (agreement_ ^ fingerprint) * 0x9e3779b97f4a7c15ULL;
+    agreement_ ^= agreement_ >> 32;
+    auto& record = arena_->control(ground_.local_rank).records[sequence % transport::RankControl::record_count];
+    // Who finds a new value under the old number finds the number gone when it looks again.
+    record.sequence.store(0, std::memory_order_relaxed);
+    record.fingerprint.store(fingerprint, std::memory_order_release);
+    record.agreement.store(agreement_, std::memory_order_release);
+    record.sequence.store(sequence, std::memory_order_release);
+}
+
+std::uint64_t Group::fingerprint_at(std::uint64_t sequence) const {
+    if (!arena_) return history_->find(sequence);
+    const auto& record = arena_->control(ground_.local_rank).records[sequence % transport::RankControl::record_count];
+    return record.sequence.load(std::memory_order_relaxed) == sequence
+               ? record.fingerprint.load(std::memory_order_relaxed)
+               : 0;
+}
+
+bool Group::progress() {
+    bool moved = false;
+    while (!collectives_.empty()) {
+        const std::shared_ptr<Operation> operation = collectives_.front();
+        if (operation->small_state.sequence == 0 && !operation->execution) {
+            start(*operation);
+            if (world_->failure()) return true;
+            moved = true;
+        }
+        SmallState& small = operation->small_state;
+        if (small.sequence != 0 && !operation->execution) {
+            if (!advance(operation->small, small, operation->sequence)) return moved;
+            if (!world_->failure() && small.large) begin_schedule(*operation);
+            if (world_->failure()) return true;
+        }
+        if (operation->execution) {
+            moved |= world_->run(*operation->execution);
+            if (world_->failure()) return true;
+            if (const auto& other = operation->execution->mismatch()) {
+                const auto [peer, theirs] = *other;
+                mismatch(peer, operation->sequence, theirs, operation->operands.fingerprint);
+            }
+            if (world_->failure()) return true;
+            if (!operation->execution->done()) return moved;
+            operation->execution.reset();
+        }
+        collectives_.pop_front();
+        world_->complete(operation, nullptr);
+        moved = true;
+    }
+    return moved;
+}
+
+void Group::drop(const std::exception_ptr& error) {
+    const auto collectives = std::exchange(collectives_, {});
+    for (const auto& operation : collectives) operation->execution.reset();
+    for (const auto& operation : collectives) world_->complete(operation, error);
+}
+
+void Group::check_front(Instant now) {
+    const std::shared_ptr<Operation> operation = front();
+    if (operation->deadline.expired(now)) return time_out(*operation);
+    if (arena_) check_records(operation->sequence);
+    if (world_->failure() || now < next_probe_) return;
+    next_probe_ = now + std::chrono::milliseconds(200);
+    if (now - operation->started >= std::chrono::milliseconds(100)) probe(*operation);
+}
+
+void Group::check_last() {
+    if (arena_ && size_ > 1) check_records(sequence_);
+}
+
+// Asks those that it waits for what they are doing; those that have left will not answer.
+void Group::probe(const Operation& operation) {
+    for (const int peer : waits_for(operation)) {
+        if (has_left(peer)) {
+            world_->tell({rendezvous::VerdictKind::left, global(peer),
+                          fmt::format("rank {} has left the group", global(peer)), index_},
+                         true);
+            return;
+        }
+        if (!shares_memory_with(peer))
+            world_->mailbox().probe(global(peer), operation.operands.channel, operation.operands.fingerprint);
+    }
+}
+
+bool Group::has_left(int peer) {
+    if (!is_whole_world() && shares_memory_with(peer) &&
+        arena_->control(ground_.local_of[static_cast<std::size_t>(peer)]).left.load(std::memory_order_acquire) != 0) {
+        return true;
+    }
+    return world_->has_left(global(peer));
+}
+
+// Compares what the ranks of this host have done up to this collective, which has begun here.
+void Group::check_records(std::uint64_t sequence) {
+    const std::size_t index = sequence % transport::RankControl::record_count;
+    const auto& own = arena_->control(ground_.local_rank).records[index];
+    if (sequence == 0 || own.sequence.load(std::memory_order_relaxed) != sequence) return;
+    const std::uint64_t mine = own.agreement.load(std::memory_order_relaxed);
+    for (std::size_t local = 0; local < rank_of_local_.size(); ++local) {
+        const auto& record = arena_->control(static_cast<int>(local)).records[index];
+        if (record.sequence.load(std::memory_order_acquire) != sequence) continue;
+        const std::uint64_t theirs = record.agreement.load(std::memory_order_acquire);
+        if (theirs == mine || record.sequence.load(std::memory_order_relaxed) != sequence) continue;
+        return disagreement(rank_of_local_[local], sequence);
+    }
+}
+
+// Finds the first collective about which this rank and a peer disagree: the latest, or an earlier one in which neither
+// had to wait for the other.
+void Group::disagreement(int peer, std::uint64_t sequence) {
+    using transport::RankControl;
+    const auto& records = arena_->control(ground_.local_of[static_cast<std::size_t>(peer)]).records;
+    std::uint64_t first = sequence, theirs = 0, mine = 0;
+    for (std::uint64_t s = sequence; s > 0 && sequence - s < RankControl::record_count; --s) {
+        const RankControl::Record& record = records[s % RankControl::record_count];
+        if (record.sequence.load(std::memory_order_acquire) != s) continue;
+        const std::uint64_t fingerprint = record.fingerprint.load(std::memory_order_acquire);
+        if (record.sequence.load(std::memory_order_relaxed) != s || fingerprint == fingerprint_at(s)) continue;
+        first = s, theirs = fingerprint, mine = fingerprint_at(s);
+    }
+    if (theirs != mine) return mismatch(peer, first, theirs, mine);
+    mismatch(peer, sequence,
+             fmt::format("ranks {} and {} have disagreed about a collective before it", world_->rank(), global(peer)));
+}
+
+std::vector<int> Group::waits_for(const Operation& operation) const {
+    if (operation.execution) return operation.execution->waits_for();
+    if (operation.small_state.sequence != 0) return missing(operation.small, operation.small_state);
+    if (!operation.is_collective && operation.transfer.peer >= 0) return {rank_of(operation.transfer.peer)};
+    return {};
+}
+
+void Group::time_out(Operation& operation) {
+    ErrorContext context = context_of(operation);
+    std::vector<int> missing = waits_for(operation);
+    const int peer = missing.empty() ? -1 : missing.front();
+    for (int& rank : missing) rank = global(rank);
+    const double waited = std::chrono::duration<double>(context.elapsed).count();
+    std::string text = fmt::format("{}: timed out after {:.3f} s of {:.3f} s", title_of(operation), waited,
+                                   std::chrono::duration<double>(operation.timeout).count());
+    if (!missing.empty())
+        text += fmt::format("; rank {} has nothing from rank {}", world_->rank(), fmt::join(missing, ", "));
+    if (!context.phase.empty()) text += fmt::format("; {}", context.phase);
+    fail_together({.headline = text, .sequence = operation.sequence, .rank = rank_, .peer = peer}, context);
+}
+
+void Group::mismatch(int peer, std::uint64_t sequence, std::uint64_t theirs, std::uint64_t mine) {
+    using group::Fingerprint;
+    if (theirs == group::left_the_group) {
+        return world_->tell({rendezvous::VerdictKind::left, global(peer),
+                             fmt::format("rank {} has left the group", global(peer)), index_},
+                            true);
+    }
+    if (!group::is_message(theirs) || !group::is_message(mine)) {
+        return mismatch(peer, sequence,
+                        fmt::format("rank {} called {}, but rank {} called {}", world_->rank(),
+                                    Fingerprint::describe(mine), global(peer), Fingerprint::describe(theirs)));
+    }
+    disagreed(peer, 0,
+              fmt::format("group \"{}\": rank {} sent {}, but rank {} receives {}", name_, global(peer),
+                          Fingerprint::describe(theirs), world_->rank(), Fingerprint::describe(mine)));
+}
+
+void Group::mismatch(int peer, std::uint64_t sequence, const std::string& sides) {
+    disagreed(peer, sequence,
+              fmt::format("operation #{} in group \"{}\" ({} ranks): {}", sequence, name_, size_, sides));
+}
+
+void Group::disagreed(int peer, std::uint64_t sequence, const std::string& text) {
+    if (world_->failing()) return;
+    fail_together({.headline = text, .sequence = sequence, .rank = rank_, .peer = peer, .disagreement = true},
+                  {.sequence = sequence, .group = name_, .rank = world_->rank()});
+}
+
+}  // namespace tutti::detail

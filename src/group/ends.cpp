@@ -1,0 +1,265 @@
+// How a world ends: what others say, failures, goodbyes; and groups that end before it.
+#include "core/log.hpp"
+#include "group/fingerprint.hpp"
+#include "group/group.hpp"
+#include "group/world.hpp"
+
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace tutti::detail {
+
+using rendezvous::Verdict;
+using rendezvous::VerdictKind;
+
+// ---- Groups
+
+void World::add(std::uint32_t index, const std::shared_ptr<Group>& group) {
+    const std::lock_guard lock(groups_mutex_);
+    std::erase_if(groups_, [](const auto& entry) { return entry.second.expired(); });
+    groups_[index] = group;
+}
+
+std::shared_ptr<Group> World::find(std::uint32_t index) const {
+    const std::lock_guard lock(groups_mutex_);
+    const auto found = groups_.find(index);
+    return found == groups_.end() ? nullptr : found->second.lock();
+}
+
+std::vector<std::shared_ptr<Group>> World::groups() const {
+    std::vector<std::shared_ptr<Group>> all;
+    const std::lock_guard lock(groups_mutex_);
+    for (const auto& [index, group] : groups_) {
+        if (auto held = group.lock()) all.push_back(std::move(held));
+    }
+    return all;
+}
+
+World::Place World::next_place(std::uint32_t count, std::uint64_t part_bytes) {
+    const std::lock_guard lock(mutex_);
+    if (next_index_ + count > Channel::groups_max / 2)
+        throw DistBackendError(fmt::format("{} groups: a world has no numbers for more", next_index_));
+    const Place place{next_index_, next_offset_};
+    next_index_ += count;
+    next_offset_ += count * part_bytes;
+    return place;
+}
+
+// Numbers and places of the upper half.
+World::Place World::next_place_in_store(std::uint32_t count, std::uint64_t part_bytes) {
+    Store store = PrefixStore("group/" + name_ + "/places", store_);
+    const auto index = store.add("index", count) - count;
+    const auto offset = store.add("offset", static_cast<std::int64_t>(count * part_bytes));
+    if (index + count > Channel::groups_max / 2)
+        throw DistBackendError(fmt::format("{} groups: a world has no numbers for more", index));
+    return {static_cast<std::uint32_t>(index) + Channel::groups_max / 2,
+            transport::Arena::parts_bytes / 2 + static_cast<std::uint64_t>(offset) - count * part_bytes};
+}
+
+std::uint64_t World::fingerprint_of(std::uint64_t channel) const {
+    const std::uint32_t index = Channel::group(channel);
+    if (const auto group = find(index)) return group->fingerprint_at(Channel::number(channel));
+    const std::lock_guard lock(groups_mutex_);
+    return ended_.contains(index) ? group::left_the_group : 0;
+}
+
+void World::mismatch(int peer, std::uint64_t channel, std::uint64_t theirs, std::uint64_t mine) {
+    const std::uint32_t index = Channel::group(channel);
+    if (mine == group::left_the_group)  // they wait for this rank in vain
+        return tell({VerdictKind::left, rank_, fmt::format("rank {} has left the group", rank_), index}, true);
+    if (const auto group = find(index)) group->mismatch(group->rank_of(peer), Channel::number(channel), theirs, mine);
+}
+
+// ---- What others say
+
+void World::on_verdict(const Verdict& verdict) {
+    if (verdict.kind == VerdictKind::mismatch || verdict.kind == VerdictKind::timed_out) {
+        if (const auto group = find(verdict.group)) group->publish_tail(verdict.text);
+    }
+    const std::lock_guard lock(verdict_mutex_);
+    if (verdict.kind == VerdictKind::left && verdict.text.empty()) {
+        gone_.push_back(verdict.rank);
+        return;
+    }
+    // A cause beats a symptom.
+    if (!verdict_ || verdict_->kind == VerdictKind::left) verdict_ = verdict;
+    has_verdict_.store(true, std::memory_order_release);
+    bad_news_.raise(verdict_->text);  // whoever is connecting need not go on
+}
+
+void World::tell(const Verdict& verdict, bool here) {
+    if (here) {
+        const std::lock_guard lock(verdict_mutex_);
+        if (verdict_) return;
+        verdict_ = verdict;
+        has_verdict_ = true;
+    }
+    membership_->flood(verdict);
+}
+
+bool World::has_left(int peer) {
+    const std::lock_guard lock(verdict_mutex_);
+    return std::ranges::find(gone_, peer) != gone_.end();
+}
+
+std::vector<int> World::departed() const {
+    const std::lock_guard lock(verdict_mutex_);
+    return gone_;
+}
+
+void World::apply_verdict() {
+    Verdict verdict;
+    {
+        const std::lock_guard lock(verdict_mutex_);
+        verdict = *verdict_;
+        has_verdict_.store(false, std::memory_order_relaxed);
+    }
+    if (failure_) return;
+    std::string title = fmt::format("group \"{}\" ({} ranks)", name_, size_);
+    ErrorContext context;
+    if (!active_.empty()) {
+        const Group& group = *active_.front();
+        title = group.title_of(*group.front());
+        context = group.context_of(*group.front());
+    }
+    if (context.group.empty()) context.group = name_;
+    context.rank = rank_;
+    context.peer = verdict.rank;
+    switch (verdict.kind) {
+        case VerdictKind::mismatch:
+        case VerdictKind::timed_out:
+            if (const auto group = find(verdict.group)) return group->fail_as_told(verdict, context);
+            title += fmt::format(": a group of other ranks has failed, and with it the world: {}", verdict.text);
+            if (verdict.kind == VerdictKind::mismatch)
+                return fail(std::make_exception_ptr(CollectiveMismatch(title, context)));
+            return fail(std::make_exception_ptr(Timeout(title, context)));
+        case VerdictKind::aborted:
+            return fail(std::make_exception_ptr(
+                Aborted(fmt::format("{}: aborted by rank {}: {}", title, verdict.rank, verdict.text), context)));
+        case VerdictKind::peer_lost:
+        case VerdictKind::left:
+            return fail(std::make_exception_ptr(PeerLost(fmt::format("{}: {}", title, verdict.text), context)));
+    }
+}
+
+// ---- Failing
+
+void World::fail(const std::exception_ptr& error) {
+    if (failure_) return;
+    if (executing_) {
+        if (!deferred_) deferred_ = error;
+        return;
+    }
+    failure_ = error;
+    if (mailbox_) mailbox_->drop_all();
+    for (Group* group : std::exchange(active_, {})) group->drop(error);
+    for (auto& operation : std::exchange(messages_, {})) complete(operation, error);
+    for (const auto& group : groups()) group->record_failure(error);
+}
+
+void World::abort(const std::string& reason) {
+    membership_->flood({VerdictKind::aborted, rank_, reason});
+    const Held held(*this);
+    fail(std::make_exception_ptr(Aborted(fmt::format("group \"{}\" was aborted: {}", name_, reason))));
+}
+
+// ---- Leaving
+
+// Of one group, or of all. Returns at the first failure: then there is nothing more to wait for.
+void World::wait_for_collectives(const Group* group) {
+    for (;;) {
+        std::shared_ptr<Operation> pending;
+        {
+            const std::lock_guard lock(mutex_);
+            for (Group* active : active_) {
+                if (group == nullptr || active == group) pending = active->front();
+            }
+        }
+        if (!pending) return;
+        try {
+            wait(*pending, Deadline::never());
+        } catch (const DistError&) {
+            return;
+        }
+    }
+}
+
+void World::wait_for_messages(const Group& group) {
+    const auto error = std::make_exception_ptr(Aborted(fmt::format("group \"{}\" was destroyed", group.name())));
+    for (;;) {
+        std::shared_ptr<Operation> pending;
+        {
+            const Held held(*this);
+            for (auto it = messages_.begin(); it != messages_.end();) {
+                const std::shared_ptr<Operation> message = *it++;
+                if (message->group.get() != &group || message->transfer.done) continue;
+                if (!message->is_receive || !mailbox_->cancel_receive(message->transfer)) {
+                    pending = message;
+                    continue;
+                }
+                std::erase(messages_, message);
+                complete(message, error);
+            }
+        }
+        if (!pending) return;
+        try {
+            wait(*pending, Deadline::never());
+        } catch (const DistError&) {
+            return;
+        }
+    }
+}
+
+// What was sent must have left this process before it goes.
+void World::flush() {
+    const Deadline deadline = Deadline::after(std::chrono::seconds(5));
+    for (;;) {
+        const Held held(*this);
+        if (failure_ || !mailbox_->output_pending() || deadline.expired()) return;
+        progress();
+    }
+}
+
+void World::leave() {
+    {
+        const std::lock_guard lock(mutex_);
+        if (left_) return;
+    }
+    wait_for_collectives(nullptr);
+    flush();
+    std::exception_ptr disagreement;
+    {
+        const Held held(*this);
+        if (left_) return;
+        if (!failure_ && arena_ && size_ > 1) {
+            // Of two ranks that leave after collectives in which neither waited, the second sees the first.
+            std::atomic_thread_fence(std::memory_order_seq_cst);
+            for (const auto& group : groups()) group->check_last();
+            disagreement = failure_;
+        }
+        left_ = true;
+        fail(std::make_exception_ptr(Aborted(fmt::format("group \"{}\" was destroyed", name_))));
+    }
+    membership_->flood({VerdictKind::left, rank_, {}});
+    if (disagreement) std::rethrow_exception(disagreement);
+}
+
+void World::leave(Group& group) {
+    wait_for_collectives(&group);
+    wait_for_messages(group);
+    const Held held(*this);
+    const bool well = !failure_;
+    if (well) group.check_last();
+    {
+        const std::lock_guard lock(groups_mutex_);
+        ended_.insert(group.index());
+        groups_.erase(group.index());
+    }
+    if (well && failure_) std::rethrow_exception(failure_);
+}
+
+}  // namespace tutti::detail

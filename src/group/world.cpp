@@ -1,0 +1,332 @@
+// Making a world: membership, shared memory, streams.
+#include "group/world.hpp"
+
+#include "algorithm/select.hpp"
+#include "core/env.hpp"
+#include "core/log.hpp"
+#include "group/fingerprint.hpp"
+#include "group/group.hpp"
+#include "rendezvous/place.hpp"
+#include "transport/shm/ring_stream.hpp"
+#include "tune/tune.hpp"
+
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <thread>
+
+namespace tutti::detail {
+namespace {
+
+TransportKind transport_kind(TransportKind wanted) {
+    if (wanted != TransportKind::automatic) return wanted;
+    const auto text = env::get("TUTTI_TRANSPORT");
+    if (!text || *text == "auto") return TransportKind::automatic;
+    if (*text == "shm") return TransportKind::shm;
+    if (*text == "tcp") return TransportKind::tcp;
+    throw InvalidArgument(fmt::format("environment variable TUTTI_TRANSPORT={}: expected auto, shm or tcp", *text));
+}
+
+Determinism determinism_level(Determinism wanted) {
+    const auto text = env::get("TUTTI_DETERMINISM");
+    if (wanted != Determinism::fast || !text || *text == "fast") return wanted;
+    if (*text == "run_to_run") return Determinism::run_to_run;
+    if (*text == "layout_invariant") return Determinism::layout_invariant;
+    throw InvalidArgument(
+        fmt::format("environment variable TUTTI_DETERMINISM={}: expected fast, run_to_run or layout_invariant", *text));
+}
+
+// TUTTI_ALGORITHM, checked.
+std::string named_algorithms() {
+    const std::string text = env::get("TUTTI_ALGORITHM").value_or("");
+    algorithm::parse_override(text, Collective::barrier);
+    return text;
+}
+
+constexpr std::chrono::milliseconds connection_patience{20};
+
+int usable_cores() {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+    return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+}
+
+// Spinning pays only while every rank of this machine has a core of its own.
+int spins_for(int ranks_of_machine) {
+    const std::string policy = env::get("TUTTI_WAIT").value_or("auto");
+    if (policy == "spin") return 1'000'000;
+    if (policy == "yield" || policy == "sleep") return 0;
+    if (policy != "auto") {
+        throw InvalidArgument(
+            fmt::format("environment variable TUTTI_WAIT={}: expected auto, spin, yield or sleep", policy));
+    }
+    // A rank that is bound to one core says nothing about the others' cores.
+    const int cores = std::max(usable_cores(), static_cast<int>(std::thread::hardware_concurrency()));
+    return ranks_of_machine <= cores ? 4000 : 0;
+}
+
+// TUTTI_TIMEOUT_MS, or what the program says.
+std::chrono::milliseconds timeout_of(const ProcessGroupOptions& options) {
+    return std::chrono::milliseconds(
+        env::get_int("TUTTI_TIMEOUT_MS", 1, INT64_MAX / 2'000'000).value_or(options.timeout.count()));
+}
+
+void check(const ProcessGroupOptions& o) {
+    if (!o.store) throw InvalidArgument("ProcessGroup: store is empty: expected a store that all ranks reach");
+    if (o.world_size < 1)
+        throw InvalidArgument(fmt::format("ProcessGroup: world_size {}: expected at least 1", o.world_size));
+    if (o.rank < 0 || o.rank >= o.world_size) {
+        throw InvalidArgument(fmt::format("ProcessGroup: rank {}: expected 0 to {}", o.rank, o.world_size - 1));
+    }
+    if (o.timeout <= std::chrono::milliseconds::zero()) {
+        throw InvalidArgument(fmt::format("ProcessGroup: timeout {} ms: expected more than zero", o.timeout.count()));
+    }
+}
+
+}  // namespace
+
+World::World(const ProcessGroupOptions& options)
+    : rank_(options.rank),
+      size_(options.world_size),
+      name_(options.name),
+      store_(options.store),
+      timeout_(timeout_of(options)),
+      determinism_(determinism_level(options.determinism)),
+      congestion_(transport::Congestion::from_environment()) {
+    check(options);
+    env::warn_about_unknown_variables();
+    const TransportKind kind = transport_kind(options.transport);
+    const Deadline deadline = Deadline::after(timeout_);
+    const tune::Setting setting = tune::setting_from_environment(rank_ == 0 ? tune::Files::read : tune::Files::ignored);
+    const std::string named = named_algorithms();
+    const auto decide = [setting, named](const std::vector<rendezvous::Card>& cards) {
+        std::vector<std::string> offers;
+        for (const auto& card : cards) offers.push_back(card.note);
+        return tune::decide(setting, named, offers);
+    };
+    membership_ = std::make_unique<rendezvous::Membership>(
+        rendezvous::MembershipOptions{PrefixStore("group/" + name_, options.store), rank_, size_, deadline,
+                                      options.listen_host, [this](const rendezvous::Verdict& v) { on_verdict(v); },
+                                      size_ > 1 ? tune::offer(setting, rank_ == 0) : std::string(), decide});
+    take_tuning();
+    lay_out(kind);
+    streams_.resize(static_cast<std::size_t>(size_));
+    memories_.resize(static_cast<std::size_t>(size_));
+    wanted_.resize(static_cast<std::size_t>(size_));
+    make_mailbox();
+    connect_shared_memory(deadline);
+    layout_.pulls =
+        local_of_.size() == rank_of_local_.size() && arena_ && arena_->control(0).memory_readable.load() != 0;
+}
+
+// A completion may let go of the last of a world on one of the world's own threads, which cannot wait for itself.
+std::shared_ptr<World> World::join(const ProcessGroupOptions& options) {
+    return std::shared_ptr<World>(new World(options), [](World* world) {
+        if (world->progress_thread_.get_id() == std::this_thread::get_id())
+            std::thread([world] { delete world; }).detach();
+        else
+            delete world;
+    });
+}
+
+World::~World() {
+    {
+        const std::lock_guard lock(mutex_);
+        stopping_ = true;
+        left_ = true;
+        work_arrived_.notify_all();
+    }
+    if (progress_thread_.joinable()) progress_thread_.join();
+    membership_.reset();
+}
+
+// Rank 0's tuning, for all.
+void World::take_tuning() {
+    layout_.tuning = tune::decided(membership_->decision());
+    // Sleeping costs wake_us in the end: a rank that has yielded for ten times that loses little by it.
+    if (const auto& costs = layout_.tuning.costs)
+        yields_ = static_cast<int>(std::clamp(10 * costs->wake_us / costs->yield_us, 100.0, 1000.0));
+    // Rounding depends on the algorithm, and the formulas' choice on what was measured: who wants the same bits in
+    // every run gets the table's limits.
+    if (determinism_ != Determinism::fast) layout_.tuning.costs.reset();
+}
+
+void World::lay_out(TransportKind kind) {
+    const auto& cards = membership_->cards();
+    std::vector<std::string> keys;
+    std::vector<int> everyone;
+    for (int r = 0; r < size_; ++r) {
+        const std::string key =
+            kind == TransportKind::tcp ? std::to_string(r) : cards[static_cast<std::size_t>(r)].host_key;
+        const auto found = std::ranges::find(keys, key);
+        layout_.host_of.push_back(static_cast<int>(found - keys.begin()));
+        if (found == keys.end()) keys.push_back(key);
+        everyone.push_back(r);
+    }
+    if (kind == TransportKind::shm && keys.size() > 1) {
+        throw InvalidArgument(
+            fmt::format("transport shm: the ranks of group \"{}\" are on {} hosts: expected one", name_, keys.size()));
+    }
+    layout_.shared_memory = kind != TransportKind::tcp;
+    layout_.machines = machines_of(everyone);
+}
+
+int World::machines_of(const std::vector<int>& ranks) const {
+    std::vector<std::string_view> machines;
+    for (const int r : ranks) {
+        const std::string& key = membership_->cards()[static_cast<std::size_t>(r)].host_key;
+        if (std::ranges::find(machines, key) == machines.end()) machines.push_back(key);
+    }
+    return static_cast<int>(machines.size());
+}
+
+void World::make_mailbox() {
+    transport::MailboxEvents events;
+    events.stream = [this](int peer) { return stream_to(peer); };
+    events.mismatch = [this](int peer, std::uint64_t channel, std::uint64_t theirs, std::uint64_t mine, std::size_t,
+                             std::size_t) { mismatch(peer, channel, theirs, mine); };
+    events.lost = [this](int peer, const std::string& reason) {
+        // A peer that has finished closes first and says goodbye over its lifeline; one that died is reported by the
+        // membership. Either way only operations that wait for it are concerned (slow_checks).
+        TUTTI_DEBUG("group {}: the connection to rank {} ended: {}", name_, peer, reason);
+        const std::lock_guard lock(verdict_mutex_);
+        gone_.push_back(peer);
+    };
+    events.fingerprint_of = [this](std::uint64_t channel) { return fingerprint_of(channel); };
+    events.memory = [this](int peer) { return memory_of(peer); };
+    events.place = [this](int peer, std::span<const std::byte> message) {
+        return shares_memory_with(peer) ? symmetric_.find(message.data(), message.size()).bits() : 0;
+    };
+    events.at_place = [this](int peer, std::uint64_t place, std::size_t bytes) -> const std::byte* {
+        if (!shares_memory_with(peer)) return nullptr;
+        return symmetric_.address(transport::Place(place), local_of(peer), bytes);
+    };
+    mailbox_ = std::make_unique<transport::Mailbox>(rank_, size_, membership_->world_id(), std::move(events));
+}
+
+// The lowest rank of a host makes the arena and passes its descriptor to the others: whoever gets it shares the memory.
+void World::connect_shared_memory(const Deadline& deadline) {
+    const int host = layout_.host_of[static_cast<std::size_t>(rank_)];
+    local_of_.assign(static_cast<std::size_t>(size_), -1);
+    for (int r = 0; r < size_; ++r) {
+        if (layout_.host_of[static_cast<std::size_t>(r)] != host) continue;
+        local_of_[static_cast<std::size_t>(r)] = static_cast<int>(rank_of_local_.size());
+        rank_of_local_.push_back(r);
+    }
+    const int local_size = static_cast<int>(rank_of_local_.size());
+    // Ranks of other name spaces (containers) run on the same cores, though they share no memory.
+    const std::string machine = rendezvous::machine_of(membership_->cards()[static_cast<std::size_t>(rank_)].host_key);
+    spins_ = spins_for(static_cast<int>(std::ranges::count_if(
+        membership_->cards(), [&](const auto& card) { return rendezvous::machine_of(card.host_key) == machine; })));
+    transport::ArenaLayout shape;
+    shape.ranks = local_size;
+    layout_.slot_bytes = shape.slot_bytes;
+    layout_.slots = shape.slots;
+    if (size_ == 1) {  // alone: the staging area is this rank's own
+        arena_ = transport::Arena::create_private(shape);
+        layout_.shared_memory = true;
+        return;
+    }
+    if (!layout_.shared_memory || local_size == 1) return;
+    const bool is_first = rank_of_local_.front() == rank_;
+    // Where some ranks are reached by sockets, those that sleep are woken by bells.
+    std::vector<UniqueFd> bells(local_size < size_ ? static_cast<std::size_t>(local_size) : 0);
+    std::vector<UniqueFd> shared(1 + bells.size());
+    if (is_first) {
+        arena_ = transport::Arena::create_shared(shape);
+        arena_->control(0).memory_readable.store(memory_readable() ? 1 : 0);
+        for (UniqueFd& bell : bells) {
+            bell = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+            if (!bell) throw DistBackendError(fmt::format("cannot make an eventfd: {}", std::strerror(errno)));
+        }
+        shared.front() = arena_->fd();
+        std::ranges::move(bells, shared.begin() + 1);
+    }
+    pass_on_host("arena", rank_of_local_, shared, deadline, nullptr);
+    std::move(shared.begin() + 1, shared.end(), bells.begin());
+    if (!is_first) arena_ = transport::Arena::attach(std::move(shared.front()), shape);
+    arena_->hang_bells(std::move(bells));
+    arena_->choose_fences(spins_ == 0);
+    for (const int peer : rank_of_local_) {
+        if (peer != rank_) mailbox_->activate(peer);
+    }
+}
+
+void World::pass_on_host(const std::string& what, std::span<const int> ranks, std::span<UniqueFd> fds,
+                         const Deadline& deadline, const AbortFlag* abort) {
+    const std::string name = fmt::format("tutti-{}-{:x}-{}", what, membership_->world_id(), ranks.front());
+    if (rank_ != ranks.front()) {
+        const UniqueFd to = net::connect_unix(name, deadline, abort);
+        security::authenticate(to.get(), membership_->secret(), security::Role::connecting, what, deadline, abort);
+        for (UniqueFd& fd : fds) fd = net::recv_fd(to.get(), deadline, abort);
+        return;
+    }
+    const UniqueFd listener = net::listen_unix(name);
+    for (std::size_t passed = 1; passed < ranks.size();) {
+        const UniqueFd to = net::accept_one(listener.get(), deadline, abort, "sharing memory");
+        if (net::peer_uid(to.get()) != ::geteuid()) continue;
+        security::authenticate(to.get(), membership_->secret(), security::Role::accepting, what, deadline, abort);
+        for (const UniqueFd& fd : fds) net::send_fd(to.get(), fd.get(), deadline, abort);
+        ++passed;
+    }
+}
+
+// Equal on all ranks of a host: its lowest rank decides.
+bool World::memory_readable() const {
+    const auto& cards = membership_->cards();
+    const auto mine = cards[static_cast<std::size_t>(rank_)].process_space;
+    return std::ranges::all_of(rank_of_local_,
+                               [&](int rank) { return cards[static_cast<std::size_t>(rank)].process_space == mine; }) &&
+           transport::PeerMemory::allowed();
+}
+
+const transport::PeerMemory* World::memory_of(int peer) {
+    if (size_ == 1 || !shares_memory_with(peer)) return nullptr;
+    if (arena_->control(0).memory_readable.load(std::memory_order_relaxed) == 0) return nullptr;
+    auto& memory = memories_[static_cast<std::size_t>(peer)];
+    if (!memory) memory.emplace(membership_->cards()[static_cast<std::size_t>(peer)].process);
+    return *memory ? &*memory : nullptr;
+}
+
+transport::SocketStream& World::socket_to(int peer) {
+    auto& stream = streams_[static_cast<std::size_t>(peer)];
+    if (!stream) stream = std::make_unique<transport::SocketStream>(congestion_);
+    return static_cast<transport::SocketStream&>(*stream);
+}
+
+transport::Stream* World::stream_to(int peer) {
+    if (shares_memory_with(peer)) {
+        auto& stream = streams_[static_cast<std::size_t>(peer)];
+        if (!stream) {
+            stream = std::make_unique<transport::RingStream>(arena_, local_of(rank_), local_of(peer));
+        }
+        return stream.get();
+    }
+    transport::SocketStream& socket = socket_to(peer);
+    if (!socket.needs_connection()) return &socket;
+    // Usually both ranks want the connection, to send or to receive. The lower one makes it; the other waits for that,
+    // but not for long.
+    if (rank_ > peer) {
+        const Instant now = Clock::now();
+        Instant& wanted = wanted_[static_cast<std::size_t>(peer)];
+        if (wanted == Instant{}) wanted = now;
+        if (now - wanted < connection_patience) return nullptr;
+    }
+    try {
+        socket.connected(membership_->connect(peer, Deadline::after(std::chrono::seconds(10)), &bad_news_));
+    } catch (const DistError& error) {
+        socket.give_up();
+        on_verdict({rendezvous::VerdictKind::peer_lost, peer,
+                    fmt::format("rank {} cannot be reached: {}", peer, error.what())});
+    }
+    return &socket;
+}
+
+}  // namespace tutti::detail

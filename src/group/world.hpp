@@ -1,0 +1,230 @@
+// World: the ranks that met in one store, the way to each, and what moves on it.
+//
+// Any number of groups share a world: its memory, its connections, its lock, its progress thread. Messages name their
+// group in their channel. Whoever waits, drives: progress is made by the thread in wait(), or, while nobody waits, by
+// the world's progress thread, which exists from the first asynchronous operation on and sleeps when there is nothing
+// to do.
+//
+// A rank that dies, an operation that times out or ranks that disagree end the world with all its groups: what they
+// have in common (streams, memory) is in a state that nobody knows.
+//
+// Threads: any. One mutex guards everything that moves; completions run on the thread that made them happen. Ranks are
+// those of the world here; a group's own ranks are its own business.
+#pragma once
+
+#include "algorithm/plan.hpp"
+#include "core/biased_mutex.hpp"
+#include "group/operation.hpp"
+#include "rendezvous/membership.hpp"
+#include "transport/tcp/socket_stream.hpp"
+
+#include <tutti/process_group.hpp>
+
+#include <atomic>
+#include <condition_variable>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <thread>
+
+namespace tutti::detail {
+
+/// What a message's channel consists of: a mark of collectives, the group, and a collective's number or a tag.
+struct Channel {
+    static constexpr int group_shift = 44;
+    static constexpr std::uint64_t number_mask = (std::uint64_t{1} << group_shift) - 1;
+    static constexpr std::uint32_t groups_max = std::uint32_t{1} << (63 - group_shift);
+
+    static constexpr std::uint64_t of_message(std::uint32_t group, std::uint64_t tag) {
+        return static_cast<std::uint64_t>(group) << group_shift | tag;
+    }
+    static constexpr std::uint64_t of_collective(std::uint32_t group, std::uint64_t sequence) {
+        return transport::collective_channel | of_message(group, sequence & number_mask);
+    }
+    static constexpr std::uint32_t group(std::uint64_t channel) {
+        return static_cast<std::uint32_t>((channel & ~transport::collective_channel) >> group_shift);
+    }
+    static constexpr std::uint64_t number(std::uint64_t channel) { return channel & number_mask; }
+};
+
+class World : public std::enable_shared_from_this<World> {
+ public:
+    /// Joins; returns when all ranks have. Throws as ProcessGroup's constructor.
+    static std::shared_ptr<World> join(const ProcessGroupOptions& options);
+    ~World();
+    World(const World&) = delete;
+    World& operator=(const World&) = delete;
+
+    // ---- What does not change
+
+    int rank() const noexcept { return rank_; }
+    int size() const noexcept { return size_; }
+    const std::string& name() const noexcept { return name_; }
+    std::uint64_t id() const noexcept { return membership_->world_id(); }
+    const Store& store() const noexcept { return store_; }
+    /// Of groups that are given none.
+    std::chrono::milliseconds timeout() const noexcept { return timeout_; }
+    Determinism determinism() const noexcept { return determinism_; }
+    const algorithm::Layout& layout() const noexcept { return layout_; }
+    /// Ranks of this host in their order; an arena rank is an index of it.
+    const std::vector<int>& ranks_of_host() const noexcept { return rank_of_local_; }
+    /// -1: on another host.
+    int local_of(int rank) const noexcept { return local_of_[static_cast<std::size_t>(rank)]; }
+    bool shares_memory_with(int rank) const noexcept { return arena_ && local_of(rank) >= 0; }
+    /// Machines of some ranks, whatever carries their messages.
+    int machines_of(const std::vector<int>& ranks) const;
+    const std::shared_ptr<transport::Arena>& arena() const noexcept { return arena_; }
+    int spins() const noexcept { return spins_; }  ///< before yielding
+
+    // ---- Groups
+
+    void add(std::uint32_t index, const std::shared_ptr<Group>& group);
+    /// The group with that number, 0: of all ranks; null: this rank is not in it, or it is gone.
+    std::shared_ptr<Group> find(std::uint32_t index) const;
+    /// Numbers of groups and places of their shared memory that all ranks count alike, each making all groups.
+    struct Place {
+        std::uint32_t index = 0;
+        std::uint64_t offset = 0;
+    };
+    /// Takes `count` numbers, each with `part_bytes` of shared memory; returns the first.
+    Place next_place(std::uint32_t count, std::uint64_t part_bytes);
+    /// The same for groups that only some ranks make: counted in the store.
+    Place next_place_in_store(std::uint32_t count, std::uint64_t part_bytes);
+
+    // ---- Under the lock
+
+    BiasedMutex& mutex() noexcept { return mutex_; }
+    /// The lock, held. What has been completed meanwhile is told when it is free again: continuations may issue more.
+    class Held {
+     public:
+        explicit Held(World& world) : world_(world) { world_.mutex_.lock(); }
+        ~Held();
+        Held(const Held&) = delete;
+        Held& operator=(const Held&) = delete;
+
+     private:
+        World& world_;
+    };
+    /// Nothing is in flight, and nothing is wrong.
+    bool quiet() const noexcept { return active_.empty() && messages_.empty() && sound(); }
+    bool sound() const noexcept { return !failure_ && !has_verdict_.load(std::memory_order_relaxed); }
+    const std::exception_ptr& failure() const noexcept { return failure_; }
+    bool failing() const noexcept { return failure_ || deferred_; }
+    transport::Mailbox& mailbox() noexcept { return *mailbox_; }
+    /// The group has collectives in flight, from now on until it has none.
+    void activate(Group& group);
+    void post(const std::shared_ptr<Operation>& message);
+    bool progress();
+    /// Moves an execution on; what fails inside fails when it has returned.
+    bool run(engine::Execution& execution);
+    /// It is over: with an error, or well.
+    void complete(std::shared_ptr<Operation> operation, const std::exception_ptr& error);
+    /// Ends the world: every operation of every group fails with it.
+    void fail(const std::exception_ptr& error);
+    /// A rank that is waited for said goodbye: everybody learns that.
+    bool has_left(int peer);
+    /// Every rank hears of it; `here`: this one too.
+    void tell(const rendezvous::Verdict& verdict, bool here);
+    std::vector<int> departed() const;
+
+    // ---- Not under the lock
+
+    /// Somebody has to make progress while nobody waits.
+    void drive_in_background();
+    /// Blocks until it is complete or the deadline has passed (throws Timeout then).
+    void wait(Operation& operation, const Deadline& deadline);
+    void abort(const std::string& reason);
+    /// Waits for what this rank has in flight, and says goodbye.
+    void leave();
+    /// Waits until nothing of the group is in flight here, and forgets it; receives that nothing has met end with
+    /// Aborted.
+    void leave(Group& group);
+    /// The first of `ranks` (of this host) passes its descriptors to the others, which get theirs of the same things.
+    void pass_on_host(const std::string& what, std::span<const int> ranks, std::span<UniqueFd> fds,
+                      const Deadline& deadline, const AbortFlag* abort);
+    const AbortFlag& bad_news() const noexcept { return bad_news_; }
+
+    /// Where buffers of the group of all ranks may lie; messages know it.
+    transport::SymmetricMemory& symmetric() noexcept { return symmetric_; }
+
+ private:
+    explicit World(const ProcessGroupOptions& options);
+
+    void lay_out(TransportKind kind);
+    void take_tuning();
+    void make_mailbox();
+    void connect_shared_memory(const Deadline& deadline);
+    bool memory_readable() const;
+    transport::Stream* stream_to(int peer);
+    transport::SocketStream& socket_to(int peer);
+    const transport::PeerMemory* memory_of(int peer);
+    bool uses_shared_memory_only() const noexcept { return arena_ && arena_->layout().ranks == size_; }
+
+    std::vector<std::shared_ptr<Group>> groups() const;
+    std::uint64_t fingerprint_of(std::uint64_t channel) const;
+    void mismatch(int peer, std::uint64_t channel, std::uint64_t theirs, std::uint64_t mine);
+    bool progress_collectives();
+    bool progress_messages();
+    bool take_connections();
+    void slow_checks();
+    void drive(Operation& operation, const Deadline& deadline);
+    void sleep(std::chrono::milliseconds limit);
+    void run_progress_thread();
+    void wait_for_collectives(const Group* group);
+    void wait_for_messages(const Group& group);
+    void flush();
+    void on_verdict(const rendezvous::Verdict& verdict);
+    void apply_verdict();
+
+    int rank_;
+    int size_;
+    std::string name_;
+    Store store_;
+    std::chrono::milliseconds timeout_;
+    Determinism determinism_;
+    algorithm::Layout layout_;
+    std::unique_ptr<rendezvous::Membership> membership_;
+    std::shared_ptr<transport::Arena> arena_;
+    std::vector<int> local_of_, rank_of_local_;
+    transport::Congestion congestion_;
+    transport::SymmetricMemory symmetric_;
+    std::vector<std::unique_ptr<transport::Stream>> streams_;
+    std::vector<std::optional<transport::PeerMemory>> memories_;  // by rank, opened on first use
+    std::vector<Instant> wanted_;                                 // by rank: when a connection was wanted first
+    std::unique_ptr<transport::Mailbox> mailbox_;
+    int spins_ = 0;
+    int yields_ = 200;  // before sleeping
+
+    BiasedMutex mutex_;
+    std::vector<Group*> active_;  // their operations keep them alive
+    std::list<std::shared_ptr<Operation>> messages_;
+    std::vector<std::shared_ptr<Operation>> completed_;  // whose continuations have not been called yet
+    std::exception_ptr failure_;
+    bool executing_ = false;       // inside an execution, which must not be destroyed under its feet
+    std::exception_ptr deferred_;  // what failed meanwhile
+    bool left_ = false;
+    std::uint32_t next_index_ = 1;  // 0: the group of all ranks
+    std::uint64_t next_offset_ = 0;
+    Instant next_slow_check_{}, last_slow_check_{};
+
+    mutable std::mutex groups_mutex_;
+    std::map<std::uint32_t, std::weak_ptr<Group>> groups_;
+    std::set<std::uint32_t> ended_;  // groups that this rank has left
+
+    mutable std::mutex verdict_mutex_;
+    std::optional<rendezvous::Verdict> verdict_;
+    std::vector<int> gone_;  // ranks that said goodbye
+    std::atomic<bool> has_verdict_{false};
+    AbortFlag bad_news_;  // raised with the verdict
+
+    std::atomic<int> drivers_{0};
+    std::atomic<bool> asleep_{false};  // one of this rank's threads is in sleep()
+    std::condition_variable_any work_arrived_;
+    bool stopping_ = false;
+    std::thread progress_thread_;
+};
+
+}  // namespace tutti::detail
