@@ -2,6 +2,9 @@
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_C_STANDARD 11)  # programs that use the C ABI
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS OFF)
 set(CMAKE_CXX_VISIBILITY_PRESET hidden)
 set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
@@ -15,6 +18,7 @@ endif()
 
 find_program(TUTTI_CCACHE ccache)
 if(TUTTI_CCACHE)
+  set(CMAKE_C_COMPILER_LAUNCHER "${TUTTI_CCACHE}")
   set(CMAKE_CXX_COMPILER_LAUNCHER
       ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
       ${TUTTI_CCACHE})
@@ -22,8 +26,9 @@ if(TUTTI_CCACHE)
 endif()
 
 add_library(tutti-flags INTERFACE)
-target_compile_options(tutti-flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-virtual-dtor
-                                             -Wno-sign-conversion -Wno-missing-field-initializers)
+target_compile_options(tutti-flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
+                                             $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor> -Wno-sign-conversion
+                                             -Wno-missing-field-initializers)
 if(TUTTI_WERROR)
   target_compile_options(tutti-flags INTERFACE -Werror)
 endif()

@@ -32,7 +32,7 @@ target_compile_definitions(tutti-static PUBLIC TUTTI_STATIC)
 # Two export sets: a program that uses the shared library needs none of the libraries below it, not even to configure.
 set(tutti_cmake_dir "${CMAKE_INSTALL_LIBDIR}/cmake/tutti")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/tutti" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
-        FILES_MATCHING PATTERN "*.hpp")
+        FILES_MATCHING PATTERN "*.hpp" PATTERN "*.h")
 install(TARGETS tutti EXPORT tuttiTargets)
 install(TARGETS tutti-static EXPORT tuttiStaticTargets)
 install(EXPORT tuttiTargets NAMESPACE tutti:: DESTINATION "${tutti_cmake_dir}")

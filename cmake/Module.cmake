@@ -32,7 +32,7 @@ endfunction()
 # threads carry the label `memory`: the target sanitizer_tests builds them, and `make test` runs them in the asan and
 # tsan builds too.
 set(TUTTI_MEMORY_TESTS core_test tensor_test object_test reduce_test security_test store_test record_test rendezvous_test
-                       transport_test engine_test group_test conformance_threads)
+                       transport_test engine_test group_test capi_test conformance_threads)
 if(TUTTI_SANITIZE STREQUAL "thread")
   list(REMOVE_ITEM TUTTI_MEMORY_TESTS tensor_test object_test reduce_test)  # no threads in them
 endif()

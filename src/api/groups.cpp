@@ -2,7 +2,7 @@
 #include <tutti/groups.hpp>
 
 #include "api/request.hpp"
-#include "core/env.hpp"
+#include "core/settings.hpp"
 #include "group/fingerprint.hpp"
 #include "group/group.hpp"
 #include "group/meeting.hpp"
@@ -30,8 +30,7 @@ milliseconds timeout_of(const NewGroupOptions& o) {
     if (o.timeout && *o.timeout <= milliseconds::zero()) {
         throw InvalidArgument(fmt::format("new_group: timeout {} ms: expected more than zero", o.timeout->count()));
     }
-    const auto standard = env::get_int("TUTTI_TIMEOUT_MS", 1, INT64_MAX / 2'000'000);
-    return o.timeout.value_or(standard ? milliseconds(*standard) : default_timeout);
+    return o.timeout.value_or(settings::timeout().value_or(default_timeout));
 }
 
 void check(const NewGroupOptions& o) {

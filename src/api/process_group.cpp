@@ -1,4 +1,5 @@
 // ProcessGroup, the default group, initialisation.
+#include "api/environment.hpp"
 #include "api/request.hpp"
 #include "core/debug_level.hpp"
 #include "core/env.hpp"
@@ -99,6 +100,7 @@ void ProcessGroup::destroy() {
 
 void init_process_group(const InitOptions& options) {
     take_debug_level_from_env();
+    api::check_environment();
     check_backend(options.backend);
     if (is_initialized()) {
         throw InvalidArgument("init_process_group: there is a default group already; call destroy_process_group first");

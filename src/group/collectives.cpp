@@ -11,6 +11,11 @@
 #include <utility>
 
 namespace tutti::detail {
+namespace {
+
+constexpr std::chrono::milliseconds goodbye_patience{500};
+
+}  // namespace
 
 void Group::start(Operation& operation) {
     const std::uint64_t fingerprint = operation.operands.fingerprint;
@@ -117,23 +122,33 @@ void Group::check_last() {
 // Asks those that it waits for what they are doing; those that have left will not answer.
 void Group::probe(const Operation& operation) {
     for (const int peer : waits_for(operation)) {
-        if (has_left(peer)) {
-            world_->tell({rendezvous::VerdictKind::left, global(peer),
-                          fmt::format("rank {} has left the group", global(peer)), index_},
-                         true);
-            return;
-        }
+        if (has_left(peer)) return give_up(peer);
         if (!shares_memory_with(peer))
             world_->mailbox().probe(global(peer), operation.operands.channel, operation.operands.fingerprint);
     }
 }
 
-bool Group::has_left(int peer) {
+// What a rank has sent before it left may still be on its way: over sockets its goodbye is often quicker.
+void Group::check_message(const Operation& operation) {
+    const transport::Transfer& transfer = operation.transfer;
+    if (transfer.done || transfer.peer < 0 || transfer.bytes_done > 0) return;
+    const int peer = rank_of(transfer.peer);
+    if (peer != rank_ && has_left(peer, goodbye_patience)) give_up(peer);
+}
+
+// Nobody can finish what waits for it, and everybody learns the same cause.
+void Group::give_up(int peer) {
+    world_->tell(
+        {rendezvous::VerdictKind::left, global(peer), fmt::format("rank {} has left the group", global(peer)), index_},
+        true);
+}
+
+bool Group::has_left(int peer, Clock::duration ago) const {
     if (!is_whole_world() && shares_memory_with(peer) &&
         arena_->control(ground_.local_of[static_cast<std::size_t>(peer)]).left.load(std::memory_order_acquire) != 0) {
         return true;
     }
-    return world_->has_left(global(peer));
+    return world_->has_left(global(peer), ago);
 }
 
 // Compares what the ranks of this host have done up to this collective, which has begun here.
@@ -192,11 +207,7 @@ void Group::time_out(Operation& operation) {
 
 void Group::mismatch(int peer, std::uint64_t sequence, std::uint64_t theirs, std::uint64_t mine) {
     using group::Fingerprint;
-    if (theirs == group::left_the_group) {
-        return world_->tell({rendezvous::VerdictKind::left, global(peer),
-                             fmt::format("rank {} has left the group", global(peer)), index_},
-                            true);
-    }
+    if (theirs == group::left_the_group) return give_up(peer);
     if (!group::is_message(theirs) || !group::is_message(mine)) {
         return mismatch(peer, sequence,
                         fmt::format("rank {} called {}, but rank {} called {}", world_->rank(),

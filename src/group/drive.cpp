@@ -189,6 +189,8 @@ void World::slow_checks() {
     last_slow_check_ = now;
     for (const auto& operation : messages_) {
         if (operation->deadline.expired(now)) return operation->group->time_out(*operation);
+        operation->group->check_message(*operation);
+        if (failure_ || has_verdict_) return;
     }
     for (Group* group : active_) {
         group->check_front(now);

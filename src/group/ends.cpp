@@ -82,7 +82,7 @@ void World::on_verdict(const Verdict& verdict) {
     }
     const std::lock_guard lock(verdict_mutex_);
     if (verdict.kind == VerdictKind::left && verdict.text.empty()) {
-        gone_.push_back(verdict.rank);
+        gone_.push_back({verdict.rank, Clock::now()});
         return;
     }
     // A cause beats a symptom.
@@ -101,14 +101,17 @@ void World::tell(const Verdict& verdict, bool here) {
     membership_->flood(verdict);
 }
 
-bool World::has_left(int peer) {
+bool World::has_left(int peer, Clock::duration ago) const {
     const std::lock_guard lock(verdict_mutex_);
-    return std::ranges::find(gone_, peer) != gone_.end();
+    const auto gone = std::ranges::find(gone_, peer, &Goodbye::rank);
+    return gone != gone_.end() && Clock::now() - gone->when >= ago;
 }
 
 std::vector<int> World::departed() const {
+    std::vector<int> ranks;
     const std::lock_guard lock(verdict_mutex_);
-    return gone_;
+    for (const Goodbye& gone : gone_) ranks.push_back(gone.rank);
+    return ranks;
 }
 
 void World::apply_verdict() {

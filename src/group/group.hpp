@@ -136,6 +136,8 @@ class Group : public std::enable_shared_from_this<Group> {
     void drop(const std::exception_ptr& error);
     /// Whether the collective that moves is in time, and goes well, as far as can be seen.
     void check_front(Instant now);
+    /// Whether the other side of a message is still there.
+    void check_message(const Operation& operation);
     /// The same of the last one, when this rank has none in flight.
     void check_last();
     void mismatch(int peer, std::uint64_t sequence, std::uint64_t theirs, std::uint64_t mine);
@@ -160,7 +162,8 @@ class Group : public std::enable_shared_from_this<Group> {
     void start(Operation& operation);
     void begin_schedule(Operation& operation);
     void probe(const Operation& operation);
-    bool has_left(int peer);
+    bool has_left(int peer, Clock::duration ago = {}) const;
+    void give_up(int peer);
     void check_records(std::uint64_t sequence);
     void disagreement(int peer, std::uint64_t sequence);
     void mismatch(int peer, std::uint64_t sequence, const std::string& sides);

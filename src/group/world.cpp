@@ -4,6 +4,7 @@
 #include "algorithm/select.hpp"
 #include "core/env.hpp"
 #include "core/log.hpp"
+#include "core/settings.hpp"
 #include "group/fingerprint.hpp"
 #include "group/group.hpp"
 #include "rendezvous/place.hpp"
@@ -25,24 +26,6 @@
 namespace tutti::detail {
 namespace {
 
-TransportKind transport_kind(TransportKind wanted) {
-    if (wanted != TransportKind::automatic) return wanted;
-    const auto text = env::get("TUTTI_TRANSPORT");
-    if (!text || *text == "auto") return TransportKind::automatic;
-    if (*text == "shm") return TransportKind::shm;
-    if (*text == "tcp") return TransportKind::tcp;
-    throw InvalidArgument(fmt::format("environment variable TUTTI_TRANSPORT={}: expected auto, shm or tcp", *text));
-}
-
-Determinism determinism_level(Determinism wanted) {
-    const auto text = env::get("TUTTI_DETERMINISM");
-    if (wanted != Determinism::fast || !text || *text == "fast") return wanted;
-    if (*text == "run_to_run") return Determinism::run_to_run;
-    if (*text == "layout_invariant") return Determinism::layout_invariant;
-    throw InvalidArgument(
-        fmt::format("environment variable TUTTI_DETERMINISM={}: expected fast, run_to_run or layout_invariant", *text));
-}
-
 // TUTTI_ALGORITHM, checked.
 std::string named_algorithms() {
     const std::string text = env::get("TUTTI_ALGORITHM").value_or("");
@@ -60,22 +43,12 @@ int usable_cores() {
 
 // Spinning pays only while every rank of this machine has a core of its own.
 int spins_for(int ranks_of_machine) {
-    const std::string policy = env::get("TUTTI_WAIT").value_or("auto");
-    if (policy == "spin") return 1'000'000;
-    if (policy == "yield" || policy == "sleep") return 0;
-    if (policy != "auto") {
-        throw InvalidArgument(
-            fmt::format("environment variable TUTTI_WAIT={}: expected auto, spin, yield or sleep", policy));
-    }
+    const settings::Wait policy = settings::wait();
+    if (policy == settings::Wait::spin) return 1'000'000;
+    if (policy != settings::Wait::automatic) return 0;
     // A rank that is bound to one core says nothing about the others' cores.
     const int cores = std::max(usable_cores(), static_cast<int>(std::thread::hardware_concurrency()));
     return ranks_of_machine <= cores ? 4000 : 0;
-}
-
-// TUTTI_TIMEOUT_MS, or what the program says.
-std::chrono::milliseconds timeout_of(const ProcessGroupOptions& options) {
-    return std::chrono::milliseconds(
-        env::get_int("TUTTI_TIMEOUT_MS", 1, INT64_MAX / 2'000'000).value_or(options.timeout.count()));
 }
 
 void check(const ProcessGroupOptions& o) {
@@ -97,12 +70,13 @@ World::World(const ProcessGroupOptions& options)
       size_(options.world_size),
       name_(options.name),
       store_(options.store),
-      timeout_(timeout_of(options)),
-      determinism_(determinism_level(options.determinism)),
+      timeout_(settings::timeout().value_or(options.timeout)),
+      determinism_(options.determinism != Determinism::fast ? options.determinism : settings::determinism()),
       congestion_(transport::Congestion::from_environment()) {
     check(options);
     env::warn_about_unknown_variables();
-    const TransportKind kind = transport_kind(options.transport);
+    const TransportKind kind =
+        options.transport != TransportKind::automatic ? options.transport : settings::transport();
     const Deadline deadline = Deadline::after(timeout_);
     const tune::Setting setting = tune::setting_from_environment(rank_ == 0 ? tune::Files::read : tune::Files::ignored);
     const std::string named = named_algorithms();
@@ -197,7 +171,7 @@ void World::make_mailbox() {
         // membership. Either way only operations that wait for it are concerned (slow_checks).
         TUTTI_DEBUG("group {}: the connection to rank {} ended: {}", name_, peer, reason);
         const std::lock_guard lock(verdict_mutex_);
-        gone_.push_back(peer);
+        gone_.push_back({peer, Clock::now()});
     };
     events.fingerprint_of = [this](std::uint64_t channel) { return fingerprint_of(channel); };
     events.memory = [this](int peer) { return memory_of(peer); };

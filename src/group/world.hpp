@@ -124,8 +124,8 @@ class World : public std::enable_shared_from_this<World> {
     void complete(std::shared_ptr<Operation> operation, const std::exception_ptr& error);
     /// Ends the world: every operation of every group fails with it.
     void fail(const std::exception_ptr& error);
-    /// A rank that is waited for said goodbye: everybody learns that.
-    bool has_left(int peer);
+    /// Whether a rank has said goodbye, at least so long ago.
+    bool has_left(int peer, Clock::duration ago = {}) const;
     /// Every rank hears of it; `here`: this one too.
     void tell(const rendezvous::Verdict& verdict, bool here);
     std::vector<int> departed() const;
@@ -216,7 +216,11 @@ class World : public std::enable_shared_from_this<World> {
 
     mutable std::mutex verdict_mutex_;
     std::optional<rendezvous::Verdict> verdict_;
-    std::vector<int> gone_;  // ranks that said goodbye
+    struct Goodbye {
+        int rank;
+        Instant when;
+    };
+    std::vector<Goodbye> gone_;
     std::atomic<bool> has_verdict_{false};
     AbortFlag bad_news_;  // raised with the verdict
 

@@ -23,13 +23,21 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// A rank that exits may do so because one on another node died, of which that node's launcher tells first.
+// A rank that exits may do so because another died: on another node, of which that node's launcher tells first, or
+// here, where sockets close before the dead process can be waited for.
 constexpr milliseconds courtesy{200};
 // What an end over ssh takes beyond the grace of the ranks themselves.
 constexpr milliseconds remote_grace{5000};
 
 double seconds(Clock::duration d) {
     return std::chrono::duration<double>(d).count();
+}
+
+// What failures tell, best first: who was killed did not fail because somebody else did; who aborts or exits may have.
+enum class Kind { killed, aborted, exited };
+Kind kind_of(int status) {
+    if (!WIFSIGNALED(status)) return Kind::exited;
+    return WTERMSIG(status) == SIGABRT ? Kind::aborted : Kind::killed;
 }
 
 }  // namespace
@@ -242,23 +250,20 @@ void Attempt::reap() {
             ended.push_back(m);
         }
     }
-    // Several may have ended since the last look. Who was killed did not fail because somebody else did.
-    std::ranges::stable_sort(ended, {}, [&](std::size_t m) {
-        const int status = *members_[m].child.status;
-        return !WIFSIGNALED(status) ? 2 : WTERMSIG(status) == SIGABRT ? 1 : 0;
-    });
+    // Several may have ended since the last look.
+    std::ranges::stable_sort(ended, {}, [&](std::size_t m) { return kind_of(*members_[m].child.status); });
     for (const std::size_t m : ended) {
         if (members_[m].child.failed()) note_failure(m);
     }
 }
 
 void Attempt::note_failure(std::size_t index) {
-    if (first_failure_ || stopping_) return;
-    first_failure_ = index;
     const auto now = Clock::now();
+    const bool killed = members_[index].child.status && kind_of(*members_[index].child.status) == Kind::killed;
+    if (stopping_ || (first_failure_ && !(killed && now < tell_at_))) return;
+    first_failure_ = index;
     failed_after_ = now - limits_.started;
-    const auto& status = members_[index].child.status;
-    tell_at_ = status && WIFSIGNALED(*status) ? now : now + courtesy;
+    tell_at_ = killed ? now : now + courtesy;
     if (!terminate_at_) terminate_at_ = now + limits_.report_time;
 }
 

@@ -314,6 +314,30 @@ TEST_P(Failures, of_agreement_show_both_sides_on_every_rank) {
         {"sum", "max"});
 }
 
+TEST_P(Failures, to_receive_from_a_rank_that_has_left_come_soon_and_after_what_it_sent) {
+    run_ranks(2, GetParam(),
+              [](const ProcessGroup& g) {
+                  if (g.rank() == 1) {
+                      std::vector<float> large(300'000, 2.F);
+                      Work sent = isend(large, 0, {.group = g});
+                      send(std::vector<float>{1.F}, 0, {.tag = 1, .group = g});
+                      sent.wait();
+                      ProcessGroup(g).destroy();
+                      std::this_thread::sleep_for(2s);
+                      return;
+                  }
+                  std::vector<float> large(300'000), small(1);
+                  recv(large, {.src = 1, .group = g});
+                  EXPECT_EQ(large.back(), 2.F);
+                  recv(small, {.src = 1, .tag = 1, .group = g});
+                  EXPECT_EQ(small[0], 1.F);
+                  const auto begin = std::chrono::steady_clock::now();
+                  EXPECT_THROW(recv(small, {.src = 1, .tag = 1, .group = g}), PeerLost);
+                  EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
+              },
+              {.timeout = 30s, .leave = false});
+}
+
 TEST_P(Failures, by_a_rank_that_never_comes_name_it) {
     run_ranks(3, GetParam(),
               [](const ProcessGroup& g) {

@@ -67,6 +67,35 @@ TEST_F(Joining, a_second_job_on_the_same_port_gets_a_clear_error_and_the_first_g
     }
 }
 
+TEST_F(Joining, a_wrong_variable_is_refused_before_anyone_is_waited_for) {
+    const int port = TCPStore({.is_master = true}).port();  // nobody listens there any more
+    set_environment(1, 2, port);
+    const std::pair<const char*, const char*> wrong[] = {
+        {"TUTTI_TRANSPORT", "rdma"},      {"TUTTI_DETERMINISM", "sometimes"},
+        {"TUTTI_ALGORITHM", "magic"},     {"TUTTI_WAIT", "never"},
+        {"TUTTI_TIMEOUT_MS", "soon"},     {"TUTTI_TUNE", "magic"},
+        {"TUTTI_TCP_CONGESTION", "warp"}, {"TUTTI_INSECURE", "maybe"},
+        {"TUTTI_STORE_LOCAL", "maybe"},   {"TUTTI_HANDSHAKE_TIMEOUT_MS", "-1"},
+    };
+    for (const auto& [variable, value] : wrong) {
+        ::setenv(variable, value, 1);
+        const auto began = SteadyClock::now();
+        try {
+            init_process_group({.timeout = 3s});
+            ADD_FAILURE() << variable << " is taken";
+        } catch (const DistError& error) {
+            EXPECT_EQ(error.code(), ErrorCode::invalid_argument) << error.what();
+            const std::string text = error.what();
+            EXPECT_NE(text.find(variable), std::string::npos) << text;
+            EXPECT_NE(text.find(value), std::string::npos) << text;
+            EXPECT_NE(text.find("expected"), std::string::npos) << text;
+        }
+        EXPECT_LT(SteadyClock::now() - began, 2s) << variable;
+        ::unsetenv(variable);
+    }
+    for (const char* variable : {"MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE"}) ::unsetenv(variable);
+}
+
 TEST_F(Joining, two_ranks_with_one_number_are_told_so_and_the_right_one_can_still_come) {
     covers("A-04", "S1-013");
     const int port = TCPStore({.is_master = true}).port();

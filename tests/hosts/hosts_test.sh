@@ -27,9 +27,10 @@ expect_good() {  # expect_good NAME SENTENCE
   for pid in "${ids[@]}"; do wait "$pid" || status=1; done
   if [ $status = 0 ] && ! grep -q WRONG "$work/$1".*; then echo "ok: $2"; else fail "$2" "$work/$1".*; fi
 }
-expect_bad() {  # expect_bad NAME PATTERN SENTENCE: every rank fails, and one says PATTERN
-  local status=1
+expect_bad() {  # expect_bad NAME PATTERN SENTENCE: every rank fails, within 20 seconds, and one says PATTERN
+  local status=1 began=$SECONDS
   for pid in "${ids[@]}"; do wait "$pid" && status=0; done
+  if [ $((SECONDS - began)) -gt 20 ]; then fail "$3: it took $((SECONDS - began)) s" "$work/$1".*; return; fi
   if [ $status = 1 ] && grep -Eq "$2" "$work/$1".*; then echo "ok: $3"; else fail "$3" "$work/$1".*; fi
 }
 bench=("$tutti" bench all -f 40 --iters 3 --no-pin --worker "100 5 1")

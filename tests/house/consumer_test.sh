@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs a build tree below itself and builds the ten-line consumer against it: find_package (shared, static) and
+# Installs a build tree below itself and builds the ten-line consumers, in C++ and C, against it: find_package (shared, static) and
 # pkg-config (shared, static). The installed tree is moved once, since nothing in it may name the place it was made for.
 # Usage: consumer_test.sh BUILD SOURCE
 set -euo pipefail
@@ -19,7 +19,7 @@ expect() {  # expect NAME PROGRAM: it runs, finds only libraries that exist, and
   echo "consumer: $1: $output"
 }
 
-for file in include/tutti/tutti.hpp lib/libtutti.so lib/libtutti.a lib/pkgconfig/tutti.pc \
+for file in include/tutti/tutti.hpp include/tutti/tutti.h lib/libtutti.so lib/libtutti.a lib/pkgconfig/tutti.pc \
             lib/cmake/tutti/tuttiConfig.cmake lib/cmake/tutti/tuttiConfigVersion.cmake; do
   [ -e "$prefix/$file" ] || fail "$file is not installed"
 done
@@ -37,6 +37,7 @@ for target in tutti tutti-static; do
     || { cat "$work/$target.log"; fail "find_package, $target: configuring failed"; }
   cmake --build "$work/$target" >>"$work/$target.log" 2>&1 || { cat "$work/$target.log"; fail "$target: building failed"; }
   expect "find_package, $target" "$work/$target/consumer"
+  expect "find_package, $target, C" "$work/$target/consumer_c"
 done
 
 compile=(c++ -std=c++20 "$source/tests/house/consumer/main.cpp")
@@ -47,6 +48,13 @@ private=$(pkg-config --static --libs-only-l tutti | sed 's/-ltutti//')
 # shellcheck disable=SC2046,SC2086
 "${compile[@]}" -o "$work/pc-static" $(pkg-config --cflags tutti) "$prefix/lib/libtutti.a" $private -pthread
 expect "pkg-config, static" "$work/pc-static"
+compile_c=(cc -std=c11 -Wall -Wextra -pedantic-errors -Werror "$source/tests/house/consumer/main.c")
+# shellcheck disable=SC2046
+"${compile_c[@]}" -o "$work/pc-shared-c" $(pkg-config --cflags --libs tutti) -Wl,-rpath,"$prefix/lib"
+expect "pkg-config, shared, C" "$work/pc-shared-c"
+# shellcheck disable=SC2046,SC2086
+"${compile_c[@]}" -o "$work/pc-static-c" -DTUTTI_STATIC $(pkg-config --cflags tutti) "$prefix/lib/libtutti.a" $private -pthread
+expect "pkg-config, static, C" "$work/pc-static-c"
 
 # A user of the shared library needs nothing else: no header, .pc or CMake package of what tutti is made of.
 needed=$(readelf -d "$work/tutti/consumer" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | grep -v -e '^libtutti' -e '^libstdc++' -e '^libc\.' -e '^libgcc_s' -e '^libm\.' || true)
@@ -58,3 +66,7 @@ cmake -S "$source/tests/house/consumer" -B "$work/bare" -G Ninja -DCMAKE_PREFIX_
   -DTUTTI_TARGET=tutti::tutti $CMAKE_DISABLED >"$work/bare.log" 2>&1 \
   || { cat "$work/bare.log"; fail "without the libraries below tutti the shared consumer does not configure"; }
 echo "consumer: the shared library is found without the libraries below it"
+{ cmake -S "$source/tests/house/consumer" -B "$work/c-only" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" -DTUTTI_C_ONLY=ON \
+    -DTUTTI_TARGET=tutti::tutti && cmake --build "$work/c-only"; } >"$work/c-only.log" 2>&1 \
+  || { cat "$work/c-only.log"; fail "a project that knows no C++ cannot use the shared library"; }
+expect "find_package, C alone" "$work/c-only/consumer_c"

@@ -3,7 +3,7 @@
 
 direction   a room includes headers of itself and of the rooms it declares, nothing else; it declares only rooms that
             stand before it in the build
-headers     a public header includes the standard library and public headers, nothing third-party
+headers     a public header includes the standard library (those for C: C's) and public headers, nothing third-party
 length      no source of more than 700 lines; those above 500 are listed, as a hint to look for the second noun
 paths       no file names a place on the machine that wrote it
 rooms       every room has a README
@@ -15,7 +15,8 @@ import pathlib
 import re
 import sys
 
-SOURCES = (".cpp", ".hpp", ".h", ".cc", ".py", ".sh", ".cmake", ".in", ".txt", ".md", ".tsv", ".json", "")
+SOURCES = (".cpp", ".hpp", ".h", ".c", ".cc", ".py", ".sh", ".cmake", ".in", ".txt", ".md", ".tsv", ".json", "")
+C_STANDARD = ("stdbool.h", "stddef.h", "stdint.h")
 LENGTH_HINT, LENGTH_LIMIT = 500, 700
 # Places that exist only where somebody works on tutti. Examples of paths (/tmp/x, /etc) are fine.
 PRIVATE_PLACE = re.compile(r"(?<![\w.])/(?:work|root|home/\w+|Users/\w+|tmp/b-\w+|tmp/brief)/")
@@ -57,7 +58,8 @@ def headers(root, rooms):
     for file in files(root, ("include",)):
         for number, kind, path in includes(file):
             public = path.startswith("tutti/") and kind == "<"
-            standard = kind == "<" and "/" not in path and not path.endswith(".h")
+            standard = path in C_STANDARD if file.suffix == ".h" else "/" not in path and not path.endswith(".h")
+            standard = standard and kind == "<"
             if not public and not standard:
                 what = "a room's inside" if path.split("/")[0] in names else "something third-party"
                 yield f"{file.relative_to(root)}:{number}: a public header includes {what}: {path}"

@@ -74,6 +74,15 @@ class Rules(unittest.TestCase):
                 self.expect_fault("headers", "include/tutti/version.hpp:")
                 file.write_text(text)
 
+    def test_a_header_for_c_that_uses_another_than_c_s_own_is_found(self):
+        for include in ("<sys/types.h>", "<vector>", '"capi/handles.hpp"'):
+            with self.subTest(include):
+                file = self.copy / "include/tutti/tutti.h"
+                text = file.read_text()
+                self.append("include/tutti/tutti.h", f"#include {include}\n")
+                self.expect_fault("headers", "include/tutti/tutti.h:")
+                file.write_text(text)
+
     def test_a_giant_file_is_found(self):
         (self.copy / "src/core/giant.cpp").write_text("// line\n" * 701)
         self.expect_fault("length", "src/core/giant.cpp: 701 lines")

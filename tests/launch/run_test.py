@@ -207,6 +207,25 @@ class Failures(CliCase):
         self.assertRegex(errors, r"tutti run: rank 2 .*was the first to fail.*SIGKILL")
         self.assertRegex(errors, r"\[rank 0\].*rank 2", "the others name it too")
 
+    def when_rank_1_has_been_noticed(self, then):
+        """Rank 1 exits with status 1; rank 2 does `then` when the launcher has taken notice of that."""
+        with tempfile.TemporaryDirectory() as folder:
+            return self.shell(3, f'case $RANK in 1) echo $$ > {folder}/new; mv {folder}/new {folder}/1; sleep 0.3; exit 1;; '
+                                 f'2) until [ -e {folder}/1 ]; do sleep 0.01; done; '
+                                 f'while kill -0 $(cat {folder}/1) 2>/dev/null; do :; done; {then};; esac; sleep 30')
+
+    def test_who_was_killed_is_named_though_another_was_seen_to_exit_before(self):
+        done = self.when_rank_1_has_been_noticed("kill -9 $$")
+        self.assertEqual(done.returncode, 128 + 9, done.stderr)
+        self.assertRegex(done.stderr, r"rank 2 .*was the first to fail.*SIGKILL")
+        self.assertRegex(done.stderr, r"the others: .*rank 1 exited with status 1")
+
+    def test_who_aborts_or_is_killed_long_after_an_exit_was_not_the_first(self):
+        for then in ("kill -ABRT $$", "sleep 0.5; kill -9 $$"):
+            done = self.when_rank_1_has_been_noticed(then)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertRegex(done.stderr, r"rank 1 .*was the first to fail.*status 1")
+
     def test_a_program_that_cannot_be_started(self):
         done = self.tutti("run", "-n", 2, "/no/such/program")
         self.assertEqual(done.returncode, 127)

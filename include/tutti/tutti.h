@@ -1,0 +1,385 @@
+/* tutti for C (C11), and for languages that call C: groups, stores, collectives, point to point.
+ *
+ * Common to all functions:
+ *   - They return TUTTI_OK or what went wrong; tutti_last_error() has the sentence. No C++ exception leaves them. When
+ * a function fails, what its out arguments point at is unchanged.
+ *   - Handles (tutti_store, tutti_group, tutti_work) are made by a function and given back by its counterpart; they may
+ *     be given back while other threads use them. One that never was, is of another kind, or was given back is
+ *     TUTTI_INVALID_ARGUMENT. So is NULL, where nothing else is said.
+ *   - Any thread may call them. Collectives must be issued in the same order on all ranks.
+ *   - Times are in milliseconds; 0: the default of the store, group or operation; negative: TUTTI_INVALID_ARGUMENT.
+ *   - Texts are UTF-8 and end with a zero byte; all arguments are copied or no longer needed when a function returns,
+ *     except the elements of tensors in asynchronous operations.
+ * What the operations do, and when, is said at greater length in tutti/distributed.hpp, store.hpp and
+ * process_group.hpp.
+ */
+#ifndef TUTTI_TUTTI_H
+#define TUTTI_TUTTI_H
+
+#include <tutti/export.hpp>
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Errors ---------------------------------------------------------------------------------------------------- */
+
+/* Stable numbers, those of tutti::ErrorCode; from 100 on they are of C alone. */
+typedef enum tutti_status {
+    TUTTI_OK = 0,
+    TUTTI_INVALID_ARGUMENT = 1,    /* the caller asked for something impossible; nothing was sent */
+    TUTTI_TIMEOUT = 2,             /* a deadline passed */
+    TUTTI_PEER_LOST = 3,           /* a rank died, left, or cannot be reached any more; see tutti_last_error_peer() */
+    TUTTI_COLLECTIVE_MISMATCH = 4, /* the ranks called different things */
+    TUTTI_NETWORK = 5,             /* a connection was refused, reset or could not be made */
+    TUTTI_STORE = 6,               /* a key/value store failed or is unreachable */
+    TUTTI_BACKEND = 7,             /* the transport cannot do what was asked, or failed */
+    TUTTI_ABORTED = 8,             /* the group was aborted or destroyed while the operation ran */
+    TUTTI_INTERRUPTED = 9,         /* a signal ended the wait */
+    TUTTI_SECURITY = 10,           /* a peer could not prove the job's secret, or a secret is missing */
+    TUTTI_NOT_INITIALIZED = 11,    /* tutti_init_process_group has not been called */
+    TUTTI_INTERNAL = 99,           /* a bug in tutti */
+    TUTTI_NO_MEMORY = 100          /* memory could not be allocated */
+} tutti_status;
+
+/* "peer_lost"; "ok" for TUTTI_OK, "unknown" for numbers that are none. Static memory. */
+TUTTI_API const char* tutti_status_name(int status);
+/* The sentence of this thread's last call that failed; "" before the first. Valid until the next one that fails. */
+TUTTI_API const char* tutti_last_error(void);
+/* The rank (in the group) that this sentence is about; -1: about none. */
+TUTTI_API int tutti_last_error_peer(void);
+/* "0.1.0". Static memory. */
+TUTTI_API const char* tutti_version(void);
+/* Gives back memory that a function of this header has allocated. NULL: does nothing. */
+TUTTI_API void tutti_free(void* memory);
+
+/* ---- Options --------------------------------------------------------------------------------------------------- */
+
+/* Structures of options begin with their size and may grow: begin with the initialiser (TUTTI_..._INIT), then set
+ * members. Members that a program's structure does not have yet get their defaults; a program that was compiled for
+ * a newer tutti and sets a member that this one does not know gets TUTTI_INVALID_ARGUMENT. NULL: all defaults, where
+ * nothing else is said. */
+
+typedef struct tutti_store tutti_store;
+typedef struct tutti_group tutti_group;
+typedef struct tutti_work tutti_work;
+
+/* ---- Tensors --------------------------------------------------------------------------------------------------- */
+
+/* Types of elements. */
+enum {
+    TUTTI_BOOL = 0, /* one byte, 0 or 1 */
+    TUTTI_UINT8 = 1,
+    TUTTI_UINT16 = 2,
+    TUTTI_UINT32 = 3,
+    TUTTI_UINT64 = 4,
+    TUTTI_INT8 = 5,
+    TUTTI_INT16 = 6,
+    TUTTI_INT32 = 7,
+    TUTTI_INT64 = 8,
+    TUTTI_FLOAT16 = 9,
+    TUTTI_BFLOAT16 = 10,
+    TUTTI_FLOAT32 = 11,
+    TUTTI_FLOAT64 = 12,
+    TUTTI_COMPLEX64 = 13,  /* two float32 */
+    TUTTI_COMPLEX128 = 14, /* two float64 */
+    TUTTI_FLOAT8_E4M3FN = 15,
+    TUTTI_FLOAT8_E5M2 = 16
+};
+/* Bytes of one element; 0 if there is no such type. */
+TUTTI_API size_t tutti_dtype_size(int dtype);
+/* "float32"; NULL if there is no such type. Static memory. */
+TUTTI_API const char* tutti_dtype_name(int dtype);
+
+/* A view of host memory that the caller owns. Functions say which tensors they only read. No dimensions: one element.
+ * The arrays `shape` and `strides` are needed for the call alone, `data` until the operation is complete. */
+typedef struct tutti_tensor {
+    void* data; /* may be NULL when there are no elements */
+    int32_t dtype;
+    int32_t ndim;           /* 0 to 64 */
+    const int64_t* shape;   /* ndim numbers; NULL when ndim is 0 */
+    const int64_t* strides; /* ndim numbers, in elements; NULL: contiguous, row-major */
+} tutti_tensor;
+
+#ifndef __cplusplus
+/* A vector: TUTTI_VECTOR(x, TUTTI_FLOAT32, 1000). Its shape lives as long as the block in which this is written. */
+#define TUTTI_VECTOR(data_, dtype_, count_) \
+    ((tutti_tensor){(data_), (dtype_), 1, (const int64_t[]){(int64_t)(count_)}, NULL})
+#endif
+
+/* How values of several ranks become one; see tutti/reduce_op.hpp for what is defined for which type. */
+enum {
+    TUTTI_SUM = 0,
+    TUTTI_AVG = 1,
+    TUTTI_PRODUCT = 2,
+    TUTTI_MIN = 3,
+    TUTTI_MAX = 4,
+    TUTTI_BAND = 5,
+    TUTTI_BOR = 6,
+    TUTTI_BXOR = 7,
+    TUTTI_PREMUL_SUM = 8 /* each rank's values are multiplied by its tutti_options.factor first */
+};
+
+/* ---- Stores ---------------------------------------------------------------------------------------------------- */
+
+/* Key/value stores: how the processes of a job find each other and share small data. Values are bytes, up to 1 GiB.
+ * Operations that wait for a key end with TUTTI_TIMEOUT after the store's time (default 300 s) or the one given. Those
+ * on a store whose server is gone end with TUTTI_NETWORK or TUTTI_STORE. */
+
+typedef struct tutti_tcp_store_options {
+    size_t size;
+    const char* host;         /* where the server listens, or clients connect; NULL: 127.0.0.1 */
+    int32_t port;             /* 0, with is_master: any free port, see tutti_store_port() */
+    int32_t world_size;       /* number of users, if fixed; 0: not fixed */
+    int32_t is_master;        /* 1: this process runs the server */
+    int32_t wait_for_workers; /* 1, with a world_size: the master waits until all have come */
+    int32_t multi_tenant;     /* 1: stores of this process on one host and port share one server */
+    int32_t master_listen_fd; /* a socket that is bound already, which the store owns then; -1: none */
+    int64_t timeout_ms;       /* of operations that give none; 0: 300 s */
+    const char* secret;       /* the job's; NULL: as TUTTI_JOB_SECRET and the other variables say */
+} tutti_tcp_store_options;
+#define TUTTI_TCP_STORE_OPTIONS_INIT \
+    { sizeof(tutti_tcp_store_options), NULL, 0, 0, 0, 1, 0, -1, 0, NULL }
+
+/* Held by one process, reached over TCP. Errors: TUTTI_NETWORK, TUTTI_TIMEOUT, TUTTI_SECURITY. */
+TUTTI_API tutti_status tutti_store_tcp(const tutti_tcp_store_options* options, tutti_store** store);
+/* In a file that all processes can lock. `world_size`: number of users, the last of which removes it; 0: not fixed. */
+TUTTI_API tutti_status tutti_store_file(const char* path, int world_size, int64_t timeout_ms, tutti_store** store);
+/* In the memory of this process, for its threads. */
+TUTTI_API tutti_status tutti_store_hash(int64_t timeout_ms, tutti_store** store);
+/* The same store with `prefix` and "/" before every key; keeps it alive. */
+TUTTI_API tutti_status tutti_store_prefix(const char* prefix, tutti_store* underlying, tutti_store** store);
+/* Gives the handle back. The store itself ends with its last user: groups and prefix stores keep it. NULL: nothing. */
+TUTTI_API tutti_status tutti_store_free(tutti_store* store);
+
+/* The port that a TCP store's server listens on. TUTTI_INVALID_ARGUMENT for others. */
+TUTTI_API tutti_status tutti_store_port(tutti_store* store, int* port);
+/* The store's own time limit, for all handles of it. */
+TUTTI_API tutti_status tutti_store_set_timeout(tutti_store* store, int64_t timeout_ms);
+TUTTI_API tutti_status tutti_store_timeout(tutti_store* store, int64_t* timeout_ms);
+/* Every wait on this store, now and later, ends within 100 ms with TUTTI_ABORTED. `reason` may be NULL. */
+TUTTI_API tutti_status tutti_store_abort(tutti_store* store, const char* reason);
+
+/* Inserts or overwrites `bytes` bytes; `value` may be NULL when there are none. */
+TUTTI_API tutti_status tutti_store_set(tutti_store* store, const char* key, const void* value, size_t bytes);
+/* Waits for the key. `*value` is new memory, for tutti_free(), with a zero byte behind the value; `bytes`: how many it
+ * has without that (may be NULL). A counter's value is its decimal text. */
+TUTTI_API tutti_status tutti_store_get(tutti_store* store, const char* key, int64_t timeout_ms, void** value,
+                                       size_t* bytes);
+/* Adds to a counter (from 0) and tells the new value; `result` may be NULL. TUTTI_STORE if the key is no counter. */
+TUTTI_API tutti_status tutti_store_add(tutti_store* store, const char* key, int64_t amount, int64_t* result);
+/* Appends to the value; creates the key if absent. */
+TUTTI_API tutti_status tutti_store_append(tutti_store* store, const char* key, const void* value, size_t bytes);
+/* If the key holds `expected` (or is absent, and `expected` empty) it gets `desired`. `*value`: what it holds then, or
+ * `expected` where it was absent and is still; new memory as of tutti_store_get(). */
+TUTTI_API tutti_status tutti_store_compare_set(tutti_store* store, const char* key, const void* expected,
+                                               size_t expected_bytes, const void* desired, size_t desired_bytes,
+                                               void** value, size_t* bytes);
+/* `*exist`: 1 if all `count` keys exist, else 0. Does not wait for them. */
+TUTTI_API tutti_status tutti_store_check(tutti_store* store, const char* const* keys, size_t count, int* exist);
+/* Returns when all `count` keys exist. */
+TUTTI_API tutti_status tutti_store_wait(tutti_store* store, const char* const* keys, size_t count, int64_t timeout_ms);
+/* `*existed` (may be NULL): 1 if the key was there. */
+TUTTI_API tutti_status tutti_store_delete_key(tutti_store* store, const char* key, int* existed);
+/* TCP and file stores: one more than the user's keys; a prefix store: the underlying store's number. */
+TUTTI_API tutti_status tutti_store_num_keys(tutti_store* store, int64_t* count);
+/* `count` values at once: values[i] is new memory as of tutti_store_get(), bytes[i] its size (`bytes` may be NULL). */
+TUTTI_API tutti_status tutti_store_multi_get(tutti_store* store, const char* const* keys, size_t count, void** values,
+                                             size_t* bytes);
+TUTTI_API tutti_status tutti_store_multi_set(tutti_store* store, const char* const* keys, const void* const* values,
+                                             const size_t* bytes, size_t count);
+
+/* ---- Groups ---------------------------------------------------------------------------------------------------- */
+
+/* Where a function takes a group, NULL is the default group (TUTTI_NOT_INITIALIZED if there is none). */
+
+/* What carries the data. */
+enum {
+    TUTTI_TRANSPORT_AUTO = 0, /* shared memory between ranks of one host, TCP between hosts; see TUTTI_TRANSPORT */
+    TUTTI_TRANSPORT_SHM = 1,  /* shared memory only */
+    TUTTI_TRANSPORT_TCP = 2   /* TCP only */
+};
+/* What stays fixed when results are compared bit by bit; see tutti/process_group.hpp. */
+enum { TUTTI_FAST = 0, TUTTI_RUN_TO_RUN = 1, TUTTI_LAYOUT_INVARIANT = 2 };
+
+typedef struct tutti_init_options {
+    size_t size;
+    const char* init_method; /* NULL: env://; tcp://host:port, file:///path; ?rank=R&world_size=N allowed */
+    tutti_store* store;      /* instead of init_method; needs rank and world_size */
+    int32_t rank;            /* -1: as init_method says */
+    int32_t world_size;      /* -1: as init_method says */
+    int64_t timeout_ms;      /* of joining and of every operation that gives none; 0: 30 minutes */
+    int32_t transport;
+    int32_t determinism;
+} tutti_init_options;
+#define TUTTI_INIT_OPTIONS_INIT \
+    { sizeof(tutti_init_options), NULL, NULL, -1, -1, 0, 0, 0 }
+
+/* Makes the default group; returns when all ranks have joined. From one thread of a process. Errors: TUTTI_TIMEOUT that
+ * names the missing ranks, TUTTI_NETWORK, TUTTI_STORE, TUTTI_SECURITY. */
+TUTTI_API tutti_status tutti_init_process_group(const tutti_init_options* options);
+/* Leaves the group: waits for this rank's operations, then closes. Others that still wait for this rank get
+ * TUTTI_PEER_LOST. The handle is given back, also when this fails. NULL: the default group. */
+TUTTI_API tutti_status tutti_destroy_process_group(tutti_group* group);
+/* 1 if there is a default group, else 0. Never fails. */
+TUTTI_API int tutti_is_initialized(void);
+
+typedef struct tutti_group_options {
+    size_t size;
+    tutti_store* store; /* reachable from all ranks; needed */
+    int32_t rank;       /* 0 to world_size - 1, unique; needed */
+    int32_t world_size; /* needed */
+    int64_t timeout_ms; /* of joining and of every operation that gives none; 0: 30 minutes */
+    const char* name;   /* in messages; groups from one store need different names; NULL: "world" */
+    int32_t transport;
+    int32_t determinism;
+    const char* listen_host; /* address to listen on; NULL: TUTTI_HOST, else the one that reaches the store */
+} tutti_group_options;
+#define TUTTI_GROUP_OPTIONS_INIT \
+    { sizeof(tutti_group_options), NULL, -1, -1, 0, NULL, 0, 0, NULL }
+
+/* A group beside the default one: all of its ranks call this. Errors as tutti_init_process_group. */
+TUTTI_API tutti_status tutti_group_create(const tutti_group_options* options, tutti_group** group);
+/* A new handle of the default group. */
+TUTTI_API tutti_status tutti_default_group(tutti_group** group);
+/* Makes this group the default one, in place of another if there is one, which is not left. */
+TUTTI_API tutti_status tutti_set_default_group(tutti_group* group);
+/* Gives the handle back without leaving: the last handle of a group leaves it without waiting. NULL: does nothing. */
+TUTTI_API tutti_status tutti_group_free(tutti_group* group);
+
+TUTTI_API tutti_status tutti_group_rank(tutti_group* group, int* rank);
+TUTTI_API tutti_status tutti_group_size(tutti_group* group, int* size);
+/* The group's own memory: valid while it exists. */
+TUTTI_API tutti_status tutti_group_name(tutti_group* group, const char** name);
+TUTTI_API tutti_status tutti_group_timeout(tutti_group* group, int64_t* timeout_ms);
+/* At least 1 ms. */
+TUTTI_API tutti_status tutti_group_set_timeout(tutti_group* group, int64_t timeout_ms);
+TUTTI_API tutti_status tutti_group_determinism(tutti_group* group, int* determinism);
+/* Writes one number for each rank (`count` must be the size): ranks with equal numbers share memory. */
+TUTTI_API tutti_status tutti_group_hosts(tutti_group* group, int* hosts, size_t count);
+/* Ends every operation in flight, here and (soon) on the other ranks, with TUTTI_ABORTED; the group is unusable then.
+ * `reason` may be NULL. */
+TUTTI_API tutti_status tutti_group_abort(tutti_group* group, const char* reason);
+
+/* ---- Collectives ----------------------------------------------------------------------------------------------- */
+
+/* Of every operation; members that one has no use for are ignored. */
+typedef struct tutti_options {
+    size_t size;
+    tutti_group* group;  /* NULL: the default group */
+    int64_t timeout_ms;  /* of the operation; 0: the group's */
+    int32_t group_ranks; /* 1: roots, destinations and sources are ranks in the group; 0: global ranks */
+    int32_t tag;         /* of send and recv: matched with the other's; at least 0 */
+    double factor;       /* of TUTTI_PREMUL_SUM */
+} tutti_options;
+#define TUTTI_OPTIONS_INIT \
+    { sizeof(tutti_options), NULL, 0, 0, 0, 1.0 }
+
+/* All ranks of a group call the same; dtypes and element counts must agree where nothing else is said, shapes need not.
+ * Lists of tensors have one for each rank, in their order; `count` is checked. Errors: TUTTI_INVALID_ARGUMENT before
+ * anything is sent; TUTTI_COLLECTIVE_MISMATCH, TUTTI_PEER_LOST, TUTTI_TIMEOUT, TUTTI_ABORTED on every rank, and the
+ * group is unusable afterwards.
+ *
+ * Each has two forms: tutti_NAME returns when this rank's part is done; tutti_NAME_async returns at once with a work,
+ * and the elements of all tensors must stay alive, and be left alone, until that is complete. */
+
+/* Copies the root's `tensor` into everyone's. */
+TUTTI_API tutti_status tutti_broadcast(const tutti_tensor* tensor, int src, const tutti_options* options);
+TUTTI_API tutti_status tutti_broadcast_async(const tutti_tensor* tensor, int src, const tutti_options* options,
+                                             tutti_work** work);
+/* Combines `tensor` over all ranks, element by element, in place; the same bits everywhere. */
+TUTTI_API tutti_status tutti_all_reduce(const tutti_tensor* tensor, int op, const tutti_options* options);
+TUTTI_API tutti_status tutti_all_reduce_async(const tutti_tensor* tensor, int op, const tutti_options* options,
+                                              tutti_work** work);
+/* As all_reduce, but only `dst` gets the result; the others' tensors stay unchanged. */
+TUTTI_API tutti_status tutti_reduce(const tutti_tensor* tensor, int dst, int op, const tutti_options* options);
+TUTTI_API tutti_status tutti_reduce_async(const tutti_tensor* tensor, int dst, int op, const tutti_options* options,
+                                          tutti_work** work);
+/* outputs[i] becomes rank i's `input`, which is only read; counts may differ between ranks. */
+TUTTI_API tutti_status tutti_all_gather(const tutti_tensor* outputs, size_t count, const tutti_tensor* input,
+                                        const tutti_options* options);
+TUTTI_API tutti_status tutti_all_gather_async(const tutti_tensor* outputs, size_t count, const tutti_tensor* input,
+                                              const tutti_options* options, tutti_work** work);
+/* All inputs one after the other: `output` has size times the elements of `input`, which is only read. */
+TUTTI_API tutti_status tutti_all_gather_into_tensor(const tutti_tensor* output, const tutti_tensor* input,
+                                                    const tutti_options* options);
+TUTTI_API tutti_status tutti_all_gather_into_tensor_async(const tutti_tensor* output, const tutti_tensor* input,
+                                                          const tutti_options* options, tutti_work** work);
+/* On `dst` outputs[i] becomes rank i's `input`, which is only read; elsewhere `count` is 0 and `outputs` NULL. */
+TUTTI_API tutti_status tutti_gather(const tutti_tensor* input, const tutti_tensor* outputs, size_t count, int dst,
+                                    const tutti_options* options);
+TUTTI_API tutti_status tutti_gather_async(const tutti_tensor* input, const tutti_tensor* outputs, size_t count, int dst,
+                                          const tutti_options* options, tutti_work** work);
+/* `output` becomes inputs[rank] of `src`, which are only read; elsewhere `count` is 0 and `inputs` NULL. */
+TUTTI_API tutti_status tutti_scatter(const tutti_tensor* output, const tutti_tensor* inputs, size_t count, int src,
+                                     const tutti_options* options);
+TUTTI_API tutti_status tutti_scatter_async(const tutti_tensor* output, const tutti_tensor* inputs, size_t count,
+                                           int src, const tutti_options* options, tutti_work** work);
+/* `output` becomes the combination of all ranks' inputs[rank], which are only read; counts may differ between them. */
+TUTTI_API tutti_status tutti_reduce_scatter(const tutti_tensor* output, const tutti_tensor* inputs, size_t count,
+                                            int op, const tutti_options* options);
+TUTTI_API tutti_status tutti_reduce_scatter_async(const tutti_tensor* output, const tutti_tensor* inputs, size_t count,
+                                                  int op, const tutti_options* options, tutti_work** work);
+/* As reduce_scatter with one input of size equal blocks. */
+TUTTI_API tutti_status tutti_reduce_scatter_tensor(const tutti_tensor* output, const tutti_tensor* input, int op,
+                                                   const tutti_options* options);
+TUTTI_API tutti_status tutti_reduce_scatter_tensor_async(const tutti_tensor* output, const tutti_tensor* input, int op,
+                                                         const tutti_options* options, tutti_work** work);
+/* inputs[i], only read, goes to rank i, outputs[j] comes from rank j; sizes match pairwise. */
+TUTTI_API tutti_status tutti_all_to_all(const tutti_tensor* outputs, const tutti_tensor* inputs, size_t count,
+                                        const tutti_options* options);
+TUTTI_API tutti_status tutti_all_to_all_async(const tutti_tensor* outputs, const tutti_tensor* inputs, size_t count,
+                                              const tutti_options* options, tutti_work** work);
+/* Block i of `input`, only read, goes to rank i; `output` gets the blocks in the order of ranks. Splits: sizes of the
+ * blocks along dimension 0, one for each rank; NULL: even. */
+TUTTI_API tutti_status tutti_all_to_all_single(const tutti_tensor* output, const tutti_tensor* input,
+                                               const int64_t* output_splits, const int64_t* input_splits,
+                                               const tutti_options* options);
+TUTTI_API tutti_status tutti_all_to_all_single_async(const tutti_tensor* output, const tutti_tensor* input,
+                                                     const int64_t* output_splits, const int64_t* input_splits,
+                                                     const tutti_options* options, tutti_work** work);
+/* Returns, or is complete, when every rank has entered. */
+TUTTI_API tutti_status tutti_barrier(const tutti_options* options);
+TUTTI_API tutti_status tutti_barrier_async(const tutti_options* options, tutti_work** work);
+/* A barrier that names on rank 0 the first rank that did not come, or all of them (wait_all_ranks 1): TUTTI_TIMEOUT. */
+TUTTI_API tutti_status tutti_monitored_barrier(int wait_all_ranks, const tutti_options* options);
+
+/* ---- Point to point -------------------------------------------------------------------------------------------- */
+
+enum { TUTTI_ANY_RANK = -1 };
+
+/* Sends `tensor`, which is only read, to another rank. Returns when it may be written again. */
+TUTTI_API tutti_status tutti_send(const tutti_tensor* tensor, int dst, const tutti_options* options);
+/* Receives from `src` or TUTTI_ANY_RANK; dtype and count must be the sender's. `sender` (may be NULL): its rank. */
+TUTTI_API tutti_status tutti_recv(const tutti_tensor* tensor, int src, const tutti_options* options, int* sender);
+/* The same at once; isend may send to its own rank. Where tutti_options.group_ranks is 1, isend takes no timeout_ms:
+ * the group's counts. */
+TUTTI_API tutti_status tutti_isend(const tutti_tensor* tensor, int dst, const tutti_options* options,
+                                   tutti_work** work);
+TUTTI_API tutti_status tutti_irecv(const tutti_tensor* tensor, int src, const tutti_options* options,
+                                   tutti_work** work);
+
+/* ---- Work ------------------------------------------------------------------------------------------------------ */
+
+/* Blocks until the operation has ended, and returns how: TUTTI_OK or its error. 0: until the operation's own deadline;
+ * when another time is over first: TUTTI_TIMEOUT, and the operation goes on. */
+TUTTI_API tutti_status tutti_work_wait(tutti_work* work, int64_t timeout_ms);
+/* Waits for all; returns the first failure after all have ended. */
+TUTTI_API tutti_status tutti_work_wait_all(tutti_work* const* works, size_t count);
+/* `*done`: 1 if the operation has ended, well or not. Does not wait. */
+TUTTI_API tutti_status tutti_work_test(tutti_work* work, int* done);
+/* `*error`: TUTTI_OK while it runs or if it ended well, else its error, with the sentence in tutti_last_error(). */
+TUTTI_API tutti_status tutti_work_error(tutti_work* work, tutti_status* error);
+/* Rank in the group of the sender that a receive met; TUTTI_INVALID_ARGUMENT for others or before it is complete. */
+TUTTI_API tutti_status tutti_work_source_rank(tutti_work* work, int* rank);
+/* Gives the handle back; does not cancel the operation. NULL: does nothing. */
+TUTTI_API tutti_status tutti_work_free(tutti_work* work);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,72 @@
+// From C's arguments to C++ ones. Everything throws InvalidArgument that names function, argument, value and what is
+// expected.
+//
+// Threads: functions of their arguments.
+#pragma once
+
+#include <tutti/tutti.h>
+#include <tutti/distributed.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tutti::capi {
+
+[[noreturn]] void refuse_null(const char* function, const char* argument);
+[[noreturn]] void refuse_handle(const char* function, const char* argument, const char* kind, const void* handle);
+
+/// Where results go: checked before anything happens.
+template <class T>
+T& out(const char* function, const char* argument, T* pointer) {
+    if (pointer == nullptr) refuse_null(function, argument);
+    return *pointer;
+}
+
+std::string text_of(const char* function, const char* argument, const char* text);
+/// Empty for NULL.
+std::string text_or_nothing(const char* text);
+std::string_view bytes_of(const char* function, const char* argument, const void* data, std::size_t bytes);
+std::vector<std::string> texts_of(const char* function, const char* argument, const char* const* texts,
+                                  std::size_t count);
+/// Zero or more; what would overflow a clock counts as 146 years.
+std::chrono::milliseconds time_of(const char* function, const char* argument, std::int64_t ms);
+/// A number from `min` to `max`.
+int number_of(const char* function, const char* argument, std::int64_t value, std::int64_t min, std::int64_t max);
+
+/// Copies the members that the caller's structure has over `options`, which holds the defaults. NULL: none.
+void read_options(const char* function, const char* type, const void* given, void* options, std::size_t bytes);
+template <class Options>
+Options options_of(const char* function, const char* type, const Options* given, Options defaults) {
+    read_options(function, type, given, &defaults, sizeof defaults);
+    return defaults;
+}
+
+TransportKind transport_of(const char* function, std::int32_t transport);
+Determinism determinism_of(const char* function, std::int32_t determinism);
+
+TensorView tensor_of(const char* function, const char* argument, const tutti_tensor* tensor);
+TensorList tensors_of(const char* function, const char* argument, const tutti_tensor* tensors, std::size_t count);
+ConstTensorList const_tensors_of(const char* function, const char* argument, const tutti_tensor* tensors,
+                                 std::size_t count);
+
+/// tutti_options, read.
+struct Common {
+    Common(const char* function, const tutti_options* options);
+    ReduceOp op(int kind) const;
+    /// A root or peer goes to one of the two, as tutti_options.group_ranks says.
+    std::optional<int> global(int rank) const { return group_ranks ? std::nullopt : std::optional(rank); }
+    std::optional<int> in_group(int rank) const { return group_ranks ? std::optional(rank) : std::nullopt; }
+
+    const char* function;
+    ProcessGroup group;
+    std::chrono::milliseconds timeout{0};
+    bool group_ranks = false;
+    int tag = 0;
+    double factor = 1;
+};
+
+}  // namespace tutti::capi

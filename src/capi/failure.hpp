@@ -1,0 +1,24 @@
+// From exceptions to a status and this thread's last error.
+//
+// Threads: any; the last error belongs to its thread.
+#pragma once
+
+#include <tutti/tutti.h>
+
+namespace tutti::capi {
+
+/// Keeps the exception that is being handled as this thread's last error. Never throws.
+tutti_status take_exception() noexcept;
+
+/// `call(function)`: TUTTI_OK, or what it throws. `function` is the name that messages begin with.
+template <class Call>
+tutti_status guarded(const char* function, Call&& call) noexcept {
+    try {
+        call(function);
+        return TUTTI_OK;
+    } catch (...) {
+        return take_exception();
+    }
+}
+
+}  // namespace tutti::capi

@@ -1,0 +1,29 @@
+#include "capi/handles.hpp"
+
+#include <atomic>
+
+namespace tutti::capi {
+
+std::uintptr_t next_handle() noexcept {
+    static std::atomic<std::uintptr_t> next{1};
+    return next.fetch_add(2, std::memory_order_relaxed);
+}
+
+Handles<tutti_store, StoreEntry>& stores() {
+    static auto& all = *new Handles<tutti_store, StoreEntry>("store");
+    return all;
+}
+Handles<tutti_group, ProcessGroup>& groups() {
+    static auto& all = *new Handles<tutti_group, ProcessGroup>("group");
+    return all;
+}
+Handles<tutti_work, Work>& works() {
+    static auto& all = *new Handles<tutti_work, Work>("work");
+    return all;
+}
+
+ProcessGroup group_of(const char* function, tutti_group* group) {
+    return group == nullptr ? ProcessGroup() : groups().get(function, "group", group);
+}
+
+}  // namespace tutti::capi

@@ -1,0 +1,69 @@
+#include "core/settings.hpp"
+
+#include "core/env.hpp"
+
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace tutti::settings {
+namespace {
+
+template <class T>
+using Named = std::pair<std::string_view, T>;
+
+// "auto, shm or tcp"
+template <class T, std::size_t N>
+std::string names_of(const std::array<Named<T>, N>& choices) {
+    std::string text;
+    for (std::size_t i = 0; i < N; ++i) {
+        if (i > 0) text += i + 1 < N ? ", " : " or ";
+        text += choices[i].first;
+    }
+    return text;
+}
+
+// The first choice is the one of an unset variable.
+template <class T, std::size_t N>
+T chosen(std::string_view variable, const std::array<Named<T>, N>& choices) {
+    const auto text = env::get(variable);
+    if (!text) return choices.front().second;
+    for (const auto& [name, value] : choices) {
+        if (*text == name) return value;
+    }
+    throw InvalidArgument(fmt::format("environment variable {}={}: expected {}", variable, *text, names_of(choices)));
+}
+
+}  // namespace
+
+TransportKind transport() {
+    static constexpr std::array<Named<TransportKind>, 3> choices{
+        {{"auto", TransportKind::automatic}, {"shm", TransportKind::shm}, {"tcp", TransportKind::tcp}}};
+    return chosen("TUTTI_TRANSPORT", choices);
+}
+
+Determinism determinism() {
+    static constexpr std::array<Named<Determinism>, 3> choices{{{"fast", Determinism::fast},
+                                                                {"run_to_run", Determinism::run_to_run},
+                                                                {"layout_invariant", Determinism::layout_invariant}}};
+    return chosen("TUTTI_DETERMINISM", choices);
+}
+
+Wait wait() {
+    static constexpr std::array<Named<Wait>, 4> choices{
+        {{"auto", Wait::automatic}, {"spin", Wait::spin}, {"yield", Wait::yield}, {"sleep", Wait::sleep}}};
+    return chosen("TUTTI_WAIT", choices);
+}
+
+std::optional<std::chrono::milliseconds> timeout() {
+    constexpr std::int64_t longest = INT64_MAX / 2'000'000;  // as nanoseconds it can still be added to a time
+    const auto ms = env::get_int("TUTTI_TIMEOUT_MS", 1, longest);
+    return ms ? std::optional(std::chrono::milliseconds(*ms)) : std::nullopt;
+}
+
+}  // namespace tutti::settings

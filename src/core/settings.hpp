@@ -1,0 +1,27 @@
+// Settings: what the TUTTI_* variables that choose how a group works say. An unset or empty variable leaves the choice
+// to the fallback. All throw InvalidArgument that names the variable, its value and what is expected.
+//
+// Threads: as env.hpp.
+#pragma once
+
+#include <tutti/process_group.hpp>
+
+#include <chrono>
+#include <optional>
+
+namespace tutti::settings {
+
+/// TUTTI_TRANSPORT: auto, shm or tcp.
+TransportKind transport();
+/// TUTTI_DETERMINISM: fast, run_to_run or layout_invariant.
+Determinism determinism();
+
+/// What a rank does that waits.
+enum class Wait { automatic, spin, yield, sleep };
+/// TUTTI_WAIT: auto, spin, yield or sleep.
+Wait wait();
+
+/// TUTTI_TIMEOUT_MS: of operations that give none, at least 1 ms; nullopt when unset.
+std::optional<std::chrono::milliseconds> timeout();
+
+}  // namespace tutti::settings

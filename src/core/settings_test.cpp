@@ -1,0 +1,63 @@
+// Variables that choose among names.
+#include "core/settings.hpp"
+
+#include <tutti/error.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+namespace tutti::settings {
+namespace {
+
+class Settings : public ::testing::Test {
+ protected:
+    void set(const char* variable, const char* value) {
+        ::setenv(variable, value, 1);
+        variable_ = variable;
+    }
+    ~Settings() override {
+        if (variable_ != nullptr) ::unsetenv(variable_);
+    }
+
+ private:
+    const char* variable_ = nullptr;
+};
+
+template <class F>
+std::string complaint(F call) {
+    try {
+        call();
+        return "nothing";
+    } catch (const InvalidArgument& error) {
+        return error.what();
+    }
+}
+
+TEST_F(Settings, an_unset_or_empty_variable_takes_the_first_choice) {
+    EXPECT_EQ(determinism(), Determinism::fast);
+    set("TUTTI_WAIT", "");
+    EXPECT_EQ(wait(), Wait::automatic);
+    EXPECT_EQ(timeout(), std::nullopt);
+}
+
+TEST_F(Settings, names_are_taken_as_they_are) {
+    set("TUTTI_DETERMINISM", "layout_invariant");
+    EXPECT_EQ(determinism(), Determinism::layout_invariant);
+}
+
+TEST_F(Settings, another_name_is_refused_with_all_that_are_expected) {
+    set("TUTTI_TRANSPORT", "rdma");
+    EXPECT_EQ(complaint([] { transport(); }), "environment variable TUTTI_TRANSPORT=rdma: expected auto, shm or tcp");
+}
+
+TEST_F(Settings, a_timeout_is_a_number_of_milliseconds) {
+    set("TUTTI_TIMEOUT_MS", "1500");
+    EXPECT_EQ(timeout(), std::chrono::milliseconds(1500));
+    set("TUTTI_TIMEOUT_MS", "0");
+    EXPECT_NE(complaint([] { timeout(); }).find("TUTTI_TIMEOUT_MS=0: expected an integer from 1"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tutti::settings

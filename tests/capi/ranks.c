@@ -1,0 +1,292 @@
+/* Every operation of tutti/tutti.h on real ranks, blocking and asynchronous, against what it should give. C11. Started
+ * by `tutti run -n N`; its exit status says whether all was right. */
+#include <tutti/tutti.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_RANKS = 8, COUNT = 3 }; /* elements of a rank's block */
+
+static int rank, size;
+
+static void check(int good, const char* what, int line) {
+    if (good) return;
+    fprintf(stderr, "ranks.c:%d: rank %d: %s: %s\n", line, rank, what, tutti_last_error());
+    exit(1);
+}
+#define OK(call) check((call) == TUTTI_OK, #call, __LINE__)
+#define EXPECT(condition) check((condition), #condition, __LINE__)
+
+/* Waits for a work that was just started, and gives it back. */
+static void finish(tutti_status started, tutti_work* work, int line) {
+    int done = 0;
+    tutti_status error = TUTTI_INTERNAL;
+    check(started == TUTTI_OK, "start", line);
+    check(tutti_work_wait(work, 0) == TUTTI_OK, "wait", line);
+    check(tutti_work_test(work, &done) == TUTTI_OK && done == 1, "test", line);
+    check(tutti_work_error(work, &error) == TUTTI_OK && error == TUTTI_OK, "error", line);
+    check(tutti_work_free(work) == TUTTI_OK, "free", line);
+}
+/* Evaluates `start` before `work` is read. */
+#define FINISH(start)                         \
+    do {                                      \
+        tutti_work* work = NULL;              \
+        const tutti_status started = (start); \
+        finish(started, work, __LINE__);      \
+    } while (0)
+
+/* Element i of what rank r contributes. */
+static int32_t value(int r, int i) {
+    return 100 * (r + 1) + i;
+}
+static int32_t sum_of(int i) {
+    int32_t sum = 0;
+    for (int r = 0; r < size; ++r) sum += value(r, i);
+    return sum;
+}
+static void fill(int32_t* x, int count) {
+    for (int i = 0; i < count; ++i) x[i] = value(rank, i);
+}
+
+static void reductions(int asynchronous) {
+    int32_t x[COUNT];
+    const int last = size - 1;
+    const tutti_tensor tensor = TUTTI_VECTOR(x, TUTTI_INT32, COUNT);
+    fill(x, COUNT);
+    if (asynchronous)
+        FINISH(tutti_all_reduce_async(&tensor, TUTTI_SUM, NULL, &work));
+    else
+        OK(tutti_all_reduce(&tensor, TUTTI_SUM, NULL));
+    for (int i = 0; i < COUNT; ++i) EXPECT(x[i] == sum_of(i));
+
+    fill(x, COUNT);
+    if (asynchronous)
+        FINISH(tutti_reduce_async(&tensor, last, TUTTI_MAX, NULL, &work));
+    else
+        OK(tutti_reduce(&tensor, last, TUTTI_MAX, NULL));
+    for (int i = 0; i < COUNT; ++i) EXPECT(x[i] == value(rank == last ? last : rank, i));
+
+    double factors[1] = {1};
+    const tutti_tensor scaled = TUTTI_VECTOR(factors, TUTTI_FLOAT64, 1);
+    tutti_options options = TUTTI_OPTIONS_INIT;
+    options.factor = rank + 0.5;
+    OK(tutti_all_reduce(&scaled, TUTTI_PREMUL_SUM, &options));
+    EXPECT(factors[0] == size * (size - 1) / 2.0 + size * 0.5);
+
+    int32_t all[MOST_RANKS * COUNT], mine[COUNT] = {0};
+    const tutti_tensor input = TUTTI_VECTOR(all, TUTTI_INT32, size * COUNT);
+    const tutti_tensor output = TUTTI_VECTOR(mine, TUTTI_INT32, COUNT);
+    fill(all, size * COUNT);
+    if (asynchronous)
+        FINISH(tutti_reduce_scatter_tensor_async(&output, &input, TUTTI_SUM, NULL, &work));
+    else
+        OK(tutti_reduce_scatter_tensor(&output, &input, TUTTI_SUM, NULL));
+    for (int i = 0; i < COUNT; ++i) EXPECT(mine[i] == sum_of(rank * COUNT + i));
+
+    tutti_tensor inputs[MOST_RANKS];
+    const int64_t shape[1] = {COUNT};
+    for (int r = 0; r < size; ++r) inputs[r] = (tutti_tensor){all + r * COUNT, TUTTI_INT32, 1, shape, NULL};
+    memset(mine, 0, sizeof mine);
+    if (asynchronous)
+        FINISH(tutti_reduce_scatter_async(&output, inputs, (size_t)size, TUTTI_SUM, NULL, &work));
+    else
+        OK(tutti_reduce_scatter(&output, inputs, (size_t)size, TUTTI_SUM, NULL));
+    for (int i = 0; i < COUNT; ++i) EXPECT(mine[i] == sum_of(rank * COUNT + i));
+}
+
+static void gathers(int asynchronous) {
+    int32_t mine[COUNT], all[MOST_RANKS * COUNT];
+    const int64_t shape[1] = {COUNT};
+    const tutti_tensor input = TUTTI_VECTOR(mine, TUTTI_INT32, COUNT);
+    const tutti_tensor whole = TUTTI_VECTOR(all, TUTTI_INT32, size * COUNT);
+    tutti_tensor outputs[MOST_RANKS];
+    for (int r = 0; r < size; ++r) outputs[r] = (tutti_tensor){all + r * COUNT, TUTTI_INT32, 1, shape, NULL};
+    fill(mine, COUNT);
+    for (int form = 0; form < 3; ++form) {
+        const int here = form < 2 || rank == 0;
+        memset(all, 0, sizeof all);
+        if (form == 0 && asynchronous)
+            FINISH(tutti_all_gather_async(outputs, (size_t)size, &input, NULL, &work));
+        else if (form == 0)
+            OK(tutti_all_gather(outputs, (size_t)size, &input, NULL));
+        else if (form == 1 && asynchronous)
+            FINISH(tutti_all_gather_into_tensor_async(&whole, &input, NULL, &work));
+        else if (form == 1)
+            OK(tutti_all_gather_into_tensor(&whole, &input, NULL));
+        else if (asynchronous)
+            FINISH(tutti_gather_async(&input, here ? outputs : NULL, here ? (size_t)size : 0, 0, NULL, &work));
+        else
+            OK(tutti_gather(&input, here ? outputs : NULL, here ? (size_t)size : 0, 0, NULL));
+        for (int i = 0; i < size * COUNT; ++i) EXPECT(all[i] == (here ? value(i / COUNT, i % COUNT) : 0));
+    }
+}
+
+static void from_a_root(int asynchronous) {
+    const int root = size - 1, here = rank == root;
+    int32_t x[COUNT], all[MOST_RANKS * COUNT];
+    const int64_t shape[1] = {COUNT};
+    const tutti_tensor tensor = TUTTI_VECTOR(x, TUTTI_INT32, COUNT);
+    tutti_tensor inputs[MOST_RANKS];
+    tutti_options options = TUTTI_OPTIONS_INIT;
+    options.group_ranks = 1;
+    fill(x, COUNT);
+    if (asynchronous)
+        FINISH(tutti_broadcast_async(&tensor, root, &options, &work));
+    else
+        OK(tutti_broadcast(&tensor, root, NULL));
+    for (int i = 0; i < COUNT; ++i) EXPECT(x[i] == value(root, i));
+
+    fill(all, size * COUNT);
+    for (int r = 0; r < size; ++r) inputs[r] = (tutti_tensor){all + r * COUNT, TUTTI_INT32, 1, shape, NULL};
+    if (asynchronous)
+        FINISH(tutti_scatter_async(&tensor, here ? inputs : NULL, here ? (size_t)size : 0, root, NULL, &work));
+    else
+        OK(tutti_scatter(&tensor, here ? inputs : NULL, here ? (size_t)size : 0, root, &options));
+    for (int i = 0; i < COUNT; ++i) EXPECT(x[i] == value(root, rank * COUNT + i));
+}
+
+static void exchanges(int asynchronous) {
+    int32_t in[MOST_RANKS * MOST_RANKS], out[MOST_RANKS * MOST_RANKS];
+    const tutti_tensor input = TUTTI_VECTOR(in, TUTTI_INT32, size);
+    const tutti_tensor output = TUTTI_VECTOR(out, TUTTI_INT32, size);
+    fill(in, size);
+    if (asynchronous)
+        FINISH(tutti_all_to_all_single_async(&output, &input, NULL, NULL, NULL, &work));
+    else
+        OK(tutti_all_to_all_single(&output, &input, NULL, NULL, NULL));
+    for (int r = 0; r < size; ++r) EXPECT(out[r] == value(r, rank));
+
+    /* Rank r gets r + 1 elements from everyone. */
+    int64_t output_splits[MOST_RANKS], input_splits[MOST_RANKS], one[1] = {1};
+    const int mine = rank + 1, sent = size * (size + 1) / 2;
+    for (int r = 0; r < size; ++r) input_splits[r] = r + 1, output_splits[r] = mine;
+    const tutti_tensor uneven_input = TUTTI_VECTOR(in, TUTTI_INT32, sent);
+    const tutti_tensor uneven_output = TUTTI_VECTOR(out, TUTTI_INT32, size * mine);
+    fill(in, sent);
+    if (asynchronous)
+        FINISH(tutti_all_to_all_single_async(&uneven_output, &uneven_input, output_splits, input_splits, NULL, &work));
+    else
+        OK(tutti_all_to_all_single(&uneven_output, &uneven_input, output_splits, input_splits, NULL));
+    for (int i = 0; i < size * mine; ++i) EXPECT(out[i] == value(i / mine, rank * (rank + 1) / 2 + i % mine));
+
+    tutti_tensor inputs[MOST_RANKS], outputs[MOST_RANKS];
+    for (int r = 0; r < size; ++r) {
+        inputs[r] = (tutti_tensor){in + r, TUTTI_INT32, 1, one, NULL};
+        outputs[r] = (tutti_tensor){out + r, TUTTI_INT32, 1, one, NULL};
+    }
+    if (asynchronous)
+        FINISH(tutti_all_to_all_async(outputs, inputs, (size_t)size, NULL, &work));
+    else
+        OK(tutti_all_to_all(outputs, inputs, (size_t)size, NULL));
+    for (int r = 0; r < size; ++r) EXPECT(out[r] == value(r, rank));
+}
+
+static void barriers(int asynchronous) {
+    if (asynchronous)
+        FINISH(tutti_barrier_async(NULL, &work));
+    else
+        OK(tutti_barrier(NULL));
+    OK(tutti_monitored_barrier(asynchronous, NULL));
+}
+
+static void messages(void) {
+    const int next = (rank + 1) % size, before = (rank + size - 1) % size;
+    int32_t out = value(rank, 7), in = 0;
+    int from = -1;
+    const tutti_tensor sent = TUTTI_VECTOR(&out, TUTTI_INT32, 1), received = TUTTI_VECTOR(&in, TUTTI_INT32, 1);
+    tutti_options options = TUTTI_OPTIONS_INIT;
+    tutti_work* works[2] = {NULL, NULL};
+    options.tag = 3;
+    for (int form = 0; form < 2; ++form) { /* ranks of the job, ranks of the group */
+        options.group_ranks = form;
+        OK(tutti_isend(&sent, next, &options, &works[0]));
+        OK(tutti_irecv(&received, before, &options, &works[1]));
+        OK(tutti_work_wait_all(works, 2));
+        OK(tutti_work_source_rank(works[1], &from));
+        EXPECT(in == value(before, 7) && from == before);
+        OK(tutti_work_free(works[0]));
+        OK(tutti_work_free(works[1]));
+        if (size == 1) continue;
+        in = 0;
+        if (rank == 0) OK(tutti_send(&sent, 1, &options));
+        if (rank == 1) OK(tutti_recv(&received, form == 0 ? 0 : TUTTI_ANY_RANK, &options, &from));
+        if (rank == 1) EXPECT(in == value(0, 7) && from == 0);
+    }
+}
+
+static void the_group(void) {
+    int hosts[MOST_RANKS] = {-1}, number = -1;
+    int64_t timeout = 0;
+    const char* name = NULL;
+    tutti_group *group = NULL, *other = NULL;
+    tutti_store *tcp = NULL, *store = NULL;
+    EXPECT(tutti_is_initialized() == 1);
+    OK(tutti_default_group(&group));
+    OK(tutti_group_hosts(group, hosts, (size_t)size));
+    EXPECT(hosts[0] == 0);
+    OK(tutti_group_name(group, &name));
+    EXPECT(strcmp(name, "world") == 0);
+    OK(tutti_group_set_timeout(group, 30000));
+    OK(tutti_group_timeout(NULL, &timeout));
+    EXPECT(timeout == 30000);
+    OK(tutti_group_determinism(group, &number));
+    EXPECT(number == TUTTI_FAST);
+
+    /* A second world beside it: rank 0 serves the store, and tells its port. */
+    int port = 0;
+    tutti_tcp_store_options served = TUTTI_TCP_STORE_OPTIONS_INIT;
+    const tutti_tensor told = TUTTI_VECTOR(&port, TUTTI_INT32, 1);
+    served.is_master = rank == 0;
+    if (rank == 0) OK(tutti_store_tcp(&served, &tcp));
+    if (rank == 0) OK(tutti_store_port(tcp, &port));
+    OK(tutti_broadcast(&told, 0, NULL));
+    served.port = port;
+    if (rank != 0) OK(tutti_store_tcp(&served, &tcp));
+    OK(tutti_store_prefix("second", tcp, &store));
+    tutti_group_options made = TUTTI_GROUP_OPTIONS_INIT;
+    made.store = store;
+    made.rank = size - 1 - rank; /* the other way round */
+    made.world_size = size;
+    made.name = "second";
+    made.determinism = TUTTI_RUN_TO_RUN;
+    OK(tutti_group_create(&made, &other));
+    OK(tutti_store_free(store));
+    OK(tutti_group_rank(other, &number));
+    EXPECT(number == size - 1 - rank);
+    tutti_options options = TUTTI_OPTIONS_INIT;
+    options.group = other;
+    number = rank;
+    const tutti_tensor tensor = TUTTI_VECTOR(&number, TUTTI_INT32, 1);
+    OK(tutti_broadcast(&tensor, 0, &options));
+    EXPECT(number == size - 1);
+    OK(tutti_set_default_group(other));
+    OK(tutti_group_rank(NULL, &number));
+    EXPECT(number == size - 1 - rank);
+    OK(tutti_set_default_group(group));
+    OK(tutti_destroy_process_group(other));
+    OK(tutti_barrier(NULL)); /* the store is served until all have left */
+    OK(tutti_store_free(tcp));
+    OK(tutti_group_free(group));
+}
+
+int main(void) {
+    tutti_init_options options = TUTTI_INIT_OPTIONS_INIT;
+    options.timeout_ms = 60000;
+    OK(tutti_init_process_group(&options));
+    OK(tutti_group_rank(NULL, &rank));
+    OK(tutti_group_size(NULL, &size));
+    EXPECT(size <= MOST_RANKS);
+    for (int asynchronous = 0; asynchronous < 2; ++asynchronous) {
+        reductions(asynchronous);
+        gathers(asynchronous);
+        from_a_root(asynchronous);
+        exchanges(asynchronous);
+        barriers(asynchronous);
+    }
+    messages();
+    the_group();
+    OK(tutti_destroy_process_group(NULL));
+    EXPECT(tutti_is_initialized() == 0);
+    return 0;
+}
