@@ -71,6 +71,12 @@ constexpr int recorded_root(Collective collective, int root) noexcept {
 
 class Operation {
  public:
+    Operation() = default;
+    /// May come with the group's lock held: if the group goes with its last operation, that happens later.
+    ~Operation();
+    Operation(const Operation&) = delete;
+    Operation& operator=(const Operation&) = delete;
+
     // Set before it is submitted.
     const char* name = "";  ///< a literal
     bool is_collective = true;
