@@ -206,8 +206,11 @@ std::ptrdiff_t threads_of_this_process() {
     return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
 }
 
-TEST_P(Continuations, run_when_all_handles_were_dropped_and_the_group_goes_then) {
-    if (GetParam() != How::threads && GetParam() != How::tcp_threads) GTEST_SKIP() << "looks at one process";
+class DroppedGroups : public ::testing::TestWithParam<How> {};  // the test looks at the threads of one process
+INSTANTIATE_TEST_SUITE_P(Ranks, DroppedGroups, ::testing::Values(How::threads, How::tcp_threads),
+                         [](const auto& instance) { return to_string(instance.param); });
+
+TEST_P(DroppedGroups, finish_their_operations_and_leave_no_thread) {
     const auto before = threads_of_this_process();
     std::array<std::vector<int>, 2> x;
     std::atomic<int> ended{0};
