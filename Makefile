@@ -1,6 +1,6 @@
 # The daily commands. `make` or `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help deps build demo bench test sanitizers spec format format-check clean
+.PHONY: help deps build demo bench test sanitizers spec docs format format-check clean
 .NOTPARALLEL:
 
 JOBS ?= $(shell nproc)
@@ -56,6 +56,13 @@ spec:  ## every row of the inventory: pass, open or no-device (runs the tests fi
 	    echo "tutti: some tests failed, their rows stay open; type: make test"; \
 	fi
 	@tools/spec build
+
+docs:  ## the reference of the public headers, by Doxygen: build/docs/html/index.html
+	@command -v doxygen >/dev/null || { echo "tutti: there is no doxygen; type: apt-get install doxygen"; exit 1; }
+	@echo "tutti: writing the reference to build/docs/html"
+	@mkdir -p build/docs
+	@doxygen docs/Doxyfile || { echo "tutti: the comments above refer to what is not there; mend them and type: make docs"; \
+	  exit 1; }
 
 format:  ## lay the code out
 	@echo "tutti: laying out $(words $(sources)) files"

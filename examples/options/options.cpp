@@ -19,6 +19,15 @@ double backward_of_next_layer() {
     return std::accumulate(layer.begin(), layer.end(), 0.0);
 }
 
+// A coroutine: what comes after co_await runs when the values are there, and nobody blocks.
+tutti::Future<float> doubled_twice(std::vector<float>& values) {
+    const tutti::Work sum = tutti::async::all_reduce(values);
+    co_await sum;
+    const tutti::Work again = tutti::async::all_reduce(values);
+    co_await again;
+    co_return 2 * values[0];
+}
+
 bool check(const char* what, double got, double expected) {
     if (got == expected) return true;
     std::printf("rank %d: %s is %g, expected %g\n", tutti::get_rank(), what, got, expected);
@@ -48,6 +57,8 @@ int main() {
     tutti::Work last = tutti::async::all_reduce(third, {.group = dp});
     const float doubled = last.get_future().then([&third](const auto&) { return 2 * third[0]; }).wait();
     good &= check("twice the sum", doubled, 4 * n);
+    std::vector<float> fourth(8, 1.0F);
+    good &= check("twice the sum of sums", doubled_twice(fourth).wait(), 2 * n * n);
 
     // Bad input is an error that names the argument, before anything is sent: the group works on.
     try {

@@ -1,12 +1,12 @@
 // spawn(): runs a function on n ranks, as processes or as threads of this one.
 //
-//   ::setenv("MASTER_ADDR", "127.0.0.1", 1);
-//   ::setenv("MASTER_PORT", "29500", 1);
-//   tutti::spawn([](int rank) {
-//       tutti::init_process_group({.world_size = 4, .rank = rank});
-//       …
-//       tutti::destroy_process_group();
-//   }, 4);
+//     ::setenv("MASTER_ADDR", "127.0.0.1", 1);
+//     ::setenv("MASTER_PORT", "29500", 1);
+//     tutti::spawn([](int rank) {
+//         tutti::init_process_group({.world_size = 4, .rank = rank});
+//         …
+//         tutti::destroy_process_group();
+//     }, 4);
 //
 // Processes are forked: each begins with a copy of everything this process has, and of its threads only with the one
 // that called spawn(). What other threads held locked stays locked in the child for ever, so call spawn() before

@@ -9,6 +9,8 @@
 #include <chrono>
 #include <exception>
 #include <memory>
+#include <optional>
+#include <type_traits>
 #include <vector>
 
 namespace tutti {
@@ -45,16 +47,29 @@ class TUTTI_API Work {
     std::vector<TensorView> result() const;
     /// Rank in the group of the sender that a receive met; InvalidArgument for other operations or before completion.
     int source_rank() const;
-    /// Completes with the list of output tensors.
+    /// Completes with the list of output tensors. future.hpp says where its continuations run.
     Future<std::vector<TensorView>> get_future() const;
     /// Completes with how the operation ended; never with an exception.
     Future<WorkResult> get_future_result() const;
+    /// co_await work: result(), or the error is thrown; InvalidArgument for an empty Work. The same as to await
+    /// get_future(): the handle may be dropped meanwhile. Goes on at once when the operation is complete already, so
+    /// that two coroutines of one group may issue their next operations in another order than on another rank.
+    auto operator co_await() const& { return get_future().operator co_await(); }
+#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 13
+    /// These compilers destroy the options of co_await async::all_reduce(x, {.group = g}) twice. Name the Work first.
+    void operator co_await() const&& = delete;
+#endif
     /// As a generic object and back.
-    std::any boxed() const { return *this; }
+    std::any boxed() const {
+        return *this;
+    }
     static Work unbox(const std::any& object);
 
  private:
     detail::Operation& checked(const char* method) const;
+    template <class T>
+    static void complete(const Future<T>& future, const detail::Operation& operation,
+                         std::optional<std::type_identity_t<T>> value, std::exception_ptr error);
     std::shared_ptr<detail::Operation> operation_;
 };
 

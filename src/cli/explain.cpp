@@ -28,8 +28,7 @@ struct ExplainArguments {
 // As rank 0 on this host would decide.
 algorithm::Tuning tuning_of() {
     const tune::Setting setting = tune::setting_from_environment(tune::Files::read);
-    return tune::decided(
-        tune::decide(setting, env::get("TUTTI_ALGORITHM").value_or(""), {tune::offer(setting, true)}));
+    return tune::decided(tune::decide(setting, env::get("TUTTI_ALGORITHM").value_or(""), {tune::offer(setting, true)}));
 }
 
 // Ranks in blocks of equal size, the first hosts one more where they do not divide.

@@ -1,4 +1,5 @@
 // Work, and the completion of operations.
+#include "group/continuations.hpp"
 #include "group/group.hpp"
 #include "group/operation.hpp"
 
@@ -105,14 +106,24 @@ int Work::source_rank() const {
     return operation.transfer.peer;
 }
 
+// Who waits is woken at once; continuations run where the group's lock is not held.
+template <class T>
+void Work::complete(const Future<T>& future, const detail::Operation& operation,
+                    std::optional<std::type_identity_t<T>> value, std::exception_ptr error) {
+    auto continuations = future.settle(std::move(value), std::move(error));
+    if (continuations.empty()) return;
+    detail::run_later(operation.group.get(),
+                      [future, continuations = std::move(continuations)] { future.run(continuations); });
+}
+
 Future<std::vector<TensorView>> Work::get_future() const {
     detail::Operation& operation = checked("get_future");
     Future<std::vector<TensorView>> future;
     operation.on_completion([future, self = operation_] {
         if (const auto error = self->error())
-            future.set_exception(error);
+            complete(future, *self, std::nullopt, error);
         else
-            future.set_value(self->outputs);
+            complete(future, *self, self->outputs, nullptr);
     });
     return future;
 }
@@ -131,7 +142,7 @@ Future<WorkResult> Work::get_future_result() const {
         } catch (...) {
             result = WorkResult::unknown;
         }
-        future.set_value(result);
+        complete(future, *self, result, nullptr);
     });
     return future;
 }
