@@ -20,6 +20,7 @@
 #include <tutti/tensor.hpp>
 #include <tutti/work.hpp>
 
+#include <any>
 #include <chrono>
 #include <optional>
 #include <span>
@@ -33,7 +34,9 @@ using std::chrono::milliseconds;
 // ---- The default group --------------------------------------------------------------------------------------------
 
 struct InitOptions {
-    std::string backend{};      ///< "" or "native" (also "cpu:native"); anything else: InvalidArgument
+    /// A name (backend.hpp), or "device:name,device:name": operations go where their tensors are. "": native for host
+    /// memory, and with a device_id of another kind who serves that.
+    std::string backend{};
     std::string init_method{};  ///< env:// (default), tcp://host:port, file:///path; ?rank=R&world_size=N allowed
     std::optional<milliseconds> timeout{};  ///< default 30 min
     int world_size = -1;
@@ -42,6 +45,9 @@ struct InitOptions {
     std::string group_name{};  ///< accepted, ignored
     TransportKind transport = TransportKind::automatic;
     Determinism determinism = Determinism::fast;
+    std::any pg_options{};  ///< for the constructor of a registered backend
+    /// What this rank works on. With it, connections to all ranks are made at once, so that errors show early.
+    std::optional<Device> device_id{};
 };
 
 /// Makes the default group; returns when all ranks have joined. From one thread per process.

@@ -16,6 +16,7 @@
 #include <tutti/process_group.hpp>
 #include <tutti/tensor.hpp>
 
+#include <any>
 #include <chrono>
 #include <optional>
 #include <string>
@@ -27,11 +28,12 @@ namespace tutti {
 struct NewGroupOptions {
     std::optional<std::chrono::milliseconds> timeout{};  ///< of its operations; default 30 min, or TUTTI_TIMEOUT_MS
     std::string backend{};                               ///< "": the world's; else as InitOptions::backend
+    std::any pg_options{};                               ///< for the backend's constructor; "": the world's
     /// Only the members call, and wait for each other in the store. Ranks that wait for each other in a circle, because
     /// they make overlapping groups in different orders, get InvalidArgument.
     bool use_local_synchronization = false;
     std::string group_desc{};           ///< free text, for messages
-    std::optional<Device> device_id{};  ///< host memory: cpu
+    std::optional<Device> device_id{};  ///< as InitOptions::device_id
     ProcessGroup world{};               ///< whose ranks `ranks` are; default: the default group
 };
 

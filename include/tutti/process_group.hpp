@@ -7,7 +7,9 @@
 
 #include <tutti/export.hpp>
 #include <tutti/store.hpp>
+#include <tutti/tensor.hpp>
 
+#include <any>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -40,6 +42,9 @@ struct ProcessGroupOptions {
     std::string name = "world";                           ///< in messages; groups from one store need different names
     TransportKind transport = TransportKind::automatic;   ///< automatic: TUTTI_TRANSPORT decides if set
     Determinism determinism = Determinism::fast;          ///< fast: TUTTI_DETERMINISM decides if set
+    std::string backend{};                                ///< as InitOptions::backend
+    std::any pg_options{};                                ///< for the backend's constructor
+    std::optional<Device> device_id{};                    ///< as InitOptions::device_id
     std::string listen_host{};  ///< address to listen on; empty: TUTTI_HOST, else the one that reaches the store
 };
 
@@ -86,6 +91,8 @@ class TUTTI_API ProcessGroup {
     std::chrono::milliseconds timeout() const;
     void set_timeout(std::chrono::milliseconds timeout);
     Determinism determinism() const;
+    /// "native", or who serves host memory, or else what there is.
+    const std::string& backend() const;
     /// Host index of each rank: ranks with equal numbers share memory.
     std::vector<int> hosts() const;
     /// Makes groups of its ranks, by their colours; all of them call it, and each gets its own (non_member() with a

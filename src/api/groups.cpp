@@ -35,12 +35,20 @@ milliseconds timeout_of(const NewGroupOptions& o) {
 
 void check(const NewGroupOptions& o) {
     timeout_of(o);
-    if (o.device_id && o.device_id->type != Device::Type::cpu) {
-        throw InvalidArgument(fmt::format("new_group: device_id {}: expected cpu: this group works on host memory",
-                                          to_string(*o.device_id)));
-    }
-    if (!o.backend.empty() && o.backend != "native" && o.backend != "cpu:native")
-        throw InvalidArgument(fmt::format("new_group: backend \"{}\": expected \"native\" (or nothing)", o.backend));
+    if (!o.backend.empty() || o.device_id) backend::parse(o.backend, o.device_id, "new_group");
+}
+
+// Who moves the data of a new group: who was asked for, or who does it in `pattern`.
+struct Movers {
+    backend::Devices backends;
+    std::any pg_options;
+};
+Movers movers_of(const Group& pattern) {
+    return {pattern.backends(), pattern.pg_options()};
+}
+Movers movers_of(const NewGroupOptions& o) {
+    if (o.backend.empty() && !o.device_id) return movers_of(*api::group_of(o.world, "new_group"));
+    return {backend::parse(o.backend, o.device_id, "new_group"), o.pg_options};
 }
 
 // Ascending, each once, all of the world.
@@ -58,10 +66,11 @@ void check(Ranks& ranks, const World& world) {
 }
 
 ProcessGroup make(const std::shared_ptr<World>& world, const Ranks& ranks, World::Place place,
-                  const std::string& description, milliseconds timeout) {
+                  const std::string& description, milliseconds timeout, const Movers& movers) {
     if (std::ranges::find(ranks, world->rank()) == ranks.end()) return ProcessGroup::non_member();
     const std::string name = fmt::format("{}_{}", description.empty() ? "group" : description, place.index);
-    return ProcessGroup(Group::of_some(world, {place, ranks, name, description, timeout}));
+    return ProcessGroup(
+        Group::of_some(world, {place, ranks, name, description, timeout, movers.backends, movers.pg_options}));
 }
 
 std::uint64_t digest(const std::string& text) {
@@ -130,7 +139,7 @@ ProcessGroup make_among_members(const std::shared_ptr<World>& world, const Ranks
     if (std::ranges::find(ranks, world->rank()) == ranks.end()) return ProcessGroup::non_member();
     detail::Meeting meeting(*world, ranks, next_number(*world, ranks), Deadline::after(timeout_of(o)));
     const World::Place place = meeting.take_place(Group::part_bytes(*world, ranks));
-    ProcessGroup group = make(world, ranks, place, o.group_desc, timeout_of(o));
+    ProcessGroup group = make(world, ranks, place, o.group_desc, timeout_of(o), movers_of(o));
     meeting.wait_for_all();
     return group;
 }
@@ -155,10 +164,11 @@ std::vector<ProcessGroup> new_groups(std::vector<Ranks> lists, const NewGroupOpt
     if (lists.empty()) return {};
     const World::Place first = world->next_place(static_cast<std::uint32_t>(lists.size()), bytes);
     agree(all_of(*world), lists, first);
+    const Movers movers = movers_of(o);
     std::vector<ProcessGroup> groups;
     for (std::uint32_t i = 0; i < lists.size(); ++i)
         groups.push_back(
-            make(world, lists[i], {first.index + i, first.offset + i * bytes}, o.group_desc, timeout_of(o)));
+            make(world, lists[i], {first.index + i, first.offset + i * bytes}, o.group_desc, timeout_of(o), movers));
     return groups;
 }
 
@@ -234,7 +244,7 @@ ProcessGroup ProcessGroup::split(const SplitOptions& o) const {
     for (const auto& [key, rank] : members) ranks.push_back(parent->global(rank));
     const auto before = static_cast<std::uint32_t>(std::distance(colours.begin(), colours.find(o.color)));
     return make(world, ranks, {first.index + before, first.offset + before * bytes}, o.group_desc,
-                o.timeout.value_or(parent->timeout()));
+                o.timeout.value_or(parent->timeout()), movers_of(*parent));
 }
 
 int get_group_rank(const ProcessGroup& group, int global_rank) {

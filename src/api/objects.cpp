@@ -87,6 +87,12 @@ class Call {
             throw InvalidArgument(fmt::format("{}: device {}: expected cpu: this group sends from host memory", name,
                                               to_string(*device)));
         }
+        if (!group_->serves(Device::Type::cpu)) {
+            throw DistBackendError(
+                fmt::format("{}: no backend of group \"{}\" serves host memory, in which objects "
+                            "travel",
+                            name, group_->name()));
+        }
         deadline_ = Deadline::after(timeout.count() > 0 ? timeout : group_->timeout());
     }
 

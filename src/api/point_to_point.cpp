@@ -45,9 +45,10 @@ std::uint64_t fingerprint_of(const ConstTensorView& tensor) {
 
 // The global rank that the message goes to or comes from (any_source: any). Throws where something is wrong with it.
 int check(const Message& m) {
-    if (m.tensor.device().type != Device::Type::cpu) {
-        throw InvalidArgument(
-            fmt::format("{}: tensor is on {}: expected host memory", m.name, to_string(m.tensor.device())));
+    api::check_device(m.name, "tensor", m.tensor, *group_of(m.group, m.name));
+    if (m.tensor.device().type != Device::Type::cpu && !m.tensor.contiguous()) {
+        throw InvalidArgument(fmt::format("{}: tensor on {} is not in one piece: expected contiguous memory", m.name,
+                                          to_string(m.tensor.device())));
     }
     if (m.timeout < milliseconds::zero()) {
         throw InvalidArgument(
@@ -73,6 +74,7 @@ Prepared prepare(const Message& m) {
     operation->timeout = m.timeout.count() > 0 ? m.timeout : group->timeout();
     operation->group = group;
     operation->outputs.push_back(writable(m.tensor));
+    operation->device = m.tensor.device();
     auto* data = static_cast<std::byte*>(operation->outputs.front().data());
     if (!m.tensor.contiguous()) {
         Tensor whole = empty(m.tensor.dtype(), m.tensor.shape());

@@ -46,14 +46,17 @@ ProcessGroup named_or_default(const ProcessGroup& group) {
     return group || group.is_non_member() ? group : default_group();
 }
 
-void check_backend(const std::string& backend) {
-    if (backend.empty() || backend == "native" || backend == "cpu:native") return;
-    throw InvalidArgument(fmt::format("init_process_group: backend \"{}\": expected \"native\" (or nothing)", backend));
+// One byte from everybody to everybody.
+void connect_all(const ProcessGroup& group) {
+    std::vector<std::uint8_t> out(static_cast<std::size_t>(group.size())), in(out.size());
+    all_to_all_single(in, out, {.group = group});
 }
 
 }  // namespace
 
-ProcessGroup::ProcessGroup(const ProcessGroupOptions& options) : group_(detail::Group::of_all(options)) {}
+ProcessGroup::ProcessGroup(const ProcessGroupOptions& options) : group_(detail::Group::of_all(options)) {
+    if (options.device_id && options.device_id->type == Device::Type::cpu) connect_all(*this);
+}
 int ProcessGroup::rank() const {
     return outside_ ? -1 : checked(*this).rank();
 }
@@ -88,6 +91,9 @@ void ProcessGroup::set_timeout(std::chrono::milliseconds timeout) {
 Determinism ProcessGroup::determinism() const {
     return checked(*this).determinism();
 }
+const std::string& ProcessGroup::backend() const {
+    return checked(*this).backends().begin()->second;
+}
 std::vector<int> ProcessGroup::hosts() const {
     return checked(*this).hosts();
 }
@@ -101,7 +107,7 @@ void ProcessGroup::destroy() {
 void init_process_group(const InitOptions& options) {
     take_debug_level_from_env();
     api::check_environment();
-    check_backend(options.backend);
+    backend::parse(options.backend, options.device_id, "init_process_group");
     if (is_initialized()) {
         throw InvalidArgument("init_process_group: there is a default group already; call destroy_process_group first");
     }
@@ -122,7 +128,10 @@ void init_process_group(const InitOptions& options) {
                                     .world_size = joined.world_size,
                                     .timeout = timeout,
                                     .transport = options.transport,
-                                    .determinism = options.determinism}));
+                                    .determinism = options.determinism,
+                                    .backend = options.backend,
+                                    .pg_options = options.pg_options,
+                                    .device_id = options.device_id}));
 }
 
 void destroy_process_group(ProcessGroup group) {
@@ -175,8 +184,7 @@ int get_world_size(ProcessGroup group) {
     return named_or_default(group).size();
 }
 std::string get_backend(ProcessGroup group) {
-    checked(named_or_default(group));
-    return "native";
+    return named_or_default(group).backend();
 }
 bool is_torchelastic_launched() noexcept {
     return std::getenv("TORCHELASTIC_RUN_ID") != nullptr;

@@ -21,14 +21,9 @@ std::uint64_t count_of(const ConstTensorView& view) {
     return static_cast<std::uint64_t>(view.element_count());
 }
 
-void check_device(const char* operation, const char* argument, const ConstTensorView& view) {
-    if (view.device().type != Device::Type::cpu) {
-        throw InvalidArgument(
-            fmt::format("{}: {} is on {}: expected host memory", operation, argument, to_string(view.device())));
-    }
-}
-void check_dtype(const char* operation, const char* argument, const ConstTensorView& view, DType dtype) {
-    check_device(operation, argument, view);
+void check_dtype(const char* operation, const char* argument, const ConstTensorView& view, DType dtype,
+                 const Group& group) {
+    check_device(operation, argument, view, group);
     if (view.dtype() != dtype) {
         throw InvalidArgument(fmt::format("{}: {} is {}: expected {}, as the other tensor", operation, argument,
                                           view.to_string(), to_string(dtype)));
@@ -88,12 +83,15 @@ class Maker {
 
     // The memory of a read-only view in one piece.
     std::byte* packed(const ConstTensorView& view) {
+        note_device(view);
         if (view.contiguous()) return static_cast<std::byte*>(const_cast<void*>(view.data()));
         Tensor copy_of = empty(view.dtype(), view.shape());
         at_begin([copy_of, view] { copy(copy_of.view(), view); });
         return keep(copy_of);
     }
     std::byte* packed(const ConstTensorList& list, DType dtype) {
+        const bool adjoins = in_one_piece(list) != nullptr;
+        for (const ConstTensorView& view : list) note_device(view, adjoins);
         if (std::byte* whole = in_one_piece(list)) return whole;
         Tensor all =
             empty(dtype, Extents::of(std::accumulate(list.begin(), list.end(), std::int64_t{0},
@@ -109,6 +107,7 @@ class Maker {
     }
     // Memory for results; what is not in one piece is copied back at the end.
     std::byte* unpacked(const TensorView& view, bool load) {
+        note_device(view);
         operation_->outputs.push_back(view);
         if (view.contiguous()) return static_cast<std::byte*>(view.data());
         Tensor whole = empty(view.dtype(), view.shape());
@@ -119,6 +118,8 @@ class Maker {
     std::byte* unpacked(const TensorList& list, DType dtype) {
         operation_->outputs = list;
         ConstTensorList read(list.begin(), list.end());
+        const bool adjoins = in_one_piece(read) != nullptr;
+        for (const TensorView& view : list) note_device(view, adjoins);
         if (std::byte* whole = in_one_piece(read)) return whole;
         std::int64_t count = 0;
         for (const TensorView& view : list) count += view.element_count();
@@ -137,6 +138,7 @@ class Maker {
         engine::Operands& o = operands();
         if (input_bytes == 0 || output_bytes == 0) return;
         if (o.input + input_bytes <= o.output || o.output + output_bytes <= o.input) return;
+        check_host_memory("input and output overlap");
         Tensor copied = empty(uint8, Extents::of(static_cast<std::int64_t>(input_bytes)));
         at_begin([copied, from = o.input, input_bytes] { std::memcpy(copied.raw_data(), from, input_bytes); });
         o.input = keep(copied);
@@ -151,6 +153,7 @@ class Maker {
     // premul_sum: the factor is applied to this rank's input, in the type of accumulation; the result is rounded once.
     void premultiply(ReduceOp op, std::uint64_t input_count, std::uint64_t output_count) {
         if (op.kind() != ReduceOp::Kind::premul_sum) return;
+        check_host_memory("op is premul_sum");
         engine::Operands& o = operands();
         const DType stored = o.dtype, wide = kernels::accumulation_dtype(stored);
         Tensor scaled = empty(wide, Extents::of(static_cast<std::int64_t>(input_count)));
@@ -181,6 +184,26 @@ class Maker {
     }
 
  private:
+    // All buffers of an operation are on one device; elsewhere than in host memory nothing can be packed.
+    void note_device(const ConstTensorView& view, bool in_place = true) {
+        if (noted_ && view.device() != operation_->device) {
+            throw InvalidArgument(fmt::format("{}: tensors are on {} and on {}: expected one device", operation_->name,
+                                              to_string(operation_->device), to_string(view.device())));
+        }
+        noted_ = true;
+        operation_->device = view.device();
+        if (view.device().type != Device::Type::cpu && !(view.contiguous() && in_place)) {
+            throw InvalidArgument(
+                fmt::format("{}: a tensor on {} is not in one piece: expected contiguous memory, and "
+                            "lists whose tensors adjoin",
+                            operation_->name, to_string(view.device())));
+        }
+    }
+    void check_host_memory(const char* reason) const {
+        if (operation_->device.type == Device::Type::cpu) return;
+        throw InvalidArgument(
+            fmt::format("{}: {} on {}: expected host memory", operation_->name, reason, to_string(operation_->device)));
+    }
     static void add(std::function<void()>& to, std::function<void()> f) {
         if (!to) return void(to = std::move(f));
         to = [before = std::move(to), after = std::move(f)] {
@@ -205,6 +228,7 @@ class Maker {
 
     Prepared operation_;
     std::shared_ptr<Group> group_;
+    bool noted_ = false;  // the device
 };
 
 template <class List>
@@ -273,6 +297,16 @@ void set_blocks(algorithm::Request& request, const Counts& send, const Counts& r
 
 }  // namespace
 
+void check_device(const char* operation, const char* argument, const ConstTensorView& view, const Group& group) {
+    if (group.serves(view.device().type)) return;
+    if (group.serves(Device::Type::cpu)) {
+        throw InvalidArgument(
+            fmt::format("{}: {} is on {}: expected host memory", operation, argument, to_string(view.device())));
+    }
+    throw InvalidArgument(fmt::format("{}: {} is on {}: no backend of group \"{}\" serves it", operation, argument,
+                                      to_string(view.device()), group.name()));
+}
+
 std::shared_ptr<Group> group_of(const ProcessGroup& group, const char* operation) {
     if (group) return group.impl();
     if (group.is_non_member())
@@ -307,7 +341,7 @@ int rank_in(const char* operation, const char* what, std::optional<int> global, 
 
 Prepared all_reduce(TensorView tensor, const AllReduceOptions& o) {
     const auto& group = group_of(o.group, "all_reduce");
-    check_device("all_reduce", "tensor", tensor);
+    check_device("all_reduce", "tensor", tensor, *group);
     check_op("all_reduce", o.op, tensor.dtype());
     Maker m("all_reduce", Collective::all_reduce, group, o.timeout);
     m.set_type(tensor.dtype());
@@ -321,7 +355,7 @@ Prepared all_reduce(TensorView tensor, const AllReduceOptions& o) {
 
 Prepared broadcast(TensorView tensor, const BroadcastOptions& o) {
     const auto& group = group_of(o.group, "broadcast");
-    check_device("broadcast", "tensor", tensor);
+    check_device("broadcast", "tensor", tensor, *group);
     Maker m("broadcast", Collective::broadcast, group, o.timeout);
     m.request().root = root_of("broadcast", o.src, o.group_src, *group, -1);
     m.set_type(tensor.dtype());
@@ -332,7 +366,7 @@ Prepared broadcast(TensorView tensor, const BroadcastOptions& o) {
 
 Prepared reduce(TensorView tensor, const ReduceOptions& o) {
     const auto& group = group_of(o.group, "reduce");
-    check_device("reduce", "tensor", tensor);
+    check_device("reduce", "tensor", tensor, *group);
     check_op("reduce", o.op, tensor.dtype());
     Maker m("reduce", Collective::reduce, group, o.timeout);
     const int root = m.request().root = root_of("reduce", o.dst, o.group_dst, *group, -1);
@@ -351,9 +385,10 @@ Prepared reduce(TensorView tensor, const ReduceOptions& o) {
 
 Prepared all_gather(const TensorList& outputs, ConstTensorView tensor, const CollectiveOptions& o) {
     const auto& group = group_of(o.group, "all_gather");
-    check_device("all_gather", "tensor", tensor);
+    check_device("all_gather", "tensor", tensor, *group);
     check_length("all_gather", "output_list", outputs, *group);
-    for (const TensorView& view : outputs) check_dtype("all_gather", "an entry of output_list", view, tensor.dtype());
+    for (const TensorView& view : outputs)
+        check_dtype("all_gather", "an entry of output_list", view, tensor.dtype(), *group);
     check_count("all_gather", "output_list's entry for this rank", outputs[static_cast<std::size_t>(group->rank())],
                 count_of(tensor));
     Maker m("all_gather", Collective::all_gather, group, o.timeout);
@@ -367,8 +402,8 @@ Prepared all_gather(const TensorList& outputs, ConstTensorView tensor, const Col
 
 Prepared all_gather_into_tensor(TensorView output, ConstTensorView input, const CollectiveOptions& o) {
     const auto& group = group_of(o.group, "all_gather_into_tensor");
-    check_device("all_gather_into_tensor", "input", input);
-    check_dtype("all_gather_into_tensor", "output", output, input.dtype());
+    check_device("all_gather_into_tensor", "input", input, *group);
+    check_dtype("all_gather_into_tensor", "output", output, input.dtype(), *group);
     check_count("all_gather_into_tensor", "output", output,
                 count_of(input) * static_cast<std::uint64_t>(group->size()));
     Maker m("all_gather_into_tensor", Collective::all_gather, group, o.timeout);
@@ -382,7 +417,7 @@ Prepared all_gather_into_tensor(TensorView output, ConstTensorView input, const 
 
 Prepared gather(ConstTensorView tensor, const TensorList& outputs, const GatherOptions& o) {
     const auto& group = group_of(o.group, "gather");
-    check_device("gather", "tensor", tensor);
+    check_device("gather", "tensor", tensor, *group);
     const int root = root_of("gather", o.dst, o.group_dst, *group, 0);
     Maker m("gather", Collective::gather, group, o.timeout);
     m.request().root = root;
@@ -392,7 +427,7 @@ Prepared gather(ConstTensorView tensor, const TensorList& outputs, const GatherO
     if (group->rank() == root) {
         check_length("gather", "gather_list", outputs, *group);
         for (const TensorView& view : outputs) {
-            check_dtype("gather", "an entry of gather_list", view, tensor.dtype());
+            check_dtype("gather", "an entry of gather_list", view, tensor.dtype(), *group);
             check_count("gather", "an entry of gather_list", view, count_of(tensor));
         }
         m.operands().output = m.unpacked(outputs, tensor.dtype());
@@ -406,7 +441,7 @@ Prepared gather(ConstTensorView tensor, const TensorList& outputs, const GatherO
 
 Prepared scatter(TensorView tensor, const ConstTensorList& inputs, const ScatterOptions& o) {
     const auto& group = group_of(o.group, "scatter");
-    check_device("scatter", "tensor", tensor);
+    check_device("scatter", "tensor", tensor, *group);
     const int root = root_of("scatter", o.src, o.group_src, *group, 0);
     Maker m("scatter", Collective::scatter, group, o.timeout);
     m.request().root = root;
@@ -416,7 +451,7 @@ Prepared scatter(TensorView tensor, const ConstTensorList& inputs, const Scatter
     if (group->rank() == root) {
         check_length("scatter", "scatter_list", inputs, *group);
         for (const ConstTensorView& view : inputs) {
-            check_dtype("scatter", "an entry of scatter_list", view, tensor.dtype());
+            check_dtype("scatter", "an entry of scatter_list", view, tensor.dtype(), *group);
             check_count("scatter", "an entry of scatter_list", view, count_of(tensor));
         }
         m.operands().input = m.packed(inputs, tensor.dtype());
@@ -446,10 +481,10 @@ Prepared scatter_sums(const char* name, TensorView output, std::byte* (*input)(M
 
 Prepared reduce_scatter(TensorView output, const ConstTensorList& inputs, const ReduceScatterOptions& o) {
     const auto& group = group_of(o.group, "reduce_scatter");
-    check_device("reduce_scatter", "output", output);
+    check_device("reduce_scatter", "output", output, *group);
     check_length("reduce_scatter", "input_list", inputs, *group);
     for (const ConstTensorView& view : inputs)
-        check_dtype("reduce_scatter", "an entry of input_list", view, output.dtype());
+        check_dtype("reduce_scatter", "an entry of input_list", view, output.dtype(), *group);
     check_count("reduce_scatter", "input_list's entry for this rank", inputs[static_cast<std::size_t>(group->rank())],
                 count_of(output));
     return scatter_sums(
@@ -462,8 +497,8 @@ Prepared reduce_scatter(TensorView output, const ConstTensorList& inputs, const 
 
 Prepared reduce_scatter_tensor(TensorView output, ConstTensorView input, const ReduceScatterOptions& o) {
     const auto& group = group_of(o.group, "reduce_scatter_tensor");
-    check_device("reduce_scatter_tensor", "output", output);
-    check_dtype("reduce_scatter_tensor", "input", input, output.dtype());
+    check_device("reduce_scatter_tensor", "output", output, *group);
+    check_dtype("reduce_scatter_tensor", "input", input, output.dtype(), *group);
     check_count("reduce_scatter_tensor", "input", input, count_of(output) * static_cast<std::uint64_t>(group->size()));
     return scatter_sums(
         "reduce_scatter_tensor", output,
@@ -473,8 +508,8 @@ Prepared reduce_scatter_tensor(TensorView output, ConstTensorView input, const R
 
 Prepared all_to_all_single(TensorView output, ConstTensorView input, const AllToAllSingleOptions& o) {
     const auto& group = group_of(o.group, "all_to_all_single");
-    check_device("all_to_all_single", "input", input);
-    check_dtype("all_to_all_single", "output", output, input.dtype());
+    check_device("all_to_all_single", "input", input, *group);
+    check_dtype("all_to_all_single", "output", output, input.dtype(), *group);
     Maker m("all_to_all_single", Collective::all_to_all, group, o.timeout);
     m.set_type(input.dtype());
     set_blocks(m.request(), splits("input", o.input_split_sizes, input, *group),
@@ -495,8 +530,8 @@ Prepared all_to_all(const TensorList& outputs, const ConstTensorList& inputs, co
     check_length("all_to_all", "input_list", inputs, *group);
     check_length("all_to_all", "output_list", outputs, *group);
     const DType dtype = inputs[0].dtype();
-    for (const ConstTensorView& view : inputs) check_dtype("all_to_all", "an entry of input_list", view, dtype);
-    for (const TensorView& view : outputs) check_dtype("all_to_all", "an entry of output_list", view, dtype);
+    for (const ConstTensorView& view : inputs) check_dtype("all_to_all", "an entry of input_list", view, dtype, *group);
+    for (const TensorView& view : outputs) check_dtype("all_to_all", "an entry of output_list", view, dtype, *group);
     const auto me = static_cast<std::size_t>(group->rank());
     check_count("all_to_all", "output_list's entry for this rank", outputs[me], count_of(inputs[me]));
     Maker m("all_to_all", Collective::all_to_all, group, o.timeout);

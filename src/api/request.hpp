@@ -25,6 +25,9 @@ int root_of(const char* operation, std::optional<int> global, std::optional<int>
 int rank_in(const char* operation, const char* what, std::optional<int> global, std::optional<int> in_group,
             const Group& group);
 
+/// Throws where no backend of the group serves the tensor's device.
+void check_device(const char* operation, const char* argument, const ConstTensorView& view, const Group& group);
+
 /// An operation that has not begun: it has not read its inputs.
 using Prepared = std::shared_ptr<Operation>;
 

@@ -166,8 +166,11 @@ void World::fail(const std::exception_ptr& error) {
 
 void World::abort(const std::string& reason) {
     membership_->flood({VerdictKind::aborted, rank_, reason});
-    const Held held(*this);
-    fail(std::make_exception_ptr(Aborted(fmt::format("group \"{}\" was aborted: {}", name_, reason))));
+    {
+        const Held held(*this);
+        fail(std::make_exception_ptr(Aborted(fmt::format("group \"{}\" was aborted: {}", name_, reason))));
+    }
+    for (const auto& group : groups()) group->end_backends(failure_);
 }
 
 // ---- Leaving

@@ -37,8 +37,13 @@ std::string verdict_prefix(const World& world, std::uint32_t index) {
 }  // namespace
 
 std::shared_ptr<Group> Group::of_all(const ProcessGroupOptions& options) {
+    backend::Devices backends = backend::parse(options.backend, options.device_id, "ProcessGroup");
     const std::shared_ptr<World> world = World::join(options);
-    return of_some(world, {.name = world->name(), .timeout = world->timeout()});
+    auto group = of_some(world, {.name = world->name(),
+                                 .timeout = world->timeout(),
+                                 .backends = std::move(backends),
+                                 .pg_options = options.pg_options});
+    return group;
 }
 
 std::shared_ptr<Group> Group::of_some(const std::shared_ptr<World>& world, Part part) {
@@ -64,11 +69,14 @@ Group::Group(std::shared_ptr<World> world, Part part)
     inquiry_.emplace(PrefixStore(verdict_prefix(*world_, index_), world_->store()));
     small_seen_.resize(static_cast<std::size_t>(size_));
     take_layout();
+    backend_names_ = part.backends.empty() ? backend::Devices{{Device::Type::cpu, backend::native}} : part.backends;
     open_memory();
+    make_backends(part);
     if (!arena_) history_ = std::make_unique<History>();
 }
 
 Group::~Group() {
+    abort_backends(fmt::format("group \"{}\" was destroyed", name_));
     recorder_.dump_at_end(fmt::format("group \"{}\" was destroyed", name_));
     if (arena_ && !is_whole_world() && size_ > 1) arena_->leave_part(ground_.local_rank);
 }
@@ -142,6 +150,8 @@ void Group::open_memory() {
         const transport::ArenaLayout layout = part_layout(static_cast<int>(doors.size()));
         arena_ = transport::Arena::part(world_->arena(), offset_, layout, std::move(doors));
     }
+    const auto native = backend_names_.find(Device::Type::cpu);
+    if (native == backend_names_.end() || native->second != backend::native) arena_.reset();
     ground_.arena = arena_.get();
     if (arena_ && size_ > 1) ground_.symmetric = symmetric_;
 }
@@ -155,6 +165,7 @@ bool Group::choose_way(Operation& operation) {
 
 void Group::submit(const std::shared_ptr<Operation>& operation, bool asynchronous) {
     if (operation->begin) operation->begin();
+    if (CustomBackend* backend = backend_of(*operation)) return hand_over(*backend, operation);
     {
         const World::Held held(*world_);
         if (world_->failure()) std::rethrow_exception(world_->failure());
@@ -195,6 +206,7 @@ std::shared_ptr<const schedule::Schedule> Group::plan_for(const Operation& opera
 }
 
 void Group::leave() {
+    wait_for_backends();
     if (is_whole_world()) return world_->leave();
     {
         const World::Held held(*world_);

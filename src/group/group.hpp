@@ -6,6 +6,7 @@
 // Threads: any; the world's lock guards what moves.
 #pragma once
 
+#include "backend/registry.hpp"
 #include "group/operation.hpp"
 #include "group/world.hpp"
 #include "record/recorder.hpp"
@@ -47,6 +48,8 @@ struct Part {
     std::string name;
     std::string description;
     std::chrono::milliseconds timeout{0};
+    backend::Devices backends{};  ///< empty: native
+    std::any pg_options{};
 };
 
 class Group : public std::enable_shared_from_this<Group> {
@@ -80,6 +83,11 @@ class Group : public std::enable_shared_from_this<Group> {
     const std::vector<int>& hosts() const noexcept { return layout_.host_of; }
     std::chrono::milliseconds timeout() const noexcept { return timeout_.load(); }
     void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
+    /// Whether it works on tensors there.
+    bool serves(Device::Type device) const noexcept { return backend_names_.contains(device); }
+    const backend::Devices& backends() const noexcept { return backend_names_; }
+    /// Options for groups made after this one's pattern.
+    const std::any& pg_options() const noexcept { return pg_options_; }
     /// What a message's `tag` is called on the way.
     std::uint64_t message_channel(std::uint64_t tag) const noexcept { return Channel::of_message(index_, tag); }
 
@@ -126,6 +134,15 @@ class Group : public std::enable_shared_from_this<Group> {
     /// Whether collectives that are issued from now on may find their buffers in symmetric memory. Equal on all ranks.
     bool uses_symmetric_memory() const noexcept { return uses_symmetric_.load(std::memory_order_relaxed); }
 
+    // ---- Operations of other backends (handing_over.cpp)
+
+    /// Waits for one.
+    void wait_for_backend(Operation& operation, const Deadline& deadline);
+    /// The world has failed: ends what they have under way; not under the world's lock.
+    void end_backends(const std::exception_ptr& failure);
+    /// One is over. Any thread.
+    void take_back(const std::shared_ptr<Operation>& operation, int source, const std::exception_ptr& error);
+
     // ---- For the world, under its lock unless it says otherwise
 
     /// Moves the collectives on as far as they go.
@@ -157,6 +174,11 @@ class Group : public std::enable_shared_from_this<Group> {
  private:
     explicit Group(std::shared_ptr<World> world, Part part);
 
+    void abort_backends(const std::string& reason) noexcept;
+    CustomBackend* backend_of(const Operation& operation) const;
+    void make_backends(const Part& part);
+    void hand_over(CustomBackend& backend, const std::shared_ptr<Operation>& operation);
+    void wait_for_backends();
     void take_layout();
     void open_memory();
     void start(Operation& operation);
@@ -226,6 +248,11 @@ class Group : public std::enable_shared_from_this<Group> {
     std::uint64_t symmetric_segments_ = 0;  // made so far; equal on all ranks of the host
     engine::Ground ground_;
     bool left_ = false;
+    backend::Devices backend_names_;
+    std::map<Device::Type, std::shared_ptr<CustomBackend>> backends_;  // those that are not native
+    std::any pg_options_;
+    std::mutex handing_mutex_;                           // keeps the order of issue
+    std::list<std::shared_ptr<Operation>> handed_over_;  // under the world's lock
 
     std::deque<std::shared_ptr<Operation>> collectives_;
     std::uint64_t sequence_ = 0;

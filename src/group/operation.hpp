@@ -6,6 +6,7 @@
 #include "engine/execution.hpp"
 #include "record/recorder.hpp"
 
+#include <tutti/backend.hpp>
 #include <tutti/work.hpp>
 
 #include <atomic>
@@ -82,6 +83,7 @@ class Operation {
     std::function<void()> finish;     // after success, before completion: unpacks results
     std::vector<Tensor> temporaries;  // live until completion
     std::vector<TensorView> outputs;
+    Device device{};  // where its buffers are
     Deadline deadline = Deadline::never();
     std::chrono::milliseconds timeout{0};
     std::shared_ptr<Group> group;
@@ -94,6 +96,9 @@ class Operation {
     SmallState small_state;
     Instant started;
     record::Ticket ticket = 0;
+
+    // Of one that is a backend's to run: what it is told.
+    std::unique_ptr<BackendRequest> handed_over;
 
     /// A new one that does the same, on the same buffers and temporaries.
     std::shared_ptr<Operation> again() const;

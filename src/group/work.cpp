@@ -24,6 +24,7 @@ std::shared_ptr<Operation> Operation::again() const {
     next->finish = finish;
     next->temporaries = temporaries;
     next->outputs = outputs;
+    next->device = device;
     next->timeout = timeout;
     next->group = group;
     next->schedule = schedule;

@@ -191,8 +191,6 @@ TEST_P(Groups, that_ranks_do_not_agree_about_are_an_error_on_all) {
                 EXPECT_THROW((void)new_group(ranks, {.world = w}), InvalidArgument);
             EXPECT_THROW((void)new_group({0}, {.timeout = 0ms, .world = w}), InvalidArgument);
             EXPECT_THROW((void)new_group({0}, {.backend = "carrier pigeon", .world = w}), InvalidArgument);
-            EXPECT_THROW((void)new_group({0}, {.device_id = Device{Device::Type::cuda, 0}, .world = w}),
-                         InvalidArgument);
             EXPECT_THROW((void)new_subgroups(2, {.world = w}), InvalidArgument);
             EXPECT_THROW((void)new_subgroups_by_enumeration({{0, 1}, {1, 2}}, {.world = w}), InvalidArgument);
             EXPECT_EQ(new_group({0, 1, 2}, {.backend = "native", .device_id = Device{}, .world = w}).size(), 3);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <functional>
 #include <string>
 #include <thread>
@@ -38,11 +39,19 @@ inline std::string to_string(How how) {
 
 /// The ways that this program tries: sanitizers watch threads, real jobs are processes.
 inline std::vector<How> every_way() {
-#ifdef TUTTI_THREADS_ONLY
+#if defined(TUTTI_ONE_BACKEND)
+    return {How::threads, How::shm_processes};
+#elif defined(TUTTI_THREADS_ONLY)
     return {How::threads, How::tcp_threads, How::part};
 #else
     return {How::threads, How::shm_processes, How::tcp_processes, How::part};
 #endif
+}
+
+/// What the groups are made with; empty: native.
+inline std::string backend_under_test() {
+    const char* name = std::getenv("TUTTI_CONFORMANCE_BACKEND");
+    return name != nullptr ? name : "";
 }
 
 using Body = std::function<void(const ProcessGroup&)>;
@@ -60,7 +69,8 @@ inline void run_rank(const Store& store, int rank, int size, How how, const Body
                         .world_size = how == How::part ? size + 1 : size,
                         .timeout = options.timeout,
                         .transport = tcp ? TransportKind::tcp : TransportKind::shm,
-                        .determinism = options.determinism});
+                        .determinism = options.determinism,
+                        .backend = backend_under_test()});
     if (how == How::part) {
         const ProcessGroup part = group.split({.color = rank < size ? 0 : -1, .timeout = options.timeout});
         barrier({.group = group});

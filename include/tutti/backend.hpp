@@ -1,0 +1,168 @@
+// Backends: who moves the data of a group. "native" (shared memory and TCP) is built in; others are registered, by the
+// program or by a shared library that is found by its name.
+//
+// A backend gets operations in their plainest form: whatever a caller passes (lists, strides, objects, premul_sum), the
+// backend sees buffers in one piece, counts in elements, ranks of the group. It completes each operation once, from
+// any thread, at once or later. The rest is tutti's: arguments, packing, Work, timeouts, the recorder, who has died.
+//
+// A shared library libtutti-backend-NAME.so in a folder of TUTTI_BACKEND_PATH (folders separated by colons) is loaded
+// when a group asks for NAME. It contains TUTTI_BACKEND_LIBRARY { Backend::register_backend(...); }.
+//
+// Threads: Backend's functions, any. What a backend must bear is said at CustomBackend.
+// Follows torch.distributed.Backend.
+#pragma once
+
+#include <tutti/dtype.hpp>
+#include <tutti/export.hpp>
+#include <tutti/reduce_op.hpp>
+#include <tutti/store.hpp>
+#include <tutti/tensor.hpp>
+
+#include <any>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tutti {
+
+namespace detail {
+class Operation;
+}
+
+enum class BackendCall {
+    broadcast = 1,
+    all_reduce,
+    reduce,
+    all_gather,
+    gather,
+    scatter,
+    reduce_scatter,
+    all_to_all,
+    barrier,
+    send,
+    receive,
+};
+TUTTI_API std::string_view to_string(BackendCall call) noexcept;
+
+/// One operation. It and its buffers stay where they are until it is complete. Counts are elements of `dtype`.
+struct BackendRequest {
+    BackendCall call = BackendCall::barrier;
+    std::string name;            ///< of the function that was called, for messages
+    std::uint64_t sequence = 0;  ///< of collectives: equal on all ranks, and ascending in the order of calls
+    Device device{};             ///< where the buffers are
+    DType dtype = DType::uint8;
+    ReduceOp op = ReduceOp::sum;  ///< never premul_sum
+    int root = -1;                ///< broadcast, reduce, gather, scatter; send: to whom; receive: from whom, -1: any
+    std::uint64_t tag = 0;        ///< send, receive: matched with the other side's
+    /// What this rank gives. all_reduce, and reduce on its root: may be `output`. broadcast: null, the root's data is
+    /// in its output. receive, barrier: null.
+    const void* input = nullptr;
+    /// What it gets; null where it gets nothing.
+    void* output = nullptr;
+    /// broadcast, all_reduce, reduce, send, receive: elements. gather, scatter: of one rank's block.
+    std::uint64_t count = 0;
+    /// all_gather, reduce_scatter: elements of each rank's block; the blocks lie one after the other, by rank.
+    std::vector<std::uint64_t> counts;
+    /// all_to_all: blocks to and from each rank, and where they begin.
+    std::vector<std::uint64_t> send_counts, send_offsets, receive_counts, receive_offsets;
+    std::chrono::milliseconds timeout{0};  ///< tutti watches it; a backend may, too
+};
+
+/// How a backend says that an operation is over: one of the two, once. Copies stand for the same operation. Any thread.
+class TUTTI_API BackendCompletion {
+ public:
+    explicit BackendCompletion(std::shared_ptr<detail::Operation> operation) : operation_(std::move(operation)) {}
+    /// `source`: of a receive, the group rank of the sender.
+    void success(int source = -1) const;
+    void failure(std::exception_ptr error) const;
+
+ private:
+    std::shared_ptr<detail::Operation> operation_;
+};
+
+/// What third parties implement: the operations of one rank in one group.
+class TUTTI_API CustomBackend {
+ public:
+    virtual ~CustomBackend() = default;
+    /// Begins it; may also complete it before it returns. Called by the threads that issue operations, one at a time
+    /// and in the order of their issue, which is the same on all ranks for collectives. What it throws fails the
+    /// operation. Must not wait for something that only a later call brings: asynchronous operations are issued
+    /// together, and a receive may come before its send.
+    virtual void run(const BackendRequest& request, BackendCompletion completion) = 0;
+    /// Ends what is under way, with failures: when it returns, no buffer is touched any more. Later operations fail.
+    /// Any thread, also while run() runs.
+    virtual void abort(const std::string& reason) noexcept = 0;
+};
+
+/// What a backend is made from.
+struct DistributedBackendOptions {
+    Store store{};  ///< for this backend of this group alone
+    int group_rank = -1;
+    int group_size = -1;
+    std::chrono::milliseconds timeout{0};
+    std::string group_id{};                    ///< the group's name
+    std::vector<int> global_ranks_in_group{};  ///< by group rank
+};
+
+/// The name of a backend: lower case, known.
+class TUTTI_API Backend {
+ public:
+    using Plain = std::function<std::shared_ptr<CustomBackend>(Store, int rank, int world_size,
+                                                               std::chrono::milliseconds timeout)>;
+    using Extended =
+        std::function<std::shared_ptr<CustomBackend>(const DistributedBackendOptions&, const std::any& pg_options)>;
+
+    static const Backend NATIVE, GLOO, NCCL, UCC, MPI, XCCL;
+    /// A value of fields that have none yet; not for use.
+    static const Backend UNDEFINED;
+
+    /// Any case. Throws InvalidArgument, with the known names, for one that is neither built in, nor torch's, nor
+    /// registered, nor in a library of TUTTI_BACKEND_PATH.
+    explicit Backend(std::string_view name);
+    const std::string& name() const noexcept { return name_; }
+    operator const std::string&() const noexcept { return name_; }  // NOLINT(google-explicit-constructor)
+    friend bool operator==(const Backend& a, const Backend& b) noexcept { return a.name_ == b.name_; }
+    friend bool operator==(const Backend& a, std::string_view b) noexcept { return a.name_ == b; }
+
+    /// From now on groups may name it. `func` makes one for each group, on each rank. `devices`: what it serves.
+    /// Throws InvalidArgument for a name that is taken or no word of letters, digits, '-' and '_'.
+    static void register_backend(std::string_view name, Plain func,
+                                 const std::vector<Device::Type>& devices = {Device::Type::cpu, Device::Type::cuda});
+    static void register_backend(std::string_view name, Extended func,
+                                 const std::vector<Device::Type>& devices = {Device::Type::cpu, Device::Type::cuda});
+    /// One that is registered or built in, in upper case as torch writes it: attribute("GLOO"), attribute("MINE").
+    static Backend attribute(std::string_view upper_case_name);
+    /// Names that groups can use now, "native" first.
+    static std::vector<std::string> available();
+
+ private:
+    Backend() = default;
+    struct Known {};
+    Backend(Known, std::string name) : name_(std::move(name)) {}
+    std::string name_;
+};
+
+/// Whether a group could use it now: it is built in, registered, or in a library of TUTTI_BACKEND_PATH.
+TUTTI_API bool is_backend_available(std::string_view name);
+TUTTI_API bool is_mpi_available();
+TUTTI_API bool is_nccl_available();
+TUTTI_API bool is_gloo_available();
+TUTTI_API bool is_ucc_available();
+TUTTI_API bool is_xccl_available();
+
+/// For backends: output[i] = inputs[0][i] op inputs[1][i] op …, from left to right, with the rounding of native groups
+/// (float32 inside for short types, once at the end). avg divides by the number of inputs. `output` may be one of the
+/// inputs. Throws InvalidArgument where op is not defined for dtype, or without inputs.
+TUTTI_API void combine(ReduceOp op, DType dtype, void* output, std::span<const void* const> inputs,
+                       std::uint64_t count);
+
+/// Begins the function that a backend library runs when it is loaded.
+#define TUTTI_BACKEND_LIBRARY extern "C" __attribute__((visibility("default"))) void tutti_backend_library()
+
+}  // namespace tutti

@@ -1,0 +1,252 @@
+#include "backend/registry.hpp"
+
+#include "core/env.hpp"
+#include "core/log.hpp"
+
+#include <tutti/error.hpp>
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <filesystem>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+namespace tutti {
+namespace backend {
+namespace {
+
+// Names that torch.distributed has attributes for: valid words, whether or not they are here.
+constexpr std::array known_words{"native", "gloo", "nccl", "ucc", "mpi", "xccl"};
+
+struct Entry {
+    Backend::Extended make;
+    std::vector<Device::Type> devices;
+};
+
+class Registry {
+ public:
+    static Registry& instance() {
+        static Registry registry;
+        return registry;
+    }
+    void add(const std::string& name, Entry entry) {
+        const std::lock_guard lock(mutex_);
+        if (!entries_.emplace(name, std::move(entry)).second || name == native)
+            throw InvalidArgument(
+                fmt::format("Backend.register_backend: name \"{}\" is taken: expected a new one", name));
+    }
+    /// Also looks for a library that registers it.
+    std::optional<Entry> find(const std::string& name) {
+        if (auto entry = registered(name)) return entry;
+        load(name);
+        return registered(name);
+    }
+    std::vector<std::string> names() {
+        const std::lock_guard lock(mutex_);
+        std::vector<std::string> all{native};
+        for (const auto& [name, entry] : entries_) all.push_back(name);
+        return all;
+    }
+
+ private:
+    std::optional<Entry> registered(const std::string& name) {
+        const std::lock_guard lock(mutex_);
+        const auto found = entries_.find(name);
+        return found == entries_.end() ? std::nullopt : std::optional(found->second);
+    }
+    // What was loaded stays: its code may be in use.
+    static void load(const std::string& name) {
+        const std::string folders = env::get("TUTTI_BACKEND_PATH").value_or("");
+        for (std::size_t at = 0; at < folders.size();) {
+            const std::size_t end = std::min(folders.find(':', at), folders.size());
+            const std::string file =
+                std::filesystem::path(folders.substr(at, end - at)) / fmt::format("libtutti-backend-{}.so", name);
+            at = end + 1;
+            if (!std::filesystem::exists(file)) continue;
+            void* library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+            if (library == nullptr) throw DistBackendError(fmt::format("backend \"{}\": {}", name, ::dlerror()));
+            auto* begin = reinterpret_cast<void (*)()>(::dlsym(library, "tutti_backend_library"));
+            if (begin == nullptr) {
+                throw DistBackendError(
+                    fmt::format("backend \"{}\": {} has no TUTTI_BACKEND_LIBRARY: expected a backend", name, file));
+            }
+            begin();
+            TUTTI_DEBUG("backend {} comes from {}", name, file);
+            return;
+        }
+    }
+
+    std::mutex mutex_;
+    std::map<std::string, Entry> entries_;
+};
+
+bool is_word(std::string_view name) {
+    return !name.empty() &&
+           std::ranges::all_of(name, [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-'; });
+}
+
+Entry found(const std::string& name, const char* operation) {
+    if (name == native) return {nullptr, {Device::Type::cpu}};
+    if (auto entry = Registry::instance().find(name)) return *entry;
+    if (std::ranges::find(known_words, name) == known_words.end()) {
+        throw InvalidArgument(
+            fmt::format("{}: backend \"{}\": expected one of {}, or a library "
+                        "libtutti-backend-{}.so in a folder of TUTTI_BACKEND_PATH",
+                        operation, name, fmt::join(Registry::instance().names(), ", "), name));
+    }
+    throw DistBackendError(
+        fmt::format("{}: backend \"{}\" is not here: native serves host memory; others come with "
+                    "Backend::register_backend, or as libtutti-backend-{}.so in a folder of "
+                    "TUTTI_BACKEND_PATH",
+                    operation, name, name));
+}
+
+}  // namespace
+
+std::string to_string(Device::Type type) {
+    return type == Device::Type::cpu ? "cpu" : "cuda";
+}
+
+Devices parse(const std::string& text, const std::optional<Device>& device, const char* operation) {
+    Devices devices;
+    const auto add = [&](Device::Type type, const std::string& name) {
+        if (!devices.emplace(type, name).second) {
+            throw InvalidArgument(fmt::format("{}: backend \"{}\" names device {} twice: expected once", operation,
+                                              text, to_string(type)));
+        }
+    };
+    const std::string lower = env::lower(text);
+    if (lower.find(':') == std::string::npos) {
+        if (lower.empty()) {
+            add(Device::Type::cpu, native);
+            if (!device || device->type == Device::Type::cpu) return devices;
+            for (const std::string& name : Registry::instance().names()) {
+                const Entry entry = found(name, operation);
+                if (std::ranges::find(entry.devices, device->type) != entry.devices.end()) {
+                    add(device->type, name);
+                    return devices;
+                }
+            }
+            throw DistBackendError(fmt::format("{}: device_id {}: no backend is registered that serves it", operation,
+                                               tutti::to_string(*device)));
+        }
+        for (const Device::Type type : found(lower, operation).devices) add(type, lower);
+        return devices;
+    }
+    for (std::size_t at = 0; at < lower.size();) {
+        const std::size_t end = std::min(lower.find(',', at), lower.size());
+        const std::string part = lower.substr(at, end - at);
+        at = end + 1;
+        const std::size_t colon = part.find(':');
+        const std::string type = part.substr(0, colon);
+        if (colon == std::string::npos || (type != "cpu" && type != "cuda") || colon + 1 == part.size()) {
+            throw InvalidArgument(fmt::format(
+                "{}: backend \"{}\": expected a name, or <device>:<name>,<device>:<name> with devices cpu and cuda",
+                operation, text));
+        }
+        const std::string name = part.substr(colon + 1);
+        const Device::Type kind = type == "cpu" ? Device::Type::cpu : Device::Type::cuda;
+        const Entry entry = found(name, operation);
+        if (std::ranges::find(entry.devices, kind) == entry.devices.end()) {
+            throw InvalidArgument(
+                fmt::format("{}: backend \"{}\" does not serve {}: expected one that does", operation, name, type));
+        }
+        add(kind, name);
+    }
+    return devices;
+}
+
+std::shared_ptr<CustomBackend> make(const std::string& name, const DistributedBackendOptions& options,
+                                    const std::any& pg_options) {
+    auto backend = found(name, "ProcessGroup").make(options, pg_options);
+    if (!backend)
+        throw DistBackendError(fmt::format("backend \"{}\" made nothing for group \"{}\"", name, options.group_id));
+    return backend;
+}
+
+}  // namespace backend
+
+using backend::Registry;
+
+const Backend Backend::NATIVE{Known{}, "native"};
+const Backend Backend::GLOO{Known{}, "gloo"};
+const Backend Backend::NCCL{Known{}, "nccl"};
+const Backend Backend::UCC{Known{}, "ucc"};
+const Backend Backend::MPI{Known{}, "mpi"};
+const Backend Backend::XCCL{Known{}, "xccl"};
+const Backend Backend::UNDEFINED{Known{}, "undefined"};
+
+Backend::Backend(std::string_view name) : name_(env::lower(std::string(name))) {
+    if (std::ranges::find(backend::known_words, name_) != backend::known_words.end()) return;
+    if (backend::is_word(name_) && Registry::instance().find(name_)) return;
+    throw InvalidArgument(fmt::format("Backend: \"{}\": expected one of {}, or a registered name", name,
+                                      fmt::join(backend::known_words, ", ")));
+}
+
+void Backend::register_backend(std::string_view name, Extended func, const std::vector<Device::Type>& devices) {
+    const std::string lower = env::lower(std::string(name));
+    if (!backend::is_word(lower) || lower == "undefined") {
+        throw InvalidArgument(
+            fmt::format("Backend.register_backend: name \"{}\": expected letters, digits, '-' and '_'", name));
+    }
+    if (!func) throw InvalidArgument("Backend.register_backend: func is empty: expected a function");
+    if (devices.empty()) throw InvalidArgument("Backend.register_backend: devices is empty: expected at least one");
+    if (lower == backend::native)
+        throw InvalidArgument("Backend.register_backend: name \"native\" is taken: expected a new one");
+    Registry::instance().add(lower, {std::move(func), devices});
+}
+
+void Backend::register_backend(std::string_view name, Plain func, const std::vector<Device::Type>& devices) {
+    if (!func) throw InvalidArgument("Backend.register_backend: func is empty: expected a function");
+    register_backend(name, Extended([func = std::move(func)](const DistributedBackendOptions& o, const std::any&) {
+                         return func(o.store, o.group_rank, o.group_size, o.timeout);
+                     }),
+                     devices);
+}
+
+Backend Backend::attribute(std::string_view name) {
+    const std::string lower = env::lower(std::string(name));
+    const auto upper = std::ranges::any_of(name, [](unsigned char c) { return std::islower(c) != 0; });
+    if (upper) {
+        throw InvalidArgument(fmt::format("Backend.attribute: \"{}\": expected the name in upper case, as GLOO", name));
+    }
+    return Backend(lower);
+}
+
+std::vector<std::string> Backend::available() {
+    return Registry::instance().names();
+}
+
+bool is_backend_available(std::string_view name) {
+    const std::string lower = env::lower(std::string(name));
+    return lower == backend::native || (backend::is_word(lower) && Registry::instance().find(lower));
+}
+bool is_mpi_available() {
+    return is_backend_available("mpi");
+}
+bool is_nccl_available() {
+    return is_backend_available("nccl");
+}
+bool is_gloo_available() {
+    return is_backend_available("gloo");
+}
+bool is_ucc_available() {
+    return is_backend_available("ucc");
+}
+bool is_xccl_available() {
+    return is_backend_available("xccl");
+}
+
+std::string_view to_string(BackendCall call) noexcept {
+    constexpr std::array names{"broadcast",      "all_reduce", "reduce",  "all_gather", "gather", "scatter",
+                               "reduce_scatter", "all_to_all", "barrier", "send",       "receive"};
+    return names[static_cast<std::size_t>(call) - 1];
+}
+
+}  // namespace tutti

@@ -1,0 +1,216 @@
+// Operations that another backend runs: told what to do in plain form, waited for, and taken back.
+#include "group/group.hpp"
+
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <utility>
+
+namespace tutti::detail {
+namespace {
+
+BackendCall call_of(const Operation& operation) {
+    if (!operation.is_collective) return operation.is_receive ? BackendCall::receive : BackendCall::send;
+    switch (operation.request.collective) {
+        case Collective::all_reduce: return BackendCall::all_reduce;
+        case Collective::broadcast: return BackendCall::broadcast;
+        case Collective::reduce: return BackendCall::reduce;
+        case Collective::all_gather: return BackendCall::all_gather;
+        case Collective::gather: return BackendCall::gather;
+        case Collective::scatter: return BackendCall::scatter;
+        case Collective::reduce_scatter: return BackendCall::reduce_scatter;
+        case Collective::all_to_all: return BackendCall::all_to_all;
+        case Collective::barrier: return BackendCall::barrier;
+    }
+    return BackendCall::barrier;
+}
+
+BackendRequest request_of(const Operation& operation, const Group& group) {
+    BackendRequest r;
+    r.call = call_of(operation);
+    r.name = operation.name;
+    r.sequence = operation.sequence;
+    r.device = operation.device;
+    r.timeout = operation.timeout;
+    if (!operation.is_collective) {
+        const transport::Transfer& t = operation.transfer;
+        r.dtype = operation.outputs.empty() ? DType::uint8 : operation.outputs.front().dtype();
+        r.root = t.peer < 0 ? t.peer : group.rank_of(t.peer);
+        r.tag = Channel::number(t.channel);
+        r.input = t.source;
+        r.output = t.target;
+        r.count = t.bytes / size_of(r.dtype);
+        return r;
+    }
+    const algorithm::Request& request = operation.request;
+    const engine::Operands& operands = operation.operands;
+    const bool rooted = recorded_kind(request.collective) != record::Kind::collective;
+    r.dtype = operands.dtype;
+    r.op = ReduceOp(operands.op);
+    r.root = rooted ? request.root : -1;
+    r.input = request.in_place ? operands.output : operands.input;
+    r.output = operands.output;
+    r.count = request.count;
+    r.counts = request.counts;
+    if (request.collective == Collective::gather || request.collective == Collective::scatter)
+        r.count = request.counts.empty() ? 0 : request.counts.front();
+    r.send_counts = request.send_counts;
+    r.send_offsets = request.send_offsets;
+    r.receive_counts = request.receive_counts;
+    r.receive_offsets = request.receive_offsets;
+    return r;
+}
+
+}  // namespace
+
+CustomBackend* Group::backend_of(const Operation& operation) const {
+    if (backends_.empty()) return nullptr;
+    auto found = backends_.find(operation.device.type);
+    // A barrier has no buffers: who serves host memory makes it, or else who is there.
+    if (found == backends_.end() && !serves(operation.device.type)) found = backends_.begin();
+    return found == backends_.end() ? nullptr : found->second.get();
+}
+
+void Group::make_backends(const Part& part) {
+    pg_options_ = part.pg_options;
+    for (const auto& [device, name] : backend_names_) {
+        if (name == backend::native) continue;
+        const auto same = std::ranges::find_if(
+            backends_, [&, &wanted = name](const auto& made) { return backend_names_.at(made.first) == wanted; });
+        if (same != backends_.end()) {
+            backends_[device] = same->second;
+            continue;
+        }
+        backends_[device] = backend::make(
+            name,
+            {.store = PrefixStore(fmt::format("group/{}/{}/backend/{}", world_->name(), index_, name), world_->store()),
+             .group_rank = rank_,
+             .group_size = size_,
+             .timeout = timeout(),
+             .group_id = name_,
+             .global_ranks_in_group = members()},
+            pg_options_);
+    }
+}
+
+void Group::hand_over(CustomBackend& backend, const std::shared_ptr<Operation>& operation) {
+    operation->group = shared_from_this();
+    const std::lock_guard order(handing_mutex_);
+    {
+        const World::Held held(*world_);
+        if (world_->failure()) std::rethrow_exception(world_->failure());
+        if (left_) throw Aborted(fmt::format("{}: group \"{}\" was destroyed", operation->name, name_));
+        operation->started = Clock::now();
+        operation->deadline = Deadline::after(operation->timeout, operation->started);
+        if (operation->is_collective) operation->sequence = ++sequence_;
+        operation->ticket = record_call(*operation);
+        operation->handed_over = std::make_unique<BackendRequest>(request_of(*operation, *this));
+        handed_over_.push_back(operation);
+    }
+    try {
+        backend.run(*operation->handed_over, BackendCompletion(operation));
+    } catch (...) {
+        take_back(operation, -1, std::current_exception());
+    }
+}
+
+void Group::take_back(const std::shared_ptr<Operation>& operation, int source, const std::exception_ptr& error) {
+    const World::Held held(*world_);
+    if (std::erase(handed_over_, operation) == 0) return;  // it is over already
+    if (operation->is_receive && source >= 0) operation->transfer.peer = global(source);
+    world_->complete(operation, error);
+}
+
+void Group::wait_for_backend(Operation& operation, const Deadline& deadline) {
+    struct Signal {
+        std::mutex mutex;
+        std::condition_variable changed;
+        bool over = false;
+    };
+    const auto signal = std::make_shared<Signal>();
+    operation.on_completion([signal] {
+        const std::lock_guard lock(signal->mutex);
+        signal->over = true;
+        signal->changed.notify_all();
+    });
+    for (;;) {
+        {
+            std::unique_lock lock(signal->mutex);
+            if (signal->changed.wait_for(lock, wait_slice, [&] { return signal->over; })) return;
+        }
+        std::exception_ptr failure;
+        {
+            const World::Held held(*world_);
+            world_->progress();  // hears of ranks that have died
+            failure = world_->failure();
+        }
+        if (interrupt_requested()) {
+            clear_interrupt();
+            throw Aborted(fmt::format("{}: interrupted by a signal", operation.name), {.operation = operation.name},
+                          ErrorCode::interrupted);
+        }
+        if (!failure && operation.deadline.expired()) {
+            const World::Held held(*world_);
+            time_out(operation);
+            failure = world_->failure();
+        }
+        if (failure) return end_backends(failure);
+        if (deadline.expired()) {
+            if (operation.done()) return;
+            throw Timeout(fmt::format("{}: wait timed out; the operation goes on", title_of(operation)),
+                          context_of(operation));
+        }
+    }
+}
+
+// What the backend says then is a symptom; the cause is known.
+void Group::end_backends(const std::exception_ptr& failure) {
+    std::list<std::shared_ptr<Operation>> open;
+    {
+        const World::Held held(*world_);
+        open = std::exchange(handed_over_, {});
+    }
+    abort_backends(fmt::format("group \"{}\" has failed", name_));
+    const World::Held held(*world_);
+    for (auto& operation : open) world_->complete(std::move(operation), failure);
+}
+
+void Group::abort_backends(const std::string& reason) noexcept {
+    for (const auto& [device, backend] : backends_) backend->abort(reason);
+}
+
+// Those whose backends have not ended them in time end with the world.
+void Group::wait_for_backends() {
+    for (;;) {
+        std::shared_ptr<Operation> pending;
+        {
+            const std::lock_guard lock(world_->mutex());
+            if (!handed_over_.empty()) pending = handed_over_.front();
+        }
+        if (!pending) return;
+        try {
+            wait_for_backend(*pending, Deadline::never());
+        } catch (const DistError&) {
+            return;
+        }
+    }
+}
+
+}  // namespace tutti::detail
+
+namespace tutti {
+
+void BackendCompletion::success(int source) const {
+    operation_->group->take_back(operation_, source, nullptr);
+}
+
+void BackendCompletion::failure(std::exception_ptr error) const {
+    if (!error) error = std::make_exception_ptr(DistBackendError("a backend failed without saying why"));
+    operation_->group->take_back(operation_, -1, error);
+}
+
+}  // namespace tutti

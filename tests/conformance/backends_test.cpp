@@ -1,0 +1,158 @@
+// Groups on backends of others: who is asked for what, and what happens when a backend fails.
+#include "conformance/world.hpp"
+#include "support/covers.hpp"
+
+#include <mutex>
+
+namespace tutti::test {
+namespace {
+
+using namespace std::chrono_literals;
+using Floats = std::vector<float>;
+
+/// Fills what it is asked for with 42; keeps barriers for ever when it is told to; refuses reduce.
+class Filler : public CustomBackend {
+ public:
+    explicit Filler(bool stuck) : stuck_(stuck) {}
+    void run(const BackendRequest& r, BackendCompletion completion) override {
+        if (r.call == BackendCall::reduce) throw DistBackendError("Filler cannot reduce");
+        if (r.call == BackendCall::barrier && stuck_) {
+            const std::lock_guard lock(mutex_);
+            kept_.push_back(completion);
+            return;
+        }
+        for (std::uint64_t i = 0; r.dtype == DType::float32 && i < r.count; ++i) static_cast<float*>(r.output)[i] = 42;
+        completion.success(r.call == BackendCall::receive ? 1 : -1);
+    }
+    void abort(const std::string& reason) noexcept override {
+        const std::lock_guard lock(mutex_);
+        for (const BackendCompletion& one : kept_) one.failure(std::make_exception_ptr(Aborted(reason)));
+        kept_.clear();
+    }
+
+ private:
+    const bool stuck_;
+    std::mutex mutex_;
+    std::vector<BackendCompletion> kept_;
+};
+
+void register_once() {
+    static const bool done = [] {
+        Backend::register_backend(
+            "filler",
+            [](const DistributedBackendOptions& o, const std::any& options) {
+                EXPECT_EQ(o.global_ranks_in_group.size(), static_cast<std::size_t>(o.group_size));
+                return std::make_shared<Filler>(options.has_value() && std::any_cast<bool>(options));
+            },
+            {Device::Type::cuda, Device::Type::cpu});
+        return true;
+    }();
+    (void)done;
+}
+
+template <class Error, class F>
+std::string message_of(F call) {
+    try {
+        call();
+    } catch (const Error& error) {
+        return error.what();
+    }
+    ADD_FAILURE() << "no error";
+    return {};
+}
+
+bool has(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+}
+
+// Two ranks as threads, each in a world of its own making.
+void run_pair(const std::function<void(const Store&, int)>& body) {
+    register_once();
+    const HashStore store;
+    std::thread other([&] { body(store, 1); });
+    body(store, 0);
+    other.join();
+}
+
+TensorView on_device(Floats& values, std::vector<std::int64_t> strides = {}) {
+    const auto n = static_cast<std::int64_t>(values.size()) / (strides.empty() ? 1 : strides[0]);
+    return {values.data(), {n}, float32, strides.empty() ? Extents{} : Extents{strides[0]}, {Device::Type::cuda, 0}};
+}
+
+TEST(Backends, serve_the_tensors_of_their_devices) {
+    covers("S1-009", "S1-018", "S1-021", "S4-006", "S4-007", "S4-013", "S4-017", "S12-003");
+    run_pair([](const Store& store, int rank) {
+        ProcessGroup w({.store = store,
+                        .rank = rank,
+                        .world_size = 2,
+                        .backend = "cpu:native,cuda:filler",
+                        .device_id = Device{}});
+        EXPECT_EQ(get_backend(w), Backend::NATIVE);
+        Floats x{1, 2}, card{1, 2};
+        all_reduce(x, {.group = w});
+        EXPECT_EQ(x, (Floats{2, 4}));
+        all_reduce(on_device(card), {.group = w});
+        EXPECT_EQ(card, (Floats{42, 42}));
+        Work work = async::broadcast(on_device(card = {0, 0}), {.src = 1, .group = w});
+        work.wait();
+        EXPECT_EQ(card, (Floats{42, 42}));
+        EXPECT_EQ(recv(on_device(card), {.group = w}), 1);
+        Floats four(4);
+        const auto strided = [&] { all_reduce(on_device(four, {2}), {.group = w}); };
+        EXPECT_TRUE(has(message_of<InvalidArgument>(strided), "not in one piece"));
+        const auto scaled = [&] { all_reduce(on_device(card), {.op = ReduceOp::premul_sum(2), .group = w}); };
+        EXPECT_TRUE(has(message_of<InvalidArgument>(scaled), "premul_sum on cuda:0: expected host memory"));
+        const auto refused = [&] { reduce(on_device(card), {.dst = 0, .group = w}); };
+        EXPECT_TRUE(has(message_of<DistBackendError>(refused), "Filler cannot reduce"));
+        const auto mixed = [&] { all_gather_into_tensor(x, on_device(card), {.group = w}); };
+        EXPECT_THROW(mixed(), InvalidArgument);
+
+        const ProcessGroup cards = new_group({.backend = "cuda:filler", .world = w});
+        EXPECT_EQ(get_backend(cards), "filler");
+        EXPECT_TRUE(has(message_of<InvalidArgument>([&] { all_reduce(x, {.group = cards}); }), "no backend of group"));
+        EXPECT_TRUE(
+            has(message_of<DistBackendError>([&] { (void)all_gather_object(1, {.group = cards}); }), "objects"));
+        barrier({.group = cards});
+        const ProcessGroup same = new_group({0, 1}, {.world = w});
+        all_reduce(on_device(card = {0, 0}), {.group = same});
+        EXPECT_EQ(card, (Floats{42, 42})) << "as its world";
+        const ProcessGroup all = new_group({.backend = "filler", .world = w});
+        all_reduce(x, {.group = all});
+        EXPECT_EQ(x, (Floats{42, 42}));
+        w.destroy();
+    });
+}
+
+TEST(Backends, that_never_end_an_operation_end_it_by_its_timeout) {
+    run_pair([](const Store& store, int rank) {
+        ProcessGroup w(
+            {.store = store, .rank = rank, .world_size = 2, .timeout = 400ms, .backend = "filler", .pg_options = true});
+        Work work = async::barrier({.group = w});
+        EXPECT_THROW(work.wait(50ms), Timeout) << "the operation goes on";
+        EXPECT_FALSE(work.is_completed());
+        const std::string text = message_of<Timeout>([&] { work.wait(); });
+        EXPECT_TRUE(has(text, "barrier #1 in group \"world\"")) << text;
+        EXPECT_THROW(barrier({.group = w}), DistError);
+    });
+}
+
+TEST(Backends, end_what_is_under_way_when_their_group_is_aborted) {
+    run_pair([](const Store& store, int rank) {
+        ProcessGroup w({.store = store, .rank = rank, .world_size = 2, .backend = "filler", .pg_options = true});
+        Work work = async::barrier({.group = w});
+        if (rank == 0) w.abort("enough");
+        EXPECT_TRUE(has(message_of<Aborted>([&] { work.wait(); }), "enough"));
+    });
+}
+
+TEST(Backends, that_are_not_there_are_refused_before_anybody_waits) {
+    const HashStore store;
+    EXPECT_THROW(init_process_group({.backend = "gloo", .world_size = 2, .rank = 0, .store = store}), DistBackendError);
+    EXPECT_THROW(init_process_group({.backend = "pigeon", .world_size = 2, .rank = 0, .store = store}),
+                 InvalidArgument);
+    EXPECT_THROW(init_process_group({.backend = "cpu:native,cpu:native", .world_size = 2, .rank = 0, .store = store}),
+                 InvalidArgument);
+}
+
+}  // namespace
+}  // namespace tutti::test
