@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tutti/debug.hpp>
+#include <tutti/device_mesh.hpp>
 #include <tutti/distributed.hpp>
 #include <tutti/dtype.hpp>
 #include <tutti/error.hpp>
