@@ -1,14 +1,13 @@
 // new_group, split, and what ranks are called in groups.
 #include <tutti/groups.hpp>
 
+#include "api/agreement.hpp"
 #include "api/request.hpp"
 #include "core/settings.hpp"
-#include "group/fingerprint.hpp"
 #include "group/group.hpp"
 #include "group/meeting.hpp"
 
 #include <tutti/error.hpp>
-#include <tutti/object_collectives.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -23,7 +22,6 @@ namespace {
 
 using detail::Group;
 using detail::World;
-using group::Fingerprint;
 using Ranks = std::vector<int>;
 
 milliseconds timeout_of(const NewGroupOptions& o) {
@@ -73,49 +71,22 @@ ProcessGroup make(const std::shared_ptr<World>& world, const Ranks& ranks, World
         Group::of_some(world, {place, ranks, name, description, timeout, movers.backends, movers.pg_options}));
 }
 
-std::uint64_t digest(const std::string& text) {
-    std::uint64_t hash = 14695981039346656037ULL;
-    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
-    return hash;
-}
-
 std::string in_words(const std::vector<Ranks>& lists) {
     std::string text;
     for (const Ranks& ranks : lists) text += fmt::format("{}[{}]", text.empty() ? "" : ", ", fmt::join(ranks, ", "));
     return text;
 }
 
-// What every rank has, from all ranks of the group; all call it alike.
-std::vector<std::uint64_t> gather_words(const std::shared_ptr<Group>& group, std::span<std::uint64_t> words,
-                                        std::uint64_t lists) {
-    std::vector<std::uint64_t> all(words.size() * static_cast<std::size_t>(group->size()));
-    const auto view_of = [](std::span<std::uint64_t> s) {
-        return TensorView(s.data(), Extents::of(static_cast<std::int64_t>(s.size())), uint64);
-    };
-    const api::Prepared operation =
-        api::all_gather_into_tensor(view_of(all), view_of(words), {.group = ProcessGroup(group)});
-    operation->name = "new_group";
-    operation->operands.fingerprint = Fingerprint::pack(group::group_creation, uint64, ReduceOp::Kind::sum, -1, lists);
-    group->run(operation);
-    return all;
-}
-
 // Throws on all ranks when one of them makes other groups.
-void agree(const std::shared_ptr<Group>& all, const std::vector<Ranks>& lists, World::Place place) {
+void agree(const std::shared_ptr<Group>& all, const std::vector<Ranks>& lists) {
     const std::string mine = in_words(lists);
-    std::uint64_t word = digest(fmt::format("{} {} {}", place.index, place.offset, mine));
-    const std::vector<std::uint64_t> words = gather_words(all, {&word, 1}, lists.size());
-    if (std::ranges::adjacent_find(words, std::ranges::not_equal_to{}) == words.end()) return;
-    const std::string said = fmt::format("group {} of ranks {}", place.index, mine);
-    const std::vector<std::string> texts = all_gather_object(said, {.group = ProcessGroup(all)});
-    for (std::size_t r = 1; r < texts.size(); ++r) {
-        if (texts[r] == texts[0]) continue;
-        throw CollectiveMismatch(
-            fmt::format("new_group: rank 0 makes {}, but rank {} makes {}: expected the same groups in the same "
-                        "order on all ranks",
-                        texts[0], r, texts[r]),
-            {.operation = "new_group", .group = all->name(), .rank = all->rank(), .peer = static_cast<int>(r)});
-    }
+    api::agree(
+        all, {.operation = "new_group",
+              .making = group::Making::new_group,
+              .digest = api::digest(mine),
+              .in_words = [&] { return fmt::format("{} of ranks {}", lists.size() == 1 ? "a group" : "groups", mine); },
+              .expected = "the same groups in the same order",
+              .count = lists.size()});
 }
 
 std::shared_ptr<World> world_of(const NewGroupOptions& o) {
@@ -162,9 +133,14 @@ std::vector<ProcessGroup> new_groups(std::vector<Ranks> lists, const NewGroupOpt
     if (o.use_local_synchronization)
         throw InvalidArgument("new_groups: use_local_synchronization: expected new_group, one group at a time");
     if (lists.empty()) return {};
+    agree(all_of(*world), lists);
+    // Ranks count alike: none has counted what they did not agree about.
     const World::Place first = world->next_place(static_cast<std::uint32_t>(lists.size()), bytes);
+<<<<<<< HEAD
     agree(all_of(*world), lists, first);
     const Movers movers = movers_of(o);
+=======
+>>>>>>> h-mesh
     std::vector<ProcessGroup> groups;
     for (std::uint32_t i = 0; i < lists.size(); ++i)
         groups.push_back(
@@ -229,7 +205,8 @@ ProcessGroup ProcessGroup::split(const SplitOptions& o) const {
         first = world->next_place_in_store(most, bytes);
     }
     mine[2] = first.index, mine[3] = first.offset;
-    const std::vector<std::uint64_t> all = gather_words(parent, mine, 0);
+    const std::vector<std::uint64_t> all =
+        api::gather_words(parent, mine, "ProcessGroup.split", group::Making::split, 0);
     first = {static_cast<std::uint32_t>(all[2]), all[3]};
 
     std::map<int, std::vector<std::pair<int, int>>> colours;  // (key, rank)

@@ -29,8 +29,9 @@ inline constexpr int all_gather_objects = 25;
 inline constexpr int gather_objects = 26;
 inline constexpr int scatter_objects = 27;
 inline constexpr int symmetric_memory = 28;
-/// Groups are made, of so many ranks' lists.
+/// Groups are made, of so many ranks' lists; the root says by what.
 inline constexpr int group_creation = 23;
+enum class Making : int { new_group = -1, split = 0, mesh = 1 };
 inline constexpr int object_message = 30;
 
 /// Stands for all that a rank will not do any more.

@@ -183,9 +183,13 @@ TEST_P(Groups, that_ranks_do_not_agree_about_are_an_error_on_all) {
             const std::string text = message_of<CollectiveMismatch>([&] {
                 (void)new_group(w.rank() == 2 ? Ranks{0, 2} : Ranks{0, 1}, {.world = w});
             });
-            EXPECT_TRUE(has(text, "rank 0 makes group 1 of ranks [0, 1], but rank 2 makes group 1 of ranks [0, 2]"))
+            EXPECT_TRUE(has(text, "rank 0 makes a group of ranks [0, 1], but rank 2 makes a group of ranks [0, 2]"))
                 << text;
-            // The world lives.
+            // The world lives, and all ranks know where the next group's memory is.
+            EXPECT_THROW((void)new_group(w.rank() == 2 ? Ranks{2} : Ranks{0, 1, 2}, {.world = w}), CollectiveMismatch);
+            std::vector<double> x(50'000, 1);
+            all_reduce(x, {.group = new_group({0, 1, 2}, {.world = w})});
+            EXPECT_EQ(x, std::vector<double>(x.size(), 3));
             EXPECT_EQ(new_group({0, 1, 2}, {.world = w}).size(), 3);
             for (const Ranks& ranks : {Ranks{}, Ranks{0, 0}, Ranks{0, 3}, Ranks{-1}})
                 EXPECT_THROW((void)new_group(ranks, {.world = w}), InvalidArgument);

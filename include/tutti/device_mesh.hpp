@@ -1,0 +1,178 @@
+// DeviceMesh: ranks in an n-dimensional array, with groups along its dimensions: torch.distributed.device_mesh.
+//
+//     auto mesh = tutti::init_device_mesh("cpu", {2, 4}, {.dim_names = {"dp", "tp"}});   // ranks 0 1 2 3 / 4 5 6 7
+//     tutti::all_reduce(gradient, {.group = mesh.get_group("dp")});      // in columns: 0 4, 1 5, 2 6, 3 7
+//     tutti::all_gather_into_tensor(full, shard, {.group = mesh["tp"]}); // in rows: 0 1 2 3, 4 5 6 7
+//
+// A mesh is a layout until a dimension is used. The first get_group, get_all_groups, or use as a `.group`, makes all
+// groups of the dimension, in one short exchange, and so is collective: all ranks of the mesh take part, in one order
+// of dimensions. Later uses are local. A program whose ranks go separate ways calls get_all_groups() first. Slices use
+// the groups of the mesh that they are slices of.
+//
+// All ranks make the same meshes. What they disagree about is a CollectiveMismatch on all of them, in init_device_mesh
+// or at a dimension's first use; only a mesh of some of the world's ranks, whose ranks find each other by its list of
+// ranks, gives Timeout when the lists differ. Bad arguments are InvalidArgument.
+//
+// A mesh may leave out ranks of the world. They may make it too: get_coordinate() is nullopt there, groups are
+// ProcessGroup::non_member(), and nothing waits for them.
+//
+// Threads: one at a time for whatever is collective, as for groups; otherwise any. Copies name the same mesh.
+#pragma once
+
+#include <tutti/distributed.hpp>
+#include <tutti/export.hpp>
+#include <tutti/process_group.hpp>
+#include <tutti/tensor.hpp>
+
+#include <concepts>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tutti {
+
+namespace detail {
+class MeshState;
+}
+
+/// An n-dimensional array of global ranks: {{0, 1}, {2, 3}}, a vector, or a tensor of integers of any shape and
+/// strides, whose values it copies. Throws InvalidArgument for rows of unequal shapes and for elements that are no
+/// integers.
+class TUTTI_API RankArray {
+ public:
+    RankArray(int rank) : ranks_{rank} {}                  // NOLINT(google-explicit-constructor): an element
+    RankArray(std::initializer_list<RankArray> rows);      // NOLINT(google-explicit-constructor)
+    RankArray(const std::vector<std::vector<int>>& rows);  // NOLINT(google-explicit-constructor)
+    template <class Array>
+    requires(std::convertible_to<const Array&, ConstTensorView> && !std::derived_from<Array, RankArray>)
+        RankArray(const Array& array)  // NOLINT(google-explicit-constructor)
+        : RankArray(from_view(array)) {}
+    /// Ranks 0, 1, 2, … in row-major order.
+    static RankArray row_major(std::vector<int> shape);
+    /// `ranks` in row-major order, as many as the product of `shape`.
+    static RankArray of(std::vector<int> shape, std::vector<int> ranks);
+
+    const std::vector<int>& shape() const noexcept { return shape_; }
+    const std::vector<int>& ranks() const noexcept { return ranks_; }  ///< in row-major order
+    std::string to_string() const;                                     ///< "[[0, 1], [2, 3]]"
+    friend bool operator==(const RankArray&, const RankArray&) = default;
+
+ private:
+    RankArray() = default;
+    static RankArray from_view(const ConstTensorView& view);
+    std::vector<int> shape_;
+    std::vector<int> ranks_;
+};
+
+/// A dimension of a mesh, by index from 0 or by name; default: the only one of a 1-D mesh.
+class MeshDim {
+ public:
+    MeshDim() = default;
+    MeshDim(int index) : index_(index) {}                           // NOLINT(google-explicit-constructor)
+    MeshDim(std::string_view name) : name_(name) {}                 // NOLINT(google-explicit-constructor)
+    MeshDim(const std::string& name) : name_(name) {}               // NOLINT(google-explicit-constructor)
+    MeshDim(const char* name) : MeshDim(std::string_view(name)) {}  // NOLINT(google-explicit-constructor)
+    const std::optional<int>& index() const noexcept { return index_; }
+    const std::optional<std::string_view>& name() const noexcept { return name_; }
+
+ private:
+    std::optional<int> index_;
+    std::optional<std::string_view> name_;
+};
+
+struct MeshOptions {
+    std::vector<std::string> dim_names{};  ///< none, or one for each dimension, each once
+    InitOptions init{};                    ///< of init_process_group, where there is no default group yet
+    ProcessGroup world{};                  ///< whose world's ranks the mesh consists of; default: the default group
+};
+
+struct FromGroupOptions {
+    std::optional<RankArray> mesh{};       ///< of one group: its ranks; of several: required, in the groups' order
+    std::vector<std::string> dim_names{};  ///< of several groups: required
+    ProcessGroup world{};                  ///< of ranks that are in none of the groups; default: the default group
+};
+
+class TUTTI_API DeviceMesh {
+ public:
+    /// Ranks of the world in any order, each at most once. `device_type`: "cpu", without an index. Initialises the
+    /// default group where there is none; otherwise nothing is sent.
+    DeviceMesh(std::string_view device_type, const RankArray& mesh, const MeshOptions& options = {});
+    DeviceMesh(const DeviceMesh&) = default;
+    DeviceMesh& operator=(const DeviceMesh&) = default;
+
+    /// A 1-D mesh of a group's ranks, in its order. Local.
+    static DeviceMesh from_group(const ProcessGroup& group, std::string_view device_type,
+                                 const FromGroupOptions& options = {});
+    /// A mesh with these groups along its dimensions; this rank's line along each must be the group's ranks. Local.
+    static DeviceMesh from_group(const std::vector<ProcessGroup>& groups, std::string_view device_type,
+                                 const FromGroupOptions& options);
+
+    /// The global ranks.
+    RankArray mesh() const;
+    std::vector<int> shape() const;
+    int ndim() const noexcept { return static_cast<int>(axes_.size()); }
+    int size() const;  ///< ranks
+    int size(MeshDim dim) const;
+    std::vector<std::string> dim_names() const;  ///< empty: none were given
+    const std::string& device_type() const;
+
+    /// This rank's group along a dimension; its rank there is get_local_rank(dim). Collective at its first use.
+    ProcessGroup get_group(MeshDim dim = {}) const;
+    /// By dimension. Collective at its first use.
+    std::vector<ProcessGroup> get_all_groups() const;
+    /// The group of a 1-D mesh: {.group = mesh["tp"]}. Collective at its first use.
+    operator ProcessGroup() const { return get_group(); }  // NOLINT(google-explicit-constructor)
+    /// This rank's index along each dimension; nullopt: it is not in the mesh.
+    std::optional<std::vector<int>> get_coordinate() const;
+    int get_local_rank(MeshDim dim = {}) const;  ///< -1: this rank is not in the mesh
+    int get_rank() const;                        ///< the global rank
+
+    /// The 1-D mesh of this rank's line along a dimension, also of one that flatten() has made. Local.
+    DeviceMesh operator[](MeshDim dim) const;
+    /// The mesh of some dimensions, in the order given, of the ranks that agree with this one in all others: the first
+    /// such mesh on a rank that is not in this one. Local.
+    DeviceMesh operator[](std::initializer_list<std::string_view> names) const;
+    DeviceMesh operator[](const std::vector<std::string>& names) const;
+    /// All ranks as one dimension, in row-major order; local. The mesh that this is a slice of knows the name from now
+    /// on. Default: the dimensions' names with _ in between. Throws InvalidArgument for a name that stands for
+    /// something else.
+    DeviceMesh flatten(std::string name = {}) const;
+
+    /// DeviceMesh("cpu", [[0, 1], [2, 3]], dim_names = (dp, tp))
+    std::string to_string() const;
+    /// The same device type, ranks, shape and names.
+    friend TUTTI_API bool operator==(const DeviceMesh& a, const DeviceMesh& b);
+
+ private:
+    DeviceMesh(std::shared_ptr<detail::MeshState> state, std::vector<std::size_t> axes)
+        : state_(std::move(state)), axes_(std::move(axes)) {}
+    friend DeviceMesh init_device_mesh(std::string_view, const std::vector<int>&, const MeshOptions&);
+    std::size_t axis(const char* operation, MeshDim dim) const;
+    std::size_t axis_named(std::string_view name) const;
+    std::vector<std::size_t> dims() const;  // of all axes
+    DeviceMesh slice(std::vector<std::size_t> axes) const;
+
+    std::shared_ptr<detail::MeshState> state_;
+    std::vector<std::size_t> axes_;  // of the state
+};
+
+/// A mesh of all ranks, in row-major order: the product of `mesh_shape` is the number of ranks. Initialises the default
+/// group where there is none. Returns when all ranks have called it: 24 bytes a rank are exchanged.
+TUTTI_API DeviceMesh init_device_mesh(std::string_view device_type, const std::vector<int>& mesh_shape,
+                                      const MeshOptions& options = {});
+
+/// While it lives, `mesh` is the thread's current one: Python's `with mesh:`. Scopes end in the reverse order.
+class TUTTI_API DeviceMeshScope {
+ public:
+    explicit DeviceMeshScope(const DeviceMesh& mesh);
+    ~DeviceMeshScope();
+    DeviceMeshScope(const DeviceMeshScope&) = delete;
+    DeviceMeshScope& operator=(const DeviceMeshScope&) = delete;
+};
+/// Of the innermost scope of this thread; throws InvalidArgument outside of any.
+TUTTI_API DeviceMesh current_device_mesh();
+
+}  // namespace tutti

@@ -1,0 +1,57 @@
+#include "api/agreement.hpp"
+
+#include "api/request.hpp"
+
+#include <tutti/error.hpp>
+#include <tutti/object_collectives.hpp>
+
+#include <fmt/format.h>
+
+namespace tutti::api {
+
+std::uint64_t digest(std::string_view text, std::uint64_t seed) {
+    for (const char c : text) seed = (seed ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+    return seed;
+}
+
+std::uint64_t digest(std::span<const int> values, std::uint64_t seed) {
+    for (const int value : values) seed = (seed ^ static_cast<unsigned>(value)) * 1099511628211ULL;
+    return (seed ^ values.size()) * 1099511628211ULL;
+}
+
+std::vector<std::uint64_t> gather_words(const std::shared_ptr<Group>& group, std::span<std::uint64_t> words,
+                                        const char* operation, group::Making making, std::uint64_t count) {
+    std::vector<std::uint64_t> all(words.size() * static_cast<std::size_t>(group->size()));
+    const auto view_of = [](std::span<std::uint64_t> s) {
+        return TensorView(s.data(), Extents::of(static_cast<std::int64_t>(s.size())), uint64);
+    };
+    const Prepared prepared = api::all_gather_into_tensor(view_of(all), view_of(words), {.group = ProcessGroup(group)});
+    prepared->name = operation;
+    prepared->operands.fingerprint =
+        group::Fingerprint::pack(group::group_creation, uint64, ReduceOp::Kind::sum, static_cast<int>(making), count);
+    group->run(prepared);
+    return all;
+}
+
+std::array<std::uint64_t, 2> agree(const std::shared_ptr<Group>& group, const Claim& claim,
+                                   std::array<std::uint64_t, 2> payload) {
+    std::array<std::uint64_t, 3> mine{claim.digest, payload[0], payload[1]};
+    const std::vector<std::uint64_t> all = gather_words(group, mine, claim.operation, claim.making, claim.count);
+    bool equal = true;
+    for (std::size_t i = mine.size(); i < all.size(); i += mine.size()) equal &= all[i] == all[0];
+    if (equal) return {all[1], all[2]};
+    const std::vector<std::string> texts = all_gather_object(claim.in_words(), {.group = ProcessGroup(group)});
+    for (std::size_t r = 1; r < texts.size(); ++r) {
+        if (all[r * mine.size()] == all[0]) continue;
+        throw CollectiveMismatch(
+            fmt::format("{}: rank {} makes {}, but rank {} makes {}: expected {} on all ranks", claim.operation,
+                        group->global(0), texts[0], group->global(static_cast<int>(r)), texts[r], claim.expected),
+            {.operation = claim.operation,
+             .group = group->name(),
+             .rank = group->global(group->rank()),
+             .peer = group->global(static_cast<int>(r))});
+    }
+    return {all[1], all[2]};
+}
+
+}  // namespace tutti::api

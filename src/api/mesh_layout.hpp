@@ -1,0 +1,44 @@
+// MeshLayout: which ranks lie along which dimensions of an array, seen from one rank. Pure arithmetic.
+#pragma once
+
+#include <tutti/device_mesh.hpp>
+
+#include <cstddef>
+#include <vector>
+
+namespace tutti::detail {
+
+class MeshLayout {
+ public:
+    using Dims = std::vector<std::size_t>;  ///< ranks are counted in this order, the last dimension first
+
+    /// Each rank stands in it at most once.
+    MeshLayout(RankArray mesh, int rank);
+
+    const RankArray& mesh() const noexcept { return mesh_; }
+    /// Whether the rank is in the mesh.
+    bool inside() const noexcept { return inside_; }
+    /// How many ranks lie along the dimensions.
+    int size_along(const Dims& dims) const;
+    /// The rank's index among them; 0: it is not in the mesh.
+    int index_along(const Dims& dims) const;
+    /// They, at the rank's place in all other dimensions (0 if it is not in the mesh).
+    std::vector<int> ranks_along(const Dims& dims) const { return ranks_along(dims, place_); }
+
+    struct Lines {
+        std::vector<std::vector<int>> ranks;
+        std::size_t own = 0;  ///< the one of the rank
+    };
+    /// The same of all places, in row-major order.
+    Lines lines_along(const Dims& dims) const;
+
+ private:
+    std::vector<int> ranks_along(const Dims& dims, const std::vector<int>& place) const;
+
+    RankArray mesh_;
+    std::vector<std::size_t> strides_;  // in elements, by dimension
+    bool inside_ = false;
+    std::vector<int> place_;  // coordinates of the rank; 0 when it is not inside
+};
+
+}  // namespace tutti::detail

@@ -1,0 +1,61 @@
+// MeshState: what all slices of a mesh have in common: its layout, and the groups that have been made of it.
+//
+// Threads: any. The lock is not held while ranks wait for each other, so whoever needs a group first makes it: one
+// thread at a time. Invariant: an axis, once there, keeps its place, its dimensions and its name.
+#pragma once
+
+#include "api/mesh_layout.hpp"
+#include "group/group.hpp"
+
+#include <tutti/device_mesh.hpp>
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tutti::detail {
+
+/// What groups lie along: a dimension, or several that have been flattened into one.
+struct MeshAxis {
+    std::string name{};  // "": none was given
+    MeshLayout::Dims dims;
+    ProcessGroup group{};  // null: not made yet
+};
+
+class MeshState {
+ public:
+    /// The ranks are the world's, each at most once, and as many names as dimensions, or none.
+    MeshState(std::shared_ptr<World> world, RankArray mesh, const std::vector<std::string>& names);
+
+    const MeshLayout& layout() const noexcept { return layout_; }
+    const World& world() const noexcept { return *world_; }
+
+    /// The dimensions come first.
+    const MeshAxis& axis(std::size_t index) const;
+    std::optional<std::size_t> find(std::string_view name) const;
+    /// The axis of these dimensions under that name. Throws InvalidArgument when it is the name of another.
+    std::size_t flatten(const std::string& name, const MeshLayout::Dims& dims);
+
+    /// This rank's group along an axis; made by all ranks of the mesh at its first use.
+    ProcessGroup group(std::size_t axis);
+    /// It exists already.
+    void set_group(std::size_t axis, const ProcessGroup& group);
+    /// The group of all ranks of the mesh exists already, in some order.
+    void set_members(const ProcessGroup& members) { members_ = members; }
+
+ private:
+    std::shared_ptr<Group> members();
+    ProcessGroup make(const MeshAxis& axis);
+
+    const std::shared_ptr<World> world_;
+    const MeshLayout layout_;
+    ProcessGroup members_;
+
+    mutable std::mutex mutex_;
+    std::deque<MeshAxis> axes_;
+};
+
+}  // namespace tutti::detail
