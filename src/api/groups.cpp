@@ -136,11 +136,7 @@ std::vector<ProcessGroup> new_groups(std::vector<Ranks> lists, const NewGroupOpt
     agree(all_of(*world), lists);
     // Ranks count alike: none has counted what they did not agree about.
     const World::Place first = world->next_place(static_cast<std::uint32_t>(lists.size()), bytes);
-<<<<<<< HEAD
-    agree(all_of(*world), lists, first);
     const Movers movers = movers_of(o);
-=======
->>>>>>> h-mesh
     std::vector<ProcessGroup> groups;
     for (std::uint32_t i = 0; i < lists.size(); ++i)
         groups.push_back(
