@@ -55,6 +55,13 @@ struct SplitOptions {
     std::string group_desc{};
 };
 
+/// How long ProcessGroup::shrink waits for whom.
+struct ShrinkOptions {
+    std::chrono::milliseconds timeout{0};  ///< for ranks that live and have not called it; zero: the group's
+    /// Ranks that live but have not called it so long after this rank are left out. Default: nobody is.
+    std::optional<std::chrono::milliseconds> patience{};
+};
+
 class TUTTI_API ProcessGroup {
  public:
     /// No group: as an option, the default group.
@@ -92,6 +99,14 @@ class TUTTI_API ProcessGroup {
     /// negative colour). Blocks until all have called it. No connection and no memory is made: the new groups share
     /// this one's world.
     ProcessGroup split(const SplitOptions& options) const;
+    /// The group of those that are left when ranks have died or left: a world of its own, in the same processes, with
+    /// ranks 0 to n-1 in the order of this group. Every survivor calls it, after PeerLost or whatever ended the group
+    /// (one that nothing has ended is aborted); dead ranks are not waited for. Survivors meet in the group's store,
+    /// which must have outlived them: where it was served by a rank that died, DistStoreError says so.
+    /// Timeout names ranks that live and did not come, on all survivors; then all may call it again. A rank that was
+    /// left out gets PeerLost. This group cannot be used any more; destroy it, or let its handles go.
+    ///     tutti::set_default_group(tutti::default_group().shrink());
+    ProcessGroup shrink(const ShrinkOptions& options = {}) const;
     /// Ends every operation in flight, here and (soon) on the other ranks, with Aborted; the group is unusable then,
     /// as are all other groups of its world.
     void abort(const std::string& reason);

@@ -36,9 +36,10 @@ std::string verdict_prefix(const World& world, std::uint32_t index) {
 
 }  // namespace
 
-std::shared_ptr<Group> Group::of_all(const ProcessGroupOptions& options) {
-    const std::shared_ptr<World> world = World::join(options);
-    return of_some(world, {.name = world->name(), .timeout = world->timeout()});
+std::shared_ptr<Group> Group::of_all(const ProcessGroupOptions& options, std::optional<Deadline> joining,
+                                     std::string description) {
+    const std::shared_ptr<World> world = World::join(options, joining);
+    return of_some(world, {.name = world->name(), .description = std::move(description), .timeout = world->timeout()});
 }
 
 std::shared_ptr<Group> Group::of_some(const std::shared_ptr<World>& world, Part part) {
