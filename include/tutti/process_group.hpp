@@ -46,6 +46,20 @@ struct ProcessGroupOptions {
 namespace detail {
 class Group;
 }
+class ConstTensorView;
+class TensorView;
+class Work;
+struct AllReduceOptions;  // distributed.hpp
+struct AllToAllSingleOptions;
+struct BarrierOptions;
+struct BroadcastOptions;
+struct CollectiveOptions;
+struct GatherOptions;
+struct MonitoredBarrierOptions;
+struct RecvOptions;
+struct ReduceOptions;
+struct ScatterOptions;
+struct SendOptions;
 
 /// How a rank takes part in ProcessGroup::split.
 struct SplitOptions {
@@ -116,6 +130,49 @@ class TUTTI_API ProcessGroup {
     /// Throws CollectiveMismatch, after it has left, when ranks of this host disagreed about a collective in which this
     /// rank waited for nobody.
     void destroy();
+
+    // ---- The functions of distributed.hpp on this group: g.all_reduce(x), g.broadcast(x, {.src = 0}). Include it to
+    // call them. Another group in the options is InvalidArgument.
+
+    void broadcast(TensorView tensor, const BroadcastOptions& options) const;
+    void all_reduce(TensorView tensor) const;
+    void all_reduce(TensorView tensor, const AllReduceOptions& options) const;
+    void reduce(TensorView tensor, const ReduceOptions& options) const;
+    void all_gather(const std::vector<TensorView>& output_list, ConstTensorView tensor) const;
+    void all_gather(const std::vector<TensorView>& output_list, ConstTensorView tensor,
+                    const CollectiveOptions& options) const;
+    void all_gather_into_tensor(TensorView output, ConstTensorView input) const;
+    void all_gather_into_tensor(TensorView output, ConstTensorView input, const CollectiveOptions& options) const;
+    void gather(ConstTensorView tensor, const std::vector<TensorView>& gather_list) const;
+    void gather(ConstTensorView tensor, const std::vector<TensorView>& gather_list, const GatherOptions& options) const;
+    void scatter(TensorView tensor, const std::vector<ConstTensorView>& scatter_list) const;
+    void scatter(TensorView tensor, const std::vector<ConstTensorView>& scatter_list,
+                 const ScatterOptions& options) const;
+    void reduce_scatter(TensorView output, const std::vector<ConstTensorView>& input_list) const;
+    void reduce_scatter(TensorView output, const std::vector<ConstTensorView>& input_list,
+                        const AllReduceOptions& options) const;
+    void reduce_scatter_tensor(TensorView output, ConstTensorView input) const;
+    void reduce_scatter_tensor(TensorView output, ConstTensorView input, const AllReduceOptions& options) const;
+    void all_to_all_single(TensorView output, ConstTensorView input) const;
+    void all_to_all_single(TensorView output, ConstTensorView input, const AllToAllSingleOptions& options) const;
+    void all_to_all(const std::vector<TensorView>& output_list, const std::vector<ConstTensorView>& input_list) const;
+    void all_to_all(const std::vector<TensorView>& output_list, const std::vector<ConstTensorView>& input_list,
+                    const CollectiveOptions& options) const;
+    void barrier() const;
+    void barrier(const BarrierOptions& options) const;
+    void monitored_barrier() const;
+    void monitored_barrier(const MonitoredBarrierOptions& options) const;
+    void send(ConstTensorView tensor, int dst) const;
+    void send(ConstTensorView tensor, int dst, const SendOptions& options) const;
+    int recv(TensorView tensor) const;
+    int recv(TensorView tensor, const RecvOptions& options) const;
+    [[nodiscard]] Work isend(ConstTensorView tensor, int dst) const;
+    [[nodiscard]] Work isend(ConstTensorView tensor, int dst, const SendOptions& options) const;
+    [[nodiscard]] Work irecv(TensorView tensor) const;
+    [[nodiscard]] Work irecv(TensorView tensor, const RecvOptions& options) const;
+    /// torch's method: starts all_reduce of each tensor, with one Work (coalescing.hpp).
+    [[nodiscard]] Work allreduce(const std::vector<TensorView>& tensors) const;
+    [[nodiscard]] Work allreduce(const std::vector<TensorView>& tensors, const AllReduceOptions& options) const;
 
     friend bool operator==(const ProcessGroup&, const ProcessGroup&) = default;
     const std::shared_ptr<detail::Group>& impl() const noexcept { return group_; }

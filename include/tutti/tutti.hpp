@@ -1,6 +1,7 @@
 // Everything: one include for programs.
 #pragma once
 
+#include <tutti/coalescing.hpp>
 #include <tutti/debug.hpp>
 #include <tutti/distributed.hpp>
 #include <tutti/dtype.hpp>
