@@ -66,8 +66,12 @@ std::vector<api::Prepared> CollectedCalls::close() {
 namespace api {
 namespace {
 
-// Up to here, copying costs less than another collective.
-constexpr std::uint64_t short_bytes = 64 << 10;
+// Up to here, copying costs less than another collective: measured with two ranks and 16 tensors. Equal on all ranks.
+std::uint64_t short_bytes(const Group& group) {
+    const auto& hosts = group.hosts();
+    const bool one_host = std::ranges::adjacent_find(hosts, std::ranges::not_equal_to{}) == hosts.end();
+    return one_host ? 16 << 10 : 32 << 10;
+}
 constexpr std::uint64_t pack_bytes_max = 1 << 20;
 
 struct Batch {
@@ -79,7 +83,7 @@ struct Batch {
 std::vector<Batch> batches_of(const std::vector<Prepared>& operations) {
     std::vector<Batch> batches;
     for (const Prepared& operation : operations) {
-        const bool is_short = may_be_packed(*operation) && packed_bytes(*operation) <= short_bytes;
+        const bool is_short = may_be_packed(*operation) && packed_bytes(*operation) <= short_bytes(*operation->group);
         if (!is_short) {
             batches.push_back({0, pack_bytes_max, {operation}});
             continue;
@@ -149,13 +153,15 @@ bool collect(const Prepared& operation) {
     return calls != nullptr;
 }
 
-Work launch(const char* name, const std::shared_ptr<Group>& group, const std::vector<Prepared>& operations) {
+Work launch(const char* name, const std::shared_ptr<Group>& group, const std::vector<Prepared>& operations,
+            Driver driver) {
+    const bool in_background = driver == Driver::background;
     check_apart(name, operations);
     std::vector<Prepared> started;
     for (Batch& batch : batches_of(operations))
         started.push_back(batch.pieces.size() == 1 ? batch.pieces.front() : pack(batch.pieces));
     if (started.size() == 1 && started.front()->is_collective) {
-        group->submit(started.front(), true);
+        group->submit(started.front(), in_background);
         return Work(started.front());
     }
     Prepared whole = one_for(name, group, started.size());
@@ -164,7 +170,7 @@ Work launch(const char* name, const std::shared_ptr<Group>& group, const std::ve
     const auto countdown = std::make_shared<Countdown>();
     countdown->left = started.size();
     for (const Prepared& operation : started) {
-        group->submit(operation, true);
+        group->submit(operation, in_background);
         operation->on_completion([whole, countdown, one = operation.get()] {
             {
                 const std::lock_guard lock(countdown->mutex);
@@ -195,7 +201,8 @@ Coalescing::Coalescing(const CoalescingOptions& o) : exceptions_(std::uncaught_e
 
 Coalescing::~Coalescing() noexcept(false) {
     if (!calls_ || !calls_->is_open() || std::uncaught_exceptions() > exceptions_) return;
-    end().wait();
+    const auto operations = calls_->close();
+    api::launch("Coalescing", calls_->group(), operations, api::Driver::caller).wait();
 }
 
 Work Coalescing::end() {
@@ -205,7 +212,7 @@ Work Coalescing::end() {
         throw InvalidArgument("Coalescing.end: another thread made the scope: expected that thread");
     const record::PublicCall public_call("Coalescing");
     const auto operations = calls_->close();
-    return api::launch("Coalescing", calls_->group(), operations);
+    return api::launch("Coalescing", calls_->group(), operations, api::Driver::background);
 }
 
 // ---- Lists
@@ -214,7 +221,7 @@ namespace {
 
 // Prepares each of a list's calls; what is wrong with one says which.
 template <class F>
-Work launch_all(const char* name, const ProcessGroup& target, std::size_t count, F&& prepare) {
+Work launch_all(const char* name, const ProcessGroup& target, std::size_t count, api::Driver driver, F&& prepare) {
     const record::PublicCall public_call(name);
     const std::shared_ptr<detail::Group> group = api::group_of(target, name);
     if (count == 0) throw InvalidArgument(fmt::format("{}: the list is empty: expected at least one tensor", name));
@@ -227,12 +234,50 @@ Work launch_all(const char* name, const ProcessGroup& target, std::size_t count,
             throw InvalidArgument(fmt::format("{}: tensor {}: {}", name, i, error.what()), error.context());
         }
     }
-    return api::launch(name, group, operations);
+    return api::launch(name, group, operations, driver);
 }
 
 void check_pairs(const char* name, std::size_t outputs, std::size_t inputs) {
     if (outputs != inputs)
         throw InvalidArgument(fmt::format("{}: {} outputs for {} inputs: expected as many", name, outputs, inputs));
+}
+
+Work launch_all_reduce(const TensorList& tensors, const AllReduceOptions& o, api::Driver driver) {
+    if (o.group.is_non_member()) return {};
+    return launch_all("all_reduce_coalesced", o.group, tensors.size(), driver,
+                      [&](std::size_t i) { return api::all_reduce(tensors[i], o); });
+}
+
+Work launch_all_gather(const std::vector<TensorList>& output_lists, const ConstTensorList& inputs,
+                       const CollectiveOptions& o, api::Driver driver) {
+    if (o.group.is_non_member()) return {};
+    const int size = api::group_of(o.group, "all_gather_coalesced")->size();
+    if (static_cast<int>(output_lists.size()) != size) {
+        throw InvalidArgument(fmt::format("all_gather_coalesced: output_lists has {} lists: expected {}, one per rank",
+                                          output_lists.size(), size));
+    }
+    for (const TensorList& list : output_lists) check_pairs("all_gather_coalesced", list.size(), inputs.size());
+    return launch_all("all_gather_coalesced", o.group, inputs.size(), driver, [&](std::size_t i) {
+        TensorList outputs;
+        for (const TensorList& list : output_lists) outputs.push_back(list[i]);
+        return api::all_gather(outputs, inputs[i], o);
+    });
+}
+
+Work launch_all_gather_into_tensor(const TensorList& outputs, const ConstTensorList& inputs, const CollectiveOptions& o,
+                                   api::Driver driver) {
+    if (o.group.is_non_member()) return {};
+    check_pairs("all_gather_into_tensor_coalesced", outputs.size(), inputs.size());
+    return launch_all("all_gather_into_tensor_coalesced", o.group, inputs.size(), driver,
+                      [&](std::size_t i) { return api::all_gather_into_tensor(outputs[i], inputs[i], o); });
+}
+
+Work launch_reduce_scatter_tensor(const TensorList& outputs, const ConstTensorList& inputs,
+                                  const ReduceScatterOptions& o, api::Driver driver) {
+    if (o.group.is_non_member()) return {};
+    check_pairs("reduce_scatter_tensor_coalesced", outputs.size(), inputs.size());
+    return launch_all("reduce_scatter_tensor_coalesced", o.group, inputs.size(), driver,
+                      [&](std::size_t i) { return api::reduce_scatter_tensor(outputs[i], inputs[i], o); });
 }
 
 void finish(Work work) {
@@ -244,59 +289,37 @@ void finish(Work work) {
 namespace async {
 
 Work all_reduce_coalesced(const TensorList& tensors, const AllReduceOptions& o) {
-    if (o.group.is_non_member()) return {};
-    return launch_all("all_reduce_coalesced", o.group, tensors.size(),
-                      [&](std::size_t i) { return api::all_reduce(tensors[i], o); });
+    return launch_all_reduce(tensors, o, api::Driver::background);
 }
-
 Work all_gather_coalesced(const std::vector<TensorList>& output_lists, const ConstTensorList& inputs,
                           const CollectiveOptions& o) {
-    if (o.group.is_non_member()) return {};
-    const int size = api::group_of(o.group, "all_gather_coalesced")->size();
-    if (static_cast<int>(output_lists.size()) != size) {
-        throw InvalidArgument(fmt::format("all_gather_coalesced: output_lists has {} lists: expected {}, one per rank",
-                                          output_lists.size(), size));
-    }
-    for (const TensorList& list : output_lists) check_pairs("all_gather_coalesced", list.size(), inputs.size());
-    return launch_all("all_gather_coalesced", o.group, inputs.size(), [&](std::size_t i) {
-        TensorList outputs;
-        for (const TensorList& list : output_lists) outputs.push_back(list[i]);
-        return api::all_gather(outputs, inputs[i], o);
-    });
+    return launch_all_gather(output_lists, inputs, o, api::Driver::background);
 }
-
 Work all_gather_into_tensor_coalesced(const TensorList& outputs, const ConstTensorList& inputs,
                                       const CollectiveOptions& o) {
-    if (o.group.is_non_member()) return {};
-    check_pairs("all_gather_into_tensor_coalesced", outputs.size(), inputs.size());
-    return launch_all("all_gather_into_tensor_coalesced", o.group, inputs.size(),
-                      [&](std::size_t i) { return api::all_gather_into_tensor(outputs[i], inputs[i], o); });
+    return launch_all_gather_into_tensor(outputs, inputs, o, api::Driver::background);
 }
-
 Work reduce_scatter_tensor_coalesced(const TensorList& outputs, const ConstTensorList& inputs,
                                      const ReduceScatterOptions& o) {
-    if (o.group.is_non_member()) return {};
-    check_pairs("reduce_scatter_tensor_coalesced", outputs.size(), inputs.size());
-    return launch_all("reduce_scatter_tensor_coalesced", o.group, inputs.size(),
-                      [&](std::size_t i) { return api::reduce_scatter_tensor(outputs[i], inputs[i], o); });
+    return launch_reduce_scatter_tensor(outputs, inputs, o, api::Driver::background);
 }
 
 }  // namespace async
 
 void all_reduce_coalesced(const TensorList& tensors, const AllReduceOptions& o) {
-    finish(async::all_reduce_coalesced(tensors, o));
+    finish(launch_all_reduce(tensors, o, api::Driver::caller));
 }
 void all_gather_coalesced(const std::vector<TensorList>& output_lists, const ConstTensorList& inputs,
                           const CollectiveOptions& o) {
-    finish(async::all_gather_coalesced(output_lists, inputs, o));
+    finish(launch_all_gather(output_lists, inputs, o, api::Driver::caller));
 }
 void all_gather_into_tensor_coalesced(const TensorList& outputs, const ConstTensorList& inputs,
                                       const CollectiveOptions& o) {
-    finish(async::all_gather_into_tensor_coalesced(outputs, inputs, o));
+    finish(launch_all_gather_into_tensor(outputs, inputs, o, api::Driver::caller));
 }
 void reduce_scatter_tensor_coalesced(const TensorList& outputs, const ConstTensorList& inputs,
                                      const ReduceScatterOptions& o) {
-    finish(async::reduce_scatter_tensor_coalesced(outputs, inputs, o));
+    finish(launch_reduce_scatter_tensor(outputs, inputs, o, api::Driver::caller));
 }
 
 }  // namespace tutti

@@ -17,9 +17,12 @@ bool is_collected(const Group& group) noexcept;
 /// Takes the operation for the scope that collects its group's calls; false: there is none.
 bool collect(const Prepared& operation);
 
+/// Who makes progress: the caller, who waits at once, or whoever there is.
+enum class Driver { caller, background };
 /// Starts them, short ones of a kind in one. Throws InvalidArgument, and nothing has been sent, when tensors that are
 /// written overlap.
-Work launch(const char* name, const std::shared_ptr<Group>& group, const std::vector<Prepared>& operations);
+Work launch(const char* name, const std::shared_ptr<Group>& group, const std::vector<Prepared>& operations,
+            Driver driver);
 
 /// One operation for several of one kind (pack.cpp).
 bool may_be_packed(const Operation& operation);
