@@ -51,6 +51,20 @@ struct ProcessGroupOptions {
 namespace detail {
 class Group;
 }
+class ConstTensorView;
+class TensorView;
+class Work;
+struct AllReduceOptions;  // distributed.hpp
+struct AllToAllSingleOptions;
+struct BarrierOptions;
+struct BroadcastOptions;
+struct CollectiveOptions;
+struct GatherOptions;
+struct MonitoredBarrierOptions;
+struct RecvOptions;
+struct ReduceOptions;
+struct ScatterOptions;
+struct SendOptions;
 
 /// How a rank takes part in ProcessGroup::split.
 struct SplitOptions {
@@ -58,6 +72,13 @@ struct SplitOptions {
     int key = 0;    ///< the order of ranks in the new group; equal keys: the order in this one
     std::optional<std::chrono::milliseconds> timeout{};  ///< of the new group; default: this group's
     std::string group_desc{};
+};
+
+/// How long ProcessGroup::shrink waits for whom.
+struct ShrinkOptions {
+    std::chrono::milliseconds timeout{0};  ///< for ranks that live and have not called it; zero: the group's
+    /// Ranks that live but have not called it so long after this rank are left out. Default: nobody is.
+    std::optional<std::chrono::milliseconds> patience{};
 };
 
 class TUTTI_API ProcessGroup {
@@ -99,6 +120,14 @@ class TUTTI_API ProcessGroup {
     /// negative colour). Blocks until all have called it. No connection and no memory is made: the new groups share
     /// this one's world.
     ProcessGroup split(const SplitOptions& options) const;
+    /// The group of those that are left when ranks have died or left: a world of its own, in the same processes, with
+    /// ranks 0 to n-1 in the order of this group. Every survivor calls it, after PeerLost or whatever ended the group
+    /// (one that nothing has ended is aborted); dead ranks are not waited for. Survivors meet in the group's store,
+    /// which must have outlived them: where it was served by a rank that died, DistStoreError says so.
+    /// Timeout names ranks that live and did not come, on all survivors; then all may call it again. A rank that was
+    /// left out gets PeerLost. This group cannot be used any more; destroy it, or let its handles go.
+    ///     tutti::set_default_group(tutti::default_group().shrink());
+    ProcessGroup shrink(const ShrinkOptions& options = {}) const;
     /// Ends every operation in flight, here and (soon) on the other ranks, with Aborted; the group is unusable then,
     /// as are all other groups of its world.
     void abort(const std::string& reason);
@@ -108,6 +137,49 @@ class TUTTI_API ProcessGroup {
     /// Throws CollectiveMismatch, after it has left, when ranks of this host disagreed about a collective in which this
     /// rank waited for nobody.
     void destroy();
+
+    // ---- The functions of distributed.hpp on this group: g.all_reduce(x), g.broadcast(x, {.src = 0}). Include it to
+    // call them. Another group in the options is InvalidArgument.
+
+    void broadcast(TensorView tensor, const BroadcastOptions& options) const;
+    void all_reduce(TensorView tensor) const;
+    void all_reduce(TensorView tensor, const AllReduceOptions& options) const;
+    void reduce(TensorView tensor, const ReduceOptions& options) const;
+    void all_gather(const std::vector<TensorView>& output_list, ConstTensorView tensor) const;
+    void all_gather(const std::vector<TensorView>& output_list, ConstTensorView tensor,
+                    const CollectiveOptions& options) const;
+    void all_gather_into_tensor(TensorView output, ConstTensorView input) const;
+    void all_gather_into_tensor(TensorView output, ConstTensorView input, const CollectiveOptions& options) const;
+    void gather(ConstTensorView tensor, const std::vector<TensorView>& gather_list) const;
+    void gather(ConstTensorView tensor, const std::vector<TensorView>& gather_list, const GatherOptions& options) const;
+    void scatter(TensorView tensor, const std::vector<ConstTensorView>& scatter_list) const;
+    void scatter(TensorView tensor, const std::vector<ConstTensorView>& scatter_list,
+                 const ScatterOptions& options) const;
+    void reduce_scatter(TensorView output, const std::vector<ConstTensorView>& input_list) const;
+    void reduce_scatter(TensorView output, const std::vector<ConstTensorView>& input_list,
+                        const AllReduceOptions& options) const;
+    void reduce_scatter_tensor(TensorView output, ConstTensorView input) const;
+    void reduce_scatter_tensor(TensorView output, ConstTensorView input, const AllReduceOptions& options) const;
+    void all_to_all_single(TensorView output, ConstTensorView input) const;
+    void all_to_all_single(TensorView output, ConstTensorView input, const AllToAllSingleOptions& options) const;
+    void all_to_all(const std::vector<TensorView>& output_list, const std::vector<ConstTensorView>& input_list) const;
+    void all_to_all(const std::vector<TensorView>& output_list, const std::vector<ConstTensorView>& input_list,
+                    const CollectiveOptions& options) const;
+    void barrier() const;
+    void barrier(const BarrierOptions& options) const;
+    void monitored_barrier() const;
+    void monitored_barrier(const MonitoredBarrierOptions& options) const;
+    void send(ConstTensorView tensor, int dst) const;
+    void send(ConstTensorView tensor, int dst, const SendOptions& options) const;
+    int recv(TensorView tensor) const;
+    int recv(TensorView tensor, const RecvOptions& options) const;
+    [[nodiscard]] Work isend(ConstTensorView tensor, int dst) const;
+    [[nodiscard]] Work isend(ConstTensorView tensor, int dst, const SendOptions& options) const;
+    [[nodiscard]] Work irecv(TensorView tensor) const;
+    [[nodiscard]] Work irecv(TensorView tensor, const RecvOptions& options) const;
+    /// torch's method: starts all_reduce of each tensor, with one Work (coalescing.hpp).
+    [[nodiscard]] Work allreduce(const std::vector<TensorView>& tensors) const;
+    [[nodiscard]] Work allreduce(const std::vector<TensorView>& tensors, const AllReduceOptions& options) const;
 
     friend bool operator==(const ProcessGroup&, const ProcessGroup&) = default;
     const std::shared_ptr<detail::Group>& impl() const noexcept { return group_; }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tutti/backend.hpp>
+#include <tutti/coalescing.hpp>
 #include <tutti/debug.hpp>
 #include <tutti/device_mesh.hpp>
 #include <tutti/distributed.hpp>

@@ -1,4 +1,5 @@
 // The public collectives: blocking and asynchronous.
+#include "api/collected.hpp"
 #include "api/detail.hpp"
 #include "api/quick.hpp"
 #include "api/request.hpp"
@@ -8,6 +9,7 @@ namespace tutti {
 namespace {
 
 void run(api::Prepared operation) {
+    if (api::collect(operation)) return;
     detail::Group& group = *operation->group;
     group.run(operation);
 }

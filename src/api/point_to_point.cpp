@@ -1,4 +1,5 @@
 // send, recv, batches, and the barrier that tells who is missing.
+#include "api/collected.hpp"
 #include "api/request.hpp"
 #include "group/fingerprint.hpp"
 #include "record/public_call.hpp"
@@ -155,8 +156,10 @@ Work start(const Message& m) {
 }
 
 int run(const Message& m) {
-    if (const auto peer = run_quickly(m)) return *peer;
+    const bool collected = api::open_scopes > 0 && api::is_collected(*group_of(m.group, m.name));
+    if (const auto peer = collected ? std::nullopt : run_quickly(m)) return *peer;
     Prepared operation = prepare(m);
+    if (api::collect(operation)) return operation->transfer.peer;
     const std::shared_ptr<Group> group = operation->group;
     group->run(operation);
     return operation->transfer.peer;

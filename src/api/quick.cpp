@@ -1,5 +1,6 @@
 #include "api/quick.hpp"
 
+#include "api/collected.hpp"
 #include "api/request.hpp"
 #include "group/fingerprint.hpp"
 #include "group/group.hpp"
@@ -19,10 +20,13 @@ using group::Fingerprint;
 
 constexpr std::size_t counts_max = 64;
 
-/// The group that an option names, or the default group; empty when there is none.
+/// The group that an option names, or the default group; empty when there is none, or its calls are collected.
 class Target {
  public:
-    explicit Target(const ProcessGroup& named) { group_ = (named ? named.impl() : default_impl()).get(); }
+    explicit Target(const ProcessGroup& named) {
+        group_ = (named ? named.impl() : default_impl()).get();
+        if (open_scopes > 0 && group_ != nullptr && is_collected(*group_)) group_ = nullptr;
+    }
     explicit operator bool() const noexcept { return group_ != nullptr; }
     Group* operator->() const noexcept { return group_; }
 

@@ -113,6 +113,12 @@ std::string to_string(Device::Type type) {
     return type == Device::Type::cpu ? "cpu" : "cuda";
 }
 
+std::string to_string(const Devices& devices) {
+    std::string text;
+    for (const auto& [type, name] : devices) text += (text.empty() ? "" : ",") + to_string(type) + ":" + name;
+    return text;
+}
+
 Devices parse(const std::string& text, const std::optional<Device>& device, const char* operation) {
     Devices devices;
     const auto add = [&](Device::Type type, const std::string& name) {

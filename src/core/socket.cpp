@@ -240,6 +240,18 @@ UniqueFd connect_tcp(const Address& address, const Deadline& deadline, const Abo
     }
 }
 
+bool refuses(const Address& address, const Deadline& deadline) {
+    int lookup = 0;
+    const Addresses list = resolve(address.host, address.port, 0, lookup);
+    bool refused = false;
+    for (const addrinfo* at = list.get(); at != nullptr; at = at->ai_next) {
+        UniqueFd fd;
+        if (try_connect(*at, deadline, deadline, nullptr, fd) != ECONNREFUSED) return false;
+        refused = true;
+    }
+    return refused;
+}
+
 std::optional<UniqueFd> try_accept(int listen_fd) {
     while (true) {
         sockaddr_storage from{};

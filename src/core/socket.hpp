@@ -35,6 +35,8 @@ UniqueFd listen_tcp(const std::string& host, std::uint16_t port, int backlog = 5
 /// A connected socket with TCP_NODELAY. A peer that refuses or is unreachable is tried again, with a growing
 /// pause, until the deadline; a host name that does not exist fails at once.
 UniqueFd connect_tcp(const Address& address, const Deadline& deadline, const AbortFlag* abort);
+/// Whether nobody listens there: the address answers, and says no. False where nothing is known in time.
+bool refuses(const Address& address, const Deadline& deadline);
 /// The next waiting connection (TCP with TCP_NODELAY, or Unix); nullopt when there is none.
 std::optional<UniqueFd> try_accept(int listen_fd);
 /// As try_accept, but waits.

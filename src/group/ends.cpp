@@ -81,6 +81,8 @@ void World::on_verdict(const Verdict& verdict) {
         if (const auto group = find(verdict.group)) group->publish_tail(verdict.text);
     }
     const std::lock_guard lock(verdict_mutex_);
+    if (verdict.kind == VerdictKind::left || verdict.kind == VerdictKind::peer_lost)
+        gone_for_good_.insert(verdict.rank);
     if (verdict.kind == VerdictKind::left && verdict.text.empty()) {
         gone_.push_back({verdict.rank, Clock::now()});
         return;
@@ -112,6 +114,11 @@ std::vector<int> World::departed() const {
     const std::lock_guard lock(verdict_mutex_);
     for (const Goodbye& gone : gone_) ranks.push_back(gone.rank);
     return ranks;
+}
+
+std::vector<int> World::gone_for_good() const {
+    const std::lock_guard lock(verdict_mutex_);
+    return {gone_for_good_.begin(), gone_for_good_.end()};
 }
 
 void World::apply_verdict() {
@@ -171,6 +178,17 @@ void World::abort(const std::string& reason) {
         fail(std::make_exception_ptr(Aborted(fmt::format("group \"{}\" was aborted: {}", name_, reason))));
     }
     for (const auto& group : groups()) group->end_backends(failure_);
+}
+
+bool World::end(const std::string& reason) {
+    {
+        const Held held(*this);
+        if (left_) return false;
+        progress();  // a verdict that nobody has looked at is the cause
+        if (failure_) return true;
+    }
+    abort(reason);
+    return true;
 }
 
 // ---- Leaving

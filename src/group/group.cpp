@@ -36,14 +36,15 @@ std::string verdict_prefix(const World& world, std::uint32_t index) {
 
 }  // namespace
 
-std::shared_ptr<Group> Group::of_all(const ProcessGroupOptions& options) {
+std::shared_ptr<Group> Group::of_all(const ProcessGroupOptions& options, std::optional<Deadline> joining,
+                                     std::string description) {
     backend::Devices backends = backend::parse(options.backend, options.device_id, "ProcessGroup");
-    const std::shared_ptr<World> world = World::join(options);
-    auto group = of_some(world, {.name = world->name(),
-                                 .timeout = world->timeout(),
-                                 .backends = std::move(backends),
-                                 .pg_options = options.pg_options});
-    return group;
+    const std::shared_ptr<World> world = World::join(options, joining);
+    return of_some(world, {.name = world->name(),
+                           .description = std::move(description),
+                           .timeout = world->timeout(),
+                           .backends = std::move(backends),
+                           .pg_options = options.pg_options});
 }
 
 std::shared_ptr<Group> Group::of_some(const std::shared_ptr<World>& world, Part part) {

@@ -55,7 +55,8 @@ struct Part {
 class Group : public std::enable_shared_from_this<Group> {
  public:
     /// The group of all ranks of a new world. Throws as ProcessGroup's constructor.
-    static std::shared_ptr<Group> of_all(const ProcessGroupOptions& options);
+    static std::shared_ptr<Group> of_all(const ProcessGroupOptions& options, std::optional<Deadline> joining = {},
+                                         std::string description = {});
     /// This rank is a member. Nothing is exchanged: all members make it of equal parts.
     static std::shared_ptr<Group> of_some(const std::shared_ptr<World>& world, Part part);
     /// Shared memory that such a group takes on each host, at most: equal on all ranks.
@@ -120,6 +121,8 @@ class Group : public std::enable_shared_from_this<Group> {
     void serve_with(Collective collective, std::optional<std::string> algorithm) {
         named_[static_cast<std::size_t>(collective)] = std::move(algorithm);
     }
+    /// How many times this rank has asked for a smaller group, this one included; equal on all that do.
+    int next_shrink() noexcept { return ++shrinks_; }
     /// Ends it, and with it the world.
     void abort(const std::string& reason) { world_->abort(reason); }
     /// Waits for what this rank has in flight; of the group of all ranks, leaves the world.
@@ -253,6 +256,7 @@ class Group : public std::enable_shared_from_this<Group> {
     std::any pg_options_;
     std::mutex handing_mutex_;                           // keeps the order of issue
     std::list<std::shared_ptr<Operation>> handed_over_;  // under the world's lock
+    std::atomic<int> shrinks_{0};
 
     std::deque<std::shared_ptr<Operation>> collectives_;
     std::uint64_t sequence_ = 0;

@@ -65,19 +65,19 @@ void check(const ProcessGroupOptions& o) {
 
 }  // namespace
 
-World::World(const ProcessGroupOptions& options)
+World::World(const ProcessGroupOptions& options, std::optional<Deadline> joining)
     : rank_(options.rank),
       size_(options.world_size),
       name_(options.name),
       store_(options.store),
       timeout_(settings::timeout().value_or(options.timeout)),
       determinism_(options.determinism != Determinism::fast ? options.determinism : settings::determinism()),
+      transport_(options.transport != TransportKind::automatic ? options.transport : settings::transport()),
+      listen_host_(options.listen_host),
       congestion_(transport::Congestion::from_environment()) {
     check(options);
     env::warn_about_unknown_variables();
-    const TransportKind kind =
-        options.transport != TransportKind::automatic ? options.transport : settings::transport();
-    const Deadline deadline = Deadline::after(timeout_);
+    const Deadline deadline = joining.value_or(Deadline::after(timeout_));
     const tune::Setting setting = tune::setting_from_environment(rank_ == 0 ? tune::Files::read : tune::Files::ignored);
     const std::string named = named_algorithms();
     const auto decide = [setting, named](const std::vector<rendezvous::Card>& cards) {
@@ -90,7 +90,7 @@ World::World(const ProcessGroupOptions& options)
                                       options.listen_host, [this](const rendezvous::Verdict& v) { on_verdict(v); },
                                       size_ > 1 ? tune::offer(setting, rank_ == 0) : std::string(), decide});
     take_tuning();
-    lay_out(kind);
+    lay_out(transport_);
     streams_.resize(static_cast<std::size_t>(size_));
     memories_.resize(static_cast<std::size_t>(size_));
     wanted_.resize(static_cast<std::size_t>(size_));
@@ -101,8 +101,8 @@ World::World(const ProcessGroupOptions& options)
 }
 
 // A completion may let go of the last of a world on one of the world's own threads, which cannot wait for itself.
-std::shared_ptr<World> World::join(const ProcessGroupOptions& options) {
-    return std::shared_ptr<World>(new World(options), [](World* world) {
+std::shared_ptr<World> World::join(const ProcessGroupOptions& options, std::optional<Deadline> joining) {
+    return std::shared_ptr<World>(new World(options, joining), [](World* world) {
         if (world->progress_thread_.get_id() == std::this_thread::get_id())
             std::thread([world] { delete world; }).detach();
         else
@@ -267,6 +267,11 @@ const transport::PeerMemory* World::memory_of(int peer) {
     auto& memory = memories_[static_cast<std::size_t>(peer)];
     if (!memory) memory.emplace(membership_->cards()[static_cast<std::size_t>(peer)].process);
     return *memory ? &*memory : nullptr;
+}
+
+bool World::is_deaf(int rank) const {
+    const rendezvous::Card& card = membership_->cards()[static_cast<std::size_t>(rank)];
+    return net::refuses({card.listen_host, card.listen_port}, Deadline::after(std::chrono::milliseconds(100)));
 }
 
 transport::SocketStream& World::socket_to(int peer) {

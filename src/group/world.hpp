@@ -52,8 +52,9 @@ struct Channel {
 
 class World : public std::enable_shared_from_this<World> {
  public:
-    /// Joins; returns when all ranks have. Throws as ProcessGroup's constructor.
-    static std::shared_ptr<World> join(const ProcessGroupOptions& options);
+    /// Joins; returns when all ranks have. Throws as ProcessGroup's constructor. `joining`: until when; empty: for the
+    /// timeout of operations.
+    static std::shared_ptr<World> join(const ProcessGroupOptions& options, std::optional<Deadline> joining = {});
     ~World();
     World(const World&) = delete;
     World& operator=(const World&) = delete;
@@ -68,6 +69,9 @@ class World : public std::enable_shared_from_this<World> {
     /// Of groups that are given none.
     std::chrono::milliseconds timeout() const noexcept { return timeout_; }
     Determinism determinism() const noexcept { return determinism_; }
+    /// What a world of some of its ranks inherits.
+    TransportKind transport() const noexcept { return transport_; }
+    const std::string& listen_host() const noexcept { return listen_host_; }
     const algorithm::Layout& layout() const noexcept { return layout_; }
     /// Ranks of this host in their order; an arena rank is an index of it.
     const std::vector<int>& ranks_of_host() const noexcept { return rank_of_local_; }
@@ -129,6 +133,10 @@ class World : public std::enable_shared_from_this<World> {
     /// Every rank hears of it; `here`: this one too.
     void tell(const rendezvous::Verdict& verdict, bool here);
     std::vector<int> departed() const;
+    /// Ranks that have died or said goodbye, as far as this rank has heard; any thread.
+    std::vector<int> gone_for_good() const;
+    /// Whether that rank's process listens no more: it is dead, or has let go of this world. Takes a round trip.
+    bool is_deaf(int rank) const;
 
     // ---- Not under the lock
 
@@ -137,6 +145,8 @@ class World : public std::enable_shared_from_this<World> {
     /// Blocks until it is complete or the deadline has passed (throws Timeout then).
     void wait(Operation& operation, const Deadline& deadline);
     void abort(const std::string& reason);
+    /// As abort where nothing is wrong yet. False: this rank has left.
+    bool end(const std::string& reason);
     /// Waits for what this rank has in flight, and says goodbye.
     void leave();
     /// Waits until nothing of the group is in flight here, and forgets it; receives that nothing has met end with
@@ -151,7 +161,7 @@ class World : public std::enable_shared_from_this<World> {
     transport::SymmetricMemory& symmetric() noexcept { return symmetric_; }
 
  private:
-    explicit World(const ProcessGroupOptions& options);
+    World(const ProcessGroupOptions& options, std::optional<Deadline> joining);
 
     void lay_out(TransportKind kind);
     void take_tuning();
@@ -185,6 +195,8 @@ class World : public std::enable_shared_from_this<World> {
     Store store_;
     std::chrono::milliseconds timeout_;
     Determinism determinism_;
+    TransportKind transport_;
+    std::string listen_host_;
     algorithm::Layout layout_;
     std::unique_ptr<rendezvous::Membership> membership_;
     std::shared_ptr<transport::Arena> arena_;
@@ -221,6 +233,7 @@ class World : public std::enable_shared_from_this<World> {
         Instant when;
     };
     std::vector<Goodbye> gone_;
+    std::set<int> gone_for_good_;
     std::atomic<bool> has_verdict_{false};
     AbortFlag bad_news_;  // raised with the verdict
 

@@ -372,5 +372,30 @@ TEST(ManyGroups, open_no_descriptors_and_take_little_memory) {
 }
 #endif
 
+TEST_P(Groups, that_some_have_left_are_formed_anew_by_those_who_stay) {
+    if (GetParam() == How::part) return;  // who leaves a part has not left the world
+    run_ranks(4, GetParam(),
+              [](const ProcessGroup& g) {
+                  if (g.rank() == 2) return ProcessGroup(g).destroy();
+                  EXPECT_THROW((void)g.shrink({.timeout = std::chrono::milliseconds(-1)}), InvalidArgument);
+                  ProcessGroup smaller = g.shrink();
+                  EXPECT_EQ(smaller.size(), 3);
+                  EXPECT_EQ(smaller.rank(), g.rank() - (g.rank() > 2 ? 1 : 0));
+                  EXPECT_EQ(smaller.description(), "ranks 0, 1, 3 of \"world\"");
+                  std::vector<int> x(5000, g.rank());
+                  all_reduce(x, {.group = smaller});
+                  EXPECT_EQ(x, std::vector<int>(5000, 4));
+                  EXPECT_THROW(all_reduce(x, {.group = g}), DistError);
+                  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // the others are through, too
+                  smaller = smaller.shrink();                                   // nobody is missing: all of them
+                  EXPECT_EQ(smaller.size(), 3);
+                  EXPECT_EQ(smaller.name(), "world.2");
+                  barrier({.group = smaller});
+                  smaller.destroy();
+                  EXPECT_THROW((void)smaller.shrink(), InvalidArgument);
+              },
+              {.leave = false});
+}
+
 }  // namespace
 }  // namespace tutti::test

@@ -1,0 +1,74 @@
+// Several calls, one launch, one Work: torch.distributed's coalescing manager and its _coalesced collectives.
+//
+// Short tensors of one kind (the same collective, dtype, operator and root) travel in one collective; long ones start
+// one after the other. The calls must not depend on each other: InvalidArgument when tensors that are written overlap.
+// Buffers must stay alive and untouched until the Work is complete. All ranks make the same calls in the same order,
+// collected alike: a rank that makes them one by one gets CollectiveMismatch. Argument errors come before anything is
+// sent; other errors are those of the collectives, of which the Work raises the first.
+#pragma once
+
+#include <tutti/distributed.hpp>
+
+#include <memory>
+#include <vector>
+
+namespace tutti {
+
+namespace detail {
+class CollectedCalls;
+}
+
+struct CoalescingOptions {
+    ProcessGroup group{};
+};
+
+/// While it lives, this thread's blocking collectives, sends and receives on one group are collected instead of run
+/// (recv then returns the rank that it names, or -1). Not collected: other groups, async:: calls, isend and irecv,
+/// plans, objects, monitored_barrier.
+///     tutti::Coalescing scope({.group = g});
+///     tutti::all_reduce(a, {.group = g});
+///     tutti::all_reduce(b, {.group = g});
+///     tutti::Work work = scope.end();
+/// Threads: made, used and ended by one thread. One scope a group and thread: InvalidArgument for another.
+class TUTTI_API Coalescing {
+ public:
+    explicit Coalescing(const CoalescingOptions& options = {});
+    /// As end().wait(), errors included. After an exception: what was collected is dropped.
+    ~Coalescing() noexcept(false);
+    Coalescing(const Coalescing&) = delete;
+    Coalescing& operator=(const Coalescing&) = delete;
+    /// Launches what was collected; later calls run as usual. Its result() has the tensors of all calls, in order. An
+    /// empty Work where this rank is not in the group; InvalidArgument when called twice.
+    [[nodiscard]] Work end();
+
+ private:
+    std::unique_ptr<detail::CollectedCalls> calls_;
+    int exceptions_;
+};
+
+/// all_reduce of each tensor.
+TUTTI_API void all_reduce_coalesced(const TensorList& tensors, const AllReduceOptions& options = {});
+/// all_gather of each input: output_lists[rank][i] becomes that rank's input_list[i].
+TUTTI_API void all_gather_coalesced(const std::vector<TensorList>& output_lists, const ConstTensorList& input_list,
+                                    const CollectiveOptions& options = {});
+/// all_gather_into_tensor of each pair.
+TUTTI_API void all_gather_into_tensor_coalesced(const TensorList& outputs, const ConstTensorList& inputs,
+                                                const CollectiveOptions& options = {});
+/// reduce_scatter_tensor of each pair.
+TUTTI_API void reduce_scatter_tensor_coalesced(const TensorList& outputs, const ConstTensorList& inputs,
+                                               const ReduceScatterOptions& options = {});
+
+namespace async {
+
+[[nodiscard]] TUTTI_API Work all_reduce_coalesced(const TensorList& tensors, const AllReduceOptions& options = {});
+[[nodiscard]] TUTTI_API Work all_gather_coalesced(const std::vector<TensorList>& output_lists,
+                                                  const ConstTensorList& input_list,
+                                                  const CollectiveOptions& options = {});
+[[nodiscard]] TUTTI_API Work all_gather_into_tensor_coalesced(const TensorList& outputs, const ConstTensorList& inputs,
+                                                              const CollectiveOptions& options = {});
+[[nodiscard]] TUTTI_API Work reduce_scatter_tensor_coalesced(const TensorList& outputs, const ConstTensorList& inputs,
+                                                             const ReduceScatterOptions& options = {});
+
+}  // namespace async
+
+}  // namespace tutti

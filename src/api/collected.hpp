@@ -1,0 +1,35 @@
+// Collected calls: operations that are launched together, with one Work (coalescing.hpp).
+//
+// Threads: scopes belong to their thread; launch() may be called by any.
+#pragma once
+
+#include "api/request.hpp"
+
+#include <vector>
+
+namespace tutti::api {
+
+/// Scopes that this thread has open: nobody looks further where there are none.
+inline constinit thread_local int open_scopes = 0;
+
+/// Whether a scope of this thread collects the group's calls.
+bool is_collected(const Group& group) noexcept;
+/// Takes the operation for the scope that collects its group's calls; false: there is none.
+bool collect(const Prepared& operation);
+
+/// Who makes progress: the caller, who waits at once, or whoever there is.
+enum class Driver { caller, background };
+/// Starts them, short ones of a kind in one. Throws InvalidArgument, and nothing has been sent, when tensors that are
+/// written overlap.
+Work launch(const char* name, const std::shared_ptr<Group>& group, const std::vector<Prepared>& operations,
+            Driver driver);
+
+/// One operation for several of one kind (pack.cpp).
+bool may_be_packed(const Operation& operation);
+/// Of this rank's buffers and of the others' alike.
+std::uint64_t packed_bytes(const Operation& operation);
+/// What operations in one pack have in common.
+std::uint64_t kind_of(const Operation& operation);
+Prepared pack(const std::vector<Prepared>& operations);
+
+}  // namespace tutti::api

@@ -1,0 +1,154 @@
+// One collective that does the work of several short ones: their tensors, one after the other, in a temporary.
+#include "api/collected.hpp"
+#include "group/fingerprint.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+namespace tutti::api {
+namespace {
+
+using Counts = std::vector<std::uint64_t>;
+
+// Operation, dtype, operator and root of a fingerprint; its lower bits are counts.
+constexpr int kind_shift = 36;
+
+bool has_counts(const Operation& o) {
+    return o.request.collective == Collective::all_gather || o.request.collective == Collective::reduce_scatter;
+}
+std::uint64_t element_count(const Operation& o) {
+    const Counts& counts = o.request.counts;
+    return has_counts(o) ? std::accumulate(counts.begin(), counts.end(), std::uint64_t{0}) : o.request.count;
+}
+
+std::byte* bytes_in(Operation& whole, std::uint64_t bytes) {
+    whole.temporaries.push_back(empty(uint8, Extents::of(static_cast<std::int64_t>(bytes))));
+    return static_cast<std::byte*>(whole.temporaries.back().raw_data());
+}
+void copy_bytes(std::byte* to, const std::byte* from, std::uint64_t bytes) {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
+// Copies the blocks of all ranks from the pieces to the pack, or back: the pack has a rank's blocks side by side.
+template <class F>
+void for_each_block(const std::vector<Prepared>& pieces, F&& f) {
+    const std::size_t element = pieces.front()->request.element_bytes;
+    std::vector<std::uint64_t> offsets(pieces.size());
+    std::uint64_t packed = 0;
+    for (std::size_t r = 0; r < pieces.front()->request.counts.size(); ++r) {
+        for (std::size_t i = 0; i < pieces.size(); ++i) {
+            const std::uint64_t bytes = pieces[i]->request.counts[r] * element;
+            f(*pieces[i], offsets[i], packed, bytes);
+            offsets[i] += bytes;
+            packed += bytes;
+        }
+    }
+}
+
+// The tensors of this rank alone, one after the other.
+template <class F>
+void for_each_own(const std::vector<Prepared>& pieces, int rank, F&& f) {
+    std::uint64_t packed = 0;
+    for (const Prepared& piece : pieces) {
+        const algorithm::Request& request = piece->request;
+        const std::uint64_t bytes =
+            (has_counts(*piece) ? request.counts[static_cast<std::size_t>(rank)] : request.count) *
+            request.element_bytes;
+        f(*piece, packed, bytes);
+        packed += bytes;
+    }
+}
+
+const std::byte* source_of(const Operation& piece) {
+    const bool in_place = piece.request.in_place || piece.request.collective == Collective::broadcast;
+    return in_place ? piece.operands.output : piece.operands.input;
+}
+
+}  // namespace
+
+bool may_be_packed(const Operation& o) {
+    const Collective c = o.request.collective;
+    return o.is_collective && o.device.type == Device::Type::cpu &&
+           (c == Collective::all_reduce || c == Collective::broadcast || has_counts(o));
+}
+
+std::uint64_t packed_bytes(const Operation& o) {
+    return element_count(o) * o.request.element_bytes;
+}
+
+std::uint64_t kind_of(const Operation& o) {
+    return o.operands.fingerprint >> kind_shift;
+}
+
+Prepared pack(const std::vector<Prepared>& pieces) {
+    const Operation& first = *pieces.front();
+    const Collective collective = first.request.collective;
+    const int rank = first.request.rank;
+    auto whole = std::make_shared<Operation>();
+    whole->name = first.name;
+    whole->timeout = first.timeout;
+    whole->group = first.group;
+    whole->request = first.request;
+    whole->operands = first.operands;
+    std::uint64_t total = 0;
+    Counts said{pieces.size()};
+    whole->request.count = 0;
+    std::ranges::fill(whole->request.counts, 0);
+    for (const Prepared& piece : pieces) {
+        total += packed_bytes(*piece);
+        said.push_back(piece->operands.fingerprint);
+        whole->timeout = std::max(whole->timeout, piece->timeout);
+        whole->request.count += piece->request.count;
+        for (std::size_t r = 0; r < piece->request.counts.size(); ++r)
+            whole->request.counts[r] += piece->request.counts[r];
+        whole->outputs.insert(whole->outputs.end(), piece->outputs.begin(), piece->outputs.end());
+    }
+    const std::uint64_t kind = kind_of(first);
+    whole->operands.fingerprint = group::Fingerprint::pack(
+        static_cast<int>(kind >> 23), static_cast<DType>((kind >> 18) & 31),
+        static_cast<ReduceOp::Kind>((kind >> 14) & 15), static_cast<int>(kind & 16383) - 1, said);
+
+    std::byte* all = bytes_in(*whole, total);
+    std::byte* own = all;
+    if (has_counts(first)) {
+        own = bytes_in(*whole, whole->request.counts[static_cast<std::size_t>(rank)] * first.request.element_bytes);
+        whole->operands.input = collective == Collective::all_gather ? own : all;
+        whole->operands.output = collective == Collective::all_gather ? all : own;
+    } else {
+        whole->request.in_place = collective == Collective::all_reduce;
+        whole->operands.output = all;
+    }
+    const bool reads = collective != Collective::broadcast || rank == first.request.root;
+    whole->begin = [pieces, all, own, collective, rank, reads] {
+        for (const Prepared& piece : pieces) {
+            if (piece->begin) piece->begin();
+        }
+        if (collective == Collective::reduce_scatter) {
+            for_each_block(pieces, [all](Operation& piece, std::uint64_t at, std::uint64_t packed, std::uint64_t n) {
+                copy_bytes(all + packed, source_of(piece) + at, n);
+            });
+        } else if (reads) {
+            for_each_own(pieces, rank, [own](Operation& piece, std::uint64_t packed, std::uint64_t n) {
+                copy_bytes(own + packed, source_of(piece), n);
+            });
+        }
+    };
+    whole->finish = [pieces, all, own, collective, rank] {
+        if (collective == Collective::all_gather) {
+            for_each_block(pieces, [all](Operation& piece, std::uint64_t at, std::uint64_t packed, std::uint64_t n) {
+                copy_bytes(piece.operands.output + at, all + packed, n);
+            });
+        } else {
+            for_each_own(pieces, rank, [own](Operation& piece, std::uint64_t packed, std::uint64_t n) {
+                copy_bytes(piece.operands.output, own + packed, n);
+            });
+        }
+        for (const Prepared& piece : pieces) {
+            if (piece->finish) piece->finish();
+        }
+    };
+    return whole;
+}
+
+}  // namespace tutti::api

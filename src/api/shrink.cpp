@@ -1,0 +1,74 @@
+// ProcessGroup::shrink: the survivors of a group go on.
+#include "api/request.hpp"
+#include "group/survivors.hpp"
+
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace tutti {
+namespace {
+
+// "world", "world.1", "world.2": which group of that origin it is.
+std::string next_name(const std::string& name) {
+    const std::size_t dot = name.rfind('.');
+    const std::string digits = dot == std::string::npos ? "" : name.substr(dot + 1);
+    if (digits.empty() || digits.size() > 6 ||
+        !std::ranges::all_of(digits, [](char c) { return c >= '0' && c <= '9'; }))
+        return name + ".1";
+    return fmt::format("{}.{}", name.substr(0, dot), std::stoi(digits) + 1);
+}
+
+std::vector<int> global_ranks(const detail::Group& group, const std::vector<int>& ranks) {
+    std::vector<int> result;
+    for (const int rank : ranks) result.push_back(group.global(rank));
+    return result;
+}
+
+void check(const ShrinkOptions& o) {
+    if (o.timeout < milliseconds::zero()) {
+        throw InvalidArgument(
+            fmt::format("shrink: timeout {} ms: expected zero (the group's) or more", o.timeout.count()));
+    }
+    if (o.patience && *o.patience < milliseconds::zero())
+        throw InvalidArgument(fmt::format("shrink: patience {} ms: expected zero or more", o.patience->count()));
+}
+
+}  // namespace
+
+ProcessGroup ProcessGroup::shrink(const ShrinkOptions& o) const {
+    check(o);
+    if (!*this) throw InvalidArgument("shrink: this rank has no such group: expected a group that it is in");
+    const detail::Group& old = *group_;
+    detail::World& world = old.world();
+    if (!world.end(fmt::format("rank {} asked for a smaller group (shrink)", world.rank())))
+        throw InvalidArgument(
+            fmt::format("shrink: group \"{}\" was destroyed here: expected one that is still held", old.name()));
+    detail::Survivors survivors(old, group_->next_shrink(), o.timeout.count() > 0 ? o.timeout : old.timeout(),
+                                o.patience);
+    const std::vector<int> ranks = survivors.agree();
+    const auto own = std::ranges::find(ranks, old.rank());
+    const std::string who = fmt::format("{} of \"{}\"", fmt::join(global_ranks(old, ranks), ", "), old.name());
+    try {
+        return ProcessGroup(detail::Group::of_all({.store = survivors.store(),
+                                                   .rank = static_cast<int>(own - ranks.begin()),
+                                                   .world_size = static_cast<int>(ranks.size()),
+                                                   .timeout = old.timeout(),
+                                                   .name = next_name(old.name()),
+                                                   .transport = world.transport(),
+                                                   .determinism = old.determinism(),
+                                                   .backend = backend::to_string(old.backends()),
+                                                   .pg_options = old.pg_options(),
+                                                   .listen_host = world.listen_host()},
+                                                  survivors.deadline(), "ranks " + who));
+    } catch (const DistStoreError& error) {
+        if (error.code() != ErrorCode::timeout) throw;
+        throw Timeout(fmt::format("shrink: a rank was lost while ranks {} joined: {}", who, error.what()),
+                      {.operation = "shrink", .group = old.name(), .rank = world.rank()});
+    }
+}
+
+}  // namespace tutti
