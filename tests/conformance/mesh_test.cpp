@@ -13,25 +13,8 @@ using Names = std::vector<std::string>;
 
 class Mesh : public ::testing::TestWithParam<How> {};
 
-std::vector<How> whole_worlds() {
-    std::vector<How> ways = every_way();
-    std::erase(ways, How::part);
-    return ways;
-}
-
-template <class Error, class F>
-std::string message_of(F call) {
-    try {
-        call();
-    } catch (const Error& error) {
-        return error.what();
-    }
-    ADD_FAILURE() << "no error";
-    return {};
-}
-
 void expect_has(const std::string& text, const std::string& part) {
-    EXPECT_NE(text.find(part), std::string::npos) << text << "\ndoes not say: " << part;
+    EXPECT_TRUE(has(text, part)) << text << "\ndoes not say: " << part;
 }
 
 // Groups that this rank has been given so far: the next one's number tells.
