@@ -50,21 +50,6 @@ void register_once() {
     (void)done;
 }
 
-template <class Error, class F>
-std::string message_of(F call) {
-    try {
-        call();
-    } catch (const Error& error) {
-        return error.what();
-    }
-    ADD_FAILURE() << "no error";
-    return {};
-}
-
-bool has(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
-}
-
 // Two ranks as threads, each in a world of its own making.
 void run_pair(const std::function<void(const Store&, int)>& body) {
     register_once();

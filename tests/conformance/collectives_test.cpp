@@ -265,42 +265,42 @@ TEST_P(Collectives, pass_the_worked_examples_of_four_ranks) {
     covers("E-101", "E-102", "E-103", "E-104", "E-220", "E-221", "E-222", "E-223", "E-224", "E-225", "S8-005", "S8-012",
            "S8-023", "S8-027", "S8-028", "S8-030", "S8-036", "A-07", "A-08", "A-30", "S8-031");
     run_ranks(4, GetParam(), [](const ProcessGroup& g) {
-        using Ints = std::vector<std::int64_t>;
+        using Longs = std::vector<std::int64_t>;
         const std::int64_t me = g.rank();
         std::int64_t scalar = me;
         all_reduce(view(&scalar, {}), {.group = g});
         EXPECT_EQ(scalar, 6);
         std::int64_t inputs[4] = {me, me, me, me};
-        Ints one(1);
+        Longs one(1);
         reduce_scatter(one, {view(&inputs[0], {}), view(&inputs[1], {}), view(&inputs[2], {}), view(&inputs[3], {})},
                        {.group = g});
-        EXPECT_EQ(one, Ints{6});
-        Ints gathered[4] = {Ints(1), Ints(1), Ints(1), Ints(1)};
+        EXPECT_EQ(one, Longs{6});
+        Longs gathered[4] = {Longs(1), Longs(1), Longs(1), Longs(1)};
         std::int64_t own = me;
         all_gather({gathered[0], gathered[1], gathered[2], gathered[3]}, view(&own, {}), {.group = g});
-        for (int r = 0; r < 4; ++r) EXPECT_EQ(gathered[r], Ints{r});
+        for (int r = 0; r < 4; ++r) EXPECT_EQ(gathered[r], Longs{r});
         std::int64_t root_value = 4;
-        Ints zero{0};
+        Longs zero{0};
         broadcast(me == 0 ? view(&root_value, {}) : TensorView(zero), {.src = 0, .group = g});
         if (me != 0) {
-            EXPECT_EQ(zero, Ints{4});
+            EXPECT_EQ(zero, Longs{4});
         }
         barrier({.group = g});
-        Ints in{4 * me, 4 * me + 1, 4 * me + 2, 4 * me + 3}, out(4);
+        Longs in{4 * me, 4 * me + 1, 4 * me + 2, 4 * me + 3}, out(4);
         all_to_all_single(out, in, {.group = g});
-        EXPECT_EQ(out, (Ints{me, me + 4, me + 8, me + 12}));
-        const std::vector<Ints> send{{0, 1, 2, 3, 4, 5},
-                                     {10, 11, 12, 13, 14, 15, 16, 17, 18},
-                                     {20, 21, 22, 23, 24},
-                                     {30, 31, 32, 33, 34, 35, 36}};
-        const std::vector<Ints> in_splits{{2, 2, 1, 1}, {3, 2, 2, 2}, {2, 1, 1, 1}, {2, 2, 2, 1}};
-        const std::vector<Ints> out_splits{{2, 3, 2, 2}, {2, 2, 1, 2}, {1, 2, 1, 2}, {1, 2, 1, 1}};
-        const std::vector<Ints> expected{{0, 1, 10, 11, 12, 20, 21, 30, 31},
-                                         {2, 3, 13, 14, 22, 32, 33},
-                                         {4, 15, 16, 23, 34, 35},
-                                         {5, 17, 18, 24, 36}};
+        EXPECT_EQ(out, (Longs{me, me + 4, me + 8, me + 12}));
+        const std::vector<Longs> send{{0, 1, 2, 3, 4, 5},
+                                      {10, 11, 12, 13, 14, 15, 16, 17, 18},
+                                      {20, 21, 22, 23, 24},
+                                      {30, 31, 32, 33, 34, 35, 36}};
+        const std::vector<Longs> in_splits{{2, 2, 1, 1}, {3, 2, 2, 2}, {2, 1, 1, 1}, {2, 2, 2, 1}};
+        const std::vector<Longs> out_splits{{2, 3, 2, 2}, {2, 2, 1, 2}, {1, 2, 1, 2}, {1, 2, 1, 1}};
+        const std::vector<Longs> expected{{0, 1, 10, 11, 12, 20, 21, 30, 31},
+                                          {2, 3, 13, 14, 22, 32, 33},
+                                          {4, 15, 16, 23, 34, 35},
+                                          {5, 17, 18, 24, 36}};
         const auto m = static_cast<std::size_t>(me);
-        Ints uneven(expected[m].size());
+        Longs uneven(expected[m].size());
         all_to_all_single(uneven, send[m],
                           {.output_split_sizes = out_splits[m], .input_split_sizes = in_splits[m], .group = g});
         EXPECT_EQ(uneven, expected[m]);
@@ -316,10 +316,10 @@ TEST_P(Collectives, pass_the_worked_examples_of_four_ranks) {
         }
         all_to_all(outputs, pieces, {.group = g});
         EXPECT_EQ(uneven, expected[m]);
-        Ints lone[4] = {Ints(1), Ints(1), Ints(1), Ints(1)};
+        Longs lone[4] = {Longs(1), Longs(1), Longs(1), Longs(1)};
         all_to_all({lone[0], lone[1], lone[2], lone[3]},
                    {view(&in[0], {1}), view(&in[1], {1}), view(&in[2], {1}), view(&in[3], {1})}, {.group = g});
-        for (std::int64_t r = 0; r < 4; ++r) EXPECT_EQ(lone[r], Ints{4 * r + me});
+        for (std::int64_t r = 0; r < 4; ++r) EXPECT_EQ(lone[r], Longs{4 * r + me});
         std::vector<Complex> zin, zout(4);
         for (int i = 1; i <= 4; ++i) zin.emplace_back(static_cast<float>(4 * me + i), static_cast<float>(4 * me + i));
         all_to_all_single(zout, zin, {.group = g});
@@ -329,7 +329,7 @@ TEST_P(Collectives, pass_the_worked_examples_of_four_ranks) {
         all_to_all({zl[0], zl[1], zl[2], zl[3]},
                    {view(&zin[0], {1}), view(&zin[1], {1}), view(&zin[2], {1}), view(&zin[3], {1})}, {.group = g});
         for (std::size_t r = 0; r < 4; ++r) EXPECT_EQ(zl[r][0].imag(), static_cast<float>(4 * r + m + 1));
-        Ints wrong(4);
+        Longs wrong(4);
         EXPECT_THROW(all_to_all_single(wrong, zin, {.group = g}), InvalidArgument);
     });
 }

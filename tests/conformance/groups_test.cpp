@@ -16,27 +16,6 @@ using Ranks = std::vector<int>;
 
 class Groups : public ::testing::TestWithParam<How> {};
 
-std::vector<How> whole_worlds() {
-    std::vector<How> ways = every_way();
-    std::erase(ways, How::part);
-    return ways;
-}
-
-template <class Error, class F>
-std::string message_of(F call) {
-    try {
-        call();
-    } catch (const Error& error) {
-        return error.what();
-    }
-    ADD_FAILURE() << "no error";
-    return {};
-}
-
-bool has(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
-}
-
 TEST_P(Groups, serve_their_members_by_global_and_group_ranks) {
     covers("S4-002", "S4-003", "S4-004", "S4-016", "S4-020", "S4-021", "S4-022", "S4-023", "S4-024", "A-61");
     run_ranks(4, GetParam(), [](const ProcessGroup& w) {

@@ -38,10 +38,6 @@ std::string error_of(const std::function<void()>& f) {
     }
     return "no error";
 }
-bool has(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
-}
-
 TEST_P(Objects, of_the_documents_examples_arrive) {
     covers("E-203", "E-206", "E-213", "E-215", "E-217", "S9-005", "S9-006", "S9-007", "S9-008", "S9-009", "S9-010",
            "S9-011");

@@ -127,8 +127,8 @@ TEST_P(Plans, read_strided_and_scaled_buffers_as_they_are_at_each_run) {
                 premul.run();
                 gathered.run();
                 for (std::size_t k = 0; k < size; ++k) {
-                    const auto untouched = static_cast<float>(round * (g.rank() + 1) + 100);
-                    ASSERT_EQ(x[k], k % 2 ? untouched : static_cast<float>(3 * round)) << k;
+                    const auto as_before = static_cast<float>(round * (g.rank() + 1) + 100);
+                    ASSERT_EQ(x[k], k % 2 ? as_before : static_cast<float>(3 * round)) << k;
                     ASSERT_EQ(column[k], static_cast<float>(k % 2 ? g.rank() * round : round)) << k;
                 }
                 for (const float value : scaled) ASSERT_EQ(value, 1.5F * static_cast<float>(round));

@@ -54,6 +54,29 @@ inline std::string backend_under_test() {
     return name != nullptr ? name : "";
 }
 
+/// Those in which the body's group is all of its world.
+inline std::vector<How> whole_worlds() {
+    std::vector<How> ways = every_way();
+    std::erase(ways, How::part);
+    return ways;
+}
+
+/// What `call` says when it throws an Error, which it must.
+template <class Error, class F>
+std::string message_of(F call) {
+    try {
+        call();
+    } catch (const Error& error) {
+        return error.what();
+    }
+    ADD_FAILURE() << "no error";
+    return {};
+}
+
+inline bool has(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+}
+
 using Body = std::function<void(const ProcessGroup&)>;
 
 struct WorldOptions {
