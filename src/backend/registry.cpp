@@ -115,7 +115,8 @@ std::string to_string(Device::Type type) {
 
 std::string to_string(const Devices& devices) {
     std::string text;
-    for (const auto& [type, name] : devices) text += fmt::format("{}{}:{}", text.empty() ? "" : ",", to_string(type), name);
+    for (const auto& [type, name] : devices)
+        text += fmt::format("{}{}:{}", text.empty() ? "" : ",", to_string(type), name);
     return text;
 }
 
