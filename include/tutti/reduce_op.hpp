@@ -54,6 +54,12 @@ inline constexpr ReduceOp ReduceOp::band{Kind::band};
 inline constexpr ReduceOp ReduceOp::bor{Kind::bor};
 inline constexpr ReduceOp ReduceOp::bxor{Kind::bxor};
 
+/// The name that torch.distributed has given up, with its four values.
+struct [[deprecated("use ReduceOp")]] reduce_op {
+    static constexpr ReduceOp SUM{ReduceOp::Kind::sum}, PRODUCT{ReduceOp::Kind::product}, MIN{ReduceOp::Kind::min},
+        MAX{ReduceOp::Kind::max};
+};
+
 /// "sum", "avg", "product", "min", "max", "band", "bor", "bxor", "premul_sum".
 TUTTI_API std::string_view to_string(ReduceOp::Kind kind) noexcept;
 /// The reverse; throws InvalidArgument that lists the names. premul_sum gets factor 1.

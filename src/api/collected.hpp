@@ -10,7 +10,7 @@
 namespace tutti::api {
 
 /// Scopes that this thread has open: nobody looks further where there are none.
-inline constinit thread_local int open_scopes = 0;
+[[gnu::tls_model("initial-exec")]] inline constinit thread_local int open_scopes = 0;
 
 /// Whether a scope of this thread collects the group's calls.
 bool is_collected(const Group& group) noexcept;

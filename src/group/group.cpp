@@ -79,11 +79,16 @@ Group::Group(std::shared_ptr<World> world, Part part)
 Group::~Group() {
     abort_backends(fmt::format("group \"{}\" was destroyed", name_));
     recorder_.dump_at_end(fmt::format("group \"{}\" was destroyed", name_));
-    if (arena_ && !is_whole_world() && size_ > 1) arena_->leave_part(ground_.local_rank);
+    leave_memory();
 }
 
-int Group::rank_of(int global) const noexcept {
-    if (is_whole_world()) return global >= 0 && global < size_ ? global : -1;
+// Once; from here on others know that this rank reads and writes there no more.
+void Group::leave_memory() {
+    if (arena_ && !is_whole_world() && size_ > 1 && !std::exchange(memory_left_, true))
+        arena_->leave_part(ground_.local_rank);
+}
+
+int Group::rank_of_member(int global) const noexcept {
     return index_of(members_, global);
 }
 
@@ -214,6 +219,7 @@ void Group::leave() {
         if (std::exchange(left_, true)) return;
     }
     world_->leave(*this);
+    leave_memory();
 }
 
 ErrorContext Group::context_of(const Operation& operation) const {

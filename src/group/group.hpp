@@ -74,7 +74,10 @@ class Group : public std::enable_shared_from_this<Group> {
         return is_whole_world() || rank < 0 ? rank : members_[static_cast<std::size_t>(rank)];
     }
     /// Rank here of a rank of the world; -1: it is not a member.
-    int rank_of(int global) const noexcept;
+    int rank_of(int global) const noexcept {
+        if (is_whole_world()) return global >= 0 && global < size_ ? global : -1;
+        return rank_of_member(global);
+    }
     /// Ranks of the world, by rank.
     std::vector<int> members() const;
     const record::Recorder& recorder() const noexcept { return recorder_; }
@@ -182,8 +185,10 @@ class Group : public std::enable_shared_from_this<Group> {
     void make_backends(const Part& part);
     void hand_over(CustomBackend& backend, const std::shared_ptr<Operation>& operation);
     void wait_for_backends();
+    int rank_of_member(int global) const noexcept;
     void take_layout();
     void open_memory();
+    void leave_memory();
     void start(Operation& operation);
     void begin_schedule(Operation& operation);
     void probe(const Operation& operation);
@@ -251,6 +256,7 @@ class Group : public std::enable_shared_from_this<Group> {
     std::uint64_t symmetric_segments_ = 0;  // made so far; equal on all ranks of the host
     engine::Ground ground_;
     bool left_ = false;
+    bool memory_left_ = false;
     backend::Devices backend_names_;
     std::map<Device::Type, std::shared_ptr<CustomBackend>> backends_;  // those that are not native
     std::any pg_options_;

@@ -66,8 +66,8 @@ void check_type(const ProcessGroup& g, std::size_t count) {
 }
 
 TEST_P(Collectives, are_right_for_every_type_and_awkward_counts) {
-    covers("S8-001", "S8-002", "S8-004", "S8-006", "S8-007", "S8-008", "S8-009", "S8-013", "S8-015", "S8-024", "S8-025",
-           "S8-026", "A-42", "A-54", "A-56", "A-61", "S7-001", "S7-004");
+    covers("S2-002", "S2-021", "S8-001", "S8-002", "S8-004", "S8-006", "S8-007", "S8-008", "S8-009", "S8-013", "S8-015",
+           "S8-024", "S8-025", "S8-026", "A-42", "A-54", "A-56", "A-61", "S7-001", "S7-004");
     for (const int n : {1, 2, 3, 4}) {
         run_ranks(n, GetParam(), [](const ProcessGroup& g) {
             for (const std::size_t count : {0, 1, 5, 13, 1000}) {

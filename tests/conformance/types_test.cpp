@@ -62,6 +62,16 @@ void check_operator(const ProcessGroup& g, ReduceOp::Kind kind, std::size_t coun
         expect_combined<T>(g, kind, part, count * static_cast<std::size_t>(me), "reduce_scatter_tensor"));
 }
 
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+TEST(Operators, have_the_names_that_torch_has_given_up) {
+    covers("S10-013");
+    static_assert(reduce_op::SUM == ReduceOp::sum && reduce_op::PRODUCT == ReduceOp::product);
+    EXPECT_EQ(reduce_op::MIN, ReduceOp::min);
+    EXPECT_EQ(reduce_op::MAX, ReduceOp::max);
+}
+#pragma GCC diagnostic pop
+
 TEST_P(Types, combine_with_every_operator_that_is_defined_for_them) {
     covers("S10-001", "S10-002", "S10-003", "S10-004", "S10-005", "S10-006", "S10-007", "S10-008", "S10-009", "S10-010",
            "S10-012", "A-43", "A-44", "A-45");

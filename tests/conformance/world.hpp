@@ -37,21 +37,20 @@ inline std::string to_string(How how) {
     return "?";
 }
 
-/// The ways that this program tries: sanitizers watch threads, real jobs are processes.
-inline std::vector<How> every_way() {
-#if defined(TUTTI_ONE_BACKEND)
-    return {How::threads, How::shm_processes};
-#elif defined(TUTTI_THREADS_ONLY)
-    return {How::threads, How::tcp_threads, How::part};
-#else
-    return {How::threads, How::shm_processes, How::tcp_processes, How::part};
-#endif
-}
-
 /// What the groups are made with; empty: native.
 inline std::string backend_under_test() {
     const char* name = std::getenv("TUTTI_CONFORMANCE_BACKEND");
     return name != nullptr ? name : "";
+}
+
+/// The ways that this program tries: sanitizers watch threads, real jobs are processes.
+inline std::vector<How> every_way() {
+    if (!backend_under_test().empty()) return {How::threads, How::shm_processes};
+#ifdef TUTTI_THREADS_ONLY
+    return {How::threads, How::tcp_threads, How::part};
+#else
+    return {How::threads, How::shm_processes, How::tcp_processes, How::part};
+#endif
 }
 
 /// Those in which the body's group is all of its world.

@@ -56,6 +56,15 @@ expect "pkg-config, shared, C" "$work/pc-shared-c"
 "${compile_c[@]}" -o "$work/pc-static-c" -DTUTTI_STATIC $(pkg-config --cflags tutti) "$prefix/lib/libtutti.a" $private -pthread
 expect "pkg-config, static, C" "$work/pc-static-c"
 
+# A backend of somebody else: built out of the tree, found by its name, and through the tests of all backends.
+cmake -S "$source/examples/backend" -B "$work/pinboard" -G Ninja -DCMAKE_BUILD_TYPE=Debug \
+  -DCMAKE_PREFIX_PATH="$prefix" >"$work/pinboard.log" 2>&1 || { cat "$work/pinboard.log"; fail "pinboard: configuring failed"; }
+cmake --build "$work/pinboard" >>"$work/pinboard.log" 2>&1 || { cat "$work/pinboard.log"; fail "pinboard: building failed"; }
+TUTTI_BACKEND_PATH=$work/pinboard "$prefix/bin/tutti-backend-conformance" pinboard --gtest_filter='Ranks/Collectives*/threads' \
+  >"$work/pinboard.log" 2>&1 || { tail -n 30 "$work/pinboard.log"; fail "pinboard: not all of its tests passed"; }
+grep -q '  PASSED  ] [1-9]' "$work/pinboard.log" || fail "pinboard: no test ran"
+echo "consumer: a backend, built out of the tree: $(grep -o 'PASSED.*' "$work/pinboard.log")"
+
 # A user of the shared library needs nothing else: no header, .pc or CMake package of what tutti is made of.
 needed=$(readelf -d "$work/tutti/consumer" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | grep -v -e '^libtutti' -e '^libstdc++' -e '^libc\.' -e '^libgcc_s' -e '^libm\.' || true)
 [ -z "$needed" ] || fail "the shared consumer links with $needed"

@@ -22,7 +22,7 @@ COUNTS = [
     ("plan", "measured_plan", 953),
     ("all_reduce", "measured_all_reduce", 1110),
     ("message", "measured_send", 609),
-    ("message", "measured_recv", 726),
+    ("message", "measured_recv", 844),
 ]
 
 
