@@ -128,12 +128,13 @@ void Group::probe(const Operation& operation) {
     }
 }
 
-// What a rank has sent before it left may still be on its way: over sockets its goodbye is often quicker.
+// Of a rank that has left the world. What it has sent before may still be on its way: over sockets its goodbye is often
+// quicker.
 void Group::check_message(const Operation& operation) {
     const transport::Transfer& transfer = operation.transfer;
     if (transfer.done || transfer.peer < 0 || transfer.bytes_done > 0) return;
     const int peer = rank_of(transfer.peer);
-    if (peer != rank_ && has_left(peer, goodbye_patience)) give_up(peer);
+    if (peer != rank_ && world_->has_left(transfer.peer, goodbye_patience)) give_up(peer);
 }
 
 // Nobody can finish what waits for it, and everybody learns the same cause.
@@ -143,12 +144,12 @@ void Group::give_up(int peer) {
         true);
 }
 
-bool Group::has_left(int peer, Clock::duration ago) const {
+bool Group::has_left(int peer) const {
     if (!is_whole_world() && shares_memory_with(peer) &&
         arena_->control(ground_.local_of[static_cast<std::size_t>(peer)]).left.load(std::memory_order_acquire) != 0) {
         return true;
     }
-    return world_->has_left(global(peer), ago);
+    return world_->has_left(global(peer));
 }
 
 // Compares what the ranks of this host have done up to this collective, which has begun here.

@@ -192,7 +192,7 @@ class Group : public std::enable_shared_from_this<Group> {
     void start(Operation& operation);
     void begin_schedule(Operation& operation);
     void probe(const Operation& operation);
-    bool has_left(int peer, Clock::duration ago = {}) const;
+    bool has_left(int peer) const;
     void give_up(int peer);
     void check_records(std::uint64_t sequence);
     void disagreement(int peer, std::uint64_t sequence);

@@ -47,7 +47,7 @@ inline std::string backend_under_test() {
 inline std::vector<How> every_way() {
     if (!backend_under_test().empty()) return {How::threads, How::shm_processes};
 #ifdef TUTTI_THREADS_ONLY
-    return {How::threads, How::tcp_threads, How::part};
+    return {How::threads, How::tcp_threads};
 #else
     return {How::threads, How::shm_processes, How::tcp_processes, How::part};
 #endif
