@@ -17,7 +17,8 @@ using Ranks = std::vector<int>;
 class Groups : public ::testing::TestWithParam<How> {};
 
 TEST_P(Groups, serve_their_members_by_global_and_group_ranks) {
-    covers("S4-002", "S4-003", "S4-004", "S4-016", "S4-020", "S4-021", "S4-022", "S4-023", "S4-024", "A-61");
+    covers("S4-002", "S4-003", "S4-004", "S4-005", "S4-012", "S4-016", "S4-020", "S4-021", "S4-022", "S4-023", "S4-024",
+           "A-61");
     run_ranks(4, GetParam(), [](const ProcessGroup& w) {
         const ProcessGroup g = new_group({3, 1}, {.group_desc = "odd", .world = w});
         Ints x{w.rank(), 10};
