@@ -2,6 +2,7 @@
 #include "conformance/world.hpp"
 #include "support/covers.hpp"
 
+#include <latch>
 #include <mutex>
 
 namespace tutti::test {
@@ -54,8 +55,15 @@ void register_once() {
 void run_pair(const std::function<void(const Store&, int)>& body) {
     register_once();
     const HashStore store;
-    std::thread other([&] { body(store, 1); });
-    body(store, 0);
+    const auto run = [&](int rank) {
+        try {
+            body(store, rank);
+        } catch (const std::exception& error) {
+            ADD_FAILURE() << "rank " << rank << ": " << error.what();
+        }
+    };
+    std::thread other([&] { run(1); });
+    run(0);
     other.join();
 }
 
@@ -109,7 +117,8 @@ TEST(Backends, serve_the_tensors_of_their_devices) {
 }
 
 TEST(Backends, that_never_end_an_operation_end_it_by_its_timeout) {
-    run_pair([](const Store& store, int rank) {
+    std::latch seen(2);  // a rank that goes earlier is another cause
+    run_pair([&seen](const Store& store, int rank) {
         ProcessGroup w(
             {.store = store, .rank = rank, .world_size = 2, .timeout = 400ms, .backend = "filler", .pg_options = true});
         Work work = async::barrier({.group = w});
@@ -118,15 +127,18 @@ TEST(Backends, that_never_end_an_operation_end_it_by_its_timeout) {
         const std::string text = message_of<Timeout>([&] { work.wait(); });
         EXPECT_TRUE(has(text, "barrier #1 in group \"world\"")) << text;
         EXPECT_THROW(barrier({.group = w}), DistError);
+        seen.arrive_and_wait();
     });
 }
 
 TEST(Backends, end_what_is_under_way_when_their_group_is_aborted) {
-    run_pair([](const Store& store, int rank) {
+    std::latch seen(2);
+    run_pair([&seen](const Store& store, int rank) {
         ProcessGroup w({.store = store, .rank = rank, .world_size = 2, .backend = "filler", .pg_options = true});
         Work work = async::barrier({.group = w});
         if (rank == 0) w.abort("enough");
         EXPECT_TRUE(has(message_of<Aborted>([&] { work.wait(); }), "enough"));
+        seen.arrive_and_wait();
     });
 }
 
