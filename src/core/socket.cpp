@@ -208,7 +208,7 @@ UniqueFd listen_tcp(const std::string& host, std::uint16_t port, int backlog) {
                            {.operation = "listen", .hint = hint});
 }
 
-UniqueFd connect_tcp(const Address& address, const Deadline& deadline, const AbortFlag* abort) {
+UniqueFd connect_tcp(const Address& address, const Deadline& deadline, const AbortFlag* abort, Refusal refusal) {
     const Instant start = Clock::now();
     if (address.port == 0) throw InvalidArgument(fmt::format("connect to {}: port 0", to_string(address)));
     if (address.host.empty()) throw InvalidArgument(fmt::format("connect to {}: no host", to_string(address)));
@@ -231,7 +231,8 @@ UniqueFd connect_tcp(const Address& address, const Deadline& deadline, const Abo
             const int error = try_connect(*at, attempt, deadline, abort, fd);
             if (error == 0) return fd;
             cause = reason(error);
-            if (last && !worth_another_try(error)) connect_failed(address, cause, start, "");
+            const bool over = error == ECONNREFUSED && refusal == Refusal::no_longer;
+            if (last && (over || !worth_another_try(error))) connect_failed(address, cause, start, "");
         }
         check_wait(Deadline::never(), abort, "connect");
         if (deadline.expired()) connect_failed(address, cause, start, std::move(hint));

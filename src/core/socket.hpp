@@ -32,9 +32,12 @@ std::string to_string(const Address& address);
 
 /// A socket that listens on `host` (name or literal; empty: every address) and `port` (0: any free port).
 UniqueFd listen_tcp(const std::string& host, std::uint16_t port, int backlog = 512);
-/// A connected socket with TCP_NODELAY. A peer that refuses or is unreachable is tried again, with a growing
-/// pause, until the deadline; a host name that does not exist fails at once.
-UniqueFd connect_tcp(const Address& address, const Deadline& deadline, const AbortFlag* abort);
+/// What a refused connection means: nobody listens there yet, or no longer.
+enum class Refusal { not_yet, no_longer };
+/// A connected socket with TCP_NODELAY. A peer that is unreachable, or refuses and may listen yet, is tried again, with
+/// a growing pause, until the deadline; a host name that does not exist fails at once.
+UniqueFd connect_tcp(const Address& address, const Deadline& deadline, const AbortFlag* abort,
+                     Refusal refusal = Refusal::not_yet);
 /// Whether nobody listens there: the address answers, and says no. False where nothing is known in time.
 bool refuses(const Address& address, const Deadline& deadline);
 /// The next waiting connection (TCP with TCP_NODELAY, or Unix); nullopt when there is none.

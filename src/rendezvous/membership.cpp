@@ -214,7 +214,8 @@ UniqueFd Membership::dial(int rank, bool lifeline, const Deadline& deadline, con
     const Hello hello{world_id_, lifeline ? Hello::Purpose::lifeline : Hello::Purpose::data, options_.rank};
     const Card& card = cards_[static_cast<std::size_t>(rank)];
     for (;;) {
-        UniqueFd fd = net::connect_tcp({card.listen_host, card.listen_port}, deadline, abort);
+        // Whoever has a card listens until it leaves.
+        UniqueFd fd = net::connect_tcp({card.listen_host, card.listen_port}, deadline, abort, net::Refusal::no_longer);
         try {
             security::authenticate(fd.get(), *secret_, security::Role::connecting, "peer", deadline, abort);
             net::send_all(fd.get(), bytes_of(hello), deadline, abort, "hello");
@@ -233,10 +234,16 @@ UniqueFd Membership::dial(int rank, bool lifeline, const Deadline& deadline, con
     }
 }
 
+// A parent that came much earlier may have left again: then the next, who tells what has happened.
 void Membership::build_tree() {
-    if (options_.rank == 0) return;
-    const int parent = parent_of(options_.rank);
-    adopt(parent, dial(parent, true, options_.deadline, nullptr));
+    const std::vector<int> parents = possible_parents();
+    for (const int parent : parents) {
+        try {
+            return adopt(parent, dial(parent, true, options_.deadline, nullptr));
+        } catch (const DistNetworkError&) {
+            if (parent == parents.back() || options_.deadline.expired()) throw;
+        }
+    }
 }
 
 // A new parent. The old one, if it still waits for this rank to be safe, may go.

@@ -8,8 +8,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstring>
+#include <functional>
 #include <optional>
 #include <thread>
 
@@ -210,6 +212,35 @@ TEST(Lifelines, a_rank_that_leaves_at_once_does_not_keep_others_from_joining) {
         for (int rank = 0; rank < 6; rank += 2) ranks.leave(rank);  // as soon as they have joined
         ranks.expect_said(6, "joined");
     }
+}
+
+// Its parent has the news that lets it go without waiting for its children.
+TEST(Lifelines, a_rank_that_comes_after_its_parent_left_is_told_by_another) {
+    const HashStore store, own;  // of the late rank: the test carries over what is to be seen
+    const auto join = [](const Store& where, int rank, std::function<void(const Verdict&)> hear) {
+        return std::make_unique<Membership>(
+            MembershipOptions{where, rank, 4, Deadline::after(5s), {}, std::move(hear)});
+    };
+    std::atomic<int> told{0};
+    std::vector<std::unique_ptr<Membership>> ranks(4);
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < 4; ++rank) {
+        threads.emplace_back([&, rank] {
+            ranks[static_cast<std::size_t>(rank)] = join(rank < 3 ? store : own, rank, [&, rank](const Verdict& v) {
+                if (rank == 3 && v.kind == VerdictKind::aborted && v.text == "enough") ++told;
+            });
+        });
+    }
+    const auto card = Store(own).get("card/3");
+    Store(store).set("card/3", card);
+    for (std::size_t rank = 0; rank < 3; ++rank) threads[rank].join();
+    ranks[1]->flood({VerdictKind::aborted, 1, "enough"});
+    ranks[2].reset();  // 3's parent
+    Store(own).set("table", Store(store).get("table"));
+    threads[3].join();
+    ASSERT_TRUE(ranks[3]);
+    for (const Instant end = Clock::now() + 5s; told == 0 && Clock::now() < end;) std::this_thread::sleep_for(5ms);
+    EXPECT_EQ(told, 1);
 }
 
 TEST(Joining, every_rank_gets_what_rank_0_makes_of_all_notes) {
