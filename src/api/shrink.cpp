@@ -22,12 +22,6 @@ std::string next_name(const std::string& name) {
     return fmt::format("{}.{}", name.substr(0, dot), std::stoi(digits) + 1);
 }
 
-std::vector<int> global_ranks(const detail::Group& group, const std::vector<int>& ranks) {
-    std::vector<int> result;
-    for (const int rank : ranks) result.push_back(group.global(rank));
-    return result;
-}
-
 void check(const ShrinkOptions& o) {
     if (o.timeout < milliseconds::zero()) {
         throw InvalidArgument(
@@ -51,7 +45,7 @@ ProcessGroup ProcessGroup::shrink(const ShrinkOptions& o) const {
                                 o.patience);
     const std::vector<int> ranks = survivors.agree();
     const auto own = std::ranges::find(ranks, old.rank());
-    const std::string who = fmt::format("{} of \"{}\"", fmt::join(global_ranks(old, ranks), ", "), old.name());
+    const std::string who = fmt::format("{} of \"{}\"", fmt::join(old.global(ranks), ", "), old.name());
     try {
         return ProcessGroup(detail::Group::of_all({.store = survivors.store(),
                                                    .rank = static_cast<int>(own - ranks.begin()),

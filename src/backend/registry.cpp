@@ -37,7 +37,7 @@ class Registry {
     }
     void add(const std::string& name, Entry entry) {
         const std::lock_guard lock(mutex_);
-        if (!entries_.emplace(name, std::move(entry)).second || name == native)
+        if (!entries_.emplace(name, std::move(entry)).second)
             throw InvalidArgument(
                 fmt::format("Backend.register_backend: name \"{}\" is taken: expected a new one", name));
     }
@@ -91,6 +91,10 @@ bool is_word(std::string_view name) {
            std::ranges::all_of(name, [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-'; });
 }
 
+bool serves(const Entry& entry, Device::Type device) {
+    return std::ranges::find(entry.devices, device) != entry.devices.end();
+}
+
 Entry found(const std::string& name, const char* operation) {
     if (name == native) return {nullptr, {Device::Type::cpu}};
     if (auto entry = Registry::instance().find(name)) return *entry;
@@ -134,8 +138,7 @@ Devices parse(const std::string& text, const std::optional<Device>& device, cons
             add(Device::Type::cpu, native);
             if (!device || device->type == Device::Type::cpu) return devices;
             for (const std::string& name : Registry::instance().names()) {
-                const Entry entry = found(name, operation);
-                if (std::ranges::find(entry.devices, device->type) != entry.devices.end()) {
+                if (serves(found(name, operation), device->type)) {
                     add(device->type, name);
                     return devices;
                 }
@@ -159,8 +162,7 @@ Devices parse(const std::string& text, const std::optional<Device>& device, cons
         }
         const std::string name = part.substr(colon + 1);
         const Device::Type kind = type == "cpu" ? Device::Type::cpu : Device::Type::cuda;
-        const Entry entry = found(name, operation);
-        if (std::ranges::find(entry.devices, kind) == entry.devices.end()) {
+        if (!serves(found(name, operation), kind)) {
             throw InvalidArgument(
                 fmt::format("{}: backend \"{}\" does not serve {}: expected one that does", operation, name, type));
         }

@@ -1,6 +1,7 @@
 #include "backend/registry.hpp"
 
 #include "support/covers.hpp"
+#include "support/message_of.hpp"
 
 #include <tutti/error.hpp>
 
@@ -13,6 +14,7 @@ namespace tutti {
 namespace {
 
 using test::covers;
+using test::message_of;
 using Type = Device::Type;
 
 class Idle : public CustomBackend {
@@ -20,17 +22,6 @@ class Idle : public CustomBackend {
     void run(const BackendRequest&, BackendCompletion) override {}
     void abort(const std::string&) noexcept override {}
 };
-
-template <class Error, class F>
-std::string message_of(F call) {
-    try {
-        call();
-    } catch (const Error& error) {
-        return error.what();
-    }
-    ADD_FAILURE() << "no error";
-    return {};
-}
 
 TEST(Names, of_backends_are_checked_and_lower_case) {
     covers("S2-010", "S2-011", "S2-012", "S2-007");

@@ -1,5 +1,7 @@
 #include "core/socket.hpp"
 
+#include "support/message_of.hpp"
+
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -17,20 +19,11 @@
 namespace tutti::net {
 namespace {
 
+using test::message_of;
 using namespace std::chrono_literals;
 
 Deadline soon() {
     return Deadline::after(10s);
-}
-
-template <class Error, class Function>
-std::string message_of(Function function) {
-    try {
-        function();
-    } catch (const Error& error) {
-        return error.what();
-    }
-    return "(nothing was thrown)";
 }
 
 struct Pair {

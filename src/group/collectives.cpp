@@ -194,14 +194,13 @@ std::vector<int> Group::waits_for(const Operation& operation) const {
 
 void Group::time_out(Operation& operation) {
     ErrorContext context = context_of(operation);
-    std::vector<int> missing = waits_for(operation);
+    const std::vector<int> missing = waits_for(operation);
     const int peer = missing.empty() ? -1 : missing.front();
-    for (int& rank : missing) rank = global(rank);
     const double waited = std::chrono::duration<double>(context.elapsed).count();
     std::string text = fmt::format("{}: timed out after {:.3f} s of {:.3f} s", title_of(operation), waited,
                                    std::chrono::duration<double>(operation.timeout).count());
     if (!missing.empty())
-        text += fmt::format("; rank {} has nothing from rank {}", world_->rank(), fmt::join(missing, ", "));
+        text += fmt::format("; rank {} has nothing from rank {}", world_->rank(), fmt::join(global(missing), ", "));
     if (!context.phase.empty()) text += fmt::format("; {}", context.phase);
     fail_together({.headline = text, .sequence = operation.sequence, .rank = rank_, .peer = peer}, context);
 }

@@ -92,6 +92,12 @@ int Group::rank_of_member(int global) const noexcept {
     return index_of(members_, global);
 }
 
+std::vector<int> Group::global(const std::vector<int>& ranks) const {
+    std::vector<int> result;
+    for (const int rank : ranks) result.push_back(global(rank));
+    return result;
+}
+
 std::vector<int> Group::members() const {
     std::vector<int> all = members_;
     for (int r = 0; is_whole_world() && r < size_; ++r) all.push_back(r);
@@ -169,23 +175,27 @@ bool Group::choose_way(Operation& operation) {
     return false;
 }
 
+// What is the same whoever moves the data. Throws when the group can take no more.
+void Group::begin(const std::shared_ptr<Operation>& operation) {
+    if (world_->failure()) std::rethrow_exception(world_->failure());
+    if (left_) throw Aborted(fmt::format("{}: group \"{}\" was destroyed", operation->name, name_));
+    operation->started = Clock::now();
+    operation->deadline = Deadline::after(operation->timeout, operation->started);
+    operation->group = shared_from_this();
+    if (operation->is_collective) operation->sequence = ++sequence_;
+    operation->ticket = record_call(*operation);
+}
+
 void Group::submit(const std::shared_ptr<Operation>& operation, bool asynchronous) {
     if (operation->begin) operation->begin();
     if (CustomBackend* backend = backend_of(*operation)) return hand_over(*backend, operation);
     {
         const World::Held held(*world_);
-        if (world_->failure()) std::rethrow_exception(world_->failure());
-        if (left_) throw Aborted(fmt::format("{}: group \"{}\" was destroyed", operation->name, name_));
-        operation->started = Clock::now();
-        operation->deadline = Deadline::after(operation->timeout, operation->started);
-        operation->group = shared_from_this();
+        begin(operation);
         if (operation->is_collective) {
-            operation->sequence = ++sequence_;
-            operation->ticket = record_call(*operation);
             collectives_.push_back(operation);
             world_->activate(*this);
         } else {
-            operation->ticket = record_call(*operation);
             world_->post(operation);
         }
         world_->progress();

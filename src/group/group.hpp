@@ -73,6 +73,7 @@ class Group : public std::enable_shared_from_this<Group> {
     int global(int rank) const noexcept {
         return is_whole_world() || rank < 0 ? rank : members_[static_cast<std::size_t>(rank)];
     }
+    std::vector<int> global(const std::vector<int>& ranks) const;
     /// Rank here of a rank of the world; -1: it is not a member.
     int rank_of(int global) const noexcept {
         if (is_whole_world()) return global >= 0 && global < size_ ? global : -1;
@@ -181,6 +182,7 @@ class Group : public std::enable_shared_from_this<Group> {
     explicit Group(std::shared_ptr<World> world, Part part);
 
     void abort_backends(const std::string& reason) noexcept;
+    void begin(const std::shared_ptr<Operation>& operation);
     CustomBackend* backend_of(const Operation& operation) const;
     void make_backends(const Part& part);
     void hand_over(CustomBackend& backend, const std::shared_ptr<Operation>& operation);

@@ -48,10 +48,9 @@ BackendRequest request_of(const Operation& operation, const Group& group) {
     }
     const algorithm::Request& request = operation.request;
     const engine::Operands& operands = operation.operands;
-    const bool rooted = recorded_kind(request.collective) != record::Kind::collective;
     r.dtype = operands.dtype;
     r.op = ReduceOp(operands.op);
-    r.root = rooted ? request.root : -1;
+    r.root = recorded_root(request.collective, request.root);
     r.input = request.in_place ? operands.output : operands.input;
     r.output = operands.output;
     r.count = request.count;
@@ -98,16 +97,10 @@ void Group::make_backends(const Part& part) {
 }
 
 void Group::hand_over(CustomBackend& backend, const std::shared_ptr<Operation>& operation) {
-    operation->group = shared_from_this();
     const std::lock_guard order(handing_mutex_);
     {
         const World::Held held(*world_);
-        if (world_->failure()) std::rethrow_exception(world_->failure());
-        if (left_) throw Aborted(fmt::format("{}: group \"{}\" was destroyed", operation->name, name_));
-        operation->started = Clock::now();
-        operation->deadline = Deadline::after(operation->timeout, operation->started);
-        if (operation->is_collective) operation->sequence = ++sequence_;
-        operation->ticket = record_call(*operation);
+        begin(operation);
         operation->handed_over = std::make_unique<BackendRequest>(request_of(*operation, *this));
         handed_over_.push_back(operation);
     }

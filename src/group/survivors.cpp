@@ -44,8 +44,8 @@ std::vector<int> Survivors::agree() {
         throw DistStoreError(
             fmt::format("shrink: the survivors of group \"{}\" cannot meet: its store {} is gone, as is rank {}: "
                         "expected a store that outlives the ranks, as that of `tutti run` does: {}",
-                        group_.name(), store_.describe(), fmt::join(global({gone_.begin(), gone_.end()}), ", "),
-                        error.what()),
+                        group_.name(), store_.describe(),
+                        fmt::join(group_.global(std::vector<int>(gone_.begin(), gone_.end())), ", "), error.what()),
             {.operation = "shrink", .group = group_.name(), .rank = group_.world().rank()});
     }
 }
@@ -167,7 +167,7 @@ std::vector<int> Survivors::understood(const std::string& result) const {
         throw Timeout(fmt::format("shrink of group \"{}\" ({} ranks): not called within {} ms by rank{} {}, which "
                                   "is not known to be dead",
                                   group_.name(), group_.size(), waited, ranks.size() == 1 ? "" : "s",
-                                  fmt::join(global(ranks), ", ")),
+                                  fmt::join(group_.global(ranks), ", ")),
                       context);
     }
     if (std::ranges::find(ranks, group_.rank()) != ranks.end()) return ranks;
@@ -175,14 +175,8 @@ std::vector<int> Survivors::understood(const std::string& result) const {
     throw PeerLost(
         fmt::format("shrink of group \"{}\" ({} ranks): ranks {} go on without this rank, {}: it came too late, "
                     "or could not be reached",
-                    group_.name(), group_.size(), fmt::join(global(ranks), ", "), context.rank),
+                    group_.name(), group_.size(), fmt::join(group_.global(ranks), ", "), context.rank),
         context);
-}
-
-std::vector<int> Survivors::global(const std::vector<int>& ranks) const {
-    std::vector<int> result;
-    for (const int rank : ranks) result.push_back(group_.global(rank));
-    return result;
 }
 
 }  // namespace tutti::detail

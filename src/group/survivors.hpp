@@ -47,7 +47,6 @@ class Survivors {
     std::string list_of_those_here();
     std::string wait_for_result();
     std::vector<int> understood(const std::string& result) const;
-    std::vector<int> global(const std::vector<int>& ranks) const;
 
     const Group& group_;
     Store store_;

@@ -20,8 +20,7 @@ std::shared_ptr<transport::SymmetricSegment> Group::make_symmetric(std::size_t b
     const int ranks = static_cast<int>(rank_of_local_.size());
     UniqueFd fd;
     if (ground_.local_rank == 0) fd = SymmetricSegment::create(ranks, bytes);
-    std::vector<int> here;
-    for (const int rank : rank_of_local_) here.push_back(global(rank));
+    const std::vector<int> here = global(rank_of_local_);
     world_->pass_on_host(fmt::format("symmetric-{}-{}", index_, id), here, {&fd, 1}, deadline, &world_->bad_news());
     return std::make_shared<SymmetricSegment>(fd, id, ranks, ground_.local_rank, bytes);
 }

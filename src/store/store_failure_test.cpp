@@ -5,6 +5,7 @@
 #include "store/tcp_test_support.hpp"
 #include "store/wire.hpp"
 #include "support/covers.hpp"
+#include "support/message_of.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -29,6 +30,7 @@
 namespace tutti {
 namespace {
 
+using test::message_of;
 using namespace std::chrono_literals;
 using test::a_client;
 using test::a_master;
@@ -98,16 +100,6 @@ struct Pipe {
     }
     int ends[2];
 };
-
-template <class Error, class Function>
-std::string message_of(Function function) {
-    try {
-        function();
-    } catch (const Error& error) {
-        return error.what();
-    }
-    return "(nothing was thrown)";
-}
 
 void expect_contains(const std::string& text, const std::string& part) {
     EXPECT_NE(text.find(part), std::string::npos) << text;

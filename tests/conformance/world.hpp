@@ -1,6 +1,8 @@
 // run_ranks: a test's body on n ranks, as threads of this process or as processes of their own.
 #pragma once
 
+#include "support/message_of.hpp"
+
 #include <tutti/tutti.hpp>
 
 #include <gtest/gtest.h>
@@ -58,18 +60,6 @@ inline std::vector<How> whole_worlds() {
     std::vector<How> ways = every_way();
     std::erase(ways, How::part);
     return ways;
-}
-
-/// What `call` says when it throws an Error, which it must.
-template <class Error, class F>
-std::string message_of(F call) {
-    try {
-        call();
-    } catch (const Error& error) {
-        return error.what();
-    }
-    ADD_FAILURE() << "no error";
-    return {};
 }
 
 inline bool has(const std::string& text, const std::string& part) {
