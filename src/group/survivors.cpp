@@ -41,11 +41,12 @@ std::vector<int> Survivors::agree() {
     } catch (const DistStoreError& error) {
         if (error.code() == ErrorCode::timeout) throw;
         hear_of_the_gone();
+        const auto gone = group_.global(std::vector<int>(gone_.begin(), gone_.end()));
         throw DistStoreError(
-            fmt::format("shrink: the survivors of group \"{}\" cannot meet: its store {} is gone, as is rank {}: "
-                        "expected a store that outlives the ranks, as that of `tutti run` does: {}",
-                        group_.name(), store_.describe(),
-                        fmt::join(group_.global(std::vector<int>(gone_.begin(), gone_.end())), ", "), error.what()),
+            fmt::format("shrink: the survivors of group \"{}\" cannot meet: its store {} is gone{}{}: expected a store "
+                        "that outlives the ranks, as that of `tutti run` does: {}",
+                        group_.name(), store_.describe(), gone.empty() ? "" : ", as is rank ", fmt::join(gone, ", "),
+                        error.what()),
             {.operation = "shrink", .group = group_.name(), .rank = group_.world().rank()});
     }
 }
