@@ -34,7 +34,8 @@ TUTTI_API void set_debug_level_from_env();
 /// `rank`; the first `skip` calls of a process do nothing.
 ///
 /// Where a debugger is attached to that process, it stops there. Otherwise stderr says how to attach one, and the rank
-/// waits until that has happened, for as long as it takes. The other ranks go on when the debugger lets it continue.
+/// waits until that has happened, for as long as it takes. Meanwhile its standard input is the terminal, if it has one.
+/// The other ranks go on when the debugger lets it continue.
 /// Throws InvalidArgument for a rank that is not in the group, or a negative `skip`; what a barrier throws.
 TUTTI_API void breakpoint(int rank = 0, int skip = 0, ProcessGroup group = {});
 

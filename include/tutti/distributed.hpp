@@ -15,6 +15,7 @@
 // Follows torch.distributed; deviations are said where they are.
 #pragma once
 
+#include <tutti/available.hpp>
 #include <tutti/process_group.hpp>
 #include <tutti/reduce_op.hpp>
 #include <tutti/tensor.hpp>
@@ -54,7 +55,6 @@ struct InitOptions {
 TUTTI_API void init_process_group(const InitOptions& options = {});
 /// Leaves one group, or (empty) the default one, as ProcessGroup::destroy. May be followed by a new init_process_group.
 TUTTI_API void destroy_process_group(ProcessGroup group = {});
-TUTTI_API bool is_available() noexcept;
 TUTTI_API bool is_initialized() noexcept;
 TUTTI_API ProcessGroup default_group();
 TUTTI_API void set_default_group(ProcessGroup group);

@@ -10,7 +10,8 @@
 // Errors: InvalidArgument names the rank that is wrong; CollectiveMismatch tells what ranks asked for; Timeout after
 // the world's timeout. An operation that fails in one group ends the world with all its groups.
 //
-// Threads: one per process at a time, as for collectives.
+// Threads: any, one after the other as for collectives: threads of a rank that make groups at once get the same groups
+// on all ranks where these meet in one order, or a CollectiveMismatch on all ranks.
 #pragma once
 
 #include <tutti/process_group.hpp>

@@ -1,10 +1,12 @@
 // breakpoint(): one rank in a debugger, the others in a barrier.
 #include "api/request.hpp"
+#include "core/unique_fd.hpp"
 
 #include <tutti/debug.hpp>
 #include <tutti/distributed.hpp>
 #include <tutti/error.hpp>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -29,7 +31,27 @@ int tracer() {
     return 0;
 }
 
+// Standard input is the terminal, where there is one, as long as this lives: launchers give ranks another.
+class TerminalInput {
+ public:
+    TerminalInput() {
+        const UniqueFd terminal(::open("/dev/tty", O_RDONLY | O_CLOEXEC));
+        if (!terminal) return;
+        before_ = UniqueFd(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3));
+        if (before_) ::dup2(terminal.get(), STDIN_FILENO);
+    }
+    TerminalInput(const TerminalInput&) = delete;
+    TerminalInput& operator=(const TerminalInput&) = delete;
+    ~TerminalInput() {
+        if (before_) ::dup2(before_.get(), STDIN_FILENO);
+    }
+
+ private:
+    UniqueFd before_;
+};
+
 void wait_for_debugger(int rank) {
+    const TerminalInput terminal;
     ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);  // where only parents may attach
     if (tracer() == 0) {
         fmt::print(stderr,

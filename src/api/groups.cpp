@@ -133,6 +133,7 @@ std::vector<ProcessGroup> new_groups(std::vector<Ranks> lists, const NewGroupOpt
     if (o.use_local_synchronization)
         throw InvalidArgument("new_groups: use_local_synchronization: expected new_group, one group at a time");
     if (lists.empty()) return {};
+    const auto making = world->making();
     agree(all_of(*world), lists);
     // Ranks count alike: none has counted what they did not agree about.
     const World::Place first = world->next_place(static_cast<std::uint32_t>(lists.size()), bytes);
@@ -194,6 +195,7 @@ ProcessGroup ProcessGroup::split(const SplitOptions& o) const {
     std::array<std::uint64_t, 4> mine{static_cast<std::uint64_t>(o.color), static_cast<std::uint64_t>(o.key), 0, 0};
     const std::uint64_t bytes = Group::part_bytes(*world, parent->members());
     const auto most = static_cast<std::uint32_t>(parent->size());
+    const auto making = world->making();
     World::Place first;
     if (parent->is_whole_world()) {
         first = world->next_place(most, bytes);

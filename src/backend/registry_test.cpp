@@ -84,7 +84,7 @@ TEST(Names, of_torch_that_are_not_here_say_where_they_would_come_from) {
 }
 
 TEST(Maps, from_devices_to_backends_are_read_and_checked) {
-    covers("S1-009", "S1-008", "S1-010");
+    covers("S1-009", "S1-008", "S1-010", "S2-016", "S2-020");
     Backend::register_backend("cards", Backend::Plain([](auto...) { return std::make_shared<Idle>(); }), {Type::cuda});
     const Device card{Type::cuda, 0};
     EXPECT_EQ(backend::parse("", {}, "f"), (backend::Devices{{Type::cpu, "native"}}));

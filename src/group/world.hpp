@@ -93,6 +93,9 @@ class World : public std::enable_shared_from_this<World> {
         std::uint32_t index = 0;
         std::uint64_t offset = 0;
     };
+    /// Held from agreeing about new groups until they have their numbers: two threads that make groups at once get the
+    /// same numbers on all ranks, or an error.
+    [[nodiscard]] std::unique_lock<std::mutex> making() { return std::unique_lock(making_); }
     /// Takes `count` numbers, each with `part_bytes` of shared memory; returns the first.
     Place next_place(std::uint32_t count, std::uint64_t part_bytes);
     /// The same for groups that only some ranks make: counted in the store.
@@ -222,6 +225,7 @@ class World : public std::enable_shared_from_this<World> {
     std::uint64_t next_offset_ = 0;
     Instant next_slow_check_{}, last_slow_check_{};
 
+    std::mutex making_;
     mutable std::mutex groups_mutex_;
     std::map<std::uint32_t, std::weak_ptr<Group>> groups_;
     std::set<std::uint32_t> ended_;  // groups that this rank has left

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include <charconv>
+#include <filesystem>
 #include <optional>
 
 namespace tutti::rendezvous {
@@ -158,6 +159,14 @@ Joined by_file(const Url& url, const std::string& method, const Request& request
     check(joined, "file:// needs both on every process, as arguments or as ?rank=R&world_size=N");
     if (url.rest.empty() || url.rest.front() != '/') {
         throw InvalidArgument(fmt::format("init_method \"{}\": expected file:///absolute/path", method));
+    }
+    const std::filesystem::path folder = std::filesystem::path(url.rest).parent_path();
+    if (!std::filesystem::is_directory(folder)) {
+        const bool drive = url.rest.size() > 3 && url.rest[2] == ':' && url.rest[3] == '/';
+        throw InvalidArgument(
+            fmt::format("init_method \"{}\": folder {} is not here{}: expected a file in one that all "
+                        "ranks reach",
+                        method, folder.string(), drive ? " (a drive of Windows, where tutti does not run)" : ""));
     }
     FileStore store(url.rest, joined.world_size, request.timeout);
     // Each process of a job comes once; one more means that the file is left from another job.

@@ -4,12 +4,15 @@
 
 #include <tutti/debug.hpp>
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
+#include <filesystem>
 #include <string>
 
 namespace tutti::test {
@@ -130,8 +133,14 @@ TEST_P(Detail, names_the_rank_that_does_not_come) {
 
 #ifndef TUTTI_THREADS_ONLY
 TEST(Breakpoint, stops_one_rank_in_a_debugger_while_the_others_wait) {
-    covers("S16-001", "S16-002");
-    // This process is the debugger of rank 1, its child, which is a rank of a world with rank 0, another child.
+    covers("S16-001", "S16-002", "S16-003", "A-53");
+    // This process is the debugger of rank 1, its child, which is a rank of a world with rank 0, another child. The
+    // ranks' standard input is nothing, as of most launchers; rank 1 has a terminal.
+    const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    ASSERT_GE(terminal, 0);
+    ASSERT_TRUE(::grantpt(terminal) == 0 && ::unlockpt(terminal) == 0);
+    const std::string terminal_name = ::ptsname(terminal);
+    const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
     int ready[2], passed[2];
     ASSERT_EQ(::pipe(ready), 0);
     ASSERT_EQ(::pipe(passed), 0);
@@ -141,6 +150,9 @@ TEST(Breakpoint, stops_one_rank_in_a_debugger_while_the_others_wait) {
         const pid_t child = ::fork();
         if (child == 0) {
             int status = 1;
+            ::dup2(nothing, STDIN_FILENO);
+            ::setsid();
+            if (rank == 1) ::close(::open(terminal_name.c_str(), O_RDWR));  // becomes the session's terminal
             try {
                 ProcessGroup g({.store = TCPStore({.host = "127.0.0.1", .port = store.port(), .is_master = false}),
                                 .rank = rank,
@@ -150,7 +162,7 @@ TEST(Breakpoint, stops_one_rank_in_a_debugger_while_the_others_wait) {
                 breakpoint(1, 1, g);
                 (void)!::write(passed[1], "p", 1);
                 g.destroy();
-                status = 0;
+                status = std::filesystem::read_symlink("/proc/self/fd/0") == "/dev/null" ? 0 : 2;
             } catch (const std::exception& error) {
                 std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
             }
@@ -165,6 +177,7 @@ TEST(Breakpoint, stops_one_rank_in_a_debugger_while_the_others_wait) {
     ASSERT_EQ(::waitpid(ranks[1], &status, 0), ranks[1]);
     ASSERT_TRUE(WIFSTOPPED(status));
     EXPECT_EQ(WSTOPSIG(status), SIGTRAP);
+    EXPECT_EQ(std::filesystem::read_symlink("/proc/" + std::to_string(ranks[1]) + "/fd/0"), "/dev/tty");
     // Rank 0 waits as long as the debugger keeps rank 1.
     pollfd gone{passed[0], POLLIN, 0};
     EXPECT_EQ(::poll(&gone, 1, 300), 0);
@@ -173,7 +186,7 @@ TEST(Breakpoint, stops_one_rank_in_a_debugger_while_the_others_wait) {
         ASSERT_EQ(::waitpid(rank, &status, 0), rank);
         EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     }
-    for (const int fd : {ready[0], ready[1], passed[0], passed[1]}) ::close(fd);
+    for (const int fd : {ready[0], ready[1], passed[0], passed[1], terminal, nothing}) ::close(fd);
 }
 #endif
 

@@ -182,6 +182,40 @@ TEST_P(Groups, that_ranks_do_not_agree_about_are_an_error_on_all) {
         {.timeout = 10s});
 }
 
+TEST_P(Groups, made_by_two_threads_at_once_are_the_same_on_all_ranks_or_an_error) {
+    covers("S1-002");
+    run_ranks(3, GetParam(), [](const ProcessGroup& w) {
+        const auto make_two = [&](const Ranks& mine, const Ranks& other) {
+            std::array<std::optional<ProcessGroup>, 2> groups;
+            const auto make = [&](std::size_t i, const Ranks& ranks) {
+                try {
+                    groups.at(i) = new_group(ranks, {.world = w});
+                } catch (const CollectiveMismatch&) {
+                }
+            };
+            std::thread beside([&] { make(1, other); });
+            make(0, mine);
+            beside.join();
+            return groups;
+        };
+        for (int round = 0; round < 20; ++round) {
+            auto groups = make_two({0, 1, 2}, {0, 1, 2});
+            ASSERT_TRUE(groups[0] && groups[1]);
+            if (groups[1]->name() < groups[0]->name()) std::swap(groups[0], groups[1]);
+            for (const auto& group : groups) {
+                Ints x{w.rank()};
+                all_reduce(x, {.group = *group});
+                EXPECT_EQ(x, Ints{3});
+            }
+        }
+        // Whoever makes different ones meets in one order, or not: on all ranks alike.
+        const auto groups = make_two({0, 1}, {1, 2});
+        Ints made{groups[0] && groups[1] ? 1 : 0};
+        all_reduce(made, {.group = w});
+        EXPECT_TRUE(made == Ints{0} || made == Ints{3}) << made[0];
+    });
+}
+
 TEST_P(Groups, can_be_made_by_their_members_alone) {
     covers("S4-008", "S4-009");
     run_ranks(4, GetParam(), [](const ProcessGroup& w) {

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <csignal>
+#include <filesystem>
 #include <optional>
 #include <random>
 #include <thread>
@@ -242,6 +243,26 @@ TEST_P(Failures, of_a_monitored_barrier_name_who_is_missing) {
     }
 }
 
+// In front of a collective it tells who called something else, and what follows runs when all have come.
+TEST_P(Failures, of_a_desynchronised_rank_are_found_by_a_monitored_barrier_before_the_collective) {
+    covers("S16-009");
+    run_ranks(3, GetParam(),
+              [](const ProcessGroup& g) {
+                  std::vector<float> x(1000, 1);
+                  monitored_barrier({.group = g});
+                  all_reduce(x, {.group = g});
+                  if (g.rank() == 1) return std::this_thread::sleep_for(500ms);  // believes to be done
+                  const std::string text = message_of<DistError>([&] {
+                      monitored_barrier({.group = g, .timeout = 300ms});
+                      all_reduce(x, {.group = g});
+                  });
+                  EXPECT_TRUE(has(text, g.rank() == 0 ? "Rank 1 failed to pass monitoredBarrier in 300 ms" : "rank 0"))
+                      << text;
+                  EXPECT_EQ(x, std::vector<float>(1000, 3)) << "the collective did not begin";
+              },
+              {.leave = false});
+}
+
 TEST_P(Failures, of_arguments_come_before_any_traffic_and_leave_the_group_whole) {
     covers("S17-006", "S8-003", "A-36", "A-51");
     run_ranks(2, GetParam(), [](const ProcessGroup& g) {
@@ -416,6 +437,22 @@ TEST(DefaultGroup, comes_and_goes_and_comes_again) {
         EXPECT_FALSE(is_initialized());
     }
     EXPECT_NE(::access(file.c_str(), F_OK), 0);
+}
+
+// A share that is mounted as its URL says; a drive only where a folder has its name.
+TEST(DefaultGroup, takes_the_file_urls_of_windows_where_they_name_something) {
+    covers("S1-031");
+    const std::string text = message_of<InvalidArgument>(
+        [] { init_process_group({.init_method = "file:///d:/tmp/some_file", .world_size = 1, .rank = 0}); });
+    EXPECT_TRUE(has(text, "\"file:///d:/tmp/some_file\": folder /d:/tmp is not here (a drive of Windows")) << text;
+    const std::string folder = ::testing::TempDir() + "machine_" + std::to_string(::getpid());
+    std::filesystem::create_directories(folder + "/d:");
+    for (const std::string& url : {"file:////" + folder + "/some_file", "file://" + folder + "/d:/some_file"}) {
+        init_process_group({.init_method = url, .world_size = 1, .rank = 0});
+        EXPECT_EQ(get_world_size(), 1);
+        destroy_process_group();
+    }
+    std::filesystem::remove_all(folder);
 }
 
 TEST(DefaultGroup, says_what_is_wrong_with_an_address) {

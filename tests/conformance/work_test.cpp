@@ -131,6 +131,27 @@ TEST_P(Works, say_what_became_of_them) {
     });
 }
 
+// A wait lasts as long as the group's timeout and ends with an error: no process is brought down, with the variable
+// that asks torch.distributed for this or without it.
+TEST_P(Works, are_waited_for_up_to_the_timeout_of_the_group) {
+    covers("S3-015");
+    for (const bool asked : {false, true}) {
+        asked ? ::setenv("TORCH_NCCL_BLOCKING_WAIT", "1", 1) : ::unsetenv("TORCH_NCCL_BLOCKING_WAIT");
+        run_ranks(2, GetParam(),
+                  [](const ProcessGroup& g) {
+                      std::vector<int> x(10);
+                      if (g.rank() == 1) return std::this_thread::sleep_for(350ms);
+                      const auto start = std::chrono::steady_clock::now();
+                      Work work = async::all_reduce(x, {.group = g});
+                      EXPECT_THROW(work.wait(), Timeout);
+                      const auto waited = std::chrono::steady_clock::now() - start;
+                      EXPECT_TRUE(waited >= 150ms && waited < 1150ms);
+                  },
+                  {.timeout = 150ms, .leave = false});
+    }
+    ::unsetenv("TORCH_NCCL_BLOCKING_WAIT");
+}
+
 TEST_P(Works, that_fail_keep_their_error_for_everybody_who_asks) {
     covers("S7-012", "S7-013", "S7-010", "A-16", "S17-001", "S17-002");
     run_ranks(2, GetParam(),

@@ -1,19 +1,14 @@
-"""What the tests of the command-line program share: starting it, and recording the inventory's rows of passing tests."""
+"""What the tests of the command-line program share: starting it."""
 import os
 import pathlib
 import subprocess
 import sys
 import unittest
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+from rows import main, rows  # noqa: E402,F401  (for the tests)
+
 TUTTI, TOUR = sys.argv[1], sys.argv[2]
-
-
-def rows(*ids):
-    """Marks a test as one that shows these rows."""
-    def mark(function):
-        function.rows = ids
-        return function
-    return mark
 
 
 class CliCase(unittest.TestCase):
@@ -25,23 +20,3 @@ class CliCase(unittest.TestCase):
 
     def shell(self, ranks, script, *options, **more):
         return self.tutti("run", "-n", ranks, *options, "--", "sh", "-c", script, **more)
-
-
-class Recorder(unittest.TextTestResult):
-    shown = []
-
-    def addSuccess(self, test):
-        super().addSuccess(test)
-        name = getattr(test, "_testMethodName")
-        self.shown += [(row, name) for row in getattr(getattr(test, name), "rows", ())]
-
-
-def main(name):
-    program = unittest.main(module="__main__", argv=[sys.argv[0]], exit=False, verbosity=1,
-                            testRunner=unittest.TextTestRunner(resultclass=Recorder, verbosity=1))
-    folder = os.environ.get("TUTTI_SPEC_DIR")
-    if folder:
-        pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
-        lines = [f"{row}\t{name}:{test}\n" for row, test in Recorder.shown]
-        (pathlib.Path(folder) / f"{name}.rows").write_text("".join(lines))
-    sys.exit(0 if program.result.wasSuccessful() else 1)

@@ -107,15 +107,25 @@ class Flags(CliCase):
                           '$TORCHELASTIC_RESTART_COUNT $TORCHELASTIC_MAX_RESTARTS"')
         self.assertEqual(sorted(done.stdout.splitlines()), [f"{r} {r} 2 default 1 job-7 0 3" for r in range(2)])
 
-    @rows("S14-007", "S14-008")
-    def test_two_nodes_on_one_host(self):
+    def two_nodes(self, *command):
+        """What both nodes of a job said, on one host."""
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         nodes = [subprocess.Popen([TUTTI, "run", "--nnodes=2", f"--node_rank={k}", "--master_addr=127.0.0.1",
-                                   f"--master_port={port}", "--nproc_per_node=2", TOUR], stdout=subprocess.PIPE,
-                                  stderr=subprocess.STDOUT, text=True) for k in (1, 0)]
+                                   f"--master_port={port}", "--nproc_per_node=2", "--no-prefix", *command],
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for k in (1, 0)]
         said = [node.communicate(timeout=60)[0] for node in nodes]
         self.assertEqual([node.returncode for node in nodes], [0, 0], said)
+        return "".join(said).splitlines()
+
+    @rows("S14-007", "S14-008")
+    def test_two_nodes_on_one_host(self):
+        self.two_nodes(TOUR)
+
+    @rows("S4-026")
+    def test_the_local_rank_is_the_rank_modulo_the_ranks_of_a_node(self):
+        said = self.two_nodes("sh", "-c", 'echo "$RANK $LOCAL_RANK $LOCAL_WORLD_SIZE"')
+        self.assertEqual(sorted(said), [f"{r} {r % 2} 2" for r in range(4)])
 
     def test_restarts(self):
         script = 'echo "$RANK:$TORCHELASTIC_RESTART_COUNT"; [ $RANK = 1 ] && [ $TORCHELASTIC_RESTART_COUNT -lt 2 ] && ' \

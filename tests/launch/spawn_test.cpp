@@ -100,6 +100,7 @@ TEST(Spawn, gives_ranks_that_meet_by_the_environment_of_their_parent) {
 }
 
 TEST(Spawn, gives_threads_that_meet_by_a_store) {
+    covers("S2-022", "A-48");  // one device, one rank, one thread
     const HashStore store;
     spawn(
         [&](int rank) {
