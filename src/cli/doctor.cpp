@@ -1,11 +1,18 @@
 // tutti doctor: what tutti finds where it runs. --env: which rank of which job this process is, and who says so.
 #include "cli/arguments.hpp"
+#include "cli/checkup.hpp"
 #include "core/env.hpp"
+#include "core/this_host.hpp"
 #include "rendezvous/job_environment.hpp"
+
+#include <tutti/version.hpp>
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdio>
+#include <memory>
 #include <string>
 
 namespace tutti::cli {
@@ -39,17 +46,29 @@ int print_environment() {
     return std::fflush(stdout) == 0 && complete ? 0 : 1;
 }
 
+int print_checkup() {
+    constexpr std::array words{"ok", "slow", "missing", "broken"};
+    const std::vector<Finding> findings = checkup();
+    fmt::print("tutti {} on {}\n", version(), this_host::name());
+    for (const Finding& finding : findings) {
+        fmt::print("{:<8} {:<15} {}\n", words.at(static_cast<std::size_t>(finding.kind)), finding.what, finding.found);
+        if (!finding.hint.empty()) fmt::print("{:<24} {}\n", "", finding.hint);
+    }
+    const bool broken = std::ranges::any_of(findings, [](const Finding& f) { return f.kind == Finding::Kind::broken; });
+    return std::fflush(stdout) == 0 && !broken ? 0 : 1;
+}
+
 }  // namespace
 
 Command add_doctor(CLI::App& app) {
-    CLI::App* sub = app.add_subcommand("doctor", "Tell what tutti finds here");
-    sub->add_flag("--env")
-        ->description("which rank of which job this process would be, and from which variables")
-        ->required();
+    CLI::App* sub = app.add_subcommand("doctor", "Tell what tutti finds here: what is missing, what is slow");
+    const auto environment = std::make_shared<bool>(false);
+    sub->add_flag("--env", *environment)
+        ->description("which rank of which job this process would be, and from which variables");
     sub->footer(
         "Start it as you would start your program: srun -n 4 tutti doctor --env\n"
-        "Exit status: 0 when init_process_group() would know all it needs, otherwise 1.");
-    return print_environment;
+        "Exit status: 0 when ranks can meet (--env: when init_process_group() would know all it needs), otherwise 1.");
+    return [environment] { return *environment ? print_environment() : print_checkup(); };
 }
 
 }  // namespace tutti::cli

@@ -104,7 +104,25 @@ class UnderOthers(CliCase):
         done = self.start(TUTTI, "doctor", "--env", env={"RANK": "first"})
         self.assertEqual(done.returncode, 1)
         self.assertIn("environment variable RANK=first: expected an integer", done.stderr)
-        self.assertIn("--env", self.start(TUTTI, "doctor").stderr)
+
+    def test_doctor_tries_what_is_here(self):
+        done = self.start(TUTTI, "doctor")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        for finding in (r"ok +variables", r"ok +shared memory +two ranks met; all_reduce of 1 MiB takes [1-9]",
+                        r"ok +tcp +two ranks met", r"\w+ +tuning", r"\w+ +cores +\d+ of \d+", r"ok +backends +native",
+                        r"\w+ +network", r"missing +secret +none\n +jobs on several hosts need"):
+            self.assertRegex(done.stdout, f"(?m)^{finding}")
+
+    def test_doctor_names_what_is_slow_or_broken(self):
+        done = self.start("sh", "-c", 'ulimit -n 200; exec "$@"', "sh", TUTTI, "doctor",
+                          env={"XDG_CACHE_HOME": "/proc/none", "TUTTI_TIMOUT_MS": "3"})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for finding in (r"slow +open files +200\n .*ulimit", r"slow +tuning +cannot be kept\n .*XDG_CACHE_HOME",
+                        r"slow +variables +.*TUTTI_TIMOUT_MS.*TUTTI_TIMEOUT_MS"):
+            self.assertRegex(done.stdout, f"(?m)^{finding}")
+        done = self.start(TUTTI, "doctor", env={"TUTTI_ALGORITHM": "fastest"})
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stdout, r"(?m)^broken +variables +.*TUTTI_ALGORITHM.*fastest")
 
     def test_doctor_under_tutti_run(self):
         done = self.start(TUTTI, "run", "-n", 2, "--no-prefix", TUTTI, "doctor", "--env")

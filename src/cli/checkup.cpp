@@ -1,0 +1,237 @@
+#include "cli/checkup.hpp"
+
+#include "api/environment.hpp"
+#include "core/env.hpp"
+#include "transport/shm/peer_memory.hpp"
+#include "tune/cache.hpp"
+#include "tune/machine.hpp"
+#include "tune/tune.hpp"
+
+#include <tutti/spawn.hpp>
+#include <tutti/tutti.hpp>
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace tutti::cli {
+namespace {
+
+using Kind = Finding::Kind;
+using namespace std::chrono_literals;
+
+std::string first_line(const std::string& path) {
+    std::ifstream file(path);
+    std::string line;
+    std::getline(file, line);
+    return line;
+}
+
+// Cores' worth of time that the control group allows; 0: no limit, or none that can be seen.
+double core_quota() {
+    std::istringstream limit(first_line("/sys/fs/cgroup/cpu.max"));
+    std::string quota;
+    double period = 0;
+    limit >> quota >> period;
+    return quota.empty() || quota == "max" || period <= 0 ? 0 : std::atof(quota.c_str()) / period;
+}
+
+Finding cores() {
+    cpu_set_t set;
+    const int usable = ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    const long all = ::sysconf(_SC_NPROCESSORS_ONLN);
+    std::string found = fmt::format("{} of {}", usable, all);
+    if (const double quota = core_quota(); quota > 0 && quota < usable) {
+        return {Kind::slow, "cores", fmt::format("{}, time for {:.3g}", found, quota),
+                fmt::format("ranks that wait by spinning use up the quota: start at most {} here, or TUTTI_WAIT=sleep",
+                            std::max(1, static_cast<int>(quota)))};
+    }
+    return {Kind::good, "cores", fmt::format("{}; more ranks than that wait by sleeping", found)};
+}
+
+Finding open_files() {
+    rlimit limit{};
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    const std::string found = limit.rlim_cur == RLIM_INFINITY ? "no limit" : std::to_string(limit.rlim_cur);
+    if (limit.rlim_cur >= 1024) return {Kind::good, "open files", found};
+    return {Kind::slow, "open files", found,
+            "a rank keeps a connection to each rank of other hosts that it talks to: ulimit -n 4096"};
+}
+
+Finding peer_memory() {
+    if (transport::PeerMemory::allowed())
+        return {Kind::good, "peers' memory", "large messages are read from the sender's memory in one copy"};
+    return {Kind::slow, "peers' memory", "may not be read: large messages are copied twice",
+            "allow process_vm_readv: kernel.yama.ptrace_scope=0, or the container's seccomp profile"};
+}
+
+Finding network() {
+    std::vector<std::string> interfaces;
+    ifaddrs* list = nullptr;
+    if (::getifaddrs(&list) != 0) list = nullptr;
+    for (const ifaddrs* at = list; at != nullptr; at = at->ifa_next) {
+        if (at->ifa_addr == nullptr || at->ifa_addr->sa_family != AF_INET || (at->ifa_flags & IFF_LOOPBACK) != 0 ||
+            (at->ifa_flags & IFF_UP) == 0)
+            continue;
+        char text[INET_ADDRSTRLEN] = {};
+        ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(at->ifa_addr)->sin_addr, text, sizeof text);
+        interfaces.push_back(fmt::format("{} {} (mtu {})", at->ifa_name, text,
+                                         first_line(fmt::format("/sys/class/net/{}/mtu", at->ifa_name))));
+    }
+    ::freeifaddrs(list);
+    if (!interfaces.empty()) return {Kind::good, "network", fmt::format("{}", fmt::join(interfaces, ", "))};
+    return {Kind::missing, "network", "only loopback", "jobs on several hosts need an interface with an address"};
+}
+
+Finding socket_buffers() {
+    constexpr long enough = 4 << 20;
+    long least = enough;
+    std::vector<std::string> found;
+    for (const char* name : {"tcp_wmem", "tcp_rmem"}) {
+        std::istringstream limits(first_line(fmt::format("/proc/sys/net/ipv4/{}", name)));
+        long minimum = 0, usual = 0, most = 0;
+        limits >> minimum >> usual >> most;
+        if (most == 0) continue;
+        least = std::min(least, most);
+        found.push_back(fmt::format("{} {} KiB", name, most >> 10));
+    }
+    const std::string text = found.empty() ? "not to be seen here" : fmt::format("at most {}", fmt::join(found, ", "));
+    if (least >= enough) return {Kind::good, "socket buffers", text};
+    return {Kind::slow, "socket buffers", text,
+            "one connection does not fill a fast network: sysctl net.ipv4.tcp_wmem and tcp_rmem up to 4 MiB and more"};
+}
+
+Finding tuning() {
+    const auto setting = tune::setting_from_environment(tune::Files::ignored);
+    if (setting.numbers == tune::Setting::Numbers::none)
+        return {Kind::slow, "tuning", "off", "TUTTI_TUNE=off: fixed limits choose the algorithms"};
+    const tune::Cache cache(tune::topology());
+    if (const auto costs = cache.load()) {
+        return {Kind::good, "tuning",
+                fmt::format("measured: a cache line {:.0f} ns, memory {:.1f} GB/s, a wake-up {:.0f} us ({})",
+                            costs->line_us * 1000, costs->memory_copy_gbps, costs->wake_us, cache.file_name())};
+    }
+    if (cache.usable())
+        return {Kind::good, "tuning", fmt::format("not measured yet; will be in {}", cache.file_name())};
+    return {Kind::slow, "tuning", "cannot be kept",
+            "each job measures for 20 ms: set XDG_CACHE_HOME or HOME to a folder of yours"};
+}
+
+std::vector<Finding> environment() {
+    std::vector<Finding> findings;
+    try {
+        api::check_environment();
+        findings.push_back({Kind::good, "variables", "every TUTTI_ variable has a value that a group can take"});
+    } catch (const DistError& error) {
+        findings.push_back({Kind::broken, "variables", error.what(), "no group can be made until it is right"});
+    }
+    std::size_t count = 0;
+    while (::environ[count] != nullptr) ++count;
+    for (const std::string& sentence : env::unknown_variables(std::span<const char* const>(::environ, count)))
+        findings.push_back({Kind::slow, "variables", sentence, "it changes nothing"});
+    return findings;
+}
+
+Finding secret() {
+    for (const char* variable : {"TUTTI_JOB_SECRET", "TUTTI_JOB_SECRET_FILE"}) {
+        if (env::get(variable)) return {Kind::good, "secret", fmt::format("given by {}", variable)};
+    }
+    return {Kind::missing, "secret", "none", "jobs on several hosts need the same TUTTI_JOB_SECRET on all"};
+}
+
+Finding backends() {
+    std::vector<std::string> here{"native"};
+    for (const char* name : {"gloo", "mpi", "nccl", "ucc", "xccl"}) {
+        if (is_backend_available(name)) here.emplace_back(name);
+    }
+    return {Kind::good, "backends", fmt::format("{}", fmt::join(here, ", "))};
+}
+
+bool in_path(const std::string& program) {
+    const char* path = std::getenv("PATH");
+    std::istringstream folders(path == nullptr ? "" : path);
+    for (std::string folder; std::getline(folders, folder, ':');) {
+        if (::access((std::filesystem::path(folder) / program).c_str(), X_OK) == 0) return true;
+    }
+    return false;
+}
+
+Finding program(const char* name, const char* use) {
+    if (in_path(name)) return {Kind::good, name, "is here"};
+    return {Kind::missing, name, "is not in PATH", use};
+}
+
+// Two ranks, processes of this machine, that meet and sum.
+Finding trial(const char* what, TransportKind transport) {
+    const auto begin = std::chrono::steady_clock::now();
+    double microseconds = 0;
+    int result[2];
+    if (::pipe(result) != 0) return {Kind::broken, what, "no pipe can be made", "ulimit -n"};
+    try {
+        const TCPStore store({.is_master = true, .wait_for_workers = false});
+        spawn(
+            [&](int rank) {
+                ProcessGroup group({.store = TCPStore({.port = store.port(), .wait_for_workers = false}),
+                                    .rank = rank,
+                                    .world_size = 2,
+                                    .timeout = 5s,
+                                    .transport = transport});
+                std::vector<float> x(1 << 18, static_cast<float>(rank + 1));
+                all_reduce(x, {.group = group});
+                if (std::ranges::any_of(x, [](float value) { return value != 3; }))
+                    throw InternalError("the sum of two ranks is wrong");
+                std::vector<double> took;
+                for (int i = 0; i < 20; ++i) {
+                    barrier({.group = group});
+                    const auto start = std::chrono::steady_clock::now();
+                    all_reduce(x, {.group = group});
+                    took.push_back(
+                        std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count());
+                }
+                std::ranges::nth_element(took, took.begin() + 10);
+                if (rank == 0) (void)!::write(result[1], &took[10], sizeof took[10]);
+                group.destroy();
+            },
+            2);
+        if (::read(result[0], &microseconds, sizeof microseconds) != sizeof microseconds) microseconds = 0;
+    } catch (const std::exception& error) {
+        ::close(result[0]), ::close(result[1]);
+        return {Kind::broken, what, error.what(), "two ranks of this machine do not meet: see the message"};
+    }
+    ::close(result[0]), ::close(result[1]);
+    const std::chrono::duration<double, std::milli> all = std::chrono::steady_clock::now() - begin;
+    return {Kind::good, what,
+            fmt::format("two ranks met; all_reduce of 1 MiB takes {:.0f} us ({:.0f} ms in all)", microseconds,
+                        all.count())};
+}
+
+}  // namespace
+
+std::vector<Finding> checkup() {
+    std::vector<Finding> findings = environment();
+    const bool broken = findings.front().kind == Kind::broken;
+    if (!broken) {  // before anything starts a thread
+        findings.push_back(trial("shared memory", TransportKind::shm));
+        findings.push_back(trial("tcp", TransportKind::tcp));
+        findings.push_back(tuning());
+    }
+    for (const auto& finding : {cores(), peer_memory(), open_files(), network(), socket_buffers(), secret(), backends(),
+                                program("ssh", "tutti run --hostfile starts ranks on other hosts with it"),
+                                program("gdb", "breakpoint() waits for it")})
+        findings.push_back(finding);
+    return findings;
+}
+
+}  // namespace tutti::cli
