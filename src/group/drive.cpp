@@ -117,6 +117,7 @@ void World::complete(std::shared_ptr<Operation> operation, const std::exception_
 }
 
 void World::wait(Operation& operation, const Deadline& deadline) {
+    if (inherited_ && !operation.done()) std::rethrow_exception(failure_);
     if (operation.handed_over) return operation.group->wait_for_backend(operation, deadline);
     ++drivers_;
     struct Leave {

@@ -172,6 +172,7 @@ void World::fail(const std::exception_ptr& error) {
 }
 
 void World::abort(const std::string& reason) {
+    if (inherited_) std::rethrow_exception(failure_);
     membership_->flood({VerdictKind::aborted, rank_, reason});
     {
         const Held held(*this);
@@ -181,6 +182,7 @@ void World::abort(const std::string& reason) {
 }
 
 bool World::end(const std::string& reason) {
+    if (inherited_) std::rethrow_exception(failure_);
     {
         const Held held(*this);
         if (left_) return false;

@@ -77,6 +77,10 @@ Group::Group(std::shared_ptr<World> world, Part part)
 }
 
 Group::~Group() {
+    if (world_->inherited()) {  // their threads and connections are another process's
+        new auto(std::move(backends_));
+        return;
+    }
     abort_backends(fmt::format("group \"{}\" was destroyed", name_));
     recorder_.dump_at_end(fmt::format("group \"{}\" was destroyed", name_));
     leave_memory();
@@ -222,6 +226,7 @@ std::shared_ptr<const schedule::Schedule> Group::plan_for(const Operation& opera
 }
 
 void Group::leave() {
+    if (world_->inherited()) return;  // what a child does concerns nobody else
     wait_for_backends();
     if (is_whole_world()) return world_->leave();
     {

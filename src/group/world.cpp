@@ -98,11 +98,13 @@ World::World(const ProcessGroupOptions& options, std::optional<Deadline> joining
     connect_shared_memory(deadline);
     layout_.pulls =
         local_of_.size() == rank_of_local_.size() && arena_ && arena_->control(0).memory_readable.load() != 0;
+    watch_forks();
 }
 
 // A completion may let go of the last of a world on one of the world's own threads, which cannot wait for itself.
 std::shared_ptr<World> World::join(const ProcessGroupOptions& options, std::optional<Deadline> joining) {
     return std::shared_ptr<World>(new World(options, joining), [](World* world) {
+        if (world->inherited()) return;  // its threads are in another process, its memory and peers another's
         if (world->progress_thread_.get_id() == std::this_thread::get_id())
             std::thread([world] { delete world; }).detach();
         else
@@ -111,6 +113,7 @@ std::shared_ptr<World> World::join(const ProcessGroupOptions& options, std::opti
 }
 
 World::~World() {
+    forget_forks();
     {
         const std::lock_guard lock(mutex_);
         stopping_ = true;

@@ -95,7 +95,10 @@ class World : public std::enable_shared_from_this<World> {
     };
     /// Held from agreeing about new groups until they have their numbers: two threads that make groups at once get the
     /// same numbers on all ranks, or an error.
-    [[nodiscard]] std::unique_lock<std::mutex> making() { return std::unique_lock(making_); }
+    [[nodiscard]] std::unique_lock<std::mutex> making() {
+        if (inherited_) std::rethrow_exception(failure_);
+        return std::unique_lock(making_);
+    }
     /// Takes `count` numbers, each with `part_bytes` of shared memory; returns the first.
     Place next_place(std::uint32_t count, std::uint64_t part_bytes);
     /// The same for groups that only some ranks make: counted in the store.
@@ -133,6 +136,9 @@ class World : public std::enable_shared_from_this<World> {
     void fail(const std::exception_ptr& error);
     /// Whether a rank has said goodbye, at least so long ago.
     bool has_left(int peer, Clock::duration ago = {}) const;
+    /// This process is a fork of the one that joined: nothing can be done here, and nothing may be touched. failure()
+    /// says so.
+    bool inherited() const noexcept { return inherited_; }
     /// Every rank hears of it; `here`: this one too.
     void tell(const rendezvous::Verdict& verdict, bool here);
     std::vector<int> departed() const;
@@ -166,6 +172,10 @@ class World : public std::enable_shared_from_this<World> {
  private:
     World(const ProcessGroupOptions& options, std::optional<Deadline> joining);
 
+    void watch_forks();
+    void forget_forks();
+    static void inherit_all();
+    void inherit() noexcept;
     void lay_out(TransportKind kind);
     void take_tuning();
     void make_mailbox();
@@ -221,6 +231,8 @@ class World : public std::enable_shared_from_this<World> {
     bool executing_ = false;       // inside an execution, which must not be destroyed under its feet
     std::exception_ptr deferred_;  // what failed meanwhile
     bool left_ = false;
+    bool inherited_ = false;
+    std::exception_ptr if_inherited_;
     std::uint32_t next_index_ = 1;  // 0: the group of all ranks
     std::uint64_t next_offset_ = 0;
     Instant next_slow_check_{}, last_slow_check_{};

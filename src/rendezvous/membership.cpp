@@ -84,7 +84,7 @@ int parent_of(int rank) {
 
 struct Membership::Edge {
     int rank = -1;
-    UniqueFd fd;
+    fork_guard::GuardedFd fd;  // a child that kept it would hide this rank's death
     std::string inbox;
     bool up = false;         ///< to the parent (mutex_)
     bool confirmed = false;  ///< both ends have said `attached` (mutex_)
@@ -152,7 +152,7 @@ void Membership::exchange_cards() {
     std::string host = options_.listen_host;
     if (host.empty()) host = env::get("TUTTI_HOST").value_or(store.backend()->local_host());
     if (host.empty()) host = "127.0.0.1";  // a store of one host
-    listener_ = net::listen_tcp(host, 0);
+    listener_ = fork_guard::GuardedFd(net::listen_tcp(host, 0));
     const std::string card = object::encode_string(Card{host, net::local_address(listener_.get()).port, host_key(),
                                                         this_host::name(), ::getpid(), process_space(), options_.note});
     if (store.compare_set(fmt::format("card/{}", options_.rank), "", card) != card) {
@@ -261,7 +261,7 @@ void Membership::adopt(int parent, UniqueFd fd) {
         if (fd) {
             auto edge = std::make_unique<Edge>();
             edge->rank = parent;
-            edge->fd = std::move(fd);
+            edge->fd = fork_guard::GuardedFd(std::move(fd));
             edge->up = edge->confirmed = true;
             tell_what_happened(*edge);
             edges_.push_back(std::move(edge));
@@ -390,7 +390,7 @@ void Membership::welcome(Newcomer& n) {
         } else {
             auto edge = std::make_unique<Edge>();
             edge->rank = hello.rank;
-            edge->fd = std::move(n.fd);
+            edge->fd = fork_guard::GuardedFd(std::move(n.fd));
             const News answer{attached, options_.rank};
             (void)!::send(edge->fd.get(), &answer, sizeof answer, MSG_NOSIGNAL | MSG_DONTWAIT);
             tell_what_happened(*edge);

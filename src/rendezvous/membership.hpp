@@ -12,6 +12,7 @@
 // one runs while a new parent is looked for; the other methods may be called from any thread.
 #pragma once
 
+#include "core/fork_guard.hpp"
 #include "core/interrupt.hpp"
 #include "core/socket.hpp"
 #include "core/unique_fd.hpp"
@@ -116,7 +117,8 @@ class Membership {
     std::string decision_;
     std::uint64_t world_id_ = 0;
     std::optional<security::Secret> secret_;
-    UniqueFd listener_, wake_, stop_;
+    fork_guard::GuardedFd listener_;
+    UniqueFd wake_, stop_;
     std::mutex mutex_;  // edges_ (writing), incoming_, what was heard
     std::vector<std::unique_ptr<Edge>> edges_;
     std::vector<std::unique_ptr<Newcomer>> newcomers_;  // service thread

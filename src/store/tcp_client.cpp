@@ -1,8 +1,8 @@
 #include "store/tcp_client.hpp"
 
+#include "core/fork_guard.hpp"
 #include "core/log.hpp"
 #include "security/handshake.hpp"
-#include "store/fork_guard.hpp"
 #include "store/local_door.hpp"
 
 #include <tutti/error.hpp>
@@ -73,7 +73,7 @@ TcpClient::TcpClient(const net::Address& server, const security::Secret& secret,
                      const Deadline& deadline, const AbortFlag* abort)
     : name_(std::move(name)),
       owner_(::getpid()),
-      generation_(generation()),
+      generation_(fork_guard::generation()),
       buffer_(std::size_t{64} << 10U),
       may_spin_(usable_cores() > 1) {
     connect(server, secret, deadline, abort);
@@ -84,7 +84,7 @@ TcpClient::TcpClient(const net::Address& server, const security::Secret& secret,
 void TcpClient::use(UniqueFd fd) {
     let_reads_wait(fd.get());
     fd_ = std::move(fd);
-    close_in_children(fd_.get());
+    fork_guard::close_in_children(fd_.get());
 }
 
 void TcpClient::move_to(const std::string& door, const security::Secret& secret) {
@@ -95,7 +95,7 @@ void TcpClient::move_to(const std::string& door, const security::Secret& secret)
         const security::Mac proof = door_proof(secret, door);
         net::send_all(fd.get(), proof, Deadline::after(wait_slice), nullptr, "connect");
         open_post_pipe(fd.get());
-        forget(fd_.get());
+        fork_guard::forget(fd_.get());
         use(std::move(fd));
         local_ = true;
     } catch (const DistError& error) {
@@ -112,15 +112,15 @@ void TcpClient::open_post_pipe(int door) {
     // Opened to be read as well, so that writing to it never raises SIGPIPE.
     const auto path = fmt::format("/proc/self/fd/{}", end.get());
     posts_fd_ = UniqueFd(::open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
-    if (posts_fd_) close_in_children(posts_fd_.get());
+    if (posts_fd_) fork_guard::close_in_children(posts_fd_.get());
 }
 
 TcpClient::~TcpClient() {
     for (UniqueFd* fd : {&fd_, &posts_fd_}) {
-        if (generation() != generation_) {
+        if (fork_guard::generation() != generation_) {
             (void)fd->release();  // closed when the child was forked; the number may be somebody else's now
         } else if (*fd) {
-            forget(fd->get());
+            fork_guard::forget(fd->get());
         }
     }
 }
@@ -149,7 +149,7 @@ void TcpClient::connect(const net::Address& server, const security::Secret& secr
 }
 
 void TcpClient::check_process() const {
-    if (generation() == generation_) [[likely]]
+    if (fork_guard::generation() == generation_) [[likely]]
         return;
     throw DistStoreError(
         fmt::format("{}: this connection was made by process {} and cannot be used by its forked child "

@@ -1,9 +1,9 @@
 #include "store/tcp_server.hpp"
 
+#include "core/fork_guard.hpp"
 #include "core/log.hpp"
 #include "security/handshake.hpp"
 #include "security/local_secret.hpp"
-#include "store/fork_guard.hpp"
 #include "store/local_door.hpp"
 #include "store/server_connection.hpp"
 #include "store/server_data.hpp"
@@ -124,19 +124,19 @@ class TcpServer::Loop {
         init(listener_, uv_tcp_init(&loop_, &listener_), "socket");
         expect_good(uv_tcp_open(&listener_, listener.get()), "cannot use the listening socket");
         listen_fd_ = listener.release();
-        close_in_children(listen_fd_);
+        fork_guard::close_in_children(listen_fd_);
         listen(listener_);
         init(spin_, uv_idle_init(&loop_, &spin_), "idle");
         if (door_) {
             init(door_listener_, uv_pipe_init(&loop_, &door_listener_, 0), "socket");
-            close_in_children(door_->fd());
+            fork_guard::close_in_children(door_->fd());
             expect_good(uv_pipe_open(&door_listener_, door_->fd()), "cannot use the local door");
             door_fd_ = door_->release();
             listen(door_listener_);
         }
         if (local_secret_) {
             init(secret_poll_, uv_poll_init(&loop_, &secret_poll_, local_secret_->fd()), "poll");
-            close_in_children(local_secret_->fd());
+            fork_guard::close_in_children(local_secret_->fd());
             expect_good(
                 uv_poll_start(&secret_poll_, UV_READABLE, [](uv_poll_t* h, int, int) { self(h).serve_secret(); }),
                 "poll");
@@ -201,7 +201,7 @@ class TcpServer::Loop {
         strangers_.push_back(&c);
         if (uv_accept(listener, &c.socket.stream) != 0) return close(c);
         uv_fileno(&c.socket.handle, &c.fd);
-        close_in_children(c.fd);
+        fork_guard::close_in_children(c.fd);
         if (!local) {
             uv_tcp_nodelay(&c.socket.tcp, 1);
             uv_tcp_keepalive(&c.socket.tcp, 1, 15);
@@ -281,7 +281,7 @@ class TcpServer::Loop {
         c.posts_fd = reading.get();
         if (uv_pipe_open(&c.posts, c.posts_fd) != 0) return false;
         (void)reading.release();  // the handle's now
-        close_in_children(c.posts_fd);
+        fork_guard::close_in_children(c.posts_fd);
         return uv_read_start(as_stream(&c.posts), offer_post_buffer, on_posts) == 0;
     }
 
@@ -412,8 +412,8 @@ class TcpServer::Loop {
         if (!c.proved) std::erase(strangers_, &c);
         data_.forget(c.id);
         by_id_.erase(c.id);
-        if (c.fd >= 0) store::forget(c.fd);
-        if (c.posts_fd >= 0) store::forget(c.posts_fd);
+        if (c.fd >= 0) fork_guard::forget(c.fd);
+        if (c.posts_fd >= 0) fork_guard::forget(c.posts_fd);
         const auto closed = [](uv_handle_t* handle) {
             auto& gone = *static_cast<Connection*>(handle->data);
             if (--gone.open_handles == 0) self_of(gone).connections_.erase(gone.where);
@@ -425,9 +425,9 @@ class TcpServer::Loop {
     void close_everything() {
         stopping_ = true;
         for (auto& connection : connections_) close(connection);
-        if (listen_fd_ >= 0) store::forget(listen_fd_);
-        if (door_fd_ >= 0) store::forget(door_fd_);
-        if (local_secret_) store::forget(local_secret_->fd());
+        if (listen_fd_ >= 0) fork_guard::forget(listen_fd_);
+        if (door_fd_ >= 0) fork_guard::forget(door_fd_);
+        if (local_secret_) fork_guard::forget(local_secret_->fd());
         const auto close_handle = [](auto& handle) {
             // Not every handle is open when the constructor fails half-way.
             if (handle.data != nullptr && !uv_is_closing(as_handle(&handle))) uv_close(as_handle(&handle), nullptr);

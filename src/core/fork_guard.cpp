@@ -1,4 +1,4 @@
-#include "store/fork_guard.hpp"
+#include "core/fork_guard.hpp"
 
 #include <pthread.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include <mutex>
 #include <vector>
 
-namespace tutti::store {
+namespace tutti::fork_guard {
 namespace {
 
 std::atomic<unsigned> forks{0};
@@ -55,4 +55,4 @@ void forget(int fd) {
     }
 }
 
-}  // namespace tutti::store
+}  // namespace tutti::fork_guard

@@ -1,0 +1,43 @@
+// A connection that a forked child inherits stays open after its owner died, and the other end never learns of the
+// death. Descriptors noted here are closed in every child that this process forks.
+//
+// Threads: any. Forget a descriptor before closing it.
+#pragma once
+
+#include "core/unique_fd.hpp"
+
+#include <utility>
+
+namespace tutti::fork_guard {
+
+void close_in_children(int fd);
+void forget(int fd);
+/// How often this process and its ancestors were forked since the first descriptor was noted: differs in a child.
+unsigned generation() noexcept;
+
+/// Owns a descriptor that no child keeps.
+class GuardedFd {
+ public:
+    GuardedFd() = default;
+    explicit GuardedFd(UniqueFd fd) : fd_(std::move(fd)) {
+        if (fd_) close_in_children(fd_.get());
+    }
+    GuardedFd(GuardedFd&&) noexcept = default;
+    GuardedFd& operator=(GuardedFd&& other) noexcept {
+        reset();
+        fd_ = std::move(other.fd_);
+        return *this;
+    }
+    ~GuardedFd() { reset(); }
+    int get() const noexcept { return fd_.get(); }
+    explicit operator bool() const noexcept { return static_cast<bool>(fd_); }
+    void reset() noexcept {
+        if (fd_) forget(fd_.get());
+        fd_.reset();
+    }
+
+ private:
+    UniqueFd fd_;
+};
+
+}  // namespace tutti::fork_guard

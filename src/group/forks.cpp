@@ -1,0 +1,79 @@
+// Worlds in forked children. A child has its parent's groups, but none of its threads, and what it did to connections
+// or memory would be done to the parent: its groups refuse everything, and are let go of without a word.
+#include "group/world.hpp"
+
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <mutex>
+#include <new>
+#include <vector>
+
+namespace tutti::detail {
+namespace {
+
+struct Worlds {
+    std::mutex mutex;
+    std::vector<World*> here;
+    std::vector<World*> inherited;  // for good: nobody may end them
+};
+
+/// Never destroyed: a fork may come while the process ends.
+Worlds& worlds() {
+    static auto* const instance = new Worlds;
+    return *instance;
+}
+
+// Whoever held it is in another process.
+template <class Mutex>
+void renew(Mutex& mutex) {
+    new (&mutex) Mutex;
+}
+
+}  // namespace
+
+void World::watch_forks() {
+    if_inherited_ = std::make_exception_ptr(InvalidArgument(
+        fmt::format(
+            "group \"{}\": this process is a fork of process {}, which joined it: expected a group that was made "
+            "in this process",
+            name_, ::getpid()),
+        {.group = name_, .rank = rank_}));
+    static const int once = ::pthread_atfork([] { worlds().mutex.lock(); }, [] { worlds().mutex.unlock(); },
+                                             [] {
+                                                 inherit_all();
+                                                 worlds().mutex.unlock();
+                                             });
+    (void)once;
+    const std::lock_guard lock(worlds().mutex);
+    worlds().here.push_back(this);
+}
+
+void World::forget_forks() {
+    const std::lock_guard lock(worlds().mutex);
+    std::erase(worlds().here, this);
+}
+
+void World::inherit_all() {
+    auto& all = worlds();
+    for (World* world : all.here) world->inherit();
+    all.inherited.insert(all.inherited.end(), all.here.begin(), all.here.end());
+    all.here.clear();
+}
+
+// Other threads may have been anywhere: only what says that it is over is written.
+void World::inherit() noexcept {
+    renew(mutex_);
+    renew(making_);
+    renew(groups_mutex_);
+    renew(verdict_mutex_);
+    inherited_ = true;
+    new (&failure_) std::exception_ptr(if_inherited_);
+    has_verdict_.store(false, std::memory_order_relaxed);
+}
+
+}  // namespace tutti::detail
