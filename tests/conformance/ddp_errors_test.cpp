@@ -10,7 +10,8 @@ namespace {
 using namespace std::chrono_literals;
 
 class DdpErrors : public ::testing::TestWithParam<How> {};
-INSTANTIATE_TEST_SUITE_P(Ranks, DdpErrors, ::testing::ValuesIn(every_way()),
+// Of whole worlds: what ends a part could reach the rank beside it before that has left the harness's barrier.
+INSTANTIATE_TEST_SUITE_P(Ranks, DdpErrors, ::testing::ValuesIn(whole_worlds()),
                          [](const auto& instance) { return to_string(instance.param); });
 
 const std::string unfinished = "Expected to have finished reduction in the prior iteration before starting a new one.";
