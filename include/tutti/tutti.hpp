@@ -3,6 +3,7 @@
 
 #include <tutti/backend.hpp>
 #include <tutti/coalescing.hpp>
+#include <tutti/ddp.hpp>
 #include <tutti/debug.hpp>
 #include <tutti/device_mesh.hpp>
 #include <tutti/distributed.hpp>

@@ -1,0 +1,203 @@
+// DistributedDataParallel: equal copies of a model on all ranks, each trained on its own data with averaged gradients.
+//
+// The program owns its parameters and computes the gradients itself; there is no autograd here. It says when a gradient
+// is complete; as soon as a bucket of them is, their average over all ranks is on its way while the program computes
+// the next ones:
+//
+//     std::vector<tutti::NamedParameter> parameters{{"a.weight", a, a_gradient}, {"b.weight", b, b_gradient}};
+//     tutti::DistributedDataParallel ddp(parameters, {.module_name = "TwoLinLayerNet"});
+//     for (const Batch& batch : batches) {
+//         ddp.forward();
+//         const Loss loss = net.forward(batch);
+//         ddp.prepare_for_backward();
+//         net.backward_b(loss);
+//         ddp.ready("b.weight");         // may be on its way now
+//         net.backward_a(loss);
+//         ddp.ready("a.weight");
+//         ddp.finish();                  // the gradients are averages, the same bits on all ranks
+//         net.step();
+//     }
+//
+// Logs. At the debug levels `info` and `detail` (tutti/debug.hpp), if the log level lets INFO through, the constructor
+// logs "[Rank R]: DDP Initialized with:" and 26 lines `key: value`. What is not set is N/A; output_device and
+// device_ids are what the options say, environment variables what they are in this process; sizes are bytes. At
+// `detail` finish() logs the statistics of iterations 1 to 10 and of every hundredth, as torch takes them: averages
+// over the iterations that have been logged, in nanoseconds.
+//   forward compute    from the end of forward() to prepare_for_backward(), or else to the first ready()
+//   backward compute   from there to the last ready(); to finish() where some parameter was not ready
+//   backward comm.     from the start of the first bucket to the completion of the last
+//   overlap            the part of backward comm. that lies in backward compute
+//   unused_parameter_size: of the parameters that were not ready in the iteration, on this rank
+//
+// Follows torch.nn.parallel.DistributedDataParallel; deviations are said where they are.
+#pragma once
+
+#include <tutti/export.hpp>
+#include <tutti/future.hpp>
+#include <tutti/process_group.hpp>
+#include <tutti/tensor.hpp>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace tutti {
+
+namespace detail {
+class Reducer;
+}
+
+/// A parameter, and where its gradient is computed. Both are host memory of any strides.
+struct NamedParameter {
+    std::string name;  ///< not empty, unlike the others
+    TensorView tensor;
+    /// Of the parameter's dtype and shape. May be left out where ready() gets it, and is with gradient_as_bucket_view.
+    std::optional<TensorView> gradient{};
+};
+
+/// What belongs to the model and is not trained, such as a running mean. Any dtype.
+struct NamedBuffer {
+    std::string name;
+    TensorView tensor;
+};
+
+struct DistributedDataParallelOptions {
+    ProcessGroup group{};
+    std::vector<NamedBuffer> buffers{};
+    bool broadcast_buffers = true;  ///< forward() copies rank 0's buffers to all ranks
+    /// A bucket that has reached this size gets no further gradient; the first bucket of each dtype is closed at 1 MiB,
+    /// if this is more, so that communication begins early. 0: each gradient by itself.
+    std::size_t bucket_cap_bytes = 25 << 20;
+    bool find_unused_parameters = false;   ///< a parameter may stay without gradient in an iteration; see finish()
+    bool gradient_as_bucket_view = false;  ///< gradients are computed in the buckets, which saves memory and copies
+    std::string module_name{};             ///< in logs and messages
+    std::vector<int> device_ids{};         ///< logged; at most one
+    std::optional<int> output_device{};    ///< logged; default: the one of device_ids, and nothing else beside one
+};
+
+/// The gradients of some parameters, of one dtype, as one tensor. What a communication hook gets.
+class TUTTI_API GradBucket {
+ public:
+    /// All of them, one after the other: [elements]. This rank's sums; a hook may write to it. Copies share it.
+    const Tensor& buffer() const noexcept { return buffer_; }
+    /// Buckets are sent in this order, from 0.
+    std::size_t index() const noexcept { return index_; }
+    bool is_last() const noexcept { return is_last_; }
+    /// The parameters whose gradients it holds, in order.
+    const std::vector<TensorView>& parameters() const noexcept { return parameters_; }
+    /// Their gradients: views of the buffer, in the parameters' shapes.
+    const std::vector<TensorView>& gradients() const noexcept { return gradients_; }
+
+ private:
+    friend class detail::Reducer;
+    Tensor buffer_;
+    std::size_t index_ = 0;
+    bool is_last_ = false;
+    std::vector<TensorView> parameters_, gradients_;
+};
+
+/// What a hook returns: a tensor with as many elements as the bucket, of its dtype, or a list of one, as
+/// Work::get_future() gives; it may be the bucket's buffer.
+using CommHookResult = std::variant<Future<Tensor>, Future<std::vector<TensorView>>>;
+/// Called by ready() and finish(), on their thread, once for each bucket, in their order. Nothing is averaged besides.
+///     ddp.register_comm_hook({}, [](const tutti::ProcessGroup& group, tutti::GradBucket& bucket) {
+///         for (float& x : bucket.buffer().span<float>()) x /= static_cast<float>(group.size());
+///         tutti::TensorView gradients = bucket.buffer().view();
+///         return tutti::async::all_reduce(gradients, {.group = group}).get_future();
+///     });
+using CommHook = std::function<CommHookResult(const ProcessGroup& group, GradBucket& bucket)>;
+
+/// The parameters and gradients of a model on all ranks of a group. May be moved, not copied.
+///
+/// Ownership: parameters, gradients and buffers are the program's and must outlive the object; so must a gradient that
+/// is given to ready(), until finish(). Between ready() and finish() a gradient must not be read or written.
+/// Order: all ranks make the same calls of forward() and finish(), besides those in no_sync(). Parameters may become
+/// ready in any order, and in another one on each rank.
+/// Errors: InvalidArgument for what cannot be asked, which changes nothing. What fails between forward() and the end of
+/// finish() (the group, a hook, a gradient that is missing) is thrown by finish(). It is the end of the object, and of
+/// the group, on all ranks, if nothing else has ended that: others get Aborted with this rank's message, instead of
+/// waiting for it.
+/// Threads: one at a time. A group's collectives need the same order on all ranks: use the group for nothing else
+/// between forward() and finish(), or one of its own for the object.
+/// Cost: forward(): a broadcast of the buffers; an iteration: one all_reduce for each bucket, and with
+/// find_unused_parameters one of an int32 for each parameter. Memory: that of all gradients, unless they are views.
+class TUTTI_API DistributedDataParallel {
+ public:
+    /// Of at least one parameter; floating-point or complex. All ranks of the group make it alike, then all have rank
+    /// 0's parameters and buffers.
+    /// Throws InvalidArgument, on the other ranks CollectiveMismatch, where a rank's arguments are wrong;
+    /// CollectiveMismatch on all ranks where they differ: in a parameter's name, shape or dtype, or an option. The
+    /// message names the first that does, and the group can be used on.
+    explicit DistributedDataParallel(std::vector<NamedParameter> parameters,
+                                     DistributedDataParallelOptions options = {});
+    DistributedDataParallel(DistributedDataParallel&& other) noexcept;
+    DistributedDataParallel& operator=(DistributedDataParallel&& other) noexcept;
+    DistributedDataParallel(const DistributedDataParallel&) = delete;
+    DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
+    /// Waits for nothing: an iteration that has not been finished is lost, and other ranks in it wait in vain.
+    ~DistributedDataParallel();
+
+    /// Begins an iteration. The second one that is not in no_sync() may make other buckets: of gradients in the order
+    /// in which they became ready on rank 0 in the first one (not with find_unused_parameters).
+    /// May be called again when no gradient has been ready since: a forward pass without a backward pass.
+    /// InvalidArgument when the last iteration has not been finished; where gradients are missing in it, what finish()
+    /// throws.
+    void forward();
+    /// The forward pass is over. May be left out. `unused`: indices of parameters that will get no gradient in this
+    /// iteration, so that their buckets need not wait for finish(); InvalidArgument without find_unused_parameters.
+    void prepare_for_backward(const std::vector<std::size_t>& unused = {});
+    /// The gradient of a parameter is complete, at the place that the constructor was told (or in the bucket). Once in
+    /// an iteration. Sends its bucket when that is complete and all before it are sent. Parameters are counted in the
+    /// constructor's order, from 0.
+    void ready(std::size_t parameter);
+    void ready(std::string_view parameter);
+    /// The same for a gradient that is somewhere else, of the parameter's dtype and shape: finish() puts the average
+    /// there (with gradient_as_bucket_view: in the bucket).
+    void ready(std::size_t parameter, TensorView gradient);
+    void ready(std::string_view parameter, TensorView gradient);
+    /// Ends the iteration: waits for all buckets; the gradients are then averages over all ranks.
+    /// Parameters that have not been ready: with find_unused_parameters they count as zeros; where no rank has used one
+    /// its gradient stays as it is. Without, InvalidArgument "Expected to have finished reduction in the prior
+    /// iteration before starting a new one. ...", at the debug levels `info` and `detail` with their names.
+    /// In no_sync(): nothing is sent, and nothing is missed.
+    void finish();
+
+    /// While it lives, iterations that begin with forward() are this rank's own: gradients add up where the program
+    /// adds them, buffers stay. The next iteration outside averages what has been added up.
+    class TUTTI_API NoSync {
+     public:
+        explicit NoSync(std::shared_ptr<int> scopes) : scopes_(std::move(scopes)) { ++*scopes_; }
+        ~NoSync() { --*scopes_; }
+        NoSync(const NoSync&) = delete;
+        NoSync& operator=(const NoSync&) = delete;
+
+     private:
+        std::shared_ptr<int> scopes_;
+    };
+    [[nodiscard]] NoSync no_sync() const;
+
+    /// From now on `hook` does what an all_reduce does otherwise. All ranks register the same one, before the first
+    /// iteration or between two, at most once. `state` is the group that the hook gets; empty: the object's, which is
+    /// the world where the options name none. Its future must complete: nothing limits the time but what it waits for.
+    void register_comm_hook(ProcessGroup state, CommHook hook);
+
+    /// Where a parameter's gradient is computed: its place in a bucket, until the next forward(), or the memory that
+    /// the constructor was given. InvalidArgument where it was given none.
+    TensorView gradient(std::size_t parameter) const;
+    TensorView gradient(std::string_view parameter) const;
+    /// The indices of the parameters in each bucket, in the order in which buckets are sent.
+    std::vector<std::vector<std::size_t>> buckets() const;
+    ProcessGroup group() const;
+
+ private:
+    detail::Reducer& checked(const char* method) const;
+    std::unique_ptr<detail::Reducer> reducer_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,136 @@
+// Reducer: the buckets of a model, and the iteration that is under way.
+//
+//     idle -- forward --> open -- finish --> idle        (forward again, as long as nothing was ready)
+//
+// In an open iteration each gradient goes from `awaited` to `ready` or `unused`; when none of a bucket is awaited, and
+// the buckets before it are sent, it is sent. Buckets are sent in one order on all ranks, whatever the order of
+// ready(). An error while something is sent is kept for finish(), where this rank also knows whether it is at fault
+// itself; it ends the reducer, as buffers may be on their way still.
+//
+// Threads: one at a time.
+#pragma once
+
+#include "ddp/buckets.hpp"
+#include "ddp/report.hpp"
+
+#include <tutti/ddp.hpp>
+#include <tutti/work.hpp>
+
+#include <cstdint>
+#include <exception>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tutti::detail {
+
+class Reducer {
+ public:
+    Reducer(std::vector<NamedParameter> parameters, DistributedDataParallelOptions options);
+    /// What is on its way keeps its memory until it has come.
+    ~Reducer();
+    Reducer(const Reducer&) = delete;
+    Reducer& operator=(const Reducer&) = delete;
+
+    void forward();
+    void prepare_for_backward(const std::vector<std::size_t>& unused);
+    /// `elsewhere`: null, or where the gradient is this time.
+    void ready(std::size_t parameter, const TensorView* elsewhere);
+    void finish();
+
+    void register_comm_hook(ProcessGroup state, CommHook hook);
+    TensorView gradient(std::size_t parameter) const;
+    ddp::Buckets buckets() const;
+    const ProcessGroup& group() const noexcept { return options_.group; }
+    const std::shared_ptr<int>& no_sync_scopes() const noexcept { return no_sync_scopes_; }
+    /// Throws InvalidArgument where there is none; so does the name's form.
+    std::size_t checked_index(const char* method, std::size_t parameter) const;
+    std::size_t index_of(const char* method, std::string_view name) const;
+
+ private:
+    enum class Phase { idle, open };
+    enum class Gradient : std::uint8_t { awaited, ready, unused };
+    struct Place {
+        std::size_t bucket = 0, position = 0;
+    };
+    struct Bucket {
+        std::vector<std::size_t> members;
+        GradBucket shown;
+        std::size_t awaited = 0;
+        std::optional<Work> work;  // on its way; or, with a hook:
+        std::optional<CommHookResult> hooked;
+        std::optional<Future<ddp::Clock::time_point>> arrival;  // where times are taken
+    };
+    /// A parameter that this rank has not used.
+    struct Unused {
+        std::size_t parameter = 0;
+        Tensor kept;  // its gradient, where that is a view of the bucket
+    };
+
+    // The beginning.
+    void check_may_begin();
+    void adopt_order_of_first_rank();
+    void make_buckets(const ddp::Buckets& buckets);
+    std::vector<std::size_t> bucket_bytes() const;
+
+    // The gradients.
+    TensorView in_bucket(std::size_t parameter) const;
+    void fill(std::size_t parameter);
+    void leave_out(std::size_t parameter);
+    void mark(std::size_t parameter, Gradient state);
+
+    // The way.
+    void send_complete_buckets();
+    void send(Bucket& bucket);
+    void send_usage();
+    void receive(Bucket& bucket);
+    void receive_usage();
+    void take_hooked(Bucket& bucket);
+    void note_arrivals();
+
+    // The end.
+    std::vector<std::size_t> awaited() const;
+    void reduce_all();
+    void close();
+    [[noreturn]] void fail_unfinished();
+    void end_group(const std::string& reason);
+    std::string described(std::size_t parameter) const;
+    std::string title(const char* method) const;
+
+    const std::vector<NamedParameter> parameters_;
+    DistributedDataParallelOptions options_;
+    std::map<std::string, std::size_t, std::less<>> by_name_;
+    CommHook hook_;
+    ProcessGroup hook_group_;
+    std::shared_ptr<int> no_sync_scopes_ = std::make_shared<int>(0);
+
+    std::vector<Bucket> buckets_;
+    std::vector<Place> places_;                         // by parameter
+    std::vector<std::optional<TensorView>> gradients_;  // by parameter: where it is, since they were averaged last
+    std::vector<std::int32_t> used_;                    // by parameter: since gradients were averaged last
+
+    Phase phase_ = Phase::idle;
+    std::uint64_t iteration_ = 0;
+    bool synchronizes_ = true;        // the open iteration
+    std::vector<Gradient> states_;    // by parameter
+    std::vector<std::size_t> order_;  // in which they became ready
+    std::size_t next_bucket_ = 0;     // the first that is not sent
+    std::vector<Unused> left_out_;
+    Tensor usage_;  // used_, of all ranks
+    std::optional<Work> usage_work_;
+    std::exception_ptr failure_;  // of what was sent
+    bool broken_ = false;         // no iteration will begin again
+
+    enum class Rebuilding { awaits_order, due, done };
+    Rebuilding rebuilding_ = Rebuilding::awaits_order;
+    std::vector<std::size_t> first_order_;
+
+    bool times_are_taken_ = false;
+    ddp::Moments moments_;
+    ddp::Statistics statistics_;
+};
+
+}  // namespace tutti::detail

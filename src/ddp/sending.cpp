@@ -1,0 +1,225 @@
+// The reducer's end: buckets on their way, what comes back, parameters that nobody used, failures.
+#include "ddp/reducer.hpp"
+#include "ddp/replicas.hpp"
+
+#include <tutti/debug.hpp>
+#include <tutti/distributed.hpp>
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace tutti::detail {
+namespace {
+
+// The tensor that a hook's future holds.
+TensorView tensor_of(const Tensor& tensor) {
+    return tensor.view();
+}
+TensorView tensor_of(const std::vector<TensorView>& list) {
+    if (list.size() == 1) return list.front();
+    throw InvalidArgument(fmt::format("the hook's future holds {} tensors: expected one", list.size()));
+}
+
+}  // namespace
+
+// ---- The way
+
+void Reducer::send_complete_buckets() {
+    while (next_bucket_ < buckets_.size() && buckets_[next_bucket_].awaited == 0 && !failure_)
+        send(buckets_[next_bucket_++]);
+}
+
+void Reducer::send(Bucket& bucket) {
+    if (!moments_.sending_began) moments_.sending_began = ddp::Clock::now();
+    const auto now = [](const auto&) { return ddp::Clock::now(); };
+    try {
+        if (hook_) {
+            bucket.hooked = hook_(hook_group_, bucket.shown);
+            if (times_are_taken_)
+                bucket.arrival = std::visit([&](const auto& future) { return future.then(now); }, *bucket.hooked);
+        } else {
+            bucket.work =
+                async::all_reduce(bucket.shown.buffer_.view(), {.op = ReduceOp::avg, .group = options_.group});
+            if (times_are_taken_) bucket.arrival = bucket.work->get_future().then(now);
+        }
+    } catch (...) {
+        failure_ = std::current_exception();
+    }
+}
+
+void Reducer::receive(Bucket& bucket) {
+    if (bucket.hooked)
+        take_hooked(bucket);
+    else
+        bucket.work->wait();
+    if (options_.gradient_as_bucket_view) return;
+    for (const std::size_t i : bucket.members) {
+        if (states_[i] == Gradient::ready) copy(*gradients_[i], in_bucket(i));
+    }
+}
+
+// What the hook has made, into the bucket's buffer if it is elsewhere.
+void Reducer::take_hooked(Bucket& bucket) {
+    const TensorView result = std::visit([](const auto& future) { return tensor_of(future.wait()); }, *bucket.hooked);
+    const TensorView& buffer = bucket.shown.buffer_.view();
+    if (result.dtype() != buffer.dtype() || result.element_count() != buffer.element_count() ||
+        result.device() != buffer.device()) {
+        throw InvalidArgument(fmt::format("{}: the hook made {} on {} of bucket {}: expected {} elements of {} on {}",
+                                          title("finish"), result.to_string(), to_string(result.device()),
+                                          bucket.shown.index(), buffer.element_count(), to_string(buffer.dtype()),
+                                          to_string(buffer.device())));
+    }
+    if (result.data() != buffer.data()) copy(buffer, result);
+}
+
+void Reducer::note_arrivals() {
+    if (!times_are_taken_) return;
+    for (const Bucket& bucket : buckets_) {
+        const auto when = bucket.arrival->wait();
+        if (!moments_.sent || when > *moments_.sent) moments_.sent = when;
+    }
+}
+
+// ---- Parameters without a gradient
+
+// It counts as zeros; unless a gradient was added up in no_sync(), which is still to be averaged.
+void Reducer::leave_out(std::size_t i) {
+    if (used_[i] != 0) {
+        fill(i);
+        return mark(i, Gradient::ready);
+    }
+    const TensorView place = in_bucket(i);
+    Unused& unused = left_out_.emplace_back(Unused{i, {}});
+    if (options_.gradient_as_bucket_view) unused.kept = Tensor(place, nullptr).clone();
+    if (place.byte_count() > 0) std::memset(place.data(), 0, place.byte_count());
+    mark(i, Gradient::unused);
+}
+
+// After all buckets: it takes no part in their order.
+void Reducer::send_usage() {
+    if (!options_.find_unused_parameters) return;
+    std::ranges::copy(used_, usage_.data<std::int32_t>());
+    usage_work_ = async::all_reduce(usage_.view(), {.op = ReduceOp::max, .group = options_.group});
+}
+
+// Used elsewhere: the average. Nowhere: as it was.
+void Reducer::receive_usage() {
+    if (!usage_work_) return;
+    usage_work_->wait();
+    for (const Unused& unused : left_out_) {
+        const std::size_t i = unused.parameter;
+        const bool used = usage_.span<std::int32_t>()[i] != 0;
+        if (options_.gradient_as_bucket_view) {
+            if (!used) copy(in_bucket(i), unused.kept);
+        } else if (used) {
+            copy(*gradients_[i], in_bucket(i));
+        }
+    }
+}
+
+std::vector<std::size_t> Reducer::awaited() const {
+    std::vector<std::size_t> missing;
+    for (std::size_t i = 0; i < states_.size(); ++i) {
+        if (states_[i] == Gradient::awaited) missing.push_back(i);
+    }
+    return missing;
+}
+
+// ---- The end
+
+void Reducer::finish() {
+    if (phase_ != Phase::open)
+        throw InvalidArgument(title("finish") + ": no iteration is open: expected forward() before");
+    if (!synchronizes_) return close();
+    if (!options_.find_unused_parameters && !awaited().empty()) fail_unfinished();
+    try {
+        reduce_all();
+    } catch (const DistBackendError&) {
+        // Every rank hears of it, and by it the group ends if it has to.
+        broken_ = true;
+        phase_ = Phase::idle;
+        throw;
+    } catch (const std::exception& error) {
+        end_group(error.what());
+        throw;
+    } catch (...) {
+        end_group("a hook has thrown something");
+        throw;
+    }
+    if (times_are_taken_) {
+        std::size_t unused_bytes = 0;
+        for (const Unused& unused : left_out_) unused_bytes += parameters_[unused.parameter].tensor.byte_count();
+        statistics_.add(ddp::durations(moments_));
+        statistics_.report(options_.group, options_, unused_bytes);
+    }
+    std::ranges::fill(used_, 0);
+    for (std::size_t i = 0; i < gradients_.size(); ++i) gradients_[i] = parameters_[i].gradient;
+    if (rebuilding_ == Rebuilding::awaits_order) {
+        first_order_ = order_;
+        rebuilding_ = Rebuilding::due;
+    }
+    close();
+}
+
+void Reducer::reduce_all() {
+    const auto now = ddp::Clock::now();
+    if (!moments_.backward_began) moments_.backward_began = now;
+    if (!moments_.computed) moments_.computed = now;
+    for (const std::size_t i : awaited()) leave_out(i);
+    send_complete_buckets();
+    if (failure_) std::rethrow_exception(failure_);
+    send_usage();
+    for (Bucket& bucket : buckets_) receive(bucket);
+    receive_usage();
+    note_arrivals();
+}
+
+void Reducer::close() {
+    phase_ = Phase::idle;
+    usage_work_.reset();
+}
+
+// Ranks that miss nothing wait for this one, so the group ends. The sentences are torch's.
+void Reducer::fail_unfinished() {
+    const int rank = options_.group.rank();
+    const std::vector<std::size_t> missing = awaited();
+    std::string text =
+        "Expected to have finished reduction in the prior iteration before starting a new one. This error indicates "
+        "that "
+        "your module has parameters that were not used in producing loss. You can enable unused parameter detection by "
+        "passing `find_unused_parameters=True` (.find_unused_parameters = true) to DistributedDataParallel, and by "
+        "making "
+        "sure all `forward` function outputs participate in calculating loss. If you already have done so: each "
+        "parameter "
+        "needs ready() before finish().";
+    if (get_debug_level() != DebugLevel::off) {
+        std::vector<std::string_view> names;
+        for (const std::size_t i : missing) names.push_back(parameters_[i].name);
+        text += fmt::format("\nParameters which did not receive grad for rank {}: {}", rank, fmt::join(names, ", "));
+    } else {
+        text +=
+            " TORCH_DISTRIBUTED_DEBUG=INFO (or TUTTI_DISTRIBUTED_DEBUG) adds the names of the parameters that did not "
+            "receive grad.";
+    }
+    text +=
+        fmt::format("\nParameter indices which did not receive grad for rank {}: {}", rank, fmt::join(missing, ", "));
+    end_group(text);
+    throw InvalidArgument(text, {.operation = "DistributedDataParallel", .group = options_.group.name(), .rank = rank});
+}
+
+void Reducer::end_group(const std::string& reason) {
+    broken_ = true;
+    phase_ = Phase::idle;
+    try {
+        options_.group.abort(fmt::format("{}: rank {}: {}", ddp::title(options_), options_.group.rank(), reason));
+    } catch (const DistError&) {
+        // It has ended.
+    }
+}
+
+}  // namespace tutti::detail
