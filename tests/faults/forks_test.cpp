@@ -73,6 +73,10 @@ TEST_P(Forks, have_groups_that_refuse_everything_and_ends_that_do_not_harm_the_p
             int status = 1;
             ::waitpid(child, &status, 0);
             me.report("child", status);
+            send(later, 1, {.tag = 4, .group = world});
+        } else {
+            std::vector<float> after(10);  // the child has seen an operation that was not over
+            recv(after, {.src = 0, .tag = 4, .group = world});
         }
         me.report_end_of([&] {
             send(std::vector<float>(10, 7), 1 - me.rank(), {.tag = 3, .group = world});
