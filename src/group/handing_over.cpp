@@ -50,6 +50,7 @@ BackendRequest request_of(const Operation& operation, const Group& group) {
     const engine::Operands& operands = operation.operands;
     r.dtype = operands.dtype;
     r.op = ReduceOp(operands.op);
+    r.in_rank_order = group.determinism() == Determinism::layout_invariant;
     r.root = recorded_root(request.collective, request.root);
     r.input = request.in_place ? operands.output : operands.input;
     r.output = operands.output;
