@@ -37,6 +37,8 @@ class Receiver {
     virtual void* place(int from, const Frame& frame) = 0;
     /// A frame without payload comes without place().
     virtual void arrived(int from, const Frame& frame) = 0;
+    /// Whether something is expected of another rank: a carrier that has to look for frames may sleep otherwise.
+    virtual bool awaits() const = 0;
     /// The payload will not come.
     virtual void lost(const std::exception_ptr& error) = 0;
 };
@@ -51,6 +53,8 @@ class Carrier {
     /// Frames to one rank arrive in the order of their sending, whether or not anybody waits for them. Never waits.
     /// `payload` stays until `sent` is called, from any thread, at once or later. `to` is another rank.
     virtual void send(int to, Frame frame, const void* payload, Sent sent) = 0;
+    /// Something is expected from now on.
+    virtual void hurry() noexcept {}
     /// When it returns no payload is touched any more, every `sent` has been called, and the receiver is not. `leaves`:
     /// all went well, and what was sent shall arrive. May come from the carrier's own thread.
     enum class How { leaves, fails };

@@ -82,7 +82,9 @@ void Messages::receive(int from, Label label, void* data, std::uint64_t bytes, D
     const auto found = std::ranges::find_if(line.waiting, [&](const Waiting& w) { return from < 0 || w.from == from; });
     if (found == line.waiting.end()) {
         line.posted.push_back(std::move(posted));
-        return;
+        ++posted_;
+        lock.unlock();
+        return carrier_->hurry();
     }
     Waiting waiting = std::move(*found);
     line.waiting.erase(found);
@@ -139,6 +141,7 @@ std::optional<Messages::Posted> Messages::take_posted(int from, const Frame& fra
     if (found == list.end()) return {};
     std::optional<Posted> posted = std::move(*found);
     list.erase(found);
+    --posted_;
     tidy(label);
     return posted;
 }
@@ -182,6 +185,11 @@ void Messages::arrived(int from, const Frame& frame) {
     deliver(std::move(*posted), {from, frame, std::move(aside)});
 }
 
+bool Messages::awaits() const {
+    const std::lock_guard lock(mutex_);
+    return posted_ > 0 || !outgoing_.empty() || !cleared_.empty();
+}
+
 void Messages::lost(const std::exception_ptr& error) {
     std::unique_lock lock(mutex_);
     std::optional<Posted> posted = std::exchange(landing_, {});
@@ -211,6 +219,7 @@ void Messages::cancel(std::uint64_t channel, const std::exception_ptr& error) {
         const std::lock_guard lock(mutex_);
         for (auto line = lines_.lower_bound({channel, 0}); line != lines_.end() && line->first.channel == channel;) {
             for (Posted& posted : line->second.posted) over.push_back(std::move(posted.done));
+            posted_ -= line->second.posted.size();
             line = lines_.erase(line);
         }
         for (auto it = outgoing_.begin(); it != outgoing_.end();) {
@@ -239,6 +248,7 @@ void Messages::end(const std::exception_ptr& error, Carrier::How how) noexcept {
         for (auto& [key, posted] : cleared_) over.push_back(std::move(posted.done));
         if (landing_) over.push_back(std::move(landing_->done));
         lines_.clear();
+        posted_ = 0;
         outgoing_.clear();
         cleared_.clear();
         landing_.reset();

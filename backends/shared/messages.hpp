@@ -9,7 +9,6 @@
 
 #include <compare>
 #include <cstdint>
-#include <deque>
 #include <exception>
 #include <functional>
 #include <list>
@@ -49,6 +48,7 @@ class Messages final : public Receiver, public std::enable_shared_from_this<Mess
     void* place(int from, const Frame& frame) override;
     void arrived(int from, const Frame& frame) override;
     void lost(const std::exception_ptr& error) override;
+    bool awaits() const override;
 
  private:
     struct Posted {
@@ -73,7 +73,6 @@ class Messages final : public Receiver, public std::enable_shared_from_this<Mess
         std::list<Posted> posted;
         std::list<Waiting> waiting;
     };
-    using Call = std::function<void()>;
 
     std::optional<Posted> take_posted(int from, const Frame& frame);
     void send_here(Label label, const void* data, std::uint64_t bytes, Done done);
@@ -88,9 +87,10 @@ class Messages final : public Receiver, public std::enable_shared_from_this<Mess
     const std::string name_;
     const int rank_;
     const std::shared_ptr<Carrier> carrier_;
-    std::mutex mutex_;
+    mutable std::mutex mutex_;
     std::exception_ptr ended_;
     std::uint64_t numbers_ = 0;
+    std::size_t posted_ = 0;  // receives in lines_
     std::map<Label, Line> lines_;
     std::map<std::uint64_t, Outgoing> outgoing_;               // announced, by number
     std::map<std::pair<int, std::uint64_t>, Posted> cleared_;  // waiting for their data, by sender and number

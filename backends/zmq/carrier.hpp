@@ -21,8 +21,8 @@ namespace tutti::backends::zeromq {
 
 class ZmqCarrier final : public Carrier, public std::enable_shared_from_this<ZmqCarrier> {
  public:
-    /// Meets the others in the options' store. Errors: DistBackendError where no port can be had; DistStoreError where a
-    /// rank does not come within the options' timeout.
+    /// Meets the others in the options' store. Errors: DistBackendError where no port can be had; DistStoreError where
+    /// a rank does not come within the options' timeout.
     explicit ZmqCarrier(const DistributedBackendOptions& options);
 
     void start(std::shared_ptr<Receiver> receiver) override;
