@@ -213,7 +213,12 @@ void ZmqCarrier::stop(How how) noexcept {
             }
         }
     }
+    const bool flushes = thread_.get_id() != std::this_thread::get_id();
     join(thread_);
+    if (!flushes) return;
+    const std::lock_guard lock(mutex_);
+    wake_.close();
+    context_.close();  // what was sent has left this process, or has lingered long enough
 }
 
 }  // namespace tutti::backends::zeromq

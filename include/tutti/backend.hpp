@@ -102,7 +102,8 @@ class TUTTI_API CustomBackend {
     /// together, and a receive may come before its send.
     virtual void run(const BackendRequest& request, BackendCompletion completion) = 0;
     /// Ends what is under way, with failures: when it returns, no buffer is touched any more. Later operations fail.
-    /// Any thread, also while run() runs.
+    /// Any thread, also while run() runs, and more than once. Also called when the group is destroyed: operations that
+    /// have completed must then reach the other ranks, even if this process ends when it returns.
     virtual void abort(const std::string& reason) noexcept = 0;
 };
 

@@ -194,6 +194,12 @@ void Group::wait_for_backends() {
     }
 }
 
+// Here, and not where the last handle goes: that may be a thread of the backend, while this process ends.
+void Group::leave_backends() {
+    wait_for_backends();
+    abort_backends(fmt::format("group \"{}\" was destroyed", name_));
+}
+
 }  // namespace tutti::detail
 
 namespace tutti {
