@@ -13,13 +13,26 @@
 namespace tutti::backends::mpi {
 namespace {
 
+std::string rank_key(int rank) {
+    return "rank/" + std::to_string(rank);
+}
+
+// Tells the others at once when this rank cannot take part.
+Membership enter_or_say_so(const DistributedBackendOptions& o) {
+    try {
+        return enter();
+    } catch (const DistBackendError&) {
+        Store(o.store).set(rank_key(o.group_rank), "none");
+        throw;
+    }
+}
+
 // The members' ranks in MPI_COMM_WORLD, by group rank.
 std::vector<int> world_ranks(const DistributedBackendOptions& o, const Membership& own) {
-    const auto key = [](int rank) { return "rank/" + std::to_string(rank); };
     Store store = o.store;
-    store.set(key(o.group_rank), std::to_string(own.rank) + " " + std::to_string(own.size) + " " + own.job);
+    store.set(rank_key(o.group_rank), std::to_string(own.rank) + " " + std::to_string(own.size) + " " + own.job);
     std::vector<std::string> keys;
-    for (int rank = 0; rank < o.group_size; ++rank) keys.push_back(key(rank));
+    for (int rank = 0; rank < o.group_size; ++rank) keys.push_back(rank_key(rank));
     store.wait(keys, o.timeout);
     std::vector<int> ranks;
     std::set<std::string> worlds;
@@ -29,8 +42,8 @@ std::vector<int> world_ranks(const DistributedBackendOptions& o, const Membershi
         int rank = -1;
         std::string size, job;
         in >> rank >> size >> job;
-        all += (ranks.empty() ? "rank " : ", rank ") + std::to_string(ranks.size()) + ": MPI rank " +
-               std::to_string(rank) + " of " + size;
+        all += (ranks.empty() ? "rank " : ", rank ") + std::to_string(ranks.size()) +
+               (value == "none" ? ": none, see its error" : ": MPI rank " + std::to_string(rank) + " of " + size);
         worlds.insert(size + " " + job);
         ranks.push_back(rank);
     }
@@ -50,7 +63,7 @@ int tag_of(const std::string& group) {
 }  // namespace
 
 Communicators::Communicators(const DistributedBackendOptions& o) : rank_(o.group_rank), size_(o.group_size) {
-    const Membership own = enter();
+    const Membership own = enter_or_say_so(o);
     try {
         const std::vector<int> ranks = world_ranks(o, own);
         MPI_Group everybody = MPI_GROUP_NULL, members = MPI_GROUP_NULL;
