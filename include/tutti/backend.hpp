@@ -5,8 +5,11 @@
 // backend sees buffers in one piece, counts in elements, ranks of the group. It completes each operation once, from
 // any thread, at once or later. The rest is tutti's: arguments, packing, Work, timeouts, the recorder, who has died.
 //
-// A shared library libtutti-backend-NAME.so in a folder of TUTTI_BACKEND_PATH (folders separated by colons) is loaded
-// when a group asks for NAME. It contains TUTTI_BACKEND_LIBRARY { Backend::register_backend(...); }.
+// A shared library libtutti-backend-NAME.so is loaded when a group asks for NAME: from a folder of TUTTI_BACKEND_PATH
+// (folders separated by colons), or from tutti/backends beside libtutti.so, where tutti's own are: "gloo", "mpi",
+// "hf_zmq" (also spelled "hf_barrier"), each if its library was there when tutti was built. It contains
+// TUTTI_BACKEND_LIBRARY { Backend::register_backend(...); } and uses libtutti.so: programs that have tutti linked
+// statically register theirs themselves.
 //
 // Threads: Backend's functions, any. What a backend must bear is said at CustomBackend.
 // Follows torch.distributed.Backend.
@@ -58,8 +61,11 @@ struct BackendRequest {
     Device device{};             ///< where the buffers are
     DType dtype = DType::uint8;
     ReduceOp op = ReduceOp::sum;  ///< never premul_sum
-    int root = -1;                ///< broadcast, reduce, gather, scatter; send: to whom; receive: from whom, -1: any
-    std::uint64_t tag = 0;        ///< send, receive: matched with the other side's
+    /// all_reduce, reduce, reduce_scatter: values are to be combined from rank 0 upwards
+    /// (Determinism::layout_invariant).
+    bool in_rank_order = false;
+    int root = -1;          ///< broadcast, reduce, gather, scatter; send: to whom; receive: from whom, -1: any
+    std::uint64_t tag = 0;  ///< send, receive: matched with the other side's
     /// What this rank gives. all_reduce, and reduce on its root: may be `output`. broadcast: null, the root's data is
     /// in its output. receive, barrier: null.
     const void* input = nullptr;
@@ -96,7 +102,8 @@ class TUTTI_API CustomBackend {
     /// together, and a receive may come before its send.
     virtual void run(const BackendRequest& request, BackendCompletion completion) = 0;
     /// Ends what is under way, with failures: when it returns, no buffer is touched any more. Later operations fail.
-    /// Any thread, also while run() runs.
+    /// Any thread, also while run() runs, and more than once. Also called when the group is destroyed: operations that
+    /// have completed must then reach the other ranks, even if this process ends when it returns.
     virtual void abort(const std::string& reason) noexcept = 0;
 };
 
@@ -110,7 +117,7 @@ struct DistributedBackendOptions {
     std::vector<int> global_ranks_in_group{};  ///< by group rank
 };
 
-/// The name of a backend: lower case, known.
+/// The name of a backend: lower case, known, the one of its spellings that it is registered with.
 class TUTTI_API Backend {
  public:
     using Plain = std::function<std::shared_ptr<CustomBackend>(Store, int rank, int world_size,
@@ -123,7 +130,7 @@ class TUTTI_API Backend {
     static const Backend UNDEFINED;
 
     /// Any case. Throws InvalidArgument, with the known names, for one that is neither built in, nor torch's, nor
-    /// registered, nor in a library of TUTTI_BACKEND_PATH.
+    /// registered, nor in a library; DistBackendError for a library that cannot be loaded.
     explicit Backend(std::string_view name);
     const std::string& name() const noexcept { return name_; }
     operator const std::string&() const noexcept { return name_; }  // NOLINT(google-explicit-constructor)
@@ -148,7 +155,7 @@ class TUTTI_API Backend {
     std::string name_;
 };
 
-/// Whether a group could use it now: it is built in, registered, or in a library of TUTTI_BACKEND_PATH.
+/// Whether a group could use it now: it is built in, registered, or in a library that can be loaded. Loads it.
 TUTTI_API bool is_backend_available(std::string_view name);
 TUTTI_API bool is_mpi_available();
 TUTTI_API bool is_nccl_available();

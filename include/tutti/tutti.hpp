@@ -11,6 +11,7 @@
 #include <tutti/error.hpp>
 #include <tutti/future.hpp>
 #include <tutti/groups.hpp>
+#include <tutti/hfai.hpp>
 #include <tutti/interrupt.hpp>
 #include <tutti/object.hpp>
 #include <tutti/object_collectives.hpp>

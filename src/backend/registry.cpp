@@ -1,18 +1,17 @@
 #include "backend/registry.hpp"
 
+#include "backend/libraries.hpp"
 #include "core/env.hpp"
 #include "core/log.hpp"
 
 #include <tutti/error.hpp>
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <filesystem>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -21,8 +20,8 @@ namespace tutti {
 namespace backend {
 namespace {
 
-// Names that torch.distributed has attributes for: valid words, whether or not they are here.
-constexpr std::array known_words{"native", "gloo", "nccl", "ucc", "mpi", "xccl"};
+// Names that torch.distributed has attributes for, or that tutti may bring: valid words, whether or not they are here.
+constexpr std::array known_words{"native", "gloo", "nccl", "ucc", "mpi", "xccl", "hf_zmq"};
 
 struct Entry {
     Backend::Extended make;
@@ -44,8 +43,15 @@ class Registry {
     /// Also looks for a library that registers it.
     std::optional<Entry> find(const std::string& name) {
         if (auto entry = registered(name)) return entry;
-        load(name);
-        return registered(name);
+        const std::string file = load_library(name);
+        auto entry = registered(name);
+        if (!entry && !file.empty()) {
+            throw DistBackendError(fmt::format(
+                "backend \"{}\": {} has registered no such name here: expected a library of this backend, and "
+                "a program that uses libtutti.so, as the library does",
+                name, file));
+        }
+        return entry;
     }
     std::vector<std::string> names() {
         const std::lock_guard lock(mutex_);
@@ -60,28 +66,6 @@ class Registry {
         const auto found = entries_.find(name);
         return found == entries_.end() ? std::nullopt : std::optional(found->second);
     }
-    // What was loaded stays: its code may be in use.
-    static void load(const std::string& name) {
-        const std::string folders = env::get("TUTTI_BACKEND_PATH").value_or("");
-        for (std::size_t at = 0; at < folders.size();) {
-            const std::size_t end = std::min(folders.find(':', at), folders.size());
-            const std::string file =
-                std::filesystem::path(folders.substr(at, end - at)) / fmt::format("libtutti-backend-{}.so", name);
-            at = end + 1;
-            if (!std::filesystem::exists(file)) continue;
-            void* library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-            if (library == nullptr) throw DistBackendError(fmt::format("backend \"{}\": {}", name, ::dlerror()));
-            auto* begin = reinterpret_cast<void (*)()>(::dlsym(library, "tutti_backend_library"));
-            if (begin == nullptr) {
-                throw DistBackendError(
-                    fmt::format("backend \"{}\": {} has no TUTTI_BACKEND_LIBRARY: expected a backend", name, file));
-            }
-            begin();
-            TUTTI_DEBUG("backend {} comes from {}", name, file);
-            return;
-        }
-    }
-
     std::mutex mutex_;
     std::map<std::string, Entry> entries_;
 };
@@ -104,11 +88,12 @@ Entry found(const std::string& name, const char* operation) {
                         "libtutti-backend-{}.so in a folder of TUTTI_BACKEND_PATH",
                         operation, name, fmt::join(Registry::instance().names(), ", "), name));
     }
+    const std::string hint = how_to_get(name);
     throw DistBackendError(
-        fmt::format("{}: backend \"{}\" is not here: native serves host memory; others come with "
+        fmt::format("{}: backend \"{}\" is not here: native serves host memory; {}{}others come with "
                     "Backend::register_backend, or as libtutti-backend-{}.so in a folder of "
                     "TUTTI_BACKEND_PATH",
-                    operation, name, name));
+                    operation, name, hint, hint.empty() ? "" : "; ", name));
 }
 
 }  // namespace
@@ -146,7 +131,8 @@ Devices parse(const std::string& text, const std::optional<Device>& device, cons
             throw DistBackendError(fmt::format("{}: device_id {}: no backend is registered that serves it", operation,
                                                tutti::to_string(*device)));
         }
-        for (const Device::Type type : found(lower, operation).devices) add(type, lower);
+        const std::string name = canonical(lower);
+        for (const Device::Type type : found(name, operation).devices) add(type, name);
         return devices;
     }
     for (std::size_t at = 0; at < lower.size();) {
@@ -160,7 +146,7 @@ Devices parse(const std::string& text, const std::optional<Device>& device, cons
                 "{}: backend \"{}\": expected a name, or <device>:<name>,<device>:<name> with devices cpu and cuda",
                 operation, text));
         }
-        const std::string name = part.substr(colon + 1);
+        const std::string name = canonical(part.substr(colon + 1));
         const Device::Type kind = type == "cpu" ? Device::Type::cpu : Device::Type::cuda;
         if (!serves(found(name, operation), kind)) {
             throw InvalidArgument(
@@ -191,7 +177,7 @@ const Backend Backend::MPI{Known{}, "mpi"};
 const Backend Backend::XCCL{Known{}, "xccl"};
 const Backend Backend::UNDEFINED{Known{}, "undefined"};
 
-Backend::Backend(std::string_view name) : name_(env::lower(std::string(name))) {
+Backend::Backend(std::string_view name) : name_(backend::canonical(env::lower(std::string(name)))) {
     if (std::ranges::find(backend::known_words, name_) != backend::known_words.end()) return;
     if (backend::is_word(name_) && Registry::instance().find(name_)) return;
     throw InvalidArgument(fmt::format("Backend: \"{}\": expected one of {}, or a registered name", name,
@@ -233,8 +219,14 @@ std::vector<std::string> Backend::available() {
 }
 
 bool is_backend_available(std::string_view name) {
-    const std::string lower = env::lower(std::string(name));
-    return lower == backend::native || (backend::is_word(lower) && Registry::instance().find(lower));
+    const std::string wanted = backend::canonical(env::lower(std::string(name)));
+    if (wanted == backend::native) return true;
+    try {
+        return backend::is_word(wanted) && Registry::instance().find(wanted);
+    } catch (const DistBackendError& error) {
+        TUTTI_DEBUG("{}", error.what());
+        return false;
+    }
 }
 bool is_mpi_available() {
     return is_backend_available("mpi");

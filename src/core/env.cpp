@@ -19,6 +19,9 @@ namespace {
 
 constexpr auto table = std::to_array<Variable>({
     {"TUTTI_ALGORITHM", "use this algorithm where it applies: NAME or COLLECTIVE=NAME[,…]; rank 0's counts"},
+    {"TUTTI_BACKEND_PATH", "folders, separated by colons, with libraries of backends (before tutti's own folder)"},
+    {"TUTTI_CONFORMANCE_BACKEND", "set by tutti-backend-conformance: what its tests are about"},
+    {"TUTTI_CONFORMANCE_PORT", "tutti-backend-conformance under mpirun: where the ranks meet"},
     {"TUTTI_DETERMINISM", "fast (default), run_to_run or layout_invariant"},
     {"TUTTI_DISTRIBUTED_DEBUG",
      "off (default), info or detail: what is checked and logged; before TORCH_DISTRIBUTED_DEBUG"},

@@ -227,8 +227,11 @@ std::shared_ptr<const schedule::Schedule> Group::plan_for(const Operation& opera
 
 void Group::leave() {
     if (world_->inherited()) return;  // what a child does concerns nobody else
-    wait_for_backends();
-    if (is_whole_world()) return world_->leave();
+    if (is_whole_world()) {
+        for (const auto& group : world_->groups()) group->leave_backends();
+        return world_->leave();
+    }
+    leave_backends();
     {
         const World::Held held(*world_);
         if (std::exchange(left_, true)) return;

@@ -187,6 +187,7 @@ class Group : public std::enable_shared_from_this<Group> {
     void make_backends(const Part& part);
     void hand_over(CustomBackend& backend, const std::shared_ptr<Operation>& operation);
     void wait_for_backends();
+    void leave_backends();
     int rank_of_member(int global) const noexcept;
     void take_layout();
     void open_memory();

@@ -50,6 +50,7 @@ BackendRequest request_of(const Operation& operation, const Group& group) {
     const engine::Operands& operands = operation.operands;
     r.dtype = operands.dtype;
     r.op = ReduceOp(operands.op);
+    r.in_rank_order = group.determinism() == Determinism::layout_invariant;
     r.root = recorded_root(request.collective, request.root);
     r.input = request.in_place ? operands.output : operands.input;
     r.output = operands.output;
@@ -191,6 +192,12 @@ void Group::wait_for_backends() {
             return;
         }
     }
+}
+
+// Here, and not where the last handle goes: that may be a thread of the backend, while this process ends.
+void Group::leave_backends() {
+    wait_for_backends();
+    abort_backends(fmt::format("group \"{}\" was destroyed", name_));
 }
 
 }  // namespace tutti::detail

@@ -88,6 +88,7 @@ class World : public std::enable_shared_from_this<World> {
     void add(std::uint32_t index, const std::shared_ptr<Group>& group);
     /// The group with that number, 0: of all ranks; null: this rank is not in it, or it is gone.
     std::shared_ptr<Group> find(std::uint32_t index) const;
+    std::vector<std::shared_ptr<Group>> groups() const;
     /// Numbers of groups and places of their shared memory that all ranks count alike, each making all groups.
     struct Place {
         std::uint32_t index = 0;
@@ -186,7 +187,6 @@ class World : public std::enable_shared_from_this<World> {
     const transport::PeerMemory* memory_of(int peer);
     bool uses_shared_memory_only() const noexcept { return arena_ && arena_->layout().ranks == size_; }
 
-    std::vector<std::shared_ptr<Group>> groups() const;
     std::uint64_t fingerprint_of(std::uint64_t channel) const;
     void mismatch(int peer, std::uint64_t channel, std::uint64_t theirs, std::uint64_t mine);
     bool progress_collectives();

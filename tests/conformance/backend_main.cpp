@@ -32,7 +32,8 @@ int main(int argc, char** argv) {
         if (!tutti::is_backend_available(argv[1])) {
             std::fprintf(stderr,
                          "tutti-backend-conformance: there is no backend \"%s\": expected libtutti-backend-%s.so in a "
-                         "folder of TUTTI_BACKEND_PATH\n",
+                         "folder of TUTTI_BACKEND_PATH, or beside libtutti.so, that can be loaded (with "
+                         "TUTTI_LOG_LEVEL=debug the log says what is in the way)\n",
                          argv[1], argv[1]);
             return 2;
         }

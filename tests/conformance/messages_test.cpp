@@ -486,11 +486,11 @@ TEST(Death, of_a_rank_is_known_to_the_others_within_two_seconds) {
             if (::read(ports[0], &port, sizeof port) != sizeof port) ::_exit(9);
             try {
                 const TCPStore store({.port = port});
-                const ProcessGroup g(
-                    {.store = store,
-                     .rank = rank,
-                     .world_size = 3,
-                     .transport = how == How::tcp_processes ? TransportKind::tcp : TransportKind::shm});
+                const ProcessGroup g({.store = store,
+                                      .rank = rank,
+                                      .world_size = 3,
+                                      .transport = how == How::tcp_processes ? TransportKind::tcp : TransportKind::shm,
+                                      .backend = backend_under_test()});
                 std::vector<float> x(1 << 20);
                 const auto start = std::chrono::steady_clock::now();
                 try {

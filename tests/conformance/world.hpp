@@ -103,8 +103,35 @@ inline void run_rank(const Store& store, int rank, int size, How how, const Body
     if (options.leave) group.destroy();
 }
 
+/// TUTTI_CONFORMANCE_PORT: this process is a rank of a job (of mpirun's), and all ranks run the same tests.
+inline const char* port_of_job() {
+    return std::getenv("TUTTI_CONFORMANCE_PORT");
+}
+
+/// The body on the first ranks of that job; the others wait until they are done.
+inline void run_in_job(int size, const Body& body, const WorldOptions& options) {
+    const int rank = std::atoi(std::getenv("OMPI_COMM_WORLD_RANK"));
+    const int ranks = std::atoi(std::getenv("OMPI_COMM_WORLD_SIZE"));
+    if (size > ranks) GTEST_SKIP() << "a job of " << ranks << " ranks has no " << size;
+    static const TCPStore store({.port = static_cast<std::uint16_t>(std::atoi(port_of_job())), .is_master = rank == 0});
+    static int runs = 0;
+    if (runs == 0) {  // all ranks begin MPI, or none
+        run_rank(
+            PrefixStore("begin", store), rank, ranks, How::threads, [](const ProcessGroup&) {}, options);
+    }
+    PrefixStore own("run/" + std::to_string(++runs), store);
+    try {
+        if (rank < size) run_rank(own, rank, size, How::threads, body, options);
+    } catch (const std::exception& error) {
+        ADD_FAILURE() << "rank " << rank << " of " << size << ": " << error.what();
+    }
+    if (own.add("done", 1) == ranks) own.set("all done", "");
+    own.wait({"all done"});
+}
+
 /// EXPECTs and FAILs of the body count on every rank; an exception that escapes it is a failure.
 inline void run_ranks(int size, How how, const Body& body, const WorldOptions& options = {}) {
+    if (port_of_job() != nullptr) return run_in_job(size, body, options);
     if (how == How::threads || how == How::tcp_threads || how == How::part) {
         const HashStore store;
         std::vector<std::thread> threads;

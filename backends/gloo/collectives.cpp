@@ -1,0 +1,216 @@
+#include "gloo/collectives.hpp"
+
+#include "gloo/lanes.hpp"
+
+#include <tutti/error.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace tutti::backends::gloo {
+namespace {
+
+using ContextPtr = std::shared_ptr<::gloo::Context>;
+using Byte = std::uint8_t;
+
+// Gloo counts elements, of which it only wants to know the size.
+template <class F>
+void with_element_of(DType dtype, F f) {
+    switch (size_of(dtype)) {
+        case 1: return f(std::uint8_t{});
+        case 2: return f(std::uint16_t{});
+        case 4: return f(std::uint32_t{});
+        case 8: return f(std::uint64_t{});
+        default: return f(std::array<std::uint64_t, 2>{});
+    }
+}
+
+std::uint32_t tag_of(const BackendRequest& r) {
+    return static_cast<std::uint32_t>(r.sequence);
+}
+
+class Call {
+ public:
+    Call(const BackendRequest& request, const ContextPtr& context)
+        : r_(request), context_(context), rank_(context->rank), size_(context->size) {}
+
+    bool run() const {
+        switch (r_.call) {
+            case BackendCall::broadcast: return r_.count == 0 || broadcast();
+            case BackendCall::all_reduce: return combines() && (r_.count == 0 || all_reduce());
+            case BackendCall::reduce: return combines() && (r_.count == 0 || reduce());
+            case BackendCall::all_gather: return all_gather();
+            case BackendCall::gather: return r_.count == 0 || gather();
+            case BackendCall::scatter: return r_.count == 0 || scatter();
+            case BackendCall::all_to_all: return all_to_all();
+            case BackendCall::barrier: return barrier();
+            default: return false;
+        }
+    }
+
+ private:
+    bool combines() const {
+        return r_.op.kind() != ReduceOp::Kind::avg && !is_low_precision(r_.dtype) && !r_.in_rank_order;
+    }
+    std::size_t bytes(std::uint64_t count) const { return static_cast<std::size_t>(count) * size_of(r_.dtype); }
+    template <class T = Byte>
+    T* in() const {
+        return static_cast<T*>(const_cast<void*>(r_.input));
+    }
+    template <class T = Byte>
+    T* out() const {
+        return static_cast<T*>(r_.output);
+    }
+    auto function() const {
+        return [op = r_.op, dtype = r_.dtype](void* result, const void* a, const void* b, std::size_t count) {
+            const std::array inputs{a, b};
+            combine(op, dtype, result, inputs, count);
+        };
+    }
+    template <class Options, class Function>
+    bool call(Options& options, Function function) const {
+        options.setTag(tag_of(r_));
+        function(options);
+        return true;
+    }
+
+    bool broadcast() const {
+        ::gloo::BroadcastOptions options(context_);
+        options.setOutput(out(), bytes(r_.count));
+        options.setRoot(r_.root);
+        return call(options, [](auto& o) { ::gloo::broadcast(o); });
+    }
+    bool all_reduce() const {
+        ::gloo::AllreduceOptions options(context_);
+        with_element_of(r_.dtype, [&](auto element) {
+            using T = decltype(element);
+            if (r_.input != r_.output) options.setInput(in<T>(), r_.count);
+            options.setOutput(out<T>(), r_.count);
+        });
+        options.setReduceFunction(function());
+        return call(options, [](auto& o) { ::gloo::allreduce(o); });
+    }
+    // It wants an output on every rank to work in.
+    bool reduce() const {
+        ::gloo::ReduceOptions options(context_);
+        std::vector<char> room(rank_ == r_.root ? 0 : bytes(r_.count));
+        with_element_of(r_.dtype, [&](auto element) {
+            using T = decltype(element);
+            if (r_.input != r_.output) options.setInput(in<T>(), r_.count);
+            options.setOutput(rank_ == r_.root ? out<T>() : reinterpret_cast<T*>(room.data()), r_.count);
+        });
+        options.setReduceFunction(function());
+        options.setRoot(r_.root);
+        return call(options, [](auto& o) { ::gloo::reduce(o); });
+    }
+    bool all_gather() const {
+        std::vector<std::size_t> sizes;
+        for (const std::uint64_t count : r_.counts) sizes.push_back(bytes(count));
+        if (std::ranges::all_of(sizes, [](std::size_t size) { return size == 0; })) return true;
+        ::gloo::AllgathervOptions options(context_);
+        options.setInput(in(), sizes[static_cast<std::size_t>(rank_)]);
+        options.setOutput(out(), sizes);
+        return call(options, [](auto& o) { ::gloo::allgatherv(o); });
+    }
+    bool gather() const {
+        ::gloo::GatherOptions options(context_);
+        options.setInput(in(), bytes(r_.count));
+        if (rank_ == r_.root) options.setOutput(out(), bytes(r_.count) * static_cast<std::size_t>(size_));
+        options.setRoot(r_.root);
+        return call(options, [](auto& o) { ::gloo::gather(o); });
+    }
+    bool scatter() const {
+        ::gloo::ScatterOptions options(context_);
+        std::vector<Byte*> blocks;
+        for (std::size_t i = 0; rank_ == r_.root && i < static_cast<std::size_t>(size_); ++i)
+            blocks.push_back(in() + i * bytes(r_.count));
+        if (rank_ == r_.root) options.setInputs(blocks, bytes(r_.count));
+        options.setOutput(out(), bytes(r_.count));
+        options.setRoot(r_.root);
+        return call(options, [](auto& o) { ::gloo::scatter(o); });
+    }
+
+    // Gloo wants the blocks one after the other; where they are not, in a copy.
+    using Lengths = std::vector<std::int64_t>;
+    Lengths lengths(const std::vector<std::uint64_t>& counts) const {
+        Lengths result;
+        for (const std::uint64_t count : counts) result.push_back(static_cast<std::int64_t>(bytes(count)));
+        return result;
+    }
+    static bool in_order(const std::vector<std::uint64_t>& counts, const std::vector<std::uint64_t>& offsets) {
+        std::uint64_t at = 0;
+        for (std::size_t i = 0; i < counts.size(); ++i) {
+            if (counts[i] > 0 && offsets[i] != at) return false;
+            at += counts[i];
+        }
+        return true;
+    }
+    static std::size_t sum(const Lengths& list) {
+        std::size_t total = 0;
+        for (const std::int64_t one : list) total += static_cast<std::size_t>(one);
+        return total;
+    }
+    template <class Copy>
+    void each_block(const std::vector<std::uint64_t>& counts, const std::vector<std::uint64_t>& offsets,
+                    Copy copy) const {
+        std::size_t at = 0;
+        for (std::size_t i = 0; i < counts.size(); ++i) {
+            if (counts[i] > 0) copy(at, bytes(offsets[i]), bytes(counts[i]));
+            at += bytes(counts[i]);
+        }
+    }
+    bool all_to_all() const {
+        const Lengths sent = lengths(r_.send_counts), received = lengths(r_.receive_counts);
+        std::vector<Byte> packed, unpacked;
+        Byte nothing = 0;
+        Byte *from = in(), *to = out();
+        if (!in_order(r_.send_counts, r_.send_offsets)) {
+            packed.resize(sum(sent));
+            each_block(r_.send_counts, r_.send_offsets, [&](std::size_t at, std::size_t offset, std::size_t size) {
+                std::memcpy(packed.data() + at, in() + offset, size);
+            });
+            from = packed.data();
+        }
+        const bool scattered = !in_order(r_.receive_counts, r_.receive_offsets);
+        if (scattered) {
+            unpacked.resize(sum(received));
+            to = unpacked.data();
+        }
+        ::gloo::AlltoallvOptions options(context_);
+        options.setInput(from != nullptr ? from : &nothing, sent);
+        options.setOutput(to != nullptr ? to : &nothing, received);
+        call(options, [](auto& o) { ::gloo::alltoallv(o); });
+        if (scattered) {
+            each_block(r_.receive_counts, r_.receive_offsets,
+                       [&](std::size_t at, std::size_t offset, std::size_t size) {
+                           std::memcpy(out() + offset, unpacked.data() + at, size);
+                       });
+        }
+        return true;
+    }
+    bool barrier() const {
+        ::gloo::BarrierOptions options(context_);
+        return call(options, [](auto& o) { ::gloo::barrier(o); });
+    }
+
+    const BackendRequest& r_;
+    const ContextPtr& context_;
+    const int rank_, size_;
+};
+
+}  // namespace
+
+bool run_collective(const BackendRequest& request, const ContextPtr& context) {
+    if (context->size == 1) return false;
+    const QuietPipes quiet;
+    try {
+        return Call(request, context).run();
+    } catch (const ::gloo::Exception& error) {
+        throw DistBackendError("gloo: " + request.name + ": a connection has broken: " + error.what());
+    }
+}
+
+}  // namespace tutti::backends::gloo

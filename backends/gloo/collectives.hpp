@@ -1,0 +1,20 @@
+// The collectives that Gloo has.
+//
+// Threads: each context is one thread's at a time. Blocks.
+#pragma once
+
+#include "gloo/library.hpp"
+
+#include <tutti/backend.hpp>
+
+#include <memory>
+
+namespace tutti::backends::gloo {
+
+/// Runs it to its end, or returns false where Gloo has nothing for it: reduce_scatter; avg, which it has no division
+/// for; types that are rounded once at the end, which it would round at every step; the order of ranks. The answer is
+/// the same on all ranks.
+/// Throws DistBackendError where a connection breaks.
+bool run_collective(const BackendRequest& request, const std::shared_ptr<::gloo::Context>& context);
+
+}  // namespace tutti::backends::gloo

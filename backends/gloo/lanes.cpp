@@ -1,0 +1,163 @@
+#include "gloo/lanes.hpp"
+
+#include <tutti/error.hpp>
+
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <ctime>
+#include <string>
+#include <utility>
+
+namespace tutti::backends::gloo {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::string text_of(const char* variable) {
+    const char* const value = std::getenv(variable);
+    return value != nullptr ? value : "";
+}
+
+std::vector<std::string> interface_names() {
+    const std::string text = text_of("GLOO_SOCKET_IFNAME");
+    std::vector<std::string> names;
+    for (std::size_t at = 0; at < text.size();) {
+        const std::size_t end = std::min(text.find(',', at), text.size());
+        names.push_back(text.substr(at, end - at));
+        at = end + 1;
+    }
+    return names;
+}
+
+// Gloo would leave its list of interfaces behind where there is none of that name.
+bool has_address(const std::string& interface_name) {
+    ifaddrs* all = nullptr;
+    if (::getifaddrs(&all) != 0) return false;
+    bool found = false;
+    for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
+        found |= one->ifa_addr != nullptr && interface_name == one->ifa_name &&
+                 (one->ifa_addr->sa_family == AF_INET || one->ifa_addr->sa_family == AF_INET6);
+    }
+    ::freeifaddrs(all);
+    return found;
+}
+
+// Without interfaces: the address by which this host reached the store, as the native backend does.
+std::string own_address(const Store& store) {
+    if (std::string host = text_of("TUTTI_HOST"); !host.empty()) return host;
+    const std::string host = store.backend()->local_host();
+    return host.empty() ? "127.0.0.1" : host;
+}
+
+std::vector<::gloo::transport::tcp::attr> attributes(const Store& store) {
+    std::vector<::gloo::transport::tcp::attr> list;
+    for (const std::string& name : interface_names()) {
+        if (!has_address(name)) {
+            throw DistBackendError("gloo: GLOO_SOCKET_IFNAME=" + text_of("GLOO_SOCKET_IFNAME") +
+                                   ": this host has no \"" + name +
+                                   "\" with an IP address: expected interfaces as `ip addr` lists them");
+        }
+        list.emplace_back();
+        list.back().iface = name;
+    }
+    if (list.empty()) {
+        list.emplace_back();
+        list.back().hostname = own_address(store);
+    }
+    return list;
+}
+
+// All ranks say how many they have before anybody connects, so that nobody waits for a lane that others do not have.
+// "-" of a rank that cannot go on: the others need not wait for it.
+void compare_counts(Store store, const DistributedBackendOptions& o, const std::string& own) {
+    const auto key = [](int rank) { return "interfaces/" + std::to_string(rank); };
+    store.set(key(o.group_rank), own);
+    if (own == "-") return;
+    std::vector<std::string> keys;
+    for (int rank = 0; rank < o.group_size; ++rank) keys.push_back(key(rank));
+    store.wait(keys, o.timeout);
+    const std::vector<std::string> counts = store.multi_get(keys);
+    if (std::ranges::all_of(counts, [&](const std::string& count) { return count == own; })) return;
+    std::string text;
+    for (std::size_t rank = 0; rank < counts.size(); ++rank) {
+        text += (rank > 0 ? ", rank " : "rank ") + std::to_string(rank) +
+                (counts[rank] == "-" ? ": none that it can use" : ": " + counts[rank]);
+    }
+    throw DistBackendError("gloo: GLOO_SOCKET_IFNAME: the ranks of group \"" + o.group_id +
+                           "\" use different numbers of interfaces (" + text + "): expected the same number on all");
+}
+
+class GlooStore final : public ::gloo::rendezvous::Store {
+ public:
+    GlooStore(tutti::Store store, std::chrono::milliseconds timeout) : store_(std::move(store)), timeout_(timeout) {}
+    void set(const std::string& key, const std::vector<char>& data) override {
+        store_.set(key, {data.data(), data.size()});
+    }
+    std::vector<char> get(const std::string& key) override {
+        const std::string value = store_.get(key, timeout_);
+        return {value.begin(), value.end()};
+    }
+    void wait(const std::vector<std::string>& keys) override { store_.wait(keys, timeout_); }
+    void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds&) override { wait(keys); }
+
+ private:
+    tutti::Store store_;
+    const std::chrono::milliseconds timeout_;
+};
+
+}  // namespace
+
+QuietPipes::QuietPipes() {
+    sigset_t pipe, before, pending;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    sigpending(&pending);
+    was_pending_ = sigismember(&pending, SIGPIPE) == 1;
+    ::pthread_sigmask(SIG_BLOCK, &pipe, &before);
+    was_blocked_ = sigismember(&before, SIGPIPE) == 1;
+}
+
+QuietPipes::~QuietPipes() {
+    if (was_blocked_) return;
+    sigset_t pipe;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    const timespec now{};
+    if (!was_pending_) (void)::sigtimedwait(&pipe, nullptr, &now);
+    ::pthread_sigmask(SIG_UNBLOCK, &pipe, nullptr);
+}
+
+std::vector<std::shared_ptr<::gloo::Context>> connect_lanes(const DistributedBackendOptions& o) {
+    const QuietPipes quiet;  // Gloo's threads begin here, and keep it
+    std::vector<std::shared_ptr<::gloo::transport::Device>> devices;
+    try {
+        for (const auto& one : attributes(o.store)) devices.push_back(::gloo::transport::tcp::CreateDevice(one));
+    } catch (const std::exception& error) {
+        compare_counts(o.store, o, "-");
+        if (dynamic_cast<const DistError*>(&error) != nullptr) throw;
+        throw DistBackendError(std::string("gloo: ") + error.what());
+    }
+    compare_counts(o.store, o, std::to_string(devices.size()));
+    std::vector<std::shared_ptr<::gloo::Context>> lanes;
+    try {
+        for (std::size_t lane = 0; lane < devices.size(); ++lane) {
+            auto context = std::make_shared<::gloo::rendezvous::Context>(o.group_rank, o.group_size);
+            context->setTimeout(std::max(o.timeout / 5, std::chrono::milliseconds(1s)));  // connecting takes five of it
+            GlooStore store(PrefixStore("lane/" + std::to_string(lane), o.store), o.timeout);
+            context->connectFullMesh(store, devices[lane]);
+            context->setTimeout(100h);  // tutti watches the operations
+            lanes.push_back(std::move(context));
+        }
+    } catch (const ::gloo::Exception& error) {
+        throw DistBackendError("gloo: the ranks of group \"" + o.group_id + "\" cannot be connected: " + error.what());
+    }
+    return lanes;
+}
+
+}  // namespace tutti::backends::gloo

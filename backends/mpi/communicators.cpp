@@ -1,0 +1,110 @@
+#include "mpi/communicators.hpp"
+
+#include <tutti/error.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace tutti::backends::mpi {
+namespace {
+
+std::string rank_key(int rank) {
+    return "rank/" + std::to_string(rank);
+}
+
+// Tells the others at once when this rank cannot take part.
+Membership enter_or_say_so(const DistributedBackendOptions& o) {
+    try {
+        return enter();
+    } catch (const DistBackendError&) {
+        Store(o.store).set(rank_key(o.group_rank), "none");
+        throw;
+    }
+}
+
+// The members' ranks in MPI_COMM_WORLD, by group rank.
+std::vector<int> world_ranks(const DistributedBackendOptions& o, const Membership& own) {
+    Store store = o.store;
+    store.set(rank_key(o.group_rank), std::to_string(own.rank) + " " + std::to_string(own.size) + " " + own.job);
+    std::vector<std::string> keys;
+    for (int rank = 0; rank < o.group_size; ++rank) keys.push_back(rank_key(rank));
+    store.wait(keys, o.timeout);
+    std::vector<int> ranks;
+    std::set<std::string> worlds;
+    std::string all;
+    for (const std::string& value : store.multi_get(keys)) {
+        std::istringstream in(value);
+        int rank = -1;
+        std::string size, job;
+        in >> rank >> size >> job;
+        all += (ranks.empty() ? "rank " : ", rank ") + std::to_string(ranks.size()) +
+               (value == "none" ? ": none, see its error" : ": MPI rank " + std::to_string(rank) + " of " + size);
+        worlds.insert(size + " " + job);
+        ranks.push_back(rank);
+    }
+    if (worlds.size() == 1 && std::set<int>(ranks.begin(), ranks.end()).size() == ranks.size()) return ranks;
+    throw DistBackendError("mpi: the members of group \"" + o.group_id +
+                           "\" are not different ranks of one MPI world (" + all +
+                           "): expected a program that mpirun has started, and one member in each process");
+}
+
+// Of groups that are made at the same time.
+int tag_of(const std::string& group) {
+    std::uint32_t hash = 2166136261U;
+    for (const char c : group) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
+    return static_cast<int>(hash % 32767U);  // what every MPI allows
+}
+
+}  // namespace
+
+Communicators::Communicators(const DistributedBackendOptions& o) : rank_(o.group_rank), size_(o.group_size) {
+    const Membership own = enter_or_say_so(o);
+    try {
+        const std::vector<int> ranks = world_ranks(o, own);
+        MPI_Group everybody = MPI_GROUP_NULL, members = MPI_GROUP_NULL;
+        check(MPI_Comm_group(MPI_COMM_WORLD, &everybody), "MPI_Comm_group");
+        check(MPI_Group_incl(everybody, size_, ranks.data(), &members), "MPI_Group_incl");
+        check(MPI_Comm_create_group(MPI_COMM_WORLD, members, tag_of(o.group_id), &collectives_),
+              "MPI_Comm_create_group");
+        check(MPI_Group_free(&members), "MPI_Group_free");
+        check(MPI_Group_free(&everybody), "MPI_Group_free");
+        check(MPI_Comm_set_errhandler(collectives_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+        check(MPI_Comm_dup(collectives_, &messages_), "MPI_Comm_dup");
+        check(MPI_Comm_set_errhandler(messages_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+    } catch (...) {
+        leave();
+        throw;
+    }
+}
+
+Communicators::~Communicators() {
+    if (!has_broken_off()) {
+        MPI_Comm_free(&messages_);
+        MPI_Comm_free(&collectives_);
+    }
+    leave();
+}
+
+void Communicators::wait(MPI_Request* request) const {
+    constexpr int looks_before_sleep = 2000;
+    for (int looks = 0;; ++looks) {
+        if (given_up_ || has_broken_off()) {
+            break_off();
+            throw Aborted("mpi: the group has ended");
+        }
+        int over = 0;
+        check(MPI_Test(request, &over, MPI_STATUS_IGNORE), "MPI_Test");
+        if (over != 0) return;
+        if (looks < looks_before_sleep)
+            std::this_thread::yield();
+        else
+            std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+}
+
+}  // namespace tutti::backends::mpi

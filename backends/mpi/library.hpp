@@ -1,0 +1,33 @@
+// What is used of MPI: its C functions. Every call is checked.
+//
+// Threads: any; MPI has been initialised with MPI_THREAD_MULTIPLE.
+#pragma once
+
+#define OMPI_SKIP_MPICXX 1
+#define MPICH_SKIP_MPICXX 1
+#include <mpi.h>
+
+#include <tutti/backend.hpp>
+
+#include <string>
+
+namespace tutti::backends::mpi {
+
+/// Throws DistBackendError with MPI's text, unless `code` is MPI_SUCCESS. `call`: the name of the function.
+void check(int code, const char* call);
+
+/// This process in MPI_COMM_WORLD. Initialises MPI once if the program has not, and finalises it at the process's end
+/// if so. Throws DistBackendError where MPI does not have MPI_THREAD_MULTIPLE, or where an earlier group broke off
+/// (break_off()).
+struct Membership {
+    int rank = 0, size = 1;
+    std::string job;  ///< which MPI_COMM_WORLD
+};
+Membership enter();
+/// After enter(), once the group makes no calls any more.
+void leave() noexcept;
+/// Operations have been given up that MPI still knows: it must not be called any more, since it might go on with them.
+void break_off() noexcept;
+bool has_broken_off() noexcept;
+
+}  // namespace tutti::backends::mpi

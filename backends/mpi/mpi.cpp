@@ -1,0 +1,33 @@
+// The backend "mpi": MPI's collectives and messages, between the processes that mpirun has started; or alone in one.
+#include "mpi/carrier.hpp"
+#include "mpi/collectives.hpp"
+#include "mpi/communicators.hpp"
+#include "shared/message_backend.hpp"
+
+#include <tutti/backend.hpp>
+
+#include <any>
+#include <memory>
+
+namespace tutti::backends::mpi {
+namespace {
+
+std::shared_ptr<CustomBackend> make(const DistributedBackendOptions& options, const std::any&) {
+    const auto communicators = std::make_shared<Communicators>(options);
+    return std::make_shared<MessageBackend>(MessageBackend::Parts{
+        .name = "mpi",
+        .rank = options.group_rank,
+        .size = options.group_size,
+        .carrier = std::make_shared<MpiCarrier>(communicators),
+        .foreign = [communicators](const BackendRequest& request,
+                                   int) { return run_collective(request, *communicators); },
+    });
+}
+
+}  // namespace
+}  // namespace tutti::backends::mpi
+
+TUTTI_BACKEND_LIBRARY {
+    tutti::Backend::register_backend("mpi", tutti::Backend::Extended(&tutti::backends::mpi::make),
+                                     {tutti::Device::Type::cpu});
+}

@@ -1,0 +1,77 @@
+#include "backend/libraries.hpp"
+
+#include "core/env.hpp"
+#include "core/log.hpp"
+
+#include <tutti/error.hpp>
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <vector>
+
+namespace tutti::backend {
+namespace {
+
+// The library that this code is in says where it lies, in a build tree and wherever it was installed. A program that
+// has tutti in itself has no such folder: backends need the shared library.
+std::filesystem::path own_folder() {
+    static const char inside = 0;
+    Dl_info found{};
+    if (::dladdr(&inside, &found) == 0 || found.dli_fname == nullptr) return {};
+    std::error_code ignored;
+    const std::filesystem::path library = std::filesystem::canonical(found.dli_fname, ignored);
+    return library.empty() ? library : library.parent_path() / "tutti" / "backends";
+}
+
+std::vector<std::filesystem::path> folders() {
+    std::vector<std::filesystem::path> list;
+    const std::string path = env::get("TUTTI_BACKEND_PATH").value_or("");
+    for (std::size_t at = 0; at < path.size();) {
+        const std::size_t end = std::min(path.find(':', at), path.size());
+        list.emplace_back(path.substr(at, end - at));
+        at = end + 1;
+    }
+    if (auto own = own_folder(); !own.empty()) list.push_back(std::move(own));
+    return list;
+}
+
+}  // namespace
+
+std::string load_library(const std::string& name) {
+    for (const auto& folder : folders()) {
+        const std::string file = folder / fmt::format("libtutti-backend-{}.so", name);
+        std::error_code ignored;
+        if (!std::filesystem::exists(file, ignored)) continue;
+        void* library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+        if (library == nullptr) throw DistBackendError(fmt::format("backend \"{}\": {}", name, ::dlerror()));
+        auto* begin = reinterpret_cast<void (*)()>(::dlsym(library, "tutti_backend_library"));
+        if (begin == nullptr) {
+            throw DistBackendError(
+                fmt::format("backend \"{}\": {} has no TUTTI_BACKEND_LIBRARY: expected a backend", name, file));
+        }
+        begin();
+        TUTTI_DEBUG("backend {} comes from {}", name, file);
+        return file;
+    }
+    return {};
+}
+
+std::string canonical(std::string name) {
+    return name == "hf_barrier" ? "hf_zmq" : std::move(name);
+}
+
+std::string how_to_get(const std::string& name) {
+    const auto package = [&](const char* packages) {
+        return fmt::format("tutti brings {} where {} installed when tutti is built (tools/install-deps does it)", name,
+                           packages);
+    };
+    if (name == "gloo") return package("Debian's libgloo-dev is");
+    if (name == "mpi") return package("Debian's libopenmpi-dev is");
+    if (name == "hf_zmq") return package("Debian's libzmq3-dev and cppzmq-dev are");
+    return {};
+}
+
+}  // namespace tutti::backend

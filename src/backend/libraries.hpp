@@ -1,0 +1,22 @@
+// Libraries: shared libraries that bring backends, found by the backend's name.
+//
+// Threads: any. What was loaded stays: its code may be in use.
+#pragma once
+
+#include <string>
+
+namespace tutti::backend {
+
+/// Loads libtutti-backend-NAME.so and runs its function, which registers the backend: from the first folder of
+/// TUTTI_BACKEND_PATH that has one, else from tutti's own folder, tutti/backends beside libtutti.so. Returns its path,
+/// or "" where there is none. Throws DistBackendError for one that cannot be loaded, with the loader's reason, or that
+/// is no backend.
+std::string load_library(const std::string& name);
+
+/// A known name's other spellings become that name: "hf_barrier" is "hf_zmq".
+std::string canonical(std::string name);
+
+/// What a known backend that is not here would need, as a part of a sentence; "" for others.
+std::string how_to_get(const std::string& name);
+
+}  // namespace tutti::backend

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# The backend mpi, on ranks that mpirun has started: a cut of the suite of all backends, and what is its own.
+# Usage: mpi_test.sh MPIRUN CONFORMANCE MPI_TEST
+set -uo pipefail
+mpirun=$1 conformance=$2 own=$3
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failed=0
+# A port that is free at this moment.
+port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+job() {  # job RANKS SENTENCE COMMAND...
+  local ranks=$1 sentence=$2
+  shift 2
+  if timeout 60 env TUTTI_CONFORMANCE_PORT="$(port)" "$mpirun" --oversubscribe --allow-run-as-root -n "$ranks" "$@" >"$work/log" 2>&1; then
+    echo "ok: $sentence"
+  else
+    echo "FAILED: $sentence"
+    tail -n 40 "$work/log"
+    failed=1
+  fi
+}
+# Without what gives up operations: MPI cannot take them back, so that nothing could follow in the same process.
+job 4 "the suite of all backends" "$conformance" mpi --gtest_filter="Ranks/Collectives*/threads:Ranks/Messages*/threads:\
+Ranks/Objects*/threads:Ranks/Plans*/threads:Ranks/Short*/threads:Ranks/Types*/threads:Ranks/Works*/threads:\
+-*disagree*:*both_*:*never_come*:*gone_or_late*:*aborted*:*that_fail*"
+grep -c "  PASSED  " "$work/log" | grep -qx 4 || { echo "FAILED: not four ranks have passed"; failed=1; }
+job 3 "a job of mpirun, and groups of some ranks" "$own" --gtest_filter=Mpi.*
+# Its processes end without MPI_Finalize, which mpirun calls a failure.
+timeout 60 env TUTTI_CONFORMANCE_PORT="$(port)" "$mpirun" --oversubscribe --allow-run-as-root -n 3 "$own" \
+  --gtest_filter=MpiAfterAll.* >"$work/log" 2>&1
+if [ "$(grep -c '  PASSED  .*1 test' "$work/log")" = 3 ]; then
+  echo "ok: a group that is given up"
+else
+  echo "FAILED: a group that is given up"
+  tail -n 40 "$work/log"
+  failed=1
+fi
+exit $failed
