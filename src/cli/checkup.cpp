@@ -24,6 +24,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 namespace tutti::cli {
@@ -151,12 +152,24 @@ Finding secret() {
     return {Kind::missing, "secret", "none", "jobs on several hosts need the same TUTTI_JOB_SECRET on all"};
 }
 
+// This program has the library in itself and cannot load them; programs that use libtutti.so find those beside it.
 Finding backends() {
-    std::vector<std::string> here{"native"};
-    for (const char* name : {"gloo", "mpi", "nccl", "ucc", "xccl"}) {
-        if (is_backend_available(name)) here.emplace_back(name);
+    const std::string path = env::get("TUTTI_BACKEND_PATH").value_or("");
+    std::vector<std::filesystem::path> folders;
+    std::istringstream named(path);
+    for (std::string folder; std::getline(named, folder, ':');) folders.emplace_back(folder);
+    std::error_code none;
+    const auto prefix = std::filesystem::read_symlink("/proc/self/exe", none).parent_path().parent_path();
+    for (const char* libraries : {"lib", TUTTI_LIBRARY_FOLDER})
+        folders.push_back(prefix / libraries / "tutti/backends");
+    std::set<std::string> here;
+    for (const auto& folder : folders) {
+        for (const auto& file : std::filesystem::directory_iterator(folder, none)) {
+            const std::string name = file.path().stem();
+            if (name.starts_with("libtutti-backend-")) here.insert(name.substr(17));
+        }
     }
-    return {Kind::good, "backends", fmt::format("{}", fmt::join(here, ", "))};
+    return {Kind::good, "backends", fmt::format("native{}{}", here.empty() ? "" : ", ", fmt::join(here, ", "))};
 }
 
 bool in_path(const std::string& program) {

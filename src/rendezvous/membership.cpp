@@ -76,6 +76,11 @@ struct Table {
 };
 TUTTI_OBJECT(Table, missing, cards, decision, world, secret);
 
+// A failure may be nobody's: -1.
+int least_rank(VerdictKind kind) {
+    return kind == VerdictKind::timed_out || kind == VerdictKind::mismatch || kind == VerdictKind::aborted ? -1 : 0;
+}
+
 int parent_of(int rank) {
     return rank & (rank - 1);
 }
@@ -413,7 +418,7 @@ bool Membership::read_edge(Edge& edge) {
     while (edge.inbox.size() >= sizeof(News)) {
         News news;
         std::memcpy(&news, edge.inbox.data(), sizeof news);
-        if (news.text_bytes > news_text_max || news.rank < 0 || news.rank >= options_.world_size) {
+        if (news.text_bytes > news_text_max || news.rank >= options_.world_size || news.rank < least_rank(news.kind)) {
             closed(edge);
             return false;
         }

@@ -49,7 +49,7 @@ enum class VerdictKind : std::uint32_t { peer_lost = 1, mismatch = 2, aborted = 
 /// News about the world; every rank gets the first of them.
 struct Verdict {
     VerdictKind kind = VerdictKind::aborted;
-    int rank = -1;  ///< whom it is about
+    int rank = -1;  ///< whom it is about; -1: nobody is known to be the cause (not of peer_lost, left)
     std::string text;
     std::uint32_t group = 0;  ///< in which it happened; whoever tells knows what it means
 };

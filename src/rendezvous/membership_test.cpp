@@ -243,6 +243,28 @@ TEST(Lifelines, a_rank_that_comes_after_its_parent_left_is_told_by_another) {
     EXPECT_EQ(told, 1);
 }
 
+TEST(Lifelines, carry_news_that_nobody_is_the_cause_of) {
+    const HashStore store;
+    std::atomic<int> told{0};
+    std::vector<std::unique_ptr<Membership>> ranks(3);
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < 3; ++rank) {
+        threads.emplace_back([&, rank] {
+            ranks[static_cast<std::size_t>(rank)] = std::make_unique<Membership>(
+                MembershipOptions{store, rank, 3, Deadline::after(5s), {}, [&](const Verdict& v) {
+                                      if (v.kind == VerdictKind::left) return;  // in the end
+                                      EXPECT_TRUE(v.kind == VerdictKind::timed_out && v.rank == -1) << v.text;
+                                      ++told;
+                                  }});
+        });
+    }
+    for (auto& thread : threads) thread.join();
+    ranks[1]->flood({VerdictKind::timed_out, -1, "too long"});
+    for (const Instant end = Clock::now() + 5s; told < 2 && Clock::now() < end;) std::this_thread::sleep_for(1ms);
+    EXPECT_EQ(told, 2);
+    ranks.clear();
+}
+
 TEST(Joining, every_rank_gets_what_rank_0_makes_of_all_notes) {
     const HashStore store;
     std::vector<std::thread> threads;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <exception>
 #include <string>
 
 namespace tutti::test {
@@ -13,6 +14,9 @@ std::string message_of(F call) {
         call();
     } catch (const Error& error) {
         return error.what();
+    } catch (const std::exception& error) {
+        ADD_FAILURE() << "another error: " << error.what();
+        return {};
     }
     ADD_FAILURE() << "no error";
     return {};
