@@ -85,18 +85,17 @@ inline void run_rank(const Store& store, int rank, int size, How how, const Body
                         .backend = backend_under_test()});
     if (how == How::part) {
         const ProcessGroup part = group.split({.color = rank < size ? 0 : -1, .timeout = options.timeout});
-        barrier({.group = group});
-        if (part) {
-            body(part);
-            if (options.leave) ProcessGroup(part).destroy();
-        }
-        if (rank == size) {  // what fails in the part fails in the whole
-            try {
+        if (rank == size) {
+            try {  // what fails in the part fails in the whole, perhaps before this rank is through
+                barrier({.group = group});
                 group.destroy();
             } catch (const DistError&) {
             }
             return;
         }
+        barrier({.group = group});
+        body(part);
+        if (options.leave) ProcessGroup(part).destroy();
     } else {
         body(group);
     }
