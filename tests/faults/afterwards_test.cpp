@@ -162,8 +162,8 @@ TEST_P(Afterwards, every_other_rank_has_raised_in_time_and_a_new_world_works) {
 
 // What runs needs no store; what needs one says so in time; a new store makes a new world.
 TEST_F(LeftoverCheck, a_store_that_dies_is_named_and_a_new_one_makes_a_new_world) {
-    Job job(2, [](const RankProcess& me) {
-        std::string path = ::testing::TempDir() + "/faults-store-" + std::to_string(::getppid());
+    const std::string path = ::testing::TempDir() + "tutti-faults-store-" + std::to_string(::getpid());
+    Job job(2, [&path](const RankProcess& me) {
         {
             const ProcessGroup world = me.join(TransportKind::automatic, limit);
             sum<float>(world, 10);
@@ -201,6 +201,8 @@ TEST_F(LeftoverCheck, a_store_that_dies_is_named_and_a_new_one_makes_a_new_world
             EXPECT_STREQ(report->text, "done") << "rank " << report->rank;
         }
     }
+    for (int rank = 0; rank < 2; ++rank) EXPECT_EQ(job.wait(rank), 0);
+    EXPECT_NE(::access(path.c_str(), F_OK), 0) << "the last user removes the file";
 }
 
 }  // namespace
