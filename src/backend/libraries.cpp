@@ -9,8 +9,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <vector>
+#include <utility>
 
 namespace tutti::backend {
 namespace {
@@ -27,6 +26,14 @@ std::filesystem::path own_folder() {
 }
 
 std::vector<std::filesystem::path> folders() {
+    auto list = named_folders();
+    if (auto own = own_folder(); !own.empty()) list.push_back(std::move(own));
+    return list;
+}
+
+}  // namespace
+
+std::vector<std::filesystem::path> named_folders() {
     std::vector<std::filesystem::path> list;
     const std::string path = env::get("TUTTI_BACKEND_PATH").value_or("");
     for (std::size_t at = 0; at < path.size();) {
@@ -34,11 +41,8 @@ std::vector<std::filesystem::path> folders() {
         list.emplace_back(path.substr(at, end - at));
         at = end + 1;
     }
-    if (auto own = own_folder(); !own.empty()) list.push_back(std::move(own));
     return list;
 }
-
-}  // namespace
 
 std::string load_library(const std::string& name) {
     for (const auto& folder : folders()) {

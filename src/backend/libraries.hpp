@@ -3,9 +3,14 @@
 // Threads: any. What was loaded stays: its code may be in use.
 #pragma once
 
+#include <filesystem>
 #include <string>
+#include <vector>
 
 namespace tutti::backend {
+
+/// The folders of TUTTI_BACKEND_PATH, in order.
+std::vector<std::filesystem::path> named_folders();
 
 /// Loads libtutti-backend-NAME.so and runs its function, which registers the backend: from the first folder of
 /// TUTTI_BACKEND_PATH that has one, else from tutti's own folder, tutti/backends beside libtutti.so. Returns its path,

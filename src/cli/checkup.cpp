@@ -1,6 +1,7 @@
 #include "cli/checkup.hpp"
 
 #include "api/environment.hpp"
+#include "backend/libraries.hpp"
 #include "core/env.hpp"
 #include "transport/shm/peer_memory.hpp"
 #include "tune/cache.hpp"
@@ -154,10 +155,7 @@ Finding secret() {
 
 // This program has the library in itself and cannot load them; programs that use libtutti.so find those beside it.
 Finding backends() {
-    const std::string path = env::get("TUTTI_BACKEND_PATH").value_or("");
-    std::vector<std::filesystem::path> folders;
-    std::istringstream named(path);
-    for (std::string folder; std::getline(named, folder, ':');) folders.emplace_back(folder);
+    auto folders = backend::named_folders();
     std::error_code none;
     const auto prefix = std::filesystem::read_symlink("/proc/self/exe", none).parent_path().parent_path();
     for (const char* libraries : {"lib", TUTTI_LIBRARY_FOLDER})
