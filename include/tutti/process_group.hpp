@@ -131,10 +131,10 @@ class TUTTI_API ProcessGroup {
     /// Ends every operation in flight, here and (soon) on the other ranks, with Aborted; the group is unusable then,
     /// as are all other groups of its world.
     void abort(const std::string& reason);
-    /// In a forked child, whose inherited groups refuse everything else with InvalidArgument, it does nothing.
     /// Leaves the group: waits for this rank's operations, then closes. A world's group of all ranks takes the world's
-    /// other groups with it. Others that still wait for this rank get
-    /// PeerLost. The last handle's destructor does the same without waiting.
+    /// other groups with it. Others that still wait for this rank get PeerLost. The last handle's destructor does the
+    /// same without waiting. In a forked child, whose inherited groups refuse everything else with InvalidArgument, it
+    /// does nothing.
     /// Throws CollectiveMismatch, after it has left, when ranks of this host disagreed about a collective in which this
     /// rank waited for nobody.
     void destroy();
