@@ -101,11 +101,12 @@ World::World(const ProcessGroupOptions& options, std::optional<Deadline> joining
     watch_forks();
 }
 
-// A completion may let go of the last of a world on one of the world's own threads, which cannot wait for itself.
+// A completion, or the end of a piece of news, may let go of the last of a world on one of its own threads, which
+// cannot wait for itself.
 std::shared_ptr<World> World::join(const ProcessGroupOptions& options, std::optional<Deadline> joining) {
     return std::shared_ptr<World>(new World(options, joining), [](World* world) {
         if (world->inherited()) return;  // its threads are in another process, its memory and peers another's
-        if (world->progress_thread_.get_id() == std::this_thread::get_id())
+        if (world->progress_thread_.get_id() == std::this_thread::get_id() || rendezvous::Membership::on_own_thread())
             std::thread([world] { delete world; }).detach();
         else
             delete world;

@@ -85,6 +85,8 @@ int parent_of(int rank) {
     return rank & (rank - 1);
 }
 
+thread_local bool serving = false;  // a membership's thread
+
 }  // namespace
 
 struct Membership::Edge {
@@ -115,7 +117,10 @@ Membership::Membership(MembershipOptions options) : options_(std::move(options))
     for (int r = options_.rank + 1; r < options_.world_size; ++r) {
         if (parent_of(r) == options_.rank) awaited_.push_back(r);
     }
-    thread_ = std::thread([this] { serve(); });
+    thread_ = std::thread([this] {
+        serving = true;
+        serve();
+    });
     try {
         build_tree();
     } catch (...) {
@@ -129,6 +134,10 @@ Membership::~Membership() {
     flood({VerdictKind::left, options_.rank, {}});
     linger();
     stop();
+}
+
+bool Membership::on_own_thread() noexcept {
+    return serving;
 }
 
 void Membership::stop() {
@@ -294,6 +303,7 @@ void Membership::mend_when_due() {
     if (mender_.joinable()) mender_.join();
     mending_ = true;
     mender_ = std::thread([this] {
+        serving = true;
         mend();
         mending_ = false;
     });

@@ -88,6 +88,8 @@ class Membership {
     int wake_fd() const noexcept { return wake_.get(); }
     /// Tells every rank. Returns once the neighbours' sockets have it.
     void flood(const Verdict& verdict);
+    /// Whether the calling thread is one of a membership: it cannot wait for its own end.
+    static bool on_own_thread() noexcept;
 
  private:
     struct Edge;

@@ -202,36 +202,5 @@ TEST_P(Continuations, run_when_an_operation_fails_and_may_drop_the_last_handles)
               {.leave = false});
 }
 
-std::ptrdiff_t threads_of_this_process() {
-    return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
-}
-
-class DroppedGroups : public ::testing::TestWithParam<How> {};  // the test looks at the threads of one process
-INSTANTIATE_TEST_SUITE_P(Ranks, DroppedGroups, ::testing::Values(How::threads, How::tcp_threads),
-                         [](const auto& instance) { return to_string(instance.param); });
-
-TEST_P(DroppedGroups, finish_their_operations_and_leave_no_thread) {
-    std::thread([] {}).join();  // with the first one come those of a sanitizer
-    const auto before = threads_of_this_process();
-    std::array<std::vector<int>, 2> x;
-    std::atomic<int> ended{0};
-    run_ranks(2, GetParam(),
-              [&](const ProcessGroup& g) {
-                  auto& mine = x[static_cast<std::size_t>(g.rank())];
-                  mine.assign(100'000, 1);
-                  if (g.rank() == 1) std::this_thread::sleep_for(100ms);
-                  const Work work = async::all_reduce(mine, {.group = g, .timeout = 10s});
-                  const auto future = work.get_future();
-                  future.add_done_callback([&](const auto&) { ++ended; });
-                  if (g.rank() == 1) future.wait();
-              },
-              {.leave = false});
-    for (int i = 0; i < 1000 && (ended < 2 || threads_of_this_process() > before); ++i)
-        std::this_thread::sleep_for(10ms);
-    EXPECT_EQ(ended, 2);
-    EXPECT_EQ(x[0].back(), 2);
-    EXPECT_LE(threads_of_this_process(), before) << "a group's threads are left";
-}
-
 }  // namespace
 }  // namespace tutti::test
