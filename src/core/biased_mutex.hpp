@@ -71,12 +71,11 @@ class BiasedMutex {
     };
 
  private:
-    static const void* this_thread() noexcept {
-        thread_local const char identity = 0;
-        return &identity;
-    }
+    static const void* this_thread() noexcept { return &identity_; }
     bool enter_inner();
     void taken();
+
+    inline static thread_local const char identity_ [[gnu::tls_model("initial-exec")]] = 0;
 
     std::mutex inner_;
     std::atomic<const void*> owner_{nullptr};

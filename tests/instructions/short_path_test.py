@@ -19,10 +19,10 @@ import tempfile
 CALLS = 200
 # What is run, the function in which instructions are counted, how many it takes now for one call.
 COUNTS = [
-    ("plan", "measured_plan", 953),
-    ("all_reduce", "measured_all_reduce", 1110),
-    ("message", "measured_send", 609),
-    ("message", "measured_recv", 844),
+    ("plan", "measured_plan", 730),
+    ("all_reduce", "measured_all_reduce", 905),
+    ("message", "measured_send", 605),
+    ("message", "measured_recv", 807),
 ]
 
 

@@ -163,20 +163,8 @@ void Arena::fence_for_sleep() const noexcept {
     }
 }
 
-void Arena::fence_for_doorbell() const noexcept {
-    if ((whole_ ? whole_.get() : this)->control(0).everyone_fences.load(std::memory_order_relaxed) != 0) {
-        std::atomic_thread_fence(std::memory_order_seq_cst);
-    } else {
-        std::atomic_signal_fence(
-            std::memory_order_seq_cst);  // the compiler keeps the order, the sleeper sees to the CPU
-    }
-}
-
-void Arena::wake_if_asleep(int rank) const noexcept {
-    RankControl& peer = door(rank);
-    const std::uint32_t sleep = peer.sleeping.load(std::memory_order_relaxed);
-    if (sleep == RankControl::awake) return;
-    if (sleep == RankControl::on_bell) {
+void Arena::wake(int rank, RankControl& peer) const noexcept {
+    if (peer.sleeping.load(std::memory_order_relaxed) == RankControl::on_bell) {
         const auto index = static_cast<std::size_t>(rank);
         const UniqueFd& bell = whole_ ? whole_->bells_[static_cast<std::size_t>(doors_[index])] : bells_[index];
         (void)!::eventfd_write(bell.get(), 1);
@@ -194,13 +182,6 @@ void Arena::silence(const UniqueFd& bell) noexcept {
 void Arena::ring_doorbell(int rank) const noexcept {
     fence_for_doorbell();
     wake_if_asleep(rank);
-}
-
-void Arena::ring_all_doorbells(int except) const noexcept {
-    fence_for_doorbell();
-    for (int rank = 0; rank < layout_.ranks; ++rank) {
-        if (rank != except) wake_if_asleep(rank);
-    }
 }
 
 void Arena::futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen, std::chrono::nanoseconds limit) noexcept {

@@ -163,7 +163,12 @@ class Arena {
 
     /// Wakes `rank` if it sleeps. Call after the change that it may wait for.
     void ring_doorbell(int rank) const noexcept;
-    void ring_all_doorbells(int except) const noexcept;
+    void ring_all_doorbells(int except) const noexcept {
+        fence_for_doorbell();
+        for (int rank = 0; rank < layout_.ranks; ++rank) {
+            if (rank != except) wake_if_asleep(rank);
+        }
+    }
     /// Sleeps until a doorbell, a signal or `limit`, unless `ready()` is already true.
     template <class Ready>
     void sleep(int rank, std::chrono::nanoseconds limit, Ready ready) const {
@@ -195,8 +200,18 @@ class Arena {
     }
     void fence_for_sleep() const noexcept;
     static void silence(const UniqueFd& bell) noexcept;
-    void fence_for_doorbell() const noexcept;
-    void wake_if_asleep(int rank) const noexcept;
+    void fence_for_doorbell() const noexcept {
+        if ((whole_ ? whole_.get() : this)->control(0).everyone_fences.load(std::memory_order_relaxed) != 0)
+            std::atomic_thread_fence(std::memory_order_seq_cst);
+        else  // the compiler keeps the order, the sleeper sees to the CPU
+            std::atomic_signal_fence(std::memory_order_seq_cst);
+    }
+    void wake_if_asleep(int rank) const noexcept {
+        RankControl& peer = door(rank);
+        if (peer.sleeping.load(std::memory_order_relaxed) != RankControl::awake) [[unlikely]]
+            wake(rank, peer);
+    }
+    void wake(int rank, RankControl& peer) const noexcept;
     static void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen,
                            std::chrono::nanoseconds limit) noexcept;
 
