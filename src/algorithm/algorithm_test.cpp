@@ -24,7 +24,7 @@ Layout layout_of(int n, int kind, std::uint64_t slot) {
         const int host = kind == 0 ? 0 : kind == 1 ? r : kind == 2 ? two : kind == 3 ? r % 3 : r / 4;
         layout.host_of[static_cast<std::size_t>(r)] = host;
     }
-    layout.shared_memory = true;
+    layout.shared_memory = layout.pulls = true;
     layout.slot_bytes = slot;
     layout.slots = 8;
     layout.segment_bytes = 3;

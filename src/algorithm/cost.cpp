@@ -104,6 +104,17 @@ Work staged(double bytes, double tile, double signals_a_tile, double copied, dou
             .most_copied = most_copied};
 }
 
+// The same where the kernel copies from rank to rank, `calls_a_tile` times on the busiest rank, which meets the others
+// `meetings_a_tile` times.
+Work copied_once(double bytes, double tile, double calls_a_tile, double meetings_a_tile, double copied,
+                 double most_copied) {
+    Work work = staged(bytes, tile, meetings_a_tile, copied, most_copied);
+    const double tiles = std::max(1.0, std::ceil(bytes / tile));
+    work.calls = calls_a_tile * tiles;
+    work.meetings = meetings_a_tile * tiles;
+    return work;
+}
+
 struct Formula {
     Collective collective;
     std::string_view algorithm;
@@ -178,6 +189,11 @@ const Formula formulas[] = {
          work.one_way = true;
          return work;
      }},
+    {Collective::broadcast, "single_copy",
+     [](const Shape& s) {
+         const double others = std::max(1.0, s.n - 1);
+         return copied_once(s.bytes, s.slot * (1 + 1 / others), others, 2, others * s.bytes, others / s.n * s.bytes);
+     }},
     {Collective::broadcast, "knomial",
      [](const Shape& s) {
          const double depth = levels_of(s.n, 4), children = std::min(s.n - 1, 3 * depth);
@@ -194,6 +210,8 @@ const Formula formulas[] = {
 
     {Collective::all_gather, "shared",
      [](const Shape& s) { return staged(s.bytes, s.slot, 1, s.n * (s.n + 1) * s.bytes, (s.n + 1) * s.bytes); }},
+    {Collective::all_gather, "single_copy",
+     [](const Shape& s) { return copied_once(s.bytes, s.slot, s.n - 1, 1, s.n * s.n * s.bytes, s.n * s.bytes); }},
     {Collective::all_gather, "direct",
      [](const Shape& s) { return with_own_block(s, alike(s, 1, s.n - 1, (s.n - 1) * s.bytes)); }},
     {Collective::all_gather, "bruck",
@@ -228,6 +246,10 @@ const Formula formulas[] = {
          Work work = staged(s.bytes, s.slot / std::max(1.0, s.n - 1), 1, (2 * s.n - 1) * s.bytes, s.n * s.bytes);
          work.one_way = true;
          return work;
+     }},
+    {Collective::scatter, "single_copy",
+     [](const Shape& s) {
+         return copied_once(s.bytes, s.slot / std::max(1.0, s.n - 1), 1, 1, s.n * s.bytes, s.bytes);
      }},
     {Collective::scatter, "binomial",
      [](const Shape& s) {
@@ -331,7 +353,10 @@ double price_us(const Work& work, const Layout& layout, const CostModel& costs) 
     const double staged = std::max(work.most_copied, work.copied / std::min(ranks, cores)) * copy_us;
     const double signal_us = crowd > 1 ? crowd * costs.yield_us : 2 * costs.line_us;
     // A rank that waits for nobody begins its next call: depth is hidden in part.
-    const double waiting = (work.exchanges * latency_us + work.signals * signal_us) * (work.one_way ? 0.25 : 1);
+    // With a core of its own a rank that waits for the others loses a moment; without, they have to be woken.
+    const double meeting_us = crowd > 1 ? costs.wake_us : 0;
+    const double waiting = (work.exchanges * latency_us + work.signals * signal_us) * (work.one_way ? 0.25 : 1) +
+                           work.meetings * meeting_us + work.calls * 15 * costs.line_us;
     return std::max(busiest, together) + again + staged + waiting;
 }
 

@@ -16,7 +16,7 @@ Layout layout_of(int ranks, bool shared, std::optional<CostModel> costs = CostMo
     Layout layout;
     layout.host_of.assign(static_cast<std::size_t>(ranks), 0);
     if (!shared) std::iota(layout.host_of.begin(), layout.host_of.end(), 0);
-    layout.shared_memory = shared;
+    layout.shared_memory = layout.pulls = shared;
     layout.slot_bytes = 128 << 10;
     layout.slots = 8;
     layout.tuning.costs = costs;

@@ -100,6 +100,14 @@ bool shares_for_both(const Context& c) {
     return c.shares() && c.staging.slots >= Staging::slots_for_both;
 }
 
+// The kernel copies from one rank to another.
+bool copies_once(const Context& c) {
+    return c.shares() && c.layout.pulls;
+}
+bool copies_once_for_both(const Context& c) {
+    return shares_for_both(c) && c.layout.pulls;
+}
+
 // Rows of one collective are in order of preference.
 const Algorithm table[] = {
     {"one_shot", Collective::all_reduce, true, true, shares,
@@ -171,7 +179,13 @@ const Algorithm table[] = {
 
     {"shared", Collective::broadcast, true, true, shares,
      [](Builder& b, const Context& c) { shared::broadcast(b, c.all, c.staging, c.request.root, c.output()); },
-     std::uint64_t{256} << 10, any_ranks, "shared memory: the root writes once, everyone reads"},
+     65536, any_ranks, "shared memory: the root writes once, everyone reads"},
+    {"single_copy", Collective::broadcast, true, true, copies_once_for_both,
+     [](Builder& b, const Context& c) {
+         shared::broadcast_both(b, c.all, c.staging, c.request.root, c.output());
+         b.name_by_address();
+     },
+     any_size, any_ranks, "many bytes: the root writes a part into the others' memory, they read the rest from its own"},
     {"shared_both", Collective::broadcast, true, true, shares_for_both,
      [](Builder& b, const Context& c) { shared::broadcast_both(b, c.all, c.staging, c.request.root, c.output()); },
      any_size, any_ranks,
@@ -199,6 +213,21 @@ const Algorithm table[] = {
                             {Buffer::input, 0, c.request.counts[static_cast<std::size_t>(c.all.me)]},
                             blocks_of(Buffer::output, c.request.counts));
      },
+     65536, any_ranks, "shared memory: each rank writes its block once, everyone reads"},
+    {"single_copy", Collective::all_gather, true, true, copies_once,
+     [](Builder& b, const Context& c) {
+         shared::all_gather(b, c.all, c.staging,
+                            {Buffer::input, 0, c.request.counts[static_cast<std::size_t>(c.all.me)]},
+                            blocks_of(Buffer::output, c.request.counts));
+         b.name_by_address();
+     },
+     any_size, any_ranks, "many bytes: everyone reads the blocks where they lie in the others' memory"},
+    {"shared", Collective::all_gather, true, true, shares,
+     [](Builder& b, const Context& c) {
+         shared::all_gather(b, c.all, c.staging,
+                            {Buffer::input, 0, c.request.counts[static_cast<std::size_t>(c.all.me)]},
+                            blocks_of(Buffer::output, c.request.counts));
+     },
      any_size, any_ranks, "shared memory: each rank writes its block once, everyone reads"},
     {"rails", Collective::all_gather, true, true, rails,
      [](Builder& b, const Context& c) {
@@ -220,7 +249,7 @@ const Algorithm table[] = {
 
     {"shared", Collective::gather, true, true, shares,
      [](Builder& b, const Context& c) { shared::gather(b, c.all, c.staging, c.request.root, c.request.counts); },
-     std::uint64_t{128} << 10, any_ranks, "shared memory: each rank writes its block once, the root reads"},
+     std::uint64_t{4} << 20, any_ranks, "shared memory: each rank writes its block once, the root reads"},
     {"shared_both", Collective::gather, true, true, shares_for_both,
      [](Builder& b, const Context& c) { shared::gather_both(b, c.all, c.staging, c.request.root, c.request.counts); },
      any_size, any_ranks, "shared memory, many bytes: each rank writes its block to the root where there is room"},
@@ -231,6 +260,15 @@ const Algorithm table[] = {
      [](Builder& b, const Context& c) { messages::gather_direct(b, c.all, c.request.root, c.request.counts); },
      any_size, any_ranks, "every block goes straight to the root"},
 
+    {"shared", Collective::scatter, true, true, shares,
+     [](Builder& b, const Context& c) { shared::scatter(b, c.all, c.staging, c.request.root, c.request.counts); },
+     65536, any_ranks, "shared memory: the root writes once, each rank reads its block"},
+    {"single_copy", Collective::scatter, true, true, copies_once,
+     [](Builder& b, const Context& c) {
+         shared::scatter(b, c.all, c.staging, c.request.root, c.request.counts);
+         b.name_by_address();
+     },
+     any_size, any_ranks, "many bytes: each rank reads its block where it lies in the root's memory"},
     {"shared", Collective::scatter, true, true, shares,
      [](Builder& b, const Context& c) { shared::scatter(b, c.all, c.staging, c.request.root, c.request.counts); },
      any_size, any_ranks, "shared memory: the root writes once, each rank reads its block"},

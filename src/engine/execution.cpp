@@ -45,10 +45,13 @@ Execution::Execution(std::shared_ptr<const schedule::Schedule> schedule, const O
             if (end > 0) places_[index] = ground.symmetric->find(base, end * element_bytes_);
         }
     }
+    if (schedule_->by_address && ground.memory) name_by_address();
     had_delivery_.resize(ground.local_of.size());
 }
 
-Execution::~Execution() = default;
+Execution::~Execution() {
+    if (published_in_place_ && !done()) revoke();
+}
 
 std::byte* Execution::address(const Chunk& chunk) const {
     std::byte* base = chunk.buffer == Buffer::input    ? operands_.input
@@ -65,9 +68,13 @@ bool Execution::ready(const Step& step) const {
 }
 
 bool Execution::published(int peer, std::uint64_t publication) const {
+    return (stamp_of(peer, publication).load(std::memory_order_acquire) & ~transport::published_in_place) ==
+           publication + 1;
+}
+
+const std::atomic<std::uint64_t>& Execution::stamp_of(int peer, std::uint64_t publication) const {
     const int local = ground_.local_of[static_cast<std::size_t>(peer)];
-    const auto& stamp = ground_.arena->control(local).stamps[publication % ground_.arena->layout().slots];
-    return (stamp.load(std::memory_order_acquire) & ~transport::published_in_place) == publication + 1;
+    return ground_.arena->control(local).stamps[publication % ground_.arena->layout().slots];
 }
 
 // Published, and by an operation like ours: what a peer is doing is compared at the first contact.

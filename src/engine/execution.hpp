@@ -11,10 +11,13 @@
 #include "transport/shm/symmetric.hpp"
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +29,8 @@ struct Ground {
     transport::Mailbox* mailbox = nullptr;
     transport::Arena* arena = nullptr;  ///< null: no shared memory
     const transport::SymmetricMemory* symmetric = nullptr;
+    /// The memory of a rank (the mailbox's) of this host; empty: the kernel does not let ranks copy from each other.
+    std::function<const transport::PeerMemory*(int rank)> memory;
     std::vector<int> world_of;            ///< the mailbox's rank of each rank; empty: the same
     std::uint64_t channel = 0;            ///< what all channels of this group's collectives have in common
     int local_rank = 0;                   ///< in the arena
@@ -78,9 +83,18 @@ class Execution {
     bool usable(int peer, std::uint64_t publication);
     bool wanted(const schedule::Step& publish) const;
     bool in_place(const schedule::Step& publish) const;
+    // Buffers in ordinary memory (by_address.cpp).
+    void name_by_address();
+    const transport::PeerMemory* memory_of(int peer) const;
+    const std::atomic<std::uint64_t>& stamp_of(int peer, std::uint64_t publication) const;
+    bool read_from(int peer, std::uint64_t publication, std::uint64_t address, std::span<std::byte> into) const;
+    bool write_to(int peer, std::uint64_t publication, std::uint64_t address, std::span<const std::byte> from) const;
+    void revoke() const noexcept;
+    std::uint64_t place_of(schedule::Buffer buffer) const;
     struct Source {
         std::byte* at = nullptr;
-        bool offered = false;  ///< in symmetric memory, to be written
+        bool offered = false;       ///< to be written
+        std::uint64_t address = 0;  ///< not 0: there, in the peer's process
     };
     Source source(int peer, std::uint64_t publication, std::uint64_t slot_offset, std::uint64_t count) const;
 
@@ -105,6 +119,7 @@ class Execution {
     // Symmetric memory: where the buffers lie that schedules name, what has been published there, and who was given
     // everything by the last step that delivers.
     std::array<transport::Place, 3> places_;
+    std::array<const std::byte*, 3> addresses_{};  // where there is no place; null: values are copied
     bool published_in_place_ = false;
     std::vector<bool> had_delivery_;    // by rank
     std::vector<std::byte*> delivery_;  // where the current step writes its result too

@@ -30,11 +30,11 @@ bool Execution::run_shared(const Step& step) {
         case StepKind::publish: return publish(step);
         case StepKind::read: {
             if (!usable(step.peer, publication)) return false;
-            const bool there = step.delivered && places_[static_cast<std::size_t>(step.target.buffer)];
-            if (step.target.count > 0 && !there) {
-                std::memcpy(address(step.target),
-                            source(step.peer, publication, step.slot_offset, step.target.count).at, bytes(step.target));
-            }
+            if (step.target.count == 0 || (step.delivered && place_of(step.target.buffer) != 0)) return true;
+            const Source from = source(step.peer, publication, step.slot_offset, step.target.count);
+            const std::span into(address(step.target), bytes(step.target));
+            if (from.address != 0) return read_from(step.peer, publication, from.address, into);
+            std::memcpy(into.data(), from.at, into.size());
             return true;
         }
         case StepKind::read_combine: return read_combine(step);
@@ -75,8 +75,8 @@ bool Execution::publish(const Step& step) {
         InPlace::Part part;
         for (std::uint32_t i = 0; i < step.operand_count; ++i) {
             const schedule::Chunk& chunk = operands[i].chunk;
-            const Place base = places_[static_cast<std::size_t>(chunk.buffer)];
-            part.place = Place(base.segment(), base.offset() + chunk.offset * element_bytes_).bits();
+            // Offsets are the lower bits of a place, and of an address.
+            part.place = place_of(chunk.buffer) + chunk.offset * element_bytes_;
             std::memcpy(slot + sizeof head + i * sizeof part, &part, sizeof part);
             part.first += bytes(chunk);
         }
@@ -105,14 +105,19 @@ bool Execution::wanted(const Step& publish) const {
     return false;
 }
 
-/// Whether all that it publishes lies in symmetric memory.
+/// How others name a buffer: its place in symmetric memory or its address; 0: they cannot.
+std::uint64_t Execution::place_of(schedule::Buffer buffer) const {
+    const auto index = static_cast<std::size_t>(buffer);
+    return places_[index] ? places_[index].bits() : reinterpret_cast<std::uint64_t>(addresses_[index]);
+}
+
+/// Whether others can name all that it publishes.
 bool Execution::in_place(const Step& publish) const {
     const auto* first = schedule_->operands.data() + publish.first_operand;
     const std::size_t needed = sizeof(InPlace) + publish.operand_count * sizeof(InPlace::Part);
     return publish.operand_count > 0 && publish.offer != Offer::copy && needed <= ground_.arena->layout().slot_bytes &&
-           std::all_of(first, first + publish.operand_count, [&](const Operand& operand) {
-               return static_cast<bool>(places_[static_cast<std::size_t>(operand.chunk.buffer)]);
-           });
+           std::all_of(first, first + publish.operand_count,
+                       [&](const Operand& operand) { return place_of(operand.chunk.buffer) != 0; });
 }
 
 /// `count` elements of what `peer` published, in its slot or where it says.
@@ -122,8 +127,8 @@ Execution::Source Execution::source(int peer, std::uint64_t publication, std::ui
     const transport::Arena& arena = *ground_.arena;
     std::byte* slot = arena.slot(local, publication);
     const std::size_t offset = slot_offset * element_bytes_;
-    const auto& stamp = arena.control(local).stamps[publication % arena.layout().slots];
-    if ((stamp.load(std::memory_order_relaxed) & transport::published_in_place) == 0) return {slot + offset, false};
+    if ((stamp_of(peer, publication).load(std::memory_order_relaxed) & transport::published_in_place) == 0)
+        return {.at = slot + offset};
     InPlace head;
     std::memcpy(&head, slot, sizeof head);
     InPlace::Part part, next;
@@ -133,14 +138,14 @@ Execution::Source Execution::source(int peer, std::uint64_t publication, std::ui
         if (next.first > offset) break;
         part = next;
     }
-    const Place base(part.place);
-    const Place place(base.segment(), base.offset() + (offset - part.first));
+    const Place place(part.place + (offset - part.first));
+    if (!place) return {.offered = head.offered != 0, .address = place.bits()};
     std::byte* at = ground_.symmetric->address(place, local, count * element_bytes_);
     if (at == nullptr) {
         throw InternalError(fmt::format("{}: rank {} names symmetric memory that this rank does not map (segment {})",
                                         schedule_->algorithm, peer, place.segment()));
     }
-    return {at, head.offered != 0};
+    return {.at = at, .offered = head.offered != 0};
 }
 
 bool Execution::read_combine(const Step& step) {
@@ -198,13 +203,17 @@ bool Execution::write(const Step& step) {
     const std::uint64_t publication = base_ + step.round;
     if (!usable(step.peer, publication)) return false;
     const schedule::Chunk& chunk = schedule_->operands[step.first_operand].chunk;
-    const int local = ground_.local_of[static_cast<std::size_t>(step.peer)];
-    const auto& stamp = ground_.arena->control(local).stamps[publication % ground_.arena->layout().slots];
-    const bool offered = (stamp.load(std::memory_order_relaxed) & transport::published_in_place) != 0;
-    had_delivery_[static_cast<std::size_t>(step.peer)] = offered || chunk.count == 0;
+    const auto stamp = stamp_of(step.peer, publication).load(std::memory_order_relaxed);
+    const bool offered = (stamp & transport::published_in_place) != 0;
     if (offered && chunk.count > 0) {
-        std::memcpy(source(step.peer, publication, step.slot_offset, chunk.count).at, address(chunk), bytes(chunk));
+        const Source to = source(step.peer, publication, step.slot_offset, chunk.count);
+        const std::span from(address(chunk), bytes(chunk));
+        if (to.address == 0)
+            std::memcpy(to.at, from.data(), from.size());
+        else if (!write_to(step.peer, publication, to.address, from))
+            return false;
     }
+    had_delivery_[static_cast<std::size_t>(step.peer)] = offered || chunk.count == 0;
     return true;
 }
 

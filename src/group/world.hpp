@@ -125,6 +125,8 @@ class World : public std::enable_shared_from_this<World> {
     const std::exception_ptr& failure() const noexcept { return failure_; }
     bool failing() const noexcept { return failure_ || deferred_; }
     transport::Mailbox& mailbox() noexcept { return *mailbox_; }
+    /// Null: it cannot be read.
+    const transport::PeerMemory* memory_of(int peer);
     /// The group has collectives in flight, from now on until it has none.
     void activate(Group& group);
     void post(const std::shared_ptr<Operation>& message);
@@ -184,7 +186,6 @@ class World : public std::enable_shared_from_this<World> {
     bool memory_readable() const;
     transport::Stream* stream_to(int peer);
     transport::SocketStream& socket_to(int peer);
-    const transport::PeerMemory* memory_of(int peer);
     bool uses_shared_memory_only() const noexcept { return arena_ && arena_->layout().ranks == size_; }
 
     std::uint64_t fingerprint_of(std::uint64_t channel) const;

@@ -28,6 +28,8 @@
 //     memory: it only waits;
 //   - a `publish` for readers that have had everything delivered (Step::delivered; `peer`: the only reader, or -1: all)
 //     is a mere sign.
+// Ordinary memory is published in place as well where the kernel copies from one process to another
+// (Schedule::by_address), in schedules without read_combine: readers and writers name it by its address.
 #pragma once
 
 #include <cstdint>
@@ -124,6 +126,7 @@ struct Schedule {
     std::uint64_t published_end[3]{};  ///< by buffer: where the last chunk ends that a publish names;
                                        ///< zero: symmetric memory is not looked for, all is copied
     std::uint32_t publications = 0;    ///< rounds used; equal on all ranks of a host
+    bool by_address = false;           ///< ordinary memory may be published in place too; equal on all ranks
     bool single_rounding = true;       ///< every result element comes out of one combining step
 };
 

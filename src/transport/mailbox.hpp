@@ -122,7 +122,7 @@ class Mailbox {
     bool output_pending() const;
 
     /// From here on messages of ranks of this host are read where they lie, if that is possible.
-    static constexpr std::size_t pull_bytes = std::size_t{16} << 10;
+    static constexpr std::size_t pull_bytes = std::size_t{48} << 10;
     static constexpr std::size_t eager_bytes = std::size_t{256} << 10;  ///< of one message
     static constexpr std::size_t credit_bytes = std::size_t{2} << 20;   ///< of one peer's, not consumed yet
 

@@ -79,6 +79,8 @@ struct RankControl {
     alignas(line_spacing) std::atomic<std::uint32_t> everyone_fences{0};
     /// Of rank 0's only, set before anybody attaches: ranks may read each other's memory.
     std::atomic<std::uint32_t> memory_readable{0};
+    /// One more than the arena rank into whose memory this rank is writing, where that has offered it; 0: none.
+    alignas(line_spacing) std::atomic<std::uint32_t> writing_to{0};
     /// The latest small collective that this rank has begun. It has read what it needed of all before.
     alignas(line_spacing) std::atomic<std::uint64_t> small_begun{0};
     /// Small collectives, by sequence number: a rank may be this many ahead of the slowest that reads.

@@ -1,5 +1,6 @@
 #include "transport/shm/peer_memory.hpp"
 
+#include <fmt/format.h>
 #include <poll.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -7,6 +8,8 @@
 
 #include <cstring>
 #include <fstream>
+#include <iterator>
+#include <string>
 
 namespace tutti::transport {
 namespace {
@@ -19,17 +22,22 @@ constexpr bool threads_copy = false;
 constexpr bool threads_copy = true;
 #endif
 
-bool copy_from(int process, std::byte* to, std::uint64_t address, std::size_t bytes) {
+using Call = ssize_t (*)(pid_t, const iovec*, unsigned long, const iovec*, unsigned long, unsigned long);
+
+bool copy(Call call, int process, std::byte* ours, std::uint64_t address, std::size_t bytes) {
     while (bytes > 0) {
-        const iovec local{to, bytes};
+        const iovec local{ours, bytes};
         const iovec remote{reinterpret_cast<void*>(address), bytes};
-        const ssize_t count = ::process_vm_readv(process, &local, 1, &remote, 1, 0);
+        const ssize_t count = call(process, &local, 1, &remote, 1, 0);
         if (count <= 0) return false;
-        to += count;
+        ours += count;
         address += static_cast<std::uint64_t>(count);
         bytes -= static_cast<std::size_t>(count);
     }
     return true;
+}
+bool copy_from(int process, std::byte* to, std::uint64_t address, std::size_t bytes) {
+    return copy(::process_vm_readv, process, to, address, bytes);
 }
 
 }  // namespace
@@ -59,6 +67,31 @@ bool PeerMemory::read(std::byte* to, std::uint64_t address, std::size_t bytes) c
         return true;
     }
     return copy_from(process_, to, address, bytes);
+}
+
+bool PeerMemory::write(std::uint64_t address, const std::byte* from, std::size_t bytes) const {
+    if (own_ && threads_copy) {
+        std::memcpy(reinterpret_cast<std::byte*>(address), from, bytes);
+        return true;
+    }
+    return copy(::process_vm_writev, process_, const_cast<std::byte*>(from), address, bytes);
+}
+
+bool PeerMemory::reachable(const std::byte* at, std::size_t bytes) {
+    std::byte ends[2];
+    const auto address = reinterpret_cast<std::uint64_t>(at);
+    return bytes == 0 ||
+           (copy_from(::getpid(), &ends[0], address, 1) && copy_from(::getpid(), &ends[1], address + bytes - 1, 1));
+}
+
+bool PeerMemory::running() const {
+    if (own_) return true;
+    if (!alive()) return false;
+    std::ifstream status(fmt::format("/proc/{}/stat", process_));
+    std::string text{std::istreambuf_iterator<char>(status), {}};
+    const std::size_t name_end = text.rfind(") ");  // the name may hold anything
+    const char state = name_end == std::string::npos ? 'X' : text[name_end + 2];
+    return state != 'T' && state != 't' && state != 'Z' && state != 'X';
 }
 
 bool PeerMemory::alive() const {

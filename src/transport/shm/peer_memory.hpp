@@ -1,5 +1,5 @@
-// PeerMemory: reading the memory of another rank of this host where it lies, with process_vm_readv(2), or directly when
-// the rank is a thread of this process. One copy instead of two through a ring.
+// PeerMemory: reading and writing the memory of another rank of this host where it lies, with process_vm_readv(2) and
+// process_vm_writev(2), or directly when the rank is a thread of this process. One copy instead of two through a ring.
 //
 // Threads: one at a time.
 #pragma once
@@ -24,8 +24,14 @@ class PeerMemory {
     explicit operator bool() const noexcept { return process_ > 0; }
     /// False when it cannot be read, or the peer has died meanwhile.
     bool read(std::byte* to, std::uint64_t address, std::size_t bytes) const;
+    /// The other way round.
+    bool write(std::uint64_t address, const std::byte* from, std::size_t bytes) const;
+    /// Whether the kernel would copy from and to this memory of our own: not all memory is of such pages (a device's).
+    static bool reachable(const std::byte* at, std::size_t bytes);
     /// Whether the process is still the one that it was: what was read is the peer's.
     bool alive() const;
+    /// Alive, and not stopped by a signal: whatever the kernel copies for a process it copies before that stops.
+    bool running() const;
 
  private:
     int process_ = 0;

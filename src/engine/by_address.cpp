@@ -1,0 +1,94 @@
+// Buffers in ordinary memory that a schedule publishes in place: the kernel copies from and to them.
+//
+// An operation that fails gives its buffers back to the caller while others may still name them. So it revokes what it
+// has published, which is a matter for two: who reads looks, after it has read, whether what it read was still
+// published; who writes says so first (writing_to), then looks whether the offer still stands, and who revokes waits
+// for those who write. Either sees the other, as both make a full fence in between (Dekker's algorithm).
+#include "engine/execution.hpp"
+
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace tutti::engine {
+
+using schedule::Buffer;
+using transport::PeerMemory;
+
+namespace {
+
+// Asking the kernel takes as long as copying some KB; programs use the same buffers again and again.
+bool is_reachable(const std::byte* at, std::size_t bytes) {
+    static thread_local std::array<std::pair<const std::byte*, std::size_t>, 16> known;
+    static thread_local std::size_t next = 0;
+    if (std::ranges::find(known, std::pair(at, bytes)) != known.end()) return true;
+    if (!PeerMemory::reachable(at, bytes)) return false;
+    known[next++ % known.size()] = {at, bytes};
+    return true;
+}
+
+}  // namespace
+
+void Execution::name_by_address() {
+    for (const Buffer buffer : {Buffer::input, Buffer::output}) {
+        const auto index = static_cast<std::size_t>(buffer);
+        const std::byte* base = buffer == Buffer::input ? operands_.input : operands_.output;
+        const std::size_t bytes = schedule_->published_end[index] * element_bytes_;
+        if (bytes > 0 && !places_[index] && is_reachable(base, bytes)) addresses_[index] = base;
+    }
+}
+
+const PeerMemory* Execution::memory_of(int peer) const {
+    return ground_.memory(ground_.world_of.empty() ? peer : ground_.world_of[static_cast<std::size_t>(peer)]);
+}
+
+/// False: it is not published any more, or the peer has died; its group learns why.
+bool Execution::read_from(int peer, std::uint64_t publication, std::uint64_t address, std::span<std::byte> into) const {
+    const PeerMemory* memory = memory_of(peer);
+    const bool copied = memory != nullptr && memory->read(into.data(), address, into.size());
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (!published(peer, publication) || (memory != nullptr && !memory->alive())) return false;
+    if (copied) return true;
+    throw DistBackendError(fmt::format("{}: the kernel refuses to read {} bytes of the memory of rank {}",
+                                       schedule_->algorithm, into.size(), peer));
+}
+
+bool Execution::write_to(int peer, std::uint64_t publication, std::uint64_t address,
+                         std::span<const std::byte> from) const {
+    const PeerMemory* memory = memory_of(peer);
+    auto& writing_to = ground_.arena->control(ground_.local_rank).writing_to;
+    const int local = ground_.local_of[static_cast<std::size_t>(peer)];
+    writing_to.store(static_cast<std::uint32_t>(local) + 1, std::memory_order_seq_cst);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    const auto stands = [&] { return published(peer, publication) && (memory == nullptr || memory->alive()); };
+    const bool copied = memory != nullptr && stands() && memory->write(address, from.data(), from.size());
+    writing_to.store(0, std::memory_order_release);
+    if (copied || !stands()) return copied;
+    throw DistBackendError(fmt::format("{}: the kernel refuses to write {} bytes to the memory of rank {}",
+                                       schedule_->algorithm, from.size(), peer));
+}
+
+/// From here on nobody reads or writes the buffers of this rank any more.
+void Execution::revoke() const noexcept {
+    if (std::ranges::all_of(addresses_, [](const std::byte* at) { return at == nullptr; })) return;
+    auto& own = ground_.arena->control(ground_.local_rank);
+    for (auto& stamp : own.stamps) stamp.store(0, std::memory_order_seq_cst);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    for (std::size_t r = 0; r < ground_.local_of.size(); ++r) {
+        const int local = ground_.local_of[r];
+        if (local < 0 || local == ground_.local_rank) continue;
+        const auto& writing_to = ground_.arena->control(local).writing_to;
+        while (writing_to.load(std::memory_order_acquire) == static_cast<std::uint32_t>(ground_.local_rank) + 1) {
+            const PeerMemory* memory = memory_of(static_cast<int>(r));
+            if (memory == nullptr || !memory->running()) break;
+            ::sched_yield();
+        }
+    }
+}
+
+}  // namespace tutti::engine

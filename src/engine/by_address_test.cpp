@@ -1,0 +1,122 @@
+// Two ranks in one thread that copy from each other's ordinary memory, and what an operation leaves that is given up.
+#include "engine/execution.hpp"
+#include "schedule/builder.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace tutti::engine {
+namespace {
+
+using schedule::Buffer;
+using schedule::Builder;
+using schedule::Chunk;
+using schedule::Offer;
+
+constexpr std::uint64_t count = 20000, half = count / 2;
+
+class ByAddress : public ::testing::Test {
+ protected:
+    std::shared_ptr<transport::Arena> arena = transport::Arena::create_private({.ranks = 2});
+    transport::PeerMemory memory{::getpid()};
+    std::array<Ground, 2> grounds;
+    std::array<std::vector<float>, 2> buffers{std::vector<float>(count, 1), std::vector<float>(count, 2)};
+    std::array<std::optional<Execution>, 2> executions;
+
+    void SetUp() override {
+        for (int rank = 0; rank < 2; ++rank) {
+            Ground& ground = grounds.at(static_cast<std::size_t>(rank));
+            ground.arena = arena.get();
+            ground.local_rank = rank;
+            ground.local_of = {0, 1};
+            ground.memory = [this](int) { return &memory; };
+        }
+    }
+    // A broadcast of rank 0's: it writes the first half, rank 1 reads the second.
+    Execution& begin(std::size_t rank) {
+        const Chunk first{Buffer::output, 0, half}, second{Buffer::output, half, half};
+        Builder b("both");
+        if (rank == 1) {
+            b.publish(0, std::vector{first}, Offer::room);
+            b.read(0, 1, 0, second);
+            b.read_undelivered(0, 2, 0, first);
+        } else {
+            b.publish(1, std::vector{second});
+            b.write(1, 0, 0, first);
+            b.publish_undelivered(2, std::vector{first});
+        }
+        b.release(3);
+        b.use_rounds(3);
+        b.name_by_address();
+        const Operands operands{.output = reinterpret_cast<std::byte*>(buffers.at(rank).data()),
+                                .dtype = DType::float32};
+        return executions.at(rank).emplace(std::make_shared<schedule::Schedule>(std::move(b).finish()), operands,
+                                           grounds.at(rank));
+    }
+    static void progress(Execution& execution) {
+        for (int turn = 0; turn < 20; ++turn) execution.progress();
+    }
+};
+
+TEST_F(ByAddress, both_sides_copy_and_nothing_is_staged) {
+    Execution &root = begin(0), &other = begin(1);
+    for (int turn = 0; turn < 20; ++turn) {
+        root.progress();
+        other.progress();
+    }
+    EXPECT_TRUE(root.done() && other.done());
+    EXPECT_EQ(buffers[1], std::vector<float>(count, 1));
+    for (const int rank : {0, 1}) {
+        const auto* slot = reinterpret_cast<const float*>(arena->slot(rank, rank == 0 ? 1 : 0));
+        EXPECT_EQ(std::count(slot, slot + half, 1.0F), 0) << "rank " << rank;
+    }
+}
+
+TEST_F(ByAddress, who_comes_late_writes_nothing_into_a_buffer_that_was_given_up) {
+    progress(begin(1));  // it has offered its buffer
+    executions[1].reset();
+    Execution& root = begin(0);
+    progress(root);
+    EXPECT_FALSE(root.done());
+    EXPECT_EQ(buffers[1], std::vector<float>(count, 2));
+}
+
+TEST_F(ByAddress, who_comes_late_reads_nothing_of_a_buffer_that_was_given_up) {
+    progress(begin(0));
+    executions[0].reset();
+    Execution& other = begin(1);
+    progress(other);
+    EXPECT_FALSE(other.done());
+}
+
+TEST_F(ByAddress, a_buffer_is_given_up_when_nobody_writes_there_any_more) {
+    progress(begin(1));
+    auto& writing_to = arena->control(0).writing_to;
+    writing_to = 2;  // rank 0 is at it
+    std::atomic<bool> given_up{false};
+    std::thread giving_up([&] {
+        executions[1].reset();
+        given_up = true;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_FALSE(given_up);
+    writing_to = 0;
+    giving_up.join();
+}
+
+TEST_F(ByAddress, memory_that_the_kernel_does_not_copy_is_staged) {
+    EXPECT_TRUE(transport::PeerMemory::reachable(reinterpret_cast<std::byte*>(buffers[0].data()), count));
+    EXPECT_FALSE(transport::PeerMemory::reachable(reinterpret_cast<std::byte*>(4096), 100));  // nothing is there
+}
+
+}  // namespace
+}  // namespace tutti::engine
