@@ -89,7 +89,7 @@ struct RankControl {
     /// Of a part's: this rank has left its group. Of the part's first rank: how many have.
     std::atomic<std::uint32_t> left{0}, departures{0};
     /// Payloads that are longer than a slot's own; of these a rank may be fewer ahead.
-    static constexpr std::size_t small_areas = 8, small_area_bytes = 8192;
+    static constexpr std::size_t small_areas = 8, small_area_bytes = 32768;
     alignas(line_spacing) std::byte small_area[small_areas][small_area_bytes];
 
     RankControl() {}  // NOLINT(modernize-use-equals-default): = default would clear the areas
