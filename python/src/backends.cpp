@@ -189,8 +189,9 @@ void bind_backends(nb::module_& m) {
     m.def("register_backend", &register_backend);
     m.def("backend_name", [](const std::string& name) { return Backend(name).name(); });
     m.def("available_backends", &Backend::available, "Names that groups can use now.");
-    m.def("is_backend_available", &is_backend_available, nb::arg("backend"),
-          "Whether a group could use the backend now.");
+    m.def(
+        "is_backend_available", [](const std::string& backend) { return is_backend_available(backend); },
+        nb::arg("backend"), "Whether a group could use the backend now.");
     m.def("is_mpi_available", &is_mpi_available, "Whether the backend mpi can be used.");
     m.def("is_nccl_available", &is_nccl_available, "Whether the backend nccl can be used.");
     m.def("is_gloo_available", &is_gloo_available, "Whether the backend gloo can be used.");

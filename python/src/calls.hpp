@@ -8,6 +8,9 @@
 
 #include <tutti/distributed.hpp>
 
+#include <nanobind/stl/optional.h>
+#include <nanobind/typing.h>
+
 #include <any>
 #include <chrono>
 #include <optional>
@@ -15,6 +18,12 @@
 #include <vector>
 
 namespace tutti::python {
+
+/// For types alone: what a call returns that may be asynchronous, and groups.
+using OptionalWork = nb::typed<nb::object, std::optional<PendingWork>>;
+using GroupObject = nb::typed<nb::object, ProcessGroup>;
+using GroupList = nb::typed<nb::list, ProcessGroup>;
+using GroupAndList = nb::typed<nb::tuple, ProcessGroup, GroupList>;
 
 /// None (the default group), a ProcessGroup or a DeviceMesh of one dimension.
 ProcessGroup group_of(nb::handle group, const char* operation);
@@ -59,10 +68,10 @@ auto block(std::vector<Array>& arrays, F call) {
 
 /// Begins a call that uses the arrays; None where the caller is not in the group. `outputs`: Work.result().
 template <class F>
-nb::object begin(std::vector<Array> arrays, nb::object outputs, F call) {
+OptionalWork begin(std::vector<Array> arrays, nb::object outputs, F call) {
     Work work = without_gil(std::move(call));
-    if (!work) return nb::none();
-    return PendingWork::object(std::move(work), std::move(arrays), std::move(outputs));
+    if (!work) return OptionalWork(nb::none());
+    return OptionalWork(PendingWork::object(std::move(work), std::move(arrays), std::move(outputs)));
 }
 
 }  // namespace tutti::python

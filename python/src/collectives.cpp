@@ -22,7 +22,7 @@ nb::list one(nb::handle object) {
     return list;
 }
 
-nb::object broadcast(nb::handle tensor, nb::handle src, nb::handle group, bool async_op, nb::handle group_src) {
+OptionalWork broadcast(nb::handle tensor, nb::handle src, nb::handle group, bool async_op, nb::handle group_src) {
     constexpr const char* name = "broadcast";
     auto arrays = list_of(Array(tensor, writes, name, "tensor"));
     const TensorView view = arrays[0].view();
@@ -31,21 +31,21 @@ nb::object broadcast(nb::handle tensor, nb::handle src, nb::handle group, bool a
                                    .group_src = rank_of(group_src, name, "group_src")};
     if (async_op) return begin(std::move(arrays), one(tensor), [&] { return async::broadcast(view, options); });
     block(arrays, [&] { tutti::broadcast(view, options); });
-    return nb::none();
+    return OptionalWork(nb::none());
 }
 
-nb::object all_reduce(nb::handle tensor, const ReduceOp& op, nb::handle group, bool async_op) {
+OptionalWork all_reduce(nb::handle tensor, const ReduceOp& op, nb::handle group, bool async_op) {
     constexpr const char* name = "all_reduce";
     auto arrays = list_of(Array(tensor, writes, name, "tensor"));
     const TensorView view = arrays[0].view();
     const AllReduceOptions options{.op = op, .group = group_of(group, name)};
     if (async_op) return begin(std::move(arrays), one(tensor), [&] { return async::all_reduce(view, options); });
     block(arrays, [&] { tutti::all_reduce(view, options); });
-    return nb::none();
+    return OptionalWork(nb::none());
 }
 
-nb::object reduce(nb::handle tensor, nb::handle dst, const ReduceOp& op, nb::handle group, bool async_op,
-                  nb::handle group_dst) {
+OptionalWork reduce(nb::handle tensor, nb::handle dst, const ReduceOp& op, nb::handle group, bool async_op,
+                    nb::handle group_dst) {
     constexpr const char* name = "reduce";
     auto arrays = list_of(Array(tensor, writes, name, "tensor"));
     const TensorView view = arrays[0].view();
@@ -55,15 +55,15 @@ nb::object reduce(nb::handle tensor, nb::handle dst, const ReduceOp& op, nb::han
                                 .group_dst = rank_of(group_dst, name, "group_dst")};
     if (async_op) return begin(std::move(arrays), one(tensor), [&] { return async::reduce(view, options); });
     block(arrays, [&] { tutti::reduce(view, options); });
-    return nb::none();
+    return OptionalWork(nb::none());
 }
 
 // Calls with a list and an array: both kept, `outputs` as Work.result() gives them.
 template <class Blocking, class Async>
-nb::object run(std::vector<Array> arrays, nb::object outputs, bool async_op, Blocking blocking, Async asynchronous) {
+OptionalWork run(std::vector<Array> arrays, nb::object outputs, bool async_op, Blocking blocking, Async asynchronous) {
     if (async_op) return begin(std::move(arrays), std::move(outputs), asynchronous);
     block(arrays, blocking);
-    return nb::none();
+    return OptionalWork(nb::none());
 }
 std::vector<Array> joined(std::vector<Array> list, Array array) {
     list.push_back(std::move(array));
@@ -73,7 +73,7 @@ nb::object as_list(nb::handle list) {
     return list.is_none() ? nb::object(nb::list()) : nb::object(nb::list(nb::borrow(list)));
 }
 
-nb::object all_gather(nb::handle tensor_list, nb::handle tensor, nb::handle group, bool async_op) {
+OptionalWork all_gather(nb::handle tensor_list, nb::handle tensor, nb::handle group, bool async_op) {
     constexpr const char* name = "all_gather";
     ArrayList outputs(tensor_list, writes, name, "tensor_list");
     Array input(tensor, reads, name, "tensor");
@@ -85,7 +85,7 @@ nb::object all_gather(nb::handle tensor_list, nb::handle tensor, nb::handle grou
         [&] { tutti::all_gather(to, from, options); }, [&] { return async::all_gather(to, from, options); });
 }
 
-nb::object all_gather_into_tensor(nb::handle output, nb::handle input, nb::handle group, bool async_op) {
+OptionalWork all_gather_into_tensor(nb::handle output, nb::handle input, nb::handle group, bool async_op) {
     constexpr const char* name = "all_gather_into_tensor";
     auto arrays = list_of(Array(output, writes, name, "output_tensor"), Array(input, reads, name, "input_tensor"));
     const TensorView to = arrays[0].view();
@@ -96,8 +96,8 @@ nb::object all_gather_into_tensor(nb::handle output, nb::handle input, nb::handl
         [&] { return async::all_gather_into_tensor(to, from, options); });
 }
 
-nb::object gather(nb::handle tensor, nb::handle gather_list, nb::handle dst, nb::handle group, bool async_op,
-                  nb::handle group_dst) {
+OptionalWork gather(nb::handle tensor, nb::handle gather_list, nb::handle dst, nb::handle group, bool async_op,
+                    nb::handle group_dst) {
     constexpr const char* name = "gather";
     ArrayList outputs(gather_list, writes, name, "gather_list");
     Array input(tensor, reads, name, "tensor");
@@ -111,8 +111,8 @@ nb::object gather(nb::handle tensor, nb::handle gather_list, nb::handle dst, nb:
         [&] { tutti::gather(from, to, options); }, [&] { return async::gather(from, to, options); });
 }
 
-nb::object scatter(nb::handle tensor, nb::handle scatter_list, nb::handle src, nb::handle group, bool async_op,
-                   nb::handle group_src) {
+OptionalWork scatter(nb::handle tensor, nb::handle scatter_list, nb::handle src, nb::handle group, bool async_op,
+                     nb::handle group_src) {
     constexpr const char* name = "scatter";
     ArrayList inputs(scatter_list, reads, name, "scatter_list");
     Array output(tensor, writes, name, "tensor");
@@ -126,8 +126,8 @@ nb::object scatter(nb::handle tensor, nb::handle scatter_list, nb::handle src, n
         [&] { tutti::scatter(to, from, options); }, [&] { return async::scatter(to, from, options); });
 }
 
-nb::object reduce_scatter(nb::handle output, nb::handle input_list, const ReduceOp& op, nb::handle group,
-                          bool async_op) {
+OptionalWork reduce_scatter(nb::handle output, nb::handle input_list, const ReduceOp& op, nb::handle group,
+                            bool async_op) {
     constexpr const char* name = "reduce_scatter";
     ArrayList inputs(input_list, reads, name, "input_list");
     Array result(output, writes, name, "output");
@@ -139,8 +139,8 @@ nb::object reduce_scatter(nb::handle output, nb::handle input_list, const Reduce
         [&] { tutti::reduce_scatter(to, from, options); }, [&] { return async::reduce_scatter(to, from, options); });
 }
 
-nb::object reduce_scatter_tensor(nb::handle output, nb::handle input, const ReduceOp& op, nb::handle group,
-                                 bool async_op) {
+OptionalWork reduce_scatter_tensor(nb::handle output, nb::handle input, const ReduceOp& op, nb::handle group,
+                                   bool async_op) {
     constexpr const char* name = "reduce_scatter_tensor";
     auto arrays = list_of(Array(output, writes, name, "output"), Array(input, reads, name, "input"));
     const TensorView to = arrays[0].view();
@@ -167,8 +167,8 @@ AllToAllSingleOptions all_to_all_options(nb::handle output_splits, nb::handle in
             .group = group_of(group, "all_to_all_single")};
 }
 
-nb::object all_to_all_single(nb::handle output, nb::handle input, nb::handle output_splits, nb::handle input_splits,
-                             nb::handle group, bool async_op) {
+OptionalWork all_to_all_single(nb::handle output, nb::handle input, nb::handle output_splits, nb::handle input_splits,
+                               nb::handle group, bool async_op) {
     constexpr const char* name = "all_to_all_single";
     auto arrays = list_of(Array(output, writes, name, "output"), Array(input, reads, name, "input"));
     const TensorView to = arrays[0].view();
@@ -179,7 +179,7 @@ nb::object all_to_all_single(nb::handle output, nb::handle input, nb::handle out
         [&] { return async::all_to_all_single(to, from, options); });
 }
 
-nb::object all_to_all(nb::handle output_list, nb::handle input_list, nb::handle group, bool async_op) {
+OptionalWork all_to_all(nb::handle output_list, nb::handle input_list, nb::handle group, bool async_op) {
     constexpr const char* name = "all_to_all";
     ArrayList outputs(output_list, writes, name, "output_tensor_list");
     ArrayList inputs(input_list, reads, name, "input_tensor_list");
@@ -193,7 +193,7 @@ nb::object all_to_all(nb::handle output_list, nb::handle input_list, nb::handle 
         [&] { return async::all_to_all(to, from, options); });
 }
 
-nb::object barrier(nb::handle group, bool async_op, nb::handle device_ids) {
+OptionalWork barrier(nb::handle group, bool async_op, nb::handle device_ids) {
     BarrierOptions options{.group = group_of(group, "barrier")};
     if (!device_ids.is_none()) {
         if (!PyList_Check(device_ids.ptr()))
@@ -211,7 +211,7 @@ void monitored_barrier(nb::handle group, nb::handle timeout, bool wait_all_ranks
     without_gil([&] { tutti::monitored_barrier(options); });
 }
 
-nb::object all_reduce_coalesced(nb::handle tensors, const ReduceOp& op, nb::handle group, bool async_op) {
+OptionalWork all_reduce_coalesced(nb::handle tensors, const ReduceOp& op, nb::handle group, bool async_op) {
     constexpr const char* name = "all_reduce_coalesced";
     ArrayList list(tensors, writes, name, "tensors");
     const TensorList views = list.views();
@@ -221,7 +221,7 @@ nb::object all_reduce_coalesced(nb::handle tensors, const ReduceOp& op, nb::hand
         [&] { return async::all_reduce_coalesced(views, options); });
 }
 
-nb::object all_gather_coalesced(nb::handle output_lists, nb::handle input_list, nb::handle group, bool async_op) {
+OptionalWork all_gather_coalesced(nb::handle output_lists, nb::handle input_list, nb::handle group, bool async_op) {
     constexpr const char* name = "all_gather_coalesced";
     std::vector<Array> arrays;
     std::vector<TensorList> to;

@@ -32,8 +32,8 @@ PickleGroups& pickle_groups() {
 // Arrays of the calls that a coalescing scope of this thread has collected.
 thread_local std::vector<Array>* collected = nullptr;
 
-nb::list group_objects(const std::vector<ProcessGroup>& groups) {
-    nb::list result;
+GroupList group_objects(const std::vector<ProcessGroup>& groups) {
+    GroupList result;
     for (const ProcessGroup& group : groups) result.append(group_object(group));
     return result;
 }
@@ -252,7 +252,7 @@ void bind_making(nb::module_& m) {
     });
     m.def("is_available", &is_available);
     m.def("is_initialized", &is_initialized);
-    m.def("default_group", [] { return group_object(default_group()); });
+    m.def("default_group", [] { return GroupObject(group_object(default_group())); });
     m.def("set_default_group", [](nb::handle group) { set_default_group(group_of(group, "set_default_group")); });
     m.def("get_rank", [](nb::handle group) { return get_rank(group_of(group, "get_rank")); });
     m.def("get_world_size", [](nb::handle group) { return get_world_size(group_of(group, "get_world_size")); });
@@ -269,9 +269,9 @@ void bind_making(nb::module_& m) {
                           bool local, const std::string& description, nb::handle device_id) {
         const auto options =
             new_group_options(timeout, backend, local, description, device_id, pg_options, "new_group");
-        if (ranks.is_none()) return group_object(without_gil([&] { return new_group(options); }));
+        if (ranks.is_none()) return GroupObject(group_object(without_gil([&] { return new_group(options); })));
         auto list = ranks_of(ranks, "new_group", "ranks");
-        return group_object(without_gil([&] { return new_group(std::move(list), options); }));
+        return GroupObject(group_object(without_gil([&] { return new_group(std::move(list), options); })));
     });
     m.def("new_groups", [](nb::handle lists, nb::handle timeout, const std::string& backend) {
         const NewGroupOptions options{.timeout = duration_of(timeout, "new_groups", "timeout"), .backend = backend};
@@ -283,7 +283,7 @@ void bind_making(nb::module_& m) {
         const auto options =
             new_group_options(timeout, backend, false, description, nb::none(), pg_options, "new_subgroups");
         const auto made = without_gil([&] { return new_subgroups(size, options); });
-        return nb::make_tuple(group_object(made.first), group_objects(made.second));
+        return GroupAndList(nb::make_tuple(group_object(made.first), group_objects(made.second)));
     });
     m.def("new_subgroups_by_enumeration", [](nb::handle lists, nb::handle timeout, const std::string& backend,
                                              nb::handle pg_options, const std::string& description) {
@@ -291,7 +291,7 @@ void bind_making(nb::module_& m) {
         const auto options = new_group_options(timeout, backend, false, description, nb::none(), pg_options, operation);
         auto ranks = rank_lists_of(lists, operation, "ranks_per_subgroup_list");
         const auto made = without_gil([&] { return new_subgroups_by_enumeration(std::move(ranks), options); });
-        return nb::make_tuple(group_object(made.first), group_objects(made.second));
+        return GroupAndList(nb::make_tuple(group_object(made.first), group_objects(made.second)));
     });
 }
 

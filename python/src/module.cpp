@@ -14,7 +14,7 @@
 NB_MODULE(_core, m) {
     using namespace tutti::python;
     m.doc() = "The C++ library; private. Use the package tutti.";
-    m.attr("__version__") = tutti::version();
+    m.attr("version") = tutti::version();
     nanobind::set_leak_warnings(false);  // groups and works may live until the process ends
     bind_errors(m);
     bind_stores(m);

@@ -48,17 +48,17 @@ int recv(nb::handle tensor, nb::handle src, nb::handle group, int tag, nb::handl
     return block(arrays, [&] { return tutti::recv(view, options); });
 }
 
-nb::object isend(nb::handle tensor, nb::handle dst, nb::handle group, int tag, nb::handle group_dst) {
+OptionalWork isend(nb::handle tensor, nb::handle dst, nb::handle group, int tag, nb::handle group_dst) {
     constexpr const char* name = "isend";
     auto arrays = list_of(Array(tensor, Array::Access::read, name, "tensor"));
     const ConstTensorView view = arrays[0].view();
     const SendOptions options = send_options(group, tag, name);
-    if (options.group.is_non_member()) return nb::none();
+    if (options.group.is_non_member()) return OptionalWork(nb::none());
     const int to = destination(dst, group_dst, options.group, name);
     return begin(std::move(arrays), nb::list(), [&] { return tutti::isend(view, to, options); });
 }
 
-nb::object irecv(nb::handle tensor, nb::handle src, nb::handle group, int tag, nb::handle group_src) {
+OptionalWork irecv(nb::handle tensor, nb::handle src, nb::handle group, int tag, nb::handle group_src) {
     constexpr const char* name = "irecv";
     auto arrays = list_of(Array(tensor, Array::Access::write, name, "tensor"));
     const TensorView view = arrays[0].view();
@@ -69,7 +69,8 @@ nb::object irecv(nb::handle tensor, nb::handle src, nb::handle group, int tag, n
 }
 
 // Each operation: (receives, tensor, peer, group, tag, group_peer).
-nb::list batch_isend_irecv(const nb::list& operations) {
+nb::typed<nb::list, PendingWork> batch_isend_irecv(
+    const nb::typed<nb::list, nb::typed<nb::tuple, nb::object, nb::ellipsis>>& operations) {
     constexpr const char* name = "batch_isend_irecv";
     std::vector<P2POp> batch;
     std::vector<Array> arrays;
@@ -84,7 +85,7 @@ nb::list batch_isend_irecv(const nb::list& operations) {
                          .group_peer = rank_of(operation[5], name, "group_peer")});
     }
     std::vector<Work> works = without_gil([&] { return tutti::batch_isend_irecv(batch); });
-    nb::list result;
+    nb::typed<nb::list, PendingWork> result;
     for (std::size_t i = 0; i < works.size(); ++i) {
         if (!works[i]) continue;
         nb::list outputs;

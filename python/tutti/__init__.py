@@ -13,7 +13,7 @@ bfloat16 and float8 are the types of ml_dtypes. Nothing here imports PyTorch, an
 import atexit
 
 from . import _core, distributed, errors, multiprocessing
-from ._core import __version__
+from ._core import version as __version__
 from .errors import (
     Aborted, CollectiveMismatch, DistBackendError, DistError, DistNetworkError, DistStoreError, InternalError,
     InvalidArgument, ObjectError, PeerLost, Timeout,

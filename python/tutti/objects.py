@@ -287,8 +287,8 @@ def _load_datetime() -> None:
     })
     _REBUILDERS.update({
         "python.date": lambda f: dt.date.fromisoformat(f["text"]),
-        "python.datetime": lambda f: dt.datetime(*f["items"], tzinfo=f["zone"], fold=f["fold"]),
-        "python.time": lambda f: dt.time(*f["items"], tzinfo=f["zone"], fold=f["fold"]),
+        "python.datetime": lambda f: dt.datetime(*f["items"]).replace(tzinfo=f["zone"], fold=f["fold"]),
+        "python.time": lambda f: dt.time(*f["items"]).replace(tzinfo=f["zone"], fold=f["fold"]),
         "python.timedelta": lambda f: dt.timedelta(*f["items"]),
         "python.timezone": lambda f: dt.timezone(f["offset"], f["name"]),
         "python.zoneinfo": zone,
