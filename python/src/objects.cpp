@@ -223,7 +223,8 @@ class Rebuilder {
     }
     nb::object record(const Object::Record& record) const {
         if (record.type == failure_type) {
-            const Object* why = Object::map(record.fields).find("reason");
+            const Object fields = Object::map(record.fields);
+            const Object* why = fields.find("reason");
             throw ObjectError("", "could not be sent: " + (why ? why->as_string() : std::string("no reason")));
         }
         nb::dict fields;

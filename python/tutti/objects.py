@@ -90,7 +90,9 @@ def _by_kind(value: Any) -> Callable[[Any], tuple[str, Fields]] | None:
 
 
 def _describe_enum(value: Any) -> tuple[str, Fields]:
-    return "python.enum", {"class": _reference(type(value)), "value": value.value if value.name is None else value.name}
+    if value.name in type(value).__members__:
+        return "python.enum", {"class": _reference(type(value)), "name": value.name}
+    return "python.enum", {"class": _reference(type(value)), "value": value.value}  # flags that are set together
 
 
 def _describe_named_tuple(value: Any) -> tuple[str, Fields]:
@@ -182,8 +184,7 @@ def _rebuild_enum(fields: Fields) -> Any:
     import enum
 
     cls = _class(fields["class"], "enum", lambda c: issubclass(c, enum.Enum))
-    name = fields["value"]
-    return cls.__members__[name] if isinstance(name, str) else cls(name)
+    return cls.__members__[fields["name"]] if "name" in fields else cls(int(fields["value"]))
 
 
 def _rebuild_named_tuple(fields: Fields) -> Any:

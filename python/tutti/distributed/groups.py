@@ -6,7 +6,6 @@ from typing import Any
 
 from .. import _core
 from .._core import ProcessGroup, Store, is_available, is_initialized, is_torchelastic_launched
-from .backends import Backend
 from .collectives import Group
 
 __all__ = [
@@ -85,7 +84,7 @@ def get_world_size(group: Group = None) -> int:
 
 def get_backend(group: Group = None) -> str:
     """The name of the group's backend, lower case."""
-    return Backend(_core.get_backend(group))
+    return _core.get_backend(group)
 
 
 def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
