@@ -122,11 +122,12 @@ void throw_type_error(const char* operation, const char* argument, nb::handle go
         fmt::format("{}: {} is of type {}: expected {}", operation, argument, class_name(got), expected));
 }
 
-void bind_errors(nb::module_& m) {
+void bind_errors(nb::module_&) {
+    // Where nobody has imported threading, there is only the main thread.
     main_thread = std::this_thread::get_id();
-    if (nb::module_::import_("threading")
-            .attr("current_thread")()
-            .is(nb::module_::import_("threading").attr("main_thread")())) {
+    const nb::dict modules = nb::module_::import_("sys").attr("modules");
+    const nb::object threading = modules.contains("threading") ? nb::object(modules["threading"]) : nb::none();
+    if (threading.is_none() || threading.attr("current_thread")().is(threading.attr("main_thread")())) {
         set_interrupt_check(check_signals);
     }
     nb::register_exception_translator([](const std::exception_ptr& error, void*) {
@@ -136,7 +137,6 @@ void bind_errors(nb::module_& m) {
             set_error(error);
         }
     });
-    (void)m;
 }
 
 }  // namespace tutti::python

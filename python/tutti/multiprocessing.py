@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import time
 from typing import TYPE_CHECKING, Any, Callable
@@ -64,6 +63,7 @@ def _run(fn: Callable[..., object], index: int, args: tuple[Any, ...], error_fil
 def _end_with_parent(parent: int) -> None:
     """The kernel ends this process when its parent's main thread is gone."""
     import ctypes
+    import signal
 
     set_parent_death_signal = 1
     ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
@@ -124,6 +124,8 @@ class ProcessContext:
         process = self.processes[index]
         pid, code = int(process.pid or 0), int(process.exitcode or 0)
         if code < 0:
+            import signal
+
             name = signal.Signals(-code).name
             return ProcessExitedException(f"process {index} terminated with signal {name}", index, pid, code, name)
         if os.path.getsize(self.error_files[index]) > 0:

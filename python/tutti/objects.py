@@ -105,20 +105,11 @@ def _describe_dataclass(value: Any) -> tuple[str, Fields]:
 
 
 def _describe_torch(value: Any) -> tuple[str, Fields]:
-    return "torch.tensor", {"data": _array_of(value.detach().cpu()), "requires_grad": bool(value.requires_grad)}
-
-
-def _array_of(tensor: Any) -> Any:
-    """A NumPy array of a PyTorch tensor's memory, bfloat16 and float8 included."""
-    import numpy
-
-    name = str(tensor.dtype).partition(".")[2]
-    if name == "bfloat16" or name.startswith("float8"):
-        import ml_dtypes
-
-        bits = sys.modules["torch"].int16 if tensor.element_size() == 2 else sys.modules["torch"].uint8
-        return numpy.asarray(tensor.contiguous().view(bits)).view(getattr(ml_dtypes, name))
-    return numpy.asarray(tensor)
+    tensor, name = value.detach().cpu(), str(value.dtype).partition(".")[2]
+    if name == "bfloat16" or name.startswith("float8"):  # NumPy has no such type: as bits
+        torch = sys.modules["torch"]
+        tensor = tensor.contiguous().view(torch.int16 if tensor.element_size() == 2 else torch.uint8)
+    return "torch.tensor", {"data": tensor.numpy(), "dtype": name, "requires_grad": bool(value.requires_grad)}
 
 
 def _numpy_describer(value: Any) -> Callable[[Any], tuple[str, Fields]] | None:
@@ -208,12 +199,12 @@ def _rebuild_torch(fields: Fields) -> Any:
     torch = sys.modules.get("torch")
     if torch is None:
         raise ObjectError.at("", "is a PyTorch tensor, and torch is not imported here; import it before receiving")
-    array = fields["data"]
-    name = array.dtype.name
-    if name == "bfloat16" or name.startswith("float8"):
-        tensor = torch.from_numpy(array.view("int16" if array.itemsize == 2 else "uint8")).view(getattr(torch, name))
-    else:
-        tensor = torch.from_numpy(array)
+    tensor = torch.from_numpy(fields["data"])
+    dtype = getattr(torch, fields["dtype"], None)
+    if not isinstance(dtype, torch.dtype):
+        raise ObjectError.at("", f"is a PyTorch tensor of {fields['dtype']}, which torch does not have here")
+    if tensor.dtype != dtype:
+        tensor = tensor.view(dtype)
     return tensor.requires_grad_(fields["requires_grad"])
 
 
