@@ -145,11 +145,11 @@ void bind_work(nb::module_& m) {
             "Rank in the group of the sender that a receive met.")
         .def(
             "get_future", [](nb::object self) { return nb::module_::import_("tutti.futures").attr("future_of")(self); },
-            nb::sig("def get_future(self) -> tutti.futures.Future[list[typing.Any]]"), "A future of result().")
+            nb::sig("def get_future(self) -> Future[list[typing.Any]]"), "A future of result().")
         .def(
             "get_future_result",
             [](nb::object self) { return nb::module_::import_("tutti.futures").attr("future_result_of")(self); },
-            nb::sig("def get_future_result(self) -> tutti.futures.Future[WorkResult]"),
+            nb::sig("def get_future_result(self) -> Future[WorkResult]"),
             "A future of how the operation ends; never of an exception.")
         .def(
             "boxed", [](nb::object self) { return self; }, nb::sig("def boxed(self) -> object"),

@@ -192,4 +192,4 @@ class Collectives(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    main(os.path.splitext(os.path.basename(__file__))[0])
+    main("python_" + pathlib.Path(__file__).stem)

@@ -30,13 +30,13 @@ def forked(rank):
 
 
 class Programs(unittest.TestCase):
-    @unittest.skipUnless("TUTTI_PROGRAM" in os.environ, "TUTTI_PROGRAM names no tutti")
+    @unittest.skipUnless("PROGRAM_UNDER_TEST" in os.environ, "PROGRAM_UNDER_TEST names no tutti")
     @rows("S14-012", "S1-032", "S1-040", "S3-003", "S3-004")
     def test_the_examples_run_under_the_launcher(self):
         for example in sorted((ROOT / "examples/python").glob("*.py")):
             with self.subTest(example=example.name):
                 done = subprocess.run(
-                    [os.environ["TUTTI_PROGRAM"], "run", "-n", "3", "--timeout", "60", sys.executable, str(example)],
+                    [os.environ["PROGRAM_UNDER_TEST"], "run", "-n", "3", "--timeout", "60", sys.executable, str(example)],
                     capture_output=True, text=True, timeout=90)
                 self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
@@ -45,4 +45,4 @@ class Programs(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    main(os.path.splitext(os.path.basename(__file__))[0])
+    main("python_" + pathlib.Path(__file__).stem)

@@ -169,4 +169,4 @@ work.get_future().then(lambda f: print("never"))
 
 
 if __name__ == "__main__":
-    main(os.path.splitext(os.path.basename(__file__))[0])
+    main("python_" + pathlib.Path(__file__).stem)
