@@ -1,5 +1,6 @@
 """Groups, meshes, stores, backends, spawn, debugging: the rest of the Python package."""
 import contextlib
+import io
 import os
 import pathlib
 import signal
@@ -117,6 +118,19 @@ def meshes(rank):
     return float(x[0]), float(y[0])
 
 
+def stopped(rank):
+    os.setsid()  # no terminal
+    sys.stdin = io.StringIO("p 6 * secret\ncontinue\n")
+    secret, out, begin = 7 + rank, io.StringIO(), time.monotonic()
+    if rank == 1:
+        time.sleep(0.2)
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
+        dist.breakpoint(rank=1, skip=1)
+        dist.breakpoint(rank=1, skip=1)
+        secret += 1
+    return out.getvalue(), secret, time.monotonic() - begin
+
+
 class Ring:
     """A backend that is written in Python, for one rank."""
 
@@ -198,6 +212,13 @@ class Groups(unittest.TestCase):
     @rows("S12-001", "S12-002", "S12-004", "S12-007", "S2-013")
     def test_a_backend_may_be_written_in_python(self):
         self.assertEqual(run_ranks(python_backend, 1, init=False)[0], ([3.0, 3.0], "mine", ["all_reduce", "barrier"]))
+
+    @rows("S16-001", "S16-002", "S16-003")
+    def test_a_breakpoint_stops_one_rank_in_pdb_while_the_others_wait(self):
+        (nothing, _, waited), (shown, secret, _) = run_ranks(stopped)
+        self.assertEqual((nothing, secret), ("", 9))
+        self.assertIn("48", shown)
+        self.assertGreater(waited, 0.15)
 
     @rows("S15-001", "S15-002")
     def test_spawn_runs_a_function_on_ranks(self):
