@@ -1,11 +1,11 @@
 # The daily commands. `make` or `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help deps build demo bench test sanitizers spec docs format format-check clean
+.PHONY: help deps build demo bench test python wheel sanitizers spec docs format format-check clean
 .NOTPARALLEL:
 
 JOBS ?= $(shell nproc)
 DEPS ?= tools/install-deps
-sources = $(shell find src include tests examples bench backends -name '*.cpp' -o -name '*.hpp' -o -name '*.c' -o -name '*.h')
+sources = $(shell find src include tests examples bench backends python -name '*.cpp' -o -name '*.hpp' -o -name '*.c' -o -name '*.h')
 
 help:  ## list these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -37,6 +37,12 @@ bench: deps  ## install the peers, measure tutti beside them; the targets' table
 test: build  ## build, then run all tests, here and under the sanitizers; the last lines are the sum
 	@echo "tutti: running all tests; logs go to build/test-logs"
 	@tools/test $(JOBS)
+
+python: build  ## the Python package in build/python/venv, with its tests and types; pip installs what it needs there
+	@tools/python build
+
+wheel: build  ## a wheel of the Python package that needs nothing of this machine: build/python/wheels
+	@tools/python build wheel
 
 sanitizers: deps  ## only the tests that share memory or run threads, under asan+ubsan and tsan
 	@for preset in asan tsan; do \

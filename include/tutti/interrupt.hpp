@@ -22,4 +22,8 @@ class TUTTI_API InterruptHandler {
 /// Ends the current wait of one thread. Async-signal-safe; any thread.
 TUTTI_API void interrupt() noexcept;
 
+/// For languages that handle signals themselves: waiting threads call `check` at least every 100 ms, with no lock of a
+/// group held, and where it returns true the wait throws Aborted, code interrupted. Null: no check. Any thread.
+TUTTI_API void set_interrupt_check(bool (*check)() noexcept) noexcept;
+
 }  // namespace tutti

@@ -34,7 +34,7 @@ class PlannedCall {
         if (quick_ == Quick::small && group_.run_small(model_->name, model_->small, timeout_)) return;
         if (quick_ == Quick::message && run_message()) return;
         issue(false);
-        group_.world().wait(*last_, Deadline::never());
+        group_.world().wait_for_call(*last_);
         if (const auto error = last_->error()) std::rethrow_exception(error);
         source_ = last_->transfer.peer;
     }

@@ -81,5 +81,20 @@ TEST(Interrupt, ends_a_wait_by_flag_by_signal_and_by_time) {
     EXPECT_THROW(check_wait(Deadline::never(), &abort, "wait"), Aborted);
 }
 
+TEST(Interrupt, ends_a_wait_that_a_languages_runtime_asks_to_end) {
+    static bool asked = false;
+    set_interrupt_check([]() noexcept { return asked; });
+    EXPECT_NO_THROW(check_wait(Deadline::never(), nullptr, "wait"));
+    asked = true;
+    try {
+        check_wait(Deadline::never(), nullptr, "wait");
+        ADD_FAILURE();
+    } catch (const Aborted& error) {
+        EXPECT_EQ(error.code(), ErrorCode::interrupted);
+    }
+    set_interrupt_check(nullptr);
+    EXPECT_NO_THROW(check_wait(Deadline::never(), nullptr, "wait"));
+}
+
 }  // namespace
 }  // namespace tutti

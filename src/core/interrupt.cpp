@@ -12,6 +12,7 @@ namespace {
 std::atomic<bool> interrupted{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 struct sigaction previous_action;
+std::atomic<bool (*)() noexcept> interrupt_check{nullptr};
 
 void on_sigint(int signal_number) {
     // A second Ctrl-C before the first was noticed gets the previous behaviour.
@@ -36,7 +37,9 @@ std::string AbortFlag::reason() const {
 }
 
 bool interrupt_requested() noexcept {
-    return interrupted.load(std::memory_order_relaxed);
+    if (interrupted.load(std::memory_order_relaxed)) return true;
+    const auto check = interrupt_check.load(std::memory_order_acquire);
+    return check != nullptr && check();
 }
 void request_interrupt() noexcept {
     interrupted.store(true, std::memory_order_relaxed);
@@ -73,6 +76,10 @@ InterruptHandler::~InterruptHandler() {
 
 void interrupt() noexcept {
     request_interrupt();
+}
+
+void set_interrupt_check(bool (*check)() noexcept) noexcept {
+    interrupt_check.store(check, std::memory_order_release);
 }
 
 }  // namespace tutti

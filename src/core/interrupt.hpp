@@ -30,7 +30,7 @@ class AbortFlag {
     std::atomic<bool> raised_{false};
 };
 
-/// Whether a signal asked this process to stop waiting (see tutti::handle_interrupts).
+/// Whether a signal asked this process to stop waiting, or set_interrupt_check()'s function asks this thread to.
 bool interrupt_requested() noexcept;
 /// Async-signal-safe.
 void request_interrupt() noexcept;

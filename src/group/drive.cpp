@@ -131,6 +131,15 @@ void World::wait(Operation& operation, const Deadline& deadline) {
     drive(operation, deadline);
 }
 
+void World::wait_for_call(Operation& operation) {
+    try {
+        wait(operation, Deadline::never());
+    } catch (const Aborted& error) {
+        if (error.code() == ErrorCode::interrupted) abort(fmt::format("rank {} was interrupted by a signal", rank_));
+        throw;
+    }
+}
+
 void World::drive(Operation& operation, const Deadline& deadline) {
     int idle = 0;
     while (!operation.done()) {

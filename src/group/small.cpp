@@ -180,7 +180,7 @@ bool Group::run_small(const char* name, const SmallCall& call, std::chrono::mill
     collectives_.push_back(operation);
     world_->activate(*this);
     entry.leave();
-    world_->wait(*operation, Deadline::never());
+    world_->wait_for_call(*operation);
     if (const auto error = operation->error()) std::rethrow_exception(error);
     return true;
 }

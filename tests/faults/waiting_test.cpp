@@ -105,6 +105,31 @@ TEST_P(Waiting, is_ended_by_ctrl_c_with_an_error_when_the_program_wants_one) {
     EXPECT_EQ(last->peer, 1);
 }
 
+// The buffer is the caller's again, and may be gone, so the operation must not go on; and the others must not wait for
+// it.
+TEST_P(Waiting, of_a_blocking_call_that_ctrl_c_ends_ends_the_call_on_all_ranks) {
+    Job job(2, [](const RankProcess& me) {
+        const ProcessGroup g = me.join(GetParam());
+        auto x = std::make_unique<std::vector<int>>(10);
+        barrier({.group = g});
+        const InterruptHandler handler;
+        me.report("waiting");
+        me.report_end_of([&] { recv(*x, {.src = 1 - me.rank(), .tag = 1, .group = g}); });
+        x.reset();
+        me.report_end_of([&] { barrier({.group = g}); });
+    });
+    ASSERT_EQ(job.collect(2).size(), 2U);
+    std::this_thread::sleep_for(100ms);
+    job.signal(0, SIGINT);
+    int interrupted = 0, aborted = 0;
+    for (const Report& report : job.collect(4, 5s)) {
+        interrupted += report.code == static_cast<int>(ErrorCode::interrupted);
+        aborted += report.code == static_cast<int>(ErrorCode::aborted);
+    }
+    EXPECT_EQ(interrupted, 1);
+    EXPECT_EQ(aborted, 3) << "the call of the other rank, and what both call next";
+}
+
 TEST_P(Waiting, is_not_needed_for_an_operation_to_go_on) {
     covers("S7-002", "S7-005");
     Job job(2, [](const RankProcess& me) {

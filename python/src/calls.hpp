@@ -1,0 +1,77 @@
+// Calls: what all bindings of collectives and messages share: groups and times from Python's objects, and running
+// without the interpreter's lock.
+#pragma once
+
+#include "arrays.hpp"
+#include "errors.hpp"
+#include "work.hpp"
+
+#include <tutti/distributed.hpp>
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/typing.h>
+
+#include <any>
+#include <chrono>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace tutti::python {
+
+/// For types alone: what a call returns that may be asynchronous, and groups.
+using OptionalWork = nb::typed<nb::object, std::optional<PendingWork>>;
+using GroupObject = nb::typed<nb::object, ProcessGroup>;
+using GroupList = nb::typed<nb::list, ProcessGroup>;
+using GroupAndList = nb::typed<nb::tuple, ProcessGroup, GroupList>;
+
+/// None (the default group), a ProcessGroup or a DeviceMesh of one dimension.
+ProcessGroup group_of(nb::handle group, const char* operation);
+/// A rank that may be missing; InvalidArgument for what is no integer.
+std::optional<int> rank_of(nb::handle rank, const char* operation, const char* argument);
+/// A timedelta; None: nullopt.
+std::optional<milliseconds> duration_of(nb::handle timeout, const char* operation, const char* argument);
+/// The same where zero stands for the group's.
+inline milliseconds timeout_of(nb::handle timeout, const char* operation) {
+    return duration_of(timeout, operation, "timeout").value_or(milliseconds(0));
+}
+
+nb::object timedelta(milliseconds time);
+/// A Python object in a std::any, as a std::shared_ptr<PyObject>.
+std::any shared_object(nb::handle object);
+
+/// Keeps the arrays to the end of the coalescing scope that collects this thread's calls, if there is one.
+void keep_if_collected(std::vector<Array>& arrays);
+
+template <class... A>
+std::vector<Array> list_of(A&&... array) {
+    std::vector<Array> arrays;
+    arrays.reserve(sizeof...(A));
+    (arrays.push_back(std::forward<A>(array)), ...);
+    return arrays;
+}
+
+/// Runs a call without the interpreter's lock.
+template <class F>
+auto without_gil(F call) {
+    const nb::gil_scoped_release release;
+    return call();
+}
+
+/// Runs a blocking call that uses the arrays, without the interpreter's lock.
+template <class F>
+auto block(std::vector<Array>& arrays, F call) {
+    keep_if_collected(arrays);
+    const nb::gil_scoped_release release;
+    return call();
+}
+
+/// Begins a call that uses the arrays; None where the caller is not in the group. `outputs`: Work.result().
+template <class F>
+OptionalWork begin(std::vector<Array> arrays, nb::object outputs, F call) {
+    Work work = without_gil(std::move(call));
+    if (!work) return OptionalWork(nb::none());
+    return OptionalWork(PendingWork::object(std::move(work), std::move(arrays), std::move(outputs)));
+}
+
+}  // namespace tutti::python

@@ -1,0 +1,29 @@
+// tutti._core: the C++ library for Python. Private; the package tutti gives names and defaults to what is here.
+#include "arrays.hpp"
+#include "backends.hpp"
+#include "errors.hpp"
+#include "groups.hpp"
+#include "parts.hpp"
+#include "stores.hpp"
+#include "work.hpp"
+
+#include <tutti/version.hpp>
+
+#include "python.hpp"
+
+NB_MODULE(_core, m) {
+    using namespace tutti::python;
+    m.doc() = "The C++ library; private. Use the package tutti.";
+    m.attr("version") = tutti::version();
+    nanobind::set_leak_warnings(false);  // groups and works may live until the process ends
+    bind_errors(m);
+    bind_stores(m);
+    bind_work(m);
+    bind_groups(m);
+    bind_collectives(m);
+    bind_point_to_point(m);
+    bind_plans(m);
+    bind_objects(m);
+    bind_mesh(m);
+    bind_backends(m);
+}

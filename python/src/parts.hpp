@@ -1,0 +1,14 @@
+// The rest of the module's parts.
+#pragma once
+
+#include "python.hpp"
+
+namespace tutti::python {
+
+void bind_collectives(nanobind::module_& m);
+void bind_point_to_point(nanobind::module_& m);
+void bind_plans(nanobind::module_& m);
+void bind_objects(nanobind::module_& m);
+void bind_mesh(nanobind::module_& m);
+
+}  // namespace tutti::python

@@ -1,0 +1,183 @@
+#include "work.hpp"
+
+#include "calls.hpp"
+#include "errors.hpp"
+
+#include <nanobind/stl/string.h>
+
+#include <atomic>
+#include <deque>
+#include <thread>
+#include <utility>
+
+namespace tutti::python {
+namespace {
+
+// Arrays of operations whose Work was dropped while they ran. Never destroyed: memory may be written until the end.
+std::deque<PendingWork>& dropped() {
+    static auto* works = new std::deque<PendingWork>();
+    return *works;
+}
+
+// ---- Callbacks from threads of tutti's ----------------------------------------------------------------------------
+
+// A thread that asks for the interpreter's lock when the interpreter is ending would never get it. `closed` is set
+// before that, and whoever is inside is waited for.
+std::atomic<bool> closed{false};
+std::atomic<int> inside{0};
+
+class Inside {
+ public:
+    Inside() { inside.fetch_add(1); }
+    ~Inside() { inside.fetch_sub(1); }
+    Inside(const Inside&) = delete;
+    Inside& operator=(const Inside&) = delete;
+    bool may_enter() const { return !closed.load(); }
+};
+
+void close_callbacks() {
+    closed = true;
+    const nb::gil_scoped_release release;
+    for (int turn = 0; inside.load() > 0 && turn < 1000; ++turn) std::this_thread::sleep_for(milliseconds(1));
+}
+
+std::shared_ptr<PyObject> shared_function(nb::object function) {
+    return {function.release().ptr(), [](PyObject* object) {
+                const Inside here;
+                if (!here.may_enter()) return;
+                const nb::gil_scoped_acquire lock;
+                Py_DECREF(object);
+            }};
+}
+
+void call_from_outside(PyObject* function) {
+    const Inside here;
+    if (!here.may_enter()) return;
+    const nb::gil_scoped_acquire lock;
+    PyObject* result = PyObject_CallNoArgs(function);
+    if (result == nullptr)
+        PyErr_WriteUnraisable(function);
+    else
+        Py_DECREF(result);
+}
+
+}  // namespace
+
+void release_completed() {
+    auto& works = dropped();
+    if (works.empty()) return;
+    std::vector<PendingWork> done;
+    std::deque<PendingWork> still;
+    for (PendingWork& work : works) {
+        if (work.work().is_completed())
+            done.push_back(std::move(work));
+        else
+            still.push_back(std::move(work));
+    }
+    works = std::move(still);
+}
+
+void keep_until_complete(PendingWork work) {
+    dropped().push_back(std::move(work));
+}
+
+PendingWork::~PendingWork() {
+    if (!work_ || (arrays_.empty() && !owner_.is_valid()) || work_.is_completed()) return;
+    keep_until_complete(PendingWork(std::move(work_), std::move(arrays_), std::move(outputs_), std::move(owner_)));
+}
+
+nb::object PendingWork::object(Work work, std::vector<Array> arrays, nb::object outputs, nb::object owner) {
+    release_completed();
+    return nb::cast(PendingWork(std::move(work), std::move(arrays), std::move(outputs), std::move(owner)));
+}
+
+bool PendingWork::wait(milliseconds timeout) {
+    const bool done = without_gil([&] { return Work(work_).wait(timeout); });
+    arrays_.clear();
+    return done;
+}
+
+nb::object PendingWork::result() const {
+    (void)work_.result();
+    return outputs_.is_valid() ? nb::borrow(outputs_) : nb::object(nb::list());
+}
+
+void call_when_complete(const Work& work, nb::object function) {
+    const auto shared = shared_function(std::move(function));
+    const nb::gil_scoped_release release;
+    work.get_future().add_done_callback([shared](const auto&) { call_from_outside(shared.get()); });
+}
+
+void bind_work(nb::module_& m) {
+    nb::enum_<WorkResult>(m, "WorkResult", nb::is_arithmetic(), "How an operation ended.")
+        .value("SUCCESS", WorkResult::success)
+        .value("TIMEOUT", WorkResult::timeout)
+        .value("COMM_ERROR", WorkResult::comm_error)
+        .value("UNKNOWN", WorkResult::unknown);
+
+    nb::class_<PendingWork>(
+        m, "Work",
+        "The handle of an asynchronous operation. All methods may be called from any thread.\n\n"
+        "The arrays of the operation stay alive until it is complete; do not write to them, and do\n"
+        "not read the outputs, before that. Dropping the handle does not cancel anything.")
+        .def(
+            "is_completed", [](const PendingWork& self) { return self.work().is_completed(); },
+            "Whether it has finished, well or not.")
+        .def(
+            "wait", [](PendingWork& self, nb::handle timeout) { return self.wait(timeout_of(timeout, "Work.wait")); },
+            nb::arg("timeout") = nb::none(),
+            nb::sig("def wait(self, timeout: datetime.timedelta | None = None) -> bool"),
+            "Blocks until it has finished; returns True. Raises what the operation failed with, and Timeout when a\n"
+            "`timeout` other than zero passes first; the operation goes on then.")
+        .def(
+            "synchronize", [](PendingWork& self) { self.wait(milliseconds(0)); },
+            "The same as wait() for operations on host memory.")
+        .def(
+            "is_success", [](const PendingWork& self) { return self.work().is_success(); },
+            "Whether it has finished without an error.")
+        .def(
+            "exception", [](const PendingWork& self) { return exception_object(self.work().exception()); },
+            nb::sig("def exception(self) -> BaseException | None"), "The error, or None.")
+        .def("result", &PendingWork::result, nb::sig("def result(self) -> list[typing.Any]"),
+             "The output arrays, in the order of the call's arguments; raises if it is not finished or has failed.")
+        .def(
+            "source_rank", [](const PendingWork& self) { return self.work().source_rank(); },
+            "Rank in the group of the sender that a receive met.")
+        .def(
+            "get_future", [](nb::object self) { return nb::module_::import_("tutti.futures").attr("future_of")(self); },
+            nb::sig("def get_future(self) -> Future[list[typing.Any]]"), "A future of result().")
+        .def(
+            "get_future_result",
+            [](nb::object self) { return nb::module_::import_("tutti.futures").attr("future_result_of")(self); },
+            nb::sig("def get_future_result(self) -> Future[WorkResult]"),
+            "A future of how the operation ends; never of an exception.")
+        .def(
+            "boxed", [](nb::object self) { return self; }, nb::sig("def boxed(self) -> object"),
+            "The work as a generic object.")
+        .def_static(
+            "unbox",
+            [](nb::object object) {
+                if (!nb::isinstance<PendingWork>(object)) {
+                    throw_type_error("Work.unbox", "obj", object, "what Work.boxed() returns");
+                }
+                return object;
+            },
+            nb::arg("obj"), nb::sig("def unbox(obj: object) -> Work"), "The work of a generic object.")
+        .def(
+            "__await__", [](nb::object self) { return nb::module_::import_("tutti.futures").attr("await_work")(self); },
+            nb::sig("def __await__(self) -> collections.abc.Generator[typing.Any, None, list[typing.Any]]"),
+            "await work: result(), or the error is raised.")
+        .def(
+            "_when_complete",
+            [](const PendingWork& self, nb::object function) { call_when_complete(self.work(), std::move(function)); },
+            nb::arg("function"),
+            nb::sig("def _when_complete(self, function: collections.abc.Callable[[], object]) -> None"))
+        .def("_how_it_ended", [](const PendingWork& self) {
+            return without_gil([&] { return self.work().get_future_result().wait(); });
+        });
+
+    m.def("_close_callbacks", &close_callbacks,
+          "Before the interpreter ends: nothing is called from threads any more.");
+}
+
+}  // namespace tutti::python

@@ -1,0 +1,28 @@
+"""Collective communication: N processes exchange arrays and objects, with torch.distributed's functions.
+
+    import numpy as np
+    import tutti.distributed as dist
+
+    dist.init_process_group()                    # env://, as tutti run, torchrun, srun or mpirun set it
+    x = np.full(4, dist.get_rank(), dtype=np.float32)
+    dist.all_reduce(x, op=dist.ReduceOp.AVG)     # in place, the same bits on every rank
+
+A tensor is a NumPy array, or anything with the buffer protocol or DLPack: PyTorch's tensors too, of any strides.
+bfloat16 and float8 are the types of ml_dtypes. Nothing here imports PyTorch, and NumPy only where it is needed.
+"""
+import atexit
+
+from . import _core, distributed, errors, multiprocessing
+from ._core import version as __version__
+from .errors import (
+    Aborted, CollectiveMismatch, DistBackendError, DistError, DistNetworkError, DistStoreError, InternalError,
+    InvalidArgument, ObjectError, PeerLost, Timeout,
+)
+
+__all__ = [
+    "Aborted", "CollectiveMismatch", "DistBackendError", "DistError", "DistNetworkError", "DistStoreError",
+    "InternalError", "InvalidArgument", "ObjectError", "PeerLost", "Timeout", "__version__", "distributed", "errors",
+    "multiprocessing",
+]
+
+atexit.register(_core._close_callbacks)

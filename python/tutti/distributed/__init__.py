@@ -1,0 +1,76 @@
+"""torch.distributed's functions, names and order of arguments, over NumPy arrays, DLPack and the buffer protocol."""
+from __future__ import annotations
+
+import warnings as _warnings
+from datetime import timedelta as _timedelta
+from typing import Any as _Any
+
+from .._core import (
+    FileStore, HashStore, PrefixStore, ProcessGroup, ReduceOp, Store, TCPStore, Work, WorkResult, _make_nccl_premul_sum,
+    empty_symmetric,
+)
+from .._core import BackendCompletion, BackendRequest, DistributedBackendOptions
+from ..errors import (
+    Aborted, CollectiveMismatch, DistBackendError, DistError, DistNetworkError, DistStoreError, InvalidArgument,
+    ObjectError, PeerLost, Timeout,
+)
+from . import plan
+from .backends import (
+    Backend, is_backend_available, is_gloo_available, is_mpi_available, is_nccl_available, is_ucc_available,
+    is_xccl_available,
+)
+from .coalescing import CoalescingManager, coalescing
+from .collectives import (
+    all_gather, all_gather_coalesced, all_gather_into_tensor, all_reduce, all_reduce_coalesced, all_to_all,
+    all_to_all_single, barrier, broadcast, gather, monitored_barrier, reduce, reduce_scatter, reduce_scatter_tensor,
+    scatter,
+)
+from .debug import (
+    DebugLevel, breakpoint, dump_trace, get_debug_level, prometheus_text, set_debug_level, set_debug_level_from_env,
+)
+from .device_mesh import DeviceMesh, current_device_mesh, init_device_mesh
+from .groups import (
+    AllreduceOptions, GroupMember, destroy_process_group, get_backend, get_global_rank, get_group_rank,
+    get_process_group_ranks, get_rank, get_world_size, group, init_process_group, is_available, is_initialized,
+    is_torchelastic_launched, new_group, new_subgroups, new_subgroups_by_enumeration, set_default_group, split_group,
+)
+from .object_collectives import (
+    all_gather_object, broadcast_object_list, gather_object, recv_object_list, scatter_object_list, send_object_list,
+)
+from .point_to_point import P2POp, batch_isend_irecv, irecv, isend, recv, send
+
+_coalescing_manager = coalescing
+default_pg_timeout = _timedelta(minutes=30)
+
+
+class _DeprecatedReduceOp:
+    """The name that torch.distributed has given up, with its four values."""
+
+    def __getattr__(self, name: str) -> _Any:
+        if name not in ("SUM", "PRODUCT", "MIN", "MAX"):
+            raise AttributeError(f"reduce_op has no {name}: expected SUM, PRODUCT, MIN or MAX")
+        _warnings.warn("tutti.distributed.reduce_op is deprecated: use ReduceOp", FutureWarning, stacklevel=2)
+        return getattr(ReduceOp, name)
+
+
+reduce_op = _DeprecatedReduceOp()
+
+from . import distributed_c10d  # noqa: E402: it has the names above
+
+__all__ = [
+    "Aborted", "AllreduceOptions", "Backend", "BackendCompletion", "BackendRequest", "CoalescingManager",
+    "CollectiveMismatch", "DebugLevel", "DeviceMesh", "DistBackendError", "DistError", "DistNetworkError",
+    "DistStoreError", "DistributedBackendOptions", "FileStore", "GroupMember", "HashStore", "InvalidArgument",
+    "ObjectError", "P2POp", "PeerLost", "PrefixStore", "ProcessGroup", "ReduceOp", "Store", "TCPStore", "Timeout",
+    "Work", "WorkResult", "all_gather", "all_gather_coalesced", "all_gather_into_tensor", "all_gather_object",
+    "all_reduce", "all_reduce_coalesced", "all_to_all", "all_to_all_single", "barrier", "batch_isend_irecv",
+    "breakpoint", "broadcast", "broadcast_object_list", "coalescing", "current_device_mesh", "default_pg_timeout",
+    "destroy_process_group", "distributed_c10d", "dump_trace", "empty_symmetric", "gather", "gather_object",
+    "get_backend", "get_debug_level", "get_global_rank", "get_group_rank", "get_process_group_ranks", "get_rank",
+    "get_world_size", "group", "init_device_mesh", "init_process_group", "irecv", "is_available",
+    "is_backend_available", "is_gloo_available", "is_initialized", "is_mpi_available", "is_nccl_available",
+    "is_torchelastic_launched", "is_ucc_available", "is_xccl_available", "isend", "monitored_barrier", "new_group",
+    "new_subgroups", "new_subgroups_by_enumeration", "plan", "prometheus_text", "recv", "recv_object_list", "reduce",
+    "reduce_op", "reduce_scatter", "reduce_scatter_tensor", "scatter", "scatter_object_list", "send",
+    "send_object_list", "set_debug_level", "set_debug_level_from_env", "set_default_group", "split_group",
+]

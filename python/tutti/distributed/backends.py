@@ -1,0 +1,47 @@
+"""Backends: who moves the data of a group."""
+from __future__ import annotations
+
+from typing import Any, Callable
+
+from .. import _core
+from .._core import (
+    is_backend_available, is_gloo_available, is_mpi_available, is_nccl_available, is_ucc_available, is_xccl_available,
+)
+from ..errors import InvalidArgument
+
+__all__ = ["Backend", "is_backend_available", "is_gloo_available", "is_mpi_available", "is_nccl_available",
+           "is_ucc_available", "is_xccl_available"]
+
+
+class Backend(str):
+    """The name of a backend, lower case: Backend("GLOO") == "gloo" == Backend.GLOO. InvalidArgument for one that is not
+    known, with the names that are."""
+
+    UNDEFINED = "undefined"
+    NATIVE = "native"
+    GLOO = "gloo"
+    NCCL = "nccl"
+    UCC = "ucc"
+    MPI = "mpi"
+    XCCL = "xccl"
+
+    def __new__(cls, name: str) -> Backend:
+        if not isinstance(name, str):
+            raise InvalidArgument(f"Backend: name is {name!r}: expected a str")
+        return super().__new__(cls, _core.backend_name(name))
+
+    @classmethod
+    def register_backend(cls, name: str, func: Callable[..., Any], extended_api: bool = False,
+                         devices: str | list[str] | None = None) -> None:
+        """From now on groups may name it, and Backend has it as an attribute in upper case.
+
+        func(store, rank, world_size, timeout), or with `extended_api` func(DistributedBackendOptions, pg_options), is
+        called once for each group and rank. It returns an object with run(request, completion), which begins a
+        BackendRequest and sees to it that completion.success() or completion.failure(error) is called once, from any
+        thread; and abort(reason), which ends what is under way.
+        """
+        if not callable(func):
+            raise InvalidArgument(f"Backend.register_backend: func is {func!r}: expected a function")
+        served = ["cpu", "cuda"] if devices is None else [devices] if isinstance(devices, str) else list(devices)
+        _core.register_backend(name, func, extended_api, served)
+        setattr(cls, name.upper(), name.lower())

@@ -1,0 +1,44 @@
+"""Several calls, one launch, one Work."""
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import Any, Iterator
+
+from .. import _core
+from .._core import Work
+from .collectives import Group
+
+__all__ = ["CoalescingManager", "coalescing"]
+
+
+class CoalescingManager:
+    """What a coalescing scope gives: wait() waits for all of its calls."""
+
+    def __init__(self) -> None:
+        self.works: list[Work] = []
+
+    def wait(self) -> None:
+        """Blocks until all calls of the scope are complete."""
+        for work in self.works:
+            work.wait()
+
+
+@contextmanager
+def coalescing(group: Group = None, device: Any = None, async_ops: bool = False) -> Iterator[CoalescingManager]:
+    """Collects this thread's blocking collectives, sends and receives on one group, and launches them together when the
+    scope ends. With `async_ops` the end does not wait; CoalescingManager.wait() does. The calls must not depend on each
+    other. Nothing is launched when an exception ends the scope."""
+    del device
+    manager = CoalescingManager()
+    scope = _core.CoalescingScope(group)
+    scope.enter()
+    try:
+        yield manager
+    except BaseException:
+        scope.drop()
+        raise
+    work = scope.end()
+    if work is not None:
+        manager.works.append(work)
+    if not async_ops:
+        manager.wait()

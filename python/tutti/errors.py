@@ -1,0 +1,84 @@
+"""The one family of exceptions that tutti raises: what was asked for is impossible (InvalidArgument, before anything is
+sent), or the world failed. All are RuntimeErrors, as torch.distributed's are.
+"""
+from __future__ import annotations
+
+__all__ = [
+    "Aborted", "ArgumentTypeError", "CollectiveMismatch", "DistBackendError", "DistError", "DistNetworkError",
+    "DistStoreError", "InternalError", "InvalidArgument", "ObjectError", "PeerLost", "PickleWarning", "Timeout",
+]
+
+
+class DistError(RuntimeError):
+    """Base of all. What is known about the failure; what does not apply keeps its default."""
+
+    code: str = "unknown"
+    """A short stable name: invalid_argument, timeout, peer_lost, collective_mismatch, network, store, backend,
+    aborted, interrupted, security, not_initialized, internal."""
+    operation: str = ""
+    sequence: int = 0
+    """Number of the operation in its group, from 1; 0: none."""
+    group: str = ""
+    rank: int = -1
+    """The rank that raises, in the group."""
+    peer: int = -1
+    """The rank it is about, in the group."""
+    hint: str = ""
+
+
+class DistBackendError(DistError):
+    """A backend failed; the base of everything that ends a collective."""
+
+
+class DistNetworkError(DistError):
+    """The network failed: refused, reset, unreachable, not authenticated."""
+
+
+class DistStoreError(DistError):
+    """A store failed: timed out, lost its server, was misused."""
+
+
+class InvalidArgument(DistError, ValueError):
+    """The caller asked for something impossible; raised before any communication."""
+
+
+class ArgumentTypeError(InvalidArgument, TypeError):
+    """An argument is of a type that cannot be used."""
+
+
+class ObjectError(InvalidArgument):
+    """An object cannot be sent, or what came is no valid object. `path` leads to the place, "[2].name"; empty: the
+    object itself."""
+
+    path: str = ""
+    reason: str = ""
+
+    @classmethod
+    def at(cls, path: str, reason: str) -> ObjectError:
+        error = cls(f"{path or 'object'}: {reason}")
+        error.code, error.path, error.reason = "invalid_argument", path, reason
+        return error
+
+
+class CollectiveMismatch(DistBackendError):
+    """The ranks called different collectives, or the same with other arguments. Every rank raises it."""
+
+
+class PeerLost(DistBackendError):
+    """A rank died, left or cannot be reached; `peer` names it."""
+
+
+class Timeout(DistBackendError):
+    """A deadline passed."""
+
+
+class Aborted(DistBackendError):
+    """The group was aborted or destroyed while the operation ran, or a signal ended the wait."""
+
+
+class InternalError(DistError):
+    """A bug in tutti: please report it with the message."""
+
+
+class PickleWarning(UserWarning):
+    """Pickle was opened: whoever can send to this process can run code in it."""

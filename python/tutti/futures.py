@@ -1,0 +1,165 @@
+"""Futures: values that will be there later. Follows torch.futures."""
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, Callable, Generator, Generic, TypeVar, cast
+
+if TYPE_CHECKING:
+    from ._core import Work, WorkResult
+
+__all__ = ["Future", "collect_all", "wait_all"]
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+
+class Future(Generic[T]):
+    """A value, or an exception, that comes once. Thread-safe.
+
+    A callback runs on the thread that completes the future, or at once on the caller's when it is complete. The futures
+    of a Work complete on a thread of tutti's own, one for each group, where callbacks may start further operations and
+    wait for them.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._done = False
+        self._value: T | None = None
+        self._error: BaseException | None = None
+        self._callbacks: list[Callable[[Future[T]], object]] = []
+
+    def done(self) -> bool:
+        """Whether it is complete, with a value or an exception."""
+        return self._done
+
+    def wait(self) -> T:
+        """Blocks until done; the value, or the exception is raised. Ctrl-C ends it."""
+        with self._changed:
+            while not self._done:
+                self._changed.wait()
+        return self._get()
+
+    def value(self) -> T:
+        """The value of a future that is done, or its exception is raised; RuntimeError before."""
+        if not self._done:
+            raise RuntimeError("Future.value: the future is not done; call wait() first")
+        return self._get()
+
+    def then(self, callback: Callable[[Future[T]], S]) -> Future[S]:
+        """Calls `callback` with this future when it is done; a future of what it returns or raises."""
+        following: Future[S] = Future()
+
+        def run(future: Future[T]) -> None:
+            try:
+                following.set_result(callback(future))
+            except BaseException as error:  # noqa: BLE001: handed on
+                following.set_exception(error)
+
+        self._when_done(run)
+        return following
+
+    def add_done_callback(self, callback: Callable[[Future[T]], object]) -> None:
+        """As then(), for a callback whose result and exceptions are of no interest."""
+        self.then(callback)
+
+    def set_result(self, result: T) -> None:
+        """Completes it; RuntimeError if it is done."""
+        self._complete(result, None)
+
+    def set_exception(self, error: BaseException) -> None:
+        """Completes it with an exception; RuntimeError if it is done."""
+        self._complete(None, error)
+
+    def __await__(self) -> Generator[Any, None, T]:
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
+
+        def wake(_: object) -> None:
+            def settle() -> None:
+                if not waiter.done():
+                    waiter.set_result(None)
+            try:
+                loop.call_soon_threadsafe(settle)
+            except RuntimeError:  # the loop is closed: nobody waits
+                pass
+
+        self._when_done(wake)
+        yield from waiter.__await__()
+        return self._get()
+
+    def _get(self) -> T:
+        if self._error is not None:
+            raise self._error
+        return cast(T, self._value)
+
+    def _when_done(self, callback: Callable[[Future[T]], object]) -> None:
+        with self._changed:
+            if not self._done:
+                self._callbacks.append(callback)
+                return
+        callback(self)
+
+    def _complete(self, value: T | None, error: BaseException | None) -> None:
+        with self._changed:
+            if self._done:
+                raise RuntimeError("Future: it is done already")
+            self._value, self._error, self._done = value, error, True
+            callbacks, self._callbacks = self._callbacks, []
+            self._changed.notify_all()
+        for callback in callbacks:
+            callback(self)
+
+
+def collect_all(futures: list[Future[Any]]) -> Future[list[Future[Any]]]:
+    """Completes with the list, never with an exception, when all of them are done."""
+    everything: Future[list[Future[Any]]] = Future()
+    lock, missing = threading.Lock(), len(futures)
+    if missing == 0:
+        everything.set_result([])
+
+    def one_more(_: object) -> None:
+        nonlocal missing
+        with lock:
+            missing -= 1
+            last = missing == 0
+        if last:
+            everything.set_result(list(futures))
+
+    for future in futures:
+        future._when_done(one_more)
+    return everything
+
+
+def wait_all(futures: list[Future[Any]]) -> list[Any]:
+    """The values in order; the first exception of the list is raised, after all are done."""
+    collect_all(futures).wait()
+    return [future.value() for future in futures]
+
+
+def future_of(work: Work) -> Future[list[Any]]:
+    """What Work.get_future() returns."""
+    future: Future[list[Any]] = Future()
+
+    def complete() -> None:
+        error = work.exception()
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(work.result())
+
+    work._when_complete(complete)
+    return future
+
+
+def future_result_of(work: Work) -> Future[WorkResult]:
+    """What Work.get_future_result() returns."""
+    future: Future[WorkResult] = Future()
+    work._when_complete(lambda: future.set_result(work._how_it_ended()))
+    return future
+
+
+def await_work(work: Work) -> Generator[Any, None, list[Any]]:
+    """What `await work` does."""
+    return future_of(work).__await__()

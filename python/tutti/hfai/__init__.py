@@ -1,0 +1,4 @@
+"""hfai's names."""
+from . import distributed
+
+__all__ = ["distributed"]

@@ -1,0 +1,65 @@
+"""hfai.distributed: torch.distributed's functions, of which gather and broadcast take objects, and a little more.
+
+Where hfai has no group or async_op yet, they work here. Follows hfai.distributed.
+"""
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Callable
+
+from .. import distributed as _dist
+from ..distributed import (
+    all_gather, all_reduce, barrier, destroy_process_group, get_rank, get_world_size, is_initialized, new_group,
+    reduce_scatter,
+)
+from ..distributed.collectives import Group
+from ..errors import InvalidArgument
+
+__all__ = ["HF_ZMQ_BACKEND", "all_gather", "all_reduce", "barrier", "broadcast", "destroy_process_group", "gather",
+           "get_rank", "get_world_size", "init_process_group", "is_initialized", "new_group", "pairwise_apply",
+           "reduce_scatter"]
+
+HF_ZMQ_BACKEND = "hf_zmq"
+
+
+def init_process_group(backend: str, init_method: str | None = None, timeout: timedelta = timedelta(seconds=1800),
+                       world_size: int = -1, rank: int = -1, store: Any = None, group_name: str = "",
+                       pg_options: Any = None) -> None:
+    """torch.distributed's, and the backend over ZeroMQ: HF_ZMQ_BACKEND, or "hf_barrier"."""
+    _dist.init_process_group(backend, init_method, timeout, world_size, rank, store, group_name, pg_options)
+
+
+def gather(obj: Any, gather_list: list[Any] | None = None, dst: int = 0, group: Group = None,
+           async_op: bool = False) -> None:
+    """gather_list[i] becomes rank i's object, on rank `dst`; None elsewhere."""
+    _check_blocking("gather", async_op)
+    _dist.gather_object(obj, gather_list, dst, group)
+
+
+def broadcast(objs: list[Any], src: int = 0, group: Group = None, async_op: bool = False) -> None:
+    """Every rank's list becomes that of rank `src`; the lengths must be equal."""
+    _check_blocking("broadcast", async_op)
+    _dist.broadcast_object_list(objs, src, group)
+
+
+def pairwise_apply(f: Callable[..., Any], x: Any, args: tuple[Any, ...] = (), group: Group = None,
+                   equal_size: bool = False) -> list[Any]:
+    """[f(x, y, *args) for the x of every rank], by rank. The shapes may differ, the number of dimensions may not; with
+    `equal_size` they may not either. The y are NumPy arrays."""
+    import numpy
+
+    mine = numpy.asarray(x)
+    shapes: list[Any] = [None] * get_world_size(group)
+    _dist.all_gather_object(shapes, (mine.shape, mine.dtype), group)
+    for rank, (shape, dtype) in enumerate(shapes):
+        if dtype != mine.dtype or len(shape) != mine.ndim or (equal_size and shape != mine.shape):
+            raise InvalidArgument(f"pairwise_apply: x of rank {rank} is {dtype}{list(shape)}: expected one like "
+                                  f"{mine.dtype}{list(mine.shape)}")
+    others = [numpy.empty(shape, mine.dtype) for shape, _ in shapes]
+    all_gather(others, numpy.ascontiguousarray(mine), group)
+    return [f(x, other, *args) for other in others]
+
+
+def _check_blocking(name: str, async_op: bool) -> None:
+    if async_op:
+        raise InvalidArgument(f"{name}: async_op is True: expected False, as objects travel in calls that block")

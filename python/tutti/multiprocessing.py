@@ -1,0 +1,189 @@
+"""spawn(): runs a function on n ranks, each in a process of its own. Follows torch.multiprocessing.spawn.
+
+    def train(rank, epochs):
+        dist.init_process_group(rank=rank, world_size=4)
+        ...
+
+    if __name__ == "__main__":
+        os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "127.0.0.1", "29500"
+        tutti.multiprocessing.spawn(train, args=(10,), nprocs=4)
+"""
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Callable
+
+from .errors import DistError, InvalidArgument
+
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
+
+__all__ = ["ProcessContext", "ProcessException", "ProcessExitedException", "ProcessRaisedException", "SpawnContext",
+           "spawn", "start_processes"]
+
+
+class ProcessException(DistError):
+    """A rank failed; `error_index` is its number."""
+
+    def __init__(self, msg: str, error_index: int, error_pid: int) -> None:
+        super().__init__(msg)
+        self.code = "peer_lost"
+        self.msg, self.error_index, self.error_pid, self.pid = msg, error_index, error_pid, error_pid
+
+
+class ProcessRaisedException(ProcessException):
+    """A rank's function raised; the message has its traceback."""
+
+
+class ProcessExitedException(ProcessException):
+    """A rank's process ended by a signal, or with a status other than 0."""
+
+    def __init__(self, msg: str, error_index: int, error_pid: int, exit_code: int,
+                 signal_name: str | None = None) -> None:
+        super().__init__(msg, error_index, error_pid)
+        self.exit_code, self.signal_name = exit_code, signal_name
+
+
+def _run(fn: Callable[..., object], index: int, args: tuple[Any, ...], error_file: str, parent: int) -> None:
+    _end_with_parent(parent)
+    try:
+        fn(index, *args)
+    except KeyboardInterrupt:
+        pass  # the parent has got it too
+    except Exception:
+        import traceback
+
+        with open(error_file, "w", encoding="utf-8") as file:
+            file.write(traceback.format_exc())
+        sys.exit(1)
+
+
+def _end_with_parent(parent: int) -> None:
+    """The kernel ends this process when its parent's main thread is gone."""
+    import ctypes
+    import signal
+
+    set_parent_death_signal = 1
+    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+class ProcessContext:
+    """Ranks that run."""
+
+    def __init__(self, processes: list[BaseProcess], error_files: list[str]) -> None:
+        self.processes, self.error_files = processes, error_files
+        self._failed: ProcessException | None = None
+
+    def pids(self) -> list[int]:
+        """One for each rank."""
+        return [int(process.pid or 0) for process in self.processes]
+
+    def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
+        """True: all ranks have returned. False: `timeout` seconds passed first. When one fails the others are ended,
+        with SIGTERM and `grace_period` seconds later (30 if None) with SIGKILL, and ProcessRaisedException or
+        ProcessExitedException tells of the first that failed."""
+        from multiprocessing import connection
+
+        if self._failed is not None:
+            raise self._failed
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            running = [process for process in self.processes if process.exitcode is None]
+            failed = next((i for i, p in enumerate(self.processes) if p.exitcode not in (None, 0)), None)
+            if failed is not None:
+                self._end(running, 30.0 if grace_period is None else grace_period)
+                self._failed = self._exception(failed)
+                self._remove_files()
+                raise self._failed
+            if not running:
+                self._remove_files()
+                return True
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return False
+            connection.wait([process.sentinel for process in running], left)
+            for process in running:
+                process.join(0)
+
+    @staticmethod
+    def _end(processes: list[BaseProcess], grace_period: float) -> None:
+        for process in processes:
+            process.terminate()
+        until = time.monotonic() + grace_period
+        for process in processes:
+            process.join(max(0.0, until - time.monotonic()))
+            if process.exitcode is None:
+                process.kill()
+                process.join()
+
+    def _exception(self, index: int) -> ProcessException:
+        process = self.processes[index]
+        pid, code = int(process.pid or 0), int(process.exitcode or 0)
+        if code < 0:
+            import signal
+
+            name = signal.Signals(-code).name
+            return ProcessExitedException(f"process {index} terminated with signal {name}", index, pid, code, name)
+        if os.path.getsize(self.error_files[index]) > 0:
+            with open(self.error_files[index], encoding="utf-8") as file:
+                trace = file.read()
+            return ProcessRaisedException(
+                f"\n\n-- Process {index} terminated with the following error:\n{trace}", index, pid)
+        return ProcessExitedException(f"process {index} terminated with exit code {code}", index, pid, code)
+
+    def _remove_files(self) -> None:
+        for file in self.error_files:
+            if os.path.exists(file):
+                os.unlink(file)
+
+
+SpawnContext = ProcessContext
+
+
+def start_processes(fn: Callable[..., object], args: tuple[Any, ...] = (), nprocs: int = 1, join: bool = True,
+                    daemon: bool = False, start_method: str = "spawn") -> ProcessContext | None:
+    """As spawn(), with any of multiprocessing's start methods."""
+    import multiprocessing
+    import tempfile
+
+    if nprocs < 1:
+        raise InvalidArgument(f"spawn: nprocs is {nprocs}: expected 1 or more")
+    if not callable(fn):
+        raise InvalidArgument(f"spawn: fn is of type {type(fn).__name__}: expected a function")
+    context = multiprocessing.get_context(start_method)
+    processes: list[BaseProcess] = []
+    files: list[str] = []
+    for index in range(nprocs):
+        handle, name = tempfile.mkstemp(prefix="tutti-spawn-")
+        os.close(handle)
+        files.append(name)
+        process = context.Process(  # type: ignore[attr-defined]
+            target=_run, args=(fn, index, args, name, os.getpid()), daemon=daemon)
+        process.start()
+        processes.append(process)
+    ranks = ProcessContext(processes, files)
+    if not join:
+        return ranks
+    try:
+        while not ranks.join():
+            pass
+    except KeyboardInterrupt:
+        ranks._end([process for process in processes if process.exitcode is None], 5.0)
+        ranks._remove_files()
+        raise
+    return None
+
+
+def spawn(fn: Callable[..., object], args: tuple[Any, ...] = (), nprocs: int = 1, join: bool = True,
+          daemon: bool = False, start_method: str = "spawn") -> ProcessContext | None:
+    """Starts `nprocs` processes that call fn(i, *args), i from 0.
+
+    With `join` it waits for all; when one fails the others are ended, and ProcessRaisedException or
+    ProcessExitedException tells of the first that failed. Otherwise it returns a ProcessContext. The processes end with
+    the one that started them. `fn` must be importable, and the script guard its calls with __name__ == "__main__".
+    """
+    return start_processes(fn, args, nprocs, join, daemon, start_method)

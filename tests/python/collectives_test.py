@@ -1,0 +1,195 @@
+"""The collectives and messages of the Python package, on NumPy arrays."""
+import os
+import pathlib
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+import numpy as np
+from ranks import run_ranks
+from rows import main, rows
+
+import tutti.distributed as dist
+
+
+def reductions(rank):
+    results = {}
+    for name, op in (("SUM", dist.ReduceOp.SUM), ("PRODUCT", dist.ReduceOp.PRODUCT), ("MIN", dist.ReduceOp.MIN),
+                     ("MAX", dist.ReduceOp.MAX), ("AVG", dist.ReduceOp.AVG),
+                     ("PREMUL", dist._make_nccl_premul_sum(0.5))):
+        x = np.array([rank + 1.0, 2.0], dtype=np.float32)
+        assert dist.all_reduce(x, op) is None
+        results[name] = x.tolist()
+    for name in ("BAND", "BOR", "BXOR"):
+        x = np.array([rank + 1], dtype=np.int32)
+        dist.all_reduce(x, op=getattr(dist.ReduceOp, name))
+        results[name] = x.tolist()
+    z = np.array([1 + 1j * rank], dtype=np.complex64)
+    dist.all_reduce(z)
+    results["complex"] = z.tolist()
+    try:
+        dist.all_reduce(z, op=dist.ReduceOp.MAX)
+    except dist.InvalidArgument as error:
+        results["complex max"] = str(error)
+    x = np.array([rank + 1.0])
+    dist.reduce(x, dst=1)
+    results["reduce"] = x.tolist()
+    return results
+
+
+def gathers(rank):
+    n = dist.get_world_size()
+    outs = [np.zeros(i + 1, dtype=np.int64) for i in range(n)]
+    dist.all_gather(outs, np.full(rank + 1, rank, dtype=np.int64))
+    into = np.zeros((n, 2))
+    dist.all_gather_into_tensor(into, np.full(2, float(rank)))
+    listed = [np.zeros(1) for _ in range(n)] if rank == 0 else None
+    dist.gather(np.array([rank * 10.0]), listed)
+    got = np.zeros(2, dtype=np.int16)
+    dist.scatter(got, [np.full(2, i, dtype=np.int16) for i in range(n)] if rank == 1 else None, src=1)
+    scattered = np.zeros(1)
+    dist.reduce_scatter(scattered, [np.array([i + 1.0]) for i in range(n)])
+    block = np.zeros(2)
+    dist.reduce_scatter_tensor(block, np.arange(2.0 * n))
+    single = np.zeros(n, dtype=np.int64)
+    dist.all_to_all_single(single, np.arange(n) + 10 * rank)
+    uneven = np.zeros(n * (rank + 1), dtype=np.int64)
+    dist.all_to_all_single(uneven, np.repeat(rank, sum(range(n + 1))), [rank + 1] * n, [i + 1 for i in range(n)])
+    sent = [np.full(i + 1, rank) for i in range(n)]
+    received = [np.zeros(rank + 1, dtype=sent[0].dtype) for _ in range(n)]
+    dist.all_to_all(received, sent)
+    whole = np.full(3, rank)
+    dist.broadcast(whole, src=1)
+    dist.barrier()
+    dist.monitored_barrier()
+    return [[o.tolist() for o in outs], into.tolist(), [o.tolist() for o in listed or []], got.tolist(),
+            scattered.tolist(), block.tolist(), single.tolist(), uneven.tolist(), [r.tolist() for r in received],
+            whole.tolist()]
+
+
+def messages(rank):
+    x = np.arange(3.0) + rank
+    if rank == 0:
+        dist.send(x, 1, tag=7)
+        dist.send(x, group_dst=1)
+    else:
+        sources = [dist.recv(x, tag=7), dist.recv(x, src=0)]
+        assert sources == [0, 0]
+    inbox = np.zeros(2)
+    works = dist.batch_isend_irecv([dist.P2POp(dist.isend, np.full(2, float(rank)), 1 - rank),
+                                    dist.P2POp(dist.irecv, inbox, 1 - rank)])
+    for work in works:
+        work.wait()
+    mine = np.zeros(1)
+    receipt = dist.irecv(mine, src=rank)
+    dist.isend(np.array([5.0]), rank).wait()
+    receipt.wait()
+    assert receipt.source_rank() == rank
+    return x.tolist(), inbox.tolist(), mine.tolist()
+
+
+def rejections(rank):
+    del rank
+    texts = []
+    frozen = np.zeros(2)
+    frozen.flags.writeable = False
+    x = np.zeros(2)
+    for call in (lambda: dist.all_reduce(frozen), lambda: dist.all_reduce([1.0]), lambda: dist.all_reduce("text"),
+                 lambda: dist.all_reduce(x.astype(">f8")), lambda: dist.all_reduce(np.array(["a"])),
+                 lambda: dist.broadcast(x), lambda: dist.broadcast(x, src=0, group_src=0), lambda: dist.send(x),
+                 lambda: dist.send(x, dst=dist.get_rank()), lambda: dist.all_gather(x, x),
+                 lambda: dist.all_gather([x], x), lambda: dist.all_reduce(x, group="dp"),
+                 lambda: dist.P2POp(dist.send, x, 0), lambda: dist.broadcast(x, src="0"),
+                 lambda: dist.all_reduce(np.zeros(2, dtype=[("a", "i4"), ("b", "f4")])["b"].view())):
+        try:
+            call()
+            texts.append("accepted")
+        except dist.InvalidArgument as error:
+            texts.append(f"{type(error).__name__}: {error}")
+    dist.barrier()
+    return texts
+
+
+def layouts(rank):
+    import ml_dtypes
+
+    base = np.arange(24.0).reshape(4, 6) * (rank + 1)
+    view = base[::2, ::-3]
+    expected = 1.5 * 2 * view / (rank + 1)
+    dist.all_reduce(view)
+    assert np.array_equal(view, expected), view
+    assert base[1, 1] == 7.0 * (rank + 1), "what is beside the view stays"
+    for dtype in (ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, np.float16, np.bool_, np.uint8,
+                  np.int8, np.uint16, np.uint32, np.uint64, np.complex128):
+        x = np.ones(5, dtype=dtype)[::2]
+        dist.all_reduce(x)
+        assert x.dtype == dtype and x.tolist() == ([1, 1, 1] if dtype is np.bool_ else [2, 2, 2]), (dtype, x)
+    import array
+
+    buffers = bytearray(b"\1\2"), array.array("d", [1, 2]), memoryview(bytearray(b"\3"))
+    for buffer in buffers:
+        dist.all_reduce(buffer)
+    zero = np.array(rank)
+    dist.all_reduce(zero)
+    empty = np.zeros((0, 3))
+    dist.all_reduce(empty)
+    return [list(b) for b in buffers], int(zero)
+
+
+class Collectives(unittest.TestCase):
+    @rows("S8-006", "S8-007", "S8-008", "S8-009", "S10-001", "S10-002", "S10-003", "S10-004", "S10-005", "S10-006",
+          "S10-007", "S10-008", "S10-009", "S10-010", "S10-011", "S10-012", "S8-035")
+    def test_reductions_are_in_place_and_equal_on_all_ranks(self):
+        first, second = run_ranks(reductions)
+        self.assertEqual(first["SUM"], [3.0, 4.0])
+        self.assertEqual(first["PRODUCT"], [2.0, 4.0])
+        self.assertEqual([first["MIN"], first["MAX"]], [[1.0, 2.0], [2.0, 2.0]])
+        self.assertEqual([first["AVG"], first["PREMUL"]], [[1.5, 2.0], [1.5, 2.0]])
+        self.assertEqual([first["BAND"], first["BOR"], first["BXOR"]], [[0], [3], [3]])
+        self.assertEqual(first["complex"], [2 + 1j])
+        self.assertIn("not defined for complex64", first["complex max"])
+        self.assertEqual([first.pop("reduce"), second.pop("reduce")], [[1.0], [3.0]])
+        self.assertEqual(first, second)
+
+    @rows("S8-001", "S8-002", "S8-003", "S8-004", "S8-010", "S8-011", "S8-013", "S8-014", "S8-016", "S8-018", "S8-019",
+          "S8-020", "S8-021", "S8-022", "S8-024", "S8-026", "S8-027", "S8-029", "S8-031", "S8-034", "S8-036")
+    def test_every_rank_gets_what_the_others_gave(self):
+        for rank, got in enumerate(run_ranks(gathers, 3)):
+            self.assertEqual(got[0], [[0], [1, 1], [2, 2, 2]])
+            self.assertEqual(got[1], [[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]])
+            self.assertEqual(got[2], [[0.0], [10.0], [20.0]] if rank == 0 else [])
+            self.assertEqual(got[3], [rank, rank])
+            self.assertEqual(got[4], [3.0 * (rank + 1)])
+            self.assertEqual(got[5], [3.0 * (2 * rank), 3.0 * (2 * rank + 1)])
+            self.assertEqual(got[6], [rank, 10 + rank, 20 + rank])
+            self.assertEqual(got[7], sum(([i] * (rank + 1) for i in range(3)), []))
+            self.assertEqual(got[8], [[i] * (rank + 1) for i in range(3)])
+            self.assertEqual(got[9], [1, 1, 1])
+
+    @rows("S6-001", "S6-002", "S6-003", "S6-004", "S6-006", "S6-007", "S6-008", "S6-009", "S6-013", "S6-014", "S6-015",
+          "S6-016", "S7-015")
+    def test_messages_meet_by_peer_and_tag(self):
+        first, second = run_ranks(messages)
+        self.assertEqual([first[1], second[1]], [[1.0, 1.0], [0.0, 0.0]])
+        self.assertEqual(second[0], [0.0, 1.0, 2.0])
+        self.assertEqual([first[2], second[2]], [[5.0], [5.0]])
+
+    @rows("S17-006", "S7-004")
+    def test_bad_arguments_are_named_before_anything_is_sent(self):
+        for texts in run_ranks(rejections):
+            self.assertNotIn("accepted", texts[:-1])
+            self.assertIn("tensor is read-only", texts[0])
+            self.assertIn("tensor is of type list: expected a NumPy array", texts[1])
+            self.assertIn("byte order", texts[3])
+            self.assertIn("expected exactly one", texts[7])
+            self.assertIn("group is of type str", texts[11])
+
+    @rows("S8-012", "S7-001")
+    def test_any_layout_type_and_buffer_will_do(self):
+        for buffers, zero in run_ranks(layouts):
+            self.assertEqual(buffers, [[2, 4], [2.0, 4.0], [6]])
+            self.assertEqual(zero, 1)
+
+
+if __name__ == "__main__":
+    main("python_" + pathlib.Path(__file__).stem)

@@ -1,0 +1,186 @@
+"""Objects: what travels without pickle arrives as what it was; the rest is an error that names the place."""
+import collections
+import dataclasses
+import datetime
+import decimal
+import enum
+import fractions
+import os
+import pathlib
+import sys
+import unittest
+import uuid
+import warnings
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+import ml_dtypes
+import numpy as np
+from ranks import run_ranks
+from rows import main, rows
+
+import tutti
+import tutti.distributed as dist
+from tutti._core import decode_object, encode_object
+from tutti.errors import PickleWarning
+from tutti.objects import Record
+
+Point = collections.namedtuple("Point", "x y")
+
+
+class Colour(enum.Enum):
+    RED = 1
+    BLUE = "b"
+
+
+class Flags(enum.IntFlag):
+    A = 1
+    B = 2
+
+
+@dataclasses.dataclass
+class Shard:
+    path: str
+    rows: int
+    places: list[Point] = dataclasses.field(default_factory=list)
+
+    def __post_init__(self):
+        calls.append("init")
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    value: float
+
+
+class Foreign:
+    def __reduce__(self):
+        return Foreign, ()
+
+    def __eq__(self, other):
+        return isinstance(other, Foreign)
+
+
+calls = []
+values = [
+    None, True, 0, -1, 2**63, -2**63, 2**64 - 1, 2**64, -10**40, 1.5, float("inf"), 1 + 2j, "text", "ä€😀", "", b"\0\xff", [], (),
+    (1,), (1, (2, [3])), {}, {"a": 1, 2: "b", (1, 2): None, b"k": 1.0}, set(), {1, 2}, frozenset({3}), bytearray(b"ab"),
+    range(1, 10, 2), slice(1, None, 2), collections.OrderedDict([("z", 1), ("a", 2)]), collections.deque([1, 2], 3),
+    Point(1, [2]), Colour.RED, Colour.BLUE, Flags.A | Flags.B, Frozen(2.5), pathlib.PurePosixPath("/a/b"), pathlib.Path("c"),
+    datetime.date(2024, 2, 29), datetime.datetime(2024, 1, 2, 3, 4, 5, 6), datetime.timedelta(1, 2, 3), datetime.time(1, 2),
+    datetime.datetime(2024, 1, 2, tzinfo=datetime.timezone.utc),
+    datetime.datetime(2024, 1, 2, tzinfo=datetime.timezone(datetime.timedelta(hours=2), "X"), fold=1),
+    decimal.Decimal("1.20"), fractions.Fraction(2, 3), uuid.UUID(int=5), Record("Shard", path="p", rows=3),
+]
+arrays = [
+    np.arange(6).reshape(2, 3), np.arange(6.0)[::-2], np.array(3.5, dtype=np.float16), np.zeros((0, 2), dtype=np.complex64),
+    np.ones(3, dtype=ml_dtypes.bfloat16), np.ones(2, dtype=ml_dtypes.float8_e5m2), np.array([True]), np.array(["a", "bc"]),
+    np.array([b"x"]), np.array(["2024-01-02"], dtype="datetime64[D]"), np.arange(3, dtype=">i4"), np.float32(2.5),
+    np.int8(-3), np.bool_(True), ml_dtypes.bfloat16(1.5),
+]
+
+
+def collectives(rank):
+    n = dist.get_world_size()
+    shard = Shard(f"part-{rank}", rank, [Point(rank, 0.5)])
+    gathered = [None] * n
+    dist.all_gather_object(gathered, shard)
+    assert gathered == [Shard(f"part-{i}", i, [Point(i, 0.5)]) for i in range(n)], gathered
+    sent = ["a", Colour.RED, np.arange(3)] if rank == 0 else [None] * 3
+    dist.broadcast_object_list(sent, src=0)
+    assert sent[:2] == ["a", Colour.RED] and sent[2].tolist() == [0, 1, 2]
+    collected = [None] * n if rank == 0 else None
+    dist.gather_object((rank, "x"), collected)
+    out = [None]
+    dist.scatter_object_list(out, [{"for": i} for i in range(n)] if rank == 0 else None, src=0)
+    assert out == [{"for": rank}]
+    if rank == 0:
+        dist.send_object_list([1, "b"], dst=1)
+    elif rank == 1:
+        got = [None, None]
+        assert dist.recv_object_list(got, src=0) == 0 and got == [1, "b"]
+    return collected
+
+
+def foreign(rank):
+    texts, out = [], [None, None]
+    for call in (lambda: dist.all_gather_object(out, {"layers": [1, Foreign()]} if rank == 0 else "fine"),
+                 lambda: dist.broadcast_object_list(out if rank else [0, {"f": print}], src=0)):
+        try:
+            call()
+            texts.append("accepted")
+        except dist.ObjectError as error:
+            texts.append((error.path, str(error)))
+    dist.all_gather_object(out, "still usable")
+    group = dist.new_group(allow_pickle=True)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        dist.all_gather_object(out, Foreign(), group=group)
+        dist.all_gather_object(out, Foreign(), allow_pickle=True)
+    assert out == [Foreign(), Foreign()] and [w.category for w in caught] == [PickleWarning] * 2, caught
+    return texts
+
+
+class Objects(unittest.TestCase):
+    def test_values_arrive_as_what_they_were(self):
+        for value in values:
+            with self.subTest(value=value):
+                back = decode_object(encode_object(value))
+                self.assertEqual(back, value)
+                self.assertIs(type(back), type(value))
+
+    def test_arrays_arrive_with_their_types(self):
+        for value in arrays:
+            with self.subTest(value=value):
+                back = decode_object(encode_object({"x": value}))["x"]
+                self.assertIs(type(back), type(value))
+                self.assertEqual((back.dtype, back.shape), (value.dtype, value.shape))
+                self.assertEqual(back.tolist(), value.tolist())
+        back = decode_object(encode_object(np.arange(3)))
+        back[0] = 7  # its own memory, which can be written
+        self.assertEqual(decode_object(encode_object(np.dtype("<f4"))), np.dtype("<f4"))
+
+    def test_classes_are_rebuilt_without_running_them(self):
+        data = encode_object(Shard("a", 1))
+        calls.clear()
+        self.assertEqual(decode_object(data).rows, 1)
+        self.assertEqual(calls, [])
+
+    def test_foreign_types_and_hostile_records_are_errors_that_name_the_place(self):
+        with self.assertRaises(dist.ObjectError) as caught:
+            encode_object({"model": [1, {"f": print}]})
+        self.assertEqual(caught.exception.path, ".model[1].f")
+        self.assertIn("allow_pickle", str(caught.exception))
+        cycle = []
+        cycle.append(cycle)
+        with self.assertRaises(dist.ObjectError):
+            encode_object(cycle)
+        for record in (Record("python.pickle", data=b"cos\nsystem\n(S'false'\ntR."),
+                       Record("python.dataclass", **{"class": "os:system", "fields": {}}),
+                       Record("python.dataclass", **{"class": "antigravity:X", "fields": {}}),
+                       Record("python.enum", **{"class": "subprocess:Popen", "value": "x"}),
+                       Record("python.namedtuple", **{"class": __name__ + ":Point", "items": [1]}),
+                       Record("python.set", items=[[1]]), Record("python.range", items="x"), Record("python.int", digits=3),
+                       Record("numpy.ndarray", dtype="O", shape=[1], data=b"12345678")):
+            with self.subTest(record=record), self.assertRaises(dist.ObjectError) as caught:
+                decode_object(encode_object([record]))
+            self.assertEqual(caught.exception.path[:3], "[0]")
+        self.assertNotIn("antigravity", sys.modules)
+        for data in (b"", b"\xc1", encode_object([1] * 100)[:-1]):
+            with self.assertRaises(dist.ObjectError):
+                decode_object(data)
+
+    @rows("S9-005", "S9-006", "S9-008", "S9-009", "S9-010", "S9-011")
+    def test_the_six_collectives(self):
+        self.assertEqual(run_ranks(collectives), [[(0, "x"), (1, "x")], None])
+
+    @rows("S9-001", "S9-002")
+    def test_an_object_that_cannot_be_sent_is_an_error_on_all_ranks_and_pickle_is_opened_by_hand(self):
+        (first, second), (third, fourth) = run_ranks(foreign)
+        self.assertEqual([first[0], second[0]], [".layers[1]", "[1].f"])
+        self.assertIn("could not be sent", third[1])
+        self.assertEqual(third[0], "[0]")
+        self.assertIn("[1]", fourth[0])
+
+
+if __name__ == "__main__":
+    main("python_" + pathlib.Path(__file__).stem)
