@@ -1,11 +1,12 @@
 # The daily commands. `make` or `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help deps build demo bench test sanitizers spec docs format format-check clean
+.PHONY: help deps build demo bench test torch test-torch sanitizers spec docs format format-check clean
 .NOTPARALLEL:
 
 JOBS ?= $(shell nproc)
 DEPS ?= tools/install-deps
-sources = $(shell find src include tests examples bench backends -name '*.cpp' -o -name '*.hpp' -o -name '*.c' -o -name '*.h')
+TORCH_PYTHON ?= python3
+sources = $(shell find src include tests examples bench backends python -name '*.cpp' -o -name '*.hpp' -o -name '*.c' -o -name '*.h')
 
 help:  ## list these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -37,6 +38,15 @@ bench: deps  ## install the peers, measure tutti beside them; the targets' table
 test: build  ## build, then run all tests, here and under the sanitizers; the last lines are the sum
 	@echo "tutti: running all tests; logs go to build/test-logs"
 	@tools/test $(JOBS)
+
+torch: deps  ## build tutti.torch, the backend for PyTorch, in build/python; TORCH_PYTHON=/path names the Python that has PyTorch
+	@echo "tutti: building tutti.torch for the PyTorch of $(TORCH_PYTHON)"
+	@mkdir -p build
+	@cmake --preset release -DTUTTI_TORCH=ON -DTUTTI_TORCH_PYTHON="$(TORCH_PYTHON)" >build/configure.log 2>&1 || \
+	  { cat build/configure.log; echo "tutti: configuring failed; the lines above say what is missing"; exit 1; }
+	@cmake --build build -j $(JOBS) --target tutti-torch || { \
+	  echo "tutti: the build failed; mend the first error above and type: make torch"; exit 1; }
+	@echo "tutti: use it by: PYTHONPATH=$(CURDIR)/build/python $(TORCH_PYTHON) ..."
 
 sanitizers: deps  ## only the tests that share memory or run threads, under asan+ubsan and tsan
 	@for preset in asan tsan; do \
