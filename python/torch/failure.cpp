@@ -4,6 +4,8 @@
 
 #include <tutti/error.hpp>
 
+#include <string>
+
 namespace tutti::torch {
 
 std::exception_ptr translated(std::exception_ptr error) {
@@ -16,6 +18,12 @@ std::exception_ptr translated(std::exception_ptr error) {
         return std::make_exception_ptr(c10::DistStoreError(here, e.what()));
     } catch (const DistNetworkError& e) {
         return std::make_exception_ptr(c10::DistNetworkError(here, e.what()));
+    } catch (const Timeout& e) {  // in gloo's words, which programs look for
+        return std::make_exception_ptr(
+            c10::DistBackendError(here, std::string("tutti: Timed out waiting: ") + e.what()));
+    } catch (const PeerLost& e) {
+        return std::make_exception_ptr(
+            c10::DistBackendError(here, std::string("tutti: Connection closed by peer: ") + e.what()));
     } catch (const DistBackendError& e) {
         return std::make_exception_ptr(c10::DistBackendError(here, e.what()));
     } catch (const DistError& e) {

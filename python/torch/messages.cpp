@@ -52,11 +52,26 @@ WorkPtr ProcessGroupTutti::barrier(const c10d::BarrierOptions& options) {
         [&] { return tutti::async::barrier(ours); }, [] { return Kept{}; });
 }
 
+// In gloo's words: rank 0 names who did not come, the others say that it was not they.
 void ProcessGroupTutti::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
     sequence_.fetch_add(1, std::memory_order_relaxed);
-    translating([&] {
-        monitored_barrier({.group = group_, .timeout = timeout_of(options.timeout), .wait_all_ranks = wait_all_ranks});
-    });
+    const bool no_time = options.timeout == std::chrono::milliseconds::zero();
+    if (no_time && rank_ == 0 && size_ > 1) {
+        C10_THROW_ERROR(DistBackendError, "Rank 0 timed out in monitoredBarrier after 0 ms.");
+    }
+    try {
+        monitored_barrier({.group = group_,
+                           .timeout = no_time ? std::chrono::milliseconds(1) : timeout_of(options.timeout),
+                           .wait_all_ranks = wait_all_ranks});
+    } catch (const DistBackendError& error) {
+        if (rank_ == 0) std::rethrow_exception(translated(std::current_exception()));
+        C10_THROW_ERROR(DistBackendError, c10::str("Rank ", rank_,
+                                                   " successfully reached monitoredBarrier, but received errors while "
+                                                   "waiting for send/recv from rank 0. Original exception: ",
+                                                   error.what()));
+    } catch (const DistError&) {
+        std::rethrow_exception(translated(std::current_exception()));
+    }
 }
 
 }  // namespace tutti::torch

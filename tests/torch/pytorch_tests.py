@@ -52,6 +52,18 @@ def prepare(options: argparse.Namespace, folder: str) -> None:
         os.environ["TUTTI_REPLACE_GLOO"] = "1"
 
 
+class TwoNames(str):
+    """"tutti" to PyTorch, but equal to "gloo" in the tests' own comparisons: some leave variables unset otherwise."""
+
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return other == "gloo" or str.__eq__(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+
 def load(backend: str) -> type:
     """PyTorch's test class, on `backend`."""
     sys.argv = sys.argv[:1]
@@ -67,7 +79,7 @@ def load(backend: str) -> type:
     if name != "gloo":
         for feature in ("ddp", "subgroup"):
             common_distributed.DistTestCases.backend_feature[feature].add(name)
-        distributed_test.BACKEND = name
+        distributed_test.BACKEND = TwoNames(name)
         os.environ["BACKEND"] = name
 
     class OnBackend(distributed_test.TestDistBackend, distributed_test.DistributedTest._DistTestBase):
