@@ -126,6 +126,7 @@ PYBIND11_MODULE(_backend, module) {
         module, "Store", c10d.attr("Store"), py::dynamic_attr(),
         "A torch.distributed.Store that keeps its data in a store of tutti's.")
         .def("describe", [](const TorchStore& self) { return self.store().describe(); });
+    module.def("leave_all", &ProcessGroupTutti::leave_all, ReleaseGil());
     module.def(
         "hash_store", [](Milliseconds timeout) { return make_store([&] { return tutti::HashStore(timeout); }); },
         py::arg("timeout"), ReleaseGil());

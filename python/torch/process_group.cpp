@@ -7,6 +7,9 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <algorithm>
+#include <future>
+#include <mutex>
+#include <set>
 
 namespace tutti::torch {
 namespace {
@@ -24,6 +27,16 @@ class WithoutGil {
  private:
     PyThreadState* state_;
 };
+
+// The groups that have been made and not left.
+struct Alive {
+    std::mutex mutex;
+    std::set<ProcessGroupTutti*> groups;
+};
+Alive& alive() {
+    static Alive& all = *new Alive;
+    return all;
+}
 
 // A program may leave a group and make it again with the same store: each time a rank does so it uses new keys.
 Store store_of_world(const c10::intrusive_ptr<c10d::Store>& store, int rank, std::chrono::milliseconds timeout) {
@@ -61,10 +74,16 @@ ProcessGroupTutti::ProcessGroupTutti(const c10::intrusive_ptr<c10d::Store>& stor
                                                   .listen_host = options_->listen_host});
     });
     init();
+    const std::lock_guard lock(alive().mutex);
+    alive().groups.insert(this);
 }
 
 ProcessGroupTutti::~ProcessGroupTutti() {
     const WithoutGil guard;
+    {
+        const std::lock_guard lock(alive().mutex);
+        alive().groups.erase(this);
+    }
     drop_coalesced();
     group_ = ProcessGroup();
 }
@@ -155,6 +174,24 @@ void ProcessGroupTutti::shutdown() {
     const WithoutGil guard;
     drop_coalesced();
     translating([&] { group_.destroy(); });
+}
+
+void ProcessGroupTutti::leave_all() {
+    std::vector<ProcessGroup> groups;
+    {
+        const std::lock_guard lock(alive().mutex);
+        for (ProcessGroupTutti* one : std::exchange(alive().groups, {})) groups.push_back(one->group_);
+    }
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+    for (ProcessGroup& group : groups) {
+        std::future<void> left = std::async(std::launch::async, [&group] {
+            try {
+                group.destroy();
+            } catch (const DistError&) {  // NOLINT(bugprone-empty-catch): nobody is left to be told
+            }
+        });
+        if (left.wait_until(end) == std::future_status::timeout) group.abort("the interpreter of this rank has ended");
+    }
 }
 
 // A scope that an exception leaves forgets its calls.

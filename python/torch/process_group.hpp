@@ -33,6 +33,11 @@ class ProcessGroupTutti : public c10d::Backend {
         Options(const c10d::Backend::Options& other, const std::string& name);
         c10::intrusive_ptr<c10d::Backend::Options> clone() const { return c10::make_intrusive<Options>(*this); }
 
+        // Where gloo's options have them: DistributedDataParallel's logger casts what is named "gloo" to
+        // ProcessGroupGloo, unasked, and reads the number of threads.
+        std::vector<std::shared_ptr<void>> devices;
+        int threads = 2;
+
         TransportKind transport = TransportKind::automatic;
         Determinism determinism = Determinism::fast;
         std::string listen_host;  ///< address to listen on; empty: TUTTI_HOST, else the one that reaches the store
@@ -59,7 +64,11 @@ class ProcessGroupTutti : public c10d::Backend {
                                             const int& size) override;
     void abort() override;
     void shutdown() override;
+    /// Leaves every group of this process, before the interpreter ends: continuations in Python could not run later.
+    /// Waits at most two seconds for operations that are still under way, then ends them.
+    static void leave_all();
     void eagerConnectSingleDevice(at::Device) override {}
+    void enableCollectivesTiming() override {}
     void startCoalescing() override;
     WorkPtr endCoalescing() override;
 
@@ -125,6 +134,7 @@ class ProcessGroupTutti : public c10d::Backend {
     void drop_coalesced() noexcept;
     WorkPtr receive(Tensors& tensors, std::optional<int> source, int tag, c10d::OpType type);
 
+    std::shared_ptr<void> before_options_;  // the options stand where ProcessGroupGloo has its own; see Options
     c10::intrusive_ptr<Options> options_;
     c10::intrusive_ptr<c10d::Store> store_;
     ProcessGroup group_;

@@ -6,6 +6,9 @@
 #include <ATen/core/ivalue.h>
 #include <ATen/core/jit_type.h>
 
+#include <thread>
+#include <utility>
+
 namespace tutti::torch {
 namespace {
 
@@ -30,6 +33,20 @@ c10d::WorkResult result_of(const std::exception_ptr& error) {
         return c10d::WorkResult::UNKNOWN;
     }
 }
+
+/// While it lives this thread runs continuations.
+class InContinuation {
+ public:
+    InContinuation() : outer_(std::exchange(here_, true)) {}
+    ~InContinuation() { here_ = outer_; }
+    InContinuation(const InContinuation&) = delete;
+    InContinuation& operator=(const InContinuation&) = delete;
+    static bool here() noexcept { return here_; }
+
+ private:
+    static inline thread_local bool here_ = false;
+    bool outer_;
+};
 
 }  // namespace
 
@@ -91,13 +108,27 @@ void TorchWork::State::settle(const tutti::Work& work) {
     if (last) last->wait();
 }
 
+// A continuation may start an operation and wait for its future, as PowerSGD's hook does. That one is completed by a
+// thread of its own: the group's, which completes the others, is busy with the continuation.
 void TorchWork::tell_when_done() {
     if (!work_) return state_->tell(work_);
     if (listening_.exchange(true)) return;
-    work_.get_future().add_done_callback([state = state_, work = work_, tls = at::ThreadLocalState()](const auto&) {
+    auto complete = [state = state_, work = work_, tls = at::ThreadLocalState()] {
         const at::ThreadLocalStateGuard guard(tls);
+        const InContinuation mark;
         state->tell(work);
-    });
+    };
+    if (InContinuation::here()) {
+        std::thread([complete = std::move(complete), work = work_]() mutable {
+            try {
+                work.wait();
+            } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the future tells it
+            }
+            complete();
+        }).detach();
+    } else {
+        work_.get_future().add_done_callback([complete = std::move(complete)](const auto&) { complete(); });
+    }
 }
 
 bool TorchWork::isCompleted() {

@@ -2,13 +2,12 @@
 """Runs PyTorch's own tests of torch.distributed, those of the wheel's distributed_test.py, on one backend.
 
 Nothing of them is copied or changed. The file chooses what it tests by the name in BACKEND when it is imported; it gets
-gloo's name then, so that everything that gloo can do is asked for, and the backend's name before the tests run. Ranks are
-forked instead of spawned: PyTorch is loaded once. Tests that need a GPU skip themselves.
+gloo's name then, so that everything that gloo can do is asked for (or, with --as mpi, what only MPI can), and the backend's
+name before the tests run. Ranks are forked instead of spawned: PyTorch is loaded once. Tests that need a GPU skip
+themselves.
 
-usage: pytorch_tests.py [--backend tutti|gloo|replaced] [--world-size 3] [--only REGEX] [--limit SECONDS] [--results FILE]
-
-`replaced` is gloo with TUTTI_REPLACE_GLOO=1. The results are JSON: {test: [outcome, seconds, reason]}. Exit status 1 if a
-test failed.
+`replaced` is gloo with TUTTI_REPLACE_GLOO=1. The results are JSON, {test: [outcome, seconds, reason]}, and are added to: a
+test that was skipped before may pass with another world size. Exit status 1 if a test failed.
 """
 
 from __future__ import annotations
@@ -30,7 +29,9 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Runs PyTorch's own distributed tests on one backend.")
     parser.add_argument("--backend", choices=["tutti", "gloo", "replaced"], default="tutti")
     parser.add_argument("--world-size", type=int, default=3)
+    parser.add_argument("--as", dest="asked_as", choices=["gloo", "mpi"], default="gloo", help="whose abilities are tested")
     parser.add_argument("--only", default="", help="regular expression: tests whose name contains it")
+    parser.add_argument("--skipped", help="regular expression: only tests that were skipped for a reason that contains it")
     parser.add_argument("--limit", type=float, default=1e9, help="start no test after so many seconds")
     parser.add_argument("--test-limit", type=int, default=60, help="seconds that one test may take")
     parser.add_argument("--results", type=pathlib.Path, help="file for the results; those of tests in it are kept")
@@ -39,7 +40,7 @@ def arguments() -> argparse.Namespace:
 
 def prepare(options: argparse.Namespace, folder: str) -> None:
     os.environ.update(
-        BACKEND="gloo",
+        BACKEND=options.asked_as,
         WORLD_SIZE=str(options.world_size),
         TEMP_DIR=folder,
         INIT_METHOD="env://",
@@ -53,18 +54,19 @@ def prepare(options: argparse.Namespace, folder: str) -> None:
 
 
 class TwoNames(str):
-    """"tutti" to PyTorch, but equal to "gloo" in the tests' own comparisons: some leave variables unset otherwise."""
+    """The backend's name, but equal to `other_name` in the tests' comparisons: some leave variables unset otherwise."""
 
+    other_name = "gloo"
     __hash__ = str.__hash__
 
     def __eq__(self, other: object) -> bool:
-        return other == "gloo" or str.__eq__(self, other)
+        return other == self.other_name or str.__eq__(self, other)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
 
 
-def load(backend: str) -> type:
+def load(backend: str, asked_as: str) -> type:
     """PyTorch's test class, on `backend`."""
     sys.argv = sys.argv[:1]
     import torch
@@ -76,7 +78,8 @@ def load(backend: str) -> type:
     name = "tutti" if backend == "tutti" else "gloo"
     if backend != "gloo":
         import tutti.torch  # noqa: F401
-    if name != "gloo":
+    TwoNames.other_name = asked_as
+    if name != asked_as:
         for feature in ("ddp", "subgroup"):
             common_distributed.DistTestCases.backend_feature[feature].add(name)
         distributed_test.BACKEND = TwoNames(name)
@@ -112,21 +115,26 @@ def main() -> int:
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         prepare(options, folder)
-        case = load(options.backend)
+        case = load(options.backend, options.asked_as)
         tests = [name for name in unittest.TestLoader().getTestCaseNames(case) if re.search(options.only, name)]
+        if options.skipped:
+            tests = [test for test in tests if found.get(test, [""])[0] == "skipped"
+                     and re.search(options.skipped, found[test][2])]
         ran = []
         for test in tests:
             if time.monotonic() - began > options.limit:
                 break
             ran.append(test)
-            found[test] = list(run_one(case, test))
-            outcome, took, reason = found[test]
+            outcome, took, reason = run_one(case, test)
+            if outcome != "skipped" or test not in found:
+                found[test] = [outcome, took, reason]
             print(f"{outcome:8}{took:7.2f} s  {test}", flush=True)
             if outcome == "failed":
                 print(reason, flush=True)
             if options.results:
                 options.results.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
-    counts = {outcome: sum(found[test][0] == outcome for test in ran) for outcome in ("passed", "skipped", "failed")}
+    outcomes = ("passed", "skipped", "failed")
+    counts = {outcome: sum(found[test][0] == outcome for test in ran) for outcome in outcomes}
     left = f", {len(tests) - len(ran)} not begun" if len(ran) < len(tests) else ""
     print(f"{options.backend}: {', '.join(f'{count} {outcome}' for outcome, count in counts.items())}{left}")
     return 1 if counts["failed"] else 0

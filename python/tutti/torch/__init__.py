@@ -93,11 +93,6 @@ def is_gloo_replaced() -> bool:
     return gloo.replaced
 
 
-def _autoload() -> None:
-    """The entry point: PyTorch calls it at the end of `import torch`, or when the name "tutti" is first used."""
-    register()
-
-
 register()
 if os.environ.get(_SWITCH, "0") not in ("", "0"):
     replace_gloo()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 from types import ModuleType
 
@@ -26,4 +27,5 @@ def backend() -> ModuleType:
         )
     from . import _backend
 
+    atexit.register(_backend.leave_all)
     return _backend
