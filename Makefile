@@ -5,7 +5,8 @@
 
 JOBS ?= $(shell nproc)
 DEPS ?= tools/install-deps
-TORCH_PYTHON ?= python3
+export TORCH_PYTHON ?= python3
+export TORCH ?= 1
 sources = $(shell find src include tests examples bench backends python -name '*.cpp' -o -name '*.hpp' -o -name '*.c' -o -name '*.h')
 
 help:  ## list these commands
@@ -47,6 +48,9 @@ torch: deps  ## build tutti.torch, the backend for PyTorch, in build/python; TOR
 	@cmake --build build -j $(JOBS) --target tutti-torch || { \
 	  echo "tutti: the build failed; mend the first error above and type: make torch"; exit 1; }
 	@echo "tutti: use it by: PYTHONPATH=$(CURDIR)/build/python $(TORCH_PYTHON) ..."
+
+test-torch: torch  ## PyTorch's own distributed tests on tutti, on gloo, and with gloo replaced; writes docs/pytorch-tests.md (20 minutes)
+	@tools/torch-tests pytorch
 
 sanitizers: deps  ## only the tests that share memory or run threads, under asan+ubsan and tsan
 	@for preset in asan tsan; do \

@@ -55,7 +55,7 @@ def ddp(rank: int, n: int) -> list[float]:
 
 
 def ddp_hooks(rank: int, n: int) -> list[float]:
-    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
     from torch.nn.parallel import DistributedDataParallel as DDP
 
     numbers = []
@@ -63,10 +63,18 @@ def ddp_hooks(rank: int, n: int) -> list[float]:
         net = DDP(model())
         net.register_comm_hook(None, hook)
         numbers += train(net, torch.optim.SGD(net.parameters(), lr=0.1), rank)
+    return numbers
+
+
+def power_sgd(rank: int, n: int) -> list[float]:
+    """Its hook waits for a future inside a continuation. Not compared with gloo's, which may abort the process then."""
+    from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
+    from torch.nn.parallel import DistributedDataParallel as DDP
+
     net = DDP(model())
     net.register_comm_hook(powerSGD_hook.PowerSGDState(None, start_powerSGD_iter=2), powerSGD_hook.powerSGD_hook)
-    numbers += train(net, torch.optim.SGD(net.parameters(), lr=0.1), rank)
-    return numbers
+    train(net, torch.optim.SGD(net.parameters(), lr=0.1), rank)
+    return [total(net.parameters())]
 
 
 def ddp_unused(rank: int, n: int) -> list[float]:
@@ -224,13 +232,14 @@ def pipeline(rank: int, n: int) -> list[float]:
 
 
 ALL = [ddp, ddp_hooks, ddp_unused, ddp_bf16, join, zero, fsdp2, dtensor, functional, checkpoint, pipeline]
+PARTS = ALL + [power_sgd]
 
 
 def main() -> None:
     backend = os.environ.get("TUTTI_TEST_BACKEND", "tutti")
     dist.init_process_group(backend)
-    wanted = sys.argv[1:] or [part.__name__ for part in ALL]
-    for part in ALL:
+    wanted = sys.argv[1:] or [part.__name__ for part in PARTS]
+    for part in PARTS:
         if part.__name__ in wanted:
             numbers = part(dist.get_rank(), dist.get_world_size())
             if dist.get_rank() == 0:

@@ -17,8 +17,9 @@ import torch.distributed.tensor.parallel  # noqa: F401
 import training
 
 FOLDER = pathlib.Path(__file__).parent
-# What is left out of the short run of `make test`: TUTTI_TORCH_TESTS=all runs it.
 LONG = os.environ.get("TUTTI_TORCH_TESTS") == "all"
+LONG_SAYS = "takes long: TUTTI_TORCH_TESTS=all runs it"
+SHORT = (training.ddp, training.fsdp2, training.dtensor, training.functional)
 
 
 class Training(unittest.TestCase):
@@ -36,9 +37,14 @@ class Training(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         return done.stdout
 
+    def test_power_sgd_gives_all_ranks_one_model(self) -> None:
+        self.assertEqual(len({number for numbers in ranks.run(2, training.power_sgd) for number in numbers}), 1)
+
+    @unittest.skipUnless(LONG, LONG_SAYS)
     def test_torchrun_finds_the_backend_by_its_name(self) -> None:
         self.assertIn("ddp ", self.torchrun(str(FOLDER / "training.py"), "ddp"))
 
+    @unittest.skipUnless(LONG, LONG_SAYS)
     def test_torchrun_with_gloo_replaced(self) -> None:
         program = [str(FOLDER / "training.py"), "ddp"]
         expected = self.torchrun(*program)
@@ -49,9 +55,7 @@ class Training(unittest.TestCase):
 
 for part in training.ALL:
     for count in (2, 4):
-        if count == 4 and not LONG and part not in (training.fsdp2,):
-            continue
-
+        @unittest.skipUnless(LONG or (count == 2 and part in SHORT), LONG_SAYS)
         def test(self: Training, part=part, count=count) -> None:
             self.compare(part, count)
 
