@@ -158,7 +158,7 @@ class Failures(unittest.TestCase):
 
     def test_a_dead_rank_is_named(self) -> None:
         with self.assertRaisesRegex(AssertionError, r"no answer from ranks \[1\]|exit codes \[0, 0"):
-            ranks.run(2, dead_rank, limit=8)
+            ranks.run(2, dead_rank, limit=3)
             raise AssertionError("exit codes [0, 0: rank 0 has got its exception")
 
     def test_stores_of_ours(self) -> None:

@@ -43,7 +43,7 @@ def prepare(options: argparse.Namespace, folder: str) -> None:
         BACKEND=options.asked_as,
         WORLD_SIZE=str(options.world_size),
         TEMP_DIR=folder,
-        INIT_METHOD="env://",
+        INIT_METHOD=f"file://{folder}/init",
         DISTRIBUTED_TESTS_DEFAULT_TIMEOUT=str(options.test_limit),
         OMP_NUM_THREADS="1",
     )
