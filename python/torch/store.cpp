@@ -16,12 +16,14 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <thread>
 
 namespace tutti::torch {
 namespace {
 
 using Bytes = std::vector<std::uint8_t>;
-constexpr Milliseconds slice{100};
+constexpr std::chrono::microseconds shortest_pause{50};
+constexpr Milliseconds longest_pause{10};
 
 Bytes bytes_of(std::string_view text) {
     return {text.begin(), text.end()};
@@ -103,23 +105,21 @@ class OverTorch : public StoreBackend {
     std::int64_t num_keys(Milliseconds) override {
         return call("num_keys", [&] { return store_->getNumKeys(); });
     }
+    // Asks again and again, more seldom the longer it takes: the store's own wait cannot be ended by abort(), holds up
+    // the connection's other users, and PyTorch logs each one that runs out of time.
     void wait(std::span<const std::string> keys, Milliseconds timeout) override {
         const std::vector<std::string> names(keys.begin(), keys.end());
-        const auto end = std::chrono::steady_clock::now() + timeout;
+        const auto began = std::chrono::steady_clock::now();
         for (;;) {
-            raise_abort();
-            const auto left = std::chrono::ceil<Milliseconds>(end - std::chrono::steady_clock::now());
-            try {
-                return store_->wait(names, std::clamp(left, Milliseconds{1}, slice));
-            } catch (const std::exception& error) {
-                if (std::chrono::steady_clock::now() >= end) {
-                    throw DistStoreError("Store.wait: key \"" + names.front() + "\" of " + describe() +
-                                             " did not come in " + std::to_string(timeout.count()) + " ms",
-                                         {.operation = "Store.wait"}, ErrorCode::timeout);
-                }
-                // A wait that timed out, or a store that failed: it fails here again.
-                if (call("check", [&] { return store_->check(names); })) return;
+            if (call("wait", [&] { return store_->check(names); })) return;
+            const auto waited = std::chrono::steady_clock::now() - began;
+            if (waited >= timeout) {
+                throw DistStoreError("Store.wait: key \"" + names.front() + "\" of " + describe() +
+                                         " did not come in " + std::to_string(timeout.count()) + " ms",
+                                     {.operation = "Store.wait"}, ErrorCode::timeout);
             }
+            std::this_thread::sleep_for(
+                std::clamp<std::chrono::nanoseconds>(waited / 8, shortest_pause, longest_pause));
         }
     }
     std::vector<std::string> multi_get(std::span<const std::string> keys, Milliseconds timeout) override {

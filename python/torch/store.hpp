@@ -9,9 +9,9 @@
 
 namespace tutti::torch {
 
-/// A tutti::Store that keeps its data in `store`. Waits are made in slices of 100 ms, so that abort() ends them. The
-/// store's own connection is copied (clone) where it can be: a wait of the program on it does not hold up ours. Must be
-/// called, and used, without the GIL: the store may be written in Python.
+/// A tutti::Store that keeps its data in `store`. abort() ends all waits. The store's own connection is copied
+/// (clone) where it can be: a wait of the program on it does not hold up ours. Must be called, and used, without the
+/// GIL: the store may be written in Python.
 Store store_over(const c10::intrusive_ptr<c10d::Store>& store, Milliseconds timeout);
 
 /// A torch Store that keeps its data in one of tutti's. Queues are keys "KEY/queue/INDEX" and two counters.
