@@ -68,13 +68,14 @@ def moves(rank: int, n: int) -> None:
     tensor = torch.full((3,), rank)
     dist.broadcast(tensor, src=n - 1)
     assert tensor.eq(n - 1).all()
-    odd = torch.ones(4).to(torch.float8_e4m3fnuz if rank else torch.float8_e4m3fnuz)  # a type that is only moved
-    dist.broadcast(odd, src=0)
+    odd = torch.full((4,), float(rank)).to(torch.float8_e4m3fnuz)  # a type that is only moved
+    dist.broadcast(odd, src=1)
+    assert odd.float().eq(1).all()
     tensor = torch.full((3,), rank + 1.0)
     dist.reduce(tensor, dst=1)
     assert tensor.eq(n * (n + 1) / 2 if rank == 1 else rank + 1).all()
-    gathered = [torch.empty(r + 1) for r in range(n)] if dist.get_backend() == "tutti" else [torch.empty(2)] * n
-    if dist.get_backend() == "tutti":  # uneven
+    gathered = [torch.empty(r + 1) for r in range(n)]
+    if dist.get_backend() == "tutti":  # counts may differ
         dist.all_gather(gathered, torch.full((rank + 1,), float(rank)))
         assert all(part.shape == (r + 1,) and part.eq(r).all() for r, part in enumerate(gathered))
     flat = torch.empty(n * 2)
@@ -165,10 +166,15 @@ def coalescing(rank: int, n: int) -> None:
     assert all(tensor.eq(n * (n - 1) / 2).all() for tensor in tensors)
     backend = group._get_backend(torch.device("cpu"))
     outs = [torch.empty(n * 2), torch.empty(n * 3)]
-    backend.all_gather_single_coalesced(outs, [torch.full((2,), float(rank)), torch.full((3,), float(rank))]).wait() \
-        if hasattr(backend, "all_gather_single_coalesced") else None
-    dist.all_gather_coalesced([[torch.empty(2)] for _ in range(n)], [torch.ones(2)])
+    gather = getattr(backend, "all_gather_single_coalesced", None)  # its name since 2.15
+    if gather:
+        gather(outs, [torch.full((2,), float(rank)), torch.full((3,), float(rank))]).wait()
+        assert all(torch.equal(out.view(n, -1)[:, 0], torch.arange(n).float()) for out in outs)
+    gathered = [[torch.empty(2)] for _ in range(n)]
+    dist.all_gather_coalesced(gathered, [torch.full((2,), float(rank))])
+    assert all(part[0].eq(r).all() for r, part in enumerate(gathered))
     dist.all_reduce_coalesced(tensors)
+    assert all(tensor.eq(n * n * (n - 1) / 2).all() for tensor in tensors)
 
 
 def groups(rank: int, n: int) -> None:
@@ -189,8 +195,6 @@ def groups(rank: int, n: int) -> None:
     objects = [None] * n
     dist.all_gather_object(objects, {"rank": rank})
     assert objects == [{"rank": r} for r in range(n)]
-    dist.destroy_process_group()
-    # The same store again: what the first world wrote there is not mistaken for the second's.
 
 
 class Collectives(unittest.TestCase):

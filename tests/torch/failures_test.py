@@ -215,6 +215,15 @@ class Failures(unittest.TestCase):
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("backward of rank 1", done.stdout)
 
+    def test_another_version_of_pytorch_is_refused(self) -> None:
+        from tutti.torch import _module, _version
+
+        built_for, _version.torch_version = _version.torch_version, "2.0.0"
+        try:
+            expect(message_of(_module.backend.__wrapped__), "ImportError", "built for PyTorch 2.0.0", torch.__version__)
+        finally:
+            _version.torch_version = built_for
+
     def test_usage_of_the_command(self) -> None:
         done = subprocess.run([sys.executable, "-m", "tutti.torch", "--replace-glo", "x.py"], capture_output=True, text=True)
         self.assertEqual(done.returncode, 2)
