@@ -126,7 +126,7 @@ def main() -> int:
                 break
             ran.append(test)
             outcome, took, reason = run_one(case, test)
-            if outcome != "skipped" or test not in found:
+            if outcome != "skipped" or found.get(test, ["skipped"])[0] == "skipped":
                 found[test] = [outcome, took, reason]
             print(f"{outcome:8}{took:7.2f} s  {test}", flush=True)
             if outcome == "failed":
