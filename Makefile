@@ -1,10 +1,12 @@
 # The daily commands. `make` or `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help deps build demo bench test python wheel sanitizers spec docs format format-check clean
+.PHONY: help deps build demo bench test python wheel torch test-torch sanitizers spec docs format format-check clean
 .NOTPARALLEL:
 
 JOBS ?= $(shell nproc)
 DEPS ?= tools/install-deps
+export TORCH_PYTHON ?= python3
+export TORCH ?= 1
 sources = $(shell find src include tests examples bench backends python -name '*.cpp' -o -name '*.hpp' -o -name '*.c' -o -name '*.h')
 
 help:  ## list these commands
@@ -43,6 +45,18 @@ python: build  ## the Python package in build/python/venv, with its tests and ty
 
 wheel: build  ## a wheel of the Python package that needs nothing of this machine: build/python/wheels
 	@tools/python build wheel
+
+torch: deps  ## build tutti.torch, the backend for PyTorch, in build/python; TORCH_PYTHON=/path names the Python that has PyTorch
+	@echo "tutti: building tutti.torch for the PyTorch of $(TORCH_PYTHON)"
+	@mkdir -p build
+	@cmake --preset release -DTUTTI_TORCH=ON -DTUTTI_TORCH_PYTHON="$(TORCH_PYTHON)" >build/configure.log 2>&1 || \
+	  { cat build/configure.log; echo "tutti: configuring failed; the lines above say what is missing"; exit 1; }
+	@cmake --build build -j $(JOBS) --target tutti-torch || { \
+	  echo "tutti: the build failed; mend the first error above and type: make torch"; exit 1; }
+	@echo "tutti: use it by: PYTHONPATH=$(CURDIR)/build/python $(TORCH_PYTHON) ..."
+
+test-torch: torch  ## PyTorch's own distributed tests on tutti, on gloo, and with gloo replaced; writes docs/pytorch-tests.md (20 minutes)
+	@tools/torch-tests pytorch
 
 sanitizers: deps  ## only the tests that share memory or run threads, under asan+ubsan and tsan
 	@for preset in asan tsan; do \

@@ -11,6 +11,9 @@ A tensor is a NumPy array, or anything with the buffer protocol or DLPack: PyTor
 bfloat16 and float8 are the types of ml_dtypes. Nothing here imports PyTorch, and NumPy only where it is needed.
 """
 import atexit
+import pkgutil
+
+__path__ = pkgutil.extend_path(__path__, __name__)  # tutti.torch is made for one PyTorch, and may lie elsewhere
 
 from . import _core, distributed, errors, multiprocessing
 from ._core import version as __version__

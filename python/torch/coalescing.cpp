@@ -1,0 +1,94 @@
+// Several tensors in one call.
+#include "issue.hpp"
+
+namespace tutti::torch {
+
+WorkPtr ProcessGroupTutti::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
+    if (tensors.empty()) refuse("allreduce_coalesced", "requires non-empty tensor list");
+    const ReduceOp op = operator_of(options.reduceOp, "all_reduce_coalesced");
+    for (const at::Tensor& tensor : tensors) {
+        if (tensor.layout() != at::kStrided) refuse("allreduce_coalesced", "tensors must all be dense");
+        if (tensor.scalar_type() != tensors[0].scalar_type())
+            refuse("allreduce_coalesced", "tensors must all have the same type");
+        check_supported(op, tensor, "all_reduce_coalesced");
+    }
+    const TensorList views = views_of(tensors, "all_reduce_coalesced", "tensors", Use::combined);
+    const AllReduceOptions ours{.op = op, .group = group_, .timeout = timeout_of(options.timeout)};
+    return issue(
+        {"all_reduce", c10d::OpType::ALLREDUCE_COALESCED, options.asyncOp, ours.timeout},
+        [&] { tutti::all_reduce_coalesced(views, ours); },
+        [&] { return tutti::async::all_reduce_coalesced(views, ours); },
+        [&] {
+            return Kept{{tensors}, tensors};
+        });
+}
+
+WorkPtr ProcessGroupTutti::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
+                                               const c10d::AllgatherOptions& options) {
+    if (inputs.empty()) refuse("allgather_coalesced", "requires non-empty input tensor list");
+    if (outputs.size() != static_cast<std::size_t>(size_)) {
+        refuse("allgather_coalesced", "output lists should be equal to world size");
+    }
+    std::vector<TensorList> views;
+    for (std::size_t rank = 0; rank < outputs.size(); ++rank) {
+        if (outputs[rank].size() != inputs.size()) {
+            refuse("allgather_coalesced", c10::str("invalid output size: (expected length ", inputs.size(), ", got ",
+                                                   outputs[rank].size(), ")"));
+        }
+        for (std::size_t i = 0; i < inputs.size(); ++i) {
+            if (outputs[rank][i].scalar_type() != inputs[i].scalar_type() ||
+                outputs[rank][i].sizes() != inputs[i].sizes()) {
+                refuse("allgather_coalesced", c10::str("invalid size or type of output list ", rank, " at index ", i,
+                                                       ": expected those of the input"));
+            }
+        }
+        views.push_back(views_of(outputs[rank], "all_gather_coalesced", "output_tensor_lists"));
+    }
+    const ConstTensorList from = const_views_of(inputs, "all_gather_coalesced", "input_tensor_list");
+    const CollectiveOptions ours{.group = group_, .timeout = timeout_of(options.timeout)};
+    return issue(
+        {"all_gather", c10d::OpType::ALLGATHER_COALESCED, options.asyncOp, ours.timeout},
+        [&] { tutti::all_gather_coalesced(views, from, ours); },
+        [&] { return tutti::async::all_gather_coalesced(views, from, ours); },
+        [&] {
+            return Kept{outputs, inputs};
+        });
+}
+
+WorkPtr ProcessGroupTutti::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                           const c10d::AllgatherOptions& options) {
+    if (outputs.size() != inputs.size()) {
+        refuse("allgather_into_tensor_coalesced", "requires input/output tensor lists to have the same length");
+    }
+    const TensorList to = views_of(outputs, "all_gather_into_tensor_coalesced", "outputs");
+    const ConstTensorList from = const_views_of(inputs, "all_gather_into_tensor_coalesced", "inputs");
+    const CollectiveOptions ours{.group = group_, .timeout = timeout_of(options.timeout)};
+    return issue(
+        {"all_gather", c10d::OpType::ALLGATHER_INTO_TENSOR_COALESCED, options.asyncOp, ours.timeout},
+        [&] { tutti::all_gather_into_tensor_coalesced(to, from, ours); },
+        [&] { return tutti::async::all_gather_into_tensor_coalesced(to, from, ours); },
+        [&] {
+            return Kept{{outputs}, inputs};
+        });
+}
+
+WorkPtr ProcessGroupTutti::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                           const c10d::ReduceScatterOptions& options) {
+    if (outputs.size() != inputs.size()) {
+        refuse("reduce_scatter_tensor_coalesced", "requires input/output tensor lists to have the same length");
+    }
+    const ReduceOp op = operator_of(options.reduceOp, "reduce_scatter_tensor_coalesced");
+    for (const at::Tensor& tensor : outputs) check_supported(op, tensor, "reduce_scatter_tensor_coalesced");
+    const TensorList to = views_of(outputs, "reduce_scatter_tensor_coalesced", "outputs", Use::combined);
+    const ConstTensorList from = const_views_of(inputs, "reduce_scatter_tensor_coalesced", "inputs", Use::combined);
+    const tutti::ReduceScatterOptions ours{.op = op, .group = group_, .timeout = timeout_of(options.timeout)};
+    return issue(
+        {"reduce_scatter", c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED, options.asyncOp, ours.timeout},
+        [&] { tutti::reduce_scatter_tensor_coalesced(to, from, ours); },
+        [&] { return tutti::async::reduce_scatter_tensor_coalesced(to, from, ours); },
+        [&] {
+            return Kept{{outputs}, inputs};
+        });
+}
+
+}  // namespace tutti::torch

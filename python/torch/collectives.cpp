@@ -1,0 +1,325 @@
+// Collectives on dense tensors.
+#include "issue.hpp"
+
+#include <ATen/ATen.h>
+
+#include <torch/csrc/distributed/c10d/Utils.hpp>
+
+namespace tutti::torch {
+namespace {
+
+// PyTorch's words for what is wrong with a list; the checks take a function that throws them.
+using Refuse = std::function<void(const std::string&)>;
+
+void check_equal_inputs(const Refuse& refuse, const Tensors& tensors) {
+    c10d::assertNonEmpty(refuse, tensors);
+    c10d::assertTypeAndSizesMatch(refuse, tensors);
+}
+
+// Elements of `one` in every tensor of `list`, and their type.
+void check_list(const Refuse& refuse, const Tensors& list, const at::Tensor& one, bool equal_sizes) {
+    for (std::size_t i = 0; i < list.size(); ++i) {
+        if (list[i].scalar_type() != one.scalar_type()) {
+            refuse(c10::str("invalid tensor type at index ", i, " (expected ", one.toString(), ", got ",
+                            list[i].toString(), ")"));
+        }
+        if (equal_sizes && list[i].sizes() != one.sizes()) {
+            refuse(c10::str("invalid tensor size at index ", i, " (expected ", c10d::toString(one.sizes()), ", got ",
+                            c10d::toString(list[i].sizes()), ")"));
+        }
+    }
+}
+
+}  // namespace
+
+WorkPtr ProcessGroupTutti::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
+    const Refuse invalid = [&](const std::string& message) { refuse("broadcast", message); };
+    c10d::assertRootRank(invalid, options.rootRank, size_);
+    c10d::assertRootTensor(invalid, options.rootTensor, static_cast<std::int64_t>(tensors.size()));
+    if (tensors.size() > 1) c10d::assertTypeAndSizesMatch(invalid, tensors);
+    at::Tensor& tensor = tensors[static_cast<std::size_t>(options.rootTensor)];
+    const TensorView view = view_of(tensor, "broadcast", "tensor");
+    const BroadcastOptions ours{
+        .group = group_, .group_src = static_cast<int>(options.rootRank), .timeout = timeout_of(options.timeout)};
+    const Call call{"broadcast", c10d::OpType::BROADCAST, options.asyncOp && tensors.size() == 1, ours.timeout};
+    WorkPtr work = issue(
+        call, [&] { tutti::broadcast(view, ours); }, [&] { return tutti::async::broadcast(view, ours); },
+        [&] {
+            return Kept{{{tensor}}, {tensor}};
+        });
+    if (tensors.size() == 1) return work;
+    for (at::Tensor& other : tensors) {
+        if (!other.is_same(tensor)) other.copy_(tensor);
+    }
+    return finished({call.operation, call.type, options.asyncOp, ours.timeout}, {tensors});
+}
+
+WorkPtr ProcessGroupTutti::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
+    if (tensors.size() != 1) {
+        check_equal_inputs([&](const std::string& message) { refuse("allreduce", message); }, tensors);
+    }
+    at::Tensor& tensor = tensors.front();
+    if (tensor.layout() != at::kStrided) return allreduce_sparse(tensors, options);
+    const ReduceOp op = operator_of(options.reduceOp, "all_reduce");
+    const Call call{"all_reduce", c10d::OpType::ALLREDUCE, options.asyncOp, timeout_of(options.timeout)};
+    if (tensors.size() != 1) return allreduce_several(call, tensors, op);
+    const TensorView view = view_of(tensor, "all_reduce", "tensor", Use::combined);
+    if (!is_supported(op.kind(), view.dtype())) check_supported(op, tensor, "all_reduce");
+    const AllReduceOptions ours{.op = op, .group = group_, .timeout = call.timeout};
+    return issue(
+        call, [&] { tutti::all_reduce(view, ours); }, [&] { return tutti::async::all_reduce(view, ours); },
+        [&] {
+            return Kept{{tensors}, tensors};
+        });
+}
+
+// Several tensors of one rank count as if each were another rank's; all get the result.
+WorkPtr ProcessGroupTutti::allreduce_several(const Call& call, Tensors& tensors, ReduceOp op) {
+    for (at::Tensor& tensor : tensors) check_supported(op, tensor, call.operation);
+    Tensors copies;
+    std::vector<const void*> inputs;
+    for (at::Tensor& tensor : tensors) {
+        copies.push_back(tensor.contiguous());
+        inputs.push_back(copies.back().data_ptr());
+    }
+    at::Tensor sum = at::empty_like(copies.front());
+    const TensorView view = view_of(sum, call.operation, "tensors", Use::combined);
+    if (op.kind() == ReduceOp::Kind::premul_sum) refuse("allreduce", "ReduceOp.PREMUL_SUM takes one tensor");
+    translating(
+        [&] { combine(op, view.dtype(), view.data(), inputs, static_cast<std::uint64_t>(view.element_count())); });
+    issue(
+        {call.operation, call.type, false, call.timeout},
+        [&] { tutti::all_reduce(view, {.op = op, .group = group_, .timeout = call.timeout}); },
+        [&] { return tutti::async::all_reduce(view, {.op = op, .group = group_, .timeout = call.timeout}); },
+        [&] {
+            return Kept{{{sum}}, tensors};
+        });
+    for (at::Tensor& tensor : tensors) tensor.copy_(sum);
+    return finished(call, {tensors});
+}
+
+WorkPtr ProcessGroupTutti::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
+    const Refuse invalid = [&](const std::string& message) { refuse("reduce", message); };
+    c10d::assertRootRank(invalid, options.rootRank, size_);
+    c10d::assertRootTensor(invalid, options.rootTensor, static_cast<std::int64_t>(tensors.size()));
+    c10d::assertSingleElement(invalid, tensors);
+    const ReduceOp op = operator_of(options.reduceOp, "reduce");
+    const TensorView view = view_of(tensors[0], "reduce", "tensor", Use::combined);
+    check_supported(op, tensors[0], "reduce");
+    const tutti::ReduceOptions ours{.op = op,
+                                    .group = group_,
+                                    .group_dst = static_cast<int>(options.rootRank),
+                                    .timeout = timeout_of(options.timeout)};
+    return issue(
+        {"reduce", c10d::OpType::REDUCE, options.asyncOp, ours.timeout}, [&] { tutti::reduce(view, ours); },
+        [&] { return tutti::async::reduce(view, ours); },
+        [&] {
+            return Kept{{tensors}, tensors};
+        });
+}
+
+WorkPtr ProcessGroupTutti::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
+                                     const c10d::AllgatherOptions& options) {
+    const Refuse invalid = [&](const std::string& message) { refuse("allgather", message); };
+    c10d::assertNonEmpty(invalid, inputs);
+    if (inputs.size() != outputs.size()) invalid("requires input/output tensor lists to have the same length");
+    if (inputs.size() > 1) invalid("requires a single-element input tensor list");
+    if (outputs[0].size() != static_cast<std::size_t>(size_)) {
+        invalid(c10::str("invalid output tensor list at index 0 (expected length ", size_, ", got ", outputs[0].size(),
+                         ")"));
+    }
+    // Counts may differ between ranks, but gloo's may not.
+    check_list(invalid, outputs[0], inputs[0], options_->backend == "gloo");
+    const ConstTensorView input = view_of(inputs[0], "all_gather", "tensor");
+    const TensorList views = views_of(outputs[0], "all_gather", "output_tensors");
+    const CollectiveOptions ours{.group = group_, .timeout = timeout_of(options.timeout)};
+    return issue(
+        {"all_gather", c10d::OpType::ALLGATHER, options.asyncOp, ours.timeout},
+        [&] { tutti::all_gather(views, input, ours); }, [&] { return tutti::async::all_gather(views, input, ours); },
+        [&] {
+            return Kept{outputs, inputs};
+        });
+}
+
+WorkPtr ProcessGroupTutti::_allgather_base(at::Tensor& output, at::Tensor& input,
+                                           const c10d::AllgatherOptions& options) {
+    if (output.scalar_type() != input.scalar_type())
+        refuse("_allgather_base", "output tensor must have the same type as input tensor");
+    if (output.numel() != input.numel() * size_) {
+        refuse("_allgather_base", "output tensor size must be equal to world_size times input tensor size");
+    }
+    const TensorView to = view_of(output, "all_gather_into_tensor", "output_tensor");
+    const ConstTensorView from = view_of(input, "all_gather_into_tensor", "input_tensor");
+    const CollectiveOptions ours{.group = group_, .timeout = timeout_of(options.timeout)};
+    return issue(
+        {"all_gather", c10d::OpType::_ALLGATHER_BASE, options.asyncOp, ours.timeout},
+        [&] { tutti::all_gather_into_tensor(to, from, ours); },
+        [&] { return tutti::async::all_gather_into_tensor(to, from, ours); },
+        [&] {
+            return Kept{{{output}}, {input}};
+        });
+}
+
+WorkPtr ProcessGroupTutti::gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) {
+    const Refuse invalid = [&](const std::string& message) { refuse("gather", message); };
+    c10d::assertRootRank(invalid, options.rootRank, size_);
+    c10d::assertSingleElementInput(invalid, inputs);
+    const bool root = rank_ == options.rootRank;
+    if (root) {
+        if (outputs.size() != 1) {
+            invalid(c10::str("requires a single-element output list containing a list with ", size_, " tensors."));
+        } else if (outputs[0].size() != static_cast<std::size_t>(size_)) {
+            invalid(c10::str("Incorrect output list size ", outputs[0].size(), ". Output list size should be ", size_,
+                             ", same as size of the process group."));
+        }
+        check_list(invalid, outputs[0], inputs[0], true);
+    } else if (!outputs.empty()) {
+        invalid("requires empty output on non-root");
+    }
+    const ConstTensorView input = view_of(inputs[0], "gather", "tensor");
+    const TensorList views = root ? views_of(outputs[0], "gather", "gather_list") : TensorList();
+    const GatherOptions ours{
+        .group = group_, .group_dst = static_cast<int>(options.rootRank), .timeout = timeout_of(options.timeout)};
+    return issue(
+        {"gather", c10d::OpType::GATHER, options.asyncOp, ours.timeout}, [&] { tutti::gather(input, views, ours); },
+        [&] { return tutti::async::gather(input, views, ours); },
+        [&] {
+            return Kept{outputs, inputs};
+        });
+}
+
+WorkPtr ProcessGroupTutti::gather_into_tensor(at::Tensor& output, at::Tensor& input,
+                                              const c10d::GatherOptions& options) {
+    std::vector<Tensors> outputs;
+    if (rank_ == options.rootRank) {
+        if (output.numel() != input.numel() * size_ || !output.is_contiguous()) {
+            refuse("gather_into_tensor",
+                   "output tensor must be contiguous and have world_size times the input's elements");
+        }
+        outputs.emplace_back();
+        for (const at::Tensor& part : output.view({-1}).chunk(size_)) outputs[0].push_back(part.view(input.sizes()));
+        if (input.numel() == 0) outputs[0].assign(static_cast<std::size_t>(size_), input.new_empty(input.sizes()));
+    }
+    Tensors inputs{input};
+    return gather(outputs, inputs, options);
+}
+
+WorkPtr ProcessGroupTutti::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                                   const c10d::ScatterOptions& options) {
+    const Refuse invalid = [&](const std::string& message) { refuse("scatter", message); };
+    c10d::assertRootRank(invalid, options.rootRank, size_);
+    c10d::assertSingleElementOutput(invalid, outputs);
+    const bool root = rank_ == options.rootRank;
+    if (root) {
+        if (inputs.size() != 1) {
+            invalid(c10::str("requires a single-element input list containing a list with ", size_, " tensors"));
+        } else if (inputs[0].size() != static_cast<std::size_t>(size_)) {
+            invalid(c10::str("Incorrect input list size ", inputs[0].size(), ". Input list size should be ", size_,
+                             ", same as size of the process group."));
+        }
+        check_list(invalid, inputs[0], outputs[0], true);
+    } else if (!inputs.empty()) {
+        invalid("requires empty input on non-root");
+    }
+    const TensorView output = view_of(outputs[0], "scatter", "tensor");
+    const ConstTensorList views = root ? const_views_of(inputs[0], "scatter", "scatter_list") : ConstTensorList();
+    const ScatterOptions ours{
+        .group = group_, .group_src = static_cast<int>(options.rootRank), .timeout = timeout_of(options.timeout)};
+    return issue(
+        {"scatter", c10d::OpType::SCATTER, options.asyncOp, ours.timeout}, [&] { tutti::scatter(output, views, ours); },
+        [&] { return tutti::async::scatter(output, views, ours); },
+        [&] {
+            return Kept{{outputs}, root ? inputs[0] : Tensors()};
+        });
+}
+
+WorkPtr ProcessGroupTutti::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                                          const c10d::ReduceScatterOptions& options) {
+    const Refuse invalid = [&](const std::string& message) { refuse("reduce_scatter", message); };
+    c10d::assertSingleElementOutput(invalid, outputs);
+    if (inputs.size() != 1 || inputs[0].size() != static_cast<std::size_t>(size_)) {
+        invalid(c10::str("requires a single-element input list containing a list with ", size_, " tensors"));
+    }
+    check_list(invalid, inputs[0], outputs[0], false);
+    const ReduceOp op = operator_of(options.reduceOp, "reduce_scatter");
+    const TensorView output = view_of(outputs[0], "reduce_scatter", "output", Use::combined);
+    const ConstTensorList views = const_views_of(inputs[0], "reduce_scatter", "input_list", Use::combined);
+    check_supported(op, outputs[0], "reduce_scatter");
+    const tutti::ReduceScatterOptions ours{.op = op, .group = group_, .timeout = timeout_of(options.timeout)};
+    return issue(
+        {"reduce_scatter", c10d::OpType::REDUCE_SCATTER, options.asyncOp, ours.timeout},
+        [&] { tutti::reduce_scatter(output, views, ours); },
+        [&] { return tutti::async::reduce_scatter(output, views, ours); },
+        [&] {
+            return Kept{{outputs}, inputs[0]};
+        });
+}
+
+WorkPtr ProcessGroupTutti::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                                const c10d::ReduceScatterOptions& options) {
+    if (output.scalar_type() != input.scalar_type())
+        refuse("_reduce_scatter_base", "input tensor must be the same type as the output tensor.");
+    if (input.numel() != output.numel() * size_) {
+        refuse("_reduce_scatter_base", "input tensor must be the same size as output size times world size");
+    }
+    const ReduceOp op = operator_of(options.reduceOp, "reduce_scatter_tensor");
+    const TensorView to = view_of(output, "reduce_scatter_tensor", "output", Use::combined);
+    const ConstTensorView from = view_of(input, "reduce_scatter_tensor", "input", Use::combined);
+    check_supported(op, output, "reduce_scatter_tensor");
+    const tutti::ReduceScatterOptions ours{.op = op, .group = group_, .timeout = timeout_of(options.timeout)};
+    return issue(
+        {"reduce_scatter", c10d::OpType::_REDUCE_SCATTER_BASE, options.asyncOp, ours.timeout},
+        [&] { tutti::reduce_scatter_tensor(to, from, ours); },
+        [&] { return tutti::async::reduce_scatter_tensor(to, from, ours); },
+        [&] {
+            return Kept{{{output}}, {input}};
+        });
+}
+
+WorkPtr ProcessGroupTutti::alltoall_base(at::Tensor& output, at::Tensor& input,
+                                         std::vector<std::int64_t>& output_splits,
+                                         std::vector<std::int64_t>& input_splits,
+                                         const c10d::AllToAllOptions& options) {
+    const Refuse invalid = [&](const std::string& message) { refuse("alltoall_base", message); };
+    if (output.scalar_type() != input.scalar_type()) invalid("tensors are not equal in data type");
+    const bool even = output_splits.empty() && input_splits.empty();
+    if (even && output.numel() != input.numel()) invalid("tensors are not equal in size");
+    c10d::checkSplitSizes(input_splits, input, size_);
+    c10d::checkSplitSizes(output_splits, output, size_);
+    const TensorView to =
+        even ? view_of(output, "all_to_all_single", "output") : shaped_view_of(output, "all_to_all_single", "output");
+    const ConstTensorView from =
+        even ? view_of(input, "all_to_all_single", "input") : shaped_view_of(input, "all_to_all_single", "input");
+    const AllToAllSingleOptions ours{.output_split_sizes = output_splits,
+                                     .input_split_sizes = input_splits,
+                                     .group = group_,
+                                     .timeout = timeout_of(options.timeout)};
+    return issue(
+        {"all_to_all", c10d::OpType::ALLTOALL_BASE, options.asyncOp, ours.timeout},
+        [&] { tutti::all_to_all_single(to, from, ours); },
+        [&] { return tutti::async::all_to_all_single(to, from, ours); },
+        [&] {
+            return Kept{{{output}}, {input}};
+        });
+}
+
+WorkPtr ProcessGroupTutti::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
+    const Refuse invalid = [&](const std::string& message) { refuse("alltoall", message); };
+    if (outputs.size() != static_cast<std::size_t>(size_)) {
+        invalid(c10::str("invalid output tensor list (expected length ", size_, ", got ", outputs.size(), ")"));
+    }
+    if (inputs.size() != static_cast<std::size_t>(size_)) {
+        invalid(c10::str("invalid input tensor list (expected length ", size_, ", got ", inputs.size(), ")"));
+    }
+    const TensorList to = views_of(outputs, "all_to_all", "output_tensor_list");
+    const ConstTensorList from = const_views_of(inputs, "all_to_all", "input_tensor_list");
+    const CollectiveOptions ours{.group = group_, .timeout = timeout_of(options.timeout)};
+    return issue(
+        {"all_to_all", c10d::OpType::ALLTOALL, options.asyncOp, ours.timeout},
+        [&] { tutti::all_to_all(to, from, ours); }, [&] { return tutti::async::all_to_all(to, from, ours); },
+        [&] {
+            return Kept{{outputs}, inputs};
+        });
+}
+
+}  // namespace tutti::torch

@@ -1,0 +1,77 @@
+// Point to point, and barriers.
+#include "issue.hpp"
+
+namespace tutti::torch {
+namespace {
+
+at::Tensor& only_one(Tensors& tensors) {
+    TORCH_CHECK(tensors.size() == 1, "ProcessGroupTutti: takes a single tensor, got ", tensors.size());
+    return tensors[0];
+}
+
+}  // namespace
+
+WorkPtr ProcessGroupTutti::send(Tensors& tensors, int destination, int tag) {
+    at::Tensor& tensor = only_one(tensors);
+    check_rank("send", "dst", destination);
+    const ConstTensorView view = view_of(tensor, "send", "tensor");
+    const SendOptions ours{.tag = tag, .group = group_};
+    return issue(
+        {"send", c10d::OpType::SEND, true, ours.timeout, false}, [&] { tutti::send(view, destination, ours); },
+        [&] { return tutti::isend(view, destination, ours); },
+        [&] {
+            return Kept{{tensors}, tensors};
+        });
+}
+
+WorkPtr ProcessGroupTutti::receive(Tensors& tensors, std::optional<int> source, int tag, c10d::OpType type) {
+    at::Tensor& tensor = only_one(tensors);
+    const TensorView view = view_of(tensor, "recv", "tensor");
+    const RecvOptions ours{.src = source, .tag = tag, .group = group_};
+    return issue(
+        {source ? "recv" : "recvAnySource", type, true, ours.timeout, false}, [&] { tutti::recv(view, ours); },
+        [&] { return tutti::irecv(view, ours); },
+        [&] {
+            return Kept{{tensors}, tensors};
+        });
+}
+
+WorkPtr ProcessGroupTutti::recv(Tensors& tensors, int source, int tag) {
+    check_rank("recv", "src", source);
+    return receive(tensors, source, tag, c10d::OpType::RECV);
+}
+
+WorkPtr ProcessGroupTutti::recvAnysource(Tensors& tensors, int tag) {
+    return receive(tensors, std::nullopt, tag, c10d::OpType::RECVANYSOURCE);
+}
+
+WorkPtr ProcessGroupTutti::barrier(const c10d::BarrierOptions& options) {
+    const tutti::BarrierOptions ours{.group = group_, .timeout = timeout_of(options.timeout)};
+    return issue(
+        {"barrier", c10d::OpType::BARRIER, options.asyncOp, ours.timeout}, [&] { tutti::barrier(ours); },
+        [&] { return tutti::async::barrier(ours); }, [] { return Kept{}; });
+}
+
+// In gloo's words: rank 0 names who did not come, the others say that it was not they.
+void ProcessGroupTutti::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
+    sequence_.fetch_add(1, std::memory_order_relaxed);
+    const bool no_time = options.timeout == std::chrono::milliseconds::zero();
+    if (no_time && rank_ == 0 && size_ > 1) {
+        C10_THROW_ERROR(DistBackendError, "Rank 0 timed out in monitoredBarrier after 0 ms.");
+    }
+    try {
+        monitored_barrier({.group = group_,
+                           .timeout = no_time ? std::chrono::milliseconds(1) : timeout_of(options.timeout),
+                           .wait_all_ranks = wait_all_ranks});
+    } catch (const DistBackendError& error) {
+        if (rank_ == 0) std::rethrow_exception(translated(std::current_exception()));
+        C10_THROW_ERROR(DistBackendError, c10::str("Rank ", rank_,
+                                                   " successfully reached monitoredBarrier, but received errors while "
+                                                   "waiting for send/recv from rank 0. Original exception: ",
+                                                   error.what()));
+    } catch (const DistError&) {
+        std::rethrow_exception(translated(std::current_exception()));
+    }
+}
+
+}  // namespace tutti::torch

@@ -1,0 +1,156 @@
+// tutti.torch._backend: what Python sees of the backend.
+#include "failure.hpp"
+#include "process_group.hpp"
+#include "store.hpp"
+
+#include <torch/csrc/utils/pybind.h>
+
+#include <pybind11/chrono.h>
+
+namespace tutti::torch {
+namespace {
+
+using ReleaseGil = py::call_guard<py::gil_scoped_release>;
+using BaseOptions = c10::intrusive_ptr<c10d::Backend::Options>;
+
+c10::intrusive_ptr<ProcessGroupTutti> make_group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                                                 c10::intrusive_ptr<ProcessGroupTutti::Options> options) {
+    TORCH_CHECK_VALUE(size > 0 && rank >= 0 && rank < size, "ProcessGroupTutti: rank ", rank, " of ", size,
+                      " ranks; expected 0 <= rank < size");
+    TORCH_CHECK_VALUE(store, "ProcessGroupTutti: store is None; expected a torch.distributed.Store");
+    TORCH_CHECK_VALUE(options->timeout.count() > 0, "ProcessGroupTutti: timeout is ", options->timeout.count(),
+                      " ms; expected more than zero");
+    return c10::make_intrusive<ProcessGroupTutti>(store, rank, size, std::move(options));
+}
+
+/// What stands where ProcessGroupGloo stood, with its constructors.
+class InsteadOfGloo : public ProcessGroupTutti {
+ public:
+    using ProcessGroupTutti::ProcessGroupTutti;
+};
+
+TransportKind transport_of(const std::string& name) {
+    if (name == "automatic") return TransportKind::automatic;
+    if (name == "shm") return TransportKind::shm;
+    if (name == "tcp") return TransportKind::tcp;
+    TORCH_CHECK_VALUE(false, "Options.transport: \"", name, "\"; expected \"automatic\", \"shm\" or \"tcp\"");
+}
+const char* name_of(TransportKind transport) {
+    return transport == TransportKind::shm ? "shm" : transport == TransportKind::tcp ? "tcp" : "automatic";
+}
+Determinism determinism_of(const std::string& name) {
+    if (name == "fast") return Determinism::fast;
+    if (name == "run_to_run") return Determinism::run_to_run;
+    if (name == "layout_invariant") return Determinism::layout_invariant;
+    TORCH_CHECK_VALUE(false, "Options.determinism: \"", name,
+                      "\"; expected \"fast\", \"run_to_run\" or \"layout_invariant\"");
+}
+const char* name_of(Determinism determinism) {
+    return determinism == Determinism::run_to_run         ? "run_to_run"
+           : determinism == Determinism::layout_invariant ? "layout_invariant"
+                                                          : "fast";
+}
+
+template <class Function>
+c10::intrusive_ptr<TorchStore> make_store(Function make) {
+    return c10::make_intrusive<TorchStore>(make());
+}
+
+}  // namespace
+}  // namespace tutti::torch
+
+PYBIND11_MODULE(_backend, module) {
+    using namespace tutti::torch;
+    using tutti::Milliseconds;
+    module.doc() = "The backend of tutti.torch, built for one version of PyTorch.";
+    module.attr("torch_version") = TUTTI_TORCH_VERSION;
+    const py::module_ c10d = py::module_::import("torch._C._distributed_c10d");
+
+    py::class_<ProcessGroupTutti, c10::intrusive_ptr<ProcessGroupTutti>> group(
+        module, "ProcessGroupTutti", c10d.attr("Backend"),
+        "The ranks of one group. Made by all of its ranks; returns when all have come.");
+    using Options = ProcessGroupTutti::Options;
+    py::class_<Options, c10::intrusive_ptr<Options>>(
+        group, "Options", c10d.attr("Backend").attr("Options"),
+        "For init_process_group(pg_options=...). timeout: of every operation that gives none. transport: "
+        "\"automatic\", "
+        "\"shm\" or \"tcp\". determinism: \"fast\", \"run_to_run\" or \"layout_invariant\". listen_host: the address "
+        "to "
+        "listen on; empty: TUTTI_HOST, else the one that reaches the store.")
+        .def(py::init([](Milliseconds timeout, const std::string& transport, const std::string& determinism,
+                         const std::string& listen_host) {
+                 auto options = c10::make_intrusive<Options>(timeout);
+                 options->transport = transport_of(transport);
+                 options->determinism = determinism_of(determinism);
+                 options->listen_host = listen_host;
+                 return options;
+             }),
+             py::kw_only(), py::arg("timeout") = kBackendDefaultTimeout, py::arg("transport") = "automatic",
+             py::arg("determinism") = "fast", py::arg("listen_host") = "")
+        .def_property(
+            "transport", [](const Options& self) { return name_of(self.transport); },
+            [](Options& self, const std::string& name) { self.transport = transport_of(name); })
+        .def_property(
+            "determinism", [](const Options& self) { return name_of(self.determinism); },
+            [](Options& self, const std::string& name) { self.determinism = determinism_of(name); })
+        .def_readwrite("listen_host", &Options::listen_host)
+        .def("__copy__", [](const Options& self) { return c10::make_intrusive<Options>(self); })
+        .def("__deepcopy__", [](const Options& self, const py::dict&) { return c10::make_intrusive<Options>(self); });
+    group.def(py::init([](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, const BaseOptions& options,
+                          const std::string& name) {
+                  return make_group(store, rank, size, c10::make_intrusive<Options>(*options, name));
+              }),
+              py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"), py::arg("name") = "tutti",
+              ReleaseGil());
+    group.def(py::init([](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, Milliseconds timeout) {
+                  return make_group(store, rank, size, c10::make_intrusive<Options>(timeout));
+              }),
+              py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout") = kBackendDefaultTimeout,
+              ReleaseGil());
+
+    py::class_<InsteadOfGloo, c10::intrusive_ptr<InsteadOfGloo>, ProcessGroupTutti>(module, "ProcessGroupGloo")
+        .def(py::init([](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, const BaseOptions& options) {
+                 return c10::make_intrusive<InsteadOfGloo>(store, rank, size,
+                                                           c10::make_intrusive<Options>(*options, "gloo"));
+             }),
+             py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"), ReleaseGil())
+        .def(py::init([](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, Milliseconds timeout, bool) {
+                 return c10::make_intrusive<InsteadOfGloo>(store, rank, size,
+                                                           c10::make_intrusive<Options>(timeout, "gloo"));
+             }),
+             py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout") = kBackendDefaultTimeout,
+             py::arg("enable_reconfigure") = false, ReleaseGil())
+        .def("_set_default_timeout", &ProcessGroupTutti::setTimeout, py::arg("timeout"), ReleaseGil());
+
+    py::class_<TorchStore, c10::intrusive_ptr<TorchStore>>(
+        module, "Store", c10d.attr("Store"), py::dynamic_attr(),
+        "A torch.distributed.Store that keeps its data in a store of tutti's.")
+        .def("describe", [](const TorchStore& self) { return self.store().describe(); });
+    module.def("leave_all", &ProcessGroupTutti::leave_all, ReleaseGil());
+    module.def(
+        "hash_store", [](Milliseconds timeout) { return make_store([&] { return tutti::HashStore(timeout); }); },
+        py::arg("timeout"), ReleaseGil());
+    module.def(
+        "file_store",
+        [](const std::string& path, int world_size, Milliseconds timeout) {
+            return translating([&] { return make_store([&] { return tutti::FileStore(path, world_size, timeout); }); });
+        },
+        py::arg("path"), py::arg("world_size"), py::arg("timeout"), ReleaseGil());
+    module.def(
+        "tcp_store",
+        [](const std::string& host, std::uint16_t port, std::optional<int> world_size, bool is_master,
+           Milliseconds timeout, bool wait_for_workers, bool multi_tenant) {
+            return translating([&] {
+                tutti::TCPStore store({.host = host,
+                                       .port = port,
+                                       .world_size = world_size,
+                                       .is_master = is_master,
+                                       .timeout = timeout,
+                                       .wait_for_workers = wait_for_workers,
+                                       .multi_tenant = multi_tenant});
+                return std::make_pair(c10::make_intrusive<TorchStore>(store), store.port());
+            });
+        },
+        py::arg("host"), py::arg("port"), py::arg("world_size"), py::arg("is_master"), py::arg("timeout"),
+        py::arg("wait_for_workers"), py::arg("multi_tenant"), ReleaseGil());
+}

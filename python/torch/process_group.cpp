@@ -1,0 +1,228 @@
+#include "process_group.hpp"
+
+#include "issue.hpp"
+#include "store.hpp"
+
+#include <Python.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include <algorithm>
+#include <future>
+#include <mutex>
+#include <set>
+
+namespace tutti::torch {
+namespace {
+
+// Threads of the world may need the GIL, for a store that is written in Python, while this one waits for them.
+class WithoutGil {
+ public:
+    WithoutGil() : state_(Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread() : nullptr) {}
+    ~WithoutGil() {
+        if (state_) PyEval_RestoreThread(state_);
+    }
+    WithoutGil(const WithoutGil&) = delete;
+    WithoutGil& operator=(const WithoutGil&) = delete;
+
+ private:
+    PyThreadState* state_;
+};
+
+// The groups that have been made and not left.
+struct Alive {
+    std::mutex mutex;
+    std::set<ProcessGroupTutti*> groups;
+};
+Alive& alive() {
+    static Alive& all = *new Alive;
+    return all;
+}
+
+// A program may leave a group and make it again with the same store: each time a rank does so it uses new keys.
+Store store_of_world(const c10::intrusive_ptr<c10d::Store>& store, int rank, std::chrono::milliseconds timeout) {
+    Store whole = store_over(store, timeout);
+    const std::int64_t time = whole.add("tutti/joined/" + std::to_string(rank), 1);
+    return PrefixStore("tutti/" + std::to_string(time), whole);
+}
+
+}  // namespace
+
+ProcessGroupTutti::Options::Options(const c10d::Backend::Options& other, const std::string& name)
+    : c10d::Backend::Options(name, other.timeout) {
+    group_name = other.group_name;
+    group_desc = other.group_desc;
+    global_ranks_in_group = other.global_ranks_in_group;
+    if (const auto* ours = dynamic_cast<const Options*>(&other)) {
+        transport = ours->transport;
+        determinism = ours->determinism;
+        listen_host = ours->listen_host;
+    }
+}
+
+ProcessGroupTutti::ProcessGroupTutti(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                                     c10::intrusive_ptr<Options> options)
+    : c10d::Backend(rank, size), options_(std::move(options)), store_(store) {
+    const WithoutGil guard;
+    translating([&] {
+        group_ = ProcessGroup(ProcessGroupOptions{.store = store_of_world(store, rank, options_->timeout),
+                                                  .rank = rank,
+                                                  .world_size = size,
+                                                  .timeout = options_->timeout,
+                                                  .name = options_->group_name.empty() ? "world" : options_->group_name,
+                                                  .transport = options_->transport,
+                                                  .determinism = options_->determinism,
+                                                  .listen_host = options_->listen_host});
+    });
+    init();
+    const std::lock_guard lock(alive().mutex);
+    alive().groups.insert(this);
+}
+
+ProcessGroupTutti::~ProcessGroupTutti() {
+    const WithoutGil guard;
+    {
+        const std::lock_guard lock(alive().mutex);
+        alive().groups.erase(this);
+    }
+    drop_coalesced();
+    group_ = ProcessGroup();
+}
+
+void ProcessGroupTutti::refuse(const char* operation, const std::string& message) const {
+    TORCH_CHECK(false, options_->backend == "gloo" ? "ProcessGroupGloo::" : "ProcessGroupTutti::", operation, ": ",
+                message);
+}
+void ProcessGroupTutti::check_rank(const char* operation, const char* argument, int rank) const {
+    if (rank < 0 || rank >= size_) {
+        refuse(operation, c10::str("invalid rank: ", argument, " is ", rank, "; expected 0 to ", size_ - 1));
+    }
+}
+
+WorkFacts ProcessGroupTutti::facts_of(const Call& call) {
+    WorkFacts facts{.type = call.type, .rank = rank_, .sequence = sequence_, .timeout = call.timeout};
+    if (facts.timeout.count() == 0) facts.timeout = options_->timeout;
+    if (at::getStepCallbacksUnlessEmpty(at::RecordScope::USER_SCOPE)) [[unlikely]] {
+        // Events are named as gloo's are: "tutti:all_reduce". The names must outlive the events: there are few.
+        static const auto& titles = *new std::vector<std::pair<std::string, std::string>>([] {
+            std::vector<std::pair<std::string, std::string>> all;
+            for (const char* backend : {"tutti", "gloo"}) {
+                for (const char* operation :
+                     {"broadcast", "all_reduce", "reduce", "all_gather", "gather", "scatter", "reduce_scatter",
+                      "all_to_all", "send", "recv", "recvAnySource", "barrier"}) {
+                    all.emplace_back(operation, std::string(backend) + ":" + operation);
+                }
+            }
+            return all;
+        }());
+        const std::string prefix = options_->backend + ":";
+        for (const auto& [operation, title] : titles) {
+            if (operation == call.operation && title.starts_with(prefix)) facts.title = title.c_str();
+        }
+    }
+    return facts;
+}
+
+WorkPtr ProcessGroupTutti::finished(const Call& call, std::vector<Tensors> outputs) {
+    if (!call.async_op) return {};
+    return c10::make_intrusive<TorchWork>(facts_of(call), std::move(outputs));
+}
+
+void ProcessGroupTutti::setTimeout(std::chrono::milliseconds timeout) {
+    options_->timeout = timeout;
+    translating([&] { group_.set_timeout(timeout); });
+}
+
+c10d::ErrorType ProcessGroupTutti::getError() {
+    return failed_ ? c10d::ErrorType::COMM_ERROR : c10d::ErrorType::SUCCESS;
+}
+
+c10::intrusive_ptr<c10d::Backend> ProcessGroupTutti::split(const c10::intrusive_ptr<c10d::Store>& store,
+                                                           const std::vector<int>& ranks,
+                                                           const c10::intrusive_ptr<c10d::Backend::Options>& options) {
+    const auto place = std::ranges::find(ranks, rank_);
+    if (place == ranks.end()) return nullptr;
+    auto own = options ? c10::make_intrusive<Options>(*options, options_->backend)
+                       : c10::make_intrusive<Options>(*options_, options_->backend);
+    const auto parents = own->global_ranks_in_group;
+    own->global_ranks_in_group.clear();
+    for (const int rank : ranks) {
+        const auto index = static_cast<std::size_t>(rank);
+        own->global_ranks_in_group.push_back(parents.size() > index ? parents[index] : index);
+    }
+    auto prefixed = c10::make_intrusive<c10d::PrefixStore>("split/" + own->group_name, store);
+    auto group = c10::make_intrusive<ProcessGroupTutti>(prefixed, static_cast<int>(place - ranks.begin()),
+                                                        static_cast<int>(ranks.size()), own);
+    group->setGroupUid(own->group_name);
+    return group;
+}
+
+c10::intrusive_ptr<c10d::Backend> ProcessGroupTutti::merge(const c10::intrusive_ptr<c10d::Store>& store,
+                                                           const c10::intrusive_ptr<c10d::Backend::Options>& options,
+                                                           const int& rank, const int& size) {
+    auto own = options ? c10::make_intrusive<Options>(*options, options_->backend)
+                       : c10::make_intrusive<Options>(*options_, options_->backend);
+    auto prefixed = c10::make_intrusive<c10d::PrefixStore>("merge/" + own->group_name, store);
+    return c10::make_intrusive<ProcessGroupTutti>(prefixed, rank, size, own);
+}
+
+void ProcessGroupTutti::abort() {
+    const WithoutGil guard;
+    translating([&] { group_.abort("ProcessGroup.abort was called"); });
+}
+
+void ProcessGroupTutti::shutdown() {
+    const WithoutGil guard;
+    drop_coalesced();
+    translating([&] { group_.destroy(); });
+}
+
+void ProcessGroupTutti::leave_all() {
+    std::vector<ProcessGroup> groups;
+    {
+        const std::lock_guard lock(alive().mutex);
+        for (ProcessGroupTutti* one : std::exchange(alive().groups, {})) groups.push_back(one->group_);
+    }
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+    for (ProcessGroup& group : groups) {
+        std::future<void> left = std::async(std::launch::async, [&group] {
+            try {
+                group.destroy();
+            } catch (const DistError&) {  // NOLINT(bugprone-empty-catch): nobody is left to be told
+            }
+        });
+        if (left.wait_until(end) == std::future_status::timeout) group.abort("the interpreter of this rank has ended");
+    }
+}
+
+// A scope that an exception leaves forgets its calls.
+void ProcessGroupTutti::drop_coalesced() noexcept {
+    coalescing_thread_ = std::thread::id();
+    if (!coalesced_) return;
+    try {
+        const std::unique_ptr<Coalesced> dropped = std::move(coalesced_);
+        throw Aborted("coalescing has not been ended");
+    } catch (const Aborted&) {  // NOLINT(bugprone-empty-catch)
+    }
+}
+
+void ProcessGroupTutti::startCoalescing() {
+    translating([&] {
+        coalesced_ = std::make_unique<Coalesced>(group_);
+        coalesced_->kept.outputs.resize(1);
+        coalescing_thread_ = std::this_thread::get_id();
+    });
+}
+
+WorkPtr ProcessGroupTutti::endCoalescing() {
+    return translating([&]() -> WorkPtr {
+        if (!coalesced_) throw InvalidArgument("endCoalescing: startCoalescing has not been called");
+        coalescing_thread_ = std::thread::id();
+        const std::unique_ptr<Coalesced> coalesced = std::move(coalesced_);
+        Work work = coalesced->scope.end();
+        const Call call{"coalesced", c10d::OpType::COALESCED, true, std::chrono::milliseconds::zero(), false};
+        return c10::make_intrusive<TorchWork>(facts_of(call), std::move(work), std::move(coalesced->kept.outputs),
+                                              std::move(coalesced->kept.inputs));
+    });
+}
+
+}  // namespace tutti::torch

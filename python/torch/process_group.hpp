@@ -1,0 +1,147 @@
+// ProcessGroupTutti: a c10d::Backend whose ranks communicate through a tutti world of their own.
+//
+// One object serves one group of PyTorch's on one rank. Operations follow ProcessGroupGloo's, and where gloo has none
+// ProcessGroupNCCL's; argument errors have gloo's words. An operation whose options say asyncOp = false is carried out
+// before the call returns, which then returns no Work.
+//
+// Threads: any, one after the other, as for tutti's groups. All methods are called without the GIL.
+#pragma once
+
+#include "tensors.hpp"
+#include "work.hpp"
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include <tutti/tutti.hpp>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace tutti::torch {
+
+using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
+class ProcessGroupTutti : public c10d::Backend {
+ public:
+    struct Options : c10d::Backend::Options {
+        explicit Options(std::chrono::milliseconds limit = kBackendDefaultTimeout, const std::string& name = "tutti")
+            : c10d::Backend::Options(name, limit) {}
+        Options(const c10d::Backend::Options& other, const std::string& name);
+        c10::intrusive_ptr<c10d::Backend::Options> clone() const { return c10::make_intrusive<Options>(*this); }
+
+        // Where gloo's options have them: DistributedDataParallel's logger casts what is named "gloo" to
+        // ProcessGroupGloo, unasked, and reads the number of threads.
+        std::vector<std::shared_ptr<void>> devices;
+        int threads = 2;
+
+        TransportKind transport = TransportKind::automatic;
+        Determinism determinism = Determinism::fast;
+        std::string listen_host;  ///< address to listen on; empty: TUTTI_HOST, else the one that reaches the store
+    };
+
+    /// Joins: returns when all `size` ranks have. Throws c10::DistStoreError that lists the ranks that did not come.
+    ProcessGroupTutti(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                      c10::intrusive_ptr<Options> options);
+    ~ProcessGroupTutti() override;
+
+    const std::string getBackendName() const override { return options_->backend; }
+    c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override { return options_; }
+    bool supportsSplitting() const override { return true; }
+    bool supportsCoalescing() const override { return true; }
+    void setTimeout(std::chrono::milliseconds timeout) override;
+    std::uint64_t getSequenceNumberForGroup() override { return sequence_; }
+    void setSequenceNumberForGroup() override {}
+    c10d::ErrorType getError() override;
+    /// A group of those of `ranks`; null for the others. `store` is for this group alone.
+    c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
+                                            const c10::intrusive_ptr<c10d::Backend::Options>& options) override;
+    c10::intrusive_ptr<c10d::Backend> merge(const c10::intrusive_ptr<c10d::Store>& store,
+                                            const c10::intrusive_ptr<c10d::Backend::Options>& options, const int& rank,
+                                            const int& size) override;
+    void abort() override;
+    void shutdown() override;
+    /// Leaves every group of this process, before the interpreter ends: continuations in Python could not run later.
+    /// Waits at most two seconds for operations that are still under way, then ends them.
+    static void leave_all();
+    void eagerConnectSingleDevice(at::Device) override {}
+    void enableCollectivesTiming() override {}
+    void startCoalescing() override;
+    WorkPtr endCoalescing() override;
+
+    WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
+    WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+    WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+    WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override;
+    WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
+    WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
+    WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) override;
+    WorkPtr allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
+                                const c10d::AllgatherOptions& options) override;
+    WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                            const c10d::AllgatherOptions& options) override;
+    WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) override;
+    WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) override;
+    WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                           const c10d::ReduceScatterOptions& options) override;
+    WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                 const c10d::ReduceScatterOptions& options) override;
+    WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                            const c10d::ReduceScatterOptions& options) override;
+    WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<std::int64_t>& output_splits,
+                          std::vector<std::int64_t>& input_splits, const c10d::AllToAllOptions& options) override;
+    WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override;
+    // Later versions have more names for the same, which lead to the ones above, and this one:
+    WorkPtr gather_into_tensor(at::Tensor& output, at::Tensor& input, const c10d::GatherOptions& options);
+
+    WorkPtr send(Tensors& tensors, int destination, int tag) override;
+    WorkPtr recv(Tensors& tensors, int source, int tag) override;
+    WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+    WorkPtr barrier(const c10d::BarrierOptions& options) override;
+    void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
+
+ private:
+    /// What the operations have in common.
+    struct Call {
+        const char* operation;  ///< tutti's name of it
+        c10d::OpType type;
+        bool async_op;
+        std::chrono::milliseconds timeout;
+        bool counted = true;  ///< collectives are numbered, messages are not
+    };
+    struct Kept {
+        std::vector<Tensors> outputs;
+        Tensors inputs;
+    };
+    struct Coalesced;
+
+    /// Carries out one operation: now, later, or together with others, as the call wants it. `keep()` gives the tensors
+    /// that the operation uses, for the Work.
+    template <class Blocking, class Asynchronous, class Keep>
+    WorkPtr issue(const Call& call, Blocking blocking, Asynchronous asynchronous, Keep keep);
+    WorkFacts facts_of(const Call& call);
+    /// Of an operation that was carried out within its call.
+    WorkPtr finished(const Call& call, std::vector<Tensors> outputs);
+    WorkPtr allreduce_several(const Call& call, Tensors& tensors, ReduceOp op);
+    std::chrono::milliseconds timeout_of(std::chrono::milliseconds timeout) const {
+        return timeout < std::chrono::milliseconds::zero() ? std::chrono::milliseconds::zero() : timeout;
+    }
+    [[noreturn]] void refuse(const char* operation, const std::string& message) const;
+    void check_rank(const char* operation, const char* argument, int rank) const;
+    void drop_coalesced() noexcept;
+    WorkPtr receive(Tensors& tensors, std::optional<int> source, int tag, c10d::OpType type);
+
+    std::shared_ptr<void> before_options_;  // the options stand where ProcessGroupGloo has its own; see Options
+    c10::intrusive_ptr<Options> options_;
+    c10::intrusive_ptr<c10d::Store> store_;
+    ProcessGroup group_;
+    std::atomic<std::uint64_t> sequence_{0};
+    std::atomic<bool> failed_{false};
+    std::unique_ptr<Coalesced> coalesced_;
+    std::atomic<std::thread::id> coalescing_thread_{};
+};
+
+}  // namespace tutti::torch

@@ -1,0 +1,98 @@
+"""tutti.torch: the backend "tutti" for torch.distributed.
+
+    import torch.distributed as dist
+    dist.init_process_group("tutti")    # no import of tutti.torch where it is installed: PyTorch finds its entry point
+
+Every collective on CPU tensors, send and recv, coalescing, splitting; DDP, FSDP2, DTensor, functional collectives and
+distributed checkpoints work over it. Groups that also serve a GPU: init_process_group("cpu:tutti,cuda:nccl").
+
+TUTTI_REPLACE_GLOO=1 in the environment, or `python -m tutti.torch --replace-gloo script.py ...`, makes every use of gloo
+ours. Importing this package is cheap; its C++ part is loaded when the first group is made.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as dist
+
+__all__ = [
+    "FileStore",
+    "HashStore",
+    "Options",
+    "ProcessGroupTutti",
+    "TCPStore",
+    "is_gloo_replaced",
+    "register",
+    "replace_gloo",
+]
+
+_SWITCH = "TUTTI_REPLACE_GLOO"
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("ProcessGroupTutti", "Options"):
+        from ._module import backend
+
+        group = backend().ProcessGroupTutti
+        return group if name == "ProcessGroupTutti" else group.Options
+    if name in ("FileStore", "HashStore", "TCPStore"):
+        from . import stores
+
+        return getattr(stores, name)
+    raise AttributeError(f"module 'tutti.torch' has no attribute {name!r}")
+
+
+def _timeout(options: Any) -> timedelta:
+    timeout = options.timeout
+    return timeout if isinstance(timeout, timedelta) else timedelta(seconds=float(timeout))
+
+
+def _create(options: Any, backend_options: Any) -> Any:
+    """What torch.distributed calls for each group. `options`: its _DistributedBackendOptions."""
+    from ._module import backend
+
+    module = backend()
+    own = backend_options
+    if own is None:
+        own = module.ProcessGroupTutti.Options(timeout=_timeout(options))
+    elif not isinstance(own, module.ProcessGroupTutti.Options):
+        raise TypeError(f"tutti: pg_options is a {type(own).__name__}; expected tutti.torch.Options or None")
+    own._timeout = _timeout(options)
+    own.group_name = options.group_id
+    own.global_ranks_in_group = options.global_ranks_in_group or list(range(options.group_size))
+    return module.ProcessGroupTutti(options.store, options.group_rank, options.group_size, own)
+
+
+def register() -> None:
+    """Makes "tutti" a backend of torch.distributed. Importing tutti.torch does it; again it does nothing."""
+    from . import rendezvous
+
+    if "TUTTI" not in dist.Backend._plugins:
+        dist.Backend.register_backend("tutti", _create, extended_api=True, devices=["cpu"])
+    rendezvous.register()
+
+
+def replace_gloo() -> None:
+    """Makes every later use of gloo in this process ours: as a backend's name, as the default, as ProcessGroupGloo.
+
+    Groups that exist already stay as they are. Spawned children do the same only where TUTTI_REPLACE_GLOO=1 is in the
+    environment, which `python -m tutti.torch --replace-gloo` sees to.
+    """
+    from . import gloo
+
+    gloo.replace()
+
+
+def is_gloo_replaced() -> bool:
+    """Whether gloo is ours in this process."""
+    from . import gloo
+
+    return gloo.replaced
+
+
+register()
+if os.environ.get(_SWITCH, "0") not in ("", "0"):
+    replace_gloo()

@@ -1,0 +1,31 @@
+"""Loads the C++ part, for the version of PyTorch that it was built for."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+from types import ModuleType
+
+import torch
+
+
+@functools.cache
+def backend() -> ModuleType:
+    """The module tutti.torch._backend. ImportError where it is missing, or was built for another PyTorch."""
+    try:
+        from . import _version
+    except ImportError:
+        raise ImportError(
+            "tutti.torch: its C++ part is not built; type: make torch (TORCH_PYTHON=/path/to/python names the Python "
+            "whose PyTorch it is for)"
+        ) from None
+    # Checked before it is loaded: classes of another version have other virtual functions.
+    if _version.torch_version != torch.__version__:
+        raise ImportError(
+            f"tutti.torch was built for PyTorch {_version.torch_version}, but this is PyTorch {torch.__version__}; "
+            "their binary interfaces differ. Build it again: make torch"
+        )
+    from . import _backend
+
+    atexit.register(_backend.leave_all)
+    return _backend
