@@ -39,18 +39,6 @@ TEST(DdpChild, DISABLED_trains_two_linear_layers) {
     destroy_process_group();
 }
 
-std::uint16_t free_port() {
-    const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof address;
-    EXPECT_EQ(::bind(fd, reinterpret_cast<const sockaddr*>(&address), length), 0);
-    EXPECT_EQ(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length), 0);
-    ::close(fd);
-    return ntohs(address.sin_port);
-}
-
 struct Child {
     pid_t pid = 0;
     int output = -1;

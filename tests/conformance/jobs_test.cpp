@@ -9,11 +9,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A port that was free a moment ago.
-std::uint16_t free_port() {
-    return TCPStore({.is_master = true}).port();
-}
-
 // Runs `body` in `size` processes; every one must return true.
 void run_processes(int size, const std::function<bool(int rank)>& body) {
     std::vector<pid_t> children;

@@ -403,11 +403,6 @@ TEST(Joining, lists_who_is_missing_on_every_rank) {
     EXPECT_THROW(ProcessGroup({.rank = 0, .world_size = 1}), InvalidArgument);
 }
 
-// A port that was free a moment ago.
-std::uint16_t free_port() {
-    return TCPStore({.is_master = true}).port();
-}
-
 TEST(DefaultGroup, comes_and_goes_and_comes_again) {
     covers("S1-003", "S1-005", "S1-006", "S1-012", "S1-013", "S1-014", "S1-015", "S1-017", "S1-024", "S1-026", "S1-032",
            "S1-033", "S1-034", "S4-001", "S4-018", "S4-019", "S18-001", "S18-003", "A-39", "A-47");

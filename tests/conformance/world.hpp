@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <functional>
 #include <string>
@@ -64,6 +65,11 @@ inline std::vector<How> whole_worlds() {
 
 inline bool has(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
+}
+
+/// A port that was free a moment ago.
+inline std::uint16_t free_port() {
+    return TCPStore({.is_master = true}).port();
 }
 
 using Body = std::function<void(const ProcessGroup&)>;

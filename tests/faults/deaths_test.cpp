@@ -11,13 +11,13 @@ INSTANTIATE_TEST_SUITE_P(Over, Deaths, ::testing::Values(TransportKind::shm, Tra
                          [](const auto& instance) { return to_string(instance.param); });
 
 void expect_lost(const std::vector<Report>& reports, std::size_t count, int victim, SteadyClock::time_point died,
-                 std::chrono::milliseconds limit = 2s) {
+                 std::chrono::milliseconds within = 2s) {
     EXPECT_EQ(reports.size(), count) << "every survivor raises";
     for (const Report& r : reports) {
         EXPECT_EQ(r.code, static_cast<int>(ErrorCode::peer_lost)) << "rank " << r.rank << ": " << r.text;
         EXPECT_EQ(r.peer, victim) << "rank " << r.rank << ": " << r.text;
         EXPECT_NE(std::string(r.text).find("rank " + std::to_string(victim)), std::string::npos) << r.text;
-        EXPECT_LT(r.at - died, limit) << "rank " << r.rank;
+        EXPECT_LT(r.at - died, within) << "rank " << r.rank;
     }
 }
 
