@@ -25,6 +25,15 @@ using GroupObject = nb::typed<nb::object, ProcessGroup>;
 using GroupList = nb::typed<nb::list, ProcessGroup>;
 using GroupAndList = nb::typed<nb::tuple, ProcessGroup, GroupList>;
 
+constexpr auto reads = Array::Access::read;
+constexpr auto writes = Array::Access::write;
+
+inline nb::list one(nb::handle object) {
+    nb::list list;
+    list.append(object);
+    return list;
+}
+
 /// None (the default group), a ProcessGroup or a DeviceMesh of one dimension.
 ProcessGroup group_of(nb::handle group, const char* operation);
 /// A rank that may be missing; InvalidArgument for what is no integer.

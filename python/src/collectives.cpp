@@ -13,13 +13,12 @@
 namespace tutti::python {
 namespace {
 
-constexpr auto reads = Array::Access::read;
-constexpr auto writes = Array::Access::write;
-
-nb::list one(nb::handle object) {
-    nb::list list;
-    list.append(object);
-    return list;
+// A call, blocking or not. `outputs`: Work.result().
+template <class Blocking, class Async>
+OptionalWork run(std::vector<Array> arrays, nb::object outputs, bool async_op, Blocking blocking, Async asynchronous) {
+    if (async_op) return begin(std::move(arrays), std::move(outputs), asynchronous);
+    block(arrays, blocking);
+    return OptionalWork(nb::none());
 }
 
 OptionalWork broadcast(nb::handle tensor, nb::handle src, nb::handle group, bool async_op, nb::handle group_src) {
@@ -29,9 +28,9 @@ OptionalWork broadcast(nb::handle tensor, nb::handle src, nb::handle group, bool
     const BroadcastOptions options{.src = rank_of(src, name, "src"),
                                    .group = group_of(group, name),
                                    .group_src = rank_of(group_src, name, "group_src")};
-    if (async_op) return begin(std::move(arrays), one(tensor), [&] { return async::broadcast(view, options); });
-    block(arrays, [&] { tutti::broadcast(view, options); });
-    return OptionalWork(nb::none());
+    return run(
+        std::move(arrays), one(tensor), async_op, [&] { tutti::broadcast(view, options); },
+        [&] { return async::broadcast(view, options); });
 }
 
 OptionalWork all_reduce(nb::handle tensor, const ReduceOp& op, nb::handle group, bool async_op) {
@@ -39,9 +38,9 @@ OptionalWork all_reduce(nb::handle tensor, const ReduceOp& op, nb::handle group,
     auto arrays = list_of(Array(tensor, writes, name, "tensor"));
     const TensorView view = arrays[0].view();
     const AllReduceOptions options{.op = op, .group = group_of(group, name)};
-    if (async_op) return begin(std::move(arrays), one(tensor), [&] { return async::all_reduce(view, options); });
-    block(arrays, [&] { tutti::all_reduce(view, options); });
-    return OptionalWork(nb::none());
+    return run(
+        std::move(arrays), one(tensor), async_op, [&] { tutti::all_reduce(view, options); },
+        [&] { return async::all_reduce(view, options); });
 }
 
 OptionalWork reduce(nb::handle tensor, nb::handle dst, const ReduceOp& op, nb::handle group, bool async_op,
@@ -53,18 +52,11 @@ OptionalWork reduce(nb::handle tensor, nb::handle dst, const ReduceOp& op, nb::h
                                 .op = op,
                                 .group = group_of(group, name),
                                 .group_dst = rank_of(group_dst, name, "group_dst")};
-    if (async_op) return begin(std::move(arrays), one(tensor), [&] { return async::reduce(view, options); });
-    block(arrays, [&] { tutti::reduce(view, options); });
-    return OptionalWork(nb::none());
+    return run(
+        std::move(arrays), one(tensor), async_op, [&] { tutti::reduce(view, options); },
+        [&] { return async::reduce(view, options); });
 }
 
-// Calls with a list and an array: both kept, `outputs` as Work.result() gives them.
-template <class Blocking, class Async>
-OptionalWork run(std::vector<Array> arrays, nb::object outputs, bool async_op, Blocking blocking, Async asynchronous) {
-    if (async_op) return begin(std::move(arrays), std::move(outputs), asynchronous);
-    block(arrays, blocking);
-    return OptionalWork(nb::none());
-}
 std::vector<Array> joined(std::vector<Array> list, Array array) {
     list.push_back(std::move(array));
     return list;

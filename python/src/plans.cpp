@@ -13,9 +13,6 @@
 namespace tutti::python {
 namespace {
 
-constexpr auto reads = Array::Access::read;
-constexpr auto writes = Array::Access::write;
-
 // A Plan with the arrays that it was made with.
 class ArrayPlan {
  public:
@@ -43,11 +40,6 @@ class ArrayPlan {
 template <class F>
 ArrayPlan make(std::vector<Array> arrays, nb::object outputs, F plan) {
     return {without_gil(plan), std::move(arrays), std::move(outputs)};
-}
-nb::list one(nb::handle object) {
-    nb::list list;
-    list.append(object);
-    return list;
 }
 
 ArrayPlan plan_all_reduce(nb::handle tensor, const ReduceOp& op, nb::handle group) {

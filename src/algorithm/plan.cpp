@@ -108,6 +108,15 @@ bool copies_once_for_both(const Context& c) {
     return shares_for_both(c) && c.layout.pulls;
 }
 
+// What is staged, or published by address.
+void shared_all_gather(Builder& b, const Context& c) {
+    shared::all_gather(b, c.all, c.staging, {Buffer::input, 0, c.request.counts[static_cast<std::size_t>(c.all.me)]},
+                       blocks_of(Buffer::output, c.request.counts));
+}
+void shared_scatter(Builder& b, const Context& c) {
+    shared::scatter(b, c.all, c.staging, c.request.root, c.request.counts);
+}
+
 // Rows of one collective are in order of preference.
 const Algorithm table[] = {
     {"one_shot", Collective::all_reduce, true, true, shares,
@@ -178,14 +187,15 @@ const Algorithm table[] = {
      any_size, any_ranks, "one rounding, or the order of ranks, is asked for"},
 
     {"shared", Collective::broadcast, true, true, shares,
-     [](Builder& b, const Context& c) { shared::broadcast(b, c.all, c.staging, c.request.root, c.output()); },
-     65536, any_ranks, "shared memory: the root writes once, everyone reads"},
+     [](Builder& b, const Context& c) { shared::broadcast(b, c.all, c.staging, c.request.root, c.output()); }, 65536,
+     any_ranks, "shared memory: the root writes once, everyone reads"},
     {"single_copy", Collective::broadcast, true, true, copies_once_for_both,
      [](Builder& b, const Context& c) {
          shared::broadcast_both(b, c.all, c.staging, c.request.root, c.output());
          b.name_by_address();
      },
-     any_size, any_ranks, "many bytes: the root writes a part into the others' memory, they read the rest from its own"},
+     any_size, any_ranks,
+     "many bytes: the root writes a part into the others' memory, they read the rest from its own"},
     {"shared_both", Collective::broadcast, true, true, shares_for_both,
      [](Builder& b, const Context& c) { shared::broadcast_both(b, c.all, c.staging, c.request.root, c.output()); },
      any_size, any_ranks,
@@ -207,28 +217,16 @@ const Algorithm table[] = {
      [](Builder& b, const Context& c) { messages::broadcast_chain(b, c.all, c.request.root, c.output(), c.segment()); },
      any_size, any_ranks, "many bytes: segments run down a line of ranks"},
 
-    {"shared", Collective::all_gather, true, true, shares,
-     [](Builder& b, const Context& c) {
-         shared::all_gather(b, c.all, c.staging,
-                            {Buffer::input, 0, c.request.counts[static_cast<std::size_t>(c.all.me)]},
-                            blocks_of(Buffer::output, c.request.counts));
-     },
-     65536, any_ranks, "shared memory: each rank writes its block once, everyone reads"},
+    {"shared", Collective::all_gather, true, true, shares, shared_all_gather, 65536, any_ranks,
+     "shared memory: each rank writes its block once, everyone reads"},
     {"single_copy", Collective::all_gather, true, true, copies_once,
      [](Builder& b, const Context& c) {
-         shared::all_gather(b, c.all, c.staging,
-                            {Buffer::input, 0, c.request.counts[static_cast<std::size_t>(c.all.me)]},
-                            blocks_of(Buffer::output, c.request.counts));
+         shared_all_gather(b, c);
          b.name_by_address();
      },
      any_size, any_ranks, "many bytes: everyone reads the blocks where they lie in the others' memory"},
-    {"shared", Collective::all_gather, true, true, shares,
-     [](Builder& b, const Context& c) {
-         shared::all_gather(b, c.all, c.staging,
-                            {Buffer::input, 0, c.request.counts[static_cast<std::size_t>(c.all.me)]},
-                            blocks_of(Buffer::output, c.request.counts));
-     },
-     any_size, any_ranks, "shared memory: each rank writes its block once, everyone reads"},
+    {"shared", Collective::all_gather, true, true, shares, shared_all_gather, any_size, any_ranks,
+     "shared memory: each rank writes its block once, everyone reads"},
     {"rails", Collective::all_gather, true, true, rails,
      [](Builder& b, const Context& c) {
          hosts::all_gather_rails(b, c.spread(), c.staging, c.request.counts, c.tile());
@@ -260,18 +258,16 @@ const Algorithm table[] = {
      [](Builder& b, const Context& c) { messages::gather_direct(b, c.all, c.request.root, c.request.counts); },
      any_size, any_ranks, "every block goes straight to the root"},
 
-    {"shared", Collective::scatter, true, true, shares,
-     [](Builder& b, const Context& c) { shared::scatter(b, c.all, c.staging, c.request.root, c.request.counts); },
-     65536, any_ranks, "shared memory: the root writes once, each rank reads its block"},
+    {"shared", Collective::scatter, true, true, shares, shared_scatter, 65536, any_ranks,
+     "shared memory: the root writes once, each rank reads its block"},
     {"single_copy", Collective::scatter, true, true, copies_once,
      [](Builder& b, const Context& c) {
-         shared::scatter(b, c.all, c.staging, c.request.root, c.request.counts);
+         shared_scatter(b, c);
          b.name_by_address();
      },
      any_size, any_ranks, "many bytes: each rank reads its block where it lies in the root's memory"},
-    {"shared", Collective::scatter, true, true, shares,
-     [](Builder& b, const Context& c) { shared::scatter(b, c.all, c.staging, c.request.root, c.request.counts); },
-     any_size, any_ranks, "shared memory: the root writes once, each rank reads its block"},
+    {"shared", Collective::scatter, true, true, shares, shared_scatter, any_size, any_ranks,
+     "shared memory: the root writes once, each rank reads its block"},
     {"binomial", Collective::scatter, true, true, always,
      [](Builder& b, const Context& c) { messages::scatter_tree(b, c.all, 2, c.request.root, c.request.counts); }, 4096,
      any_ranks, "few bytes: a tree of depth log2(n)"},

@@ -35,7 +35,6 @@ class PlannedCall {
         if (quick_ == Quick::message && run_message()) return;
         issue(false);
         group_.world().wait_for_call(*last_);
-        if (const auto error = last_->error()) std::rethrow_exception(error);
         source_ = last_->transfer.peer;
     }
 

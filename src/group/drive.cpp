@@ -138,6 +138,7 @@ void World::wait_for_call(Operation& operation) {
         if (error.code() == ErrorCode::interrupted) abort(fmt::format("rank {} was interrupted by a signal", rank_));
         throw;
     }
+    if (const auto error = operation.error()) std::rethrow_exception(error);
 }
 
 void World::drive(Operation& operation, const Deadline& deadline) {

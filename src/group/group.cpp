@@ -211,7 +211,6 @@ void Group::submit(const std::shared_ptr<Operation>& operation, bool asynchronou
 void Group::run(const std::shared_ptr<Operation>& operation) {
     submit(operation, false);
     world_->wait_for_call(*operation);
-    if (const auto error = operation->error()) std::rethrow_exception(error);
 }
 
 std::shared_ptr<const schedule::Schedule> Group::plan_for(const Operation& operation) {

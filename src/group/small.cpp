@@ -181,7 +181,6 @@ bool Group::run_small(const char* name, const SmallCall& call, std::chrono::mill
     world_->activate(*this);
     entry.leave();
     world_->wait_for_call(*operation);
-    if (const auto error = operation->error()) std::rethrow_exception(error);
     return true;
 }
 

@@ -156,7 +156,8 @@ class World : public std::enable_shared_from_this<World> {
     void drive_in_background();
     /// Blocks until it is complete or the deadline has passed (throws Timeout then).
     void wait(Operation& operation, const Deadline& deadline);
-    /// For a blocking call, whose buffers are the caller's again when it throws: as wait(), to the operation's own end.
+    /// For a blocking call, whose buffers are the caller's again when it throws: as wait(), to the operation's own end;
+    /// throws its error.
     /// What a signal interrupts here ends the world, so that nothing writes to them later and no rank waits for this one.
     void wait_for_call(Operation& operation);
     void abort(const std::string& reason);
