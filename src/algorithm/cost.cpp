@@ -16,6 +16,8 @@ constexpr auto fields = std::to_array<CostField>({
     {"wake_us", &CostModel::wake_us, 0.2, 10000, "until a sleeping rank has seen a change, us"},
     {"cache_copy_gbps", &CostModel::cache_copy_gbps, 0.2, 1000, "copying inside the cache, GB/s"},
     {"memory_copy_gbps", &CostModel::memory_copy_gbps, 0.1, 1000, "copying more than the cache holds, GB/s"},
+    {"share_gbps", &CostModel::share_gbps, 0.1, 1000, "copying what another core has just written, GB/s"},
+    {"pull_gbps", &CostModel::pull_gbps, 0.1, 1000, "the kernel copying from another process, GB/s"},
     {"tcp_us", &CostModel::tcp_us, 0.5, 1e6, "a short message over TCP, one way, us"},
     {"tcp_send_us", &CostModel::tcp_send_us, 0.1, 10000, "a core busy with sending it, us"},
     {"tcp_receive_us", &CostModel::tcp_receive_us, 0.1, 10000, "a core busy with receiving it, us"},
@@ -97,22 +99,40 @@ Work reduced(const Shape& s, double depth, double children) {
                     0.5 * children * s.bytes);
 }
 
-// Through the staging area in tiles of `tile` bytes.
-Work staged(double bytes, double tile, double signals_a_tile, double copied, double most_copied) {
+// Through the staging area in tiles of `tile` bytes. A rank reads `crossing` bytes that another has just written.
+Work staged(double bytes, double tile, double signals_a_tile, double copied, double most_copied, double crossing) {
     return {.signals = signals_a_tile * std::max(1.0, std::ceil(bytes / tile)),
             .copied = copied,
-            .most_copied = most_copied};
+            .most_copied = most_copied,
+            .crossing = crossing};
 }
 
-// The same where the kernel copies from rank to rank, `calls_a_tile` times on the busiest rank, which meets the others
-// `meetings_a_tile` times.
-Work copied_once(double bytes, double tile, double calls_a_tile, double meetings_a_tile, double copied,
-                 double most_copied) {
-    Work work = staged(bytes, tile, meetings_a_tile, copied, most_copied);
+// Where the kernel copies from rank to rank, `calls_a_tile` times on the busiest rank, `pulled` bytes in all, a rank
+// meets the others `meetings_a_tile` times.
+Work copied_once(double bytes, double tile, double calls_a_tile, double meetings_a_tile, double pulled,
+                 double most_pulled, double crossing) {
+    Work work = staged(bytes, tile, meetings_a_tile, 0, 0, crossing);
     const double tiles = std::max(1.0, std::ceil(bytes / tile));
     work.calls = calls_a_tile * tiles;
     work.meetings = meetings_a_tile * tiles;
+    work.pulled = pulled;
+    work.most_pulled = most_pulled;
     return work;
+}
+
+// And each rank copies or combines `bytes` of what has arrived.
+Work and_combined(const Shape& s, Work work, double bytes) {
+    work.copied += s.n * bytes;
+    work.most_copied += bytes;
+    return work;
+}
+
+// Bytes of a buffer that are in the slices of others.
+double shared_part(const Shape& s) {
+    return (s.n - 1) / s.n * s.bytes;
+}
+double two_shot_tile(const Shape& s) {
+    return s.slot * s.n / std::max(1.0, s.n - 1);
 }
 
 struct Formula {
@@ -125,12 +145,19 @@ const Formula formulas[] = {
     {Collective::all_reduce, "one_shot",
      [](const Shape& s) {
          const double each = s.bytes * (1 + combining(s.n));
-         return staged(s.bytes, s.slot, 1, s.n * each, each);
+         return staged(s.bytes, s.slot, 1, s.n * each, each, (s.n - 1) * s.bytes);
      }},
     {Collective::all_reduce, "two_shot",
      [](const Shape& s) {
          const double each = s.bytes * (2 * (s.n - 1) / s.n + combining(s.n) / s.n + 1 / s.n);
-         return staged(s.bytes, s.slot * s.n / std::max(1.0, s.n - 1), 2, s.n * each, each);
+         return staged(s.bytes, two_shot_tile(s), 2, s.n * each, each, 2 * shared_part(s));
+     }},
+    {Collective::all_reduce, "single_copy",
+     [](const Shape& s) {
+         const double pulled = 2 * shared_part(s);
+         return and_combined(
+             s, copied_once(s.bytes, two_shot_tile(s), 2 * (s.n - 1), 2, s.n * pulled, pulled, shared_part(s)),
+             combining(s.n) * s.bytes / s.n);
      }},
     {Collective::all_reduce, "direct",
      [](const Shape& s) {
@@ -166,8 +193,15 @@ const Formula formulas[] = {
     {Collective::reduce, "two_shot",
      [](const Shape& s) {
          const double each = s.bytes * ((s.n - 1) / s.n + combining(s.n) / s.n + 1 / s.n);
-         return staged(s.bytes, s.slot * s.n / std::max(1.0, s.n - 1), 2, s.n * each + (s.n - 1) / s.n * s.bytes,
-                       each + (s.n - 1) / s.n * s.bytes);
+         return staged(s.bytes, two_shot_tile(s), 2, s.n * each + shared_part(s), each + shared_part(s),
+                       2 * shared_part(s));
+     }},
+    {Collective::reduce, "single_copy",
+     [](const Shape& s) {
+         const double most = shared_part(s) + s.bytes / s.n;
+         return and_combined(
+             s, copied_once(s.bytes, two_shot_tile(s), s.n, 2, (s.n + 1) * shared_part(s), most, shared_part(s)),
+             combining(s.n) * s.bytes / s.n);
      }},
     {Collective::reduce, "knomial",
      [](const Shape& s) {
@@ -185,14 +219,15 @@ const Formula formulas[] = {
     {Collective::broadcast, "shared",
      [](const Shape& s) {
          // All read the same lines at once, and have nothing else to do meanwhile.
-         Work work = staged(s.bytes, s.slot, 1, 1.4 * s.n * s.bytes, 1.4 * s.bytes);
+         Work work = staged(s.bytes, s.slot, 1, 1.4 * s.n * s.bytes, 1.4 * s.bytes, s.bytes);
          work.one_way = true;
          return work;
      }},
     {Collective::broadcast, "single_copy",
      [](const Shape& s) {
          const double others = std::max(1.0, s.n - 1);
-         return copied_once(s.bytes, s.slot * (1 + 1 / others), others, 2, others * s.bytes, others / s.n * s.bytes);
+         return copied_once(s.bytes, s.slot * (1 + 1 / others), others, 2, others * s.bytes, shared_part(s),
+                            shared_part(s));
      }},
     {Collective::broadcast, "knomial",
      [](const Shape& s) {
@@ -209,9 +244,14 @@ const Formula formulas[] = {
      }},
 
     {Collective::all_gather, "shared",
-     [](const Shape& s) { return staged(s.bytes, s.slot, 1, s.n * (s.n + 1) * s.bytes, (s.n + 1) * s.bytes); }},
+     [](const Shape& s) {
+         return staged(s.bytes, s.slot, 1, s.n * (s.n + 1) * s.bytes, (s.n + 1) * s.bytes, (s.n - 1) * s.bytes);
+     }},
     {Collective::all_gather, "single_copy",
-     [](const Shape& s) { return copied_once(s.bytes, s.slot, s.n - 1, 1, s.n * s.n * s.bytes, s.n * s.bytes); }},
+     [](const Shape& s) {
+         const double others = (s.n - 1) * s.bytes;
+         return and_combined(s, copied_once(s.bytes, s.slot, s.n - 1, 1, s.n * others, others, others), s.bytes);
+     }},
     {Collective::all_gather, "direct",
      [](const Shape& s) { return with_own_block(s, alike(s, 1, s.n - 1, (s.n - 1) * s.bytes)); }},
     {Collective::all_gather, "bruck",
@@ -227,7 +267,7 @@ const Formula formulas[] = {
 
     {Collective::gather, "shared",
      [](const Shape& s) {
-         Work work = staged(s.bytes, s.slot, 1, (2 * s.n - 1) * s.bytes, s.n * s.bytes);
+         Work work = staged(s.bytes, s.slot, 1, (2 * s.n - 1) * s.bytes, s.n * s.bytes, (s.n - 1) * s.bytes);
          work.one_way = true;
          return work;
      }},
@@ -243,13 +283,14 @@ const Formula formulas[] = {
 
     {Collective::scatter, "shared",
      [](const Shape& s) {
-         Work work = staged(s.bytes, s.slot / std::max(1.0, s.n - 1), 1, (2 * s.n - 1) * s.bytes, s.n * s.bytes);
+         Work work =
+             staged(s.bytes, s.slot / std::max(1.0, s.n - 1), 1, (2 * s.n - 1) * s.bytes, s.n * s.bytes, s.bytes);
          work.one_way = true;
          return work;
      }},
     {Collective::scatter, "single_copy",
      [](const Shape& s) {
-         return copied_once(s.bytes, s.slot / std::max(1.0, s.n - 1), 1, 1, s.n * s.bytes, s.bytes);
+         return copied_once(s.bytes, s.slot / std::max(1.0, s.n - 1), 1, 1, s.n * s.bytes, s.bytes, s.bytes);
      }},
     {Collective::scatter, "binomial",
      [](const Shape& s) {
@@ -264,7 +305,14 @@ const Formula formulas[] = {
     {Collective::reduce_scatter, "shared",
      [](const Shape& s) {
          const double each = s.bytes * (s.n - 1 + combining(s.n));
-         return staged(s.bytes, s.slot / std::max(1.0, s.n - 1), 1, s.n * each, each);
+         return staged(s.bytes, s.slot / std::max(1.0, s.n - 1), 1, s.n * each, each, (s.n - 1) * s.bytes);
+     }},
+    {Collective::reduce_scatter, "single_copy",
+     [](const Shape& s) {
+         const double others = (s.n - 1) * s.bytes;
+         return and_combined(
+             s, copied_once(s.bytes, s.slot / std::max(1.0, s.n - 1), s.n - 1, 1, s.n * others, others, others),
+             combining(s.n) * s.bytes);
      }},
     {Collective::reduce_scatter, "direct",
      [](const Shape& s) {
@@ -340,7 +388,9 @@ double price_us(const Work& work, const Layout& layout, const CostModel& costs) 
     const double latency_us =
         inside ? 3 * costs.line_us : std::max(0.0, costs.tcp_us - costs.tcp_send_us - costs.tcp_receive_us);
     // Reading another process's memory does not prefetch, and what it wrote before its core was given away is cold.
-    const double pull_us = (copy_us + 0.6 * memory_us) * crowd;
+    const double pull_us = ((1 - beyond) / (costs.pull_gbps * 1e3) + 1.6 * memory_us) * crowd;
+    // What another core has just written comes from its cache.
+    const double cross_us = std::max(0.0, 1 / costs.share_gbps - 1 / costs.cache_copy_gbps) / 1e3;
     const double end_us = pulled ? pull_us : inside ? copy_us : 1 / (costs.tcp_gbps * 1e3);
     const double ends = pulled ? 1 : 2;
 
@@ -350,7 +400,9 @@ double price_us(const Work& work, const Layout& layout, const CostModel& costs) 
         (work.messages * (send_us + receive_us) + ends * work.bytes * end_us) / std::min(ranks, cores);
     const double again = work.scratch * memory_us / std::min(work.scratch_ranks, cores) +
                          work.streamed * far_us / 2 / std::min(ranks, cores);
-    const double staged = std::max(work.most_copied, work.copied / std::min(ranks, cores)) * copy_us;
+    const double staged = std::max(work.most_copied, work.copied / std::min(ranks, cores)) * copy_us +
+                          std::max(work.most_pulled, work.pulled / std::min(ranks, cores)) * pull_us / crowd +
+                          (work.crossing + (inside ? work.most_bytes : 0)) * cross_us;
     const double signal_us = crowd > 1 ? crowd * costs.yield_us : 2 * costs.line_us;
     // A rank that waits for nobody begins its next call: depth is hidden in part.
     // With a core of its own a rank that waits for the others loses a moment; without, they have to be woken.

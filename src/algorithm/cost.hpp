@@ -29,6 +29,9 @@ struct Work {
     double signals = 0;        ///< publications in the staging area that wait for one another
     double copied = 0;         ///< bytes copied or combined through the staging area
     double most_copied = 0;    ///< of one rank
+    double crossing = 0;       ///< bytes that one rank reads of what another has just written, beside messages
+    double pulled = 0;         ///< bytes that the kernel copies from rank to rank, beside messages
+    double most_pulled = 0;    ///< of one rank
     double calls = 0;          ///< of the kernel by one rank, each to copy from or to another rank's memory
     double meetings = 0;       ///< times that every rank waits until all others have come as far
     double held = 0;           ///< bytes of one rank's buffers and scratch: whether they stay in the cache

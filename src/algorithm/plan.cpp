@@ -113,6 +113,18 @@ void shared_all_gather(Builder& b, const Context& c) {
     shared::all_gather(b, c.all, c.staging, {Buffer::input, 0, c.request.counts[static_cast<std::size_t>(c.all.me)]},
                        blocks_of(Buffer::output, c.request.counts));
 }
+void two_shot_all_reduce(Builder& b, const Context& c) {
+    shared::all_reduce_two_shot(b, c.all, c.staging, c.input(), c.output(), true);
+}
+void two_shot_reduce(Builder& b, const Context& c) {
+    const bool is_root = c.request.rank == c.request.root;
+    const Chunk target = is_root ? c.output() : b.scratch(shared::reduce_work(c.all, c.staging));
+    shared::reduce(b, c.all, c.staging, c.request.root, c.input(), target, true);
+}
+void shared_reduce_scatter(Builder& b, const Context& c) {
+    shared::reduce_scatter(b, c.all, c.staging, blocks_of(Buffer::input, c.request.counts),
+                           {Buffer::output, 0, c.request.counts[static_cast<std::size_t>(c.all.me)]}, true);
+}
 void shared_scatter(Builder& b, const Context& c) {
     shared::scatter(b, c.all, c.staging, c.request.root, c.request.counts);
 }
@@ -124,11 +136,15 @@ const Algorithm table[] = {
          shared::all_reduce_one_shot(b, c.all, c.staging, c.input(), c.output(), true);
      },
      8192, any_ranks, "few bytes between ranks that share memory: everyone reads everyone once"},
-    {"two_shot", Collective::all_reduce, true, true, shares,
+    {"single_copy", Collective::all_reduce, true, true, copies_once,
      [](Builder& b, const Context& c) {
-         shared::all_reduce_two_shot(b, c.all, c.staging, c.input(), c.output(), true);
+         two_shot_all_reduce(b, c);
+         b.name_by_address();
      },
-     any_size, any_ranks, "shared memory: each rank combines one slice in one pass over all inputs"},
+     0, any_ranks,
+     "many bytes: each rank combines one slice where it lies in the others' memory, and writes the result there"},
+    {"two_shot", Collective::all_reduce, true, true, shares, two_shot_all_reduce, any_size, any_ranks,
+     "shared memory: each rank combines one slice in one pass over all inputs"},
     {"hierarchical", Collective::all_reduce, false, false, hierarchical, all_reduce_leaders, 131072, any_ranks,
      "several ranks on a host, few bytes: only one of them talks to the other hosts"},
     {"rails", Collective::all_reduce, false, false, rails,
@@ -158,13 +174,15 @@ const Algorithm table[] = {
      [](Builder& b, const Context& c) { messages::all_reduce_two_shot(b, c.all, c.input(), c.output(), true); },
      any_size, any_ranks, "one rounding, or the order of ranks, is asked for"},
 
-    {"two_shot", Collective::reduce, true, true, shares,
+    {"single_copy", Collective::reduce, true, true, copies_once,
      [](Builder& b, const Context& c) {
-         const bool is_root = c.request.rank == c.request.root;
-         const Chunk target = is_root ? c.output() : b.scratch(shared::reduce_work(c.all, c.staging));
-         shared::reduce(b, c.all, c.staging, c.request.root, c.input(), target, true);
+         two_shot_reduce(b, c);
+         b.name_by_address();
      },
-     any_size, any_ranks, "shared memory: each rank combines one slice, the root collects them"},
+     0, any_ranks,
+     "many bytes: each rank combines one slice where it lies in the others' memory, and writes it into the root's"},
+    {"two_shot", Collective::reduce, true, true, shares, two_shot_reduce, any_size, any_ranks,
+     "shared memory: each rank combines one slice, the root collects them"},
     {"hierarchical", Collective::reduce, false, false, hierarchical,
      [](Builder& b, const Context& c) {
          hosts::reduce(b, c.spread(), c.staging, c.input(), c.output(), 2 * c.tile(), true);
@@ -275,16 +293,17 @@ const Algorithm table[] = {
      [](Builder& b, const Context& c) { messages::scatter_direct(b, c.all, c.request.root, c.request.counts); },
      any_size, any_ranks, "every block goes straight from the root"},
 
-    {"shared", Collective::reduce_scatter, true, true, shares,
+    {"single_copy", Collective::reduce_scatter, true, true, copies_once,
      [](Builder& b, const Context& c) {
-         shared::reduce_scatter(b, c.all, c.staging, blocks_of(Buffer::input, c.request.counts),
-                                {Buffer::output, 0, c.request.counts[static_cast<std::size_t>(c.all.me)]}, true);
+         shared_reduce_scatter(b, c);
+         b.name_by_address();
      },
-     any_size, any_ranks, "shared memory: each rank combines its block in one pass over all inputs"},
+     0, any_ranks, "many bytes: each rank combines its block where it lies in the others' memory"},
+    {"shared", Collective::reduce_scatter, true, true, shares, shared_reduce_scatter, any_size, any_ranks,
+     "shared memory: each rank combines its block in one pass over all inputs"},
     {"rails", Collective::reduce_scatter, false, false, rails,
-     [](Builder& b, const Context& c) {
-         hosts::reduce_scatter_rails(b, c.spread(), c.staging, c.request.counts, c.tile(), true);
-     },
+     [](Builder& b,
+        const Context& c) { hosts::reduce_scatter_rails(b, c.spread(), c.staging, c.request.counts, c.tile(), true); },
      any_size, any_ranks, "as many ranks on each host: what is combined inside leaves each host once"},
     {"direct", Collective::reduce_scatter, true, true, always,
      [](Builder& b, const Context& c) { messages::reduce_scatter_direct(b, c.all, c.request.counts); }, any_size, 8,

@@ -54,8 +54,23 @@ class ByAddress : public ::testing::Test {
             b.write(1, 0, 0, first);
             b.publish_undelivered(2, std::vector{first});
         }
-        b.release(3);
-        b.use_rounds(3);
+        return run(rank, b, 3);
+    }
+    // An all_reduce: rank r combines half r of both buffers where they lie, and writes the result to both.
+    Execution& begin_sum(std::size_t rank) {
+        const int peer = 1 - static_cast<int>(rank);
+        const Chunk own{Buffer::output, rank * half, half}, other{Buffer::output, (1 - rank) * half, half};
+        Builder b("sum");
+        b.publish(0, std::vector{other}, Offer::result);
+        b.read_combine_deliver(
+            0, own, std::vector<schedule::Operand>{{.chunk = own}, {.peer = peer, .chunk = {.count = half}}}, true);
+        b.publish_undelivered(1, std::vector{own});
+        b.read_undelivered(peer, 1, 0, other);
+        return run(rank, b, 2);
+    }
+    Execution& run(std::size_t rank, Builder& b, std::uint32_t rounds) {
+        b.release(rounds);
+        b.use_rounds(rounds);
         b.name_by_address();
         const Operands operands{.output = reinterpret_cast<std::byte*>(buffers.at(rank).data()),
                                 .dtype = DType::float32};
@@ -111,6 +126,31 @@ TEST_F(ByAddress, a_buffer_is_given_up_when_nobody_writes_there_any_more) {
     EXPECT_FALSE(given_up);
     writing_to = 0;
     giving_up.join();
+}
+
+TEST_F(ByAddress, who_combines_reads_and_writes_the_buffers_of_all) {
+    Execution &first = begin_sum(0), &second = begin_sum(1);
+    progress(first);
+    EXPECT_FALSE(first.done());
+    for (int turn = 0; turn < 2; ++turn) {
+        progress(second);
+        progress(first);
+    }
+    EXPECT_TRUE(first.done() && second.done());
+    for (const int rank : {0, 1}) {
+        EXPECT_EQ(buffers.at(static_cast<std::size_t>(rank)), std::vector<float>(count, 3)) << "rank " << rank;
+        const auto* slot = reinterpret_cast<const float*>(arena->slot(rank, 0));
+        EXPECT_EQ(std::count(slot, slot + half, static_cast<float>(rank + 1)), 0) << "rank " << rank;
+    }
+}
+
+TEST_F(ByAddress, who_combines_late_leaves_a_buffer_alone_that_was_given_up) {
+    progress(begin_sum(1));
+    executions[1].reset();
+    Execution& late = begin_sum(0);
+    progress(late);
+    EXPECT_FALSE(late.done());
+    EXPECT_EQ(buffers[1], std::vector<float>(count, 2));
 }
 
 TEST_F(ByAddress, memory_that_the_kernel_does_not_copy_is_staged) {

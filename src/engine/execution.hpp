@@ -75,7 +75,7 @@ class Execution {
     bool read_combine(const schedule::Step& step);
     bool write(const schedule::Step& step);
     bool all_released(std::uint64_t publication) const;
-    void combine(const schedule::Step& step, std::span<const void* const> inputs);
+    bool combine(const schedule::Step& step, std::span<const void* const> inputs);
     bool ready(const schedule::Step& step) const;
     std::byte* address(const schedule::Chunk& chunk) const;
     std::size_t bytes(const schedule::Chunk& chunk) const { return chunk.count * element_bytes_; }
@@ -123,6 +123,13 @@ class Execution {
     bool published_in_place_ = false;
     std::vector<bool> had_delivery_;    // by rank
     std::vector<std::byte*> delivery_;  // where the current step writes its result too
+    struct Far {
+        std::size_t input = 0;  // which one
+        int peer = -1;
+        std::uint64_t address = 0;
+        bool offered = false;  // the result is written there too
+    };
+    std::vector<Far> far_;  // inputs of the current step that the kernel copies from elsewhere
     std::optional<std::pair<int, std::uint64_t>> mismatch_;
 };
 

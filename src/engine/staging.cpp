@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <memory>
 
 namespace tutti::engine {
 
@@ -21,6 +22,21 @@ using transport::Place;
 namespace {
 // A result is written to several places in pieces that stay in the first-level cache.
 constexpr std::size_t delivery_bytes = 8192;
+// What the kernel copies from others to be combined stays in the second-level cache, the others' values too, so that
+// they are overwritten there. Less than smallest_far_bytes a call would mean that calls cost more than copying.
+constexpr std::size_t far_bytes = 65536;
+constexpr std::size_t smallest_far_bytes = 16384;
+
+/// Room for what the kernel copies, of the calling thread.
+std::byte* far_room(std::size_t bytes) {
+    static thread_local std::unique_ptr<std::byte[]> room;
+    static thread_local std::size_t size = 0;
+    if (size < bytes) {
+        room = std::make_unique_for_overwrite<std::byte[]>(bytes);
+        size = bytes;
+    }
+    return room.get();
+}
 }  // namespace
 
 bool Execution::run_shared(const Step& step) {
@@ -162,6 +178,7 @@ bool Execution::read_combine(const Step& step) {
         inputs = many;
     }
     delivery_.clear();
+    far_.clear();
     for (std::uint32_t i = 0; i < step.operand_count; ++i) {
         const Operand& operand = operands[i];
         if (operand.peer < 0) {
@@ -174,29 +191,50 @@ bool Execution::read_combine(const Step& step) {
         }
         const Source from = source(operand.peer, publication, operand.slot_offset, operand.chunk.count);
         inputs[i] = from.at;
-        if (!step.deliver) continue;
-        had_delivery_[static_cast<std::size_t>(operand.peer)] = from.offered;
-        if (from.offered) delivery_.push_back(from.at);
+        if (from.address != 0) {
+            far_.push_back(
+                {.input = i, .peer = operand.peer, .address = from.address, .offered = step.deliver && from.offered});
+        } else if (step.deliver && from.offered) {
+            delivery_.push_back(from.at);
+        }
+        if (step.deliver) had_delivery_[static_cast<std::size_t>(operand.peer)] = from.offered;
     }
-    if (step.target.count > 0) combine(step, inputs);
-    return true;
+    return step.target.count == 0 || combine(step, inputs);
 }
 
-void Execution::combine(const Step& step, std::span<const void* const> inputs) {
+/// False: a peer has withdrawn what it published.
+bool Execution::combine(const Step& step, std::span<const void* const> inputs) {
     const std::uint64_t divisor = step.finish ? operands_.divisor : 1;
     std::byte* target = address(step.target);
-    if (delivery_.empty()) {
-        return kernels::combine(operands_.op, operands_.dtype, target, inputs, step.target.count, divisor);
+    if (delivery_.empty() && far_.empty()) {
+        kernels::combine(operands_.op, operands_.dtype, target, inputs, step.target.count, divisor);
+        return true;
     }
-    std::vector<const void*> at(inputs.begin(), inputs.end());
-    const std::uint64_t piece = delivery_bytes / element_bytes_;
+    const std::uint64_t publication = base_ + step.round;
+    const std::size_t piece_bytes =
+        far_.empty() ? delivery_bytes : std::max(smallest_far_bytes, far_bytes / far_.size());
+    std::byte* room = far_.empty() ? nullptr : far_room(far_.size() * piece_bytes);
+    std::vector<const void*> at(inputs.size());
+    const std::uint64_t piece = piece_bytes / element_bytes_;
     for (std::uint64_t done = 0; done < step.target.count; done += piece) {
         const std::uint64_t count = std::min(piece, step.target.count - done);
-        const std::size_t offset = done * element_bytes_;
-        for (std::size_t i = 0; i < at.size(); ++i) at[i] = static_cast<const std::byte*>(inputs[i]) + offset;
+        const std::size_t offset = done * element_bytes_, bytes = count * element_bytes_;
+        for (std::size_t i = 0; i < at.size(); ++i) {
+            if (inputs[i] != nullptr) at[i] = static_cast<const std::byte*>(inputs[i]) + offset;
+        }
+        for (std::size_t f = 0; f < far_.size(); ++f) {
+            const std::span into(room + f * piece_bytes, bytes);
+            if (!read_from(far_[f].peer, publication, far_[f].address + offset, into)) return false;
+            at[far_[f].input] = into.data();
+        }
         kernels::combine(operands_.op, operands_.dtype, target + offset, at, count, divisor);
-        for (std::byte* place : delivery_) std::memcpy(place + offset, target + offset, count * element_bytes_);
+        for (std::byte* place : delivery_) std::memcpy(place + offset, target + offset, bytes);
+        for (const Far& far : far_) {
+            if (far.offered && !write_to(far.peer, publication, far.address + offset, {target + offset, bytes}))
+                return false;
+        }
     }
+    return true;
 }
 
 bool Execution::write(const Step& step) {

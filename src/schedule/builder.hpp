@@ -50,7 +50,7 @@ class Builder {
 
     /// Before steps that write what earlier ones have published.
     void settle();
-    /// Ordinary memory may be published in place too (no step combines what is published).
+    /// Ordinary memory may be published in place too.
     void name_by_address() { schedule_.by_address = true; }
     /// Ends with release(next_round()) and settle(next_round()) if there were publications.
     Schedule finish() &&;

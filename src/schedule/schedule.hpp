@@ -29,7 +29,7 @@
 //   - a `publish` for readers that have had everything delivered (Step::delivered; `peer`: the only reader, or -1: all)
 //     is a mere sign.
 // Ordinary memory is published in place as well where the kernel copies from one process to another
-// (Schedule::by_address), in schedules without read_combine: readers and writers name it by its address.
+// (Schedule::by_address): readers and writers name it by its address.
 #pragma once
 
 #include <cstdint>

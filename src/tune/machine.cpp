@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -135,20 +136,88 @@ double yield_us(const Deadline& limit) {
     return best;
 }
 
-double copy_gbps(const Deadline& whole, std::chrono::microseconds share, std::size_t bytes) {
-    const std::size_t both = 2 * bytes;
-    void* memory = ::mmap(nullptr, both, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    if (memory == MAP_FAILED) return 0;
-    auto* from = static_cast<std::byte*>(memory);
-    std::byte* to = from + bytes;
+// Two buffers of `bytes`, in memory already.
+class Buffers {
+ public:
+    explicit Buffers(std::size_t bytes) : bytes_(bytes) {
+        void* memory =
+            ::mmap(nullptr, 2 * bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+        if (memory != MAP_FAILED) from = static_cast<std::byte*>(memory), to = from + bytes;
+    }
+    ~Buffers() {
+        if (from != nullptr) ::munmap(from, 2 * bytes_);
+    }
+    Buffers(const Buffers&) = delete;
+    Buffers& operator=(const Buffers&) = delete;
+    std::byte* from = nullptr;
+    std::byte* to = nullptr;
+
+ private:
+    std::size_t bytes_;
+};
+
+// The best of as many copies as there is time for; `copy` returns false where it cannot.
+template <class Copy>
+double copy_gbps(const Deadline& limit, std::size_t bytes, Copy copy) {
+    const Buffers buffers(bytes);
+    if (buffers.from == nullptr) return 0;
     double best = 0;
-    for (const Deadline limit = piece_of(whole, share); !limit.expired();) {
+    while (!limit.expired()) {
         const Instant start = Clock::now();
-        std::memcpy(to, from, bytes);
-        asm volatile("" : : "r"(to) : "memory");  // so that each copy is made
+        if (!copy(buffers.to, buffers.from, bytes)) return 0;
+        asm volatile("" : : "r"(buffers.to) : "memory");  // so that each copy is made
         best = std::max(best, static_cast<double>(bytes) / us_since(start) / 1e3);
     }
-    ::munmap(memory, both);
+    return best;
+}
+
+bool copy_here(std::byte* to, const std::byte* from, std::size_t bytes) {
+    std::memcpy(to, from, bytes);
+    return true;
+}
+
+// As from another process: the kernel goes the same way.
+bool copy_by_kernel(std::byte* to, std::byte* from, std::size_t bytes) {
+    const iovec local{to, bytes}, remote{from, bytes};
+    return ::process_vm_readv(::getpid(), &local, 1, &remote, 1, 0) == static_cast<ssize_t>(bytes);
+}
+
+// One core writes, another copies what it wrote, in turn; the copying counts.
+double share_gbps(const Deadline& limit, const std::vector<int>& cpus) {
+    constexpr std::size_t bytes = std::size_t{64} << 10;
+    const Buffers buffers(bytes);
+    if (buffers.from == nullptr || cpus.size() < 2) return 0;
+    std::atomic<std::uint32_t> written{0}, taken{0};
+    std::atomic<bool> over{false};
+    const auto reached = [&](const std::atomic<std::uint32_t>& count, std::uint32_t value) {
+        for (std::uint32_t looks = 1; count.load(std::memory_order_acquire) != value; ++looks) {
+            if (looks % 256 == 0 && (over || limit.expired())) return false;
+            pause_cpu();
+        }
+        return true;
+    };
+    std::thread writer([&] {
+        stay_on(cpus[1]);
+        for (std::uint32_t i = 0; reached(taken, i); ++i) {
+            std::memset(buffers.from, static_cast<int>(i % 256), bytes);
+            written.store(i + 1, std::memory_order_release);
+        }
+        over = true;
+    });
+    double best = 0;
+    std::thread reader([&] {
+        stay_on(cpus[0]);
+        for (std::uint32_t i = 1; reached(written, i) && !limit.expired(); ++i) {
+            const Instant start = Clock::now();
+            std::memcpy(buffers.to, buffers.from, bytes);
+            asm volatile("" : : "r"(buffers.to) : "memory");
+            best = std::max(best, static_cast<double>(bytes) / us_since(start) / 1e3);
+            taken.store(i, std::memory_order_release);
+        }
+        over = true;
+    });
+    writer.join();
+    reader.join();
     return best;
 }
 
@@ -276,8 +345,11 @@ CostModel measure(const Deadline& deadline) {
     set(costs.line_us, line_us(piece_of(deadline, microseconds(3000)), cpus));
     set(costs.wake_us, wake_us(piece_of(deadline, microseconds(2000)), cpus));
     set(costs.yield_us, yield_us(piece_of(deadline, microseconds(200))));
-    set(costs.cache_copy_gbps, copy_gbps(deadline, microseconds(500), std::size_t{64} << 10));
-    set(costs.memory_copy_gbps, copy_gbps(deadline, microseconds(3000), std::size_t{4} << 20));
+    constexpr std::size_t inside = std::size_t{64} << 10, beyond = std::size_t{4} << 20;
+    set(costs.cache_copy_gbps, copy_gbps(piece_of(deadline, microseconds(500)), inside, copy_here));
+    set(costs.memory_copy_gbps, copy_gbps(piece_of(deadline, microseconds(3000)), beyond, copy_here));
+    set(costs.share_gbps, share_gbps(piece_of(deadline, microseconds(1000)), cpus));
+    set(costs.pull_gbps, copy_gbps(piece_of(deadline, microseconds(500)), inside, copy_by_kernel));
     try {
         measure_messages(piece_of(deadline, microseconds(3000)), cpus, costs);
         set(costs.tcp_gbps, tcp_gbps(piece_of(deadline, microseconds(3000)), cpus));
