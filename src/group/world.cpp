@@ -34,6 +34,7 @@ std::string named_algorithms() {
 }
 
 constexpr std::chrono::milliseconds connection_patience{20};
+constexpr std::chrono::milliseconds arrival_patience{300};  // for a connection that a rank made before it left
 
 int usable_cores() {
     cpu_set_t set;
@@ -302,12 +303,20 @@ transport::Stream* World::stream_to(int peer) {
         if (wanted == Instant{}) wanted = now;
         if (now - wanted < connection_patience) return nullptr;
     }
+    // It may have connected to this rank, sent what there was to send, and left: then its connection is on the way
+    // here.
+    if (const auto failed = unreachable_.find(peer); failed != unreachable_.end()) {
+        if (Clock::now() - failed->second.since < arrival_patience) return nullptr;
+        socket.give_up();
+        on_verdict({rendezvous::VerdictKind::peer_lost, peer,
+                    fmt::format("rank {} cannot be reached: {}", peer, failed->second.why)});
+        return &socket;
+    }
     try {
         socket.connected(membership_->connect(peer, Deadline::after(std::chrono::seconds(10)), &bad_news_));
     } catch (const DistError& error) {
-        socket.give_up();
-        on_verdict({rendezvous::VerdictKind::peer_lost, peer,
-                    fmt::format("rank {} cannot be reached: {}", peer, error.what())});
+        unreachable_[peer] = {Clock::now(), error.what()};
+        return nullptr;
     }
     return &socket;
 }

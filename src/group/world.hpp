@@ -224,6 +224,11 @@ class World : public std::enable_shared_from_this<World> {
     std::vector<std::unique_ptr<transport::Stream>> streams_;
     std::vector<std::optional<transport::PeerMemory>> memories_;  // by rank, opened on first use
     std::vector<Instant> wanted_;                                 // by rank: when a connection was wanted first
+    struct Unreachable {
+        Instant since;
+        std::string why;
+    };
+    std::map<int, Unreachable> unreachable_;  // ranks that could not be connected to
     std::unique_ptr<transport::Mailbox> mailbox_;
     int spins_ = 0;
     int yields_ = 200;  // before sleeping
