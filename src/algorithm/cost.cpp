@@ -16,7 +16,9 @@ constexpr auto fields = std::to_array<CostField>({
     {"wake_us", &CostModel::wake_us, 0.2, 10000, "until a sleeping rank has seen a change, us"},
     {"cache_copy_gbps", &CostModel::cache_copy_gbps, 0.2, 1000, "copying inside the cache, GB/s"},
     {"memory_copy_gbps", &CostModel::memory_copy_gbps, 0.1, 1000, "copying more than the cache holds, GB/s"},
-    {"share_gbps", &CostModel::share_gbps, 0.1, 1000, "copying what another core has just written, GB/s"},
+    {"share_gbps", &CostModel::share_gbps, 0.1, 1000, "from one core's cache into another's, GB/s"},
+    {"stream_gbps", &CostModel::stream_gbps, 0.1, 1000, "the same by stores around the cache, GB/s"},
+    {"stream_read_gbps", &CostModel::stream_read_gbps, 0.1, 1000, "the reader's part of that, GB/s"},
     {"pull_gbps", &CostModel::pull_gbps, 0.1, 1000, "the kernel copying from another process, GB/s"},
     {"tcp_us", &CostModel::tcp_us, 0.5, 1e6, "a short message over TCP, one way, us"},
     {"tcp_send_us", &CostModel::tcp_send_us, 0.1, 10000, "a core busy with sending it, us"},
@@ -99,7 +101,8 @@ Work reduced(const Shape& s, double depth, double children) {
                     0.5 * children * s.bytes);
 }
 
-// Through the staging area in tiles of `tile` bytes. A rank reads `crossing` bytes that another has just written.
+// Through the staging area in tiles of `tile` bytes. A rank hands `crossing` bytes over,
+// the work of both ends counted.
 Work staged(double bytes, double tile, double signals_a_tile, double copied, double most_copied, double crossing) {
     return {.signals = signals_a_tile * std::max(1.0, std::ceil(bytes / tile)),
             .copied = copied,
@@ -110,8 +113,8 @@ Work staged(double bytes, double tile, double signals_a_tile, double copied, dou
 // Where the kernel copies from rank to rank, `calls_a_tile` times on the busiest rank, `pulled` bytes in all, a rank
 // meets the others `meetings_a_tile` times.
 Work copied_once(double bytes, double tile, double calls_a_tile, double meetings_a_tile, double pulled,
-                 double most_pulled, double crossing) {
-    Work work = staged(bytes, tile, meetings_a_tile, 0, 0, crossing);
+                 double most_pulled) {
+    Work work = staged(bytes, tile, meetings_a_tile, 0, 0, 0);
     const double tiles = std::max(1.0, std::ceil(bytes / tile));
     work.calls = calls_a_tile * tiles;
     work.meetings = meetings_a_tile * tiles;
@@ -155,9 +158,8 @@ const Formula formulas[] = {
     {Collective::all_reduce, "single_copy",
      [](const Shape& s) {
          const double pulled = 2 * shared_part(s);
-         return and_combined(
-             s, copied_once(s.bytes, two_shot_tile(s), 2 * (s.n - 1), 2, s.n * pulled, pulled, shared_part(s)),
-             combining(s.n) * s.bytes / s.n);
+         return and_combined(s, copied_once(s.bytes, two_shot_tile(s), 2 * (s.n - 1), 2, s.n * pulled, pulled),
+                             combining(s.n) * s.bytes / s.n);
      }},
     {Collective::all_reduce, "direct",
      [](const Shape& s) {
@@ -199,9 +201,8 @@ const Formula formulas[] = {
     {Collective::reduce, "single_copy",
      [](const Shape& s) {
          const double most = shared_part(s) + s.bytes / s.n;
-         return and_combined(
-             s, copied_once(s.bytes, two_shot_tile(s), s.n, 2, (s.n + 1) * shared_part(s), most, shared_part(s)),
-             combining(s.n) * s.bytes / s.n);
+         return and_combined(s, copied_once(s.bytes, two_shot_tile(s), s.n, 2, (s.n + 1) * shared_part(s), most),
+                             combining(s.n) * s.bytes / s.n);
      }},
     {Collective::reduce, "knomial",
      [](const Shape& s) {
@@ -219,15 +220,16 @@ const Formula formulas[] = {
     {Collective::broadcast, "shared",
      [](const Shape& s) {
          // All read the same lines at once, and have nothing else to do meanwhile.
-         Work work = staged(s.bytes, s.slot, 1, 1.4 * s.n * s.bytes, 1.4 * s.bytes, s.bytes);
+         Work work = staged(s.bytes, s.slot, 1, 1.4 * s.n * s.bytes, 1.4 * s.bytes, 0.6 * s.bytes);
          work.one_way = true;
          return work;
      }},
     {Collective::broadcast, "single_copy",
      [](const Shape& s) {
          const double others = std::max(1.0, s.n - 1);
-         return copied_once(s.bytes, s.slot * (1 + 1 / others), others, 2, others * s.bytes, shared_part(s),
-                            shared_part(s));
+         // Both sides at once get into each other's way.
+         return copied_once(s.bytes, s.slot * (1 + 1 / others), others, 2, 1.3 * others * s.bytes,
+                            1.3 * shared_part(s));
      }},
     {Collective::broadcast, "knomial",
      [](const Shape& s) {
@@ -250,7 +252,7 @@ const Formula formulas[] = {
     {Collective::all_gather, "single_copy",
      [](const Shape& s) {
          const double others = (s.n - 1) * s.bytes;
-         return and_combined(s, copied_once(s.bytes, s.slot, s.n - 1, 1, s.n * others, others, others), s.bytes);
+         return and_combined(s, copied_once(s.bytes, s.slot, s.n - 1, 1, s.n * others, others), s.bytes);
      }},
     {Collective::all_gather, "direct",
      [](const Shape& s) { return with_own_block(s, alike(s, 1, s.n - 1, (s.n - 1) * s.bytes)); }},
@@ -290,7 +292,7 @@ const Formula formulas[] = {
      }},
     {Collective::scatter, "single_copy",
      [](const Shape& s) {
-         return copied_once(s.bytes, s.slot / std::max(1.0, s.n - 1), 1, 1, s.n * s.bytes, s.bytes, s.bytes);
+         return copied_once(s.bytes, s.slot / std::max(1.0, s.n - 1), 1, 1, s.n * s.bytes, s.bytes);
      }},
     {Collective::scatter, "binomial",
      [](const Shape& s) {
@@ -310,9 +312,8 @@ const Formula formulas[] = {
     {Collective::reduce_scatter, "single_copy",
      [](const Shape& s) {
          const double others = (s.n - 1) * s.bytes;
-         return and_combined(
-             s, copied_once(s.bytes, s.slot / std::max(1.0, s.n - 1), s.n - 1, 1, s.n * others, others, others),
-             combining(s.n) * s.bytes);
+         return and_combined(s, copied_once(s.bytes, s.slot / std::max(1.0, s.n - 1), s.n - 1, 1, s.n * others, others),
+                             combining(s.n) * s.bytes);
      }},
     {Collective::reduce_scatter, "direct",
      [](const Shape& s) {
@@ -388,9 +389,12 @@ double price_us(const Work& work, const Layout& layout, const CostModel& costs) 
     const double latency_us =
         inside ? 3 * costs.line_us : std::max(0.0, costs.tcp_us - costs.tcp_send_us - costs.tcp_receive_us);
     // Reading another process's memory does not prefetch, and what it wrote before its core was given away is cold.
-    const double pull_us = ((1 - beyond) / (costs.pull_gbps * 1e3) + 1.6 * memory_us) * crowd;
-    // What another core has just written comes from its cache.
-    const double cross_us = std::max(0.0, 1 / costs.share_gbps - 1 / costs.cache_copy_gbps) / 1e3;
+    const double slower_us = std::max(0.0, memory_us - beyond / (costs.cache_copy_gbps * 1e3));
+    const double pull_us = (1 / (costs.pull_gbps * 1e3) + slower_us + 0.6 * memory_us) * crowd;
+    // To write a line that another core has read, and to read one that another has written, both take longer than
+    // inside of one cache. Ranks take the quicker way.
+    const double cross_us =
+        std::max(0.0, 1 / std::max(costs.share_gbps, costs.stream_gbps) - 2 / costs.cache_copy_gbps) / 1e3;
     const double end_us = pulled ? pull_us : inside ? copy_us : 1 / (costs.tcp_gbps * 1e3);
     const double ends = pulled ? 1 : 2;
 
@@ -402,7 +406,7 @@ double price_us(const Work& work, const Layout& layout, const CostModel& costs) 
                          work.streamed * far_us / 2 / std::min(ranks, cores);
     const double staged = std::max(work.most_copied, work.copied / std::min(ranks, cores)) * copy_us +
                           std::max(work.most_pulled, work.pulled / std::min(ranks, cores)) * pull_us / crowd +
-                          (work.crossing + (inside ? work.most_bytes : 0)) * cross_us;
+                          work.crossing * cross_us;
     const double signal_us = crowd > 1 ? crowd * costs.yield_us : 2 * costs.line_us;
     // A rank that waits for nobody begins its next call: depth is hidden in part.
     // With a core of its own a rank that waits for the others loses a moment; without, they have to be woken.

@@ -29,7 +29,7 @@ struct Work {
     double signals = 0;        ///< publications in the staging area that wait for one another
     double copied = 0;         ///< bytes copied or combined through the staging area
     double most_copied = 0;    ///< of one rank
-    double crossing = 0;       ///< bytes that one rank reads of what another has just written, beside messages
+    double crossing = 0;       ///< bytes in the staging area that one rank takes from another
     double pulled = 0;         ///< bytes that the kernel copies from rank to rank, beside messages
     double most_pulled = 0;    ///< of one rank
     double calls = 0;          ///< of the kernel by one rank, each to copy from or to another rank's memory

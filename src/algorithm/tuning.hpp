@@ -25,7 +25,9 @@ struct CostModel {
     double wake_us = 20;          ///< from a change to the moment at which a rank that sleeps has seen it
     double cache_copy_gbps = 12;  ///< gigabytes a second, copied by one core inside its cache
     double memory_copy_gbps = 5;  ///< the same, of more than the cache holds
-    double share_gbps = 10;       ///< the same, of what another core has just written
+    double share_gbps = 10;       ///< from one core's cache into another's, the work of both, by ordinary stores
+    double stream_gbps = 6;       ///< the same by stores around the cache
+    double stream_read_gbps = 9;  ///< the reader's part of that
     double pull_gbps = 9;         ///< copied by the kernel from another process, inside the cache
     double tcp_us = 10;           ///< a short message over TCP, one way
     double tcp_send_us = 3;       ///< the part of it in which the sender's core is busy

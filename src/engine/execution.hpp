@@ -8,6 +8,7 @@
 #include "schedule/schedule.hpp"
 #include "transport/mailbox.hpp"
 #include "transport/shm/arena.hpp"
+#include "transport/shm/staging_copy.hpp"
 #include "transport/shm/symmetric.hpp"
 
 #include <array>
@@ -29,6 +30,7 @@ struct Ground {
     transport::Mailbox* mailbox = nullptr;
     transport::Arena* arena = nullptr;  ///< null: no shared memory
     const transport::SymmetricMemory* symmetric = nullptr;
+    transport::StagingCopy* staging_copy = nullptr;  ///< null: memcpy
     /// The memory of a rank (the mailbox's) of this host; empty: the kernel does not let ranks copy from each other.
     std::function<const transport::PeerMemory*(int rank)> memory;
     std::vector<int> world_of;            ///< the mailbox's rank of each rank; empty: the same

@@ -169,6 +169,7 @@ void Group::open_memory() {
     const auto native = backend_names_.find(Device::Type::cpu);
     if (native == backend_names_.end() || native->second != backend::native) arena_.reset();
     ground_.arena = arena_.get();
+    ground_.staging_copy = &world_->staging_copy();
     if (arena_ && size_ > 1) ground_.symmetric = symmetric_;
     if (arena_ && layout_.pulls) ground_.memory = [this](int rank) { return world_->memory_of(rank); };
 }

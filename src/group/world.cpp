@@ -33,6 +33,7 @@ std::string named_algorithms() {
     return text;
 }
 
+constexpr std::size_t least_streamed_bytes = 8192;  // of short collectives and messages
 constexpr std::chrono::milliseconds connection_patience{20};
 constexpr std::chrono::milliseconds arrival_patience{300};  // for a connection that a rank made before it left
 
@@ -130,8 +131,12 @@ World::~World() {
 void World::take_tuning() {
     layout_.tuning = tune::decided(membership_->decision());
     // Sleeping costs wake_us in the end: a rank that has yielded for ten times that loses little by it.
-    if (const auto& costs = layout_.tuning.costs)
+    if (const auto& costs = layout_.tuning.costs) {
         yields_ = static_cast<int>(std::clamp(10 * costs->wake_us / costs->yield_us, 100.0, 1000.0));
+        const double penalty_ns = 1 / costs->stream_read_gbps - 1 / costs->cache_copy_gbps;
+        staging_copy_ = transport::StagingCopy(penalty_ns);
+        small_copy_ = transport::StagingCopy(penalty_ns, least_streamed_bytes);
+    }
     // Rounding depends on the algorithm, and the formulas' choice on what was measured: who wants the same bits in
     // every run gets the table's limits.
     if (determinism_ != Determinism::fast) layout_.tuning.costs.reset();
@@ -289,7 +294,7 @@ transport::Stream* World::stream_to(int peer) {
     if (shares_memory_with(peer)) {
         auto& stream = streams_[static_cast<std::size_t>(peer)];
         if (!stream) {
-            stream = std::make_unique<transport::RingStream>(arena_, local_of(rank_), local_of(peer));
+            stream = std::make_unique<transport::RingStream>(arena_, local_of(rank_), local_of(peer), &small_copy_);
         }
         return stream.get();
     }

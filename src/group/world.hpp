@@ -127,6 +127,8 @@ class World : public std::enable_shared_from_this<World> {
     transport::Mailbox& mailbox() noexcept { return *mailbox_; }
     /// Null: it cannot be read.
     const transport::PeerMemory* memory_of(int peer);
+    transport::StagingCopy& staging_copy() { return staging_copy_; }
+    transport::StagingCopy& small_copy() { return small_copy_; }
     /// The group has collectives in flight, from now on until it has none.
     void activate(Group& group);
     void post(const std::shared_ptr<Operation>& message);
@@ -158,7 +160,8 @@ class World : public std::enable_shared_from_this<World> {
     void wait(Operation& operation, const Deadline& deadline);
     /// For a blocking call, whose buffers are the caller's again when it throws: as wait(), to the operation's own end;
     /// throws its error.
-    /// What a signal interrupts here ends the world, so that nothing writes to them later and no rank waits for this one.
+    /// What a signal interrupts here ends the world, so that nothing writes to them later and no rank waits for this
+    /// one.
     void wait_for_call(Operation& operation);
     void abort(const std::string& reason);
     /// As abort where nothing is wrong yet. False: this rank has left.
@@ -230,6 +233,7 @@ class World : public std::enable_shared_from_this<World> {
     };
     std::map<int, Unreachable> unreachable_;  // ranks that could not be connected to
     std::unique_ptr<transport::Mailbox> mailbox_;
+    transport::StagingCopy staging_copy_, small_copy_;  // of tiles; of short collectives and messages
     int spins_ = 0;
     int yields_ = 200;  // before sleeping
 

@@ -6,8 +6,9 @@
 
 namespace tutti::transport {
 
-RingStream::RingStream(std::shared_ptr<Arena> arena, int local_rank, int local_peer)
+RingStream::RingStream(std::shared_ptr<Arena> arena, int local_rank, int local_peer, StagingCopy* copy)
     : arena_(std::move(arena)),
+      copy_(copy),
       peer_(local_peer),
       out_(arena_->ring_control(local_rank, local_peer)),
       in_(arena_->ring_control(local_peer, local_rank)),
@@ -18,8 +19,14 @@ RingStream::RingStream(std::shared_ptr<Arena> arena, int local_rank, int local_p
 std::size_t RingStream::put(std::span<const std::byte> bytes, std::uint64_t at) {
     const std::size_t start = at % capacity_;
     const std::size_t first = std::min(bytes.size(), capacity_ - start);
-    if (first > 0) std::memcpy(out_data_ + start, bytes.data(), first);
-    if (bytes.size() > first) std::memcpy(out_data_, bytes.data() + first, bytes.size() - first);
+    const auto copy = [this](std::byte* to, const std::byte* from, std::size_t count) {
+        if (copy_ != nullptr)
+            (*copy_)(to, from, count);
+        else
+            std::memcpy(to, from, count);
+    };
+    if (first > 0) copy(out_data_ + start, bytes.data(), first);
+    if (bytes.size() > first) copy(out_data_, bytes.data() + first, bytes.size() - first);
     return bytes.size();
 }
 

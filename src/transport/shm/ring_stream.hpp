@@ -8,13 +8,15 @@
 #pragma once
 
 #include "transport/shm/arena.hpp"
+#include "transport/shm/staging_copy.hpp"
 #include "transport/stream.hpp"
 
 namespace tutti::transport {
 
 class RingStream final : public Stream {
  public:
-    RingStream(std::shared_ptr<Arena> arena, int local_rank, int local_peer);
+    /// `copy`: how bytes get into the ring; null: by memcpy.
+    RingStream(std::shared_ptr<Arena> arena, int local_rank, int local_peer, StagingCopy* copy = nullptr);
 
     std::size_t write(std::span<const std::byte> header, std::span<const std::byte> payload) override;
     std::size_t read(std::span<std::byte> into, std::span<std::byte> ahead) override;
@@ -32,6 +34,7 @@ class RingStream final : public Stream {
     std::size_t put(std::span<const std::byte> bytes, std::uint64_t at);
 
     std::shared_ptr<Arena> arena_;
+    StagingCopy* copy_;
     int peer_;
     RingControl& out_;
     RingControl& in_;
