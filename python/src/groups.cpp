@@ -7,7 +7,6 @@
 #include <tutti/debug.hpp>
 #include <tutti/device_mesh.hpp>
 #include <tutti/groups.hpp>
-#include <tutti/trace.hpp>
 
 #include <fmt/format.h>
 #include <nanobind/operators.h>
@@ -304,9 +303,6 @@ void bind_looking(nb::module_& m) {
     m.def("set_debug_level", &set_debug_level, nb::arg("level"), "Sets it; must be the same on all ranks.");
     m.def("set_debug_level_from_env", &set_debug_level_from_env,
           "Reads it from TUTTI_DISTRIBUTED_DEBUG, else TORCH_DISTRIBUTED_DEBUG.");
-    m.def("dump_trace", &dump_trace, nb::arg("folder"), nb::arg("reason") = "asked for",
-          "Writes the flight records of this process's groups to a folder; returns the files' paths.");
-    m.def("prometheus_text", &prometheus_text, "The counters of all groups in Prometheus' text format.");
 
     nb::class_<CoalescingScope>(m, "CoalescingScope", "Collects this thread's calls on a group; see coalescing.")
         .def(
@@ -359,7 +355,10 @@ std::optional<milliseconds> duration_of(nb::handle timeout, const char* operatio
     if (!nb::hasattr(timeout, "total_seconds")) {
         throw_type_error(operation, argument, timeout, "a datetime.timedelta");
     }
-    const double seconds = nb::cast<double>(timeout.attr("total_seconds")());
+    const auto seconds = nb::cast<double>(timeout.attr("total_seconds")());
+    if (seconds < 0) {
+        throw InvalidArgument(fmt::format("{}: {} is {} s: expected zero or more", operation, argument, seconds));
+    }
     // A time that is not zero never becomes zero, which would mean "the group's".
     const auto whole = static_cast<std::int64_t>(seconds * 1e3);
     return milliseconds(whole == 0 && seconds > 0 ? 1 : whole);
