@@ -122,6 +122,10 @@ class CoalescingScope {
         }
         arrays_.clear();
     }
+    void abort() {
+        ProcessGroup group = group_ ? group_ : default_group();
+        without_gil([&] { group.abort(fmt::format("rank {} was interrupted by a signal", group.rank())); });
+    }
 
  private:
     void leave() { collected = std::exchange(outer_, nullptr); }
@@ -311,7 +315,8 @@ void bind_looking(nb::module_& m) {
             nb::arg("group") = nb::none(), nb::sig("def __init__(self, group: typing.Any = None) -> None"))
         .def("enter", &CoalescingScope::enter)
         .def("end", &CoalescingScope::end, nb::sig("def end(self) -> Work | None"))
-        .def("drop", &CoalescingScope::drop);
+        .def("drop", &CoalescingScope::drop)
+        .def("abort", &CoalescingScope::abort);
 }
 
 }  // namespace
