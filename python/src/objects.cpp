@@ -15,6 +15,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <string_view>
 
 namespace tutti::python {
 namespace {
@@ -38,6 +39,14 @@ auto with_object_errors(F f) {
 std::string key_step(nb::handle key) {
     if (PyUnicode_Check(key.ptr())) return "." + nb::cast<std::string>(key);
     return fmt::format("[{}]", nb::cast<std::string>(nb::repr(key)));
+}
+
+// The step from a record to one of its fields, as a Python program sees it: a tuple's items and a data class' fields
+// are the object itself.
+std::string field_step(std::string_view type, std::string_view field) {
+    const bool is_inside =
+        (type.starts_with("python.") || type.starts_with("numpy.")) && (field == "items" || field == "fields");
+    return is_inside ? std::string() : fmt::format(".{}", field);
 }
 
 // ---- From Python --------------------------------------------------------------------------------------------------
@@ -143,16 +152,17 @@ class Describer {
     Object foreign(nb::handle value, std::size_t depth) const {
         const nb::object described = with_object_errors(
             [&] { return nb::module_::import_("tutti.objects").attr("describe")(value, allow_pickle_); });
+        const auto type = nb::cast<std::string>(described[0]);
         Object::Map fields;
         for (const auto [name, field] : nb::borrow<nb::dict>(nb::object(described[1]))) {
             const auto key = nb::cast<std::string>(name);
             try {
                 fields.emplace_back(key, describe(field, depth + 2));
             } catch (const ObjectError& error) {
-                throw error.inside("." + key);
+                throw error.inside(field_step(type, key));
             }
         }
-        return Object::record(nb::cast<std::string>(described[0]), std::move(fields));
+        return Object::record(type, std::move(fields));
     }
 
     bool allow_pickle_;
@@ -232,7 +242,7 @@ class Rebuilder {
             try {
                 fields[text(key.as_string())] = rebuild(value);
             } catch (const ObjectError& error) {
-                throw error.inside(record.type == tuple_type ? "" : "." + key.as_string());
+                throw error.inside(field_step(record.type, key.as_string()));
             }
         }
         if (record.type == tuple_type && fields.contains("items") && nb::isinstance<nb::list>(fields["items"])) {
