@@ -61,7 +61,10 @@ NewGroupOptions new_group_options(nb::handle timeout, const std::string& backend
                             .use_local_synchronization = local,
                             .group_desc = description};
     if (!device_id.is_none()) options.device_id = device_of(device_id, operation);
-    if (!pg_options.is_none()) options.pg_options = shared_object(pg_options);
+    if (!pg_options.is_none()) {
+        options.pg_options = shared_object(pg_options);
+        if (backend.empty()) options.backend = get_backend();  // the world's, with other options
+    }
     return options;
 }
 
@@ -224,7 +227,11 @@ void bind_process_group(nb::module_& m) {
                     wanted.timeout = timeout_of(options.attr("timeout"), "allreduce");
                 }
                 const auto views = arrays.views();
-                return begin(std::move(arrays.arrays), list, [&] { return self.allreduce(views, wanted); });
+                wanted.group = self;
+                // One tensor is an ordinary all_reduce, which DETAIL checks.
+                return begin(std::move(arrays.arrays), list, [&] {
+                    return views.size() == 1 ? async::all_reduce(views[0], wanted) : self.allreduce(views, wanted);
+                });
             },
             nb::arg("tensors"), nb::arg("opts") = nb::none(),
             nb::sig("def allreduce(self, tensors: typing.Any, opts: typing.Any = None) -> Work"),
