@@ -14,10 +14,11 @@ from ..distributed import (
 )
 from ..distributed.collectives import Group
 from ..errors import InvalidArgument
+from .tuning import HFAI_NCCL_OPT_LEVEL, set_nccl_opt_level
 
-__all__ = ["HF_ZMQ_BACKEND", "all_gather", "all_reduce", "barrier", "broadcast", "destroy_process_group", "gather",
+__all__ = ["HFAI_NCCL_OPT_LEVEL", "HF_ZMQ_BACKEND", "all_gather", "all_reduce", "barrier", "broadcast", "destroy_process_group", "gather",
            "get_rank", "get_world_size", "init_process_group", "is_initialized", "new_group", "pairwise_apply",
-           "reduce_scatter"]
+           "reduce_scatter", "set_nccl_opt_level"]
 
 HF_ZMQ_BACKEND = "hf_zmq"
 
