@@ -1,8 +1,10 @@
 """hfai.distributed: objects and arrays of different sizes, pairwise_apply, NCCL's tuning, and the backend over ZeroMQ."""
+import asyncio
 import os
 import pathlib
 import sys
 import tempfile
+import threading
 import unittest
 from datetime import timedelta
 
@@ -67,6 +69,47 @@ def pairs(rank):
     return results, texts
 
 
+def exchanges(rank, backend):
+    dist.init_process_group(backend)
+    lists = [[{"n": i, "a": np.full(3, i)}] if rank == i % 2 else [None] for i in range(4)]
+    begun = [dist.broadcast(objs, src=i % 2, async_op=True) for i, objs in enumerate(lists)]
+    x = np.ones(1)
+    tutti.distributed.all_reduce(x)  # another collective in between
+    collected = [None, None] if rank == 0 else None
+    begun.append(dist.gather(f"rank {rank}", collected, async_op=True))
+    for work in begun:
+        assert work.wait() is True and work.is_completed() and work.is_success() and work.exception() is None
+    assert begun[2].result() is lists[2] and asyncio.run(waited(begun[1])) is lists[1]
+    lonely = tutti.distributed.new_group([1])
+    alone = dist.broadcast(["x"], src=1, group=lonely, async_op=True)
+    assert (alone is None) == (rank == 0) and (alone is None or alone.wait())
+    failed = dist.gather(threading.Lock() if rank == 1 else "fine", [None, None] if rank == 0 else None, async_op=True)
+    try:
+        failed.wait()
+        return "accepted"
+    except tutti.ObjectError as error:
+        text = str(error)
+    assert failed.is_completed() and not failed.is_success() and isinstance(failed.exception(), tutti.ObjectError)
+    if rank == 0:
+        pending = dist.broadcast([None], src=1, async_op=True)
+        try:
+            pending.wait(timedelta(milliseconds=30))
+            return "nobody has sent"
+        except tutti.Timeout:
+            pass
+        tutti.distributed.barrier()
+        pending.wait()
+    else:
+        tutti.distributed.barrier()
+        dist.broadcast([1], src=1, async_op=True).wait()
+    dist.destroy_process_group()
+    return x[0], collected, [objs[0]["n"] for objs in lists], text
+
+
+async def waited(work):
+    return await work
+
+
 class Cluster(unittest.TestCase):
     @rows("S19-001", "S19-002", "S19-005", "S19-006", "S19-007", "S19-008", "S19-009", "S19-010", "S19-011", "E-001",
           "E-002", "E-003", "E-901")
@@ -86,6 +129,18 @@ class Cluster(unittest.TestCase):
         self.assertEqual([first[2], second[2]], [[[1, 2], [3, 4, 5]]] * 2)
         self.assertEqual([first[3], second[3]], [[11, 22], [33, 44, 55]])
         return first[4]
+
+    @rows("S19-006", "S19-007", "A-05")
+    def test_objects_travel_while_the_program_goes_on(self):
+        for backend in ("native", "hf_zmq"):
+            if not tutti.distributed.is_backend_available(backend):
+                continue
+            with self.subTest(backend=backend):
+                first, second = run_ranks(exchanges, args=(backend,), init=False)
+                self.assertEqual(first[:3], (2.0, ["rank 0", "rank 1"], [0, 1, 2, 3]))
+                self.assertEqual(second[:3], (2.0, None, [0, 1, 2, 3]))
+                self.assertIn("could not be sent", first[3])
+                self.assertIn("lock", second[3])
 
     @rows("S19-025", "S19-026", "S19-027", "S19-028", "S19-029", "S19-030", "S19-031", "E-004")
     def test_a_function_of_each_pair(self):
