@@ -41,24 +41,25 @@ auto broadcast(Way way, nb::handle tensor, nb::handle src, nb::handle group, nb:
 }
 
 template <class Way>
-auto all_reduce(Way way, nb::handle tensor, const ReduceOp& op, nb::handle group, nb::handle timeout) {
+auto all_reduce(Way way, nb::handle tensor, nb::handle op, nb::handle group, nb::handle timeout) {
     const char* name = way.name("plan.all_reduce");
     auto arrays = list_of(Array(tensor, writes, name, "tensor"));
     const TensorView view = arrays[0].view();
-    const AllReduceOptions options{.op = op, .group = group_of(group, name), .timeout = timeout_of(timeout, name)};
+    const AllReduceOptions options{
+        .op = op_of(op, name), .group = group_of(group, name), .timeout = timeout_of(timeout, name)};
     return way(
         std::move(arrays), one(tensor), [&] { tutti::all_reduce(view, options); },
         [&] { return async::all_reduce(view, options); }, [&] { return plan::all_reduce(view, options); });
 }
 
 template <class Way>
-auto reduce(Way way, nb::handle tensor, nb::handle dst, const ReduceOp& op, nb::handle group, nb::handle group_dst,
+auto reduce(Way way, nb::handle tensor, nb::handle dst, nb::handle op, nb::handle group, nb::handle group_dst,
             nb::handle timeout) {
     const char* name = way.name("plan.reduce");
     auto arrays = list_of(Array(tensor, writes, name, "tensor"));
     const TensorView view = arrays[0].view();
     const ReduceOptions options{.dst = rank_of(dst, name, "dst"),
-                                .op = op,
+                                .op = op_of(op, name),
                                 .group = group_of(group, name),
                                 .group_dst = rank_of(group_dst, name, "group_dst"),
                                 .timeout = timeout_of(timeout, name)};
@@ -130,14 +131,15 @@ auto scatter(Way way, nb::handle tensor, nb::handle scatter_list, nb::handle src
 }
 
 template <class Way>
-auto reduce_scatter(Way way, nb::handle output, nb::handle input_list, const ReduceOp& op, nb::handle group,
+auto reduce_scatter(Way way, nb::handle output, nb::handle input_list, nb::handle op, nb::handle group,
                     nb::handle timeout) {
     const char* name = way.name("plan.reduce_scatter");
     ArrayList inputs(input_list, reads, name, "input_list");
     Array result(output, writes, name, "output");
     const ConstTensorList from = inputs.const_views();
     const TensorView to = result.view();
-    const ReduceScatterOptions options{.op = op, .group = group_of(group, name), .timeout = timeout_of(timeout, name)};
+    const ReduceScatterOptions options{
+        .op = op_of(op, name), .group = group_of(group, name), .timeout = timeout_of(timeout, name)};
     return way(
         joined(std::move(inputs.arrays), std::move(result)), one(output),
         [&] { tutti::reduce_scatter(to, from, options); }, [&] { return async::reduce_scatter(to, from, options); },
@@ -145,13 +147,14 @@ auto reduce_scatter(Way way, nb::handle output, nb::handle input_list, const Red
 }
 
 template <class Way>
-auto reduce_scatter_tensor(Way way, nb::handle output, nb::handle input, const ReduceOp& op, nb::handle group,
+auto reduce_scatter_tensor(Way way, nb::handle output, nb::handle input, nb::handle op, nb::handle group,
                            nb::handle timeout) {
     const char* name = way.name("plan.reduce_scatter_tensor");
     auto arrays = list_of(Array(output, writes, name, "output"), Array(input, reads, name, "input"));
     const TensorView to = arrays[0].view();
     const ConstTensorView from = arrays[1].view();
-    const ReduceScatterOptions options{.op = op, .group = group_of(group, name), .timeout = timeout_of(timeout, name)};
+    const ReduceScatterOptions options{
+        .op = op_of(op, name), .group = group_of(group, name), .timeout = timeout_of(timeout, name)};
     return way(
         std::move(arrays), one(output), [&] { tutti::reduce_scatter_tensor(to, from, options); },
         [&] { return async::reduce_scatter_tensor(to, from, options); },
@@ -215,32 +218,35 @@ auto barrier(Way way, nb::handle group, nb::handle device_ids, nb::handle timeou
         [&] { return plan::barrier(options); });
 }
 
-void monitored_barrier(nb::handle group, nb::handle timeout, bool wait_all_ranks) {
+void monitored_barrier(nb::handle group, nb::handle timeout, nb::handle wait_all_ranks) {
     constexpr const char* name = "monitored_barrier";
-    const MonitoredBarrierOptions options{
-        .group = group_of(group, name), .timeout = timeout_of(timeout, name), .wait_all_ranks = wait_all_ranks};
+    const MonitoredBarrierOptions options{.group = group_of(group, name),
+                                          .timeout = timeout_of(timeout, name),
+                                          .wait_all_ranks = flag_of(wait_all_ranks, name, "wait_all_ranks")};
     without_gil([&] { tutti::monitored_barrier(options); });
 }
 
 // ---- Several tensors, one launch ----------------------------------------------------------------------------------
 
 template <class Blocking, class Async>
-OptionalWork run(std::vector<Array> arrays, nb::object outputs, bool async_op, Blocking blocking, Async asynchronous) {
-    return Now{async_op}(std::move(arrays), std::move(outputs), blocking, asynchronous, [] {});
+OptionalWork run(std::vector<Array> arrays, nb::object outputs, Now way, Blocking blocking, Async asynchronous) {
+    return way(std::move(arrays), std::move(outputs), blocking, asynchronous, [] {});
 }
 
-OptionalWork all_reduce_coalesced(nb::handle tensors, const ReduceOp& op, nb::handle group, bool async_op,
+OptionalWork all_reduce_coalesced(nb::handle tensors, nb::handle op, nb::handle group, nb::handle async_op,
                                   nb::handle timeout) {
     constexpr const char* name = "all_reduce_coalesced";
     ArrayList list(tensors, writes, name, "tensors");
     const TensorList views = list.views();
-    const AllReduceOptions options{.op = op, .group = group_of(group, name), .timeout = timeout_of(timeout, name)};
+    const AllReduceOptions options{
+        .op = op_of(op, name), .group = group_of(group, name), .timeout = timeout_of(timeout, name)};
     return run(
-        std::move(list.arrays), as_list(tensors), async_op, [&] { tutti::all_reduce_coalesced(views, options); },
+        std::move(list.arrays), as_list(tensors), now(async_op, name),
+        [&] { tutti::all_reduce_coalesced(views, options); },
         [&] { return async::all_reduce_coalesced(views, options); });
 }
 
-OptionalWork all_gather_coalesced(nb::handle output_lists, nb::handle input_list, nb::handle group, bool async_op,
+OptionalWork all_gather_coalesced(nb::handle output_lists, nb::handle input_list, nb::handle group, nb::handle async_op,
                                   nb::handle timeout) {
     constexpr const char* name = "all_gather_coalesced";
     std::vector<Array> arrays;
@@ -261,13 +267,13 @@ OptionalWork all_gather_coalesced(nb::handle output_lists, nb::handle input_list
     const ConstTensorList from = inputs.const_views();
     const CollectiveOptions options{.group = group_of(group, name), .timeout = timeout_of(timeout, name)};
     return run(
-        joined(std::move(arrays), std::move(inputs.arrays)), results, async_op,
+        joined(std::move(arrays), std::move(inputs.arrays)), results, now(async_op, name),
         [&] { tutti::all_gather_coalesced(to, from, options); },
         [&] { return async::all_gather_coalesced(to, from, options); });
 }
 
 OptionalWork all_gather_into_tensor_coalesced(nb::handle output_list, nb::handle input_list, nb::handle group,
-                                              bool async_op, nb::handle timeout) {
+                                              nb::handle async_op, nb::handle timeout) {
     constexpr const char* name = "all_gather_into_tensor_coalesced";
     ArrayList outputs(output_list, writes, name, "output_tensor_list");
     ArrayList inputs(input_list, reads, name, "input_tensor_list");
@@ -275,64 +281,64 @@ OptionalWork all_gather_into_tensor_coalesced(nb::handle output_list, nb::handle
     const ConstTensorList from = inputs.const_views();
     const CollectiveOptions options{.group = group_of(group, name), .timeout = timeout_of(timeout, name)};
     return run(
-        joined(std::move(outputs.arrays), std::move(inputs.arrays)), as_list(output_list), async_op,
+        joined(std::move(outputs.arrays), std::move(inputs.arrays)), as_list(output_list), now(async_op, name),
         [&] { tutti::all_gather_into_tensor_coalesced(to, from, options); },
         [&] { return async::all_gather_into_tensor_coalesced(to, from, options); });
 }
 
-OptionalWork reduce_scatter_tensor_coalesced(nb::handle output_list, nb::handle input_list, const ReduceOp& op,
-                                             nb::handle group, bool async_op, nb::handle timeout) {
+OptionalWork reduce_scatter_tensor_coalesced(nb::handle output_list, nb::handle input_list, nb::handle op,
+                                             nb::handle group, nb::handle async_op, nb::handle timeout) {
     constexpr const char* name = "reduce_scatter_tensor_coalesced";
     ArrayList outputs(output_list, writes, name, "output_tensor_list");
     ArrayList inputs(input_list, reads, name, "input_tensor_list");
     const TensorList to = outputs.views();
     const ConstTensorList from = inputs.const_views();
-    const ReduceScatterOptions options{.op = op, .group = group_of(group, name), .timeout = timeout_of(timeout, name)};
+    const ReduceScatterOptions options{
+        .op = op_of(op, name), .group = group_of(group, name), .timeout = timeout_of(timeout, name)};
     return run(
-        joined(std::move(outputs.arrays), std::move(inputs.arrays)), as_list(output_list), async_op,
+        joined(std::move(outputs.arrays), std::move(inputs.arrays)), as_list(output_list), now(async_op, name),
         [&] { tutti::reduce_scatter_tensor_coalesced(to, from, options); },
         [&] { return async::reduce_scatter_tensor_coalesced(to, from, options); });
 }
 
 void bind_calls(nb::module_& m) {
     using H = nb::handle;
-    using Op = const ReduceOp&;
-    m.def("broadcast", [](H tensor, H src, H group, bool async_op, H group_src, H timeout) {
-        return broadcast(Now{async_op}, tensor, src, group, group_src, timeout);
+    m.def("broadcast", [](H tensor, H src, H group, H async_op, H group_src, H timeout) {
+        return broadcast(now(async_op, "broadcast"), tensor, src, group, group_src, timeout);
     });
-    m.def("all_reduce", [](H tensor, Op op, H group, bool async_op, H timeout) {
-        return all_reduce(Now{async_op}, tensor, op, group, timeout);
+    m.def("all_reduce", [](H tensor, H op, H group, H async_op, H timeout) {
+        return all_reduce(now(async_op, "all_reduce"), tensor, op, group, timeout);
     });
-    m.def("reduce", [](H tensor, H dst, Op op, H group, bool async_op, H group_dst, H timeout) {
-        return reduce(Now{async_op}, tensor, dst, op, group, group_dst, timeout);
+    m.def("reduce", [](H tensor, H dst, H op, H group, H async_op, H group_dst, H timeout) {
+        return reduce(now(async_op, "reduce"), tensor, dst, op, group, group_dst, timeout);
     });
-    m.def("all_gather", [](H tensor_list, H tensor, H group, bool async_op, H timeout) {
-        return all_gather(Now{async_op}, tensor_list, tensor, group, timeout);
+    m.def("all_gather", [](H tensor_list, H tensor, H group, H async_op, H timeout) {
+        return all_gather(now(async_op, "all_gather"), tensor_list, tensor, group, timeout);
     });
-    m.def("all_gather_into_tensor", [](H output, H input, H group, bool async_op, H timeout) {
-        return all_gather_into_tensor(Now{async_op}, output, input, group, timeout);
+    m.def("all_gather_into_tensor", [](H output, H input, H group, H async_op, H timeout) {
+        return all_gather_into_tensor(now(async_op, "all_gather_into_tensor"), output, input, group, timeout);
     });
-    m.def("gather", [](H tensor, H gather_list, H dst, H group, bool async_op, H group_dst, H timeout) {
-        return gather(Now{async_op}, tensor, gather_list, dst, group, group_dst, timeout);
+    m.def("gather", [](H tensor, H gather_list, H dst, H group, H async_op, H group_dst, H timeout) {
+        return gather(now(async_op, "gather"), tensor, gather_list, dst, group, group_dst, timeout);
     });
-    m.def("scatter", [](H tensor, H scatter_list, H src, H group, bool async_op, H group_src, H timeout) {
-        return scatter(Now{async_op}, tensor, scatter_list, src, group, group_src, timeout);
+    m.def("scatter", [](H tensor, H scatter_list, H src, H group, H async_op, H group_src, H timeout) {
+        return scatter(now(async_op, "scatter"), tensor, scatter_list, src, group, group_src, timeout);
     });
-    m.def("reduce_scatter", [](H output, H input_list, Op op, H group, bool async_op, H timeout) {
-        return reduce_scatter(Now{async_op}, output, input_list, op, group, timeout);
+    m.def("reduce_scatter", [](H output, H input_list, H op, H group, H async_op, H timeout) {
+        return reduce_scatter(now(async_op, "reduce_scatter"), output, input_list, op, group, timeout);
     });
-    m.def("reduce_scatter_tensor", [](H output, H input, Op op, H group, bool async_op, H timeout) {
-        return reduce_scatter_tensor(Now{async_op}, output, input, op, group, timeout);
+    m.def("reduce_scatter_tensor", [](H output, H input, H op, H group, H async_op, H timeout) {
+        return reduce_scatter_tensor(now(async_op, "reduce_scatter_tensor"), output, input, op, group, timeout);
     });
-    m.def("all_to_all_single",
-          [](H output, H input, H output_splits, H input_splits, H group, bool async_op, H timeout) {
-              return all_to_all_single(Now{async_op}, output, input, output_splits, input_splits, group, timeout);
-          });
-    m.def("all_to_all", [](H output_list, H input_list, H group, bool async_op, H timeout) {
-        return all_to_all(Now{async_op}, output_list, input_list, group, timeout);
+    m.def("all_to_all_single", [](H output, H input, H output_splits, H input_splits, H group, H async_op, H timeout) {
+        return all_to_all_single(now(async_op, "all_to_all_single"), output, input, output_splits, input_splits, group,
+                                 timeout);
     });
-    m.def("barrier", [](H group, bool async_op, H device_ids, H timeout) {
-        return barrier(Now{async_op}, group, device_ids, timeout);
+    m.def("all_to_all", [](H output_list, H input_list, H group, H async_op, H timeout) {
+        return all_to_all(now(async_op, "all_to_all"), output_list, input_list, group, timeout);
+    });
+    m.def("barrier", [](H group, H async_op, H device_ids, H timeout) {
+        return barrier(now(async_op, "barrier"), group, device_ids, timeout);
     });
     m.def("monitored_barrier", &monitored_barrier);
     m.def("all_reduce_coalesced", &all_reduce_coalesced);

@@ -362,6 +362,23 @@ std::optional<int> rank_of(nb::handle rank, const char* operation, const char* a
     return static_cast<int>(value);
 }
 
+int integer_of(nb::handle value, const char* operation, const char* argument) {
+    if (!PyIndex_Check(value.ptr())) throw_type_error(operation, argument, value, "an integer");
+    return *rank_of(value, operation, argument);
+}
+
+bool flag_of(nb::handle flag, const char* operation, const char* argument) {
+    if (flag.ptr() == Py_False) return false;
+    if (flag.ptr() == Py_True) return true;
+    throw_type_error(operation, argument, flag, "True or False");
+}
+
+ReduceOp op_of(nb::handle op, const char* operation) {
+    if (nb::isinstance<ReduceOp>(op)) return nb::cast<const ReduceOp&>(op);
+    if (nb::isinstance<ReduceOp::Kind>(op)) return ReduceOp(nb::cast<ReduceOp::Kind>(op));
+    throw_type_error(operation, "op", op, "a ReduceOp, such as ReduceOp.SUM");
+}
+
 std::optional<milliseconds> duration_of(nb::handle timeout, const char* operation, const char* argument) {
     if (timeout.is_none()) return std::nullopt;
     if (!nb::hasattr(timeout, "total_seconds")) {

@@ -50,6 +50,10 @@ struct Now {
     }
 };
 
+inline Now now(nb::handle async_op, const char* operation) {
+    return {flag_of(async_op, operation, "async_op")};
+}
+
 /// A plan of it.
 struct Later {
     static constexpr const char* name(const char* planned) { return planned; }

@@ -22,11 +22,13 @@ int destination(nb::handle dst, nb::handle group_dst, const ProcessGroup& group,
 
 // A send of one array, and to whom.
 struct Sending {
-    Sending(const char* name, nb::handle tensor, nb::handle dst, nb::handle group, int tag, nb::handle group_dst,
+    Sending(const char* name, nb::handle tensor, nb::handle dst, nb::handle group, nb::handle tag, nb::handle group_dst,
             nb::handle timeout)
         : arrays(list_of(Array(tensor, reads, name, "tensor"))),
           view(arrays[0].view()),
-          options{.tag = tag, .group = group_of(group, name), .timeout = timeout_of(timeout, name)},
+          options{.tag = integer_of(tag, name, "tag"),
+                  .group = group_of(group, name),
+                  .timeout = timeout_of(timeout, name)},
           outside(options.group.is_non_member()),
           to(outside ? -1 : destination(dst, group_dst, options.group, name)) {}
 
@@ -37,21 +39,23 @@ struct Sending {
     int to;
 };
 
-RecvOptions recv_options(const char* name, nb::handle src, nb::handle group, int tag, nb::handle group_src,
+RecvOptions recv_options(const char* name, nb::handle src, nb::handle group, nb::handle tag, nb::handle group_src,
                          nb::handle timeout) {
     return {.src = rank_of(src, name, "src"),
-            .tag = tag,
+            .tag = integer_of(tag, name, "tag"),
             .group = group_of(group, name),
             .group_src = rank_of(group_src, name, "group_src"),
             .timeout = timeout_of(timeout, name)};
 }
 
-void send(nb::handle tensor, nb::handle dst, nb::handle group, int tag, nb::handle group_dst, nb::handle timeout) {
+void send(nb::handle tensor, nb::handle dst, nb::handle group, nb::handle tag, nb::handle group_dst,
+          nb::handle timeout) {
     Sending what("send", tensor, dst, group, tag, group_dst, timeout);
     if (!what.outside) block(what.arrays, [&] { tutti::send(what.view, what.to, what.options); });
 }
 
-int recv(nb::handle tensor, nb::handle src, nb::handle group, int tag, nb::handle group_src, nb::handle timeout) {
+int recv(nb::handle tensor, nb::handle src, nb::handle group, nb::handle tag, nb::handle group_src,
+         nb::handle timeout) {
     constexpr const char* name = "recv";
     auto arrays = list_of(Array(tensor, writes, name, "tensor"));
     const TensorView view = arrays[0].view();
@@ -59,14 +63,14 @@ int recv(nb::handle tensor, nb::handle src, nb::handle group, int tag, nb::handl
     return block(arrays, [&] { return tutti::recv(view, options); });
 }
 
-OptionalWork isend(nb::handle tensor, nb::handle dst, nb::handle group, int tag, nb::handle group_dst,
+OptionalWork isend(nb::handle tensor, nb::handle dst, nb::handle group, nb::handle tag, nb::handle group_dst,
                    nb::handle timeout) {
     Sending what("isend", tensor, dst, group, tag, group_dst, timeout);
     if (what.outside) return OptionalWork(nb::none());
     return begin(std::move(what.arrays), nb::list(), [&] { return tutti::isend(what.view, what.to, what.options); });
 }
 
-OptionalWork irecv(nb::handle tensor, nb::handle src, nb::handle group, int tag, nb::handle group_src,
+OptionalWork irecv(nb::handle tensor, nb::handle src, nb::handle group, nb::handle tag, nb::handle group_src,
                    nb::handle timeout) {
     constexpr const char* name = "irecv";
     auto arrays = list_of(Array(tensor, writes, name, "tensor"));
@@ -75,7 +79,7 @@ OptionalWork irecv(nb::handle tensor, nb::handle src, nb::handle group, int tag,
     return begin(std::move(arrays), one(tensor), [&] { return tutti::irecv(view, options); });
 }
 
-ArrayPlan plan_send(nb::handle tensor, nb::handle dst, nb::handle group, int tag, nb::handle group_dst,
+ArrayPlan plan_send(nb::handle tensor, nb::handle dst, nb::handle group, nb::handle tag, nb::handle group_dst,
                     nb::handle timeout) {
     constexpr const char* name = "plan.send";
     Sending what(name, tensor, dst, group, tag, group_dst, timeout);
@@ -86,7 +90,7 @@ ArrayPlan plan_send(nb::handle tensor, nb::handle dst, nb::handle group, int tag
     return {std::move(plan), std::move(what.arrays), nb::list()};
 }
 
-ArrayPlan plan_recv(nb::handle tensor, nb::handle src, nb::handle group, int tag, nb::handle group_src,
+ArrayPlan plan_recv(nb::handle tensor, nb::handle src, nb::handle group, nb::handle tag, nb::handle group_src,
                     nb::handle timeout) {
     constexpr const char* name = "plan.recv";
     auto arrays = list_of(Array(tensor, writes, name, "tensor"));
@@ -109,7 +113,7 @@ nb::typed<nb::list, PendingWork> batch_isend_irecv(
                          .tensor = arrays.back().view(),
                          .peer = rank_of(operation[2], name, "peer"),
                          .group = group_of(operation[3], name),
-                         .tag = nb::cast<int>(operation[4]),
+                         .tag = integer_of(operation[4], name, "tag"),
                          .group_peer = rank_of(operation[5], name, "group_peer")});
     }
     std::vector<Work> works = without_gil([&] { return tutti::batch_isend_irecv(batch); });
