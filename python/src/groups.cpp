@@ -223,7 +223,10 @@ void bind_process_group(nb::module_& m) {
                 ArrayList arrays(list, Array::Access::write, "allreduce", "tensors");
                 AllReduceOptions wanted;
                 if (!options.is_none()) {
-                    wanted.op = nb::cast<ReduceOp>(options.attr("reduceOp"));
+                    if (!nb::hasattr(options, "reduceOp") || !nb::hasattr(options, "timeout")) {
+                        throw_type_error("allreduce", "opts", options, "an AllreduceOptions or None");
+                    }
+                    wanted.op = op_of(options.attr("reduceOp"), "allreduce");
                     wanted.timeout = timeout_of(options.attr("timeout"), "allreduce");
                 }
                 const auto views = arrays.views();
