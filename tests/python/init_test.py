@@ -211,7 +211,7 @@ assert not dist.is_backend_available("broken")
 
 class Joining(unittest.TestCase):
     @rows("S1-001", "S1-006", "S1-007", "S1-009", "S1-011", "S1-012", "S1-013", "S1-014", "S1-015", "S1-017", "S1-021",
-          "S1-024", "S1-026", "S1-028", "S1-029", "S1-032", "S1-033", "S3-001", "S3-002", "S3-003", "S3-004", "S18-003",
+          "S1-024", "S1-026", "S1-028", "S1-032", "S1-033", "S3-001", "S3-002", "S3-003", "S3-004", "S18-003",
           "E-240")
     def test_every_way_of_joining_gives_a_group(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -235,14 +235,14 @@ class Joining(unittest.TestCase):
     def test_a_group_may_be_left_and_joined_again(self):
         self.assertEqual(run_ranks(unwaited, 3, init=False), [[6.0] * 8] * 3)
 
-    @rows("S1-018", "S1-019", "S1-020", "S4-007", "S12-003", "S12-005")
+    @rows("S1-018", "S4-007", "S12-003", "S12-005")
     def test_options_reach_the_backend(self):
         text, first, same, second, name = run_ranks(options_for_a_backend, 1, init=False)[0]
         self.assertIn("the backend nccl cannot be used here", text)
         self.assertEqual(first, (0, 1, [0], timedelta(seconds=7)))
         self.assertEqual((same, second, name), (4, {"mine": 1}, "nccl"))
 
-    @rows("S1-008", "S1-010", "S1-023", "S2-001", "S2-005", "S2-007", "S2-010", "S2-011", "S2-012", "E-241")
+    @rows("S1-008", "S2-001", "S2-007", "S2-010", "S2-011", "S2-012", "E-241")
     def test_backends_have_names(self):
         self.assertEqual(dist.Backend("GLOO"), "gloo")
         self.assertEqual((dist.Backend.NCCL, dist.Backend.MPI, dist.Backend.XCCL, dist.Backend.UNDEFINED),
@@ -267,7 +267,7 @@ class Groups(unittest.TestCase):
             self.assertNotIn("accepted", texts)
             self.assertIn("nobody", texts[-1])
 
-    @rows("S16-012", "S16-014", "S16-015", "S16-016", "S3-017", "E-230", "S16-005")
+    @rows("S16-012", "S16-014", "S16-015", "S16-016", "S3-017", "E-230")
     def test_detail_tells_every_rank_what_differs(self):
         for how in ("shapes", "calls", "object"):
             with self.subTest(how=how):
@@ -279,7 +279,7 @@ class Groups(unittest.TestCase):
                     else:
                         self.assertIn("Error when verifying shape tensors for collective ALLREDUCE on rank", text)
 
-    @rows("S3-016", "S16-010", "S16-011", "S16-013", "S16-021", "S16-022", "S16-023", "S16-024", "S16-026")
+    @rows("S3-016", "S16-010", "S16-013", "S16-021", "S16-022", "S16-023", "S16-024", "S16-026")
     def test_the_logs_level_follows_both_variables(self):
         with tempfile.TemporaryDirectory() as folder:
             pathlib.Path(folder, "libtutti-backend-broken.so").write_text("no library")

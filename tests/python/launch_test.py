@@ -48,6 +48,9 @@ def every_call(rank, backend):
     dist.all_reduce(x)
     dist.reduce(x, dst=0)
     dist.all_gather([np.zeros(2) for _ in range(n)], x)
+    into = np.zeros(2 * n)
+    dist.all_gather_into_tensor(into, x)
+    assert np.array_equal(into[2 * rank:2 * rank + 2], x) and into.all(), into
     dist.gather(x, [np.zeros(2) for _ in range(n)] if rank == 0 else None)
     dist.scatter(x, [np.full(2, i + 5.0) for i in range(n)] if rank == 0 else None)
     out = np.zeros(1)
@@ -113,7 +116,7 @@ class Launched(unittest.TestCase):
         return sorted((json.loads(line) for line in done.stdout.splitlines()), key=lambda seen: int(seen["RANK"]))
 
     @unittest.skipUnless("PROGRAM_UNDER_TEST" in os.environ, "PROGRAM_UNDER_TEST names no tutti")
-    @rows("S14-002", "S14-005", "S14-006", "S14-010", "S14-012", "S14-016", "S14-017", "S3-003", "S3-004", "S3-005",
+    @rows("S14-002", "S14-005", "S14-006", "S14-010", "S14-012", "S14-016", "S3-003", "S3-004", "S3-005",
           "S3-006", "S1-039", "E-242")
     def test_ranks_get_their_places_by_the_environment(self):
         for flags in (["run", "--standalone", "--nproc-per-node=3"], ["run", "-n", "3", "--use-env"]):
@@ -133,7 +136,7 @@ class Launched(unittest.TestCase):
                          [-1, -1])
 
     @unittest.skipUnless("PROGRAM_UNDER_TEST" in os.environ, "PROGRAM_UNDER_TEST names no tutti")
-    @rows("S14-003", "S14-004", "S14-007", "S14-008", "S14-009", "E-243")
+    @rows("S14-003", "S14-004", "S14-007", "S14-008", "S14-009", "S14-017", "E-243")
     def test_two_nodes_are_one_job(self):
         port = str(free_port())
         with tempfile.TemporaryDirectory() as folder:
@@ -155,7 +158,7 @@ class Launched(unittest.TestCase):
 
 
 class Backends(unittest.TestCase):
-    @rows("S2-001", "S2-002", "S2-003", "S2-022", "S8-015", "S8-025", "S10-009", "S10-008", "A-02")
+    @rows("S2-001", "S2-002", "S2-003", "S8-015", "S8-025", "S10-009", "S10-008", "A-02")
     def test_every_operation_works_on_every_backend_that_is_here(self):
         for backend in ("native", "cpu:native", "gloo", "hf_zmq"):
             if ":" not in backend and not dist.is_backend_available(backend):
@@ -167,7 +170,7 @@ class Backends(unittest.TestCase):
                 self.assertEqual(first[2:], ([2.0], [0.0, 10.0], [0.5], [3]))
                 self.assertEqual(second[3], [1.0, 11.0])
 
-    @rows("S5-007", "S5-010", "S5-011")
+    @rows("S5-010", "S5-011")
     def test_a_mesh_of_several_groups(self):
         for rank, (value, coordinate, texts) in enumerate(run_ranks(meshes_of_groups, 4)):
             self.assertEqual(value, [4.0, 6.0][rank % 2])
