@@ -69,7 +69,7 @@ error in build/$$preset.log and type: make sanitizers"; exit 1; }; \
 	    exit 1; }; \
 	done
 
-spec:  ## every row of the inventory: pass, open or no-device (runs the tests first if they have not run)
+spec:  ## every row of the inventory: pass, open or no-device, and how many are shown in Python (runs the tests first if they have not run)
 	@if [ ! -d build/spec.d ]; then \
 	  echo "tutti: no test has run yet, so the tests run first (output: build/spec-tests.log)"; \
 	  $(MAKE) --no-print-directory build && ctest --test-dir build -j $(JOBS) -L unit >build/spec-tests.log 2>&1 || \

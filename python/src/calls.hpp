@@ -38,6 +38,12 @@ inline nb::list one(nb::handle object) {
 ProcessGroup group_of(nb::handle group, const char* operation);
 /// A rank that may be missing; InvalidArgument for what is no integer.
 std::optional<int> rank_of(nb::handle rank, const char* operation, const char* argument);
+/// An integer that must be there; InvalidArgument for anything else.
+int integer_of(nb::handle value, const char* operation, const char* argument);
+/// True or False; InvalidArgument for anything else.
+bool flag_of(nb::handle flag, const char* operation, const char* argument);
+/// A ReduceOp, or one of its kinds.
+ReduceOp op_of(nb::handle op, const char* operation);
 /// A timedelta; None: nullopt.
 std::optional<milliseconds> duration_of(nb::handle timeout, const char* operation, const char* argument);
 /// The same where zero stands for the group's.

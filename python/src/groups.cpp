@@ -7,7 +7,6 @@
 #include <tutti/debug.hpp>
 #include <tutti/device_mesh.hpp>
 #include <tutti/groups.hpp>
-#include <tutti/trace.hpp>
 
 #include <fmt/format.h>
 #include <nanobind/operators.h>
@@ -62,7 +61,10 @@ NewGroupOptions new_group_options(nb::handle timeout, const std::string& backend
                             .use_local_synchronization = local,
                             .group_desc = description};
     if (!device_id.is_none()) options.device_id = device_of(device_id, operation);
-    if (!pg_options.is_none()) options.pg_options = shared_object(pg_options);
+    if (!pg_options.is_none()) {
+        options.pg_options = shared_object(pg_options);
+        if (backend.empty()) options.backend = get_backend();  // the world's, with other options
+    }
     return options;
 }
 
@@ -122,6 +124,10 @@ class CoalescingScope {
         } catch (const InvalidArgument&) {
         }
         arrays_.clear();
+    }
+    void abort() {
+        ProcessGroup group = group_ ? group_ : default_group();
+        without_gil([&] { group.abort(fmt::format("rank {} was interrupted by a signal", group.rank())); });
     }
 
  private:
@@ -217,11 +223,18 @@ void bind_process_group(nb::module_& m) {
                 ArrayList arrays(list, Array::Access::write, "allreduce", "tensors");
                 AllReduceOptions wanted;
                 if (!options.is_none()) {
-                    wanted.op = nb::cast<ReduceOp>(options.attr("reduceOp"));
+                    if (!nb::hasattr(options, "reduceOp") || !nb::hasattr(options, "timeout")) {
+                        throw_type_error("allreduce", "opts", options, "an AllreduceOptions or None");
+                    }
+                    wanted.op = op_of(options.attr("reduceOp"), "allreduce");
                     wanted.timeout = timeout_of(options.attr("timeout"), "allreduce");
                 }
                 const auto views = arrays.views();
-                return begin(std::move(arrays.arrays), list, [&] { return self.allreduce(views, wanted); });
+                wanted.group = self;
+                // One tensor is an ordinary all_reduce, which DETAIL checks.
+                return begin(std::move(arrays.arrays), list, [&] {
+                    return views.size() == 1 ? async::all_reduce(views[0], wanted) : self.allreduce(views, wanted);
+                });
             },
             nb::arg("tensors"), nb::arg("opts") = nb::none(),
             nb::sig("def allreduce(self, tensors: typing.Any, opts: typing.Any = None) -> Work"),
@@ -304,9 +317,6 @@ void bind_looking(nb::module_& m) {
     m.def("set_debug_level", &set_debug_level, nb::arg("level"), "Sets it; must be the same on all ranks.");
     m.def("set_debug_level_from_env", &set_debug_level_from_env,
           "Reads it from TUTTI_DISTRIBUTED_DEBUG, else TORCH_DISTRIBUTED_DEBUG.");
-    m.def("dump_trace", &dump_trace, nb::arg("folder"), nb::arg("reason") = "asked for",
-          "Writes the flight records of this process's groups to a folder; returns the files' paths.");
-    m.def("prometheus_text", &prometheus_text, "The counters of all groups in Prometheus' text format.");
 
     nb::class_<CoalescingScope>(m, "CoalescingScope", "Collects this thread's calls on a group; see coalescing.")
         .def(
@@ -315,7 +325,8 @@ void bind_looking(nb::module_& m) {
             nb::arg("group") = nb::none(), nb::sig("def __init__(self, group: typing.Any = None) -> None"))
         .def("enter", &CoalescingScope::enter)
         .def("end", &CoalescingScope::end, nb::sig("def end(self) -> Work | None"))
-        .def("drop", &CoalescingScope::drop);
+        .def("drop", &CoalescingScope::drop)
+        .def("abort", &CoalescingScope::abort);
 }
 
 }  // namespace
@@ -354,12 +365,32 @@ std::optional<int> rank_of(nb::handle rank, const char* operation, const char* a
     return static_cast<int>(value);
 }
 
+int integer_of(nb::handle value, const char* operation, const char* argument) {
+    if (!PyIndex_Check(value.ptr())) throw_type_error(operation, argument, value, "an integer");
+    return *rank_of(value, operation, argument);
+}
+
+bool flag_of(nb::handle flag, const char* operation, const char* argument) {
+    if (flag.ptr() == Py_False) return false;
+    if (flag.ptr() == Py_True) return true;
+    throw_type_error(operation, argument, flag, "True or False");
+}
+
+ReduceOp op_of(nb::handle op, const char* operation) {
+    if (nb::isinstance<ReduceOp>(op)) return nb::cast<const ReduceOp&>(op);
+    if (nb::isinstance<ReduceOp::Kind>(op)) return ReduceOp(nb::cast<ReduceOp::Kind>(op));
+    throw_type_error(operation, "op", op, "a ReduceOp, such as ReduceOp.SUM");
+}
+
 std::optional<milliseconds> duration_of(nb::handle timeout, const char* operation, const char* argument) {
     if (timeout.is_none()) return std::nullopt;
     if (!nb::hasattr(timeout, "total_seconds")) {
         throw_type_error(operation, argument, timeout, "a datetime.timedelta");
     }
-    const double seconds = nb::cast<double>(timeout.attr("total_seconds")());
+    const auto seconds = nb::cast<double>(timeout.attr("total_seconds")());
+    if (seconds < 0) {
+        throw InvalidArgument(fmt::format("{}: {} is {} s: expected zero or more", operation, argument, seconds));
+    }
     // A time that is not zero never becomes zero, which would mean "the group's".
     const auto whole = static_cast<std::int64_t>(seconds * 1e3);
     return milliseconds(whole == 0 && seconds > 0 ? 1 : whole);

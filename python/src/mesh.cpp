@@ -180,6 +180,9 @@ void bind_mesh(nb::module_& m) {
         .def(
             "_flatten",
             [](const DeviceMesh& self, nb::handle name) {
+                if (!name.is_none() && !PyUnicode_Check(name.ptr())) {
+                    throw_type_error("DeviceMesh._flatten", "mesh_dim_name", name, "a str or None");
+                }
                 return self.flatten(name.is_none() ? std::string() : nb::cast<std::string>(name));
             },
             nb::arg("mesh_dim_name") = nb::none(),

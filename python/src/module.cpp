@@ -20,10 +20,12 @@ NB_MODULE(_core, m) {
     bind_stores(m);
     bind_work(m);
     bind_groups(m);
+    bind_reduce_ops(m);
     bind_collectives(m);
     bind_point_to_point(m);
     bind_plans(m);
     bind_objects(m);
+    bind_trace(m);
     bind_mesh(m);
     bind_backends(m);
 }

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <string_view>
 
 namespace tutti::python {
 namespace {
@@ -38,6 +39,14 @@ auto with_object_errors(F f) {
 std::string key_step(nb::handle key) {
     if (PyUnicode_Check(key.ptr())) return "." + nb::cast<std::string>(key);
     return fmt::format("[{}]", nb::cast<std::string>(nb::repr(key)));
+}
+
+// The step from a record to one of its fields, as a Python program sees it: a tuple's items and a data class' fields
+// are the object itself.
+std::string field_step(std::string_view type, std::string_view field) {
+    const bool is_inside =
+        (type.starts_with("python.") || type.starts_with("numpy.")) && (field == "items" || field == "fields");
+    return is_inside ? std::string() : fmt::format(".{}", field);
 }
 
 // ---- From Python --------------------------------------------------------------------------------------------------
@@ -143,16 +152,17 @@ class Describer {
     Object foreign(nb::handle value, std::size_t depth) const {
         const nb::object described = with_object_errors(
             [&] { return nb::module_::import_("tutti.objects").attr("describe")(value, allow_pickle_); });
+        const auto type = nb::cast<std::string>(described[0]);
         Object::Map fields;
         for (const auto [name, field] : nb::borrow<nb::dict>(nb::object(described[1]))) {
             const auto key = nb::cast<std::string>(name);
             try {
                 fields.emplace_back(key, describe(field, depth + 2));
             } catch (const ObjectError& error) {
-                throw error.inside("." + key);
+                throw error.inside(field_step(type, key));
             }
         }
-        return Object::record(nb::cast<std::string>(described[0]), std::move(fields));
+        return Object::record(type, std::move(fields));
     }
 
     bool allow_pickle_;
@@ -232,7 +242,7 @@ class Rebuilder {
             try {
                 fields[text(key.as_string())] = rebuild(value);
             } catch (const ObjectError& error) {
-                throw error.inside(record.type == tuple_type ? "" : "." + key.as_string());
+                throw error.inside(field_step(record.type, key.as_string()));
             }
         }
         if (record.type == tuple_type && fields.contains("items") && nb::isinstance<nb::list>(fields["items"])) {
@@ -314,24 +324,26 @@ bool is_root(std::optional<int> global, std::optional<int> local, const ProcessG
 }
 
 void send_list(nb::handle list, nb::handle dst, nb::handle group, nb::handle device, nb::handle group_dst,
-               nb::handle allow_pickle) {
+               nb::handle allow_pickle, nb::handle timeout) {
     constexpr const char* name = "send_object_list";
     const SendObjectOptions options{.dst = rank_of(dst, name, "dst"),
                                     .group = group_of(group, name),
                                     .device = maybe_device(device, name),
-                                    .group_dst = rank_of(group_dst, name, "group_dst")};
+                                    .group_dst = rank_of(group_dst, name, "group_dst"),
+                                    .timeout = timeout_of(timeout, name)};
     const Described mine = described(name, values_of(list, name, "object_list"), pickles(allow_pickle, options.group));
     without_gil([&] { send_object_list(mine.objects, options); });
     if (mine.error) std::rethrow_exception(mine.error);
 }
 
 int recv_list(nb::handle list, nb::handle src, nb::handle group, nb::handle device, nb::handle group_src,
-              nb::handle allow_pickle) {
+              nb::handle allow_pickle, nb::handle timeout) {
     constexpr const char* name = "recv_object_list";
     const RecvObjectOptions options{.src = rank_of(src, name, "src"),
                                     .group = group_of(group, name),
                                     .device = maybe_device(device, name),
-                                    .group_src = rank_of(group_src, name, "group_src")};
+                                    .group_src = rank_of(group_src, name, "group_src"),
+                                    .timeout = timeout_of(timeout, name)};
     ObjectList objects(values_of(list, name, "object_list").size());
     const int source = without_gil([&] { return recv_object_list(objects, options); });
     if (!options.group.is_non_member()) fill(list, objects, pickles(allow_pickle, options.group));
@@ -339,12 +351,13 @@ int recv_list(nb::handle list, nb::handle src, nb::handle group, nb::handle devi
 }
 
 void broadcast_list(nb::handle list, nb::handle src, nb::handle group, nb::handle device, nb::handle group_src,
-                    nb::handle allow_pickle) {
+                    nb::handle allow_pickle, nb::handle timeout) {
     constexpr const char* name = "broadcast_object_list";
     const BroadcastObjectOptions options{.src = rank_of(src, name, "src"),
                                          .group = group_of(group, name),
                                          .device = maybe_device(device, name),
-                                         .group_src = rank_of(group_src, name, "group_src")};
+                                         .group_src = rank_of(group_src, name, "group_src"),
+                                         .timeout = timeout_of(timeout, name)};
     const auto values = values_of(list, name, "object_list");
     const bool pickle = pickles(allow_pickle, options.group);
     const bool gives = is_root(options.src, options.group_src, options.group, false);
@@ -358,9 +371,9 @@ void broadcast_list(nb::handle list, nb::handle src, nb::handle group, nb::handl
     if (!gives && !options.group.is_non_member()) fill(list, mine.objects, pickle);
 }
 
-void all_gather(nb::handle list, nb::handle object, nb::handle group, nb::handle allow_pickle) {
+void all_gather(nb::handle list, nb::handle object, nb::handle group, nb::handle allow_pickle, nb::handle timeout) {
     constexpr const char* name = "all_gather_object";
-    const CollectiveOptions options{.group = group_of(group, name)};
+    const CollectiveOptions options{.group = group_of(group, name), .timeout = timeout_of(timeout, name)};
     const auto places = values_of(list, name, "object_list");
     if (options.group.is_non_member()) return;
     const bool pickle = pickles(allow_pickle, options.group);
@@ -372,11 +385,12 @@ void all_gather(nb::handle list, nb::handle object, nb::handle group, nb::handle
 }
 
 void gather(nb::handle object, nb::handle list, nb::handle dst, nb::handle group, nb::handle group_dst,
-            nb::handle allow_pickle) {
+            nb::handle allow_pickle, nb::handle timeout) {
     constexpr const char* name = "gather_object";
     const GatherOptions options{.dst = rank_of(dst, name, "dst"),
                                 .group = group_of(group, name),
-                                .group_dst = rank_of(group_dst, name, "group_dst")};
+                                .group_dst = rank_of(group_dst, name, "group_dst"),
+                                .timeout = timeout_of(timeout, name)};
     if (options.group.is_non_member()) return;
     const bool pickle = pickles(allow_pickle, options.group);
     const Described mine = described(name, {nb::borrow(object)}, pickle);
@@ -388,11 +402,12 @@ void gather(nb::handle object, nb::handle list, nb::handle dst, nb::handle group
 }
 
 void scatter(nb::handle output, nb::handle input, nb::handle src, nb::handle group, nb::handle group_src,
-             nb::handle allow_pickle) {
+             nb::handle allow_pickle, nb::handle timeout) {
     constexpr const char* name = "scatter_object_list";
     const ScatterOptions options{.src = rank_of(src, name, "src"),
                                  .group = group_of(group, name),
-                                 .group_src = rank_of(group_src, name, "group_src")};
+                                 .group_src = rank_of(group_src, name, "group_src"),
+                                 .timeout = timeout_of(timeout, name)};
     const auto places = values_of(output, name, "scatter_object_output_list");
     if (options.group.is_non_member()) return;
     const bool pickle = pickles(allow_pickle, options.group);

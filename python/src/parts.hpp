@@ -5,9 +5,11 @@
 
 namespace tutti::python {
 
+void bind_reduce_ops(nanobind::module_& m);
 void bind_collectives(nanobind::module_& m);
 void bind_point_to_point(nanobind::module_& m);
 void bind_plans(nanobind::module_& m);
+void bind_trace(nanobind::module_& m);
 void bind_objects(nanobind::module_& m);
 void bind_mesh(nanobind::module_& m);
 

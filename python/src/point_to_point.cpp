@@ -1,6 +1,6 @@
-// send and recv, and batches of them.
-#include "calls.hpp"
+// send and recv, their plans, and batches of them.
 #include "parts.hpp"
+#include "plans.hpp"
 
 #include <tutti/groups.hpp>
 
@@ -8,16 +8,6 @@
 
 namespace tutti::python {
 namespace {
-
-SendOptions send_options(nb::handle group, int tag, const char* name) {
-    return {.tag = tag, .group = group_of(group, name)};
-}
-RecvOptions recv_options(nb::handle src, nb::handle group, int tag, nb::handle group_src, const char* name) {
-    return {.src = rank_of(src, name, "src"),
-            .tag = tag,
-            .group = group_of(group, name),
-            .group_src = rank_of(group_src, name, "group_src")};
-}
 
 // The global rank to send to: exactly one of dst and group_dst.
 int destination(nb::handle dst, nb::handle group_dst, const ProcessGroup& group, const char* name) {
@@ -30,42 +20,84 @@ int destination(nb::handle dst, nb::handle group_dst, const ProcessGroup& group,
     return get_global_rank(group ? group : default_group(), *local);
 }
 
-void send(nb::handle tensor, nb::handle dst, nb::handle group, int tag, nb::handle group_dst) {
-    constexpr const char* name = "send";
-    auto arrays = list_of(Array(tensor, Array::Access::read, name, "tensor"));
-    const ConstTensorView view = arrays[0].view();
-    const SendOptions options = send_options(group, tag, name);
-    if (options.group.is_non_member()) return;
-    const int to = destination(dst, group_dst, options.group, name);
-    block(arrays, [&] { tutti::send(view, to, options); });
+// A send of one array, and to whom.
+struct Sending {
+    Sending(const char* name, nb::handle tensor, nb::handle dst, nb::handle group, nb::handle tag, nb::handle group_dst,
+            nb::handle timeout)
+        : arrays(list_of(Array(tensor, reads, name, "tensor"))),
+          view(arrays[0].view()),
+          options{.tag = integer_of(tag, name, "tag"),
+                  .group = group_of(group, name),
+                  .timeout = timeout_of(timeout, name)},
+          outside(options.group.is_non_member()),
+          to(outside ? -1 : destination(dst, group_dst, options.group, name)) {}
+
+    std::vector<Array> arrays;
+    ConstTensorView view;
+    SendOptions options;
+    bool outside;  // of the group: nothing is to be done
+    int to;
+};
+
+RecvOptions recv_options(const char* name, nb::handle src, nb::handle group, nb::handle tag, nb::handle group_src,
+                         nb::handle timeout) {
+    return {.src = rank_of(src, name, "src"),
+            .tag = integer_of(tag, name, "tag"),
+            .group = group_of(group, name),
+            .group_src = rank_of(group_src, name, "group_src"),
+            .timeout = timeout_of(timeout, name)};
 }
 
-int recv(nb::handle tensor, nb::handle src, nb::handle group, int tag, nb::handle group_src) {
+void send(nb::handle tensor, nb::handle dst, nb::handle group, nb::handle tag, nb::handle group_dst,
+          nb::handle timeout) {
+    Sending what("send", tensor, dst, group, tag, group_dst, timeout);
+    if (!what.outside) block(what.arrays, [&] { tutti::send(what.view, what.to, what.options); });
+}
+
+int recv(nb::handle tensor, nb::handle src, nb::handle group, nb::handle tag, nb::handle group_src,
+         nb::handle timeout) {
     constexpr const char* name = "recv";
-    auto arrays = list_of(Array(tensor, Array::Access::write, name, "tensor"));
+    auto arrays = list_of(Array(tensor, writes, name, "tensor"));
     const TensorView view = arrays[0].view();
-    const RecvOptions options = recv_options(src, group, tag, group_src, name);
+    const RecvOptions options = recv_options(name, src, group, tag, group_src, timeout);
     return block(arrays, [&] { return tutti::recv(view, options); });
 }
 
-OptionalWork isend(nb::handle tensor, nb::handle dst, nb::handle group, int tag, nb::handle group_dst) {
-    constexpr const char* name = "isend";
-    auto arrays = list_of(Array(tensor, Array::Access::read, name, "tensor"));
-    const ConstTensorView view = arrays[0].view();
-    const SendOptions options = send_options(group, tag, name);
-    if (options.group.is_non_member()) return OptionalWork(nb::none());
-    const int to = destination(dst, group_dst, options.group, name);
-    return begin(std::move(arrays), nb::list(), [&] { return tutti::isend(view, to, options); });
+OptionalWork isend(nb::handle tensor, nb::handle dst, nb::handle group, nb::handle tag, nb::handle group_dst,
+                   nb::handle timeout) {
+    Sending what("isend", tensor, dst, group, tag, group_dst, timeout);
+    if (what.outside) return OptionalWork(nb::none());
+    return begin(std::move(what.arrays), nb::list(), [&] { return tutti::isend(what.view, what.to, what.options); });
 }
 
-OptionalWork irecv(nb::handle tensor, nb::handle src, nb::handle group, int tag, nb::handle group_src) {
+OptionalWork irecv(nb::handle tensor, nb::handle src, nb::handle group, nb::handle tag, nb::handle group_src,
+                   nb::handle timeout) {
     constexpr const char* name = "irecv";
-    auto arrays = list_of(Array(tensor, Array::Access::write, name, "tensor"));
+    auto arrays = list_of(Array(tensor, writes, name, "tensor"));
     const TensorView view = arrays[0].view();
-    const RecvOptions options = recv_options(src, group, tag, group_src, name);
-    nb::list outputs;
-    outputs.append(tensor);
-    return begin(std::move(arrays), outputs, [&] { return tutti::irecv(view, options); });
+    const RecvOptions options = recv_options(name, src, group, tag, group_src, timeout);
+    return begin(std::move(arrays), one(tensor), [&] { return tutti::irecv(view, options); });
+}
+
+ArrayPlan plan_send(nb::handle tensor, nb::handle dst, nb::handle group, nb::handle tag, nb::handle group_dst,
+                    nb::handle timeout) {
+    constexpr const char* name = "plan.send";
+    Sending what(name, tensor, dst, group, tag, group_dst, timeout);
+    if (what.outside) {
+        throw InvalidArgument(fmt::format("{}: group is one that this rank is not in: expected a group of its", name));
+    }
+    Plan plan = without_gil([&] { return plan::send(what.view, what.to, what.options); });
+    return {std::move(plan), std::move(what.arrays), nb::list()};
+}
+
+ArrayPlan plan_recv(nb::handle tensor, nb::handle src, nb::handle group, nb::handle tag, nb::handle group_src,
+                    nb::handle timeout) {
+    constexpr const char* name = "plan.recv";
+    auto arrays = list_of(Array(tensor, writes, name, "tensor"));
+    const TensorView view = arrays[0].view();
+    const RecvOptions options = recv_options(name, src, group, tag, group_src, timeout);
+    Plan plan = without_gil([&] { return plan::recv(view, options); });
+    return {std::move(plan), std::move(arrays), one(tensor)};
 }
 
 // Each operation: (receives, tensor, peer, group, tag, group_peer).
@@ -76,12 +108,12 @@ nb::typed<nb::list, PendingWork> batch_isend_irecv(
     std::vector<Array> arrays;
     for (const nb::handle operation : operations) {
         const bool receives = nb::cast<bool>(operation[0]);
-        arrays.emplace_back(operation[1], receives ? Array::Access::write : Array::Access::read, name, "tensor");
+        arrays.emplace_back(operation[1], receives ? writes : reads, name, "tensor");
         batch.push_back({.kind = receives ? P2POp::Kind::irecv : P2POp::Kind::isend,
                          .tensor = arrays.back().view(),
                          .peer = rank_of(operation[2], name, "peer"),
                          .group = group_of(operation[3], name),
-                         .tag = nb::cast<int>(operation[4]),
+                         .tag = integer_of(operation[4], name, "tag"),
                          .group_peer = rank_of(operation[5], name, "group_peer")});
     }
     std::vector<Work> works = without_gil([&] { return tutti::batch_isend_irecv(batch); });
@@ -103,6 +135,8 @@ void bind_point_to_point(nb::module_& m) {
     m.def("isend", &isend);
     m.def("irecv", &irecv);
     m.def("batch_isend_irecv", &batch_isend_irecv);
+    m.def("plan_send", &plan_send);
+    m.def("plan_recv", &plan_recv);
 }
 
 }  // namespace tutti::python

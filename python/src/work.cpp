@@ -5,6 +5,8 @@
 
 #include <nanobind/stl/string.h>
 
+#include <pthread.h>
+
 #include <atomic>
 #include <deque>
 #include <thread>
@@ -34,6 +36,9 @@ class Inside {
     Inside& operator=(const Inside&) = delete;
     bool may_enter() const { return !closed.load(); }
 };
+
+// A forked child has none of the threads that were inside.
+const int forks_begin_outside = ::pthread_atfork(nullptr, nullptr, [] { inside = 0; });
 
 void close_callbacks() {
     closed = true;

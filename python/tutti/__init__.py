@@ -12,6 +12,7 @@ bfloat16 and float8 are the types of ml_dtypes. Nothing here imports PyTorch, an
 """
 import atexit
 import pkgutil
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 __path__ = pkgutil.extend_path(__path__, __name__)  # tutti.torch is made for one PyTorch, and may lie elsewhere
 
@@ -25,7 +26,17 @@ from .errors import (
 __all__ = [
     "Aborted", "CollectiveMismatch", "DistBackendError", "DistError", "DistNetworkError", "DistStoreError",
     "InternalError", "InvalidArgument", "ObjectError", "PeerLost", "Timeout", "__version__", "distributed", "errors",
-    "multiprocessing",
+    "futures", "hfai", "multiprocessing", "objects",
 ]
+
+if _TYPE_CHECKING:
+    from . import futures, hfai, objects
+else:
+    def __getattr__(name: str) -> object:
+        if name in ("futures", "hfai", "objects"):  # imported when they are used first
+            import importlib
+
+            return importlib.import_module(f"{__name__}.{name}")
+        raise AttributeError(f"module {__name__} has no attribute {name}")
 
 atexit.register(_core._close_callbacks)

@@ -47,7 +47,10 @@ class ProcessExitedException(ProcessException):
 
 
 def _run(fn: Callable[..., object], index: int, args: tuple[Any, ...], error_file: str, parent: int) -> None:
-    _end_with_parent(parent)
+    if parent:
+        _end_with_parent(parent)
+    else:
+        _end_with_grandparent()
     try:
         fn(index, *args)
     except KeyboardInterrupt:
@@ -69,6 +72,23 @@ def _end_with_parent(parent: int) -> None:
     ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _end_with_grandparent() -> None:
+    """The same where a server of multiprocessing's is the parent, by a thread that waits for who asked it."""
+    import multiprocessing
+    import signal
+    import threading
+
+    asked = multiprocessing.parent_process()
+    if asked is None:
+        return
+
+    def watch() -> None:
+        asked.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True, name="tutti-parent").start()
 
 
 class ProcessContext:
@@ -146,7 +166,8 @@ SpawnContext = ProcessContext
 
 def start_processes(fn: Callable[..., object], args: tuple[Any, ...] = (), nprocs: int = 1, join: bool = True,
                     daemon: bool = False, start_method: str = "spawn") -> ProcessContext | None:
-    """As spawn(), with any of multiprocessing's start methods."""
+    """As spawn(), with any of multiprocessing's start methods: spawn, fork, forkserver. With fork the ranks begin with a
+    copy of this process: call it before joining a group, of which a child can make no use, and before starting threads."""
     import multiprocessing
     import tempfile
 
@@ -162,7 +183,7 @@ def start_processes(fn: Callable[..., object], args: tuple[Any, ...] = (), nproc
         os.close(handle)
         files.append(name)
         process = context.Process(  # type: ignore[attr-defined]
-            target=_run, args=(fn, index, args, name, os.getpid()), daemon=daemon)
+            target=_run, args=(fn, index, args, name, 0 if start_method == "forkserver" else os.getpid()), daemon=daemon)
         process.start()
         processes.append(process)
     ranks = ProcessContext(processes, files)

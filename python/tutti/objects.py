@@ -1,14 +1,18 @@
 """How Python's objects travel without pickle, and arrive as what they were.
 
     None, bool, int, float, complex, str, bytes, list, dict      as C++ programs see them, too
-    tuple, set, frozenset, bytearray, range, slice, int of any size, OrderedDict, deque
+    tuple, set, frozenset, bytearray, range, slice, int of any size, OrderedDict, Counter, deque
     named tuples, data classes, enums, tutti.objects.Record
     pathlib's paths, datetime's values, decimal, fractions, uuid
-    NumPy arrays and scalars, dtypes, PyTorch's tensors (where the receiver has imported torch)
+    NumPy arrays, also of strings, dates, records and objects, scalars, dtypes
+    PyTorch's tensors (where the receiver has imported torch)
 
 A named tuple, data class or enum is sent as its module and name; the receiver must have imported the module itself,
 which is never done for it, and no method of the class runs. Anything else is an ObjectError that names the place, unless
 `allow_pickle` is true; then it is pickled, and whoever can send to this process can run code in it.
+
+An array is copied once, into the message; what the receivers get is the memory of the message that came, to be written
+as they like.
 """
 from __future__ import annotations
 
@@ -116,13 +120,36 @@ def _numpy_describer(value: Any) -> Callable[[Any], tuple[str, Fields]] | None:
     import numpy
 
     if isinstance(value, numpy.dtype):
-        return lambda dtype: ("numpy.dtype", {"name": dtype.str if dtype.kind != "V" else dtype.name})
+        return lambda dtype: ("numpy.dtype", {"name": _dtype_description(dtype)})
     if isinstance(value, numpy.generic):
         return lambda scalar: ("numpy.scalar", {"array": numpy.asarray(scalar)})
-    if type(value) is numpy.ndarray and value.dtype.kind in "SUMmbiufc":
-        return lambda array: ("numpy.ndarray", {
-            "dtype": array.dtype.str, "shape": list(array.shape), "data": array.tobytes()})
-    return None
+    if type(value) is not numpy.ndarray:
+        return None
+    return _describe_objects if value.dtype.kind == "O" else None if value.dtype.hasobject else _describe_array
+
+
+def _describe_array(array: Any) -> tuple[str, Fields]:
+    """Of a type that C++ does not have: strings, dates, another byte order, fields. As bytes, without a copy if it is in
+    one piece."""
+    import numpy
+
+    data: Any = b""
+    if array.nbytes > 0:
+        data = numpy.ascontiguousarray(array).reshape(-1).view(numpy.uint8)
+    return "numpy.ndarray", {"dtype": _dtype_description(array.dtype), "shape": list(array.shape), "data": data}
+
+
+def _describe_objects(array: Any) -> tuple[str, Fields]:
+    return "numpy.objects", {"shape": list(array.shape), "items": array.reshape(-1).tolist()}
+
+
+def _dtype_description(dtype: Any) -> Any:
+    """What a file of NumPy's has in its head: "<f4", or a list of fields; the name of a type that is not NumPy's."""
+    import numpy
+
+    if dtype.kind != "V":
+        return dtype.str
+    return numpy.lib.format.dtype_to_descr(dtype) if dtype.names is not None or dtype.type is numpy.void else dtype.name
 
 
 def _reference(cls: type) -> str:
@@ -211,20 +238,41 @@ def _rebuild_torch(fields: Fields) -> Any:
 def _rebuild_array(fields: Fields) -> Any:
     import numpy
 
-    dtype = numpy.dtype(fields["dtype"])
-    if dtype.kind not in "SUMmbiufc":
-        raise ObjectError.at("", f"is an array of {dtype}: expected numbers, strings or dates")
-    return numpy.frombuffer(bytearray(fields["data"]), dtype).reshape(fields["shape"])
+    dtype = _rebuild_dtype({"name": fields["dtype"]})
+    if dtype.hasobject:
+        raise ObjectError.at("", f"is an array of {dtype}: expected one without objects")
+    if isinstance(fields["data"], bytes):
+        return numpy.empty(fields["shape"], dtype) if _count(fields["shape"]) * dtype.itemsize == 0 else (
+            numpy.frombuffer(bytearray(fields["data"]), dtype).reshape(fields["shape"]))
+    return numpy.asarray(fields["data"]).view(dtype).reshape(fields["shape"])
+
+
+def _count(shape: list[int]) -> int:
+    import math
+
+    return math.prod(shape)
+
+
+def _rebuild_objects(fields: Fields) -> Any:
+    import numpy
+
+    if _count(fields["shape"]) != len(fields["items"]):
+        raise ObjectError.at("", f"is an array of {len(fields['items'])} objects and the shape {fields['shape']}")
+    array = numpy.empty(len(fields["items"]), object)
+    for i, item in enumerate(fields["items"]):
+        array[i] = item
+    return array.reshape(fields["shape"])
 
 
 def _rebuild_dtype(fields: Fields) -> Any:
     import numpy
 
-    if fields["name"].startswith(("bfloat", "float8", "int4", "uint4")):
+    name = fields["name"]
+    if isinstance(name, str) and name.startswith(("bfloat", "float8", "int4", "uint4")):
         import ml_dtypes
 
-        return numpy.dtype(getattr(ml_dtypes, fields["name"]))
-    return numpy.dtype(fields["name"])
+        return numpy.dtype(getattr(ml_dtypes, name))
+    return numpy.lib.format.descr_to_dtype(name)
 
 
 # ---- The types ------------------------------------------------------------------------------------------------------
@@ -237,6 +285,7 @@ _DESCRIBERS: dict[type, Callable[[Any], tuple[str, Fields]]] = {
     range: lambda v: ("python.range", {"items": [v.start, v.stop, v.step]}),
     slice: lambda v: ("python.slice", {"items": [v.start, v.stop, v.step]}),
     collections.OrderedDict: lambda v: ("python.ordereddict", {"items": [list(item) for item in v.items()]}),
+    collections.Counter: lambda v: ("python.counter", {"items": [list(item) for item in v.items()]}),
     collections.deque: lambda v: ("python.deque", {"items": list(v), "maxlen": v.maxlen}),
     Record: lambda v: (v.type, v.fields),
 }
@@ -248,12 +297,14 @@ _REBUILDERS: dict[str, Callable[[Fields], Any]] = {
     "python.range": lambda f: range(*f["items"]),
     "python.slice": lambda f: slice(*f["items"]),
     "python.ordereddict": lambda f: collections.OrderedDict(f["items"]),
+    "python.counter": lambda f: collections.Counter(dict(f["items"])),
     "python.deque": lambda f: collections.deque(f["items"], f["maxlen"]),
     "python.enum": _rebuild_enum,
     "python.namedtuple": _rebuild_named_tuple,
     "python.dataclass": _rebuild_dataclass,
     "torch.tensor": _rebuild_torch,
     "numpy.ndarray": _rebuild_array,
+    "numpy.objects": _rebuild_objects,
     "numpy.scalar": lambda f: f["array"][()],
     "numpy.dtype": _rebuild_dtype,
 }

@@ -1,5 +1,7 @@
 #include "rendezvous/rendezvous.hpp"
 
+#include "core/deadline.hpp"
+#include "core/interrupt.hpp"
 #include "core/socket.hpp"
 #include "rendezvous/job_environment.hpp"
 
@@ -9,8 +11,13 @@
 #include <sys/stat.h>
 
 #include <charconv>
+#include <chrono>
 #include <filesystem>
+#include <mutex>
 #include <optional>
+#include <set>
+#include <thread>
+#include <utility>
 
 namespace tutti::rendezvous {
 namespace {
@@ -76,16 +83,75 @@ void check(const Joined& joined, const char* how) {
     }
 }
 
+// A process may leave a world and join another at the same address. Who is early then finds the server of the world
+// that it has left, which lives until rank 0 has left, too: a rank of its number has been there already. So it comes
+// again, also when that server goes away meanwhile.
+class Address {
+ public:
+    Address(const std::string& host, std::uint16_t port) : key_(host, port) {}
+
+    bool was_joined() const {
+        const std::lock_guard lock(mutex());
+        return joined().contains(key_);
+    }
+    void note_joined() const {
+        const std::lock_guard lock(mutex());
+        joined().insert(key_);
+    }
+
+ private:
+    using Key = std::pair<std::string, std::uint16_t>;
+    static std::mutex& mutex() {
+        static std::mutex instance;
+        return instance;
+    }
+    static std::set<Key>& joined() {
+        static std::set<Key> instance;
+        return instance;
+    }
+    Key key_;
+};
+
+Store store_of_this_world(const TCPStoreOptions& options, int rank, bool hosted) {
+    if (hosted) return TCPStore(options);
+    const Address address(options.host, options.port);
+    if (options.is_master) {
+        TCPStore store(options);
+        address.note_joined();
+        return store;
+    }
+    const bool came_before = address.was_joined();
+    const Deadline deadline = Deadline::after(options.timeout);
+    TCPStoreOptions left = options;
+    while (true) {
+        try {
+            TCPStore store(left);
+            if (store.add(fmt::format("rendezvous/rank/{}", rank), 1) == 1 || !came_before) {
+                address.note_joined();
+                return store;
+            }
+        } catch (const DistError& error) {
+            const bool is_gone = error.code() == ErrorCode::store || error.code() == ErrorCode::network ||
+                                 error.code() == ErrorCode::security;
+            if (!came_before || !is_gone || deadline.expired()) throw;
+        }
+        check_wait(deadline, nullptr, "joining at the address of a world that was left");
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        left.timeout = std::chrono::ceil<std::chrono::milliseconds>(deadline.remaining());
+    }
+}
+
 Joined over_tcp(const std::string& host, std::uint16_t port, Joined joined, const Request& request, bool hosted) {
     if (net::is_multicast(host)) {
         throw InvalidArgument(
             fmt::format("init_method tcp://{}: multicast is not supported; give rank 0's address", host));
     }
-    joined.store = TCPStore({.host = host,
-                             .port = port,
-                             .is_master = joined.rank == 0 && !hosted,
-                             .timeout = request.timeout,
-                             .wait_for_workers = false});
+    const TCPStoreOptions options{.host = host,
+                                  .port = port,
+                                  .is_master = joined.rank == 0 && !hosted,
+                                  .timeout = request.timeout,
+                                  .wait_for_workers = false};
+    joined.store = store_of_this_world(options, joined.rank, hosted);
     return joined;
 }
 

@@ -70,6 +70,7 @@ void LocalSecretServer::serve() {
 
 std::optional<Secret> fetch_local_secret(std::uint16_t port, const Deadline& deadline, const AbortFlag* abort) {
     bool warned = false;
+    const Instant start = Clock::now();
     while (true) {
         const Deadline attempt = Deadline::after(std::min<Clock::duration>(deadline.remaining(), 5s));
         try {
@@ -82,7 +83,7 @@ std::optional<Secret> fetch_local_secret(std::uint16_t port, const Deadline& dea
         check_wait(Deadline::never(), abort, "fetch of the local secret");
         if (deadline.expired()) return std::nullopt;
         ::poll(nullptr, 0, deadline.poll_ms(10ms));
-        if (!std::exchange(warned, true)) {
+        if (Clock::now() - start > 3s && !std::exchange(warned, true)) {
             TUTTI_WARN(
                 "waiting for the secret of the job on port {}; if its master has a TUTTI_JOB_SECRET, set it here too",
                 port);

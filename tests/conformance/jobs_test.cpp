@@ -121,6 +121,20 @@ TEST(Jobs, come_again_after_they_have_ended_in_the_same_processes) {
     });
 }
 
+TEST(Jobs, come_again_to_the_same_address_without_waiting_for_each_other) {
+    covers("S18-003", "A-47");
+    const std::uint16_t port = free_port();
+    run_processes(3, [&](int rank) {
+        set_environment(rank, 3, port);
+        for (int generation = 0; generation < 8; ++generation) {
+            if (generation % 3 == rank) std::this_thread::sleep_for(20ms);
+            init_process_group();
+            world_works(rank, 3);
+        }
+        return true;
+    });
+}
+
 TEST(Jobs, refuse_backends_that_are_not_there_before_anything_happens) {
     covers("S1-007", "S1-001");
     for (const char* name : {"nccl", "mpi", "cpu:gloo,cuda:custom_backend"}) {

@@ -99,7 +99,10 @@ def rejections(rank):
                  lambda: dist.broadcast(x), lambda: dist.broadcast(x, src=0, group_src=0), lambda: dist.send(x),
                  lambda: dist.send(x, dst=dist.get_rank()), lambda: dist.all_gather(x, x),
                  lambda: dist.all_gather([x], x), lambda: dist.all_reduce(x, group="dp"),
-                 lambda: dist.P2POp(dist.send, x, 0), lambda: dist.broadcast(x, src="0"),
+                 lambda: dist.P2POp(dist.send, x, 0), lambda: dist.all_reduce(x, op="sum"),
+                 lambda: dist.all_reduce(x, async_op="yes"), lambda: dist.send(x, 0, tag="a"),
+                 lambda: dist.irecv(x, tag=None), lambda: dist.monitored_barrier(wait_all_ranks=2),
+                 lambda: dist.split_group("dp", [[0]]), lambda: dist.split_group(None, [0]), lambda: dist.broadcast(x, src="0"),
                  lambda: dist.all_reduce(np.zeros(2, dtype=[("a", "i4"), ("b", "f4")])["b"].view())):
         try:
             call()
@@ -183,6 +186,12 @@ class Collectives(unittest.TestCase):
             self.assertIn("byte order", texts[3])
             self.assertIn("expected exactly one", texts[7])
             self.assertIn("group is of type str", texts[11])
+            for text, part in zip(texts[13:], (
+                    "all_reduce: op is of type str: expected a ReduceOp", "all_reduce: async_op is of type str: expected True",
+                    "send: tag is of type str", "irecv: tag is of type NoneType: expected an integer",
+                    "monitored_barrier: wait_all_ranks is of type int", "split_group: parent_pg is of type str",
+                    "split_group: split_ranks is [0]: expected a list of lists")):
+                self.assertIn(part, text)
 
     @rows("S8-012", "S7-001")
     def test_any_layout_type_and_buffer_will_do(self):

@@ -13,11 +13,12 @@ from datetime import timedelta
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 import numpy as np
-from ranks import run_ranks
+from ranks import free_port, run_ranks
 from rows import main, rows
 
 import tutti.hfai.distributed as hfai
 import tutti.distributed as dist
+import tutti.multiprocessing as mp
 from tutti.distributed import ReduceOp, batch_isend_irecv
 from tutti.distributed.device_mesh import DeviceMesh, init_device_mesh
 
@@ -135,6 +136,78 @@ def late(rank):
     return ""
 
 
+def complex_exchanges(rank):
+    world_size = dist.get_world_size()
+    input = torch.tensor([1 + 1j, 2 + 2j, 3 + 3j, 4 + 4j], dtype=torch.cfloat) + 4 * rank * (1 + 1j)
+    output = torch.empty(4, dtype=torch.cfloat)
+    dist.all_to_all_single(output, input)
+    listed = [torch.empty(1, dtype=torch.cfloat) for _ in range(world_size)]
+    dist.all_to_all(listed, [input[i:i + 1] for i in range(world_size)])
+    try:
+        dist.all_to_all_single(torch.empty(4, dtype=torch.int64), input)  # as the documentation prints it
+        refused = "accepted"
+    except RuntimeError as error:
+        refused = str(error)
+    gathered = [torch.zeros(4, dtype=torch.cfloat) for _ in range(world_size)]
+    dist.all_gather(gathered, input)
+    tensor_in = torch.arange(world_size * 2, dtype=torch.int64)
+    stacked = torch.zeros(2, dtype=torch.int64)
+    dist.reduce_scatter_tensor(stacked, tensor_in.reshape((world_size, 2)))
+    return [output.tolist(), [t.tolist() for t in listed], refused, gathered[1].tolist(), stacked.tolist()]
+
+
+def loops_of_scatter(rank):
+    """What all_to_all_single and all_to_all are said to be equal to."""
+    world_size = dist.get_world_size()
+    splits = [[2, 2, 1, 1], [3, 2, 2, 2], [2, 1, 1, 1], [2, 2, 2, 1]]
+    flat = torch.arange(sum(splits[rank]), dtype=torch.int64) + [0, 10, 20, 30][rank]
+    edges = [sum(splits[rank][:i]) for i in range(world_size + 1)]
+    scatter_list = [flat[edges[i]:edges[i + 1]] for i in range(world_size)]
+    output = [torch.empty(splits[i][rank], dtype=torch.int64) for i in range(world_size)]
+    dist.all_to_all(output, scatter_list)
+    even = torch.arange(4, dtype=torch.int64) + rank * 4
+    gather_list = [torch.empty(1, dtype=torch.int64) for _ in range(world_size)]
+    for i in range(world_size):
+        dist.scatter(gather_list[i], [even[j:j + 1] for j in range(world_size)] if i == rank else [], src=i)
+    return [[t.tolist() for t in output], [t.tolist() for t in gather_list]]
+
+
+def hook(process_group, bucket):
+    group_to_use = process_group if process_group is not None else dist.group.WORLD
+    bucket /= group_to_use.size()
+    return dist.all_reduce(bucket, group=group_to_use, async_op=True).get_future()
+
+
+def communication_hooks(rank):
+    bucket = np.full(6, rank + 1.0)
+    averaged = hook(None, bucket).then(lambda future: future.value()[0])
+    return averaged.wait().tolist(), hook(dist.group.WORLD, np.full(2, 4.0 * rank)).wait()[0].tolist()
+
+
+def only_rank_0(rank):
+    if rank == 0:
+        try:
+            dist.monitored_barrier(wait_all_ranks=True, timeout=timedelta(seconds=0.3))
+        except RuntimeError as error:
+            return str(error)
+    time.sleep(0.8)
+    return ""
+
+
+def worker(rank, backend):
+    dist.init_process_group(backend, rank=rank, world_size=2)
+    # monitored barrier requires gloo process group to perform host-side sync.
+    group_gloo = dist.new_group(backend="gloo")
+    if rank not in [1]:
+        dist.monitored_barrier(group=group_gloo, timeout=timedelta(seconds=2))
+
+
+def mismatched(rank, backend):
+    dist.init_process_group(backend, rank=rank, world_size=2)
+    tensor = np.random.randn(10 if rank == 0 else 20)
+    dist.all_reduce(tensor)
+
+
 # ---- The documentation of hfai.distributed ----
 
 def cluster(rank):
@@ -153,10 +226,13 @@ def cluster(rank):
 
 
 class Documents(unittest.TestCase):
-    @rows("S8-012", "S8-023", "S8-005", "S4-018", "S4-019")
+    @rows("S8-012", "S8-023", "S8-005", "S4-018", "S4-019", "S8-036", "S2-021", "E-101", "E-102",
+          "E-103", "E-104")
     def test_the_articles_program(self):
         self.assertEqual(run_ranks(article, 4), [[6, [6], [[0], [1], [2], [3]], 4]] * 4)
 
+    @rows("S6-010", "S6-012", "S8-014", "E-204", "E-207", "E-208", "E-209", "E-211", "E-212",
+          "E-214", "E-216", "E-218")
     def test_tensors_of_the_documentation(self):
         first, second = run_ranks(tensors)
         self.assertEqual([first[0], second[0]], [[2.0, 3.0], [0.0, 1.0]])
@@ -164,7 +240,7 @@ class Documents(unittest.TestCase):
         self.assertEqual(first[7:], [[1.0, 1.0], [2.0, 2.0], [1.0, 1.0], [0, 2], [3.0, 3.0]])
         self.assertEqual(second[7:], [[5.0, 5.0], [4, 6], [3.0, 3.0]])
 
-    @rows("S8-028", "S8-030")
+    @rows("S8-028", "E-220", "E-221", "E-223")
     def test_exchanges_of_the_documentation(self):
         results = run_ranks(exchanges, 4)
         self.assertEqual([r[0] for r in results], [[i, 4 + i, 8 + i, 12 + i] for i in range(4)])
@@ -172,7 +248,51 @@ class Documents(unittest.TestCase):
         self.assertEqual(results[0][2], [0, 1, 10, 11, 12, 20, 21, 30, 31])
         self.assertEqual(results[3][2], [5, 17, 18, 24, 36])
 
-    @rows("S9-007")
+    @rows("E-210", "E-219", "E-222", "E-225", "A-08")
+    def test_complex_exchanges_of_the_documentation(self):
+        results = run_ranks(complex_exchanges, 4)
+        for rank, (output, listed, refused, gathered, stacked) in enumerate(results):
+            wanted = [(4 * i + rank + 1) * (1 + 1j) for i in range(4)]
+            self.assertEqual((output, listed), (wanted, [[z] for z in wanted]))
+            self.assertIn("complex64", refused)
+            self.assertEqual(gathered, [(5 + i) * (1 + 1j) for i in range(4)])
+            self.assertEqual(stacked, [8 * rank, 8 * rank + 4])
+
+    @rows("S8-030", "S8-021", "E-224")
+    def test_what_all_to_all_is_equal_to(self):
+        results = run_ranks(loops_of_scatter, 4)
+        self.assertEqual(results[0][0], [[0, 1], [10, 11, 12], [20, 21], [30, 31]])
+        self.assertEqual(results[3][0], [[5], [17, 18], [24], [36]])
+        self.assertEqual([r[1] for r in results], [[[i], [4 + i], [8 + i], [12 + i]] for i in range(4)])
+
+    @rows("E-229", "S7-009", "S7-021")
+    def test_the_communication_hook_of_the_documentation(self):
+        self.assertEqual(run_ranks(communication_hooks), [([1.5] * 6, [2.0, 2.0])] * 2)
+
+    @rows("S16-007", "S16-006", "E-227")
+    def test_a_monitored_barrier_may_name_all_who_are_missing(self):
+        self.assertIn("Ranks 1, 2 failed to pass monitoredBarrier in 300 ms", run_ranks(only_rank_0, 3)[0])
+
+    @unittest.skipUnless(dist.is_gloo_available(), "no gloo when tutti was built")
+    @rows("S16-004", "S16-008", "S4-006", "S2-003", "S15-001", "S15-002", "E-228")
+    def test_the_program_with_a_missing_rank(self):
+        os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "localhost", str(free_port())
+        with self.assertRaises(RuntimeError) as caught:
+            mp.spawn(worker, nprocs=2, args=("native",))
+        self.assertIn("Rank 1 failed to pass monitoredBarrier in 2000 ms", str(caught.exception))
+
+    @rows("S16-015", "S16-016", "S3-017", "E-230")
+    def test_the_program_with_shapes_that_differ(self):
+        os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "localhost", str(free_port())
+        os.environ["TORCH_DISTRIBUTED_DEBUG"] = "DETAIL"
+        try:
+            with self.assertRaises(RuntimeError) as caught:
+                mp.spawn(mismatched, nprocs=2, args=("native",))
+        finally:
+            del os.environ["TORCH_DISTRIBUTED_DEBUG"]
+        self.assertIn("Error when verifying shape tensors for collective ALLREDUCE on rank", str(caught.exception))
+
+    @rows("S9-007", "E-203", "E-206", "E-213", "E-215", "E-217")
     def test_objects_of_the_documentation(self):
         things = ["foo", 12, {1: 2}]
         for rank, (sent, passed, output, collected, mine) in enumerate(run_ranks(objects, 3)):
@@ -180,10 +300,11 @@ class Documents(unittest.TestCase):
             self.assertEqual(collected, things if rank == 0 else [None] * 3)
             self.assertEqual(passed, ["foo"] if rank < 2 else [None])
 
+    @rows("E-201", "E-202")
     def test_meshes_of_the_documentation(self):
         self.assertEqual(run_ranks(meshes, 8), [(r // 4, r % 4, 8, r % 4) for r in range(8)])
 
-    @rows("S16-006")
+    @rows("S16-006", "E-226")
     def test_the_monitored_barrier_of_the_documentation(self):
         self.assertIn("Rank 1 failed to pass monitoredBarrier in 300 ms", run_ranks(late)[0])
 

@@ -40,6 +40,8 @@ class Backend(str):
         BackendRequest and sees to it that completion.success() or completion.failure(error) is called once, from any
         thread; and abort(reason), which ends what is under way.
         """
+        if not isinstance(name, str):
+            raise InvalidArgument(f"Backend.register_backend: name is {name!r}: expected a str")
         if not callable(func):
             raise InvalidArgument(f"Backend.register_backend: func is {func!r}: expected a function")
         served = ["cpu", "cuda"] if devices is None else [devices] if isinstance(devices, str) else list(devices)

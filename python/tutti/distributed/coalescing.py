@@ -6,6 +6,7 @@ from typing import Any, Iterator
 
 from .. import _core
 from .._core import Work
+from ..errors import DistError
 from .collectives import Group
 
 __all__ = ["CoalescingManager", "coalescing"]
@@ -27,7 +28,8 @@ class CoalescingManager:
 def coalescing(group: Group = None, device: Any = None, async_ops: bool = False) -> Iterator[CoalescingManager]:
     """Collects this thread's blocking collectives, sends and receives on one group, and launches them together when the
     scope ends. With `async_ops` the end does not wait; CoalescingManager.wait() does. The calls must not depend on each
-    other. Nothing is launched when an exception ends the scope."""
+    other. Nothing is launched when an exception ends the scope. Without `async_ops` Ctrl-C at its end ends the group, as
+    that of a blocking call."""
     del device
     manager = CoalescingManager()
     scope = _core.CoalescingScope(group)
@@ -40,5 +42,12 @@ def coalescing(group: Group = None, device: Any = None, async_ops: bool = False)
     work = scope.end()
     if work is not None:
         manager.works.append(work)
-    if not async_ops:
+    if async_ops:
+        return
+    try:
         manager.wait()
+    except DistError:
+        raise
+    except BaseException:  # of a signal: nothing may write to the arrays that the caller has back
+        scope.abort()
+        raise

@@ -4,7 +4,8 @@ Common to all. A tensor is a NumPy array, or anything with the buffer protocol o
 strides; dtypes and element counts must agree between ranks, shapes need not. `group`: None is the default group; a
 DeviceMesh of one dimension will do. `src`, `dst` are global ranks, `group_src`, `group_dst` ranks in the group; never
 both. With `async_op` the call returns a Work at once, and the arrays must not be touched until it is complete; otherwise
-it blocks and returns None. Outside the group it returns None and does nothing.
+it blocks and returns None. Outside the group it returns None and does nothing. `timeout`: of this call; None or zero is
+the group's.
 
 Errors: InvalidArgument before anything is sent; CollectiveMismatch, PeerLost, Timeout, Aborted on every rank, and the
 group is unusable afterwards. Ctrl-C ends a blocking call within 100 ms, and with it the group; Work.wait() can be called
@@ -19,83 +20,86 @@ from .. import _core
 from .._core import DeviceMesh, ProcessGroup, ReduceOp, Work
 
 __all__ = [
-    "all_gather", "all_gather_coalesced", "all_gather_into_tensor", "all_reduce", "all_reduce_coalesced", "all_to_all",
-    "all_to_all_single", "barrier", "broadcast", "gather", "monitored_barrier", "reduce", "reduce_scatter",
-    "reduce_scatter_tensor", "scatter",
+    "all_gather", "all_gather_coalesced", "all_gather_into_tensor", "all_gather_into_tensor_coalesced", "all_reduce",
+    "all_reduce_coalesced", "all_to_all", "all_to_all_single", "barrier", "broadcast", "gather", "monitored_barrier",
+    "reduce", "reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_tensor_coalesced", "scatter",
 ]
 
 Group = ProcessGroup | DeviceMesh | None
 
 
 def broadcast(tensor: Any, src: int | None = None, group: Group = None, async_op: bool = False,
-              group_src: int | None = None) -> Work | None:
+              group_src: int | None = None, *, timeout: timedelta | None = None) -> Work | None:
     """Copies the root's `tensor` into everyone's. Exactly one of `src` and `group_src`."""
-    return _core.broadcast(tensor, src, group, async_op, group_src)
+    return _core.broadcast(tensor, src, group, async_op, group_src, timeout)
 
 
-def all_reduce(tensor: Any, op: ReduceOp = ReduceOp.SUM, group: Group = None, async_op: bool = False) -> Work | None:
+def all_reduce(tensor: Any, op: ReduceOp = ReduceOp.SUM, group: Group = None, async_op: bool = False, *,
+               timeout: timedelta | None = None) -> Work | None:
     """Combines `tensor` over all ranks, element by element, in place; the same bits everywhere."""
-    return _core.all_reduce(tensor, op, group, async_op)
+    return _core.all_reduce(tensor, op, group, async_op, timeout)
 
 
 def reduce(tensor: Any, dst: int | None = None, op: ReduceOp = ReduceOp.SUM, group: Group = None,
-           async_op: bool = False, group_dst: int | None = None) -> Work | None:
+           async_op: bool = False, group_dst: int | None = None, *, timeout: timedelta | None = None) -> Work | None:
     """As all_reduce, but only the root's `tensor` gets the result; the others' stay as they are."""
-    return _core.reduce(tensor, dst, op, group, async_op, group_dst)
+    return _core.reduce(tensor, dst, op, group, async_op, group_dst, timeout)
 
 
-def all_gather(tensor_list: list[Any], tensor: Any, group: Group = None, async_op: bool = False) -> Work | None:
+def all_gather(tensor_list: list[Any], tensor: Any, group: Group = None, async_op: bool = False, *,
+               timeout: timedelta | None = None) -> Work | None:
     """tensor_list[i] becomes rank i's `tensor`; element counts may differ between ranks."""
-    return _core.all_gather(tensor_list, tensor, group, async_op)
+    return _core.all_gather(tensor_list, tensor, group, async_op, timeout)
 
 
-def all_gather_into_tensor(output_tensor: Any, input_tensor: Any, group: Group = None,
-                           async_op: bool = False) -> Work | None:
+def all_gather_into_tensor(output_tensor: Any, input_tensor: Any, group: Group = None, async_op: bool = False, *,
+                           timeout: timedelta | None = None) -> Work | None:
     """All inputs one after the other, concatenated or stacked: the output has size() times the input's elements."""
-    return _core.all_gather_into_tensor(output_tensor, input_tensor, group, async_op)
+    return _core.all_gather_into_tensor(output_tensor, input_tensor, group, async_op, timeout)
 
 
 def gather(tensor: Any, gather_list: list[Any] | None = None, dst: int | None = None, group: Group = None,
-           async_op: bool = False, group_dst: int | None = None) -> Work | None:
+           async_op: bool = False, group_dst: int | None = None, *, timeout: timedelta | None = None) -> Work | None:
     """gather_list[i] becomes rank i's `tensor` on the root (default: global rank 0); None elsewhere. Equal counts."""
-    return _core.gather(tensor, gather_list, dst, group, async_op, group_dst)
+    return _core.gather(tensor, gather_list, dst, group, async_op, group_dst, timeout)
 
 
 def scatter(tensor: Any, scatter_list: list[Any] | None = None, src: int | None = None, group: Group = None,
-            async_op: bool = False, group_src: int | None = None) -> Work | None:
+            async_op: bool = False, group_src: int | None = None, *, timeout: timedelta | None = None) -> Work | None:
     """`tensor` becomes the root's scatter_list[rank] (root: global rank 0 by default); None elsewhere. Equal counts."""
-    return _core.scatter(tensor, scatter_list, src, group, async_op, group_src)
+    return _core.scatter(tensor, scatter_list, src, group, async_op, group_src, timeout)
 
 
 def reduce_scatter(output: Any, input_list: list[Any], op: ReduceOp = ReduceOp.SUM, group: Group = None,
-                   async_op: bool = False) -> Work | None:
+                   async_op: bool = False, *, timeout: timedelta | None = None) -> Work | None:
     """`output` becomes the combination of all ranks' input_list[rank]; counts may differ between entries."""
-    return _core.reduce_scatter(output, input_list, op, group, async_op)
+    return _core.reduce_scatter(output, input_list, op, group, async_op, timeout)
 
 
 def reduce_scatter_tensor(output: Any, input: Any, op: ReduceOp = ReduceOp.SUM, group: Group = None,
-                          async_op: bool = False) -> Work | None:
+                          async_op: bool = False, *, timeout: timedelta | None = None) -> Work | None:
     """As reduce_scatter with one input of size() equal blocks."""
-    return _core.reduce_scatter_tensor(output, input, op, group, async_op)
+    return _core.reduce_scatter_tensor(output, input, op, group, async_op, timeout)
 
 
 def all_to_all_single(output: Any, input: Any, output_split_sizes: list[int] | None = None,
-                      input_split_sizes: list[int] | None = None, group: Group = None,
-                      async_op: bool = False) -> Work | None:
+                      input_split_sizes: list[int] | None = None, group: Group = None, async_op: bool = False, *,
+                      timeout: timedelta | None = None) -> Work | None:
     """Sends block i of `input` (split along dimension 0, evenly by default) to rank i; `output` gets the blocks in rank
     order."""
-    return _core.all_to_all_single(output, input, output_split_sizes, input_split_sizes, group, async_op)
+    return _core.all_to_all_single(output, input, output_split_sizes, input_split_sizes, group, async_op, timeout)
 
 
-def all_to_all(output_tensor_list: list[Any], input_tensor_list: list[Any], group: Group = None,
-               async_op: bool = False) -> Work | None:
+def all_to_all(output_tensor_list: list[Any], input_tensor_list: list[Any], group: Group = None, async_op: bool = False,
+               *, timeout: timedelta | None = None) -> Work | None:
     """input_tensor_list[i] goes to rank i, output_tensor_list[j] comes from rank j; sizes match pairwise."""
-    return _core.all_to_all(output_tensor_list, input_tensor_list, group, async_op)
+    return _core.all_to_all(output_tensor_list, input_tensor_list, group, async_op, timeout)
 
 
-def barrier(group: Group = None, async_op: bool = False, device_ids: list[int] | None = None) -> Work | None:
+def barrier(group: Group = None, async_op: bool = False, device_ids: list[int] | None = None, *,
+            timeout: timedelta | None = None) -> Work | None:
     """Returns when every rank has entered; with `async_op` its Work's wait() does. `device_ids` are ignored."""
-    return _core.barrier(group, async_op, device_ids)
+    return _core.barrier(group, async_op, device_ids, timeout)
 
 
 def monitored_barrier(group: Group = None, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
@@ -104,13 +108,26 @@ def monitored_barrier(group: Group = None, timeout: timedelta | None = None, wai
     _core.monitored_barrier(group, timeout, wait_all_ranks)
 
 
-def all_reduce_coalesced(tensors: list[Any], op: ReduceOp = ReduceOp.SUM, group: Group = None,
-                         async_op: bool = False) -> Work | None:
+def all_reduce_coalesced(tensors: list[Any], op: ReduceOp = ReduceOp.SUM, group: Group = None, async_op: bool = False,
+                         *, timeout: timedelta | None = None) -> Work | None:
     """all_reduce of each array, in one launch."""
-    return _core.all_reduce_coalesced(tensors, op, group, async_op)
+    return _core.all_reduce_coalesced(tensors, op, group, async_op, timeout)
 
 
 def all_gather_coalesced(output_tensor_lists: list[list[Any]], input_tensor_list: list[Any], group: Group = None,
-                         async_op: bool = False) -> Work | None:
+                         async_op: bool = False, *, timeout: timedelta | None = None) -> Work | None:
     """all_gather of each input, in one launch: output_tensor_lists[rank][i] becomes that rank's input i."""
-    return _core.all_gather_coalesced(output_tensor_lists, input_tensor_list, group, async_op)
+    return _core.all_gather_coalesced(output_tensor_lists, input_tensor_list, group, async_op, timeout)
+
+
+def all_gather_into_tensor_coalesced(output_tensor_list: list[Any], input_tensor_list: list[Any], group: Group = None,
+                                     async_op: bool = False, *, timeout: timedelta | None = None) -> Work | None:
+    """all_gather_into_tensor of each pair, in one launch."""
+    return _core.all_gather_into_tensor_coalesced(output_tensor_list, input_tensor_list, group, async_op, timeout)
+
+
+def reduce_scatter_tensor_coalesced(output_tensor_list: list[Any], input_tensor_list: list[Any],
+                                    op: ReduceOp = ReduceOp.SUM, group: Group = None, async_op: bool = False, *,
+                                    timeout: timedelta | None = None) -> Work | None:
+    """reduce_scatter_tensor of each pair, in one launch."""
+    return _core.reduce_scatter_tensor_coalesced(output_tensor_list, input_tensor_list, op, group, async_op, timeout)

@@ -4,20 +4,20 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from .._core import DebugLevel, dump_trace, get_debug_level, prometheus_text, set_debug_level, set_debug_level_from_env
+from .._core import DebugLevel, get_debug_level, set_debug_level, set_debug_level_from_env
 from ..errors import InvalidArgument
 from .collectives import barrier
 from .groups import get_rank, get_world_size
 
-__all__ = ["DebugLevel", "breakpoint", "dump_trace", "get_debug_level", "prometheus_text", "set_debug_level",
-           "set_debug_level_from_env"]
+__all__ = ["DebugLevel", "breakpoint", "get_debug_level", "set_debug_level", "set_debug_level_from_env"]
 
 _calls = 0
 
 
 def breakpoint(rank: int = 0, skip: int = 0) -> None:
-    """Stops one rank in pdb, whose input is the terminal, while the others wait in a barrier until it continues. All ranks
-    call it, with the same `rank`; the first `skip` calls of a process do nothing."""
+    """Stops one rank in pdb, whose input is the terminal, while the others wait in a barrier until it continues, for as
+    long as it takes. All ranks call it, with the same `rank`; the first `skip` calls of a process do nothing.
+    InvalidArgument for a rank that is not in the default group, or a negative `skip`; what a barrier raises."""
     global _calls
     if not 0 <= rank < get_world_size():
         raise InvalidArgument(f"breakpoint: rank is {rank}: expected 0 to {get_world_size() - 1}")
@@ -27,9 +27,15 @@ def breakpoint(rank: int = 0, skip: int = 0) -> None:
     if _calls <= skip:
         return
     if get_rank() != rank:
-        barrier()
+        _meet()
         return
     _debugger(rank).set_trace(sys._getframe(1))
+
+
+def _meet() -> None:
+    from datetime import timedelta
+
+    barrier(timeout=timedelta(days=365))  # people think for long
 
 
 def _debugger(rank: int) -> Any:
@@ -37,6 +43,8 @@ def _debugger(rank: int) -> Any:
 
     class RankDebugger(pdb.Pdb):
         """Reads from the terminal where there is one, also in a child whose input is not; lets the others go on."""
+
+        others_wait = True
 
         def interaction(self, *args: Any, **kwargs: Any) -> Any:
             stdin = sys.stdin
@@ -53,7 +61,9 @@ def _debugger(rank: int) -> Any:
 
         def set_continue(self) -> None:
             super().set_continue()
-            barrier()
+            if self.others_wait:  # a later breakpoint of the debugger's own is this rank's alone
+                self.others_wait = False
+                _meet()
 
     print(f"tutti: rank {rank} stops here; `continue` lets all ranks go on", file=sys.stderr, flush=True)
     return RankDebugger()

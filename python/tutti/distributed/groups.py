@@ -6,6 +6,7 @@ from typing import Any
 
 from .. import _core
 from .._core import ProcessGroup, Store, is_available, is_initialized, is_torchelastic_launched
+from ..errors import ArgumentTypeError, InvalidArgument
 from .collectives import Group
 
 __all__ = [
@@ -145,7 +146,11 @@ def split_group(parent_pg: ProcessGroup | None = None, split_ranks: list[list[in
     """This rank's group of those lists of ranks of `parent_pg`, all of which call it; None where it is in no list."""
     del pg_options
     parent = parent_pg if parent_pg is not None else _core.default_group()
-    lists = split_ranks or []
+    if not isinstance(parent, ProcessGroup):
+        raise ArgumentTypeError(f"split_group: parent_pg is of type {type(parent).__name__}: expected a ProcessGroup or None")
+    lists = [] if split_ranks is None else split_ranks
+    if not isinstance(lists, (list, tuple)) or not all(isinstance(ranks, (list, tuple)) for ranks in lists):
+        raise InvalidArgument(f"split_group: split_ranks is {split_ranks!r:.80}: expected a list of lists of ranks")
     mine = [i for i, ranks in enumerate(lists) if parent.rank() in ranks]
     color = mine[0] if mine else -1
     made = parent.split(color, sorted(lists[color]).index(parent.rank()) if mine else 0, timeout, group_desc or "")

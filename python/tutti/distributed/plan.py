@@ -5,47 +5,106 @@
         fill(gradient)
         step.run()
 
-Each function takes what the plain one takes. A plan talks as the plain call does: ranks may mix the two.
+Each function takes what the plain one takes, but `async_op`: Plan.start() begins a call without waiting. The arrays stay
+alive as long as the plan. A plan talks as the plain call does: ranks may mix the two. Making a plan moves no data and
+waits for nobody.
+
+Errors: InvalidArgument here, all others in run(). A `timeout` of None or zero is the group's at the time of each run.
+Threads: one at a time for each plan; plans of one group are issued in the same order on all ranks, as other calls are.
 """
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from .. import _core
 from .._core import Plan, ReduceOp
 from .collectives import Group
 
-__all__ = ["Plan", "all_gather_into_tensor", "all_reduce", "all_to_all_single", "barrier", "broadcast", "recv",
-           "reduce_scatter_tensor", "send"]
+__all__ = [
+    "Plan", "all_gather", "all_gather_into_tensor", "all_reduce", "all_to_all", "all_to_all_single", "barrier",
+    "broadcast", "gather", "recv", "reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter", "send",
+]
 
 
-def all_reduce(tensor: Any, op: ReduceOp = ReduceOp.SUM, group: Group = None) -> Plan:
-    return _core.plan_all_reduce(tensor, op, group)
+def broadcast(tensor: Any, src: int | None = None, group: Group = None, group_src: int | None = None, *,
+              timeout: timedelta | None = None) -> Plan:
+    """Of broadcast."""
+    return _core.plan_broadcast(tensor, src, group, group_src, timeout)
 
 
-def broadcast(tensor: Any, src: int | None = None, group: Group = None, group_src: int | None = None) -> Plan:
-    return _core.plan_broadcast(tensor, src, group, group_src)
+def all_reduce(tensor: Any, op: ReduceOp = ReduceOp.SUM, group: Group = None, *,
+               timeout: timedelta | None = None) -> Plan:
+    """Of all_reduce."""
+    return _core.plan_all_reduce(tensor, op, group, timeout)
 
 
-def all_gather_into_tensor(output_tensor: Any, input_tensor: Any, group: Group = None) -> Plan:
-    return _core.plan_all_gather_into_tensor(output_tensor, input_tensor, group)
+def reduce(tensor: Any, dst: int | None = None, op: ReduceOp = ReduceOp.SUM, group: Group = None,
+           group_dst: int | None = None, *, timeout: timedelta | None = None) -> Plan:
+    """Of reduce."""
+    return _core.plan_reduce(tensor, dst, op, group, group_dst, timeout)
 
 
-def reduce_scatter_tensor(output: Any, input: Any, op: ReduceOp = ReduceOp.SUM, group: Group = None) -> Plan:
-    return _core.plan_reduce_scatter_tensor(output, input, op, group)
+def all_gather(tensor_list: list[Any], tensor: Any, group: Group = None, *, timeout: timedelta | None = None) -> Plan:
+    """Of all_gather."""
+    return _core.plan_all_gather(tensor_list, tensor, group, timeout)
 
 
-def all_to_all_single(output: Any, input: Any, group: Group = None) -> Plan:
-    return _core.plan_all_to_all_single(output, input, group)
+def all_gather_into_tensor(output_tensor: Any, input_tensor: Any, group: Group = None, *,
+                           timeout: timedelta | None = None) -> Plan:
+    """Of all_gather_into_tensor."""
+    return _core.plan_all_gather_into_tensor(output_tensor, input_tensor, group, timeout)
 
 
-def barrier(group: Group = None) -> Plan:
-    return _core.plan_barrier(group)
+def gather(tensor: Any, gather_list: list[Any] | None = None, dst: int | None = None, group: Group = None,
+           group_dst: int | None = None, *, timeout: timedelta | None = None) -> Plan:
+    """Of gather."""
+    return _core.plan_gather(tensor, gather_list, dst, group, group_dst, timeout)
 
 
-def send(tensor: Any, dst: int, group: Group = None, tag: int = 0) -> Plan:
-    return _core.plan_send(tensor, dst, group, tag)
+def scatter(tensor: Any, scatter_list: list[Any] | None = None, src: int | None = None, group: Group = None,
+            group_src: int | None = None, *, timeout: timedelta | None = None) -> Plan:
+    """Of scatter."""
+    return _core.plan_scatter(tensor, scatter_list, src, group, group_src, timeout)
 
 
-def recv(tensor: Any, src: int | None = None, group: Group = None, tag: int = 0) -> Plan:
-    return _core.plan_recv(tensor, src, group, tag)
+def reduce_scatter(output: Any, input_list: list[Any], op: ReduceOp = ReduceOp.SUM, group: Group = None, *,
+                   timeout: timedelta | None = None) -> Plan:
+    """Of reduce_scatter."""
+    return _core.plan_reduce_scatter(output, input_list, op, group, timeout)
+
+
+def reduce_scatter_tensor(output: Any, input: Any, op: ReduceOp = ReduceOp.SUM, group: Group = None, *,
+                          timeout: timedelta | None = None) -> Plan:
+    """Of reduce_scatter_tensor."""
+    return _core.plan_reduce_scatter_tensor(output, input, op, group, timeout)
+
+
+def all_to_all_single(output: Any, input: Any, output_split_sizes: list[int] | None = None,
+                      input_split_sizes: list[int] | None = None, group: Group = None, *,
+                      timeout: timedelta | None = None) -> Plan:
+    """Of all_to_all_single."""
+    return _core.plan_all_to_all_single(output, input, output_split_sizes, input_split_sizes, group, timeout)
+
+
+def all_to_all(output_tensor_list: list[Any], input_tensor_list: list[Any], group: Group = None, *,
+               timeout: timedelta | None = None) -> Plan:
+    """Of all_to_all."""
+    return _core.plan_all_to_all(output_tensor_list, input_tensor_list, group, timeout)
+
+
+def barrier(group: Group = None, device_ids: list[int] | None = None, *, timeout: timedelta | None = None) -> Plan:
+    """Of barrier."""
+    return _core.plan_barrier(group, device_ids, timeout)
+
+
+def send(tensor: Any, dst: int | None = None, group: Group = None, tag: int = 0, group_dst: int | None = None, *,
+         timeout: timedelta | None = None) -> Plan:
+    """Of send."""
+    return _core.plan_send(tensor, dst, group, tag, group_dst, timeout)
+
+
+def recv(tensor: Any, src: int | None = None, group: Group = None, tag: int = 0, group_src: int | None = None, *,
+         timeout: timedelta | None = None) -> Plan:
+    """Of recv; Plan.source_rank() tells the sender's rank in the group."""
+    return _core.plan_recv(tensor, src, group, tag, group_src, timeout)

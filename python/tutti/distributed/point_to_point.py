@@ -1,6 +1,7 @@
 """send and recv. `tag` matches a send with its receive; the rest is said in collectives.py."""
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any, Callable
 
 from .. import _core
@@ -11,26 +12,28 @@ from .collectives import Group
 __all__ = ["P2POp", "batch_isend_irecv", "irecv", "isend", "recv", "send"]
 
 
-def send(tensor: Any, dst: int | None = None, group: Group = None, tag: int = 0, group_dst: int | None = None) -> None:
+def send(tensor: Any, dst: int | None = None, group: Group = None, tag: int = 0, group_dst: int | None = None, *,
+         timeout: timedelta | None = None) -> None:
     """Sends to a rank, not to oneself; returns when `tensor` may be written again."""
-    _core.send(tensor, dst, group, tag, group_dst)
+    _core.send(tensor, dst, group, tag, group_dst, timeout)
 
 
-def recv(tensor: Any, src: int | None = None, group: Group = None, tag: int = 0, group_src: int | None = None) -> int:
+def recv(tensor: Any, src: int | None = None, group: Group = None, tag: int = 0, group_src: int | None = None, *,
+         timeout: timedelta | None = None) -> int:
     """Receives into `tensor`, from any rank if none is named. The global rank of the sender; -1 outside the group."""
-    return _core.recv(tensor, src, group, tag, group_src)
+    return _core.recv(tensor, src, group, tag, group_src, timeout)
 
 
 def isend(tensor: Any, dst: int | None = None, group: Group = None, tag: int = 0,
-          group_dst: int | None = None) -> Work | None:
+          group_dst: int | None = None, *, timeout: timedelta | None = None) -> Work | None:
     """Begins a send, also to oneself. `tensor` must not be written until the Work is complete."""
-    return _core.isend(tensor, dst, group, tag, group_dst)
+    return _core.isend(tensor, dst, group, tag, group_dst, timeout)
 
 
 def irecv(tensor: Any, src: int | None = None, group: Group = None, tag: int = 0,
-          group_src: int | None = None) -> Work | None:
+          group_src: int | None = None, *, timeout: timedelta | None = None) -> Work | None:
     """Begins a receive; Work.source_rank() tells the sender's rank in the group."""
-    return _core.irecv(tensor, src, group, tag, group_src)
+    return _core.irecv(tensor, src, group, tag, group_src, timeout)
 
 
 class P2POp:

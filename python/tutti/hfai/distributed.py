@@ -14,10 +14,12 @@ from ..distributed import (
 )
 from ..distributed.collectives import Group
 from ..errors import InvalidArgument
+from .asynchronous import ObjectWork, begin
+from .tuning import HFAI_NCCL_OPT_LEVEL, set_nccl_opt_level
 
-__all__ = ["HF_ZMQ_BACKEND", "all_gather", "all_reduce", "barrier", "broadcast", "destroy_process_group", "gather",
+__all__ = ["HFAI_NCCL_OPT_LEVEL", "HF_ZMQ_BACKEND", "ObjectWork", "all_gather", "all_reduce", "barrier", "broadcast", "destroy_process_group", "gather",
            "get_rank", "get_world_size", "init_process_group", "is_initialized", "new_group", "pairwise_apply",
-           "reduce_scatter"]
+           "reduce_scatter", "set_nccl_opt_level"]
 
 HF_ZMQ_BACKEND = "hf_zmq"
 
@@ -30,16 +32,29 @@ def init_process_group(backend: str, init_method: str | None = None, timeout: ti
 
 
 def gather(obj: Any, gather_list: list[Any] | None = None, dst: int = 0, group: Group = None,
-           async_op: bool = False) -> None:
-    """gather_list[i] becomes rank i's object, on rank `dst`; None elsewhere."""
-    _check_blocking("gather", async_op)
-    _dist.gather_object(obj, gather_list, dst, group)
+           async_op: bool = False) -> ObjectWork | None:
+    """gather_list[i] becomes rank i's object, on rank `dst`; None elsewhere. With `async_op` the call returns a handle;
+    the object and the list must not be touched until it is complete."""
+    def run(of: Group) -> list[Any]:
+        _dist.gather_object(obj, gather_list, dst, of)
+        return gather_list or []
+
+    if async_op:
+        return begin(group, run)
+    run(group)
+    return None
 
 
-def broadcast(objs: list[Any], src: int = 0, group: Group = None, async_op: bool = False) -> None:
-    """Every rank's list becomes that of rank `src`; the lengths must be equal."""
-    _check_blocking("broadcast", async_op)
-    _dist.broadcast_object_list(objs, src, group)
+def broadcast(objs: list[Any], src: int = 0, group: Group = None, async_op: bool = False) -> ObjectWork | None:
+    """Every rank's list becomes that of rank `src`; the lengths must be equal. `async_op` as in gather()."""
+    def run(of: Group) -> list[Any]:
+        _dist.broadcast_object_list(objs, src, of)
+        return objs
+
+    if async_op:
+        return begin(group, run)
+    run(group)
+    return None
 
 
 def pairwise_apply(f: Callable[..., Any], x: Any, args: tuple[Any, ...] = (), group: Group = None,
@@ -58,8 +73,3 @@ def pairwise_apply(f: Callable[..., Any], x: Any, args: tuple[Any, ...] = (), gr
     others = [numpy.empty(shape, mine.dtype) for shape, _ in shapes]
     all_gather(others, numpy.ascontiguousarray(mine), group)
     return [f(x, other, *args) for other in others]
-
-
-def _check_blocking(name: str, async_op: bool) -> None:
-    if async_op:
-        raise InvalidArgument(f"{name}: async_op is True: expected False, as objects travel in calls that block")

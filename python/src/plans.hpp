@@ -1,0 +1,72 @@
+// ArrayPlan, and the two ways of making a call: at once, or as a plan that is run later. What a collective takes is
+// written once, in a function that has the way as its first argument.
+#pragma once
+
+#include "calls.hpp"
+
+#include <tutti/plan.hpp>
+
+#include <utility>
+#include <vector>
+
+namespace tutti::python {
+
+/// A Plan with the arrays that it was made with. Threads: one at a time.
+class ArrayPlan {
+ public:
+    ArrayPlan(Plan plan, std::vector<Array> arrays, nb::object outputs)
+        : plan_(std::move(plan)), arrays_(std::move(arrays)), outputs_(std::move(outputs)) {}
+
+    void run() {
+        const nb::gil_scoped_release release;
+        plan_.run();
+    }
+    /// The arrays are the plan's, so the plan, `self`, lives as long as what it has begun.
+    nb::object start(const nb::object& self) {
+        Work work = without_gil([&] { return plan_.start(); });
+        if (!work) return nb::none();
+        return PendingWork::object(std::move(work), {}, outputs_, self);
+    }
+    int source_rank() const { return plan_.source_rank(); }
+
+ private:
+    Plan plan_;
+    std::vector<Array> arrays_;
+    nb::object outputs_;
+};
+
+/// The call itself, blocking or not.
+struct Now {
+    bool async_op = false;
+
+    /// The function's name for messages, from that of its plan: "plan.all_reduce".
+    static constexpr const char* name(const char* planned) { return planned + sizeof("plan.") - 1; }
+    template <class Blocking, class Async, class Planned>
+    OptionalWork operator()(std::vector<Array> arrays, nb::object outputs, Blocking blocking, Async asynchronous,
+                            Planned) const {
+        if (async_op) return begin(std::move(arrays), std::move(outputs), asynchronous);
+        block(arrays, blocking);
+        return OptionalWork(nb::none());
+    }
+};
+
+inline Now now(nb::handle async_op, const char* operation) {
+    return {flag_of(async_op, operation, "async_op")};
+}
+
+/// A plan of it.
+struct Later {
+    static constexpr const char* name(const char* planned) { return planned; }
+    template <class Blocking, class Async, class Planned>
+    ArrayPlan operator()(std::vector<Array> arrays, nb::object outputs, Blocking, Async, Planned planned) const {
+        Plan plan = without_gil(planned);
+        return {std::move(plan), std::move(arrays), std::move(outputs)};
+    }
+};
+/// A function that makes plans, for Python, which knows nothing of ways.
+template <class... A>
+auto later(ArrayPlan (*make)(Later, A...)) {
+    return [make](A... arguments) { return make(Later{}, arguments...); };
+}
+
+}  // namespace tutti::python
