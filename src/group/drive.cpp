@@ -8,11 +8,8 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sched.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <utility>
 
 namespace tutti::detail {
@@ -20,22 +17,6 @@ namespace {
 
 constexpr int turns_before_yield = 8;
 constexpr int turns_before_check = 16;
-
-// Asks for turns of a tenth of a millisecond. Who is woken with shorter turns than what runs there comes before that
-// (Linux 6.12; earlier ones take no notice), so peers on busy cores wait less for one another.
-void take_short_turns() {
-    struct {  // struct sched_attr, which C libraries of today do not declare
-        std::uint32_t size, policy;
-        std::uint64_t flags;
-        std::int32_t nice;
-        std::uint32_t priority;
-        std::uint64_t runtime, deadline, period;
-    } own{};
-    if (::syscall(SYS_sched_getattr, 0, &own, sizeof own, 0) != 0 || own.policy != SCHED_OTHER) return;
-    own.size = sizeof own;
-    own.runtime = 100'000;
-    ::syscall(SYS_sched_setattr, 0, &own, 0);
-}
 
 }  // namespace
 
@@ -59,9 +40,29 @@ void World::post(const std::shared_ptr<Operation>& message) {
 }
 
 void World::drive_in_background() {
-    const std::lock_guard lock(mutex_);
-    if (!progress_thread_.joinable()) progress_thread_ = std::thread([this] { run_progress_thread(); });
-    work_arrived_.notify_one();
+    {
+        const std::lock_guard lock(mutex_);
+        if (!progress_thread_.joinable()) progress_thread_ = std::thread([this] { run_progress_thread(); });
+    }
+    unpark();
+}
+
+void World::unpark() {
+    work_waits_ = true;
+    if (!parked_) return;                            // it will see that
+    { const std::lock_guard lock(parking_mutex_); }  // it waits already
+    unparked_.notify_one();
+}
+
+// A thread that took part in the lock while another one drives would cost that one two changes of context an operation.
+bool World::park() {
+    std::unique_lock lock(parking_mutex_);
+    parked_ = true;
+    const bool wanted =
+        unparked_.wait_for(lock, wait_slice, [this] { return stopping_ || (work_waits_ && drivers_ == 0); });
+    parked_ = false;
+    work_waits_ = false;
+    return wanted && !stopping_;
 }
 
 bool World::take_connections() {
@@ -143,8 +144,12 @@ void World::wait(Operation& operation, const Deadline& deadline) {
         World& world;
         ~Leave() {
             --world.drivers_;
-            const std::lock_guard lock(world.mutex_);
-            if (!world.active_.empty() || !world.messages_.empty()) world.work_arrived_.notify_one();
+            bool rest = false;
+            {
+                const std::lock_guard lock(world.mutex_);
+                rest = !world.active_.empty() || !world.messages_.empty();
+            }
+            if (rest) world.unpark();
         }
     } leave{*this};
     drive(operation, deadline);
@@ -272,30 +277,35 @@ void World::sleep(std::chrono::milliseconds limit) {
 // Beside a computation on the same core a thread that yields comes last: after a whole slice of the other's time. One
 // that slept is run soon after it is woken. So this thread yields only where that costs little.
 void World::run_progress_thread() {
-    constexpr auto long_yield = std::chrono::microseconds(200);
+    using std::chrono::microseconds;
+    constexpr microseconds long_yield{200}, shortest{50}, longest{2000};
+    // Who starts an operation often waits for one soon, and drives then: it is not interrupted for that. The longer,
+    // the more often this thread came for nothing.
+    microseconds head_start = shortest;
+    bool just_came = false;
     constexpr int sleeps_before_yield = 64;
-    take_short_turns();
     cpu_set_t cpus;
     const bool one_cpu = ::sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) == 1;
     int idle = 0, sleeps = 0;  // to be made before it tries yielding again
-    for (;;) {
-        {
-            std::unique_lock lock(mutex_);
-            if (stopping_) return;
-            if ((active_.empty() && messages_.empty()) || drivers_.load() > 0) {
-                work_arrived_.wait_for(lock, wait_slice);
-                idle = 0;
-                sleeps = one_cpu ? sleeps_before_yield : 0;
-                continue;
-            }
-        }
-        {
+    while (!stopping_) {
+        bool work = drivers_ == 0;
+        if (work) {
             const Held held(*this);
-            if (progress()) {
+            work = !active_.empty() || !messages_.empty();
+            if (work && std::exchange(just_came, false)) head_start = shortest;
+            if (work && progress()) {
                 idle = 0;
                 continue;
             }
-            slow_checks();
+            if (work) slow_checks();
+        }
+        if (!work) {
+            if (just_came) head_start = std::min(2 * head_start, longest);
+            just_came = park();
+            if (just_came) std::this_thread::sleep_for(head_start);
+            idle = 0;
+            sleeps = one_cpu ? sleeps_before_yield : 0;
+            continue;
         }
         if (sleeps == 0 && ++idle < yields_) {
             const Instant start = Clock::now();

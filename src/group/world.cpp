@@ -121,8 +121,8 @@ World::~World() {
         const std::lock_guard lock(mutex_);
         stopping_ = true;
         left_ = true;
-        work_arrived_.notify_all();
     }
+    unpark();
     if (progress_thread_.joinable()) progress_thread_.join();
     membership_.reset();
 }

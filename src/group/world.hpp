@@ -204,6 +204,8 @@ class World : public std::enable_shared_from_this<World> {
     void drive(Operation& operation, const Deadline& deadline);
     void sleep(std::chrono::milliseconds limit);
     void run_progress_thread();
+    void unpark();
+    bool park();  ///< false: nobody wants this thread to drive
     void wait_for_collectives(const Group* group);
     void wait_for_messages(const Group& group);
     void flush();
@@ -269,8 +271,12 @@ class World : public std::enable_shared_from_this<World> {
 
     std::atomic<int> drivers_{0};
     std::atomic<bool> asleep_{false};  // one of this rank's threads is in sleep()
-    std::condition_variable_any work_arrived_;
-    bool stopping_ = false;
+    // Where the progress thread waits while there is nothing to do, or another thread drives.
+    std::mutex parking_mutex_;
+    std::condition_variable unparked_;
+    std::atomic<bool> parked_{false};
+    std::atomic<bool> work_waits_{false};
+    std::atomic<bool> stopping_{false};
     std::thread progress_thread_;
 };
 
