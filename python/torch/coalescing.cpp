@@ -2,6 +2,19 @@
 #include "issue.hpp"
 
 namespace tutti::torch {
+namespace {
+
+// Named in later versions than 2.13.
+template <class Type>
+constexpr Type all_gather_into_tensor_type() {
+    if constexpr (requires { Type::ALLGATHER_INTO_TENSOR_COALESCED; }) {
+        return Type::ALLGATHER_INTO_TENSOR_COALESCED;
+    } else {
+        return Type::ALLGATHER_COALESCED;
+    }
+}
+
+}  // namespace
 
 WorkPtr ProcessGroupTutti::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
     if (tensors.empty()) refuse("allreduce_coalesced", "requires non-empty tensor list");
@@ -64,7 +77,7 @@ WorkPtr ProcessGroupTutti::allgather_into_tensor_coalesced(Tensors& outputs, Ten
     const ConstTensorList from = const_views_of(inputs, "all_gather_into_tensor_coalesced", "inputs");
     const CollectiveOptions ours{.group = group_, .timeout = timeout_of(options.timeout)};
     return issue(
-        {"all_gather", c10d::OpType::ALLGATHER_INTO_TENSOR_COALESCED, options.asyncOp, ours.timeout},
+        {"all_gather", all_gather_into_tensor_type<c10d::OpType>(), options.asyncOp, ours.timeout},
         [&] { tutti::all_gather_into_tensor_coalesced(to, from, ours); },
         [&] { return tutti::async::all_gather_into_tensor_coalesced(to, from, ours); },
         [&] {

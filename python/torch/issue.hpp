@@ -36,15 +36,17 @@ WorkPtr ProcessGroupTutti::issue(const Call& call, Blocking blocking, Asynchrono
             return {};
         }
         Kept kept = keep();
+        tutti::Work handle = asynchronous();
+        failures_.watch(handle);
         auto work =
-            c10::make_intrusive<TorchWork>(facts, asynchronous(), std::move(kept.outputs), std::move(kept.inputs));
+            c10::make_intrusive<TorchWork>(facts, std::move(handle), std::move(kept.outputs), std::move(kept.inputs));
         if (call.async_op) return work;
         work->wait();
         return {};
     } catch (const InvalidArgument&) {
         std::rethrow_exception(translated(std::current_exception()));
     } catch (const DistError&) {
-        failed_ = true;
+        failures_.note(std::current_exception());
         std::rethrow_exception(translated(std::current_exception()));
     }
 }

@@ -133,7 +133,7 @@ void ProcessGroupTutti::setTimeout(std::chrono::milliseconds timeout) {
 }
 
 c10d::ErrorType ProcessGroupTutti::getError() {
-    return failed_ ? c10d::ErrorType::COMM_ERROR : c10d::ErrorType::SUCCESS;
+    return failures_.first();
 }
 
 c10::intrusive_ptr<c10d::Backend> ProcessGroupTutti::split(const c10::intrusive_ptr<c10d::Store>& store,

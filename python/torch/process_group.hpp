@@ -7,6 +7,7 @@
 // Threads: any, one after the other, as for tutti's groups. All methods are called without the GIL.
 #pragma once
 
+#include "failure.hpp"
 #include "tensors.hpp"
 #include "work.hpp"
 
@@ -50,11 +51,13 @@ class ProcessGroupTutti : public c10d::Backend {
 
     const std::string getBackendName() const override { return options_->backend; }
     c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override { return options_; }
+    const c10::intrusive_ptr<Options>& options() const noexcept { return options_; }
     bool supportsSplitting() const override { return true; }
     bool supportsCoalescing() const override { return true; }
     void setTimeout(std::chrono::milliseconds timeout) override;
     std::uint64_t getSequenceNumberForGroup() override { return sequence_; }
     void setSequenceNumberForGroup() override {}
+    /// How the first operation failed that did, also one that nobody waits for.
     c10d::ErrorType getError() override;
     /// A group of those of `ranks`; null for the others. `store` is for this group alone.
     c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
@@ -139,7 +142,7 @@ class ProcessGroupTutti : public c10d::Backend {
     c10::intrusive_ptr<c10d::Store> store_;
     ProcessGroup group_;
     std::atomic<std::uint64_t> sequence_{0};
-    std::atomic<bool> failed_{false};
+    Failures failures_;
     std::unique_ptr<Coalesced> coalesced_;
     std::atomic<std::thread::id> coalescing_thread_{};
 };

@@ -1,6 +1,7 @@
 #include "store.hpp"
 
 #include "failure.hpp"
+#include "signals.hpp"
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -112,6 +113,10 @@ class OverTorch : public StoreBackend {
         const auto began = std::chrono::steady_clock::now();
         for (;;) {
             if (call("wait", [&] { return store_->check(names); })) return;
+            if (check_signals()) {
+                throw Aborted("Store.wait: interrupted by a signal", {.operation = "Store.wait"},
+                              ErrorCode::interrupted);
+            }
             const auto waited = std::chrono::steady_clock::now() - began;
             if (waited >= timeout) {
                 throw DistStoreError("Store.wait: key \"" + names.front() + "\" of " + describe() +

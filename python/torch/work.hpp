@@ -46,7 +46,8 @@ class TorchWork : public c10d::Work {
     c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
     c10::intrusive_ptr<c10::ivalue::Future> getFutureResult() override;
     std::uint64_t getSequencenumber() const override { return facts_.sequence; }
-    std::chrono::milliseconds getTimeout() const override { return facts_.timeout; }
+    // Virtual in the base since 2.15; before that nothing calls it.
+    std::chrono::milliseconds getTimeout() const { return facts_.timeout; }
 
  private:
     /// What outlives the handle: the tensors, and who is told.

@@ -68,10 +68,11 @@ def _create(options: Any, backend_options: Any) -> Any:
 
 def register() -> None:
     """Makes "tutti" a backend of torch.distributed. Importing tutti.torch does it; again it does nothing."""
-    from . import rendezvous
+    from . import monitored, rendezvous
 
     if "TUTTI" not in dist.Backend._plugins:
         dist.Backend.register_backend("tutti", _create, extended_api=True, devices=["cpu"])
+    monitored.install()
     rendezvous.register()
 
 
