@@ -30,12 +30,13 @@ WorkPtr ProcessGroupTutti::issue(const Call& call, Blocking blocking, Asynchrono
             all.insert(all.end(), kept.inputs.begin(), kept.inputs.end());
             return {};
         }
-        const WorkFacts facts = facts_of(call);
-        if (!call.async_op && !facts.title) {
+        WorkFacts facts = facts_of(call);
+        if (!call.async_op && !facts.title && !Recorder::is_on()) {
             blocking();
             return {};
         }
         Kept kept = keep();
+        if (Recorder::is_on()) facts.recorded = record(call, facts, kept);
         tutti::Work handle = asynchronous();
         failures_.watch(handle);
         auto work =

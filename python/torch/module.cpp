@@ -1,6 +1,7 @@
 // tutti.torch._backend: what Python sees of the backend.
 #include "failure.hpp"
 #include "process_group.hpp"
+#include "recorder_module.hpp"
 #include "signals.hpp"
 #include "store.hpp"
 
@@ -131,6 +132,7 @@ PYBIND11_MODULE(_backend, module) {
         .def("describe", [](const TorchStore& self) { return self.store().describe(); });
     module.def("leave_all", &ProcessGroupTutti::leave_all, ReleaseGil());
     run_signal_handlers_in_waits();
+    bind_recorder(module);
     module.def(
         "hash_store", [](Milliseconds timeout) { return make_store([&] { return tutti::HashStore(timeout); }); },
         py::arg("timeout"), ReleaseGil());

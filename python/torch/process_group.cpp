@@ -74,6 +74,9 @@ ProcessGroupTutti::ProcessGroupTutti(const c10::intrusive_ptr<c10d::Store>& stor
                                                   .listen_host = options_->listen_host});
     });
     init();
+    setGroupUid(options_->group_name);
+    Recorder::prepare();
+    if (Recorder::is_on()) recorded_as_ = Recorder::get().add_group();
     const std::lock_guard lock(alive().mutex);
     alive().groups.insert(this);
 }
@@ -120,6 +123,24 @@ WorkFacts ProcessGroupTutti::facts_of(const Call& call) {
         }
     }
     return facts;
+}
+
+std::uint64_t ProcessGroupTutti::record(const Call& call, const WorkFacts& facts, const Kept& kept) {
+    const bool is_message = c10d::isP2POp(call.type);
+    const Recorder::GroupName name{getGroupUid(), getGroupDesc()};
+    std::vector<std::uint64_t> ranks = options_->global_ranks_in_group;
+    if (ranks.empty()) {
+        for (int rank = 0; rank < size_; ++rank) ranks.push_back(static_cast<std::uint64_t>(rank));
+    }
+    Recorder::get().name_group(recorded_as_, name, ranks);  // PyTorch names and describes a group after it is made
+    return Recorder::get().begin({.group = recorded_as_,
+                                  .group_name = name,
+                                  .sequence = facts.sequence,
+                                  .message_sequence = is_message ? ++messages_ : messages_.load(),
+                                  .is_message = is_message,
+                                  .title = options_->backend + ":" + call.operation,
+                                  .timeout = facts.timeout},
+                                 kept.inputs, kept.outputs);
 }
 
 WorkPtr ProcessGroupTutti::finished(const Call& call, std::vector<Tensors> outputs) {
@@ -220,8 +241,11 @@ WorkPtr ProcessGroupTutti::endCoalescing() {
         const std::unique_ptr<Coalesced> coalesced = std::move(coalesced_);
         Work work = coalesced->scope.end();
         const Call call{"coalesced", c10d::OpType::COALESCED, true, std::chrono::milliseconds::zero(), false};
-        return c10::make_intrusive<TorchWork>(facts_of(call), std::move(work), std::move(coalesced->kept.outputs),
-                                              std::move(coalesced->kept.inputs));
+        WorkFacts facts = facts_of(call);
+        Kept& kept = coalesced->kept;
+        if (Recorder::is_on()) facts.recorded = record(call, facts, kept);
+        failures_.watch(work);
+        return c10::make_intrusive<TorchWork>(facts, std::move(work), std::move(kept.outputs), std::move(kept.inputs));
     });
 }
 

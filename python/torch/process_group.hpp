@@ -8,6 +8,7 @@
 #pragma once
 
 #include "failure.hpp"
+#include "recorder.hpp"
 #include "tensors.hpp"
 #include "work.hpp"
 
@@ -126,6 +127,7 @@ class ProcessGroupTutti : public c10d::Backend {
     template <class Blocking, class Asynchronous, class Keep>
     WorkPtr issue(const Call& call, Blocking blocking, Asynchronous asynchronous, Keep keep);
     WorkFacts facts_of(const Call& call);
+    std::uint64_t record(const Call& call, const WorkFacts& facts, const Kept& kept);
     /// Of an operation that was carried out within its call.
     WorkPtr finished(const Call& call, std::vector<Tensors> outputs);
     WorkPtr allreduce_several(const Call& call, Tensors& tensors, ReduceOp op);
@@ -143,6 +145,8 @@ class ProcessGroupTutti : public c10d::Backend {
     ProcessGroup group_;
     std::atomic<std::uint64_t> sequence_{0};
     Failures failures_;
+    std::size_t recorded_as_ = 0;  // the flight recorder's number of this group
+    std::atomic<std::uint64_t> messages_{0};
     std::unique_ptr<Coalesced> coalesced_;
     std::atomic<std::thread::id> coalescing_thread_{};
 };

@@ -1,6 +1,7 @@
 #include "work.hpp"
 
 #include "failure.hpp"
+#include "recorder.hpp"
 
 #include <ATen/ThreadLocalState.h>
 #include <ATen/core/ivalue.h>
@@ -58,10 +59,9 @@ TorchWork::TorchWork(const WorkFacts& facts, tutti::Work work, std::vector<Tenso
       state_(std::make_shared<State>()) {
     state_->outputs = std::move(outputs);
     state_->inputs = std::move(inputs);
-    if (recordFunctionEndCallback_) {
-        state_->end_of_profile = std::move(recordFunctionEndCallback_);
-        tell_when_done();
-    }
+    state_->recorded = facts.recorded;
+    if (recordFunctionEndCallback_) state_->end_of_profile = std::move(recordFunctionEndCallback_);
+    if (state_->end_of_profile || state_->recorded) tell_when_done();
 }
 
 TorchWork::TorchWork(const WorkFacts& facts, std::vector<Tensors> outputs)
@@ -76,19 +76,22 @@ TorchWork::~TorchWork() {
     }
 }
 
-// Completes the futures and ends the profile, once; whoever comes second finds it done.
+// Completes the futures, ends the profile and the record, once; whoever comes second finds it done.
 void TorchWork::State::tell(const tutti::Work& work) {
     c10::intrusive_ptr<c10::ivalue::Future> done;
     c10::intrusive_ptr<c10::ivalue::Future> done_result;
     std::function<void()> end;
+    std::optional<std::uint64_t> number;
     {
         const std::lock_guard lock(mutex);
         if (!std::exchange(future_told, future != nullptr)) done = future;
         if (!std::exchange(result_told, result_future != nullptr)) done_result = result_future;
         end.swap(end_of_profile);
+        number.swap(recorded);
     }
     const std::exception_ptr error = work ? work.exception() : nullptr;
     if (end) end();
+    if (number) Recorder::get().end(*number, error ? Recorder::End::failed : Recorder::End::well);
     if (done) {
         if (error) {
             done->setErrorIfNeeded(translated(error));

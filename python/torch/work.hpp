@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 
 namespace tutti::torch {
 
@@ -20,7 +21,8 @@ struct WorkFacts {
     int rank = -1;
     std::uint64_t sequence = 0;
     std::chrono::milliseconds timeout{0};
-    const char* title = nullptr;  ///< of the profiler's event; null: nobody profiles
+    const char* title = nullptr;              ///< of the profiler's event; null: nobody profiles
+    std::optional<std::uint64_t> recorded{};  ///< the flight recorder's number of the operation
 };
 
 /// The handle of one operation, or of several that were coalesced. Keeps inputs and outputs alive until the operation
@@ -58,6 +60,7 @@ class TorchWork : public c10d::Work {
         c10::intrusive_ptr<c10::ivalue::Future> future;
         c10::intrusive_ptr<c10::ivalue::Future> result_future;
         std::function<void()> end_of_profile;
+        std::optional<std::uint64_t> recorded;
         bool future_told = false;
         bool result_told = false;
         void tell(const tutti::Work& work);
