@@ -245,7 +245,10 @@ WorkPtr ProcessGroupTutti::endCoalescing() {
         Kept& kept = coalesced->kept;
         if (Recorder::is_on()) facts.recorded = record(call, facts, kept);
         failures_.watch(work);
-        return c10::make_intrusive<TorchWork>(facts, std::move(work), std::move(kept.outputs), std::move(kept.inputs));
+        auto host =
+            c10::make_intrusive<TorchWork>(facts, std::move(work), std::move(kept.outputs), std::move(kept.inputs));
+        if (coalesced->stagings.empty()) return host;
+        return c10::make_intrusive<StagedWork>(std::move(host), std::move(coalesced->stagings));
     });
 }
 

@@ -126,6 +126,9 @@ class ProcessGroupTutti : public c10d::Backend {
     /// that the operation uses, for the Work.
     template <class Blocking, class Asynchronous, class Keep>
     WorkPtr issue(const Call& call, Blocking blocking, Asynchronous asynchronous, Keep keep);
+    template <class Operation>
+    WorkPtr stage(Operation operation);
+    bool is_coalescing() const;
     WorkFacts facts_of(const Call& call);
     std::uint64_t record(const Call& call, const WorkFacts& facts, const Kept& kept);
     /// Of an operation that was carried out within its call.

@@ -11,7 +11,6 @@
 #include <utility>
 
 namespace tutti::torch {
-namespace {
 
 c10::IValue value_of(const std::vector<Tensors>& outputs) {
     if (outputs.size() > 1) return c10::IValue(outputs);
@@ -21,6 +20,8 @@ c10::TypePtr type_of(const std::vector<Tensors>& outputs) {
     c10::TypePtr list = c10::ListType::create(c10::TensorType::get());
     return outputs.size() > 1 ? c10::ListType::create(list) : list;
 }
+
+namespace {
 
 c10d::WorkResult result_of(const std::exception_ptr& error) {
     if (!error) return c10d::WorkResult::SUCCESS;

@@ -15,6 +15,10 @@
 
 namespace tutti::torch {
 
+/// The value of an operation's future: a list of tensors, or a list of lists where it has several.
+c10::IValue value_of(const std::vector<Tensors>& outputs);
+c10::TypePtr type_of(const std::vector<Tensors>& outputs);
+
 /// What a Work is about.
 struct WorkFacts {
     c10d::OpType type = c10d::OpType::UNKNOWN;
@@ -47,6 +51,7 @@ class TorchWork : public c10d::Work {
     void abort() override;
     c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
     c10::intrusive_ptr<c10::ivalue::Future> getFutureResult() override;
+    const std::vector<Tensors>& outputs() const noexcept { return state_->outputs; }
     std::uint64_t getSequencenumber() const override { return facts_.sequence; }
     // Virtual in the base since 2.15; before that nothing calls it.
     std::chrono::milliseconds getTimeout() const { return facts_.timeout; }

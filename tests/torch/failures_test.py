@@ -32,7 +32,7 @@ def expect(message: str, *words: str) -> None:
 def bad_tensors(rank: int, n: int) -> None:
     backend = dist.group.WORLD._get_backend(torch.device("cpu"))
     x = torch.ones(2)
-    expect(message_of(backend.allreduce, [torch.empty(2, device="meta")]), "all_reduce", "meta", "expected a tensor in host memory")
+    expect(message_of(backend.allreduce, [torch.empty(2, device="meta")]), "all_reduce", "meta", "expected one with data")
     expect(message_of(backend.broadcast, [torch.eye(2).to_sparse()]), "broadcast", "Sparse", "expected a dense")
     expect(message_of(backend.allreduce, [torch.eye(2).to_sparse_csr()]), "SparseCsr", "expected")
     expect(message_of(dist.all_reduce, torch.ones(2, dtype=torch.float8_e4m3fnuz)), "all_reduce", "Float8_e4m3fnuz")

@@ -16,6 +16,7 @@ import os
 from datetime import timedelta
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
 __all__ = [
@@ -71,7 +72,9 @@ def register() -> None:
     from . import monitored, rendezvous
 
     if "TUTTI" not in dist.Backend._plugins:
-        dist.Backend.register_backend("tutti", _create, extended_api=True, devices=["cpu"])
+        # Asked without looking for GPUs: that would make this process unfit to be forked.
+        devices = ["cpu", "cuda"] if torch.backends.cuda.is_built() else ["cpu"]
+        dist.Backend.register_backend("tutti", _create, extended_api=True, devices=devices)
     monitored.install()
     rendezvous.register()
 
