@@ -39,8 +39,7 @@ Alive& alive() {
 }
 
 // A program may leave a group and make it again with the same store: each time a rank does so it uses new keys.
-Store store_of_world(const c10::intrusive_ptr<c10d::Store>& store, int rank, std::chrono::milliseconds timeout) {
-    Store whole = store_over(store, timeout);
+Store store_of_world(Store whole, int rank) {
     const std::int64_t time = whole.add("tutti/joined/" + std::to_string(rank), 1);
     return PrefixStore("tutti/" + std::to_string(time), whole);
 }
@@ -64,7 +63,8 @@ ProcessGroupTutti::ProcessGroupTutti(const c10::intrusive_ptr<c10d::Store>& stor
     : c10d::Backend(rank, size), options_(std::move(options)), store_(store) {
     const WithoutGil guard;
     translating([&] {
-        group_ = ProcessGroup(ProcessGroupOptions{.store = store_of_world(store, rank, options_->timeout),
+        const Store whole = store_over(store, options_->timeout);
+        group_ = ProcessGroup(ProcessGroupOptions{.store = store_of_world(whole, rank),
                                                   .rank = rank,
                                                   .world_size = size,
                                                   .timeout = options_->timeout,
@@ -72,6 +72,7 @@ ProcessGroupTutti::ProcessGroupTutti(const c10::intrusive_ptr<c10d::Store>& stor
                                                   .transport = options_->transport,
                                                   .determinism = options_->determinism,
                                                   .listen_host = options_->listen_host});
+        if (const auto joining = std::dynamic_pointer_cast<JoiningStore>(whole.backend())) joining->joined();
     });
     init();
     setGroupUid(options_->group_name);
