@@ -99,6 +99,8 @@ PYBIND11_MODULE(_backend, module) {
         .def("__copy__", [](const Options& self) { return c10::make_intrusive<Options>(self); })
         .def("__deepcopy__", [](const Options& self, const py::dict&) { return c10::make_intrusive<Options>(self); });
     group.def_property_readonly("options", &ProcessGroupTutti::options);
+    group.def("empty_symmetric", &ProcessGroupTutti::empty_symmetric, py::arg("sizes"), py::arg("dtype"), ReleaseGil(),
+              "See tutti.torch.empty_symmetric.");
     group.def("get_error", &ProcessGroupTutti::getError, ReleaseGil(), "torch's ErrorType of what failed first.");
     group.def(py::init([](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, const BaseOptions& options,
                           const std::string& name) {

@@ -101,6 +101,10 @@ class ProcessGroupTutti : public c10d::Backend {
     // Later versions have more names for the same, which lead to the ones above, and this one:
     WorkPtr gather_into_tensor(at::Tensor& output, at::Tensor& input, const c10d::GatherOptions& options);
 
+    /// A new tensor of zeros whose storage is symmetric memory; see tutti/symmetric.hpp. All ranks of the group call
+    /// it.
+    at::Tensor empty_symmetric(const std::vector<std::int64_t>& sizes, at::ScalarType type);
+
     WorkPtr send(Tensors& tensors, int destination, int tag) override;
     WorkPtr recv(Tensors& tensors, int source, int tag) override;
     WorkPtr recvAnysource(Tensors& tensors, int tag) override;

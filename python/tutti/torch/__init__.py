@@ -25,6 +25,7 @@ __all__ = [
     "Options",
     "ProcessGroupTutti",
     "TCPStore",
+    "empty_symmetric",
     "is_gloo_replaced",
     "register",
     "replace_gloo",
@@ -39,6 +40,10 @@ def __getattr__(name: str) -> Any:
 
         group = backend().ProcessGroupTutti
         return group if name == "ProcessGroupTutti" else group.Options
+    if name == "empty_symmetric":
+        from . import symmetric
+
+        return symmetric.empty_symmetric
     if name in ("FileStore", "HashStore", "TCPStore"):
         from . import stores
 
