@@ -10,7 +10,19 @@
 
 namespace tutti::torch {
 
-std::exception_ptr translated(std::exception_ptr error) {
+namespace {
+
+std::string message_of(const DistError& error, const Place& place) {
+    std::string message = error.what();
+    if (!place.operation) return message;
+    const std::string rank = "rank " + std::to_string(place.rank);
+    const bool complete = message.find(place.operation) != std::string::npos && message.find(rank) != std::string::npos;
+    return complete ? message : message + " (" + place.operation + " on " + rank + ")";
+}
+
+}  // namespace
+
+std::exception_ptr translated(std::exception_ptr error, const Place& place) {
     constexpr c10::SourceLocation here{"tutti", "tutti.torch", 0};
     try {
         std::rethrow_exception(error);
@@ -18,23 +30,23 @@ std::exception_ptr translated(std::exception_ptr error) {
         if (e.code() == ErrorCode::interrupted) {
             if (std::exception_ptr raised = raised_by_signal()) return raised;
         }
-        return std::make_exception_ptr(c10::DistBackendError(here, e.what()));
+        return std::make_exception_ptr(c10::DistBackendError(here, message_of(e, place)));
     } catch (const InvalidArgument& e) {
-        return std::make_exception_ptr(c10::Error(here, e.what()));
+        return std::make_exception_ptr(c10::Error(here, message_of(e, place)));
     } catch (const DistStoreError& e) {
-        return std::make_exception_ptr(c10::DistStoreError(here, e.what()));
+        return std::make_exception_ptr(c10::DistStoreError(here, message_of(e, place)));
     } catch (const DistNetworkError& e) {
-        return std::make_exception_ptr(c10::DistNetworkError(here, e.what()));
+        return std::make_exception_ptr(c10::DistNetworkError(here, message_of(e, place)));
     } catch (const Timeout& e) {  // in gloo's words, which programs look for
         return std::make_exception_ptr(
-            c10::DistBackendError(here, std::string("tutti: Timed out waiting: ") + e.what()));
+            c10::DistBackendError(here, "tutti: Timed out waiting: " + message_of(e, place)));
     } catch (const PeerLost& e) {
         return std::make_exception_ptr(
-            c10::DistBackendError(here, std::string("tutti: Connection closed by peer: ") + e.what()));
+            c10::DistBackendError(here, "tutti: Connection closed by peer: " + message_of(e, place)));
     } catch (const DistBackendError& e) {
-        return std::make_exception_ptr(c10::DistBackendError(here, e.what()));
+        return std::make_exception_ptr(c10::DistBackendError(here, message_of(e, place)));
     } catch (const DistError& e) {
-        return std::make_exception_ptr(c10::DistError(here, e.what()));
+        return std::make_exception_ptr(c10::DistError(here, message_of(e, place)));
     } catch (...) {
         return error;
     }

@@ -13,10 +13,16 @@
 
 namespace tutti::torch {
 
+/// Where something failed.
+struct Place {
+    int rank = -1;
+    const char* operation = nullptr;
+};
+
 /// The same failure as PyTorch knows it: DistBackendError (what ends a collective), DistStoreError, DistNetworkError,
 /// or a plain c10::Error for an impossible request; Python sees RuntimeError or a class derived from it. Others
-/// unchanged.
-std::exception_ptr translated(std::exception_ptr error);
+/// unchanged. A message that does not name rank and operation of `place` gets them at its end.
+std::exception_ptr translated(std::exception_ptr error, const Place& place = {});
 
 /// Runs `function`; what it throws arrives translated.
 template <class Function>

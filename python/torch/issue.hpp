@@ -69,10 +69,10 @@ WorkPtr ProcessGroupTutti::issue(const Call& call, Blocking blocking, Asynchrono
         work->wait();
         return {};
     } catch (const InvalidArgument&) {
-        std::rethrow_exception(translated(std::current_exception()));
+        std::rethrow_exception(translated(std::current_exception(), {rank_, call.operation}));
     } catch (const DistError&) {
         failures_.note(std::current_exception());
-        std::rethrow_exception(translated(std::current_exception()));
+        std::rethrow_exception(translated(std::current_exception(), {rank_, call.operation}));
     }
 }
 

@@ -103,7 +103,8 @@ void ProcessGroupTutti::check_rank(const char* operation, const char* argument, 
 }
 
 WorkFacts ProcessGroupTutti::facts_of(const Call& call) {
-    WorkFacts facts{.type = call.type, .rank = rank_, .sequence = sequence_, .timeout = call.timeout};
+    WorkFacts facts{
+        .type = call.type, .rank = rank_, .sequence = sequence_, .timeout = call.timeout, .operation = call.operation};
     if (facts.timeout.count() == 0) facts.timeout = options_->timeout;
     if (at::getStepCallbacksUnlessEmpty(at::RecordScope::USER_SCOPE)) [[unlikely]] {
         // Events are named as gloo's are: "tutti:all_reduce". The names must outlive the events: there are few.

@@ -61,6 +61,7 @@ TorchWork::TorchWork(const WorkFacts& facts, tutti::Work work, std::vector<Tenso
     state_->outputs = std::move(outputs);
     state_->inputs = std::move(inputs);
     state_->recorded = facts.recorded;
+    state_->place = {facts.rank, facts.operation};
     if (recordFunctionEndCallback_) state_->end_of_profile = std::move(recordFunctionEndCallback_);
     if (state_->end_of_profile || state_->recorded) tell_when_done();
 }
@@ -95,7 +96,7 @@ void TorchWork::State::tell(const tutti::Work& work) {
     if (number) Recorder::get().end(*number, error ? Recorder::End::failed : Recorder::End::well);
     if (done) {
         if (error) {
-            done->setErrorIfNeeded(translated(error));
+            done->setErrorIfNeeded(translated(error, place));
         } else {
             done->markCompleted(value_of(outputs));
         }
@@ -143,7 +144,7 @@ bool TorchWork::isSuccess() const {
 }
 std::exception_ptr TorchWork::exception() const {
     const std::exception_ptr error = work_ ? work_.exception() : nullptr;
-    return error ? translated(error) : nullptr;
+    return error ? translated(error, state_->place) : nullptr;
 }
 int TorchWork::sourceRank() const {
     return translating([&] {
@@ -163,14 +164,13 @@ void TorchWork::synchronize() {
 }
 bool TorchWork::wait(std::chrono::milliseconds timeout) {
     if (work_) {
-        translating([&] {
-            try {
-                work_.wait(std::max(timeout, kNoTimeout));
-            } catch (...) {
-                if (work_.is_completed()) state_->settle(work_);
-                throw;
-            }
-        });
+        try {
+            work_.wait(std::max(timeout, kNoTimeout));
+        } catch (...) {
+            const std::exception_ptr error = translated(std::current_exception(), state_->place);
+            if (work_.is_completed()) state_->settle(work_);
+            std::rethrow_exception(error);
+        }
     }
     state_->settle(work_);
     return true;

@@ -1,6 +1,7 @@
 // c10d::Work over tutti::Work.
 #pragma once
 
+#include "failure.hpp"
 #include "tensors.hpp"
 
 #include <torch/csrc/distributed/c10d/Work.hpp>
@@ -25,6 +26,7 @@ struct WorkFacts {
     int rank = -1;
     std::uint64_t sequence = 0;
     std::chrono::milliseconds timeout{0};
+    const char* operation = nullptr;          ///< tutti's name of it
     const char* title = nullptr;              ///< of the profiler's event; null: nobody profiles
     std::optional<std::uint64_t> recorded{};  ///< the flight recorder's number of the operation
 };
@@ -66,6 +68,7 @@ class TorchWork : public c10d::Work {
         c10::intrusive_ptr<c10::ivalue::Future> result_future;
         std::function<void()> end_of_profile;
         std::optional<std::uint64_t> recorded;
+        Place place;
         bool future_told = false;
         bool result_told = false;
         void tell(const tutti::Work& work);
