@@ -2,8 +2,27 @@
 #include "issue.hpp"
 
 namespace tutti::torch {
+namespace {
+
+// Named in later versions than 2.13.
+template <class Type>
+constexpr Type all_gather_into_tensor_type() {
+    if constexpr (requires { Type::ALLGATHER_INTO_TENSOR_COALESCED; }) {
+        return Type::ALLGATHER_INTO_TENSOR_COALESCED;
+    } else {
+        return Type::ALLGATHER_COALESCED;
+    }
+}
+
+}  // namespace
 
 WorkPtr ProcessGroupTutti::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
+    if (Staging::needed(tensors)) {
+        return stage([&](Staging& staging) {
+            Tensors tensors_on_host = staging.out(tensors, Staging::Fill::yes);
+            return allreduce_coalesced(tensors_on_host, options);
+        });
+    }
     if (tensors.empty()) refuse("allreduce_coalesced", "requires non-empty tensor list");
     const ReduceOp op = operator_of(options.reduceOp, "all_reduce_coalesced");
     for (const at::Tensor& tensor : tensors) {
@@ -25,6 +44,13 @@ WorkPtr ProcessGroupTutti::allreduce_coalesced(Tensors& tensors, const c10d::All
 
 WorkPtr ProcessGroupTutti::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
                                                const c10d::AllgatherOptions& options) {
+    if (Staging::needed(outputs) || Staging::needed(inputs)) {
+        return stage([&](Staging& staging) {
+            auto outputs_on_host = staging.out(outputs, Staging::Fill::no);
+            auto inputs_on_host = staging.in(inputs);
+            return allgather_coalesced(outputs_on_host, inputs_on_host, options);
+        });
+    }
     if (inputs.empty()) refuse("allgather_coalesced", "requires non-empty input tensor list");
     if (outputs.size() != static_cast<std::size_t>(size_)) {
         refuse("allgather_coalesced", "output lists should be equal to world size");
@@ -57,6 +83,13 @@ WorkPtr ProcessGroupTutti::allgather_coalesced(std::vector<Tensors>& outputs, Te
 
 WorkPtr ProcessGroupTutti::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                            const c10d::AllgatherOptions& options) {
+    if (Staging::needed(outputs) || Staging::needed(inputs)) {
+        return stage([&](Staging& staging) {
+            auto outputs_on_host = staging.out(outputs, Staging::Fill::no);
+            auto inputs_on_host = staging.in(inputs);
+            return allgather_into_tensor_coalesced(outputs_on_host, inputs_on_host, options);
+        });
+    }
     if (outputs.size() != inputs.size()) {
         refuse("allgather_into_tensor_coalesced", "requires input/output tensor lists to have the same length");
     }
@@ -64,7 +97,7 @@ WorkPtr ProcessGroupTutti::allgather_into_tensor_coalesced(Tensors& outputs, Ten
     const ConstTensorList from = const_views_of(inputs, "all_gather_into_tensor_coalesced", "inputs");
     const CollectiveOptions ours{.group = group_, .timeout = timeout_of(options.timeout)};
     return issue(
-        {"all_gather", c10d::OpType::ALLGATHER_INTO_TENSOR_COALESCED, options.asyncOp, ours.timeout},
+        {"all_gather", all_gather_into_tensor_type<c10d::OpType>(), options.asyncOp, ours.timeout},
         [&] { tutti::all_gather_into_tensor_coalesced(to, from, ours); },
         [&] { return tutti::async::all_gather_into_tensor_coalesced(to, from, ours); },
         [&] {
@@ -74,6 +107,13 @@ WorkPtr ProcessGroupTutti::allgather_into_tensor_coalesced(Tensors& outputs, Ten
 
 WorkPtr ProcessGroupTutti::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                            const c10d::ReduceScatterOptions& options) {
+    if (Staging::needed(outputs) || Staging::needed(inputs)) {
+        return stage([&](Staging& staging) {
+            auto outputs_on_host = staging.out(outputs, Staging::Fill::no);
+            auto inputs_on_host = staging.in(inputs);
+            return reduce_scatter_tensor_coalesced(outputs_on_host, inputs_on_host, options);
+        });
+    }
     if (outputs.size() != inputs.size()) {
         refuse("reduce_scatter_tensor_coalesced", "requires input/output tensor lists to have the same length");
     }

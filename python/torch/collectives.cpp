@@ -33,6 +33,12 @@ void check_list(const Refuse& refuse, const Tensors& list, const at::Tensor& one
 }  // namespace
 
 WorkPtr ProcessGroupTutti::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
+    if (Staging::needed(tensors)) {
+        return stage([&](Staging& staging) {
+            Tensors tensors_on_host = staging.out(tensors, Staging::Fill::yes);
+            return broadcast(tensors_on_host, options);
+        });
+    }
     const Refuse invalid = [&](const std::string& message) { refuse("broadcast", message); };
     c10d::assertRootRank(invalid, options.rootRank, size_);
     c10d::assertRootTensor(invalid, options.rootTensor, static_cast<std::int64_t>(tensors.size()));
@@ -55,6 +61,12 @@ WorkPtr ProcessGroupTutti::broadcast(Tensors& tensors, const c10d::BroadcastOpti
 }
 
 WorkPtr ProcessGroupTutti::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
+    if (Staging::needed(tensors)) {
+        return stage([&](Staging& staging) {
+            Tensors tensors_on_host = staging.out(tensors, Staging::Fill::yes);
+            return allreduce(tensors_on_host, options);
+        });
+    }
     if (tensors.size() != 1) {
         check_equal_inputs([&](const std::string& message) { refuse("allreduce", message); }, tensors);
     }
@@ -99,6 +111,12 @@ WorkPtr ProcessGroupTutti::allreduce_several(const Call& call, Tensors& tensors,
 }
 
 WorkPtr ProcessGroupTutti::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
+    if (Staging::needed(tensors)) {
+        return stage([&](Staging& staging) {
+            Tensors tensors_on_host = staging.out(tensors, Staging::Fill::yes);
+            return reduce(tensors_on_host, options);
+        });
+    }
     const Refuse invalid = [&](const std::string& message) { refuse("reduce", message); };
     c10d::assertRootRank(invalid, options.rootRank, size_);
     c10d::assertRootTensor(invalid, options.rootTensor, static_cast<std::int64_t>(tensors.size()));
@@ -120,6 +138,13 @@ WorkPtr ProcessGroupTutti::reduce(Tensors& tensors, const c10d::ReduceOptions& o
 
 WorkPtr ProcessGroupTutti::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                                      const c10d::AllgatherOptions& options) {
+    if (Staging::needed(outputs) || Staging::needed(inputs)) {
+        return stage([&](Staging& staging) {
+            auto outputs_on_host = staging.out(outputs, Staging::Fill::no);
+            auto inputs_on_host = staging.in(inputs);
+            return allgather(outputs_on_host, inputs_on_host, options);
+        });
+    }
     const Refuse invalid = [&](const std::string& message) { refuse("allgather", message); };
     c10d::assertNonEmpty(invalid, inputs);
     if (inputs.size() != outputs.size()) invalid("requires input/output tensor lists to have the same length");
@@ -143,6 +168,13 @@ WorkPtr ProcessGroupTutti::allgather(std::vector<Tensors>& outputs, Tensors& inp
 
 WorkPtr ProcessGroupTutti::_allgather_base(at::Tensor& output, at::Tensor& input,
                                            const c10d::AllgatherOptions& options) {
+    if (Staging::needed(output) || Staging::needed(input)) {
+        return stage([&](Staging& staging) {
+            at::Tensor output_on_host = staging.out(output, Staging::Fill::no);
+            at::Tensor input_on_host = staging.in(input);
+            return _allgather_base(output_on_host, input_on_host, options);
+        });
+    }
     if (output.scalar_type() != input.scalar_type())
         refuse("_allgather_base", "output tensor must have the same type as input tensor");
     if (output.numel() != input.numel() * size_) {
@@ -161,6 +193,13 @@ WorkPtr ProcessGroupTutti::_allgather_base(at::Tensor& output, at::Tensor& input
 }
 
 WorkPtr ProcessGroupTutti::gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) {
+    if (Staging::needed(outputs) || Staging::needed(inputs)) {
+        return stage([&](Staging& staging) {
+            auto outputs_on_host = staging.out(outputs, Staging::Fill::no);
+            auto inputs_on_host = staging.in(inputs);
+            return gather(outputs_on_host, inputs_on_host, options);
+        });
+    }
     const Refuse invalid = [&](const std::string& message) { refuse("gather", message); };
     c10d::assertRootRank(invalid, options.rootRank, size_);
     c10d::assertSingleElementInput(invalid, inputs);
@@ -206,6 +245,13 @@ WorkPtr ProcessGroupTutti::gather_into_tensor(at::Tensor& output, at::Tensor& in
 
 WorkPtr ProcessGroupTutti::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                    const c10d::ScatterOptions& options) {
+    if (Staging::needed(outputs) || Staging::needed(inputs)) {
+        return stage([&](Staging& staging) {
+            auto outputs_on_host = staging.out(outputs, Staging::Fill::no);
+            auto inputs_on_host = staging.in(inputs);
+            return scatter(outputs_on_host, inputs_on_host, options);
+        });
+    }
     const Refuse invalid = [&](const std::string& message) { refuse("scatter", message); };
     c10d::assertRootRank(invalid, options.rootRank, size_);
     c10d::assertSingleElementOutput(invalid, outputs);
@@ -235,6 +281,13 @@ WorkPtr ProcessGroupTutti::scatter(Tensors& outputs, std::vector<Tensors>& input
 
 WorkPtr ProcessGroupTutti::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                           const c10d::ReduceScatterOptions& options) {
+    if (Staging::needed(outputs) || Staging::needed(inputs)) {
+        return stage([&](Staging& staging) {
+            auto outputs_on_host = staging.out(outputs, Staging::Fill::no);
+            auto inputs_on_host = staging.in(inputs);
+            return reduce_scatter(outputs_on_host, inputs_on_host, options);
+        });
+    }
     const Refuse invalid = [&](const std::string& message) { refuse("reduce_scatter", message); };
     c10d::assertSingleElementOutput(invalid, outputs);
     if (inputs.size() != 1 || inputs[0].size() != static_cast<std::size_t>(size_)) {
@@ -257,6 +310,13 @@ WorkPtr ProcessGroupTutti::reduce_scatter(Tensors& outputs, std::vector<Tensors>
 
 WorkPtr ProcessGroupTutti::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                                 const c10d::ReduceScatterOptions& options) {
+    if (Staging::needed(output) || Staging::needed(input)) {
+        return stage([&](Staging& staging) {
+            at::Tensor output_on_host = staging.out(output, Staging::Fill::no);
+            at::Tensor input_on_host = staging.in(input);
+            return _reduce_scatter_base(output_on_host, input_on_host, options);
+        });
+    }
     if (output.scalar_type() != input.scalar_type())
         refuse("_reduce_scatter_base", "input tensor must be the same type as the output tensor.");
     if (input.numel() != output.numel() * size_) {
@@ -280,6 +340,13 @@ WorkPtr ProcessGroupTutti::alltoall_base(at::Tensor& output, at::Tensor& input,
                                          std::vector<std::int64_t>& output_splits,
                                          std::vector<std::int64_t>& input_splits,
                                          const c10d::AllToAllOptions& options) {
+    if (Staging::needed(output) || Staging::needed(input)) {
+        return stage([&](Staging& staging) {
+            at::Tensor output_on_host = staging.out(output, Staging::Fill::no);
+            at::Tensor input_on_host = staging.in(input);
+            return alltoall_base(output_on_host, input_on_host, output_splits, input_splits, options);
+        });
+    }
     const Refuse invalid = [&](const std::string& message) { refuse("alltoall_base", message); };
     if (output.scalar_type() != input.scalar_type()) invalid("tensors are not equal in data type");
     const bool even = output_splits.empty() && input_splits.empty();
@@ -304,6 +371,13 @@ WorkPtr ProcessGroupTutti::alltoall_base(at::Tensor& output, at::Tensor& input,
 }
 
 WorkPtr ProcessGroupTutti::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
+    if (Staging::needed(outputs) || Staging::needed(inputs)) {
+        return stage([&](Staging& staging) {
+            auto outputs_on_host = staging.out(outputs, Staging::Fill::no);
+            auto inputs_on_host = staging.in(inputs);
+            return alltoall(outputs_on_host, inputs_on_host, options);
+        });
+    }
     const Refuse invalid = [&](const std::string& message) { refuse("alltoall", message); };
     if (outputs.size() != static_cast<std::size_t>(size_)) {
         invalid(c10::str("invalid output tensor list (expected length ", size_, ", got ", outputs.size(), ")"));

@@ -1,15 +1,28 @@
 // What tutti throws, as PyTorch's exceptions.
 #pragma once
 
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include <tutti/work.hpp>
+
+#include <atomic>
 #include <exception>
 #include <functional>
+#include <mutex>
+#include <vector>
 
 namespace tutti::torch {
 
+/// Where something failed.
+struct Place {
+    int rank = -1;
+    const char* operation = nullptr;
+};
+
 /// The same failure as PyTorch knows it: DistBackendError (what ends a collective), DistStoreError, DistNetworkError,
 /// or a plain c10::Error for an impossible request; Python sees RuntimeError or a class derived from it. Others
-/// unchanged.
-std::exception_ptr translated(std::exception_ptr error);
+/// unchanged. A message that does not name rank and operation of `place` gets them at its end.
+std::exception_ptr translated(std::exception_ptr error, const Place& place = {});
 
 /// Runs `function`; what it throws arrives translated.
 template <class Function>
@@ -20,5 +33,24 @@ decltype(auto) translating(Function&& function) {
         std::rethrow_exception(translated(std::current_exception()));
     }
 }
+
+/// What has failed in a group. Threads: any.
+class Failures {
+ public:
+    /// An operation that was carried out within its call failed so.
+    void note(const std::exception_ptr& error) noexcept;
+    /// An operation that goes on after its call: how it ends is looked up when somebody asks, or with later ones.
+    void watch(const tutti::Work& work);
+    /// TIMEOUT or COMM_ERROR of what failed first; SUCCESS as long as nothing has.
+    c10d::ErrorType first();
+
+ private:
+    void look_up();
+
+    std::atomic<c10d::ErrorType> first_{c10d::ErrorType::SUCCESS};
+    std::mutex mutex_;
+    std::vector<tutti::Work> watched_;
+    std::size_t next_look_up_ = 16;  // so many are watched then
+};
 
 }  // namespace tutti::torch

@@ -3,6 +3,7 @@
 
 #include "failure.hpp"
 #include "process_group.hpp"
+#include "staging.hpp"
 
 #include <ATen/record_function.h>
 
@@ -13,13 +14,36 @@ struct ProcessGroupTutti::Coalesced {
     explicit Coalesced(const ProcessGroup& group) : scope({.group = group}) {}
     Coalescing scope;
     Kept kept;
+    std::vector<std::shared_ptr<Staging>> stagings;
 };
+
+inline bool ProcessGroupTutti::is_coalescing() const {
+    return coalescing_thread_.load(std::memory_order_relaxed) == std::this_thread::get_id();
+}
+
+/// Carries out an operation on host copies of its tensors: `operation(staging)` makes them and calls it with them.
+template <class Operation>
+WorkPtr ProcessGroupTutti::stage(Operation operation) {
+    auto staging = std::make_shared<Staging>();
+    const WorkPtr work = operation(*staging);
+    if (is_coalescing()) {
+        coalesced_->stagings.push_back(std::move(staging));
+        return {};
+    }
+    if (!work) {
+        staging->copy_back();
+        return {};
+    }
+    auto host = c10::dynamic_intrusive_pointer_cast<TorchWork>(work);
+    TORCH_INTERNAL_ASSERT(host, "every operation of ProcessGroupTutti returns a TorchWork");
+    return c10::make_intrusive<StagedWork>(std::move(host), std::vector{std::move(staging)});
+}
 
 template <class Blocking, class Asynchronous, class Keep>
 WorkPtr ProcessGroupTutti::issue(const Call& call, Blocking blocking, Asynchronous asynchronous, Keep keep) {
     if (call.counted) sequence_.fetch_add(1, std::memory_order_relaxed);
     try {
-        if (coalescing_thread_.load(std::memory_order_relaxed) == std::this_thread::get_id()) [[unlikely]] {
+        if (is_coalescing()) [[unlikely]] {
             Kept kept = keep();
             blocking();  // only noted down, until endCoalescing
             for (Tensors& list : kept.outputs) {
@@ -30,22 +54,25 @@ WorkPtr ProcessGroupTutti::issue(const Call& call, Blocking blocking, Asynchrono
             all.insert(all.end(), kept.inputs.begin(), kept.inputs.end());
             return {};
         }
-        const WorkFacts facts = facts_of(call);
-        if (!call.async_op && !facts.title) {
+        WorkFacts facts = facts_of(call);
+        if (!call.async_op && !facts.title && !Recorder::is_on()) {
             blocking();
             return {};
         }
         Kept kept = keep();
+        if (Recorder::is_on()) facts.recorded = record(call, facts, kept);
+        tutti::Work handle = asynchronous();
+        failures_.watch(handle);
         auto work =
-            c10::make_intrusive<TorchWork>(facts, asynchronous(), std::move(kept.outputs), std::move(kept.inputs));
+            c10::make_intrusive<TorchWork>(facts, std::move(handle), std::move(kept.outputs), std::move(kept.inputs));
         if (call.async_op) return work;
         work->wait();
         return {};
     } catch (const InvalidArgument&) {
-        std::rethrow_exception(translated(std::current_exception()));
+        std::rethrow_exception(translated(std::current_exception(), {rank_, call.operation}));
     } catch (const DistError&) {
-        failed_ = true;
-        std::rethrow_exception(translated(std::current_exception()));
+        failures_.note(std::current_exception());
+        std::rethrow_exception(translated(std::current_exception(), {rank_, call.operation}));
     }
 }
 

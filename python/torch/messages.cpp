@@ -12,6 +12,12 @@ at::Tensor& only_one(Tensors& tensors) {
 }  // namespace
 
 WorkPtr ProcessGroupTutti::send(Tensors& tensors, int destination, int tag) {
+    if (Staging::needed(tensors)) {
+        return stage([&](Staging& staging) {
+            Tensors tensors_on_host = staging.in(tensors);
+            return send(tensors_on_host, destination, tag);
+        });
+    }
     at::Tensor& tensor = only_one(tensors);
     check_rank("send", "dst", destination);
     const ConstTensorView view = view_of(tensor, "send", "tensor");
@@ -25,6 +31,12 @@ WorkPtr ProcessGroupTutti::send(Tensors& tensors, int destination, int tag) {
 }
 
 WorkPtr ProcessGroupTutti::receive(Tensors& tensors, std::optional<int> source, int tag, c10d::OpType type) {
+    if (Staging::needed(tensors)) {
+        return stage([&](Staging& staging) {
+            Tensors tensors_on_host = staging.out(tensors, Staging::Fill::yes);
+            return receive(tensors_on_host, source, tag, type);
+        });
+    }
     at::Tensor& tensor = only_one(tensors);
     const TensorView view = view_of(tensor, "recv", "tensor");
     const RecvOptions ours{.src = source, .tag = tag, .group = group_};

@@ -1,6 +1,8 @@
 // tutti.torch._backend: what Python sees of the backend.
 #include "failure.hpp"
 #include "process_group.hpp"
+#include "recorder_module.hpp"
+#include "signals.hpp"
 #include "store.hpp"
 
 #include <torch/csrc/utils/pybind.h>
@@ -96,6 +98,10 @@ PYBIND11_MODULE(_backend, module) {
         .def_readwrite("listen_host", &Options::listen_host)
         .def("__copy__", [](const Options& self) { return c10::make_intrusive<Options>(self); })
         .def("__deepcopy__", [](const Options& self, const py::dict&) { return c10::make_intrusive<Options>(self); });
+    group.def_property_readonly("options", &ProcessGroupTutti::options);
+    group.def("empty_symmetric", &ProcessGroupTutti::empty_symmetric, py::arg("sizes"), py::arg("dtype"), ReleaseGil(),
+              "See tutti.torch.empty_symmetric.");
+    group.def("get_error", &ProcessGroupTutti::getError, ReleaseGil(), "torch's ErrorType of what failed first.");
     group.def(py::init([](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, const BaseOptions& options,
                           const std::string& name) {
                   return make_group(store, rank, size, c10::make_intrusive<Options>(*options, name));
@@ -127,6 +133,8 @@ PYBIND11_MODULE(_backend, module) {
         "A torch.distributed.Store that keeps its data in a store of tutti's.")
         .def("describe", [](const TorchStore& self) { return self.store().describe(); });
     module.def("leave_all", &ProcessGroupTutti::leave_all, ReleaseGil());
+    run_signal_handlers_in_waits();
+    bind_recorder(module);
     module.def(
         "hash_store", [](Milliseconds timeout) { return make_store([&] { return tutti::HashStore(timeout); }); },
         py::arg("timeout"), ReleaseGil());

@@ -39,8 +39,7 @@ Alive& alive() {
 }
 
 // A program may leave a group and make it again with the same store: each time a rank does so it uses new keys.
-Store store_of_world(const c10::intrusive_ptr<c10d::Store>& store, int rank, std::chrono::milliseconds timeout) {
-    Store whole = store_over(store, timeout);
+Store store_of_world(Store whole, int rank) {
     const std::int64_t time = whole.add("tutti/joined/" + std::to_string(rank), 1);
     return PrefixStore("tutti/" + std::to_string(time), whole);
 }
@@ -64,7 +63,8 @@ ProcessGroupTutti::ProcessGroupTutti(const c10::intrusive_ptr<c10d::Store>& stor
     : c10d::Backend(rank, size), options_(std::move(options)), store_(store) {
     const WithoutGil guard;
     translating([&] {
-        group_ = ProcessGroup(ProcessGroupOptions{.store = store_of_world(store, rank, options_->timeout),
+        const Store whole = store_over(store, options_->timeout);
+        group_ = ProcessGroup(ProcessGroupOptions{.store = store_of_world(whole, rank),
                                                   .rank = rank,
                                                   .world_size = size,
                                                   .timeout = options_->timeout,
@@ -72,8 +72,12 @@ ProcessGroupTutti::ProcessGroupTutti(const c10::intrusive_ptr<c10d::Store>& stor
                                                   .transport = options_->transport,
                                                   .determinism = options_->determinism,
                                                   .listen_host = options_->listen_host});
+        if (const auto joining = std::dynamic_pointer_cast<JoiningStore>(whole.backend())) joining->joined();
     });
     init();
+    setGroupUid(options_->group_name);
+    Recorder::prepare();
+    if (Recorder::is_on()) recorded_as_ = Recorder::get().add_group();
     const std::lock_guard lock(alive().mutex);
     alive().groups.insert(this);
 }
@@ -99,7 +103,8 @@ void ProcessGroupTutti::check_rank(const char* operation, const char* argument, 
 }
 
 WorkFacts ProcessGroupTutti::facts_of(const Call& call) {
-    WorkFacts facts{.type = call.type, .rank = rank_, .sequence = sequence_, .timeout = call.timeout};
+    WorkFacts facts{
+        .type = call.type, .rank = rank_, .sequence = sequence_, .timeout = call.timeout, .operation = call.operation};
     if (facts.timeout.count() == 0) facts.timeout = options_->timeout;
     if (at::getStepCallbacksUnlessEmpty(at::RecordScope::USER_SCOPE)) [[unlikely]] {
         // Events are named as gloo's are: "tutti:all_reduce". The names must outlive the events: there are few.
@@ -122,6 +127,24 @@ WorkFacts ProcessGroupTutti::facts_of(const Call& call) {
     return facts;
 }
 
+std::uint64_t ProcessGroupTutti::record(const Call& call, const WorkFacts& facts, const Kept& kept) {
+    const bool is_message = c10d::isP2POp(call.type);
+    const Recorder::GroupName name{getGroupUid(), getGroupDesc()};
+    std::vector<std::uint64_t> ranks = options_->global_ranks_in_group;
+    if (ranks.empty()) {
+        for (int rank = 0; rank < size_; ++rank) ranks.push_back(static_cast<std::uint64_t>(rank));
+    }
+    Recorder::get().name_group(recorded_as_, name, ranks);  // PyTorch names and describes a group after it is made
+    return Recorder::get().begin({.group = recorded_as_,
+                                  .group_name = name,
+                                  .sequence = facts.sequence,
+                                  .message_sequence = is_message ? ++messages_ : messages_.load(),
+                                  .is_message = is_message,
+                                  .title = options_->backend + ":" + call.operation,
+                                  .timeout = facts.timeout},
+                                 kept.inputs, kept.outputs);
+}
+
 WorkPtr ProcessGroupTutti::finished(const Call& call, std::vector<Tensors> outputs) {
     if (!call.async_op) return {};
     return c10::make_intrusive<TorchWork>(facts_of(call), std::move(outputs));
@@ -133,7 +156,7 @@ void ProcessGroupTutti::setTimeout(std::chrono::milliseconds timeout) {
 }
 
 c10d::ErrorType ProcessGroupTutti::getError() {
-    return failed_ ? c10d::ErrorType::COMM_ERROR : c10d::ErrorType::SUCCESS;
+    return failures_.first();
 }
 
 c10::intrusive_ptr<c10d::Backend> ProcessGroupTutti::split(const c10::intrusive_ptr<c10d::Store>& store,
@@ -220,8 +243,14 @@ WorkPtr ProcessGroupTutti::endCoalescing() {
         const std::unique_ptr<Coalesced> coalesced = std::move(coalesced_);
         Work work = coalesced->scope.end();
         const Call call{"coalesced", c10d::OpType::COALESCED, true, std::chrono::milliseconds::zero(), false};
-        return c10::make_intrusive<TorchWork>(facts_of(call), std::move(work), std::move(coalesced->kept.outputs),
-                                              std::move(coalesced->kept.inputs));
+        WorkFacts facts = facts_of(call);
+        Kept& kept = coalesced->kept;
+        if (Recorder::is_on()) facts.recorded = record(call, facts, kept);
+        failures_.watch(work);
+        auto host =
+            c10::make_intrusive<TorchWork>(facts, std::move(work), std::move(kept.outputs), std::move(kept.inputs));
+        if (coalesced->stagings.empty()) return host;
+        return c10::make_intrusive<StagedWork>(std::move(host), std::move(coalesced->stagings));
     });
 }
 

@@ -7,6 +7,8 @@
 // Threads: any, one after the other, as for tutti's groups. All methods are called without the GIL.
 #pragma once
 
+#include "failure.hpp"
+#include "recorder.hpp"
 #include "tensors.hpp"
 #include "work.hpp"
 
@@ -50,11 +52,13 @@ class ProcessGroupTutti : public c10d::Backend {
 
     const std::string getBackendName() const override { return options_->backend; }
     c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override { return options_; }
+    const c10::intrusive_ptr<Options>& options() const noexcept { return options_; }
     bool supportsSplitting() const override { return true; }
     bool supportsCoalescing() const override { return true; }
     void setTimeout(std::chrono::milliseconds timeout) override;
     std::uint64_t getSequenceNumberForGroup() override { return sequence_; }
     void setSequenceNumberForGroup() override {}
+    /// How the first operation failed that did, also one that nobody waits for.
     c10d::ErrorType getError() override;
     /// A group of those of `ranks`; null for the others. `store` is for this group alone.
     c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
@@ -97,6 +101,10 @@ class ProcessGroupTutti : public c10d::Backend {
     // Later versions have more names for the same, which lead to the ones above, and this one:
     WorkPtr gather_into_tensor(at::Tensor& output, at::Tensor& input, const c10d::GatherOptions& options);
 
+    /// A new tensor of zeros whose storage is symmetric memory; see tutti/symmetric.hpp. All ranks of the group call
+    /// it.
+    at::Tensor empty_symmetric(const std::vector<std::int64_t>& sizes, at::ScalarType type);
+
     WorkPtr send(Tensors& tensors, int destination, int tag) override;
     WorkPtr recv(Tensors& tensors, int source, int tag) override;
     WorkPtr recvAnysource(Tensors& tensors, int tag) override;
@@ -122,7 +130,11 @@ class ProcessGroupTutti : public c10d::Backend {
     /// that the operation uses, for the Work.
     template <class Blocking, class Asynchronous, class Keep>
     WorkPtr issue(const Call& call, Blocking blocking, Asynchronous asynchronous, Keep keep);
+    template <class Operation>
+    WorkPtr stage(Operation operation);
+    bool is_coalescing() const;
     WorkFacts facts_of(const Call& call);
+    std::uint64_t record(const Call& call, const WorkFacts& facts, const Kept& kept);
     /// Of an operation that was carried out within its call.
     WorkPtr finished(const Call& call, std::vector<Tensors> outputs);
     WorkPtr allreduce_several(const Call& call, Tensors& tensors, ReduceOp op);
@@ -139,7 +151,9 @@ class ProcessGroupTutti : public c10d::Backend {
     c10::intrusive_ptr<c10d::Store> store_;
     ProcessGroup group_;
     std::atomic<std::uint64_t> sequence_{0};
-    std::atomic<bool> failed_{false};
+    Failures failures_;
+    std::size_t recorded_as_ = 0;  // the flight recorder's number of this group
+    std::atomic<std::uint64_t> messages_{0};
     std::unique_ptr<Coalesced> coalesced_;
     std::atomic<std::thread::id> coalescing_thread_{};
 };

@@ -38,6 +38,9 @@ WorkPtr ProcessGroupTutti::allreduce_sparse(Tensors& tensors, const c10d::Allred
     std::vector<at::Tensor> all(static_cast<std::size_t>(size_));
     for (at::Tensor& one : all) one = at::empty_like(facts);
     sequence_.fetch_add(1, std::memory_order_relaxed);
+    const Call call{"all_reduce", c10d::OpType::_ALLREDUCE_SPARSE, options.asyncOp, ours.timeout};
+    std::optional<std::uint64_t> recorded;
+    if (Recorder::is_on()) recorded = record(call, facts_of(call), {{{tensor}}, {tensor}});
     const auto gather = [&](std::vector<at::Tensor>& to, const at::Tensor& from) {
         translating([&] {
             tutti::all_gather(views_of(to, "all_reduce", "sparse tensor"), view_of(from, "all_reduce", "sparse tensor"),
@@ -68,7 +71,8 @@ WorkPtr ProcessGroupTutti::allreduce_sparse(Tensors& tensors, const c10d::Allred
     if (op.kind() == ReduceOp::Kind::avg) sum.div_(size_);
     const at::NoGradGuard no_grad;
     tensor.copy_(sum);
-    return finished({"all_reduce", c10d::OpType::_ALLREDUCE_SPARSE, options.asyncOp, ours.timeout}, {tensors});
+    if (recorded) Recorder::get().end(*recorded, Recorder::End::well);
+    return finished(call, {tensors});
 }
 
 }  // namespace tutti::torch

@@ -1,6 +1,7 @@
 #include "store.hpp"
 
 #include "failure.hpp"
+#include "signals.hpp"
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -15,8 +16,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <mutex>
 #include <thread>
+#include <type_traits>
 
 namespace tutti::torch {
 namespace {
@@ -57,77 +60,85 @@ std::string address_towards(const std::string& host, int port) {
     return address;
 }
 
-class OverTorch : public StoreBackend {
+// What a thread that waits for keys tells the one that asked it to.
+struct Waited {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool over = false;
+    std::exception_ptr error;
+};
+
+class OverTorch : public JoiningStore {
  public:
     explicit OverTorch(c10::intrusive_ptr<c10d::Store> store)
-        : store_(own_connection(store)), host_(find_host(store)) {}
+        : store_(std::move(store)), tcp_(find_tcp(store_)), host_(tcp_ ? address_of(*tcp_) : std::string()) {}
+
+    // A connection of our own: a wait of the program on its does not hold up ours.
+    void joined() override {
+        const std::lock_guard lock(mutex_);
+        joined_ = true;
+    }
 
     void set(std::string_view key, std::string_view value, Milliseconds) override {
-        call("set", [&] { store_->set(std::string(key), bytes_of(value)); });
+        call("set", [&](c10d::Store& store) { store.set(std::string(key), bytes_of(value)); });
     }
     std::string get(std::string_view key, Milliseconds timeout) override {
         const std::string name(key);
         wait({&name, 1}, timeout);
-        return call("get", [&] { return text_of(store_->get(name)); });
+        return call("get", [&](c10d::Store& store) { return text_of(store.get(name)); });
     }
     std::int64_t add(std::string_view key, std::int64_t amount, Milliseconds) override {
-        return call("add", [&] { return store_->add(std::string(key), amount); });
+        return call("add", [&](c10d::Store& store) { return store.add(std::string(key), amount); });
     }
     void append(std::string_view key, std::string_view value, Milliseconds) override {
-        call("append", [&] { store_->append(std::string(key), bytes_of(value)); });
+        call("append", [&](c10d::Store& store) { store.append(std::string(key), bytes_of(value)); });
     }
     bool check(std::span<const std::string> keys, Milliseconds) override {
-        return call("check", [&] { return store_->check({keys.begin(), keys.end()}); });
+        return call("check", [&](c10d::Store& store) { return store.check({keys.begin(), keys.end()}); });
     }
     std::string compare_set(std::string_view key, std::string_view expected, std::string_view desired,
                             Milliseconds) override {
         const std::string name(key);
-        return call("compare_set", [&] {
+        return call("compare_set", [&](c10d::Store& store) {
             try {
-                return text_of(store_->compareSet(name, bytes_of(expected), bytes_of(desired)));
+                return text_of(store.compareSet(name, bytes_of(expected), bytes_of(desired)));
             } catch (const c10::Error& error) {
                 if (std::string_view(error.what()).find("ot implemented") == std::string_view::npos) throw;
             }
             // A store of the program's own, without it: each key of ours has one writer, so two steps do.
-            if (store_->check({name})) {
-                std::string current = text_of(store_->get(name));
+            if (store.check({name})) {
+                std::string current = text_of(store.get(name));
                 if (current != expected) return current;
             } else if (!expected.empty()) {
                 return std::string(expected);
             }
-            store_->set(name, bytes_of(desired));
+            store.set(name, bytes_of(desired));
             return std::string(desired);
         });
     }
     bool delete_key(std::string_view key, Milliseconds) override {
-        return call("delete_key", [&] { return store_->deleteKey(std::string(key)); });
+        return call("delete_key", [&](c10d::Store& store) { return store.deleteKey(std::string(key)); });
     }
     std::int64_t num_keys(Milliseconds) override {
-        return call("num_keys", [&] { return store_->getNumKeys(); });
+        return call("num_keys", [&](c10d::Store& store) { return store.getNumKeys(); });
     }
-    // Asks again and again, more seldom the longer it takes: the store's own wait cannot be ended by abort(), holds up
-    // the connection's other users, and PyTorch logs each one that runs out of time.
     void wait(std::span<const std::string> keys, Milliseconds timeout) override {
         const std::vector<std::string> names(keys.begin(), keys.end());
-        const auto began = std::chrono::steady_clock::now();
-        for (;;) {
-            if (call("wait", [&] { return store_->check(names); })) return;
-            const auto waited = std::chrono::steady_clock::now() - began;
-            if (waited >= timeout) {
-                throw DistStoreError("Store.wait: key \"" + names.front() + "\" of " + describe() +
-                                         " did not come in " + std::to_string(timeout.count()) + " ms",
-                                     {.operation = "Store.wait"}, ErrorCode::timeout);
-            }
-            std::this_thread::sleep_for(
-                std::clamp<std::chrono::nanoseconds>(waited / 8, shortest_pause, longest_pause));
-        }
+        const auto end = std::chrono::steady_clock::now() + timeout;
+        if (call("wait", [&](c10d::Store& store) { return store.check(names); })) return;
+        const bool came = tcp_ && !has_joined() ? wait_on_server(names, end) : ask_again(names, end);
+        if (came) return;
+        throw DistStoreError("Store.wait: key \"" + names.front() + "\" of " + describe() + " did not come in " +
+                                 std::to_string(timeout.count()) + " ms",
+                             {.operation = "Store.wait"}, ErrorCode::timeout);
     }
     std::vector<std::string> multi_get(std::span<const std::string> keys, Milliseconds timeout) override {
+        const std::vector<std::string> names(keys.begin(), keys.end());
         if (!store_->hasExtendedApi()) return StoreBackend::multi_get(keys, timeout);
         wait(keys, timeout);
-        return call("multi_get", [&] {
+        return call("multi_get", [&](c10d::Store& store) {
             std::vector<std::string> values;
-            for (const Bytes& value : store_->multiGet({keys.begin(), keys.end()})) values.push_back(text_of(value));
+            for (const Bytes& value : store.multiGet(names)) values.push_back(text_of(value));
             return values;
         });
     }
@@ -143,30 +154,81 @@ class OverTorch : public StoreBackend {
     }
 
  private:
-    static c10::intrusive_ptr<c10d::Store> own_connection(const c10::intrusive_ptr<c10d::Store>& store) {
-        try {
-            return store->clone();
-        } catch (const std::exception&) {
-            return store;  // a store of the program's own without it
-        }
-    }
-    static std::string find_host(c10::intrusive_ptr<c10d::Store> store) {
+    static const c10d::TCPStore* find_tcp(c10::intrusive_ptr<c10d::Store> store) {
         while (const auto* prefixed = dynamic_cast<c10d::PrefixStore*>(store.get())) {
             store = const_cast<c10d::PrefixStore*>(prefixed)->getUnderlyingStore();
         }
-        const auto* tcp = dynamic_cast<const c10d::TCPStore*>(store.get());
-        return tcp ? address_towards(tcp->getHost(), tcp->getPort()) : std::string();
+        return dynamic_cast<const c10d::TCPStore*>(store.get());
+    }
+    static std::string address_of(const c10d::TCPStore& store) {
+        return address_towards(store.getHost(), store.getPort());
+    }
+    bool has_joined() const {
+        const std::lock_guard lock(mutex_);
+        return joined_;
+    }
+    // The program's connection while this rank joins, as the program waits for that; then our own.
+    c10::intrusive_ptr<c10d::Store> connection() {
+        const std::lock_guard lock(mutex_);
+        if (joined_ && !own_) {
+            try {
+                own_ = store_->clone();
+            } catch (const std::exception&) {
+                own_ = store_;  // a store of the program's own without it
+            }
+        }
+        return own_ ? own_ : store_;
     }
     void raise_abort() const {
         if (!aborted_) return;
         const std::lock_guard lock(mutex_);
         throw Aborted("Store.wait: " + reason_);
     }
+    void end_wait_if_asked() const {
+        raise_abort();
+        if (!check_signals()) return;
+        throw Aborted("Store.wait: interrupted by a signal", {.operation = "Store.wait"}, ErrorCode::interrupted);
+    }
+    // Asks again and again, more seldom the longer it takes: the store's own wait cannot be ended by abort(), holds up
+    // the connection's other users, and PyTorch logs each one that runs out of time.
+    bool ask_again(const std::vector<std::string>& names, std::chrono::steady_clock::time_point end) {
+        const auto began = std::chrono::steady_clock::now();
+        for (;;) {
+            end_wait_if_asked();
+            const auto now = std::chrono::steady_clock::now();
+            if (now >= end) return false;
+            std::this_thread::sleep_for(
+                std::clamp<std::chrono::nanoseconds>((now - began) / 8, shortest_pause, longest_pause));
+            if (call("wait", [&](c10d::Store& store) { return store.check(names); })) return true;
+        }
+    }
+    // While many ranks join, each asking again and again would keep the server busy. So the server's own wait, on a
+    // thread: where this one is interrupted, that one stays behind until the time is over.
+    bool wait_on_server(const std::vector<std::string>& names, std::chrono::steady_clock::time_point end) {
+        const auto waited = std::make_shared<Waited>();
+        std::thread([waited, names, end, store = connection()] {
+            std::exception_ptr error;
+            try {
+                store->wait(names, std::chrono::ceil<Milliseconds>(end - std::chrono::steady_clock::now()));
+            } catch (...) {
+                error = std::current_exception();
+            }
+            const std::lock_guard lock(waited->mutex);
+            waited->over = true;
+            waited->error = error;
+            waited->changed.notify_one();
+        }).detach();
+        std::unique_lock lock(waited->mutex);
+        while (!waited->changed.wait_for(lock, longest_pause, [&] { return waited->over; })) end_wait_if_asked();
+        if (!waited->error) return true;
+        if (std::chrono::steady_clock::now() >= end) return false;
+        return call("wait", [&](c10d::Store&) -> bool { std::rethrow_exception(waited->error); });
+    }
     template <class Function>
-    auto call(const char* operation, Function function) -> decltype(function()) {
+    auto call(const char* operation, Function function) -> std::invoke_result_t<Function, c10d::Store&> {
         raise_abort();
         try {
-            return function();
+            return function(*connection());
         } catch (const DistError&) {
             throw;
         } catch (const c10::Error& error) {
@@ -177,11 +239,14 @@ class OverTorch : public StoreBackend {
         }
     }
 
-    c10::intrusive_ptr<c10d::Store> store_;
-    std::string host_;
+    const c10::intrusive_ptr<c10d::Store> store_;
+    const c10d::TCPStore* const tcp_;  // what store_ is in the end, or null
+    const std::string host_;
     std::atomic<bool> aborted_{false};
     mutable std::mutex mutex_;
     std::string reason_;
+    bool joined_ = false;
+    c10::intrusive_ptr<c10d::Store> own_;
 };
 
 }  // namespace

@@ -9,9 +9,17 @@
 
 namespace tutti::torch {
 
-/// A tutti::Store that keeps its data in `store`. abort() ends all waits. The store's own connection is copied
-/// (clone) where it can be: a wait of the program on it does not hold up ours. Must be called, and used, without the
-/// GIL: the store may be written in Python.
+/// A backend whose first user is a rank that joins a world.
+class JoiningStore : public StoreBackend {
+ public:
+    /// From now on the program uses its store again, also in waits.
+    virtual void joined() = 0;
+};
+
+/// A tutti::Store that keeps its data in `store`; one of ours is used as it is. abort() ends all waits. Its backend is
+/// a JoiningStore, which uses the program's connection until joined(), and then a copy (clone) where there can be one:
+/// a wait of the program on it does not hold up ours. Must be called, and used, without the GIL: the store may be
+/// written in Python.
 Store store_over(const c10::intrusive_ptr<c10d::Store>& store, Milliseconds timeout);
 
 /// A torch Store that keeps its data in one of tutti's. Queues are keys "KEY/queue/INDEX" and two counters.

@@ -54,8 +54,7 @@ void check_place(const at::Tensor& tensor, const char* operation, const char* ar
     TORCH_CHECK(tensor.defined(), "tutti.", operation, ": ", argument,
                 " is an undefined tensor; expected one with data");
     TORCH_CHECK(tensor.device().is_cpu(), "tutti.", operation, ": ", argument, " is on device ", tensor.device(),
-                "; expected a tensor in host memory (cpu). Name another backend for this device: "
-                "init_process_group(\"cpu:tutti,cuda:nccl\")");
+                "; expected one with data, in host memory or on a device whose tensors can be copied there");
     TORCH_CHECK(tensor.layout() == at::kStrided, "tutti.", operation, ": ", argument, " has the layout ",
                 tensor.layout(), "; expected a dense (strided) tensor; of sparse ones only all_reduce is defined");
     TORCH_CHECK(

@@ -1,6 +1,7 @@
 #include "work.hpp"
 
 #include "failure.hpp"
+#include "recorder.hpp"
 
 #include <ATen/ThreadLocalState.h>
 #include <ATen/core/ivalue.h>
@@ -10,7 +11,6 @@
 #include <utility>
 
 namespace tutti::torch {
-namespace {
 
 c10::IValue value_of(const std::vector<Tensors>& outputs) {
     if (outputs.size() > 1) return c10::IValue(outputs);
@@ -20,6 +20,8 @@ c10::TypePtr type_of(const std::vector<Tensors>& outputs) {
     c10::TypePtr list = c10::ListType::create(c10::TensorType::get());
     return outputs.size() > 1 ? c10::ListType::create(list) : list;
 }
+
+namespace {
 
 c10d::WorkResult result_of(const std::exception_ptr& error) {
     if (!error) return c10d::WorkResult::SUCCESS;
@@ -58,10 +60,10 @@ TorchWork::TorchWork(const WorkFacts& facts, tutti::Work work, std::vector<Tenso
       state_(std::make_shared<State>()) {
     state_->outputs = std::move(outputs);
     state_->inputs = std::move(inputs);
-    if (recordFunctionEndCallback_) {
-        state_->end_of_profile = std::move(recordFunctionEndCallback_);
-        tell_when_done();
-    }
+    state_->recorded = facts.recorded;
+    state_->place = {facts.rank, facts.operation};
+    if (recordFunctionEndCallback_) state_->end_of_profile = std::move(recordFunctionEndCallback_);
+    if (state_->end_of_profile || state_->recorded) tell_when_done();
 }
 
 TorchWork::TorchWork(const WorkFacts& facts, std::vector<Tensors> outputs)
@@ -76,22 +78,25 @@ TorchWork::~TorchWork() {
     }
 }
 
-// Completes the futures and ends the profile, once; whoever comes second finds it done.
+// Completes the futures, ends the profile and the record, once; whoever comes second finds it done.
 void TorchWork::State::tell(const tutti::Work& work) {
     c10::intrusive_ptr<c10::ivalue::Future> done;
     c10::intrusive_ptr<c10::ivalue::Future> done_result;
     std::function<void()> end;
+    std::optional<std::uint64_t> number;
     {
         const std::lock_guard lock(mutex);
         if (!std::exchange(future_told, future != nullptr)) done = future;
         if (!std::exchange(result_told, result_future != nullptr)) done_result = result_future;
         end.swap(end_of_profile);
+        number.swap(recorded);
     }
     const std::exception_ptr error = work ? work.exception() : nullptr;
     if (end) end();
+    if (number) Recorder::get().end(*number, error ? Recorder::End::failed : Recorder::End::well);
     if (done) {
         if (error) {
-            done->setErrorIfNeeded(translated(error));
+            done->setErrorIfNeeded(translated(error, place));
         } else {
             done->markCompleted(value_of(outputs));
         }
@@ -139,7 +144,7 @@ bool TorchWork::isSuccess() const {
 }
 std::exception_ptr TorchWork::exception() const {
     const std::exception_ptr error = work_ ? work_.exception() : nullptr;
-    return error ? translated(error) : nullptr;
+    return error ? translated(error, state_->place) : nullptr;
 }
 int TorchWork::sourceRank() const {
     return translating([&] {
@@ -159,14 +164,13 @@ void TorchWork::synchronize() {
 }
 bool TorchWork::wait(std::chrono::milliseconds timeout) {
     if (work_) {
-        translating([&] {
-            try {
-                work_.wait(std::max(timeout, kNoTimeout));
-            } catch (...) {
-                if (work_.is_completed()) state_->settle(work_);
-                throw;
-            }
-        });
+        try {
+            work_.wait(std::max(timeout, kNoTimeout));
+        } catch (...) {
+            const std::exception_ptr error = translated(std::current_exception(), state_->place);
+            if (work_.is_completed()) state_->settle(work_);
+            std::rethrow_exception(error);
+        }
     }
     state_->settle(work_);
     return true;

@@ -1,6 +1,7 @@
 // c10d::Work over tutti::Work.
 #pragma once
 
+#include "failure.hpp"
 #include "tensors.hpp"
 
 #include <torch/csrc/distributed/c10d/Work.hpp>
@@ -11,8 +12,13 @@
 #include <chrono>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 
 namespace tutti::torch {
+
+/// The value of an operation's future: a list of tensors, or a list of lists where it has several.
+c10::IValue value_of(const std::vector<Tensors>& outputs);
+c10::TypePtr type_of(const std::vector<Tensors>& outputs);
 
 /// What a Work is about.
 struct WorkFacts {
@@ -20,7 +26,9 @@ struct WorkFacts {
     int rank = -1;
     std::uint64_t sequence = 0;
     std::chrono::milliseconds timeout{0};
-    const char* title = nullptr;  ///< of the profiler's event; null: nobody profiles
+    const char* operation = nullptr;          ///< tutti's name of it
+    const char* title = nullptr;              ///< of the profiler's event; null: nobody profiles
+    std::optional<std::uint64_t> recorded{};  ///< the flight recorder's number of the operation
 };
 
 /// The handle of one operation, or of several that were coalesced. Keeps inputs and outputs alive until the operation
@@ -45,8 +53,10 @@ class TorchWork : public c10d::Work {
     void abort() override;
     c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
     c10::intrusive_ptr<c10::ivalue::Future> getFutureResult() override;
+    const std::vector<Tensors>& outputs() const noexcept { return state_->outputs; }
     std::uint64_t getSequencenumber() const override { return facts_.sequence; }
-    std::chrono::milliseconds getTimeout() const override { return facts_.timeout; }
+    // Virtual in the base since 2.15; before that nothing calls it.
+    std::chrono::milliseconds getTimeout() const { return facts_.timeout; }
 
  private:
     /// What outlives the handle: the tensors, and who is told.
@@ -57,6 +67,8 @@ class TorchWork : public c10d::Work {
         c10::intrusive_ptr<c10::ivalue::Future> future;
         c10::intrusive_ptr<c10::ivalue::Future> result_future;
         std::function<void()> end_of_profile;
+        std::optional<std::uint64_t> recorded;
+        Place place;
         bool future_told = false;
         bool result_told = false;
         void tell(const tutti::Work& work);

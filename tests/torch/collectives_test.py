@@ -183,15 +183,18 @@ def groups(rank: int, n: int) -> None:
         tensor = torch.ones(2)
         dist.all_reduce(tensor, group=pair)
         assert tensor.eq(2).all()
-    split = dist.split_group(split_ranks=[[0, 1], list(range(2, n))] if n > 2 else [[0, 1]])
+    parts = [[0, 1], list(range(2, n))] if n > 2 else [[0, 1]]
+    mine = next(part for part in parts if rank in part)
+    split = dist.group.WORLD.split_group(mine, group_name=f"split{parts.index(mine)}")
     tensor = torch.ones(2)
-    dist.all_reduce(tensor, group=split)
-    assert tensor.eq(2 if rank < 2 else n - 2).all()
+    split.allreduce([tensor]).wait()
+    assert split.size() == len(mine) and tensor.eq(len(mine)).all()
     backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+    assert backend.supports_splitting and backend.supports_coalescing and backend.options.backend == dist.get_backend()
     assert backend.name() == dist.get_backend() and backend.rank() == rank and backend.size() == n
-    before = dist.group.WORLD._get_sequence_number_for_group()
+    before = backend._get_sequence_number_for_group()
     dist.barrier()
-    assert dist.group.WORLD._get_sequence_number_for_group() == before + 1
+    assert backend._get_sequence_number_for_group() == before + 1
     objects = [None] * n
     dist.all_gather_object(objects, {"rank": rank})
     assert objects == [{"rank": r} for r in range(n)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import socket
 import tempfile
 import traceback
 from typing import Any, Callable
@@ -36,6 +37,13 @@ def _child(function: Callable, rank: int, world_size: int, path: str, backend: s
         results.put((rank, traceback.format_exc(), None))
     results.close()
     results.join_thread()
+
+
+def free_port() -> int:
+    """A TCP port that nobody listens on now."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
 
 
 def run(world_size: int, function: Callable, *args: Any, backend: str | None = BACKEND, limit: float = 60) -> list[Any]:

@@ -16,6 +16,7 @@ import os
 from datetime import timedelta
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "Options",
     "ProcessGroupTutti",
     "TCPStore",
+    "empty_symmetric",
     "is_gloo_replaced",
     "register",
     "replace_gloo",
@@ -38,6 +40,10 @@ def __getattr__(name: str) -> Any:
 
         group = backend().ProcessGroupTutti
         return group if name == "ProcessGroupTutti" else group.Options
+    if name == "empty_symmetric":
+        from . import symmetric
+
+        return symmetric.empty_symmetric
     if name in ("FileStore", "HashStore", "TCPStore"):
         from . import stores
 
@@ -68,10 +74,13 @@ def _create(options: Any, backend_options: Any) -> Any:
 
 def register() -> None:
     """Makes "tutti" a backend of torch.distributed. Importing tutti.torch does it; again it does nothing."""
-    from . import rendezvous
+    from . import monitored, rendezvous
 
     if "TUTTI" not in dist.Backend._plugins:
-        dist.Backend.register_backend("tutti", _create, extended_api=True, devices=["cpu"])
+        # Asked without looking for GPUs: that would make this process unfit to be forked.
+        devices = ["cpu", "cuda"] if torch.backends.cuda.is_built() else ["cpu"]
+        dist.Backend.register_backend("tutti", _create, extended_api=True, devices=devices)
+    monitored.install()
     rendezvous.register()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import os
 from types import ModuleType
 
 import torch
@@ -25,7 +26,9 @@ def backend() -> ModuleType:
             f"tutti.torch was built for PyTorch {_version.torch_version}, but this is PyTorch {torch.__version__}; "
             "their binary interfaces differ. Build it again: make torch"
         )
-    from . import _backend
+    from . import _backend, flight
 
+    if os.environ.get("TORCH_FR_BUFFER_SIZE", os.environ.get("TORCH_NCCL_TRACE_BUFFER_SIZE")):
+        flight.install(_backend)
     atexit.register(_backend.leave_all)
     return _backend

@@ -1,0 +1,40 @@
+"""Tensors that the other ranks of the host read and write where they lie."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.distributed import distributed_c10d
+
+from ._module import backend
+
+
+def _members(group: Any) -> Any:
+    """The ProcessGroupTutti of a group of torch.distributed."""
+    chosen = distributed_c10d._get_default_group() if group is None else group
+    if chosen is distributed_c10d.GroupMember.NON_GROUP_MEMBER:
+        raise ValueError("tutti.torch.empty_symmetric: this rank is not in the group; expected a group of this rank's")
+    members = chosen if isinstance(chosen, backend().ProcessGroupTutti) else chosen._get_backend(torch.device("cpu"))
+    members = getattr(members, "wrapped_pg", members)  # TORCH_DISTRIBUTED_DEBUG=DETAIL
+    if not isinstance(members, backend().ProcessGroupTutti):
+        raise TypeError(
+            f"tutti.torch.empty_symmetric: group is of the backend {members.name()!r}; expected one of tutti's"
+        )
+    return members
+
+
+def empty_symmetric(*size: Any, dtype: torch.dtype | None = None, group: Any = None) -> torch.Tensor:
+    """A new tensor in host memory that the other ranks of its host map too; all zero.
+
+    It is an ordinary tensor: any operation of any group takes it, whole or in part. Those of `group` (the default group)
+    move its elements without a copy in between, which large ones gain from; best is when all ranks' tensors are such.
+    For buffers that are used again and again: a communication hook's of DistributedDataParallel, what the allocate() of
+    fully_shard's set_custom_all_gather() and set_custom_reduce_scatter() returns, parameters, activations.
+
+    A collective call: all ranks of the group call it in the same order, with equal sizes and dtype. The memory is given
+    back when the last tensor of the last rank that shares it has gone. size: numbers, or one sequence of them, as for
+    torch.empty. dtype: torch.get_default_dtype() where none is given.
+    """
+    sizes = list(size[0]) if len(size) == 1 and not isinstance(size[0], int) else list(size)
+    return _members(group).empty_symmetric(sizes, torch.get_default_dtype() if dtype is None else dtype)
