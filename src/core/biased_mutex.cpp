@@ -1,9 +1,8 @@
 #include "core/biased_mutex.hpp"
 
-#include <linux/membarrier.h>
+#include "core/membarrier.hpp"
+
 #include <sched.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <utility>
 
@@ -15,7 +14,13 @@ constexpr int alone_enough = 64;
 
 }  // namespace
 
-BiasedMutex::BiasedMutex() : possible_(syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0) {}
+BiasedMutex::BiasedMutex() {
+    membarrier::request();
+}
+
+bool BiasedMutex::can_be_owned() const noexcept {
+    return membarrier::has_own();
+}
 
 void BiasedMutex::lock() {
     inner_.lock();
@@ -30,7 +35,7 @@ bool BiasedMutex::try_lock() {
 
 bool BiasedMutex::enter_inner() {
     if (!try_lock()) return false;
-    if (!possible_ || ++alone_ < alone_enough) return true;
+    if (++alone_ < alone_enough || !membarrier::has_own()) return true;
     if (owner_.load(std::memory_order_relaxed) == nullptr) owner_.store(this_thread(), std::memory_order_relaxed);
     if (owner_.load(std::memory_order_relaxed) != this_thread()) return true;
     held_ = true;
@@ -46,7 +51,7 @@ void BiasedMutex::taken() {
     if (owns || !biased_.load(std::memory_order_relaxed)) return;
     biased_.store(false, std::memory_order_relaxed);
     // Either the owner sees that, or it has been inside before and we see it.
-    syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+    membarrier::fence_own_process();
     while (inside_.load(std::memory_order_acquire)) ::sched_yield();
 }
 

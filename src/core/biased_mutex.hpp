@@ -50,8 +50,8 @@ class BiasedMutex {
     bool is_owner() const noexcept {
         return owner_.load(std::memory_order_relaxed) == this_thread() && biased_.load(std::memory_order_relaxed);
     }
-    /// Whether any thread can: the kernel makes the fence.
-    bool can_be_owned() const noexcept { return possible_; }
+    /// Whether any thread can: the kernel makes the fence. False at first in a process of several threads.
+    bool can_be_owned() const noexcept;
 
     /// What a function holds that has entered.
     class Entry {
@@ -81,8 +81,7 @@ class BiasedMutex {
     std::atomic<const void*> owner_{nullptr};
     std::atomic<bool> biased_{false};
     std::atomic<bool> inside_{false};
-    bool held_ = false;  // the owner's: it has inner_
-    bool possible_ = false;
+    bool held_ = false;           // the owner's: it has inner_
     const void* last_ = nullptr;  // who took inner_ last
     int alone_ = 0;               // its entries since another thread did
 };

@@ -51,6 +51,7 @@ TEST(BiasedMutex, is_refused_while_another_thread_is_inside_and_free_when_it_has
         std::thread([&] { entered = static_cast<bool>(BiasedMutex::Entry(mutex)); }).join();
         return entered;
     };
+    for (int i = 0; i < 500 && !mutex.can_be_owned(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     for (int i = 0; i < 1000; ++i) ASSERT_TRUE(BiasedMutex::Entry(mutex));
     EXPECT_EQ(mutex.is_owner(), mutex.can_be_owned());
     EXPECT_TRUE(another_enters());

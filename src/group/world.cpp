@@ -237,7 +237,7 @@ void World::connect_shared_memory(const Deadline& deadline) {
     std::move(shared.begin() + 1, shared.end(), bells.begin());
     if (!is_first) arena_ = transport::Arena::attach(std::move(shared.front()), shape);
     arena_->hang_bells(std::move(bells));
-    arena_->choose_fences(spins_ == 0);
+    transport::Arena::choose_fences(arena_, spins_ == 0);
     for (const int peer : rank_of_local_) {
         if (peer != rank_) mailbox_->activate(peer);
     }

@@ -1,11 +1,12 @@
 #include "transport/shm/arena.hpp"
 
+#include "core/membarrier.hpp"
+
 #include <tutti/error.hpp>
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/futex.h>
-#include <linux/membarrier.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -151,16 +152,21 @@ std::byte* Arena::ring_data(int from, int to) const noexcept {
     return reinterpret_cast<std::byte*>(&ring_control(from, to)) + sizeof(RingControl);
 }
 
-void Arena::choose_fences(bool sleeps_often) noexcept {
-    if (!sleeps_often && syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0) return;
-    control(0).everyone_fences.store(1, std::memory_order_seq_cst);
+// Fences are left to who goes to sleep as soon as all ranks rely on that. Who goes to sleep makes them for all from the
+// start: it may not see yet that others have stopped.
+void Arena::choose_fences(const std::shared_ptr<Arena>& arena, bool sleeps_often) {
+    if (sleeps_often) return;
+    arena->fences_for_all_ = true;
+    membarrier::when_global([arena] {
+        RankControl& first = arena->control(0);
+        if (first.relying.fetch_add(1) + 1 == static_cast<std::uint32_t>(arena->layout_.ranks))
+            first.nobody_fences.store(1, std::memory_order_seq_cst);
+    });
 }
 
 void Arena::fence_for_sleep() const noexcept {
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (control(0).everyone_fences.load(std::memory_order_relaxed) == 0) {
-        syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
-    }
+    if ((whole_ ? whole_.get() : this)->fences_for_all_) membarrier::fence_all_processes();
 }
 
 void Arena::wake(int rank, RankControl& peer) const noexcept {

@@ -76,7 +76,8 @@ struct RankControl {
     static constexpr std::size_t record_count = 128;  // more than small_slots on either side
     alignas(line_spacing) Record records[record_count];
     /// Of rank 0's only: some rank cannot make fences for the others, or sleeps often.
-    alignas(line_spacing) std::atomic<std::uint32_t> everyone_fences{0};
+    alignas(line_spacing) std::atomic<std::uint32_t> nobody_fences{0};
+    std::atomic<std::uint32_t> relying{0};  // ranks that leave fences to who goes to sleep
     /// Of rank 0's only, set before anybody attaches: ranks may read each other's memory.
     std::atomic<std::uint32_t> memory_readable{0};
     /// One more than the arena rank into whose memory this rank is writing, where that has offered it; 0: none.
@@ -151,7 +152,7 @@ class Arena {
     /// A part: this rank will not use it any more. The last one to say so gives its memory back.
     void leave_part(int rank) noexcept;
     /// `sleeps_often`: this rank has no core of its own. Call before the first sleep.
-    void choose_fences(bool sleeps_often) noexcept;
+    static void choose_fences(const std::shared_ptr<Arena>& arena, bool sleeps_often);
     /// One bell for each rank, eventfd(2)s that do not block; before the first sleep. `bells` is empty, or equal on
     /// all.
     void hang_bells(std::vector<UniqueFd> bells) noexcept { bells_ = std::move(bells); }
@@ -203,7 +204,7 @@ class Arena {
     void fence_for_sleep() const noexcept;
     static void silence(const UniqueFd& bell) noexcept;
     void fence_for_doorbell() const noexcept {
-        if ((whole_ ? whole_.get() : this)->control(0).everyone_fences.load(std::memory_order_relaxed) != 0)
+        if ((whole_ ? whole_.get() : this)->control(0).nobody_fences.load(std::memory_order_relaxed) == 0)
             std::atomic_thread_fence(std::memory_order_seq_cst);
         else  // the compiler keeps the order, the sleeper sees to the CPU
             std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -221,7 +222,8 @@ class Arena {
     std::size_t rank_bytes_;  // of the layout
     std::byte* base_ = nullptr;
     UniqueFd fd_;
-    std::vector<UniqueFd> bells_;  // by rank
+    std::atomic<bool> fences_for_all_{false};  // this rank's sleeps make fences for all
+    std::vector<UniqueFd> bells_;              // by rank
     // Of a part only.
     std::shared_ptr<const Arena> whole_;
     std::uint64_t offset_ = 0;  // in the file

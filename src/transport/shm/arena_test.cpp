@@ -16,7 +16,7 @@ std::shared_ptr<Arena> arena_with_bells(bool sleeps_often) {
     ArenaLayout layout;
     layout.ranks = 2;
     auto arena = Arena::create_private(layout);
-    arena->choose_fences(sleeps_often);
+    for (int rank = 0; rank < layout.ranks; ++rank) Arena::choose_fences(arena, sleeps_often);
     std::vector<UniqueFd> bells;
     for (int rank = 0; rank < layout.ranks; ++rank) bells.emplace_back(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     arena->hang_bells(std::move(bells));

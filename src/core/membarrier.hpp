@@ -1,0 +1,26 @@
+// membarrier(2): one thread makes the memory fence for others, which then need none of their own.
+//
+// A process asks the kernel once. That takes microseconds while it has one thread; with more the kernel waits until
+// every CPU has been elsewhere, 10 to 20 ms for each kind. Then a thread waits for it, and until it has, everybody
+// makes fences of their own.
+//
+// Threads: any.
+#pragma once
+
+#include <functional>
+
+namespace tutti::membarrier {
+
+/// Asks, if this process has not yet.
+void request();
+/// Whether fence_own_process() is one.
+bool has_own() noexcept;
+/// Every running thread of this process makes a full fence. Only where has_own().
+void fence_own_process() noexcept;
+/// Runs `then` when fence_all_processes() of others includes this process: at once, or by another thread; never where
+/// the kernel has none.
+void when_global(std::function<void()> then);
+/// Every running thread of all processes for which when_global() has run makes a full fence.
+void fence_all_processes() noexcept;
+
+}  // namespace tutti::membarrier
