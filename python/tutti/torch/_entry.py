@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from importlib import import_module
 
@@ -12,5 +13,10 @@ def load() -> None:
 
     # Where the program imports tutti.torch before torch, the package is still being imported: it registers itself then.
     register = getattr(sys.modules["tutti.torch"], "register", None)
-    if register is not None:
-        register()
+    if register is None:
+        return
+    register()
+    # Beside the import of PyTorch it takes little, in the first init_process_group of many ranks much. What is wrong
+    # with it is said there.
+    with contextlib.suppress(ImportError):
+        import_module("tutti.torch._module").backend()
