@@ -215,6 +215,7 @@ void ProcessGroupTutti::leave_all() {
         });
         if (left.wait_until(end) == std::future_status::timeout) group.abort("the interpreter of this rank has ended");
     }
+    TorchWork::wait_until_all_is_told(end);
 }
 
 // A scope that an exception leaves forgets its calls.

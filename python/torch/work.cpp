@@ -7,6 +7,8 @@
 #include <ATen/core/ivalue.h>
 #include <ATen/core/jit_type.h>
 
+#include <condition_variable>
+#include <memory>
 #include <thread>
 #include <utility>
 
@@ -50,6 +52,36 @@ class InContinuation {
     bool outer_;
 };
 
+// Operations of which other threads will tell when they are complete. That may run Python, or let go of what Python
+// made: it has to be over before the interpreter ends, which stops any thread that asks for it later.
+struct Tellings {
+    std::mutex mutex;
+    std::condition_variable none;
+    int count = 0;
+};
+Tellings& tellings() {
+    static Tellings& all = *new Tellings;
+    return all;
+}
+class Telling {
+ public:
+    Telling() {
+        const std::lock_guard lock(tellings().mutex);
+        ++tellings().count;
+    }
+    ~Telling() { end(); }
+    Telling(const Telling&) = delete;
+    Telling& operator=(const Telling&) = delete;
+    void end() {
+        if (std::exchange(ended_, true)) return;
+        const std::lock_guard lock(tellings().mutex);
+        if (--tellings().count == 0) tellings().none.notify_all();
+    }
+
+ private:
+    bool ended_ = false;
+};
+
 }  // namespace
 
 TorchWork::TorchWork(const WorkFacts& facts, tutti::Work work, std::vector<Tensors> outputs, Tensors inputs)
@@ -72,7 +104,11 @@ TorchWork::TorchWork(const WorkFacts& facts, std::vector<Tensors> outputs)
 TorchWork::~TorchWork() {
     if (!work_ || work_.is_completed()) return;
     try {  // the buffers must live as long as the operation
-        work_.get_future().add_done_callback([state = state_](const auto&) {});
+        work_.get_future().add_done_callback(
+            [telling = std::make_shared<Telling>(), state = state_](const auto&) mutable {
+                state.reset();
+                telling->end();
+            });
     } catch (...) {
         new std::shared_ptr<State>(state_);  // no memory for that: rather lose the buffers than write into freed ones
     }
@@ -118,10 +154,15 @@ void TorchWork::State::settle(const tutti::Work& work) {
 void TorchWork::tell_when_done() {
     if (!work_) return state_->tell(work_);
     if (listening_.exchange(true)) return;
-    auto complete = [state = state_, work = work_, tls = at::ThreadLocalState()] {
-        const at::ThreadLocalStateGuard guard(tls);
-        const InContinuation mark;
-        state->tell(work);
+    auto complete = [telling = std::make_shared<Telling>(), state = state_, work = work_,
+                     tls = at::ThreadLocalState()]() mutable {
+        {
+            const at::ThreadLocalStateGuard guard(tls);
+            const InContinuation mark;
+            state->tell(work);
+            state.reset();
+        }
+        telling->end();
     };
     if (InContinuation::here()) {
         std::thread([complete = std::move(complete), work = work_]() mutable {
@@ -132,8 +173,13 @@ void TorchWork::tell_when_done() {
             complete();
         }).detach();
     } else {
-        work_.get_future().add_done_callback([complete = std::move(complete)](const auto&) { complete(); });
+        work_.get_future().add_done_callback([complete = std::move(complete)](const auto&) mutable { complete(); });
     }
+}
+
+void TorchWork::wait_until_all_is_told(std::chrono::steady_clock::time_point end) {
+    std::unique_lock lock(tellings().mutex);
+    tellings().none.wait_until(lock, end, [] { return tellings().count == 0; });
 }
 
 bool TorchWork::isCompleted() {

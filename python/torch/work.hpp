@@ -37,6 +37,8 @@ class TorchWork : public c10d::Work {
  public:
     /// `outputs`: one list for most operations, a list of lists where several tensors are gathered from each rank.
     TorchWork(const WorkFacts& facts, tutti::Work work, std::vector<Tensors> outputs, Tensors inputs);
+    /// Returns when no thread is going to complete a future any more, or at `end`. Without the GIL.
+    static void wait_until_all_is_told(std::chrono::steady_clock::time_point end);
     /// Of an operation that has ended well already.
     TorchWork(const WorkFacts& facts, std::vector<Tensors> outputs);
     ~TorchWork() override;

@@ -297,7 +297,7 @@ class Failures(unittest.TestCase):
 
         built_for, _version.torch_version = _version.torch_version, "2.0.0"
         try:
-            expect(message_of(_module.backend.__wrapped__), "ImportError", "built for PyTorch 2.0.0", torch.__version__)
+            expect(message_of(_module._load.__wrapped__), "ImportError", "built for PyTorch 2.0.0", torch.__version__)
         finally:
             _version.torch_version = built_for
 

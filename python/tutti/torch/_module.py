@@ -10,9 +10,18 @@ from types import ModuleType
 import torch
 
 
-@functools.cache
 def backend() -> ModuleType:
     """The module tutti.torch._backend. ImportError where it is missing, or was built for another PyTorch."""
+    module = _load()
+    if os.environ.get("TORCH_FR_BUFFER_SIZE", os.environ.get("TORCH_NCCL_TRACE_BUFFER_SIZE")):
+        from . import flight
+
+        flight.install(module)
+    return module
+
+
+@functools.cache
+def _load() -> ModuleType:
     try:
         from . import _version
     except ImportError:
@@ -26,9 +35,7 @@ def backend() -> ModuleType:
             f"tutti.torch was built for PyTorch {_version.torch_version}, but this is PyTorch {torch.__version__}; "
             "their binary interfaces differ. Build it again: make torch"
         )
-    from . import _backend, flight
+    from . import _backend
 
-    if os.environ.get("TORCH_FR_BUFFER_SIZE", os.environ.get("TORCH_NCCL_TRACE_BUFFER_SIZE")):
-        flight.install(_backend)
     atexit.register(_backend.leave_all)
     return _backend
