@@ -1,6 +1,6 @@
 """A program as trainers write them: knows gloo alone, and nothing of who started it. Run by launched_test.py.
 
-usage: launched_program.py train | accelerate | backward
+usage: launched_program.py train | accelerate | accelerate-launcher | backward
 """
 
 import sys
@@ -40,6 +40,13 @@ def accelerate() -> None:
     accelerator.end_training()
 
 
+def accelerate_launcher() -> None:
+    """accelerate's own way to start ranks that have no GPU."""
+    from accelerate import debug_launcher
+
+    debug_launcher(accelerate, num_processes=2)
+
+
 def backward() -> None:
     """An exception in rank 1's backward, after which it ends."""
     dist.init_process_group("gloo")
@@ -63,4 +70,4 @@ def from_function(*_: object) -> None:
 
 
 if __name__ == "__main__":
-    {"train": train, "accelerate": accelerate, "backward": backward}[sys.argv[1]]()
+    {"train": train, "accelerate": accelerate, "accelerate-launcher": accelerate_launcher, "backward": backward}[sys.argv[1]]()

@@ -65,11 +65,8 @@ class Launched(unittest.TestCase):
 
     @unittest.skipUnless(importlib.util.find_spec("accelerate"), "accelerate is not installed")
     def test_accelerate(self) -> None:
-        self.check([subprocess.run(
-            [sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--multi_cpu", "--num_processes", "2",
-             "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port",
-             str(ranks.free_port()), PROGRAM, "accelerate"],
-            capture_output=True, text=True, timeout=120, env=self.environment(**REPLACED))])
+        self.check([subprocess.run([sys.executable, PROGRAM, "accelerate-launcher"], capture_output=True, text=True,
+                                   timeout=120, env=self.environment(**REPLACED))])
 
     def test_an_exception_in_one_ranks_backward(self) -> None:
         done = self.start_itself(PROGRAM, "backward", **REPLACED)
