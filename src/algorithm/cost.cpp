@@ -101,8 +101,8 @@ Work reduced(const Shape& s, double depth, double children) {
                     0.5 * children * s.bytes);
 }
 
-// Through the staging area in tiles of `tile` bytes. A rank hands `crossing` bytes over,
-// the work of both ends counted.
+// Through the staging area in tiles of `tile` bytes. A rank hands `crossing` bytes over, the work
+// of both ends counted.
 Work staged(double bytes, double tile, double signals_a_tile, double copied, double most_copied, double crossing) {
     return {.signals = signals_a_tile * std::max(1.0, std::ceil(bytes / tile)),
             .copied = copied,
@@ -390,7 +390,8 @@ double price_us(const Work& work, const Layout& layout, const CostModel& costs) 
         inside ? 3 * costs.line_us : std::max(0.0, costs.tcp_us - costs.tcp_send_us - costs.tcp_receive_us);
     // Reading another process's memory does not prefetch, and what it wrote before its core was given away is cold.
     const double slower_us = std::max(0.0, memory_us - beyond / (costs.cache_copy_gbps * 1e3));
-    const double pull_us = (1 / (costs.pull_gbps * 1e3) + slower_us + 0.6 * memory_us) * crowd;
+    const double kernel_us = 1 / (costs.pull_gbps * 1e3) + slower_us + 0.6 * memory_us;
+    const double pull_us = kernel_us * crowd;
     // To write a line that another core has read, and to read one that another has written, both take longer than
     // inside of one cache. Ranks take the quicker way.
     const double cross_us =
@@ -405,7 +406,7 @@ double price_us(const Work& work, const Layout& layout, const CostModel& costs) 
     const double again = work.scratch * memory_us / std::min(work.scratch_ranks, cores) +
                          work.streamed * far_us / 2 / std::min(ranks, cores);
     const double staged = std::max(work.most_copied, work.copied / std::min(ranks, cores)) * copy_us +
-                          std::max(work.most_pulled, work.pulled / std::min(ranks, cores)) * pull_us / crowd +
+                          std::max(work.most_pulled, work.pulled / std::min(ranks, cores)) * kernel_us +
                           work.crossing * cross_us;
     const double signal_us = crowd > 1 ? crowd * costs.yield_us : 2 * costs.line_us;
     // A rank that waits for nobody begins its next call: depth is hidden in part.

@@ -109,6 +109,14 @@ bool copies_once_for_both(const Context& c) {
 }
 
 // What is staged, or published by address.
+template <void (*generate)(Builder&, const Context&)>
+void by_address(Builder& b, const Context& c) {
+    generate(b, c);
+    b.name_by_address();
+}
+void broadcast_both(Builder& b, const Context& c) {
+    shared::broadcast_both(b, c.all, c.staging, c.request.root, c.output());
+}
 void shared_all_gather(Builder& b, const Context& c) {
     shared::all_gather(b, c.all, c.staging, {Buffer::input, 0, c.request.counts[static_cast<std::size_t>(c.all.me)]},
                        blocks_of(Buffer::output, c.request.counts));
@@ -136,12 +144,7 @@ const Algorithm table[] = {
          shared::all_reduce_one_shot(b, c.all, c.staging, c.input(), c.output(), true);
      },
      8192, any_ranks, "few bytes between ranks that share memory: everyone reads everyone once"},
-    {"single_copy", Collective::all_reduce, true, true, copies_once,
-     [](Builder& b, const Context& c) {
-         two_shot_all_reduce(b, c);
-         b.name_by_address();
-     },
-     0, any_ranks,
+    {"single_copy", Collective::all_reduce, true, true, copies_once, by_address<two_shot_all_reduce>, 0, any_ranks,
      "many bytes: each rank combines one slice where it lies in the others' memory, and writes the result there"},
     {"two_shot", Collective::all_reduce, true, true, shares, two_shot_all_reduce, any_size, any_ranks,
      "shared memory: each rank combines one slice in one pass over all inputs"},
@@ -174,12 +177,7 @@ const Algorithm table[] = {
      [](Builder& b, const Context& c) { messages::all_reduce_two_shot(b, c.all, c.input(), c.output(), true); },
      any_size, any_ranks, "one rounding, or the order of ranks, is asked for"},
 
-    {"single_copy", Collective::reduce, true, true, copies_once,
-     [](Builder& b, const Context& c) {
-         two_shot_reduce(b, c);
-         b.name_by_address();
-     },
-     0, any_ranks,
+    {"single_copy", Collective::reduce, true, true, copies_once, by_address<two_shot_reduce>, 0, any_ranks,
      "many bytes: each rank combines one slice where it lies in the others' memory, and writes it into the root's"},
     {"two_shot", Collective::reduce, true, true, shares, two_shot_reduce, any_size, any_ranks,
      "shared memory: each rank combines one slice, the root collects them"},
@@ -207,16 +205,9 @@ const Algorithm table[] = {
     {"shared", Collective::broadcast, true, true, shares,
      [](Builder& b, const Context& c) { shared::broadcast(b, c.all, c.staging, c.request.root, c.output()); }, 65536,
      any_ranks, "shared memory: the root writes once, everyone reads"},
-    {"single_copy", Collective::broadcast, true, true, copies_once_for_both,
-     [](Builder& b, const Context& c) {
-         shared::broadcast_both(b, c.all, c.staging, c.request.root, c.output());
-         b.name_by_address();
-     },
-     any_size, any_ranks,
-     "many bytes: the root writes a part into the others' memory, they read the rest from its own"},
-    {"shared_both", Collective::broadcast, true, true, shares_for_both,
-     [](Builder& b, const Context& c) { shared::broadcast_both(b, c.all, c.staging, c.request.root, c.output()); },
-     any_size, any_ranks,
+    {"single_copy", Collective::broadcast, true, true, copies_once_for_both, by_address<broadcast_both>, any_size,
+     any_ranks, "many bytes: the root writes a part into the others' memory, they read the rest from its own"},
+    {"shared_both", Collective::broadcast, true, true, shares_for_both, broadcast_both, any_size, any_ranks,
      "shared memory, many bytes: the root writes a part where there is room, everyone reads the rest"},
     {"hierarchical", Collective::broadcast, true, true, hierarchical,
      [](Builder& b, const Context& c) { hosts::broadcast(b, c.spread(), c.staging, c.output(), 2 * c.tile()); },
@@ -237,12 +228,8 @@ const Algorithm table[] = {
 
     {"shared", Collective::all_gather, true, true, shares, shared_all_gather, 65536, any_ranks,
      "shared memory: each rank writes its block once, everyone reads"},
-    {"single_copy", Collective::all_gather, true, true, copies_once,
-     [](Builder& b, const Context& c) {
-         shared_all_gather(b, c);
-         b.name_by_address();
-     },
-     any_size, any_ranks, "many bytes: everyone reads the blocks where they lie in the others' memory"},
+    {"single_copy", Collective::all_gather, true, true, copies_once, by_address<shared_all_gather>, any_size, any_ranks,
+     "many bytes: everyone reads the blocks where they lie in the others' memory"},
     {"shared", Collective::all_gather, true, true, shares, shared_all_gather, any_size, any_ranks,
      "shared memory: each rank writes its block once, everyone reads"},
     {"rails", Collective::all_gather, true, true, rails,
@@ -278,12 +265,8 @@ const Algorithm table[] = {
 
     {"shared", Collective::scatter, true, true, shares, shared_scatter, 65536, any_ranks,
      "shared memory: the root writes once, each rank reads its block"},
-    {"single_copy", Collective::scatter, true, true, copies_once,
-     [](Builder& b, const Context& c) {
-         shared_scatter(b, c);
-         b.name_by_address();
-     },
-     any_size, any_ranks, "many bytes: each rank reads its block where it lies in the root's memory"},
+    {"single_copy", Collective::scatter, true, true, copies_once, by_address<shared_scatter>, any_size, any_ranks,
+     "many bytes: each rank reads its block where it lies in the root's memory"},
     {"shared", Collective::scatter, true, true, shares, shared_scatter, any_size, any_ranks,
      "shared memory: the root writes once, each rank reads its block"},
     {"binomial", Collective::scatter, true, true, always,
@@ -293,17 +276,14 @@ const Algorithm table[] = {
      [](Builder& b, const Context& c) { messages::scatter_direct(b, c.all, c.request.root, c.request.counts); },
      any_size, any_ranks, "every block goes straight from the root"},
 
-    {"single_copy", Collective::reduce_scatter, true, true, copies_once,
-     [](Builder& b, const Context& c) {
-         shared_reduce_scatter(b, c);
-         b.name_by_address();
-     },
-     0, any_ranks, "many bytes: each rank combines its block where it lies in the others' memory"},
+    {"single_copy", Collective::reduce_scatter, true, true, copies_once, by_address<shared_reduce_scatter>, 0,
+     any_ranks, "many bytes: each rank combines its block where it lies in the others' memory"},
     {"shared", Collective::reduce_scatter, true, true, shares, shared_reduce_scatter, any_size, any_ranks,
      "shared memory: each rank combines its block in one pass over all inputs"},
     {"rails", Collective::reduce_scatter, false, false, rails,
-     [](Builder& b,
-        const Context& c) { hosts::reduce_scatter_rails(b, c.spread(), c.staging, c.request.counts, c.tile(), true); },
+     [](Builder& b, const Context& c) {
+         hosts::reduce_scatter_rails(b, c.spread(), c.staging, c.request.counts, c.tile(), true);
+     },
      any_size, any_ranks, "as many ranks on each host: what is combined inside leaves each host once"},
     {"direct", Collective::reduce_scatter, true, true, always,
      [](Builder& b, const Context& c) { messages::reduce_scatter_direct(b, c.all, c.request.counts); }, any_size, 8,

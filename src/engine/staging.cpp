@@ -101,11 +101,7 @@ bool Execution::publish(const Step& step) {
     } else if (step.offer != Offer::room) {
         for (std::uint32_t i = 0; i < step.operand_count; ++i) {
             const std::size_t size = bytes(operands[i].chunk);
-            const std::byte* from = address(operands[i].chunk);
-            if (ground_.staging_copy != nullptr)
-                (*ground_.staging_copy)(slot, from, size);
-            else
-                std::memcpy(slot, from, size);
+            transport::copy_staged(ground_.staging_copy, slot, address(operands[i].chunk), size);
             slot += size;
         }
     }

@@ -247,10 +247,10 @@ bool Group::publish(const SmallCall& call, SmallState& state, std::uint64_t sequ
         slot.agreement = agreement_;
         if (blocks)
             publish_blocks(call, state);
-        else if (inline_payload && bytes > 0)
-            std::memcpy(small_payload(rank_, state.sequence, bytes), call.input, bytes);
-        else
+        else if (!inline_payload)
             world_->small_copy()(small_payload(rank_, state.sequence, bytes), call.input, bytes);
+        else if (bytes > 0)
+            std::memcpy(small_payload(rank_, state.sequence, bytes), call.input, bytes);
         slot.sequence.store(state.sequence, std::memory_order_release);
         // A slot that is written soon: have its line here by then. A rank that others wait for alone runs ahead of
         // them.

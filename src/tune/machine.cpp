@@ -64,6 +64,15 @@ struct alignas(128) Line {
     std::atomic<std::uint32_t> value{0};
 };
 
+// False: time is up, or the other thread has ended.
+bool spin_until(const Line& line, std::uint32_t value, const std::atomic<bool>& over, const Deadline& limit) {
+    for (std::uint32_t looks = 1; line.value.load(std::memory_order_acquire) != value; ++looks) {
+        if (looks % 256 == 0 && (over || limit.expired())) return false;
+        pause_cpu();
+    }
+    return true;
+}
+
 // Two threads pass a counter to and fro. `wait` returns false when time is up. The best round counts: interruptions
 // only ever add. Zero: there was no time for a round.
 template <class Wait, class Set>
@@ -99,14 +108,7 @@ double best_one_way_us(const Deadline& limit, std::uint32_t turns, const std::ve
 
 double line_us(const Deadline& limit, const std::vector<int>& cpus) {
     if (cpus.size() < 2) return 0;
-    const auto wait = [](Line& line, std::uint32_t value, const std::atomic<bool>& over, const Deadline& until) {
-        for (std::uint32_t looks = 1; line.value.load(std::memory_order_acquire) != value; ++looks) {
-            if (looks % 256 == 0 && (over || until.expired())) return false;
-            pause_cpu();
-        }
-        return true;
-    };
-    return best_one_way_us(limit, 100, cpus, wait,
+    return best_one_way_us(limit, 100, cpus, spin_until,
                            [](Line& line, std::uint32_t value) { line.value.store(value, std::memory_order_release); });
 }
 
@@ -192,29 +194,22 @@ void measure_handover(const Deadline& whole, std::chrono::microseconds share, co
     const Buffers here(bytes), there(bytes);
     if (here.from == nullptr || there.from == nullptr || cpus.size() < 2) return;
     const Deadline limit = piece_of(whole, share);
-    std::atomic<std::uint32_t> written{0}, taken{0};
+    Line written, taken;
     std::atomic<bool> over{false};
     double writing_us = 0, best_us = 0;
-    const auto reached = [&](const std::atomic<std::uint32_t>& count, std::uint32_t value) {
-        for (std::uint32_t looks = 1; count.load(std::memory_order_acquire) != value; ++looks) {
-            if (looks % 256 == 0 && (over || limit.expired())) return false;
-            pause_cpu();
-        }
-        return true;
-    };
     std::thread writer([&] {
         stay_on(cpus[1]);
-        for (std::uint32_t i = 0; reached(taken, i); ++i) {
+        for (std::uint32_t i = 0; spin_until(taken, i, over, limit); ++i) {
             const Instant start = Clock::now();
             copy(there.to, there.from, bytes);
             writing_us = us_since(start);
-            written.store(i + 1, std::memory_order_release);
+            written.value.store(i + 1, std::memory_order_release);
         }
         over = true;
     });
     std::thread reader([&] {
         stay_on(cpus[0]);
-        for (std::uint32_t i = 1; reached(written, i) && !limit.expired(); ++i) {
+        for (std::uint32_t i = 1; spin_until(written, i, over, limit) && !limit.expired(); ++i) {
             const Instant start = Clock::now();
             std::memcpy(here.to, there.to, bytes);
             asm volatile("" : : "r"(here.to) : "memory");
@@ -225,7 +220,7 @@ void measure_handover(const Deadline& whole, std::chrono::microseconds share, co
                 both_gbps = static_cast<double>(bytes) / best_us / 1e3;
                 if (reading_gbps != nullptr) *reading_gbps = static_cast<double>(bytes) / reading_us / 1e3;
             }
-            taken.store(i, std::memory_order_release);
+            taken.value.store(i, std::memory_order_release);
         }
         over = true;
     });

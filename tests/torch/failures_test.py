@@ -2,9 +2,11 @@
 
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 from datetime import timedelta
@@ -97,14 +99,8 @@ def error_kinds(rank: int, n: int) -> None:
     assert world.get_error() == ErrorType.COMM_ERROR, world.get_error()
 
 
-def interrupted(rank: int, n: int, kind: str) -> None:
-    """Ctrl-C in a rank whose peer does not come."""
-    import signal
-    import threading
-
-    if rank == 1:
-        time.sleep(2.5)
-        return
+def press_soon() -> list[float]:
+    """Ctrl-C in half a second; its moment will be in the list."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sent = []
 
@@ -112,10 +108,18 @@ def interrupted(rank: int, n: int, kind: str) -> None:
         sent.append(time.monotonic())
         os.kill(os.getpid(), signal.SIGINT)
 
+    threading.Timer(0.5, press).start()
+    return sent
+
+
+def interrupted(rank: int, n: int, kind: str) -> None:
+    """Ctrl-C in a rank whose peer does not come."""
+    if rank == 1:
+        time.sleep(2.5)
+        return
     x = torch.ones(4)
-    timer = threading.Timer(0.5, press)
     work = dist.all_reduce(x, async_op=True) if kind == "wait" else None
-    timer.start()
+    sent = press_soon()
     try:
         if work is not None:
             work.wait()
@@ -131,19 +135,9 @@ def interrupted(rank: int, n: int, kind: str) -> None:
 
 
 def interrupted_init(rank: int, n: int, path: str) -> None:
-    import signal
-    import threading
-
     if rank == 1:
         return
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    sent = []
-
-    def press() -> None:
-        sent.append(time.monotonic())
-        os.kill(os.getpid(), signal.SIGINT)
-
-    threading.Timer(0.5, press).start()
+    sent = press_soon()
     try:
         dist.init_process_group("tutti", store=dist.FileStore(path, n), rank=rank, world_size=n)
     except KeyboardInterrupt:

@@ -75,9 +75,10 @@ struct RankControl {
     };
     static constexpr std::size_t record_count = 128;  // more than small_slots on either side
     alignas(line_spacing) Record records[record_count];
-    /// Of rank 0's only: some rank cannot make fences for the others, or sleeps often.
+    /// Of rank 0's only: all ranks leave fences to who goes to sleep.
     alignas(line_spacing) std::atomic<std::uint32_t> nobody_fences{0};
-    std::atomic<std::uint32_t> relying{0};  // ranks that leave fences to who goes to sleep
+    /// Of rank 0's only: how many do so far.
+    std::atomic<std::uint32_t> relying{0};
     /// Of rank 0's only, set before anybody attaches: ranks may read each other's memory.
     std::atomic<std::uint32_t> memory_readable{0};
     /// One more than the arena rank into whose memory this rank is writing, where that has offered it; 0: none.

@@ -19,14 +19,8 @@ RingStream::RingStream(std::shared_ptr<Arena> arena, int local_rank, int local_p
 std::size_t RingStream::put(std::span<const std::byte> bytes, std::uint64_t at) {
     const std::size_t start = at % capacity_;
     const std::size_t first = std::min(bytes.size(), capacity_ - start);
-    const auto copy = [this](std::byte* to, const std::byte* from, std::size_t count) {
-        if (copy_ != nullptr)
-            (*copy_)(to, from, count);
-        else
-            std::memcpy(to, from, count);
-    };
-    if (first > 0) copy(out_data_ + start, bytes.data(), first);
-    if (bytes.size() > first) copy(out_data_, bytes.data() + first, bytes.size() - first);
+    copy_staged(copy_, out_data_ + start, bytes.data(), first);
+    copy_staged(copy_, out_data_, bytes.data() + first, bytes.size() - first);
     return bytes.size();
 }
 

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace tutti::transport {
 
@@ -30,5 +31,13 @@ class StagingCopy {
     double plain_ns_ = 0, stream_ns_ = 0;  // a byte, lately
     std::uint32_t until_trial_ = 0;        // copies
 };
+
+/// By `copy`; null: the ordinary way.
+inline void copy_staged(StagingCopy* copy, std::byte* to, const std::byte* from, std::size_t bytes) {
+    if (copy != nullptr)
+        (*copy)(to, from, bytes);
+    else if (bytes > 0)
+        std::memcpy(to, from, bytes);
+}
 
 }  // namespace tutti::transport
