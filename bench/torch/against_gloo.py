@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """tutti beside gloo of the same PyTorch, in one run, in turn: what torch.distributed's calls cost.
 
-usage: against_gloo.py [--repeat 5] [--json FILE]
+usage: against_gloo.py [--repeat 5] [--only NAME] [--json FILE]
 
 Each row is the median over the rounds of a round's median time; rounds alternate between the backends. Ranks are forked and
 have one thread each. What communication adds to a training step is the step less the same step on one rank alone. The target
@@ -160,24 +160,28 @@ def measure(backend: str, n: int, rows: list[int]) -> dict[str, float]:
 def main() -> int:
     parser = argparse.ArgumentParser(description="tutti beside gloo of the same PyTorch.")
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--only", default="", metavar="NAME", help="only rows whose name contains NAME")
     parser.add_argument("--json", help="file for the times")
     options = parser.parse_args()
-    times: dict[str, dict[str, list[float]]] = {name: {backend: [] for backend in BACKENDS} for name, *_ in ROWS}
+    chosen = [(index, row) for index, row in enumerate(ROWS) if options.only in row[0]]
+    if not chosen:
+        parser.error(f"--only {options.only!r}: no row has this in its name; there are: {', '.join(row[0] for row in ROWS)}")
+    times: dict[str, dict[str, list[float]]] = {row[0]: {backend: [] for backend in BACKENDS} for _, row in chosen}
     for _ in range(options.repeat):
-        for n in sorted({n for _, n, _, _ in ROWS}):
-            rows = [index for index, row in enumerate(ROWS) if row[1] == n]
+        for n in sorted({row[1] for _, row in chosen}):
+            rows = [index for index, row in chosen if row[1] == n]
             for backend in BACKENDS:
                 for name, took in measure(backend, n, rows).items():
                     times[name][backend].append(took)
     met = 0
     print(f"PyTorch {torch.__version__}, {os.cpu_count()} processors, median of {options.repeat} rounds\n")
     print(f"{'':30}{'tutti us':>12}{'gloo us':>12}{'ratio':>8}{'target':>8}")
-    for name, _, _, target in ROWS:
+    for _, (name, _, _, target) in chosen:
         ours, theirs = (statistics.median(times[name][backend]) for backend in BACKENDS)
         ratio = ours / theirs
         met += ratio <= target
         print(f"{name:30}{ours:12.1f}{theirs:12.1f}{ratio:8.3f}{target:8.3f}{'' if ratio <= target else '  not met'}")
-    print(f"\n{met} of {len(ROWS)} targets met")
+    print(f"\n{met} of {len(chosen)} targets met")
     if options.json:
         with open(options.json, "w") as file:
             json.dump(times, file, indent=1)
