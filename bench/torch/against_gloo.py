@@ -3,8 +3,9 @@
 
 usage: against_gloo.py [--repeat 5] [--only NAME] [--json FILE]
 
-Each row is the median over the rounds of a round's median time; rounds alternate between the backends. Ranks are forked and
-have one thread each. What communication adds to a training step is the step less the same step on one rank alone. The target
+Each row is the median over the rounds of a round's median time; rounds alternate between the backends. Ranks have one thread
+each, and are forked; those whose init_process_group is timed are fresh processes, as launchers start them (the copying of
+pages that a fork makes would be half of the time, for any backend). What communication adds to a training step is the step less the same step on one rank alone. The target
 is the ratio that the project has set itself.
 """
 
@@ -144,7 +145,7 @@ def _child(backend: str, rank: int, n: int, path: str, rows: list[int], results:
 
 def measure(backend: str, n: int, rows: list[int]) -> dict[str, float]:
     """The slowest rank's times."""
-    context = multiprocessing.get_context("fork")
+    context = multiprocessing.get_context("fork" if all(ROWS[row][2] for row in rows) else "spawn")
     with tempfile.TemporaryDirectory() as folder:
         results, start = context.Queue(), context.Barrier(n)
         ranks = [context.Process(target=_child, args=(backend, rank, n, os.path.join(folder, "store"), rows, results, start))

@@ -18,6 +18,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <type_traits>
 
@@ -25,7 +26,7 @@ namespace tutti::torch {
 namespace {
 
 using Bytes = std::vector<std::uint8_t>;
-constexpr std::chrono::microseconds shortest_pause{50};
+constexpr std::chrono::microseconds shortest_pause{100};
 constexpr Milliseconds longest_pause{10};
 
 Bytes bytes_of(std::string_view text) {
@@ -61,10 +62,12 @@ std::string address_towards(const std::string& host, int port) {
 }
 
 // What a thread that waits for keys tells the one that asked it to.
+template <class Result>
 struct Waited {
     std::mutex mutex;
     std::condition_variable changed;
     bool over = false;
+    std::optional<Result> result;
     std::exception_ptr error;
 };
 
@@ -84,8 +87,8 @@ class OverTorch : public JoiningStore {
     }
     std::string get(std::string_view key, Milliseconds timeout) override {
         const std::string name(key);
-        wait({&name, 1}, timeout);
-        return call("get", [&](c10d::Store& store) { return text_of(store.get(name)); });
+        return when_there<std::string>("get", {name}, timeout,
+                                       [name](c10d::Store& store) { return text_of(store.get(name)); });
     }
     std::int64_t add(std::string_view key, std::int64_t amount, Milliseconds) override {
         return call("add", [&](c10d::Store& store) { return store.add(std::string(key), amount); });
@@ -100,6 +103,11 @@ class OverTorch : public JoiningStore {
                             Milliseconds) override {
         const std::string name(key);
         return call("compare_set", [&](c10d::Store& store) {
+            // While a rank joins, its keys are under a number that no other process has been given.
+            if (expected.empty() && !has_joined()) {
+                store.set(name, bytes_of(desired));
+                return std::string(desired);
+            }
             try {
                 return text_of(store.compareSet(name, bytes_of(expected), bytes_of(desired)));
             } catch (const c10::Error& error) {
@@ -123,22 +131,17 @@ class OverTorch : public JoiningStore {
         return call("num_keys", [&](c10d::Store& store) { return store.getNumKeys(); });
     }
     void wait(std::span<const std::string> keys, Milliseconds timeout) override {
-        const std::vector<std::string> names(keys.begin(), keys.end());
-        const auto end = std::chrono::steady_clock::now() + timeout;
-        if (call("wait", [&](c10d::Store& store) { return store.check(names); })) return;
-        const bool came = tcp_ && !has_joined() ? wait_on_server(names, end) : ask_again(names, end);
-        if (came) return;
-        throw DistStoreError("Store.wait: key \"" + names.front() + "\" of " + describe() + " did not come in " +
-                                 std::to_string(timeout.count()) + " ms",
-                             {.operation = "Store.wait"}, ErrorCode::timeout);
+        when_there<bool>("wait", {keys.begin(), keys.end()}, timeout, [](c10d::Store&) { return true; });
     }
     std::vector<std::string> multi_get(std::span<const std::string> keys, Milliseconds timeout) override {
         const std::vector<std::string> names(keys.begin(), keys.end());
-        if (!store_->hasExtendedApi()) return StoreBackend::multi_get(keys, timeout);
-        wait(keys, timeout);
-        return call("multi_get", [&](c10d::Store& store) {
+        return when_there<std::vector<std::string>>("multi_get", names, timeout, [names](c10d::Store& store) {
             std::vector<std::string> values;
-            for (const Bytes& value : store.multiGet(names)) values.push_back(text_of(value));
+            if (store.hasExtendedApi()) {
+                for (const Bytes& value : store.multiGet(names)) values.push_back(text_of(value));
+            } else {
+                for (const std::string& name : names) values.push_back(text_of(store.get(name)));
+            }
             return values;
         });
     }
@@ -189,6 +192,23 @@ class OverTorch : public JoiningStore {
         if (!check_signals()) return;
         throw Aborted("Store.wait: interrupted by a signal", {.operation = "Store.wait"}, ErrorCode::interrupted);
     }
+    // What `read` says of the keys when they have come. While this rank joins over TCP both happen on the server's
+    // word.
+    template <class Result, class Function>
+    Result when_there(const char* operation, const std::vector<std::string>& names, Milliseconds timeout,
+                      Function read) {
+        const auto end = std::chrono::steady_clock::now() + timeout;
+        std::optional<Result> result;
+        if (tcp_ && !has_joined()) {
+            result = read_on_server<Result>(operation, names, end, read);
+        } else if (call("wait", [&](c10d::Store& store) { return store.check(names); }) || ask_again(names, end)) {
+            result = call(operation, read);
+        }
+        if (result) return std::move(*result);
+        throw DistStoreError("Store.wait: key \"" + names.front() + "\" of " + describe() + " did not come in " +
+                                 std::to_string(timeout.count()) + " ms",
+                             {.operation = "Store.wait"}, ErrorCode::timeout);
+    }
     // Asks again and again, more seldom the longer it takes: the store's own wait cannot be ended by abort(), holds up
     // the connection's other users, and PyTorch logs each one that runs out of time.
     bool ask_again(const std::vector<std::string>& names, std::chrono::steady_clock::time_point end) {
@@ -204,25 +224,37 @@ class OverTorch : public JoiningStore {
     }
     // While many ranks join, each asking again and again would keep the server busy. So the server's own wait, on a
     // thread: where this one is interrupted, that one stays behind until the time is over.
-    bool wait_on_server(const std::vector<std::string>& names, std::chrono::steady_clock::time_point end) {
-        const auto waited = std::make_shared<Waited>();
-        std::thread([waited, names, end, store = connection()] {
+    template <class Result, class Function>
+    std::optional<Result> read_on_server(const char* operation, const std::vector<std::string>& names,
+                                         std::chrono::steady_clock::time_point end, Function read) {
+        raise_abort();
+        const auto waited = std::make_shared<Waited<Result>>();
+        std::thread([waited, names, end, read, store = connection()] {
+            std::optional<Result> result;
             std::exception_ptr error;
             try {
-                store->wait(names, std::chrono::ceil<Milliseconds>(end - std::chrono::steady_clock::now()));
+                const auto left = std::chrono::ceil<Milliseconds>(end - std::chrono::steady_clock::now());
+                if (!std::is_same_v<Result, bool> && store->getTimeout() >= left) {
+                    result = read(*store);  // which waits
+                } else {
+                    store->wait(names, std::max(left, Milliseconds(1)));
+                    result = read(*store);
+                }
             } catch (...) {
                 error = std::current_exception();
             }
             const std::lock_guard lock(waited->mutex);
             waited->over = true;
+            waited->result = std::move(result);
             waited->error = error;
             waited->changed.notify_one();
         }).detach();
         std::unique_lock lock(waited->mutex);
         while (!waited->changed.wait_for(lock, longest_pause, [&] { return waited->over; })) end_wait_if_asked();
-        if (!waited->error) return true;
-        if (std::chrono::steady_clock::now() >= end) return false;
-        return call("wait", [&](c10d::Store&) -> bool { std::rethrow_exception(waited->error); });
+        if (waited->error && std::chrono::steady_clock::now() < end) {
+            call(operation, [&](c10d::Store&) { std::rethrow_exception(waited->error); });
+        }
+        return std::move(waited->result);
     }
     template <class Function>
     auto call(const char* operation, Function function) -> std::invoke_result_t<Function, c10d::Store&> {

@@ -2,7 +2,9 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
+#include <thread>
 
 namespace tutti::this_host {
 
@@ -16,6 +18,11 @@ std::string boot_id() {
     std::string id;
     std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
     return id;
+}
+
+int cpus() {
+    static const int running = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+    return running;
 }
 
 }  // namespace tutti::this_host

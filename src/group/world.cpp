@@ -7,15 +7,14 @@
 #include "core/settings.hpp"
 #include "group/fingerprint.hpp"
 #include "group/group.hpp"
-#include "rendezvous/place.hpp"
+#include "object/codec.hpp"
 #include "transport/shm/ring_stream.hpp"
 #include "tune/tune.hpp"
 
 #include <tutti/error.hpp>
+#include <tutti/object.hpp>
 
 #include <fmt/format.h>
-#include <sched.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,7 +23,17 @@
 #include <thread>
 
 namespace tutti::detail {
+
+TUTTI_OBJECT(OfferedMemory, descriptor, identity);
+
 namespace {
+
+// What rank 0 decides for all.
+struct Decision {
+    std::string tuning;
+    OfferedMemory memory;
+};
+TUTTI_OBJECT(Decision, tuning, memory);
 
 // TUTTI_ALGORITHM, checked.
 std::string named_algorithms() {
@@ -36,22 +45,6 @@ std::string named_algorithms() {
 constexpr std::size_t least_streamed_bytes = 8192;  // of short collectives and messages
 constexpr std::chrono::milliseconds connection_patience{20};
 constexpr std::chrono::milliseconds arrival_patience{300};  // for a connection that a rank made before it left
-
-int usable_cores() {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-    return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-}
-
-// Spinning pays only while every rank of this machine has a core of its own.
-int spins_for(int ranks_of_machine) {
-    const settings::Wait policy = settings::wait();
-    if (policy == settings::Wait::spin) return 1'000'000;
-    if (policy != settings::Wait::automatic) return 0;
-    // A rank that is bound to one core says nothing about the others' cores.
-    const int cores = std::max(usable_cores(), static_cast<int>(std::thread::hardware_concurrency()));
-    return ranks_of_machine <= cores ? 4000 : 0;
-}
 
 void check(const ProcessGroupOptions& o) {
     if (!o.store) throw InvalidArgument("ProcessGroup: store is empty: expected a store that all ranks reach");
@@ -82,22 +75,25 @@ World::World(const ProcessGroupOptions& options, std::optional<Deadline> joining
     const Deadline deadline = joining.value_or(Deadline::after(timeout_));
     const tune::Setting setting = tune::setting_from_environment(rank_ == 0 ? tune::Files::read : tune::Files::ignored);
     const std::string named = named_algorithms();
-    const auto decide = [setting, named](const std::vector<rendezvous::Card>& cards) {
+    const auto decide = [&](const std::vector<rendezvous::Card>& cards) {
         std::vector<std::string> offers;
         for (const auto& card : cards) offers.push_back(card.note);
-        return tune::decide(setting, named, offers);
+        return object::encode_string(Decision{tune::decide(setting, named, offers), offer_memory(cards)});
     };
+    prepare_memory();
     membership_ = std::make_unique<rendezvous::Membership>(
         rendezvous::MembershipOptions{PrefixStore("group/" + name_, options.store), rank_, size_, deadline,
                                       options.listen_host, [this](const rendezvous::Verdict& v) { on_verdict(v); },
                                       size_ > 1 ? tune::offer(setting, rank_ == 0) : std::string(), decide});
-    take_tuning();
+    const auto decision = object::decode_string(membership_->decision()).get<Decision>();
+    take_tuning(decision.tuning);
     lay_out(transport_);
     streams_.resize(static_cast<std::size_t>(size_));
     memories_.resize(static_cast<std::size_t>(size_));
     wanted_.resize(static_cast<std::size_t>(size_));
     make_mailbox();
-    connect_shared_memory(deadline);
+    lay_out_host();
+    connect_shared_memory(decision.memory, deadline);
     layout_.pulls =
         local_of_.size() == rank_of_local_.size() && arena_ && arena_->control(0).memory_readable.load() != 0;
     watch_forks();
@@ -128,8 +124,8 @@ World::~World() {
 }
 
 // Rank 0's tuning, for all.
-void World::take_tuning() {
-    layout_.tuning = tune::decided(membership_->decision());
+void World::take_tuning(const std::string& decision) {
+    layout_.tuning = tune::decided(decision);
     // Sleeping costs wake_us in the end: a rank that has yielded for ten times that loses little by it.
     if (const auto& costs = layout_.tuning.costs) {
         yields_ = static_cast<int>(std::clamp(10 * costs->wake_us / costs->yield_us, 100.0, 1000.0));
@@ -193,82 +189,6 @@ void World::make_mailbox() {
         return symmetric_.address(transport::Place(place), local_of(peer), bytes);
     };
     mailbox_ = std::make_unique<transport::Mailbox>(rank_, size_, membership_->world_id(), std::move(events));
-}
-
-// The lowest rank of a host makes the arena and passes its descriptor to the others: whoever gets it shares the memory.
-void World::connect_shared_memory(const Deadline& deadline) {
-    const int host = layout_.host_of[static_cast<std::size_t>(rank_)];
-    local_of_.assign(static_cast<std::size_t>(size_), -1);
-    for (int r = 0; r < size_; ++r) {
-        if (layout_.host_of[static_cast<std::size_t>(r)] != host) continue;
-        local_of_[static_cast<std::size_t>(r)] = static_cast<int>(rank_of_local_.size());
-        rank_of_local_.push_back(r);
-    }
-    const int local_size = static_cast<int>(rank_of_local_.size());
-    // Ranks of other name spaces (containers) run on the same cores, though they share no memory.
-    const std::string machine = rendezvous::machine_of(membership_->cards()[static_cast<std::size_t>(rank_)].host_key);
-    spins_ = spins_for(static_cast<int>(std::ranges::count_if(
-        membership_->cards(), [&](const auto& card) { return rendezvous::machine_of(card.host_key) == machine; })));
-    transport::ArenaLayout shape;
-    shape.ranks = local_size;
-    layout_.slot_bytes = shape.slot_bytes;
-    layout_.slots = shape.slots;
-    if (size_ == 1) {  // alone: the staging area is this rank's own
-        arena_ = transport::Arena::create_private(shape);
-        layout_.shared_memory = true;
-        return;
-    }
-    if (!layout_.shared_memory || local_size == 1) return;
-    const bool is_first = rank_of_local_.front() == rank_;
-    // Where some ranks are reached by sockets, those that sleep are woken by bells.
-    std::vector<UniqueFd> bells(local_size < size_ ? static_cast<std::size_t>(local_size) : 0);
-    std::vector<UniqueFd> shared(1 + bells.size());
-    if (is_first) {
-        arena_ = transport::Arena::create_shared(shape);
-        arena_->control(0).memory_readable.store(memory_readable() ? 1 : 0);
-        for (UniqueFd& bell : bells) {
-            bell = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-            if (!bell) throw DistBackendError(fmt::format("cannot make an eventfd: {}", std::strerror(errno)));
-        }
-        shared.front() = arena_->fd();
-        std::ranges::move(bells, shared.begin() + 1);
-    }
-    pass_on_host("arena", rank_of_local_, shared, deadline, nullptr);
-    std::move(shared.begin() + 1, shared.end(), bells.begin());
-    if (!is_first) arena_ = transport::Arena::attach(std::move(shared.front()), shape);
-    arena_->hang_bells(std::move(bells));
-    transport::Arena::choose_fences(arena_, spins_ == 0);
-    for (const int peer : rank_of_local_) {
-        if (peer != rank_) mailbox_->activate(peer);
-    }
-}
-
-void World::pass_on_host(const std::string& what, std::span<const int> ranks, std::span<UniqueFd> fds,
-                         const Deadline& deadline, const AbortFlag* abort) {
-    const std::string name = fmt::format("tutti-{}-{:x}-{}", what, membership_->world_id(), ranks.front());
-    if (rank_ != ranks.front()) {
-        const UniqueFd to = net::connect_unix(name, deadline, abort);
-        security::authenticate(to.get(), membership_->secret(), security::Role::connecting, what, deadline, abort);
-        for (UniqueFd& fd : fds) fd = net::recv_fd(to.get(), deadline, abort);
-        return;
-    }
-    const UniqueFd listener = net::listen_unix(name);
-    for (std::size_t passed = 1; passed < ranks.size();) {
-        const UniqueFd to = net::accept_one(listener.get(), deadline, abort, "sharing memory");
-        if (net::peer_uid(to.get()) != ::geteuid()) continue;
-        security::authenticate(to.get(), membership_->secret(), security::Role::accepting, what, deadline, abort);
-        for (const UniqueFd& fd : fds) net::send_fd(to.get(), fd.get(), deadline, abort);
-        ++passed;
-    }
-}
-
-// Equal on all ranks of a host: its lowest rank decides.
-bool World::memory_readable() const {
-    const auto& cards = membership_->cards();
-    const auto mine = cards[static_cast<std::size_t>(rank_)].process_space;
-    return std::ranges::all_of(rank_of_local_,
-                               [&](int rank) { return cards[static_cast<std::size_t>(rank)].process_space == mine; }) &&
-           transport::PeerMemory::allowed();
 }
 
 const transport::PeerMemory* World::memory_of(int peer) {

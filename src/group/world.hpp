@@ -50,6 +50,12 @@ struct Channel {
     static constexpr std::uint64_t number(std::uint64_t channel) { return channel & number_mask; }
 };
 
+/// Where a world's shared memory is to be found: a descriptor of rank 0's process, -1: nowhere. See Arena::find.
+struct OfferedMemory {
+    int descriptor = -1;
+    std::uint64_t identity = 0;
+};
+
 class World : public std::enable_shared_from_this<World> {
  public:
     /// Joins; returns when all ranks have. Throws as ProcessGroup's constructor. `joining`: until when; empty: for the
@@ -187,9 +193,21 @@ class World : public std::enable_shared_from_this<World> {
     static void inherit_all();
     void inherit() noexcept;
     void lay_out(TransportKind kind);
-    void take_tuning();
+    void take_tuning(const std::string& decision);
     void make_mailbox();
-    void connect_shared_memory(const Deadline& deadline);
+    // host.cpp
+    void prepare_memory();
+    OfferedMemory offer_memory(const std::vector<rendezvous::Card>& cards);
+    void lay_out_host();
+    void connect_shared_memory(const OfferedMemory& offer, const Deadline& deadline);
+    void share_offered(const OfferedMemory& offer, const Deadline& deadline);
+    void share_by_hand(const Deadline& deadline);
+    std::string door_of(const std::string& what, int first) const;
+    UniqueFd listen_for_others(const std::string& what, int first) const;
+    bool hand_over(const UniqueFd& to, const std::string& what, std::span<const UniqueFd> fds, const Deadline& deadline,
+                   const AbortFlag* abort) const;
+    void receive_from_first(const std::string& what, int first, std::span<UniqueFd> fds, const Deadline& deadline,
+                            const AbortFlag* abort) const;
     bool memory_readable() const;
     transport::Stream* stream_to(int peer);
     transport::SocketStream& socket_to(int peer);

@@ -179,8 +179,7 @@ void Membership::exchange_cards() {
         for (int r = 0; r < n; ++r) keys.push_back(fmt::format("card/{}", r));
         Table all;
         try {
-            store.wait(keys, left());
-            for (const std::string& bytes : store.multi_get(keys))
+            for (const std::string& bytes : store.backend()->multi_get(keys, left()))
                 all.cards.push_back(object::decode_string(bytes).get<Card>());
             if (options_.decide) all.decision = options_.decide(all.cards);
             for (Card& one : all.cards) one.note.clear();  // rank 0 has read them

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <cmath>
 #include <cstdint>
 
@@ -66,10 +67,16 @@ std::string Cache::user_folder() {
 Cache::Cache(const std::string& topology, const std::string& folder)
     : topology_(topology), file_(fmt::format("tune-{:016x}", hash_of(topology))) {
     if (folder.empty() || ::geteuid() != ::getuid()) return;
-    ::mkdir(folder.c_str(), 0700);
     const std::string own = folder + "/tutti";
-    ::mkdir(own.c_str(), 0700);
-    folder_ = UniqueFd(::open(own.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    const auto open_own = [&] {
+        folder_ = UniqueFd(::open(own.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    };
+    open_own();
+    if (!folder_ && errno == ENOENT) {
+        ::mkdir(folder.c_str(), 0700);
+        ::mkdir(own.c_str(), 0700);
+        open_own();
+    }
     if (folder_ && !ours(folder_.get(), S_IFDIR)) folder_.reset();
 }
 

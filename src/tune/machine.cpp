@@ -19,7 +19,12 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
@@ -322,13 +327,19 @@ double tcp_gbps(const Deadline& limit, const std::vector<int>& cpus) {
     return best;
 }
 
-std::string first_line(const std::string& file) {
-    std::string line;
-    std::getline(std::ifstream(file), line);
-    return line;
-}
-
+// What the processor calls itself. It can be asked on x86; the kernel writes as many pages as there are CPUs.
 std::string processor() {
+#if defined(__x86_64__)
+    std::array<unsigned, 12> name{};
+    const auto ask = [&](unsigned leaf) {
+        unsigned* at = name.data() + (leaf - 0x80000002) * 4;
+        return __get_cpuid(leaf, at, at + 1, at + 2, at + 3) != 0;
+    };
+    if (ask(0x80000002) && ask(0x80000003) && ask(0x80000004)) {
+        const std::string text(reinterpret_cast<const char*>(name.data()), sizeof name);
+        return text.substr(0, text.find('\0'));
+    }
+#endif
     std::ifstream info("/proc/cpuinfo");
     for (std::string line; std::getline(info, line);) {
         if (line.starts_with("model name")) return line.substr(std::min(line.size(), line.find(':') + 1));
@@ -342,8 +353,7 @@ CostModel measure(const Deadline& deadline) {
     using std::chrono::microseconds;
     const std::vector<int> cpus = allowed_cpus();
     CostModel costs;
-    costs.cores = std::max<double>(
-        {1, static_cast<double>(cpus.size()), static_cast<double>(std::thread::hardware_concurrency())});
+    costs.cores = std::max<double>({1, static_cast<double>(cpus.size()), static_cast<double>(this_host::cpus())});
     if (const long bytes = ::sysconf(_SC_LEVEL2_CACHE_SIZE); bytes > 0)
         costs.cache_kb = static_cast<double>(bytes) / 1024;
     const auto set = [](double& field, double measured) {
@@ -373,12 +383,10 @@ std::string topology() {
     utsname system{};
     ::uname(&system);
     std::string caches;
-    for (int index = 0; index < 8; ++index) {
-        const std::string size = first_line(fmt::format("/sys/devices/system/cpu/cpu0/cache/index{}/size", index));
-        if (!size.empty()) caches += ' ' + size;
-    }
+    for (const int level : {_SC_LEVEL1_DCACHE_SIZE, _SC_LEVEL2_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE})
+        caches += fmt::format(" {}", ::sysconf(level));
     return fmt::format("{};{};{} of {} cpus;{};{};tutti {}", this_host::name(), processor(), allowed_cpus().size(),
-                       std::thread::hardware_concurrency(), caches, system.release, tutti::version());
+                       this_host::cpus(), caches, system.release, tutti::version());
 }
 
 }  // namespace tutti::tune

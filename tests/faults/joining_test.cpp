@@ -183,5 +183,24 @@ TEST_F(Joining, a_rank_that_dies_while_joining_is_missed_by_name) {
     }
 }
 
+// As in a container of another user, or under a policy that hides processes from each other: the memory cannot be
+// found, and is handed over.
+TEST_F(Joining, ranks_whose_processes_may_not_be_looked_into_share_memory_all_the_same) {
+    constexpr uid_t nobody = 65534;
+    if (::geteuid() != 0) GTEST_SKIP() << "needs root, to be somebody else";
+    Job job(3, [](const RankProcess& me) {
+        if (::setresuid(nobody, nobody, nobody) != 0) throw std::runtime_error("setresuid");
+        ::prctl(PR_SET_DUMPABLE, me.rank() == 0 ? 0 : 1);
+        me.report_end_of([&] {
+            const ProcessGroup g = me.join(TransportKind::shm);
+            std::vector<int> x(5000, me.rank());
+            all_reduce(x, {.group = g});
+            if (x != std::vector<int>(5000, 3)) throw std::runtime_error("wrong sum");
+            barrier({.group = g});
+        });
+    });
+    for (const Report& r : job.collect(3, 10s)) EXPECT_STREQ(r.text, "done") << "rank " << r.rank;
+}
+
 }  // namespace
 }  // namespace tutti::test

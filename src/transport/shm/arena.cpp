@@ -107,6 +107,38 @@ std::shared_ptr<Arena> Arena::attach(UniqueFd fd, const ArenaLayout& layout) {
     return make(std::move(fd), layout, false);
 }
 
+// Opening another process's descriptor needs what reading its memory needs, and no help from it.
+std::shared_ptr<Arena> Arena::find(int process, int descriptor, std::uint64_t identity, const ArenaLayout& layout) {
+    UniqueFd fd(::open(fmt::format("/proc/{}/fd/{}", process, descriptor).c_str(), O_RDWR | O_CLOEXEC));
+    struct stat status {};
+    if (!fd || ::fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
+        static_cast<std::uint64_t>(status.st_size) != file_bytes(layout)) {
+        return nullptr;
+    }
+    auto arena = make(std::move(fd), layout, false);
+    return arena->control(0).identity.load(std::memory_order_acquire) == identity ? arena : nullptr;
+}
+
+void Arena::say_attached() const noexcept {
+    std::atomic<std::uint32_t>& attached = control(0).attached;
+    if (attached.fetch_add(1, std::memory_order_acq_rel) + 2 == static_cast<std::uint32_t>(layout_.ranks)) {
+        syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&attached), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+    }
+}
+
+bool Arena::wait_until_attached(std::chrono::nanoseconds limit) const noexcept {
+    std::atomic<std::uint32_t>& attached = control(0).attached;
+    const auto others = static_cast<std::uint32_t>(layout_.ranks - 1);
+    const auto end = std::chrono::steady_clock::now() + limit;
+    for (;;) {
+        const std::uint32_t seen = attached.load(std::memory_order_acquire);
+        if (seen == others) return true;
+        const auto now = std::chrono::steady_clock::now();
+        if (now >= end) return false;
+        futex_wait(attached, seen, end - now);
+    }
+}
+
 std::shared_ptr<Arena> Arena::part(std::shared_ptr<const Arena> whole, std::uint64_t offset, const ArenaLayout& layout,
                                    std::vector<int> ranks_of_whole) {
     if (offset + layout.total_bytes() > parts_bytes) {

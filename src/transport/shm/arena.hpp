@@ -81,6 +81,10 @@ struct RankControl {
     std::atomic<std::uint32_t> relying{0};
     /// Of rank 0's only, set before anybody attaches: ranks may read each other's memory.
     std::atomic<std::uint32_t> memory_readable{0};
+    /// Of rank 0's only: how many others have mapped it.
+    std::atomic<std::uint32_t> attached{0};
+    /// Of rank 0's only, set before anybody attaches: tells this arena from all others.
+    std::atomic<std::uint64_t> identity{0};
     /// One more than the arena rank into whose memory this rank is writing, where that has offered it; 0: none.
     alignas(line_spacing) std::atomic<std::uint32_t> writing_to{0};
     /// The latest small collective that this rank has begun. It has read what it needed of all before.
@@ -137,6 +141,9 @@ class Arena {
     static std::shared_ptr<Arena> create_shared(const ArenaLayout& layout);
     /// Maps what another rank created. Throws DistBackendError if the memory has another size.
     static std::shared_ptr<Arena> attach(UniqueFd fd, const ArenaLayout& layout);
+    /// The same by what its creator says of it: its process, the descriptor there, and control(0).identity. Null where
+    /// that cannot be opened (another process name space, no /proc, a process that nobody may look into).
+    static std::shared_ptr<Arena> find(int process, int descriptor, std::uint64_t identity, const ArenaLayout& layout);
     /// The part of a shared arena at `offset` (a multiple of part_alignment) behind it, for some of its ranks. Nothing
     /// has been there before. Throws DistBackendError where it cannot be mapped, or there is no room for it.
     static std::shared_ptr<Arena> part(std::shared_ptr<const Arena> whole, std::uint64_t offset,
@@ -150,6 +157,12 @@ class Arena {
     const ArenaLayout& layout() const noexcept { return layout_; }
     /// A descriptor of it, to pass on.
     UniqueFd fd() const;
+    /// The creator's own, for find().
+    int descriptor() const noexcept { return fd_.get(); }
+    /// This rank has mapped what another one created.
+    void say_attached() const noexcept;
+    /// The creator: whether all others have, after `limit` at most.
+    bool wait_until_attached(std::chrono::nanoseconds limit) const noexcept;
     /// A part: this rank will not use it any more. The last one to say so gives its memory back.
     void leave_part(int rank) noexcept;
     /// `sleeps_often`: this rank has no core of its own. Call before the first sleep.

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <thread>
@@ -71,6 +73,39 @@ TEST(Bell, does_not_go_on_ringing) {
             events = ::poll(&entry, 1, 0);
         });
     EXPECT_EQ(events, 0);
+}
+
+// What one process creates, another finds by what it is told, and by nothing less.
+TEST(Arena, is_found_in_another_process_by_its_descriptor_and_identity) {
+    ArenaLayout layout;
+    layout.ranks = 3;
+    const auto arena = Arena::create_shared(layout);
+    arena->control(0).identity = 4711;
+    const pid_t creator = ::getpid();
+    const pid_t child = ::fork();
+    if (child == 0) {
+        const auto found = Arena::find(creator, arena->descriptor(), 4711, layout);
+        ArenaLayout other = layout;
+        other.ranks = 2;
+        const bool only_it = !Arena::find(creator, arena->descriptor(), 4712, layout) &&
+                             !Arena::find(creator, arena->descriptor(), 4711, other) &&
+                             !Arena::find(creator, 0, 4711, layout) && !Arena::find(creator, -1, 4711, layout);
+        if (!found || !only_it) ::_exit(1);
+        found->slot(1, 0)[5] = std::byte{42};
+        found->say_attached();
+        ::_exit(0);
+    }
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+    EXPECT_EQ(arena->slot(1, 0)[5], std::byte{42});
+    EXPECT_FALSE(arena->wait_until_attached(std::chrono::milliseconds(10)));  // two others are expected
+    std::thread late([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        arena->say_attached();
+    });
+    EXPECT_TRUE(arena->wait_until_attached(std::chrono::seconds(20)));
+    late.join();
 }
 
 }  // namespace
