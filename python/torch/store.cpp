@@ -28,6 +28,7 @@ namespace {
 using Bytes = std::vector<std::uint8_t>;
 constexpr std::chrono::microseconds shortest_pause{100};
 constexpr Milliseconds longest_pause{10};
+constexpr Milliseconds same_timeout{1000};  // what may have passed of it
 
 Bytes bytes_of(std::string_view text) {
     return {text.begin(), text.end()};
@@ -234,12 +235,11 @@ class OverTorch : public JoiningStore {
             std::exception_ptr error;
             try {
                 const auto left = std::chrono::ceil<Milliseconds>(end - std::chrono::steady_clock::now());
-                if (!std::is_same_v<Result, bool> && store->getTimeout() >= left) {
-                    result = read(*store);  // which waits
-                } else {
-                    store->wait(names, std::max(left, Milliseconds(1)));
-                    result = read(*store);
-                }
+                // Where the program has given the store the group's timeout, reading waits as long by itself.
+                const bool reading_waits = !std::is_same_v<Result, bool> && store->getTimeout() >= left &&
+                                           store->getTimeout() <= left + same_timeout;
+                if (!reading_waits) store->wait(names, std::max(left, Milliseconds(1)));
+                result = read(*store);
             } catch (...) {
                 error = std::current_exception();
             }

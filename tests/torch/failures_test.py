@@ -221,6 +221,23 @@ def again(rank: int, n: int, path: str) -> None:
         dist.destroy_process_group()
 
 
+def join_alone(store: dist.Store) -> None:
+    """The group's own timeout counts, whatever the store's is."""
+    began = time.monotonic()
+    message = message_of(dist.init_process_group, "tutti", store=store, rank=0, world_size=2, timeout=timedelta(seconds=1))
+    expect(message, "1 arrived in time; missing: 1")
+    assert 0.9 < time.monotonic() - began < 5, f"{time.monotonic() - began} s"
+
+
+def alone(rank: int, n: int, path: str) -> None:
+    for limit in (1, 60):
+        own = timedelta(seconds=limit)
+        join_alone(dist.TCPStore("127.0.0.1", 0, 2, True, timeout=own, wait_for_workers=False))
+    store = dist.FileStore(path, 2)
+    store.set_timeout(timedelta(seconds=60))
+    join_alone(store)
+
+
 class Failures(unittest.TestCase):
     def test_bad_arguments_name_themselves(self) -> None:
         ranks.run(2, bad_tensors)
@@ -242,6 +259,10 @@ class Failures(unittest.TestCase):
     def test_ctrl_c_ends_the_wait_for_absent_ranks(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             ranks.run(2, interrupted_init, os.path.join(folder, "store"), backend=None)
+
+    def test_ranks_that_never_come_are_named_in_time(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            ranks.run(1, alone, os.path.join(folder, "store"), backend=None)
 
     def test_a_dead_rank_is_named(self) -> None:
         with self.assertRaisesRegex(AssertionError, r"no answer from ranks \[1\]|exit codes \[0, 0"):
