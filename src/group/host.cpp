@@ -112,25 +112,35 @@ void World::share_offered(const OfferedMemory& offer, const Deadline& deadline) 
         arena_ = transport::Arena::find(membership_->cards().front().process, offer.descriptor, offer.identity, shape);
         if (!arena_) {
             UniqueFd fd;
-            receive_from_first("arena", 0, {&fd, 1}, deadline, &bad_news_);
+            receive_from_first("arena", 0, {&fd, 1}, deadline, nullptr);
             arena_ = transport::Arena::attach(std::move(fd), shape);
         }
-        arena_->say_attached();
+        arena_->say_attached(rank_);
         return;
     }
     UniqueFd listener;
     while (!arena_->wait_until_attached(finding_patience)) {
-        if (bad_news_.raised()) throw DistNetworkError("sharing memory: " + bad_news_.reason());
+        raise_death();
         if (deadline.expired()) {
             throw Timeout(
-                fmt::format("sharing memory: {} of {} ranks have it", arena_->control(0).attached.load() + 1, size_),
+                fmt::format("sharing memory: {} of {} ranks have it", arena_->control(0).attachments.load() + 1, size_),
                 {.operation = "init", .rank = rank_});
         }
         if (!listener) listener = listen_for_others("arena", 0);
         while (auto to = net::try_accept(listener.get())) {
             const UniqueFd fd = arena_->fd();
-            hand_over(*to, "arena", {&fd, 1}, deadline, &bad_news_);
+            hand_over(*to, "arena", {&fd, 1}, deadline, nullptr);
         }
+    }
+}
+
+// Of a rank that has yet to attach. Other news are for those who have joined: they do not end this.
+void World::raise_death() const {
+    const std::lock_guard lock(verdict_mutex_);
+    if (verdict_ && verdict_->kind == rendezvous::VerdictKind::peer_lost &&
+        arena_->control(verdict_->rank).attached.load(std::memory_order_acquire) == 0) {
+        throw PeerLost("sharing memory: " + verdict_->text,
+                       {.operation = "init", .group = name_, .rank = rank_, .peer = verdict_->rank});
     }
 }
 
@@ -151,7 +161,7 @@ void World::share_by_hand(const Deadline& deadline) {
         shared.front() = arena_->fd();
         std::ranges::move(bells, shared.begin() + 1);
     }
-    pass_on_host("arena", rank_of_local_, shared, deadline, &bad_news_);
+    pass_on_host("arena", rank_of_local_, shared, deadline, nullptr);
     std::move(shared.begin() + 1, shared.end(), bells.begin());
     if (!is_first) arena_ = transport::Arena::attach(std::move(shared.front()), shape);
     arena_->hang_bells(std::move(bells));

@@ -202,6 +202,7 @@ class World : public std::enable_shared_from_this<World> {
     void connect_shared_memory(const OfferedMemory& offer, const Deadline& deadline);
     void share_offered(const OfferedMemory& offer, const Deadline& deadline);
     void share_by_hand(const Deadline& deadline);
+    void raise_death() const;
     std::string door_of(const std::string& what, int first) const;
     UniqueFd listen_for_others(const std::string& what, int first) const;
     bool hand_over(const UniqueFd& to, const std::string& what, std::span<const UniqueFd> fds, const Deadline& deadline,

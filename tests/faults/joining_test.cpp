@@ -4,6 +4,7 @@
 #include "support/covers.hpp"
 
 #include <map>
+#include <thread>
 
 namespace tutti::test {
 namespace {
@@ -180,6 +181,32 @@ TEST_F(Joining, a_rank_that_dies_while_joining_is_missed_by_name) {
         if (r.rank == 2) continue;
         EXPECT_EQ(r.code, static_cast<int>(ErrorCode::timeout)) << r.text;
         EXPECT_NE(std::string(r.text).find("missing: 2"), std::string::npos) << r.text;
+    }
+}
+
+TEST_F(Joining, a_rank_that_dies_at_any_moment_of_it_keeps_nobody_for_long) {
+    for (int moment = 0; moment < 12; ++moment) {
+        Job job(3, [moment](const RankProcess& me) {
+            std::thread killer;
+            if (me.rank() == 2) {
+                killer = std::thread([moment] {
+                    std::this_thread::sleep_for(500us * moment);
+                    ::raise(SIGKILL);
+                });
+            }
+            me.report_end_of([&] {
+                const ProcessGroup g = me.join(TransportKind::shm, 1s);
+                for (;;) barrier({.group = g});
+            });
+            if (killer.joinable()) killer.join();
+        });
+        for (int ended = 0; ended < 2;) {
+            const auto report = job.next(4s);
+            ASSERT_TRUE(report) << "moment " << moment;
+            if (report->rank == 2) continue;
+            EXPECT_GT(report->code, 0) << "moment " << moment << ": " << report->text;
+            ++ended;
+        }
     }
 }
 

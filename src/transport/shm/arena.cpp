@@ -119,23 +119,24 @@ std::shared_ptr<Arena> Arena::find(int process, int descriptor, std::uint64_t id
     return arena->control(0).identity.load(std::memory_order_acquire) == identity ? arena : nullptr;
 }
 
-void Arena::say_attached() const noexcept {
-    std::atomic<std::uint32_t>& attached = control(0).attached;
-    if (attached.fetch_add(1, std::memory_order_acq_rel) + 2 == static_cast<std::uint32_t>(layout_.ranks)) {
-        syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&attached), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+void Arena::say_attached(int rank) const noexcept {
+    control(rank).attached.store(1, std::memory_order_release);
+    std::atomic<std::uint32_t>& attachments = control(0).attachments;
+    if (attachments.fetch_add(1, std::memory_order_acq_rel) + 2 == static_cast<std::uint32_t>(layout_.ranks)) {
+        syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&attachments), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
     }
 }
 
 bool Arena::wait_until_attached(std::chrono::nanoseconds limit) const noexcept {
-    std::atomic<std::uint32_t>& attached = control(0).attached;
+    std::atomic<std::uint32_t>& attachments = control(0).attachments;
     const auto others = static_cast<std::uint32_t>(layout_.ranks - 1);
     const auto end = std::chrono::steady_clock::now() + limit;
     for (;;) {
-        const std::uint32_t seen = attached.load(std::memory_order_acquire);
+        const std::uint32_t seen = attachments.load(std::memory_order_acquire);
         if (seen == others) return true;
         const auto now = std::chrono::steady_clock::now();
         if (now >= end) return false;
-        futex_wait(attached, seen, end - now);
+        futex_wait(attachments, seen, end - now);
     }
 }
 

@@ -81,8 +81,8 @@ struct RankControl {
     std::atomic<std::uint32_t> relying{0};
     /// Of rank 0's only, set before anybody attaches: ranks may read each other's memory.
     std::atomic<std::uint32_t> memory_readable{0};
-    /// Of rank 0's only: how many others have mapped it.
-    std::atomic<std::uint32_t> attached{0};
+    /// This rank has mapped what rank 0 created. Of rank 0's only: how many have.
+    std::atomic<std::uint32_t> attached{0}, attachments{0};
     /// Of rank 0's only, set before anybody attaches: tells this arena from all others.
     std::atomic<std::uint64_t> identity{0};
     /// One more than the arena rank into whose memory this rank is writing, where that has offered it; 0: none.
@@ -159,8 +159,8 @@ class Arena {
     UniqueFd fd() const;
     /// The creator's own, for find().
     int descriptor() const noexcept { return fd_.get(); }
-    /// This rank has mapped what another one created.
-    void say_attached() const noexcept;
+    /// `rank`, not the creator, has mapped it.
+    void say_attached(int rank) const noexcept;
     /// The creator: whether all others have, after `limit` at most.
     bool wait_until_attached(std::chrono::nanoseconds limit) const noexcept;
     /// A part: this rank will not use it any more. The last one to say so gives its memory back.

@@ -92,7 +92,7 @@ TEST(Arena, is_found_in_another_process_by_its_descriptor_and_identity) {
                              !Arena::find(creator, 0, 4711, layout) && !Arena::find(creator, -1, 4711, layout);
         if (!found || !only_it) ::_exit(1);
         found->slot(1, 0)[5] = std::byte{42};
-        found->say_attached();
+        found->say_attached(1);
         ::_exit(0);
     }
     int status = -1;
@@ -102,7 +102,7 @@ TEST(Arena, is_found_in_another_process_by_its_descriptor_and_identity) {
     EXPECT_FALSE(arena->wait_until_attached(std::chrono::milliseconds(10)));  // two others are expected
     std::thread late([&] {
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
-        arena->say_attached();
+        arena->say_attached(2);
     });
     EXPECT_TRUE(arena->wait_until_attached(std::chrono::seconds(20)));
     late.join();
