@@ -124,6 +124,7 @@ void authenticate(int fd, const Secret& secret, Role role, std::string_view purp
                                : deadline;
     Handshake machine(secret, role, purpose);
     std::array<std::byte, 128> buffer;
+    bool heard = false;
     while (true) {
         if (const auto output = machine.output(); !output.empty()) {
             net::send_all(fd, output, limit, abort, operation);
@@ -131,7 +132,8 @@ void authenticate(int fd, const Secret& secret, Role role, std::string_view purp
         }
         if (machine.state() != Handshake::State::needs_more) break;
         // One magic first: a peer that speaks something shorter than our messages is noticed as well.
-        const std::size_t count = std::min<std::size_t>({machine.wanted(), buffer.size(), 8});
+        const std::size_t count = std::min({machine.wanted(), buffer.size(), heard ? buffer.size() : magic.size()});
+        heard = true;
         net::recv_all(fd, std::span(buffer).first(count), limit, abort, operation);
         machine.consume(std::span(buffer).first(count));
     }
