@@ -5,8 +5,8 @@ usage: against_gloo.py [--repeat 5] [--only NAME] [--json FILE]
 
 Each row is the median over the rounds of a round's median time; rounds alternate between the backends. Ranks have one thread
 each, and are forked; those whose init_process_group is timed are fresh processes, as launchers start them (the copying of
-pages that a fork makes would be half of the time, for any backend). What communication adds to a training step is the step less the same step on one rank alone. The target
-is the ratio that the project has set itself.
+pages that a fork makes would be half of the time, for any backend). What communication adds to a training step is the step
+less the same step on one rank alone. The target is the ratio that the project has set itself.
 """
 
 from __future__ import annotations

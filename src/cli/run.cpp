@@ -2,6 +2,7 @@
 // of torchrun and DeepSpeed's launcher; tutti launch is the same with the defaults of torch.distributed.launch.
 #include "cli/arguments.hpp"
 #include "core/env.hpp"
+#include "core/this_host.hpp"
 #include "launch/launcher.hpp"
 
 #include <tutti/error.hpp>
@@ -13,7 +14,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
-#include <thread>
 
 namespace tutti::cli {
 namespace {
@@ -52,7 +52,7 @@ std::optional<int> number(const std::string& text) {
 
 int ranks_of(const std::string& text) {
     if (text.empty()) return 1;
-    if (text == "cpu" || text == "auto") return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+    if (text == "cpu" || text == "auto") return this_host::cpus();
     if (text == "gpu") return count_gpus();
     const auto value = number(text);
     if (!value || *value < 1 || *value > 65536) {

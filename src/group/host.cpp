@@ -126,7 +126,7 @@ void World::share_offered(const OfferedMemory& offer, const Deadline& deadline) 
                 fmt::format("sharing memory: {} of {} ranks have it", arena_->control(0).attachments.load() + 1, size_),
                 {.operation = "init", .rank = rank_});
         }
-        if (!listener) listener = listen_for_others("arena", 0);
+        if (!listener) listener = net::listen_unix(door_of("arena", rank_));
         while (auto to = net::try_accept(listener.get())) {
             const UniqueFd fd = arena_->fd();
             hand_over(*to, "arena", {&fd, 1}, deadline, nullptr);
@@ -170,7 +170,7 @@ void World::share_by_hand(const Deadline& deadline) {
 void World::pass_on_host(const std::string& what, std::span<const int> ranks, std::span<UniqueFd> fds,
                          const Deadline& deadline, const AbortFlag* abort) {
     if (rank_ != ranks.front()) return receive_from_first(what, ranks.front(), fds, deadline, abort);
-    const UniqueFd listener = listen_for_others(what, rank_);
+    const UniqueFd listener = net::listen_unix(door_of(what, rank_));
     for (std::size_t passed = 1; passed < ranks.size();) {
         const UniqueFd to = net::accept_one(listener.get(), deadline, abort, "sharing memory");
         if (hand_over(to, what, fds, deadline, abort)) ++passed;
@@ -179,10 +179,6 @@ void World::pass_on_host(const std::string& what, std::span<const int> ranks, st
 
 std::string World::door_of(const std::string& what, int first) const {
     return fmt::format("tutti-{}-{:x}-{}", what, membership_->world_id(), first);
-}
-
-UniqueFd World::listen_for_others(const std::string& what, int first) const {
-    return net::listen_unix(door_of(what, first));
 }
 
 // False: a stranger.

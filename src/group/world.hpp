@@ -204,7 +204,6 @@ class World : public std::enable_shared_from_this<World> {
     void share_by_hand(const Deadline& deadline);
     void raise_death() const;
     std::string door_of(const std::string& what, int first) const;
-    UniqueFd listen_for_others(const std::string& what, int first) const;
     bool hand_over(const UniqueFd& to, const std::string& what, std::span<const UniqueFd> fds, const Deadline& deadline,
                    const AbortFlag* abort) const;
     void receive_from_first(const std::string& what, int first, std::span<UniqueFd> fds, const Deadline& deadline,

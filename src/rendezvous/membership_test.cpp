@@ -32,9 +32,8 @@ struct Line {
 class Ranks {
  public:
     using Act = std::function<void(Membership&, int rank)>;
-    /// `joined`: what each does first when it has joined; `then`: after it has said so.
-    explicit Ranks(int count, std::function<void(int rank)> joined = {}, Act then = {})
-        : count_(count), joined_(std::move(joined)), then_(std::move(then)) {
+    /// `then`: what each does when it has said that it has joined.
+    explicit Ranks(int count, Act then = {}) : count_(count), then_(std::move(then)) {
         int reports[2], ports[2];
         if (::pipe2(reports, O_CLOEXEC) != 0 || ::pipe2(ports, O_CLOEXEC) != 0) throw std::runtime_error("pipe");
         for (int rank = 0; rank < count; ++rank) {
@@ -114,7 +113,6 @@ class Ranks {
                 TCPStore({.port = port}), rank, count_, Deadline::after(20s), {}, [&](const Verdict& v) {
                     say(v.kind, v.rank, v.text);
                 }});
-            if (joined_) joined_(rank);
             say(VerdictKind::left, rank, "joined");
             if (then_) then_(*membership, rank);
             char order = 0;
@@ -131,7 +129,6 @@ class Ranks {
     }
 
     int count_;
-    std::function<void(int rank)> joined_;
     Act then_;
     std::vector<pid_t> pids_;
     std::vector<int> orders_;
@@ -215,7 +212,7 @@ TEST(Lifelines, let_all_ranks_leave_together_quickly_and_nobody_is_called_lost) 
 
 TEST(Lifelines, a_death_right_after_joining_is_known_to_all) {
     for (const int victim : {4, 7}) {  // in the middle, perhaps without its children yet, and a leaf
-        Ranks ranks(8, [victim](int rank) {
+        Ranks ranks(8, [victim](Membership&, int rank) {
             if (rank == victim) ::raise(SIGKILL);
         });
         std::vector<int> others;
@@ -227,12 +224,11 @@ TEST(Lifelines, a_death_right_after_joining_is_known_to_all) {
 }
 
 TEST(Lifelines, carry_the_last_words_of_a_rank_that_dies_right_after_joining) {
-    Ranks ranks(
-        4, [](int) {},
-        [](Membership& membership, int rank) {
-            if (rank == 3) membership.flood({VerdictKind::aborted, 3, "enough"});
-            if (rank == 3) ::raise(SIGKILL);  // flood has returned: the news are on their way
-        });
+    Ranks ranks(4, [](Membership& membership, int rank) {
+        if (rank != 3) return;
+        membership.flood({VerdictKind::aborted, 3, "enough"});
+        ::raise(SIGKILL);  // flood has returned: the news are on their way
+    });
     for (int told = 0; told < 3;) {
         const auto line = ranks.next(2s);
         ASSERT_TRUE(line) << told << " of 3 ranks were told";

@@ -123,7 +123,7 @@ void Arena::say_attached(int rank) const noexcept {
     control(rank).attached.store(1, std::memory_order_release);
     std::atomic<std::uint32_t>& attachments = control(0).attachments;
     if (attachments.fetch_add(1, std::memory_order_acq_rel) + 2 == static_cast<std::uint32_t>(layout_.ranks)) {
-        syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&attachments), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+        futex_wake(attachments);
     }
 }
 
@@ -210,7 +210,7 @@ void Arena::wake(int rank, RankControl& peer) const noexcept {
         return;
     }
     peer.rings.fetch_add(1, std::memory_order_release);
-    syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&peer.rings), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+    futex_wake(peer.rings);
 }
 
 void Arena::silence(const UniqueFd& bell) noexcept {
@@ -221,6 +221,10 @@ void Arena::silence(const UniqueFd& bell) noexcept {
 void Arena::ring_doorbell(int rank) const noexcept {
     fence_for_doorbell();
     wake_if_asleep(rank);
+}
+
+void Arena::futex_wake(std::atomic<std::uint32_t>& word) noexcept {
+    syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
 void Arena::futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen, std::chrono::nanoseconds limit) noexcept {

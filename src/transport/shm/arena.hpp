@@ -229,6 +229,7 @@ class Arena {
             wake(rank, peer);
     }
     void wake(int rank, RankControl& peer) const noexcept;
+    static void futex_wake(std::atomic<std::uint32_t>& word) noexcept;
     static void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen,
                            std::chrono::nanoseconds limit) noexcept;
 
