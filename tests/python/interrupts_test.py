@@ -1,5 +1,6 @@
 """Ctrl-C ends every wait within 100 ms; forks and spawned processes; the interpreter ends with work pending."""
 import multiprocessing
+import multiprocessing.util
 import os
 import pathlib
 import signal
@@ -41,9 +42,16 @@ def interrupted(wait):
         thread.join()
 
 
+def scratch():
+    """A folder that goes with the process."""
+    folder = tempfile.TemporaryDirectory()
+    multiprocessing.util.Finalize(None, folder.cleanup, exitpriority=0)
+    return folder.name
+
+
 def store_waits():
     """By name: waits of stores for what never comes."""
-    folder = tempfile.mkdtemp()
+    folder = scratch()
     server = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     file = dist.FileStore(os.path.join(folder, "store"), -1)
     waits = {"TCPStore, for workers": lambda: dist.TCPStore("127.0.0.1", 0, 2, True),
@@ -60,7 +68,7 @@ def store_waits():
 def init_waits():
     """By name: joining a group whose other rank never comes."""
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()), RANK="0", WORLD_SIZE="2")
-    path = os.path.join(tempfile.mkdtemp(), "file")
+    path = os.path.join(scratch(), "file")
     return {"env://": lambda: dist.init_process_group(),
             "tcp://, rank 1": lambda: dist.init_process_group(init_method=f"tcp://127.0.0.1:{free_port()}", rank=1,
                                                               world_size=2),
