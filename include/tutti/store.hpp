@@ -48,6 +48,11 @@ class TUTTI_API StoreBackend {
     virtual std::vector<std::string> multi_get(std::span<const std::string> keys, Milliseconds timeout);
     virtual void multi_set(std::span<const std::string> keys, std::span<const std::string> values,
                            Milliseconds timeout);
+    /// Whether waits ask the store again and again, as nobody tells them what others do.
+    virtual bool asks_again() const { return false; }
+    /// As get, for stores that ask again and again: at once when `bell` becomes readable, and less often until then.
+    /// What there is to read from `bell` is left there.
+    virtual std::string get_with_bell(std::string_view key, Milliseconds timeout, int bell);
     /// For messages: "TCPStore(10.0.0.1:29500)".
     virtual std::string describe() const = 0;
     /// Numeric address of this process's end of the connection to the store: others in the job can reach this host by

@@ -11,6 +11,7 @@
 #include <tutti/error.hpp>
 
 #include <netdb.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -86,10 +87,12 @@ class OverTorch : public JoiningStore {
     void set(std::string_view key, std::string_view value, Milliseconds) override {
         call("set", [&](c10d::Store& store) { store.set(std::string(key), bytes_of(value)); });
     }
-    std::string get(std::string_view key, Milliseconds timeout) override {
+    std::string get(std::string_view key, Milliseconds timeout) override { return get_with_bell(key, timeout, -1); }
+    bool asks_again() const override { return !tcp_; }
+    std::string get_with_bell(std::string_view key, Milliseconds timeout, int bell) override {
         const std::string name(key);
-        return when_there<std::string>("get", {name}, timeout,
-                                       [name](c10d::Store& store) { return text_of(store.get(name)); });
+        return when_there<std::string>(
+            "get", {name}, timeout, [name](c10d::Store& store) { return text_of(store.get(name)); }, bell);
     }
     std::int64_t add(std::string_view key, std::int64_t amount, Milliseconds) override {
         return call("add", [&](c10d::Store& store) { return store.add(std::string(key), amount); });
@@ -196,13 +199,14 @@ class OverTorch : public JoiningStore {
     // What `read` says of the keys when they have come. While this rank joins over TCP both happen on the server's
     // word.
     template <class Result, class Function>
-    Result when_there(const char* operation, const std::vector<std::string>& names, Milliseconds timeout,
-                      Function read) {
+    Result when_there(const char* operation, const std::vector<std::string>& names, Milliseconds timeout, Function read,
+                      int bell = -1) {
         const auto end = std::chrono::steady_clock::now() + timeout;
         std::optional<Result> result;
         if (tcp_ && !has_joined()) {
             result = read_on_server<Result>(operation, names, end, read);
-        } else if (call("wait", [&](c10d::Store& store) { return store.check(names); }) || ask_again(names, end)) {
+        } else if (call("wait", [&](c10d::Store& store) { return store.check(names); }) ||
+                   ask_again(names, end, bell)) {
             result = call(operation, read);
         }
         if (result) return std::move(*result);
@@ -212,14 +216,18 @@ class OverTorch : public JoiningStore {
     }
     // Asks again and again, more seldom the longer it takes: the store's own wait cannot be ended by abort(), holds up
     // the connection's other users, and PyTorch logs each one that runs out of time.
-    bool ask_again(const std::vector<std::string>& names, std::chrono::steady_clock::time_point end) {
+    bool ask_again(const std::vector<std::string>& names, std::chrono::steady_clock::time_point end, int bell) {
         const auto began = std::chrono::steady_clock::now();
         for (;;) {
             end_wait_if_asked();
             const auto now = std::chrono::steady_clock::now();
             if (now >= end) return false;
-            std::this_thread::sleep_for(
-                std::clamp<std::chrono::nanoseconds>((now - began) / 8, shortest_pause, longest_pause));
+            const std::chrono::nanoseconds pause =
+                bell < 0 ? std::clamp<std::chrono::nanoseconds>((now - began) / 8, shortest_pause, longest_pause)
+                         : longest_pause;
+            const timespec length{0, pause.count()};
+            pollfd entry{bell, POLLIN, 0};
+            if (::ppoll(&entry, 1, &length, nullptr) > 0) bell = -1;
             if (call("wait", [&](c10d::Store& store) { return store.check(names); })) return true;
         }
     }

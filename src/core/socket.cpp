@@ -318,6 +318,28 @@ short wait_for(int fd, short events, const Deadline& deadline, const AbortFlag* 
     }
 }
 
+bool sleep_unless_readable(int fd, Clock::duration duration) {
+    const auto seconds = std::chrono::floor<std::chrono::seconds>(duration);
+    const timespec length{seconds.count(), std::chrono::nanoseconds(duration - seconds).count()};
+    pollfd item{fd, POLLIN, 0};
+    return ::ppoll(&item, 1, &length, nullptr) > 0;
+}
+
+UniqueFd bind_udp_beside(int tcp_fd) {
+    sockaddr_storage own{};
+    socklen_t length = sizeof own;
+    if (::getsockname(tcp_fd, reinterpret_cast<sockaddr*>(&own), &length) != 0) return {};
+    UniqueFd fd(::socket(own.ss_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (!fd || ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&own), length) != 0) return {};
+    return fd;
+}
+
+void send_datagram(int udp_fd, const Address& to) {
+    int error = 0;
+    const Addresses list = resolve(to.host, to.port, AI_NUMERICHOST, error);
+    if (list) (void)!::sendto(udp_fd, "", 1, MSG_NOSIGNAL, list->ai_addr, list->ai_addrlen);
+}
+
 void send_all(int fd, std::span<const std::byte> bytes, const Deadline& deadline, const AbortFlag* abort,
               const char* operation) {
     while (!bytes.empty()) {

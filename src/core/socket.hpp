@@ -62,6 +62,14 @@ void recv_all(int fd, std::span<std::byte> bytes, const Deadline& deadline, cons
 /// Waits for `events` (POLLIN, POLLOUT) and returns what poll(2) saw.
 short wait_for(int fd, short events, const Deadline& deadline, const AbortFlag* abort, const char* operation);
 
+/// Returns early, and true, when there is something to read; -1: just sleeps.
+bool sleep_unless_readable(int fd, Clock::duration duration);
+
+/// A UDP socket at the address and port of a listening TCP socket; none where another program has that port.
+UniqueFd bind_udp_beside(int tcp_fd);
+/// One byte, which may get lost on the way, as when `to.host` is no literal.
+void send_datagram(int udp_fd, const Address& to);
+
 /// Unix stream sockets in the abstract name space: nothing appears in the file system, and the name goes when
 /// the last descriptor is closed. `abstract_name` is without the leading zero byte.
 UniqueFd listen_unix(std::string_view abstract_name, int backlog = 512);

@@ -79,10 +79,10 @@ World::World(const ProcessGroupOptions& options, std::optional<Deadline> joining
         return object::encode_string(Decision{tune::decide(setting, named, offers), offer_memory(cards)});
     };
     prepare_memory();
-    membership_ = std::make_unique<rendezvous::Membership>(
-        rendezvous::MembershipOptions{PrefixStore("group/" + name_, options.store), rank_, size_, deadline,
-                                      options.listen_host, [this](const rendezvous::Verdict& v) { on_verdict(v); },
-                                      size_ > 1 ? tune::offer(setting, rank_ == 0) : std::string(), decide});
+    membership_ = std::make_unique<rendezvous::Membership>(rendezvous::MembershipOptions{
+        PrefixStore("group/" + name_, options.store), rank_, size_, deadline, options.listen_host,
+        [this](const rendezvous::Verdict& v) { on_verdict(v); },
+        [&] { return size_ > 1 ? tune::offer(setting, rank_ == 0) : std::string(); }, decide});
     const auto decision = object::decode_string(membership_->decision()).get<Decision>();
     take_tuning(decision.tuning);
     lay_out(transport_);

@@ -167,8 +167,11 @@ void Membership::exchange_cards() {
     if (host.empty()) host = env::get("TUTTI_HOST").value_or(store.backend()->local_host());
     if (host.empty()) host = "127.0.0.1";  // a store of one host
     listener_ = fork_guard::GuardedFd(net::listen_tcp(host, 0));
+    const bool tells = options_.note && (options_.rank == 0 || !net::is_loopback(host));
+    const std::string note = tells ? options_.note() : std::string();
+    const UniqueFd bell = store.backend()->asks_again() ? net::bind_udp_beside(listener_.get()) : UniqueFd();
     const std::string card = object::encode_string(Card{host, net::local_address(listener_.get()).port, host_key(),
-                                                        this_host::name(), ::getpid(), process_space(), options_.note});
+                                                        this_host::name(), ::getpid(), process_space(), note});
     if (store.compare_set(fmt::format("card/{}", options_.rank), "", card) != card) {
         throw InvalidArgument(fmt::format(
             "rank {}: another process has this rank in this world; every rank must be used once", options_.rank));
@@ -194,10 +197,14 @@ void Membership::exchange_cards() {
         }
         table = object::encode_string(all);
         store.set("table", table);
+        for (int r = 1; bell && r < static_cast<int>(all.cards.size()); ++r) {
+            const Card& one = all.cards[static_cast<std::size_t>(r)];
+            net::send_datagram(bell.get(), {one.listen_host, one.listen_port});
+        }
     } else {
         try {
             // Rank 0 gives up at the same time; its answer is on the way then.
-            table = store.get("table", left() + Milliseconds(1000));
+            table = store.backend()->get_with_bell("table", left() + Milliseconds(1000), bell.get());
         } catch (const DistStoreError& error) {
             if (error.code() != ErrorCode::timeout) throw;
             throw DistStoreError(fmt::format("init of {} ranks: rank 0 did not answer; is it missing?", n),

@@ -61,7 +61,8 @@ struct MembershipOptions {
     Deadline deadline = Deadline::never();
     std::string listen_host;
     std::function<void(const Verdict&)> on_verdict;  ///< service thread
-    std::string note{};                              ///< for this rank's card
+    /// For this rank's card, in the constructor. Asked of rank 0, and of ranks that other hosts can reach.
+    std::function<std::string()> note{};
     /// Rank 0, in the constructor: from all cards to a text that goes to every rank.
     std::function<std::string(const std::vector<Card>&)> decide{};
 };

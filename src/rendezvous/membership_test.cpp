@@ -1,6 +1,8 @@
 // Lifelines between real processes: ranks that leave take nobody's lifeline with them, and news reach everyone.
 #include "rendezvous/membership.hpp"
 
+#include "support/forwarding_store.hpp"
+
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -295,28 +297,58 @@ TEST(Lifelines, carry_news_that_nobody_is_the_cause_of) {
     ranks.clear();
 }
 
-TEST(Joining, every_rank_gets_what_rank_0_makes_of_all_notes) {
-    const HashStore store;
+// What rank 0 made of the notes of three ranks, on each of them.
+std::vector<std::string> decisions_of(const Store& store, const std::string& listen_host) {
+    std::vector<std::string> decisions(3);
     std::vector<std::thread> threads;
     for (int rank = 0; rank < 3; ++rank) {
-        threads.emplace_back([&store, rank] {
-            const Membership membership(MembershipOptions{store,
-                                                          rank,
-                                                          3,
-                                                          Deadline::after(20s),
-                                                          {},
-                                                          [](const Verdict&) {},
-                                                          "note " + std::to_string(rank),
-                                                          [rank](const std::vector<Card>& cards) {
-                                                              std::string all =
-                                                                  "decided by " + std::to_string(rank) + ":";
-                                                              for (const Card& card : cards) all += " " + card.note;
-                                                              return all;
-                                                          }});
-            EXPECT_EQ(membership.decision(), "decided by 0: note 0 note 1 note 2");
+        threads.emplace_back([&, rank] {
+            const Membership membership(MembershipOptions{.store = store,
+                                                          .rank = rank,
+                                                          .world_size = 3,
+                                                          .deadline = Deadline::after(20s),
+                                                          .listen_host = listen_host,
+                                                          .on_verdict = [](const Verdict&) {},
+                                                          .note = [rank] { return "note " + std::to_string(rank); },
+                                                          .decide =
+                                                              [rank](const std::vector<Card>& cards) {
+                                                                  std::string all =
+                                                                      "decided by " + std::to_string(rank) + ":";
+                                                                  for (const Card& card : cards) all += " " + card.note;
+                                                                  return all;
+                                                              }});
+            decisions[static_cast<std::size_t>(rank)] = membership.decision();
         });
     }
     for (auto& thread : threads) thread.join();
+    return decisions;
+}
+
+TEST(Joining, every_rank_gets_what_rank_0_makes_of_all_notes) {
+    for (const auto& decision : decisions_of(HashStore(), "0.0.0.0"))
+        EXPECT_EQ(decision, "decided by 0: note 0 note 1 note 2");
+}
+
+TEST(Joining, ranks_of_one_host_leave_the_notes_to_rank_0) {
+    for (const auto& decision : decisions_of(HashStore(), "127.0.0.1")) EXPECT_EQ(decision, "decided by 0: note 0  ");
+}
+
+// A store that has to be asked again and again, and is asked once the bell has rung.
+class SilentStore : public test::ForwardingStore {
+ public:
+    bool asks_again() const override { return true; }
+    std::string get_with_bell(std::string_view key, Milliseconds timeout, int bell) override {
+        if (!net::sleep_unless_readable(bell, 10s)) throw DistStoreError("the bell has not rung");
+        return get(key, timeout);
+    }
+};
+
+TEST(Joining, rank_0_rings_for_those_who_would_have_to_ask_the_store_again_and_again) {
+    for (const char* host : {"127.0.0.1", "::1", "0.0.0.0"}) {
+        const Store store(std::make_shared<SilentStore>());
+        for (const auto& decision : decisions_of(store, host))
+            EXPECT_TRUE(decision.starts_with("decided by 0:")) << host;
+    }
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "core/deadline.hpp"
 #include "core/interrupt.hpp"
 #include "core/log.hpp"
+#include "core/socket.hpp"
 #include "security/secret.hpp"
 #include "store/key_map.hpp"
 #include "store/members.hpp"
@@ -19,7 +20,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <ctime>
 #include <mutex>
 #include <optional>
 
@@ -61,10 +61,13 @@ class FileBackend : public StoreBackend {
     void set(std::string_view key, std::string_view value, Milliseconds timeout) override {
         change("set", key, timeout, [&] { write(Change::set, {key, value}); });
     }
-    std::string get(std::string_view key, Milliseconds timeout) override {
+    std::string get(std::string_view key, Milliseconds timeout) override { return get_with_bell(key, timeout, -1); }
+    bool asks_again() const override { return true; }
+    std::string get_with_bell(std::string_view key, Milliseconds timeout, int bell) override {
         const std::string wanted(key);
         std::string value;
-        wait_for({&wanted, 1}, timeout, "get", [&] { value = *map_.find(key); });
+        wait_for(
+            {&wanted, 1}, timeout, "get", [&] { value = *map_.find(key); }, bell);
         return value;
     }
     std::int64_t add(std::string_view key, std::int64_t amount, Milliseconds timeout) override {
@@ -168,7 +171,8 @@ class FileBackend : public StoreBackend {
     }
 
     template <class Work>
-    void wait_for(std::span<const std::string> keys, Milliseconds timeout, const char* operation, Work&& when_there) {
+    void wait_for(std::span<const std::string> keys, Milliseconds timeout, const char* operation, Work&& when_there,
+                  int bell = -1) {
         const Instant start = Clock::now();
         const Deadline deadline = Deadline::after(timeout, start);
         // The first look may take a moment, also with a timeout of 0.
@@ -182,9 +186,7 @@ class FileBackend : public StoreBackend {
                 });
                 if (there) return;
                 check_wait(deadline, abort_flag(), operation);
-                const auto length = std::min<Clock::duration>(pause, deadline.remaining());
-                const timespec sleep{0, std::chrono::nanoseconds(length).count()};
-                ::nanosleep(&sleep, nullptr);
+                if (net::sleep_unless_readable(bell, std::min<Clock::duration>(pause, deadline.remaining()))) bell = -1;
             }
         } catch (const Timeout&) {
             store::throw_timeout(name_, operation, keys, start, timeout);

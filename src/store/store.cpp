@@ -40,6 +40,10 @@ class PrefixBackend : public StoreBackend {
         inner_->set(whole(key), value, timeout);
     }
     std::string get(std::string_view key, Milliseconds timeout) override { return inner_->get(whole(key), timeout); }
+    bool asks_again() const override { return inner_->asks_again(); }
+    std::string get_with_bell(std::string_view key, Milliseconds timeout, int bell) override {
+        return inner_->get_with_bell(whole(key), timeout, bell);
+    }
     std::int64_t add(std::string_view key, std::int64_t amount, Milliseconds timeout) override {
         return inner_->add(whole(key), amount, timeout);
     }
@@ -94,6 +98,10 @@ StoreBackend::~StoreBackend() = default;
 
 void StoreBackend::abort(const std::string& reason) {
     abort_->raise(reason);
+}
+
+std::string StoreBackend::get_with_bell(std::string_view key, Milliseconds timeout, int) {
+    return get(key, timeout);
 }
 
 std::vector<std::string> StoreBackend::multi_get(std::span<const std::string> keys, Milliseconds timeout) {

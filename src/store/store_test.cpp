@@ -212,6 +212,27 @@ TEST(FileStore, is_shared_by_two_stores_on_one_path) {
     ::unlink(path.c_str());
 }
 
+TEST(FileStore, is_not_misled_by_a_bell_that_rings_too_early) {
+    const std::string path = temp_path("bell");
+    FileStore store(path);
+    int bell[2];
+    ASSERT_EQ(::pipe(bell), 0);
+    ASSERT_EQ(::write(bell[1], "", 1), 1);
+    const PrefixStore prefixed("prefix", store);
+    EXPECT_TRUE(prefixed.backend()->asks_again());
+    EXPECT_FALSE(HashStore().backend()->asks_again());
+    EXPECT_THROW(store.backend()->get_with_bell("key", 50ms, bell[0]), DistStoreError);
+    std::thread late([&] {
+        std::this_thread::sleep_for(50ms);
+        store.set("prefix/key", "value");
+    });
+    EXPECT_EQ(prefixed.backend()->get_with_bell("key", 10s, bell[0]), "value");
+    late.join();
+    ::close(bell[0]);
+    ::close(bell[1]);
+    ::unlink(path.c_str());
+}
+
 TEST(FileStore, survives_a_writer_that_was_killed_in_the_middle) {
     covers("S1-030");
     const std::string path = temp_path("torn");

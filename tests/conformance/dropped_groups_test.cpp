@@ -1,5 +1,6 @@
 // Groups whose last handle goes while the library still works on them.
 #include "conformance/world.hpp"
+#include "support/forwarding_store.hpp"
 
 #include <array>
 #include <atomic>
@@ -48,7 +49,7 @@ TEST_P(DroppedGroups, finish_their_operations_and_leave_no_thread) {
 }
 
 // A store in which the first who says what rank 1 was doing waits for a word.
-class SlowStore : public StoreBackend {
+class SlowStore : public ForwardingStore {
  public:
     std::promise<void> reached;
     std::latch go_on{1};
@@ -58,29 +59,10 @@ class SlowStore : public StoreBackend {
             reached.set_value();
             go_on.wait();
         }
-        inner_->set(key, value, timeout);
+        ForwardingStore::set(key, value, timeout);
     }
-    std::string get(std::string_view key, Milliseconds timeout) override { return inner_->get(key, timeout); }
-    std::int64_t add(std::string_view key, std::int64_t amount, Milliseconds timeout) override {
-        return inner_->add(key, amount, timeout);
-    }
-    void append(std::string_view key, std::string_view value, Milliseconds timeout) override {
-        inner_->append(key, value, timeout);
-    }
-    bool check(std::span<const std::string> keys, Milliseconds timeout) override {
-        return inner_->check(keys, timeout);
-    }
-    std::string compare_set(std::string_view key, std::string_view expected, std::string_view desired,
-                            Milliseconds timeout) override {
-        return inner_->compare_set(key, expected, desired, timeout);
-    }
-    bool delete_key(std::string_view key, Milliseconds timeout) override { return inner_->delete_key(key, timeout); }
-    std::int64_t num_keys(Milliseconds timeout) override { return inner_->num_keys(timeout); }
-    void wait(std::span<const std::string> keys, Milliseconds timeout) override { inner_->wait(keys, timeout); }
-    std::string describe() const override { return "SlowStore"; }
 
  private:
-    std::shared_ptr<StoreBackend> inner_ = HashStore().backend();
     bool met_ = false;
 };
 

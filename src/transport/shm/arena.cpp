@@ -17,7 +17,6 @@
 #include <climits>
 #include <cstring>
 #include <ctime>
-#include <new>
 #include <utility>
 
 namespace tutti::transport {
@@ -71,22 +70,14 @@ std::byte* Arena::map(int fd, std::uint64_t offset, const ArenaLayout& layout) {
     return static_cast<std::byte*>(base);
 }
 
-std::shared_ptr<Arena> Arena::make(UniqueFd fd, const ArenaLayout& layout, bool initialize) {
+// Fresh pages are zero, which is what every word in them begins with: nobody has to write it.
+std::shared_ptr<Arena> Arena::make(UniqueFd fd, const ArenaLayout& layout) {
     std::byte* base = map(fd.get(), 0, layout);
-    std::shared_ptr<Arena> arena(new Arena(layout, base, std::move(fd)));
-    if (initialize) {
-        // Fresh pages are zero, which is what the constructors would write; they only start the objects' lifetimes.
-        for (int rank = 0; rank < layout.ranks; ++rank) {
-            new (&arena->control(rank)) RankControl;
-            for (int peer = 0; layout.ring_bytes > 0 && peer < layout.ranks; ++peer)
-                new (&arena->ring_control(rank, peer)) RingControl;
-        }
-    }
-    return arena;
+    return std::shared_ptr<Arena>(new Arena(layout, base, std::move(fd)));
 }
 
 std::shared_ptr<Arena> Arena::create_private(const ArenaLayout& layout) {
-    return make(UniqueFd{}, layout, true);
+    return make(UniqueFd{}, layout);
 }
 
 std::shared_ptr<Arena> Arena::create_shared(const ArenaLayout& layout) {
@@ -95,7 +86,7 @@ std::shared_ptr<Arena> Arena::create_shared(const ArenaLayout& layout) {
         throw DistBackendError(
             fmt::format("cannot create {} bytes of shared memory: {}", layout.total_bytes(), std::strerror(errno)));
     }
-    return make(std::move(fd), layout, true);
+    return make(std::move(fd), layout);
 }
 
 std::shared_ptr<Arena> Arena::attach(UniqueFd fd, const ArenaLayout& layout) {
@@ -104,7 +95,7 @@ std::shared_ptr<Arena> Arena::attach(UniqueFd fd, const ArenaLayout& layout) {
         throw DistBackendError(fmt::format("shared memory of {} bytes: expected {}; do all ranks run the same version?",
                                            status.st_size, file_bytes(layout)));
     }
-    return make(std::move(fd), layout, false);
+    return make(std::move(fd), layout);
 }
 
 // Opening another process's descriptor needs what reading its memory needs, and no help from it.
@@ -115,7 +106,7 @@ std::shared_ptr<Arena> Arena::find(int process, int descriptor, std::uint64_t id
         static_cast<std::uint64_t>(status.st_size) != file_bytes(layout)) {
         return nullptr;
     }
-    auto arena = make(std::move(fd), layout, false);
+    auto arena = make(std::move(fd), layout);
     return arena->control(0).identity.load(std::memory_order_acquire) == identity ? arena : nullptr;
 }
 

@@ -211,7 +211,7 @@ class Arena {
  private:
     Arena(const ArenaLayout& layout, std::byte* base, UniqueFd fd);
     static std::byte* map(int fd, std::uint64_t offset, const ArenaLayout& layout);
-    static std::shared_ptr<Arena> make(UniqueFd fd, const ArenaLayout& layout, bool initialize);
+    static std::shared_ptr<Arena> make(UniqueFd fd, const ArenaLayout& layout);
     RankControl& door(int rank) const noexcept {
         return whole_ ? whole_->control(doors_[static_cast<std::size_t>(rank)]) : control(rank);
     }
