@@ -50,8 +50,8 @@ class TUTTI_API StoreBackend {
                            Milliseconds timeout);
     /// Whether waits ask the store again and again, as nobody tells them what others do.
     virtual bool asks_again() const { return false; }
-    /// As get, for stores that ask again and again: at once when `bell` becomes readable, and less often until then.
-    /// What there is to read from `bell` is left there.
+    /// As get. A store that asks again and again does so at once when `bell` (a descriptor; -1: none) becomes readable,
+    /// and may do so less often until then. What there is to read is left there. Default: get, which is told.
     virtual std::string get_with_bell(std::string_view key, Milliseconds timeout, int bell);
     /// For messages: "TCPStore(10.0.0.1:29500)".
     virtual std::string describe() const = 0;

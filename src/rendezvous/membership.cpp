@@ -167,11 +167,12 @@ void Membership::exchange_cards() {
     if (host.empty()) host = env::get("TUTTI_HOST").value_or(store.backend()->local_host());
     if (host.empty()) host = "127.0.0.1";  // a store of one host
     listener_ = fork_guard::GuardedFd(net::listen_tcp(host, 0));
-    const bool tells = options_.note && (options_.rank == 0 || !net::is_loopback(host));
+    const net::Address own = net::local_address(listener_.get());
+    const bool tells = options_.note && (options_.rank == 0 || !net::is_loopback(own.host));
     const std::string note = tells ? options_.note() : std::string();
     const UniqueFd bell = store.backend()->asks_again() ? net::bind_udp_beside(listener_.get()) : UniqueFd();
-    const std::string card = object::encode_string(Card{host, net::local_address(listener_.get()).port, host_key(),
-                                                        this_host::name(), ::getpid(), process_space(), note});
+    const std::string card =
+        object::encode_string(Card{host, own.port, host_key(), this_host::name(), ::getpid(), process_space(), note});
     if (store.compare_set(fmt::format("card/{}", options_.rank), "", card) != card) {
         throw InvalidArgument(fmt::format(
             "rank {}: another process has this rank in this world; every rank must be used once", options_.rank));

@@ -344,7 +344,14 @@ class SilentStore : public test::ForwardingStore {
 };
 
 TEST(Joining, rank_0_rings_for_those_who_would_have_to_ask_the_store_again_and_again) {
-    for (const char* host : {"127.0.0.1", "::1", "0.0.0.0"}) {
+    std::vector<std::string> hosts{"127.0.0.1", "0.0.0.0"};
+    try {
+        net::listen_tcp("::1", 0);
+        hosts.emplace_back("::1");
+    } catch (const DistNetworkError&) {
+        std::printf("this machine has no IPv6: without ::1\n");
+    }
+    for (const std::string& host : hosts) {
         const Store store(std::make_shared<SilentStore>());
         for (const auto& decision : decisions_of(store, host))
             EXPECT_TRUE(decision.starts_with("decided by 0:")) << host;

@@ -97,8 +97,6 @@ struct RankControl {
     /// Payloads that are longer than a slot's own; of these a rank may be fewer ahead.
     static constexpr std::size_t small_areas = 8, small_area_bytes = 32768;
     alignas(line_spacing) std::byte small_area[small_areas][small_area_bytes];
-
-    RankControl() {}  // NOLINT(modernize-use-equals-default): = default would clear the areas
 };
 
 /// A short message from one rank to another. Stamp, header and up to 24 bytes of payload share a cache line; up to
