@@ -22,7 +22,7 @@
 
 namespace tutti::rendezvous {
 
-TUTTI_OBJECT(Card, listen_host, listen_port, host_key, host_name, process, process_space, note);
+TUTTI_OBJECT(Card, listen_host, listen_port, door, host_key, host_name, process, process_space, note);
 
 namespace {
 
@@ -60,7 +60,7 @@ std::span<const std::byte> bytes_of(const T& value) {
     return {reinterpret_cast<const std::byte*>(&value), sizeof value};
 }
 
-std::uint64_t new_world_id() {
+std::uint64_t random_id() {
     std::uint64_t id = 0;
     security::random_bytes(std::as_writable_bytes(std::span(&id, 1)));
     return id;
@@ -100,13 +100,14 @@ struct Membership::Edge {
 
 struct Membership::Newcomer {
     UniqueFd fd;
-    security::Handshake handshake;
+    std::optional<security::Handshake> handshake;  ///< none at the door, where the kernel vouches
     Deadline deadline;
     std::string hello;
-    Newcomer(UniqueFd socket, const security::Secret& secret)
-        : fd(std::move(socket)),
-          handshake(secret, security::Role::accepting, "peer"),
-          deadline(Deadline::after(security::handshake_timeout())) {}
+    explicit Newcomer(UniqueFd socket)
+        : fd(std::move(socket)), deadline(Deadline::after(security::handshake_timeout())) {}
+    Newcomer(UniqueFd socket, const security::Secret& secret) : Newcomer(std::move(socket)) {
+        handshake.emplace(secret, security::Role::accepting, "peer");
+    }
 };
 
 Membership::Membership(MembershipOptions options) : options_(std::move(options)) {
@@ -147,6 +148,7 @@ void Membership::stop() {
     (void)!::eventfd_write(stop_.get(), 1);
     thread_.join();
     if (mender_.joinable()) mender_.join();
+    accept_newcomers();  // who came just now is told that this rank has left
 }
 
 // Until nobody depends on this rank: children are attached elsewhere or leave too. News are passed on meanwhile.
@@ -171,8 +173,8 @@ void Membership::exchange_cards() {
     const bool tells = options_.note && (options_.rank == 0 || !net::is_loopback(own.host));
     const std::string note = tells ? options_.note() : std::string();
     const UniqueFd bell = store.backend()->asks_again() ? net::bind_udp_beside(listener_.get()) : UniqueFd();
-    const std::string card =
-        object::encode_string(Card{host, own.port, host_key(), this_host::name(), ::getpid(), process_space(), note});
+    const std::string card = object::encode_string(
+        Card{host, own.port, open_door(), host_key(), this_host::name(), ::getpid(), process_space(), note});
     if (store.compare_set(fmt::format("card/{}", options_.rank), "", card) != card) {
         throw InvalidArgument(fmt::format(
             "rank {}: another process has this rank in this world; every rank must be used once", options_.rank));
@@ -187,7 +189,7 @@ void Membership::exchange_cards() {
                 all.cards.push_back(object::decode_string(bytes).get<Card>());
             if (options_.decide) all.decision = options_.decide(all.cards);
             for (Card& one : all.cards) one.note.clear();  // rank 0 has read them
-            all.world = new_world_id();
+            all.world = random_id();
             // Connections of a job without a configured secret are proved by one that the (proved) store carries.
             all.secret = security::Secret::generate().to_text();
         } catch (const DistStoreError& error) {
@@ -227,6 +229,45 @@ void Membership::exchange_cards() {
         configured ? configured->derive(fmt::format("world {}", world_id_)) : security::Secret::from_text(all.secret);
 }
 
+// Its name; none where it cannot be had, as in a sandbox that forbids such sockets.
+std::string Membership::open_door() {
+    const std::string name = fmt::format("tutti/lifelines/{}/{:x}", ::getpid(), random_id());
+    try {
+        door_ = fork_guard::GuardedFd(net::listen_unix(name));
+        return name;
+    } catch (const DistNetworkError&) {
+        return {};
+    }
+}
+
+// In this host's memory and under this user, as a process that the kernel can tell from others.
+bool Membership::near(int rank) const {
+    const Card& card = cards_[static_cast<std::size_t>(rank)];
+    const Card& own = cards_[static_cast<std::size_t>(options_.rank)];
+    return card.host_key == own.host_key && card.process_space == own.process_space;
+}
+
+bool Membership::runs_at_other_end(int rank, const UniqueFd& fd) const {
+    try {
+        return net::peer_uid(fd.get()) == ::geteuid() &&
+               net::peer_pid(fd.get()) == cards_[static_cast<std::size_t>(rank)].process;
+    } catch (const DistNetworkError&) {
+        return false;
+    }
+}
+
+// At the door of a rank of this host; nothing where it has none, or somebody else opens.
+UniqueFd Membership::knock(int rank) const {
+    const std::string& door = cards_[static_cast<std::size_t>(rank)].door;
+    if (door.empty() || !near(rank)) return {};
+    try {
+        UniqueFd fd = net::connect_unix(door, Deadline::after(Clock::duration::zero()), nullptr);
+        return runs_at_other_end(rank, fd) ? std::move(fd) : UniqueFd();
+    } catch (const DistError&) {
+        return {};
+    }
+}
+
 UniqueFd Membership::connect(int rank, const Deadline& deadline, const AbortFlag* abort) {
     return dial(rank, false, deadline, abort);
 }
@@ -235,10 +276,13 @@ UniqueFd Membership::dial(int rank, bool lifeline, const Deadline& deadline, con
     const Hello hello{world_id_, lifeline ? Hello::Purpose::lifeline : Hello::Purpose::data, options_.rank};
     const Card& card = cards_[static_cast<std::size_t>(rank)];
     for (;;) {
+        UniqueFd fd = lifeline ? knock(rank) : UniqueFd();
+        const bool vouched = static_cast<bool>(fd);
         // Whoever has a card listens until it leaves.
-        UniqueFd fd = net::connect_tcp({card.listen_host, card.listen_port}, deadline, abort, net::Refusal::no_longer);
+        if (!fd) fd = net::connect_tcp({card.listen_host, card.listen_port}, deadline, abort, net::Refusal::no_longer);
         try {
-            security::authenticate(fd.get(), *secret_, security::Role::connecting, "peer", deadline, abort);
+            if (!vouched)
+                security::authenticate(fd.get(), *secret_, security::Role::connecting, "peer", deadline, abort);
             net::send_all(fd.get(), bytes_of(hello), deadline, abort, "hello");
             if (lifeline) {
                 News answer;
@@ -255,12 +299,27 @@ UniqueFd Membership::dial(int rank, bool lifeline, const Deadline& deadline, con
     }
 }
 
+// Without waiting until the parent has looked: what this end has to say waits for it there, even if this rank dies.
+bool Membership::attach_unseen(int parent) {
+    UniqueFd fd = knock(parent);
+    if (!fd) return false;
+    const struct {
+        Hello hello;
+        News confirm;
+    } words{{world_id_, Hello::Purpose::lifeline, options_.rank}, {attached, options_.rank}};
+    static_assert(sizeof words == sizeof(Hello) + sizeof(News));
+    if (::send(fd.get(), &words, sizeof words, MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof words) return false;
+    adopt(parent, std::move(fd), false);
+    return true;
+}
+
 // A parent that came much earlier may have left again: then the next, who tells what has happened.
 void Membership::build_tree() {
     const std::vector<int> parents = possible_parents();
     for (const int parent : parents) {
+        if (attach_unseen(parent)) return;
         try {
-            return adopt(parent, dial(parent, true, options_.deadline, nullptr));
+            return adopt(parent, dial(parent, true, options_.deadline, nullptr), true);
         } catch (const DistNetworkError&) {
             if (parent == parents.back() || options_.deadline.expired()) throw;
         }
@@ -268,7 +327,7 @@ void Membership::build_tree() {
 }
 
 // A new parent. The old one, if it still waits for this rank to be safe, may go.
-void Membership::adopt(int parent, UniqueFd fd) {
+void Membership::adopt(int parent, UniqueFd fd, bool confirmed) {
     {
         const std::lock_guard lock(mutex_);
         for (const auto& old : edges_) {
@@ -283,7 +342,8 @@ void Membership::adopt(int parent, UniqueFd fd) {
             auto edge = std::make_unique<Edge>();
             edge->rank = parent;
             edge->fd = fork_guard::GuardedFd(std::move(fd));
-            edge->up = edge->confirmed = true;
+            edge->up = true;
+            edge->confirmed = confirmed;
             tell_what_happened(*edge);
             edges_.push_back(std::move(edge));
         }
@@ -355,6 +415,7 @@ void Membership::serve() {
             }
         }
         for (const auto& newcomer : newcomers_) entries.push_back({newcomer->fd.get(), POLLIN, 0});
+        if (door_) entries.push_back({door_.get(), POLLIN, 0});
         int patience = newcomers_.empty() ? 1000 : 100;
         if (mend_at_) patience = mending_ ? 5 : std::min(patience, 1 + static_cast<int>(mend_delay.count()));
         ::poll(entries.data(), entries.size(), patience);
@@ -371,11 +432,14 @@ void Membership::serve() {
 }
 
 void Membership::accept_newcomers() {
-    while (auto fd = net::try_accept(listener_.get())) {
+    const auto admit = [this](auto newcomer) {
         // The oldest that has proved nothing goes first, so that silent strangers cannot keep a peer out.
         if (newcomers_.size() >= newcomers_max) newcomers_.erase(newcomers_.begin());
-        newcomers_.push_back(std::make_unique<Newcomer>(std::move(*fd), *secret_));
-    }
+        newcomers_.push_back(std::move(newcomer));
+    };
+    while (auto fd = net::try_accept(listener_.get())) admit(std::make_unique<Newcomer>(std::move(*fd), *secret_));
+    while (auto fd = door_ ? net::try_accept(door_.get()) : std::nullopt)
+        admit(std::make_unique<Newcomer>(std::move(*fd)));
     for (auto& newcomer : newcomers_) welcome(*newcomer);
     std::erase_if(newcomers_, [](const auto& n) { return !n->fd; });
 }
@@ -385,18 +449,18 @@ void Membership::welcome(Newcomer& n) {
     using State = security::Handshake::State;
     std::array<std::byte, 128> buffer;
     for (;;) {
-        if (n.deadline.expired() || n.handshake.state() == State::failed) return n.fd.reset();
-        const bool proved = n.handshake.state() == State::done;
-        const std::size_t want = proved ? sizeof(Hello) - n.hello.size() : n.handshake.wanted();
+        if (n.deadline.expired() || (n.handshake && n.handshake->state() == State::failed)) return n.fd.reset();
+        const bool proved = !n.handshake || n.handshake->state() == State::done;
+        const std::size_t want = proved ? sizeof(Hello) - n.hello.size() : n.handshake->wanted();
         const ssize_t count = ::recv(n.fd.get(), buffer.data(), std::min(want, buffer.size()), 0);
         if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
         if (count <= 0) return n.fd.reset();
         const auto got = std::span(buffer).first(static_cast<std::size_t>(count));
         if (!proved) {
-            n.handshake.consume(got);
-            const auto output = n.handshake.output();  // short: a fresh socket's buffer takes it
+            n.handshake->consume(got);
+            const auto output = n.handshake->output();  // short: a fresh socket's buffer takes it
             if (!output.empty()) (void)!::send(n.fd.get(), output.data(), output.size(), MSG_NOSIGNAL);
-            n.handshake.sent(output.size());
+            n.handshake->sent(output.size());
             continue;
         }
         n.hello.append(reinterpret_cast<const char*>(got.data()), got.size());
@@ -404,6 +468,8 @@ void Membership::welcome(Newcomer& n) {
         Hello hello;
         std::memcpy(&hello, n.hello.data(), sizeof hello);
         if (hello.world != world_id_ || hello.rank < 0 || hello.rank >= options_.world_size) return n.fd.reset();
+        if (!n.handshake && (hello.purpose != Hello::Purpose::lifeline || !runs_at_other_end(hello.rank, n.fd)))
+            return n.fd.reset();
         const std::lock_guard lock(mutex_);
         if (hello.purpose == Hello::Purpose::data) {
             incoming_.emplace_back(hello.rank, std::move(n.fd));
@@ -466,7 +532,8 @@ void Membership::note_goodbye(Edge& edge, int rank) {
     changed_.notify_all();
 }
 
-// A lifeline has ended: a rank that had said goodbye, or has moved, or was never quite here; else a death.
+// A lifeline has ended: a rank that had said goodbye, or has moved, or was never quite here; else a death. Who leaves
+// answers all that have come to its door, so a process that has ended without an answer died.
 void Membership::closed(Edge& edge) {
     {
         const std::lock_guard lock(mutex_);  // another thread may be sending news on it
@@ -474,15 +541,16 @@ void Membership::closed(Edge& edge) {
         changed_.notify_all();
         if (edge.up) mend_at_ = Clock::now();
         edge.up = false;
-        if (edge.left || stopping_ || !edge.confirmed) return;
+        if (edge.left || stopping_) return;
     }
     const Card& card = cards_[static_cast<std::size_t>(edge.rank)];
-    const Card& own = cards_[static_cast<std::size_t>(options_.rank)];
-    const bool near =
-        card.host_key == own.host_key && card.process_space == own.process_space && card.process != own.process;
-    const Verdict verdict{VerdictKind::peer_lost, edge.rank,
-                          fmt::format("rank {} ({}, pid {}) is gone: {}", edge.rank, card.host_name, card.process,
-                                      near ? cause_of_death(card.process) : "its connection closed")};
+    const bool known = near(edge.rank) && card.process != cards_[static_cast<std::size_t>(options_.rank)].process;
+    const std::optional<std::string> end = known ? end_of(card.process) : std::nullopt;
+    if (!edge.confirmed && !end) return;
+    const Verdict verdict{
+        VerdictKind::peer_lost, edge.rank,
+        fmt::format("rank {} ({}, pid {}) is gone: {}", edge.rank, card.host_name, card.process,
+                    end.value_or(known ? "its connection closed, though its process lives" : "its connection closed"))};
     if (!forward(verdict, &edge) || leaving_) return;
     options_.on_verdict(verdict);
     wake();

@@ -4,6 +4,10 @@
 // cards. Then every rank connects to its parent in a binomial tree (at most log2 n connections a rank). These lifelines
 // stay open: one that closes without a goodbye is a death, and the news is flooded over the tree.
 //
+// Between two processes of one host a lifeline is a Unix socket. The kernel tells each end which process has the other
+// one, so nothing has to be proved, and joining does not wait until the parent has looked. Across hosts, and where
+// that fails, it is a TCP connection that both ends have proved before it counts.
+//
 // A rank that leaves stays for a moment, until its children have a new parent: the nearest of its ancestors that is
 // still there, else the lowest rank. So there is no moment in which a death could go unnoticed, and the tree is never
 // cut.
@@ -37,6 +41,7 @@ namespace tutti::rendezvous {
 struct Card {
     std::string listen_host;
     std::uint16_t listen_port = 0;
+    std::string door;      ///< where ranks of this host attach their lifelines: an abstract Unix socket; empty: none
     std::string host_key;  ///< equal where memory can be shared
     std::string host_name;
     int process = 0;
@@ -97,8 +102,13 @@ class Membership {
     struct Newcomer;
 
     void exchange_cards();
+    std::string open_door();
+    bool near(int rank) const;
+    bool runs_at_other_end(int rank, const UniqueFd& fd) const;
     void build_tree();
+    UniqueFd knock(int rank) const;
     UniqueFd dial(int rank, bool lifeline, const Deadline& deadline, const AbortFlag* abort);
+    bool attach_unseen(int parent);
     void serve();
     void accept_newcomers();
     void welcome(Newcomer& newcomer);
@@ -109,7 +119,7 @@ class Membership {
     void tell_what_happened(const Edge& edge);
     void mend_when_due();
     void mend();
-    void adopt(int parent, UniqueFd fd);
+    void adopt(int parent, UniqueFd fd, bool confirmed = true);
     std::vector<int> possible_parents();
     void linger();
     void stop();
@@ -120,7 +130,7 @@ class Membership {
     std::string decision_;
     std::uint64_t world_id_ = 0;
     std::optional<security::Secret> secret_;
-    fork_guard::GuardedFd listener_;
+    fork_guard::GuardedFd listener_, door_;
     UniqueFd wake_, stop_;
     std::mutex mutex_;  // edges_ (writing), incoming_, what was heard
     std::vector<std::unique_ptr<Edge>> edges_;

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -34,8 +35,10 @@ struct Line {
 class Ranks {
  public:
     using Act = std::function<void(Membership&, int rank)>;
-    /// `then`: what each does when it has said that it has joined.
-    explicit Ranks(int count, Act then = {}) : count_(count), then_(std::move(then)) {
+    using Through = std::function<Store(Store, int rank)>;
+    /// `then`: what each does when it has said that it has joined; `through`: the store by which it joins.
+    explicit Ranks(int count, Act then = {}, Through through = [](Store store, int) { return store; })
+        : count_(count), then_(std::move(then)), through_(std::move(through)) {
         int reports[2], ports[2];
         if (::pipe2(reports, O_CLOEXEC) != 0 || ::pipe2(ports, O_CLOEXEC) != 0) throw std::runtime_error("pipe");
         for (int rank = 0; rank < count; ++rank) {
@@ -112,7 +115,7 @@ class Ranks {
             };
             std::optional<Membership> membership;
             membership.emplace(MembershipOptions{
-                TCPStore({.port = port}), rank, count_, Deadline::after(20s), {}, [&](const Verdict& v) {
+                through_(TCPStore({.port = port}), rank), rank, count_, Deadline::after(20s), {}, [&](const Verdict& v) {
                     say(v.kind, v.rank, v.text);
                 }});
             say(VerdictKind::left, rank, "joined");
@@ -132,6 +135,7 @@ class Ranks {
 
     int count_;
     Act then_;
+    Through through_;
     std::vector<pid_t> pids_;
     std::vector<int> orders_;
     int reports_ = -1;
@@ -222,6 +226,57 @@ TEST(Lifelines, a_death_right_after_joining_is_known_to_all) {
             if (rank != victim) others.push_back(rank);
         }
         ranks.expect_lost(others, victim);
+    }
+}
+
+// Dies when all the others have gone on, and before it has looked at one of their lifelines.
+class LastDeed : public test::ForwardingStore {
+ public:
+    using ForwardingStore::ForwardingStore;
+    void set(std::string_view key, std::string_view value, Milliseconds timeout) override {
+        ForwardingStore::set(key, value, timeout);
+        std::this_thread::sleep_for(300ms);
+        if (key == "table") ::raise(SIGKILL);
+    }
+};
+
+TEST(Lifelines, the_death_of_a_rank_that_has_not_looked_at_any_is_known_to_all) {
+    Ranks ranks(8, {}, [](const Store& store, int rank) {
+        return rank == 0 ? Store(std::make_shared<LastDeed>(store.backend())) : store;
+    });
+    ranks.expect_said(7, "joined");
+    ranks.expect_lost({1, 2, 3, 4, 5, 6, 7}, 0);
+}
+
+// Says at rank 0's door that it is `rank`, whose lifeline ends at once. Whether rank 0 believes it.
+bool believed_at_the_door_of_0(const Membership& membership, int rank) {
+    const UniqueFd fd = net::connect_unix(membership.cards().front().door, Deadline::after(1s), nullptr);
+    const struct {
+        std::uint64_t world;
+        std::uint32_t lifeline = 1;
+        std::int32_t rank;
+        std::uint32_t attached = 64;
+        std::int32_t from;
+        std::uint32_t none[2] = {};
+    } words{.world = membership.world_id(), .rank = rank, .from = rank};
+    net::send_all(fd.get(), std::as_bytes(std::span(&words, 1)), Deadline::after(1s), nullptr, "test");
+    net::wait_for(fd.get(), POLLIN, Deadline::after(5s), nullptr, "test");
+    char answer[16];
+    return ::recv(fd.get(), answer, sizeof answer, 0) == sizeof answer;
+}
+
+TEST(Lifelines, nobody_can_attach_one_for_another_process) {
+    Ranks ranks(3, [](const Membership& membership, int rank) {
+        if (rank == 2 && (believed_at_the_door_of_0(membership, 1) || !believed_at_the_door_of_0(membership, 2)))
+            throw std::runtime_error("rank 0 takes another's word");
+    });
+    for (int told = 0; told < 2;) {  // rank 2 closes the one that is its own
+        const auto line = ranks.next();
+        ASSERT_TRUE(line) << told << " of 2 ranks were told";
+        if (line->kind != VerdictKind::peer_lost) continue;
+        EXPECT_EQ(line->about, 2);
+        EXPECT_NE(std::string(line->text).find("though its process lives"), std::string::npos) << line->text;
+        ++told;
     }
 }
 

@@ -43,7 +43,7 @@ std::uint64_t process_space() {
 }
 
 // A dying process closes its sockets a moment before it becomes a zombie, so this looks several times.
-std::string cause_of_death(int process, std::chrono::milliseconds patience) {
+std::optional<std::string> end_of(int process, std::chrono::milliseconds patience) {
     const auto end = std::chrono::steady_clock::now() + patience;
     for (;;) {
         std::ifstream file(fmt::format("/proc/{}/stat", process));
@@ -55,7 +55,7 @@ std::string cause_of_death(int process, std::chrono::milliseconds patience) {
         if (name_end == std::string::npos || name_end + 2 >= text.size()) return "its process has ended";
         const char state = text[name_end + 2];
         if (state == 'Z' || state == 'X') return describe(std::atoi(text.c_str() + text.rfind(' ') + 1));
-        if (std::chrono::steady_clock::now() >= end) return "its connection closed, though its process lives";
+        if (std::chrono::steady_clock::now() >= end) return std::nullopt;
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
 }

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,9 +16,8 @@ std::string machine_of(std::string_view host_key);
 /// In which process ids mean the same.
 std::uint64_t process_space();
 
-/// Of a process in this process space: "killed by SIGKILL" or "exited with status 3" while its parent has not collected
-/// it, "its process has ended" after that, "its connection closed, though its process lives" if that is still so after
-/// `patience`.
-std::string cause_of_death(int process, std::chrono::milliseconds patience = std::chrono::milliseconds(30));
+/// How a process in this process space ended: "killed by SIGKILL" or "exited with status 3" while its parent has not
+/// collected it, "its process has ended" after that; nothing if it still lives after `patience`.
+std::optional<std::string> end_of(int process, std::chrono::milliseconds patience = std::chrono::milliseconds(30));
 
 }  // namespace tutti::rendezvous

@@ -25,23 +25,23 @@ void collect(pid_t child) {
     ::waitpid(child, nullptr, 0);
 }
 
-TEST(CauseOfDeath, tells_the_signal_of_a_process_that_nobody_has_collected) {
+TEST(EndOfProcess, tells_the_signal_of_a_process_that_nobody_has_collected) {
     const pid_t child = start([] { ::pause(); });
     ::kill(child, SIGKILL);
-    EXPECT_EQ(cause_of_death(child, std::chrono::seconds(5)), "killed by SIGKILL");
+    EXPECT_EQ(end_of(child, std::chrono::seconds(5)), "killed by SIGKILL");
     collect(child);
 }
 
-TEST(CauseOfDeath, tells_the_status_of_a_process_that_exited) {
+TEST(EndOfProcess, tells_the_status_of_a_process_that_exited) {
     const pid_t child = start([] { ::_exit(3); });
-    EXPECT_EQ(cause_of_death(child, std::chrono::seconds(5)), "exited with status 3");
+    EXPECT_EQ(end_of(child, std::chrono::seconds(5)), "exited with status 3");
     collect(child);
-    EXPECT_EQ(cause_of_death(child), "its process has ended");
+    EXPECT_EQ(end_of(child), "its process has ended");
 }
 
-TEST(CauseOfDeath, of_a_process_that_lives_is_that_its_connection_closed) {
+TEST(EndOfProcess, is_nothing_while_it_lives) {
     const pid_t child = start([] { ::pause(); });
-    EXPECT_EQ(cause_of_death(child), "its connection closed, though its process lives");
+    EXPECT_EQ(end_of(child), std::nullopt);
     ::kill(child, SIGKILL);
     collect(child);
 }
