@@ -1,4 +1,5 @@
 // What the ranks of one host share: memory, and how long they wait for each other.
+#include "core/log.hpp"
 #include "core/settings.hpp"
 #include "core/this_host.hpp"
 #include "group/world.hpp"
@@ -18,7 +19,8 @@
 namespace tutti::detail {
 namespace {
 
-// How long who made the memory waits for others to find it before it looks for those who cannot.
+// How long who made the memory stays for those who have yet to find it, and how often it looks whether they will.
+constexpr std::chrono::seconds attachments_patience{1};
 constexpr std::chrono::milliseconds finding_patience{5};
 
 int usable_cores() {
@@ -105,42 +107,40 @@ void World::connect_shared_memory(const OfferedMemory& offer, const Deadline& de
     }
 }
 
-// Rank 0 has made it and said where it is. Who cannot find it there gets it by hand.
+// Rank 0 has made it, has said where it is, and goes on. Who cannot find it there asks at its door.
 void World::share_offered(const OfferedMemory& offer, const Deadline& deadline) {
+    if (rank_ == 0) return;
     const auto shape = shape_for(size_);
-    if (rank_ != 0) {
-        arena_ = transport::Arena::find(membership_->cards().front().process, offer.descriptor, offer.identity, shape);
-        if (!arena_) {
-            UniqueFd fd;
-            receive_from_first("arena", 0, {&fd, 1}, deadline, nullptr);
-            arena_ = transport::Arena::attach(std::move(fd), shape);
-        }
-        arena_->say_attached(rank_);
-        return;
+    arena_ = transport::Arena::find(membership_->cards().front().process, offer.descriptor, offer.identity, shape);
+    if (!arena_) {
+        const UniqueFd door = membership_->visit(0, deadline, &bad_news_);
+        arena_ = transport::Arena::attach(net::recv_fd(door.get(), deadline, &bad_news_), shape);
     }
-    UniqueFd listener;
-    while (!arena_->wait_until_attached(finding_patience)) {
-        raise_death();
-        if (deadline.expired()) {
-            throw Timeout(
-                fmt::format("sharing memory: {} of {} ranks have it", arena_->control(0).attachments.load() + 1, size_),
-                {.operation = "init", .rank = rank_});
-        }
-        if (!listener) listener = net::listen_unix(door_of("arena", rank_));
-        while (auto to = net::try_accept(listener.get())) {
-            const UniqueFd fd = arena_->fd();
-            hand_over(*to, "arena", {&fd, 1}, deadline, nullptr);
-        }
+    arena_->say_attached(rank_);
+}
+
+// Rank 0, service thread.
+void World::give_memory(const UniqueFd& visitor) const {
+    try {
+        if (const UniqueFd fd = arena_ ? arena_->fd() : UniqueFd())
+            net::send_fd(visitor.get(), fd.get(), Deadline::after(Clock::duration::zero()), nullptr);
+    } catch (const DistError& error) {
+        TUTTI_DEBUG("group {}: a rank that asked for shared memory did not get it: {}", name_, error.what());
     }
 }
 
-// Of a rank that has yet to attach. Other news are for those who have joined: they do not end this.
-void World::raise_death() const {
-    const std::lock_guard lock(verdict_mutex_);
-    if (verdict_ && verdict_->kind == rendezvous::VerdictKind::peer_lost &&
-        arena_->control(verdict_->rank).attached.load(std::memory_order_acquire) == 0) {
-        throw PeerLost("sharing memory: " + verdict_->text,
-                       {.operation = "init", .group = name_, .rank = rank_, .peer = verdict_->rank});
+// With rank 0's process goes the way to its memory: it stays until all that will come have come.
+void World::wait_for_attachments() const {
+    const bool offered = rank_ == 0 && arena_ && arena_->control(0).identity.load(std::memory_order_relaxed) != 0;
+    if (!offered) return;
+    const auto expects = [this](int rank) {
+        return rank != 0 && !gone_for_good_.contains(rank) &&
+               arena_->control(rank).attached.load(std::memory_order_acquire) == 0;
+    };
+    for (const Deadline end = Deadline::after(attachments_patience); !end.expired();) {
+        if (arena_->wait_until_attached(finding_patience)) return;
+        const std::lock_guard lock(verdict_mutex_);
+        if (verdict_ || std::ranges::none_of(rank_of_local_, expects)) return;
     }
 }
 

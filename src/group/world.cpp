@@ -82,7 +82,8 @@ World::World(const ProcessGroupOptions& options, std::optional<Deadline> joining
     membership_ = std::make_unique<rendezvous::Membership>(rendezvous::MembershipOptions{
         PrefixStore("group/" + name_, options.store), rank_, size_, deadline, options.listen_host,
         [this](const rendezvous::Verdict& v) { on_verdict(v); },
-        [&] { return size_ > 1 ? tune::offer(setting, rank_ == 0) : std::string(); }, decide});
+        [&] { return size_ > 1 ? tune::offer(setting, rank_ == 0) : std::string(); }, decide,
+        [this](const UniqueFd& visitor) { give_memory(visitor); }});
     const auto decision = object::decode_string(membership_->decision()).get<Decision>();
     take_tuning(decision.tuning);
     lay_out(transport_);
@@ -118,6 +119,7 @@ World::~World() {
     }
     unpark();
     if (progress_thread_.joinable()) progress_thread_.join();
+    wait_for_attachments();
     membership_.reset();
 }
 

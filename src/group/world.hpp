@@ -58,7 +58,7 @@ struct OfferedMemory {
 
 class World : public std::enable_shared_from_this<World> {
  public:
-    /// Joins; returns when all ranks have. Throws as ProcessGroup's constructor. `joining`: until when; empty: for the
+    /// Joins; returns when all ranks have come, and this one can reach them. Throws as ProcessGroup's constructor. `joining`: until when; empty: for the
     /// timeout of operations.
     static std::shared_ptr<World> join(const ProcessGroupOptions& options, std::optional<Deadline> joining = {});
     ~World();
@@ -202,7 +202,8 @@ class World : public std::enable_shared_from_this<World> {
     void connect_shared_memory(const OfferedMemory& offer, const Deadline& deadline);
     void share_offered(const OfferedMemory& offer, const Deadline& deadline);
     void share_by_hand(const Deadline& deadline);
-    void raise_death() const;
+    void give_memory(const UniqueFd& visitor) const;
+    void wait_for_attachments() const;
     std::string door_of(const std::string& what, int first) const;
     bool hand_over(const UniqueFd& to, const std::string& what, std::span<const UniqueFd> fds, const Deadline& deadline,
                    const AbortFlag* abort) const;
@@ -239,8 +240,8 @@ class World : public std::enable_shared_from_this<World> {
     TransportKind transport_;
     std::string listen_host_;
     algorithm::Layout layout_;
-    std::unique_ptr<rendezvous::Membership> membership_;
     std::shared_ptr<transport::Arena> arena_;
+    std::unique_ptr<rendezvous::Membership> membership_;  // its thread hands the arena over
     std::vector<int> local_of_, rank_of_local_;
     transport::Congestion congestion_;
     transport::SymmetricMemory symmetric_;

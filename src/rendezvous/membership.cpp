@@ -28,7 +28,7 @@ namespace {
 
 /// What a connection is for: the first thing said on it after the handshake.
 struct Hello {
-    enum class Purpose : std::uint32_t { lifeline = 1, data = 2 };
+    enum class Purpose : std::uint32_t { lifeline = 1, data = 2, visit = 3 };
     std::uint64_t world = 0;
     Purpose purpose = Purpose::data;
     std::int32_t rank = -1;
@@ -299,6 +299,18 @@ UniqueFd Membership::dial(int rank, bool lifeline, const Deadline& deadline, con
     }
 }
 
+UniqueFd Membership::visit(int rank, const Deadline& deadline, const AbortFlag* abort) const {
+    UniqueFd fd = knock(rank);
+    if (!fd) {
+        throw DistNetworkError(fmt::format("rank {} (pid {}) does not open its door to ranks of its host", rank,
+                                           cards_[static_cast<std::size_t>(rank)].process),
+                               {.operation = "init", .rank = options_.rank, .peer = rank});
+    }
+    const Hello hello{world_id_, Hello::Purpose::visit, options_.rank};
+    net::send_all(fd.get(), bytes_of(hello), deadline, abort, "hello");
+    return fd;
+}
+
 // Without waiting until the parent has looked: what this end has to say waits for it there, even if this rank dies.
 bool Membership::attach_unseen(int parent) {
     UniqueFd fd = knock(parent);
@@ -468,8 +480,13 @@ void Membership::welcome(Newcomer& n) {
         Hello hello;
         std::memcpy(&hello, n.hello.data(), sizeof hello);
         if (hello.world != world_id_ || hello.rank < 0 || hello.rank >= options_.world_size) return n.fd.reset();
-        if (!n.handshake && (hello.purpose != Hello::Purpose::lifeline || !runs_at_other_end(hello.rank, n.fd)))
+        const bool at_door = !n.handshake;
+        if (at_door && (hello.purpose == Hello::Purpose::data || !runs_at_other_end(hello.rank, n.fd)))
             return n.fd.reset();
+        if (hello.purpose == Hello::Purpose::visit) {
+            if (at_door && options_.on_visit) options_.on_visit(n.fd);
+            return n.fd.reset();
+        }
         const std::lock_guard lock(mutex_);
         if (hello.purpose == Hello::Purpose::data) {
             incoming_.emplace_back(hello.rank, std::move(n.fd));

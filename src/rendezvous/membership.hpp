@@ -70,6 +70,8 @@ struct MembershipOptions {
     std::function<std::string()> note{};
     /// Rank 0, in the constructor: from all cards to a text that goes to every rank.
     std::function<std::string(const std::vector<Card>&)> decide{};
+    /// Somebody of this host visits this rank; the connection is closed afterwards. Service thread.
+    std::function<void(const UniqueFd&)> on_visit{};
 };
 
 class Membership {
@@ -87,6 +89,8 @@ class Membership {
     const security::Secret& secret() const noexcept { return *secret_; }
     /// A fresh, authenticated connection on which we send to a rank.
     UniqueFd connect(int rank, const Deadline& deadline, const AbortFlag* abort);
+    /// A connection to a rank of this host, for MembershipOptions::on_visit. DistNetworkError if there is no way to it.
+    UniqueFd visit(int rank, const Deadline& deadline, const AbortFlag* abort) const;
     bool has_incoming() const noexcept { return has_incoming_.load(std::memory_order_acquire); }
     /// Connections on which others send to us, since the last call.
     std::vector<std::pair<int, UniqueFd>> take_incoming();

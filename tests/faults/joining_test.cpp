@@ -11,6 +11,13 @@ namespace {
 
 class Joining : public LeftoverCheck {};
 
+// Nobody who is not root may look into this process; root may into any.
+void become_hidden(bool hide) {
+    constexpr uid_t nobody = 65534;
+    if (::geteuid() == 0 && ::setresuid(nobody, nobody, nobody) != 0) throw std::runtime_error("setresuid");
+    ::prctl(PR_SET_DUMPABLE, hide ? 0 : 1);
+}
+
 void set_environment(int rank, int world_size, int port) {
     ::setenv("MASTER_ADDR", "127.0.0.1", 1);
     ::setenv("MASTER_PORT", std::to_string(port).c_str(), 1);
@@ -210,14 +217,30 @@ TEST_F(Joining, a_rank_that_dies_at_any_moment_of_it_keeps_nobody_for_long) {
     }
 }
 
+TEST_F(Joining, rank_0_may_leave_as_soon_as_it_has_joined) {
+    for (const bool hidden : {false, true}) {  // the others find its memory, or ask it for it
+        for (int round = 0; round < 5; ++round) {
+            Job job(4, [hidden](const RankProcess& me) {
+                if (hidden) become_hidden(me.rank() == 0);
+                me.report_end_of([&] {
+                    const ProcessGroup g = me.join(TransportKind::shm);
+                    std::vector<int> token{me.rank()};
+                    if (me.rank() == 1) send(token, 3, {.group = g});
+                    if (me.rank() == 3) recv(token, {.src = 1, .group = g});
+                    if (token[0] == 3) throw std::runtime_error("nothing came");
+                });
+            });
+            for (const Report& r : job.collect(4, 10s)) EXPECT_STREQ(r.text, "done") << "rank " << r.rank;
+        }
+    }
+}
+
 // As in a container of another user, or under a policy that hides processes from each other: the memory cannot be
 // found, and is handed over.
 TEST_F(Joining, ranks_whose_processes_may_not_be_looked_into_share_memory_all_the_same) {
-    constexpr uid_t nobody = 65534;
     if (::geteuid() != 0) GTEST_SKIP() << "needs root, to be somebody else";
     Job job(3, [](const RankProcess& me) {
-        if (::setresuid(nobody, nobody, nobody) != 0) throw std::runtime_error("setresuid");
-        ::prctl(PR_SET_DUMPABLE, me.rank() == 0 ? 0 : 1);
+        become_hidden(me.rank() == 0);
         me.report_end_of([&] {
             const ProcessGroup g = me.join(TransportKind::shm);
             std::vector<int> x(5000, me.rank());
