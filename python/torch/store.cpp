@@ -205,7 +205,7 @@ class OverTorch : public JoiningStore {
         std::optional<Result> result;
         if (tcp_ && !has_joined()) {
             result = read_on_server<Result>(operation, names, end, read);
-        } else if (call("wait", [&](c10d::Store& store) { return store.check(names); }) ||
+        } else if ((bell < 0 && call("wait", [&](c10d::Store& store) { return store.check(names); })) ||
                    ask_again(names, end, bell)) {
             result = call(operation, read);
         }

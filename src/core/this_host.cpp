@@ -1,9 +1,12 @@
 #include "core/this_host.hpp"
 
+#include "core/unique_fd.hpp"
+
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
+#include <string_view>
 #include <thread>
 
 namespace tutti::this_host {
@@ -15,9 +18,11 @@ std::string name() {
 }
 
 std::string boot_id() {
-    std::string id;
-    std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
-    return id;
+    const UniqueFd file(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
+    char text[64];
+    const ssize_t count = file ? ::read(file.get(), text, sizeof text) : 0;
+    const std::string_view id(text, static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+    return std::string(id.substr(0, id.find('\n')));
 }
 
 int cpus() {

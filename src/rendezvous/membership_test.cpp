@@ -37,7 +37,8 @@ class Ranks {
     using Act = std::function<void(Membership&, int rank)>;
     using Through = std::function<Store(Store, int rank)>;
     /// `then`: what each does when it has said that it has joined; `through`: the store by which it joins.
-    explicit Ranks(int count, Act then = {}, Through through = [](Store store, int) { return store; })
+    explicit Ranks(
+        int count, Act then = {}, Through through = [](Store store, int) { return store; })
         : count_(count), then_(std::move(then)), through_(std::move(through)) {
         int reports[2], ports[2];
         if (::pipe2(reports, O_CLOEXEC) != 0 || ::pipe2(ports, O_CLOEXEC) != 0) throw std::runtime_error("pipe");
@@ -114,10 +115,12 @@ class Ranks {
                 (void)!::write(reports, &line, sizeof line);
             };
             std::optional<Membership> membership;
-            membership.emplace(MembershipOptions{
-                through_(TCPStore({.port = port}), rank), rank, count_, Deadline::after(20s), {}, [&](const Verdict& v) {
-                    say(v.kind, v.rank, v.text);
-                }});
+            membership.emplace(MembershipOptions{through_(TCPStore({.port = port}), rank),
+                                                 rank,
+                                                 count_,
+                                                 Deadline::after(20s),
+                                                 {},
+                                                 [&](const Verdict& v) { say(v.kind, v.rank, v.text); }});
             say(VerdictKind::left, rank, "joined");
             if (then_) then_(*membership, rank);
             char order = 0;

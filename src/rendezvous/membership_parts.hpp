@@ -1,0 +1,76 @@
+// Parts of a membership, for the files that it is made of.
+#pragma once
+
+#include "rendezvous/membership.hpp"
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+namespace tutti::rendezvous {
+
+/// What a connection is for: the first thing said on it, after the handshake if there is one.
+struct Hello {
+    enum class Purpose : std::uint32_t { lifeline = 1, data = 2, visit = 3 };
+    std::uint64_t world = 0;
+    Purpose purpose = Purpose::data;
+    std::int32_t rank = -1;
+};
+
+/// A verdict on a lifeline.
+struct News {
+    VerdictKind kind = VerdictKind::aborted;
+    std::int32_t rank = -1;
+    std::uint32_t text_bytes = 0;
+    std::uint32_t group = 0;
+};
+
+/// Said between two neighbours only. A lifeline counts once both have said `attached` on it: until then either may
+/// think better of it, and its end is nobody's death. `moved`: this end has another parent now, its closing is no death
+/// either.
+constexpr auto attached = static_cast<VerdictKind>(64);
+constexpr auto moved = static_cast<VerdictKind>(65);
+
+/// Ranks mostly leave together: those that hear of it wait a little before they look for a parent which leaves as well.
+constexpr std::chrono::milliseconds mend_delay{20};
+
+struct Membership::Edge {
+    int rank = -1;
+    fork_guard::GuardedFd fd;  // a child that kept it would hide this rank's death
+    std::string inbox;
+    bool up = false;         ///< to the parent (mutex_)
+    bool confirmed = false;  ///< both ends have said `attached` (mutex_)
+    bool left = false;       ///< its end is no death (mutex_)
+};
+
+struct Membership::Newcomer {
+    UniqueFd fd;
+    std::optional<security::Handshake> handshake;  ///< none at the door, where the kernel vouches
+    Deadline deadline;
+    std::string hello;
+    explicit Newcomer(UniqueFd socket)
+        : fd(std::move(socket)), deadline(Deadline::after(security::handshake_timeout())) {}
+    Newcomer(UniqueFd socket, const security::Secret& secret) : Newcomer(std::move(socket)) {
+        handshake.emplace(secret, security::Role::accepting, "peer");
+    }
+};
+
+template <class T>
+std::span<const std::byte> bytes_of(const T& value) {
+    return {reinterpret_cast<const std::byte*>(&value), sizeof value};
+}
+
+inline int parent_of(int rank) {
+    return rank & (rank - 1);
+}
+
+std::uint64_t random_id();
+
+inline thread_local bool serving = false;  // a membership's thread
+
+}  // namespace tutti::rendezvous
