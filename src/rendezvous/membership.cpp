@@ -14,6 +14,7 @@
 #include <fmt/ranges.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -81,7 +82,8 @@ void Membership::stop() {
     (void)!::eventfd_write(stop_.get(), 1);
     thread_.join();
     if (mender_.joinable()) mender_.join();
-    accept_newcomers();  // who came just now is told that this rank has left
+    if (door_) ::shutdown(door_.get(), SHUT_RD);  // nobody comes any more
+    accept_newcomers();                           // who came just now is told that this rank has left
 }
 
 void Membership::exchange_cards() {

@@ -5,8 +5,10 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -331,6 +333,28 @@ TEST(Lifelines, a_rank_that_comes_after_its_parent_left_is_told_by_another) {
     ASSERT_TRUE(ranks[3]);
     for (const Instant end = Clock::now() + 5s; told == 0 && Clock::now() < end;) std::this_thread::sleep_for(5ms);
     EXPECT_EQ(told, 1);
+}
+
+TEST(Lifelines, hold_while_a_rank_has_no_descriptors_left) {
+    Ranks ranks(3, [](const Membership& membership, int rank) {
+        if (rank != 0) return;
+        const UniqueFd stranger(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        sockaddr_in address{.sin_family = AF_INET, .sin_port = htons(membership.cards().front().listen_port)};
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        rlimit usual{};
+        ::getrlimit(RLIMIT_NOFILE, &usual);
+        rlimit full = usual;
+        full.rlim_cur = static_cast<rlim_t>(UniqueFd(::dup(stranger.get())).get());  // the lowest that is free
+        ::setrlimit(RLIMIT_NOFILE, &full);
+        const int connected = ::connect(stranger.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
+        std::this_thread::sleep_for(100ms);
+        ::setrlimit(RLIMIT_NOFILE, &usual);
+        if (connected != 0) throw std::runtime_error("connect");
+    });
+    ranks.expect_said(3, "joined");
+    std::this_thread::sleep_for(300ms);
+    ranks.kill(2);
+    ranks.expect_lost({0, 1}, 2);
 }
 
 TEST(Lifelines, carry_news_that_nobody_is_the_cause_of) {
