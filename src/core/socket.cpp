@@ -1,5 +1,7 @@
 #include "core/socket.hpp"
 
+#include "core/log.hpp"
+
 #include <tutti/error.hpp>
 
 #include <arpa/inet.h>
@@ -17,6 +19,7 @@
 #include <cstring>
 #include <memory>
 #include <system_error>
+#include <thread>
 #include <vector>
 
 namespace tutti::net {
@@ -263,9 +266,20 @@ std::optional<UniqueFd> try_accept(int listen_fd) {
             return UniqueFd(fd);
         }
         if (errno == EAGAIN || errno == EWOULDBLOCK) return std::nullopt;
+        if (errno == EINVAL) return std::nullopt;  // shut down
         // The connection died before it was accepted; accept(2) says to go on.
         if (errno == EINTR || errno == ECONNABORTED || errno == EPROTO) continue;
         throw DistNetworkError(fmt::format("cannot accept a connection: {}", reason(errno)), {.operation = "accept"});
+    }
+}
+
+std::optional<UniqueFd> accept_if_possible(int listen_fd) {
+    try {
+        return try_accept(listen_fd);
+    } catch (const DistNetworkError& error) {
+        TUTTI_DEBUG("{}", error.what());
+        std::this_thread::sleep_for(5ms);
+        return std::nullopt;
     }
 }
 

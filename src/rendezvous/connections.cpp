@@ -1,5 +1,4 @@
 // How the ranks of a world reach each other, and who is let in.
-#include "core/log.hpp"
 #include "rendezvous/membership_parts.hpp"
 #include "rendezvous/place.hpp"
 
@@ -20,7 +19,6 @@ namespace tutti::rendezvous {
 namespace {
 
 constexpr std::size_t newcomers_max = 256;  // well below the usual limit of descriptors
-constexpr std::chrono::milliseconds refused_pause{5};
 
 }  // namespace
 
@@ -106,26 +104,16 @@ UniqueFd Membership::visit(int rank, const Deadline& deadline, const AbortFlag* 
     return fd;
 }
 
-// The next that waits. Where this process has no descriptor left they go on waiting, and it goes on serving.
-std::optional<UniqueFd> Membership::next_at(const fork_guard::GuardedFd& entrance) const {
-    if (!entrance) return std::nullopt;
-    try {
-        return net::try_accept(entrance.get());
-    } catch (const DistNetworkError& error) {
-        TUTTI_DEBUG("rank {}: {}", options_.rank, error.what());
-        if (!stopping_) std::this_thread::sleep_for(refused_pause);
-        return std::nullopt;
-    }
-}
-
 void Membership::accept_newcomers() {
     const auto admit = [this](auto newcomer) {
         // The oldest that has proved nothing goes first, so that silent strangers cannot keep a peer out.
         if (newcomers_.size() >= newcomers_max) newcomers_.erase(newcomers_.begin());
         newcomers_.push_back(std::move(newcomer));
     };
-    while (auto fd = next_at(listener_)) admit(std::make_unique<Newcomer>(std::move(*fd), *secret_));
-    while (auto fd = next_at(door_)) admit(std::make_unique<Newcomer>(std::move(*fd)));
+    while (auto fd = net::accept_if_possible(listener_.get()))
+        admit(std::make_unique<Newcomer>(std::move(*fd), *secret_));
+    while (auto fd = door_ ? net::accept_if_possible(door_.get()) : std::nullopt)
+        admit(std::make_unique<Newcomer>(std::move(*fd)));
     for (auto& newcomer : newcomers_) welcome(*newcomer);
     std::erase_if(newcomers_, [](const auto& n) { return !n->fd; });
 }

@@ -114,7 +114,6 @@ class Membership {
     UniqueFd dial(int rank, bool lifeline, const Deadline& deadline, const AbortFlag* abort);
     bool attach_unseen(int parent);
     void serve();
-    std::optional<UniqueFd> next_at(const fork_guard::GuardedFd& entrance) const;
     void accept_newcomers();
     void welcome(Newcomer& newcomer);
     bool read_edge(Edge& edge);

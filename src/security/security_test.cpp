@@ -4,10 +4,13 @@
 #include "security/secret.hpp"
 
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <tutti/error.hpp>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -302,6 +305,26 @@ TEST(Authenticate, an_accepting_end_gives_a_silent_peer_up_after_the_handshakes_
 std::uint16_t free_port(UniqueFd& keep) {
     keep = net::listen_tcp("127.0.0.1", 0);
     return net::local_address(keep.get()).port;
+}
+
+TEST(LocalSecret, is_served_later_where_the_process_has_no_descriptor_left) {
+    const std::uint16_t port = net::local_address(net::listen_tcp("127.0.0.1", 0).get()).port;
+    LocalSecretServer server(port, Secret::generate());
+    std::atomic<bool> fetched{false};
+    std::thread client([&] { fetched = fetch_local_secret(port, Deadline::after(10s)).has_value(); });
+    pollfd asked{server.fd(), POLLIN, 0};
+    ASSERT_EQ(::poll(&asked, 1, 10'000), 1);
+    rlimit usual{};
+    ::getrlimit(RLIMIT_NOFILE, &usual);
+    rlimit full = usual;
+    full.rlim_cur = static_cast<rlim_t>(UniqueFd(::dup(server.fd())).get());  // the lowest that is free
+    ::setrlimit(RLIMIT_NOFILE, &full);
+    EXPECT_NO_THROW(server.serve());
+    ::setrlimit(RLIMIT_NOFILE, &usual);
+    EXPECT_EQ(::poll(&asked, 1, 0), 1);
+    server.serve();
+    client.join();
+    EXPECT_TRUE(fetched);
 }
 
 TEST(LocalSecret, reaches_processes_of_the_same_user_also_when_they_come_first) {
