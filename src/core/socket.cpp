@@ -256,31 +256,44 @@ bool refuses(const Address& address, const Deadline& deadline) {
     return refused;
 }
 
-std::optional<UniqueFd> try_accept(int listen_fd) {
+namespace {
+
+// The next waiting connection; 0, or why there is none: EAGAIN where nobody waits.
+int accept_next(int listen_fd, std::optional<UniqueFd>& connection) {
     while (true) {
         sockaddr_storage from{};
         socklen_t size = sizeof from;
         const int fd = ::accept4(listen_fd, reinterpret_cast<sockaddr*>(&from), &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
             if (from.ss_family != AF_UNIX) set_no_delay(fd);
-            return UniqueFd(fd);
+            connection.emplace(fd);
+            return 0;
         }
-        if (errno == EAGAIN || errno == EWOULDBLOCK) return std::nullopt;
-        if (errno == EINVAL) return std::nullopt;  // shut down
         // The connection died before it was accepted; accept(2) says to go on.
         if (errno == EINTR || errno == ECONNABORTED || errno == EPROTO) continue;
-        throw DistNetworkError(fmt::format("cannot accept a connection: {}", reason(errno)), {.operation = "accept"});
+        const bool shut_down = errno == EINVAL;
+        return shut_down || errno == EWOULDBLOCK ? EAGAIN : errno;
     }
 }
 
+}  // namespace
+
+std::optional<UniqueFd> try_accept(int listen_fd) {
+    std::optional<UniqueFd> connection;
+    const int error = accept_next(listen_fd, connection);
+    if (error != 0 && error != EAGAIN)
+        throw DistNetworkError(fmt::format("cannot accept a connection: {}", reason(error)), {.operation = "accept"});
+    return connection;
+}
+
 std::optional<UniqueFd> accept_if_possible(int listen_fd) {
-    try {
-        return try_accept(listen_fd);
-    } catch (const DistNetworkError& error) {
-        TUTTI_DEBUG("{}", error.what());
+    std::optional<UniqueFd> connection;
+    const int error = accept_next(listen_fd, connection);
+    if (error != 0 && error != EAGAIN) {
+        TUTTI_DEBUG("cannot accept a connection: {}", reason(error));
         std::this_thread::sleep_for(5ms);
-        return std::nullopt;
     }
+    return connection;
 }
 
 UniqueFd accept_one(int listen_fd, const Deadline& deadline, const AbortFlag* abort, const char* operation) {
