@@ -281,14 +281,6 @@ int accept_next(int listen_fd, std::optional<UniqueFd>& connection) {
 std::optional<UniqueFd> try_accept(int listen_fd) {
     std::optional<UniqueFd> connection;
     const int error = accept_next(listen_fd, connection);
-    if (error != 0 && error != EAGAIN)
-        throw DistNetworkError(fmt::format("cannot accept a connection: {}", reason(error)), {.operation = "accept"});
-    return connection;
-}
-
-std::optional<UniqueFd> accept_if_possible(int listen_fd) {
-    std::optional<UniqueFd> connection;
-    const int error = accept_next(listen_fd, connection);
     if (error != 0 && error != EAGAIN) {
         TUTTI_DEBUG("cannot accept a connection: {}", reason(error));
         std::this_thread::sleep_for(5ms);
@@ -298,7 +290,13 @@ std::optional<UniqueFd> accept_if_possible(int listen_fd) {
 
 UniqueFd accept_one(int listen_fd, const Deadline& deadline, const AbortFlag* abort, const char* operation) {
     while (true) {
-        if (auto fd = try_accept(listen_fd)) return std::move(*fd);
+        std::optional<UniqueFd> connection;
+        const int error = accept_next(listen_fd, connection);
+        if (error == 0) return std::move(*connection);
+        if (error != EAGAIN) {
+            throw DistNetworkError(fmt::format("cannot accept a connection: {}", reason(error)),
+                                   {.operation = "accept"});
+        }
         wait_for(listen_fd, POLLIN, deadline, abort, operation);
     }
 }

@@ -41,12 +41,10 @@ UniqueFd connect_tcp(const Address& address, const Deadline& deadline, const Abo
 /// Whether nobody listens there: the address answers, and says no. False where nothing is known in time.
 bool refuses(const Address& address, const Deadline& deadline);
 /// The next waiting connection (TCP with TCP_NODELAY, or Unix); nullopt when there is none, or the socket was shut
-/// down.
+/// down. Servers go on when this process has no descriptor left: then nullopt after a pause of 5 ms, and who waits goes
+/// on waiting.
 std::optional<UniqueFd> try_accept(int listen_fd);
-/// The same for servers, which go on when this process has no descriptor left: after a pause of 5 ms nullopt, and who
-/// waits goes on waiting.
-std::optional<UniqueFd> accept_if_possible(int listen_fd);
-/// As try_accept, but waits.
+/// As try_accept, but waits for a connection, and throws where no descriptor is left.
 UniqueFd accept_one(int listen_fd, const Deadline& deadline, const AbortFlag* abort, const char* operation);
 
 /// The numeric addresses of the two ends of a TCP socket.

@@ -57,9 +57,7 @@ void World::prepare_memory() {
 // Ranks that are all on rank 0's host, and see its process, find the memory by themselves: nobody has to wait until it
 // is handed over.
 OfferedMemory World::offer_memory(const std::vector<rendezvous::Card>& cards) {
-    const auto is_near = [&](const rendezvous::Card& card) {
-        return card.host_key == cards.front().host_key && card.process_space == cards.front().process_space;
-    };
+    const auto is_near = [&](const rendezvous::Card& card) { return rendezvous::are_near(card, cards.front()); };
     if (!arena_) return {};
     if (!std::ranges::all_of(cards, is_near)) {
         arena_.reset();

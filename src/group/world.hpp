@@ -58,8 +58,8 @@ struct OfferedMemory {
 
 class World : public std::enable_shared_from_this<World> {
  public:
-    /// Joins; returns when all ranks have come, and this one can reach them. Throws as ProcessGroup's constructor. `joining`: until when; empty: for the
-    /// timeout of operations.
+    /// Joins; returns when all ranks have come, and this one can reach them. Throws as ProcessGroup's constructor.
+    /// `joining`: until when; empty: for the timeout of operations.
     static std::shared_ptr<World> join(const ProcessGroupOptions& options, std::optional<Deadline> joining = {});
     ~World();
     World(const World&) = delete;

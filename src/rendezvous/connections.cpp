@@ -1,6 +1,5 @@
 // How the ranks of a world reach each other, and who is let in.
 #include "rendezvous/membership_parts.hpp"
-#include "rendezvous/place.hpp"
 
 #include <tutti/error.hpp>
 
@@ -33,11 +32,8 @@ std::string Membership::open_door() {
     }
 }
 
-// In this host's memory and under this user, as a process that the kernel can tell from others.
 bool Membership::near(int rank) const {
-    const Card& card = cards_[static_cast<std::size_t>(rank)];
-    const Card& own = cards_[static_cast<std::size_t>(options_.rank)];
-    return card.host_key == own.host_key && card.process_space == own.process_space;
+    return are_near(cards_[static_cast<std::size_t>(rank)], cards_[static_cast<std::size_t>(options_.rank)]);
 }
 
 bool Membership::runs_at_other_end(int rank, const UniqueFd& fd) const {
@@ -110,9 +106,8 @@ void Membership::accept_newcomers() {
         if (newcomers_.size() >= newcomers_max) newcomers_.erase(newcomers_.begin());
         newcomers_.push_back(std::move(newcomer));
     };
-    while (auto fd = net::accept_if_possible(listener_.get()))
-        admit(std::make_unique<Newcomer>(std::move(*fd), *secret_));
-    while (auto fd = door_ ? net::accept_if_possible(door_.get()) : std::nullopt)
+    while (auto fd = net::try_accept(listener_.get())) admit(std::make_unique<Newcomer>(std::move(*fd), *secret_));
+    while (auto fd = door_ ? net::try_accept(door_.get()) : std::nullopt)
         admit(std::make_unique<Newcomer>(std::move(*fd)));
     for (auto& newcomer : newcomers_) welcome(*newcomer);
     std::erase_if(newcomers_, [](const auto& n) { return !n->fd; });

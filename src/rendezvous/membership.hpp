@@ -49,6 +49,11 @@ struct Card {
     std::string note;                 ///< whatever the rank wants to tell about itself
 };
 
+/// On one host and under one user, and each a process that the other can name.
+inline bool are_near(const Card& a, const Card& b) {
+    return a.host_key == b.host_key && a.process_space == b.process_space;
+}
+
 enum class VerdictKind : std::uint32_t { peer_lost = 1, mismatch = 2, aborted = 3, left = 4, timed_out = 5 };
 
 /// News about the world; every rank gets the first of them.

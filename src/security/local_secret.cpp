@@ -53,7 +53,7 @@ LocalSecretServer::LocalSecretServer(std::uint16_t port, Secret secret)
     : secret_(std::move(secret)), listener_(net::listen_unix(socket_name(port))) {}
 
 void LocalSecretServer::serve() {
-    while (const auto asker = net::accept_if_possible(listener_.get())) {
+    while (const auto asker = net::try_accept(listener_.get())) {
         const uid_t uid = net::peer_uid(asker->get());
         if (uid != ::geteuid()) {
             TUTTI_WARN("user {} asked for the secret of a job of user {} and did not get it", uid, ::geteuid());

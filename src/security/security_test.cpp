@@ -308,7 +308,8 @@ std::uint16_t free_port(UniqueFd& keep) {
 }
 
 TEST(LocalSecret, is_served_later_where_the_process_has_no_descriptor_left) {
-    const std::uint16_t port = net::local_address(net::listen_tcp("127.0.0.1", 0).get()).port;
+    UniqueFd keep;
+    const std::uint16_t port = free_port(keep);
     LocalSecretServer server(port, Secret::generate());
     std::atomic<bool> fetched{false};
     std::thread client([&] { fetched = fetch_local_secret(port, Deadline::after(10s)).has_value(); });
