@@ -2,13 +2,16 @@
 """TCP between two network namespaces joined by a veth pair: tutti, the bare wire, Open MPI and Gloo, in turn.
 
 Usage: veth.py [--tutti build/bin/tutti] [--rounds 3] [--seconds 0.3] [--sizes 8,16M,64M,256M] [--ranks-per-host 1]
-               [--only tutti,wire,exchange,openmpi,gloo] [--json FILE]
+               [--only tutti,wire,exchange,openmpi,gloo] [--links 4 --link-rate 500mbit] [--json FILE]
 
 Needs root, iproute2 and a C++ compiler; iperf3, Open MPI and libgloo-dev where present. Contenders take turns, round by
 round; the table shows medians over the rounds. Everything is removed at the end, also after a failure.
 
 wire      iperf3 --bidir with 1 to 4 connections each way: the best rate of one direction while both are busy. An
           all_reduce of S bytes among two ranks moves S bytes in each direction, so that S / time compares directly.
+--links   the way between the namespaces is a bundle of links, and each connection stays on one of them, as its ports
+          tell: no single connection gets more than --link-rate.
+
 exchange  one byte with blocking calls: half a round trip, and a simultaneous exchange (both send, both receive).
 """
 import argparse
@@ -33,7 +36,8 @@ def bytes_of(text):
 class Hosts:
     """Two namespaces, 10.214.X.1 and 10.214.X.2."""
 
-    def __init__(self):
+    def __init__(self, links, rate):
+        self.links, self.rate = links, rate
         self.id = os.getpid() % 10000
         self.names = [f"tb{self.id}-1", f"tb{self.id}-2"]
         self.addresses = [f"10.214.{self.id % 250}.{n}" for n in (1, 2)]
@@ -48,6 +52,8 @@ class Hosts:
                 self.ip("-n", name, "addr", "add", address + "/24", "dev", "eth0")
                 self.ip("-n", name, "link", "set", "eth0", "up")
                 self.ip("-n", name, "link", "set", "lo", "up")
+                if self.links > 1:
+                    self.bundle(name)
         except BaseException:
             self.__exit__()
             raise
@@ -66,6 +72,20 @@ class Hosts:
     @staticmethod
     def ip(*words):
         subprocess.run(["ip", *words], check=True)
+
+    def bundle(self, name):
+        """What leaves a namespace goes over one of the links, by two bits of either port."""
+        def tc(*words):
+            subprocess.run(["tc", "-n", name, *words], check=True)
+        tc("qdisc", "add", "dev", "eth0", "root", "handle", "1:", "htb", "default", "1")
+        for link in range(self.links):
+            tc("class", "add", "dev", "eth0", "parent", "1:", "classid", f"1:{link + 1}", "htb", "rate", self.rate,
+               "burst", "64k", "cburst", "64k", "quantum", "60000")
+        for source in range(4):
+            for target in range(4):
+                tc("filter", "add", "dev", "eth0", "parent", "1:", "protocol", "ip", "prio", "1", "u32",
+                   "match", "ip", "sport", str(2 * source), "0x0006", "match", "ip", "dport", str(2 * target), "0x0006",
+                   "flowid", f"1:{(source ^ target) % self.links + 1}")
 
     def start(self, host, command, **environment):
         return subprocess.Popen(["ip", "netns", "exec", self.names[host], *command],
@@ -187,6 +207,8 @@ class Bench:
                    "--mca", "oob_tcp_if_include", "eth0", "--mca", "orte_tmpdir_base", self.work]
         if n > 1:
             command += ["--mca", "mpi_yield_when_idle", "1"]
+        if self.hosts.links > 1:
+            command += ["--mca", "btl_tcp_links", str(self.hosts.links)]
         command += [self.mpi_program, str(self.o.seconds), self.pin, *map(str, self.sizes)]
         quoted = " ".join(f"'{word}'" for word in command)
         out, = finish([self.hosts.start(0, ["unshare", "-u", "sh", "-c", f"hostname first; exec {quoted}"],
@@ -220,6 +242,8 @@ def main():
     parser.add_argument("--sizes", default="8,64K,1M,16M,64M,256M")
     parser.add_argument("--ranks-per-host", type=int, default=1)
     parser.add_argument("--only", default="")
+    parser.add_argument("--links", type=int, choices=(1, 2, 4), default=1, help="bundled links; 1: one without a limit")
+    parser.add_argument("--link-rate", default="500mbit", help="of each bundled link, as tc takes it")
     parser.add_argument("--json", default="")
     options = parser.parse_args()
     if os.geteuid() != 0 or shutil.which("ip") is None:
@@ -229,7 +253,7 @@ def main():
     measured = {}
     work = tempfile.mkdtemp()
     try:
-        with Hosts() as hosts:
+        with Hosts(options.links, options.link_rate) as hosts:
             bench = Bench(options, hosts, work)
             contenders = bench.contenders()
             for _ in range(options.rounds):

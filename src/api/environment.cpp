@@ -5,6 +5,7 @@
 #include "core/settings.hpp"
 #include "security/handshake.hpp"
 #include "transport/tcp/congestion.hpp"
+#include "transport/tcp/lane_growth.hpp"
 #include "tune/tune.hpp"
 
 namespace tutti::api {
@@ -17,6 +18,7 @@ void check_environment() {
     algorithm::parse_override(env::get("TUTTI_ALGORITHM").value_or(""), Collective::barrier);
     tune::setting_from_environment(tune::Files::ignored);
     transport::Congestion::from_environment();
+    transport::Lanes::from_environment();
     security::handshake_timeout();
     env::get_bool("TUTTI_INSECURE", false);
     env::get_bool("TUTTI_STORE_LOCAL", true);

@@ -37,6 +37,7 @@ constexpr auto table = std::to_array<Variable>({
     {"TUTTI_STORE_LOCAL", "0: clients of a TCPStore on its own host use TCP too (default 1: a Unix socket)"},
     {"TUTTI_TCP_CONGESTION",
      "auto (default: the system's congestion control, but Reno for BBR between near hosts), system, or a name"},
+    {"TUTTI_TCP_CONNECTIONS", "auto (default: more where they help) or 1 to 16: connections between two ranks"},
     {"TUTTI_STORE_PORT", "set by tutti run: where it serves the store; rank 0 does not if MASTER_PORT is the same"},
     {"TUTTI_TIMEOUT_MS", "default time limit of an operation, in milliseconds"},
     {"TUTTI_TRACE_DIR", "folder for what the recorder holds: when a group fails or ends, and on SIGUSR2"},

@@ -70,7 +70,7 @@ bool World::take_connections() {
     bool moved = false;
     for (auto& [peer, fd] : membership_->take_incoming()) {
         if (shares_memory_with(peer)) continue;
-        socket_to(peer).accepted(std::move(fd));
+        socket_to(peer).add(std::move(fd));
         mailbox_->activate(peer);
         moved = true;
     }
@@ -249,7 +249,7 @@ void World::sleep(std::chrono::milliseconds limit) {
         std::atomic<bool>& asleep;
         ~Wake() { asleep = false; }
     } wake{asleep_};
-    std::vector<transport::Mailbox::Pollable> sockets;
+    std::vector<transport::Pollable> sockets;
     {
         const std::lock_guard lock(mutex_);
         mailbox_->pollables(sockets);

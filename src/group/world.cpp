@@ -42,6 +42,7 @@ std::string named_algorithms() {
 
 constexpr std::size_t least_streamed_bytes = 8192;  // of short collectives and messages
 constexpr std::chrono::milliseconds connection_patience{20};
+constexpr std::chrono::milliseconds lane_patience{1000};
 constexpr std::chrono::milliseconds arrival_patience{300};  // for a connection that a rank made before it left
 
 void check(const ProcessGroupOptions& o) {
@@ -67,7 +68,8 @@ World::World(const ProcessGroupOptions& options, std::optional<Deadline> joining
       determinism_(options.determinism != Determinism::fast ? options.determinism : settings::determinism()),
       transport_(options.transport != TransportKind::automatic ? options.transport : settings::transport()),
       listen_host_(options.listen_host),
-      congestion_(transport::Congestion::from_environment()) {
+      congestion_(transport::Congestion::from_environment()),
+      lanes_(transport::Lanes::from_environment()) {
     check(options);
     env::warn_about_unknown_variables();
     const Deadline deadline = joining.value_or(Deadline::after(timeout_));
@@ -79,11 +81,11 @@ World::World(const ProcessGroupOptions& options, std::optional<Deadline> joining
         return object::encode_string(Decision{tune::decide(setting, named, offers), offer_memory(cards)});
     };
     prepare_memory();
-    membership_ = std::make_unique<rendezvous::Membership>(rendezvous::MembershipOptions{
-        PrefixStore("group/" + name_, options.store), rank_, size_, deadline, options.listen_host,
-        [this](const rendezvous::Verdict& v) { on_verdict(v); },
-        [&] { return size_ > 1 ? tune::offer(setting, rank_ == 0) : std::string(); }, decide,
-        [this](const UniqueFd& visitor) { give_memory(visitor); }});
+    membership_ = std::make_unique<rendezvous::Membership>(
+        rendezvous::MembershipOptions{PrefixStore("group/" + name_, options.store), rank_, size_, deadline,
+                                      options.listen_host, [this](const rendezvous::Verdict& v) { on_verdict(v); },
+                                      [&] { return size_ > 1 ? tune::offer(setting, rank_ == 0) : std::string(); },
+                                      decide, [this](const UniqueFd& visitor) { give_memory(visitor); }});
     const auto decision = object::decode_string(membership_->decision()).get<Decision>();
     take_tuning(decision.tuning);
     lay_out(transport_);
@@ -206,7 +208,7 @@ bool World::is_deaf(int rank) const {
 
 transport::SocketStream& World::socket_to(int peer) {
     auto& stream = streams_[static_cast<std::size_t>(peer)];
-    if (!stream) stream = std::make_unique<transport::SocketStream>(congestion_);
+    if (!stream) stream = std::make_unique<transport::SocketStream>(congestion_, lanes_);
     return static_cast<transport::SocketStream&>(*stream);
 }
 
@@ -219,6 +221,7 @@ transport::Stream* World::stream_to(int peer) {
         return stream.get();
     }
     transport::SocketStream& socket = socket_to(peer);
+    if (socket.wants_connection()) add_lane(peer, socket);
     if (!socket.needs_connection()) return &socket;
     // Usually both ranks want the connection, to send or to receive. The lower one makes it; the other waits for that,
     // but not for long.
@@ -238,12 +241,22 @@ transport::Stream* World::stream_to(int peer) {
         return &socket;
     }
     try {
-        socket.connected(membership_->connect(peer, Deadline::after(std::chrono::seconds(10)), &bad_news_));
+        socket.add(membership_->connect(peer, Deadline::after(std::chrono::seconds(10)), &bad_news_));
     } catch (const DistError& error) {
         unreachable_[peer] = {Clock::now(), error.what()};
         return nullptr;
     }
     return &socket;
+}
+
+void World::add_lane(int peer, transport::SocketStream& socket) {
+    try {
+        socket.add(membership_->connect(peer, Deadline::after(lane_patience), &bad_news_));
+        TUTTI_DEBUG("group {}: {} connections to rank {}", name_, socket.lanes(), peer);
+    } catch (const DistError& error) {
+        TUTTI_DEBUG("group {}: no further connection to rank {}: {}", name_, peer, error.what());
+        socket.give_up();
+    }
 }
 
 }  // namespace tutti::detail

@@ -212,6 +212,7 @@ class World : public std::enable_shared_from_this<World> {
     bool memory_readable() const;
     transport::Stream* stream_to(int peer);
     transport::SocketStream& socket_to(int peer);
+    void add_lane(int peer, transport::SocketStream& socket);
     bool uses_shared_memory_only() const noexcept { return arena_ && arena_->layout().ranks == size_; }
 
     std::uint64_t fingerprint_of(std::uint64_t channel) const;
@@ -244,6 +245,7 @@ class World : public std::enable_shared_from_this<World> {
     std::unique_ptr<rendezvous::Membership> membership_;  // its thread hands the arena over
     std::vector<int> local_of_, rank_of_local_;
     transport::Congestion congestion_;
+    transport::Lanes lanes_;
     transport::SymmetricMemory symmetric_;
     std::vector<std::unique_ptr<transport::Stream>> streams_;
     std::vector<std::optional<transport::PeerMemory>> memories_;  // by rank, opened on first use

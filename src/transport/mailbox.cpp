@@ -573,8 +573,7 @@ void Mailbox::pollables(std::vector<Pollable>& into) const {
         if (p.lost || rank == rank_) continue;
         Stream* stream = events_.stream(rank);
         if (stream == nullptr) continue;
-        if (stream->poll_fd() >= 0) into.push_back({stream->poll_fd(), false});
-        if (!p.out.empty() && stream->poll_output_fd() >= 0) into.push_back({stream->poll_output_fd(), true});
+        stream->pollables(!p.out.empty(), into);
     }
 }
 

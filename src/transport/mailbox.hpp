@@ -113,10 +113,6 @@ class Mailbox {
     /// Forgets one receive that nothing has met yet; false if it is already being filled.
     bool cancel_receive(Transfer& transfer);
     /// Descriptors worth polling: for input, or for output where something is queued.
-    struct Pollable {
-        int fd;
-        bool output;
-    };
     void pollables(std::vector<Pollable>& into) const;
     /// Whether anything is queued for writing.
     bool output_pending() const;

@@ -7,10 +7,17 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace tutti::transport {
 
 enum class StreamState { open, closed };
+
+/// A descriptor worth polling, for input or for output.
+struct Pollable {
+    int fd;
+    bool output;
+};
 
 /// A message that a stream carries in one piece, between its bytes and in order with them.
 struct ShortMessage {
@@ -26,7 +33,8 @@ enum class Arrival { nothing, bytes, short_message };
 class Stream {
  public:
     virtual ~Stream() = default;
-    /// Takes bytes from `header`, then from `payload`; returns how many in all (0: try again later).
+    /// Takes bytes from `header`, then from `payload`; returns how many in all (0: try again later). What it has not
+    /// taken it is shown again, first of all: it may have begun to send some of that.
     virtual std::size_t write(std::span<const std::byte> header, std::span<const std::byte> payload) = 0;
     /// Puts bytes into `into`, then into `ahead`; returns how many in all (0: nothing there now, or closed).
     virtual std::size_t read(std::span<std::byte> into, std::span<std::byte> ahead) = 0;
@@ -39,10 +47,9 @@ class Stream {
     virtual StreamState state() const noexcept = 0;
     /// Why it closed.
     virtual std::string reason() const = 0;
-    /// A descriptor to poll for input, or -1 for memory.
-    virtual int poll_fd() const noexcept = 0;
-    /// A descriptor to poll for output when a write was short, or -1.
-    virtual int poll_output_fd() const noexcept { return -1; }
+    /// Adds what tells that it can be read, or, where `output` waits to be written, that it can be written. Nothing for
+    /// memory.
+    virtual void pollables(bool /*output*/, std::vector<Pollable>& /*into*/) const {}
 };
 
 }  // namespace tutti::transport

@@ -53,6 +53,9 @@ TUTTI_TCP_CONGESTION=reno start reno "1 2" "${bench[@]}" -b 4 -e 1M
 expect_good reno "another congestion control"
 TUTTI_TCP_CONGESTION=warp start warp "1 2" "${bench[@]}" -b 4 -e 4
 expect_bad warp "TUTTI_TCP_CONGESTION=warp" "one that does not exist is refused"
+TUTTI_TCP_CONNECTIONS=3 TUTTI_LOG_LEVEL=debug start lanes "1 1 2 2" "${bench[@]}" -b 4 -e 8M
+expect_good lanes "several connections between two ranks"
+grep -Eq "3 connections to rank" "$work"/lanes.* || fail "there are no three connections between any two ranks" "$work"/lanes.*
 start mixed "1 2 1 2" "${bench[@]}" -b 12 -e 1M
 expect_good mixed "neighbours on different hosts"
 start uneven "1 2 2 3 3 3" "${bench[@]}" -b 28 -e 1M
@@ -63,7 +66,7 @@ TUTTI_TRANSPORT=tcp start sockets "1 1 2" "${bench[@]}" -b 4 -e 1M
 expect_good sockets "TCP inside a host as well"
 
 # A rank that is killed is named by those on the other host, within two seconds.
-start killed "1 1 2 2" "$tutti" bench all_reduce -b 16M -e 16M --seconds 50 --iters 100000 --no-pin --worker "100 5 1"
+TUTTI_TCP_CONNECTIONS=2 start killed "1 1 2 2" "$tutti" bench all_reduce -b 16M -e 16M --seconds 50 --iters 100000 --no-pin --worker "100 5 1"
 sleep 2
 victim=$(processes 2 | while read -r pid; do
   tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -qx RANK=3 && [ "$(cat "/proc/$pid/comm")" = tutti ] && echo "$pid"; done | head -n 1)

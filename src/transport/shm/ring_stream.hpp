@@ -25,7 +25,6 @@ class RingStream final : public Stream {
     void take(std::byte* into) override;
     StreamState state() const noexcept override { return StreamState::open; }
     std::string reason() const override { return {}; }
-    int poll_fd() const noexcept override { return -1; }
 
  private:
     std::size_t room(std::size_t wanted);

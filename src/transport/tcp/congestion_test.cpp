@@ -4,8 +4,8 @@
 #include "core/socket.hpp"
 
 #include <gtest/gtest.h>
+#include <linux/tcp.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <tutti/error.hpp>
 

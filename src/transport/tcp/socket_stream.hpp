@@ -1,46 +1,68 @@
-// SocketStream: a stream over TCP.
+// SocketStream: a stream over one or several TCP connections.
 //
-// One connection serves both directions, so that acknowledgements travel with the data of the other side. Either rank
-// may make it. When both do so at the same time there are two: each rank then writes on the one that it made. What a
-// rank writes on never changes, so that bytes keep their order.
+// One connection serves both directions, so that acknowledgements travel with the data of the other side, and either
+// rank may make it. Some networks bound what one connection carries: links that are bundled flow by flow, clouds that
+// limit a flow, long ways whose bandwidth-delay product exceeds a socket's buffer. There a stream has several, lanes.
+//
+// Bytes travel in chunks (lane.hpp), each on the lane that takes it first: a quick one takes more of them than a slow
+// one. While one lane is enough it is the only one that is written on. The reader takes chunks in the order of their
+// numbers; one that came early stays in its socket's buffer. Source: striping over sockets as in PSockets (Sivakumar,
+// Bailey and Grossman, 2000), here with a number for each piece instead of fixed turns.
 #pragma once
 
+#include "core/deadline.hpp"
 #include "core/unique_fd.hpp"
 #include "transport/stream.hpp"
 #include "transport/tcp/congestion.hpp"
+#include "transport/tcp/lane.hpp"
+#include "transport/tcp/lane_growth.hpp"
 
+#include <memory>
 #include <utility>
 
 namespace tutti::transport {
 
 class SocketStream final : public Stream {
  public:
-    explicit SocketStream(Congestion congestion) : congestion_(std::move(congestion)) {}
+    SocketStream(Congestion congestion, Lanes lanes) : congestion_(std::move(congestion)), growth_(lanes) {}
     std::size_t write(std::span<const std::byte> header, std::span<const std::byte> payload) override;
     std::size_t read(std::span<std::byte> into, std::span<std::byte> ahead) override;
     StreamState state() const noexcept override { return closed_ ? StreamState::closed : StreamState::open; }
     std::string reason() const override { return reason_; }
-    int poll_fd() const noexcept override { return in_; }
-    int poll_output_fd() const noexcept override { return closed_ ? -1 : out_; }
+    void pollables(bool output, std::vector<Pollable>& into) const override;
 
-    /// Nothing to write on has been tried yet.
-    bool needs_connection() const noexcept { return !settled_; }
-    /// A connection that this rank made.
-    void connected(UniqueFd fd);
-    /// One that the peer made.
-    void accepted(UniqueFd fd);
-    /// There will be nothing to write on.
-    void give_up() noexcept { settled_ = true; }
+    /// There is no lane yet.
+    bool needs_connection() const noexcept { return lanes_.empty() && !given_up_; }
+    /// Another lane would help.
+    bool wants_connection() const noexcept { return wants_lane_ && !closed_; }
+    /// A connection to the peer, whoever made it.
+    void add(UniqueFd fd);
+    /// There will be no further lanes; without any, nothing to write on.
+    void give_up() noexcept;
+    int lanes() const noexcept { return static_cast<int>(lanes_.size()); }
 
  private:
+    Lane* incoming_lane();
+    bool brings_next_chunk(Lane& lane);
+    void look_at_ends();
     void close(std::string reason);
 
     Congestion congestion_;
-    UniqueFd made_, accepted_;
-    int in_ = -1, out_ = -1;  // one of the two
-    bool settled_ = false;    // which one is written on, if any
-    bool closed_ = false;
+    LaneGrowth growth_;
+    std::vector<std::unique_ptr<Lane>> lanes_;
+    bool given_up_ = false, wants_lane_ = false, closed_ = false;
     std::string reason_;
+
+    std::uint64_t written_ = 0;    // of the stream's bytes; those before have been taken
+    std::uint64_t assigned_ = 0;   // those before are in chunks
+    bool window_assigned_ = true;  // the last window had nothing beyond
+    std::uint32_t next_out_ = 0;   // number of the next chunk
+    std::size_t out_ = 0;          // the lane to try first
+    std::uint32_t next_in_ = 0;    // number of the chunk whose bytes come next
+    Lane* in_ = nullptr;           // which has begun to bring it
+    std::size_t likely_in_ = 0;    // the lane that brought the last one
+    std::uint32_t looks_ = 0;      // in vain at that lane
+    Instant first_end_{};          // when a lane ended while others had not
 };
 
 }  // namespace tutti::transport

@@ -1,0 +1,120 @@
+#include "transport/tcp/lane.hpp"
+
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace tutti::transport {
+
+std::size_t Window::cut(std::uint64_t from, std::uint64_t to, iovec* parts) const noexcept {
+    std::size_t count = 0;
+    std::uint64_t at = begin;
+    for (const auto& part : {first, second}) {
+        const std::uint64_t low = std::max(from, at), high = std::min(to, at + part.size());
+        if (low < high) parts[count++] = {const_cast<std::byte*>(part.data()) + (low - at), high - low};
+        at += part.size();
+    }
+    return count;
+}
+
+std::uint64_t Lane::position() const noexcept {
+    return out_begin_ + (out_sent_ > sizeof out_ ? out_sent_ - sizeof out_ : 0);
+}
+
+std::size_t Lane::unsent() const noexcept {
+    int bytes = 0;
+    return ::ioctl(fd_.get(), SIOCOUTQNSD, &bytes) == 0 && bytes > 0 ? static_cast<std::size_t>(bytes) : 0;
+}
+
+bool Lane::begin(std::uint32_t number, std::uint64_t begin, std::uint64_t end, const Window& window) {
+    out_ = {number, static_cast<std::uint32_t>(end - begin)};
+    out_sent_ = 0;
+    out_begin_ = begin;
+    out_end_ = end;
+    const bool begun = send(window);
+    if (!begun) out_end_ = out_begin_;
+    return begun;
+}
+
+void Lane::go_on(const Window& window) {
+    if (sending()) send(window);
+}
+
+bool Lane::send(const Window& window) {
+    iovec parts[3];
+    std::size_t count = 0;
+    if (out_sent_ < sizeof out_)
+        parts[count++] = {reinterpret_cast<std::byte*>(&out_) + out_sent_, sizeof out_ - out_sent_};
+    count += window.cut(position(), out_end_, parts + count);
+    if (count == 0) return false;
+    msghdr message{};
+    message.msg_iov = parts;
+    message.msg_iovlen = count;
+    const ssize_t sent = ::sendmsg(fd_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent <= 0) {
+        if (sent < 0 && errno != EAGAIN && errno != EINTR) broken_ = true;
+        return false;
+    }
+    out_sent_ += static_cast<std::size_t>(sent);
+    if (position() == out_end_) out_begin_ = out_end_;
+    return true;
+}
+
+// What recv() or recvmsg() returned, without its errors.
+std::size_t Lane::counted(ssize_t result) {
+    if (result > 0) return static_cast<std::size_t>(result);
+    if (result == 0)
+        why_ = "it closed the connection";
+    else if (errno != EAGAIN && errno != EINTR)
+        why_ = std::strerror(errno);
+    return 0;
+}
+
+std::optional<std::uint32_t> Lane::incoming() {
+    if (in_left_ > 0) return in_number_;
+    ChunkHeader header;
+    if (buffered() < sizeof header && why_.empty()) {
+        std::copy(ahead_.begin() + static_cast<std::ptrdiff_t>(ahead_begin_),
+                  ahead_.begin() + static_cast<std::ptrdiff_t>(ahead_end_), ahead_.begin());
+        ahead_end_ -= std::exchange(ahead_begin_, 0);
+        ahead_end_ += counted(::recv(fd_.get(), ahead_.data() + ahead_end_, ahead_.size() - ahead_end_, MSG_DONTWAIT));
+    }
+    if (buffered() < sizeof header) return std::nullopt;
+    std::memcpy(&header, ahead_.data() + ahead_begin_, sizeof header);
+    if (header.bytes == 0 || header.bytes > chunk_bytes_max) {
+        why_ = "it sent something that is not a chunk";
+        return std::nullopt;
+    }
+    ahead_begin_ += sizeof header;
+    in_number_ = header.number;
+    in_left_ = header.bytes;
+    return in_number_;
+}
+
+std::size_t Lane::take(std::span<std::byte> into) {
+    const std::size_t want = std::min(into.size(), in_left_);
+    std::size_t count = std::min(want, buffered());
+    if (count > 0) {
+        std::memcpy(into.data(), ahead_.data() + ahead_begin_, count);
+        ahead_begin_ += count;
+    } else if (why_.empty()) {
+        // With the last bytes of a chunk comes the header of the next one.
+        iovec parts[2] = {{into.data(), want}, {ahead_.data(), ahead_.size()}};
+        msghdr message{};
+        message.msg_iov = parts;
+        message.msg_iovlen = want == in_left_ ? 2 : 1;
+        const std::size_t received = counted(::recvmsg(fd_.get(), &message, MSG_DONTWAIT));
+        count = std::min(received, want);
+        ahead_begin_ = 0;
+        ahead_end_ = received - count;
+    }
+    in_left_ -= count;
+    return count;
+}
+
+}  // namespace tutti::transport

@@ -1,0 +1,91 @@
+// Lane: one of a stream's TCP connections, and the chunks that travel on it in both directions.
+//
+// A chunk is a header of eight bytes, its number and its length, and as many bytes of the stream. It is on one lane as
+// a whole.
+//
+// Threads: one at a time.
+#pragma once
+
+#include "core/unique_fd.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+struct iovec;
+
+namespace tutti::transport {
+
+/// What comes before a chunk's bytes; little-endian machines only, like the rest of the wire format.
+struct ChunkHeader {
+    std::uint32_t number = 0;  ///< from 0, modulo 2^32: the stream's order
+    std::uint32_t bytes = 0;   ///< at least one
+};
+inline constexpr std::size_t chunk_bytes_max = std::size_t{1} << 20;
+
+/// Bytes that a stream is asked to send, of which the first is the stream's byte number `begin`.
+struct Window {
+    std::uint64_t begin = 0;
+    std::span<const std::byte> first, second;
+
+    std::uint64_t end() const noexcept { return begin + first.size() + second.size(); }
+    /// The bytes from `from` to `to`, as far as they are in the window; how many parts it filled in, at most two.
+    std::size_t cut(std::uint64_t from, std::uint64_t to, iovec* parts) const noexcept;
+};
+
+class Lane {
+ public:
+    explicit Lane(UniqueFd fd) : fd_(std::move(fd)) {}
+    int fd() const noexcept { return fd_.get(); }
+
+    /// A chunk is under way, whose last byte the kernel has not taken yet.
+    bool sending() const noexcept { return out_begin_ < out_end_; }
+    /// The first byte of the stream that the chunk under way still has to send.
+    std::uint64_t position() const noexcept;
+    /// Bytes that the kernel has taken and not sent yet.
+    std::size_t unsent() const noexcept;
+    /// Begins the chunk of the bytes from `begin` to `end` with what the kernel takes of it now; false, and nothing has
+    /// happened, if that is nothing at all.
+    bool begin(std::uint32_t number, std::uint64_t begin, std::uint64_t end, const Window& window);
+    /// Goes on with the chunk under way.
+    void go_on(const Window& window);
+
+    /// The number of the chunk whose bytes come next; nothing while that is not known.
+    std::optional<std::uint32_t> incoming();
+    /// Takes bytes of that chunk; 0: none are here now.
+    std::size_t take(std::span<std::byte> into);
+    /// A chunk has begun to come whose bytes have not all been taken.
+    bool receiving() const noexcept { return in_left_ > 0; }
+    /// The number of the next chunk can be told without asking the kernel.
+    bool holds_chunk() const noexcept { return receiving() || buffered() >= sizeof(ChunkHeader); }
+
+    /// Nothing can be sent any more. What the peer sent before can still be read.
+    bool broken() const noexcept { return broken_; }
+    /// Why nothing more will come; empty while it may.
+    const std::string& ended() const noexcept { return why_; }
+
+ private:
+    bool send(const Window& window);
+    std::size_t buffered() const noexcept { return ahead_end_ - ahead_begin_; }
+    std::size_t counted(ssize_t result);
+
+    UniqueFd fd_;
+    bool broken_ = false;
+    std::string why_;
+
+    ChunkHeader out_;
+    std::size_t out_sent_ = 0;  // with the header
+    std::uint64_t out_begin_ = 0, out_end_ = 0;
+
+    std::uint32_t in_number_ = 0;
+    std::size_t in_left_ = 0;
+    // What was read beyond a chunk, and short chunks, which come in one read.
+    std::array<std::byte, 4096> ahead_;
+    std::size_t ahead_begin_ = 0, ahead_end_ = 0;
+};
+
+}  // namespace tutti::transport

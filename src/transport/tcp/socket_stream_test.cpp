@@ -1,0 +1,262 @@
+// A stream over one or several TCP connections.
+#include "transport/tcp/socket_stream.hpp"
+
+#include "core/socket.hpp"
+
+#include <gtest/gtest.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace tutti::transport {
+namespace {
+
+using namespace std::chrono_literals;
+
+struct Connection {
+    UniqueFd near, far;
+};
+Connection connection(int buffer_bytes = 0) {
+    const UniqueFd listener = net::listen_tcp("127.0.0.1", 0);
+    const auto limit = Deadline::after(10s);
+    Connection made;
+    made.near = net::connect_tcp({"127.0.0.1", net::local_address(listener.get()).port}, limit, nullptr);
+    made.far = net::accept_one(listener.get(), limit, nullptr, "test");
+    for (const int fd : {made.near.get(), made.far.get()}) {
+        if (buffer_bytes == 0) continue;
+        for (const int option : {SO_SNDBUF, SO_RCVBUF})
+            ::setsockopt(fd, SOL_SOCKET, option, &buffer_bytes, sizeof buffer_bytes);
+    }
+    return made;
+}
+
+SocketStream stream(int lanes = 1) {
+    return {Congestion::from_environment(), {.most = lanes, .as_needed = false}};
+}
+
+/// What the stream's byte number `at` is in these tests.
+std::byte byte_at(std::uint64_t at) {
+    return static_cast<std::byte>((at * 2654435761U) >> 13);
+}
+
+/// One direction: messages of a header and a payload each, written and read by turns as far as they go.
+class Flow {
+ public:
+    Flow(SocketStream& from, SocketStream& to, unsigned seed) : from_(from), to_(to), random_(seed) {}
+
+    /// False when nothing could be done.
+    bool turn(std::uint64_t end) {
+        bool moved = false;
+        if (message_.size() == done_ && written_ < end) {
+            const std::size_t sizes[] = {1, 56, 64, 4'000, 70'000, 300'000};
+            message_.resize(std::min<std::uint64_t>(sizes[random_() % std::size(sizes)], end - written_));
+            for (std::size_t i = 0; i < message_.size(); ++i) message_[i] = byte_at(written_ + i);
+            done_ = 0;
+        }
+        if (done_ < message_.size()) {
+            const auto rest = std::span(message_).subspan(done_);
+            const std::size_t header = std::min<std::size_t>(rest.size(), done_ < 56 ? 56 - done_ : 0);
+            // Not always all of it, as when a turn has moved enough bytes.
+            const std::size_t shown =
+                std::min<std::size_t>(rest.size() - header, random_() % 2 == 0 ? 262'144 : 100'000);
+            const std::size_t count = from_.write(rest.first(header), rest.subspan(header, shown));
+            EXPECT_LE(count, header + shown);
+            done_ += count;
+            written_ += count;
+            moved = count > 0;
+        }
+        std::array<std::byte, 50'000> room;
+        const auto into = std::span(room).first(1 + random_() % room.size());
+        const std::size_t count = to_.read(into, {});
+        for (std::size_t i = 0; i < count; ++i) {
+            if (into[i] == byte_at(read_ + i)) continue;
+            ADD_FAILURE() << "byte " << read_ + i << " is wrong";
+            return false;
+        }
+        read_ += count;
+        return moved || count > 0;
+    }
+    bool waits_to_write() const { return done_ < message_.size(); }
+    std::uint64_t read() const { return read_; }
+    std::uint64_t written() const { return written_; }
+
+ private:
+    SocketStream& from_;
+    SocketStream& to_;
+    std::mt19937 random_;
+    std::vector<std::byte> message_;
+    std::size_t done_ = 0;
+    std::uint64_t written_ = 0, read_ = 0;
+};
+
+/// Sends `bytes` each way; between turns only what the streams name is waited for.
+void exchange(
+    SocketStream& a, SocketStream& b, std::uint64_t bytes, const std::function<void()>& each_turn = [] {}) {
+    Flow there(a, b, 1), back(b, a, 2);
+    while (there.read() < bytes || back.read() < bytes) {
+        each_turn();
+        const bool moved = there.turn(bytes);
+        if (back.turn(bytes) || moved) continue;
+        if (::testing::Test::HasFailure()) return;
+        std::vector<Pollable> wanted;
+        a.pollables(there.waits_to_write(), wanted);
+        b.pollables(back.waits_to_write(), wanted);
+        std::vector<pollfd> entries;
+        for (const Pollable& one : wanted)
+            entries.push_back({one.fd, static_cast<short>(one.output ? POLLOUT : POLLIN), 0});
+        ASSERT_GT(::poll(entries.data(), entries.size(), 5000), 0)
+            << "nothing tells that " << there.read() << " of " << there.written() << " and " << back.read() << " of "
+            << back.written() << " bytes go on";
+    }
+}
+
+TEST(SocketStream, carries_bytes_in_order_over_any_number_of_connections) {
+    for (const int lanes : {1, 2, 5}) {
+        SocketStream a = stream(), b = stream();
+        for (int i = 0; i < lanes; ++i) {
+            Connection made = connection();
+            (i % 2 == 0 ? a : b).add(std::move(made.near));
+            (i % 2 == 0 ? b : a).add(std::move(made.far));
+        }
+        exchange(a, b, 32 << 20);
+        EXPECT_EQ(a.state(), StreamState::open) << a.reason();
+        EXPECT_EQ(a.lanes(), lanes);
+    }
+}
+
+TEST(SocketStream, takes_connections_while_bytes_are_under_way) {
+    SocketStream a = stream(), b = stream();
+    std::vector<UniqueFd> late;
+    int turns = 0;
+    Connection first = connection(65536);
+    a.add(std::move(first.near));
+    b.add(std::move(first.far));
+    exchange(a, b, 16 << 20, [&] {
+        ++turns;
+        if (turns % 50 == 0 && a.lanes() < 4) {
+            Connection made = connection(turns % 100 == 0 ? 65536 : 0);
+            a.add(std::move(made.near));
+            late.push_back(std::move(made.far));
+        }
+        // The other side gets to know it only later: bytes are there by then.
+        if (turns % 50 == 20 && !late.empty()) {
+            b.add(std::move(late.back()));
+            late.pop_back();
+        }
+    });
+    EXPECT_EQ(a.lanes(), 4);
+    EXPECT_EQ(b.lanes(), 4);
+}
+
+std::uint64_t acknowledged(int fd) {
+    tcp_info info{};
+    socklen_t size = sizeof info;
+    ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size);
+    return info.tcpi_bytes_acked;
+}
+
+TEST(SocketStream, puts_less_on_a_slow_connection) {
+    SocketStream a = stream(), b = stream();
+    std::array<int, 2> fds{};
+    for (std::size_t i = 0; i < 2; ++i) {
+        Connection made = connection(262'144);
+        fds[i] = made.near.get();
+        a.add(std::move(made.near));
+        b.add(std::move(made.far));
+    }
+    const std::uint32_t slow = 4 << 20;  // bytes a second
+    ::setsockopt(fds[0], SOL_SOCKET, SO_MAX_PACING_RATE, &slow, sizeof slow);
+    exchange(a, b, 32 << 20);
+    EXPECT_GT(acknowledged(fds[0]), 64U << 10);
+    EXPECT_GT(acknowledged(fds[1]), 2 * acknowledged(fds[0]));
+}
+
+TEST(SocketStream, wants_a_connection_once_bytes_wait_for_one) {
+    SocketStream a = stream(2);
+    EXPECT_TRUE(a.needs_connection());
+    Connection made = connection(8192);
+    a.add(std::move(made.near));
+    EXPECT_FALSE(a.needs_connection());
+    const std::vector<std::byte> bytes(32 << 20);
+    EXPECT_EQ(a.write(std::span(bytes).first(56), {}), 56U);
+    EXPECT_FALSE(a.wants_connection());
+    a.write({}, bytes);
+    EXPECT_TRUE(a.wants_connection());
+    Connection other = connection();
+    a.add(std::move(other.near));
+    EXPECT_FALSE(a.wants_connection());
+    a.write({}, bytes);
+    EXPECT_FALSE(a.wants_connection());
+}
+
+std::size_t read_all(SocketStream& stream, std::chrono::milliseconds limit) {
+    std::vector<std::byte> room(1 << 20);
+    std::size_t total = 0;
+    const auto deadline = Deadline::after(limit);
+    while (stream.state() == StreamState::open && !deadline.expired()) {
+        const std::size_t count = stream.read(room, {});
+        total += count;
+        if (count == 0) std::this_thread::sleep_for(1ms);
+    }
+    return total;
+}
+
+TEST(SocketStream, gives_all_that_was_sent_before_the_peer_closed) {
+    SocketStream b = stream();
+    std::size_t sent = 0;
+    {
+        SocketStream a = stream();
+        for (int i = 0; i < 3; ++i) {
+            Connection made = connection(65536);
+            a.add(std::move(made.near));
+            b.add(std::move(made.far));
+        }
+        const std::vector<std::byte> bytes(1 << 20);
+        for (std::size_t count = 1; count > 0; sent += count) count = a.write({}, bytes);
+    }
+    // A chunk of which only a part was taken ends with its connection.
+    EXPECT_GE(read_all(b, 10s), sent);
+    EXPECT_EQ(b.state(), StreamState::closed);
+    EXPECT_EQ(b.reason(), "it closed the connection");
+}
+
+TEST(SocketStream, does_not_wait_for_what_went_with_one_of_its_connections) {
+    SocketStream a = stream(), b = stream();
+    Connection first = connection(), second = connection();
+    a.add(std::move(first.near));
+    a.add(std::move(second.near));
+    b.add(std::move(first.far));
+    const int cut = second.far.get();
+    b.add(std::move(second.far));
+    std::array<std::byte, 8> room;
+    EXPECT_EQ(a.write(room, {}), room.size());
+    EXPECT_EQ(b.read(room, {}), room.size());
+    ::shutdown(cut, SHUT_RDWR);
+    EXPECT_EQ(read_all(b, 10s), 0U);
+    EXPECT_EQ(b.state(), StreamState::closed);
+    EXPECT_EQ(read_all(a, 10s), 0U);
+    EXPECT_EQ(a.state(), StreamState::closed);
+}
+
+TEST(SocketStream, refuses_what_is_not_a_chunk) {
+    for (const ChunkHeader& header : {ChunkHeader{0, 0}, ChunkHeader{0, 0xffffffff}, ChunkHeader{0xffffffff, 8}}) {
+        SocketStream b = stream();
+        Connection made = connection();
+        b.add(std::move(made.far));
+        const std::array<ChunkHeader, 2> sent{header, header};
+        ASSERT_EQ(::send(made.near.get(), sent.data(), sizeof sent, 0), static_cast<ssize_t>(sizeof sent));
+        EXPECT_EQ(read_all(b, 500ms), 0U);
+        EXPECT_EQ(b.state(), StreamState::closed) << header.number << " " << header.bytes;
+    }
+}
+
+}  // namespace
+}  // namespace tutti::transport
