@@ -192,6 +192,7 @@ std::vector<Row> compare(const Options& options, const Limits& limits,
         row.p10_us = over(&Row::p10_us);
         row.p90_us = over(&Row::p90_us);
         row.cpu_us = over(&Row::cpu_us);
+        row.line_ns = over(&Row::line_ns);
         row.algbw_gbps = static_cast<double>(row.bytes) / row.median_us / 1000;
         row.busbw_gbps = row.algbw_gbps * row.bus_factor;
         for (const Row& other : rows) {

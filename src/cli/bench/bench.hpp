@@ -61,6 +61,8 @@ struct Limits {
     double tcp_gbps = 0;       ///< one loopback connection, one direction
 };
 Limits measure_limits(bool tcp, int ranks);
+/// A cache line's way from the calling thread's CPU to another one, in nanoseconds; 0 where there is only one.
+double line_ns_to(int cpu);
 /// From one process to another, on its command line.
 std::string to_text(const Limits& limits);
 Limits limits_from_text(const std::string& text);
@@ -78,6 +80,7 @@ struct Row {
     std::optional<std::uint64_t> wrong;    ///< elements that differ from what they should be; empty: not checked
     double bound_us = 0;                   ///< the best that the limits allow
     double cpu_us = 0;                     ///< user and system time of one call, all ranks together
+    double line_ns = 0;                    ///< few bytes: a cache line's way between the ranks' CPUs then; 0: not known
     std::string implementation = "tutti";  ///< tutti-plan: its plans
 };
 

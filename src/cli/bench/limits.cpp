@@ -1,4 +1,5 @@
 #include "cli/bench/bench.hpp"
+#include "cli/bench/sampling.hpp"
 #include "core/pause.hpp"
 
 #include "core/socket.hpp"
@@ -12,6 +13,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <sstream>
 #include <thread>
@@ -27,7 +29,7 @@ double seconds_since(Clock::time_point start) {
 }
 
 // The best of several rounds: a limit is what the machine can do, not what it does on average.
-double line_ns() {
+double way_of_a_line(const std::function<void()>& place_other) {
     if (std::thread::hardware_concurrency() < 2) return 0;
     struct alignas(128) Line {
         std::atomic<std::uint64_t> value{0};
@@ -41,6 +43,7 @@ double line_ns() {
         }
     };
     std::thread other([&] {
+        place_other();
         for (std::uint64_t i = 1; i <= turns * rounds; ++i) {
             await(there, i, (i - 1) / turns % 2 == 0);
             back.value.store(i, std::memory_order_release);
@@ -149,13 +152,21 @@ double tcp_gbps() {
     return gbps;
 }
 
+int cores_of(int ranks) {
+    return std::min(ranks, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
 }  // namespace
+
+double line_ns_to(int cpu) {
+    return way_of_a_line([cpu] { stay_on(cpu); });
+}
 
 Limits measure_limits(bool tcp, int ranks) {
     Limits limits;
-    limits.line_ns = line_ns();
-    const int cores = std::min(ranks, static_cast<int>(std::thread::hardware_concurrency()));
-    for (const std::size_t kib : {16, 256, 4096, 65536}) {
+    limits.line_ns = way_of_a_line([] {});
+    const int cores = cores_of(ranks);
+    for (const std::size_t kib : {16, 256, 512, 2048, 4096, 8192, 32768, 65536}) {
         limits.copies.push_back({kib << 10, copy_gbps(kib << 10, 1), copy_gbps(kib << 10, std::max(cores, 1))});
     }
     if (tcp) {
@@ -168,7 +179,8 @@ Limits measure_limits(bool tcp, int ranks) {
 double bound_us(const Row& row, const Limits& limits) {
     if (row.ranks < 2) return 0;
     const bool tcp = row.transport == "tcp";
-    const double first = tcp ? limits.tcp_us : limits.line_ns / 1000;
+    const double line_ns = row.line_ns > 0 ? row.line_ns : limits.line_ns;
+    const double first = tcp ? limits.tcp_us : line_ns / 1000;
     double gbps = tcp ? limits.tcp_gbps : 0;
     for (const auto& copy : limits.copies) {
         if (!tcp && (gbps == 0 || copy.bytes <= row.bytes)) gbps = copy.gbps;
@@ -178,9 +190,12 @@ double bound_us(const Row& row, const Limits& limits) {
 
 double traffic_bound_us(const Row& row, const Limits& limits) {
     if (row.transport == "tcp" || limits.copies.empty()) return 0;
+    // A buffer of each rank is read and written in place; a copy has two buffers on each core. What counts is how much
+    // there is in the caches in all.
+    const std::uint64_t buffers = row.bytes * static_cast<std::uint64_t>(row.ranks);
     double gbps = limits.copies.front().together_gbps;
     for (const auto& copy : limits.copies) {
-        if (copy.bytes <= row.bytes) gbps = copy.together_gbps;
+        if (2 * copy.bytes * static_cast<std::uint64_t>(cores_of(row.ranks)) <= buffers) gbps = copy.together_gbps;
     }
     return static_cast<double>(row.bytes) / gbps / 1000;
 }

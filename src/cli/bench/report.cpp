@@ -46,7 +46,12 @@ void print_header(std::FILE* to, const Options& options, const Limits& limits) {
     for (const auto& copy : limits.copies) {
         std::fprintf(to, " %.1f", copy.gbps);
     }
-    std::fputs(" GB/s (16 KiB, 256 KiB, 4 MiB, 64 MiB)", to);
+    std::fputs(" GB/s (", to);
+    for (const auto& copy : limits.copies) {
+        std::fprintf(to, "%s%llu", &copy == limits.copies.data() ? "" : ", ",
+                     static_cast<unsigned long long>(copy.bytes >> 10));
+    }
+    std::fputs(" KiB)", to);
     if (limits.tcp_us > 0) {
         std::fprintf(to, ", TCP loopback %.1f us one way, %.2f GB/s", limits.tcp_us, limits.tcp_gbps);
     }
@@ -98,7 +103,7 @@ void write_json(const std::string& file, const std::vector<Row>& rows, const Lim
                                  {"cpu_ns_per_byte", nullptr},
                                  {"bound_us", row.bound_us},
                                  {"traffic_bound_us", traffic_bound_us(row, limits)},
-                                 {"line_ns", limits.line_ns},
+                                 {"line_ns", row.line_ns > 0 ? row.line_ns : limits.line_ns},
                                  {"wrong", nullptr}};
         if (row.wrong) object["wrong"] = *row.wrong;
         if (row.bytes > 0) object["cpu_ns_per_byte"] = cpu_ns_per_byte(row);
@@ -126,6 +131,7 @@ std::vector<Row> read_json(const std::string& file) {
         row.p90_us = object.at("p90_us");
         row.busbw_gbps = object.at("busbw_gbps");
         row.cpu_us = object.at("cpu_us");
+        row.line_ns = object.value("line_ns", 0.0);
         row.algbw_gbps = static_cast<double>(row.bytes) / row.median_us / 1000;
         row.bus_factor = row.algbw_gbps > 0 ? row.busbw_gbps / row.algbw_gbps : 1;
         row.implementation = object.at("implementation");

@@ -42,18 +42,24 @@ inline double cpu_time_us() {
     return us(usage.ru_utime) + us(usage.ru_stime);
 }
 
-/// Rank i on CPU i of those allowed, when there are enough.
-inline void pin_to(int rank, int ranks) {
+/// The CPU for rank i: number i of those allowed; -1 when there are not enough.
+inline int cpu_of(int rank, int ranks) {
     cpu_set_t allowed;
-    if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0 || CPU_COUNT(&allowed) < ranks) return;
+    if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0 || CPU_COUNT(&allowed) < ranks) return -1;
     for (int cpu = 0, index = 0; cpu < CPU_SETSIZE; ++cpu) {
-        if (!CPU_ISSET(cpu, &allowed) || index++ != rank) continue;
-        cpu_set_t mine;
-        CPU_ZERO(&mine);
-        CPU_SET(cpu, &mine);
-        ::sched_setaffinity(0, sizeof mine, &mine);
-        return;
+        if (CPU_ISSET(cpu, &allowed) && index++ == rank) return cpu;
     }
+    return -1;
+}
+/// The calling thread runs on this CPU alone.
+inline void stay_on(int cpu) {
+    cpu_set_t mine;
+    CPU_ZERO(&mine);
+    CPU_SET(cpu, &mine);
+    ::sched_setaffinity(0, sizeof mine, &mine);
+}
+inline void pin_to(int rank, int ranks) {
+    if (const int cpu = cpu_of(rank, ranks); cpu >= 0) stay_on(cpu);
 }
 
 inline double quantile(const std::vector<double>& sorted, double q) {
