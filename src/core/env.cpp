@@ -27,6 +27,7 @@ constexpr auto table = std::to_array<Variable>({
      "off (default), info or detail: what is checked and logged; before TORCH_DISTRIBUTED_DEBUG"},
     {"TUTTI_HANDSHAKE_TIMEOUT_MS", "how long a new connection may take to prove the secret (default 5000)"},
     {"TUTTI_HOST", "address that this process listens on (default: the one that reaches the master)"},
+    {"TUTTI_HUGE_PAGES", "0: no huge pages for buffers that are used often (default 1)"},
     {"TUTTI_INSECURE", "1: allow a job on several hosts without a secret"},
     {"TUTTI_JOB_SECRET", "the job's secret; every connection proves it"},
     {"TUTTI_JOB_SECRET_FILE", "owner-only file that holds the job's secret"},

@@ -45,12 +45,25 @@ Execution::Execution(std::shared_ptr<const schedule::Schedule> schedule, const O
             if (end > 0) places_[index] = ground.symmetric->find(base, end * element_bytes_);
         }
     }
+    if (ground.huge_pages != nullptr) tell_huge_pages();
     if (schedule_->by_address && ground.memory) name_by_address();
     had_delivery_.resize(ground.local_of.size());
 }
 
 Execution::~Execution() {
     if (published_in_place_ && !done()) revoke();
+}
+
+// Symmetric memory has its own pages.
+void Execution::tell_huge_pages() const {
+    for (const Buffer buffer : {Buffer::input, Buffer::output}) {
+        const auto index = static_cast<std::size_t>(buffer);
+        const std::byte* base = buffer == Buffer::input ? operands_.input : operands_.output;
+        const std::size_t bytes = schedule_->used_end[index] * element_bytes_;
+        if (buffer == Buffer::output && base == operands_.input) continue;
+        if (bytes > 0 && (ground_.symmetric == nullptr || !ground_.symmetric->find(base, bytes)))
+            ground_.huge_pages->used(base, bytes);
+    }
 }
 
 std::byte* Execution::address(const Chunk& chunk) const {

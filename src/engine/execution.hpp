@@ -4,6 +4,7 @@
 // Buffers belong to the caller and stay in place until done().
 #pragma once
 
+#include "core/huge_pages.hpp"
 #include "reduce/reduce.hpp"
 #include "schedule/schedule.hpp"
 #include "transport/mailbox.hpp"
@@ -31,6 +32,7 @@ struct Ground {
     transport::Arena* arena = nullptr;  ///< null: no shared memory
     const transport::SymmetricMemory* symmetric = nullptr;
     transport::StagingCopy* staging_copy = nullptr;  ///< null: memcpy
+    HugePages* huge_pages = nullptr;                 ///< told what operations use; null: nobody is
     /// The memory of a rank (the mailbox's) of this host; empty: the kernel does not let ranks copy from each other.
     std::function<const transport::PeerMemory*(int rank)> memory;
     std::vector<int> world_of;            ///< the mailbox's rank of each rank; empty: the same
@@ -87,6 +89,7 @@ class Execution {
     bool in_place(const schedule::Step& publish) const;
     // Buffers in ordinary memory (by_address.cpp).
     void name_by_address();
+    void tell_huge_pages() const;
     const transport::PeerMemory* memory_of(int peer) const;
     const std::atomic<std::uint64_t>& stamp_of(int peer, std::uint64_t publication) const;
     bool read_from(int peer, std::uint64_t publication, std::uint64_t address, std::span<std::byte> into) const;

@@ -14,6 +14,7 @@
 
 #include "algorithm/plan.hpp"
 #include "core/biased_mutex.hpp"
+#include "core/huge_pages.hpp"
 #include "group/operation.hpp"
 #include "rendezvous/membership.hpp"
 #include "transport/tcp/socket_stream.hpp"
@@ -134,6 +135,7 @@ class World : public std::enable_shared_from_this<World> {
     /// Null: it cannot be read.
     const transport::PeerMemory* memory_of(int peer);
     transport::StagingCopy& staging_copy() { return staging_copy_; }
+    HugePages& huge_pages() { return huge_pages_; }
     transport::StagingCopy& small_copy() { return small_copy_; }
     /// The group has collectives in flight, from now on until it has none.
     void activate(Group& group);
@@ -256,6 +258,7 @@ class World : public std::enable_shared_from_this<World> {
     };
     std::map<int, Unreachable> unreachable_;  // ranks that could not be connected to
     std::unique_ptr<transport::Mailbox> mailbox_;
+    HugePages huge_pages_;
     transport::StagingCopy staging_copy_, small_copy_;  // of tiles; of short collectives and messages
     int spins_ = 0;
     int yields_ = 200;  // before sleeping

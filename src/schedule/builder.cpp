@@ -89,8 +89,14 @@ void Builder::wait_for_all() {
     for (std::size_t i = 0; i + 1 < schedule_.steps.size(); ++i) waits_.push_back(static_cast<std::uint32_t>(i));
 }
 
+void Builder::uses(const Chunk& chunk) {
+    std::uint64_t& end = schedule_.used_end[static_cast<std::size_t>(chunk.buffer)];
+    end = std::max(end, chunk.offset + chunk.count);
+}
+
 void Builder::reads(const Chunk& chunk) {
     if (chunk.count == 0) return;
+    uses(chunk);
     read_now_.push_back(chunk);
     Ranges& ranges = ranges_[static_cast<std::size_t>(chunk.buffer)];
     cover(ranges, chunk.offset, chunk.offset + chunk.count);
@@ -101,6 +107,7 @@ void Builder::reads(const Chunk& chunk) {
 
 void Builder::writes(const Chunk& chunk) {
     if (chunk.count == 0) return;
+    uses(chunk);
     written_now_.push_back(chunk);
     Ranges& ranges = ranges_[static_cast<std::size_t>(chunk.buffer)];
     cover(ranges, chunk.offset, chunk.offset + chunk.count);

@@ -64,6 +64,7 @@ class Builder {
     using Ranges = std::map<std::uint64_t, Range>;  // by start
 
     Step& begin(StepKind kind);
+    void uses(const Chunk& chunk);
     void reads(const Chunk& chunk);
     void writes(const Chunk& chunk);
     void end();

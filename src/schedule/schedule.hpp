@@ -125,6 +125,7 @@ struct Schedule {
     std::uint64_t scratch_count = 0;   ///< elements of the scratch buffer
     std::uint64_t published_end[3]{};  ///< by buffer: where the last chunk ends that a publish names;
                                        ///< zero: symmetric memory is not looked for, all is copied
+    std::uint64_t used_end[3]{};       ///< by buffer: where the last chunk ends that this rank reads or writes
     std::uint32_t publications = 0;    ///< rounds used; equal on all ranks of a host
     bool by_address = false;           ///< ordinary memory may be published in place too; equal on all ranks
     bool single_rounding = true;       ///< every result element comes out of one combining step

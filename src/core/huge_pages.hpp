@@ -1,0 +1,48 @@
+// HugePages: buffers that are used again and again get huge pages.
+//
+// The kernel copies between processes page by page: where both sides have huge pages (2 MiB) it needs half the time,
+// and every other pass over many bytes misses the TLB less. Programs seldom ask for them, and by the usual setting
+// (`madvise`) the kernel gives none unasked. So a buffer that was used a few times is collapsed in place
+// (MADV_COLLAPSE, Linux 6.1): contents, addresses, protection and what a fork shares stay as they are. It takes as long
+// as one to three uses (64 MiB: 16 ms, more where all CPUs are busy). Where the kernel refuses, as for memory that is
+// pinned, the pages stay ordinary.
+//
+// Threads: one at a time.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace tutti {
+
+class HugePages {
+ public:
+    static constexpr std::size_t page_bytes = std::size_t{2} << 20;
+    static constexpr std::uint32_t uses_before = 4;
+    /// Of one call, which takes some 20 ms longer for that.
+    static constexpr std::size_t bytes_at_once = std::size_t{64} << 20;
+
+    /// On unless TUTTI_HUGE_PAGES is 0 or the system's setting is `never`. Throws InvalidArgument for any other value.
+    HugePages();
+
+    /// An operation is about to use these bytes, which no other process knows of yet. Each huge page counts of which
+    /// they cover half or more.
+    void used(const std::byte* at, std::size_t bytes);
+    bool enabled() const noexcept { return enabled_; }
+
+ private:
+    struct Buffer {
+        std::uintptr_t begin = 0, end = 0;
+        std::uintptr_t next = 0;  ///< from here on there is something to do
+        std::uint32_t uses = 0, due = uses_before;
+        std::uint64_t last_use = 0;
+    };
+    Buffer& find(std::uintptr_t begin, std::uintptr_t end);
+
+    bool enabled_;
+    std::uint64_t clock_ = 0;
+    std::array<Buffer, 64> buffers_{};
+};
+
+}  // namespace tutti
