@@ -164,7 +164,7 @@ class Bench:
 
     def large(self, target="all_reduce", *more):
         sizes = [MB, 4 * MB, 16 * MB, 64 * MB, 256 * MB]
-        found = self.tutti(["all_reduce"], 2, sizes, "--against", "openmpi", "--rounds", 3, "--warmup", 2, *more)
+        found = self.tutti(["all_reduce"], 2, sizes, "--against", "openmpi", "--rounds", 3, *more)
         for (_, size), rows in found.items():
             us, best = self.times(rows)
             self.note(target, human(size), best / us)
@@ -180,7 +180,7 @@ class Bench:
     def others(self):
         # Gloo, over loopback, is far from the best at these sizes, and slow to measure.
         sizes = [MB, 4 * MB, 16 * MB, 64 * MB]
-        found = self.tutti(OTHERS, 2, sizes, "--against", "openmpi,mpich", "--rounds", 2, "--warmup", 2)
+        found = self.tutti(OTHERS, 2, sizes, "--against", "openmpi,mpich", "--rounds", 2)
         for (collective, size), rows in found.items():
             us, best = self.times(rows)
             self.note("large", f"{collective} {human(size)}", best / us)
@@ -210,7 +210,7 @@ class Bench:
         found = {}
         for _ in range(3):
             for row in self.rows(self.program, "bench", "all_reduce", "-n", 2, "--sizes", ",".join(map(str, sizes)), "--dtype",
-                                 "float32,bfloat16,float16", "--seconds", self.options.seconds, "--no-limits", "--warmup", 2):
+                                 "float32,bfloat16,float16", "--seconds", self.options.seconds, "--no-limits"):
                 found.setdefault((row["dtype"], row["bytes"]), []).append(row["median_us"])
         time = {key: statistics.median(values) for key, values in found.items()}
         for dtype in ("bfloat16", "float16"):

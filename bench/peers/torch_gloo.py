@@ -102,7 +102,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("collectives")
     for name, kind, default in (("sizes", str, "8"), ("dtype", str, "float32"),
-                                ("op", str, "sum"), ("iters", int, 0), ("warmup", int, 5), ("seconds", float, 0.3),
+                                ("op", str, "sum"), ("iters", int, 0), ("warmup", int, 24), ("seconds", float, 0.3),
                                 ("json", str, "")):
         parser.add_argument(f"--{name}", type=kind, default=default)
     parser.add_argument("--pin", action="store_true")

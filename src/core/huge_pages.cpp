@@ -2,11 +2,14 @@
 
 #include "core/env.hpp"
 
+#include <fcntl.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 
 #include <algorithm>
 #include <fstream>
 #include <string>
+#include <utility>
 
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
@@ -28,9 +31,22 @@ std::uintptr_t nearest_boundary(std::uintptr_t at) {
     return (at + half) / HugePages::page_bytes * HugePages::page_bytes;
 }
 
+// Linux 6.8's PAGEMAP_SCAN: headers are older.
+struct Scan {
+    std::uint64_t size = sizeof(Scan), flags = 0, start = 0, end = 0, walk_end = 0, regions = 0, region_count = 0,
+                  max_pages = 0, category_inverted = 0, category_mask = 0, category_anyof_mask = 0, return_mask = 0;
+};
+struct Region {
+    std::uint64_t start, end, categories;
+};
+constexpr std::uint64_t is_huge_page = std::uint64_t{1} << 6;
+constexpr unsigned long scan_pages = _IOWR('f', 16, Scan);
+
 }  // namespace
 
-HugePages::HugePages() : enabled_(env::get_bool("TUTTI_HUGE_PAGES", true) && system_has_them()) {}
+HugePages::HugePages() : enabled_(env::get_bool("TUTTI_HUGE_PAGES", true) && system_has_them()) {
+    if (enabled_) pages_ = UniqueFd(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
+}
 
 HugePages::Buffer& HugePages::find(std::uintptr_t begin, std::uintptr_t end) {
     const auto found =
@@ -41,6 +57,34 @@ HugePages::Buffer& HugePages::find(std::uintptr_t begin, std::uintptr_t end) {
     return oldest;
 }
 
+// Nothing where the kernel does not tell.
+std::optional<bool> HugePages::is_huge(const Buffer& buffer) const {
+    Region region{};
+    Scan scan;
+    scan.start = buffer.begin;
+    scan.end = buffer.end;
+    scan.regions = reinterpret_cast<std::uintptr_t>(&region);
+    scan.region_count = scan.max_pages = 1;
+    scan.category_inverted = scan.category_mask = scan.return_mask = is_huge_page;  // one that is not
+    const int found = pages_ ? ::ioctl(pages_.get(), scan_pages, &scan) : -1;
+    return found < 0 ? std::nullopt : std::optional(found == 0);
+}
+
+// Other memory may have come to the same place since it was collapsed: once, or after every use, as in a program that
+// makes a buffer anew each time. That is told by whether the huge pages are still there at the next use.
+void HugePages::look_at(Buffer& buffer) const {
+    const std::optional<bool> huge = is_huge(buffer);
+    const bool was_collapsed = std::exchange(buffer.collapsed, false);
+    if (huge == true) {
+        buffer.wait = uses_before;
+    } else if (was_collapsed) {
+        buffer.wait = std::min(2 * buffer.wait, std::uint32_t{1} << 20);
+    } else {
+        buffer.next = buffer.begin;
+    }
+    buffer.uses_left = buffer.wait;
+}
+
 void HugePages::used(const std::byte* at, std::size_t bytes) {
     if (!enabled_ || bytes < half) return;
     const auto address = reinterpret_cast<std::uintptr_t>(at);
@@ -48,16 +92,14 @@ void HugePages::used(const std::byte* at, std::size_t bytes) {
     if (begin >= end) return;
     Buffer& buffer = find(begin, end);
     buffer.last_use = ++clock_;
-    // Looked at again, ever more seldom: other memory may have come to the same place, or a page was pinned before.
-    if (++buffer.uses == buffer.due) {
-        buffer.due *= 2;
-        buffer.next = begin;
-    }
+    if (buffer.next == end && --buffer.uses_left == 0) look_at(buffer);
     if (buffer.next == end) return;
     const std::uintptr_t stop = std::min<std::uintptr_t>(end, buffer.next + bytes_at_once);
     // Those that cannot be collapsed stay as they are.
     (void)!::madvise(reinterpret_cast<void*>(buffer.next), stop - buffer.next, MADV_COLLAPSE);
     buffer.next = stop;
+    buffer.collapsed = stop == end;
+    if (buffer.collapsed) buffer.uses_left = 1;
 }
 
 }  // namespace tutti

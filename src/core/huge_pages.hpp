@@ -2,26 +2,29 @@
 //
 // The kernel copies between processes page by page: where both sides have huge pages (2 MiB) it needs half the time,
 // and every other pass over many bytes misses the TLB less. Programs seldom ask for them, and by the usual setting
-// (`madvise`) the kernel gives none unasked. So a buffer that was used a few times is collapsed in place
+// (`madvise`) the kernel gives none unasked. So a buffer that was used often is collapsed in place
 // (MADV_COLLAPSE, Linux 6.1): contents, addresses, protection and what a fork shares stay as they are. It takes as long
-// as one to three uses (64 MiB: 16 ms, more where all CPUs are busy). Where the kernel refuses, as for memory that is
-// pinned, the pages stay ordinary.
+// as a few uses, so it is done for buffers that have been used for a while. Where the kernel refuses, as for memory
+// that is pinned, the pages stay ordinary.
 //
 // Threads: one at a time.
 #pragma once
 
+#include "core/unique_fd.hpp"
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 namespace tutti {
 
 class HugePages {
  public:
     static constexpr std::size_t page_bytes = std::size_t{2} << 20;
-    static constexpr std::uint32_t uses_before = 4;
-    /// Of one call, which takes some 20 ms longer for that.
-    static constexpr std::size_t bytes_at_once = std::size_t{64} << 20;
+    static constexpr std::uint32_t uses_before = 16;
+    /// Of one call, which takes 4 ms longer for that; more where all CPUs are busy.
+    static constexpr std::size_t bytes_at_once = std::size_t{16} << 20;
 
     /// On unless TUTTI_HUGE_PAGES is 0 or the system's setting is `never`. Throws InvalidArgument for any other value.
     HugePages();
@@ -34,13 +37,18 @@ class HugePages {
  private:
     struct Buffer {
         std::uintptr_t begin = 0, end = 0;
-        std::uintptr_t next = 0;  ///< from here on there is something to do
-        std::uint32_t uses = 0, due = uses_before;
+        std::uintptr_t next = 0;  ///< from here on it is being collapsed
+        std::uint32_t uses_left = uses_before;
+        std::uint32_t wait = uses_before;  ///< longer where what was collapsed did not stay
+        bool collapsed = false;            ///< just now
         std::uint64_t last_use = 0;
     };
     Buffer& find(std::uintptr_t begin, std::uintptr_t end);
+    std::optional<bool> is_huge(const Buffer& buffer) const;
+    void look_at(Buffer& buffer) const;
 
     bool enabled_;
+    UniqueFd pages_;  ///< what the kernel tells about this process's pages
     std::uint64_t clock_ = 0;
     std::array<Buffer, 64> buffers_{};
 };

@@ -88,7 +88,7 @@ std::size_t huge_bytes_after_all(HugePages& pages, const Memory& memory, std::si
     return memory.huge_bytes();
 }
 
-TEST(HugePages, come_with_the_fourth_use_and_change_nothing_else) {
+TEST(HugePages, come_when_the_buffer_was_used_often_and_change_nothing_else) {
     if (const std::string why = missing(); !why.empty()) GTEST_SKIP() << why;
     HugePages pages;
     Memory memory(4 * page);
@@ -136,6 +136,41 @@ TEST(HugePages, stay_away_from_memory_that_is_gone) {
     const std::byte* at = memory->begin();
     memory.reset();
     for (int i = 0; i < 100; ++i) pages.used(at, 4 * page);
+}
+
+// Memory of one place: as an allocator gives it back and gets it again.
+void renew(const Memory& memory) {
+    ::madvise(memory.begin(), memory.bytes(), MADV_DONTNEED);
+    ::prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
+    std::fill_n(memory.begin(), memory.bytes(), std::byte{1});
+    ::prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0);
+}
+
+TEST(HugePages, come_for_the_next_buffer_in_the_same_place) {
+    if (const std::string why = missing(); !why.empty()) GTEST_SKIP() << why;
+    HugePages pages;
+    Memory memory(4 * page);
+    for (int round = 0; round < 3; ++round) {
+        EXPECT_EQ(huge_bytes_after_all(pages, memory, 4 * page), 4 * page) << round;
+        use(pages, memory, 4 * HugePages::uses_before);
+        EXPECT_EQ(memory.huge_bytes(), 4 * page);
+        renew(memory);
+        ASSERT_EQ(memory.huge_bytes(), 0U);
+    }
+}
+
+TEST(HugePages, come_ever_more_seldom_where_every_use_has_other_memory) {
+    if (const std::string why = missing(); !why.empty()) GTEST_SKIP() << why;
+    HugePages pages;
+    Memory memory(page);
+    int times = 0;
+    for (std::uint32_t i = 0; i < 32 * HugePages::uses_before; ++i) {
+        renew(memory);
+        use(pages, memory, 1);
+        if (memory.huge_bytes() > 0) ++times;
+    }
+    EXPECT_GE(times, 1);
+    EXPECT_LE(times, 6);
 }
 
 TEST(HugePages, leave_a_child_of_fork_its_copy) {

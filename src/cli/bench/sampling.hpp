@@ -15,7 +15,7 @@ namespace tutti::bench {
 
 struct Sampling {
     int iterations = 0;        ///< samples of each row; 0: as many as fit in row_seconds
-    int warmup = 5;            ///< calls before the samples
+    int warmup = 24;           ///< calls before the samples: tutti looks after buffers that are used often
     double row_seconds = 0.3;  ///< time for each row
 };
 
