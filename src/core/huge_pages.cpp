@@ -94,7 +94,8 @@ void HugePages::used(const std::byte* at, std::size_t bytes) {
     buffer.last_use = ++clock_;
     if (buffer.next == end && --buffer.uses_left == 0) look_at(buffer);
     if (buffer.next == end) return;
-    const std::uintptr_t stop = std::min<std::uintptr_t>(end, buffer.next + bytes_at_once);
+    const std::uintptr_t eighth = (end - begin) / 8 / page_bytes * page_bytes;
+    const std::uintptr_t stop = std::min(end, buffer.next + std::max<std::uintptr_t>(bytes_at_once, eighth));
     // Those that cannot be collapsed stay as they are.
     (void)!::madvise(reinterpret_cast<void*>(buffer.next), stop - buffer.next, MADV_COLLAPSE);
     buffer.next = stop;

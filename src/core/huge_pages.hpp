@@ -1,11 +1,9 @@
 // HugePages: buffers that are used again and again get huge pages.
 //
-// The kernel copies between processes page by page: where both sides have huge pages (2 MiB) it needs half the time,
-// and every other pass over many bytes misses the TLB less. Programs seldom ask for them, and by the usual setting
-// (`madvise`) the kernel gives none unasked. So a buffer that was used often is collapsed in place
-// (MADV_COLLAPSE, Linux 6.1): contents, addresses, protection and what a fork shares stay as they are. It takes as long
-// as a few uses, so it is done for buffers that have been used for a while. Where the kernel refuses, as for memory
-// that is pinned, the pages stay ordinary.
+// The kernel copies between processes page by page; from huge pages (2 MiB) it takes half the time. Programs seldom ask
+// for them, and by the usual setting (`madvise`) the kernel gives none unasked. So a buffer that was used often is
+// collapsed in place (MADV_COLLAPSE, Linux 6.1): contents, addresses, protection and what a fork shares stay as they
+// are. It takes as long as a few uses. Where the kernel refuses, as for memory that is pinned, the pages stay ordinary.
 //
 // Threads: one at a time.
 #pragma once
@@ -23,7 +21,7 @@ class HugePages {
  public:
     static constexpr std::size_t page_bytes = std::size_t{2} << 20;
     static constexpr std::uint32_t uses_before = 16;
-    /// Of one call, which takes 4 ms longer for that; more where all CPUs are busy.
+    /// Of one call, which takes 4 ms longer for that, more where all CPUs are busy; of more than 128 MiB an eighth.
     static constexpr std::size_t bytes_at_once = std::size_t{16} << 20;
 
     /// On unless TUTTI_HUGE_PAGES is 0 or the system's setting is `never`. Throws InvalidArgument for any other value.

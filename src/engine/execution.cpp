@@ -45,7 +45,9 @@ Execution::Execution(std::shared_ptr<const schedule::Schedule> schedule, const O
             if (end > 0) places_[index] = ground.symmetric->find(base, end * element_bytes_);
         }
     }
-    if (ground.huge_pages != nullptr) tell_huge_pages();
+    // Messages and what is published by address are copied by the kernel.
+    if (ground.huge_pages != nullptr && ground.memory && (schedule_->by_address || schedule_->publications == 0))
+        tell_huge_pages();
     if (schedule_->by_address && ground.memory) name_by_address();
     had_delivery_.resize(ground.local_of.size());
 }
