@@ -9,10 +9,10 @@ round; the table shows medians over the rounds. Everything is removed at the end
 
 wire      iperf3 --bidir with 1 to 4 connections each way: the best rate of one direction while both are busy. An
           all_reduce of S bytes among two ranks moves S bytes in each direction, so that S / time compares directly.
+exchange  one byte with blocking calls: half a round trip, and a simultaneous exchange (both send, both receive).
+
 --links   the way between the namespaces is a bundle of links, and each connection stays on one of them, as its ports
           tell: no single connection gets more than --link-rate.
-
-exchange  one byte with blocking calls: half a round trip, and a simultaneous exchange (both send, both receive).
 """
 import argparse
 import json

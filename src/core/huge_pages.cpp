@@ -18,8 +18,6 @@
 namespace tutti {
 namespace {
 
-constexpr std::uintptr_t half = HugePages::page_bytes / 2;
-
 // Collapsing asks nobody; who has forbidden huge pages has reasons.
 bool system_has_them() {
     std::string setting;
@@ -28,7 +26,7 @@ bool system_has_them() {
 }
 
 std::uintptr_t nearest_boundary(std::uintptr_t at) {
-    return (at + half) / HugePages::page_bytes * HugePages::page_bytes;
+    return (at + HugePages::page_bytes / 2) / HugePages::page_bytes * HugePages::page_bytes;
 }
 
 // Linux 6.8's PAGEMAP_SCAN: headers are older.
@@ -86,7 +84,7 @@ void HugePages::look_at(Buffer& buffer) const {
 }
 
 void HugePages::used(const std::byte* at, std::size_t bytes) {
-    if (!enabled_ || bytes < half) return;
+    if (!enabled_ || bytes < least_bytes) return;
     const auto address = reinterpret_cast<std::uintptr_t>(at);
     const std::uintptr_t begin = nearest_boundary(address), end = nearest_boundary(address + bytes);
     if (begin >= end) return;

@@ -20,6 +20,8 @@ namespace tutti {
 class HugePages {
  public:
     static constexpr std::size_t page_bytes = std::size_t{2} << 20;
+    /// Fewer bytes never count.
+    static constexpr std::size_t least_bytes = page_bytes / 2;
     static constexpr std::uint32_t uses_before = 16;
     /// Of one call, which takes 4 ms longer for that, more where all CPUs are busy; of more than 128 MiB an eighth.
     static constexpr std::size_t bytes_at_once = std::size_t{16} << 20;

@@ -63,7 +63,7 @@ void Execution::tell_huge_pages() const {
         const std::byte* base = buffer == Buffer::input ? operands_.input : operands_.output;
         const std::size_t bytes = schedule_->used_end[index] * element_bytes_;
         if (buffer == Buffer::output && base == operands_.input) continue;
-        if (bytes > 0 && (ground_.symmetric == nullptr || !ground_.symmetric->find(base, bytes)))
+        if (bytes >= HugePages::least_bytes && (ground_.symmetric == nullptr || !ground_.symmetric->find(base, bytes)))
             ground_.huge_pages->used(base, bytes);
     }
 }

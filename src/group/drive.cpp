@@ -34,7 +34,9 @@ void World::post(const std::shared_ptr<Operation>& message) {
     messages_.push_back(message);
     transport::Transfer& transfer = message->transfer;
     const std::byte* at = message->is_receive ? transfer.target : transfer.source;
-    if (layout_.pulls && at != nullptr && !symmetric_.find(at, transfer.bytes)) huge_pages_.used(at, transfer.bytes);
+    if (layout_.pulls && at != nullptr && transfer.bytes >= HugePages::least_bytes &&
+        !symmetric_.find(at, transfer.bytes))
+        huge_pages_.used(at, transfer.bytes);
     if (message->is_receive)
         mailbox_->post_receive(transfer);
     else

@@ -2,13 +2,13 @@
 #include "rendezvous/membership.hpp"
 
 #include "support/forwarding_store.hpp"
+#include "support/no_descriptors.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -341,14 +341,9 @@ TEST(Lifelines, hold_while_a_rank_has_no_descriptors_left) {
         const UniqueFd stranger(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
         sockaddr_in address{.sin_family = AF_INET, .sin_port = htons(membership.cards().front().listen_port)};
         address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        rlimit usual{};
-        ::getrlimit(RLIMIT_NOFILE, &usual);
-        rlimit full = usual;
-        full.rlim_cur = static_cast<rlim_t>(UniqueFd(::dup(stranger.get())).get());  // the lowest that is free
-        ::setrlimit(RLIMIT_NOFILE, &full);
+        const test::NoDescriptorsLeft none(stranger.get());
         const int connected = ::connect(stranger.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
         std::this_thread::sleep_for(100ms);
-        ::setrlimit(RLIMIT_NOFILE, &usual);
         if (connected != 0) throw std::runtime_error("connect");
     });
     ranks.expect_said(3, "joined");

@@ -2,10 +2,10 @@
 #include "security/handshake.hpp"
 #include "security/local_secret.hpp"
 #include "security/secret.hpp"
+#include "support/no_descriptors.hpp"
 
 #include <gtest/gtest.h>
 #include <poll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <tutti/error.hpp>
@@ -315,13 +315,10 @@ TEST(LocalSecret, is_served_later_where_the_process_has_no_descriptor_left) {
     std::thread client([&] { fetched = fetch_local_secret(port, Deadline::after(10s)).has_value(); });
     pollfd asked{server.fd(), POLLIN, 0};
     ASSERT_EQ(::poll(&asked, 1, 10'000), 1);
-    rlimit usual{};
-    ::getrlimit(RLIMIT_NOFILE, &usual);
-    rlimit full = usual;
-    full.rlim_cur = static_cast<rlim_t>(UniqueFd(::dup(server.fd())).get());  // the lowest that is free
-    ::setrlimit(RLIMIT_NOFILE, &full);
-    EXPECT_NO_THROW(server.serve());
-    ::setrlimit(RLIMIT_NOFILE, &usual);
+    {
+        const test::NoDescriptorsLeft none(server.fd());
+        EXPECT_NO_THROW(server.serve());
+    }
     EXPECT_EQ(::poll(&asked, 1, 0), 1);
     server.serve();
     client.join();

@@ -129,6 +129,8 @@ void write_json(const std::string& file, const std::vector<Regret>& regrets);
 /// What ranks of a group give to sample().
 Ranks ranks_of(const ProcessGroup& group);
 
+/// A cache line's way when this row was measured, or, where that is not known, before the rows.
+double line_ns(const Row& row, const Limits& limits);
 /// What the limits allow: the way of one line or byte, and each byte that has to move to a rank copied once.
 double bound_us(const Row& row, const Limits& limits);
 /// What an all_reduce takes that moves each byte no more than it must, by the machine's memory: every rank reads as

@@ -176,11 +176,14 @@ Limits measure_limits(bool tcp, int ranks) {
     return limits;
 }
 
+double line_ns(const Row& row, const Limits& limits) {
+    return row.line_ns > 0 ? row.line_ns : limits.line_ns;
+}
+
 double bound_us(const Row& row, const Limits& limits) {
     if (row.ranks < 2) return 0;
     const bool tcp = row.transport == "tcp";
-    const double line_ns = row.line_ns > 0 ? row.line_ns : limits.line_ns;
-    const double first = tcp ? limits.tcp_us : line_ns / 1000;
+    const double first = tcp ? limits.tcp_us : line_ns(row, limits) / 1000;
     double gbps = tcp ? limits.tcp_gbps : 0;
     for (const auto& copy : limits.copies) {
         if (!tcp && (gbps == 0 || copy.bytes <= row.bytes)) gbps = copy.gbps;

@@ -103,7 +103,7 @@ void write_json(const std::string& file, const std::vector<Row>& rows, const Lim
                                  {"cpu_ns_per_byte", nullptr},
                                  {"bound_us", row.bound_us},
                                  {"traffic_bound_us", traffic_bound_us(row, limits)},
-                                 {"line_ns", row.line_ns > 0 ? row.line_ns : limits.line_ns},
+                                 {"line_ns", line_ns(row, limits)},
                                  {"wrong", nullptr}};
         if (row.wrong) object["wrong"] = *row.wrong;
         if (row.bytes > 0) object["cpu_ns_per_byte"] = cpu_ns_per_byte(row);

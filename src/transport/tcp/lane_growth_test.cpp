@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <tutti/error.hpp>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 
