@@ -20,11 +20,15 @@ constexpr auto fields = std::to_array<CostField>({
     {"stream_gbps", &CostModel::stream_gbps, 0.1, 1000, "the same by stores around the cache, GB/s"},
     {"stream_read_gbps", &CostModel::stream_read_gbps, 0.1, 1000, "the reader's part of that, GB/s"},
     {"pull_gbps", &CostModel::pull_gbps, 0.1, 1000, "the kernel copying from another process, GB/s"},
+    {"pull_huge_gbps", &CostModel::pull_huge_gbps, 0.1, 1000, "the same from huge pages to huge pages, GB/s"},
     {"tcp_us", &CostModel::tcp_us, 0.5, 1e6, "a short message over TCP, one way, us"},
     {"tcp_send_us", &CostModel::tcp_send_us, 0.1, 10000, "a core busy with sending it, us"},
     {"tcp_receive_us", &CostModel::tcp_receive_us, 0.1, 10000, "a core busy with receiving it, us"},
     {"tcp_gbps", &CostModel::tcp_gbps, 0.01, 1000, "one TCP connection, one direction, GB/s"},
 });
+
+/// Of a buffer so many bytes are in ordinary pages however often it is used.
+constexpr double huge_pages_from = 1 << 20;
 
 /// What formulas are about.
 struct Shape {
@@ -361,6 +365,7 @@ std::optional<Work> work_of(const Layout& layout, Collective collective, std::st
     shape.slot = static_cast<double>(std::max<std::uint64_t>(1, layout.slot_bytes));
     Work work = found->work(shape);
     work.held += shape.bytes;
+    work.buffer = shape.bytes;
     return work;
 }
 
@@ -390,7 +395,10 @@ double price_us(const Work& work, const Layout& layout, const CostModel& costs) 
         inside ? 3 * costs.line_us : std::max(0.0, costs.tcp_us - costs.tcp_send_us - costs.tcp_receive_us);
     // Reading another process's memory does not prefetch, and what it wrote before its core was given away is cold.
     const double slower_us = std::max(0.0, memory_us - beyond / (costs.cache_copy_gbps * 1e3));
-    const double kernel_us = 1 / (costs.pull_gbps * 1e3) + slower_us + 0.6 * memory_us;
+    // Buffers have huge pages where they cover half of one: half a page is lost at the ends.
+    const double ordinary = std::min(1.0, huge_pages_from / std::max(1.0, work.buffer));
+    const double from_us = (ordinary / costs.pull_gbps + (1 - ordinary) / costs.pull_huge_gbps) / 1e3;
+    const double kernel_us = from_us + slower_us + 0.6 * memory_us;
     const double pull_us = kernel_us * crowd;
     // To write a line that another core has read, and to read one that another has written, both take longer than
     // inside of one cache. Ranks take the quicker way.

@@ -35,6 +35,7 @@ struct Work {
     double calls = 0;          ///< of the kernel by one rank, each to copy from or to another rank's memory
     double meetings = 0;       ///< times that every rank waits until all others have come as far
     double held = 0;           ///< bytes of one rank's buffers and scratch: whether they stay in the cache
+    double buffer = 0;         ///< bytes of one rank's smallest buffer: whether it gets huge pages
     bool one_way = false;      ///< ranks that only send need not wait: calls overlap
 };
 

@@ -29,6 +29,7 @@ struct CostModel {
     double stream_gbps = 6;       ///< the same by stores around the cache
     double stream_read_gbps = 9;  ///< the reader's part of that
     double pull_gbps = 9;         ///< copied by the kernel from another process, inside the cache
+    double pull_huge_gbps = 9;    ///< the same where both buffers have huge pages, as those that are used often get
     double tcp_us = 10;           ///< a short message over TCP, one way
     double tcp_send_us = 3;       ///< the part of it in which the sender's core is busy
     double tcp_receive_us = 1.5;  ///< and the receiver's

@@ -120,10 +120,11 @@ Finding tuning() {
     if (setting.numbers == tune::Setting::Numbers::none)
         return {Kind::slow, "tuning", "off", "TUTTI_TUNE=off: fixed limits choose the algorithms"};
     const tune::Cache cache(tune::topology());
-    if (const auto costs = cache.load()) {
+    if (const auto known = cache.load()) {
+        const algorithm::CostModel& costs = known->costs;
         return {Kind::good, "tuning",
                 fmt::format("measured: a cache line {:.0f} ns, memory {:.1f} GB/s, a wake-up {:.0f} us ({})",
-                            costs->line_us * 1000, costs->memory_copy_gbps, costs->wake_us, cache.file_name())};
+                            costs.line_us * 1000, costs.memory_copy_gbps, costs.wake_us, cache.file_name())};
     }
     if (cache.usable())
         return {Kind::good, "tuning", fmt::format("not measured yet; will be in {}", cache.file_name())};

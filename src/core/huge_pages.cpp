@@ -18,13 +18,6 @@
 namespace tutti {
 namespace {
 
-// Collapsing asks nobody; who has forbidden huge pages has reasons.
-bool system_has_them() {
-    std::string setting;
-    std::getline(std::ifstream("/sys/kernel/mm/transparent_hugepage/enabled"), setting);
-    return !setting.empty() && setting.find("[never]") == std::string::npos;
-}
-
 std::uintptr_t nearest_boundary(std::uintptr_t at) {
     return (at + HugePages::page_bytes / 2) / HugePages::page_bytes * HugePages::page_bytes;
 }
@@ -42,7 +35,18 @@ constexpr unsigned long scan_pages = _IOWR('f', 16, Scan);
 
 }  // namespace
 
-HugePages::HugePages() : enabled_(env::get_bool("TUTTI_HUGE_PAGES", true) && system_has_them()) {
+// Collapsing asks nobody; who has forbidden huge pages has reasons.
+bool HugePages::system_has_them() {
+    std::string setting;
+    std::getline(std::ifstream("/sys/kernel/mm/transparent_hugepage/enabled"), setting);
+    return !setting.empty() && setting.find("[never]") == std::string::npos;
+}
+
+bool HugePages::asked_for() {
+    return env::get_bool("TUTTI_HUGE_PAGES", true);
+}
+
+HugePages::HugePages() : enabled_(asked_for() && system_has_them()) {
     if (enabled_) pages_ = UniqueFd(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
 }
 

@@ -26,7 +26,13 @@ class HugePages {
     /// Of one call, which takes 4 ms longer for that, more where all CPUs are busy; of more than 128 MiB an eighth.
     static constexpr std::size_t bytes_at_once = std::size_t{16} << 20;
 
-    /// On unless TUTTI_HUGE_PAGES is 0 or the system's setting is `never`. Throws InvalidArgument for any other value.
+    /// Whether the system allows huge pages: its setting is not `never`.
+    static bool system_has_them();
+
+    /// TUTTI_HUGE_PAGES, which is on unless it is 0. Throws InvalidArgument for any other value.
+    static bool asked_for();
+
+    /// On if both are true. Throws InvalidArgument as above.
     HugePages();
 
     /// An operation is about to use these bytes, which no other process knows of yet. Each huge page counts of which

@@ -80,7 +80,7 @@ Cache::Cache(const std::string& topology, const std::string& folder)
     if (folder_ && !ours(folder_.get(), S_IFDIR)) folder_.reset();
 }
 
-std::optional<CostModel> Cache::load() const {
+std::optional<Measurement> Cache::load() const {
     if (!folder_) return std::nullopt;
     const UniqueFd file(::openat(folder_.get(), file_.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
     if (!file || !ours(file.get(), S_IFREG)) return std::nullopt;
@@ -95,16 +95,21 @@ std::optional<CostModel> Cache::load() const {
     if (size > file_max) return std::nullopt;
     try {
         const Object all = object::decode_string({text.data(), size});
-        if (all.size() != 2 || all.at("machine").as_string() != topology_) return std::nullopt;
-        return costs_of(all.at("costs"));
+        if (all.size() != 4 || all.at("machine").as_string() != topology_) return std::nullopt;
+        const auto costs = costs_of(all.at("costs"));
+        if (!costs) return std::nullopt;
+        return Measurement{*costs, all.at("missing").get<std::uint32_t>(), all.at("attempts").get<std::uint32_t>()};
     } catch (const ObjectError&) {
         return std::nullopt;
     }
 }
 
-bool Cache::save(const CostModel& costs) const {
+bool Cache::save(const Measurement& measured) const {
     if (!folder_) return false;
-    const std::string text = object::encode_string(Object::map({{"machine", topology_}, {"costs", object_of(costs)}}));
+    const std::string text = object::encode_string(Object::map({{"machine", topology_},
+                                                                {"costs", object_of(measured.costs)},
+                                                                {"missing", measured.missing},
+                                                                {"attempts", measured.attempts}}));
     const std::string draft = fmt::format(".{}.{}", file_, ::getpid());
     const UniqueFd file(
         ::openat(folder_.get(), draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));

@@ -7,6 +7,7 @@
 
 #include "algorithm/tuning.hpp"
 #include "core/unique_fd.hpp"
+#include "tune/machine.hpp"
 
 #include <tutti/object.hpp>
 
@@ -25,8 +26,8 @@ class Cache {
     /// Of the machine that `topology` describes. `folder`: where tutti's folder is (made when it is missing).
     explicit Cache(const std::string& topology, const std::string& folder = user_folder());
 
-    std::optional<algorithm::CostModel> load() const;
-    bool save(const algorithm::CostModel& costs) const;
+    std::optional<Measurement> load() const;
+    bool save(const Measurement& measured) const;
     /// Of all processes that would measure now, one: true for it, until this object is gone. False also where no file
     /// can be written.
     bool claim();

@@ -1,5 +1,6 @@
 #include "tune/machine.hpp"
 
+#include "core/huge_pages.hpp"
 #include "core/pause.hpp"
 #include "core/socket.hpp"
 #include "core/stream_copy.hpp"
@@ -78,13 +79,14 @@ bool spin_until(const Line& line, std::uint32_t value, const std::atomic<bool>& 
     return true;
 }
 
-// Two threads pass a counter to and fro. `wait` returns false when time is up. The best round counts: interruptions
-// only ever add. Zero: there was no time for a round.
+// Two threads pass a counter to and fro. `wait` returns false when time is up. Returns how long one way took in each
+// round for which there was time.
 template <class Wait, class Set>
-double best_one_way_us(const Deadline& limit, std::uint32_t turns, const std::vector<int>& cpus, Wait wait, Set set) {
+std::vector<double> one_way_us(const Deadline& limit, std::uint32_t turns, const std::vector<int>& cpus, Wait wait,
+                               Set set) {
     Line there, back;
     std::atomic<bool> over{false};
-    double best = 0;
+    std::vector<double> rounds;
     std::thread echo([&] {
         if (cpus.size() > 1) stay_on(cpus[1]);
         for (std::uint32_t i = 1; wait(there, i, over, limit); ++i) set(back, i);
@@ -100,21 +102,22 @@ double best_one_way_us(const Deadline& limit, std::uint32_t turns, const std::ve
                 if (!wait(back, i, over, limit)) break;
             }
             if (i < end) break;
-            const double us = us_since(start) / turns / 2;
-            if (best == 0 || us < best) best = us;
+            rounds.push_back(us_since(start) / turns / 2);
         }
         over = true;
         set(there, 0);  // who sleeps there has another look
     });
     lead.join();
     echo.join();
-    return best;
+    return rounds;
 }
 
 double line_us(const Deadline& limit, const std::vector<int>& cpus) {
     if (cpus.size() < 2) return 0;
-    return best_one_way_us(limit, 100, cpus, spin_until,
-                           [](Line& line, std::uint32_t value) { line.value.store(value, std::memory_order_release); });
+    const auto rounds = one_way_us(limit, 100, cpus, spin_until, [](Line& line, std::uint32_t value) {
+        line.value.store(value, std::memory_order_release);
+    });
+    return rounds.empty() ? 0 : std::ranges::min(rounds);  // interruptions only ever add
 }
 
 double wake_us(const Deadline& limit, const std::vector<int>& cpus) {
@@ -127,10 +130,14 @@ double wake_us(const Deadline& limit, const std::vector<int>& cpus) {
             ::syscall(SYS_futex, &line.value, FUTEX_WAIT_PRIVATE, seen, &nap, nullptr, 0);
         }
     };
-    return best_one_way_us(limit, 10, cpus, wait, [](Line& line, std::uint32_t value) {
+    auto rounds = one_way_us(limit, 10, cpus, wait, [](Line& line, std::uint32_t value) {
         line.value.store(value, std::memory_order_release);
         ::syscall(SYS_futex, &line.value, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
     });
+    // In the best ones nobody slept: each came before the other had gone to sleep.
+    if (rounds.empty()) return 0;
+    std::ranges::nth_element(rounds, rounds.begin() + rounds.size() / 2);
+    return rounds[rounds.size() / 2];
 }
 
 double yield_us(const Deadline& limit) {
@@ -166,18 +173,21 @@ class Buffers {
 
 // The best of as many copies as there is time for; `copy` returns false where it cannot.
 template <class Copy>
-double copy_gbps(const Deadline& whole, std::chrono::microseconds share, std::size_t bytes, Copy copy) {
-    const Buffers buffers(bytes);
-    if (buffers.from == nullptr) return 0;
-    const Deadline limit = piece_of(whole, share);
+double copy_gbps(const Deadline& limit, std::byte* to, std::byte* from, std::size_t bytes, Copy copy) {
     double best = 0;
     while (!limit.expired()) {
         const Instant start = Clock::now();
-        if (!copy(buffers.to, buffers.from, bytes)) return 0;
-        asm volatile("" : : "r"(buffers.to) : "memory");  // so that each copy is made
+        if (!copy(to, from, bytes)) return 0;
+        asm volatile("" : : "r"(to) : "memory");  // so that each copy is made
         best = std::max(best, static_cast<double>(bytes) / us_since(start) / 1e3);
     }
     return best;
+}
+
+template <class Copy>
+double copy_gbps(const Deadline& whole, std::chrono::microseconds share, std::size_t bytes, Copy copy) {
+    const Buffers buffers(bytes);  // which takes time itself
+    return buffers.from == nullptr ? 0 : copy_gbps(piece_of(whole, share), buffers.to, buffers.from, bytes, copy);
 }
 
 bool copy_here(std::byte* to, const std::byte* from, std::size_t bytes) {
@@ -191,14 +201,30 @@ bool copy_by_kernel(std::byte* to, std::byte* from, std::size_t bytes) {
     return ::process_vm_readv(::getpid(), &local, 1, &remote, 1, 0) == static_cast<ssize_t>(bytes);
 }
 
-// One core writes by `copy`, another copies what it wrote, in turn; the work of both counts.
+// Between two huge pages; between ordinary ones where the system has no others.
+double copy_huge_gbps(const Deadline& whole, std::chrono::microseconds share, std::size_t bytes) {
+    constexpr std::size_t page = HugePages::page_bytes;
+    void* memory = ::mmap(nullptr, 3 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return 0;
+    (void)!::madvise(memory, 3 * page, MADV_HUGEPAGE);
+    auto* const from = static_cast<std::byte*>(memory) + (page - reinterpret_cast<std::uintptr_t>(memory) % page);
+    std::memset(from, 1, bytes);
+    std::memset(from + page, 1, bytes);
+    const double best = copy_gbps(piece_of(whole, share), from + page, from, bytes, copy_by_kernel);
+    ::munmap(memory, 3 * page);
+    return best;
+}
+
+// One core writes by `copy`, another copies what it wrote, in turn; the work of both, and the reader's alone.
+struct Handover {
+    double both_gbps = 0, reading_gbps = 0;
+};
 template <class Copy>
-void measure_handover(const Deadline& whole, std::chrono::microseconds share, const std::vector<int>& cpus, Copy copy,
-                      double& both_gbps, double* reading_gbps = nullptr) {
+Handover handover(const Deadline& limit, const std::vector<int>& cpus, Copy copy) {
     constexpr std::size_t bytes = std::size_t{64} << 10;
+    Handover best;
     const Buffers here(bytes), there(bytes);
-    if (here.from == nullptr || there.from == nullptr || cpus.size() < 2) return;
-    const Deadline limit = piece_of(whole, share);
+    if (here.from == nullptr || there.from == nullptr || cpus.size() < 2) return best;
     Line written, taken;
     std::atomic<bool> over{false};
     double writing_us = 0, best_us = 0;
@@ -222,8 +248,7 @@ void measure_handover(const Deadline& whole, std::chrono::microseconds share, co
             // The first turns bring the buffers into the caches.
             if (i > 2 && (best_us == 0 || writing_us + reading_us < best_us)) {
                 best_us = writing_us + reading_us;
-                both_gbps = static_cast<double>(bytes) / best_us / 1e3;
-                if (reading_gbps != nullptr) *reading_gbps = static_cast<double>(bytes) / reading_us / 1e3;
+                best = {static_cast<double>(bytes) / best_us / 1e3, static_cast<double>(bytes) / reading_us / 1e3};
             }
             taken.value.store(i, std::memory_order_release);
         }
@@ -231,6 +256,7 @@ void measure_handover(const Deadline& whole, std::chrono::microseconds share, co
     });
     writer.join();
     reader.join();
+    return best;
 }
 
 struct Pair {
@@ -250,7 +276,11 @@ Pair connected(const Deadline& limit) {
     return pair;
 }
 
-void measure_messages(const Deadline& limit, const std::vector<int>& cpus, CostModel& costs) {
+struct Messages {
+    double us = 0, send_us = 0, receive_us = 0;
+};
+Messages short_messages(const Deadline& limit, const std::vector<int>& cpus) {
+    Messages best;
     const Pair pair = connected(limit);
     std::thread echo([&] {
         if (cpus.size() > 1) stay_on(cpus[1]);
@@ -261,7 +291,6 @@ void measure_messages(const Deadline& limit, const std::vector<int>& cpus, CostM
     std::thread lead([&] {
         if (cpus.size() > 1) stay_on(cpus[0]);
         std::byte byte{};
-        double best = 0;
         while (!limit.expired()) {
             constexpr int turns = 10;
             double sending_us = 0, receiving_us = 0;
@@ -283,15 +312,13 @@ void measure_messages(const Deadline& limit, const std::vector<int>& cpus, CostM
             }
             if (turn < turns) break;
             const double us = us_since(start) / turns / 2;
-            if (best != 0 && us >= best) continue;
-            best = costs.tcp_us = us;
-            costs.tcp_send_us = sending_us / turns;
-            costs.tcp_receive_us = receiving_us / turns;
+            if (best.us == 0 || us < best.us) best = {us, sending_us / turns, receiving_us / turns};
         }
         ::shutdown(pair.near.get(), SHUT_RDWR);
     });
     lead.join();
     echo.join();
+    return best;
 }
 
 double tcp_gbps(const Deadline& limit, const std::vector<int>& cpus) {
@@ -349,34 +376,66 @@ std::string processor() {
 
 }  // namespace
 
-CostModel measure(const Deadline& deadline) {
+Measurement measure(const Deadline& deadline, Measurement known) {
     using std::chrono::microseconds;
     const std::vector<int> cpus = allowed_cpus();
-    CostModel costs;
-    costs.cores = std::max<double>({1, static_cast<double>(cpus.size()), static_cast<double>(this_host::cpus())});
-    if (const long bytes = ::sysconf(_SC_LEVEL2_CACHE_SIZE); bytes > 0)
-        costs.cache_kb = static_cast<double>(bytes) / 1024;
-    const auto set = [](double& field, double measured) {
-        if (measured > 0) field = measured;
+    const auto fields = algorithm::cost_fields();
+    CostModel& costs = known.costs;
+    const auto bit_of = [&](double CostModel::*value) {
+        const auto at = std::ranges::find(fields, value, &algorithm::CostField::value);
+        return std::uint32_t{1} << (at - fields.begin());
     };
-    set(costs.line_us, line_us(piece_of(deadline, microseconds(2000)), cpus));
-    set(costs.wake_us, wake_us(piece_of(deadline, microseconds(1500)), cpus));
-    set(costs.yield_us, yield_us(piece_of(deadline, microseconds(200))));
+    const auto missing = [&](double CostModel::*value) { return (known.missing & bit_of(value)) != 0; };
+    const auto set = [&](double CostModel::*value, double measured) {
+        if (!(measured > 0)) return;
+        costs.*value = measured;
+        known.missing &= ~bit_of(value);
+    };
+    ++known.attempts;
+    known.missing &= (std::uint32_t{1} << fields.size()) - 1;
+
+    // A step that finds nothing out gives zero.
+    const auto step = [&](double CostModel::*value, auto measuring) {
+        if (missing(value)) set(value, measuring());
+    };
+    const auto share = [&](int us) { return piece_of(deadline, microseconds(us)); };
+    step(&CostModel::cores, [&] {
+        return std::max<double>({1, static_cast<double>(cpus.size()), static_cast<double>(this_host::cpus())});
+    });
+    step(&CostModel::cache_kb, [&] {
+        const long bytes = ::sysconf(_SC_LEVEL2_CACHE_SIZE);
+        return bytes > 0 ? static_cast<double>(bytes) / 1024 : costs.cache_kb;
+    });
     constexpr std::size_t inside = std::size_t{64} << 10, beyond = std::size_t{4} << 20;
-    set(costs.cache_copy_gbps, copy_gbps(deadline, microseconds(500), inside, copy_here));
-    measure_handover(deadline, microseconds(1500), cpus, copy_here, costs.share_gbps);
-    measure_handover(deadline, microseconds(1500), cpus, stream_copy, costs.stream_gbps, &costs.stream_read_gbps);
-    set(costs.pull_gbps, copy_gbps(deadline, microseconds(500), inside, copy_by_kernel));
-    set(costs.memory_copy_gbps, copy_gbps(deadline, microseconds(2000), beyond, copy_here));
+    step(&CostModel::line_us, [&] { return line_us(share(2000), cpus); });
+    step(&CostModel::wake_us, [&] { return wake_us(share(1500), cpus); });
+    step(&CostModel::yield_us, [&] { return yield_us(share(200)); });
+    step(&CostModel::cache_copy_gbps, [&] { return copy_gbps(deadline, microseconds(500), inside, copy_here); });
+    step(&CostModel::share_gbps, [&] { return handover(share(1500), cpus, copy_here).both_gbps; });
+    step(&CostModel::stream_gbps, [&] {
+        const Handover stream = handover(share(1500), cpus, stream_copy);
+        set(&CostModel::stream_read_gbps, stream.reading_gbps);
+        return stream.both_gbps;
+    });
+    step(&CostModel::pull_gbps, [&] { return copy_gbps(deadline, microseconds(500), inside, copy_by_kernel); });
+    step(&CostModel::pull_huge_gbps, [&] {
+        return HugePages::system_has_them() ? copy_huge_gbps(deadline, microseconds(500), inside) : costs.pull_gbps;
+    });
+    step(&CostModel::memory_copy_gbps, [&] { return copy_gbps(deadline, microseconds(2000), beyond, copy_here); });
     try {
-        measure_messages(piece_of(deadline, microseconds(2500)), cpus, costs);
-        set(costs.tcp_gbps, tcp_gbps(piece_of(deadline, microseconds(2500)), cpus));
+        step(&CostModel::tcp_us, [&] {
+            const Messages messages = short_messages(share(2500), cpus);
+            set(&CostModel::tcp_send_us, messages.send_us);
+            set(&CostModel::tcp_receive_us, messages.receive_us);
+            return messages.us;
+        });
+        step(&CostModel::tcp_gbps, [&] { return tcp_gbps(share(2500), cpus); });
     } catch (const DistError&) {
         // No loopback here: the defaults stay.
     }
-    for (const algorithm::CostField& field : algorithm::cost_fields())
+    for (const algorithm::CostField& field : fields)
         costs.*field.value = std::clamp(costs.*field.value, field.min, field.max);
-    return costs;
+    return known;
 }
 
 std::string topology() {

@@ -2,6 +2,7 @@
 
 #include "algorithm/select.hpp"
 #include "core/env.hpp"
+#include "core/huge_pages.hpp"
 #include "core/log.hpp"
 #include "object/codec.hpp"
 #include "tune/cache.hpp"
@@ -52,31 +53,33 @@ std::optional<CostModel> numbers_in(const std::string& offer) {
     }
 }
 
-CostModel measured_now() {
-    const CostModel costs = measure(Deadline::after(measuring_limit));
-    TUTTI_DEBUG("this machine was measured: {}", to_string(object_of(costs)));
-    return costs;
+Measurement measured_now(Measurement known = {}) {
+    known = measure(Deadline::after(measuring_limit), known);
+    TUTTI_DEBUG("this machine was measured: {}", to_string(object_of(known.costs)));
+    return known;
 }
 
 std::optional<CostModel> cached_or_measured(const Setting& setting, bool rank_0) {
-    if (setting.numbers == Setting::Numbers::uncached) return rank_0 ? std::optional(measured_now()) : std::nullopt;
+    if (setting.numbers == Setting::Numbers::uncached)
+        return rank_0 ? std::optional(measured_now().costs) : std::nullopt;
     Cache cache(topology());
     const bool fresh = setting.numbers == Setting::Numbers::remeasured;
-    if (!fresh) {
-        if (const auto costs = cache.load()) return costs;
-    }
+    Measurement known;  // some of it, where there was no time for all
+    const auto load = [&] {
+        if (const auto cached = fresh ? std::nullopt : cache.load()) known = *cached;
+        return known.settled();
+    };
+    if (load()) return known.costs;
     bool mine = cache.claim();
     if (!mine && !rank_0) return std::nullopt;
     for (const Deadline limit = Deadline::after(patience); !mine && cache.usable() && !limit.expired();) {
         std::this_thread::sleep_for(std::chrono::milliseconds(2));
         mine = cache.claim();
     }
-    if (!fresh) {
-        if (const auto costs = cache.load()) return costs;  // measured meanwhile
-    }
-    const CostModel costs = measured_now();
-    if (!cache.save(costs)) TUTTI_DEBUG("the numbers of this machine cannot be kept in {}", Cache::user_folder());
-    return costs;
+    if (load()) return known.costs;  // measured meanwhile
+    known = measured_now(known);
+    if (!cache.save(known)) TUTTI_DEBUG("the numbers of this machine cannot be kept in {}", Cache::user_folder());
+    return known.costs;
 }
 
 std::string text_of(const std::string& file) {
@@ -142,7 +145,10 @@ std::string offer(const Setting& setting, bool rank_0) {
     static std::optional<CostModel> known;
     const std::lock_guard lock(mutex);
     if (!known) known = cached_or_measured(setting, rank_0);
-    return known ? object::encode_string(object_of(*known)) : std::string();
+    if (!known) return {};
+    CostModel costs = *known;
+    if (!HugePages::asked_for()) costs.pull_huge_gbps = costs.pull_gbps;
+    return object::encode_string(object_of(costs));
 }
 
 std::string decide(const Setting& setting, const std::string& named, const std::vector<std::string>& offers) {

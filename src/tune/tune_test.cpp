@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include <tutti/error.hpp>
 
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -41,12 +42,12 @@ class Folder {
     std::string path_;
 };
 
-CostModel some_costs() {
-    CostModel costs;
+Measurement some_costs() {
+    Measurement measured{.missing = 5, .attempts = 2};
     double value = 1;
     for (const auto& field : algorithm::cost_fields())
-        costs.*field.value = std::clamp(value += 0.123456789012345, field.min, field.max);
-    return costs;
+        measured.costs.*field.value = std::clamp(value += 0.123456789012345, field.min, field.max);
+    return measured;
 }
 
 std::string refusal(const std::function<void()>& call) {
@@ -90,10 +91,10 @@ TEST(Cache, ignores_every_damaged_file) {
             std::string damaged = text;
             damaged[at] = byte;
             write(damaged);
-            if (const auto costs = cache.load()) {  // a digit may have changed: then it is within its bounds
+            if (const auto read = cache.load()) {  // a digit may have changed: then it is within its bounds
                 for (const auto& field : algorithm::cost_fields()) {
-                    EXPECT_GE((*costs).*field.value, field.min);
-                    EXPECT_LE((*costs).*field.value, field.max);
+                    EXPECT_GE(read->costs.*field.value, field.min);
+                    EXPECT_LE(read->costs.*field.value, field.max);
                 }
             }
         }
@@ -105,11 +106,14 @@ TEST(Cache, ignores_every_damaged_file) {
     for (const Object& object : {Object(), Object(1), Object("a host"), Object::list({1, 2}), Object::map()})
         expect_ignored(object);
     const auto expect_costs_ignored = [&](const Object& costs) {
-        expect_ignored(Object::map({{"machine", "a host"}, {"costs", costs}}));
+        expect_ignored(Object::map({{"machine", "a host"}, {"costs", costs}, {"missing", 0}, {"attempts", 1}}));
     };
-    const Object good_costs = object_of(some_costs());
-    expect_ignored(Object::map({{"machine", "A host"}, {"costs", good_costs}}));
-    expect_ignored(Object::map({{"machine", "a host"}, {"costs", good_costs}, {"more", 1}}));
+    const Object good_costs = object_of(some_costs().costs);
+    expect_ignored(Object::map({{"machine", "a host"}, {"costs", good_costs}}));
+    expect_ignored(Object::map({{"machine", "A host"}, {"costs", good_costs}, {"missing", 0}, {"attempts", 1}}));
+    expect_ignored(Object::map({{"machine", "a host"}, {"costs", good_costs}, {"missing", 0}, {"more", 1}}));
+    expect_ignored(Object::map({{"machine", "a host"}, {"costs", good_costs}, {"missing", -1}, {"attempts", 1}}));
+    expect_ignored(Object::map({{"machine", "a host"}, {"costs", good_costs}, {"missing", 0}, {"attempts", "1"}}));
     expect_costs_ignored(Object());
     for (const Object& value : {Object(-1.0), Object(1e300), Object(std::numeric_limits<double>::infinity()),
                                 Object(std::nan("")), Object("two"), Object()}) {
@@ -204,7 +208,7 @@ TEST(Cache, survives_many_writers) {
 }
 
 TEST(Machine, numbers_lie_within_their_bounds_and_travel_as_objects) {
-    const CostModel costs = measure(Deadline::after(measuring_limit));
+    const CostModel costs = measure(Deadline::after(measuring_limit)).costs;
     for (const auto& field : algorithm::cost_fields()) {
         EXPECT_GE(costs.*field.value, field.min) << field.name;
         EXPECT_LE(costs.*field.value, field.max) << field.name;
@@ -213,12 +217,34 @@ TEST(Machine, numbers_lie_within_their_bounds_and_travel_as_objects) {
     EXPECT_EQ(topology(), topology());
 }
 
-TEST(Machine, without_time_the_defaults_stay) {
-    CostModel costs = measure(Deadline::after(std::chrono::seconds(0)));
+TEST(Machine, without_time_the_defaults_stay_and_are_known_to_be_missing) {
+    Measurement measured = measure(Deadline::after(std::chrono::seconds(0)));
     const CostModel usual;
-    costs.cores = usual.cores;
-    costs.cache_kb = usual.cache_kb;
-    EXPECT_EQ(costs, usual);
+    measured.costs.cores = usual.cores;
+    measured.costs.cache_kb = usual.cache_kb;
+    EXPECT_EQ(measured.costs, usual);
+    EXPECT_EQ(std::popcount(measured.missing), static_cast<int>(algorithm::cost_fields().size()) - 2);
+    EXPECT_FALSE(measured.settled());
+    for (std::uint32_t turn = 1; turn < Measurement::most_attempts; ++turn)
+        measured = measure(Deadline::after(std::chrono::seconds(0)), measured);
+    EXPECT_TRUE(measured.settled()) << "a machine that is always busy is not measured for ever";
+}
+
+// Programs often start while the machine is busy starting them. A number that was missed then is measured by the next.
+TEST(Machine, what_is_missing_is_measured_and_what_is_known_stays) {
+    const auto bit_of = [](std::string_view name) {
+        const auto fields = algorithm::cost_fields();
+        return std::uint32_t{1} << (std::ranges::find(fields, name, &algorithm::CostField::name) - fields.begin());
+    };
+    Measurement known = some_costs();
+    known.missing = bit_of("yield_us") | bit_of("memory_copy_gbps");
+    const Measurement measured = measure(Deadline::after(std::chrono::seconds(10)), known);
+    EXPECT_EQ(measured.missing, 0U);
+    EXPECT_EQ(measured.attempts, known.attempts + 1);
+    for (const auto& field : algorithm::cost_fields()) {
+        const bool was_missing = (known.missing & bit_of(field.name)) != 0;
+        EXPECT_EQ(measured.costs.*field.value != known.costs.*field.value, was_missing) << field.name;
+    }
 }
 
 TEST(Setting, is_read_from_a_list) {
