@@ -342,7 +342,7 @@ void Group::publish_blocks(const SmallCall& call, SmallState& state) {
     const std::byte* from = call.input;
     for (int peer = 0; peer < size_; ++peer) {
         const std::uint64_t bytes = block_bytes(call, call.send_counts, peer);
-        if (bytes > 0 && peer != rank_) std::memcpy(to, from, bytes);
+        if (bytes > 0 && peer != rank_) world_->small_copy()(to, from, bytes);
         to += bytes;
         from += bytes;
     }
@@ -392,9 +392,10 @@ void Group::finish(const SmallCall& call, const SmallState& state) {
     if (bytes == 0) return;
     const std::size_t published = bytes * blocks_published(call.collective, size_);
     const auto me = static_cast<std::size_t>(rank_);
-    // A rank for which nobody waits has written no slot: its own contribution is where the caller has it.
+    // A rank's own contribution is where the caller has it: for those for which nobody waits it is nowhere else, and
+    // what was written around the cache would have to be fetched from memory. It may be where the result goes.
     const auto payload = [&](int rank) -> const std::byte* {
-        return contributes(call, rank) ? small_payload(rank, state.sequence, published) : call.input;
+        return rank == rank_ ? call.input : small_payload(rank, state.sequence, published);
     };
     const auto combine_from = [&](std::size_t offset) {
         const void* few[64];
@@ -416,13 +417,17 @@ void Group::finish(const SmallCall& call, const SmallState& state) {
         case Collective::broadcast:
             if (rank_ != call.root) std::memcpy(call.output, payload(call.root), bytes);
             return;
-        case Collective::scatter: std::memcpy(call.output, payload(call.root) + me * bytes, bytes); return;
+        case Collective::scatter:
+            if (const std::byte* const from = payload(call.root) + me * bytes; from != call.output)
+                std::memcpy(call.output, from, bytes);
+            return;
         case Collective::gather:
             if (rank_ != call.root) return;
             [[fallthrough]];
         case Collective::all_gather:
             for (int r = 0; r < size_; ++r) {
-                std::memcpy(call.output + static_cast<std::size_t>(r) * bytes, payload(r), bytes);
+                std::byte* const to = call.output + static_cast<std::size_t>(r) * bytes;
+                if (const std::byte* const from = payload(r); from != to) std::memcpy(to, from, bytes);
             }
             return;
         default: return;
