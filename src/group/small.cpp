@@ -252,9 +252,6 @@ bool Group::publish(const SmallCall& call, SmallState& state, std::uint64_t sequ
         else if (bytes > 0)
             std::memcpy(small_payload(rank_, state.sequence, bytes), call.input, bytes);
         slot.sequence.store(state.sequence, std::memory_order_release);
-        // A rank that others wait for alone runs ahead of them: have the line of a slot that is written soon here by
-        // then. Where all wait for all it would be in the way of the lines that they wait for.
-        if (one_way(call.collective)) __builtin_prefetch(&small_slot(rank_, state.sequence + 2), 1);
     }
     state.published = true;
     arena_->ring_all_doorbells(ground_.local_rank);
