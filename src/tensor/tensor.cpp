@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <new>
@@ -13,7 +14,17 @@
 namespace tutti {
 namespace {
 
-constexpr std::align_val_t tensor_alignment{64};
+// Of few bytes: a cache line. Of many: a huge page, and no other memory in their last one, so that all of a tensor's
+// pages can become huge ones (core/huge_pages). What is not touched takes no memory.
+constexpr std::size_t line_bytes = 64, huge_page_bytes = std::size_t{2} << 20;
+constexpr std::size_t least_in_huge_pages = huge_page_bytes / 2;
+
+std::shared_ptr<void> allocate(std::size_t bytes) {
+    const std::size_t unit = bytes >= least_in_huge_pages ? huge_page_bytes : line_bytes;
+    const std::size_t whole = std::max<std::size_t>(1, (bytes + unit - 1) / unit) * unit;
+    const std::align_val_t alignment{unit};
+    return {::operator new(whole, alignment), [alignment](void* p) { ::operator delete(p, alignment); }};
+}
 
 std::int64_t checked_element_count(const Extents& shape, std::size_t element_bytes) {
     std::int64_t count = 1;
@@ -99,8 +110,7 @@ Tensor Tensor::clone() const {
 Tensor empty(DType dtype, Extents shape) {
     const auto count = checked_element_count(shape, size_of(dtype));
     const std::size_t bytes = static_cast<std::size_t>(count) * size_of(dtype);
-    std::shared_ptr<void> memory(::operator new(std::max<std::size_t>(bytes, 1), tensor_alignment),
-                                 [](void* p) { ::operator delete(p, tensor_alignment); });
+    std::shared_ptr<void> memory = allocate(bytes);
     TensorView view(memory.get(), std::move(shape), dtype);
     return {std::move(view), std::move(memory)};
 }

@@ -2,6 +2,7 @@
 
 #include <dlpack/dlpack.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <tutti/error.hpp>
 #include <tutti/reduce_op.hpp>
 #include <tutti/tensor.hpp>
@@ -11,6 +12,7 @@
 #include <cstring>
 #include <numeric>
 #include <random>
+#include <vector>
 
 namespace tutti {
 namespace {
@@ -217,6 +219,23 @@ TEST(Tensor, owns_shares_and_clones) {
     EXPECT_THROW(a.data<double>(), InvalidArgument);
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(a.raw_data()) % 64, 0U);
     EXPECT_EQ(Extents({1, 2, 3, 4, 5, 6}).to_string(), "[1, 2, 3, 4, 5, 6]");
+}
+
+// So that all of a tensor's pages can become huge ones: nothing else lies in the last, and it is all there.
+TEST(Tensor, of_many_bytes_has_huge_pages_to_itself) {
+    constexpr std::size_t page = std::size_t{2} << 20;
+    for (const std::size_t bytes : {page / 2, page, page + 1, 5 * page / 2}) {
+        const Tensor first = empty(uint8, Extents::of(static_cast<std::int64_t>(bytes)));
+        const Tensor second = empty(uint8, Extents::of(static_cast<std::int64_t>(bytes)));
+        const auto at = reinterpret_cast<std::uintptr_t>(first.raw_data());
+        const auto other = reinterpret_cast<std::uintptr_t>(second.raw_data());
+        EXPECT_EQ(at % page, 0U) << bytes;
+        const std::size_t whole = (bytes + page - 1) / page * page;
+        EXPECT_TRUE(other >= at + whole || at >= other + whole) << bytes;
+        std::vector<unsigned char> resident(whole / 4096);
+        EXPECT_EQ(::mincore(const_cast<void*>(first.raw_data()), whole, resident.data()), 0) << "mapped to its end";
+    }
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(empty(uint8, {1}).raw_data()) % 64, 0U);
 }
 
 TEST(Tensor, crosses_dlpack_in_both_directions) {
