@@ -27,8 +27,9 @@ constexpr auto fields = std::to_array<CostField>({
     {"tcp_gbps", &CostModel::tcp_gbps, 0.01, 1000, "one TCP connection, one direction, GB/s"},
 });
 
-/// Of a buffer so many bytes are in ordinary pages however often it is used.
-constexpr double huge_pages_from = 1 << 20;
+/// Of a buffer so many bytes are in ordinary pages however often it is used: fewer where it begins with a huge page, as
+/// long tensors do, more where it begins anywhere.
+constexpr double huge_pages_from = 512 << 10;
 
 /// What formulas are about.
 struct Shape {
@@ -224,7 +225,7 @@ const Formula formulas[] = {
     {Collective::broadcast, "shared",
      [](const Shape& s) {
          // All read the same lines at once, and have nothing else to do meanwhile.
-         Work work = staged(s.bytes, s.slot, 1, 1.4 * s.n * s.bytes, 1.4 * s.bytes, 0.6 * s.bytes);
+         Work work = staged(s.bytes, s.slot, 1, 1.4 * s.n * s.bytes, 1.4 * s.bytes, s.bytes);
          work.one_way = true;
          return work;
      }},
@@ -365,7 +366,10 @@ std::optional<Work> work_of(const Layout& layout, Collective collective, std::st
     shape.slot = static_cast<double>(std::max<std::uint64_t>(1, layout.slot_bytes));
     Work work = found->work(shape);
     work.held += shape.bytes;
-    work.buffer = shape.bytes;
+    // What is combined is copied to a piece of scratch first.
+    const bool combines = collective == Collective::all_reduce || collective == Collective::reduce ||
+                          collective == Collective::reduce_scatter;
+    work.buffer = combines ? 0 : shape.bytes;
     return work;
 }
 
@@ -395,7 +399,6 @@ double price_us(const Work& work, const Layout& layout, const CostModel& costs) 
         inside ? 3 * costs.line_us : std::max(0.0, costs.tcp_us - costs.tcp_send_us - costs.tcp_receive_us);
     // Reading another process's memory does not prefetch, and what it wrote before its core was given away is cold.
     const double slower_us = std::max(0.0, memory_us - beyond / (costs.cache_copy_gbps * 1e3));
-    // Buffers have huge pages where they cover half of one: half a page is lost at the ends.
     const double ordinary = std::min(1.0, huge_pages_from / std::max(1.0, work.buffer));
     const double from_us = (ordinary / costs.pull_gbps + (1 - ordinary) / costs.pull_huge_gbps) / 1e3;
     const double kernel_us = from_us + slower_us + 0.6 * memory_us;

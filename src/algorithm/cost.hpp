@@ -35,8 +35,8 @@ struct Work {
     double calls = 0;          ///< of the kernel by one rank, each to copy from or to another rank's memory
     double meetings = 0;       ///< times that every rank waits until all others have come as far
     double held = 0;           ///< bytes of one rank's buffers and scratch: whether they stay in the cache
-    double buffer = 0;         ///< bytes of one rank's smallest buffer: whether it gets huge pages
-    bool one_way = false;      ///< ranks that only send need not wait: calls overlap
+    double buffer = 0;     ///< bytes of one rank's smallest buffer that the kernel copies: whether it gets huge pages
+    bool one_way = false;  ///< ranks that only send need not wait: calls overlap
 };
 
 /// Of an algorithm of the table; nullopt if it has no formula. `bytes`: of the buffer, or of the largest block.
