@@ -197,6 +197,13 @@ const Formula formulas[] = {
          return combined(with_scratch(s, work, sent / 2), combining(s.n) * s.bytes / s.n);
      }},
 
+    {Collective::reduce, "one_shot",
+     [](const Shape& s) {
+         const double root = combining(s.n) * s.bytes, others = (s.n - 1) * s.bytes;
+         Work work = staged(s.bytes, s.slot, 1, root + others, root, others);
+         work.one_way = true;
+         return work;
+     }},
     {Collective::reduce, "two_shot",
      [](const Shape& s) {
          const double each = s.bytes * ((s.n - 1) / s.n + combining(s.n) / s.n + 1 / s.n);

@@ -95,8 +95,9 @@ void all_reduce_one_shot(Builder& b, const Scope& s, const Staging& staging, Chu
 void all_reduce_two_shot(Builder& b, const Scope& s, const Staging& staging, Chunk input, Chunk output, bool finish);
 /// Ranks other than the root need an output of reduce_work() elements to work in.
 void reduce(Builder& b, const Scope& s, const Staging& staging, int root, Chunk input, Chunk output, bool finish);
-/// In one round: a slot has to hold the input. Ranks other than the root need no output.
-void reduce_one_shot(Builder& b, const Scope& s, int root, Chunk input, Chunk output, bool finish);
+/// Ranks other than the root need no output.
+void reduce_one_shot(Builder& b, const Scope& s, const Staging& staging, int root, Chunk input, Chunk output,
+                     bool finish);
 std::uint64_t reduce_work(const Scope& s, const Staging& staging);
 void broadcast(Builder& b, const Scope& s, const Staging& staging, int root, Chunk buffer);
 /// `blocks`: where everyone's go; `own` may be its block there.

@@ -65,7 +65,7 @@ void reduce_inside(Builder& b, const Spread& s, const Staging& staging, Chunk in
     if (s.inside.size() == 1)  // nothing is shared there
         b.copy(output, input);
     else if (whole)
-        shared::reduce_one_shot(b, s.inside, s.leader, input, output, false);
+        shared::reduce_one_shot(b, s.inside, staging, s.leader, input, output, false);
     else
         shared::reduce(b, s.inside, staging, s.leader, input, output, false);
 }

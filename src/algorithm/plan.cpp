@@ -177,6 +177,11 @@ const Algorithm table[] = {
      [](Builder& b, const Context& c) { messages::all_reduce_two_shot(b, c.all, c.input(), c.output(), true); },
      any_size, any_ranks, "one rounding, or the order of ranks, is asked for"},
 
+    {"one_shot", Collective::reduce, true, true, shares,
+     [](Builder& b, const Context& c) {
+         shared::reduce_one_shot(b, c.all, c.staging, c.request.root, c.input(), c.output(), true);
+     },
+     0, any_ranks, "few ranks that share memory: the root reads everyone once, the others run ahead"},
     {"single_copy", Collective::reduce, true, true, copies_once, by_address<two_shot_reduce>, 0, any_ranks,
      "many bytes: each rank combines one slice where it lies in the others' memory, and writes it into the root's"},
     {"two_shot", Collective::reduce, true, true, shares, two_shot_reduce, any_size, any_ranks,

@@ -2,6 +2,7 @@
 //
 // One-shot: everyone publishes its values, everyone combines all of them, in rank order.
 //   n = 2, one tile:   rank 0  publish(x0) | out = x0 op [x1]      rank 1  publish(x1) | out = [x0] op x1
+//   For one rank alone, the others only publish, and run ahead.
 // Two-shot: the values are cut into tiles, a tile into one slice per rank. Round 2t: everyone publishes the slices of
 // the others; the owner combines its own (never staged) with theirs, in rank order. Round 2t+1: the owner publishes the
 // result, everyone reads it.
@@ -143,18 +144,30 @@ void all_reduce_two_shot(Builder& b, const Scope& s, const Staging& staging, Chu
     b.use_rounds(2 * static_cast<std::uint32_t>(tiles));
 }
 
-void reduce_one_shot(Builder& b, const Scope& s, int root, Chunk input, Chunk output, bool finish) {
-    const std::uint32_t round = b.next_round();
-    b.use_rounds(1);
-    if (s.me != root) return b.publish(round, std::vector{input});
-    std::vector<Operand> operands;
-    for (int i = 0; i < s.size(); ++i) {
-        if (i == root)
-            operands.push_back({.chunk = input});
-        else
-            operands.push_back({.peer = s.rank(i), .chunk = {.count = input.count}});
+void reduce_one_shot(Builder& b, const Scope& s, const Staging& staging, int root, Chunk input, Chunk output,
+                     bool finish) {
+    const std::uint64_t tiles = ceil_div(input.count, staging.slot);
+    const std::uint32_t first = b.next_round();
+    for (std::uint64_t t = 0; t < tiles; ++t) {
+        const auto round = first + static_cast<std::uint32_t>(t);
+        const auto tile = [&](Chunk whole) {
+            return part(whole, t * staging.slot, std::min(staging.slot, whole.count - t * staging.slot));
+        };
+        if (s.me != root) {
+            b.publish(round, std::vector{tile(input)});
+        } else {
+            std::vector<Operand> operands;
+            for (int i = 0; i < s.size(); ++i) {
+                if (i == root)
+                    operands.push_back({.chunk = tile(input)});
+                else
+                    operands.push_back({.peer = s.rank(i), .chunk = {.count = tile(input).count}});
+            }
+            b.read_combine(round, tile(output), operands, finish);
+        }
+        b.release(round + 1);
     }
-    b.read_combine(round, output, operands, finish);
+    b.use_rounds(static_cast<std::uint32_t>(tiles));
 }
 
 std::uint64_t reduce_work(const Scope& s, const Staging& staging) {
