@@ -207,8 +207,11 @@ const Formula formulas[] = {
     {Collective::reduce, "two_shot",
      [](const Shape& s) {
          const double each = s.bytes * ((s.n - 1) / s.n + combining(s.n) / s.n + 1 / s.n);
-         return staged(s.bytes, two_shot_tile(s), 2, s.n * each + shared_part(s), each + shared_part(s),
-                       2 * shared_part(s));
+         Work work = staged(s.bytes, two_shot_tile(s), 2, s.n * each + shared_part(s), each + shared_part(s),
+                            2 * shared_part(s));
+         // In one shot ranks that share a core need not meet.
+         work.meetings = std::max(1.0, std::ceil(s.bytes / two_shot_tile(s)));
+         return work;
      }},
     {Collective::reduce, "single_copy",
      [](const Shape& s) {
