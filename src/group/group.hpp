@@ -225,14 +225,16 @@ class Group : public std::enable_shared_from_this<Group> {
     transport::SmallSlot& small_slot(int rank, std::uint64_t small_sequence) const noexcept {
         return arena_->control(rank).small[small_sequence % transport::RankControl::small_slots];
     }
+    /// Of a collective in which all write.
     std::byte* small_area(int rank, std::uint64_t small_sequence) const noexcept {
+        return own_area(arena_->in_turn(rank, small_sequence, transport::RankControl::small_areas), small_sequence);
+    }
+    std::byte* own_area(int rank, std::uint64_t small_sequence) const noexcept {
         return arena_->control(rank).small_area[small_sequence % transport::RankControl::small_areas];
     }
     /// Where a contribution of that many bytes lies.
-    std::byte* small_payload(int rank, std::uint64_t small_sequence, std::size_t bytes) const noexcept {
-        return bytes <= transport::SmallSlot::payload_bytes ? small_slot(rank, small_sequence).payload.data()
-                                                            : small_area(rank, small_sequence);
-    }
+    std::byte* small_payload(const SmallCall& call, int rank, std::uint64_t small_sequence,
+                             std::size_t bytes) const noexcept;
     bool uses_shared_memory_only() const noexcept { return arena_ && arena_->layout().ranks == size_; }
     bool shares_memory_with(int peer) const noexcept {
         return arena_ && ground_.local_of[static_cast<std::size_t>(peer)] >= 0;

@@ -248,9 +248,9 @@ bool Group::publish(const SmallCall& call, SmallState& state, std::uint64_t sequ
         if (blocks)
             publish_blocks(call, state);
         else if (!inline_payload)
-            world_->small_copy()(small_payload(rank_, state.sequence, bytes), call.input, bytes);
+            world_->small_copy()(small_payload(call, rank_, state.sequence, bytes), call.input, bytes);
         else if (bytes > 0)
-            std::memcpy(small_payload(rank_, state.sequence, bytes), call.input, bytes);
+            std::memcpy(small_payload(call, rank_, state.sequence, bytes), call.input, bytes);
         slot.sequence.store(state.sequence, std::memory_order_release);
     }
     state.published = true;
@@ -305,6 +305,14 @@ bool Group::blocks_fit(const SmallCall& call) const noexcept {
         left -= bytes;
     }
     return true;
+}
+
+// Where one rank writes alone it keeps to its own area: the other's would only be one more that has to stay in the
+// cache.
+std::byte* Group::small_payload(const SmallCall& call, int rank, std::uint64_t small_sequence,
+                                std::size_t bytes) const noexcept {
+    if (bytes <= SmallSlot::payload_bytes) return small_slot(rank, small_sequence).payload.data();
+    return one_way(call.collective) ? own_area(rank, small_sequence) : small_area(rank, small_sequence);
 }
 
 // Where the blocks of a rank's all_to_all lie, one after the other in the order of ranks.
@@ -392,7 +400,7 @@ void Group::finish(const SmallCall& call, const SmallState& state) {
     // A rank's own contribution is where the caller has it: for those for which nobody waits it is nowhere else, and
     // what was written around the cache would have to be fetched from memory. It may be where the result goes.
     const auto payload = [&](int rank) -> const std::byte* {
-        return rank == rank_ ? call.input : small_payload(rank, state.sequence, published);
+        return rank == rank_ ? call.input : small_payload(call, rank, state.sequence, published);
     };
     const auto combine_from = [&](std::size_t offset) {
         const void* few[64];

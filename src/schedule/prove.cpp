@@ -392,6 +392,8 @@ class Proof {
             case StepKind::publish: {
                 if (step.round >= promise_.slots && !released_by_others(rank, step.round - promise_.slots + 1))
                     return false;
+                if (step.round >= promise_.slots && state.released < step.round - promise_.slots + 1)
+                    fault(rank, i, "publishes into a slot that it may still have to read");
                 if (step.round >= s.publications) fault(rank, i, "publishes a round beyond the schedule's");
                 Publication publication = publication_of(rank, i);
                 // What lay in this slot is gone now.

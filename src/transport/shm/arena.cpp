@@ -162,7 +162,8 @@ void Arena::leave_part(int rank) noexcept {
 }
 
 std::byte* Arena::slot(int rank, std::uint64_t publication) const noexcept {
-    return reinterpret_cast<std::byte*>(&control(rank)) + control_bytes() +
+    const int place = in_turn(rank, publication, layout_.slots);
+    return reinterpret_cast<std::byte*>(&control(place)) + control_bytes() +
            (publication % layout_.slots) * layout_.slot_bytes;
 }
 
