@@ -315,7 +315,8 @@ std::byte* Group::small_payload(const SmallCall& call, int rank, std::uint64_t s
     return one_way(call.collective) ? own_area(rank, small_sequence) : small_area(rank, small_sequence);
 }
 
-// Where the blocks of a rank's all_to_all lie, one after the other in the order of ranks.
+// Where the blocks of a rank's all_to_all lie, one after the other in the order of ranks, without its own: so that two
+// ranks, who take turns with the area, write what they have read.
 std::byte* Group::small_blocks(int rank, std::uint64_t small_sequence, std::uint64_t head) const noexcept {
     const auto n = static_cast<std::size_t>(size_);
     if (head == blocks_by_table) return small_area(rank, small_sequence) + n * sizeof(std::uint64_t);
@@ -347,8 +348,10 @@ void Group::publish_blocks(const SmallCall& call, SmallState& state) {
     const std::byte* from = call.input;
     for (int peer = 0; peer < size_; ++peer) {
         const std::uint64_t bytes = block_bytes(call, call.send_counts, peer);
-        if (bytes > 0 && peer != rank_) world_->small_copy()(to, from, bytes);
-        to += bytes;
+        if (bytes > 0 && peer != rank_) {
+            world_->small_copy()(to, from, bytes);
+            to += bytes;
+        }
         from += bytes;
     }
 }
@@ -381,8 +384,9 @@ void Group::take_blocks(const SmallCall& call, const SmallState& state) {
             const std::uint64_t head = word_of(small_slot(peer, state.sequence).payload.data(), 0);
             from = small_blocks(peer, state.sequence, head);
             const std::byte* table = small_area(peer, state.sequence);
-            for (std::size_t before = 0; before < static_cast<std::size_t>(rank_); ++before) {
-                from += head == blocks_by_table ? word_of(table, before) : head;
+            for (int before = 0; before < rank_; ++before) {
+                if (before == peer) continue;
+                from += head == blocks_by_table ? word_of(table, static_cast<std::size_t>(before)) : head;
             }
         }
         std::memcpy(to, from, bytes);

@@ -14,8 +14,10 @@
 // Publications are numbered by round, 0 … publications-1, equally on all ranks of a host (a rank may leave rounds
 // out). `publish` copies chunks into this rank's slot of a round at slot offsets; `read` and `read_combine` wait for
 // the peer's publication of that round. `release` with round r says: this rank will read no publication of any round <
-// r any more. Publishing round r waits until every rank of the host has released round r - slots + 1 or later, that is,
-// needs none of the rounds <= r - slots. Every rank ends with release(publications) and settle(publications).
+// r any more. Publishing round r waits until every other rank of the host has released round r - slots + 1 or later,
+// that is, needs none of the rounds <= r - slots; a rank publishes only after it has done so itself, since two ranks
+// take turns with a slot's memory (Arena::in_turn). Every rank ends with release(publications) and
+// settle(publications).
 //
 // Symmetric memory. A buffer may lie in memory that all ranks of a host map. What such a rank publishes from it is not
 // copied: it publishes where the values lie, and readers read them there. Whether it does is its own affair, and

@@ -75,6 +75,28 @@ TEST(Bell, does_not_go_on_ringing) {
     EXPECT_EQ(events, 0);
 }
 
+// Two ranks swap places with each round of the ring; of more, each keeps its own.
+TEST(Arena, gives_the_slots_of_two_ranks_in_turn) {
+    for (const int ranks : {1, 2, 3}) {
+        ArenaLayout layout;
+        layout.ranks = ranks;
+        const auto arena = Arena::create_private(layout);
+        for (std::uint64_t publication = 0; publication < layout.slots; ++publication) {
+            for (int rank = 0; rank < ranks; ++rank) {
+                const std::byte* const slot = arena->slot(rank, publication);
+                const int next = ranks == 2 ? 1 - rank : rank;
+                EXPECT_EQ(arena->slot(next, publication + layout.slots), slot) << ranks << " " << publication;
+                EXPECT_EQ(arena->slot(rank, publication + 2 * std::uint64_t{layout.slots}), slot);
+                for (int other = 0; other < ranks; ++other) {
+                    if (other != rank) {
+                        EXPECT_NE(arena->slot(other, publication), slot);
+                    }
+                }
+            }
+        }
+    }
+}
+
 // What one process creates, another finds by what it is told, and by nothing less.
 TEST(Arena, is_found_in_another_process_by_its_descriptor_and_identity) {
     ArenaLayout layout;
