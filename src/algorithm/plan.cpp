@@ -133,6 +133,9 @@ void shared_reduce_scatter(Builder& b, const Context& c) {
     shared::reduce_scatter(b, c.all, c.staging, blocks_of(Buffer::input, c.request.counts),
                            {Buffer::output, 0, c.request.counts[static_cast<std::size_t>(c.all.me)]}, true);
 }
+void shared_all_to_all(Builder& b, const Context& c) {
+    shared::all_to_all(b, c.all, c.staging, c.request);
+}
 void shared_scatter(Builder& b, const Context& c) {
     shared::scatter(b, c.all, c.staging, c.request.root, c.request.counts);
 }
@@ -303,8 +306,9 @@ const Algorithm table[] = {
      [](Builder& b, const Context& c) { messages::reduce_scatter_direct(b, c.all, c.request.counts); }, any_size,
      any_ranks, "one rounding, or the order of ranks, is asked for"},
 
-    {"shared", Collective::all_to_all, true, true, shares_known_blocks,
-     [](Builder& b, const Context& c) { shared::all_to_all(b, c.all, c.staging, c.request); }, 32768, any_ranks,
+    {"shared", Collective::all_to_all, true, true, shares_known_blocks, shared_all_to_all, 262144, 2,
+     "shared memory, two ranks: they take turns with the same places, which stay in the cache"},
+    {"shared", Collective::all_to_all, true, true, shares_known_blocks, shared_all_to_all, 32768, any_ranks,
      "shared memory, blocks that stay in the cache: everyone publishes its blocks, everyone reads its own"},
     {"pairwise", Collective::all_to_all, true, true, always,
      [](Builder& b, const Context& c) { messages::all_to_all_pairwise(b, c.all, c.request); }, any_size, any_ranks,
