@@ -128,6 +128,7 @@ def messages(rank: int, n: int) -> None:
             assert tensor.item() == source
     else:
         dist.send(torch.tensor([float(rank)]), 0)
+    dist.barrier()  # a receive from anyone would take what comes next, too
     out, into = torch.full((2,), float(rank)), torch.empty(2)
     works = dist.batch_isend_irecv([dist.P2POp(dist.isend, out, (rank + 1) % n),
                                     dist.P2POp(dist.irecv, into, (rank - 1) % n)])
