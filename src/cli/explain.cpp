@@ -12,6 +12,8 @@
 #include <tutti/dtype.hpp>
 #include <tutti/error.hpp>
 
+#include <fmt/ranges.h>
+
 #include <cstdio>
 #include <memory>
 #include <numeric>
@@ -56,6 +58,16 @@ algorithm::Request request_of(const ExplainArguments& a) {
     return request;
 }
 
+// Where the numbers come from that are printed.
+std::string source_of(const algorithm::Layout& layout) {
+    if (!layout.tuning.costs) return "assumed, and not asked: the table's limits choose";
+    std::string source = "measured on this host";
+    if (layout.machines > 1) source += "; the others are assumed to be alike";
+    if (const auto missing = tune::still_missing(); !missing.empty())
+        source += fmt::format("; not measured but assumed: {}", fmt::join(missing, ", "));
+    return source;
+}
+
 }  // namespace
 
 Command add_explain(CLI::App& app) {
@@ -96,9 +108,7 @@ Command add_explain(CLI::App& app) {
             }
         }
         const algorithm::Layout layout = layout_of(*a);
-        const char* source = !layout.tuning.costs ? "assumed, and not asked: the table's limits choose"
-                             : a->hosts == 1      ? "measured on this host"
-                                                  : "measured on this host; the others are assumed to be alike";
+        const std::string source = source_of(layout);
         algorithm::Request request = request_of(*a);
         if (!request.algorithm) request.algorithm = algorithm::parse_override(layout.tuning.named, request.collective);
         std::fputs(algorithm::explain(layout, request, source).c_str(), stdout);

@@ -378,10 +378,6 @@ std::string processor() {
 #endif
 }
 
-}  // namespace
-
-namespace {
-
 // Each step has a part of the time, half of all in sum.
 void measure_missing(const Deadline& deadline, Measurement& known) {
     using std::chrono::microseconds;

@@ -59,9 +59,8 @@ Measurement measured_now(Measurement known = {}) {
     return known;
 }
 
-std::optional<CostModel> cached_or_measured(const Setting& setting, bool rank_0) {
-    if (setting.numbers == Setting::Numbers::uncached)
-        return rank_0 ? std::optional(measured_now().costs) : std::nullopt;
+std::optional<Measurement> cached_or_measured(const Setting& setting, bool rank_0) {
+    if (setting.numbers == Setting::Numbers::uncached) return rank_0 ? std::optional(measured_now()) : std::nullopt;
     Cache cache(topology());
     const bool fresh = setting.numbers == Setting::Numbers::remeasured;
     Measurement known;  // some of it, where there was no time for all
@@ -69,17 +68,27 @@ std::optional<CostModel> cached_or_measured(const Setting& setting, bool rank_0)
         if (const auto cached = fresh ? std::nullopt : cache.load()) known = *cached;
         return known.settled();
     };
-    if (load()) return known.costs;
+    if (load()) return known;
     bool mine = cache.claim();
     if (!mine && !rank_0) return std::nullopt;
     for (const Deadline limit = Deadline::after(patience); !mine && cache.usable() && !limit.expired();) {
         std::this_thread::sleep_for(std::chrono::milliseconds(2));
         mine = cache.claim();
     }
-    if (load()) return known.costs;  // measured meanwhile
+    if (load()) return known;  // measured meanwhile
     known = measured_now(known);
     if (!cache.save(known)) TUTTI_DEBUG("the numbers of this machine cannot be kept in {}", Cache::user_folder());
-    return known.costs;
+    return known;
+}
+
+// What this process knows of its host: asked for once.
+struct Known {
+    std::mutex mutex;
+    std::optional<Measurement> numbers;
+};
+Known& this_hosts() {
+    static Known known;
+    return known;
 }
 
 std::string text_of(const std::string& file) {
@@ -141,14 +150,26 @@ Setting setting_from_environment(Files files) {
 
 std::string offer(const Setting& setting, bool rank_0) {
     if (setting.numbers == Setting::Numbers::none) return {};
-    static std::mutex mutex;
-    static std::optional<CostModel> known;
-    const std::lock_guard lock(mutex);
-    if (!known) known = cached_or_measured(setting, rank_0);
-    if (!known) return {};
-    CostModel costs = *known;
+    Known& known = this_hosts();
+    const std::lock_guard lock(known.mutex);
+    if (!known.numbers) known.numbers = cached_or_measured(setting, rank_0);
+    if (!known.numbers) return {};
+    CostModel costs = known.numbers->costs;
     if (!HugePages::asked_for()) costs.pull_huge_gbps = costs.pull_gbps;
     return object::encode_string(object_of(costs));
+}
+
+std::vector<std::string_view> still_missing() {
+    Known& known = this_hosts();
+    const std::lock_guard lock(known.mutex);
+    std::vector<std::string_view> names;
+    if (!known.numbers) return names;
+    std::uint32_t bit = 1;
+    for (const algorithm::CostField& field : algorithm::cost_fields()) {
+        if ((known.numbers->missing & bit) != 0) names.push_back(field.name);
+        bit <<= 1;
+    }
+    return names;
 }
 
 std::string decide(const Setting& setting, const std::string& named, const std::vector<std::string>& offers) {

@@ -34,6 +34,10 @@ Setting setting_from_environment(Files files);
 /// of the host measures, rank 0 for certain. Once in a process; later calls return the same.
 std::string offer(const Setting& setting, bool rank_0);
 
+/// The names of those numbers that offer() could not measure: the machine was too busy (the next starts try again), or
+/// has no such thing. Defaults stand in for them.
+std::vector<std::string_view> still_missing();
+
 /// Rank 0: the tuning of a group, encoded for everyone. `named`: TUTTI_ALGORITHM. Of several hosts' numbers the slowest
 /// count; offers that are no numbers are left out.
 std::string decide(const Setting& setting, const std::string& named, const std::vector<std::string>& offers);
