@@ -28,6 +28,7 @@ struct CostModel {
     double share_gbps = 10;       ///< from one core's cache into another's, the work of both, by ordinary stores
     double stream_gbps = 6;       ///< the same by stores around the cache
     double stream_read_gbps = 9;  ///< the reader's part of that
+    double pull_us = 0.6;         ///< a call of the kernel that copies, beside the bytes
     double pull_gbps = 9;         ///< copied by the kernel from another process, inside the cache
     double pull_huge_gbps = 9;    ///< the same where both buffers have huge pages, as those that are used often get
     double tcp_us = 10;           ///< a short message over TCP, one way

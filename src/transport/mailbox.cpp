@@ -227,7 +227,7 @@ bool Mailbox::pull_piece_of(const Pull& pull, std::size_t piece) {
     const PeerMemory& memory = *events_.memory(pull.source);
     if (receive.absorb && bounce_.empty()) bounce_.resize(bounce_bytes);
     if (receive.absorb) to = bounce_.data();
-    if (!memory.read(to, pull.address + receive.bytes_done, piece) || !memory.alive()) return false;
+    if (!memory.read(to, pull.address + receive.bytes_done, piece) || !memory.same()) return false;
     if (receive.absorb) receive.absorb(receive.bytes_done, std::span(bounce_).first(piece));
     return true;
 }

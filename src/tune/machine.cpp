@@ -205,6 +205,18 @@ bool copy_by_kernel(std::byte* to, std::byte* from, std::size_t bytes) {
     return ::process_vm_readv(::getpid(), &local, 1, &remote, 1, 0) == static_cast<ssize_t>(bytes);
 }
 
+double pull_us(const Deadline& limit) {
+    std::array<std::byte, 2> bytes{};
+    double best = 0;
+    while (!limit.expired()) {
+        const Instant start = Clock::now();
+        if (!copy_by_kernel(&bytes[0], &bytes[1], 1)) return 0;
+        const double us = us_since(start);
+        if (best == 0 || us < best) best = us;
+    }
+    return best;
+}
+
 // Between two huge pages; between ordinary ones where the system has no others.
 double copy_huge_gbps(const Deadline& whole, std::chrono::microseconds share, std::size_t bytes) {
     constexpr std::size_t page = HugePages::page_bytes;
@@ -418,6 +430,7 @@ void measure_missing(const Deadline& deadline, Measurement& known) {
         set(&CostModel::stream_read_gbps, stream.reading_gbps);
         return stream.both_gbps;
     });
+    step(&CostModel::pull_us, [&] { return pull_us(share(100)); });
     step(&CostModel::pull_gbps, [&] { return copy_gbps(deadline, microseconds(300), inside, copy_by_kernel); });
     step(&CostModel::pull_huge_gbps, [&] {
         return HugePages::system_has_them() ? copy_huge_gbps(deadline, microseconds(300), inside) : costs.pull_gbps;

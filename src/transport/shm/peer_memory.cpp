@@ -94,6 +94,15 @@ bool PeerMemory::running() const {
     return state != 'T' && state != 't' && state != 'Z' && state != 'X';
 }
 
+bool PeerMemory::same() const {
+    if (own_) return true;
+    const auto now = std::chrono::steady_clock::now();
+    if (now - seen_alive_ < trusted) return true;
+    if (!alive()) return false;
+    seen_alive_ = now;
+    return true;
+}
+
 bool PeerMemory::alive() const {
     if (own_) return true;
     pollfd entry{handle_.get(), POLLIN, 0};

@@ -7,6 +7,7 @@
 #include "core/unique_fd.hpp"
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 
@@ -28,7 +29,11 @@ class PeerMemory {
     bool write(std::uint64_t address, const std::byte* from, std::size_t bytes) const;
     /// Whether the kernel would copy from and to this memory of our own: not all memory is of such pages (a device's).
     static bool reachable(const std::byte* at, std::size_t bytes);
-    /// Whether the process is still the one that it was: what was read is the peer's.
+    /// Whether the process is still the one that it was: what was read before is the peer's. The kernel is asked at
+    /// most once in `trusted`: its numbers of processes go round, so in such a time none comes back.
+    bool same() const;
+    static constexpr std::chrono::microseconds trusted{100};
+    /// Whether it is there now.
     bool alive() const;
     /// Alive, and not stopped by a signal: whatever the kernel copies for a process it copies before that stops.
     bool running() const;
@@ -37,6 +42,7 @@ class PeerMemory {
     int process_ = 0;
     bool own_ = false;  ///< a thread of this process
     UniqueFd handle_;   ///< a pidfd
+    mutable std::chrono::steady_clock::time_point seen_alive_{};
 };
 
 }  // namespace tutti::transport
