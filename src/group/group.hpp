@@ -234,7 +234,11 @@ class Group : public std::enable_shared_from_this<Group> {
     }
     /// Where a contribution of that many bytes lies.
     std::byte* small_payload(const SmallCall& call, int rank, std::uint64_t small_sequence,
-                             std::size_t bytes) const noexcept;
+                             std::size_t bytes) const noexcept {
+        return bytes <= transport::SmallSlot::payload_bytes ? small_slot(rank, small_sequence).payload.data()
+                                                            : long_payload(call, rank, small_sequence);
+    }
+    std::byte* long_payload(const SmallCall& call, int rank, std::uint64_t small_sequence) const noexcept;
     bool uses_shared_memory_only() const noexcept { return arena_ && arena_->layout().ranks == size_; }
     bool shares_memory_with(int peer) const noexcept {
         return arena_ && ground_.local_of[static_cast<std::size_t>(peer)] >= 0;

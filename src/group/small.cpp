@@ -15,6 +15,7 @@
 #include "core/pause.hpp"
 #include "group/fingerprint.hpp"
 #include "group/group.hpp"
+#include "reduce/few.hpp"
 
 #include <tutti/error.hpp>
 
@@ -77,6 +78,19 @@ constexpr std::uint64_t blocks_by_table = blocks_too_large - 1;  // the blocks c
 
 // With more ranks than that no table fits. Blocks are then too large for a slot also when they have no bytes.
 constexpr std::size_t table_ranks_max = RankControl::small_area_bytes / sizeof(std::uint64_t);
+
+// As memcpy, which is not called for the few bytes that most contributions have.
+void copy_few(std::byte* to, const std::byte* from, std::size_t bytes) {
+    if (bytes >= sizeof(std::uint64_t) && bytes <= 2 * sizeof(std::uint64_t)) {
+        std::uint64_t head = 0, tail = 0;  // which may overlap
+        std::memcpy(&head, from, sizeof head);
+        std::memcpy(&tail, from + bytes - sizeof tail, sizeof tail);
+        std::memcpy(to, &head, sizeof head);
+        std::memcpy(to + bytes - sizeof tail, &tail, sizeof tail);
+    } else if (bytes > 0) {
+        std::memcpy(to, from, bytes);
+    }
+}
 
 std::uint64_t word_of(const std::byte* words, std::size_t index) {
     std::uint64_t word = 0;
@@ -236,7 +250,7 @@ bool Group::waits_for(const SmallCall& call, int peer) const noexcept {
 }
 
 // Writes this rank's contribution, if any rank waits for one; false while there is no room for it.
-bool Group::publish(const SmallCall& call, SmallState& state, std::uint64_t sequence) {
+[[gnu::always_inline]] inline bool Group::publish(const SmallCall& call, SmallState& state, std::uint64_t sequence) {
     if (contributes(call, rank_)) {
         const bool blocks = call.collective == Collective::all_to_all;
         const std::size_t bytes = blocks_published(call.collective, size_) * call.block_bytes;
@@ -249,8 +263,8 @@ bool Group::publish(const SmallCall& call, SmallState& state, std::uint64_t sequ
             publish_blocks(call, state);
         else if (!inline_payload)
             world_->small_copy()(small_payload(call, rank_, state.sequence, bytes), call.input, bytes);
-        else if (bytes > 0)
-            std::memcpy(small_payload(call, rank_, state.sequence, bytes), call.input, bytes);
+        else
+            copy_few(slot.payload.data(), call.input, bytes);
         slot.sequence.store(state.sequence, std::memory_order_release);
     }
     state.published = true;
@@ -309,9 +323,7 @@ bool Group::blocks_fit(const SmallCall& call) const noexcept {
 
 // Where one rank writes alone it keeps to its own area: the other's would only be one more that has to stay in the
 // cache.
-std::byte* Group::small_payload(const SmallCall& call, int rank, std::uint64_t small_sequence,
-                                std::size_t bytes) const noexcept {
-    if (bytes <= SmallSlot::payload_bytes) return small_slot(rank, small_sequence).payload.data();
+std::byte* Group::long_payload(const SmallCall& call, int rank, std::uint64_t small_sequence) const noexcept {
     return one_way(call.collective) ? own_area(rank, small_sequence) : small_area(rank, small_sequence);
 }
 
@@ -395,7 +407,7 @@ void Group::take_blocks(const SmallCall& call, const SmallState& state) {
 }
 
 // All contributions that this rank needs are there.
-void Group::finish(const SmallCall& call, const SmallState& state) {
+[[gnu::always_inline]] inline void Group::finish(const SmallCall& call, const SmallState& state) {
     if (call.collective == Collective::all_to_all) return take_blocks(call, state);
     const std::size_t bytes = call.block_bytes;
     if (bytes == 0) return;
@@ -403,10 +415,14 @@ void Group::finish(const SmallCall& call, const SmallState& state) {
     const auto me = static_cast<std::size_t>(rank_);
     // A rank's own contribution is where the caller has it: for those for which nobody waits it is nowhere else, and
     // what was written around the cache would have to be fetched from memory. It may be where the result goes.
-    const auto payload = [&](int rank) -> const std::byte* {
+    const auto payload = [&](int rank) __attribute__((always_inline))->const std::byte* {
         return rank == rank_ ? call.input : small_payload(call, rank, state.sequence, published);
     };
     const auto combine_from = [&](std::size_t offset) {
+        if (size_ == 2) {
+            return kernels::combine_pair(call.op, call.dtype, call.output, payload(0) + offset, payload(1) + offset,
+                                         call.count, call.divisor);
+        }
         const void* few[64];
         std::vector<const void*> many;
         std::span<const void*> parts(few, static_cast<std::size_t>(std::min(size_, 64)));
@@ -424,11 +440,11 @@ void Group::finish(const SmallCall& call, const SmallState& state) {
             return;
         case Collective::reduce_scatter: return combine_from(me * bytes);
         case Collective::broadcast:
-            if (rank_ != call.root) std::memcpy(call.output, payload(call.root), bytes);
+            if (rank_ != call.root) copy_few(call.output, payload(call.root), bytes);
             return;
         case Collective::scatter:
             if (const std::byte* const from = payload(call.root) + me * bytes; from != call.output)
-                std::memcpy(call.output, from, bytes);
+                copy_few(call.output, from, bytes);
             return;
         case Collective::gather:
             if (rank_ != call.root) return;
@@ -436,7 +452,7 @@ void Group::finish(const SmallCall& call, const SmallState& state) {
         case Collective::all_gather:
             for (int r = 0; r < size_; ++r) {
                 std::byte* const to = call.output + static_cast<std::size_t>(r) * bytes;
-                if (const std::byte* const from = payload(r); from != to) std::memcpy(to, from, bytes);
+                if (const std::byte* const from = payload(r); from != to) copy_few(to, from, bytes);
             }
             return;
         default: return;

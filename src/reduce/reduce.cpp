@@ -1,6 +1,7 @@
 // Chooses the kernel for an operator and an element type, once, and calls it.
 #include "reduce/reduce.hpp"
 
+#include "reduce/few.hpp"
 #include "reduce/kernels.hpp"
 
 #include <tutti/error.hpp>
@@ -66,43 +67,11 @@ void scale_integers(void* dst, const void* src, double factor, std::size_t count
     }
 }
 
-// The sum of a few elements: a kernel would take longer to begin than to add. The same order, the same rounding.
-constexpr std::size_t few = 8;
-
-template <class T>
-void add_few(void* dst, std::span<const void* const> inputs, std::size_t count) {
-    const auto element = [](const void* from, std::size_t i) {
-        T value;
-        std::memcpy(&value, static_cast<const std::byte*>(from) + i * sizeof(T), sizeof(T));
-        return value;
-    };
-    for (std::size_t i = 0; i < count; ++i) {
-        T sum = element(inputs[0], i);
-        for (std::size_t k = 1; k < inputs.size(); ++k) sum += element(inputs[k], i);
-        std::memcpy(static_cast<std::byte*>(dst) + i * sizeof(T), &sum, sizeof(T));
-    }
-}
-
-/// False: not of such a type.
-bool add_few(DType dtype, void* dst, std::span<const void* const> inputs, std::size_t count) {
-    switch (dtype) {
-        case DType::float32: add_few<float>(dst, inputs, count); return true;
-        case DType::float64: add_few<double>(dst, inputs, count); return true;
-        case DType::int32:
-        case DType::uint32: add_few<std::uint32_t>(dst, inputs, count); return true;
-        case DType::int64:
-        case DType::uint64: add_few<std::uint64_t>(dst, inputs, count); return true;
-        default: return false;
-    }
-}
-
 }  // namespace
 
 void combine(ReduceOp::Kind kind, DType dtype, void* dst, std::span<const void* const> inputs,
              std::size_t element_count, std::uint64_t divisor, Stores stores) {
-    if (kind == ReduceOp::Kind::sum && element_count <= few && !inputs.empty() &&
-        add_few(dtype, dst, inputs, element_count))
-        return;
+    if (kind == ReduceOp::Kind::sum && !inputs.empty() && few::add(dtype, dst, inputs, element_count)) return;
     const CombineKernel kernel = kernels().combine[static_cast<std::size_t>(kind)][static_cast<std::size_t>(dtype)];
     if (kernel == nullptr || inputs.empty()) {
         throw InternalError(fmt::format("kernels::combine: no kernel for {} of {} with {} inputs", to_string(kind),

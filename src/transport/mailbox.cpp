@@ -32,14 +32,11 @@ Mailbox::Mailbox(int rank, int size, std::uint64_t world, MailboxEvents events)
 
 Mailbox::~Mailbox() = default;
 
-Mailbox::Peer& Mailbox::peer(int rank) {
+void Mailbox::meet(int rank) {
     auto& slot = peers_[static_cast<std::size_t>(rank)];
-    if (!slot) {
-        slot = std::make_unique<Peer>();
-        slot->rank = rank;
-        active_.push_back(rank);
-    }
-    return *slot;
+    slot = std::make_unique<Peer>();
+    slot->rank = rank;
+    active_.push_back(rank);
 }
 
 void Mailbox::enqueue(int to, const Frame& frame, const std::byte* payload, std::size_t bytes, Transfer* transfer) {

@@ -126,7 +126,13 @@ class Mailbox {
     struct Peer;
     struct Unexpected;
 
-    Peer& peer(int rank);
+    Peer& peer(int rank) {
+        auto& slot = peers_[static_cast<std::size_t>(rank)];
+        if (!slot) [[unlikely]]
+            meet(rank);
+        return *slot;
+    }
+    void meet(int rank);
     Transfer* take_posted(int source, std::uint64_t channel);
     void deliver_local(Transfer& send, Transfer& receive);
     bool check(int source, const Frame& frame, const Transfer& receive);

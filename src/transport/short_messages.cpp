@@ -34,11 +34,13 @@ bool Mailbox::receive_now(Transfer& receive, int spins) {
     Stream* stream = events_.stream(receive.peer);
     if (stream == nullptr) return false;
     ShortMessage message{};
-    for (int spin = 0; stream->next(message) == Arrival::nothing; ++spin) {
+    Arrival arrival = stream->next(message);
+    for (int spin = 0; arrival == Arrival::nothing; ++spin) {
         if (spin >= spins) return false;
         pause_cpu();
+        arrival = stream->next(message);
     }
-    if (stream->next(message) != Arrival::short_message || message.channel != receive.channel ||
+    if (arrival != Arrival::short_message || message.channel != receive.channel ||
         static_cast<Frame::Kind>(message.kind) != Frame::Kind::eager)
         return false;
     return on_short(receive.peer, p, *stream, message, &receive);

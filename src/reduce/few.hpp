@@ -1,0 +1,55 @@
+// Sums of a few elements, where they are called: a kernel would take longer to begin than to add. The same order and
+// the same rounding as the kernels'.
+//
+// Threads: stateless.
+#pragma once
+
+#include "reduce/reduce.hpp"
+
+#include <cstring>
+
+namespace tutti::kernels {
+namespace few {
+
+constexpr std::size_t most = 8;  // elements
+
+template <class T, std::size_t Inputs>
+inline void add(void* dst, std::span<const void* const, Inputs> inputs, std::size_t count) noexcept {
+    const auto element = [](const void* from, std::size_t i) {
+        T value;
+        std::memcpy(&value, static_cast<const std::byte*>(from) + i * sizeof(T), sizeof(T));
+        return value;
+    };
+    for (std::size_t i = 0; i < count; ++i) {
+        T sum = element(inputs[0], i);
+        for (std::size_t k = 1; k < inputs.size(); ++k) sum += element(inputs[k], i);
+        std::memcpy(static_cast<std::byte*>(dst) + i * sizeof(T), &sum, sizeof(T));
+    }
+}
+
+/// False: too many elements, or not of such a type.
+template <std::size_t Inputs>
+inline bool add(DType dtype, void* dst, std::span<const void* const, Inputs> inputs, std::size_t count) noexcept {
+    if (count > most) return false;
+    switch (dtype) {
+        case DType::float32: add<float>(dst, inputs, count); return true;
+        case DType::float64: add<double>(dst, inputs, count); return true;
+        case DType::int32:
+        case DType::uint32: add<std::uint32_t>(dst, inputs, count); return true;
+        case DType::int64:
+        case DType::uint64: add<std::uint64_t>(dst, inputs, count); return true;
+        default: return false;
+    }
+}
+
+}  // namespace few
+
+/// combine() of two inputs.
+inline void combine_pair(ReduceOp::Kind kind, DType dtype, void* dst, const void* first, const void* second,
+                         std::size_t element_count, std::uint64_t divisor) {
+    const void* const both[] = {first, second};
+    if (kind != ReduceOp::Kind::sum || !few::add(dtype, dst, std::span(both), element_count))
+        combine(kind, dtype, dst, both, element_count, divisor);
+}
+
+}  // namespace tutti::kernels
