@@ -155,7 +155,10 @@ Work gone(const Message& m) {
 }
 
 Work start(const Message& m) {
-    if (!m.receives && run_quickly(m)) return gone(m);
+    if (!m.receives) {
+        Work work = gone(m);  // made first: once the message is on its way, to count who holds it would wait for that
+        if (run_quickly(m)) return work;
+    }
     Prepared operation = prepare(m);
     const std::shared_ptr<Group> group = operation->group;
     group->submit(operation, true);
