@@ -215,6 +215,7 @@ class Group : public std::enable_shared_from_this<Group> {
     void compare_at_checkpoint(const SmallCall& call, SmallState& state, std::uint64_t sequence);
     void record_small(const SmallCall& call, SmallState& state, std::uint64_t sequence);
     std::byte* small_blocks(int rank, std::uint64_t small_sequence, std::uint64_t head) const noexcept;
+    void publish_parts(const SmallCall& call, std::byte* to, std::size_t bytes);
     void publish_blocks(const SmallCall& call, SmallState& state);
     void check_blocks(const SmallCall& call, SmallState& state, std::uint64_t sequence, int peer);
     void finish(const SmallCall& call, const SmallState& state);

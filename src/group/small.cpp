@@ -37,15 +37,16 @@ constexpr std::uint64_t slots_ahead = 3;
 constexpr int turns_max = 100;
 constexpr std::chrono::milliseconds turns_time{2};
 
+// To each rank goes another block of what one rank contributes, whose own block stays where the caller has it.
+bool splits(Collective collective) {
+    return collective == Collective::scatter || collective == Collective::reduce_scatter;
+}
+
 // What one rank writes into its slot, in multiples of a block.
 std::size_t blocks_published(Collective collective, int size) {
-    switch (collective) {
-        case Collective::scatter:
-        case Collective::reduce_scatter:
-        case Collective::all_to_all: return static_cast<std::size_t>(size);
-        case Collective::barrier: return 0;
-        default: return 1;
-    }
+    if (splits(collective)) return static_cast<std::size_t>(size) - 1;
+    if (collective == Collective::all_to_all) return static_cast<std::size_t>(size);
+    return collective == Collective::barrier ? 0 : 1;
 }
 
 // Only the root's contribution is needed, or only the root needs contributions: the other side does not wait.
@@ -120,7 +121,10 @@ void SmallCall::set_blocks(std::span<const std::uint64_t> send, std::span<const 
 bool Group::is_small(Collective collective, std::uint64_t block_bytes) const noexcept {
     if (!uses_shared_memory_only() || named(collective)) return false;
     constexpr std::size_t most = RankControl::small_area_bytes;
-    return block_bytes <= most && block_bytes * blocks_published(collective, size_) <= most;
+    // A scatter of more goes in tiles, which the others read while the next ones are being written.
+    const std::size_t blocks =
+        collective == Collective::scatter ? static_cast<std::size_t>(size_) : blocks_published(collective, size_);
+    return block_bytes <= most && block_bytes * blocks <= most;
 }
 
 // The same, for an operation that was made the ordinary way. Fills in `operation.small` if it is small.
@@ -261,8 +265,10 @@ bool Group::waits_for(const SmallCall& call, int peer) const noexcept {
         slot.agreement = agreement_;
         if (blocks)
             publish_blocks(call, state);
+        else if (splits(call.collective))
+            publish_parts(call, small_payload(call, rank_, state.sequence, bytes), bytes);
         else if (!inline_payload)
-            world_->small_copy()(small_payload(call, rank_, state.sequence, bytes), call.input, bytes);
+            world_->small_copy()(long_payload(call, rank_, state.sequence), call.input, bytes);
         else
             copy_few(slot.payload.data(), call.input, bytes);
         slot.sequence.store(state.sequence, std::memory_order_release);
@@ -273,6 +279,20 @@ bool Group::waits_for(const SmallCall& call, int peer) const noexcept {
     if (!one_way(call.collective) && size_ > 1) __builtin_prefetch(&small_slot(rank_ == 0 ? 1 : 0, state.sequence));
     if (state.ticket == 0) state.ticket = recorder_.begin_brief(happening(call, sequence));
     return true;
+}
+
+// Others' blocks, `bytes` in all, one after the other: two ranks, who take turns with the area, write what they have
+// read.
+void Group::publish_parts(const SmallCall& call, std::byte* to, std::size_t bytes) {
+    const auto write = [&](std::byte* at, const std::byte* from, std::size_t count) {
+        if (bytes <= SmallSlot::payload_bytes)
+            copy_few(at, from, count);
+        else if (count > 0)
+            world_->small_copy()(at, from, count);
+    };
+    const std::size_t before = static_cast<std::size_t>(rank_) * call.block_bytes;
+    write(to, call.input, before);
+    write(to + before, call.input + before + call.block_bytes, bytes - before);
 }
 
 // The same where it is not so short.
@@ -415,13 +435,18 @@ void Group::take_blocks(const SmallCall& call, const SmallState& state) {
     const auto me = static_cast<std::size_t>(rank_);
     // A rank's own contribution is where the caller has it: for those for which nobody waits it is nowhere else, and
     // what was written around the cache would have to be fetched from memory. It may be where the result goes.
-    const auto payload = [&](int rank) __attribute__((always_inline))->const std::byte* {
-        return rank == rank_ ? call.input : small_payload(call, rank, state.sequence, published);
+    // Where the block for this rank lies, among all or without the contributor's own one.
+    const bool split = splits(call.collective);
+    const std::size_t at = split ? me * bytes : 0, at_of_earlier = split ? at - bytes : 0;
+    const auto part_for_me = [&](int rank) __attribute__((always_inline)) {
+        const std::byte* const whole =
+            rank == rank_ ? call.input : small_payload(call, rank, state.sequence, published);
+        return whole + (rank < rank_ ? at_of_earlier : at);
     };
-    const auto combine_from = [&](std::size_t offset) {
+    const auto combine_parts = [&] {
         if (size_ == 2) {
-            return kernels::combine_pair(call.op, call.dtype, call.output, payload(0) + offset, payload(1) + offset,
-                                         call.count, call.divisor);
+            return kernels::combine_pair(call.op, call.dtype, call.output, part_for_me(0), part_for_me(1), call.count,
+                                         call.divisor);
         }
         const void* few[64];
         std::vector<const void*> many;
@@ -430,20 +455,20 @@ void Group::take_blocks(const SmallCall& call, const SmallState& state) {
             many.resize(static_cast<std::size_t>(size_));
             parts = many;
         }
-        for (int r = 0; r < size_; ++r) parts[static_cast<std::size_t>(r)] = payload(r) + offset;
+        for (int r = 0; r < size_; ++r) parts[static_cast<std::size_t>(r)] = part_for_me(r);
         kernels::combine(call.op, call.dtype, call.output, parts, call.count, call.divisor);
     };
     switch (call.collective) {
-        case Collective::all_reduce: return combine_from(0);
+        case Collective::all_reduce:
+        case Collective::reduce_scatter: return combine_parts();
         case Collective::reduce:
-            if (rank_ == call.root) combine_from(0);
+            if (rank_ == call.root) combine_parts();
             return;
-        case Collective::reduce_scatter: return combine_from(me * bytes);
         case Collective::broadcast:
-            if (rank_ != call.root) copy_few(call.output, payload(call.root), bytes);
+            if (rank_ != call.root) copy_few(call.output, part_for_me(call.root), bytes);
             return;
         case Collective::scatter:
-            if (const std::byte* const from = payload(call.root) + me * bytes; from != call.output)
+            if (const std::byte* const from = part_for_me(call.root); from != call.output)
                 copy_few(call.output, from, bytes);
             return;
         case Collective::gather:
@@ -452,7 +477,7 @@ void Group::take_blocks(const SmallCall& call, const SmallState& state) {
         case Collective::all_gather:
             for (int r = 0; r < size_; ++r) {
                 std::byte* const to = call.output + static_cast<std::size_t>(r) * bytes;
-                if (const std::byte* const from = payload(r); from != to) copy_few(to, from, bytes);
+                if (const std::byte* const from = part_for_me(r); from != to) copy_few(to, from, bytes);
             }
             return;
         default: return;
