@@ -1,0 +1,144 @@
+// all_to_all among the small collectives (small.cpp). The sizes of the blocks differ by pair, so no rank can tell by
+// itself whether all contributions fit. Each says it in its slot; if any does not fit, all see it, and all go on with a
+// schedule.
+#include "group/group.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace tutti::detail {
+namespace {
+
+using transport::RankControl;
+using transport::SmallSlot;
+
+// What an all_to_all's payload begins with: the bytes of every block, or one of these and the bytes of the largest.
+// Then the area begins with a table of the blocks' bytes.
+constexpr std::uint64_t blocks_too_large = ~std::uint64_t{0};
+constexpr std::uint64_t blocks_by_table = blocks_too_large - 1;  // the blocks come after the table
+
+// With more ranks than that no table fits. Blocks are then too large for a slot also when they have no bytes.
+constexpr std::size_t table_ranks_max = RankControl::small_area_bytes / sizeof(std::uint64_t);
+
+std::uint64_t word_of(const std::byte* words, std::size_t index) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, words + index * sizeof word, sizeof word);
+    return word;
+}
+void set_word(std::byte* words, std::size_t index, std::uint64_t word) {
+    std::memcpy(words + index * sizeof word, &word, sizeof word);
+}
+// Bytes of the block for or from a peer.
+std::uint64_t block_bytes(const SmallCall& call, std::span<const std::uint64_t> counts, int peer) {
+    return counts.empty() ? call.block_bytes : counts[static_cast<std::size_t>(peer)] * size_of(call.dtype);
+}
+
+}  // namespace
+
+void SmallCall::set_blocks(std::span<const std::uint64_t> send, std::span<const std::uint64_t> receive) {
+    const auto differs = [&](std::uint64_t other) { return other != send.front(); };
+    if (std::ranges::none_of(send, differs) && std::ranges::none_of(receive, differs)) {
+        block_bytes = send.front() * size_of(dtype);
+    } else {
+        send_counts = send;
+        receive_counts = receive;
+    }
+}
+
+bool Group::blocks_fit(const SmallCall& call) const noexcept {
+    const auto n = static_cast<std::size_t>(size_);
+    if (n > table_ranks_max || named(call.collective)) return false;
+    if (call.send_counts.empty() || !uses_shared_memory_only()) return is_small(call.collective, call.block_bytes);
+    std::uint64_t left = RankControl::small_area_bytes;
+    if (left < n * sizeof(std::uint64_t)) return false;
+    left -= n * sizeof(std::uint64_t);
+    for (int peer = 0; peer < size_; ++peer) {
+        const std::uint64_t bytes = block_bytes(call, call.send_counts, peer);
+        if (bytes > left) return false;
+        left -= bytes;
+    }
+    return true;
+}
+
+// Where the blocks of a rank's all_to_all lie, one after the other in the order of ranks, without its own: so that two
+// ranks, who take turns with the area, write what they have read.
+std::byte* Group::small_blocks(int rank, std::uint64_t small_sequence, std::uint64_t head) const noexcept {
+    const auto n = static_cast<std::size_t>(size_);
+    if (head == blocks_by_table) return small_area(rank, small_sequence) + n * sizeof(std::uint64_t);
+    if (sizeof head + n * head > SmallSlot::payload_bytes) return small_area(rank, small_sequence);
+    return small_slot(rank, small_sequence).payload.data() + sizeof head;
+}
+
+void Group::publish_blocks(const SmallCall& call, SmallState& state) {
+    const std::uint64_t head = call.large                 ? blocks_too_large
+                               : call.send_counts.empty() ? call.block_bytes
+                                                          : blocks_by_table;
+    const auto n = static_cast<std::size_t>(size_);
+    std::byte* payload = small_slot(rank_, state.sequence).payload.data();
+    std::byte* table = small_area(rank_, state.sequence);
+    set_word(payload, 0, head);
+    state.large = call.large;
+    if (n > table_ranks_max) return;
+    state.largest = call.block_bytes;
+    if (head >= blocks_by_table) {
+        for (std::size_t peer = 0; peer < n; ++peer) {
+            const std::uint64_t bytes = block_bytes(call, call.send_counts, static_cast<int>(peer));
+            state.largest = std::max(state.largest, bytes);
+            set_word(table, peer, bytes);
+        }
+        set_word(payload, 1, state.largest);
+    }
+    if (call.large) return;
+    std::byte* to = small_blocks(rank_, state.sequence, head);
+    const std::byte* from = call.input;
+    for (int peer = 0; peer < size_; ++peer) {
+        const std::uint64_t bytes = block_bytes(call, call.send_counts, peer);
+        if (bytes > 0 && peer != rank_) {
+            world_->small_copy()(to, from, bytes);
+            to += bytes;
+        }
+        from += bytes;
+    }
+}
+
+// all_to_all: whether a peer's blocks are there, and that the one for this rank has the size that is expected.
+void Group::check_blocks(const SmallCall& call, SmallState& state, std::uint64_t sequence, int peer) {
+    const std::byte* payload = small_slot(peer, state.sequence).payload.data();
+    std::uint64_t theirs = word_of(payload, 0);
+    if (theirs == blocks_too_large) state.large = true;
+    if (static_cast<std::size_t>(size_) > table_ranks_max) return;
+    state.largest = std::max(state.largest, theirs >= blocks_by_table ? word_of(payload, 1) : theirs);
+    if (theirs >= blocks_by_table) theirs = word_of(small_area(peer, state.sequence), static_cast<std::size_t>(rank_));
+    const std::uint64_t mine = block_bytes(call, call.receive_counts, peer);
+    if (theirs == mine) return;
+    const std::size_t element = size_of(call.dtype);
+    mismatch(peer, sequence,
+             fmt::format("all_to_all: rank {} sends {} × {} to rank {}, which expects {}", global(peer),
+                         to_string(call.dtype), theirs / element, world_->rank(), mine / element));
+}
+
+void Group::take_blocks(const SmallCall& call, const SmallState& state) {
+    const std::byte* own = call.input;
+    for (int peer = 0; peer < rank_; ++peer) own += block_bytes(call, call.send_counts, peer);
+    std::byte* to = call.output;
+    for (int peer = 0; peer < size_; ++peer) {
+        const std::uint64_t bytes = block_bytes(call, call.receive_counts, peer);
+        if (bytes == 0) continue;
+        const std::byte* from = own;
+        if (peer != rank_) {
+            const std::uint64_t head = word_of(small_slot(peer, state.sequence).payload.data(), 0);
+            from = small_blocks(peer, state.sequence, head);
+            const std::byte* table = small_area(peer, state.sequence);
+            for (int before = 0; before < rank_; ++before) {
+                if (before == peer) continue;
+                from += head == blocks_by_table ? word_of(table, static_cast<std::size_t>(before)) : head;
+            }
+        }
+        std::memcpy(to, from, bytes);
+        to += bytes;
+    }
+}
+
+}  // namespace tutti::detail
