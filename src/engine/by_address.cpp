@@ -22,6 +22,9 @@ using transport::PeerMemory;
 
 namespace {
 
+// How long a peer from whose memory the kernel does not copy may take to be gone. After that it is a refusal.
+constexpr std::chrono::milliseconds ending{200};
+
 // Asking the kernel takes as long as copying some KB; programs use the same buffers again and again.
 bool is_reachable(const std::byte* at, std::size_t bytes) {
     static thread_local std::array<std::pair<const std::byte*, std::size_t>, 16> known;
@@ -52,8 +55,7 @@ bool Execution::read_from(int peer, std::uint64_t publication, std::uint64_t add
     const PeerMemory* memory = memory_of(peer);
     const bool copied = memory != nullptr && memory->read(into.data(), address, into.size());
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    // Where the kernel did not copy, it has to be asked whether there is still somebody to copy from.
-    if (!published(peer, publication) || (memory != nullptr && !(copied ? memory->same() : memory->alive())))
+    if (!published(peer, publication) || (memory != nullptr && !(copied ? memory->same() : memory->alive(ending))))
         return false;
     if (copied) return true;
     throw DistBackendError(fmt::format("{}: the kernel refuses to read {} bytes of the memory of rank {}",
@@ -70,7 +72,7 @@ bool Execution::write_to(int peer, std::uint64_t publication, std::uint64_t addr
     const bool copied = memory != nullptr && published(peer, publication) && memory->same() &&
                         memory->write(address, from.data(), from.size());
     writing_to.store(0, std::memory_order_release);
-    if (copied || !published(peer, publication) || (memory != nullptr && !memory->alive())) return copied;
+    if (copied || !published(peer, publication) || (memory != nullptr && !memory->alive(ending))) return copied;
     throw DistBackendError(fmt::format("{}: the kernel refuses to write {} bytes to the memory of rank {}",
                                        schedule_->algorithm, from.size(), peer));
 }

@@ -6,6 +6,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -103,10 +104,14 @@ bool PeerMemory::same() const {
     return true;
 }
 
-bool PeerMemory::alive() const {
+bool PeerMemory::alive(std::chrono::milliseconds patience) const {
     if (own_) return true;
     pollfd entry{handle_.get(), POLLIN, 0};
-    return ::poll(&entry, 1, 0) == 0;
+    int gone = 0;
+    do {
+        gone = ::poll(&entry, 1, static_cast<int>(patience.count()));
+    } while (gone < 0 && errno == EINTR);
+    return gone == 0;
 }
 
 }  // namespace tutti::transport

@@ -6,7 +6,6 @@
 
 #include "core/unique_fd.hpp"
 
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -33,8 +32,9 @@ class PeerMemory {
     /// most once in `trusted`: its numbers of processes go round, so in such a time none comes back.
     bool same() const;
     static constexpr std::chrono::microseconds trusted{100};
-    /// Whether it is there now.
-    bool alive() const;
+    /// Whether it is there now, and still is after `patience`: a process that is ending loses its memory a moment
+    /// before it is gone.
+    bool alive(std::chrono::milliseconds patience = std::chrono::milliseconds(0)) const;
     /// Alive, and not stopped by a signal: whatever the kernel copies for a process it copies before that stops.
     bool running() const;
 
