@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -20,6 +21,16 @@ struct Job {
     int size = std::atoi(std::getenv("OMPI_COMM_WORLD_SIZE"));
     TCPStore store{
         {.port = static_cast<std::uint16_t>(std::atoi(std::getenv("TUTTI_CONFORMANCE_PORT"))), .is_master = rank == 0}};
+
+    // Rank 0 has the store: it leaves when the others need it no more.
+    ~Job() {
+        try {
+            if (rank != 0) store.set("left " + std::to_string(rank), "");
+            for (int other = 1; rank == 0 && other < size; ++other) store.wait({"left " + std::to_string(other)}, 10s);
+        } catch (const DistError&) {
+            // What has gone wrong has been said.
+        }
+    }
 
     ProcessGroup world(const std::string& name) {
         return ProcessGroup(
