@@ -103,20 +103,13 @@ void check_not_to_itself(const Group& group, std::optional<int> dst, std::option
     }
 }
 
-// The group of a call, which does not hold it: that would wait until all that was written before is visible to the
-// other CPUs. Null where there is none.
-Group* group_unheld(const ProcessGroup& group) {
-    if (group) return group.impl().get();
-    return group.is_non_member() ? nullptr : api::default_impl().get();
-}
-
 // A short message between ranks of one host at once (group/messages.cpp). Nothing has happened otherwise, also when
 // something is wrong with it: the ordinary way says what.
 std::optional<int> run_quickly(const Message& m) {
     const bool plain = m.tensor.contiguous() && m.tensor.device().type == Device::Type::cpu;
     if (!plain || m.peer.has_value() == m.group_peer.has_value() || m.tag < 0 || m.timeout < milliseconds::zero())
         return {};
-    Group* const at = group_unheld(m.group);
+    Group* const at = api::group_unheld(m.group);
     if (at == nullptr) return {};
     Group& group = *at;
     const int in_group = m.peer ? group.rank_of(*m.peer) : *m.group_peer;
@@ -177,7 +170,7 @@ int run(const Message& m) {
 
 void send_message(const ConstTensorView& tensor, std::optional<int> dst, std::optional<int> group_dst,
                   const SendOptions& o) {
-    const Group* const group = group_unheld(o.group);
+    const Group* const group = api::group_unheld(o.group);
     check_not_to_itself(group != nullptr ? *group : *group_of(o.group, "send"), dst, group_dst);
     run({"send", tensor, dst, group_dst, o.tag, o.group, o.timeout, false});
 }

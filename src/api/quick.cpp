@@ -23,15 +23,14 @@ constexpr std::size_t counts_max = 64;
 /// The group that an option names, or the default group; empty when there is none, or its calls are collected.
 class Target {
  public:
-    explicit Target(const ProcessGroup& named) {
-        group_ = (named ? named.impl() : default_impl()).get();
+    explicit Target(const ProcessGroup& named) : group_(group_unheld(named)) {
         if (open_scopes > 0 && group_ != nullptr && is_collected(*group_)) group_ = nullptr;
     }
     explicit operator bool() const noexcept { return group_ != nullptr; }
     Group* operator->() const noexcept { return group_; }
 
  private:
-    Group* group_ = nullptr;
+    Group* group_;
 };
 
 bool plain(const ConstTensorView& view) {

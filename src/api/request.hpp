@@ -16,6 +16,12 @@ using detail::Operation;
 const std::shared_ptr<Group>& default_impl() noexcept;
 /// The group that an option names; throws when there is none, or this rank is not in it.
 std::shared_ptr<Group> group_of(const ProcessGroup& group, const char* operation);
+/// The same for short calls, which do not hold it: to count who does would wait until all that was written before is
+/// visible to the other CPUs. Null where there is none.
+inline Group* group_unheld(const ProcessGroup& group) noexcept {
+    if (group) return group.impl().get();
+    return group.is_non_member() ? nullptr : default_impl().get();
+}
 /// The root that a pair of options names, as a rank of the group; `fallback` (a global rank) where neither is given,
 /// -1: InvalidArgument.
 int root_of(const char* operation, std::optional<int> global, std::optional<int> in_group, const Group& group,

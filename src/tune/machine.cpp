@@ -144,15 +144,21 @@ double wake_us(const Deadline& limit, const std::vector<int>& cpus) {
     return middle_of(rounds);  // in the best ones nobody slept: each came before the other had gone to sleep
 }
 
-double yield_us(const Deadline& limit) {
+// The quickest of as many calls as there is time for; `call` returns false where it cannot.
+template <class Call>
+double quickest_us(const Deadline& limit, Call call) {
     double best = 0;
     while (!limit.expired()) {
         const Instant start = Clock::now();
-        ::sched_yield();
+        if (!call()) return 0;
         const double us = us_since(start);
         if (best == 0 || us < best) best = us;
     }
     return best;
+}
+
+double yield_us(const Deadline& limit) {
+    return quickest_us(limit, [] { return ::sched_yield() == 0; });
 }
 
 // Two buffers of `bytes`, in memory already.
@@ -207,14 +213,7 @@ bool copy_by_kernel(std::byte* to, std::byte* from, std::size_t bytes) {
 
 double pull_us(const Deadline& limit) {
     std::array<std::byte, 2> bytes{};
-    double best = 0;
-    while (!limit.expired()) {
-        const Instant start = Clock::now();
-        if (!copy_by_kernel(&bytes[0], &bytes[1], 1)) return 0;
-        const double us = us_since(start);
-        if (best == 0 || us < best) best = us;
-    }
-    return best;
+    return quickest_us(limit, [&] { return copy_by_kernel(&bytes[0], &bytes[1], 1); });
 }
 
 // Between two huge pages; between ordinary ones where the system has no others.

@@ -113,7 +113,6 @@ class Bench(CliCase):
     def test_the_cache_is_made_once_and_does_not_matter_when_it_cannot_be(self):
         arguments = ("explain", "all_reduce", "-n", 4, "-b", "1M", "--transport", "tcp")
 
-
         def numbers(text):
             """What was measured, and what there was no time for: the next starts do that."""
             source, values = re.search(r"numbers \(measured on this host(.*?)\): (.*)", text).groups()
