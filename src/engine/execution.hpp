@@ -79,7 +79,9 @@ class Execution {
     bool read_combine(const schedule::Step& step);
     bool write(const schedule::Step& step);
     bool all_released(std::uint64_t publication) const;
-    bool combine(const schedule::Step& step, std::span<const void* const> inputs);
+    bool has_room(std::uint64_t publication) const;
+    bool combine(const schedule::Step& step, std::span<const void* const> inputs, std::byte* slot);
+    std::byte* slot_of_result(const schedule::Step& step) const;
     bool ready(const schedule::Step& step) const;
     std::byte* address(const schedule::Chunk& chunk) const;
     std::size_t bytes(const schedule::Chunk& chunk) const { return chunk.count * element_bytes_; }
@@ -128,6 +130,7 @@ class Execution {
     bool published_in_place_ = false;
     std::vector<bool> had_delivery_;    // by rank
     std::vector<std::byte*> delivery_;  // where the current step writes its result too
+    bool in_slot_ = false;              // what the next publication names is in its slot already
     struct Far {
         std::size_t input = 0;  // which one
         int peer = -1;

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 namespace tutti::engine {
 
@@ -77,14 +78,13 @@ bool Execution::all_released(std::uint64_t publication) const {
 
 bool Execution::publish(const Step& step) {
     transport::Arena& arena = *ground_.arena;
-    const std::uint32_t slots = arena.layout().slots;
     const std::uint64_t publication = base_ + step.round;
-    if (publication >= slots && !all_released(publication - slots + 1)) return false;
+    if (!has_room(publication)) return false;
     const Operand* operands = schedule_->operands.data() + step.first_operand;
     std::byte* slot = arena.slot(ground_.local_rank, publication);
     std::uint64_t stamp = publication + 1;
-    if (!wanted(step)) {
-        // Everybody has got it.
+    if (std::exchange(in_slot_, false) || !wanted(step)) {
+        // It is there, or everybody has got it.
     } else if (in_place(step)) {
         const InPlace head{.parts = step.operand_count, .offered = step.offer != Offer::none ? 1U : 0U};
         std::memcpy(slot, &head, sizeof head);
@@ -105,7 +105,9 @@ bool Execution::publish(const Step& step) {
             slot += size;
         }
     }
-    arena.control(ground_.local_rank).stamps[publication % slots].store(stamp, std::memory_order_release);
+    arena.control(ground_.local_rank)
+        .stamps[publication % arena.layout().slots]
+        .store(stamp, std::memory_order_release);
     arena.ring_all_doorbells(ground_.local_rank);
     return true;
 }
@@ -199,14 +201,37 @@ bool Execution::read_combine(const Step& step) {
         }
         if (step.deliver) had_delivery_[static_cast<std::size_t>(operand.peer)] = from.offered;
     }
-    return step.target.count == 0 || combine(step, inputs);
+    if (step.target.count == 0) return true;
+    std::byte* slot = slot_of_result(step);
+    in_slot_ = slot != nullptr;
+    return combine(step, inputs, slot);
 }
 
-/// False: a peer has withdrawn what it published.
-bool Execution::combine(const Step& step, std::span<const void* const> inputs) {
+/// The slot into which the next step copies the result of this one by ordinary stores, if there is room in it now:
+/// copied piece by piece, the result comes from the first-level cache.
+std::byte* Execution::slot_of_result(const Step& step) const {
+    const auto next = static_cast<std::size_t>(&step - schedule_->steps.data()) + 1;
+    const bool streams = ground_.staging_copy != nullptr && ground_.staging_copy->streams();
+    if (streams || !far_.empty() || next == schedule_->steps.size()) return nullptr;
+    const Step& publication = schedule_->steps[next];
+    if (publication.kind != StepKind::publish || publication.operand_count != 1 ||
+        schedule_->operands[publication.first_operand].chunk != step.target || !wanted(publication) ||
+        in_place(publication) || !has_room(base_ + publication.round))
+        return nullptr;
+    return ground_.arena->slot(ground_.local_rank, base_ + publication.round);
+}
+
+/// Whether nobody needs any more what was in the slot of this publication.
+bool Execution::has_room(std::uint64_t publication) const {
+    const std::uint32_t slots = ground_.arena->layout().slots;
+    return publication < slots || all_released(publication - slots + 1);
+}
+
+/// Writes the result to `slot` too, unless that is null. False: a peer has withdrawn what it published.
+bool Execution::combine(const Step& step, std::span<const void* const> inputs, std::byte* slot) {
     const std::uint64_t divisor = step.finish ? operands_.divisor : 1;
     std::byte* target = address(step.target);
-    if (delivery_.empty() && far_.empty()) {
+    if (delivery_.empty() && far_.empty() && slot == nullptr) {
         kernels::combine(operands_.op, operands_.dtype, target, inputs, step.target.count, divisor);
         return true;
     }
@@ -229,6 +254,7 @@ bool Execution::combine(const Step& step, std::span<const void* const> inputs) {
         }
         kernels::combine(operands_.op, operands_.dtype, target + offset, at, count, divisor);
         for (std::byte* place : delivery_) std::memcpy(place + offset, target + offset, bytes);
+        if (slot != nullptr) std::memcpy(slot + offset, target + offset, bytes);
         for (const Far& far : far_) {
             if (far.offered && !write_to(far.peer, publication, far.address + offset, {target + offset, bytes}))
                 return false;

@@ -29,4 +29,9 @@ ScaleKernel find_float_scale_kernel(DType dtype) noexcept;
 ScaleKernel find_low_precision_scale_kernel(DType dtype) noexcept;
 RoundKernel find_round_kernel(DType dtype) noexcept;
 
+/// Whether the CPU rounds to bfloat16 itself (AVX512_BF16), and whether kernels that are looked up from now on let it
+/// do so. Only tests change that, while no other thread looks one up.
+bool has_bfloat_instruction() noexcept;
+bool& takes_bfloat_instruction() noexcept;
+
 }  // namespace tutti::kernels

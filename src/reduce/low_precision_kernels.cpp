@@ -27,6 +27,9 @@ CombineKernel of_codec(Kind kind) {
 }
 
 CombineKernel find_low_precision(Kind kind, DType dtype) {
+#if HWY_TARGET == HWY_AVX3
+    if (dtype == DType::bfloat16 && takes_bfloat_instruction()) return of_codec<BFloatByInstruction>(kind);
+#endif
     switch (dtype) {
         case DType::float16: return of_codec<Half>(kind);
         case DType::bfloat16: return of_codec<BFloat>(kind);
@@ -47,6 +50,9 @@ ScaleKernel find_low_precision_scale(DType dtype) {
 }
 
 RoundKernel find_round(DType dtype) {
+#if HWY_TARGET == HWY_AVX3
+    if (dtype == DType::bfloat16 && takes_bfloat_instruction()) return round_all<BFloatByInstruction>;
+#endif
     switch (dtype) {
         case DType::float16: return round_all<Half>;
         case DType::bfloat16: return round_all<BFloat>;
@@ -62,6 +68,19 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace tutti::kernels {
+
+bool has_bfloat_instruction() noexcept {
+#if HWY_ARCH_X86
+    return __builtin_cpu_supports("avx512bf16") != 0;
+#else
+    return false;
+#endif
+}
+
+bool& takes_bfloat_instruction() noexcept {
+    static bool takes = has_bfloat_instruction();
+    return takes;
+}
 
 HWY_EXPORT(find_low_precision);
 HWY_EXPORT(find_low_precision_scale);

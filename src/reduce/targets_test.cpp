@@ -45,10 +45,16 @@ bool is_nan(DType dtype, const std::uint8_t* bytes) {
     }
 }
 
-// Runs `body` once for each target, then restores the best one. Kernels must be looked up inside.
+// Runs `body` once for each target, then restores the best one, with and without the instruction that not all CPUs of a
+// target have. Kernels must be looked up inside.
 template <class F>
 void for_each_target(F body) {
     std::vector<std::string> seen;
+    if (has_bfloat_instruction()) {
+        takes_bfloat_instruction() = false;
+        body(std::string(target_name()) + " without AVX512_BF16");
+        takes_bfloat_instruction() = true;
+    }
     for (std::int64_t left = HWY_TARGETS & hwy::SupportedTargets(); left != 0; left &= left - 1) {
         hwy::GetChosenTarget().Update(left & -left);
         seen.emplace_back(target_name());

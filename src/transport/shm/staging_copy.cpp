@@ -33,7 +33,7 @@ void StagingCopy::operator()(std::byte* to, const std::byte* from, std::size_t b
         done = 2 * half;
     }
     if (done == bytes) return;  // of none, `from` may be null
-    if (large && stream_ns_ + penalty_ns_ < plain_ns_)
+    if (large && streams())
         stream_copy(to + done, from + done, bytes - done);
     else
         std::memcpy(to + done, from + done, bytes - done);
