@@ -16,6 +16,7 @@ constexpr auto fields = std::to_array<CostField>({
     {"wake_us", &CostModel::wake_us, 0.2, 10000, "until a sleeping rank has seen a change, us"},
     {"cache_copy_gbps", &CostModel::cache_copy_gbps, 0.2, 1000, "copying inside the cache, GB/s"},
     {"memory_copy_gbps", &CostModel::memory_copy_gbps, 0.1, 1000, "copying more than the cache holds, GB/s"},
+    {"combine_gbps", &CostModel::combine_gbps, 0.1, 1000, "combining two inputs inside the cache, GB/s of results"},
     {"share_gbps", &CostModel::share_gbps, 0.1, 1000, "from one core's cache into another's, GB/s"},
     {"stream_gbps", &CostModel::stream_gbps, 0.1, 1000, "the same by stores around the cache, GB/s"},
     {"stream_read_gbps", &CostModel::stream_read_gbps, 0.1, 1000, "the reader's part of that, GB/s"},
@@ -28,9 +29,9 @@ constexpr auto fields = std::to_array<CostField>({
     {"tcp_gbps", &CostModel::tcp_gbps, 0.01, 1000, "one TCP connection, one direction, GB/s"},
 });
 
-/// Of a buffer so many bytes are in ordinary pages however often it is used: fewer where it begins with a huge page, as
-/// long tensors do, more where it begins anywhere.
-constexpr double huge_pages_from = 512 << 10;
+/// What is used often gets huge pages if it is that long (HugePages::least_bytes), but for its ends, unless it begins
+/// with a huge page, as tensors do.
+constexpr double huge_pages_from = 1 << 20, ordinary_ends = 256 << 10;
 
 /// What formulas are about.
 struct Shape {
@@ -90,21 +91,21 @@ Work rooted(double depth, double messages, double bytes, double children, double
     return work;
 }
 
-// Combining k inputs in one pass costs about this many copies.
+// Combining k inputs in one pass reads k streams and writes one: so many times the work for two inputs.
 double combining(double inputs) {
-    return 0.3 * inputs + 0.1;
+    return (inputs + 1) / 3;
 }
 
-// Combining what arrives is dearer than combining what lies ready.
-Work combined(Work work, double copies) {
-    work.most_local += 1.5 * copies;
+// What arrived in messages is combined.
+Work combined(Work work, double sums) {
+    work.most_sums += sums;
     return work;
 }
 
 // To a root, which combines what its children send.
 Work reduced(const Shape& s, double depth, double children) {
     return combined(rooted(depth, s.n - 1, (s.n - 1) * s.bytes, children, children * s.bytes, false),
-                    0.5 * children * s.bytes);
+                    0.75 * children * s.bytes);
 }
 
 // Through the staging area in tiles of `tile` bytes. A rank hands `crossing` bytes over, the work
@@ -129,10 +130,17 @@ Work copied_once(double bytes, double tile, double calls_a_tile, double meetings
     return work;
 }
 
-// And each rank copies or combines `bytes` of what has arrived.
-Work and_combined(const Shape& s, Work work, double bytes) {
+// And each rank copies `bytes`.
+Work and_copied(const Shape& s, Work work, double bytes) {
     work.copied += s.n * bytes;
     work.most_copied += bytes;
+    return work;
+}
+
+// And each rank combines all ranks' values to `bytes` of results.
+Work and_combined(const Shape& s, Work work, double bytes) {
+    work.most_summed += combining(s.n) * bytes;
+    work.summed += s.n * combining(s.n) * bytes;
     return work;
 }
 
@@ -153,19 +161,21 @@ struct Formula {
 const Formula formulas[] = {
     {Collective::all_reduce, "one_shot",
      [](const Shape& s) {
-         const double each = s.bytes * (1 + combining(s.n));
-         return staged(s.bytes, s.slot, 1, s.n * each, each, (s.n - 1) * s.bytes);
+         return and_combined(s, staged(s.bytes, s.slot, 1, s.n * s.bytes, s.bytes, (s.n - 1) * s.bytes), s.bytes);
      }},
     {Collective::all_reduce, "two_shot",
      [](const Shape& s) {
-         const double each = s.bytes * (2 * (s.n - 1) / s.n + combining(s.n) / s.n + 1 / s.n);
-         return staged(s.bytes, two_shot_tile(s), 2, s.n * each, each, 2 * shared_part(s));
+         // The owner of a slice writes its result to the slot from the first-level cache.
+         const double each = s.bytes * (2 * (s.n - 1) / s.n + 0.7 / s.n);
+         Work work = staged(s.bytes, two_shot_tile(s), 2, s.n * each, each, 2 * shared_part(s));
+         work.signals += 3;  // nobody has anything to do while the first pieces come
+         return and_combined(s, work, s.bytes / s.n);
      }},
     {Collective::all_reduce, "single_copy",
      [](const Shape& s) {
          const double pulled = 2 * shared_part(s);
          return and_combined(s, copied_once(s.bytes, two_shot_tile(s), 2 * (s.n - 1), 2, s.n * pulled, pulled),
-                             combining(s.n) * s.bytes / s.n);
+                             s.bytes / s.n);
      }},
     {Collective::all_reduce, "direct",
      [](const Shape& s) {
@@ -200,16 +210,18 @@ const Formula formulas[] = {
 
     {Collective::reduce, "one_shot",
      [](const Shape& s) {
-         const double root = combining(s.n) * s.bytes, others = (s.n - 1) * s.bytes;
-         Work work = staged(s.bytes, s.slot, 1, root + others, root, others);
+         const double others = (s.n - 1) * s.bytes;
+         Work work = staged(s.bytes, s.slot, 1, others, 0, others);
+         work.summed = work.most_summed = combining(s.n) * s.bytes;
          work.one_way = true;
          return work;
      }},
     {Collective::reduce, "two_shot",
      [](const Shape& s) {
-         const double each = s.bytes * ((s.n - 1) / s.n + combining(s.n) / s.n + 1 / s.n);
+         const double each = s.bytes * ((s.n - 1) / s.n + 0.7 / s.n);
          Work work = staged(s.bytes, two_shot_tile(s), 2, s.n * each + shared_part(s), each + shared_part(s),
                             2 * shared_part(s));
+         work = and_combined(s, work, s.bytes / s.n);
          // In one shot ranks that share a core need not meet.
          work.meetings = std::max(1.0, std::ceil(s.bytes / two_shot_tile(s)));
          return work;
@@ -218,7 +230,7 @@ const Formula formulas[] = {
      [](const Shape& s) {
          const double most = shared_part(s) + s.bytes / s.n;
          return and_combined(s, copied_once(s.bytes, two_shot_tile(s), s.n, 2, (s.n + 1) * shared_part(s), most),
-                             combining(s.n) * s.bytes / s.n);
+                             s.bytes / s.n);
      }},
     {Collective::reduce, "knomial",
      [](const Shape& s) {
@@ -266,7 +278,7 @@ const Formula formulas[] = {
     {Collective::all_gather, "single_copy",
      [](const Shape& s) {
          const double others = (s.n - 1) * s.bytes;
-         return and_combined(s, copied_once(s.bytes, s.slot, s.n - 1, 1, s.n * others, others), s.bytes);
+         return and_copied(s, copied_once(s.bytes, s.slot, s.n - 1, 1, s.n * others, others), s.bytes);
      }},
     {Collective::all_gather, "direct",
      [](const Shape& s) { return with_own_block(s, alike(s, 1, s.n - 1, (s.n - 1) * s.bytes)); }},
@@ -306,7 +318,9 @@ const Formula formulas[] = {
      }},
     {Collective::scatter, "single_copy",
      [](const Shape& s) {
-         return copied_once(s.bytes, s.slot / std::max(1.0, s.n - 1), 1, 1, s.n * s.bytes, s.bytes);
+         // Only the root's pages are looked up, and it has nothing to read itself.
+         constexpr double part = 0.85;
+         return copied_once(s.bytes, s.slot / std::max(1.0, s.n - 1), 1, 1, part * s.n * s.bytes, part * s.bytes);
      }},
     {Collective::scatter, "binomial",
      [](const Shape& s) {
@@ -320,14 +334,15 @@ const Formula formulas[] = {
 
     {Collective::reduce_scatter, "shared",
      [](const Shape& s) {
-         const double each = s.bytes * (s.n - 1 + combining(s.n));
-         return staged(s.bytes, s.slot / std::max(1.0, s.n - 1), 1, s.n * each, each, (s.n - 1) * s.bytes);
+         const double others = (s.n - 1) * s.bytes;
+         return and_combined(s, staged(s.bytes, s.slot / std::max(1.0, s.n - 1), 1, s.n * others, others, others),
+                             s.bytes);
      }},
     {Collective::reduce_scatter, "single_copy",
      [](const Shape& s) {
          const double others = (s.n - 1) * s.bytes;
          return and_combined(s, copied_once(s.bytes, s.slot / std::max(1.0, s.n - 1), s.n - 1, 1, s.n * others, others),
-                             combining(s.n) * s.bytes);
+                             s.bytes);
      }},
     {Collective::reduce_scatter, "direct",
      [](const Shape& s) {
@@ -392,6 +407,8 @@ double price_us(const Work& work, const Layout& layout, const CostModel& costs) 
     const double memory_us = beyond / (costs.memory_copy_gbps * 1e3);  // a byte, more than it takes in the cache
     const double copy_us = (1 - beyond) / (costs.cache_copy_gbps * 1e3) + memory_us;
 
+    const double sum_us = (1 - beyond) / (costs.combine_gbps * 1e3) + memory_us;
+
     // What is touched again after a whole buffer has passed is seldom lost to the memory before it is much more.
     const double far_us =
         std::clamp(work.held * crowd / (8192 * costs.cache_kb), 0.0, 1.0) / (costs.memory_copy_gbps * 1e3);
@@ -412,7 +429,7 @@ double price_us(const Work& work, const Layout& layout, const CostModel& costs) 
         inside ? 3 * costs.line_us : std::max(0.0, costs.tcp_us - costs.tcp_send_us - costs.tcp_receive_us);
     // Reading another process's memory does not prefetch, and what it wrote before its core was given away is cold.
     const double slower_us = std::max(0.0, memory_us - beyond / (costs.cache_copy_gbps * 1e3));
-    const double ordinary = std::min(1.0, huge_pages_from / std::max(1.0, work.buffer));
+    const double ordinary = work.buffer < huge_pages_from ? 1 : ordinary_ends / work.buffer;
     const double from_us = (ordinary / costs.pull_gbps + (1 - ordinary) / costs.pull_huge_gbps) / 1e3;
     const double kernel_us = from_us + slower_us + 0.6 * memory_us;
     const double pull_us = kernel_us * crowd;
@@ -424,20 +441,22 @@ double price_us(const Work& work, const Layout& layout, const CostModel& costs) 
     const double ends = pulled ? 1 : 2;
 
     const double busiest = work.most_sends * send_us + work.most_receives * receive_us + work.most_bytes * end_us +
-                           work.most_local * copy_us;
+                           work.most_local * copy_us + work.most_sums * sum_us;
     const double together =
         (work.messages * (send_us + receive_us) + ends * work.bytes * end_us) / std::min(ranks, cores);
     const double again = work.scratch * memory_us / std::min(work.scratch_ranks, cores) +
                          work.streamed * far_us / 2 / std::min(ranks, cores);
-    const double staged = std::max(work.most_copied, work.copied / std::min(ranks, cores)) * copy_us +
-                          std::max(work.most_pulled, work.pulled / std::min(ranks, cores)) * kernel_us +
-                          work.crossing * cross_us;
+    const double most_staged = work.most_copied * copy_us + work.most_summed * sum_us + work.most_pulled * kernel_us;
+    const double all_staged = work.copied * copy_us + work.summed * sum_us + work.pulled * kernel_us;
+    const double staged = std::max(most_staged, all_staged / std::min(ranks, cores)) + work.crossing * cross_us;
     const double signal_us = crowd > 1 ? crowd * costs.yield_us : 2 * costs.line_us;
     // A rank that waits for nobody begins its next call: depth is hidden in part.
     // With a core of its own a rank that waits for the others loses a moment; without, they have to be woken.
     const double meeting_us = crowd > 1 ? costs.wake_us : 0;
+    // The first call of an operation finds what it needs in no cache.
+    const double first_us = work.calls > 0 ? 0.8 * costs.pull_us : 0;
     const double waiting = (work.exchanges * latency_us + work.signals * signal_us) * (work.one_way ? 0.25 : 1) +
-                           work.meetings * meeting_us + work.calls * (call_us + 2 * costs.line_us);
+                           work.meetings * meeting_us + work.calls * (call_us + 2 * costs.line_us) + first_us;
     return std::max(busiest, together) + again + staged + waiting;
 }
 

@@ -25,6 +25,7 @@ struct CostModel {
     double wake_us = 20;          ///< from a change to the moment at which a rank that sleeps has seen it
     double cache_copy_gbps = 12;  ///< gigabytes a second, copied by one core inside its cache
     double memory_copy_gbps = 5;  ///< the same, of more than the cache holds
+    double combine_gbps = 9;      ///< results of two inputs in float32, by one core inside its cache
     double share_gbps = 10;       ///< from one core's cache into another's, the work of both, by ordinary stores
     double stream_gbps = 6;       ///< the same by stores around the cache
     double stream_read_gbps = 9;  ///< the reader's part of that
