@@ -117,6 +117,10 @@ void by_address(Builder& b, const Context& c) {
 void broadcast_both(Builder& b, const Context& c) {
     shared::broadcast_both(b, c.all, c.staging, c.request.root, c.output());
 }
+void broadcast_either_way(Builder& b, const Context& c) {
+    by_address<broadcast_both>(b, c);
+    b.either_way(c.request.count, c.request.root);
+}
 void shared_all_gather(Builder& b, const Context& c) {
     shared::all_gather(b, c.all, c.staging, {Buffer::input, 0, c.request.counts[static_cast<std::size_t>(c.all.me)]},
                        blocks_of(Buffer::output, c.request.counts));
@@ -213,6 +217,8 @@ const Algorithm table[] = {
     {"shared", Collective::broadcast, true, true, shares,
      [](Builder& b, const Context& c) { shared::broadcast(b, c.all, c.staging, c.request.root, c.output()); }, 65536,
      any_ranks, "shared memory: the root writes once, everyone reads"},
+    {"adaptive", Collective::broadcast, true, true, copies_once_for_both, broadcast_either_way, 0, any_ranks,
+     "many bytes: as single_copy or as shared_both, whichever took less lately"},
     {"single_copy", Collective::broadcast, true, true, copies_once_for_both, by_address<broadcast_both>, any_size,
      any_ranks, "many bytes: the root writes a part into the others' memory, they read the rest from its own"},
     {"shared_both", Collective::broadcast, true, true, shares_for_both, broadcast_both, any_size, any_ranks,

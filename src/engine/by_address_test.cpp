@@ -42,9 +42,10 @@ class ByAddress : public ::testing::Test {
         }
     }
     // A broadcast of rank 0's: it writes the first half, rank 1 reads the second.
-    Execution& begin(std::size_t rank) {
+    Execution& begin(std::size_t rank, bool either_way = false) {
         const Chunk first{Buffer::output, 0, half}, second{Buffer::output, half, half};
         Builder b("both");
+        if (either_way) b.either_way(count, 0);
         if (rank == 1) {
             b.publish(0, std::vector{first}, Offer::room);
             b.read(0, 1, 0, second);
@@ -94,6 +95,31 @@ TEST_F(ByAddress, both_sides_copy_and_nothing_is_staged) {
         const auto* slot = reinterpret_cast<const float*>(arena->slot(rank, rank == 0 ? 1 : 0));
         EXPECT_EQ(std::count(slot, slot + half, 1.0F), 0) << "rank " << rank;
     }
+}
+
+TEST_F(ByAddress, whichever_way_the_root_takes_everybody_has_its_values) {
+    transport::CopyChoice choice;
+    for (Ground& ground : grounds) ground.copy_choice = &choice;
+    int staged = 0;
+    constexpr int uses = 3 * static_cast<int>(transport::CopyChoice::uses_of_trial);
+    for (int use = 1; use <= uses; ++use) {
+        const std::uint64_t first_publication = grounds[0].first_publication;
+        std::ranges::fill(buffers[0], static_cast<float>(use));
+        Execution &root = begin(0, true), &other = begin(1, true);
+        for (int turn = 0; turn < 20; ++turn) {
+            root.progress();
+            other.progress();
+        }
+        ASSERT_TRUE(root.done() && other.done()) << use;
+        ASSERT_EQ(buffers[1], buffers[0]) << use;
+        const auto* slot = reinterpret_cast<const float*>(arena->slot(0, first_publication + 1));
+        staged += std::count(slot, slot + half, static_cast<float>(use)) == half ? 1 : 0;
+    }
+    // A trial of each, at least.
+    EXPECT_GE(staged, static_cast<int>(transport::CopyChoice::uses_of_trial));
+    EXPECT_LE(staged, uses - static_cast<int>(transport::CopyChoice::uses_of_trial));
+    EXPECT_GT(arena->control(1).reading_ns[0].load(), 0);
+    EXPECT_GT(arena->control(1).reading_ns[1].load(), 0);
 }
 
 TEST_F(ByAddress, who_comes_late_writes_nothing_into_a_buffer_that_was_given_up) {

@@ -49,6 +49,7 @@ Execution::Execution(std::shared_ptr<const schedule::Schedule> schedule, const O
     if (ground.huge_pages != nullptr && ground.memory && (schedule_->by_address || schedule_->publications == 0))
         tell_huge_pages();
     if (schedule_->by_address && ground.memory) name_by_address();
+    if (schedule_->either_way > 0) choose_way();
     had_delivery_.resize(ground.local_of.size());
 }
 
@@ -83,8 +84,7 @@ bool Execution::ready(const Step& step) const {
 }
 
 bool Execution::published(int peer, std::uint64_t publication) const {
-    return (stamp_of(peer, publication).load(std::memory_order_acquire) & ~transport::published_in_place) ==
-           publication + 1;
+    return (stamp_of(peer, publication).load(std::memory_order_acquire) & ~transport::stamp_flags) == publication + 1;
 }
 
 const std::atomic<std::uint64_t>& Execution::stamp_of(int peer, std::uint64_t publication) const {

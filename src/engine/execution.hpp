@@ -4,11 +4,13 @@
 // Buffers belong to the caller and stay in place until done().
 #pragma once
 
+#include "core/deadline.hpp"
 #include "core/huge_pages.hpp"
 #include "reduce/reduce.hpp"
 #include "schedule/schedule.hpp"
 #include "transport/mailbox.hpp"
 #include "transport/shm/arena.hpp"
+#include "transport/shm/copy_choice.hpp"
 #include "transport/shm/staging_copy.hpp"
 #include "transport/shm/symmetric.hpp"
 
@@ -32,6 +34,7 @@ struct Ground {
     transport::Arena* arena = nullptr;  ///< null: no shared memory
     const transport::SymmetricMemory* symmetric = nullptr;
     transport::StagingCopy* staging_copy = nullptr;  ///< null: memcpy
+    transport::CopyChoice* copy_choice = nullptr;    ///< null: what can be published in place is
     HugePages* huge_pages = nullptr;                 ///< told what operations use; null: nobody is
     /// The memory of a rank (the mailbox's) of this host; empty: the kernel does not let ranks copy from each other.
     std::function<const transport::PeerMemory*(int rank)> memory;
@@ -78,6 +81,21 @@ class Execution {
     bool publish(const schedule::Step& step);
     bool read_combine(const schedule::Step& step);
     bool write(const schedule::Step& step);
+    // What may be published either way (either_way.cpp).
+    void choose_way();
+    void tell_way();
+    bool stages() const noexcept { return chooses_ && way_ == transport::CopyChoice::Way::staging; }
+    /// Runs `copy`, and counts its time if it belongs to such a schedule.
+    template <class Copy>
+    auto timed(Copy copy) {
+        if (schedule_->either_way == 0) return copy();
+        struct Timer {
+            double& ns;
+            Instant start = Clock::now();
+            ~Timer() { ns += std::chrono::duration<double, std::nano>(Clock::now() - start).count(); }
+        } const timer{way_ns_};
+        return copy();
+    }
     bool all_released(std::uint64_t publication) const;
     bool has_room(std::uint64_t publication) const;
     bool combine(const schedule::Step& step, std::span<const void* const> inputs, std::byte* slot);
@@ -88,6 +106,7 @@ class Execution {
     bool published(int peer, std::uint64_t publication) const;
     bool usable(int peer, std::uint64_t publication);
     bool wanted(const schedule::Step& publish) const;
+    bool was_delivered(const schedule::Step& read, std::uint64_t publication) const;
     bool in_place(const schedule::Step& publish) const;
     // Buffers in ordinary memory (by_address.cpp).
     void name_by_address();
@@ -128,6 +147,10 @@ class Execution {
     std::array<transport::Place, 3> places_;
     std::array<const std::byte*, 3> addresses_{};  // where there is no place; null: values are copied
     bool published_in_place_ = false;
+    // Where there is a choice: what the root has chosen, what a reader has met.
+    std::optional<transport::CopyChoice::Way> way_;
+    bool chooses_ = false;
+    double way_ns_ = 0;                 // spent on copying
     std::vector<bool> had_delivery_;    // by rank
     std::vector<std::byte*> delivery_;  // where the current step writes its result too
     bool in_slot_ = false;              // what the next publication names is in its slot already

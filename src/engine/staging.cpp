@@ -19,6 +19,7 @@ using schedule::Step;
 using schedule::StepKind;
 using transport::InPlace;
 using transport::Place;
+using Way = transport::CopyChoice::Way;
 
 namespace {
 // A result is written to several places in pieces that stay in the first-level cache.
@@ -47,11 +48,12 @@ bool Execution::run_shared(const Step& step) {
         case StepKind::publish: return publish(step);
         case StepKind::read: {
             if (!usable(step.peer, publication)) return false;
-            if (step.target.count == 0 || (step.delivered && place_of(step.target.buffer) != 0)) return true;
+            if (step.target.count == 0 || (step.delivered && was_delivered(step, publication))) return true;
             const Source from = source(step.peer, publication, step.slot_offset, step.target.count);
             const std::span into(address(step.target), bytes(step.target));
-            if (from.address != 0) return read_from(step.peer, publication, from.address, into);
-            std::memcpy(into.data(), from.at, into.size());
+            if (schedule_->either_way > 0) way_ = from.address != 0 ? Way::kernel : Way::staging;
+            if (from.address != 0) return timed([&] { return read_from(step.peer, publication, from.address, into); });
+            timed([&] { std::memcpy(into.data(), from.at, into.size()); });
             return true;
         }
         case StepKind::read_combine: return read_combine(step);
@@ -60,9 +62,18 @@ bool Execution::run_shared(const Step& step) {
             arena.control(ground_.local_rank).released.store(publication, std::memory_order_release);
             arena.ring_all_doorbells(ground_.local_rank);
             return true;
-        case StepKind::settle: return !published_in_place_ || all_released(publication);
+        case StepKind::settle:
+            if (published_in_place_ && !all_released(publication)) return false;
+            if (schedule_->either_way > 0) tell_way();
+            return true;
         default: return false;
     }
+}
+
+/// Whether the values of this publication have been written where this rank offered room for them.
+bool Execution::was_delivered(const Step& read, std::uint64_t publication) const {
+    return place_of(read.target.buffer) != 0 &&
+           (stamp_of(read.peer, publication).load(std::memory_order_relaxed) & transport::published_undelivered) == 0;
 }
 
 /// Whether every other rank of this host has released all publications before this one.
@@ -101,10 +112,11 @@ bool Execution::publish(const Step& step) {
     } else if (step.offer != Offer::room) {
         for (std::uint32_t i = 0; i < step.operand_count; ++i) {
             const std::size_t size = bytes(operands[i].chunk);
-            transport::copy_staged(ground_.staging_copy, slot, address(operands[i].chunk), size);
+            timed([&] { transport::copy_staged(ground_.staging_copy, slot, address(operands[i].chunk), size); });
             slot += size;
         }
     }
+    if (stages() && step.delivered) stamp |= transport::published_undelivered;
     arena.control(ground_.local_rank)
         .stamps[publication % arena.layout().slots]
         .store(stamp, std::memory_order_release);
@@ -133,7 +145,8 @@ std::uint64_t Execution::place_of(schedule::Buffer buffer) const {
 bool Execution::in_place(const Step& publish) const {
     const auto* first = schedule_->operands.data() + publish.first_operand;
     const std::size_t needed = sizeof(InPlace) + publish.operand_count * sizeof(InPlace::Part);
-    return publish.operand_count > 0 && publish.offer != Offer::copy && needed <= ground_.arena->layout().slot_bytes &&
+    return publish.operand_count > 0 && publish.offer != Offer::copy && !stages() &&
+           needed <= ground_.arena->layout().slot_bytes &&
            std::all_of(first, first + publish.operand_count,
                        [&](const Operand& operand) { return place_of(operand.chunk.buffer) != 0; });
 }
@@ -265,8 +278,12 @@ bool Execution::combine(const Step& step, std::span<const void* const> inputs, s
 
 bool Execution::write(const Step& step) {
     const std::uint64_t publication = base_ + step.round;
-    if (!usable(step.peer, publication)) return false;
     const schedule::Chunk& chunk = schedule_->operands[step.first_operand].chunk;
+    if (stages()) {  // whatever is offered
+        had_delivery_[static_cast<std::size_t>(step.peer)] = chunk.count == 0;
+        return true;
+    }
+    if (!usable(step.peer, publication)) return false;
     const auto stamp = stamp_of(step.peer, publication).load(std::memory_order_relaxed);
     const bool offered = (stamp & transport::published_in_place) != 0;
     if (offered && chunk.count > 0) {
@@ -274,7 +291,7 @@ bool Execution::write(const Step& step) {
         const std::span from(address(chunk), bytes(chunk));
         if (to.address == 0)
             std::memcpy(to.at, from.data(), from.size());
-        else if (!write_to(step.peer, publication, to.address, from))
+        else if (!timed([&] { return write_to(step.peer, publication, to.address, from); }))
             return false;
     }
     had_delivery_[static_cast<std::size_t>(step.peer)] = offered || chunk.count == 0;

@@ -130,6 +130,8 @@ struct Schedule {
     std::uint64_t used_end[3]{};       ///< by buffer: where the last chunk ends that this rank reads or writes
     std::uint32_t publications = 0;    ///< rounds used; equal on all ranks of a host
     bool by_address = false;           ///< ordinary memory may be published in place too; equal on all ranks
+    std::uint64_t either_way = 0;      ///< elements that a rank publishes in place or not, as it finds quicker
+    Rank either_way_owner = -1;        ///< which rank does
     bool single_rounding = true;       ///< every result element comes out of one combining step
 };
 

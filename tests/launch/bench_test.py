@@ -66,7 +66,8 @@ class Bench(CliCase):
         for collective, algorithm in names:
             if algorithm in ("hierarchical", "rails"):
                 continue  # tests/hosts
-            transport = "shm" if algorithm in ("shared", "shared_both", "single_copy", "one_shot", "two_shot") else "tcp"
+            inside = ("shared", "shared_both", "single_copy", "adaptive", "one_shot", "two_shot")
+            transport = "shm" if algorithm in inside else "tcp"
             with self.subTest(collective=collective, algorithm=algorithm):
                 _, found = self.measure(collective, "-n", 5, "-b", 40, "-e", "400K", "-f", 100, "--transport", transport,
                                         "--iters", 2, "--no-limits", env={"TUTTI_ALGORITHM": f"{collective}={algorithm}"})

@@ -35,6 +35,9 @@ inline constexpr std::size_t line_spacing = 128;
 
 /// In a stamp: the slot holds no values but tells where they lie (InPlace).
 inline constexpr std::uint64_t published_in_place = std::uint64_t{1} << 63;
+/// In a stamp: who offered room for these values has not had them written there.
+inline constexpr std::uint64_t published_undelivered = std::uint64_t{1} << 62;
+inline constexpr std::uint64_t stamp_flags = published_in_place | published_undelivered;
 
 /// What a slot holds of a publication in symmetric memory: this, then its chunks in order.
 struct InPlace {
@@ -60,7 +63,7 @@ static_assert(sizeof(SmallSlot) == line_spacing);
 /// What one rank tells the others.
 struct RankControl {
     static constexpr std::size_t slots_max = 16;
-    /// By slot: one more than the publication that it holds, and perhaps published_in_place. Publications need not be
+    /// By slot: one more than the publication that it holds, and perhaps some of stamp_flags. Publications need not be
     /// made in order.
     alignas(line_spacing) std::atomic<std::uint64_t> stamps[slots_max]{};
     alignas(line_spacing) std::atomic<std::uint64_t> released{0};  ///< publications below this are not needed any more
@@ -87,6 +90,9 @@ struct RankControl {
     std::atomic<std::uint64_t> identity{0};
     /// One more than the arena rank into whose memory this rank is writing, where that has offered it; 0: none.
     alignas(line_spacing) std::atomic<std::uint32_t> writing_to{0};
+    /// Nanoseconds a byte that this rank took lately to read what others could have published either way, by
+    /// CopyChoice::Way; 0: not yet.
+    std::atomic<float> reading_ns[2]{};
     /// The latest small collective that this rank has begun. It has read what it needed of all before.
     alignas(line_spacing) std::atomic<std::uint64_t> small_begun{0};
     /// Small collectives, by sequence number: a rank may be this many ahead of the slowest that reads.

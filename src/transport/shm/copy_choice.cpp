@@ -1,0 +1,34 @@
+#include "transport/shm/copy_choice.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace tutti::transport {
+
+CopyChoice::Lately& CopyChoice::lately(std::size_t bytes) {
+    return by_size_[static_cast<std::size_t>(std::bit_width(bytes))];
+}
+
+CopyChoice::Way CopyChoice::next(std::size_t bytes) {
+    Lately& known = lately(bytes);
+    const Way quicker = known.ns[1] != 0 && known.ns[1] < known.ns[0] ? Way::staging : Way::kernel;
+    const Way other = quicker == Way::kernel ? Way::staging : Way::kernel;
+    if (known.tries_left == 0 && (known.ns[1] == 0 || --known.until_trial == 0)) {
+        known.trying = other;
+        known.tries_left = uses_of_trial;
+        known.until_trial = known.wait;
+        if (known.ns[1] != 0) known.wait = std::min(2 * known.wait, most_between_trials);
+    }
+    if (known.tries_left == 0) return quicker;
+    --known.tries_left;
+    return known.trying;
+}
+
+void CopyChoice::took(Way way, std::size_t bytes, double ns) {
+    if (bytes == 0 || !(ns > 0)) return;
+    double& known = lately(bytes).ns[static_cast<std::size_t>(way)];
+    const double now = ns / static_cast<double>(bytes);
+    known = known == 0 ? now : (known + std::min(now, 4 * known)) / 2;
+}
+
+}  // namespace tutti::transport

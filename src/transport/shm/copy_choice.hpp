@@ -1,0 +1,45 @@
+// CopyChoice: which of two ways of handing values to others took less lately, through the staging area or copied by the
+// kernel.
+//
+// Copying into the staging area takes two to three times as long where the CPUs share no core, and a virtual machine
+// moves them about many times while a program runs; what the kernel's copying takes depends on pages and caches of both
+// sides. Whoever publishes may decide each time, since readers take both. So each use is timed, and the slower way is
+// tried again now and then: adaptive selection as in STAR-MPI (Faraj, Yuan, Lowenthal, 2006), between two ways of
+// copying instead of between algorithms, so that nothing has to be agreed.
+//
+// Threads: one at a time.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace tutti::transport {
+
+class CopyChoice {
+ public:
+    enum class Way : std::uint8_t { kernel, staging };
+    /// A trial lasts for several uses: the first ones find what they write in other caches.
+    static constexpr std::uint32_t uses_of_trial = 12;
+    /// At first; then ever more, up to `most`: buffers that are used often get huge pages.
+    static constexpr std::uint32_t uses_between_trials = 16, most_between_trials = 512;
+
+    /// For so many bytes: a trial of each way, then the quicker one, with trials of the other in between. Uses count
+    /// apart by powers of two of bytes.
+    Way next(std::size_t bytes);
+    /// What `way` took for them. One that took much longer than usual counts as four times the usual: the rank may
+    /// not have run.
+    void took(Way way, std::size_t bytes, double ns);
+
+ private:
+    struct Lately {
+        std::array<double, 2> ns{};  // a byte, by way; 0: not tried
+        Way trying = Way::kernel;
+        std::uint32_t tries_left = uses_of_trial, until_trial = uses_between_trials, wait = uses_between_trials;
+    };
+    Lately& lately(std::size_t bytes);
+
+    std::array<Lately, 65> by_size_;
+};
+
+}  // namespace tutti::transport
