@@ -326,8 +326,8 @@ const Formula formulas[] = {
      }},
     {Collective::scatter, "single_copy",
      [](const Shape& s) {
-         // Only the root's pages are looked up, and it has nothing to read itself.
-         constexpr double part = 0.85;
+         // The root, whose pages are looked up, has nothing to read itself.
+         constexpr double part = 0.8;
          return copied_once(s.bytes, s.slot / std::max(1.0, s.n - 1), 1, 1, part * s.n * s.bytes, part * s.bytes);
      }},
     {Collective::scatter, "binomial",
@@ -438,7 +438,10 @@ double price_us(const Work& work, const Layout& layout, const CostModel& costs) 
     // Reading another process's memory does not prefetch, and what it wrote before its core was given away is cold.
     const double slower_us = std::max(0.0, memory_us - beyond / (costs.cache_copy_gbps * 1e3));
     const double ordinary = work.buffer < huge_pages_from ? 1 : ordinary_ends / work.buffer;
-    const double from_us = (ordinary / costs.pull_gbps + (1 - ordinary) / costs.pull_huge_gbps) / 1e3;
+    // The rates are of calls that copy 64 KB. From ordinary pages longer ones gain nothing.
+    const double huge_us =
+        std::max(0.5 / costs.pull_huge_gbps, 1 / costs.pull_huge_gbps - costs.pull_us / 131.072) / 1e3;
+    const double from_us = ordinary / (costs.pull_gbps * 1e3) + (1 - ordinary) * huge_us;
     const double kernel_us = from_us + slower_us + 0.6 * memory_us;
     const double pull_us = kernel_us * crowd;
     // To write a line that another core has read, and to read one that another has written, both take longer than

@@ -295,9 +295,8 @@ const Algorithm table[] = {
     {"shared", Collective::reduce_scatter, true, true, shares, shared_reduce_scatter, any_size, any_ranks,
      "shared memory: each rank combines its block in one pass over all inputs"},
     {"rails", Collective::reduce_scatter, false, false, rails,
-     [](Builder& b, const Context& c) {
-         hosts::reduce_scatter_rails(b, c.spread(), c.staging, c.request.counts, c.tile(), true);
-     },
+     [](Builder& b,
+        const Context& c) { hosts::reduce_scatter_rails(b, c.spread(), c.staging, c.request.counts, c.tile(), true); },
      any_size, any_ranks, "as many ranks on each host: what is combined inside leaves each host once"},
     {"direct", Collective::reduce_scatter, true, true, always,
      [](Builder& b, const Context& c) { messages::reduce_scatter_direct(b, c.all, c.request.counts); }, any_size, 8,

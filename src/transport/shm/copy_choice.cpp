@@ -14,8 +14,9 @@ CopyChoice::Way CopyChoice::next(std::size_t bytes) {
     const Way quicker = known.ns[1] != 0 && known.ns[1] < known.ns[0] ? Way::staging : Way::kernel;
     const Way other = quicker == Way::kernel ? Way::staging : Way::kernel;
     if (known.tries_left == 0 && (known.ns[1] == 0 || --known.until_trial == 0)) {
-        known.trying = other;
-        known.tries_left = uses_of_trial;
+        known.trying = known.ns[0] == 0 ? Way::kernel : other;
+        known.tries_left = static_cast<std::uint32_t>(
+            std::clamp<std::size_t>(bytes_of_trial / std::max<std::size_t>(1, bytes), 1, uses_of_trial));
         known.until_trial = known.wait;
         if (known.ns[1] != 0) known.wait = std::min(2 * known.wait, most_between_trials);
     }

@@ -19,7 +19,8 @@ namespace tutti::transport {
 class CopyChoice {
  public:
     enum class Way : std::uint8_t { kernel, staging };
-    /// A trial lasts for several uses: the first ones find what they write in other caches.
+    /// A trial lasts for so many bytes, and uses: the first ones find what they write in other caches.
+    static constexpr std::size_t bytes_of_trial = std::size_t{3} << 20;
     static constexpr std::uint32_t uses_of_trial = 12;
     /// At first; then ever more, up to `most`: buffers that are used often get huge pages.
     static constexpr std::uint32_t uses_between_trials = 16, most_between_trials = 512;
@@ -35,7 +36,7 @@ class CopyChoice {
     struct Lately {
         std::array<double, 2> ns{};  // a byte, by way; 0: not tried
         Way trying = Way::kernel;
-        std::uint32_t tries_left = uses_of_trial, until_trial = uses_between_trials, wait = uses_between_trials;
+        std::uint32_t tries_left = 0, until_trial = uses_between_trials, wait = uses_between_trials;
     };
     Lately& lately(std::size_t bytes);
 

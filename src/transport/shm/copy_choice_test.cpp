@@ -23,14 +23,14 @@ constexpr int trial = CopyChoice::uses_of_trial, period = CopyChoice::most_betwe
 
 TEST(CopyChoice, tries_both_and_takes_the_quicker_one) {
     CopyChoice choice;
-    EXPECT_EQ(staged(choice, 1 << 20, trial, 100, 200), 0);
-    EXPECT_EQ(staged(choice, 1 << 20, trial, 100, 200), trial);
-    const int seldom = staged(choice, 1 << 20, CopyChoice::uses_between_trials + 2 * trial, 100, 200);
+    EXPECT_EQ(staged(choice, 1 << 16, trial, 100, 200), 0);
+    EXPECT_EQ(staged(choice, 1 << 16, trial, 100, 200), trial);
+    const int seldom = staged(choice, 1 << 16, CopyChoice::uses_between_trials + 2 * trial, 100, 200);
     EXPECT_GE(seldom, trial);
     EXPECT_LE(seldom, 2 * trial);
-    staged(choice, 1 << 20, 4 * period, 100, 200);
-    EXPECT_EQ(staged(choice, 1 << 20, 10 * period, 100, 200), 10 * trial);
-    const int later = staged(choice, 1 << 20, 10 * period, 100, 50);  // from its next trial on
+    staged(choice, 1 << 16, 4 * period, 100, 200);
+    EXPECT_EQ(staged(choice, 1 << 16, 10 * period, 100, 200), 10 * trial);
+    const int later = staged(choice, 1 << 16, 10 * period, 100, 50);  // from its next trial on
     EXPECT_GE(later, 9 * period - 10 * trial);
     EXPECT_LE(later, 10 * period - 9 * trial);
 }
@@ -43,10 +43,15 @@ TEST(CopyChoice, leaves_at_once_what_has_become_slower) {
     EXPECT_GE(later, 1);
 }
 
+TEST(CopyChoice, one_use_of_many_bytes_is_a_trial) {
+    CopyChoice choice;
+    EXPECT_EQ(staged(choice, 64 << 20, 2, 100, 200), 1);
+}
+
 TEST(CopyChoice, keeps_sizes_apart) {
     CopyChoice choice;
     staged(choice, 100'000, 64, 100, 50);
-    EXPECT_EQ(staged(choice, 1'000'000, trial, 100, 50), 0);
+    EXPECT_EQ(staged(choice, 200'000, trial, 100, 50), 0);
     EXPECT_EQ(choice.next(100'001), Way::staging);
 }
 
