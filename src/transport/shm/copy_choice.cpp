@@ -29,7 +29,7 @@ void CopyChoice::took(Way way, std::size_t bytes, double ns) {
     if (bytes == 0 || !(ns > 0)) return;
     double& known = lately(bytes).ns[static_cast<std::size_t>(way)];
     const double now = ns / static_cast<double>(bytes);
-    known = known == 0 ? now : (known + std::min(now, 4 * known)) / 2;
+    known = known == 0 || now < known ? now : known + (std::min(now, 2 * known) - known) / 4;
 }
 
 }  // namespace tutti::transport

@@ -28,8 +28,8 @@ class CopyChoice {
     /// For so many bytes: a trial of each way, then the quicker one, with trials of the other in between. Uses count
     /// apart by powers of two of bytes.
     Way next(std::size_t bytes);
-    /// What `way` took for them. One that took much longer than usual counts as four times the usual: the rank may
-    /// not have run.
+    /// What `way` took for them. More than usual counts a quarter, and twice the usual at most: in one use the rank may
+    /// not have run, and the way that was left for that would not be tried again soon. Less counts at once.
     void took(Way way, std::size_t bytes, double ns);
 
  private:
