@@ -152,6 +152,13 @@ double two_shot_tile(const Shape& s) {
     return s.slot * s.n / std::max(1.0, s.n - 1);
 }
 
+// Both sides of a broadcast have the kernel copy; `part`: of that work.
+Work broadcast_once(const Shape& s, double part) {
+    const double others = std::max(1.0, s.n - 1);
+    return copied_once(s.bytes, s.slot * (1 + 1 / others), part * others, 2, part * others * s.bytes,
+                       part * shared_part(s));
+}
+
 struct Formula {
     Collective collective;
     std::string_view algorithm;
@@ -252,18 +259,11 @@ const Formula formulas[] = {
          work.one_way = true;
          return work;
      }},
-    {Collective::broadcast, "single_copy",
-     [](const Shape& s) {
-         const double others = std::max(1.0, s.n - 1);
-         return copied_once(s.bytes, s.slot * (1 + 1 / others), others, 2, others * s.bytes, shared_part(s));
-     }},
+    {Collective::broadcast, "single_copy", [](const Shape& s) { return broadcast_once(s, 1); }},
     {Collective::broadcast, "adaptive",
      [](const Shape& s) {
          // The quicker of two ways, whose times change: less than either of them in the mean.
-         constexpr double part = 0.8;
-         const double others = std::max(1.0, s.n - 1);
-         return copied_once(s.bytes, s.slot * (1 + 1 / others), part * others, 2, part * others * s.bytes,
-                            part * shared_part(s));
+         return broadcast_once(s, 0.8);
      }},
     {Collective::broadcast, "knomial",
      [](const Shape& s) {
