@@ -206,12 +206,15 @@ const Formula formulas[] = {
      [](const Shape& s) {
          const double blocks = std::max(1.0, std::ceil(s.bytes / (s.n * s.tile)));
          const double sent = 2 * s.bytes * (s.n - 1) / s.n;
-         return combined(alike(s, 2 * (s.n - 1), 2 * (s.n - 1) * blocks, sent), combining(2) * sent / 2);
+         // Messages that follow one another find the peer awake, and their calls are part of the rate.
+         const double each = 2 * (s.n - 1) * (1 + 0.15 * (blocks - 1));
+         return combined(alike(s, 2 * (s.n - 1), each, sent), combining(2) * sent / 2);
      }},
     {Collective::all_reduce, "two_shot_messages",
      [](const Shape& s) {
          const double sent = 2 * s.bytes * (s.n - 1) / s.n;
-         const Work work = alike(s, 2, 2 * (s.n - 1), sent);
+         Work work = alike(s, 2, 2 * (s.n - 1), sent);
+         work.streamed = s.n * sent;
          return combined(with_scratch(s, work, sent / 2), combining(s.n) * s.bytes / s.n);
      }},
 
@@ -456,7 +459,7 @@ double price_us(const Work& work, const Layout& layout, const CostModel& costs) 
     const double together =
         (work.messages * (send_us + receive_us) + ends * work.bytes * end_us) / std::min(ranks, cores);
     const double again = work.scratch * memory_us / std::min(work.scratch_ranks, cores) +
-                         work.streamed * far_us / 2 / std::min(ranks, cores);
+                         work.streamed * far_us / std::min(ranks, cores);
     const double most_staged = work.most_copied * copy_us + work.most_summed * sum_us + work.most_pulled * kernel_us;
     const double all_staged = work.copied * copy_us + work.summed * sum_us + work.pulled * kernel_us;
     const double staged = std::max(most_staged, all_staged / std::min(ranks, cores)) + work.crossing * cross_us;

@@ -77,11 +77,12 @@ inline Chunk block_of(Buffer buffer, const std::vector<std::uint64_t>& counts, i
 }
 
 using Stage = std::function<void(std::uint64_t tile)>;
-/// Writes the stages of tiles 0 … tiles - 1 so that stage s of a tile stands beside stage 0 of the s-th after it.
-inline void interleave(std::uint64_t tiles, std::span<const Stage> stages) {
-    for (std::uint64_t tick = 0; tick + 1 < tiles + stages.size(); ++tick) {
-        for (std::uint64_t stage = 0; stage < stages.size() && stage <= tick; ++stage) {
-            if (tick - stage < tiles) stages[stage](tick - stage);
+/// Writes the stages of tiles 0 … tiles - 1 so that stage s of a tile stands beside stage 0 of the s * lag-th after it.
+inline void interleave(std::uint64_t tiles, std::span<const Stage> stages, std::uint64_t lag = 1) {
+    if (stages.empty()) return;
+    for (std::uint64_t tick = 0; tick < tiles + lag * (stages.size() - 1); ++tick) {
+        for (std::uint64_t stage = 0; stage < stages.size() && stage * lag <= tick; ++stage) {
+            if (tick - stage * lag < tiles) stages[stage](tick - stage * lag);
         }
     }
 }

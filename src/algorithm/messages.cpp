@@ -10,6 +10,8 @@
 namespace tutti::algorithm::messages {
 namespace {
 
+constexpr std::uint64_t ring_slices_under_way = 8;  // on each link: 1 MB
+
 // combine() of all ranks' values in rank order; `others[i]` is where rank i's arrived, mine is `own`.
 void combine_all(Builder& b, const Scope& s, Chunk target, Chunk own, const std::vector<Chunk>& others, bool finish) {
     std::vector<Chunk> sources;
@@ -61,6 +63,7 @@ void all_reduce_two_shot(Builder& b, const Scope& s, Chunk input, Chunk output, 
 // Long buffers go round in blocks of n slices, each block one stage behind the one before it, so that a slice is sent
 // on, and overwritten by the result, while it is still in the cache, and every link always has something to carry.
 //   stage of block   0 1 2      tick 0: 0    tick 1: 1 0    tick 2: 2 1 0    …
+// Where there are few stages, several blocks lie between two of them: a long way has to be filled.
 void all_reduce_ring(Builder& b, const Scope& s, Chunk input, Chunk output, std::uint64_t segment, bool finish) {
     const int n = s.size();
     if (n == 1) return b.combine(output, std::vector{input}, finish);
@@ -76,7 +79,7 @@ void all_reduce_ring(Builder& b, const Scope& s, Chunk input, Chunk output, std:
             all_reduce_ring_stage(b, s, of_block(input), of_block(output), stage, finish);
         });
     }
-    interleave(blocks, stages);
+    interleave(blocks, stages, std::max<std::uint64_t>(1, ring_slices_under_way / stages.size()));
 }
 
 void all_reduce_ring_stage(Builder& b, const Scope& s, Chunk input, Chunk output, int stage, bool finish) {
