@@ -26,13 +26,25 @@ std::uint64_t Lane::position() const noexcept {
     return out_begin_ + (out_sent_ > sizeof out_ ? out_sent_ - sizeof out_ : 0);
 }
 
-std::size_t Lane::unsent() const noexcept {
+namespace {
+std::size_t queued(int fd, unsigned long which) {
     int bytes = 0;
-    return ::ioctl(fd_.get(), SIOCOUTQNSD, &bytes) == 0 && bytes > 0 ? static_cast<std::size_t>(bytes) : 0;
+    return ::ioctl(fd, which, &bytes) == 0 && bytes > 0 ? static_cast<std::size_t>(bytes) : 0;
+}
+}  // namespace
+
+std::size_t Lane::unsent() const noexcept {
+    return queued(fd_.get(), SIOCOUTQNSD);
 }
 
-bool Lane::begin(std::uint32_t number, std::uint64_t begin, std::uint64_t end, const Window& window) {
-    out_ = {number, static_cast<std::uint32_t>(end - begin)};
+std::size_t Lane::unacknowledged() const noexcept {
+    return queued(fd_.get(), SIOCOUTQ);
+}
+
+bool Lane::begin(std::uint32_t number, int lanes, std::uint64_t begin, std::uint64_t end, const Window& window) {
+    out_ = {.number = number,
+            .bytes = static_cast<std::uint32_t>(end - begin) & 0xffffffU,
+            .lanes = static_cast<std::uint8_t>(lanes)};
     out_sent_ = 0;
     out_begin_ = begin;
     out_end_ = end;
@@ -93,6 +105,7 @@ std::optional<std::uint32_t> Lane::incoming() {
     ahead_begin_ += sizeof header;
     in_number_ = header.number;
     in_left_ = header.bytes;
+    in_lanes_ = header.lanes;
     return in_number_;
 }
 

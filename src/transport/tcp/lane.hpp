@@ -22,9 +22,11 @@ namespace tutti::transport {
 
 /// What comes before a chunk's bytes; little-endian machines only, like the rest of the wire format.
 struct ChunkHeader {
-    std::uint32_t number = 0;  ///< from 0, modulo 2^32: the stream's order
-    std::uint32_t bytes = 0;   ///< at least one
+    std::uint32_t number = 0;      ///< from 0, modulo 2^32: the stream's order
+    std::uint32_t bytes : 24 = 0;  ///< at least one
+    std::uint32_t lanes : 8 = 0;   ///< on how many lanes the sender wants to write
 };
+static_assert(sizeof(ChunkHeader) == 8);
 inline constexpr std::size_t chunk_bytes_max = std::size_t{1} << 20;
 
 /// Bytes that a stream is asked to send, of which the first is the stream's byte number `begin`.
@@ -48,14 +50,18 @@ class Lane {
     std::uint64_t position() const noexcept;
     /// Bytes that the kernel has taken and not sent yet.
     std::size_t unsent() const noexcept;
+    /// Bytes that the kernel has taken and the peer's has not confirmed yet.
+    std::size_t unacknowledged() const noexcept;
     /// Begins the chunk of the bytes from `begin` to `end` with what the kernel takes of it now; false, and nothing has
     /// happened, if that is nothing at all.
-    bool begin(std::uint32_t number, std::uint64_t begin, std::uint64_t end, const Window& window);
+    bool begin(std::uint32_t number, int lanes, std::uint64_t begin, std::uint64_t end, const Window& window);
     /// Goes on with the chunk under way.
     void go_on(const Window& window);
 
     /// The number of the chunk whose bytes come next; nothing while that is not known.
     std::optional<std::uint32_t> incoming();
+    /// On how many lanes the peer wanted to write then.
+    int lanes_of_peer() const noexcept { return in_lanes_; }
     /// Takes bytes of that chunk; 0: none are here now.
     std::size_t take(std::span<std::byte> into);
     /// A chunk has begun to come whose bytes have not all been taken.
@@ -81,6 +87,7 @@ class Lane {
     std::size_t out_sent_ = 0;  // with the header
     std::uint64_t out_begin_ = 0, out_end_ = 0;
 
+    int in_lanes_ = 1;
     std::uint32_t in_number_ = 0;
     std::size_t in_left_ = 0;
     // What was read beyond a chunk, and short chunks, which come in one read.

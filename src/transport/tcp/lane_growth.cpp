@@ -18,22 +18,22 @@ namespace tutti::transport {
 namespace {
 
 constexpr int most_needed = 8;
-constexpr std::chrono::milliseconds between_looks{5};
-constexpr double least_busy_us = 50'000;  // of each lane, to tell something
-constexpr double share_of_network = 0.5;  // of that time: less, and it is the ranks that are slow
+constexpr std::chrono::milliseconds between_looks{2};
+constexpr double least_busy_us = 50'000;  // to tell something
+constexpr double share_of_network = 0.5;  // less, and it is the ranks that are slow
 constexpr double least_gain = 1.15;       // by twice as many: less is noise, or a link that is full
 constexpr int vain_max = 2;               // a lane may share its link with another by chance
 
 }  // namespace
 
-void LaneCounts::add(int fd) {
+LaneCounts LaneCounts::of(int fd) {
     tcp_info info{};
     socklen_t size = sizeof info;
-    if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return;
+    if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return {};
     const std::uint64_t others = info.tcpi_rwnd_limited + info.tcpi_sndbuf_limited;
-    busy_us += info.tcpi_busy_time;
-    network_us += info.tcpi_busy_time - std::min<std::uint64_t>(others, info.tcpi_busy_time);
-    bytes += info.tcpi_bytes_acked;
+    return {.busy_us = info.tcpi_busy_time,
+            .network_us = info.tcpi_busy_time - std::min<std::uint64_t>(others, info.tcpi_busy_time),
+            .bytes = info.tcpi_bytes_acked};
 }
 
 Lanes Lanes::from_environment() {
@@ -48,28 +48,90 @@ Lanes Lanes::from_environment() {
     return {.most = count, .as_needed = false};
 }
 
-// Looks at stretches of traffic in which bytes waited again and again.
-bool LaneGrowth::wants(int lanes, Instant now, const std::function<LaneCounts()>& counted) {
+int LaneGrowth::in_use(int lanes, int peer_wants) const noexcept {
+    return lanes_.as_needed ? std::min(lanes, std::max(target_, peer_wants)) : lanes;
+}
+
+bool LaneGrowth::wants(int lanes, int peer_wants, Instant now,
+                       const std::function<void(std::vector<LaneCounts>&)>& counted) {
     if (!lanes_.as_needed) return lanes < lanes_.most;
     if (lanes < target_) return true;
-    if (vain_ >= vain_max || lanes >= lanes_.most || now < next_look_) return false;
-    next_look_ = now + between_looks;
-    const LaneCounts counts = counted();
-    if (std::exchange(lanes_before_, lanes) != lanes) {
-        before_ = counts;
-        fresh_ = true;
+    if (ended_ || now < next_look_) return false;
+    if (in_use(lanes, peer_wants) != target_) {
+        measured_ = 0;  // the peer tries more
+        return false;
     }
-    const double busy_us = static_cast<double>(counts.busy_us - before_.busy_us) / lanes;
-    if (busy_us < least_busy_us) return false;
-    const LaneCounts before = std::exchange(before_, counts);
-    if (std::exchange(fresh_, false)) return false;
-    if (static_cast<double>(counts.network_us - before.network_us) < share_of_network * busy_us * lanes) return false;
-    const double rate = static_cast<double>(counts.bytes - before.bytes) / busy_us;
-    vain_ = rate < least_gain * rate_before_ ? vain_ + 1 : 0;
-    if (vain_ >= vain_max) return false;
-    rate_before_ = rate;
-    target_ = std::min(2 * lanes, lanes_.most);
-    return true;
+    next_look_ = now + between_looks;
+    counts_.clear();
+    counted(counts_);
+    if (std::exchange(measured_, target_) != target_ || counts_.size() != before_.size()) {
+        fresh_ = true;
+        start();
+    } else {
+        look();
+    }
+    before_ = counts_;
+    if (busy_us_ < least_busy_us) return false;
+    const double rate = static_cast<double>(bytes_) / busy_us_;
+    const bool network_bound = lanes_network_us_ >= share_of_network * lanes_busy_us_;
+    start();
+    if (!std::exchange(fresh_, false)) next(rate, network_bound);
+    return lanes < target_;
+}
+
+// The kernel counts by its ticks, which are few between two looks: the lane that was busy for most of them tells for
+// how many of them any lane was.
+void LaneGrowth::look() {
+    std::uint64_t most = 0;
+    for (std::size_t i = 0; i < counts_.size(); ++i) {
+        const std::uint64_t busy = counts_[i].busy_us - before_[i].busy_us;
+        most = std::max(most, busy);
+        lanes_busy_us_ += static_cast<double>(busy);
+        lanes_network_us_ += static_cast<double>(counts_[i].network_us - before_[i].network_us);
+        bytes_ += counts_[i].bytes - before_[i].bytes;
+    }
+    busy_us_ += static_cast<double>(most);
+}
+
+void LaneGrowth::start() {
+    busy_us_ = lanes_busy_us_ = lanes_network_us_ = 0;
+    bytes_ = 0;
+}
+
+// Another stretch has been measured: what to measure next.
+void LaneGrowth::next(double rate, bool network_bound) {
+    switch (turn_) {
+        case Turn::usual:
+            best_rate_ = rate;
+            if (!network_bound) return;
+            break;
+        case Turn::trial:
+            if (rate >= least_gain * best_rate_) {
+                tried_rate_ = rate;
+                return go_to(best_, Turn::back);
+            }
+            ++vain_;
+            break;
+        case Turn::back:
+            if (tried_rate_ >= least_gain * rate) {
+                best_ = tried_;
+                vain_ = 0;
+                ended_ = best_ >= lanes_.most;
+                return go_to(best_, Turn::usual);
+            }
+            best_rate_ = rate;
+            ++vain_;
+            break;
+    }
+    ended_ = vain_ >= vain_max || tried_ >= lanes_.most;
+    if (ended_) return go_to(best_, Turn::usual);
+    tried_ = std::min(2 * tried_, lanes_.most);
+    go_to(tried_, Turn::trial);
+}
+
+void LaneGrowth::go_to(int lanes, Turn turn) {
+    target_ = lanes;
+    turn_ = turn;
 }
 
 }  // namespace tutti::transport

@@ -1,4 +1,8 @@
-// LaneGrowth: how many lanes a stream has, and when one more would help.
+// LaneGrowth: how many lanes a stream writes on, and when another one would help.
+//
+// Twice as many are tried when the network keeps bytes back. They have to be quicker than before they were tried and
+// than after: an ordinary machine may become twice as fast meanwhile for reasons of its own. What brought nothing is
+// not written on any more, since each lane costs the ranks time where it is they who are slow.
 //
 // Threads: a value; one at a time.
 #pragma once
@@ -7,6 +11,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 namespace tutti::transport {
 
@@ -19,14 +24,13 @@ struct Lanes {
     static Lanes from_environment();
 };
 
-/// What the kernel has counted for a stream's connections, all together.
+/// What the kernel has counted for a connection.
 struct LaneCounts {
     std::uint64_t busy_us = 0;     ///< in which bytes were under way
     std::uint64_t network_us = 0;  ///< of these: nothing but the network kept more of them back
     std::uint64_t bytes = 0;       ///< that the peer has acknowledged
 
-    /// Adds those of one connection.
-    void add(int fd);
+    static LaneCounts of(int fd);
 };
 
 class LaneGrowth {
@@ -35,19 +39,39 @@ class LaneGrowth {
 
     explicit LaneGrowth(Lanes lanes) : lanes_(lanes) {}
 
-    /// Bytes wait, at `now`, although there are `lanes` connections: whether to make another. `counts` is asked now and
-    /// then.
-    bool wants(int lanes, Instant now, const std::function<LaneCounts()>& counts);
+    /// On how many lanes this rank wants to write.
+    int wanted() const noexcept { return lanes_.as_needed ? target_ : lanes_.most; }
+    /// On how many of `lanes` connections to write, the first ones, where the peer wants to write on `peer_wants`. Both
+    /// use as many: often what goes one way waits for what goes the other way, and one alone would find no gain.
+    int in_use(int lanes, int peer_wants) const noexcept;
+    /// Many bytes were written, at `now`, on some of `lanes` connections: whether to make another. `counts` fills in
+    /// the counters of all lanes; it is asked now and then.
+    bool wants(int lanes, int peer_wants, Instant now, const std::function<void(std::vector<LaneCounts>&)>& counted);
 
  private:
+    /// What is being measured. A trial that seems to bring something is followed by a return to as many as before.
+    enum class Turn : std::uint8_t { usual, trial, back };
+    void next(double rate, bool network_bound);
+    void go_to(int lanes, Turn turn);
+    void look();
+    void start();
+
     Lanes lanes_;
+    Turn turn_ = Turn::usual;
     int target_ = 1;
-    int vain_ = 0;       // rounds of growth in a row that brought nothing
-    bool fresh_ = true;  // the last lanes have to find their pace
+    int best_ = 1;                           // has proved its worth
+    int tried_ = 1;                          // in the last trial
+    int vain_ = 0;                           // trials in a row that brought nothing
+    bool ended_ = false;                     // there is nothing to try any more
+    double best_rate_ = 0, tried_rate_ = 0;  // bytes a microsecond
+
     Instant next_look_{};
-    LaneCounts before_;
-    int lanes_before_ = 0;
-    double rate_before_ = 0;  // bytes a microsecond, with half as many
+    std::vector<LaneCounts> before_, counts_;
+    int measured_ = 0;   // lanes on which these were counted
+    bool fresh_ = true;  // they have to find their pace
+    std::uint64_t bytes_ = 0;
+    double busy_us_ = 0;                               // in which any lane was
+    double lanes_busy_us_ = 0, lanes_network_us_ = 0;  // of all lanes together
 };
 
 }  // namespace tutti::transport

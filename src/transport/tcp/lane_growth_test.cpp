@@ -5,7 +5,9 @@
 #include <tutti/error.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
+#include <functional>
 #include <string>
 
 namespace tutti::transport {
@@ -16,23 +18,39 @@ using namespace std::chrono_literals;
 /// Traffic of a stream whose lanes are busy all the time, looked at every 10 ms.
 class Traffic {
  public:
-    /// `rate`: bytes a microsecond of all lanes together; `network`: the part of the time in which the network is why.
-    int lanes_after(std::chrono::milliseconds time, double network, double (*rate)(int lanes)) {
+    /// `rate`: bytes a microsecond of all lanes that are written on together; `network`: the part of the time in which
+    /// the network is why.
+    int lanes_after(std::chrono::milliseconds time, double network, const std::function<double(int lanes)>& rate) {
         for (const Instant end = now_ + time; now_ < end; now_ += 10ms) {
-            counts_.busy_us += static_cast<std::uint64_t>(10'000 * lanes_);
-            counts_.network_us += static_cast<std::uint64_t>(10'000 * lanes_ * network);
-            counts_.bytes += static_cast<std::uint64_t>(10'000 * rate(lanes_));
-            while (growth_.wants(lanes_, now_, [this] { return counts_; })) ++lanes_;
+            const int used = in_use();
+            for (int i = 0; i < used; ++i) {
+                if (take_turns && i != turn_ % used) continue;
+                counts_[static_cast<std::size_t>(i)].busy_us += 10'000;
+                counts_[static_cast<std::size_t>(i)].network_us += static_cast<std::uint64_t>(10'000 * network);
+            }
+            ++turn_;
+            counts_[0].bytes += static_cast<std::uint64_t>(10'000 * rate(used));
+            const auto counted = [this](std::vector<LaneCounts>& all) {
+                all.assign(counts_.begin(), counts_.begin() + lanes_);
+            };
+            while (growth_.wants(lanes_, peer_wants, now_, counted)) ++lanes_;
         }
         return lanes_;
     }
-    explicit Traffic(Lanes lanes) : growth_(lanes) {}
+    int in_use() const { return growth_.in_use(lanes_, peer_wants); }
+    int peer_wants = 1;
+    bool take_turns = false;  ///< one lane is busy at a time
+    std::chrono::milliseconds passed() const {
+        return std::chrono::duration_cast<std::chrono::milliseconds>(now_ - begin_);
+    }
+    explicit Traffic(Lanes lanes, int made_by_peer = 0) : growth_(lanes), lanes_(1 + made_by_peer) {}
 
  private:
     LaneGrowth growth_;
-    LaneCounts counts_;
-    Instant now_ = Clock::now();
-    int lanes_ = 1;
+    std::array<LaneCounts, LaneGrowth::lanes_max> counts_{};
+    Instant begin_ = Clock::now(), now_ = begin_;
+    int lanes_;
+    int turn_ = 0;
 };
 
 double of_each(int lanes) {
@@ -46,13 +64,56 @@ double of_one_link(int) {
 }
 
 TEST(LaneGrowth, goes_on_while_it_brings_something) {
-    EXPECT_EQ(Traffic({.most = 8}).lanes_after(5s, 1.0, of_each), 8);
-    EXPECT_EQ(Traffic({.most = 6}).lanes_after(5s, 1.0, of_each), 6);
+    for (const int most : {8, 6}) {
+        Traffic traffic({.most = most});
+        EXPECT_EQ(traffic.lanes_after(5s, 1.0, of_each), most);
+        EXPECT_EQ(traffic.in_use(), most);
+    }
 }
 
-TEST(LaneGrowth, ends_when_it_has_brought_nothing_twice) {
-    EXPECT_EQ(Traffic({.most = 16}).lanes_after(5s, 1.0, of_one_link), 4);
-    EXPECT_EQ(Traffic({.most = 16}).lanes_after(5s, 1.0, of_four_links), 16);  // 8 and 16 bring nothing
+TEST(LaneGrowth, goes_back_when_it_has_brought_nothing_twice) {
+    Traffic one({.most = 16});
+    EXPECT_EQ(one.lanes_after(5s, 1.0, of_one_link), 4);
+    EXPECT_EQ(one.in_use(), 1);
+    Traffic four({.most = 16});
+    EXPECT_EQ(four.lanes_after(5s, 1.0, of_four_links), 16);  // 8 and 16 bring nothing
+    EXPECT_EQ(four.in_use(), 4);
+    Traffic few({.most = 2});
+    EXPECT_EQ(few.lanes_after(5s, 1.0, of_one_link), 2);  // there are no more to try
+    EXPECT_EQ(few.in_use(), 1);
+}
+
+TEST(LaneGrowth, takes_lanes_that_wait_for_one_another_for_no_gain) {
+    Traffic traffic({.most = 8});
+    traffic.take_turns = true;
+    traffic.lanes_after(5s, 1.0, of_one_link);
+    EXPECT_EQ(traffic.in_use(), 1);
+}
+
+TEST(LaneGrowth, goes_along_while_the_peer_tries_more) {
+    Traffic traffic({.most = 8}, 3);
+    traffic.peer_wants = 4;
+    EXPECT_EQ(traffic.lanes_after(5s, 1.0, of_four_links), 4);
+    EXPECT_EQ(traffic.in_use(), 4);
+    traffic.peer_wants = 1;  // it found no gain: this rank has not tried yet
+    EXPECT_EQ(traffic.in_use(), 1);
+    traffic.lanes_after(5s, 1.0, of_four_links);
+    EXPECT_EQ(traffic.in_use(), 4);
+}
+
+TEST(LaneGrowth, takes_a_machine_that_becomes_quicker_for_no_gain) {
+    Traffic traffic({.most = 8});
+    traffic.lanes_after(5s, 1.0, [&](int lanes) { return traffic.passed() < 130ms ? 50.0 : of_one_link(lanes); });
+    EXPECT_EQ(traffic.in_use(), 1);
+}
+
+TEST(LaneGrowth, does_not_write_on_lanes_that_the_peer_has_made) {
+    Traffic traffic({.most = 8}, 3);
+    EXPECT_EQ(traffic.in_use(), 1);
+    EXPECT_EQ(traffic.lanes_after(5s, 0.3, of_each), 4);
+    EXPECT_EQ(traffic.in_use(), 1);
+    EXPECT_EQ(traffic.lanes_after(5s, 1.0, of_four_links), 8);
+    EXPECT_EQ(traffic.in_use(), 4);
 }
 
 TEST(LaneGrowth, is_not_made_where_the_ranks_are_slower_than_the_network) {

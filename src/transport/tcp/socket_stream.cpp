@@ -11,8 +11,9 @@ namespace tutti::transport {
 namespace {
 
 constexpr std::size_t lanes_max = 2 * LaneGrowth::lanes_max;  // both ranks may add some at the same time
-// With several lanes: short enough that a message is spread over them.
-constexpr std::size_t chunk_bytes = std::size_t{64} << 10;
+// With several lanes: short enough that a message is spread over them, and one of the kernel's packets of 64 KB
+// together with its header; the rest would be a packet of its own.
+constexpr std::size_t chunk_bytes = std::size_t{65024};
 // What a lane may hold that the network has not taken: what is in the buffer of a slow lane, a quick one cannot take.
 // The kernel calls it writable from half of that on: then it takes a whole chunk.
 constexpr int unsent_max = 2 * chunk_bytes;
@@ -21,8 +22,9 @@ constexpr std::uint32_t looks_before_others = 8;
 // When one lane has ended, what was sent on others before may still be on its way.
 constexpr std::chrono::seconds end_patience{1};
 
-void bound_unsent(const Lane& lane) {
-    ::setsockopt(lane.fd(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent_max, sizeof unsent_max);
+// 0: without a bound.
+void bound_unsent(const Lane& lane, int bytes) {
+    ::setsockopt(lane.fd(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
 }
 
 }  // namespace
@@ -32,8 +34,6 @@ void SocketStream::add(UniqueFd fd) {
     congestion_.apply(fd.get());
     lanes_.push_back(std::make_unique<Lane>(std::move(fd)));
     wants_lane_ = false;
-    if (lanes_.size() == 2) bound_unsent(*lanes_.front());
-    if (lanes_.size() >= 2) bound_unsent(*lanes_.back());
 }
 
 void SocketStream::give_up() noexcept {
@@ -47,47 +47,74 @@ void SocketStream::close(std::string reason) {
     reason_ = std::move(reason);
 }
 
+// New chunks go on the first `count` lanes.
+void SocketStream::use(int count) {
+    const auto lanes = static_cast<std::size_t>(count);
+    if (lanes == used_) return;
+    used_ = lanes;
+    for (const auto& lane : lanes_) bound_unsent(*lane, used_ == 1 ? 0 : unsent_max);
+}
+
 std::size_t SocketStream::write(std::span<const std::byte> header, std::span<const std::byte> payload) {
     const auto broken = [](const auto& lane) { return lane->broken(); };
     if (lanes_.empty() || closed_ || std::ranges::any_of(lanes_, broken)) return 0;
     const Window window{written_, header, payload};
     const std::uint64_t end = window.end();
     for (const auto& lane : lanes_) lane->go_on(window);
-    const std::uint64_t most = lanes_.size() == 1 ? chunk_bytes_max : chunk_bytes;
-    for (std::size_t full = 0; full < lanes_.size() && assigned_ < end;) {
-        Lane& lane = *lanes_[out_];
+    use(growth_.in_use(lanes(), peer_wants_));
+    const std::uint64_t most = used_ == 1 ? chunk_bytes_max : chunk_bytes;
+    for (std::uint64_t full = 0; assigned_ < end;) {
+        const auto index = lane_for_next(full);
+        if (!index) break;
         const std::uint64_t chunk_end = std::min(assigned_ + most, end);
-        const bool has_room = lanes_.size() == 1 || lane.unsent() <= chunk_bytes;
-        if (has_room && !lane.sending() && lane.begin(next_out_, assigned_, chunk_end, window)) {
+        if (lanes_[*index]->begin(next_out_, growth_.wanted(), assigned_, chunk_end, window)) {
             assigned_ = chunk_end;
             ++next_out_;
-            if (!lane.sending()) continue;
+        } else {
+            full |= std::uint64_t{1} << *index;
         }
-        out_ = (out_ + 1) % lanes_.size();
-        ++full;
     }
     window_assigned_ = assigned_ >= end;
     std::uint64_t taken = std::min(assigned_, end);  // chunks may have begun in a window that reached further
     for (const auto& lane : lanes_) {
         if (lane->sending()) taken = std::min(taken, lane->position());
     }
-    if (taken < end && !given_up_ && !wants_lane_) {
-        wants_lane_ = growth_.wants(lanes(), Clock::now(), [this] {
-            LaneCounts counts;
-            for (const auto& lane : lanes_) counts.add(lane->fd());
-            return counts;
+    const bool many = taken < end || header.size() + payload.size() >= chunk_bytes;
+    if (many && !given_up_ && !wants_lane_) {
+        wants_lane_ = growth_.wants(lanes(), peer_wants_, Clock::now(), [this](std::vector<LaneCounts>& counts) {
+            for (const auto& lane : lanes_) counts.push_back(LaneCounts::of(lane->fd()));
         });
     }
     return static_cast<std::size_t>(taken - std::exchange(written_, taken));
 }
 
+// Of the lanes that take more now and are not in the set `full`, the one with the fewest bytes under way: a quick one.
+std::optional<std::size_t> SocketStream::lane_for_next(std::uint64_t full) const {
+    std::optional<std::size_t> best;
+    std::size_t fewest = 0;
+    for (std::size_t i = 0; i < used_; ++i) {
+        const Lane& lane = *lanes_[i];
+        if (lane.sending() || (full >> i & 1U) != 0) continue;
+        if (used_ == 1) return i;
+        if (lane.unsent() > chunk_bytes) continue;
+        const std::size_t count = lane.unacknowledged();
+        if (best && count >= fewest) continue;
+        best = i;
+        fewest = count;
+    }
+    return best;
+}
+
 bool SocketStream::brings_next_chunk(Lane& lane) {
     const auto number = lane.incoming();
-    if (number == next_in_) in_ = &lane;
+    if (number == next_in_) {
+        in_ = &lane;
+        peer_wants_ = lane.lanes_of_peer();
+        return true;
+    }
     // Others may be on lanes that this rank does not know of yet; one that has been read cannot come again.
-    else if (number && static_cast<std::int32_t>(*number - next_in_) < 0)
-        close("it sent a chunk that is out of order");
-    return number == next_in_;
+    if (number && static_cast<std::int32_t>(*number - next_in_) < 0) close("it sent a chunk that is out of order");
+    return false;
 }
 
 // The lane that brings the next chunk, if that can be told now.
@@ -141,12 +168,13 @@ void SocketStream::look_at_ends() {
 }
 
 void SocketStream::pollables(bool output, std::vector<Pollable>& into) const {
-    for (const auto& lane : lanes_) {
+    for (std::size_t i = 0; i < lanes_.size(); ++i) {
+        const Lane& lane = *lanes_[i];
         // What came early cannot be read yet.
-        const bool input = in_ != nullptr ? lane.get() == in_ : !lane->holds_chunk();
-        if (input && lane->ended().empty()) into.push_back({lane->fd(), false});
-        if (output && !closed_ && !lane->broken() && (lane->sending() || !window_assigned_))
-            into.push_back({lane->fd(), true});
+        const bool input = in_ != nullptr ? &lane == in_ : !lane.holds_chunk();
+        if (input && lane.ended().empty()) into.push_back({lane.fd(), false});
+        const bool bytes_wait = lane.sending() || (i < used_ && !window_assigned_);
+        if (output && bytes_wait && !closed_ && !lane.broken()) into.push_back({lane.fd(), true});
     }
 }
 

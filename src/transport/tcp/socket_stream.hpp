@@ -18,6 +18,7 @@
 #include "transport/tcp/lane_growth.hpp"
 
 #include <memory>
+#include <optional>
 #include <utility>
 
 namespace tutti::transport {
@@ -42,6 +43,8 @@ class SocketStream final : public Stream {
     int lanes() const noexcept { return static_cast<int>(lanes_.size()); }
 
  private:
+    void use(int count);
+    std::optional<std::size_t> lane_for_next(std::uint64_t full) const;
     Lane* incoming_lane();
     bool brings_next_chunk(Lane& lane);
     void look_at_ends();
@@ -57,7 +60,8 @@ class SocketStream final : public Stream {
     std::uint64_t assigned_ = 0;   // those before are in chunks
     bool window_assigned_ = true;  // the last window had nothing beyond
     std::uint32_t next_out_ = 0;   // number of the next chunk
-    std::size_t out_ = 0;          // the lane to try first
+    std::size_t used_ = 1;         // lanes that are written on
+    int peer_wants_ = 1;           // lanes for its own bytes
     std::uint32_t next_in_ = 0;    // number of the chunk whose bytes come next
     Lane* in_ = nullptr;           // which has begun to bring it
     std::size_t likely_in_ = 0;    // the lane that brought the last one

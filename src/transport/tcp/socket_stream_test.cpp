@@ -180,6 +180,25 @@ TEST(SocketStream, puts_less_on_a_slow_connection) {
     EXPECT_GT(acknowledged(fds[1]), 2 * acknowledged(fds[0]));
 }
 
+TEST(SocketStream, leaves_connections_of_the_peer_alone_until_more_are_quicker) {
+    SocketStream a(Congestion::from_environment(), {.most = 4, .as_needed = true}), b = stream();
+    std::array<int, 2> fds{};
+    for (int& fd : fds) {
+        Connection made = connection(65536);
+        fd = made.near.get();
+        a.add(std::move(made.near));
+        b.add(std::move(made.far));
+    }
+    const std::vector<std::byte> bytes(4 << 20);
+    ASSERT_LT(a.write({}, bytes), bytes.size());
+    std::vector<Pollable> waits;
+    a.pollables(true, waits);
+    std::erase_if(waits, [](const Pollable& one) { return !one.output; });
+    ASSERT_EQ(waits.size(), 1U);  // the other one is always writable: a rank would turn without ever sleeping
+    EXPECT_EQ(waits.front().fd, fds[0]);
+    EXPECT_LE(acknowledged(fds[1]), 1U);  // the handshake's
+}
+
 TEST(SocketStream, wants_a_connection_once_bytes_wait_for_one) {
     SocketStream a = stream(2);
     EXPECT_TRUE(a.needs_connection());
@@ -248,7 +267,7 @@ TEST(SocketStream, does_not_wait_for_what_went_with_one_of_its_connections) {
 }
 
 TEST(SocketStream, refuses_what_is_not_a_chunk) {
-    for (const ChunkHeader& header : {ChunkHeader{0, 0}, ChunkHeader{0, 0xffffffff}, ChunkHeader{0xffffffff, 8}}) {
+    for (const ChunkHeader& header : {ChunkHeader{0, 0}, ChunkHeader{0, 0xffffff}, ChunkHeader{0xffffffff, 8}}) {
         SocketStream b = stream();
         Connection made = connection();
         b.add(std::move(made.far));
