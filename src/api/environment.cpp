@@ -14,6 +14,7 @@ void check_environment() {
     settings::transport();
     settings::determinism();
     settings::wait();
+    settings::progress_nice();
     settings::timeout();
     algorithm::parse_override(env::get("TUTTI_ALGORITHM").value_or(""), Collective::barrier);
     tune::setting_from_environment(tune::Files::ignored);

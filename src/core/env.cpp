@@ -34,6 +34,8 @@ constexpr auto table = std::to_array<Variable>({
     {"TUTTI_LAUNCHER", "set by tutti run: by which it finds the processes that it has started"},
     {"TUTTI_LOG_LEVEL", "trace, debug, info, warning (default), error or off"},
     {"TUTTI_METRICS_FILE", "file that takes the counters of this process every second, as Prometheus reads them"},
+    {"TUTTI_PROGRESS_NICE",
+     "niceness of the thread of asynchronous operations, over its process's (default -5, where it may; -20 to 19)"},
     {"TUTTI_SPEC_DIR", "where tests write the inventory rows that they showed"},
     {"TUTTI_STORE_LOCAL", "0: clients of a TCPStore on its own host use TCP too (default 1: a Unix socket)"},
     {"TUTTI_STORE_PORT", "set by tutti run: where it serves the store; rank 0 does not if MASTER_PORT is the same"},

@@ -60,6 +60,10 @@ Wait wait() {
     return chosen("TUTTI_WAIT", choices);
 }
 
+int progress_nice() {
+    return static_cast<int>(env::get_int("TUTTI_PROGRESS_NICE", -20, 19).value_or(-5));
+}
+
 std::optional<std::chrono::milliseconds> timeout() {
     constexpr std::int64_t longest = INT64_MAX / 2'000'000;  // as nanoseconds it can still be added to a time
     const auto ms = env::get_int("TUTTI_TIMEOUT_MS", 1, longest);

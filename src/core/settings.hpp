@@ -21,6 +21,9 @@ enum class Wait { automatic, spin, yield, sleep };
 /// TUTTI_WAIT: auto, spin, yield or sleep.
 Wait wait();
 
+/// TUTTI_PROGRESS_NICE: by how much a world's progress thread is nicer than the thread that starts it, -20 to 19.
+int progress_nice();
+
 /// TUTTI_TIMEOUT_MS: of operations that give none, at least 1 ms; nullopt when unset.
 std::optional<std::chrono::milliseconds> timeout();
 

@@ -52,6 +52,15 @@ TEST_F(Settings, another_name_is_refused_with_all_that_are_expected) {
     EXPECT_EQ(complaint([] { transport(); }), "environment variable TUTTI_TRANSPORT=rdma: expected auto, shm or tcp");
 }
 
+TEST_F(Settings, the_progress_thread_comes_before_computations_unless_told_otherwise) {
+    EXPECT_EQ(progress_nice(), -5);
+    set("TUTTI_PROGRESS_NICE", "0");
+    EXPECT_EQ(progress_nice(), 0);
+    set("TUTTI_PROGRESS_NICE", "-21");
+    EXPECT_NE(complaint([] { progress_nice(); }).find("TUTTI_PROGRESS_NICE=-21: expected an integer from -20"),
+              std::string::npos);
+}
+
 TEST_F(Settings, a_timeout_is_a_number_of_milliseconds) {
     set("TUTTI_TIMEOUT_MS", "1500");
     EXPECT_EQ(timeout(), std::chrono::milliseconds(1500));

@@ -7,7 +7,9 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <utility>
@@ -17,6 +19,12 @@ namespace {
 
 constexpr int turns_before_yield = 8;
 constexpr int turns_before_check = 16;
+
+// To be less nice takes a privilege (CAP_SYS_NICE, or RLIMIT_NICE); without it this thread remains as it is.
+void be_nicer_by(int change) {
+    const int now = ::getpriority(PRIO_PROCESS, 0);  // of this thread
+    ::setpriority(PRIO_PROCESS, 0, std::clamp(now + change, -20, 19));
+}
 
 }  // namespace
 
@@ -46,7 +54,13 @@ void World::post(const std::shared_ptr<Operation>& message) {
 void World::drive_in_background() {
     {
         const std::lock_guard lock(mutex_);
-        if (!progress_thread_.joinable()) progress_thread_ = std::thread([this] { run_progress_thread(); });
+        if (!progress_thread_.joinable()) {
+            progress_thread_ = std::thread([this] {
+                ::pthread_setname_np(::pthread_self(), "tutti-progress");
+                be_nicer_by(progress_nice_);
+                run_progress_thread();
+            });
+        }
     }
     unpark();
 }
@@ -81,8 +95,12 @@ bool World::take_connections() {
     return moved;
 }
 
-bool World::progress() {
+void World::hear() {
     if (has_verdict_.load(std::memory_order_acquire)) apply_verdict();
+}
+
+bool World::progress() {
+    hear();
     if (failure_) return false;
     bool moved = take_connections();
     moved |= progress_collectives();
@@ -279,7 +297,8 @@ void World::sleep(std::chrono::milliseconds limit) {
 }
 
 // Beside a computation on the same core a thread that yields comes last: after a whole slice of the other's time. One
-// that slept is run soon after it is woken. So this thread yields only where that costs little.
+// that slept is run soon after it is woken. So this thread yields only where that costs little, and after one yield
+// that took long not in the next operations either.
 void World::run_progress_thread() {
     using std::chrono::microseconds;
     constexpr microseconds long_yield{200}, shortest{50}, longest{2000};
@@ -290,7 +309,7 @@ void World::run_progress_thread() {
     constexpr int sleeps_before_yield = 64;
     cpu_set_t cpus;
     const bool one_cpu = ::sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) == 1;
-    int idle = 0, sleeps = 0;  // to be made before it tries yielding again
+    int idle = 0, sleeps = one_cpu ? sleeps_before_yield : 0;  // to be made before it tries yielding again
     while (!stopping_) {
         bool work = drivers_ == 0;
         if (work) {
@@ -308,7 +327,6 @@ void World::run_progress_thread() {
             just_came = park();
             if (just_came) std::this_thread::sleep_for(head_start);
             idle = 0;
-            sleeps = one_cpu ? sleeps_before_yield : 0;
             continue;
         }
         if (sleeps == 0 && ++idle < yields_) {

@@ -164,6 +164,7 @@ void World::fail(const std::exception_ptr& error) {
         if (!deferred_) deferred_ = error;
         return;
     }
+    progress_messages();  // what has been sent, or has come, succeeded
     failure_ = error;
     if (mailbox_) mailbox_->drop_all();
     for (Group* group : std::exchange(active_, {})) group->drop(error);

@@ -199,6 +199,7 @@ void Group::submit(const std::shared_ptr<Operation>& operation, bool asynchronou
     if (CustomBackend* backend = backend_of(*operation)) return hand_over(*backend, operation);
     {
         const World::Held held(*world_);
+        if (!operation->is_collective) world_->hear();  // a message that is sent at once succeeds, whatever comes then
         begin(operation);
         if (operation->is_collective) {
             collectives_.push_back(operation);

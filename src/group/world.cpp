@@ -69,7 +69,8 @@ World::World(const ProcessGroupOptions& options, std::optional<Deadline> joining
       transport_(options.transport != TransportKind::automatic ? options.transport : settings::transport()),
       listen_host_(options.listen_host),
       congestion_(transport::Congestion::from_environment()),
-      lanes_(transport::Lanes::from_environment()) {
+      lanes_(transport::Lanes::from_environment()),
+      progress_nice_(settings::progress_nice()) {
     check(options);
     env::warn_about_unknown_variables();
     const Deadline deadline = joining.value_or(Deadline::after(timeout_));

@@ -142,6 +142,7 @@ class World : public std::enable_shared_from_this<World> {
     void activate(Group& group);
     void post(const std::shared_ptr<Operation>& message);
     bool progress();
+    void hear();  ///< fails, if that is the news
     /// Moves an execution on; what fails inside fails when it has returned.
     bool run(engine::Execution& execution);
     /// It is over: with an error, or well.
@@ -303,6 +304,7 @@ class World : public std::enable_shared_from_this<World> {
     std::atomic<bool> parked_{false};
     std::atomic<bool> work_waits_{false};
     std::atomic<bool> stopping_{false};
+    int progress_nice_;
     std::thread progress_thread_;
 };
 

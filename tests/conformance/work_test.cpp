@@ -3,7 +3,11 @@
 #include "conformance/world.hpp"
 #include "support/covers.hpp"
 
+#include <sys/resource.h>
+
 #include <atomic>
+#include <filesystem>
+#include <fstream>
 #include <numeric>
 
 namespace tutti::test {
@@ -76,6 +80,42 @@ TEST_P(Works, of_every_collective_are_in_flight_at_once_and_waited_for_in_any_or
                 EXPECT_EQ(part[last], (me + 2) % n + l);
             }
         }
+    });
+}
+
+// By /proc: the niceness of this process's threads with that name.
+std::vector<int> niceness_of(std::string_view name) {
+    std::vector<int> found;
+    for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
+        std::string its_name;
+        std::getline(std::ifstream(thread.path() / "comm"), its_name);
+        if (its_name == name)
+            found.push_back(::getpriority(PRIO_PROCESS, static_cast<id_t>(std::stoi(thread.path().filename()))));
+    }
+    return found;
+}
+
+TEST_P(Works, are_driven_by_a_thread_that_comes_before_computations_where_it_may) {
+    run_ranks(2, GetParam(), [](const ProcessGroup& g) {
+        if (!backend_under_test().empty()) return;  // which need not have a thread
+        int expected = ::getpriority(PRIO_PROCESS, 0);
+        std::thread([&expected] {
+            if (::setpriority(PRIO_PROCESS, 0, std::max(expected - 5, -20)) == 0)
+                expected = ::getpriority(PRIO_PROCESS, 0);
+        }).join();
+        int x = 0;
+        Work work = irecv(std::span(&x, 1), {.src = 1 - g.rank(), .group = g});
+        const auto until = Clock::now() + 10s;
+        std::vector<int> found;
+        while (found.empty() || found != std::vector(found.size(), expected)) {
+            ASSERT_LT(Clock::now(), until) << found.size() << " threads, " << ::testing::PrintToString(found);
+            std::this_thread::sleep_for(1ms);
+            found = niceness_of("tutti-progress");
+        }
+        const int one = 1;
+        send(std::span(&one, 1), 1 - g.rank(), {.group = g});
+        work.wait();
+        EXPECT_EQ(x, 1);
     });
 }
 
