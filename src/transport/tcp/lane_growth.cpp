@@ -19,7 +19,8 @@ namespace {
 
 constexpr int most_needed = 8;
 constexpr std::chrono::milliseconds between_looks{2};
-constexpr double least_busy_us = 50'000;  // to tell something
+constexpr double settle_us = 10'000;      // of being busy: before what follows counts
+constexpr double least_busy_us = 30'000;  // to tell something
 constexpr double share_of_network = 0.5;  // less, and it is the ranks that are slow
 constexpr double least_gain = 1.15;       // by twice as many: less is noise, or a link that is full
 constexpr int vain_max = 2;               // a lane may share its link with another by chance
@@ -71,7 +72,7 @@ bool LaneGrowth::wants(int lanes, int peer_wants, Instant now,
         look();
     }
     before_ = counts_;
-    if (busy_us_ < least_busy_us) return false;
+    if (busy_us_ < (fresh_ ? settle_us : least_busy_us)) return false;
     const double rate = static_cast<double>(bytes_) / busy_us_;
     const bool network_bound = lanes_network_us_ >= share_of_network * lanes_busy_us_;
     start();

@@ -103,7 +103,7 @@ TEST(LaneGrowth, goes_along_while_the_peer_tries_more) {
 
 TEST(LaneGrowth, takes_a_machine_that_becomes_quicker_for_no_gain) {
     Traffic traffic({.most = 8});
-    traffic.lanes_after(5s, 1.0, [&](int lanes) { return traffic.passed() < 130ms ? 50.0 : of_one_link(lanes); });
+    traffic.lanes_after(5s, 1.0, [&](int lanes) { return traffic.passed() < 45ms ? 50.0 : of_one_link(lanes); });
     EXPECT_EQ(traffic.in_use(), 1);
 }
 
@@ -121,7 +121,7 @@ TEST(LaneGrowth, is_not_made_where_the_ranks_are_slower_than_the_network) {
 }
 
 TEST(LaneGrowth, waits_until_there_has_been_traffic_for_a_while) {
-    EXPECT_EQ(Traffic({.most = 8}).lanes_after(80ms, 1.0, of_each), 1);
+    EXPECT_EQ(Traffic({.most = 8}).lanes_after(30ms, 1.0, of_each), 1);
 }
 
 TEST(LaneGrowth, asks_for_as_many_as_were_asked_for_at_once) {
