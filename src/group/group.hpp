@@ -209,6 +209,7 @@ class Group : public std::enable_shared_from_this<Group> {
     void remember(std::uint64_t sequence, std::uint64_t fingerprint);
     SmallState begin_small();
     bool advance(const SmallCall& call, SmallState& state, std::uint64_t sequence);
+    bool awaits_only_others_cpus(const SmallCall& call, const SmallState& state);
     bool wait_briefly(const SmallCall& call, SmallState& state, std::uint64_t sequence);
     bool publish(const SmallCall& call, SmallState& state, std::uint64_t sequence);
     bool reusable(const SmallCall& call, SmallState& state, std::uint64_t sequence, std::size_t depth);

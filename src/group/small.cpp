@@ -34,6 +34,8 @@ constexpr std::uint64_t slots_ahead = 3;
 // Turns for which a rank without a core of its own yields before it waits the ordinary way.
 constexpr int turns_max = 100;
 constexpr std::chrono::milliseconds turns_time{2};
+// Before yielding, where those that are waited for have other cores: about as long as a change of context takes.
+constexpr int looks_before_yield = 30;
 
 // To each rank goes another block of what one rank contributes, whose own block stays where the caller has it.
 bool splits(Collective collective) {
@@ -176,15 +178,35 @@ bool Group::wait_briefly(const SmallCall& call, SmallState& state, std::uint64_t
         if (advance(call, state, sequence)) return true;
     }
     if (world_->spins() > 0) return false;
-    // More ranks than cores: those that are waited for are most likely ready to run, and get this core. The lock is
-    // kept meanwhile, so not for long.
+    // More ranks than cores: those that are waited for are most likely ready to run, and get this core, unless they
+    // have others. The lock is kept meanwhile, so not for long.
     const Instant start = Clock::now();
     for (int turn = 0; turn < turns_max && world_->sound(); ++turn) {
+        if (awaits_only_others_cpus(call, state)) {
+            for (int look = 0; look < looks_before_yield; ++look) {
+                pause_cpu();
+                if (advance(call, state, sequence)) return true;
+            }
+        }
         ::sched_yield();
         if (advance(call, state, sequence)) return true;
         if (Clock::now() - start > turns_time) return false;
     }
     return false;
+}
+
+// None of the ranks whose contributions are missing needs this CPU.
+bool Group::awaits_only_others_cpus(const SmallCall& call, const SmallState& state) {
+    Spread* const spread = world_->spread();
+    if (spread == nullptr) return false;
+    spread->note();
+    if (!state.published) return false;  // it waits for room, which any rank may have to make
+    for (int peer = state.next; peer < size_; ++peer) {
+        if (waits_for(call, peer) && spread->is_here(world_->local_of(global(peer))) &&
+            small_slot(peer, state.sequence).sequence.load(std::memory_order_acquire) != state.sequence)
+            return false;
+    }
+    return true;
 }
 
 SmallState Group::begin_small() {

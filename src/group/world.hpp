@@ -16,6 +16,7 @@
 #include "core/biased_mutex.hpp"
 #include "core/huge_pages.hpp"
 #include "group/operation.hpp"
+#include "group/spread.hpp"
 #include "rendezvous/membership.hpp"
 #include "transport/tcp/socket_stream.hpp"
 
@@ -89,6 +90,8 @@ class World : public std::enable_shared_from_this<World> {
     int machines_of(const std::vector<int>& ranks) const;
     const std::shared_ptr<transport::Arena>& arena() const noexcept { return arena_; }
     int spins() const noexcept { return spins_; }  ///< before yielding
+    /// Of ranks that share CPUs, unless TUTTI_WAIT says what who waits does; otherwise null.
+    Spread* spread() noexcept { return spread_ ? &*spread_ : nullptr; }
 
     // ---- Groups
 
@@ -264,6 +267,7 @@ class World : public std::enable_shared_from_this<World> {
     transport::StagingCopy staging_copy_, small_copy_;  // of tiles; of short collectives and messages
     transport::CopyChoice copy_choice_;
     int spins_ = 0;
+    std::optional<Spread> spread_;
     int yields_ = 200;  // before sleeping
 
     BiasedMutex mutex_;

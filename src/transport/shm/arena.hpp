@@ -69,6 +69,8 @@ struct RankControl {
     alignas(line_spacing) std::atomic<std::uint64_t> released{0};  ///< publications below this are not needed any more
     alignas(line_spacing) std::atomic<std::uint32_t> rings{0};     ///< doorbell
     std::atomic<std::uint32_t> sleeping{0};                        ///< a Sleep
+    /// Where ranks share CPUs: one more than the one on which this rank waited last; 0: not known.
+    std::atomic<std::uint32_t> cpu_and_one{0};
     enum Sleep : std::uint32_t { awake = 0, on_memory = 1, on_bell = 2 };
     /// The last collectives of this rank: whoever meets one compares it with its own.
     struct Record {

@@ -1,0 +1,51 @@
+// Spread: ranks of one host that are more than its CPUs, and on which CPU each of them runs.
+//
+// A rank that waits either looks again, which helps while those that it waits for run elsewhere, or yields, which helps
+// if one of them needs this CPU. And it only helps if they are spread evenly: with three on one CPU and one on the
+// other each round takes three turns instead of two, and the kernel, which balances a few times a second at best, may
+// leave it so for the whole of a short job. So a rank on a CPU with two more than another one moves there: it restricts
+// itself to that CPU and takes the restriction back at once. CPUs that the caller's thread is not allowed to use stay
+// so.
+//
+// Threads: one at a time; what the others read is atomic.
+#pragma once
+
+#include "core/deadline.hpp"
+#include "transport/shm/arena.hpp"
+
+#include <chrono>
+#include <memory>
+#include <utility>
+
+namespace tutti::detail {
+
+class Spread {
+ public:
+    Spread(std::shared_ptr<transport::Arena> arena, int local_rank)
+        : arena_(std::move(arena)), local_rank_(local_rank) {}
+
+    /// The calling thread waits: says where it runs, and moves it if that has been a bad place for a while.
+    void note();
+    /// As far as is known, the other rank waits, or would go on, on the CPU of the last note().
+    bool is_here(int local_rank) const noexcept { return cpu_of(local_rank) == here_; }
+
+    /// From one look at the others to the next, at least. Moves that do not last make it longer.
+    static constexpr std::chrono::milliseconds shortest{5}, longest{1000};
+
+ private:
+    /// -1: not known.
+    int cpu_of(int local_rank) const noexcept {
+        return static_cast<int>(arena_->control(local_rank).cpu_and_one.load(std::memory_order_relaxed)) - 1;
+    }
+    void move();
+    int better_cpu() const;
+
+    std::shared_ptr<transport::Arena> arena_;
+    int local_rank_;
+    int here_ = -2;  // nowhere, yet
+    int notes_ = 0;
+    std::chrono::milliseconds pause_ = shortest;
+    Instant next_look_{};
+};
+
+}  // namespace tutti::detail
