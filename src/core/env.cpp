@@ -46,7 +46,8 @@ constexpr auto table = std::to_array<Variable>({
     {"TUTTI_TRACE_DIR", "folder for what the recorder holds: when a group fails or ends, and on SIGUSR2"},
     {"TUTTI_TRANSPORT", "auto (default), shm or tcp"},
     {"TUTTI_TUNE", "auto (default), off, nocache, remeasure, COLLECTIVE[:BYTES]=ALGORITHM or a file; rank 0's counts"},
-    {"TUTTI_WAIT", "auto (default), spin, yield or sleep: what a waiting rank does; others than auto leave it on its core"},
+    {"TUTTI_WAIT",
+     "auto (default), spin, yield or sleep: what a waiting rank does; others than auto leave it on its core"},
 });
 
 std::string_view nearest(std::string_view name) {
