@@ -31,6 +31,7 @@ class StagingCopy {
     std::size_t least_bytes_ = ~std::size_t{0};
     double penalty_ns_ = 0;
     double plain_ns_ = 0, stream_ns_ = 0;  // a byte, lately
+    std::uint32_t pause_ = 16;             // copies between the trials
     std::uint32_t until_trial_ = 0;        // copies
 };
 
