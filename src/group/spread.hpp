@@ -5,7 +5,7 @@
 // other each round takes three turns instead of two, and the kernel, which balances a few times a second at best, may
 // leave it so for the whole of a short job. So a rank on a CPU with two more than another one moves there: it restricts
 // itself to that CPU and takes the restriction back at once. CPUs that the caller's thread is not allowed to use stay
-// so.
+// so; those that its cpuset gains later it does not use by itself, as after any sched_setaffinity(2).
 //
 // Threads: one at a time; what the others read is atomic.
 #pragma once
