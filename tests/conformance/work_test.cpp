@@ -112,6 +112,7 @@ TEST_P(Works, are_driven_by_a_thread_that_comes_before_computations_where_it_may
             std::this_thread::sleep_for(1ms);
             found = niceness_of("tutti-progress");
         }
+        barrier({.group = g});  // what has come before it is received needs no thread
         const int one = 1;
         send(std::span(&one, 1), 1 - g.rank(), {.group = g});
         work.wait();
