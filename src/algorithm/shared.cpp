@@ -3,9 +3,9 @@
 // One-shot: everyone publishes its values, everyone combines all of them, in rank order.
 //   n = 2, one tile:   rank 0  publish(x0) | out = x0 op [x1]      rank 1  publish(x1) | out = [x0] op x1
 //   For one rank alone, the others only publish, and run ahead.
-// Two-shot: the values are cut into tiles, a tile into one slice per rank. Round 2t: everyone publishes the slices of
-// the others; the owner combines its own (never staged) with theirs, in rank order. Round 2t+1: the owner publishes the
-// result, everyone reads it.
+// Two-shot: the values are cut into tiles, a tile into one slice per rank. Everyone asks, that is publishes, the slices
+// of the others; the owner combines its own (never staged) with theirs, in rank order, and answers with the result,
+// which everyone reads.
 //   n = 2, tile t:     rank 0  publish(x0[s1]) | out[s0] = x0[s0] op [x1[s0]] | publish(out[s0]) | out[s1] = [out[s1]]
 // Steps of neighbouring tiles are interleaved, so that a rank seldom waits for what has just been published.
 // Source: the two-phase reduction of Rabenseifner (2004), with direct access in both phases as in shared-memory MPI
@@ -70,6 +70,25 @@ void combine_pieces(Builder& b, const Scope& s, std::uint32_t round, const Tile&
     b.read_combine_deliver(round, target, operands, finish);
 }
 
+// The rounds of tiles in which ranks ask and answer. Four rounds belong to two tiles: ask, ask, answer, answer. So an
+// answer comes two rounds after what it answers, and between two ranks lies in the same memory (Arena::slot).
+struct Rounds {
+    std::uint32_t first;
+    explicit Rounds(Builder& b) {
+        b.begin_fours();
+        first = b.next_round();
+    }
+    std::uint32_t ask(std::uint64_t tile) const {
+        return first + static_cast<std::uint32_t>(4 * (tile / 2) + tile % 2);
+    }
+    std::uint32_t answer(std::uint64_t tile) const { return ask(tile) + 2; }
+    /// Answers are read in the order of tiles, and after what was asked of the next tile.
+    void release(Builder& b, std::uint64_t tile) const { b.release(answer(tile) + 1); }
+    static void use(Builder& b, std::uint64_t tiles) {
+        b.use_rounds(static_cast<std::uint32_t>(4 * ceil_div(tiles, 2)));
+    }
+};
+
 // Where the result takes the place of the input, it may be written there by whoever computes it.
 schedule::Offer in_place(const Chunk& input, const Chunk& output) {
     return input == output ? schedule::Offer::result : schedule::Offer::none;
@@ -114,7 +133,7 @@ void all_reduce_two_shot(Builder& b, const Scope& s, const Staging& staging, Chu
     const std::uint64_t piece = piece_elements(staging, n);
     const std::uint64_t tile_count = piece * static_cast<std::uint64_t>(n);
     const std::uint64_t tiles = ceil_div(input.count, tile_count);
-    const std::uint32_t first = b.next_round();
+    const Rounds rounds(b);
     const auto slice = [&](Chunk whole, std::uint64_t t, int owner) {
         const std::uint64_t in_tile = std::min(tile_count, whole.count - t * tile_count);
         return piece_of(part(whole, t * tile_count, in_tile), n, owner);
@@ -127,21 +146,20 @@ void all_reduce_two_shot(Builder& b, const Scope& s, const Staging& staging, Chu
         }
         return tile;
     };
-    const auto round = [&](std::uint64_t t) { return first + 2 * static_cast<std::uint32_t>(t); };
     pipeline(
-        tiles, [&](std::uint64_t t) { publish_pieces(b, s, round(t), tile_of(t), in_place(input, output)); },
+        tiles, [&](std::uint64_t t) { publish_pieces(b, s, rounds.ask(t), tile_of(t), in_place(input, output)); },
         [&](std::uint64_t t) {
-            combine_pieces(b, s, round(t), tile_of(t), slice(output, t, s.me), finish);
-            b.publish_undelivered(round(t) + 1, std::vector{slice(output, t, s.me)});
+            combine_pieces(b, s, rounds.ask(t), tile_of(t), slice(output, t, s.me), finish);
+            b.publish_undelivered(rounds.answer(t), std::vector{slice(output, t, s.me)});
         },
         [&](std::uint64_t t) {
             for (int i = 1; i < n; ++i) {
                 const int owner = (s.me + i) % n;
-                read_result(b, s.rank(owner), round(t) + 1, slice(output, t, owner), in_place(input, output));
+                read_result(b, s.rank(owner), rounds.answer(t), slice(output, t, owner), in_place(input, output));
             }
-            b.release(round(t) + 2);
+            rounds.release(b, t);
         });
-    b.use_rounds(2 * static_cast<std::uint32_t>(tiles));
+    Rounds::use(b, tiles);
 }
 
 void reduce_one_shot(Builder& b, const Scope& s, const Staging& staging, int root, Chunk input, Chunk output,
@@ -179,7 +197,7 @@ void reduce(Builder& b, const Scope& s, const Staging& staging, int root, Chunk 
     const std::uint64_t piece = piece_elements(staging, n);
     const std::uint64_t tile_count = piece * static_cast<std::uint64_t>(n);
     const std::uint64_t tiles = ceil_div(input.count, tile_count);
-    const std::uint32_t first = b.next_round();
+    const Rounds rounds(b);
     const auto slice = [&](Chunk whole, std::uint64_t t, int owner) {
         const std::uint64_t in_tile = std::min(tile_count, input.count - t * tile_count);
         return piece_of(part(whole, t * tile_count, in_tile), n, owner);
@@ -196,20 +214,19 @@ void reduce(Builder& b, const Scope& s, const Staging& staging, int root, Chunk 
     const auto target = [&](std::uint64_t t) {
         return s.me == root ? slice(output, t, s.me) : part(output, 0, slice(input, t, s.me).count);
     };
-    const auto round = [&](std::uint64_t t) { return first + 2 * static_cast<std::uint32_t>(t); };
     pipeline(
-        tiles, [&](std::uint64_t t) { publish_pieces(b, s, round(t), tile_of(t), offer); },
+        tiles, [&](std::uint64_t t) { publish_pieces(b, s, rounds.ask(t), tile_of(t), offer); },
         [&](std::uint64_t t) {
-            combine_pieces(b, s, round(t), tile_of(t), target(t), finish);
-            if (s.me != root) b.publish_undelivered(round(t) + 1, std::vector{target(t)}, s.rank(root));
+            combine_pieces(b, s, rounds.ask(t), tile_of(t), target(t), finish);
+            if (s.me != root) b.publish_undelivered(rounds.answer(t), std::vector{target(t)}, s.rank(root));
         },
         [&](std::uint64_t t) {
             for (int i = 0; s.me == root && i < n; ++i) {
-                if (i != root) read_result(b, s.rank(i), round(t) + 1, slice(output, t, i), offer);
+                if (i != root) read_result(b, s.rank(i), rounds.answer(t), slice(output, t, i), offer);
             }
-            b.release(round(t) + 2);
+            rounds.release(b, t);
         });
-    b.use_rounds(2 * static_cast<std::uint32_t>(tiles));
+    Rounds::use(b, tiles);
 }
 
 void broadcast(Builder& b, const Scope& s, const Staging& staging, int root, Chunk buffer) {
@@ -228,38 +245,39 @@ void broadcast(Builder& b, const Scope& s, const Staging& staging, int root, Chu
 }
 
 // Both sides copy: readers offer room for one of n slices of each tile, into which the root writes; they read the rest.
-// Round 3t: the offers; 3t+1: the rest; 3t+2: the first slice, for those that could offer nothing in place.
+// Round 4t: the rest; 4t+1: the offers; 4t+2: the first slice, for those that could offer nothing in place. The root may
+// write nothing and ask for no offers (Schedule::either_way), so what it publishes lies elsewhere (Arena::slot).
 //   n = 2, tile t:   root  publish(x[s1]) | [offer] = x[s0]        other  offer(x[s0]) | x[s1] = [x[s1]]
 void broadcast_both(Builder& b, const Scope& s, const Staging& staging, int root, Chunk buffer) {
     const int n = s.size();
     const std::uint64_t tile_count = staging.slot + staging.slot / static_cast<std::uint64_t>(std::max(1, n - 1));
     const std::uint64_t tiles = ceil_div(buffer.count, tile_count);
+    b.begin_fours();
     const std::uint32_t first = b.next_round();
-    const auto round = [&](std::uint64_t t) { return first + 3 * static_cast<std::uint32_t>(t); };
+    const auto round = [&](std::uint64_t t) { return first + 4 * static_cast<std::uint32_t>(t); };
     const auto tile = [&](std::uint64_t t) {
         return part(buffer, t * tile_count, std::min(tile_count, buffer.count - t * tile_count));
     };
     const auto slice = [&](std::uint64_t t) { return piece_of(tile(t), n, 0); };
     const auto rest = [&](std::uint64_t t) { return part(tile(t), slice(t).count, tile(t).count - slice(t).count); };
-    pipeline(
-        tiles,
-        [&](std::uint64_t t) {
-            if (s.me != root) b.publish(round(t), std::vector{slice(t)}, schedule::Offer::room);
-        },
-        [&](std::uint64_t t) {
-            if (s.me != root) return;
-            b.publish(round(t) + 1, std::vector{rest(t)});
-            for (int i = 1; i < n; ++i) b.write(s.rank((root + i) % n), round(t), 0, slice(t));
-            b.publish_undelivered(round(t) + 2, std::vector{slice(t)});
-        },
-        [&](std::uint64_t t) {
-            if (s.me != root) {
-                b.read(s.rank(root), round(t) + 1, 0, rest(t));
-                b.read_undelivered(s.rank(root), round(t) + 2, 0, slice(t));
-            }
-            b.release(round(t) + 3);
-        });
-    b.use_rounds(3 * static_cast<std::uint32_t>(tiles));
+    const auto end = [&](std::uint64_t t) {
+        if (s.me != root) {
+            b.read(s.rank(root), round(t), 0, rest(t));
+            b.read_undelivered(s.rank(root), round(t) + 2, 0, slice(t));
+        }
+        b.release(round(t) + 4);
+    };
+    // Two tiles take all slots, so one ends before the next but one begins.
+    for (std::uint64_t tick = 0; tick < tiles + 2; ++tick) {
+        if (tick >= 2) end(tick - 2);
+        if (tick < tiles && s.me != root) b.publish(round(tick) + 1, std::vector{slice(tick)}, schedule::Offer::room);
+        if (tick == 0 || tick > tiles || s.me != root) continue;
+        const std::uint64_t t = tick - 1;
+        b.publish(round(t), std::vector{rest(t)});
+        for (int i = 1; i < n; ++i) b.write(s.rank((root + i) % n), round(t) + 1, 0, slice(t));
+        b.publish_undelivered(round(t) + 2, std::vector{slice(t)});
+    }
+    b.use_rounds(4 * static_cast<std::uint32_t>(tiles));
 }
 
 void all_gather(Builder& b, const Scope& s, const Staging& staging, Chunk own, const std::vector<Chunk>& blocks) {
@@ -305,13 +323,11 @@ void gather(Builder& b, const Scope& s, const Staging& staging, int root, const 
     b.use_rounds(static_cast<std::uint32_t>(tiles));
 }
 
-// Everybody writes its own block, where the root offers room for it. Round 2t: the offer; 2t+1: the block, if there was
-// no room.
+// Everybody writes its own block, where the root offers room for it; the answer is the block, if there was no room.
 void gather_both(Builder& b, const Scope& s, const Staging& staging, int root,
                  const std::vector<std::uint64_t>& counts) {
     const std::uint64_t tiles = ceil_div(*std::ranges::max_element(counts), staging.slot);
-    const std::uint32_t first = b.next_round();
-    const auto round = [&](std::uint64_t t) { return first + 2 * static_cast<std::uint32_t>(t); };
+    const Rounds rounds(b);
     const auto tile = [&](Chunk block, std::uint64_t t) {
         const std::uint64_t start = std::min(block.count, t * staging.slot);
         return part(block, start, std::min(staging.slot, block.count - start));
@@ -328,21 +344,21 @@ void gather_both(Builder& b, const Scope& s, const Staging& staging, int root,
     pipeline(
         tiles,
         [&](std::uint64_t t) {
-            if (s.me == root) publish_pieces(b, s, round(t), tiles_of(t), schedule::Offer::room);
+            if (s.me == root) publish_pieces(b, s, rounds.ask(t), tiles_of(t), schedule::Offer::room);
         },
         [&](std::uint64_t t) {
             if (s.me == root) return b.copy(tile(block_of(Buffer::output, counts, root), t), tile(own, t));
-            b.write(s.rank(root), round(t), before(tiles_of(t).pieces, root, s.me), tile(own, t));
-            b.publish_undelivered(round(t) + 1, std::vector{tile(own, t)}, s.rank(root));
+            b.write(s.rank(root), rounds.ask(t), before(tiles_of(t).pieces, root, s.me), tile(own, t));
+            b.publish_undelivered(rounds.answer(t), std::vector{tile(own, t)}, s.rank(root));
         },
         [&](std::uint64_t t) {
             for (int i = 0; s.me == root && i < s.size(); ++i) {
                 if (i != root)
-                    b.read_undelivered(s.rank(i), round(t) + 1, 0, tile(block_of(Buffer::output, counts, i), t));
+                    b.read_undelivered(s.rank(i), rounds.answer(t), 0, tile(block_of(Buffer::output, counts, i), t));
             }
-            b.release(round(t) + 2);
+            rounds.release(b, t);
         });
-    b.use_rounds(2 * static_cast<std::uint32_t>(tiles));
+    Rounds::use(b, tiles);
 }
 
 void scatter(Builder& b, const Scope& s, const Staging& staging, int root, const std::vector<std::uint64_t>& counts) {

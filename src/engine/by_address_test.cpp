@@ -45,17 +45,18 @@ class ByAddress : public ::testing::Test {
     Execution& begin(std::size_t rank, bool either_way = false) {
         const Chunk first{Buffer::output, 0, half}, second{Buffer::output, half, half};
         Builder b("both");
+        b.begin_fours();
         if (either_way) b.either_way(count, 0);
         if (rank == 1) {
-            b.publish(0, std::vector{first}, Offer::room);
-            b.read(0, 1, 0, second);
+            b.publish(1, std::vector{first}, Offer::room);
+            b.read(0, 0, 0, second);
             b.read_undelivered(0, 2, 0, first);
         } else {
-            b.publish(1, std::vector{second});
-            b.write(1, 0, 0, first);
+            b.publish(0, std::vector{second});
+            b.write(1, 1, 0, first);
             b.publish_undelivered(2, std::vector{first});
         }
-        return run(rank, b, 3);
+        return run(rank, b, 4);
     }
     // An all_reduce: rank r combines half r of both buffers where they lie, and writes the result to both.
     Execution& begin_sum(std::size_t rank) {
@@ -92,7 +93,7 @@ TEST_F(ByAddress, both_sides_copy_and_nothing_is_staged) {
     EXPECT_TRUE(root.done() && other.done());
     EXPECT_EQ(buffers[1], std::vector<float>(count, 1));
     for (const int rank : {0, 1}) {
-        const auto* slot = reinterpret_cast<const float*>(arena->slot(rank, rank == 0 ? 1 : 0));
+        const auto* slot = reinterpret_cast<const float*>(arena->slot(rank, rank == 0 ? 0 : 1));
         EXPECT_EQ(std::count(slot, slot + half, 1.0F), 0) << "rank " << rank;
     }
 }
@@ -112,7 +113,7 @@ TEST_F(ByAddress, whichever_way_the_root_takes_everybody_has_its_values) {
         }
         ASSERT_TRUE(root.done() && other.done()) << use;
         ASSERT_EQ(buffers[1], buffers[0]) << use;
-        const auto* slot = reinterpret_cast<const float*>(arena->slot(0, first_publication + 1));
+        const auto* slot = reinterpret_cast<const float*>(arena->slot(0, first_publication));
         staged += std::count(slot, slot + half, static_cast<float>(use)) == half ? 1 : 0;
     }
     // A trial of each, at least.

@@ -28,13 +28,17 @@ Execution::Execution(std::shared_ptr<const schedule::Schedule> schedule, const O
       operands_(operands),
       ground_(ground),
       element_bytes_(size_of(operands.dtype)),
-      base_(ground.first_publication),
+      base_(schedule_->fours ? (ground.first_publication + 3) / 4 * 4 : ground.first_publication),
       states_(schedule_->steps.size(), State::open),
       transfers_(schedule_->steps.size()),
       agreed_(ground.local_of.size()) {
-    ground.first_publication += schedule_->publications;
+    ground.first_publication = base_ + schedule_->publications;
     if (schedule_->scratch_count > 0) {
         scratch_ = std::make_unique_for_overwrite<std::byte[]>(schedule_->scratch_count * element_bytes_);
+    }
+    if (ground.arena != nullptr) {
+        const transport::ArenaLayout& layout = ground.arena->layout();
+        ground.read_last.resize(static_cast<std::size_t>(layout.ranks) * layout.slots);
     }
     while (next_shared_ < states_.size() && !is_shared(schedule_->steps[next_shared_].kind)) ++next_shared_;
     if (ground.symmetric != nullptr) {

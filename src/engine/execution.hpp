@@ -43,6 +43,8 @@ struct Ground {
     int local_rank = 0;                   ///< in the arena
     std::vector<int> local_of;            ///< arena rank of each rank of this host, -1 elsewhere
     std::uint64_t first_publication = 0;  ///< of the next schedule; equal on all ranks of a host
+    /// By place in the staging area: whether this rank was the last to touch it, and read there.
+    std::vector<bool> read_last;
 };
 
 struct Operands {
@@ -84,6 +86,12 @@ class Execution {
     // What may be published either way (either_way.cpp).
     void choose_way();
     void tell_way();
+    /// How to copy into the slot of this rank's `publication`; null: by ordinary stores, for this rank has read last
+    /// what lies there, and has it in its cache.
+    transport::StagingCopy* staging_copy(std::uint64_t publication) const noexcept {
+        return ground_.read_last[ground_.arena->place(ground_.local_rank, publication)] ? nullptr
+                                                                                        : ground_.staging_copy;
+    }
     bool stages() const noexcept { return chooses_ && way_ == transport::CopyChoice::Way::staging; }
     /// Runs `copy`, and counts its time if it belongs to such a schedule.
     template <class Copy>

@@ -94,8 +94,11 @@ bool Execution::publish(const Step& step) {
     const Operand* operands = schedule_->operands.data() + step.first_operand;
     std::byte* slot = arena.slot(ground_.local_rank, publication);
     std::uint64_t stamp = publication + 1;
-    if (std::exchange(in_slot_, false) || !wanted(step)) {
-        // It is there, or everybody has got it.
+    auto read_last = ground_.read_last[arena.place(ground_.local_rank, publication)];
+    if (std::exchange(in_slot_, false)) {  // it is there
+        read_last = false;
+    } else if (!wanted(step)) {
+        // Everybody has got it.
     } else if (in_place(step)) {
         const InPlace head{.parts = step.operand_count, .offered = step.offer != Offer::none ? 1U : 0U};
         std::memcpy(slot, &head, sizeof head);
@@ -110,9 +113,11 @@ bool Execution::publish(const Step& step) {
         stamp |= transport::published_in_place;
         published_in_place_ = true;
     } else if (step.offer != Offer::room) {
+        transport::StagingCopy* const copy = staging_copy(publication);
+        read_last = false;
         for (std::uint32_t i = 0; i < step.operand_count; ++i) {
             const std::size_t size = bytes(operands[i].chunk);
-            timed([&] { transport::copy_staged(ground_.staging_copy, slot, address(operands[i].chunk), size); });
+            timed([&] { transport::copy_staged(copy, slot, address(operands[i].chunk), size); });
             slot += size;
         }
     }
@@ -158,8 +163,10 @@ Execution::Source Execution::source(int peer, std::uint64_t publication, std::ui
     const transport::Arena& arena = *ground_.arena;
     std::byte* slot = arena.slot(local, publication);
     const std::size_t offset = slot_offset * element_bytes_;
-    if ((stamp_of(peer, publication).load(std::memory_order_relaxed) & transport::published_in_place) == 0)
+    if ((stamp_of(peer, publication).load(std::memory_order_relaxed) & transport::published_in_place) == 0) {
+        ground_.read_last[arena.place(local, publication)] = true;
         return {.at = slot + offset};
+    }
     InPlace head;
     std::memcpy(&head, slot, sizeof head);
     InPlace::Part part, next;
@@ -224,13 +231,14 @@ bool Execution::read_combine(const Step& step) {
 /// copied piece by piece, the result comes from the first-level cache.
 std::byte* Execution::slot_of_result(const Step& step) const {
     const auto next = static_cast<std::size_t>(&step - schedule_->steps.data()) + 1;
-    const bool streams = ground_.staging_copy != nullptr && ground_.staging_copy->streams();
-    if (streams || !far_.empty() || next == schedule_->steps.size()) return nullptr;
+    if (!far_.empty() || next == schedule_->steps.size()) return nullptr;
     const Step& publication = schedule_->steps[next];
     if (publication.kind != StepKind::publish || publication.operand_count != 1 ||
         schedule_->operands[publication.first_operand].chunk != step.target || !wanted(publication) ||
         in_place(publication) || !has_room(base_ + publication.round))
         return nullptr;
+    const transport::StagingCopy* const copy = staging_copy(base_ + publication.round);
+    if (copy != nullptr && copy->streams()) return nullptr;
     return ground_.arena->slot(ground_.local_rank, base_ + publication.round);
 }
 

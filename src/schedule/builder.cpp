@@ -282,6 +282,14 @@ void Builder::release(std::uint32_t round) {
     end();
 }
 
+// All before is read. To say so matters where the schedule before has not ended with the last of four: publications
+// that nobody makes need no room.
+void Builder::begin_fours() {
+    schedule_.fours = true;
+    next_round_ = (next_round_ + 3) / 4 * 4;
+    release(next_round_);
+}
+
 void Builder::settle() {
     release(next_round_);
     begin(StepKind::settle).round = next_round_;

@@ -46,6 +46,8 @@ class Builder {
     /// First round not used yet; generators that are chained start there.
     std::uint32_t next_round() const { return next_round_; }
     void use_rounds(std::uint32_t count) { next_round_ += count; }
+    /// The next round is the first of four.
+    void begin_fours();
     void not_single_rounding() { schedule_.single_rounding = false; }
 
     /// Before steps that write what earlier ones have published.

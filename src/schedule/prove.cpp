@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 
 namespace tutti::schedule {
 namespace {
@@ -29,7 +30,10 @@ class Proof {
 
     std::vector<std::string> run() {
         prepare();
-        for (Rank rank = 0; rank < size_; ++rank) check_hazards(rank);
+        for (Rank rank = 0; rank < size_; ++rank) {
+            check_hazards(rank);
+            check_turns(rank);
+        }
         while (faults_.size() < 5 && advance()) {
         }
         for (Rank rank = 0; rank < size_; ++rank) {
@@ -153,6 +157,46 @@ class Proof {
                     overlap(touched[i].first, touched[k].second)) {
                     return fault(rank, i, fmt::format("touches what step {} touches, but does not wait for it", k));
                 }
+            }
+        }
+    }
+
+    // Two ranks of a host take turns with the memory of slots: who publishes has read before what the other one leaves
+    // there.
+    void check_turns(Rank rank) {
+        Rank other = -1;
+        for (Rank peer = 0; peer < size_; ++peer) {
+            if (peer == rank || host(peer) != host(rank)) continue;
+            if (other >= 0) return;
+            other = peer;
+        }
+        if (other < 0) return;
+        const auto rounds_of = [&](const Schedule& s) {
+            std::set<std::uint32_t> rounds;
+            for (const Step& step : s.steps) {
+                if (step.kind == StepKind::publish && step.operand_count > 0) rounds.insert(step.round);
+            }
+            return rounds;
+        };
+        const std::set<std::uint32_t> theirs = rounds_of(schedules_[static_cast<std::size_t>(other)]);
+        const Schedule& s = schedules_[static_cast<std::size_t>(rank)];
+        std::map<std::uint32_t, std::size_t> last_read;  // by round: its last reader
+        for (std::size_t i = 0; i < s.steps.size(); ++i) {
+            const StepKind kind = s.steps[i].kind;
+            const bool looks = kind == StepKind::write && s.either_way == 0;  // else it may not wait for the offer
+            if (kind == StepKind::read || kind == StepKind::read_combine || looks)
+                last_read[s.steps[i].round] = i;
+        }
+        for (std::size_t i = 0; i < s.steps.size(); ++i) {
+            const Step& step = s.steps[i];
+            if (step.kind != StepKind::publish || step.operand_count == 0) continue;
+            for (const std::uint32_t before : {2U, 2 * promise_.slots - 2}) {
+                const bool elsewhere = s.fours && (step.round % 4 >= 2) != (before == 2);
+                if (elsewhere || step.round < before) continue;
+                const std::uint32_t there = step.round - before;
+                const auto read = last_read.find(there);
+                if (theirs.contains(there) && (read == last_read.end() || read->second > i))
+                    fault(rank, i, fmt::format("publishes where it has yet to read the other's round {}", there));
             }
         }
     }

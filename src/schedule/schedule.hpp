@@ -15,9 +15,14 @@
 // out). `publish` copies chunks into this rank's slot of a round at slot offsets; `read` and `read_combine` wait for
 // the peer's publication of that round. `release` with round r says: this rank will read no publication of any round <
 // r any more. Publishing round r waits until every other rank of the host has released round r - slots + 1 or later,
-// that is, needs none of the rounds <= r - slots; a rank publishes only after it has done so itself, since two ranks
-// take turns with a slot's memory (Arena::in_turn). Every rank ends with release(publications) and
-// settle(publications).
+// that is, needs none of the rounds <= r - slots; a rank publishes only after it has done so itself. Every rank ends
+// with release(publications) and settle(publications).
+//
+// Two ranks take turns with a slot's memory (Arena::slot): of four publications the third and the fourth lie where the
+// other rank's first and second lay, and the first and second of four where its third and fourth lay a ring before. So
+// one of two ranks publishes round r only after it has read what the other one publishes in the rounds r - 2 and
+// r - 6; if the schedule's rounds come in fours (Schedule::fours), in the one of them whose memory it takes. What
+// answers a round is therefore best published two rounds later: it is written where this rank has just read.
 //
 // Symmetric memory. A buffer may lie in memory that all ranks of a host map. What such a rank publishes from it is not
 // copied: it publishes where the values lie, and readers read them there. Whether it does is its own affair, and
@@ -129,6 +134,7 @@ struct Schedule {
                                        ///< zero: symmetric memory is not looked for, all is copied
     std::uint64_t used_end[3]{};       ///< by buffer: where the last chunk ends that this rank reads or writes
     std::uint32_t publications = 0;    ///< rounds used; equal on all ranks of a host
+    bool fours = false;                ///< round 0 is the first of four publications; equal on all ranks of a host
     bool by_address = false;           ///< ordinary memory may be published in place too; equal on all ranks
     std::uint64_t either_way = 0;      ///< elements that a rank publishes in place or not, as it finds quicker
     Rank either_way_owner = -1;        ///< which rank does

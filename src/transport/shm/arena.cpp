@@ -162,9 +162,9 @@ void Arena::leave_part(int rank) noexcept {
 }
 
 std::byte* Arena::slot(int rank, std::uint64_t publication) const noexcept {
-    const int place = in_turn(rank, publication, layout_.slots);
-    return reinterpret_cast<std::byte*>(&control(place)) + control_bytes() +
-           (publication % layout_.slots) * layout_.slot_bytes;
+    const std::size_t index = place(rank, publication);
+    return reinterpret_cast<std::byte*>(&control(static_cast<int>(index / layout_.slots))) + control_bytes() +
+           (index % layout_.slots) * layout_.slot_bytes;
 }
 
 RingControl& Arena::ring_control(int from, int to) const noexcept {

@@ -131,7 +131,7 @@ struct RingControl {
 
 struct ArenaLayout {
     int ranks = 1;
-    std::uint32_t slots = 8;
+    std::uint32_t slots = 8;  ///< a multiple of four
     std::size_t slot_bytes = std::size_t{128} << 10;
     std::size_t ring_bytes = std::size_t{64} << 10;  ///< a power of two; 0: no rings
 
@@ -187,7 +187,15 @@ class Arena {
     int in_turn(int rank, std::uint64_t number, std::uint64_t places) const noexcept {
         return layout_.ranks == 2 ? rank ^ static_cast<int>(number / places & 1) : rank;
     }
+    /// Two ranks take turns here as well: of four publications of a rank the third and fourth lie where the first and
+    /// second of the other lay, which it has just read (schedule.hpp).
     std::byte* slot(int rank, std::uint64_t publication) const noexcept;
+    /// Which of all slots that is, of ranks * slots.
+    std::size_t place(int rank, std::uint64_t publication) const noexcept {
+        if (layout_.ranks != 2) return static_cast<std::size_t>(rank) * layout_.slots + publication % layout_.slots;
+        const auto owner = static_cast<std::size_t>(rank) ^ (publication >> 1 & 1);
+        return owner * layout_.slots + (publication / 4 * 2 + (publication & 1)) % layout_.slots;
+    }
     RingControl& ring_control(int from, int to) const noexcept;
     std::byte* ring_data(int from, int to) const noexcept;
 
