@@ -36,7 +36,7 @@ algorithm::Tuning tuning_of() {
 // Ranks in blocks of equal size, the first hosts one more where they do not divide.
 algorithm::Layout layout_of(const ExplainArguments& a) {
     algorithm::Layout layout;
-    const transport::ArenaLayout shape;
+    const auto shape = transport::ArenaLayout::of(a.ranks, a.ranks);
     for (int r = 0; r < a.ranks; ++r) layout.host_of.push_back(static_cast<int>(std::int64_t{r} * a.hosts / a.ranks));
     layout.shared_memory = a.transport != "tcp";
     layout.slot_bytes = shape.slot_bytes;

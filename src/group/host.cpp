@@ -39,18 +39,12 @@ int spins_for(int ranks_of_machine) {
     return ranks_of_machine <= cores ? 4000 : 0;
 }
 
-transport::ArenaLayout shape_for(int ranks) {
-    transport::ArenaLayout shape;
-    shape.ranks = ranks;
-    return shape;
-}
-
 }  // namespace
 
 // Made while the others are on their way, who may be on this host.
 void World::prepare_memory() {
     if (rank_ != 0 || size_ == 1 || transport_ == TransportKind::tcp) return;
-    arena_ = transport::Arena::create_shared(shape_for(size_));
+    arena_ = transport::Arena::create_shared(transport::ArenaLayout::of(size_, size_));
     arena_->control(0).memory_readable.store(transport::PeerMemory::allowed() ? 1 : 0);
 }
 
@@ -82,14 +76,14 @@ void World::lay_out_host() {
     const std::string machine = rendezvous::machine_of(membership_->cards()[static_cast<std::size_t>(rank_)].host_key);
     spins_ = spins_for(static_cast<int>(std::ranges::count_if(
         membership_->cards(), [&](const auto& card) { return rendezvous::machine_of(card.host_key) == machine; })));
-    const auto shape = shape_for(static_cast<int>(rank_of_local_.size()));
+    const auto shape = transport::ArenaLayout::of(static_cast<int>(rank_of_local_.size()), size_);
     layout_.slot_bytes = shape.slot_bytes;
     layout_.slots = shape.slots;
     if (size_ == 1) layout_.shared_memory = true;  // alone: the staging area is this rank's own
 }
 
 void World::connect_shared_memory(const OfferedMemory& offer, const Deadline& deadline) {
-    const auto shape = shape_for(static_cast<int>(rank_of_local_.size()));
+    const auto shape = transport::ArenaLayout::of(static_cast<int>(rank_of_local_.size()), size_);
     if (size_ == 1) {
         arena_ = transport::Arena::create_private(shape);
         return;
@@ -109,7 +103,7 @@ void World::connect_shared_memory(const OfferedMemory& offer, const Deadline& de
 // Rank 0 has made it, has said where it is, and goes on. Who cannot find it there asks at its door.
 void World::share_offered(const OfferedMemory& offer, const Deadline& deadline) {
     if (rank_ == 0) return;
-    const auto shape = shape_for(size_);
+    const auto shape = transport::ArenaLayout::of(size_, size_);
     arena_ = transport::Arena::find(membership_->cards().front().process, offer.descriptor, offer.identity, shape);
     if (!arena_) {
         const UniqueFd door = membership_->visit(0, deadline, &bad_news_);
@@ -145,7 +139,7 @@ void World::wait_for_attachments() const {
 
 // The lowest rank of a host makes the memory and passes its descriptor to the others: whoever gets it shares it.
 void World::share_by_hand(const Deadline& deadline) {
-    const auto shape = shape_for(static_cast<int>(rank_of_local_.size()));
+    const auto shape = transport::ArenaLayout::of(static_cast<int>(rank_of_local_.size()), size_);
     const bool is_first = rank_of_local_.front() == rank_;
     // Where some ranks are reached by sockets, those that sleep are woken by bells.
     std::vector<UniqueFd> bells(shape.ranks < size_ ? static_cast<std::size_t>(shape.ranks) : 0);

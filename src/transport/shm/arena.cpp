@@ -44,6 +44,13 @@ std::size_t ring_stride(const ArenaLayout& layout) {
 
 }  // namespace
 
+ArenaLayout ArenaLayout::of(int ranks, int group_size) {
+    ArenaLayout layout;
+    layout.ranks = ranks;
+    if (group_size == 2) layout.slot_bytes *= 2;
+    return layout;
+}
+
 std::size_t ArenaLayout::rank_bytes() const {
     return control_bytes() + slots * slot_bytes + static_cast<std::size_t>(ranks) * ring_stride(*this);
 }

@@ -137,6 +137,9 @@ struct ArenaLayout {
 
     std::size_t rank_bytes() const;
     std::size_t total_bytes() const;
+    /// Of the ranks of one host, in a group of `group_size`. Slots are of one size in all of a group's arenas: longer
+    /// where there are two ranks, which then wait for each other half as often.
+    static ArenaLayout of(int ranks, int group_size);
 };
 
 class Arena {
