@@ -217,6 +217,7 @@ class Group : public std::enable_shared_from_this<Group> {
     void record_small(const SmallCall& call, SmallState& state, std::uint64_t sequence);
     std::byte* small_blocks(int rank, std::uint64_t small_sequence, std::uint64_t head) const noexcept;
     void publish_parts(const SmallCall& call, std::byte* to, std::size_t bytes);
+    void copy_payload(const SmallCall& call, std::byte* to, const std::byte* from, std::size_t bytes);
     void publish_blocks(const SmallCall& call, SmallState& state);
     void check_blocks(const SmallCall& call, SmallState& state, std::uint64_t sequence, int peer);
     void finish(const SmallCall& call, const SmallState& state);

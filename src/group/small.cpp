@@ -257,7 +257,7 @@ bool Group::waits_for(const SmallCall& call, int peer) const noexcept {
         else if (splits(call.collective))
             publish_parts(call, small_payload(call, rank_, state.sequence, bytes), bytes);
         else if (!inline_payload)
-            world_->small_copy()(long_payload(call, rank_, state.sequence), call.input, bytes);
+            copy_payload(call, long_payload(call, rank_, state.sequence), call.input, bytes);
         else
             copy_few(slot.payload.data(), call.input, bytes);
         slot.sequence.store(state.sequence, std::memory_order_release);
@@ -270,6 +270,12 @@ bool Group::waits_for(const SmallCall& call, int peer) const noexcept {
     return true;
 }
 
+// Two ranks that take turns have in their caches what they write: there stores around them have nothing to win.
+void Group::copy_payload(const SmallCall& call, std::byte* to, const std::byte* from, std::size_t bytes) {
+    const bool in_turn = size_ == 2 && !one_way(call.collective);
+    transport::copy_staged(in_turn ? nullptr : &world_->small_copy(), to, from, bytes);
+}
+
 // Others' blocks, `bytes` in all, one after the other: two ranks, who take turns with the area, write what they have
 // read.
 void Group::publish_parts(const SmallCall& call, std::byte* to, std::size_t bytes) {
@@ -277,7 +283,7 @@ void Group::publish_parts(const SmallCall& call, std::byte* to, std::size_t byte
         if (bytes <= SmallSlot::payload_bytes)
             copy_few(at, from, count);
         else if (count > 0)
-            world_->small_copy()(at, from, count);
+            copy_payload(call, at, from, count);
     };
     const std::size_t before = static_cast<std::size_t>(rank_) * call.block_bytes;
     write(to, call.input, before);

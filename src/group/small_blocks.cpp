@@ -96,7 +96,7 @@ void Group::publish_blocks(const SmallCall& call, SmallState& state) {
     for (int peer = 0; peer < size_; ++peer) {
         const std::uint64_t bytes = block_bytes(call, call.send_counts, peer);
         if (bytes > 0 && peer != rank_) {
-            world_->small_copy()(to, from, bytes);
+            copy_payload(call, to, from, bytes);
             to += bytes;
         }
         from += bytes;

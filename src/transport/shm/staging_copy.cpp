@@ -24,24 +24,37 @@ void timed(double& ns, Copy copy, std::byte* to, const std::byte* from, std::siz
 
 }  // namespace
 
+// As much as is copied, if it can be: a store around the cache has fixed costs. How much that was.
+std::size_t StagingCopy::try_both(std::byte* to, const std::byte* from, std::size_t bytes) {
+    timed(plain_ns_, std::memcpy, to, from, bytes);
+    timed(stream_ns_, stream_copy, to + bytes, from + bytes, bytes);
+    return 2 * bytes;
+}
+
+void StagingCopy::copy_best(std::byte* to, const std::byte* from, std::size_t bytes, bool large) const {
+    if (bytes == 0) return;  // of none, `from` may be null
+    if (large && streams())
+        stream_copy(to, from, bytes);
+    else
+        std::memcpy(to, from, bytes);
+}
+
 void StagingCopy::operator()(std::byte* to, const std::byte* from, std::size_t bytes) {
-    std::size_t done = 0;
     const bool large = bytes >= least_bytes_;
+    std::size_t done = 0;
     if (large && until_trial_-- == 0) {
-        // As much as is copied, if it can be: a store around the cache has fixed costs.
-        const std::size_t half = std::min(bytes / 128 * 64, tried_bytes_max);
         const bool before = streams();
-        timed(plain_ns_, std::memcpy, to, from, half);
-        timed(stream_ns_, stream_copy, to + half, from + half, half);
-        done = 2 * half;
+        done = try_both(to, from, std::min(bytes / 128 * 64, tried_bytes_max));
         pause_ = streams() == before ? std::min(2 * pause_, most_copies) : fewest_copies;
         until_trial_ = pause_;
     }
-    if (done == bytes) return;  // of none, `from` may be null
-    if (large && streams())
-        stream_copy(to + done, from + done, bytes - done);
-    else
-        std::memcpy(to + done, from + done, bytes - done);
+    copy_best(to + done, from + done, bytes - done, large);
+}
+
+void StagingCopy::copy(std::byte* to, const std::byte* from, std::size_t bytes, bool trials) {
+    const bool large = bytes >= least_bytes_;
+    const std::size_t done = trials && large ? try_both(to, from, std::min(bytes / 256 * 64, tried_bytes_max)) : 0;
+    copy_best(to + done, from + done, bytes - done, large);
 }
 
 }  // namespace tutti::transport

@@ -3,7 +3,11 @@
 // Writing lines that another core holds takes leave of that core for each of them: where the two share no cache, five
 // to ten times as long as writing lines of one's own. Stores around the cache ask nobody, but whoever reads then finds
 // the values in memory. Which of both is quicker depends on where the two cores lie, and in a virtual machine that
-// changes while a program runs. So the ordinary way is timed now and then.
+// changes while a program runs. So both ways are timed now and then.
+//
+// What a way takes depends on how the lines were written before: past the cache, they are in memory, and the first
+// ordinary store there has to fetch them. So where there is one place that is written again and again, its beginning
+// is always written the one way, and what follows the other way.
 //
 // Threads: one at a time.
 #pragma once
@@ -24,10 +28,15 @@ class StagingCopy {
         : least_bytes_(least_bytes), penalty_ns_(penalty_ns) {}
 
     void operator()(std::byte* to, const std::byte* from, std::size_t bytes);
+    /// The same; `trials`: here both ways are tried each time, and nowhere else.
+    void copy(std::byte* to, const std::byte* from, std::size_t bytes, bool trials);
     /// Whether stores around the cache were quicker lately.
     bool streams() const noexcept { return stream_ns_ + penalty_ns_ < plain_ns_; }
 
  private:
+    std::size_t try_both(std::byte* to, const std::byte* from, std::size_t bytes);
+    void copy_best(std::byte* to, const std::byte* from, std::size_t bytes, bool large) const;
+
     std::size_t least_bytes_ = ~std::size_t{0};
     double penalty_ns_ = 0;
     double plain_ns_ = 0, stream_ns_ = 0;  // a byte, lately
@@ -39,8 +48,14 @@ class StagingCopy {
 inline void copy_staged(StagingCopy* copy, std::byte* to, const std::byte* from, std::size_t bytes) {
     if (copy != nullptr)
         (*copy)(to, from, bytes);
-    else if (bytes > 0)
+    else if (bytes > 0)  // of none, `from` may be null
         std::memcpy(to, from, bytes);
+}
+inline void copy_staged(StagingCopy* copy, std::byte* to, const std::byte* from, std::size_t bytes, bool trials) {
+    if (copy != nullptr)
+        copy->copy(to, from, bytes, trials);
+    else
+        copy_staged(nullptr, to, from, bytes);
 }
 
 }  // namespace tutti::transport

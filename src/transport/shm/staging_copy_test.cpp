@@ -41,6 +41,9 @@ TEST(StagingCopy, copies_every_byte_whichever_way_it_takes) {
             std::vector<std::byte> to(bytes);
             copy(to.data(), from.data(), bytes);
             ASSERT_TRUE(std::equal(to.begin(), to.end(), from.begin())) << turn;
+            std::ranges::fill(to, std::byte{0});
+            copy.copy(to.data(), from.data(), bytes, turn % 2 == 0);
+            ASSERT_TRUE(std::equal(to.begin(), to.end(), from.begin())) << turn;
         }
     }
 }
