@@ -45,7 +45,7 @@ struct Spread {
 struct Staging {
     std::uint64_t slot = 0;
     std::uint32_t slots = 0;
-    /// What a pipeline of three rounds a tile needs to keep going.
+    /// Two tiles of four rounds.
     static constexpr std::uint32_t slots_for_both = 8;
 };
 

@@ -19,10 +19,10 @@
 // with release(publications) and settle(publications).
 //
 // Two ranks take turns with a slot's memory (Arena::slot): of four publications the third and the fourth lie where the
-// other rank's first and second lay, and the first and second of four where its third and fourth lay a ring before. So
-// one of two ranks publishes round r only after it has read what the other one publishes in the rounds r - 2 and
-// r - 6; if the schedule's rounds come in fours (Schedule::fours), in the one of them whose memory it takes. What
-// answers a round is therefore best published two rounds later: it is written where this rank has just read.
+// other rank's first and second lay. So one of two ranks publishes round r only after it has read what the other one
+// publishes in round r - 2; if the schedule's rounds come in fours (Schedule::fours), only where r is the third or
+// fourth of them. What answers a round is therefore best published two rounds later: it is written where this rank has
+// just read.
 //
 // Symmetric memory. A buffer may lie in memory that all ranks of a host map. What such a rank publishes from it is not
 // copied: it publishes where the values lie, and readers read them there. Whether it does is its own affair, and

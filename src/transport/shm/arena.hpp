@@ -196,8 +196,12 @@ class Arena {
     /// Which of all slots that is, of ranks * slots.
     std::size_t place(int rank, std::uint64_t publication) const noexcept {
         if (layout_.ranks != 2) return static_cast<std::size_t>(rank) * layout_.slots + publication % layout_.slots;
+        const std::uint64_t four = publication / 4;
+        // Each time round the ring the two places of four publications change roles, so that who publishes only one
+        // of two comes to all places.
+        const std::uint64_t second = (publication + 2 * four / layout_.slots) & 1;
         const auto owner = static_cast<std::size_t>(rank) ^ (publication >> 1 & 1);
-        return owner * layout_.slots + (publication / 4 * 2 + (publication & 1)) % layout_.slots;
+        return owner * layout_.slots + (2 * four + second) % layout_.slots;
     }
     RingControl& ring_control(int from, int to) const noexcept;
     std::byte* ring_data(int from, int to) const noexcept;
