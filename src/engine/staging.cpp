@@ -115,11 +115,13 @@ bool Execution::publish(const Step& step) {
     } else if (step.offer != Offer::room) {
         transport::StagingCopy* const copy = staging_copy(publication);
         read_last = false;
-        const std::byte* const place_of_trials = arena.slot(ground_.local_rank, 0);
+        using Trial = transport::StagingCopy::Trial;
+        const Trial trial = arena.layout().ranks != 2                   ? Trial::now_and_then
+                            : slot == arena.slot(ground_.local_rank, 0) ? Trial::here
+                                                                        : Trial::elsewhere;
         for (std::uint32_t i = 0; i < step.operand_count; ++i) {
             const std::size_t size = bytes(operands[i].chunk);
-            timed(
-                [&] { transport::copy_staged(copy, slot, address(operands[i].chunk), size, slot == place_of_trials); });
+            timed([&] { transport::copy_staged(copy, slot, address(operands[i].chunk), size, trial); });
             slot += size;
         }
     }

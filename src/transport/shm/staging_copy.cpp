@@ -39,21 +39,17 @@ void StagingCopy::copy_best(std::byte* to, const std::byte* from, std::size_t by
         std::memcpy(to, from, bytes);
 }
 
-void StagingCopy::operator()(std::byte* to, const std::byte* from, std::size_t bytes) {
+void StagingCopy::operator()(std::byte* to, const std::byte* from, std::size_t bytes, Trial trial) {
     const bool large = bytes >= least_bytes_;
     std::size_t done = 0;
-    if (large && until_trial_-- == 0) {
+    if (large && trial == Trial::here) {
+        done = try_both(to, from, std::min(bytes / 256 * 64, tried_bytes_max));
+    } else if (large && trial == Trial::now_and_then && until_trial_-- == 0) {
         const bool before = streams();
         done = try_both(to, from, std::min(bytes / 128 * 64, tried_bytes_max));
         pause_ = streams() == before ? std::min(2 * pause_, most_copies) : fewest_copies;
         until_trial_ = pause_;
     }
-    copy_best(to + done, from + done, bytes - done, large);
-}
-
-void StagingCopy::copy(std::byte* to, const std::byte* from, std::size_t bytes, bool trials) {
-    const bool large = bytes >= least_bytes_;
-    const std::size_t done = trials && large ? try_both(to, from, std::min(bytes / 256 * 64, tried_bytes_max)) : 0;
     copy_best(to + done, from + done, bytes - done, large);
 }
 

@@ -27,9 +27,9 @@ class StagingCopy {
     explicit StagingCopy(double penalty_ns, std::size_t least_bytes = std::size_t{32} << 10)
         : least_bytes_(least_bytes), penalty_ns_(penalty_ns) {}
 
-    void operator()(std::byte* to, const std::byte* from, std::size_t bytes);
-    /// The same; `trials`: here both ways are tried each time, and nowhere else.
-    void copy(std::byte* to, const std::byte* from, std::size_t bytes, bool trials);
+    /// When both ways are tried.
+    enum class Trial : std::uint8_t { now_and_then, here, elsewhere };
+    void operator()(std::byte* to, const std::byte* from, std::size_t bytes, Trial trial = Trial::now_and_then);
     /// Whether stores around the cache were quicker lately.
     bool streams() const noexcept { return stream_ns_ + penalty_ns_ < plain_ns_; }
 
@@ -45,17 +45,12 @@ class StagingCopy {
 };
 
 /// By `copy`; null: the ordinary way.
-inline void copy_staged(StagingCopy* copy, std::byte* to, const std::byte* from, std::size_t bytes) {
+inline void copy_staged(StagingCopy* copy, std::byte* to, const std::byte* from, std::size_t bytes,
+                        StagingCopy::Trial trial = StagingCopy::Trial::now_and_then) {
     if (copy != nullptr)
-        (*copy)(to, from, bytes);
+        (*copy)(to, from, bytes, trial);
     else if (bytes > 0)  // of none, `from` may be null
         std::memcpy(to, from, bytes);
-}
-inline void copy_staged(StagingCopy* copy, std::byte* to, const std::byte* from, std::size_t bytes, bool trials) {
-    if (copy != nullptr)
-        copy->copy(to, from, bytes, trials);
-    else
-        copy_staged(nullptr, to, from, bytes);
 }
 
 }  // namespace tutti::transport
