@@ -245,8 +245,9 @@ void broadcast(Builder& b, const Scope& s, const Staging& staging, int root, Chu
 }
 
 // Both sides copy: readers offer room for one of n slices of each tile, into which the root writes; they read the rest.
-// Round 4t: the rest; 4t+1: the offers; 4t+2: the first slice, for those that could offer nothing in place. The root may
-// write nothing and ask for no offers (Schedule::either_way), so what it publishes lies elsewhere (Arena::slot).
+// Round 4t: the rest; 4t+1: the offers; 4t+2: the first slice, for those that could offer nothing in place. The root
+// may write nothing, and then waits for no offer (Schedule::either_way), so what it publishes lies elsewhere
+// (Arena::slot).
 //   n = 2, tile t:   root  publish(x[s1]) | [offer] = x[s0]        other  offer(x[s0]) | x[s1] = [x[s1]]
 void broadcast_both(Builder& b, const Scope& s, const Staging& staging, int root, Chunk buffer) {
     const int n = s.size();
@@ -260,23 +261,23 @@ void broadcast_both(Builder& b, const Scope& s, const Staging& staging, int root
     };
     const auto slice = [&](std::uint64_t t) { return piece_of(tile(t), n, 0); };
     const auto rest = [&](std::uint64_t t) { return part(tile(t), slice(t).count, tile(t).count - slice(t).count); };
-    const auto end = [&](std::uint64_t t) {
-        if (s.me != root) {
-            b.read(s.rank(root), round(t), 0, rest(t));
-            b.read_undelivered(s.rank(root), round(t) + 2, 0, slice(t));
-        }
-        b.release(round(t) + 4);
-    };
     // Two tiles take all slots, so one ends before the next but one begins.
-    for (std::uint64_t tick = 0; tick < tiles + 2; ++tick) {
-        if (tick >= 2) end(tick - 2);
-        if (tick < tiles && s.me != root) b.publish(round(tick) + 1, std::vector{slice(tick)}, schedule::Offer::room);
-        if (tick == 0 || tick > tiles || s.me != root) continue;
-        const std::uint64_t t = tick - 1;
-        b.publish(round(t), std::vector{rest(t)});
-        for (int i = 1; i < n; ++i) b.write(s.rank((root + i) % n), round(t) + 1, 0, slice(t));
-        b.publish_undelivered(round(t) + 2, std::vector{slice(t)});
-    }
+    pipeline(
+        tiles,
+        [&](std::uint64_t t) {
+            if (s.me != root) b.publish(round(t) + 1, std::vector{slice(t)}, schedule::Offer::room);
+        },
+        [&](std::uint64_t t) {
+            if (s.me == root) {
+                b.publish(round(t), std::vector{rest(t)});
+                for (int i = 1; i < n; ++i) b.write(s.rank((root + i) % n), round(t) + 1, 0, slice(t));
+                b.publish_undelivered(round(t) + 2, std::vector{slice(t)});
+            } else {
+                b.read(s.rank(root), round(t), 0, rest(t));
+                b.read_undelivered(s.rank(root), round(t) + 2, 0, slice(t));
+            }
+            b.release(round(t) + 4);
+        });
     b.use_rounds(4 * static_cast<std::uint32_t>(tiles));
 }
 

@@ -31,7 +31,7 @@ constexpr std::size_t last_level_cache = std::size_t{32} << 20;
 // fetch before what is written.
 void copy_local(std::byte* to, const std::byte* from, std::size_t bytes, int ranks) {
     const bool apart = to + bytes <= from || from + bytes <= to;
-    if (apart && bytes >= last_level_cache / (2 * static_cast<std::size_t>(std::max(1, ranks))))
+    if (apart && bytes >= last_level_cache / (2 * static_cast<std::size_t>(ranks)))
         stream_copy(to, from, bytes);
     else
         std::memmove(to, from, bytes);
@@ -178,8 +178,8 @@ bool Execution::start(std::size_t index) {
     const Step& step = schedule_->steps[index];
     const Operand* operands = schedule_->operands.data() + step.first_operand;
     if (step.kind == StepKind::copy) {
-        const auto ranks = std::ranges::count_if(ground_.local_of, [](int local) { return local >= 0; });
-        copy_local(address(step.target), address(operands[0].chunk), bytes(step.target), static_cast<int>(ranks));
+        const int ranks = ground_.arena != nullptr ? ground_.arena->layout().ranks : 1;
+        copy_local(address(step.target), address(operands[0].chunk), bytes(step.target), ranks);
         states_[index] = State::done;
         return true;
     }

@@ -115,6 +115,7 @@ bool Execution::publish(const Step& step) {
     } else if (step.offer != Offer::room) {
         transport::StagingCopy* const copy = staging_copy(publication);
         read_last = false;
+        // More than two ranks usually share cores: what one copy takes says little there, so trials are seldom.
         using Trial = transport::StagingCopy::Trial;
         const Trial trial = arena.layout().ranks != 2                   ? Trial::now_and_then
                             : slot == arena.slot(ground_.local_rank, 0) ? Trial::here

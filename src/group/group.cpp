@@ -17,8 +17,8 @@ namespace {
 constexpr std::size_t plans_max = 64;
 
 // A part has no rings: messages go by the world's.
-transport::ArenaLayout part_layout(int ranks, std::size_t group_size) {
-    transport::ArenaLayout layout = transport::ArenaLayout::of(ranks, static_cast<int>(group_size));
+transport::ArenaLayout part_layout(int ranks, int group_size) {
+    auto layout = transport::ArenaLayout::of(ranks, group_size);
     layout.ring_bytes = 0;
     return layout;
 }
@@ -120,7 +120,7 @@ void Group::take_layout() {
             if (index_of(hosts, host) < 0) hosts.push_back(host);
             layout_.host_of.push_back(index_of(hosts, host));
         }
-        layout_.slot_bytes = part_layout(1, ranks.size()).slot_bytes;
+        layout_.slot_bytes = transport::ArenaLayout::of(1, size_).slot_bytes;
         layout_.machines = world_->machines_of(ranks);
         layout_.pulls = hosts.size() == 1 && world_->arena() && world_->arena()->control(0).memory_readable.load() != 0;
     }
@@ -140,7 +140,7 @@ std::uint64_t Group::part_bytes(const World& world, std::span<const int> members
         most = std::max(most, ++on_host[static_cast<std::size_t>(index_of(hosts, host))]);
     }
     constexpr std::uint64_t unit = transport::Arena::part_alignment;
-    return (part_layout(most, members.size()).total_bytes() + unit - 1) / unit * unit;
+    return (part_layout(most, static_cast<int>(members.size())).total_bytes() + unit - 1) / unit * unit;
 }
 
 void Group::open_memory() {
@@ -163,7 +163,7 @@ void Group::open_memory() {
         arena_ = transport::Arena::create_private(part_layout(1, 1));
         layout_.shared_memory = true;
     } else if (world_->arena() && doors.size() > 1) {
-        const transport::ArenaLayout layout = part_layout(static_cast<int>(doors.size()), members_.size());
+        const transport::ArenaLayout layout = part_layout(static_cast<int>(doors.size()), size_);
         arena_ = transport::Arena::part(world_->arena(), offset_, layout, std::move(doors));
     }
     const auto native = backend_names_.find(Device::Type::cpu);

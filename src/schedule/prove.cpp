@@ -171,14 +171,10 @@ class Proof {
             other = peer;
         }
         if (other < 0) return;
-        const auto rounds_of = [&](const Schedule& s) {
-            std::set<std::uint32_t> rounds;
-            for (const Step& step : s.steps) {
-                if (step.kind == StepKind::publish && step.operand_count > 0) rounds.insert(step.round);
-            }
-            return rounds;
-        };
-        const std::set<std::uint32_t> theirs = rounds_of(schedules_[static_cast<std::size_t>(other)]);
+        std::set<std::uint32_t> theirs;  // the rounds in which the other publishes values
+        for (const Step& step : schedules_[static_cast<std::size_t>(other)].steps) {
+            if (step.kind == StepKind::publish && step.operand_count > 0) theirs.insert(step.round);
+        }
         const Schedule& s = schedules_[static_cast<std::size_t>(rank)];
         std::map<std::uint32_t, std::size_t> last_read;  // by round: its last reader
         for (std::size_t i = 0; i < s.steps.size(); ++i) {

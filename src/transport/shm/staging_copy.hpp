@@ -28,7 +28,11 @@ class StagingCopy {
         : least_bytes_(least_bytes), penalty_ns_(penalty_ns) {}
 
     /// When both ways are tried.
-    enum class Trial : std::uint8_t { now_and_then, here, elsewhere };
+    enum class Trial : std::uint8_t {
+        now_and_then,  ///< wherever it happens to be
+        here,          ///< this is the one place where it is always done
+        elsewhere,     ///< there is such a place, and this is another one
+    };
     void operator()(std::byte* to, const std::byte* from, std::size_t bytes, Trial trial = Trial::now_and_then);
     /// Whether stores around the cache were quicker lately.
     bool streams() const noexcept { return stream_ns_ + penalty_ns_ < plain_ns_; }
