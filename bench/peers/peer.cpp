@@ -1,6 +1,7 @@
 #include "peer.hpp"
 
 #include "cli/bench/contents.hpp"
+#include "cli/bench/line.hpp"
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -22,7 +23,7 @@ namespace tutti::bench {
 namespace {
 
 struct Arguments {
-    std::string collectives, dtype = "float32", op = "sum", json;
+    std::string collectives, dtype = "float32", op = "sum", json, line_file;
     std::vector<std::uint64_t> sizes;
     bool pin = false, check = true;
     Sampling sampling;
@@ -100,7 +101,10 @@ std::unique_ptr<Elements> make_elements(const std::string& dtype, std::size_t co
 
 class Program {
  public:
-    Program(Arguments arguments, Peer& peer) : a_(std::move(arguments)), peer_(peer) {}
+    Program(Arguments arguments, Peer& peer)
+        : a_(std::move(arguments)), peer_(peer), line_(a_.line_file, peer.rank()), ranks_(peer.ranks()) {
+        ranks_.line_ns = [this] { return line_.measure(); };
+    }
     void run() {
         std::istringstream names(a_.collectives);
         for (std::string name; std::getline(names, name, ',');) {
@@ -136,9 +140,9 @@ class Program {
         std::vector<double> wrong{0};
         if (a_.check) {
             wrong[0] = static_cast<double>(check(layout, counts, *in, *out, call));
-            peer_.ranks().means(wrong);
+            ranks_.means(wrong);
         }
-        const Sampled sampled = sample(a_.sampling, peer_.ranks(), call);
+        const Sampled sampled = sample(a_.sampling, ranks_, call);
         if (peer_.rank() != 0) return;
         const std::uint64_t bytes = counts.whole * size_of(a_.dtype);
         const double median = quantile(sampled.times_us, 0.5), ranks = peer_.size();
@@ -153,6 +157,8 @@ class Program {
                          {"p90_us", quantile(sampled.times_us, 0.9)},
                          {"busbw_gbps", static_cast<double>(bytes) / median / 1000 * layout.bus(ranks)},
                          {"cpu_us", sampled.cpu_us},
+                         {"line_before_ns", sampled.line_before_ns},
+                         {"line_after_ns", sampled.line_after_ns},
                          {"wrong", static_cast<std::uint64_t>(std::llround(wrong[0] * ranks))}});
     }
 
@@ -174,6 +180,8 @@ class Program {
 
     Arguments a_;
     Peer& peer_;
+    LineProbe line_;
+    Ranks ranks_;
     nlohmann::json rows_ = nlohmann::json::array();
 };
 
@@ -190,12 +198,13 @@ int run_peer(int argc, char** argv, const std::function<Peer&()>& connect) {
     app.add_option("--warmup", a.sampling.warmup);
     app.add_option("--seconds", a.sampling.row_seconds);
     app.add_option("--json", a.json)->required();
+    app.add_option("--line-file", a.line_file);
     app.add_flag("--pin", a.pin);
     app.add_flag("!--no-check", a.check);
     CLI11_PARSE(app, argc, argv);
     try {
         Peer& peer = connect();
-        if (a.pin) pin_to(peer.rank(), peer.size());
+        if (!a.pin || !pin_to(peer.rank(), peer.size())) a.line_file.clear();
         Program(a, peer).run();
         return 0;
     } catch (const std::exception& error) {

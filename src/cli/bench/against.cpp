@@ -1,46 +1,24 @@
 // tutti bench --against: the peers' programs (bench/peers), each started in its own way, in turn with tutti's.
 #include "cli/bench/bench.hpp"
+#include "cli/bench/folder.hpp"
 #include "launch/launcher.hpp"
 
 #include <tutti/error.hpp>
 
 #include <fmt/format.h>
 #include <sched.h>
-#include <sys/wait.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <stdexcept>
-#include <tuple>
+#include <utility>
 
 namespace tutti::bench {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// Removed with everything in it.
-class Folder {
- public:
-    Folder() {
-        std::string name = (fs::temp_directory_path() / "tutti-bench-XXXXXX").string();
-        if (::mkdtemp(name.data()) == nullptr) {
-            throw std::runtime_error("bench: no folder can be made in " + fs::temp_directory_path().string());
-        }
-        path_ = name;
-    }
-    ~Folder() {
-        std::error_code ignored;
-        fs::remove_all(path_, ignored);
-    }
-    Folder(const Folder&) = delete;
-    Folder& operator=(const Folder&) = delete;
-    fs::path operator/(const std::string& name) const { return path_ / name; }
-
- private:
-    fs::path path_;
-};
 
 // build/bin/tutti and build/bench/peers.
 fs::path peers_folder() {
@@ -99,8 +77,7 @@ std::string missing(const std::string& peer, const Options& o, const fs::path& p
     return {};
 }
 
-void run_peer(const std::string& peer, const Options& o, const fs::path& program, const fs::path& folder,
-              const std::string& json) {
+void run_peer(const std::string& peer, const Options& o, const fs::path& program, const fs::path& folder) {
     fs::create_directories(folder);
     Start start = peer == "openmpi" ? openmpi(o, program)
                   : peer == "mpich" ? mpich(o, program)
@@ -114,11 +91,12 @@ void run_peer(const std::string& peer, const Options& o, const fs::path& program
           fmt::format("{}", fmt::join(sizes_of(o), ",")), std::string("--dtype"), dtype, std::string("--op"), o.op,
           std::string("--iters"), std::to_string(o.sampling.iterations), std::string("--warmup"),
           std::to_string(o.sampling.warmup), std::string("--seconds"), fmt::format("{}", o.sampling.row_seconds),
-          std::string("--json"), json}) {
+          std::string("--json"), o.json}) {
         job.command.push_back(word);
     }
     if (o.pin) job.command.emplace_back("--pin");
     if (!o.check) job.command.emplace_back("--no-check");
+    if (peer != "torch") job.command.insert(job.command.end(), {"--line-file", o.line_file});
     job.environment = std::move(start.environment);
     job.ranks = start.ranks;
     job.prefix = false;
@@ -134,18 +112,32 @@ double median(std::vector<double> values) {
     return quantile(values, 0.5);
 }
 
-}  // namespace
-
-std::vector<std::string> peer_names() {
-    return {"openmpi", "mpich", "gloo", "torch"};
+Row median_row(const std::vector<Row>& rows, const Options& options, const Limits& limits) {
+    Row row = rows.front();
+    const auto over = [&rows](double Row::*member) {
+        std::vector<double> values;
+        for (const Row& one : rows) values.push_back(one.*member);
+        return median(std::move(values));
+    };
+    for (double Row::*member :
+         {&Row::median_us, &Row::p10_us, &Row::p90_us, &Row::cpu_us, &Row::line_before_ns, &Row::line_after_ns}) {
+        row.*member = over(member);
+    }
+    row.algbw_gbps = static_cast<double>(row.bytes) / row.median_us / 1000;
+    row.busbw_gbps = row.algbw_gbps * row.bus_factor;
+    for (const Row& other : rows) {
+        if (row.wrong) row.wrong = std::max(*row.wrong, other.wrong.value_or(0));
+    }
+    row.transport = options.transport;
+    row.bound_us = bound_us(row, limits);
+    return row;
 }
 
-std::vector<Row> compare(const Options& options, const Limits& limits,
-                         const std::function<int(const std::string& json)>& own) {
-    struct Peer {
-        std::string name;
-        fs::path program;
-    };
+struct Peer {
+    std::string name;
+    fs::path program;
+};
+std::vector<Peer> peers_of(const Options& options) {
     std::vector<Peer> peers;
     for (const std::string& name : options.against) {
         const fs::path program = peers_folder() / (name == "torch" ? "torch_gloo.py" : name);
@@ -155,54 +147,113 @@ std::vector<Row> compare(const Options& options, const Limits& limits,
             peers.push_back({name, program});
         }
     }
-    // Rows by size, then by implementation, tutti's first; each with the rounds' rows.
-    using Key = std::tuple<std::size_t, std::uint64_t, std::size_t>;
-    std::map<Key, std::vector<Row>> rounds;
-    const auto add = [&](std::size_t implementation, const std::string& json) {
-        for (Row& row : read_json(json)) {
-            const auto at = std::ranges::find(options.collectives, row.collective) - options.collectives.begin();
-            const std::size_t place = 2 * implementation + (row.implementation == "tutti-plan" ? 1 : 0);
-            rounds[{static_cast<std::size_t>(at), row.bytes, place}].push_back(std::move(row));
-        }
-    };
-    const Folder folder;
-    for (int round = 0; round < options.rounds; ++round) {
-        const std::string json = folder / fmt::format("tutti-{}.json", round);
-        // Some of the results may be wrong (status 1): the rows say so.
-        if (const int status = own(json); status > 1 || !fs::exists(json)) {
-            throw std::runtime_error(fmt::format("bench: tutti's ranks ended with exit status {}", status));
-        }
-        add(0, json);
-        for (std::size_t i = 0; i < peers.size(); ++i) {
-            const std::string name = fmt::format("{}-{}", peers[i].name, round);
-            const std::string rows = folder / (name + ".json");
-            run_peer(peers[i].name, options, peers[i].program, folder / name, rows);
-            add(i + 1, rows);
-        }
-    }
-    std::vector<Row> result;
-    for (auto& [key, rows] : rounds) {
-        Row row = rows.front();
-        const auto over = [&rows](double Row::*member) {
-            std::vector<double> values;
-            for (const Row& one : rows) values.push_back(one.*member);
-            return median(std::move(values));
+    return peers;
+}
+
+/// Collects the rounds.
+class Comparison {
+ public:
+    Comparison(const Options& options, const StartOwn& own) : options_(options), own_(own), peers_(peers_of(options)) {}
+
+    /// One more of each, for what `asked` names.
+    void round(Options asked) {
+        const auto start = [&](std::size_t implementation, const std::string& name, const auto& run) {
+            const fs::path folder = folder_ / fmt::format("{}-{}", name, started_++);
+            fs::create_directories(folder);
+            asked.json = folder / "rows.json";
+            asked.line_file = folder / "line";
+            run(folder);
+            add(implementation, asked.json);
         };
-        row.median_us = over(&Row::median_us);
-        row.p10_us = over(&Row::p10_us);
-        row.p90_us = over(&Row::p90_us);
-        row.cpu_us = over(&Row::cpu_us);
-        row.line_ns = over(&Row::line_ns);
-        row.algbw_gbps = static_cast<double>(row.bytes) / row.median_us / 1000;
-        row.busbw_gbps = row.algbw_gbps * row.bus_factor;
-        for (const Row& other : rows) {
-            if (row.wrong) row.wrong = std::max(*row.wrong, other.wrong.value_or(0));
+        start(0, "tutti", [&](const fs::path&) {
+            // Some of the results may be wrong (status 1): the rows say so.
+            if (const int status = own_(asked); status > 1 || !fs::exists(asked.json)) {
+                throw std::runtime_error(fmt::format("bench: tutti's ranks ended with exit status {}", status));
+            }
+        });
+        for (std::size_t i = 0; i < peers_.size(); ++i) {
+            start(i + 1, peers_[i].name,
+                  [&](const fs::path& folder) { run_peer(peers_[i].name, asked, peers_[i].program, folder); });
         }
-        row.transport = options.transport;
-        row.bound_us = bound_us(row, limits);
-        result.push_back(std::move(row));
     }
-    return result;
+
+    /// What has no rounds that are alike; no collectives where all have.
+    Options lacking() const {
+        Options asked = options_;
+        asked.collectives.clear();
+        asked.sizes.clear();
+        for (const auto& [work, rounds] : work_) {
+            if (!alike(rows_of(rounds)).front().empty()) continue;
+            const auto add_to = [](auto& list, const auto& value) {
+                if (std::ranges::find(list, value) == list.end()) list.push_back(value);
+            };
+            add_to(asked.collectives, options_.collectives[work.first]);
+            add_to(asked.sizes, std::max(work.second, sizes_of(options_).front()));  // of a barrier 0
+        }
+        return asked;
+    }
+
+    std::vector<Row> rows(const Limits& limits) const {
+        std::vector<Row> result;
+        std::size_t unlike = 0;
+        for (const auto& [work, rounds] : work_) {
+            auto counting = alike(rows_of(rounds));
+            if (counting.front().empty()) {
+                counting = rows_of(rounds);
+                ++unlike;
+            }
+            for (const auto& one : counting) result.push_back(median_row(one, options_, limits));
+        }
+        if (unlike > 0) {
+            std::fprintf(stderr,
+                         "tutti bench: %zu of %zu sizes compare rounds in which the CPUs stood differently to one "
+                         "another: the machine moved them in each of %d\n",
+                         unlike, work_.size(), started_ / static_cast<int>(peers_.size() + 1));
+        }
+        return result;
+    }
+
+ private:
+    // A collective and a size, and the rounds by implementation: tutti, its plans, the peers.
+    using Work = std::pair<std::size_t, std::uint64_t>;
+    using Rounds = std::map<std::size_t, std::vector<Row>>;
+
+    void add(std::size_t implementation, const std::string& json) {
+        for (Row& row : read_json(json)) {
+            const auto at = std::ranges::find(options_.collectives, row.collective) - options_.collectives.begin();
+            const std::size_t place = 2 * implementation + (row.implementation == "tutti-plan" ? 1 : 0);
+            work_[{static_cast<std::size_t>(at), row.bytes}][place].push_back(std::move(row));
+        }
+    }
+    static std::vector<std::vector<Row>> rows_of(const Rounds& rounds) {
+        std::vector<std::vector<Row>> result;
+        for (const auto& [place, rows] : rounds) result.push_back(rows);
+        return result;
+    }
+
+    const Options& options_;
+    const StartOwn& own_;
+    std::vector<Peer> peers_;
+    Folder folder_;
+    int started_ = 0;
+    std::map<Work, Rounds> work_;
+};
+
+}  // namespace
+
+std::vector<std::string> peer_names() {
+    return {"openmpi", "mpich", "gloo", "torch"};
+}
+
+std::vector<Row> compare(const Options& options, const Limits& limits, const StartOwn& own) {
+    Comparison comparison(options, own);
+    for (int round = 0; round < options.rounds; ++round) comparison.round(options);
+    for (int round = 0; round < options.rounds; ++round) {
+        const Options lacking = comparison.lacking();
+        if (lacking.collectives.empty()) break;
+        comparison.round(lacking);
+    }
+    return comparison.rows(limits);
 }
 
 }  // namespace tutti::bench

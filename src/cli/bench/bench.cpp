@@ -2,6 +2,7 @@
 #include "cli/bench/bench.hpp"
 
 #include "cli/arguments.hpp"
+#include "cli/bench/folder.hpp"
 #include "launch/launcher.hpp"
 
 #include <tutti/distributed.hpp>
@@ -151,9 +152,8 @@ int run_rank(const Options& options, const std::string& limits_text) {
     return status;
 }
 
-// This program again, once for each rank.
-// `table`: rank 0 prints what it measures. `json`: rank 0 writes its rows there.
-int run_processes(const Arguments& a, const Limits& limits, bool table, const std::string& json) {
+// This program again, once for each rank. `table`: rank 0 prints what it measures.
+int run_processes(const Arguments& a, const Limits& limits, bool table) {
     const Options& o = a.options;
     launch::Options job;
     job.ranks = o.ranks;
@@ -161,7 +161,7 @@ int run_processes(const Arguments& a, const Limits& limits, bool table, const st
     job.environment = {"TUTTI_TRANSPORT=" + o.transport};
     job.command = {std::filesystem::read_symlink("/proc/self/exe").string(),
                    "bench",
-                   a.collectives,
+                   fmt::format("{}", fmt::join(o.collectives, ",")),
                    "-n",
                    std::to_string(o.ranks),
                    "--sizes",
@@ -180,7 +180,8 @@ int run_processes(const Arguments& a, const Limits& limits, bool table, const st
                    fmt::format("{}", o.sampling.row_seconds),
                    "--worker",
                    bench::to_text(limits)};
-    if (!json.empty()) job.command.insert(job.command.end(), {"--json", json});
+    if (!o.json.empty()) job.command.insert(job.command.end(), {"--json", o.json});
+    if (!o.line_file.empty()) job.command.insert(job.command.end(), {"--line-file", o.line_file});
     if (!table) job.command.emplace_back("--quiet");
     if (table && !o.report.empty()) job.command.insert(job.command.end(), {"--report", o.report});
     if (o.regret) job.command.insert(job.command.end(), {"--regret", "--rounds", std::to_string(o.rounds)});
@@ -192,8 +193,11 @@ int run_processes(const Arguments& a, const Limits& limits, bool table, const st
 }
 
 int run_against(const Arguments& a, const Limits& limits) {
-    const auto rows = bench::compare(a.options, limits,
-                                     [&](const std::string& json) { return run_processes(a, limits, false, json); });
+    const auto rows = bench::compare(a.options, limits, [&](const Options& options) {
+        Arguments asked = a;
+        asked.options = options;
+        return run_processes(asked, limits, false);
+    });
     double own = 0;
     for (const Row& row : rows) {
         if (row.implementation == "tutti") own = row.median_us;
@@ -249,17 +253,19 @@ Command add_bench(CLI::App& app) {
         ->capture_default_str();
     sub->add_flag(both_spellings("--quiet"), a->quiet)->group("");
     sub->add_option("--worker", a->worker)->group("");
+    sub->add_option("--line-file", o.line_file)->group("");
     return [a] {
         complete(*a);
-        const Options& options = a->options;
+        Options& options = a->options;
         if (!a->worker.empty()) return run_rank(options, a->worker);
         const Limits limits = a->no_limits || options.regret
                                   ? Limits{}
                                   : bench::measure_limits(options.transport == "tcp", options.ranks);
         if (!options.regret) bench::print_header(stdout, options, limits);
         if (!options.against.empty()) return run_against(*a, limits);
-        if (options.transport == "inproc") return run_threads(options, limits);
-        return run_processes(*a, limits, true, options.json);
+        const bench::Folder folder;
+        options.line_file = folder / "line";
+        return options.transport == "inproc" ? run_threads(options, limits) : run_processes(*a, limits, true);
     };
 }
 

@@ -43,6 +43,7 @@ struct Options {
     bool regret = false;               ///< all algorithms by name, and how much the choice is slower than the best
     std::string report;                ///< folder for plots and a page; empty: none
     std::string torch_python = "python3";
+    std::string line_file;  ///< by which ranks measure a cache line's way between them (LineProbe); empty: not at all
 };
 
 /// The sizes of the rows, in bytes.
@@ -61,8 +62,6 @@ struct Limits {
     double tcp_gbps = 0;       ///< one loopback connection, one direction
 };
 Limits measure_limits(bool tcp, int ranks);
-/// A cache line's way from the calling thread's CPU to another one, in nanoseconds; 0 where there is only one.
-double line_ns_to(int cpu);
 /// From one process to another, on its command line.
 std::string to_text(const Limits& limits);
 Limits limits_from_text(const std::string& text);
@@ -76,11 +75,12 @@ struct Row {
     std::string transport;
     double median_us = 0, p10_us = 0, p90_us = 0;
     double algbw_gbps = 0, busbw_gbps = 0;
-    double bus_factor = 1;                 ///< busbw = algbw × this
-    std::optional<std::uint64_t> wrong;    ///< elements that differ from what they should be; empty: not checked
-    double bound_us = 0;                   ///< the best that the limits allow
-    double cpu_us = 0;                     ///< user and system time of one call, all ranks together
-    double line_ns = 0;                    ///< few bytes: a cache line's way between the ranks' CPUs then; 0: not known
+    double bus_factor = 1;               ///< busbw = algbw × this
+    std::optional<std::uint64_t> wrong;  ///< elements that differ from what they should be; empty: not checked
+    double bound_us = 0;                 ///< the best that the limits allow
+    double cpu_us = 0;                   ///< user and system time of one call, all ranks together
+    double line_before_ns = 0;           ///< a cache line's way between the ranks' CPUs, before the row; 0: not known
+    double line_after_ns = 0;
     std::string implementation = "tutti";  ///< tutti-plan: its plans
 };
 
@@ -137,11 +137,18 @@ double bound_us(const Row& row, const Limits& limits);
 /// much as the buffer (its part of each rank's) and writes as much, all at once. 0: not known.
 double traffic_bound_us(const Row& row, const Limits& limits);
 
-/// Rounds of tutti (`own`, which writes its rows to the file it is given and returns an exit status) and of each peer
-/// in turn; times are medians over the rounds. A peer that is not installed is left out, with a sentence on stderr.
-/// Rows of one size stand together, tutti's first. Throws std::runtime_error when a program fails.
-std::vector<Row> compare(const Options& options, const Limits& limits,
-                         const std::function<int(const std::string& json)>& own);
+/// The rounds to compare, of each implementation those in which the ranks' CPUs stood to one another as in the others':
+/// a cache line took as long, before and after. Chosen so that the implementation with the fewest has the most. What
+/// does not know its lines is alike to all. All empty when no such rounds are there.
+std::vector<std::vector<Row>> alike(const std::vector<std::vector<Row>>& rounds);
+
+/// Starts tutti's ranks for what the options ask for; they write their rows to options.json. Returns an exit status.
+using StartOwn = std::function<int(const Options& options)>;
+/// Rounds of tutti and of each peer in turn; times are medians over those of the rounds that are alike. Up to as many
+/// rounds again for rows that have none; all count where there are none even then, and stderr says for how many rows.
+/// A peer that is not installed is left out, with a sentence on stderr. Rows of one size stand together, tutti's first.
+/// Throws std::runtime_error when a program fails.
+std::vector<Row> compare(const Options& options, const Limits& limits, const StartOwn& own);
 std::vector<std::string> peer_names();
 
 /// Plots (SVG, by gnuplot) of each collective's time and bus bandwidth over size, and index.html, in `folder`.

@@ -29,7 +29,7 @@ double seconds_since(Clock::time_point start) {
 }
 
 // The best of several rounds: a limit is what the machine can do, not what it does on average.
-double way_of_a_line(const std::function<void()>& place_other) {
+double way_of_a_line() {
     if (std::thread::hardware_concurrency() < 2) return 0;
     struct alignas(128) Line {
         std::atomic<std::uint64_t> value{0};
@@ -43,7 +43,6 @@ double way_of_a_line(const std::function<void()>& place_other) {
         }
     };
     std::thread other([&] {
-        place_other();
         for (std::uint64_t i = 1; i <= turns * rounds; ++i) {
             await(there, i, (i - 1) / turns % 2 == 0);
             back.value.store(i, std::memory_order_release);
@@ -158,13 +157,9 @@ int cores_of(int ranks) {
 
 }  // namespace
 
-double line_ns_to(int cpu) {
-    return way_of_a_line([cpu] { stay_on(cpu); });
-}
-
 Limits measure_limits(bool tcp, int ranks) {
     Limits limits;
-    limits.line_ns = way_of_a_line([] {});
+    limits.line_ns = way_of_a_line();
     const int cores = cores_of(ranks);
     for (const std::size_t kib : {16, 256, 512, 2048, 4096, 8192, 32768, 65536}) {
         limits.copies.push_back({kib << 10, copy_gbps(kib << 10, 1), copy_gbps(kib << 10, std::max(cores, 1))});
@@ -177,7 +172,8 @@ Limits measure_limits(bool tcp, int ranks) {
 }
 
 double line_ns(const Row& row, const Limits& limits) {
-    return row.line_ns > 0 ? row.line_ns : limits.line_ns;
+    const double between_ns = (row.line_before_ns + row.line_after_ns) / 2;
+    return between_ns > 0 ? between_ns : limits.line_ns;
 }
 
 double bound_us(const Row& row, const Limits& limits) {

@@ -104,6 +104,8 @@ void write_json(const std::string& file, const std::vector<Row>& rows, const Lim
                                  {"bound_us", row.bound_us},
                                  {"traffic_bound_us", traffic_bound_us(row, limits)},
                                  {"line_ns", line_ns(row, limits)},
+                                 {"line_before_ns", row.line_before_ns},
+                                 {"line_after_ns", row.line_after_ns},
                                  {"wrong", nullptr}};
         if (row.wrong) object["wrong"] = *row.wrong;
         if (row.bytes > 0) object["cpu_ns_per_byte"] = cpu_ns_per_byte(row);
@@ -131,7 +133,8 @@ std::vector<Row> read_json(const std::string& file) {
         row.p90_us = object.at("p90_us");
         row.busbw_gbps = object.at("busbw_gbps");
         row.cpu_us = object.at("cpu_us");
-        row.line_ns = object.value("line_ns", 0.0);
+        row.line_before_ns = object.value("line_before_ns", 0.0);
+        row.line_after_ns = object.value("line_after_ns", 0.0);
         row.algbw_gbps = static_cast<double>(row.bytes) / row.median_us / 1000;
         row.bus_factor = row.algbw_gbps > 0 ? row.busbw_gbps / row.algbw_gbps : 1;
         row.implementation = object.at("implementation");

@@ -25,11 +25,15 @@ struct Ranks {
     std::function<double(double)> agree;              ///< rank 0's value, on all ranks
     std::function<void(std::vector<double>&)> means;  ///< element-wise mean over the ranks, on all ranks
     int processes = 1;                                ///< that the ranks are; 1 where they are threads
+    std::function<double()> line_ns = [] {
+        return 0.0;
+    };  ///< a cache line's way between them now, at rank 0; 0: unknown
 };
 
 struct Sampled {
     std::vector<double> times_us;  ///< of single calls, each the mean over the ranks, sorted
     double cpu_us = 0;             ///< user and system time of one call, all ranks together
+    double line_before_ns = 0, line_after_ns = 0;
 };
 
 /// User and system time of this process so far, with all its threads.
@@ -58,8 +62,11 @@ inline void stay_on(int cpu) {
     CPU_SET(cpu, &mine);
     ::sched_setaffinity(0, sizeof mine, &mine);
 }
-inline void pin_to(int rank, int ranks) {
-    if (const int cpu = cpu_of(rank, ranks); cpu >= 0) stay_on(cpu);
+/// False where there are not enough.
+inline bool pin_to(int rank, int ranks) {
+    const int cpu = cpu_of(rank, ranks);
+    if (cpu >= 0) stay_on(cpu);
+    return cpu >= 0;
 }
 
 inline double quantile(const std::vector<double>& sorted, double q) {
@@ -78,6 +85,7 @@ Sampled sample(const Sampling& sampling, const Ranks& ranks, Call&& call) {
     };
     for (int i = 0; i < sampling.warmup; ++i) call();
     // Several calls a sample where one is too short for the clock; at least 5 samples, more while time is left.
+    const double line_before_ns = ranks.line_ns();
     ranks.barrier();
     auto start = Clock::now();
     for (int i = 0; i < 3; ++i) call();
@@ -95,11 +103,12 @@ Sampled sample(const Sampling& sampling, const Ranks& ranks, Call&& call) {
         time = us_since(start) / batch;
     }
     times.push_back((cpu_time_us() - cpu_before_us) / (static_cast<double>(batch) * count));
+    const double line_after_ns = ranks.line_ns();
     ranks.means(times);
     const double cpu_us = times.back() * ranks.processes;
     times.pop_back();
     std::ranges::sort(times);
-    return {std::move(times), cpu_us};
+    return {std::move(times), cpu_us, line_before_ns, line_after_ns};
 }
 
 }  // namespace tutti::bench

@@ -1,6 +1,7 @@
 // One rank of a benchmark: measures every row together with the others.
 #include "cli/bench/bench.hpp"
 
+#include "cli/bench/line.hpp"
 #include "cli/bench/sampling.hpp"
 
 #include <tutti/distributed.hpp>
@@ -16,32 +17,9 @@ double agreed(double value, const ProcessGroup& group) {
     return value;
 }
 
-/// How long a cache line takes between the CPUs of ranks 0 and 1. A virtual machine may move those at any moment: what
-/// was measured minutes ago tells nothing about a call that takes three such ways.
-class LineProbe {
- public:
-    LineProbe(const Options& options, const Limits& limits, const ProcessGroup& group) : group_(group) {
-        if (options.pin && limits.line_ns > 0 && options.transport != "tcp" && group.size() > 1)
-            cpu_ = cpu_of(1, group.size());
-    }
-    /// 0: not known. All ranks call it; the others sleep meanwhile.
-    double measure() const {
-        if (cpu_ < 0) return 0;
-        const double ns = group_.rank() == 0 ? line_ns_to(cpu_) : 0;
-        barrier({.group = group_});
-        return ns;
-    }
-
- private:
-    const ProcessGroup& group_;
-    int cpu_ = -1;
-};
-
-constexpr std::uint64_t few_bytes = 64;
-
 /// Runs `call`, which does the work of `work`, and fills in what it found.
 void measure_row(Row& row, Case& work, const std::function<void()>& call, const Options& options, const Limits& limits,
-                 const Ranks& ranks, const LineProbe& line, const ProcessGroup& group) {
+                 const Ranks& ranks, const ProcessGroup& group) {
     if (options.check) {
         work.fill();
         call();
@@ -49,11 +27,9 @@ void measure_row(Row& row, Case& work, const std::function<void()>& call, const 
         all_reduce(std::span<std::uint64_t>(&wrong, 1), {.group = group});
         row.wrong = wrong;
     }
-    const bool few = row.bytes <= few_bytes;
-    const double before_ns = few ? line.measure() : 0;
     const Sampled sampled = sample(options.sampling, ranks, call);
-    const double after_ns = few ? line.measure() : 0;
-    row.line_ns = (before_ns + after_ns) / 2;
+    row.line_before_ns = sampled.line_before_ns;
+    row.line_after_ns = sampled.line_after_ns;
     const std::vector<double>& times = sampled.times_us;
     row.cpu_us = sampled.cpu_us;
     row.median_us = quantile(times, 0.5);
@@ -74,9 +50,10 @@ Ranks ranks_of(const ProcessGroup& group) {
 }
 
 std::vector<Row> measure(const Options& options, const Limits& limits, const ProcessGroup& group, std::FILE* table) {
-    const LineProbe line(options, limits, group);
-    if (options.pin) pin_to(group.rank(), group.size());
+    const bool pinned = options.pin && pin_to(group.rank(), group.size());
+    LineProbe line(pinned ? options.line_file : "", group.rank());
     Ranks ranks = ranks_of(group);
+    ranks.line_ns = [&line] { return line.measure(); };
     if (options.transport == "inproc") ranks.processes = 1;
     std::vector<Row> rows;
     for (const std::string& collective : options.collectives) {
@@ -92,11 +69,11 @@ std::vector<Row> measure(const Options& options, const Limits& limits, const Pro
                 row.ranks = group.size();
                 row.transport = options.transport;
                 measure_row(
-                    row, *work, [&work] { work->run(); }, options, limits, ranks, line, group);
+                    row, *work, [&work] { work->run(); }, options, limits, ranks, group);
                 std::vector<Row> measured{row};
                 if (options.plan) {
                     row.implementation = "tutti-plan";
-                    measure_row(row, *work, work->planned(), options, limits, ranks, line, group);
+                    measure_row(row, *work, work->planned(), options, limits, ranks, group);
                     measured.push_back(row);
                 }
                 if (group.rank() != 0) continue;
