@@ -56,7 +56,7 @@ struct PageAllocator {
     PageAllocator() = default;
     template <class Other>
     PageAllocator(const PageAllocator<Other>&) {}
-    static std::size_t unit(std::size_t bytes) { return bytes >= page / 2 ? page : 64; }
+    static std::size_t unit(std::size_t bytes) { return bytes >= page / 16 ? page : 64; }
     T* allocate(std::size_t count) {
         const std::size_t bytes = count * sizeof(T), whole = (bytes + unit(bytes) - 1) / unit(bytes) * unit(bytes);
         return static_cast<T*>(::operator new (whole, std::align_val_t{unit(bytes)}));

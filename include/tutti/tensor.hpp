@@ -183,7 +183,7 @@ class TUTTI_API Tensor {
     std::shared_ptr<void> owner_;
 };
 
-/// New tensors in host memory, 64-byte aligned; those of a megabyte and more are aligned to huge pages (2 MiB), and
+/// New tensors in host memory, 64-byte aligned; those of 128 KB and more are aligned to huge pages (2 MiB), and
 /// reach to the end of their last one. What is not touched takes no memory.
 TUTTI_API Tensor empty(DType dtype, Extents shape);
 TUTTI_API Tensor zeros(DType dtype, Extents shape);

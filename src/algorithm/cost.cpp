@@ -29,9 +29,9 @@ constexpr auto fields = std::to_array<CostField>({
     {"tcp_gbps", &CostModel::tcp_gbps, 0.01, 1000, "one TCP connection, one direction, GB/s"},
 });
 
-/// What is used often gets huge pages if it is that long (HugePages::least_bytes), but for its ends, unless it begins
-/// with a huge page, as tensors do.
-constexpr double huge_pages_from = 1 << 20, ordinary_ends = 256 << 10;
+/// What is used often gets huge pages if it is that long, but for its ends, unless it begins with a huge page, as
+/// tensors do. Less gets one if there is memory around it (HugePages): only what can do without counts on that.
+constexpr double huge_pages_from = 1 << 20, huge_page_from = 256 << 10, ordinary_ends = 256 << 10;
 
 /// What formulas are about.
 struct Shape {
@@ -159,6 +159,22 @@ Work broadcast_once(const Shape& s, double part) {
                        part * shared_part(s));
 }
 
+Work all_gather_once(const Shape& s) {
+    const double others = (s.n - 1) * s.bytes;
+    return and_copied(s, copied_once(s.bytes, s.slot, s.n - 1, 1, s.n * others, others), s.bytes);
+}
+
+Work scatter_once(const Shape& s) {
+    // The root, whose pages are looked up, has nothing to read itself.
+    constexpr double part = 0.8;
+    return copied_once(s.bytes, s.slot / std::max(1.0, s.n - 1), 1, 1, part * s.n * s.bytes, part * s.bytes);
+}
+
+Work either_way(Work work) {
+    work.either_way = true;
+    return work;
+}
+
 struct Formula {
     Collective collective;
     std::string_view algorithm;
@@ -266,7 +282,7 @@ const Formula formulas[] = {
     {Collective::broadcast, "adaptive",
      [](const Shape& s) {
          // The quicker of two ways, whose times change: less than either of them in the mean.
-         return broadcast_once(s, 0.8);
+         return either_way(broadcast_once(s, 0.8));
      }},
     {Collective::broadcast, "knomial",
      [](const Shape& s) {
@@ -286,11 +302,8 @@ const Formula formulas[] = {
      [](const Shape& s) {
          return staged(s.bytes, s.slot, 1, s.n * (s.n + 1) * s.bytes, (s.n + 1) * s.bytes, (s.n - 1) * s.bytes);
      }},
-    {Collective::all_gather, "single_copy",
-     [](const Shape& s) {
-         const double others = (s.n - 1) * s.bytes;
-         return and_copied(s, copied_once(s.bytes, s.slot, s.n - 1, 1, s.n * others, others), s.bytes);
-     }},
+    {Collective::all_gather, "single_copy", all_gather_once},
+    {Collective::all_gather, "adaptive", [](const Shape& s) { return either_way(all_gather_once(s)); }},
     {Collective::all_gather, "direct",
      [](const Shape& s) { return with_own_block(s, alike(s, 1, s.n - 1, (s.n - 1) * s.bytes)); }},
     {Collective::all_gather, "bruck",
@@ -327,12 +340,8 @@ const Formula formulas[] = {
          work.one_way = true;
          return work;
      }},
-    {Collective::scatter, "single_copy",
-     [](const Shape& s) {
-         // The root, whose pages are looked up, has nothing to read itself.
-         constexpr double part = 0.8;
-         return copied_once(s.bytes, s.slot / std::max(1.0, s.n - 1), 1, 1, part * s.n * s.bytes, part * s.bytes);
-     }},
+    {Collective::scatter, "single_copy", scatter_once},
+    {Collective::scatter, "adaptive", [](const Shape& s) { return either_way(scatter_once(s)); }},
     {Collective::scatter, "binomial",
      [](const Shape& s) {
          const double passed_on = s.levels * s.n / 2 * s.bytes;
@@ -440,7 +449,9 @@ double price_us(const Work& work, const Layout& layout, const CostModel& costs) 
         inside ? 3 * costs.line_us : std::max(0.0, costs.tcp_us - costs.tcp_send_us - costs.tcp_receive_us);
     // Reading another process's memory does not prefetch, and what it wrote before its core was given away is cold.
     const double slower_us = std::max(0.0, memory_us - beyond / (costs.cache_copy_gbps * 1e3));
-    const double ordinary = work.buffer < huge_pages_from ? 1 : ordinary_ends / work.buffer;
+    const double ordinary = work.buffer < (work.either_way ? huge_page_from : huge_pages_from)
+                                ? 1
+                                : std::min(0.25, ordinary_ends / work.buffer);
     // The rates are of calls that copy 64 KB. From ordinary pages longer ones gain nothing.
     const double huge_us =
         std::max(0.5 / costs.pull_huge_gbps, 1 / costs.pull_huge_gbps - costs.pull_us / 131.072) / 1e3;

@@ -125,6 +125,10 @@ void shared_all_gather(Builder& b, const Context& c) {
     shared::all_gather(b, c.all, c.staging, {Buffer::input, 0, c.request.counts[static_cast<std::size_t>(c.all.me)]},
                        blocks_of(Buffer::output, c.request.counts));
 }
+void all_gather_either_way(Builder& b, const Context& c) {
+    by_address<shared_all_gather>(b, c);
+    b.either_way(*std::ranges::max_element(c.request.counts), schedule::everyone);
+}
 void two_shot_all_reduce(Builder& b, const Context& c) {
     shared::all_reduce_two_shot(b, c.all, c.staging, c.input(), c.output(), true);
 }
@@ -142,6 +146,10 @@ void shared_all_to_all(Builder& b, const Context& c) {
 }
 void shared_scatter(Builder& b, const Context& c) {
     shared::scatter(b, c.all, c.staging, c.request.root, c.request.counts);
+}
+void scatter_either_way(Builder& b, const Context& c) {
+    by_address<shared_scatter>(b, c);
+    b.either_way(*std::ranges::max_element(c.request.counts), c.request.root);
 }
 
 // Rows of one collective are in order of preference.
@@ -242,6 +250,8 @@ const Algorithm table[] = {
 
     {"shared", Collective::all_gather, true, true, shares, shared_all_gather, 65536, any_ranks,
      "shared memory: each rank writes its block once, everyone reads"},
+    {"adaptive", Collective::all_gather, true, true, copies_once, all_gather_either_way, 0, any_ranks,
+     "many bytes: as single_copy or as shared, whichever took each rank less lately"},
     {"single_copy", Collective::all_gather, true, true, copies_once, by_address<shared_all_gather>, any_size, any_ranks,
      "many bytes: everyone reads the blocks where they lie in the others' memory"},
     {"shared", Collective::all_gather, true, true, shares, shared_all_gather, any_size, any_ranks,
@@ -279,6 +289,8 @@ const Algorithm table[] = {
 
     {"shared", Collective::scatter, true, true, shares, shared_scatter, 65536, any_ranks,
      "shared memory: the root writes once, each rank reads its block"},
+    {"adaptive", Collective::scatter, true, true, copies_once, scatter_either_way, 0, any_ranks,
+     "many bytes: as single_copy or as shared, whichever took less lately"},
     {"single_copy", Collective::scatter, true, true, copies_once, by_address<shared_scatter>, any_size, any_ranks,
      "many bytes: each rank reads its block where it lies in the root's memory"},
     {"shared", Collective::scatter, true, true, shares, shared_scatter, any_size, any_ranks,

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -30,6 +31,7 @@ struct Scan {
 struct Region {
     std::uint64_t start, end, categories;
 };
+constexpr std::uint32_t wait_max = std::uint32_t{1} << 20;
 constexpr std::uint64_t is_huge_page = std::uint64_t{1} << 6;
 constexpr unsigned long scan_pages = _IOWR('f', 16, Scan);
 
@@ -80,22 +82,44 @@ void HugePages::look_at(Buffer& buffer) const {
     if (huge == true) {
         buffer.wait = uses_before;
     } else if (was_collapsed) {
-        buffer.wait = std::min(2 * buffer.wait, std::uint32_t{1} << 20);
+        buffer.wait = std::min(2 * buffer.wait, wait_max);
     } else {
         buffer.next = buffer.begin;
     }
     buffer.uses_left = buffer.wait;
 }
 
+// Half of what is collapsed has been touched, or there is room for what has not.
+bool HugePages::affordable(const Buffer& buffer) {
+    if (buffer.end - buffer.begin > page_bytes) return true;
+    std::array<unsigned char, page_bytes / 4096> resident{};
+    const auto small = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    if (::mincore(reinterpret_cast<void*>(buffer.begin), page_bytes, resident.data()) != 0) return false;
+    const auto touched = std::ranges::count_if(resident, [](unsigned char page) { return (page & 1) != 0; });
+    const std::size_t added = page_bytes - std::min(page_bytes, static_cast<std::size_t>(touched) * small);
+    if (added <= page_bytes / 2) return true;
+    if (added_bytes_ + added > added_bytes_max) return false;
+    added_bytes_ += added;
+    return true;
+}
+
 void HugePages::used(const std::byte* at, std::size_t bytes) {
     if (!enabled_ || bytes < least_bytes) return;
     const auto address = reinterpret_cast<std::uintptr_t>(at);
-    const std::uintptr_t begin = nearest_boundary(address), end = nearest_boundary(address + bytes);
-    if (begin >= end) return;
+    std::uintptr_t begin = nearest_boundary(address), end = nearest_boundary(address + bytes);
+    if (begin >= end) {
+        begin = (address + bytes / 2) / page_bytes * page_bytes;
+        end = begin + page_bytes;
+    }
     Buffer& buffer = find(begin, end);
     buffer.last_use = ++clock_;
     if (buffer.next == end && --buffer.uses_left == 0) look_at(buffer);
     if (buffer.next == end) return;
+    if (buffer.next == begin && !affordable(buffer)) {
+        buffer.next = end;
+        buffer.uses_left = buffer.wait = std::min(2 * buffer.wait, wait_max);
+        return;
+    }
     const std::uintptr_t eighth = (end - begin) / 8 / page_bytes * page_bytes;
     const std::uintptr_t stop = std::min(end, buffer.next + std::max<std::uintptr_t>(bytes_at_once, eighth));
     // Those that cannot be collapsed stay as they are.

@@ -21,10 +21,12 @@ class HugePages {
  public:
     static constexpr std::size_t page_bytes = std::size_t{2} << 20;
     /// Fewer bytes never count.
-    static constexpr std::size_t least_bytes = page_bytes / 2;
+    static constexpr std::size_t least_bytes = std::size_t{128} << 10;
     static constexpr std::uint32_t uses_before = 16;
     /// Of one call, which takes 4 ms longer for that, more where all CPUs are busy; of more than 128 MiB an eighth.
     static constexpr std::size_t bytes_at_once = std::size_t{16} << 20;
+    /// Memory that nobody had touched, which comes with buffers that are much shorter than a huge page: in all.
+    static constexpr std::size_t added_bytes_max = std::size_t{64} << 20;
 
     /// Whether the system allows huge pages: its setting is not `never`.
     static bool system_has_them();
@@ -36,7 +38,7 @@ class HugePages {
     HugePages();
 
     /// An operation is about to use these bytes, which no other process knows of yet. Each huge page counts of which
-    /// they cover half or more.
+    /// they cover half or more; if there is none, the one that holds most of them.
     void used(const std::byte* at, std::size_t bytes);
     bool enabled() const noexcept { return enabled_; }
 
@@ -52,10 +54,12 @@ class HugePages {
     Buffer& find(std::uintptr_t begin, std::uintptr_t end);
     std::optional<bool> is_huge(const Buffer& buffer) const;
     void look_at(Buffer& buffer) const;
+    bool affordable(const Buffer& buffer);
 
     bool enabled_;
     UniqueFd pages_;  ///< what the kernel tells about this process's pages
     std::uint64_t clock_ = 0;
+    std::size_t added_bytes_ = 0;
     std::array<Buffer, 64> buffers_{};
 };
 

@@ -16,6 +16,7 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace tutti {
 namespace {
@@ -29,7 +30,8 @@ class Memory {
         base_ = static_cast<std::byte*>(
             ::mmap(nullptr, whole_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
         const auto at = reinterpret_cast<std::uintptr_t>(base_);
-        begin_ = base_ + ((at + page - 1) / page * page - at) + offset;
+        begin_ = base_ + ((at + 2 * page - 1) / page * page - at) + offset;
+        ::mprotect(base_, 4096, PROT_NONE);  // so that the kernel tells about each apart
         ::prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);  // where they are the rule the first touch would bring them
         for (std::size_t i = 0; i < bytes; ++i) begin_[i] = value(i);
         ::prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0);
@@ -105,7 +107,10 @@ TEST(HugePages, are_those_that_the_buffer_covers_for_the_most_part) {
     const struct {
         std::size_t offset, bytes, huge;
     } cases[] = {{page / 4, page / 2, page},
-                 {page / 4, page / 2 - 1, 0},
+                 {page / 4, page / 2 - 1, page},
+                 {page / 4, HugePages::least_bytes, page},
+                 {page / 4, HugePages::least_bytes - 1, 0},
+                 {page - 4096, HugePages::least_bytes, page},  // where most of it lies
                  {page / 2 + 4096, page, page},
                  {page / 2 + 4096, 2 * page, 2 * page},
                  {16, page, page},
@@ -117,6 +122,24 @@ TEST(HugePages, are_those_that_the_buffer_covers_for_the_most_part) {
         EXPECT_EQ(huge_bytes_after_all(pages, memory, huge), huge) << offset << " " << bytes;
         EXPECT_TRUE(memory.intact());
     }
+}
+
+TEST(HugePages, of_short_buffers_bring_only_so_much_memory_that_nobody_touched) {
+    if (const std::string why = missing(); !why.empty()) GTEST_SKIP() << why;
+    HugePages pages;
+    constexpr std::size_t added = page - HugePages::least_bytes, fit = HugePages::added_bytes_max / added;
+    const auto huge = [&](std::size_t count, std::size_t bytes) {
+        std::vector<std::unique_ptr<Memory>> memories;
+        std::size_t total = 0;
+        for (std::size_t i = 0; i < count; ++i) {
+            memories.push_back(std::make_unique<Memory>(bytes));
+            total += huge_bytes_after_all(pages, *memories.back(), page);
+            EXPECT_TRUE(memories.back()->intact());
+        }
+        return total / page;
+    };
+    EXPECT_EQ(huge(fit + 2, HugePages::least_bytes), fit);
+    EXPECT_EQ(huge(2, page / 2), 2U) << "of what is touched for the most part there may be more";
 }
 
 TEST(HugePages, of_many_bytes_come_with_several_uses) {

@@ -58,6 +58,15 @@ class ByAddress : public ::testing::Test {
         }
         return run(rank, b, 4);
     }
+    // An all_gather in place, of halves: each publishes its own as it finds quicker.
+    Execution& begin_gather(std::size_t rank) {
+        const int peer = 1 - static_cast<int>(rank);
+        Builder b("gather");
+        b.either_way(half, schedule::everyone);
+        b.publish(0, std::vector{Chunk{Buffer::output, rank * half, half}});
+        b.read(peer, 0, 0, {Buffer::output, (1 - rank) * half, half});
+        return run(rank, b, 1);
+    }
     // An all_reduce: rank r combines half r of both buffers where they lie, and writes the result to both.
     Execution& begin_sum(std::size_t rank) {
         const int peer = 1 - static_cast<int>(rank);
@@ -99,8 +108,8 @@ TEST_F(ByAddress, both_sides_copy_and_nothing_is_staged) {
 }
 
 TEST_F(ByAddress, whichever_way_the_root_takes_everybody_has_its_values) {
-    transport::CopyChoice choice;
-    for (Ground& ground : grounds) ground.copy_choice = &choice;
+    transport::CopyChoices choices;
+    for (Ground& ground : grounds) ground.copy_choices = &choices;
     int staged = 0;
     constexpr int uses = 3 * static_cast<int>(transport::CopyChoice::uses_of_trial);
     for (int use = 1; use <= uses; ++use) {
@@ -119,8 +128,46 @@ TEST_F(ByAddress, whichever_way_the_root_takes_everybody_has_its_values) {
     // A trial of each, at least.
     EXPECT_GE(staged, static_cast<int>(transport::CopyChoice::uses_of_trial));
     EXPECT_LE(staged, uses - static_cast<int>(transport::CopyChoice::uses_of_trial));
-    EXPECT_GT(arena->control(1).reading_ns[0].load(), 0);
-    EXPECT_GT(arena->control(1).reading_ns[1].load(), 0);
+    EXPECT_GT(arena->control(1).reading_ns_of_one[0].load(), 0);
+    EXPECT_GT(arena->control(1).reading_ns_of_one[1].load(), 0);
+}
+
+TEST_F(ByAddress, whichever_way_each_takes_for_its_own_everybody_has_all_values) {
+    std::array<transport::CopyChoices, 2> choices;
+    for (std::size_t rank : {0, 1}) grounds.at(rank).copy_choices = &choices.at(rank);
+    std::array<int, 2> staged{};
+    constexpr int uses = 4 * static_cast<int>(transport::CopyChoice::uses_of_trial);
+    for (int use = 1; use <= uses; ++use) {
+        const std::uint64_t first_publication = grounds[0].first_publication;
+        for (const int rank : {0, 1}) {
+            const auto own = buffers.at(static_cast<std::size_t>(rank)).begin() + rank * static_cast<long>(half);
+            std::fill_n(own, half, static_cast<float>(2 * use + rank));
+        }
+        // Rank 0 has tried both before rank 1 tries the second: they differ at times.
+        if (use <= 3) grounds[1].copy_choices = nullptr;
+        Execution& first = begin_gather(0);
+        grounds[1].copy_choices = &choices[1];
+        Execution& second = begin_gather(1);
+        for (int turn = 0; turn < 20; ++turn) {
+            first.progress();
+            second.progress();
+        }
+        ASSERT_TRUE(first.done() && second.done()) << use;
+        ASSERT_EQ(buffers[1], buffers[0]) << use;
+        for (const int rank : {0, 1}) {
+            const auto* slot = reinterpret_cast<const float*>(arena->slot(rank, first_publication));
+            const auto value = static_cast<float>(2 * use + rank);
+            staged.at(static_cast<std::size_t>(rank)) += std::count(slot, slot + half, value) == half ? 1 : 0;
+        }
+    }
+    for (const int rank : {0, 1}) {
+        EXPECT_GE(staged.at(static_cast<std::size_t>(rank)), static_cast<int>(transport::CopyChoice::uses_of_trial));
+        EXPECT_LE(staged.at(static_cast<std::size_t>(rank)),
+                  uses - static_cast<int>(transport::CopyChoice::uses_of_trial) + 1);
+        EXPECT_GT(arena->control(rank).reading_ns_of_everyone[0].load(), 0);
+        EXPECT_GT(arena->control(rank).reading_ns_of_everyone[1].load(), 0);
+        EXPECT_EQ(arena->control(rank).reading_ns_of_one[0].load(), 0);
+    }
 }
 
 TEST_F(ByAddress, who_comes_late_writes_nothing_into_a_buffer_that_was_given_up) {

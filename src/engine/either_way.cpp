@@ -1,34 +1,52 @@
 // Values that their owner may publish in place or copy, whichever took less lately.
 //
-// Both sides work at the same time, so the slower one counts: the owner times what it copies or writes itself, and the
-// readers leave in their control blocks how long their last reading took.
+// The owner times what it copies or writes itself, and the readers leave in their control blocks how long their last
+// reading took. One owner and its readers work at the same time, so the slower one counts. Where everyone is an owner,
+// each does both, one after the other.
 #include "engine/execution.hpp"
 
 #include <algorithm>
 
 namespace tutti::engine {
 
+using schedule::Buffer;
+
 void Execution::choose_way() {
-    const bool named = addresses_[static_cast<std::size_t>(schedule::Buffer::output)] != nullptr;
-    const int owner = ground_.local_of[static_cast<std::size_t>(schedule_->either_way_owner)];
-    chooses_ = named && ground_.copy_choice != nullptr && owner == ground_.local_rank;
-    if (chooses_) way_ = ground_.copy_choice->next(schedule_->either_way * element_bytes_);
+    const bool everyone = schedule_->either_way_owner == schedule::everyone;
+    const auto can_name = [&](Buffer buffer) {
+        const auto index = static_cast<std::size_t>(buffer);
+        return schedule_->published_end[index] == 0 || addresses_[index] != nullptr;
+    };
+    const bool owns =
+        everyone || ground_.local_of[static_cast<std::size_t>(schedule_->either_way_owner)] == ground_.local_rank;
+    chooses_ = owns && ground_.copy_choices != nullptr && can_name(Buffer::input) && can_name(Buffer::output);
+    if (!chooses_) return;
+    auto& choice = everyone ? ground_.copy_choices->of_everyone : ground_.copy_choices->of_one;
+    way_ = choice.next(schedule_->either_way * element_bytes_);
 }
 
 void Execution::tell_way() {
-    if (!way_) return;
-    const std::size_t bytes = schedule_->either_way * element_bytes_;
-    const auto way = static_cast<std::size_t>(*way_);
-    double ns = way_ns_ / static_cast<double>(bytes);
-    if (!chooses_) {
-        ground_.arena->control(ground_.local_rank).reading_ns[way].store(static_cast<float>(ns));
-        return;
+    const bool everyone = schedule_->either_way_owner == schedule::everyone;
+    const auto bytes = static_cast<double>(schedule_->either_way * element_bytes_);
+    const auto told = [&](int rank, std::size_t way) -> std::atomic<float>& {
+        auto& control = ground_.arena->control(rank);
+        return everyone ? control.reading_ns_of_everyone[way] : control.reading_ns_of_one[way];
+    };
+    for (std::size_t way = 0; way < reading_.size(); ++way) {
+        const Reading& reading = reading_[way];
+        if (reading.bytes == 0) continue;
+        told(ground_.local_rank, way).store(static_cast<float>(reading.ns / (everyone ? reading.bytes : bytes)));
     }
+    if (!chooses_) return;
+    double reading_ns = 0;
     for (int r = 0; r < ground_.arena->layout().ranks; ++r) {
         if (r != ground_.local_rank)
-            ns = std::max(ns, static_cast<double>(ground_.arena->control(r).reading_ns[way].load()));
+            reading_ns = std::max(reading_ns, static_cast<double>(told(r, static_cast<std::size_t>(way_)).load()));
     }
-    ground_.copy_choice->took(*way_, bytes, ns * static_cast<double>(bytes));
+    if (everyone && reading_ns == 0) return;  // nobody has told yet
+    const double ns = everyone ? own_ns_ + reading_ns * bytes : std::max(own_ns_, reading_ns * bytes);
+    auto& choice = everyone ? ground_.copy_choices->of_everyone : ground_.copy_choices->of_one;
+    choice.took(way_, schedule_->either_way * element_bytes_, ns);
 }
 
 }  // namespace tutti::engine

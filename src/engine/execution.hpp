@@ -34,7 +34,7 @@ struct Ground {
     transport::Arena* arena = nullptr;  ///< null: no shared memory
     const transport::SymmetricMemory* symmetric = nullptr;
     transport::StagingCopy* staging_copy = nullptr;  ///< null: memcpy
-    transport::CopyChoice* copy_choice = nullptr;    ///< null: what can be published in place is
+    transport::CopyChoices* copy_choices = nullptr;  ///< null: what can be published in place is
     HugePages* huge_pages = nullptr;                 ///< told what operations use; null: nobody is
     /// The memory of a rank (the mailbox's) of this host; empty: the kernel does not let ranks copy from each other.
     std::function<const transport::PeerMemory*(int rank)> memory;
@@ -93,15 +93,15 @@ class Execution {
                                                                                         : ground_.staging_copy;
     }
     bool stages() const noexcept { return chooses_ && way_ == transport::CopyChoice::Way::staging; }
-    /// Runs `copy`, and counts its time if it belongs to such a schedule.
+    /// Runs `copy`, and adds its time to `ns` if it belongs to such a schedule.
     template <class Copy>
-    auto timed(Copy copy) {
+    auto timed(double& ns, Copy copy) {
         if (schedule_->either_way == 0) return copy();
         struct Timer {
             double& ns;
             Instant start = Clock::now();
             ~Timer() { ns += std::chrono::duration<double, std::nano>(Clock::now() - start).count(); }
-        } const timer{way_ns_};
+        } const timer{ns};
         return copy();
     }
     bool all_released(std::uint64_t publication) const;
@@ -155,10 +155,14 @@ class Execution {
     std::array<transport::Place, 3> places_;
     std::array<const std::byte*, 3> addresses_{};  // where there is no place; null: values are copied
     bool published_in_place_ = false;
-    // Where there is a choice: what the root has chosen, what a reader has met.
-    std::optional<transport::CopyChoice::Way> way_;
+    // Where there is a choice: what this rank has chosen for what it publishes, and what it has met, by way.
     bool chooses_ = false;
-    double way_ns_ = 0;                 // spent on copying
+    transport::CopyChoice::Way way_{};
+    double own_ns_ = 0;  // spent on copying
+    struct Reading {
+        double ns = 0, bytes = 0;
+    };
+    std::array<Reading, 2> reading_;
     std::vector<bool> had_delivery_;    // by rank
     std::vector<std::byte*> delivery_;  // where the current step writes its result too
     bool in_slot_ = false;              // what the next publication names is in its slot already

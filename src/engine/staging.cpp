@@ -51,10 +51,13 @@ bool Execution::run_shared(const Step& step) {
             if (step.target.count == 0 || (step.delivered && was_delivered(step, publication))) return true;
             const Source from = source(step.peer, publication, step.slot_offset, step.target.count);
             const std::span into(address(step.target), bytes(step.target));
-            if (schedule_->either_way > 0) way_ = from.address != 0 ? Way::kernel : Way::staging;
-            if (from.address != 0) return timed([&] { return read_from(step.peer, publication, from.address, into); });
-            timed([&] { std::memcpy(into.data(), from.at, into.size()); });
-            return true;
+            Reading& reading = reading_[static_cast<std::size_t>(from.address != 0 ? Way::kernel : Way::staging)];
+            reading.bytes += static_cast<double>(into.size());
+            return timed(reading.ns, [&] {
+                if (from.address != 0) return read_from(step.peer, publication, from.address, into);
+                std::memcpy(into.data(), from.at, into.size());
+                return true;
+            });
         }
         case StepKind::read_combine: return read_combine(step);
         case StepKind::write: return write(step);
@@ -122,7 +125,7 @@ bool Execution::publish(const Step& step) {
                                                                         : Trial::elsewhere;
         for (std::uint32_t i = 0; i < step.operand_count; ++i) {
             const std::size_t size = bytes(operands[i].chunk);
-            timed([&] { transport::copy_staged(copy, slot, address(operands[i].chunk), size, trial); });
+            timed(own_ns_, [&] { transport::copy_staged(copy, slot, address(operands[i].chunk), size, trial); });
             slot += size;
         }
     }
@@ -304,7 +307,7 @@ bool Execution::write(const Step& step) {
         const std::span from(address(chunk), bytes(chunk));
         if (to.address == 0)
             std::memcpy(to.at, from.data(), from.size());
-        else if (!timed([&] { return write_to(step.peer, publication, to.address, from); }))
+        else if (!timed(own_ns_, [&] { return write_to(step.peer, publication, to.address, from); }))
             return false;
     }
     had_delivery_[static_cast<std::size_t>(step.peer)] = offered || chunk.count == 0;

@@ -138,7 +138,7 @@ class World : public std::enable_shared_from_this<World> {
     /// Null: it cannot be read.
     const transport::PeerMemory* memory_of(int peer);
     transport::StagingCopy& staging_copy() { return staging_copy_; }
-    transport::CopyChoice& copy_choice() { return copy_choice_; }
+    transport::CopyChoices& copy_choices() { return copy_choices_; }
     HugePages& huge_pages() { return huge_pages_; }
     transport::StagingCopy& small_copy() { return small_copy_; }
     /// The group has collectives in flight, from now on until it has none.
@@ -265,7 +265,7 @@ class World : public std::enable_shared_from_this<World> {
     std::unique_ptr<transport::Mailbox> mailbox_;
     HugePages huge_pages_;
     transport::StagingCopy staging_copy_, small_copy_;  // of tiles; of short collectives and messages
-    transport::CopyChoice copy_choice_;
+    transport::CopyChoices copy_choices_;
     int spins_ = 0;
     std::optional<Spread> spread_;
     int yields_ = 200;  // before sleeping

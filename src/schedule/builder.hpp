@@ -54,7 +54,8 @@ class Builder {
     void settle();
     /// Ordinary memory may be published in place too.
     void name_by_address() { schedule_.by_address = true; }
-    /// `owner` may copy its `count` elements all the same, and write nothing where others offer room.
+    /// `owner` may copy its `count` elements all the same, and write nothing where others offer room; or `everyone` may
+    /// copy its own, `count` at most.
     void either_way(std::uint64_t count, Rank owner) {
         schedule_.either_way = count;
         schedule_.either_way_owner = owner;

@@ -123,6 +123,9 @@ struct Step {
     std::uint32_t after_count = 0;
 };
 
+/// Instead of a rank.
+inline constexpr Rank everyone = -1;
+
 /// What one rank does.
 struct Schedule {
     std::string algorithm;  ///< "ring", "two_shot", …
@@ -136,8 +139,9 @@ struct Schedule {
     std::uint32_t publications = 0;    ///< rounds used; equal on all ranks of a host
     bool fours = false;                ///< round 0 is the first of four publications; equal on all ranks of a host
     bool by_address = false;           ///< ordinary memory may be published in place too; equal on all ranks
-    std::uint64_t either_way = 0;      ///< elements that a rank publishes in place or not, as it finds quicker
-    Rank either_way_owner = -1;        ///< which rank does
+    std::uint64_t either_way = 0;      ///< elements that a rank publishes in place or not, as it finds quicker;
+                                       ///< equal on all ranks
+    Rank either_way_owner = everyone;  ///< which rank does, or each for what it publishes
     bool single_rounding = true;       ///< every result element comes out of one combining step
 };
 

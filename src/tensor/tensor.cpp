@@ -17,7 +17,7 @@ namespace {
 // Of few bytes: a cache line. Of many: a huge page, and no other memory in their last one, so that all of a tensor's
 // pages can become huge ones (core/huge_pages). What is not touched takes no memory.
 constexpr std::size_t line_bytes = 64, huge_page_bytes = std::size_t{2} << 20;
-constexpr std::size_t least_in_huge_pages = huge_page_bytes / 2;
+constexpr std::size_t least_in_huge_pages = std::size_t{128} << 10;
 
 std::shared_ptr<void> allocate(std::size_t bytes) {
     const std::size_t unit = bytes >= least_in_huge_pages ? huge_page_bytes : line_bytes;

@@ -94,7 +94,7 @@ struct RankControl {
     alignas(line_spacing) std::atomic<std::uint32_t> writing_to{0};
     /// Nanoseconds a byte that this rank took lately to read what others could have published either way, by
     /// CopyChoice::Way; 0: not yet.
-    std::atomic<float> reading_ns[2]{};
+    std::atomic<float> reading_ns_of_one[2]{}, reading_ns_of_everyone[2]{};
     /// The latest small collective that this rank has begun. It has read what it needed of all before.
     alignas(line_spacing) std::atomic<std::uint64_t> small_begun{0};
     /// Small collectives, by sequence number: a rank may be this many ahead of the slowest that reads.

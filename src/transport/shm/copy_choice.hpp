@@ -43,4 +43,9 @@ class CopyChoice {
     std::array<Lately, 65> by_size_;
 };
 
+/// Of what one rank publishes to all, and of what every rank does: these do both parts themselves, one after the other.
+struct CopyChoices {
+    CopyChoice of_one, of_everyone;
+};
+
 }  // namespace tutti::transport
