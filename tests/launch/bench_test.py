@@ -1,5 +1,6 @@
 """tutti bench and tutti explain: fields, checks, refusals."""
 import json
+import os
 import pathlib
 import re
 import tempfile
@@ -7,7 +8,7 @@ import tempfile
 from cli_case import CliCase, TUTTI, main
 
 FIELDS = {"collective", "bytes", "dtype", "op", "ranks", "transport", "implementation", "median_us", "p10_us", "p90_us",
-          "cpu_us", "cpu_ns_per_byte", "bound_us", "traffic_bound_us", "line_ns",
+          "cpu_us", "cpu_ns_per_byte", "bound_us", "traffic_bound_us", "line_ns", "line_before_ns", "line_after_ns",
           "busbw_gbps", "wrong"}
 
 
@@ -41,6 +42,9 @@ class Bench(CliCase):
         _, found = self.measure("all_reduce,barrier", "-n", 2, "--sizes", "64K,8,4K")
         self.assertEqual([(row["collective"], row["bytes"]) for row in found],
                          [("all_reduce", 65536), ("all_reduce", 8), ("all_reduce", 4096), ("barrier", 0)])
+        enough = len(os.sched_getaffinity(0)) >= 2
+        for row in found:  # between two ranks with a CPU each
+            self.assertEqual((row["line_before_ns"] > 0, row["line_after_ns"] > 0), (enough, enough))
 
     def test_symmetric_memory_gives_right_results(self):
         for transport in ("shm", "tcp", "inproc"):
