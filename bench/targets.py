@@ -266,7 +266,7 @@ class Bench:
 
     def tcp(self):
         sizes = [16 * MB, 64 * MB, 256 * MB]
-        found = self.veth("--rounds", 1, "--sizes", ",".join(map(str, [8, *sizes])), "--only", "tutti,wire,exchange,gloo")
+        found = self.veth("--rounds", 3, "--sizes", ",".join(map(str, [8, *sizes])), "--only", "tutti,wire,exchange,gloo")
         ours = found["tutti"]
         for size in sizes:
             self.note("tcp", human(size), found["wire"][size] / ours[size])

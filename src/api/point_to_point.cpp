@@ -104,23 +104,24 @@ void check_not_to_itself(const Group& group, std::optional<int> dst, std::option
 }
 
 // A short message between ranks of one host at once (group/messages.cpp). Nothing has happened otherwise, also when
-// something is wrong with it: the ordinary way says what.
-std::optional<int> run_quickly(const Message& m) {
+// something is wrong with it: the ordinary way says what. The peer, or not_run: an optional number is put together in
+// memory, and to read that takes as long as the stores before it need to become visible to the peer.
+constexpr int not_run = -1;
+int run_quickly(const Message& m) {
     const bool plain = m.tensor.contiguous() && m.tensor.device().type == Device::Type::cpu;
     if (!plain || m.peer.has_value() == m.group_peer.has_value() || m.tag < 0 || m.timeout < milliseconds::zero())
-        return {};
+        return not_run;
     Group* const at = api::group_unheld(m.group);
-    if (at == nullptr) return {};
+    if (at == nullptr) return not_run;
     Group& group = *at;
     const int in_group = m.peer ? group.rank_of(*m.peer) : *m.group_peer;
-    if (in_group < 0 || in_group >= group.size()) return {};
+    if (in_group < 0 || in_group >= group.size()) return not_run;
     const int peer = group.global(in_group);
     const std::uint64_t channel = group.message_channel(static_cast<std::uint64_t>(m.tag));
     const std::size_t bytes = m.tensor.byte_count();
     auto* data = static_cast<std::byte*>(const_cast<void*>(m.tensor.data()));
     if (!m.receives) {
-        return group.send_now(peer, channel, fingerprint_of(m.tensor), {data, bytes}) ? std::optional(peer)
-                                                                                      : std::nullopt;
+        return group.send_now(peer, channel, fingerprint_of(m.tensor), {data, bytes}) ? peer : not_run;
     }
     transport::Transfer transfer;
     transfer.peer = peer;
@@ -128,7 +129,7 @@ std::optional<int> run_quickly(const Message& m) {
     transfer.fingerprint = fingerprint_of(m.tensor);
     transfer.target = data;
     transfer.bytes = bytes;
-    return group.receive_now(transfer) ? std::optional(peer) : std::nullopt;
+    return group.receive_now(transfer) ? peer : not_run;
 }
 
 // A send that was gone at once: nobody will look at its group. One whose Work the caller has dropped serves again.
@@ -150,7 +151,7 @@ Work gone(const Message& m) {
 Work start(const Message& m) {
     if (!m.receives) {
         Work work = gone(m);  // made first: once the message is on its way, to count who holds it would wait for that
-        if (run_quickly(m)) return work;
+        if (run_quickly(m) != not_run) return work;
     }
     Prepared operation = prepare(m);
     const std::shared_ptr<Group> group = operation->group;
@@ -160,7 +161,7 @@ Work start(const Message& m) {
 
 int run(const Message& m) {
     const bool collected = api::open_scopes > 0 && api::is_collected(*group_of(m.group, m.name));
-    if (const auto peer = collected ? std::nullopt : run_quickly(m)) return *peer;
+    if (const int peer = collected ? not_run : run_quickly(m); peer != not_run) return peer;
     Prepared operation = prepare(m);
     if (api::collect(operation)) return operation->transfer.peer;
     const std::shared_ptr<Group> group = operation->group;

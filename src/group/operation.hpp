@@ -49,8 +49,9 @@ struct SmallCall {
 struct SmallState {
     std::uint64_t sequence = 0;  ///< among small collectives; 0: it is not one
     bool published = false;
-    bool large = false;  ///< some rank's contribution did not fit
-    int next = 0;        ///< the rank whose contribution comes next
+    bool waited = false;  ///< for some rank's contribution
+    bool large = false;   ///< some rank's contribution did not fit
+    int next = 0;         ///< the rank whose contribution comes next
     static constexpr std::uint64_t unknown = ~std::uint64_t{0};
     std::uint64_t largest = unknown;  ///< all_to_all: bytes of the largest block that has been heard of
     record::Ticket ticket = 0;        ///< 0: it is not recorded yet

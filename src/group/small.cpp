@@ -223,14 +223,19 @@ bool Group::advance(const SmallCall& call, SmallState& state, std::uint64_t sequ
         const int peer = state.next;
         if (!waits_for(call, peer)) continue;
         const SmallSlot& slot = small_slot(peer, state.sequence);
-        if (slot.sequence.load(std::memory_order_acquire) != state.sequence) return false;
+        if (slot.sequence.load(std::memory_order_acquire) != state.sequence) {
+            state.waited = true;
+            return false;
+        }
         small_seen_[static_cast<std::size_t>(peer)] = state.sequence;
         if (slot.agreement != agreement_)
             disagreement(peer, sequence);
         else if (call.collective == Collective::all_to_all)
             check_blocks(call, state, sequence, peer);
         if (world_->failure()) return true;
-        if (one_way(call.collective)) __builtin_prefetch(&small_slot(peer, state.sequence + slots_ahead));
+        // Who had to wait is as quick as the other: it would only take lines away that are about to be written.
+        if (one_way(call.collective) && !state.waited)
+            __builtin_prefetch(&small_slot(peer, state.sequence + slots_ahead));
     }
     if (!state.large) finish(call, state);
     return true;
