@@ -24,6 +24,7 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 COLLECTIVES = ["all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"]
 OTHERS = COLLECTIVES[1:]
+ROOTED = ["reduce", "gather", "scatter"]
 KB, MB = 1 << 10, 1 << 20
 MPI = ("openmpi", "mpich")
 
@@ -65,7 +66,8 @@ def targets():
     """The table, by the names that the measurements use."""
     return {
         "small": Target("shm", "8 B all_reduce, barrier: time to half the best's, or 2 lines if more", "<=", 1.0),
-        "small others": Target("shm", "8 B, the other collectives: time to the best's", "<=", 0.8),
+        "small others": Target("shm", "8 B broadcast, all_gather, all_to_all, reduce_scatter: time to the best's", "<=", 0.8),
+        "small rooted": Target("shm", "8 B reduce, gather, scatter: time to the best's", "<=", 1.0),
         "line": Target("shm", "8 B all_reduce: time to a cache line's way between cores", "<=", 3.0),
         "plan": Target("plan", "8 B all_reduce, planned: time over a cache line's way", "<=", 60, "ns"),
         "medium": Target("shm", "4 KB to 1 MB, every collective: time to the best's", "<=", 0.9),
@@ -152,7 +154,7 @@ class Bench:
                 if collective in ("all_reduce", "barrier"):
                     self.note("small", collective, us / max(0.5 * best, 2 * line_us))
                 elif collective != "sendrecv":
-                    self.note("small others", collective, us / best)
+                    self.note("small rooted" if collective in ROOTED else "small others", collective, us / best)
                 if collective == "all_reduce":
                     self.note("line", collective, us / line_us)
             elif collective != "sendrecv":
