@@ -209,18 +209,20 @@ class Bench:
     def types(self):
         counts = [MB // 2, 2 * MB, 8 * MB, 32 * MB]
         sizes = sorted(count * size for count in counts for size in (2, 4))
-        found = {}
-        for _ in range(3):
-            for row in self.rows(self.program, "bench", "all_reduce", "-n", 2, "--sizes", ",".join(map(str, sizes)), "--dtype",
-                                 "float32,bfloat16,float16", "--seconds", self.options.seconds, "--no-limits"):
-                found.setdefault((row["dtype"], row["bytes"]), []).append(row["median_us"])
-        time = {key: statistics.median(values) for key, values in found.items()}
-        for dtype in ("bfloat16", "float16"):
-            for count in counts:
-                self.note("types", f"{dtype} {human(2 * count)}", time[dtype, 2 * count] / time["float32", 4 * count])
+        ratios = {}
+        for _ in range(5):
+            rows = self.rows(self.program, "bench", "all_reduce", "-n", 2, "--sizes", ",".join(map(str, sizes)), "--dtype",
+                             "float32,bfloat16,float16", "--seconds", self.options.seconds, "--no-limits")
+            time = {(row["dtype"], row["bytes"]): row["median_us"] for row in rows}
+            for dtype in ("bfloat16", "float16"):
+                for count in counts:
+                    ratio = time[dtype, 2 * count] / time["float32", 4 * count]
+                    ratios.setdefault(f"{dtype} {human(2 * count)}", []).append(ratio)
+        for case, values in ratios.items():
+            self.note("types", case, statistics.median(values))
 
     def progress(self):
-        for row in self.rows(self.program, "run", "-n", 2, "--", self.build / "bench/progress_bench"):
+        for row in self.rows(self.program, "run", "-n", 2, "--", self.build / "bench/progress_bench", "--rounds", 11):
             if row["work"] == "wait":
                 self.note("wait", row["case"], row["share"])
             else:
@@ -228,8 +230,10 @@ class Bench:
                 self.note("left", f"{row['mib']} MB", row["left"])
 
     def store(self):
-        rows = self.rows(self.build / "bench/store_bench", "--against", "redis,torch", "--rounds", 2, "--milliseconds", 100,
-                         "--torch-python", self.options.torch_python)
+        rows = []
+        for work, rounds in (("get,set,add", 2), ("wake", 8)):
+            rows += self.rows(self.build / "bench/store_bench", "--against", "redis,torch", "--work", work, "--rounds", rounds,
+                              "--milliseconds", 100, "--torch-python", self.options.torch_python)
         table = {(r["work"], r["clients"], r["implementation"].split()[0]): r for r in rows}
         peers = {name for _, _, name in table if name != "tutti"}
         for (work, clients, name), row in table.items():
@@ -278,7 +282,7 @@ class Bench:
 
     def hosts(self):
         sizes = [64 * KB, MB, 16 * MB, 64 * MB]
-        found = self.veth("--rounds", 2, "--sizes", ",".join(map(str, sizes)), "--ranks-per-host", 2, "--only", "tutti,openmpi")
+        found = self.veth("--rounds", 4, "--sizes", ",".join(map(str, sizes)), "--ranks-per-host", 2, "--only", "tutti,openmpi")
         for size in sizes:
             self.note("hosts", human(size), found["openmpi"][size] / found["tutti"][size])
 
