@@ -180,7 +180,7 @@ class Bench:
         pin = (["-A", "0"], ["-A", "1"]) if self.pin == "pin" else ([], [])
         server = self.hosts.start(0, ["iperf3", "-s", "-1", "-p", "29500", *pin[0]])
         try:
-            words = " ".join(["iperf3 -J -p 29500 --bidir -t 1 -O 0.5 -c", self.hosts.addresses[0], *pin[1], *options])
+            words = " ".join(["iperf3 -J -p 29500 --bidir -t 2 -O 0.5 -c", self.hosts.addresses[0], *pin[1], *options])
             client = self.hosts.start(1, ["sh", "-c", "sleep 0.2; exec " + words])
             report = json.loads(finish([client])[0])["end"]
         finally:
