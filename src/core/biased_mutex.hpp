@@ -29,7 +29,7 @@ class BiasedMutex {
     }
 
     /// As try_lock(), quicker for the thread that does it often. Ends with leave(), by the same thread.
-    bool enter() {
+    [[gnu::always_inline]] bool enter() {
         if (owner_.load(std::memory_order_relaxed) == this_thread()) {
             if (held_) return false;
             inside_.store(true, std::memory_order_relaxed);
@@ -39,7 +39,7 @@ class BiasedMutex {
         }
         return enter_inner();
     }
-    void leave() {
+    [[gnu::always_inline]] void leave() {
         if (owner_.load(std::memory_order_relaxed) == this_thread() && inside_.load(std::memory_order_relaxed))
             inside_.store(false, std::memory_order_release);
         else
@@ -56,12 +56,12 @@ class BiasedMutex {
     /// What a function holds that has entered.
     class Entry {
      public:
-        explicit Entry(BiasedMutex& mutex) : mutex_(mutex.enter() ? &mutex : nullptr) {}
-        ~Entry() { leave(); }
+        [[gnu::always_inline]] explicit Entry(BiasedMutex& mutex) : mutex_(mutex.enter() ? &mutex : nullptr) {}
+        [[gnu::always_inline]] ~Entry() { leave(); }
         Entry(const Entry&) = delete;
         Entry& operator=(const Entry&) = delete;
         explicit operator bool() const { return mutex_ != nullptr; }
-        void leave() {
+        [[gnu::always_inline]] void leave() {
             if (mutex_ != nullptr) mutex_->leave();
             mutex_ = nullptr;
         }

@@ -22,7 +22,7 @@ void Group::start(Operation& operation) {
     remember(operation.sequence, fingerprint);
     recorder_.start(operation.ticket);
     if (make_small(operation)) {
-        operation.small_state = begin_small();
+        operation.small_state = begin_small(operation.small);
         operation.small_state.ticket = operation.ticket;
     } else {
         begin_schedule(operation);

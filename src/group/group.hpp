@@ -207,41 +207,53 @@ class Group : public std::enable_shared_from_this<Group> {
     std::shared_ptr<const schedule::Schedule> plan_for(const Operation& operation);
     bool make_small(Operation& operation) const;
     void remember(std::uint64_t sequence, std::uint64_t fingerprint);
-    SmallState begin_small();
+    SmallState begin_small(const SmallCall& call);
     bool advance(const SmallCall& call, SmallState& state, std::uint64_t sequence);
+    template <Collective c>
+    bool run_small_as(const char* name, const SmallCall& call, std::chrono::milliseconds timeout);
+    template <Collective c>
+    SmallState begin_small_as(const SmallCall& call);
+    template <Collective c>
+    bool advance_as(const SmallCall& call, SmallState& state, std::uint64_t sequence);
+    void go_on_small(BiasedMutex::Entry& entry, const char* name, const SmallCall& call, SmallState& state,
+                     std::uint64_t sequence, std::chrono::milliseconds timeout);
     bool awaits_only_others_cpus(const SmallCall& call, const SmallState& state);
+    template <Collective c>
     bool wait_briefly(const SmallCall& call, SmallState& state, std::uint64_t sequence);
+    bool yield_briefly(const SmallCall& call, SmallState& state, std::uint64_t sequence);
+    template <Collective c>
     bool publish(const SmallCall& call, SmallState& state, std::uint64_t sequence);
     bool reusable(const SmallCall& call, SmallState& state, std::uint64_t sequence, std::size_t depth);
     void compare_at_checkpoint(const SmallCall& call, SmallState& state, std::uint64_t sequence);
     void record_small(const SmallCall& call, SmallState& state, std::uint64_t sequence);
-    std::byte* small_blocks(int rank, std::uint64_t small_sequence, std::uint64_t head) const noexcept;
+    std::byte* small_blocks(int rank, const SmallState& state, std::uint64_t head) const noexcept;
     void publish_parts(const SmallCall& call, std::byte* to, std::size_t bytes);
     void copy_payload(const SmallCall& call, std::byte* to, const std::byte* from, std::size_t bytes);
     void publish_blocks(const SmallCall& call, SmallState& state);
     void check_blocks(const SmallCall& call, SmallState& state, std::uint64_t sequence, int peer);
+    template <Collective c>
     void finish(const SmallCall& call, const SmallState& state);
     void take_blocks(const SmallCall& call, const SmallState& state);
-    bool waits_for(const SmallCall& call, int peer) const noexcept;
     std::vector<int> waits_for(const Operation& operation) const;
     std::vector<int> missing(const SmallCall& call, const SmallState& state) const;
-    transport::SmallSlot& small_slot(int rank, std::uint64_t small_sequence) const noexcept {
-        return arena_->control(rank).small[small_sequence % transport::RankControl::small_slots];
+    transport::SmallHead& small_head(const SmallState& state, int rank) const noexcept {
+        std::byte* const control = reinterpret_cast<std::byte*>(&arena_->control(rank));
+        return *reinterpret_cast<transport::SmallHead*>(control + state.head);
     }
-    /// Of a collective in which all write.
-    std::byte* small_area(int rank, std::uint64_t small_sequence) const noexcept {
-        return own_area(arena_->in_turn(rank, small_sequence, transport::RankControl::small_areas), small_sequence);
-    }
-    std::byte* own_area(int rank, std::uint64_t small_sequence) const noexcept {
-        return arena_->control(rank).small_area[small_sequence % transport::RankControl::small_areas];
+    /// Where it lies if it is longer than what comes with the head. Two ranks take turns where both write; a rank that
+    /// writes alone keeps to its own areas, as the other's would only be more that has to stay in the cache.
+    std::byte* small_area(const SmallState& state, int rank) const noexcept {
+        using transport::RankControl;
+        if (state.turn == 0) return arena_->control(rank).area_ahead[state.sequence % RankControl::small_areas];
+        const int owner = arena_->in_turn(rank, state.turn, RankControl::in_turns);
+        return arena_->control(owner).area_in_turn[state.turn % RankControl::in_turns];
     }
     /// Where a contribution of that many bytes lies.
-    std::byte* small_payload(const SmallCall& call, int rank, std::uint64_t small_sequence,
-                             std::size_t bytes) const noexcept {
-        return bytes <= transport::SmallSlot::payload_bytes ? small_slot(rank, small_sequence).payload.data()
-                                                            : long_payload(call, rank, small_sequence);
+    [[gnu::always_inline]] std::byte* small_payload(const SmallState& state, int rank,
+                                                    std::size_t bytes) const noexcept {
+        return bytes <= transport::SmallSlot::payload_bytes ? small_head(state, rank).payload()
+                                                            : small_area(state, rank);
     }
-    std::byte* long_payload(const SmallCall& call, int rank, std::uint64_t small_sequence) const noexcept;
     bool uses_shared_memory_only() const noexcept { return arena_ && arena_->layout().ranks == size_; }
     bool shares_memory_with(int peer) const noexcept {
         return arena_ && ground_.local_of[static_cast<std::size_t>(peer)] >= 0;
@@ -280,6 +292,7 @@ class Group : public std::enable_shared_from_this<Group> {
     std::uint64_t sequence_ = 0;
     std::uint64_t agreement_ = 0;  // a digest of the fingerprints of all collectives that have been started here
     std::uint64_t small_sequence_ = 0;
+    std::uint64_t small_in_turn_ = 0;        // of these, those in which all wait for all
     std::vector<std::uint64_t> small_seen_;  // by rank: the latest small collective that it has begun, as far as known
     std::uint64_t small_checkpoint_ = 0;     // the collective that is compared when this rank runs out of slots
     std::unique_ptr<History> history_;       // where there is no arena

@@ -48,6 +48,9 @@ struct SmallCall {
 };
 struct SmallState {
     std::uint64_t sequence = 0;  ///< among small collectives; 0: it is not one
+    std::uint64_t turn = 0;      ///< among those in which all wait for all; 0: it is not one
+    std::size_t head = 0;        ///< bytes in a rank's RankControl before its SmallHead
+    bool is_short = false;       ///< that is a ShortSlot's
     bool published = false;
     bool waited = false;  ///< for some rank's contribution
     bool large = false;   ///< some rank's contribution did not fit

@@ -2,13 +2,15 @@
 // payload together, and reads what it needs from the others' slots. No schedule, no allocation, no clock; one cache
 // miss a peer where the payload is short.
 //
-// A rank may run ahead: the root of a broadcast waits for nobody. Before a slot is used again, all ranks must have
-// begun a later small collective than the one that it holds, which they do only when they have read what they needed.
+// Where all wait for all, nobody is more than one collective ahead, and two slots do. Where not, a rank may run ahead:
+// the root of a broadcast waits for nobody. Before a slot is used again, all ranks must have begun a later small
+// collective than the one that it holds, which they do only when they have read what they needed.
 //
 // Agreement. A slot carries a digest of this collective and of all before it. A rank that waits for another compares
 // it, so it finds any disagreement up to then, also about a collective in which nobody had to wait: those that wait
 // for nobody neither fence nor look, and return. What is left is found by a rank that runs out of slots, begins a
-// collective that is not small, waits for a message, or leaves.
+// collective that is not small, waits for a message, leaves, or waits for long: ranks that disagree may look for each
+// other's contributions in different slots.
 //
 // all_to_all: small_blocks.cpp.
 #include "core/pause.hpp"
@@ -21,12 +23,15 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 namespace tutti::detail {
 namespace {
 
 using transport::RankControl;
+using transport::ShortSlot;
+using transport::SmallHead;
 using transport::SmallSlot;
 
 // Ranks for which nobody waits run ahead: their contributions are fetched this many slots before they are needed.
@@ -38,33 +43,54 @@ constexpr std::chrono::milliseconds turns_time{2};
 constexpr int looks_before_yield = 30;
 
 // To each rank goes another block of what one rank contributes, whose own block stays where the caller has it.
-bool splits(Collective collective) {
+constexpr bool splits(Collective collective) {
     return collective == Collective::scatter || collective == Collective::reduce_scatter;
 }
 
 // What one rank writes into its slot, in multiples of a block.
-std::size_t blocks_published(Collective collective, int size) {
+constexpr std::size_t blocks_published(Collective collective, int size) {
     if (splits(collective)) return static_cast<std::size_t>(size) - 1;
     if (collective == Collective::all_to_all) return static_cast<std::size_t>(size);
     return collective == Collective::barrier ? 0 : 1;
 }
 
 // Only the root's contribution is needed, or only the root needs contributions: the other side does not wait.
-bool from_root(Collective collective) {
+constexpr bool from_root(Collective collective) {
     return collective == Collective::broadcast || collective == Collective::scatter;
 }
-bool to_root(Collective collective) {
+constexpr bool to_root(Collective collective) {
     return collective == Collective::reduce || collective == Collective::gather;
 }
-bool one_way(Collective collective) {
+constexpr bool one_way(Collective collective) {
     return from_root(collective) || to_root(collective);
 }
-bool contributes(const SmallCall& call, int rank) {
-    if (from_root(call.collective)) return rank == call.root;
-    return !to_root(call.collective) || rank != call.root;
+constexpr bool contributes(Collective collective, int root, int rank) {
+    if (from_root(collective)) return rank == root;
+    return !to_root(collective) || rank != root;
+}
+constexpr bool needs(Collective collective, int root, int peer, int rank) {
+    if (peer == rank) return false;
+    if (from_root(collective)) return peer == root;
+    return !to_root(collective) || rank == root;
 }
 
-record::Happening happening(const SmallCall& call, std::uint64_t sequence) {
+// Calls f<collective>(): what differs by collective is decided once, and not at every step on the way.
+template <class F>
+[[gnu::always_inline]] inline decltype(auto) by_collective(Collective collective, F f) {
+    switch (collective) {
+        case Collective::all_reduce: return f.template operator()<Collective::all_reduce>();
+        case Collective::broadcast: return f.template operator()<Collective::broadcast>();
+        case Collective::reduce: return f.template operator()<Collective::reduce>();
+        case Collective::all_gather: return f.template operator()<Collective::all_gather>();
+        case Collective::gather: return f.template operator()<Collective::gather>();
+        case Collective::scatter: return f.template operator()<Collective::scatter>();
+        case Collective::reduce_scatter: return f.template operator()<Collective::reduce_scatter>();
+        case Collective::all_to_all: return f.template operator()<Collective::all_to_all>();
+        default: return f.template operator()<Collective::barrier>();
+    }
+}
+
+[[gnu::always_inline]] inline record::Happening happening(const SmallCall& call, std::uint64_t sequence) {
     return {.sequence = sequence,
             .fingerprint = call.fingerprint,
             .bytes = call.block_bytes,
@@ -72,8 +98,15 @@ record::Happening happening(const SmallCall& call, std::uint64_t sequence) {
             .kind = recorded_kind(call.collective)};
 }
 
+// Where the head lies of a collective that comes so many later, if it is of the same kind.
+[[gnu::always_inline]] inline std::size_t head_ahead(const SmallState& state, std::uint64_t later) {
+    const std::size_t slot = (state.sequence + later) % RankControl::small_slots;
+    return state.is_short ? offsetof(RankControl, short_ahead) + slot * sizeof(ShortSlot)
+                          : offsetof(RankControl, ahead) + slot * sizeof(SmallSlot);
+}
+
 // As memcpy, which is not called for the few bytes that most contributions have.
-void copy_few(std::byte* to, const std::byte* from, std::size_t bytes) {
+[[gnu::always_inline]] inline void copy_few(std::byte* to, const std::byte* from, std::size_t bytes) {
     if (bytes >= sizeof(std::uint64_t) && bytes <= 2 * sizeof(std::uint64_t)) {
         std::uint64_t head = 0, tail = 0;  // which may overlap
         std::memcpy(&head, from, sizeof head);
@@ -133,24 +166,33 @@ bool Group::make_small(Operation& operation) const {
 }
 
 bool Group::run_small(const char* name, const SmallCall& call, std::chrono::milliseconds timeout) {
+    return by_collective(call.collective, [&]<Collective c> { return run_small_as<c>(name, call, timeout); });
+}
+
+template <Collective c>
+bool Group::run_small_as(const char* name, const SmallCall& call, std::chrono::milliseconds timeout) {
     BiasedMutex::Entry entry(world_->mutex());
     if (!entry || !world_->quiet() || left_) return false;
     const std::uint64_t sequence = ++sequence_;
     remember(sequence, call.fingerprint);
-    SmallState state = begin_small();
-    if (advance(call, state, sequence) || wait_briefly(call, state, sequence)) {
-        if (!world_->failure() && !state.large) {
-            recorder_.settle(state.ticket);
-            return true;
-        }
+    SmallState state = begin_small_as<c>(call);
+    if (wait_briefly<c>(call, state, sequence) && !world_->failure() && !state.large) {
+        recorder_.settle(state.ticket);
+        return true;
     }
+    go_on_small(entry, name, call, state, sequence, timeout);
+    return true;
+}
+
+// It takes longer, or has failed: an ordinary operation from here on, which can time out, sleep and be interrupted.
+void Group::go_on_small(BiasedMutex::Entry& entry, const char* name, const SmallCall& call, SmallState& state,
+                        std::uint64_t sequence, std::chrono::milliseconds timeout) {
     record_small(call, state, sequence);
     recorder_.prolong(state.ticket);
     if (world_->failure()) {
         recorder_.end(state.ticket, record::State::failed);
         std::rethrow_exception(world_->failure());
     }
-    // It takes longer: an ordinary operation from here on, which can time out, sleep and be interrupted.
     const auto operation = call.ordinary != nullptr ? call.ordinary(call.arguments) : std::make_shared<Operation>();
     operation->timeout = timeout.count() > 0 ? timeout : this->timeout();
     operation->started = Clock::now();
@@ -168,16 +210,20 @@ bool Group::run_small(const char* name, const SmallCall& call, std::chrono::mill
     world_->activate(*this);
     entry.leave();
     world_->wait_for_call(*operation);
+}
+
+// Looks while that is the quickest way on; false: it takes longer.
+template <Collective c>
+[[gnu::always_inline]] inline bool Group::wait_briefly(const SmallCall& call, SmallState& state,
+                                                       std::uint64_t sequence) {
+    for (int looks = world_->spins(); !advance_as<c>(call, state, sequence); --looks) {
+        if (looks <= 0) return world_->spins() == 0 && yield_briefly(call, state, sequence);
+        pause_cpu();
+    }
     return true;
 }
 
-// Looks again while that is the quickest way on; false: it takes longer.
-bool Group::wait_briefly(const SmallCall& call, SmallState& state, std::uint64_t sequence) {
-    for (int spin = world_->spins(); spin > 0; --spin) {
-        pause_cpu();
-        if (advance(call, state, sequence)) return true;
-    }
-    if (world_->spins() > 0) return false;
+bool Group::yield_briefly(const SmallCall& call, SmallState& state, std::uint64_t sequence) {
     // More ranks than cores: those that are waited for are most likely ready to run, and get this core, unless they
     // have others. The lock is kept meanwhile, so not for long.
     const Instant start = Clock::now();
@@ -202,75 +248,93 @@ bool Group::awaits_only_others_cpus(const SmallCall& call, const SmallState& sta
     spread->note();
     if (!state.published) return false;  // it waits for room, which any rank may have to make
     for (int peer = state.next; peer < size_; ++peer) {
-        if (waits_for(call, peer) && spread->is_here(world_->local_of(global(peer))) &&
-            small_slot(peer, state.sequence).sequence.load(std::memory_order_acquire) != state.sequence)
+        if (needs(call.collective, call.root, peer, rank_) && spread->is_here(world_->local_of(global(peer))) &&
+            small_head(state, peer).sequence.load(std::memory_order_acquire) != state.sequence)
             return false;
     }
     return true;
 }
 
-SmallState Group::begin_small() {
-    const std::uint64_t small_sequence = ++small_sequence_;
-    arena_->control(ground_.local_rank).small_begun.store(small_sequence, std::memory_order_release);
-    return {.sequence = small_sequence};
+SmallState Group::begin_small(const SmallCall& call) {
+    return by_collective(call.collective, [&]<Collective c> { return begin_small_as<c>(call); });
+}
+
+template <Collective c>
+[[gnu::always_inline]] inline SmallState Group::begin_small_as(const SmallCall& call) {
+    SmallState state{.sequence = ++small_sequence_};
+    state.is_short =
+        c != Collective::all_to_all && blocks_published(c, size_) * call.block_bytes <= ShortSlot::payload_bytes;
+    if (one_way(c)) {
+        state.head = head_ahead(state, 0);
+    } else {
+        const std::uint64_t number = ++small_in_turn_;
+        const std::size_t slot = number % RankControl::in_turns;
+        state.head = state.is_short ? offsetof(RankControl, short_in_turns) + slot * sizeof(ShortSlot)
+                                    : offsetof(RankControl, in_turn) + slot * sizeof(SmallSlot);
+        state.turn = number;
+    }
+    arena_->control(ground_.local_rank).small_begun.store(state.sequence, std::memory_order_release);
+    return state;
 }
 
 // Goes on as far as the others' contributions allow; true when this rank is done with it, or has to go on with a
 // schedule (state.large), or the group has failed.
 bool Group::advance(const SmallCall& call, SmallState& state, std::uint64_t sequence) {
-    if (!state.published && !publish(call, state, sequence)) return world_->failure() != nullptr;
+    return by_collective(call.collective, [&]<Collective c> { return advance_as<c>(call, state, sequence); });
+}
+
+template <Collective c>
+[[gnu::always_inline]] inline bool Group::advance_as(const SmallCall& call, SmallState& state, std::uint64_t sequence) {
+    if (!state.published && !publish<c>(call, state, sequence)) return world_->failure() != nullptr;
     for (; state.next < size_; ++state.next) {
         const int peer = state.next;
-        if (!waits_for(call, peer)) continue;
-        const SmallSlot& slot = small_slot(peer, state.sequence);
-        if (slot.sequence.load(std::memory_order_acquire) != state.sequence) {
+        if (!needs(c, call.root, peer, rank_)) continue;
+        const SmallHead& head = small_head(state, peer);
+        if (head.sequence.load(std::memory_order_acquire) != state.sequence) {
             state.waited = true;
             return false;
         }
         small_seen_[static_cast<std::size_t>(peer)] = state.sequence;
-        if (slot.agreement != agreement_)
+        if (head.agreement != agreement_)
             disagreement(peer, sequence);
-        else if (call.collective == Collective::all_to_all)
+        else if (c == Collective::all_to_all)
             check_blocks(call, state, sequence, peer);
         if (world_->failure()) return true;
         // Who had to wait is as quick as the other: it would only take lines away that are about to be written.
-        if (one_way(call.collective) && !state.waited)
-            __builtin_prefetch(&small_slot(peer, state.sequence + slots_ahead));
+        if (one_way(c) && !state.waited)
+            __builtin_prefetch(reinterpret_cast<const std::byte*>(&arena_->control(peer)) +
+                               head_ahead(state, slots_ahead));
     }
-    if (!state.large) finish(call, state);
+    if (!state.large) finish<c>(call, state);
     return true;
 }
 
-bool Group::waits_for(const SmallCall& call, int peer) const noexcept {
-    if (peer == rank_) return false;
-    if (from_root(call.collective)) return peer == call.root;
-    return !to_root(call.collective) || rank_ == call.root;
-}
-
 // Writes this rank's contribution, if any rank waits for one; false while there is no room for it.
+template <Collective c>
 [[gnu::always_inline]] inline bool Group::publish(const SmallCall& call, SmallState& state, std::uint64_t sequence) {
-    if (contributes(call, rank_)) {
-        const bool blocks = call.collective == Collective::all_to_all;
-        const std::size_t bytes = blocks_published(call.collective, size_) * call.block_bytes;
+    if (contributes(c, call.root, rank_)) {
+        constexpr bool blocks = c == Collective::all_to_all;
+        const std::size_t bytes = blocks_published(c, size_) * call.block_bytes;
         const bool inline_payload = !blocks && bytes <= SmallSlot::payload_bytes;
-        if (!reusable(call, state, sequence, inline_payload ? RankControl::small_slots : RankControl::small_areas))
+        if (one_way(c) &&
+            !reusable(call, state, sequence, inline_payload ? RankControl::small_slots : RankControl::small_areas))
             return false;
-        SmallSlot& slot = small_slot(rank_, state.sequence);
-        slot.agreement = agreement_;
+        SmallHead& head = small_head(state, rank_);
+        head.agreement = agreement_;
         if (blocks)
             publish_blocks(call, state);
-        else if (splits(call.collective))
-            publish_parts(call, small_payload(call, rank_, state.sequence, bytes), bytes);
+        else if (splits(c))
+            publish_parts(call, small_payload(state, rank_, bytes), bytes);
         else if (!inline_payload)
-            copy_payload(call, long_payload(call, rank_, state.sequence), call.input, bytes);
+            copy_payload(call, small_area(state, rank_), call.input, bytes);
         else
-            copy_few(slot.payload.data(), call.input, bytes);
-        slot.sequence.store(state.sequence, std::memory_order_release);
+            copy_few(head.payload(), call.input, bytes);
+        head.sequence.store(state.sequence, std::memory_order_release);
     }
     state.published = true;
     arena_->ring_all_doorbells(ground_.local_rank);
     // Here it costs little: the others' contributions are on their way meanwhile.
-    if (!one_way(call.collective) && size_ > 1) __builtin_prefetch(&small_slot(rank_ == 0 ? 1 : 0, state.sequence));
+    if (!one_way(c) && size_ > 1) __builtin_prefetch(&small_head(state, rank_ == 0 ? 1 : 0));
     if (state.ticket == 0) state.ticket = recorder_.begin_brief(happening(call, sequence));
     return true;
 }
@@ -326,34 +390,24 @@ void Group::compare_at_checkpoint(const SmallCall& call, SmallState& state, std:
     small_checkpoint_ = sequence;
 }
 
-// Where one rank writes alone it keeps to its own area: the other's would only be one more that has to stay in the
-// cache.
-std::byte* Group::long_payload(const SmallCall& call, int rank, std::uint64_t small_sequence) const noexcept {
-    return one_way(call.collective) ? own_area(rank, small_sequence) : small_area(rank, small_sequence);
-}
-
 // All contributions that this rank needs are there.
+template <Collective c>
 [[gnu::always_inline]] inline void Group::finish(const SmallCall& call, const SmallState& state) {
-    if (call.collective == Collective::all_to_all) return take_blocks(call, state);
+    if (c == Collective::all_to_all) return take_blocks(call, state);
     const std::size_t bytes = call.block_bytes;
     if (bytes == 0) return;
-    const std::size_t published = bytes * blocks_published(call.collective, size_);
+    const std::size_t published = bytes * blocks_published(c, size_);
     const auto me = static_cast<std::size_t>(rank_);
     // A rank's own contribution is where the caller has it: for those for which nobody waits it is nowhere else, and
     // what was written around the cache would have to be fetched from memory. It may be where the result goes.
     // Where the block for this rank lies, among all or without the contributor's own one.
-    const bool split = splits(call.collective);
+    constexpr bool split = splits(c);
     const std::size_t at = split ? me * bytes : 0, at_of_earlier = split ? at - bytes : 0;
     const auto part_for_me = [&](int rank) __attribute__((always_inline)) {
-        const std::byte* const whole =
-            rank == rank_ ? call.input : small_payload(call, rank, state.sequence, published);
+        const std::byte* const whole = rank == rank_ ? call.input : small_payload(state, rank, published);
         return whole + (rank < rank_ ? at_of_earlier : at);
     };
-    const auto combine_parts = [&] {
-        if (size_ == 2) {
-            return kernels::combine_pair(call.op, call.dtype, call.output, part_for_me(0), part_for_me(1), call.count,
-                                         call.divisor);
-        }
+    const auto combine_more = [&]() __attribute__((noinline)) {
         const void* few[64];
         std::vector<const void*> many;
         std::span<const void*> parts(few, static_cast<std::size_t>(std::min(size_, 64)));
@@ -364,7 +418,12 @@ std::byte* Group::long_payload(const SmallCall& call, int rank, std::uint64_t sm
         for (int r = 0; r < size_; ++r) parts[static_cast<std::size_t>(r)] = part_for_me(r);
         kernels::combine(call.op, call.dtype, call.output, parts, call.count, call.divisor);
     };
-    switch (call.collective) {
+    const auto combine_parts = [&]() __attribute__((always_inline)) {
+        if (size_ != 2) return combine_more();
+        kernels::combine_pair(call.op, call.dtype, call.output, part_for_me(0), part_for_me(1), call.count,
+                              call.divisor);
+    };
+    switch (c) {
         case Collective::all_reduce:
         case Collective::reduce_scatter: return combine_parts();
         case Collective::reduce:
@@ -395,9 +454,9 @@ std::vector<int> Group::missing(const SmallCall& call, const SmallState& state) 
     for (int peer = 0; peer < size_; ++peer) {
         if (peer == rank_) continue;
         const bool absent =
-            state.published
-                ? waits_for(call, peer) && small_slot(peer, state.sequence).sequence.load() != state.sequence
-                : arena_->control(peer).small_begun.load() + RankControl::small_areas / 2 < state.sequence;
+            state.published ? needs(call.collective, call.root, peer, rank_) &&
+                                  small_head(state, peer).sequence.load() != state.sequence
+                            : arena_->control(peer).small_begun.load() + RankControl::small_areas / 2 < state.sequence;
         if (absent) ranks.push_back(peer);
     }
     return ranks;

@@ -64,11 +64,11 @@ bool Group::blocks_fit(const SmallCall& call) const noexcept {
 
 // Where the blocks of a rank's all_to_all lie, one after the other in the order of ranks, without its own: so that two
 // ranks, who take turns with the area, write what they have read.
-std::byte* Group::small_blocks(int rank, std::uint64_t small_sequence, std::uint64_t head) const noexcept {
+std::byte* Group::small_blocks(int rank, const SmallState& state, std::uint64_t head) const noexcept {
     const auto n = static_cast<std::size_t>(size_);
-    if (head == blocks_by_table) return small_area(rank, small_sequence) + n * sizeof(std::uint64_t);
-    if (sizeof head + n * head > SmallSlot::payload_bytes) return small_area(rank, small_sequence);
-    return small_slot(rank, small_sequence).payload.data() + sizeof head;
+    if (head == blocks_by_table) return small_area(state, rank) + n * sizeof(std::uint64_t);
+    if (sizeof head + n * head > SmallSlot::payload_bytes) return small_area(state, rank);
+    return small_head(state, rank).payload() + sizeof head;
 }
 
 void Group::publish_blocks(const SmallCall& call, SmallState& state) {
@@ -76,8 +76,8 @@ void Group::publish_blocks(const SmallCall& call, SmallState& state) {
                                : call.send_counts.empty() ? call.block_bytes
                                                           : blocks_by_table;
     const auto n = static_cast<std::size_t>(size_);
-    std::byte* payload = small_slot(rank_, state.sequence).payload.data();
-    std::byte* table = small_area(rank_, state.sequence);
+    std::byte* payload = small_head(state, rank_).payload();
+    std::byte* table = small_area(state, rank_);
     set_word(payload, 0, head);
     state.large = call.large;
     if (n > table_ranks_max) return;
@@ -91,7 +91,7 @@ void Group::publish_blocks(const SmallCall& call, SmallState& state) {
         set_word(payload, 1, state.largest);
     }
     if (call.large) return;
-    std::byte* to = small_blocks(rank_, state.sequence, head);
+    std::byte* to = small_blocks(rank_, state, head);
     const std::byte* from = call.input;
     for (int peer = 0; peer < size_; ++peer) {
         const std::uint64_t bytes = block_bytes(call, call.send_counts, peer);
@@ -105,12 +105,12 @@ void Group::publish_blocks(const SmallCall& call, SmallState& state) {
 
 // all_to_all: whether a peer's blocks are there, and that the one for this rank has the size that is expected.
 void Group::check_blocks(const SmallCall& call, SmallState& state, std::uint64_t sequence, int peer) {
-    const std::byte* payload = small_slot(peer, state.sequence).payload.data();
+    const std::byte* payload = small_head(state, peer).payload();
     std::uint64_t theirs = word_of(payload, 0);
     if (theirs == blocks_too_large) state.large = true;
     if (static_cast<std::size_t>(size_) > table_ranks_max) return;
     state.largest = std::max(state.largest, theirs >= blocks_by_table ? word_of(payload, 1) : theirs);
-    if (theirs >= blocks_by_table) theirs = word_of(small_area(peer, state.sequence), static_cast<std::size_t>(rank_));
+    if (theirs >= blocks_by_table) theirs = word_of(small_area(state, peer), static_cast<std::size_t>(rank_));
     const std::uint64_t mine = block_bytes(call, call.receive_counts, peer);
     if (theirs == mine) return;
     const std::size_t element = size_of(call.dtype);
@@ -128,9 +128,9 @@ void Group::take_blocks(const SmallCall& call, const SmallState& state) {
         if (bytes == 0) continue;
         const std::byte* from = own;
         if (peer != rank_) {
-            const std::uint64_t head = word_of(small_slot(peer, state.sequence).payload.data(), 0);
-            from = small_blocks(peer, state.sequence, head);
-            const std::byte* table = small_area(peer, state.sequence);
+            const std::uint64_t head = word_of(small_head(state, peer).payload(), 0);
+            from = small_blocks(peer, state, head);
+            const std::byte* table = small_area(state, peer);
             for (int before = 0; before < rank_; ++before) {
                 if (before == peer) continue;
                 from += head == blocks_by_table ? word_of(table, static_cast<std::size_t>(before)) : head;

@@ -66,10 +66,10 @@ class Recorder {
     }
     /// One that is over in a moment: fewer stores, and nobody looks at the clock when it ends. No other begins before
     /// it is settled (completed) or prolonged.
-    Ticket begin_brief(const Happening& what, std::uint64_t now = ticks()) noexcept {
+    [[gnu::always_inline]] Ticket begin_brief(const Happening& what, std::uint64_t now = ticks()) noexcept {
         return write(what, brief, now, [](Slot&) {});
     }
-    void settle(Ticket ticket) noexcept {
+    [[gnu::always_inline]] void settle(Ticket ticket) noexcept {
         settled_.store(ticket, std::memory_order_release);
         add(completed_, 1);
     }
@@ -119,7 +119,7 @@ class Recorder {
     };
 
     template <class Rest>
-    Ticket write(const Happening& what, State state, std::uint64_t begun, Rest rest) noexcept {
+    [[gnu::always_inline]] Ticket write(const Happening& what, State state, std::uint64_t begun, Rest rest) noexcept {
         const Ticket ticket = issued_.load(std::memory_order_relaxed) + 1;
         Slot& slot = ring_[ticket % capacity];
         slot.ticket.store(0, std::memory_order_relaxed);
@@ -139,7 +139,7 @@ class Recorder {
         return ticket;
     }
     // One writer: no locked instruction is needed.
-    static void add(std::atomic<std::uint64_t>& counter, std::uint64_t amount) noexcept {
+    [[gnu::always_inline]] static void add(std::atomic<std::uint64_t>& counter, std::uint64_t amount) noexcept {
         counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
     }
     Slot* find(Ticket ticket) const noexcept {

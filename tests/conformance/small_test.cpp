@@ -47,7 +47,8 @@ TEST_P(Short, collectives_of_all_kinds_follow_each_other_at_sizes_around_the_lim
             const auto un = static_cast<std::size_t>(g.size()), m = static_cast<std::size_t>(g.rank());
             std::mt19937 shared(11), own(static_cast<unsigned>(m) + 5);
             const std::size_t limit = 32768 / sizeof(int);
-            const std::size_t sizes[] = {1, 12, 28, 29, 100, limit / un, limit / un + 1, limit - 1, limit, limit + 1};
+            const std::size_t sizes[] = {1,         4,     5,        12, 28, 29, 100, limit / un, limit / un + 1,
+                                         limit - 1, limit, limit + 1};
             std::vector<Work> pending;
             for (int i = 0; i < rounds; ++i) {
                 const std::size_t count = sizes[shared() % std::size(sizes)];
@@ -246,9 +247,9 @@ TEST_P(WithoutWaiting, a_disagreement_shows_in_whatever_comes_next_and_names_the
              std::vector<int> x(20'000);
              all_reduce(x, {.group = g});
          }},
-        {"many more in which nobody waits",
+        {"many more in which nobody waits",  // several times the slots
          [](const ProcessGroup& g) {
-             for (int i = 0; i < 100; ++i) broadcast_from_oneself(g, 5 + i % 3);
+             for (int i = 0; i < 700; ++i) broadcast_from_oneself(g, 3 + i % 3);
          }},
         {"many long ones in which nobody waits",
          [](const ProcessGroup& g) {

@@ -43,6 +43,9 @@ extern "C" {
 [[gnu::noipa]] void measured_all_reduce(std::span<float> values, const tutti::AllReduceOptions& options) {
     tutti::all_reduce(values, options);
 }
+[[gnu::noipa]] void measured_barrier(const tutti::BarrierOptions& options) {
+    tutti::barrier(options);
+}
 [[gnu::noipa]] void measured_send(std::span<const float> values, const tutti::SendOptions& options) {
     tutti::send(values, 1, options);
 }
@@ -53,7 +56,7 @@ extern "C" {
 
 int main(int argc, char** argv) {
     if (argc != 3) {
-        std::fprintf(stderr, "usage: %s plan|all_reduce|message CALLS\n", argv[0]);
+        std::fprintf(stderr, "usage: %s plan|all_reduce|barrier|message CALLS\n", argv[0]);
         return 2;
     }
     const int calls = std::atoi(argv[2]);
@@ -63,6 +66,7 @@ int main(int argc, char** argv) {
     tutti::Plan first = tutti::plan::all_reduce(a, {.group = ranks.zero});
     tutti::Plan second = tutti::plan::all_reduce(b, {.group = ranks.one});
     const tutti::AllReduceOptions options{.group = ranks.one};
+    const tutti::BarrierOptions barrier_options{.group = ranks.one};
     for (int i = 0; i < calls; ++i) {
         const auto value = static_cast<float>(i);
         a = {value, 1};
@@ -71,6 +75,12 @@ int main(int argc, char** argv) {
             measured_send(a, {.group = ranks.zero});
             measured_recv(b, {.src = 0, .group = ranks.one});
             good &= expect(b == std::vector<float>{value, 1}, "send and recv");
+            continue;
+        }
+        if (std::strcmp(argv[1], "barrier") == 0) {
+            tutti::Work begun = tutti::async::barrier({.group = ranks.zero});
+            measured_barrier(barrier_options);
+            begun.wait();
             continue;
         }
         tutti::Work begun = first.start();  // its contribution is there from here on
