@@ -225,6 +225,20 @@ TEST(SeveralHosts, keep_their_promise_for_many_blocks) {
     }
 }
 
+// A block that is cut in two because there is a little too much of it waits twice as often.
+TEST(SeveralHosts, put_a_little_more_than_a_block_into_one) {
+    const Layout layout = layout_of(8, 4, 64);
+    const auto sends = [&](std::uint64_t count) {
+        const Schedule schedule =
+            plan(layout, {.collective = Collective::all_reduce, .count = count, .algorithm = "rails"});
+        return std::ranges::count(schedule.steps, schedule::StepKind::send, &schedule::Step::kind);
+    };
+    const std::uint64_t block = layout.segment_bytes * 8;  // a message for each of two hosts from each of four ranks
+    EXPECT_EQ(sends(block), sends(block + block / 2 - 1));
+    EXPECT_EQ(2 * sends(block), sends(block + block / 2));
+    EXPECT_EQ(2 * sends(block), sends(2 * block + block / 2 - 1));
+}
+
 TEST(Selection, can_be_overridden_by_name) {
     EXPECT_EQ(parse_override("ring", Collective::all_reduce), "ring");
     EXPECT_EQ(parse_override("ring", Collective::barrier), std::nullopt);

@@ -45,13 +45,11 @@ Spread::Spread(const std::vector<int>& host_of, Rank me, Rank root) {
 namespace hosts {
 namespace {
 
-std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) {
-    return (a + b - 1) / b;
-}
-
-// How many blocks of at most `most` elements; none is empty unless there is nothing.
-int block_count(std::uint64_t count, std::uint64_t most) {
-    return static_cast<int>(std::max<std::uint64_t>(1, ceil_div(count, most)));
+// How many blocks of about `usual` elements, none of more than 1.5 times that: slightly more than a block would
+// otherwise become two of half the length, each with all the waiting of a whole one. None is empty unless there is
+// nothing.
+int block_count(std::uint64_t count, std::uint64_t usual) {
+    return static_cast<int>(std::max<std::uint64_t>(1, (count + usual / 2) / usual));
 }
 
 std::vector<Chunk> pieces_of(Chunk whole, int parts) {
