@@ -30,8 +30,8 @@ constexpr auto fields = std::to_array<CostField>({
 });
 
 /// What is used often gets huge pages if it is that long, but for its ends, unless it begins with a huge page, as
-/// tensors do. Less gets one if there is memory around it (HugePages): only what can do without counts on that.
-constexpr double huge_pages_from = 1 << 20, huge_page_from = 256 << 10, ordinary_ends = 256 << 10;
+/// tensors do. Less gets one if there is memory around it (HugePages): only what loses little without counts on that.
+constexpr double huge_pages_from = 1 << 20, huge_page_from = 128 << 10, ordinary_ends = 256 << 10;
 
 /// What formulas are about.
 struct Shape {
@@ -152,6 +152,11 @@ double two_shot_tile(const Shape& s) {
     return s.slot * s.n / std::max(1.0, s.n - 1);
 }
 
+Work counting_on_huge_pages(Work work) {
+    work.counts_on_huge_pages = true;
+    return work;
+}
+
 // Both sides of a broadcast have the kernel copy; `part`: of that work.
 Work broadcast_once(const Shape& s, double part) {
     const double others = std::max(1.0, s.n - 1);
@@ -170,9 +175,12 @@ Work scatter_once(const Shape& s) {
     return copied_once(s.bytes, s.slot / std::max(1.0, s.n - 1), 1, 1, part * s.n * s.bytes, part * s.bytes);
 }
 
-Work either_way(Work work) {
-    work.either_way = true;
-    return work;
+Work gather_split(const Shape& s) {
+    // Both sides take as long: the root, which copies its own block too, and who writes this part of its block.
+    const double part = 1 - 0.625 / s.n;
+    Work work = copied_once(s.bytes, s.slot, 1, 2, (s.n - 1) * s.bytes, part * s.bytes);
+    work.copied = s.bytes;
+    return counting_on_huge_pages(work);
 }
 
 struct Formula {
@@ -282,7 +290,7 @@ const Formula formulas[] = {
     {Collective::broadcast, "adaptive",
      [](const Shape& s) {
          // The quicker of two ways, whose times change: less than either of them in the mean.
-         return either_way(broadcast_once(s, 0.8));
+         return counting_on_huge_pages(broadcast_once(s, 0.8));
      }},
     {Collective::broadcast, "knomial",
      [](const Shape& s) {
@@ -303,7 +311,7 @@ const Formula formulas[] = {
          return staged(s.bytes, s.slot, 1, s.n * (s.n + 1) * s.bytes, (s.n + 1) * s.bytes, (s.n - 1) * s.bytes);
      }},
     {Collective::all_gather, "single_copy", all_gather_once},
-    {Collective::all_gather, "adaptive", [](const Shape& s) { return either_way(all_gather_once(s)); }},
+    {Collective::all_gather, "adaptive", [](const Shape& s) { return counting_on_huge_pages(all_gather_once(s)); }},
     {Collective::all_gather, "direct",
      [](const Shape& s) { return with_own_block(s, alike(s, 1, s.n - 1, (s.n - 1) * s.bytes)); }},
     {Collective::all_gather, "bruck",
@@ -323,6 +331,7 @@ const Formula formulas[] = {
          work.one_way = true;
          return work;
      }},
+    {Collective::gather, "single_copy", gather_split},
     {Collective::gather, "binomial",
      [](const Shape& s) {
          const double passed_on = s.levels * s.n / 2 * s.bytes;
@@ -341,7 +350,7 @@ const Formula formulas[] = {
          return work;
      }},
     {Collective::scatter, "single_copy", scatter_once},
-    {Collective::scatter, "adaptive", [](const Shape& s) { return either_way(scatter_once(s)); }},
+    {Collective::scatter, "adaptive", [](const Shape& s) { return counting_on_huge_pages(scatter_once(s)); }},
     {Collective::scatter, "binomial",
      [](const Shape& s) {
          const double passed_on = s.levels * s.n / 2 * s.bytes;
@@ -449,7 +458,7 @@ double price_us(const Work& work, const Layout& layout, const CostModel& costs) 
         inside ? 3 * costs.line_us : std::max(0.0, costs.tcp_us - costs.tcp_send_us - costs.tcp_receive_us);
     // Reading another process's memory does not prefetch, and what it wrote before its core was given away is cold.
     const double slower_us = std::max(0.0, memory_us - beyond / (costs.cache_copy_gbps * 1e3));
-    const double ordinary = work.buffer < (work.either_way ? huge_page_from : huge_pages_from)
+    const double ordinary = work.buffer < (work.counts_on_huge_pages ? huge_page_from : huge_pages_from)
                                 ? 1
                                 : std::min(0.25, ordinary_ends / work.buffer);
     // The rates are of calls that copy 64 KB. From ordinary pages longer ones gain nothing.

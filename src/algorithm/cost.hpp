@@ -40,7 +40,7 @@ struct Work {
     double held = 0;           ///< bytes of one rank's buffers and scratch: whether they stay in the cache
     double buffer = 0;     ///< bytes of one rank's smallest buffer that the kernel copies: whether it gets huge pages
     bool one_way = false;  ///< ranks that only send need not wait: calls overlap
-    bool either_way = false;  ///< what the kernel would copy goes through the staging area where that is quicker
+    bool counts_on_huge_pages = false;  ///< for short buffers too: it loses little where they get none
 };
 
 /// Of an algorithm of the table; nullopt if it has no formula. `bytes`: of the buffer, or of the largest block.

@@ -105,6 +105,8 @@ void broadcast(Builder& b, const Scope& s, const Staging& staging, int root, Chu
 void all_gather(Builder& b, const Scope& s, const Staging& staging, Chunk own, const std::vector<Chunk>& blocks);
 void broadcast_both(Builder& b, const Scope& s, const Staging& staging, int root, Chunk buffer);
 void gather(Builder& b, const Scope& s, const Staging& staging, int root, const std::vector<std::uint64_t>& counts);
+void gather_split(Builder& b, const Scope& s, const Staging& staging, int root,
+                  const std::vector<std::uint64_t>& counts);
 void gather_both(Builder& b, const Scope& s, const Staging& staging, int root,
                  const std::vector<std::uint64_t>& counts);
 void scatter(Builder& b, const Scope& s, const Staging& staging, int root, const std::vector<std::uint64_t>& counts);

@@ -129,6 +129,12 @@ void all_gather_either_way(Builder& b, const Context& c) {
     by_address<shared_all_gather>(b, c);
     b.either_way(*std::ranges::max_element(c.request.counts), schedule::everyone);
 }
+void gather_split(Builder& b, const Context& c) {
+    shared::gather_split(b, c.all, c.staging, c.request.root, c.request.counts);
+}
+void gather_both(Builder& b, const Context& c) {
+    shared::gather_both(b, c.all, c.staging, c.request.root, c.request.counts);
+}
 void two_shot_all_reduce(Builder& b, const Context& c) {
     shared::all_reduce_two_shot(b, c.all, c.staging, c.input(), c.output(), true);
 }
@@ -277,9 +283,10 @@ const Algorithm table[] = {
     {"shared", Collective::gather, true, true, shares,
      [](Builder& b, const Context& c) { shared::gather(b, c.all, c.staging, c.request.root, c.request.counts); },
      std::uint64_t{4} << 20, any_ranks, "shared memory: each rank writes its block once, the root reads"},
-    {"shared_both", Collective::gather, true, true, shares_for_both,
-     [](Builder& b, const Context& c) { shared::gather_both(b, c.all, c.staging, c.request.root, c.request.counts); },
-     any_size, any_ranks, "shared memory, many bytes: each rank writes its block to the root where there is room"},
+    {"single_copy", Collective::gather, true, true, copies_once_for_both, by_address<gather_split>, any_size, any_ranks,
+     "many bytes: each rank writes its block into the root's memory"},
+    {"shared_both", Collective::gather, true, true, shares_for_both, gather_both, any_size, any_ranks,
+     "shared memory, many bytes: each rank writes its block to the root where there is room"},
     {"binomial", Collective::gather, true, true, always,
      [](Builder& b, const Context& c) { messages::gather_tree(b, c.all, 2, c.request.root, c.request.counts); }, 4096,
      any_ranks, "few bytes: a tree of depth log2(n)"},

@@ -29,9 +29,9 @@ constexpr std::size_t last_level_cache = std::size_t{32} << 20;
 
 // Where the inputs and outputs of all ranks of this host exceed the last cache, to write through it would only mean to
 // fetch before what is written.
-void copy_local(std::byte* to, const std::byte* from, std::size_t bytes, int ranks) {
+void copy_local(std::byte* to, const std::byte* from, std::size_t bytes, std::size_t whole_bytes, int ranks) {
     const bool apart = to + bytes <= from || from + bytes <= to;
-    if (apart && bytes >= last_level_cache / (2 * static_cast<std::size_t>(ranks)))
+    if (apart && whole_bytes >= last_level_cache / (2 * static_cast<std::size_t>(ranks)))
         stream_copy(to, from, bytes);
     else
         std::memmove(to, from, bytes);
@@ -179,7 +179,8 @@ bool Execution::start(std::size_t index) {
     const Operand* operands = schedule_->operands.data() + step.first_operand;
     if (step.kind == StepKind::copy) {
         const int ranks = ground_.arena != nullptr ? ground_.arena->layout().ranks : 1;
-        copy_local(address(step.target), address(operands[0].chunk), bytes(step.target), ranks);
+        copy_local(address(step.target), address(operands[0].chunk), bytes(step.target), step.whole * element_bytes_,
+                   ranks);
         states_[index] = State::done;
         return true;
     }

@@ -142,9 +142,11 @@ void Builder::end() {
     schedule_.after.insert(schedule_.after.end(), waits_.begin(), waits_.end());
 }
 
-void Builder::copy(Chunk target, Chunk source) {
+void Builder::copy(Chunk target, Chunk source, std::uint64_t whole) {
     if (target.count == 0 || target == source) return;
-    begin(StepKind::copy).target = target;
+    Step& step = begin(StepKind::copy);
+    step.target = target;
+    step.whole = std::max(whole, target.count);
     schedule_.operands.push_back({.chunk = source});
     reads(source);
     writes(target);

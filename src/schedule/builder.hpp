@@ -21,7 +21,8 @@ class Builder {
     Chunk scratch(std::uint64_t count);
 
     // Steps. Local ones and messages of no elements are dropped: both sides of a message know its count.
-    void copy(Chunk target, Chunk source);
+    /// `whole`: elements of the chunk that is copied in pieces; 0: only these.
+    void copy(Chunk target, Chunk source, std::uint64_t whole = 0);
     void combine(Chunk target, std::span<const Chunk> sources, bool finish);
     void send(Rank peer, Chunk source);
     void receive(Rank peer, Chunk target);

@@ -116,6 +116,7 @@ struct Step {
     Rank peer = -1;                   ///< send, receive, receive_combine, read, write, publish (if delivered)
     std::uint32_t round = 0;          ///< publish, read, read_combine, write, release, settle
     std::uint64_t slot_offset = 0;    ///< publish, read, write: first element inside the slot
+    std::uint64_t whole = 0;          ///< copy: elements of the chunk of which it copies a piece
     Chunk target;                     ///< copy, combine, receive, receive_combine, read, read_combine
     std::uint32_t first_operand = 0;  ///< in Schedule::operands
     std::uint32_t operand_count = 0;
