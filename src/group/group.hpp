@@ -223,7 +223,7 @@ class Group : public std::enable_shared_from_this<Group> {
     bool yield_briefly(const SmallCall& call, SmallState& state, std::uint64_t sequence);
     template <Collective c>
     bool publish(const SmallCall& call, SmallState& state, std::uint64_t sequence);
-    bool reusable(const SmallCall& call, SmallState& state, std::uint64_t sequence, std::size_t depth);
+    bool reusable(const SmallCall& call, SmallState& state, std::uint64_t sequence);
     void compare_at_checkpoint(const SmallCall& call, SmallState& state, std::uint64_t sequence);
     void record_small(const SmallCall& call, SmallState& state, std::uint64_t sequence);
     std::byte* small_blocks(int rank, const SmallState& state, std::uint64_t head) const noexcept;
@@ -241,10 +241,10 @@ class Group : public std::enable_shared_from_this<Group> {
         return *reinterpret_cast<transport::SmallHead*>(control + state.head);
     }
     /// Where it lies if it is longer than what comes with the head. Two ranks take turns where both write; a rank that
-    /// writes alone keeps to its own areas, as the other's would only be more that has to stay in the cache.
+    /// writes alone keeps to its own areas.
     std::byte* small_area(const SmallState& state, int rank) const noexcept {
         using transport::RankControl;
-        if (state.turn == 0) return arena_->control(rank).area_ahead[state.sequence % RankControl::small_areas];
+        if (state.turn == 0) return arena_->control(rank).area_ahead[state.sequence % RankControl::small_slots];
         const int owner = arena_->in_turn(rank, state.turn, RankControl::in_turns);
         return arena_->control(owner).area_in_turn[state.turn % RankControl::in_turns];
     }

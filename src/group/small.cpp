@@ -316,9 +316,7 @@ template <Collective c>
         constexpr bool blocks = c == Collective::all_to_all;
         const std::size_t bytes = blocks_published(c, size_) * call.block_bytes;
         const bool inline_payload = !blocks && bytes <= SmallSlot::payload_bytes;
-        if (one_way(c) &&
-            !reusable(call, state, sequence, inline_payload ? RankControl::small_slots : RankControl::small_areas))
-            return false;
+        if (one_way(c) && !reusable(call, state, sequence)) return false;
         SmallHead& head = small_head(state, rank_);
         head.agreement = agreement_;
         if (blocks)
@@ -364,8 +362,9 @@ void Group::record_small(const SmallCall& call, SmallState& state, std::uint64_t
     if (state.ticket == 0) state.ticket = recorder_.begin_brief(happening(call, sequence));
 }
 
-// Whether what was written `depth` small collectives ago has been read by all who needed it.
-inline bool Group::reusable(const SmallCall& call, SmallState& state, std::uint64_t sequence, std::size_t depth) {
+// Whether what this slot held before has been read by all who needed it.
+inline bool Group::reusable(const SmallCall& call, SmallState& state, std::uint64_t sequence) {
+    constexpr std::size_t depth = RankControl::small_slots;
     const std::uint64_t small_sequence = state.sequence;
     if (small_sequence <= depth) return true;
     bool looked = false;
@@ -456,7 +455,7 @@ std::vector<int> Group::missing(const SmallCall& call, const SmallState& state) 
         const bool absent =
             state.published ? needs(call.collective, call.root, peer, rank_) &&
                                   small_head(state, peer).sequence.load() != state.sequence
-                            : arena_->control(peer).small_begun.load() + RankControl::small_areas / 2 < state.sequence;
+                            : arena_->control(peer).small_begun.load() + RankControl::small_slots / 2 < state.sequence;
         if (absent) ranks.push_back(peer);
     }
     return ranks;

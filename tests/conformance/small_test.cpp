@@ -247,13 +247,13 @@ TEST_P(WithoutWaiting, a_disagreement_shows_in_whatever_comes_next_and_names_the
              std::vector<int> x(20'000);
              all_reduce(x, {.group = g});
          }},
-        {"many more in which nobody waits",  // several times the slots
+        {"many more in which nobody waits",  // several times the slots, as below
          [](const ProcessGroup& g) {
              for (int i = 0; i < 700; ++i) broadcast_from_oneself(g, 3 + i % 3);
          }},
         {"many long ones in which nobody waits",
          [](const ProcessGroup& g) {
-             for (int i = 0; i < 100; ++i) broadcast_from_oneself(g, 1000);
+             for (int i = 0; i < 700; ++i) broadcast_from_oneself(g, 1000);
          }},
     };
     for (const auto& [name, next] : nexts) {

@@ -118,10 +118,12 @@ struct RankControl {
     SmallSlot ahead[small_slots];
     /// Of a part's: this rank has left its group. Of the part's first rank: how many have.
     std::atomic<std::uint32_t> left{0}, departures{0};
-    /// Payloads that are longer than a slot's own, of either kind; of the latter a rank may be fewer ahead.
-    static constexpr std::size_t small_areas = 8, small_area_bytes = 32768;
+    /// Payloads that are longer than a slot's own, of either kind. As many places as there are slots, so that a rank
+    /// that is read by others comes back to a line long after it has left their own caches: a broadcast of 32 KB takes
+    /// a third (two ranks) to a fifth (four) of what it takes with 8 places. No page is there before it is used.
+    static constexpr std::size_t small_area_bytes = 32768;
     alignas(line_spacing) std::byte area_in_turn[in_turns][small_area_bytes];
-    std::byte area_ahead[small_areas][small_area_bytes];
+    std::byte area_ahead[small_slots][small_area_bytes];
 };
 
 /// A short message from one rank to another. Stamp, header and up to 24 bytes of payload share a cache line; up to
