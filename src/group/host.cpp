@@ -94,6 +94,7 @@ void World::connect_shared_memory(const OfferedMemory& offer, const Deadline& de
     else
         share_by_hand(deadline);
     transport::Arena::choose_fences(arena_, spins_ == 0);
+    if (spins_ > 0) mailbox_->pull_from(transport::Mailbox::pull_bytes_on_own_cores);
     if (spins_ == 0 && settings::wait() == settings::Wait::automatic) spread_.emplace(arena_, local_of(rank_));
     for (const int peer : rank_of_local_) {
         if (peer != rank_) mailbox_->activate(peer);

@@ -73,7 +73,7 @@ void Mailbox::post_send(Transfer& transfer) {
         return;
     }
     Peer& p = peer(transfer.peer);
-    const bool large = transfer.bytes >= pull_bytes;
+    const bool large = transfer.bytes >= pull_bytes_;
     if (large && events_.place)
         frame.address = events_.place(transfer.peer, std::span(transfer.source, transfer.bytes));
     if (large && frame.address == 0 && events_.memory && events_.memory(transfer.peer) != nullptr)

@@ -108,6 +108,8 @@ class Mailbox {
     void activate(int peer) { this->peer(peer); }
     /// Moves what can be moved; true if anything did.
     bool progress();
+    /// How long this rank's own messages are that go so; before the first one.
+    void pull_from(std::size_t bytes) noexcept { pull_bytes_ = bytes; }
     /// Forgets all transfers; their owners are about to go.
     void drop_all();
     /// Forgets one receive that nothing has met yet; false if it is already being filled.
@@ -117,8 +119,10 @@ class Mailbox {
     /// Whether anything is queued for writing.
     bool output_pending() const;
 
-    /// From here on messages of ranks of this host are read where they lie, if that is possible.
-    static constexpr std::size_t pull_bytes = std::size_t{48} << 10;
+    /// From here on messages of ranks of this host are read where they lie, if that is possible: copied once, by a call
+    /// of the kernel. Shorter ones are copied twice, which both sides do at the same time where every rank has a core.
+    static constexpr std::size_t pull_bytes_on_shared_cores = std::size_t{48} << 10;
+    static constexpr std::size_t pull_bytes_on_own_cores = std::size_t{128} << 10;
     static constexpr std::size_t eager_bytes = std::size_t{256} << 10;  ///< of one message
     static constexpr std::size_t credit_bytes = std::size_t{2} << 20;   ///< of one peer's, not consumed yet
 
@@ -162,6 +166,7 @@ class Mailbox {
     int size_;
     std::uint64_t world_;
     MailboxEvents events_;
+    std::size_t pull_bytes_ = pull_bytes_on_shared_cores;
     struct Pull {
         int source = 0;
         std::uint64_t id = 0, address = 0;

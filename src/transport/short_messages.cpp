@@ -2,6 +2,8 @@
 #include "core/pause.hpp"
 #include "transport/mailbox_state.hpp"
 
+#include <algorithm>
+
 namespace tutti::transport {
 namespace {
 
@@ -13,7 +15,7 @@ struct ShortRest {
 }  // namespace
 
 bool Mailbox::send_now(int to, std::uint64_t channel, std::uint64_t fingerprint, std::span<const std::byte> payload) {
-    if (to == rank_ || payload.size() >= pull_bytes) return false;
+    if (to == rank_ || payload.size() >= pull_bytes_) return false;
     Peer& p = peer(to);
     const std::size_t cost = payload.size() + message_cost;
     if (p.lost || !p.out.empty() || cost > p.credit) return false;
@@ -57,7 +59,8 @@ bool Mailbox::put_short(int to, const Frame& frame) {
 
 // A message that came in one piece, and the receive that it meets (null: none waits for it yet).
 bool Mailbox::on_short(int from, Peer& p, Stream& stream, const ShortMessage& message, Transfer* receive) {
-    const std::uint64_t bytes = message.length < pull_bytes ? message.length + message_cost : credit_bytes + 1;
+    const std::uint64_t bytes =
+        message.length < pull_bytes_on_own_cores ? message.length + message_cost : credit_bytes + 1;
     if (!count_eager(from, p, bytes, message.given_back)) return false;
     Frame frame;
     frame.world = world_;
@@ -98,7 +101,7 @@ bool Mailbox::on_short_frame(int from, Peer& p, Stream& stream, const ShortMessa
 
 void Mailbox::take_short(Stream& stream, Transfer& receive) {
     if (receive.absorb) {
-        if (bounce_.empty()) bounce_.resize(bounce_bytes);
+        if (bounce_.size() < receive.bytes) bounce_.resize(std::max(receive.bytes, bounce_bytes));
         stream.take(bounce_.data());
         receive.absorb(0, std::span(bounce_).first(receive.bytes));
     } else {

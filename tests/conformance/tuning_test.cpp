@@ -34,17 +34,23 @@ TEST_P(Tuning, a_group_that_promises_the_same_bits_in_every_run_does_not_choose_
 }
 
 TEST_P(Tuning, every_algorithm_that_is_named_for_a_group_serves_it) {
-    run_ranks(4, GetParam(), [](const ProcessGroup& g) {
-        const algorithm::Request request{.collective = Collective::all_reduce, .element_bytes = 4, .count = 5000};
-        for (const std::string& name : algorithm::applicable(g.impl()->layout(), request)) {
-            g.impl()->serve_with(Collective::all_reduce, name);
-            std::vector<float> values(5000, static_cast<float>(g.rank()));
-            all_reduce(values, {.group = g});
-            EXPECT_EQ(values, std::vector<float>(5000, 6.0F)) << name;
-        }
-        g.impl()->serve_with(Collective::all_reduce, std::nullopt);
-        barrier({.group = g});
-    });
+    for (const int ranks : {2, 4}) {
+        run_ranks(ranks, GetParam(), [](const ProcessGroup& g) {
+            const int n = g.size();
+            for (const std::uint64_t count : {5000, 30'000, 70'000}) {  // messages of some KB to 280
+                const algorithm::Request request{
+                    .collective = Collective::all_reduce, .element_bytes = 4, .count = count};
+                for (const std::string& name : algorithm::applicable(g.impl()->layout(), request)) {
+                    g.impl()->serve_with(Collective::all_reduce, name);
+                    std::vector<float> values(count, static_cast<float>(g.rank() + 1));
+                    all_reduce(values, {.group = g});
+                    EXPECT_EQ(values, std::vector<float>(count, static_cast<float>(n * (n + 1) / 2))) << name;
+                }
+            }
+            g.impl()->serve_with(Collective::all_reduce, std::nullopt);
+            barrier({.group = g});
+        });
+    }
 }
 
 }  // namespace

@@ -13,6 +13,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <climits>
 #include <cstring>
@@ -41,12 +43,19 @@ std::uint64_t file_bytes(const ArenaLayout& layout) {
 std::size_t ring_stride(const ArenaLayout& layout) {
     return layout.ring_bytes == 0 ? 0 : round_up(sizeof(RingControl) + layout.ring_bytes, page_bytes);
 }
+/// Of all messages that one rank gets, and of those from one other.
+constexpr std::size_t rings_bytes = std::size_t{4} << 20, least_ring_bytes = std::size_t{64} << 10,
+                      most_ring_bytes = std::size_t{2} << 20;
 
 }  // namespace
 
 ArenaLayout ArenaLayout::of(int ranks, int group_size) {
     ArenaLayout layout;
     layout.ranks = ranks;
+    // A ring that is longer than a core's cache is written quickly: its reader no longer holds the lines. With more
+    // ranks there are more rings.
+    layout.ring_bytes =
+        std::clamp(std::bit_floor(rings_bytes / static_cast<std::size_t>(ranks)), least_ring_bytes, most_ring_bytes);
     if (group_size == 2) layout.slot_bytes *= 2;
     return layout;
 }

@@ -5,6 +5,11 @@
 #include <utility>
 
 namespace tutti::transport {
+namespace {
+
+constexpr std::size_t piece_bytes = std::size_t{64} << 10;
+
+}  // namespace
 
 RingStream::RingStream(std::shared_ptr<Arena> arena, int local_rank, int local_peer, StagingCopy* copy)
     : arena_(std::move(arena)),
@@ -32,7 +37,8 @@ std::size_t RingStream::room(std::size_t wanted) {
 }
 
 std::size_t RingStream::write(std::span<const std::byte> header, std::span<const std::byte> payload) {
-    const std::size_t space = room(header.size() + payload.size());
+    // In pieces, so that the reader takes one while the next is being written.
+    const std::size_t space = std::min(room(header.size() + payload.size()), piece_bytes);
     if (space == 0) return 0;
     std::size_t done = put(header.first(std::min(header.size(), space)), written_);
     done += put(payload.first(std::min(payload.size(), space - done)), written_ + done);
