@@ -196,7 +196,7 @@ class Bench:
     def regret(self):
         self.needs("--regret")
         for row in self.rows(self.program, "bench", "all", "-n", 2, "-b", 8, "-e", "16M", "-f", 8, "--seconds",
-                             self.options.seconds / 4, "--no-limits", "--regret"):
+                             self.options.seconds / 4, "--rounds", 5, "--no-limits", "--regret"):
             self.note("regret", f"{row['collective']} {human(row['bytes'])}", 1 + row["regret_percent"] / 100)
 
     def crowd(self):
