@@ -73,10 +73,9 @@ void Mailbox::post_send(Transfer& transfer) {
         return;
     }
     Peer& p = peer(transfer.peer);
-    const bool large = transfer.bytes >= pull_bytes_;
-    if (large && events_.place)
-        frame.address = events_.place(transfer.peer, std::span(transfer.source, transfer.bytes));
-    if (large && frame.address == 0 && events_.memory && events_.memory(transfer.peer) != nullptr)
+    frame.address = place_of(transfer.peer, std::span(transfer.source, transfer.bytes));
+    if (transfer.bytes >= pull_bytes_ && frame.address == 0 && events_.memory &&
+        events_.memory(transfer.peer) != nullptr)
         frame.address = reinterpret_cast<std::uint64_t>(transfer.source);
     const bool pulled = frame.address != 0;
     if (const std::size_t cost = transfer.bytes + message_cost;

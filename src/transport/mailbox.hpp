@@ -121,6 +121,7 @@ class Mailbox {
 
     /// From here on messages of ranks of this host are read where they lie, if that is possible: copied once, by a call
     /// of the kernel. Shorter ones are copied twice, which both sides do at the same time where every rank has a core.
+    /// What lies in memory that the other maps too needs no such call, and is copied once from 48 KB on in any case.
     static constexpr std::size_t pull_bytes_on_shared_cores = std::size_t{48} << 10;
     static constexpr std::size_t pull_bytes_on_own_cores = std::size_t{128} << 10;
     static constexpr std::size_t eager_bytes = std::size_t{256} << 10;  ///< of one message
@@ -145,6 +146,7 @@ class Mailbox {
     bool read_some(int from, Peer& peer);
     bool on_header(int from, Peer& peer);
     bool put_short(int to, const Frame& frame);
+    std::uint64_t place_of(int to, std::span<const std::byte> payload) const;
     bool on_short_frame(int from, Peer& peer, Stream& stream, const ShortMessage& message);
     bool on_short(int from, Peer& peer, Stream& stream, const ShortMessage& message, Transfer* receive);
     bool count_eager(int from, Peer& peer, std::uint64_t bytes, std::uint64_t given_back);

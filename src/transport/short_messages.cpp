@@ -15,7 +15,7 @@ struct ShortRest {
 }  // namespace
 
 bool Mailbox::send_now(int to, std::uint64_t channel, std::uint64_t fingerprint, std::span<const std::byte> payload) {
-    if (to == rank_ || payload.size() >= pull_bytes_) return false;
+    if (to == rank_ || payload.size() >= pull_bytes_ || place_of(to, payload) != 0) return false;
     Peer& p = peer(to);
     const std::size_t cost = payload.size() + message_cost;
     if (p.lost || !p.out.empty() || cost > p.credit) return false;
@@ -27,6 +27,11 @@ bool Mailbox::send_now(int to, std::uint64_t channel, std::uint64_t fingerprint,
     p.credit -= cost;
     give_back(p);
     return true;
+}
+
+// Where a message lies that the peer can read there (Place::bits()), or 0.
+std::uint64_t Mailbox::place_of(int to, std::span<const std::byte> payload) const {
+    return payload.size() >= pull_bytes_on_shared_cores && events_.place ? events_.place(to, payload) : 0;
 }
 
 bool Mailbox::receive_now(Transfer& receive, int spins) {
