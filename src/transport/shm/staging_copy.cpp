@@ -11,6 +11,8 @@ namespace {
 
 // From trial to trial: twice as many after each that has changed nothing.
 constexpr std::uint32_t fewest_copies = 32, most_copies = 256;
+// Until all of a ring has been written the ordinary way; how often the pause doubles while that is in vain.
+constexpr std::uint32_t copies_to_return = 256, in_vain_max = 8;
 constexpr std::size_t tried_bytes_max = std::size_t{16} << 10;  // in each way
 
 template <class Copy>
@@ -31,6 +33,24 @@ std::size_t StagingCopy::try_both(std::byte* to, const std::byte* from, std::siz
     return 2 * bytes;
 }
 
+// Which way is used until the next trial, and when that is.
+void StagingCopy::decide() {
+    const bool before = streams_;
+    streams_ = stream_ns_ + penalty_ns_ < plain_ns_ * (before ? returning_ : 1);
+    if (streams_ == before) {
+        if (!streams_) in_vain_ = 0;
+        pause_ = std::min(2 * pause_, std::max(most_copies, fewest_copies << in_vain_));
+    } else if (streams_) {
+        in_vain_ = std::min(in_vain_ + 1, in_vain_max);
+        pause_ = fewest_copies << in_vain_;
+    } else if (returning_ < 1) {
+        plain_ns_ = 0;  // now it will show what it takes
+        pause_ = copies_to_return;
+    } else {
+        pause_ = fewest_copies;
+    }
+}
+
 void StagingCopy::copy_best(std::byte* to, const std::byte* from, std::size_t bytes, bool large) const {
     if (bytes == 0) return;  // of none, `from` may be null
     if (large && streams())
@@ -44,10 +64,10 @@ void StagingCopy::operator()(std::byte* to, const std::byte* from, std::size_t b
     std::size_t done = 0;
     if (large && trial == Trial::here) {
         done = try_both(to, from, std::min(bytes / 256 * 64, tried_bytes_max));
+        streams_ = stream_ns_ + penalty_ns_ < plain_ns_;
     } else if (large && trial == Trial::now_and_then && until_trial_-- == 0) {
-        const bool before = streams();
         done = try_both(to, from, std::min(bytes / 128 * 64, tried_bytes_max));
-        pause_ = streams() == before ? std::min(2 * pause_, most_copies) : fewest_copies;
+        decide();
         until_trial_ = pause_;
     }
     copy_best(to + done, from + done, bytes - done, large);

@@ -24,8 +24,9 @@ class StagingCopy {
     StagingCopy() = default;
     /// Nanoseconds a byte that a reader takes longer to fetch what was stored around the cache.
     /// Fewer than `least_bytes` are copied the ordinary way.
-    explicit StagingCopy(double penalty_ns, std::size_t least_bytes = std::size_t{32} << 10)
-        : least_bytes_(least_bytes), penalty_ns_(penalty_ns) {}
+    /// `returning`: what part of its measured time the ordinary way is taken to need once it is in use.
+    explicit StagingCopy(double penalty_ns, std::size_t least_bytes = std::size_t{32} << 10, double returning = 1)
+        : least_bytes_(least_bytes), penalty_ns_(penalty_ns), returning_(returning) {}
 
     /// When both ways are tried.
     enum class Trial : std::uint8_t {
@@ -35,17 +36,20 @@ class StagingCopy {
     };
     void operator()(std::byte* to, const std::byte* from, std::size_t bytes, Trial trial = Trial::now_and_then);
     /// Whether stores around the cache were quicker lately.
-    bool streams() const noexcept { return stream_ns_ + penalty_ns_ < plain_ns_; }
+    bool streams() const noexcept { return streams_; }
 
  private:
     std::size_t try_both(std::byte* to, const std::byte* from, std::size_t bytes);
+    void decide();
     void copy_best(std::byte* to, const std::byte* from, std::size_t bytes, bool large) const;
 
     std::size_t least_bytes_ = ~std::size_t{0};
-    double penalty_ns_ = 0;
+    double penalty_ns_ = 0, returning_ = 1;
     double plain_ns_ = 0, stream_ns_ = 0;  // a byte, lately
     std::uint32_t pause_ = 16;             // copies between the trials
     std::uint32_t until_trial_ = 0;        // copies
+    std::uint32_t in_vain_ = 0;            // returns to the ordinary way that did not last
+    bool streams_ = false;
 };
 
 /// By `copy`; null: the ordinary way.

@@ -35,7 +35,8 @@ TEST(StreamCopy, copies_every_byte_and_no_other_at_any_offset) {
 // Stores around the cache are taken always, never, or when they are quicker, with trials in between.
 TEST(StagingCopy, copies_every_byte_whichever_way_it_takes) {
     const auto from = numbered(100'000);
-    for (StagingCopy copy : {StagingCopy(), StagingCopy(-1e9), StagingCopy(1e9), StagingCopy(0), StagingCopy(0, 999)}) {
+    for (StagingCopy copy : {StagingCopy(), StagingCopy(-1e9), StagingCopy(1e9), StagingCopy(0), StagingCopy(0, 999),
+                             StagingCopy(0, 999, 0.5)}) {
         for (int turn = 0; turn < 200; ++turn) {
             const std::size_t bytes = turn % 3 == 0 ? 1000 : 100'000 - static_cast<std::size_t>(turn) * 300;
             std::vector<std::byte> to(bytes);
@@ -45,6 +46,21 @@ TEST(StagingCopy, copies_every_byte_whichever_way_it_takes) {
             using Trial = StagingCopy::Trial;
             copy(to.data(), from.data(), bytes, turn % 2 == 0 ? Trial::here : Trial::elsewhere);
             ASSERT_TRUE(std::equal(to.begin(), to.end(), from.begin())) << turn;
+        }
+    }
+}
+
+// The way that is not in use is tried, and taken only if it is better.
+TEST(StagingCopy, takes_the_better_way) {
+    const auto from = numbered(20'000);
+    for (const double returning : {1.0, 0.5}) {
+        StagingCopy around(-1e9, 999, returning), through(1e9, 999, returning);
+        std::vector<std::byte> to(from.size());
+        for (int turn = 0; turn < 3000; ++turn) {
+            around(to.data(), from.data(), to.size());
+            through(to.data(), from.data(), to.size());
+            ASSERT_TRUE(around.streams()) << turn << ' ' << returning;
+            ASSERT_FALSE(through.streams()) << turn << ' ' << returning;
         }
     }
 }
