@@ -284,7 +284,7 @@ const Algorithm table[] = {
      [](Builder& b, const Context& c) { shared::gather(b, c.all, c.staging, c.request.root, c.request.counts); },
      std::uint64_t{4} << 20, any_ranks, "shared memory: each rank writes its block once, the root reads"},
     {"single_copy", Collective::gather, true, true, copies_once_for_both, by_address<gather_split>, any_size, any_ranks,
-     "many bytes: each rank writes its block into the root's memory"},
+     "many bytes: each rank writes most of its block to the root, which reads the rest"},
     {"shared_both", Collective::gather, true, true, shares_for_both, gather_both, any_size, any_ranks,
      "shared memory, many bytes: each rank writes its block to the root where there is room"},
     {"binomial", Collective::gather, true, true, always,

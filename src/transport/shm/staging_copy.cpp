@@ -41,7 +41,7 @@ void StagingCopy::decide() {
         if (!streams_) in_vain_ = 0;
         pause_ = std::min(2 * pause_, std::max(most_copies, fewest_copies << in_vain_));
     } else if (streams_) {
-        in_vain_ = std::min(in_vain_ + 1, in_vain_max);
+        if (returning_ < 1) in_vain_ = std::min(in_vain_ + 1, in_vain_max);
         pause_ = fewest_copies << in_vain_;
     } else if (returning_ < 1) {
         plain_ns_ = 0;  // now it will show what it takes
