@@ -18,8 +18,9 @@ class JoiningStore : public StoreBackend {
 
 /// A tutti::Store that keeps its data in `store`; one of ours is used as it is. abort() ends all waits. Its backend is
 /// a JoiningStore, which uses the program's connection until joined(), and then a copy (clone) where there can be one:
-/// a wait of the program on it does not hold up ours. Until joined() keys are taken to be this rank's own: a compare_set
-/// that expects nothing sets. Must be called, and used, without the GIL: the store may be written in Python.
+/// a wait of the program on it does not hold up ours. Until joined() keys are taken to be this rank's own: a
+/// compare_set that expects nothing sets. Must be called, and used, without the GIL: the store may be written in
+/// Python.
 Store store_over(const c10::intrusive_ptr<c10d::Store>& store, Milliseconds timeout);
 
 /// A torch Store that keeps its data in one of tutti's. Queues are keys "KEY/queue/INDEX" and two counters.

@@ -31,7 +31,7 @@ class Memory {
             ::mmap(nullptr, whole_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
         const auto at = reinterpret_cast<std::uintptr_t>(base_);
         begin_ = base_ + ((at + 2 * page - 1) / page * page - at) + offset;
-        ::mprotect(base_, 4096, PROT_NONE);  // so that the kernel tells about each apart
+        ::mprotect(base_, 4096, PROT_NONE);       // so that the kernel tells about each apart
         ::prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);  // where they are the rule the first touch would bring them
         for (std::size_t i = 0; i < bytes; ++i) begin_[i] = value(i);
         ::prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0);
