@@ -212,7 +212,7 @@ bool World::is_deaf(int rank) const {
 
 transport::SocketStream& World::socket_to(int peer) {
     auto& stream = streams_[static_cast<std::size_t>(peer)];
-    if (!stream) stream = std::make_unique<transport::SocketStream>(congestion_, lanes_);
+    if (!stream) stream = std::make_unique<transport::SocketStream>(congestion_, lanes_, socket_time_);
     return static_cast<transport::SocketStream&>(*stream);
 }
 

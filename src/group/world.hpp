@@ -253,6 +253,7 @@ class World : public std::enable_shared_from_this<World> {
     std::vector<int> local_of_, rank_of_local_;
     transport::Congestion congestion_;
     transport::Lanes lanes_;
+    transport::SocketTime socket_time_;
     transport::SymmetricMemory symmetric_;
     std::vector<std::unique_ptr<transport::Stream>> streams_;
     std::vector<std::optional<transport::PeerMemory>> memories_;  // by rank, opened on first use

@@ -22,6 +22,7 @@ constexpr std::chrono::milliseconds between_looks{2};
 constexpr double settle_us = 10'000;      // of being busy: before what follows counts
 constexpr double least_busy_us = 30'000;  // to tell something
 constexpr double share_of_network = 0.5;  // less, and it is the ranks that are slow
+constexpr double share_of_moving = 0.5;   // more, and this rank could hardly move twice as much
 constexpr double least_gain = 1.15;       // by twice as many: less is noise, or a link that is full
 constexpr int vain_max = 2;               // a lane may share its link with another by chance
 
@@ -54,7 +55,7 @@ int LaneGrowth::in_use(int lanes, int peer_wants) const noexcept {
 }
 
 bool LaneGrowth::wants(int lanes, int peer_wants, Instant now,
-                       const std::function<void(std::vector<LaneCounts>&)>& counted) {
+                       const std::function<void(StreamCounts&)>& counted) {
     if (!lanes_.as_needed) return lanes < lanes_.most;
     if (lanes < target_) return true;
     if (ended_ || now < next_look_) return false;
@@ -63,9 +64,9 @@ bool LaneGrowth::wants(int lanes, int peer_wants, Instant now,
         return false;
     }
     next_look_ = now + between_looks;
-    counts_.clear();
+    counts_.lanes.clear();
     counted(counts_);
-    if (std::exchange(measured_, target_) != target_ || counts_.size() != before_.size()) {
+    if (std::exchange(measured_, target_) != target_ || counts_.lanes.size() != before_.lanes.size()) {
         fresh_ = true;
         start();
     } else {
@@ -74,9 +75,9 @@ bool LaneGrowth::wants(int lanes, int peer_wants, Instant now,
     before_ = counts_;
     if (busy_us_ < (fresh_ ? settle_us : least_busy_us)) return false;
     const double rate = static_cast<double>(bytes_) / busy_us_;
-    const bool network_bound = lanes_network_us_ >= share_of_network * lanes_busy_us_;
+    const bool bound = network_bound();
     start();
-    if (!std::exchange(fresh_, false)) next(rate, network_bound);
+    if (!std::exchange(fresh_, false)) next(rate, bound);
     return lanes < target_;
 }
 
@@ -84,18 +85,24 @@ bool LaneGrowth::wants(int lanes, int peer_wants, Instant now,
 // how many of them any lane was.
 void LaneGrowth::look() {
     std::uint64_t most = 0;
-    for (std::size_t i = 0; i < counts_.size(); ++i) {
-        const std::uint64_t busy = counts_[i].busy_us - before_[i].busy_us;
+    for (std::size_t i = 0; i < counts_.lanes.size(); ++i) {
+        const LaneCounts &now = counts_.lanes[i], &before = before_.lanes[i];
+        const std::uint64_t busy = now.busy_us - before.busy_us;
         most = std::max(most, busy);
         lanes_busy_us_ += static_cast<double>(busy);
-        lanes_network_us_ += static_cast<double>(counts_[i].network_us - before_[i].network_us);
-        bytes_ += counts_[i].bytes - before_[i].bytes;
+        lanes_network_us_ += static_cast<double>(now.network_us - before.network_us);
+        bytes_ += now.bytes - before.bytes;
     }
     busy_us_ += static_cast<double>(most);
+    moving_us_ += static_cast<double>(counts_.moving_us - before_.moving_us);
+}
+
+bool LaneGrowth::network_bound() const noexcept {
+    return lanes_network_us_ >= share_of_network * lanes_busy_us_ && moving_us_ < share_of_moving * busy_us_;
 }
 
 void LaneGrowth::start() {
-    busy_us_ = lanes_busy_us_ = lanes_network_us_ = 0;
+    busy_us_ = lanes_busy_us_ = lanes_network_us_ = moving_us_ = 0;
     bytes_ = 0;
 }
 

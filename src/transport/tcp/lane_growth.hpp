@@ -2,7 +2,8 @@
 //
 // Twice as many are tried when the network keeps bytes back. They have to be quicker than before they were tried and
 // than after: an ordinary machine may become twice as fast meanwhile for reasons of its own. What brought nothing is
-// not written on any more, since each lane costs the ranks time where it is they who are slow.
+// not written on any more, since each lane costs the ranks time where it is they who are slow. A rank that is busy
+// copying to and from its sockets does not try: bytes wait for it as they would for a slow network.
 //
 // Threads: a value; one at a time.
 #pragma once
@@ -33,6 +34,12 @@ struct LaneCounts {
     static LaneCounts of(int fd);
 };
 
+/// The same for a whole stream.
+struct StreamCounts {
+    std::vector<LaneCounts> lanes;
+    std::uint64_t moving_us = 0;  ///< in which this rank moved bytes between its memory and any of its sockets
+};
+
 class LaneGrowth {
  public:
     static constexpr int lanes_max = 16;
@@ -45,8 +52,8 @@ class LaneGrowth {
     /// use as many: often what goes one way waits for what goes the other way, and one alone would find no gain.
     int in_use(int lanes, int peer_wants) const noexcept;
     /// Many bytes were written, at `now`, on some of `lanes` connections: whether to make another. `counts` fills in
-    /// the counters of all lanes; it is asked now and then.
-    bool wants(int lanes, int peer_wants, Instant now, const std::function<void(std::vector<LaneCounts>&)>& counted);
+    /// the counters; it is asked now and then.
+    bool wants(int lanes, int peer_wants, Instant now, const std::function<void(StreamCounts&)>& counted);
 
  private:
     /// What is being measured. A trial that seems to bring something is followed by a return to as many as before.
@@ -54,6 +61,7 @@ class LaneGrowth {
     void next(double rate, bool network_bound);
     void go_to(int lanes, Turn turn);
     void look();
+    bool network_bound() const noexcept;
     void start();
 
     Lanes lanes_;
@@ -66,12 +74,13 @@ class LaneGrowth {
     double best_rate_ = 0, tried_rate_ = 0;  // bytes a microsecond
 
     Instant next_look_{};
-    std::vector<LaneCounts> before_, counts_;
+    StreamCounts before_, counts_;
     int measured_ = 0;   // lanes on which these were counted
     bool fresh_ = true;  // they have to find their pace
     std::uint64_t bytes_ = 0;
     double busy_us_ = 0;                               // in which any lane was
     double lanes_busy_us_ = 0, lanes_network_us_ = 0;  // of all lanes together
+    double moving_us_ = 0;
 };
 
 }  // namespace tutti::transport

@@ -30,8 +30,10 @@ class Traffic {
             }
             ++turn_;
             counts_[0].bytes += static_cast<std::uint64_t>(10'000 * rate(used));
-            const auto counted = [this](std::vector<LaneCounts>& all) {
-                all.assign(counts_.begin(), counts_.begin() + lanes_);
+            moving_us_ += static_cast<std::uint64_t>(10'000 * moving);
+            const auto counted = [this](StreamCounts& all) {
+                all.lanes.assign(counts_.begin(), counts_.begin() + lanes_);
+                all.moving_us = moving_us_;
             };
             while (growth_.wants(lanes_, peer_wants, now_, counted)) ++lanes_;
         }
@@ -39,6 +41,7 @@ class Traffic {
     }
     int in_use() const { return growth_.in_use(lanes_, peer_wants); }
     int peer_wants = 1;
+    double moving = 0.1;      ///< the part of the time in which this rank moves bytes
     bool take_turns = false;  ///< one lane is busy at a time
     std::chrono::milliseconds passed() const {
         return std::chrono::duration_cast<std::chrono::milliseconds>(now_ - begin_);
@@ -49,6 +52,7 @@ class Traffic {
     LaneGrowth growth_;
     std::array<LaneCounts, LaneGrowth::lanes_max> counts_{};
     Instant begin_ = Clock::now(), now_ = begin_;
+    std::uint64_t moving_us_ = 0;
     int lanes_;
     int turn_ = 0;
 };
@@ -118,6 +122,14 @@ TEST(LaneGrowth, does_not_write_on_lanes_that_the_peer_has_made) {
 
 TEST(LaneGrowth, is_not_made_where_the_ranks_are_slower_than_the_network) {
     EXPECT_EQ(Traffic({.most = 8}).lanes_after(5s, 0.3, of_each), 1);
+}
+
+TEST(LaneGrowth, is_not_made_by_a_rank_that_is_busy_copying) {
+    Traffic traffic({.most = 8});
+    traffic.moving = 0.7;
+    EXPECT_EQ(traffic.lanes_after(5s, 1.0, of_each), 1);
+    traffic.moving = 0.3;
+    EXPECT_EQ(traffic.lanes_after(5s, 1.0, of_each), 8);
 }
 
 TEST(LaneGrowth, waits_until_there_has_been_traffic_for_a_while) {

@@ -19,12 +19,24 @@ constexpr std::size_t chunk_bytes = std::size_t{65024};
 constexpr int unsent_max = 2 * chunk_bytes;
 // A look at a lane that is most likely idle costs a system call.
 constexpr std::uint32_t looks_before_others = 8;
+// Moving fewer bytes at once takes no time that would have to be counted.
+constexpr std::size_t many_bytes = std::size_t{16} << 10;
 // When one lane has ended, what was sent on others before may still be on its way.
 constexpr std::chrono::seconds end_patience{1};
 
 // 0: without a bound.
 void bound_unsent(const Lane& lane, int bytes) {
     ::setsockopt(lane.fd(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
+}
+
+// What `move` moved, whose time counts if it may be many bytes and is not nothing.
+template <typename Move>
+std::size_t timed(SocketTime& time, std::size_t at_most, Move&& move) {
+    if (at_most < many_bytes) return move();
+    const Instant begin = Clock::now();
+    const std::size_t moved = move();
+    if (moved > 0) time.moving += Clock::now() - begin;
+    return moved;
 }
 
 }  // namespace
@@ -58,7 +70,21 @@ void SocketStream::use(int count) {
 std::size_t SocketStream::write(std::span<const std::byte> header, std::span<const std::byte> payload) {
     const auto broken = [](const auto& lane) { return lane->broken(); };
     if (lanes_.empty() || closed_ || std::ranges::any_of(lanes_, broken)) return 0;
-    const Window window{written_, header, payload};
+    const std::size_t size = header.size() + payload.size();
+    const std::size_t taken = timed(time_, size, [&] { return send({written_, header, payload}); });
+    written_ += taken;
+    if ((taken < size || size >= chunk_bytes) && !given_up_ && !wants_lane_) {
+        wants_lane_ = growth_.wants(lanes(), peer_wants_, Clock::now(), [this](StreamCounts& counts) {
+            for (const auto& lane : lanes_) counts.lanes.push_back(LaneCounts::of(lane->fd()));
+            counts.moving_us = static_cast<std::uint64_t>(
+                std::chrono::duration_cast<std::chrono::microseconds>(time_.moving).count());
+        });
+    }
+    return taken;
+}
+
+// How many bytes more of the window its lanes have taken.
+std::size_t SocketStream::send(const Window& window) {
     const std::uint64_t end = window.end();
     for (const auto& lane : lanes_) lane->go_on(window);
     use(growth_.in_use(lanes(), peer_wants_));
@@ -79,13 +105,7 @@ std::size_t SocketStream::write(std::span<const std::byte> header, std::span<con
     for (const auto& lane : lanes_) {
         if (lane->sending()) taken = std::min(taken, lane->position());
     }
-    const bool many = taken < end || header.size() + payload.size() >= chunk_bytes;
-    if (many && !given_up_ && !wants_lane_) {
-        wants_lane_ = growth_.wants(lanes(), peer_wants_, Clock::now(), [this](std::vector<LaneCounts>& counts) {
-            for (const auto& lane : lanes_) counts.push_back(LaneCounts::of(lane->fd()));
-        });
-    }
-    return static_cast<std::size_t>(taken - std::exchange(written_, taken));
+    return static_cast<std::size_t>(taken - window.begin);
 }
 
 // Of the lanes that take more now and are not in the set `full`, the one with the fewest bytes under way: a quick one.
@@ -135,6 +155,12 @@ Lane* SocketStream::incoming_lane() {
 }
 
 std::size_t SocketStream::read(std::span<std::byte> into, std::span<std::byte> /*ahead*/) {
+    const std::size_t total = timed(time_, into.size(), [&] { return take(into); });
+    if (total == 0) look_at_ends();
+    return total;
+}
+
+std::size_t SocketStream::take(std::span<std::byte> into) {
     std::size_t total = 0;
     while (!closed_ && total < into.size()) {
         Lane* lane = incoming_lane();
@@ -149,7 +175,6 @@ std::size_t SocketStream::read(std::span<std::byte> into, std::span<std::byte> /
             break;  // its socket is empty
         }
     }
-    if (total == 0) look_at_ends();
     return total;
 }
 

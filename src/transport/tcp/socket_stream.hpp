@@ -23,9 +23,15 @@
 
 namespace tutti::transport {
 
+/// The time in which a thread moves many bytes between memory and sockets; one for all streams that it serves.
+struct SocketTime {
+    Clock::duration moving{};
+};
+
 class SocketStream final : public Stream {
  public:
-    SocketStream(Congestion congestion, Lanes lanes) : congestion_(std::move(congestion)), growth_(lanes) {}
+    SocketStream(Congestion congestion, Lanes lanes, SocketTime& time)
+        : congestion_(std::move(congestion)), growth_(lanes), time_(time) {}
     std::size_t write(std::span<const std::byte> header, std::span<const std::byte> payload) override;
     std::size_t read(std::span<std::byte> into, std::span<std::byte> ahead) override;
     StreamState state() const noexcept override { return closed_ ? StreamState::closed : StreamState::open; }
@@ -44,14 +50,17 @@ class SocketStream final : public Stream {
 
  private:
     void use(int count);
+    std::size_t send(const Window& window);
     std::optional<std::size_t> lane_for_next(std::uint64_t full) const;
     Lane* incoming_lane();
     bool brings_next_chunk(Lane& lane);
+    std::size_t take(std::span<std::byte> into);
     void look_at_ends();
     void close(std::string reason);
 
     Congestion congestion_;
     LaneGrowth growth_;
+    SocketTime& time_;
     std::vector<std::unique_ptr<Lane>> lanes_;
     bool given_up_ = false, wants_lane_ = false, closed_ = false;
     std::string reason_;

@@ -40,7 +40,8 @@ Connection connection(int buffer_bytes = 0) {
 }
 
 SocketStream stream(int lanes = 1) {
-    return {Congestion::from_environment(), {.most = lanes, .as_needed = false}};
+    static SocketTime time;
+    return {Congestion::from_environment(), {.most = lanes, .as_needed = false}, time};
 }
 
 /// What the stream's byte number `at` is in these tests.
@@ -181,7 +182,8 @@ TEST(SocketStream, puts_less_on_a_slow_connection) {
 }
 
 TEST(SocketStream, leaves_connections_of_the_peer_alone_until_more_are_quicker) {
-    SocketStream a(Congestion::from_environment(), {.most = 4, .as_needed = true}), b = stream();
+    SocketTime time;
+    SocketStream a(Congestion::from_environment(), {.most = 4, .as_needed = true}, time), b = stream();
     std::array<int, 2> fds{};
     for (int& fd : fds) {
         Connection made = connection(65536);
