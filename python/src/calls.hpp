@@ -4,6 +4,7 @@
 
 #include "arrays.hpp"
 #include "errors.hpp"
+#include "without_lock.hpp"
 #include "work.hpp"
 
 #include <tutti/distributed.hpp>
@@ -69,7 +70,7 @@ std::vector<Array> list_of(A&&... array) {
 /// Runs a call without the interpreter's lock.
 template <class F>
 auto without_gil(F call) {
-    const nb::gil_scoped_release release;
+    const WithoutLock without_lock;
     return call();
 }
 
@@ -77,7 +78,7 @@ auto without_gil(F call) {
 template <class F>
 auto block(std::vector<Array>& arrays, F call) {
     keep_if_collected(arrays);
-    const nb::gil_scoped_release release;
+    const WithoutLock without_lock;
     return call();
 }
 

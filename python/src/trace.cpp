@@ -39,7 +39,7 @@ class OperationHookObject {
     // Waits for hooks of other threads, which need the interpreter's lock.
     void close() {
         if (!scope_) return;
-        const nb::gil_scoped_release release;
+        const WithoutLock without_lock;
         scope_.reset();
     }
 

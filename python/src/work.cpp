@@ -42,7 +42,7 @@ const int forks_begin_outside = ::pthread_atfork(nullptr, nullptr, [] { inside =
 
 void close_callbacks() {
     closed = true;
-    const nb::gil_scoped_release release;
+    const WithoutLock without_lock;
     for (int turn = 0; inside.load() > 0 && turn < 1000; ++turn) std::this_thread::sleep_for(milliseconds(1));
 }
 
@@ -109,7 +109,7 @@ nb::object PendingWork::result() const {
 
 void call_when_complete(const Work& work, nb::object function) {
     const auto shared = shared_function(std::move(function));
-    const nb::gil_scoped_release release;
+    const WithoutLock without_lock;
     work.get_future().add_done_callback([shared](const auto&) { call_from_outside(shared.get()); });
 }
 

@@ -216,8 +216,8 @@ ENDINGS = {  # a program, and the status it ends with
     "callbacks that wait": ("f = dist.irecv(np.zeros(4), src=1 - rank).get_future().then(lambda f: print('never'))\n"
                             "dist.barrier()", 0),
     "a long collective": ("work = dist.all_reduce(np.zeros(1 << 20), async_op=True)", 0),
-    "a thread in a receive": ("threading.Thread(target=lambda: dist.recv(np.zeros(4), src=1 - rank), daemon=True).start()\n"
-                              "time.sleep(0.2)\ndist.barrier()", 0),
+    "threads in receives": ("for i in range(16): threading.Thread(daemon=True, target=lambda i=i: "
+                            "dist.recv(np.zeros(4), src=1 - rank, tag=i)).start()\ntime.sleep(0.2)\ndist.barrier()", 0),
     "an exception": ("work = dist.irecv(np.zeros(4), src=1 - rank)\ndist.barrier()\nraise ValueError('of a program')", 1),
     "sys.exit in the middle": ("dist.barrier()\nwork = dist.all_reduce(np.zeros(9), async_op=True)\nsys.exit(3)", 3),
     "one rank that leaves early": ("if rank == 1: sys.exit(0)\ntry: dist.all_reduce(np.zeros(9))\n"

@@ -1,0 +1,20 @@
+#include "without_lock.hpp"
+
+#include <cxxabi.h>
+#include <unistd.h>
+
+namespace tutti::python {
+
+// An interpreter that ends takes a thread that asks for its lock, a daemon thread, to its end by pthread_exit, which
+// unwinds the thread's frames (up to Python 3.13). Those between here and the interpreter may not be unwound:
+// destructors, and functions that throw nothing. So the thread stays here until the process has ended, as it would
+// inside of Python 3.14.
+WithoutLock::~WithoutLock() {
+    try {
+        PyEval_RestoreThread(state_);
+    } catch (abi::__forced_unwind&) {
+        for (;;) ::pause();
+    }
+}
+
+}  // namespace tutti::python
