@@ -54,8 +54,7 @@ int LaneGrowth::in_use(int lanes, int peer_wants) const noexcept {
     return lanes_.as_needed ? std::min(lanes, std::max(target_, peer_wants)) : lanes;
 }
 
-bool LaneGrowth::wants(int lanes, int peer_wants, Instant now,
-                       const std::function<void(StreamCounts&)>& counted) {
+bool LaneGrowth::wants(int lanes, int peer_wants, Instant now, const std::function<void(StreamCounts&)>& counted) {
     if (!lanes_.as_needed) return lanes < lanes_.most;
     if (lanes < target_) return true;
     if (ended_ || now < next_look_) return false;

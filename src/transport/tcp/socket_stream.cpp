@@ -76,8 +76,8 @@ std::size_t SocketStream::write(std::span<const std::byte> header, std::span<con
     if ((taken < size || size >= chunk_bytes) && !given_up_ && !wants_lane_) {
         wants_lane_ = growth_.wants(lanes(), peer_wants_, Clock::now(), [this](StreamCounts& counts) {
             for (const auto& lane : lanes_) counts.lanes.push_back(LaneCounts::of(lane->fd()));
-            counts.moving_us = static_cast<std::uint64_t>(
-                std::chrono::duration_cast<std::chrono::microseconds>(time_.moving).count());
+            counts.moving_us =
+                static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(time_.moving).count());
         });
     }
     return taken;
