@@ -139,6 +139,7 @@ TEST_P(Symmetric, memory_gives_the_results_of_ordinary_memory) {
             for (const Who who : {Who::all, Who::even, Who::odd}) {
                 check_all<float>(g, who, 3, 0);
                 check_all<float>(g, who, 5'001, 7);
+                check_all<float>(g, who, 20'001, 0);
                 if (watched && who != Who::even) continue;
                 check_all<BFloat16>(g, who, watched ? 10'003 : 70'003, 1);
                 if (!watched) check_all<double>(g, who, 40'001, 0);
