@@ -4,7 +4,7 @@
 
 #include "arrays.hpp"
 #include "errors.hpp"
-#include "without_lock.hpp"
+#include "without_gil.hpp"
 #include "work.hpp"
 
 #include <tutti/distributed.hpp>
@@ -70,7 +70,7 @@ std::vector<Array> list_of(A&&... array) {
 /// Runs a call without the interpreter's lock.
 template <class F>
 auto without_gil(F call) {
-    const WithoutLock without_lock;
+    const WithoutGil without;
     return call();
 }
 
@@ -78,8 +78,7 @@ auto without_gil(F call) {
 template <class F>
 auto block(std::vector<Array>& arrays, F call) {
     keep_if_collected(arrays);
-    const WithoutLock without_lock;
-    return call();
+    return without_gil(std::move(call));
 }
 
 /// Begins a call that uses the arrays; None where the caller is not in the group. `outputs`: Work.result().

@@ -18,8 +18,7 @@ class ArrayPlan {
         : plan_(std::move(plan)), arrays_(std::move(arrays)), outputs_(std::move(outputs)) {}
 
     void run() {
-        const WithoutLock without_lock;
-        plan_.run();
+        without_gil([&] { plan_.run(); });
     }
     /// The arrays are the plan's, so the plan, `self`, lives as long as what it has begun.
     nb::object start(const nb::object& self) {

@@ -38,9 +38,7 @@ class OperationHookObject {
 
     // Waits for hooks of other threads, which need the interpreter's lock.
     void close() {
-        if (!scope_) return;
-        const WithoutLock without_lock;
-        scope_.reset();
+        if (scope_) without_gil([&] { scope_.reset(); });
     }
 
  private:

@@ -42,8 +42,9 @@ const int forks_begin_outside = ::pthread_atfork(nullptr, nullptr, [] { inside =
 
 void close_callbacks() {
     closed = true;
-    const WithoutLock without_lock;
-    for (int turn = 0; inside.load() > 0 && turn < 1000; ++turn) std::this_thread::sleep_for(milliseconds(1));
+    without_gil([] {
+        for (int turn = 0; inside.load() > 0 && turn < 1000; ++turn) std::this_thread::sleep_for(milliseconds(1));
+    });
 }
 
 std::shared_ptr<PyObject> shared_function(nb::object function) {
@@ -109,8 +110,8 @@ nb::object PendingWork::result() const {
 
 void call_when_complete(const Work& work, nb::object function) {
     const auto shared = shared_function(std::move(function));
-    const WithoutLock without_lock;
-    work.get_future().add_done_callback([shared](const auto&) { call_from_outside(shared.get()); });
+    without_gil(
+        [&] { work.get_future().add_done_callback([shared](const auto&) { call_from_outside(shared.get()); }); });
 }
 
 void bind_work(nb::module_& m) {

@@ -1,4 +1,4 @@
-#include "without_lock.hpp"
+#include "without_gil.hpp"
 
 #include <cxxabi.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@ namespace tutti::python {
 // unwinds the thread's frames (up to Python 3.13). Those between here and the interpreter may not be unwound:
 // destructors, and functions that throw nothing. So the thread stays here until the process has ended, as it would
 // inside of Python 3.14.
-WithoutLock::~WithoutLock() {
+WithoutGil::~WithoutGil() {
     try {
         PyEval_RestoreThread(state_);
     } catch (abi::__forced_unwind&) {

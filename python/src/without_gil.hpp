@@ -1,4 +1,4 @@
-// WithoutLock: while it lives, its thread does not hold the interpreter's lock.
+// WithoutGil: while it lives, its thread does not hold the interpreter's lock.
 #pragma once
 
 #include "python.hpp"
@@ -7,12 +7,12 @@ namespace tutti::python {
 
 /// Made and destroyed by the same thread, which holds the lock before and after. Where the interpreter ends meanwhile,
 /// its destructor does not return.
-class WithoutLock {
+class WithoutGil {
  public:
-    WithoutLock() : state_(PyEval_SaveThread()) {}
-    ~WithoutLock();
-    WithoutLock(const WithoutLock&) = delete;
-    WithoutLock& operator=(const WithoutLock&) = delete;
+    WithoutGil() : state_(PyEval_SaveThread()) {}
+    ~WithoutGil();
+    WithoutGil(const WithoutGil&) = delete;
+    WithoutGil& operator=(const WithoutGil&) = delete;
 
  private:
     PyThreadState* state_;
