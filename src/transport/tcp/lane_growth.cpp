@@ -74,9 +74,10 @@ bool LaneGrowth::wants(int lanes, int peer_wants, Instant now, const std::functi
     before_ = counts_;
     if (busy_us_ < (fresh_ ? settle_us : least_busy_us)) return false;
     const double rate = static_cast<double>(bytes_) / busy_us_;
-    const bool bound = network_bound();
+    const bool network_bound =
+        lanes_network_us_ >= share_of_network * lanes_busy_us_ && moving_us_ < share_of_moving * busy_us_;
     start();
-    if (!std::exchange(fresh_, false)) next(rate, bound);
+    if (!std::exchange(fresh_, false)) next(rate, network_bound);
     return lanes < target_;
 }
 
@@ -94,10 +95,6 @@ void LaneGrowth::look() {
     }
     busy_us_ += static_cast<double>(most);
     moving_us_ += static_cast<double>(counts_.moving_us - before_.moving_us);
-}
-
-bool LaneGrowth::network_bound() const noexcept {
-    return lanes_network_us_ >= share_of_network * lanes_busy_us_ && moving_us_ < share_of_moving * busy_us_;
 }
 
 void LaneGrowth::start() {

@@ -51,7 +51,7 @@ class LaneGrowth {
     /// On how many of `lanes` connections to write, the first ones, where the peer wants to write on `peer_wants`. Both
     /// use as many: often what goes one way waits for what goes the other way, and one alone would find no gain.
     int in_use(int lanes, int peer_wants) const noexcept;
-    /// Many bytes were written, at `now`, on some of `lanes` connections: whether to make another. `counts` fills in
+    /// Many bytes were written, at `now`, on some of `lanes` connections: whether to make another. `counted` fills in
     /// the counters; it is asked now and then.
     bool wants(int lanes, int peer_wants, Instant now, const std::function<void(StreamCounts&)>& counted);
 
@@ -61,7 +61,6 @@ class LaneGrowth {
     void next(double rate, bool network_bound);
     void go_to(int lanes, Turn turn);
     void look();
-    bool network_bound() const noexcept;
     void start();
 
     Lanes lanes_;
