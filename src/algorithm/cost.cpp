@@ -164,9 +164,21 @@ Work broadcast_once(const Shape& s, double part) {
                        part * shared_part(s));
 }
 
+Work all_reduce_once(const Shape& s) {
+    const double pulled = 2 * shared_part(s);
+    return and_combined(s, copied_once(s.bytes, two_shot_tile(s), 2 * (s.n - 1), 2, s.n * pulled, pulled),
+                        s.bytes / s.n);
+}
+
 Work all_gather_once(const Shape& s) {
     const double others = (s.n - 1) * s.bytes;
     return and_copied(s, copied_once(s.bytes, s.slot, s.n - 1, 1, s.n * others, others), s.bytes);
+}
+
+Work reduce_scatter_once(const Shape& s) {
+    const double others = (s.n - 1) * s.bytes;
+    return and_combined(s, copied_once(s.bytes, s.slot / std::max(1.0, s.n - 1), s.n - 1, 1, s.n * others, others),
+                        s.bytes);
 }
 
 Work scatter_once(const Shape& s) {
@@ -202,12 +214,8 @@ const Formula formulas[] = {
          work.signals += 3;  // nobody has anything to do while the first pieces come
          return and_combined(s, work, s.bytes / s.n);
      }},
-    {Collective::all_reduce, "single_copy",
-     [](const Shape& s) {
-         const double pulled = 2 * shared_part(s);
-         return and_combined(s, copied_once(s.bytes, two_shot_tile(s), 2 * (s.n - 1), 2, s.n * pulled, pulled),
-                             s.bytes / s.n);
-     }},
+    {Collective::all_reduce, "single_copy", all_reduce_once},
+    {Collective::all_reduce, "adaptive", [](const Shape& s) { return counting_on_huge_pages(all_reduce_once(s)); }},
     {Collective::all_reduce, "direct",
      [](const Shape& s) {
          const Work work = alike(s, 1, s.n - 1, (s.n - 1) * s.bytes);
@@ -367,12 +375,9 @@ const Formula formulas[] = {
          return and_combined(s, staged(s.bytes, s.slot / std::max(1.0, s.n - 1), 1, s.n * others, others, others),
                              s.bytes);
      }},
-    {Collective::reduce_scatter, "single_copy",
-     [](const Shape& s) {
-         const double others = (s.n - 1) * s.bytes;
-         return and_combined(s, copied_once(s.bytes, s.slot / std::max(1.0, s.n - 1), s.n - 1, 1, s.n * others, others),
-                             s.bytes);
-     }},
+    {Collective::reduce_scatter, "single_copy", reduce_scatter_once},
+    {Collective::reduce_scatter, "adaptive",
+     [](const Shape& s) { return counting_on_huge_pages(reduce_scatter_once(s)); }},
     {Collective::reduce_scatter, "direct",
      [](const Shape& s) {
          const Work work = alike(s, 1, s.n - 1, (s.n - 1) * s.bytes);
@@ -394,6 +399,19 @@ const Formula formulas[] = {
     {Collective::barrier, "shared", [](const Shape&) { return Work{.signals = 1}; }},
     {Collective::barrier, "dissemination", [](const Shape& s) { return alike(s, s.levels, s.levels, 0); }},
 };
+
+// What is adaptive takes the quicker of two ways: as single_copy, or, in these, as this; empty: as what has no formula.
+std::string_view other_way(Collective collective) {
+    switch (collective) {
+        case Collective::all_reduce: return "two_shot";
+        case Collective::all_gather:
+        case Collective::reduce_scatter:
+        case Collective::scatter: return "shared";
+        default: return {};
+    }
+}
+/// From so many bytes on it takes little to find out which; more than the cache holds take as long either way.
+constexpr std::uint64_t adaptive_from = 64 << 10;
 
 bool one_host(const Layout& layout) {
     return std::ranges::all_of(layout.host_of, [&](int h) { return h == layout.host_of.front(); });
@@ -446,8 +464,11 @@ double price_us(const Work& work, const Layout& layout, const CostModel& costs) 
     const bool pulled = inside && layout.pulls;
     // Who shares a core with others is seldom there when a message comes: it is met when its turn comes again.
     const double absent_us = crowd > 1 ? 5 * costs.yield_us * crowd : 0;
-    // A long message is announced, read with a system call, and confirmed.
-    const bool long_messages = work.messages > 0 && work.bytes / work.messages >= 16384;
+    // A long message is announced, read with a system call, and confirmed. Ranks with cores of their own copy much
+    // longer ones through a ring; lines that the sender has written long before cost less.
+    const double message_bytes = work.messages > 0 ? work.bytes / work.messages : 0;
+    const bool ringed = inside && crowd <= 1 && message_bytes < static_cast<double>(pulled_from);
+    const bool long_messages = message_bytes >= 16384 && !ringed;
     // Another process's memory takes longer to get hold of than one's own, which was measured. The rates hold as they
     // are: what they miss for that reason is as much as they have of the call.
     const double call_us = 1.4 * costs.pull_us;
@@ -471,8 +492,11 @@ double price_us(const Work& work, const Layout& layout, const CostModel& costs) 
     // inside of one cache. Ranks take the quicker way.
     const double cross_us =
         std::max(0.0, 1 / std::max(costs.share_gbps, costs.stream_gbps) - 2 / costs.cache_copy_gbps) / 1e3;
-    const double end_us = pulled ? pull_us : inside ? copy_us : 1 / (costs.tcp_gbps * 1e3);
-    const double ends = pulled ? 1 : 2;
+    const double end_us = ringed   ? copy_us + (work.one_way ? 0.4 : 1) * cross_us
+                          : pulled ? pull_us
+                          : inside ? copy_us
+                                   : 1 / (costs.tcp_gbps * 1e3);
+    const double ends = pulled && !ringed ? 1 : 2;
 
     const double busiest = work.most_sends * send_us + work.most_receives * receive_us + work.most_bytes * end_us +
                            work.most_local * copy_us + work.most_sums * sum_us;
@@ -492,6 +516,20 @@ double price_us(const Work& work, const Layout& layout, const CostModel& costs) 
     const double waiting = (work.exchanges * latency_us + work.signals * signal_us) * (work.one_way ? 0.25 : 1) +
                            work.meetings * meeting_us + work.calls * (call_us + 2 * costs.line_us) + first_us;
     return std::max(busiest, together) + again + staged + waiting;
+}
+
+std::optional<double> predicted_us(const Layout& layout, Collective collective, std::string_view algorithm,
+                                   std::uint64_t bytes, std::uint64_t tile_bytes, const CostModel& costs) {
+    const auto price = [&](std::string_view name) -> std::optional<double> {
+        const auto work = work_of(layout, collective, name, bytes, tile_bytes);
+        return work ? std::optional(price_us(*work, layout, costs)) : std::nullopt;
+    };
+    const auto us = price(algorithm);
+    if (!us || algorithm != "adaptive" || other_way(collective).empty() || bytes < adaptive_from ||
+        static_cast<double>(bytes) > 2048 * costs.cache_kb || layout.size() > costs.cores)
+        return us;
+    // The times of both ways change, so their minimum is less than either in the mean.
+    return 0.9 * std::min(*us, *price(other_way(collective)));
 }
 
 }  // namespace tutti::algorithm

@@ -9,6 +9,7 @@
 
 #include "algorithm/plan.hpp"
 
+#include <cstdint>
 #include <optional>
 #include <string_view>
 
@@ -47,7 +48,14 @@ struct Work {
 std::optional<Work> work_of(const Layout& layout, Collective collective, std::string_view algorithm,
                             std::uint64_t bytes, std::uint64_t tile_bytes);
 
+/// The kernel copies messages of so many bytes between ranks that have a core each (Mailbox::pull_bytes_on_own_cores).
+inline constexpr std::uint64_t pulled_from = std::uint64_t{128} << 10;
+
 /// Microseconds.
 double price_us(const Work& work, const Layout& layout, const CostModel& costs);
+
+/// Microseconds, of an algorithm that has a formula.
+std::optional<double> predicted_us(const Layout& layout, Collective collective, std::string_view algorithm,
+                                   std::uint64_t bytes, std::uint64_t tile_bytes, const CostModel& costs);
 
 }  // namespace tutti::algorithm

@@ -108,6 +108,16 @@ bool copies_once_for_both(const Context& c) {
     return shares_for_both(c) && c.layout.pulls;
 }
 
+bool pair_copies_once(const Context& c) {
+    return copies_once(c) && c.all.size() == 2;
+}
+bool only_stages_known_blocks(const Context& c) {
+    return shares_known_blocks(c) && !c.layout.pulls;
+}
+bool pair_copies_known_blocks_once(const Context& c) {
+    return pair_copies_once(c) && c.request.largest_count.has_value();
+}
+
 // What is staged, or published by address.
 template <void (*generate)(Builder&, const Context&)>
 void by_address(Builder& b, const Context& c) {
@@ -119,7 +129,7 @@ void broadcast_both(Builder& b, const Context& c) {
 }
 void broadcast_either_way(Builder& b, const Context& c) {
     by_address<broadcast_both>(b, c);
-    b.either_way(c.request.count, c.request.root);
+    b.either_way(c.request.collective, c.request.count, c.request.root);
 }
 void shared_all_gather(Builder& b, const Context& c) {
     shared::all_gather(b, c.all, c.staging, {Buffer::input, 0, c.request.counts[static_cast<std::size_t>(c.all.me)]},
@@ -127,7 +137,7 @@ void shared_all_gather(Builder& b, const Context& c) {
 }
 void all_gather_either_way(Builder& b, const Context& c) {
     by_address<shared_all_gather>(b, c);
-    b.either_way(*std::ranges::max_element(c.request.counts), schedule::everyone);
+    b.either_way(c.request.collective, *std::ranges::max_element(c.request.counts), schedule::everyone);
 }
 void gather_split(Builder& b, const Context& c) {
     shared::gather_split(b, c.all, c.staging, c.request.root, c.request.counts);
@@ -137,6 +147,10 @@ void gather_both(Builder& b, const Context& c) {
 }
 void two_shot_all_reduce(Builder& b, const Context& c) {
     shared::all_reduce_two_shot(b, c.all, c.staging, c.input(), c.output(), true);
+}
+void all_reduce_either_way(Builder& b, const Context& c) {
+    by_address<two_shot_all_reduce>(b, c);
+    b.either_way(c.request.collective, c.request.count, schedule::everyone);
 }
 void two_shot_reduce(Builder& b, const Context& c) {
     const bool is_root = c.request.rank == c.request.root;
@@ -150,12 +164,20 @@ void shared_reduce_scatter(Builder& b, const Context& c) {
 void shared_all_to_all(Builder& b, const Context& c) {
     shared::all_to_all(b, c.all, c.staging, c.request);
 }
+void reduce_scatter_either_way(Builder& b, const Context& c) {
+    by_address<shared_reduce_scatter>(b, c);
+    b.either_way(c.request.collective, *std::ranges::max_element(c.request.counts), schedule::everyone);
+}
+void all_to_all_either_way(Builder& b, const Context& c) {
+    by_address<shared_all_to_all>(b, c);
+    b.either_way(c.request.collective, *c.request.largest_count, schedule::everyone);
+}
 void shared_scatter(Builder& b, const Context& c) {
     shared::scatter(b, c.all, c.staging, c.request.root, c.request.counts);
 }
 void scatter_either_way(Builder& b, const Context& c) {
     by_address<shared_scatter>(b, c);
-    b.either_way(*std::ranges::max_element(c.request.counts), c.request.root);
+    b.either_way(c.request.collective, *std::ranges::max_element(c.request.counts), c.request.root);
 }
 
 // Rows of one collective are in order of preference.
@@ -167,6 +189,8 @@ const Algorithm table[] = {
      8192, any_ranks, "few bytes between ranks that share memory: everyone reads everyone once"},
     {"single_copy", Collective::all_reduce, true, true, copies_once, by_address<two_shot_all_reduce>, 0, any_ranks,
      "many bytes: each rank combines one slice where it lies in the others' memory, and writes the result there"},
+    {"adaptive", Collective::all_reduce, true, true, pair_copies_once, all_reduce_either_way, 0, 2,
+     "two ranks, many bytes: as single_copy or as two_shot, whichever took less lately"},
     {"two_shot", Collective::all_reduce, true, true, shares, two_shot_all_reduce, any_size, any_ranks,
      "shared memory: each rank combines one slice in one pass over all inputs"},
     {"hierarchical", Collective::all_reduce, false, false, hierarchical, all_reduce_leaders, 131072, any_ranks,
@@ -257,7 +281,7 @@ const Algorithm table[] = {
     {"shared", Collective::all_gather, true, true, shares, shared_all_gather, 65536, any_ranks,
      "shared memory: each rank writes its block once, everyone reads"},
     {"adaptive", Collective::all_gather, true, true, copies_once, all_gather_either_way, 0, any_ranks,
-     "many bytes: as single_copy or as shared, whichever took each rank less lately"},
+     "many bytes: as single_copy or as shared, whichever took less lately"},
     {"single_copy", Collective::all_gather, true, true, copies_once, by_address<shared_all_gather>, any_size, any_ranks,
      "many bytes: everyone reads the blocks where they lie in the others' memory"},
     {"shared", Collective::all_gather, true, true, shares, shared_all_gather, any_size, any_ranks,
@@ -309,6 +333,8 @@ const Algorithm table[] = {
      [](Builder& b, const Context& c) { messages::scatter_direct(b, c.all, c.request.root, c.request.counts); },
      any_size, any_ranks, "every block goes straight from the root"},
 
+    {"adaptive", Collective::reduce_scatter, true, true, pair_copies_once, reduce_scatter_either_way, 0, 2,
+     "two ranks, many bytes: as single_copy or as shared, whichever took less lately"},
     {"single_copy", Collective::reduce_scatter, true, true, copies_once, by_address<shared_reduce_scatter>, 0,
      any_ranks, "many bytes: each rank combines its block where it lies in the others' memory"},
     {"shared", Collective::reduce_scatter, true, true, shares, shared_reduce_scatter, any_size, any_ranks,
@@ -330,10 +356,12 @@ const Algorithm table[] = {
      [](Builder& b, const Context& c) { messages::reduce_scatter_direct(b, c.all, c.request.counts); }, any_size,
      any_ranks, "one rounding, or the order of ranks, is asked for"},
 
-    {"shared", Collective::all_to_all, true, true, shares_known_blocks, shared_all_to_all, 262144, 2,
-     "shared memory, two ranks: they take turns with the same places, which stay in the cache"},
     {"shared", Collective::all_to_all, true, true, shares_known_blocks, shared_all_to_all, 32768, any_ranks,
      "shared memory, blocks that stay in the cache: everyone publishes its blocks, everyone reads its own"},
+    {"adaptive", Collective::all_to_all, true, true, pair_copies_known_blocks_once, all_to_all_either_way, 131072, 2,
+     "two ranks: blocks are read where they lie in the other's memory, or as shared, whichever took less lately"},
+    {"shared", Collective::all_to_all, true, true, only_stages_known_blocks, shared_all_to_all, 262144, 2,
+     "shared memory, two ranks: they take turns with the same places, which stay in the cache"},
     {"pairwise", Collective::all_to_all, true, true, always,
      [](Builder& b, const Context& c) { messages::all_to_all_pairwise(b, c.all, c.request); }, any_size, any_ranks,
      "every block goes straight to its rank, each rank starting with another"},
@@ -408,10 +436,9 @@ Found by_limits(const Context& c) {
 
 // By formula. The limits' choice stays where it has no formula.
 Found by_cost(const Context& c, const CostModel& costs, const Found& usual) {
-    const auto price = [&](const Algorithm& a) -> std::optional<double> {
-        const auto work =
-            work_of(c.layout, a.collective, a.name, decisive_bytes(c.request), c.tile() * c.request.element_bytes);
-        return work ? std::optional(price_us(*work, c.layout, costs)) : std::nullopt;
+    const auto price = [&](const Algorithm& a) {
+        return predicted_us(c.layout, a.collective, a.name, decisive_bytes(c.request),
+                            c.tile() * c.request.element_bytes, costs);
     };
     const auto usual_us = price(*usual.row);
     if (!usual_us) return usual;
@@ -458,11 +485,8 @@ std::vector<Estimate> estimates(const Layout& layout, const Request& request, co
     const Context context(layout, request);
     std::vector<Estimate> result;
     for (const std::string& name : applicable(layout, request)) {
-        Estimate estimate{name, std::nullopt};
-        const auto work =
-            work_of(layout, request.collective, name, decisive_bytes(request), context.tile() * request.element_bytes);
-        if (work) estimate.us = price_us(*work, layout, costs);
-        result.push_back(estimate);
+        result.push_back({name, predicted_us(layout, request.collective, name, decisive_bytes(request),
+                                             context.tile() * request.element_bytes, costs)});
     }
     return result;
 }

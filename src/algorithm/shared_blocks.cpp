@@ -211,7 +211,7 @@ void all_to_all(Builder& b, const Scope& s, const Staging& staging, const Reques
     const auto received = [&](int i) {
         return block(Buffer::output, request.receive_offsets, request.receive_counts, i);
     };
-    const std::uint64_t tile = std::max<std::uint64_t>(1, staging.slot / 4);
+    const std::uint64_t tile = std::max<std::uint64_t>(1, staging.slot / 2);
     const auto tile_of = [&](Chunk whole, std::uint64_t t) { return tile_of_block(whole, tile, t); };
     const std::uint64_t rounds = ceil_div(request.largest_count.value_or(0), tile) * distances;
     const std::uint32_t first = b.next_round();

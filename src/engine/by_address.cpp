@@ -18,6 +18,8 @@
 namespace tutti::engine {
 
 using schedule::Buffer;
+using schedule::Step;
+using schedule::StepKind;
 using transport::PeerMemory;
 
 namespace {
@@ -60,6 +62,37 @@ bool Execution::read_from(int peer, std::uint64_t publication, std::uint64_t add
     if (copied) return true;
     throw DistBackendError(fmt::format("{}: the kernel refuses to read {} bytes of the memory of rank {}",
                                        schedule_->algorithm, into.size(), peer));
+}
+
+/// Reads what `step` names, at `address`, and with the same call what the next reads do, as far as it is published, and
+/// follows in the memory of both: a call takes as long as copying some 10 KB.
+bool Execution::read_on(const Step& step, std::uint64_t address) {
+    std::uint64_t count = step.target.count;
+    std::size_t last = next_shared_;
+    for (std::size_t i = last + 1; i < states_.size(); ++i) {
+        const Step& next = schedule_->steps[i];
+        if (next.kind != StepKind::read) {
+            if (next.kind == StepKind::read_combine || next.kind == StepKind::write || next.kind == StepKind::settle)
+                break;
+            continue;
+        }
+        const std::uint64_t publication = base_ + next.round;
+        if (next.peer != step.peer || next.delivered || next.target.count == 0 ||
+            next.target.buffer != step.target.buffer || next.target.offset != step.target.offset + count ||
+            !ready(next) || !published(next.peer, publication) ||
+            source(next.peer, publication, next.slot_offset, next.target.count).address !=
+                address + count * element_bytes_)
+            break;
+        count += next.target.count;
+        last = i;
+    }
+    const std::span into(this->address(step.target), count * element_bytes_);
+    const auto read = [&] { return read_from(step.peer, base_ + step.round, address, into); };
+    if (!timed_reading(transport::CopyChoice::Way::kernel, into.size(), read)) return false;
+    for (std::size_t i = next_shared_; i <= last; ++i) {
+        if (schedule_->steps[i].kind == StepKind::read) states_[i] = State::done;
+    }
+    return true;
 }
 
 bool Execution::write_to(int peer, std::uint64_t publication, std::uint64_t address,

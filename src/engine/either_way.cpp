@@ -1,8 +1,10 @@
 // Values that their owner may publish in place or copy, whichever took less lately.
 //
-// The owner times what it copies or writes itself, and the readers leave in their control blocks how long their last
-// reading took. One owner and its readers work at the same time, so the slower one counts. Where everyone is an owner,
-// each does both, one after the other.
+// Of one owner and its readers, who work at the same time, the slower one counts: the owner times what it copies or
+// writes itself, and the readers leave in their control blocks how long their last reading took. Where everyone is an
+// owner, each does both, one after the other, and waits for the others: a way is quick only if all take it. So the
+// first rank of the host chooses for all, by what it takes itself, from when it has met another rank; the others follow
+// with the next operation at the latest.
 #include "engine/execution.hpp"
 
 #include <algorithm>
@@ -10,6 +12,12 @@
 namespace tutti::engine {
 
 using schedule::Buffer;
+using transport::CopyChoice;
+using Way = CopyChoice::Way;
+
+CopyChoice& Execution::copy_choice() const {
+    return ground_.copy_choices->by_kind[static_cast<std::size_t>(schedule_->either_way_of)];
+}
 
 void Execution::choose_way() {
     const bool everyone = schedule_->either_way_owner == schedule::everyone;
@@ -20,33 +28,40 @@ void Execution::choose_way() {
     const bool owns =
         everyone || ground_.local_of[static_cast<std::size_t>(schedule_->either_way_owner)] == ground_.local_rank;
     chooses_ = owns && ground_.copy_choices != nullptr && can_name(Buffer::input) && can_name(Buffer::output);
-    if (!chooses_) return;
-    auto& choice = everyone ? ground_.copy_choices->of_everyone : ground_.copy_choices->of_one;
-    way_ = choice.next(schedule_->either_way * element_bytes_);
+    const std::size_t bytes = schedule_->either_way * element_bytes_;
+    auto& told =
+        ground_.arena->control(0)
+            .way_of_everyone[static_cast<std::size_t>(schedule_->either_way_of)][CopyChoice::size_class(bytes)];
+    leads_ = !everyone || ground_.local_rank == 0;
+    if (chooses_) way_ = leads_ ? copy_choice().next(bytes) : told.load(std::memory_order_relaxed);
+    if (everyone && leads_) told.store(chooses_ ? way_ : Way::staging, std::memory_order_relaxed);
 }
 
 void Execution::tell_way() {
     const bool everyone = schedule_->either_way_owner == schedule::everyone;
     const auto bytes = static_cast<double>(schedule_->either_way * element_bytes_);
-    const auto told = [&](int rank, std::size_t way) -> std::atomic<float>& {
-        auto& control = ground_.arena->control(rank);
-        return everyone ? control.reading_ns_of_everyone[way] : control.reading_ns_of_one[way];
+    const auto way = static_cast<std::size_t>(way_);
+    if (everyone) {
+        // Where another rank has not followed yet, it took neither way.
+        if (chooses_ && leads_ && reading_[way].bytes > 0 && reading_[1 - way].bytes == 0) {
+            const std::chrono::duration<double, std::nano> since = Clock::now() - met_;
+            copy_choice().took(way_, schedule_->either_way * element_bytes_, own_before_ns_ + since.count());
+        }
+        return;
+    }
+    const auto told = [&](int rank, std::size_t by_way) -> std::atomic<float>& {
+        return ground_.arena->control(rank).reading_ns[by_way];
     };
-    for (std::size_t way = 0; way < reading_.size(); ++way) {
-        const Reading& reading = reading_[way];
-        if (reading.bytes == 0) continue;
-        told(ground_.local_rank, way).store(static_cast<float>(reading.ns / (everyone ? reading.bytes : bytes)));
+    for (std::size_t by_way = 0; by_way < reading_.size(); ++by_way) {
+        const Reading& reading = reading_[by_way];
+        if (reading.bytes > 0) told(ground_.local_rank, by_way).store(static_cast<float>(reading.ns / bytes));
     }
     if (!chooses_) return;
     double reading_ns = 0;
     for (int r = 0; r < ground_.arena->layout().ranks; ++r) {
-        if (r != ground_.local_rank)
-            reading_ns = std::max(reading_ns, static_cast<double>(told(r, static_cast<std::size_t>(way_)).load()));
+        if (r != ground_.local_rank) reading_ns = std::max(reading_ns, static_cast<double>(told(r, way).load()));
     }
-    if (everyone && reading_ns == 0) return;  // nobody has told yet
-    const double ns = everyone ? own_ns_ + reading_ns * bytes : std::max(own_ns_, reading_ns * bytes);
-    auto& choice = everyone ? ground_.copy_choices->of_everyone : ground_.copy_choices->of_one;
-    choice.took(way_, schedule_->either_way * element_bytes_, ns);
+    copy_choice().took(way_, schedule_->either_way * element_bytes_, std::max(own_ns_, reading_ns * bytes));
 }
 
 }  // namespace tutti::engine

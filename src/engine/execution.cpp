@@ -148,7 +148,8 @@ bool Execution::progress() {
             states_[i] = State::done;
             moved = true;
             do ++next_shared_;
-            while (next_shared_ < states_.size() && !is_shared(schedule_->steps[next_shared_].kind));
+            while (next_shared_ < states_.size() &&
+                   (states_[next_shared_] == State::done || !is_shared(schedule_->steps[next_shared_].kind)));
             continue;
         }
         const bool message =
@@ -179,8 +180,10 @@ bool Execution::start(std::size_t index) {
     const Operand* operands = schedule_->operands.data() + step.first_operand;
     if (step.kind == StepKind::copy) {
         const int ranks = ground_.arena != nullptr ? ground_.arena->layout().ranks : 1;
-        copy_local(address(step.target), address(operands[0].chunk), bytes(step.target), step.whole * element_bytes_,
-                   ranks);
+        timed(own_ns_, [&] {
+            copy_local(address(step.target), address(operands[0].chunk), bytes(step.target),
+                       step.whole * element_bytes_, ranks);
+        });
         states_[index] = State::done;
         return true;
     }

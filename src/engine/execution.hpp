@@ -86,6 +86,7 @@ class Execution {
     // What may be published either way (either_way.cpp).
     void choose_way();
     void tell_way();
+    transport::CopyChoice& copy_choice() const;
     /// How to copy into the slot of this rank's `publication`; null: by ordinary stores, for this rank has read last
     /// what lies there, and has it in its cache.
     transport::StagingCopy* staging_copy(std::uint64_t publication) const noexcept {
@@ -94,6 +95,16 @@ class Execution {
     }
     bool stages() const noexcept { return chooses_ && way_ == transport::CopyChoice::Way::staging; }
     /// Runs `copy`, and adds its time to `ns` if it belongs to such a schedule.
+    template <class Copy>
+    auto timed_reading(transport::CopyChoice::Way way, std::size_t bytes, Copy copy) {
+        if (schedule_->either_way > 0 && met_ == Instant{}) {
+            met_ = Clock::now();
+            own_before_ns_ = own_ns_;
+        }
+        Reading& reading = reading_[static_cast<std::size_t>(way)];
+        reading.bytes += static_cast<double>(bytes);
+        return timed(reading.ns, copy);
+    }
     template <class Copy>
     auto timed(double& ns, Copy copy) {
         if (schedule_->either_way == 0) return copy();
@@ -122,6 +133,7 @@ class Execution {
     const transport::PeerMemory* memory_of(int peer) const;
     const std::atomic<std::uint64_t>& stamp_of(int peer, std::uint64_t publication) const;
     bool read_from(int peer, std::uint64_t publication, std::uint64_t address, std::span<std::byte> into) const;
+    bool read_on(const schedule::Step& step, std::uint64_t address);
     bool write_to(int peer, std::uint64_t publication, std::uint64_t address, std::span<const std::byte> from) const;
     void revoke() const noexcept;
     std::uint64_t place_of(schedule::Buffer buffer) const;
@@ -155,14 +167,17 @@ class Execution {
     std::array<transport::Place, 3> places_;
     std::array<const std::byte*, 3> addresses_{};  // where there is no place; null: values are copied
     bool published_in_place_ = false;
-    // Where there is a choice: what this rank has chosen for what it publishes, and what it has met, by way.
+    // Where there is a choice: what is taken for what this rank publishes, and what it has met, by way.
     bool chooses_ = false;
+    bool leads_ = false;  // this rank finds out what is quicker
     transport::CopyChoice::Way way_{};
-    double own_ns_ = 0;  // spent on copying
+    double own_ns_ = 0;  // spent on copying what is its own
     struct Reading {
         double ns = 0, bytes = 0;
     };
     std::array<Reading, 2> reading_;
+    Instant met_{};                     // when it read first
+    double own_before_ns_ = 0;          // of own_ns_, until then
     std::vector<bool> had_delivery_;    // by rank
     std::vector<std::byte*> delivery_;  // where the current step writes its result too
     bool in_slot_ = false;              // what the next publication names is in its slot already

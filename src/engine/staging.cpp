@@ -26,7 +26,7 @@ namespace {
 constexpr std::size_t delivery_bytes = 8192;
 // What the kernel copies from others to be combined stays in the second-level cache, the others' values too, so that
 // they are overwritten there. Less than smallest_far_bytes a call would mean that calls cost more than copying.
-constexpr std::size_t far_bytes = 65536;
+constexpr std::size_t far_bytes = 131072;
 constexpr std::size_t smallest_far_bytes = 16384;
 
 /// Room for what the kernel copies, of the calling thread.
@@ -50,14 +50,10 @@ bool Execution::run_shared(const Step& step) {
             if (!usable(step.peer, publication)) return false;
             if (step.target.count == 0 || (step.delivered && was_delivered(step, publication))) return true;
             const Source from = source(step.peer, publication, step.slot_offset, step.target.count);
+            if (from.address != 0) return read_on(step, from.address);
             const std::span into(address(step.target), bytes(step.target));
-            Reading& reading = reading_[static_cast<std::size_t>(from.address != 0 ? Way::kernel : Way::staging)];
-            reading.bytes += static_cast<double>(into.size());
-            return timed(reading.ns, [&] {
-                if (from.address != 0) return read_from(step.peer, publication, from.address, into);
-                std::memcpy(into.data(), from.at, into.size());
-                return true;
-            });
+            timed_reading(Way::staging, into.size(), [&] { std::memcpy(into.data(), from.at, into.size()); });
+            return true;
         }
         case StepKind::read_combine: return read_combine(step);
         case StepKind::write: return write(step);
@@ -75,7 +71,7 @@ bool Execution::run_shared(const Step& step) {
 
 /// Whether the values of this publication have been written where this rank offered room for them.
 bool Execution::was_delivered(const Step& read, std::uint64_t publication) const {
-    return place_of(read.target.buffer) != 0 &&
+    return !stages() && place_of(read.target.buffer) != 0 &&
            (stamp_of(read.peer, publication).load(std::memory_order_relaxed) & transport::published_undelivered) == 0;
 }
 
@@ -129,7 +125,7 @@ bool Execution::publish(const Step& step) {
             slot += size;
         }
     }
-    if (stages() && step.delivered) stamp |= transport::published_undelivered;
+    if (stages() && step.delivered && wanted(step)) stamp |= transport::published_undelivered;
     arena.control(ground_.local_rank)
         .stamps[publication % arena.layout().slots]
         .store(stamp, std::memory_order_release);
@@ -232,7 +228,8 @@ bool Execution::read_combine(const Step& step) {
     if (step.target.count == 0) return true;
     std::byte* slot = slot_of_result(step);
     in_slot_ = slot != nullptr;
-    return combine(step, inputs, slot);
+    return timed_reading(far_.empty() ? Way::staging : Way::kernel, bytes(step.target),
+                         [&] { return combine(step, inputs, slot); });
 }
 
 /// The slot into which the next step copies the result of this one by ordinary stores, if there is room in it now:

@@ -1,4 +1,5 @@
 // What the ranks of one host share: memory, and how long they wait for each other.
+#include "algorithm/cost.hpp"
 #include "core/log.hpp"
 #include "core/settings.hpp"
 #include "core/this_host.hpp"
@@ -94,6 +95,7 @@ void World::connect_shared_memory(const OfferedMemory& offer, const Deadline& de
     else
         share_by_hand(deadline);
     transport::Arena::choose_fences(arena_, spins_ == 0);
+    static_assert(transport::Mailbox::pull_bytes_on_own_cores == algorithm::pulled_from);
     if (spins_ > 0) mailbox_->pull_from(transport::Mailbox::pull_bytes_on_own_cores);
     if (spins_ == 0 && settings::wait() == settings::Wait::automatic) spread_.emplace(arena_, local_of(rank_));
     for (const int peer : rank_of_local_) {

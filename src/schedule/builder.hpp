@@ -56,8 +56,9 @@ class Builder {
     /// Ordinary memory may be published in place too.
     void name_by_address() { schedule_.by_address = true; }
     /// `owner` may copy its `count` elements all the same, and write nothing where others offer room; or `everyone` may
-    /// copy its own, `count` at most.
-    void either_way(std::uint64_t count, Rank owner) {
+    /// copy its own, `count` at most. What takes less is found for each collective by itself.
+    void either_way(Collective collective, std::uint64_t count, Rank owner) {
+        schedule_.either_way_of = collective;
         schedule_.either_way = count;
         schedule_.either_way_owner = owner;
     }

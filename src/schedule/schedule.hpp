@@ -142,7 +142,8 @@ struct Schedule {
     bool by_address = false;           ///< ordinary memory may be published in place too; equal on all ranks
     std::uint64_t either_way = 0;      ///< elements that a rank publishes in place or not, as it finds quicker;
                                        ///< equal on all ranks
-    Rank either_way_owner = everyone;  ///< which rank does, or each for what it publishes
+    Rank either_way_owner = everyone;  ///< which rank does, or all for what they publish
+    Collective either_way_of{};        ///< what is timed with what
     bool single_rounding = true;       ///< every result element comes out of one combining step
 };
 

@@ -18,6 +18,7 @@
 #pragma once
 
 #include "core/unique_fd.hpp"
+#include "transport/shm/copy_choice.hpp"
 #include "transport/stream.hpp"
 
 #include <array>
@@ -104,7 +105,9 @@ struct RankControl {
     alignas(line_spacing) std::atomic<std::uint32_t> writing_to{0};
     /// Nanoseconds a byte that this rank took lately to read what others could have published either way, by
     /// CopyChoice::Way; 0: not yet.
-    std::atomic<float> reading_ns_of_one[2]{}, reading_ns_of_everyone[2]{};
+    std::atomic<float> reading_ns[2]{};
+    /// Of rank 0's only: a CopyChoice::Way, one that all take together, by kind and size (CopyChoices).
+    std::atomic<CopyChoice::Way> way_of_everyone[CopyChoices::kinds][CopyChoice::sizes]{};
     /// The latest small collective that this rank has begun. It has read what it needed of all before.
     alignas(line_spacing) std::atomic<std::uint64_t> small_begun{0};
     /// Small collectives in which all wait for all, by their number among these: who is through with one has heard of

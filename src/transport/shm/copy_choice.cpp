@@ -1,12 +1,11 @@
 #include "transport/shm/copy_choice.hpp"
 
 #include <algorithm>
-#include <bit>
 
 namespace tutti::transport {
 
 CopyChoice::Lately& CopyChoice::lately(std::size_t bytes) {
-    return by_size_[static_cast<std::size_t>(std::bit_width(bytes))];
+    return by_size_[size_class(bytes)];
 }
 
 CopyChoice::Way CopyChoice::next(std::size_t bytes) {
@@ -29,7 +28,7 @@ void CopyChoice::took(Way way, std::size_t bytes, double ns) {
     if (bytes == 0 || !(ns > 0)) return;
     double& known = lately(bytes).ns[static_cast<std::size_t>(way)];
     const double now = ns / static_cast<double>(bytes);
-    known = known == 0 || now < known ? now : known + (std::min(now, 2 * known) - known) / 4;
+    known = known == 0 || now < known ? now : known + (std::min(now, 2 * known) - known) / 16;
 }
 
 }  // namespace tutti::transport

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -20,16 +21,20 @@ class CopyChoice {
  public:
     enum class Way : std::uint8_t { kernel, staging };
     /// A trial lasts for so many bytes, and uses: the first ones find what they write in other caches.
-    static constexpr std::size_t bytes_of_trial = std::size_t{3} << 20;
+    static constexpr std::size_t bytes_of_trial = std::size_t{8} << 20;
     static constexpr std::uint32_t uses_of_trial = 12;
     /// At first; then ever more, up to `most`: buffers that are used often get huge pages.
     static constexpr std::uint32_t uses_between_trials = 16, most_between_trials = 512;
+    /// Sizes whose uses count together.
+    static constexpr std::size_t sizes = 65;
+    static std::size_t size_class(std::size_t bytes) { return static_cast<std::size_t>(std::bit_width(bytes)); }
 
     /// For so many bytes: a trial of each way, then the quicker one, with trials of the other in between. Uses count
     /// apart by powers of two of bytes.
     Way next(std::size_t bytes);
-    /// What `way` took for them. More than usual counts a quarter, and twice the usual at most: in one use the rank may
-    /// not have run, and the way that was left for that would not be tried again soon. Less counts at once.
+    /// What `way` took for them. More than usual counts a sixteenth, and twice the usual at most: in one use the rank
+    /// may not have run, or had new pages to touch, and the way that was left for that would not be tried again soon.
+    /// Less counts at once.
     void took(Way way, std::size_t bytes, double ns);
 
  private:
@@ -40,12 +45,13 @@ class CopyChoice {
     };
     Lately& lately(std::size_t bytes);
 
-    std::array<Lately, 65> by_size_;
+    std::array<Lately, sizes> by_size_;
 };
 
-/// Of what one rank publishes to all, and of what every rank does: these do both parts themselves, one after the other.
+/// By what the copies belong to: a number that the caller gives each kind of collective.
 struct CopyChoices {
-    CopyChoice of_one, of_everyone;
+    static constexpr std::size_t kinds = 10;
+    std::array<CopyChoice, kinds> by_kind;
 };
 
 }  // namespace tutti::transport

@@ -39,7 +39,7 @@ TEST(CopyChoice, leaves_at_once_what_has_become_slower) {
     CopyChoice choice;
     staged(choice, 4096, 8 * period, 100, 50);
     const int later = staged(choice, 4096, period, 100, 300);
-    EXPECT_LE(later, 5 + trial);
+    EXPECT_LE(later, 12 + trial);
     EXPECT_GE(later, 1);
 }
 
@@ -58,7 +58,7 @@ TEST(CopyChoice, keeps_sizes_apart) {
 TEST(CopyChoice, one_long_use_says_little) {
     CopyChoice choice;
     staged(choice, 4096, 4 * period, 100, 20);
-    choice.took(Way::staging, 4096, 1e9);  // this rank did not run: counts as 40
+    choice.took(Way::staging, 4096, 1e9);  // this rank did not run: counts as 21
     EXPECT_EQ(choice.next(4096), Way::staging);
 }
 
