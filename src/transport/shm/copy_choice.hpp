@@ -20,9 +20,11 @@ namespace tutti::transport {
 class CopyChoice {
  public:
     enum class Way : std::uint8_t { kernel, staging };
-    /// A trial lasts for so many bytes, and uses: the first ones find what they write in other caches.
+    /// A trial lasts for so many bytes, and uses: the first ones find what they write in other caches. If its way then
+    /// takes little more than the other, which is in use, it goes on, so many times as long: caches settle slowly.
     static constexpr std::size_t bytes_of_trial = std::size_t{8} << 20;
-    static constexpr std::uint32_t uses_of_trial = 12;
+    static constexpr std::uint32_t uses_of_trial = 12, longer = 3;
+    static constexpr double little_more = 1.15;
     /// At first; then ever more, up to `most`: buffers that are used often get huge pages.
     static constexpr std::uint32_t uses_between_trials = 16, most_between_trials = 512;
     /// Sizes whose uses count together.
@@ -41,6 +43,7 @@ class CopyChoice {
     struct Lately {
         std::array<double, 2> ns{};  // a byte, by way; 0: not tried
         Way trying = Way::kernel;
+        bool may_go_on = false;
         std::uint32_t tries_left = 0, until_trial = uses_between_trials, wait = uses_between_trials;
     };
     Lately& lately(std::size_t bytes);

@@ -43,6 +43,14 @@ TEST(CopyChoice, leaves_at_once_what_has_become_slower) {
     EXPECT_GE(later, 1);
 }
 
+TEST(CopyChoice, tries_for_longer_what_takes_little_more) {
+    CopyChoice choice;
+    staged(choice, 1 << 16, trial, 100, 110);
+    EXPECT_EQ(staged(choice, 1 << 16, 2 * trial, 100, 110), 2 * trial);
+    EXPECT_EQ(staged(choice, 1 << 16, 2 * trial, 100, 90), 2 * trial);  // now it is found to be quicker
+    EXPECT_GE(staged(choice, 1 << 16, 10 * period, 100, 90), 8 * period);
+}
+
 TEST(CopyChoice, one_use_of_many_bytes_is_a_trial) {
     CopyChoice choice;
     EXPECT_EQ(staged(choice, 64 << 20, 2, 100, 200), 1);
