@@ -525,8 +525,9 @@ std::optional<double> predicted_us(const Layout& layout, Collective collective, 
         return work ? std::optional(price_us(*work, layout, costs)) : std::nullopt;
     };
     const auto us = price(algorithm);
+    const double handed_over = static_cast<double>(bytes) / (collective == Collective::all_reduce ? layout.size() : 1);
     if (!us || algorithm != "adaptive" || other_way(collective).empty() || bytes < adaptive_from ||
-        static_cast<double>(bytes) > 2048 * costs.cache_kb || layout.size() > costs.cores)
+        handed_over > 2048 * costs.cache_kb || layout.size() > costs.cores)
         return us;
     // The times of both ways change, so their minimum is less than either in the mean.
     return 0.9 * std::min(*us, *price(other_way(collective)));

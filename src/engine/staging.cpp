@@ -26,7 +26,7 @@ namespace {
 constexpr std::size_t delivery_bytes = 8192;
 // What the kernel copies from others to be combined stays in the second-level cache, the others' values too, so that
 // they are overwritten there. Less than smallest_far_bytes a call would mean that calls cost more than copying.
-constexpr std::size_t far_bytes = 131072;
+constexpr std::size_t far_bytes = 262144;
 constexpr std::size_t smallest_far_bytes = 16384;
 
 /// Room for what the kernel copies, of the calling thread.
