@@ -8,6 +8,10 @@
 
 #include "reduce/loops-inl.hpp"
 
+#if HWY_ARCH_X86
+#include <cpuid.h>
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace tutti::kernels {
 namespace HWY_NAMESPACE {
@@ -82,11 +86,41 @@ bool& takes_bfloat_instruction() noexcept {
     return takes;
 }
 
+#if HWY_ARCH_X86 && (HWY_TARGETS & HWY_AVX2) != 0 && (HWY_TARGETS & HWY_AVX3) != 0
+bool halves_by_avx2_are_quicker() noexcept {
+    unsigned version = 0, ignored = 0;
+    if (!__builtin_cpu_is("amd") || !__builtin_cpu_supports("avx512f")) return false;
+    if (__get_cpuid(1, &version, &ignored, &ignored, &ignored) == 0) return false;
+    const unsigned family = (version >> 8 & 0xf) + (version >> 20 & 0xff);
+    return family == 0x19;
+}
+namespace {
+CombineKernel find_half_by_avx2(ReduceOp::Kind kind) {
+    return N_AVX2::find_low_precision(kind, DType::float16);
+}
+}  // namespace
+#else
+bool halves_by_avx2_are_quicker() noexcept {
+    return false;
+}
+namespace {
+CombineKernel find_half_by_avx2(ReduceOp::Kind /*kind*/) {
+    return nullptr;
+}
+}  // namespace
+#endif
+
+bool& takes_halves_by_avx2() noexcept {
+    static bool takes = halves_by_avx2_are_quicker();
+    return takes;
+}
+
 HWY_EXPORT(find_low_precision);
 HWY_EXPORT(find_low_precision_scale);
 HWY_EXPORT(find_round);
 
 CombineKernel find_low_precision_kernel(ReduceOp::Kind kind, DType dtype) noexcept {
+    if (dtype == DType::float16 && takes_halves_by_avx2()) return find_half_by_avx2(kind);
     return HWY_DYNAMIC_DISPATCH(find_low_precision)(kind, dtype);
 }
 ScaleKernel find_low_precision_scale_kernel(DType dtype) noexcept {

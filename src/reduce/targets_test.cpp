@@ -45,11 +45,15 @@ bool is_nan(DType dtype, const std::uint8_t* bytes) {
     }
 }
 
-// Runs `body` once for each target, then restores the best one, with and without the instruction that not all CPUs of a
-// target have. Kernels must be looked up inside.
+// Runs `body` once for each target, then restores the best one, with and without what not all CPUs of a target have or
+// are quicker with. Kernels must be looked up inside.
 template <class F>
 void for_each_target(F body) {
     std::vector<std::string> seen;
+    if (halves_by_avx2_are_quicker()) {
+        body(std::string(target_name()) + " with float16 by AVX2");
+        takes_halves_by_avx2() = false;
+    }
     if (has_bfloat_instruction()) {
         takes_bfloat_instruction() = false;
         body(std::string(target_name()) + " without AVX512_BF16");
@@ -61,6 +65,7 @@ void for_each_target(F body) {
         body(seen.back());
     }
     hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+    takes_halves_by_avx2() = halves_by_avx2_are_quicker();
     ASSERT_EQ(target_name(), seen.front());
 #ifndef HWY_COMPILE_ONLY_STATIC  // builds with sanitizers have one target
     EXPECT_GE(seen.size(), HWY_ARCH_X86 ? 2U : 1U);
