@@ -19,22 +19,31 @@ CopyChoice& Execution::copy_choice() const {
     return ground_.copy_choices->by_kind[static_cast<std::size_t>(schedule_->either_way_of)];
 }
 
+std::atomic<Way>& Execution::way_of_everyone() const {
+    return ground_.arena->control(0).way_of_everyone[static_cast<std::size_t>(schedule_->either_way_of)]
+                                                    [CopyChoice::size_class(schedule_->either_way * element_bytes_)];
+}
+
 void Execution::choose_way() {
+    if (ground_.copy_choices == nullptr) return;
     const bool everyone = schedule_->either_way_owner == schedule::everyone;
-    const auto can_name = [&](Buffer buffer) {
+    leads_ = everyone ? ground_.local_rank == 0
+                      : ground_.local_of[static_cast<std::size_t>(schedule_->either_way_owner)] == ground_.local_rank;
+    chooses_ = everyone || leads_;
+    if (leads_) way_ = copy_choice().next(schedule_->either_way * element_bytes_);
+    if (everyone && leads_) way_of_everyone().store(way_, std::memory_order_relaxed);
+    if (everyone && !leads_) way_ = way_of_everyone().load(std::memory_order_relaxed);
+}
+
+/// What cannot be named is staged, by all.
+void Execution::see_whether_named() {
+    const auto named = [&](Buffer buffer) {
         const auto index = static_cast<std::size_t>(buffer);
         return schedule_->published_end[index] == 0 || addresses_[index] != nullptr;
     };
-    const bool owns =
-        everyone || ground_.local_of[static_cast<std::size_t>(schedule_->either_way_owner)] == ground_.local_rank;
-    chooses_ = owns && ground_.copy_choices != nullptr && can_name(Buffer::input) && can_name(Buffer::output);
-    const std::size_t bytes = schedule_->either_way * element_bytes_;
-    auto& told =
-        ground_.arena->control(0)
-            .way_of_everyone[static_cast<std::size_t>(schedule_->either_way_of)][CopyChoice::size_class(bytes)];
-    leads_ = !everyone || ground_.local_rank == 0;
-    if (chooses_) way_ = leads_ ? copy_choice().next(bytes) : told.load(std::memory_order_relaxed);
-    if (everyone && leads_) told.store(chooses_ ? way_ : Way::staging, std::memory_order_relaxed);
+    chooses_ = named(Buffer::input) && named(Buffer::output);
+    if (!chooses_ && leads_ && schedule_->either_way_owner == schedule::everyone)
+        way_of_everyone().store(Way::staging, std::memory_order_relaxed);
 }
 
 void Execution::tell_way() {

@@ -67,8 +67,9 @@ Execution::Execution(std::shared_ptr<const schedule::Schedule> schedule, const O
     // Messages and what is published by address are copied by the kernel.
     if (ground.huge_pages != nullptr && ground.memory && (schedule_->by_address || schedule_->publications == 0))
         tell_huge_pages();
-    if (schedule_->by_address && ground.memory) name_by_address();
     if (schedule_->either_way > 0) choose_way();
+    if (schedule_->by_address && ground.memory && !stages()) name_by_address();
+    if (chooses_ && !stages()) see_whether_named();
     had_delivery_.resize(ground.local_of.size());
 }
 

@@ -85,8 +85,10 @@ class Execution {
     bool write(const schedule::Step& step);
     // What may be published either way (either_way.cpp).
     void choose_way();
+    void see_whether_named();
     void tell_way();
     transport::CopyChoice& copy_choice() const;
+    std::atomic<transport::CopyChoice::Way>& way_of_everyone() const;
     /// How to copy into the slot of this rank's `publication`; null: by ordinary stores, for this rank has read last
     /// what lies there, and has it in its cache.
     transport::StagingCopy* staging_copy(std::uint64_t publication) const noexcept {

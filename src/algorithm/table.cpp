@@ -1,0 +1,311 @@
+#include "algorithm/table.hpp"
+
+#include <algorithm>
+
+namespace tutti::algorithm {
+namespace {
+
+bool always(const Context&) {
+    return true;
+}
+bool shares(const Context& c) {
+    return c.shares();
+}
+bool hierarchical(const Context& c) {
+    return c.hierarchical();
+}
+bool rails(const Context& c) {
+    return c.rails();
+}
+void all_reduce_leaders(Builder& b, const Context& c) {
+    hosts::all_reduce_leaders(b, c.spread(), c.staging, c.input(), c.output(), c.tile(), c.exchange(), true);
+}
+bool shares_known_blocks(const Context& c) {
+    return c.shares() && c.request.largest_count.has_value();
+}
+bool shares_for_both(const Context& c) {
+    return c.shares() && c.staging.slots >= Staging::slots_for_both;
+}
+
+// The kernel copies from one rank to another.
+bool copies_once(const Context& c) {
+    return c.shares() && c.layout.pulls;
+}
+bool copies_once_for_both(const Context& c) {
+    return shares_for_both(c) && c.layout.pulls;
+}
+
+bool pair_copies_once(const Context& c) {
+    return copies_once(c) && c.all.size() == 2;
+}
+bool only_stages_known_blocks(const Context& c) {
+    return shares_known_blocks(c) && !c.layout.pulls;
+}
+bool pair_copies_known_blocks_once(const Context& c) {
+    return pair_copies_once(c) && c.request.largest_count.has_value();
+}
+
+// What is staged, or published by address.
+template <void (*generate)(Builder&, const Context&)>
+void by_address(Builder& b, const Context& c) {
+    generate(b, c);
+    b.name_by_address();
+}
+void broadcast_both(Builder& b, const Context& c) {
+    shared::broadcast_both(b, c.all, c.staging, c.request.root, c.output());
+}
+void broadcast_either_way(Builder& b, const Context& c) {
+    by_address<broadcast_both>(b, c);
+    b.either_way(c.request.collective, c.request.count, c.request.root);
+}
+void shared_all_gather(Builder& b, const Context& c) {
+    shared::all_gather(b, c.all, c.staging, {Buffer::input, 0, c.request.counts[static_cast<std::size_t>(c.all.me)]},
+                       blocks_of(Buffer::output, c.request.counts));
+}
+void all_gather_either_way(Builder& b, const Context& c) {
+    by_address<shared_all_gather>(b, c);
+    b.either_way(c.request.collective, *std::ranges::max_element(c.request.counts), schedule::everyone);
+}
+void gather_split(Builder& b, const Context& c) {
+    shared::gather_split(b, c.all, c.staging, c.request.root, c.request.counts);
+}
+void gather_both(Builder& b, const Context& c) {
+    shared::gather_both(b, c.all, c.staging, c.request.root, c.request.counts);
+}
+void two_shot_all_reduce(Builder& b, const Context& c) {
+    shared::all_reduce_two_shot(b, c.all, c.staging, c.input(), c.output(), true);
+}
+void all_reduce_either_way(Builder& b, const Context& c) {
+    by_address<two_shot_all_reduce>(b, c);
+    b.either_way(c.request.collective, c.request.count, schedule::everyone);
+}
+void two_shot_reduce(Builder& b, const Context& c) {
+    const bool is_root = c.request.rank == c.request.root;
+    const Chunk target = is_root ? c.output() : b.scratch(shared::reduce_work(c.all, c.staging));
+    shared::reduce(b, c.all, c.staging, c.request.root, c.input(), target, true);
+}
+void shared_reduce_scatter(Builder& b, const Context& c) {
+    shared::reduce_scatter(b, c.all, c.staging, blocks_of(Buffer::input, c.request.counts),
+                           {Buffer::output, 0, c.request.counts[static_cast<std::size_t>(c.all.me)]}, true);
+}
+void shared_all_to_all(Builder& b, const Context& c) {
+    shared::all_to_all(b, c.all, c.staging, c.request);
+}
+void reduce_scatter_either_way(Builder& b, const Context& c) {
+    by_address<shared_reduce_scatter>(b, c);
+    b.either_way(c.request.collective, *std::ranges::max_element(c.request.counts), schedule::everyone);
+}
+void all_to_all_either_way(Builder& b, const Context& c) {
+    by_address<shared_all_to_all>(b, c);
+    b.either_way(c.request.collective, *c.request.largest_count, schedule::everyone);
+}
+void shared_scatter(Builder& b, const Context& c) {
+    shared::scatter(b, c.all, c.staging, c.request.root, c.request.counts);
+}
+void scatter_either_way(Builder& b, const Context& c) {
+    by_address<shared_scatter>(b, c);
+    b.either_way(c.request.collective, *std::ranges::max_element(c.request.counts), c.request.root);
+}
+
+const Algorithm table[] = {
+    {"one_shot", Collective::all_reduce, true, true, shares,
+     [](Builder& b, const Context& c) {
+         shared::all_reduce_one_shot(b, c.all, c.staging, c.input(), c.output(), true);
+     },
+     8192, any_ranks, "few bytes between ranks that share memory: everyone reads everyone once"},
+    {"single_copy", Collective::all_reduce, true, true, copies_once, by_address<two_shot_all_reduce>, 0, any_ranks,
+     "many bytes: each rank combines one slice where it lies in the others' memory, and writes the result there"},
+    {"adaptive", Collective::all_reduce, true, true, pair_copies_once, all_reduce_either_way, 0, 2,
+     "two ranks, many bytes: as single_copy or as two_shot, whichever took less lately"},
+    {"two_shot", Collective::all_reduce, true, true, shares, two_shot_all_reduce, any_size, any_ranks,
+     "shared memory: each rank combines one slice in one pass over all inputs"},
+    {"hierarchical", Collective::all_reduce, false, false, hierarchical, all_reduce_leaders, 131072, any_ranks,
+     "several ranks on a host, few bytes: only one of them talks to the other hosts"},
+    {"rails", Collective::all_reduce, false, false, rails,
+     [](Builder& b, const Context& c) {
+         hosts::all_reduce_rails(b, c.spread(), c.staging, c.input(), c.output(), c.tile(), true);
+     },
+     any_size, any_ranks, "as many ranks on each host: each talks to its counterparts, with a slice of its own"},
+    {"hierarchical", Collective::all_reduce, false, false, hierarchical, all_reduce_leaders, any_size, any_ranks,
+     "several ranks on a host: only one of them talks to the other hosts"},
+    {"direct", Collective::all_reduce, true, true, always,
+     [](Builder& b, const Context& c) { messages::all_reduce_direct(b, c.all, c.input(), c.output(), true); }, 16384, 8,
+     "few bytes, few ranks: one exchange"},
+    {"recursive_doubling", Collective::all_reduce, false, false, always,
+     [](Builder& b, const Context& c) {
+         messages::all_reduce_recursive_doubling(b, c.all, c.input(), c.output(), true);
+     },
+     16384, any_ranks, "few bytes: log2(n) exchanges"},
+    {"recursive_halving", Collective::all_reduce, false, false, always,
+     [](Builder& b, const Context& c) {
+         messages::all_reduce_recursive_halving(b, c.all, c.input(), c.output(), true);
+     },
+     262144, any_ranks, "more bytes: 2 log2(n) exchanges of ever smaller parts"},
+    {"ring", Collective::all_reduce, false, false, always,
+     [](Builder& b, const Context& c) { messages::all_reduce_ring(b, c.all, c.input(), c.output(), c.tile(), true); },
+     any_size, any_ranks, "many bytes: every link carries 2(n-1)/n of them"},
+    {"two_shot_messages", Collective::all_reduce, true, true, always,
+     [](Builder& b, const Context& c) { messages::all_reduce_two_shot(b, c.all, c.input(), c.output(), true); },
+     any_size, any_ranks, "one rounding, or the order of ranks, is asked for"},
+
+    {"one_shot", Collective::reduce, true, true, shares,
+     [](Builder& b, const Context& c) {
+         shared::reduce_one_shot(b, c.all, c.staging, c.request.root, c.input(), c.output(), true);
+     },
+     0, any_ranks, "few ranks that share memory: the root reads everyone once, the others run ahead"},
+    {"single_copy", Collective::reduce, true, true, copies_once, by_address<two_shot_reduce>, 0, any_ranks,
+     "many bytes: each rank combines one slice where it lies in the others' memory, and writes it into the root's"},
+    {"two_shot", Collective::reduce, true, true, shares, two_shot_reduce, any_size, any_ranks,
+     "shared memory: each rank combines one slice, the root collects them"},
+    {"hierarchical", Collective::reduce, false, false, hierarchical,
+     [](Builder& b, const Context& c) {
+         hosts::reduce(b, c.spread(), c.staging, c.input(), c.output(), 2 * c.tile(), true);
+     },
+     any_size, any_ranks, "several ranks on a host: only one of them talks to the other hosts"},
+    {"knomial", Collective::reduce, false, false, always,
+     [](Builder& b, const Context& c) {
+         messages::reduce_tree(b, c.all, 4, c.request.root, c.input(), c.output(), true);
+     },
+     8192, any_ranks, "few bytes: a tree of radix 4, of depth log4(n)"},
+    {"binomial", Collective::reduce, false, false, always,
+     [](Builder& b, const Context& c) {
+         messages::reduce_tree(b, c.all, 2, c.request.root, c.input(), c.output(), true);
+     },
+     any_size, any_ranks, "a tree of depth log2(n)"},
+    {"direct", Collective::reduce, true, true, always,
+     [](Builder& b, const Context& c) {
+         messages::reduce_direct(b, c.all, c.request.root, c.input(), c.output(), true);
+     },
+     any_size, any_ranks, "one rounding, or the order of ranks, is asked for"},
+
+    {"shared", Collective::broadcast, true, true, shares,
+     [](Builder& b, const Context& c) { shared::broadcast(b, c.all, c.staging, c.request.root, c.output()); }, 65536,
+     any_ranks, "shared memory: the root writes once, everyone reads"},
+    {"adaptive", Collective::broadcast, true, true, copies_once_for_both, broadcast_either_way, 0, any_ranks,
+     "many bytes: as single_copy or as shared_both, whichever took less lately"},
+    {"single_copy", Collective::broadcast, true, true, copies_once_for_both, by_address<broadcast_both>, any_size,
+     any_ranks, "many bytes: the root writes a part into the others' memory, they read the rest from its own"},
+    {"shared_both", Collective::broadcast, true, true, shares_for_both, broadcast_both, any_size, any_ranks,
+     "shared memory, many bytes: the root writes a part where there is room, everyone reads the rest"},
+    {"hierarchical", Collective::broadcast, true, true, hierarchical,
+     [](Builder& b, const Context& c) { hosts::broadcast(b, c.spread(), c.staging, c.output(), 2 * c.tile()); },
+     any_size, any_ranks, "several ranks on a host: only one of them talks to the other hosts"},
+    {"knomial", Collective::broadcast, true, true, always,
+     [](Builder& b, const Context& c) {
+         messages::broadcast_tree(b, c.all, 4, c.request.root, c.output(), c.segment());
+     },
+     8192, any_ranks, "few bytes: a tree of radix 4, of depth log4(n)"},
+    {"binomial", Collective::broadcast, true, true, always,
+     [](Builder& b, const Context& c) {
+         messages::broadcast_tree(b, c.all, 2, c.request.root, c.output(), c.segment());
+     },
+     std::uint64_t{4} << 20, any_ranks, "a tree of depth log2(n)"},
+    {"chain", Collective::broadcast, true, true, always,
+     [](Builder& b, const Context& c) { messages::broadcast_chain(b, c.all, c.request.root, c.output(), c.segment()); },
+     any_size, any_ranks, "many bytes: segments run down a line of ranks"},
+
+    {"shared", Collective::all_gather, true, true, shares, shared_all_gather, 65536, any_ranks,
+     "shared memory: each rank writes its block once, everyone reads"},
+    {"adaptive", Collective::all_gather, true, true, copies_once, all_gather_either_way, 0, any_ranks,
+     "many bytes: as single_copy or as shared, whichever took less lately"},
+    {"single_copy", Collective::all_gather, true, true, copies_once, by_address<shared_all_gather>, any_size, any_ranks,
+     "many bytes: everyone reads the blocks where they lie in the others' memory"},
+    {"shared", Collective::all_gather, true, true, shares, shared_all_gather, any_size, any_ranks,
+     "shared memory: each rank writes its block once, everyone reads"},
+    {"rails", Collective::all_gather, true, true, rails,
+     [](Builder& b, const Context& c) {
+         hosts::all_gather_rails(b, c.spread(), c.staging, c.request.counts, c.tile());
+     },
+     any_size, any_ranks, "as many ranks on each host: a block comes to each host once"},
+    {"direct", Collective::all_gather, true, true, always,
+     [](Builder& b, const Context& c) { messages::all_gather_direct(b, c.all, c.request.counts); }, any_size, 8,
+     "few ranks: one exchange"},
+    {"bruck", Collective::all_gather, true, true, always,
+     [](Builder& b, const Context& c) { messages::all_gather_bruck(b, c.all, c.request.counts); }, 16384, any_ranks,
+     "few bytes: log2(n) steps"},
+    {"recursive_doubling", Collective::all_gather, true, true, always,
+     [](Builder& b, const Context& c) { messages::all_gather_recursive_doubling(b, c.all, c.request.counts); }, 65536,
+     any_ranks, "more bytes: log2(n) exchanges without moving blocks at the end"},
+    {"ring", Collective::all_gather, true, true, always,
+     [](Builder& b, const Context& c) { messages::all_gather_ring(b, c.all, c.request.counts); }, any_size, any_ranks,
+     "many bytes: blocks go round"},
+
+    {"shared", Collective::gather, true, true, shares,
+     [](Builder& b, const Context& c) { shared::gather(b, c.all, c.staging, c.request.root, c.request.counts); },
+     std::uint64_t{4} << 20, any_ranks, "shared memory: each rank writes its block once, the root reads"},
+    {"single_copy", Collective::gather, true, true, copies_once_for_both, by_address<gather_split>, any_size, any_ranks,
+     "many bytes: each rank writes most of its block to the root, which reads the rest"},
+    {"shared_both", Collective::gather, true, true, shares_for_both, gather_both, any_size, any_ranks,
+     "shared memory, many bytes: each rank writes its block to the root where there is room"},
+    {"binomial", Collective::gather, true, true, always,
+     [](Builder& b, const Context& c) { messages::gather_tree(b, c.all, 2, c.request.root, c.request.counts); }, 4096,
+     any_ranks, "few bytes: a tree of depth log2(n)"},
+    {"direct", Collective::gather, true, true, always,
+     [](Builder& b, const Context& c) { messages::gather_direct(b, c.all, c.request.root, c.request.counts); },
+     any_size, any_ranks, "every block goes straight to the root"},
+
+    {"shared", Collective::scatter, true, true, shares, shared_scatter, 65536, any_ranks,
+     "shared memory: the root writes once, each rank reads its block"},
+    {"adaptive", Collective::scatter, true, true, copies_once, scatter_either_way, 0, any_ranks,
+     "many bytes: as single_copy or as shared, whichever took less lately"},
+    {"single_copy", Collective::scatter, true, true, copies_once, by_address<shared_scatter>, any_size, any_ranks,
+     "many bytes: each rank reads its block where it lies in the root's memory"},
+    {"shared", Collective::scatter, true, true, shares, shared_scatter, any_size, any_ranks,
+     "shared memory: the root writes once, each rank reads its block"},
+    {"binomial", Collective::scatter, true, true, always,
+     [](Builder& b, const Context& c) { messages::scatter_tree(b, c.all, 2, c.request.root, c.request.counts); }, 4096,
+     any_ranks, "few bytes: a tree of depth log2(n)"},
+    {"direct", Collective::scatter, true, true, always,
+     [](Builder& b, const Context& c) { messages::scatter_direct(b, c.all, c.request.root, c.request.counts); },
+     any_size, any_ranks, "every block goes straight from the root"},
+
+    {"adaptive", Collective::reduce_scatter, true, true, pair_copies_once, reduce_scatter_either_way, 0, 2,
+     "two ranks, many bytes: as single_copy or as shared, whichever took less lately"},
+    {"single_copy", Collective::reduce_scatter, true, true, copies_once, by_address<shared_reduce_scatter>, 0,
+     any_ranks, "many bytes: each rank combines its block where it lies in the others' memory"},
+    {"shared", Collective::reduce_scatter, true, true, shares, shared_reduce_scatter, any_size, any_ranks,
+     "shared memory: each rank combines its block in one pass over all inputs"},
+    {"rails", Collective::reduce_scatter, false, false, rails,
+     [](Builder& b,
+        const Context& c) { hosts::reduce_scatter_rails(b, c.spread(), c.staging, c.request.counts, c.tile(), true); },
+     any_size, any_ranks, "as many ranks on each host: what is combined inside leaves each host once"},
+    {"direct", Collective::reduce_scatter, true, true, always,
+     [](Builder& b, const Context& c) { messages::reduce_scatter_direct(b, c.all, c.request.counts); }, any_size, 8,
+     "few ranks: one exchange, one pass over all inputs"},
+    {"recursive_halving", Collective::reduce_scatter, false, false, always,
+     [](Builder& b, const Context& c) { messages::reduce_scatter_recursive_halving(b, c.all, c.request.counts, true); },
+     65536, any_ranks, "many ranks, few bytes: log2(n) exchanges of ever smaller parts"},
+    {"ring", Collective::reduce_scatter, false, false, always,
+     [](Builder& b, const Context& c) { messages::reduce_scatter_ring(b, c.all, c.request.counts); }, any_size,
+     any_ranks, "many ranks: partial results go round"},
+    {"direct", Collective::reduce_scatter, true, true, always,
+     [](Builder& b, const Context& c) { messages::reduce_scatter_direct(b, c.all, c.request.counts); }, any_size,
+     any_ranks, "one rounding, or the order of ranks, is asked for"},
+
+    {"shared", Collective::all_to_all, true, true, shares_known_blocks, shared_all_to_all, 32768, any_ranks,
+     "shared memory, blocks that stay in the cache: everyone publishes its blocks, everyone reads its own"},
+    {"adaptive", Collective::all_to_all, true, true, pair_copies_known_blocks_once, all_to_all_either_way, 131072, 2,
+     "two ranks: blocks are read where they lie in the other's memory, or as shared, whichever took less lately"},
+    {"shared", Collective::all_to_all, true, true, only_stages_known_blocks, shared_all_to_all, 262144, 2,
+     "shared memory, two ranks: they take turns with the same places, which stay in the cache"},
+    {"pairwise", Collective::all_to_all, true, true, always,
+     [](Builder& b, const Context& c) { messages::all_to_all_pairwise(b, c.all, c.request); }, any_size, any_ranks,
+     "every block goes straight to its rank, each rank starting with another"},
+
+    {"shared", Collective::barrier, true, true, shares, [](Builder& b, const Context& c) { shared::barrier(b, c.all); },
+     any_size, any_ranks, "shared memory: everyone sees everyone arrive"},
+    {"hierarchical", Collective::barrier, true, true, hierarchical,
+     [](Builder& b, const Context& c) { hosts::barrier(b, c.spread()); }, any_size, any_ranks,
+     "several ranks on a host: only one of them talks to the other hosts"},
+    {"dissemination", Collective::barrier, true, true, always,
+     [](Builder& b, const Context& c) { messages::barrier_dissemination(b, c.all); }, any_size, any_ranks,
+     "log2(n) rounds of signals"},
+};
+
+}  // namespace
+
+std::span<const Algorithm> algorithms() {
+    return table;
+}
+
+}  // namespace tutti::algorithm

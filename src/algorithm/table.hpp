@@ -1,0 +1,78 @@
+// The table of algorithms: which there are for a collective, whom each serves, and up to what size it is taken.
+#pragma once
+
+#include "algorithm/generators.hpp"
+#include "algorithm/plan.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace tutti::algorithm {
+
+/// A request among the ranks that it is about.
+struct Context {
+    const Layout& layout;
+    const Request& request;
+    Scope all;
+    Staging staging;
+
+    Context(const Layout& l, const Request& q) : layout(l), request(q) {
+        all.ranks.resize(static_cast<std::size_t>(l.size()));
+        std::iota(all.ranks.begin(), all.ranks.end(), 0);
+        all.me = q.rank;
+        staging = {l.slot_bytes / std::max<std::uint64_t>(1, q.element_bytes), l.slots};
+    }
+    bool one_host() const {
+        return std::ranges::all_of(layout.host_of, [&](int h) { return h == layout.host_of.front(); });
+    }
+    bool shares() const { return layout.shared_memory && one_host() && staging.slot >= 1; }
+    std::uint64_t segment() const {
+        return std::max<std::uint64_t>(1, layout.segment_bytes / std::max<std::uint64_t>(1, request.element_bytes));
+    }
+    /// A slice of the ring: two of the kernel's packets of 64 KB, with room for their headers. What is under way then
+    /// stays in the cache, and no message ends in a packet of a few bytes.
+    std::uint64_t tile() const {
+        return std::min<std::uint64_t>(
+            segment(),
+            std::max<std::uint64_t>(1, (std::uint64_t{126} << 10) / std::max<std::uint64_t>(1, request.element_bytes)));
+    }
+    Chunk output() const { return {Buffer::output, 0, request.count}; }
+    Chunk input() const { return {request.in_place ? Buffer::output : Buffer::input, 0, request.count}; }
+    /// Several ranks share memory on at least one of several hosts.
+    bool hierarchical() const {
+        if (!layout.shared_memory || one_host() || staging.slot < 1) return false;
+        std::vector<int> hosts = layout.host_of;
+        std::ranges::sort(hosts);
+        return std::ranges::adjacent_find(hosts) != hosts.end();
+    }
+    Spread spread() const {
+        const bool rooted = request.collective == Collective::broadcast || request.collective == Collective::reduce;
+        return {layout.host_of, request.rank, rooted ? request.root : 0};
+    }
+    /// Few enough bytes for leaders to send each other everything.
+    bool exchange() const {
+        return request.count <= staging.slot && request.count * request.element_bytes * spread().hosts.size() <= 65536;
+    }
+    bool rails() const { return hierarchical() && spread().even; }
+};
+
+struct Algorithm {
+    std::string_view name;
+    Collective collective;
+    bool single_rounding;  ///< each element comes out of one combining step
+    bool rank_order;       ///< combined in the order of ranks
+    bool (*serves)(const Context&);
+    void (*generate)(Builder&, const Context&);
+    std::uint64_t preferred_bytes;  ///< chosen up to this size (of count, or of the largest block), 0: never by size
+    int preferred_ranks;            ///< and up to this many ranks
+    std::string_view reason;
+};
+
+/// Rows of one collective are in order of preference.
+std::span<const Algorithm> algorithms();
+
+}  // namespace tutti::algorithm

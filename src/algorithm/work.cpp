@@ -1,0 +1,402 @@
+// The work of each algorithm of the table, by formula.
+#include "algorithm/cost.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace tutti::algorithm {
+namespace {
+
+/// What formulas are about.
+struct Shape {
+    double n = 1;       // ranks
+    double bytes = 0;   // of the buffer, or of a block
+    double levels = 0;  // of a binary tree
+    double power = 1;   // the largest power of two that is no more than n
+    double tile = 1;    // of a ring's slices
+    double slot = 1;    // of the staging area
+};
+
+double levels_of(double n, double radix) {
+    double levels = 0;
+    for (double reached = 1; reached < n; reached *= radix) ++levels;
+    return levels;
+}
+
+// Every rank does the same: sends and receives `each` messages with `bytes` in all.
+Work alike(const Shape& s, double exchanges, double each, double bytes) {
+    return {.exchanges = exchanges,
+            .messages = s.n * each,
+            .bytes = s.n * bytes,
+            .most_sends = each,
+            .most_receives = each,
+            .most_bytes = bytes};
+}
+
+// Ranks beyond the power of two give their values away first, and get the result at the end.
+Work folded(const Shape& s, Work work, double first_bytes, double last_bytes) {
+    const double extra = s.n - s.power;
+    if (extra == 0) return work;
+    work.exchanges += 2;
+    work.messages = work.messages * s.power / s.n + 2 * extra;
+    work.bytes = work.bytes * s.power / s.n + extra * (first_bytes + last_bytes);
+    work.most_sends += 1;
+    work.most_receives += 1;
+    work.most_bytes += std::max(first_bytes, last_bytes);
+    return work;
+}
+
+Work with_scratch(const Shape& s, Work work, double bytes_a_rank) {
+    work.scratch = s.n * bytes_a_rank;
+    work.scratch_ranks = s.n;
+    work.held += bytes_a_rank;
+    return work;
+}
+
+Work with_own_block(const Shape& s, Work work) {
+    work.most_local = s.bytes;
+    return work;
+}
+
+// From or to a root, which has `children` messages with `root_bytes`; an inner rank passes on what it gets.
+Work rooted(double depth, double messages, double bytes, double children, double root_bytes, bool root_sends) {
+    Work work{.exchanges = depth, .messages = messages, .bytes = bytes, .most_bytes = root_bytes, .one_way = true};
+    (root_sends ? work.most_sends : work.most_receives) = children;
+    return work;
+}
+
+// Combining k inputs in one pass reads k streams and writes one: so many times the work for two inputs.
+double combining(double inputs) {
+    return (inputs + 1) / 3;
+}
+
+// What arrived in messages is combined.
+Work combined(Work work, double sums) {
+    work.most_sums += sums;
+    return work;
+}
+
+// To a root, which combines what its children send.
+Work reduced(const Shape& s, double depth, double children) {
+    return combined(rooted(depth, s.n - 1, (s.n - 1) * s.bytes, children, children * s.bytes, false),
+                    0.75 * children * s.bytes);
+}
+
+// Through the staging area in tiles of `tile` bytes. A rank hands `crossing` bytes over, the work
+// of both ends counted.
+Work staged(double bytes, double tile, double signals_a_tile, double copied, double most_copied, double crossing) {
+    return {.signals = signals_a_tile * std::max(1.0, std::ceil(bytes / tile)),
+            .copied = copied,
+            .most_copied = most_copied,
+            .crossing = crossing};
+}
+
+// Where the kernel copies from rank to rank, `calls_a_tile` times on the busiest rank, `pulled` bytes in all, a rank
+// meets the others `meetings_a_tile` times.
+Work copied_once(double bytes, double tile, double calls_a_tile, double meetings_a_tile, double pulled,
+                 double most_pulled) {
+    Work work = staged(bytes, tile, meetings_a_tile, 0, 0, 0);
+    const double tiles = std::max(1.0, std::ceil(bytes / tile));
+    work.calls = calls_a_tile * tiles;
+    work.meetings = meetings_a_tile * tiles;
+    work.pulled = pulled;
+    work.most_pulled = most_pulled;
+    return work;
+}
+
+// And each rank copies `bytes`.
+Work and_copied(const Shape& s, Work work, double bytes) {
+    work.copied += s.n * bytes;
+    work.most_copied += bytes;
+    return work;
+}
+
+// And each rank combines all ranks' values to `bytes` of results.
+Work and_combined(const Shape& s, Work work, double bytes) {
+    work.most_summed += combining(s.n) * bytes;
+    work.summed += s.n * combining(s.n) * bytes;
+    return work;
+}
+
+// Bytes of a buffer that are in the slices of others.
+double shared_part(const Shape& s) {
+    return (s.n - 1) / s.n * s.bytes;
+}
+double two_shot_tile(const Shape& s) {
+    return s.slot * s.n / std::max(1.0, s.n - 1);
+}
+
+Work counting_on_huge_pages(Work work) {
+    work.counts_on_huge_pages = true;
+    return work;
+}
+
+// Both sides of a broadcast have the kernel copy; `part`: of that work.
+Work broadcast_once(const Shape& s, double part) {
+    const double others = std::max(1.0, s.n - 1);
+    return copied_once(s.bytes, s.slot * (1 + 1 / others), part * others, 2, part * others * s.bytes,
+                       part * shared_part(s));
+}
+
+Work all_reduce_once(const Shape& s) {
+    const double pulled = 2 * shared_part(s);
+    return and_combined(s, copied_once(s.bytes, two_shot_tile(s), 2 * (s.n - 1), 2, s.n * pulled, pulled),
+                        s.bytes / s.n);
+}
+
+Work all_gather_once(const Shape& s) {
+    const double others = (s.n - 1) * s.bytes;
+    return and_copied(s, copied_once(s.bytes, s.slot, s.n - 1, 1, s.n * others, others), s.bytes);
+}
+
+Work reduce_scatter_once(const Shape& s) {
+    const double others = (s.n - 1) * s.bytes;
+    return and_combined(s, copied_once(s.bytes, s.slot / std::max(1.0, s.n - 1), s.n - 1, 1, s.n * others, others),
+                        s.bytes);
+}
+
+Work scatter_once(const Shape& s) {
+    // The root, whose pages are looked up, has nothing to read itself.
+    constexpr double part = 0.8;
+    return copied_once(s.bytes, s.slot / std::max(1.0, s.n - 1), 1, 1, part * s.n * s.bytes, part * s.bytes);
+}
+
+Work gather_split(const Shape& s) {
+    // Both sides take as long: the root, which copies its own block too, and who writes this part of its block.
+    const double part = 1 - 0.625 / s.n;
+    Work work = copied_once(s.bytes, s.slot, 1, 2, (s.n - 1) * s.bytes, part * s.bytes);
+    work.copied = s.bytes;
+    return counting_on_huge_pages(work);
+}
+
+struct Formula {
+    Collective collective;
+    std::string_view algorithm;
+    Work (*work)(const Shape&);
+};
+
+const Formula formulas[] = {
+    {Collective::all_reduce, "one_shot",
+     [](const Shape& s) {
+         return and_combined(s, staged(s.bytes, s.slot, 1, s.n * s.bytes, s.bytes, (s.n - 1) * s.bytes), s.bytes);
+     }},
+    {Collective::all_reduce, "two_shot",
+     [](const Shape& s) {
+         // The owner of a slice writes its result to the slot from the first-level cache.
+         const double each = s.bytes * (2 * (s.n - 1) / s.n + 0.7 / s.n);
+         Work work = staged(s.bytes, two_shot_tile(s), 2, s.n * each, each, 2 * shared_part(s));
+         work.signals += 3;  // nobody has anything to do while the first pieces come
+         return and_combined(s, work, s.bytes / s.n);
+     }},
+    {Collective::all_reduce, "single_copy", all_reduce_once},
+    {Collective::all_reduce, "adaptive", [](const Shape& s) { return counting_on_huge_pages(all_reduce_once(s)); }},
+    {Collective::all_reduce, "direct",
+     [](const Shape& s) {
+         const Work work = alike(s, 1, s.n - 1, (s.n - 1) * s.bytes);
+         return combined(with_scratch(s, work, (s.n - 1) * s.bytes), combining(s.n) * s.bytes);
+     }},
+    {Collective::all_reduce, "recursive_doubling",
+     [](const Shape& s) {
+         const double steps = std::log2(s.power);
+         const Work work = folded(s, alike(s, steps, steps, steps * s.bytes), s.bytes, s.bytes);
+         return combined(with_scratch(s, work, 2 * s.bytes), combining(2) * steps * s.bytes);
+     }},
+    {Collective::all_reduce, "recursive_halving",
+     [](const Shape& s) {
+         const double steps = 2 * std::log2(s.power), sent = 2 * s.bytes * (s.power - 1) / s.power;
+         Work work = folded(s, alike(s, steps, steps, sent), s.bytes, s.bytes);
+         work.streamed = s.n * sent;
+         return combined(work, combining(2) * sent / 2);
+     }},
+    {Collective::all_reduce, "ring",
+     [](const Shape& s) {
+         const double blocks = std::max(1.0, std::ceil(s.bytes / (s.n * s.tile)));
+         const double sent = 2 * s.bytes * (s.n - 1) / s.n;
+         // Messages that follow one another find the peer awake, and their calls are part of the rate.
+         const double each = 2 * (s.n - 1) * (1 + 0.15 * (blocks - 1));
+         return combined(alike(s, 2 * (s.n - 1), each, sent), combining(2) * sent / 2);
+     }},
+    {Collective::all_reduce, "two_shot_messages",
+     [](const Shape& s) {
+         const double sent = 2 * s.bytes * (s.n - 1) / s.n;
+         Work work = alike(s, 2, 2 * (s.n - 1), sent);
+         work.streamed = s.n * sent;
+         return combined(with_scratch(s, work, sent / 2), combining(s.n) * s.bytes / s.n);
+     }},
+
+    {Collective::reduce, "one_shot",
+     [](const Shape& s) {
+         const double others = (s.n - 1) * s.bytes;
+         Work work = staged(s.bytes, s.slot, 1, others, 0, others);
+         work.summed = work.most_summed = combining(s.n) * s.bytes;
+         work.one_way = true;
+         return work;
+     }},
+    {Collective::reduce, "two_shot",
+     [](const Shape& s) {
+         const double each = s.bytes * ((s.n - 1) / s.n + 0.7 / s.n);
+         Work work = staged(s.bytes, two_shot_tile(s), 2, s.n * each + shared_part(s), each + shared_part(s),
+                            2 * shared_part(s));
+         work = and_combined(s, work, s.bytes / s.n);
+         // In one shot ranks that share a core need not meet.
+         work.meetings = std::max(1.0, std::ceil(s.bytes / two_shot_tile(s)));
+         return work;
+     }},
+    {Collective::reduce, "single_copy",
+     [](const Shape& s) {
+         const double most = shared_part(s) + s.bytes / s.n;
+         return and_combined(s, copied_once(s.bytes, two_shot_tile(s), s.n, 2, (s.n + 1) * shared_part(s), most),
+                             s.bytes / s.n);
+     }},
+    {Collective::reduce, "knomial",
+     [](const Shape& s) {
+         const double depth = levels_of(s.n, 4), children = std::min(s.n - 1, 3 * depth);
+         return reduced(s, depth, children);
+     }},
+    {Collective::reduce, "binomial", [](const Shape& s) { return reduced(s, s.levels, s.levels); }},
+    {Collective::reduce, "direct",
+     [](const Shape& s) {
+         Work work = reduced(s, 1, s.n - 1);
+         work.scratch = work.held = (s.n - 1) * s.bytes;
+         return work;
+     }},
+
+    {Collective::broadcast, "shared",
+     [](const Shape& s) {
+         // All read the same lines at once, and have nothing else to do meanwhile.
+         Work work = staged(s.bytes, s.slot, 1, 1.4 * s.n * s.bytes, 1.4 * s.bytes, s.bytes);
+         work.one_way = true;
+         return work;
+     }},
+    {Collective::broadcast, "single_copy", [](const Shape& s) { return broadcast_once(s, 1); }},
+    {Collective::broadcast, "adaptive",
+     [](const Shape& s) {
+         // The quicker of two ways, whose times change: less than either of them in the mean.
+         return counting_on_huge_pages(broadcast_once(s, 0.8));
+     }},
+    {Collective::broadcast, "knomial",
+     [](const Shape& s) {
+         const double depth = levels_of(s.n, 4), children = std::min(s.n - 1, 3 * depth);
+         return rooted(depth, s.n - 1, (s.n - 1) * s.bytes, children, children * s.bytes, true);
+     }},
+    {Collective::broadcast, "binomial",
+     [](const Shape& s) { return rooted(s.levels, s.n - 1, (s.n - 1) * s.bytes, s.levels, s.levels * s.bytes, true); }},
+    {Collective::broadcast, "chain",
+     [](const Shape& s) {
+         Work work = rooted(s.n - 1, s.n - 1, (s.n - 1) * s.bytes, 1, s.bytes, true);
+         work.most_receives = s.n > 2 ? 1 : 0;
+         return work;
+     }},
+
+    {Collective::all_gather, "shared",
+     [](const Shape& s) {
+         return staged(s.bytes, s.slot, 1, s.n * (s.n + 1) * s.bytes, (s.n + 1) * s.bytes, (s.n - 1) * s.bytes);
+     }},
+    {Collective::all_gather, "single_copy", all_gather_once},
+    {Collective::all_gather, "adaptive", [](const Shape& s) { return counting_on_huge_pages(all_gather_once(s)); }},
+    {Collective::all_gather, "direct",
+     [](const Shape& s) { return with_own_block(s, alike(s, 1, s.n - 1, (s.n - 1) * s.bytes)); }},
+    {Collective::all_gather, "bruck",
+     [](const Shape& s) { return with_own_block(s, alike(s, s.levels, s.n - 1, (s.n - 1) * s.bytes)); }},
+    {Collective::all_gather, "recursive_doubling",
+     [](const Shape& s) {
+         const double steps = std::log2(s.power);
+         const Work work = alike(s, steps, steps, (s.n - 1) * s.bytes);
+         return with_own_block(s, folded(s, work, s.bytes, (s.n - 1) * s.bytes));
+     }},
+    {Collective::all_gather, "ring",
+     [](const Shape& s) { return with_own_block(s, alike(s, s.n - 1, s.n - 1, (s.n - 1) * s.bytes)); }},
+
+    {Collective::gather, "shared",
+     [](const Shape& s) {
+         Work work = staged(s.bytes, s.slot, 1, (2 * s.n - 1) * s.bytes, s.n * s.bytes, (s.n - 1) * s.bytes);
+         work.one_way = true;
+         return work;
+     }},
+    {Collective::gather, "single_copy", gather_split},
+    {Collective::gather, "binomial",
+     [](const Shape& s) {
+         const double passed_on = s.levels * s.n / 2 * s.bytes;
+         return with_own_block(s, rooted(s.levels, s.n - 1, passed_on, s.levels, (s.n - 1) * s.bytes, false));
+     }},
+    {Collective::gather, "direct",
+     [](const Shape& s) {
+         return with_own_block(s, rooted(1, s.n - 1, (s.n - 1) * s.bytes, s.n - 1, (s.n - 1) * s.bytes, false));
+     }},
+
+    {Collective::scatter, "shared",
+     [](const Shape& s) {
+         Work work =
+             staged(s.bytes, s.slot / std::max(1.0, s.n - 1), 1, (2 * s.n - 1) * s.bytes, s.n * s.bytes, s.bytes);
+         work.one_way = true;
+         return work;
+     }},
+    {Collective::scatter, "single_copy", scatter_once},
+    {Collective::scatter, "adaptive", [](const Shape& s) { return counting_on_huge_pages(scatter_once(s)); }},
+    {Collective::scatter, "binomial",
+     [](const Shape& s) {
+         const double passed_on = s.levels * s.n / 2 * s.bytes;
+         return with_own_block(s, rooted(s.levels, s.n - 1, passed_on, s.levels, (s.n - 1) * s.bytes, true));
+     }},
+    {Collective::scatter, "direct",
+     [](const Shape& s) {
+         return with_own_block(s, rooted(1, s.n - 1, (s.n - 1) * s.bytes, s.n - 1, (s.n - 1) * s.bytes, true));
+     }},
+
+    {Collective::reduce_scatter, "shared",
+     [](const Shape& s) {
+         const double others = (s.n - 1) * s.bytes;
+         return and_combined(s, staged(s.bytes, s.slot / std::max(1.0, s.n - 1), 1, s.n * others, others, others),
+                             s.bytes);
+     }},
+    {Collective::reduce_scatter, "single_copy", reduce_scatter_once},
+    {Collective::reduce_scatter, "adaptive",
+     [](const Shape& s) { return counting_on_huge_pages(reduce_scatter_once(s)); }},
+    {Collective::reduce_scatter, "direct",
+     [](const Shape& s) {
+         const Work work = alike(s, 1, s.n - 1, (s.n - 1) * s.bytes);
+         return combined(with_scratch(s, work, (s.n - 1) * s.bytes), combining(s.n) * s.bytes);
+     }},
+    {Collective::reduce_scatter, "recursive_halving",
+     [](const Shape& s) {
+         const double steps = std::log2(s.power), sent = (s.power - 1) / s.power * s.n * s.bytes;
+         const Work work = folded(s, alike(s, steps, steps, sent), s.n * s.bytes, s.bytes);
+         return combined(with_scratch(s, work, s.n * s.bytes), combining(2) * sent);
+     }},
+    {Collective::reduce_scatter, "ring",
+     [](const Shape& s) {
+         const Work work = alike(s, s.n - 1, s.n - 1, (s.n - 1) * s.bytes);
+         return combined(with_scratch(s, work, (s.n - 2) * s.bytes), combining(2) * (s.n - 1) * s.bytes);
+     }},
+
+    {Collective::all_to_all, "pairwise", [](const Shape& s) { return alike(s, 1, s.n - 1, (s.n - 1) * s.bytes); }},
+    {Collective::barrier, "shared", [](const Shape&) { return Work{.signals = 1}; }},
+    {Collective::barrier, "dissemination", [](const Shape& s) { return alike(s, s.levels, s.levels, 0); }},
+};
+
+}  // namespace
+
+std::optional<Work> work_of(const Layout& layout, Collective collective, std::string_view algorithm,
+                            std::uint64_t bytes, std::uint64_t tile_bytes) {
+    const auto found = std::ranges::find_if(
+        formulas, [&](const Formula& f) { return f.collective == collective && f.algorithm == algorithm; });
+    if (found == std::end(formulas)) return std::nullopt;
+    Shape shape;
+    shape.n = layout.size();
+    shape.bytes = static_cast<double>(bytes);
+    shape.levels = levels_of(shape.n, 2);
+    shape.power = static_cast<double>(std::bit_floor(static_cast<unsigned>(layout.size())));
+    shape.tile = static_cast<double>(std::max<std::uint64_t>(1, tile_bytes));
+    shape.slot = static_cast<double>(std::max<std::uint64_t>(1, layout.slot_bytes));
+    Work work = found->work(shape);
+    work.held += shape.bytes;
+    // What is combined is copied to a piece of scratch first. It counts where the pages come from.
+    const bool all_blocks = collective == Collective::scatter || collective == Collective::all_to_all;
+    const bool combines = collective == Collective::all_reduce || collective == Collective::reduce ||
+                          collective == Collective::reduce_scatter;
+    work.buffer = combines ? 0 : all_blocks ? shape.n * shape.bytes : shape.bytes;
+    return work;
+}
+
+}  // namespace tutti::algorithm
