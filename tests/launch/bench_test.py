@@ -72,10 +72,16 @@ class Bench(CliCase):
                 continue  # tests/hosts
             inside = ("shared", "shared_both", "single_copy", "adaptive", "one_shot", "two_shot")
             transport = "shm" if algorithm in inside else "tcp"
+            # What serves two ranks only says so.
+            pairs = algorithm == "adaptive" and collective in ("all_reduce", "reduce_scatter", "all_to_all")
             with self.subTest(collective=collective, algorithm=algorithm):
-                _, found = self.measure(collective, "-n", 5, "-b", 40, "-e", "400K", "-f", 100, "--transport", transport,
+                _, found = self.measure(collective, "-n", 2 if pairs else 5, "-b", 40, "-e", "400K", "-f", 100, "--transport", transport,
                                         "--iters", 2, "--no-limits", env={"TUTTI_ALGORITHM": f"{collective}={algorithm}"})
                 self.assertEqual({row["wrong"] for row in found}, {0})
+        refused = self.tutti("bench", "all_reduce", "-n", 3, "--sizes", "1K", "--no-limits",
+                             env={"TUTTI_ALGORITHM": "all_reduce=adaptive"})
+        self.assertNotEqual(refused.returncode, 0)
+        self.assertIn('algorithm "adaptive" cannot serve this all_reduce', refused.stderr)
 
     def test_plans_stand_beside_the_plain_calls(self):
         table, found = self.measure("all", "-n", 3, "-b", 48, "-e", "64K", "-f", 40, "--plan")
