@@ -45,10 +45,6 @@ std::string_view other_way(Collective collective) {
 /// From so many bytes on it takes little to find out which; more than the cache holds take as long either way.
 constexpr std::uint64_t adaptive_from = 64 << 10;
 
-bool one_host(const Layout& layout) {
-    return std::ranges::all_of(layout.host_of, [&](int h) { return h == layout.host_of.front(); });
-}
-
 }  // namespace
 
 std::span<const CostField> cost_fields() {
@@ -70,7 +66,7 @@ double price_us(const Work& work, const Layout& layout, const CostModel& costs) 
     const double far_us =
         std::clamp(work.held * crowd / (8192 * costs.cache_kb), 0.0, 1.0) / (costs.memory_copy_gbps * 1e3);
 
-    const bool inside = layout.shared_memory && one_host(layout);
+    const bool inside = layout.shared_memory && layout.one_host();
     const bool pulled = inside && layout.pulls;
     // Who shares a core with others is seldom there when a message comes: it is met when its turn comes again.
     const double absent_us = crowd > 1 ? 5 * costs.yield_us * crowd : 0;

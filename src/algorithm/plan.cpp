@@ -20,14 +20,7 @@ namespace tutti::algorithm {
 namespace {
 
 std::uint64_t decisive_bytes(const Request& q) {
-    switch (q.collective) {
-        case Collective::all_reduce:
-        case Collective::reduce:
-        case Collective::broadcast: return q.count * q.element_bytes;
-        case Collective::all_to_all: return q.largest_count.value_or(0) * q.element_bytes;
-        case Collective::barrier: return 0;
-        default: return q.counts.empty() ? 0 : *std::ranges::max_element(q.counts) * q.element_bytes;
-    }
+    return decisive_count(q) * q.element_bytes;
 }
 
 bool can_serve(const Algorithm& a, const Context& c) {
@@ -115,7 +108,7 @@ schedule::Schedule plan(const Layout& layout, const Request& request) {
     algorithm.generate(builder, context);
     schedule::Schedule schedule = std::move(builder).finish();
     // Messages between hosts come between the phases, and may change what near ranks would still read in place.
-    if (!context.one_host()) std::ranges::fill(schedule.published_end, 0);
+    if (!layout.one_host()) std::ranges::fill(schedule.published_end, 0);
     return schedule;
 }
 

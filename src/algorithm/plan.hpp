@@ -6,7 +6,9 @@
 #include "algorithm/tuning.hpp"
 #include "schedule/schedule.hpp"
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -25,6 +27,7 @@ struct Layout {
     bool pulls = false;                     ///< ranks of one host read each other's memory for longer messages
     Tuning tuning;
     int size() const { return static_cast<int>(host_of.size()); }
+    bool one_host() const { return std::ranges::adjacent_find(host_of, std::ranges::not_equal_to{}) == host_of.end(); }
 };
 
 /// What one rank asks for. Counts are in elements of `element_bytes`.

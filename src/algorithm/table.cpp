@@ -51,20 +51,20 @@ void by_address(Builder& b, const Context& c) {
     generate(b, c);
     b.name_by_address();
 }
+// Either, whichever takes less: for what the root has, or for what everyone has.
+template <void (*generate)(Builder&, const Context&)>
+void either_way(Builder& b, const Context& c) {
+    by_address<generate>(b, c);
+    const Collective collective = c.request.collective;
+    const bool root_owns = collective == Collective::broadcast || collective == Collective::scatter;
+    b.either_way(collective, decisive_count(c.request), root_owns ? c.request.root : schedule::everyone);
+}
 void broadcast_both(Builder& b, const Context& c) {
     shared::broadcast_both(b, c.all, c.staging, c.request.root, c.output());
-}
-void broadcast_either_way(Builder& b, const Context& c) {
-    by_address<broadcast_both>(b, c);
-    b.either_way(c.request.collective, c.request.count, c.request.root);
 }
 void shared_all_gather(Builder& b, const Context& c) {
     shared::all_gather(b, c.all, c.staging, {Buffer::input, 0, c.request.counts[static_cast<std::size_t>(c.all.me)]},
                        blocks_of(Buffer::output, c.request.counts));
-}
-void all_gather_either_way(Builder& b, const Context& c) {
-    by_address<shared_all_gather>(b, c);
-    b.either_way(c.request.collective, *std::ranges::max_element(c.request.counts), schedule::everyone);
 }
 void gather_split(Builder& b, const Context& c) {
     shared::gather_split(b, c.all, c.staging, c.request.root, c.request.counts);
@@ -74,10 +74,6 @@ void gather_both(Builder& b, const Context& c) {
 }
 void two_shot_all_reduce(Builder& b, const Context& c) {
     shared::all_reduce_two_shot(b, c.all, c.staging, c.input(), c.output(), true);
-}
-void all_reduce_either_way(Builder& b, const Context& c) {
-    by_address<two_shot_all_reduce>(b, c);
-    b.either_way(c.request.collective, c.request.count, schedule::everyone);
 }
 void two_shot_reduce(Builder& b, const Context& c) {
     const bool is_root = c.request.rank == c.request.root;
@@ -91,20 +87,8 @@ void shared_reduce_scatter(Builder& b, const Context& c) {
 void shared_all_to_all(Builder& b, const Context& c) {
     shared::all_to_all(b, c.all, c.staging, c.request);
 }
-void reduce_scatter_either_way(Builder& b, const Context& c) {
-    by_address<shared_reduce_scatter>(b, c);
-    b.either_way(c.request.collective, *std::ranges::max_element(c.request.counts), schedule::everyone);
-}
-void all_to_all_either_way(Builder& b, const Context& c) {
-    by_address<shared_all_to_all>(b, c);
-    b.either_way(c.request.collective, *c.request.largest_count, schedule::everyone);
-}
 void shared_scatter(Builder& b, const Context& c) {
     shared::scatter(b, c.all, c.staging, c.request.root, c.request.counts);
-}
-void scatter_either_way(Builder& b, const Context& c) {
-    by_address<shared_scatter>(b, c);
-    b.either_way(c.request.collective, *std::ranges::max_element(c.request.counts), c.request.root);
 }
 
 const Algorithm table[] = {
@@ -115,7 +99,7 @@ const Algorithm table[] = {
      8192, any_ranks, "few bytes between ranks that share memory: everyone reads everyone once"},
     {"single_copy", Collective::all_reduce, true, true, copies_once, by_address<two_shot_all_reduce>, 0, any_ranks,
      "many bytes: each rank combines one slice where it lies in the others' memory, and writes the result there"},
-    {"adaptive", Collective::all_reduce, true, true, pair_copies_once, all_reduce_either_way, 0, 2,
+    {"adaptive", Collective::all_reduce, true, true, pair_copies_once, either_way<two_shot_all_reduce>, 0, 2,
      "two ranks, many bytes: as single_copy or as two_shot, whichever took less lately"},
     {"two_shot", Collective::all_reduce, true, true, shares, two_shot_all_reduce, any_size, any_ranks,
      "shared memory: each rank combines one slice in one pass over all inputs"},
@@ -181,7 +165,7 @@ const Algorithm table[] = {
     {"shared", Collective::broadcast, true, true, shares,
      [](Builder& b, const Context& c) { shared::broadcast(b, c.all, c.staging, c.request.root, c.output()); }, 65536,
      any_ranks, "shared memory: the root writes once, everyone reads"},
-    {"adaptive", Collective::broadcast, true, true, copies_once_for_both, broadcast_either_way, 0, any_ranks,
+    {"adaptive", Collective::broadcast, true, true, copies_once_for_both, either_way<broadcast_both>, 0, any_ranks,
      "many bytes: as single_copy or as shared_both, whichever took less lately"},
     {"single_copy", Collective::broadcast, true, true, copies_once_for_both, by_address<broadcast_both>, any_size,
      any_ranks, "many bytes: the root writes a part into the others' memory, they read the rest from its own"},
@@ -206,7 +190,7 @@ const Algorithm table[] = {
 
     {"shared", Collective::all_gather, true, true, shares, shared_all_gather, 65536, any_ranks,
      "shared memory: each rank writes its block once, everyone reads"},
-    {"adaptive", Collective::all_gather, true, true, copies_once, all_gather_either_way, 0, any_ranks,
+    {"adaptive", Collective::all_gather, true, true, copies_once, either_way<shared_all_gather>, 0, any_ranks,
      "many bytes: as single_copy or as shared, whichever took less lately"},
     {"single_copy", Collective::all_gather, true, true, copies_once, by_address<shared_all_gather>, any_size, any_ranks,
      "many bytes: everyone reads the blocks where they lie in the others' memory"},
@@ -246,7 +230,7 @@ const Algorithm table[] = {
 
     {"shared", Collective::scatter, true, true, shares, shared_scatter, 65536, any_ranks,
      "shared memory: the root writes once, each rank reads its block"},
-    {"adaptive", Collective::scatter, true, true, copies_once, scatter_either_way, 0, any_ranks,
+    {"adaptive", Collective::scatter, true, true, copies_once, either_way<shared_scatter>, 0, any_ranks,
      "many bytes: as single_copy or as shared, whichever took less lately"},
     {"single_copy", Collective::scatter, true, true, copies_once, by_address<shared_scatter>, any_size, any_ranks,
      "many bytes: each rank reads its block where it lies in the root's memory"},
@@ -259,7 +243,7 @@ const Algorithm table[] = {
      [](Builder& b, const Context& c) { messages::scatter_direct(b, c.all, c.request.root, c.request.counts); },
      any_size, any_ranks, "every block goes straight from the root"},
 
-    {"adaptive", Collective::reduce_scatter, true, true, pair_copies_once, reduce_scatter_either_way, 0, 2,
+    {"adaptive", Collective::reduce_scatter, true, true, pair_copies_once, either_way<shared_reduce_scatter>, 0, 2,
      "two ranks, many bytes: as single_copy or as shared, whichever took less lately"},
     {"single_copy", Collective::reduce_scatter, true, true, copies_once, by_address<shared_reduce_scatter>, 0,
      any_ranks, "many bytes: each rank combines its block where it lies in the others' memory"},
@@ -284,7 +268,8 @@ const Algorithm table[] = {
 
     {"shared", Collective::all_to_all, true, true, shares_known_blocks, shared_all_to_all, 32768, any_ranks,
      "shared memory, blocks that stay in the cache: everyone publishes its blocks, everyone reads its own"},
-    {"adaptive", Collective::all_to_all, true, true, pair_copies_known_blocks_once, all_to_all_either_way, 131072, 2,
+    {"adaptive", Collective::all_to_all, true, true, pair_copies_known_blocks_once, either_way<shared_all_to_all>,
+     131072, 2,
      "two ranks: blocks are read where they lie in the other's memory, or as shared, whichever took less lately"},
     {"shared", Collective::all_to_all, true, true, only_stages_known_blocks, shared_all_to_all, 262144, 2,
      "shared memory, two ranks: they take turns with the same places, which stay in the cache"},
@@ -303,6 +288,17 @@ const Algorithm table[] = {
 };
 
 }  // namespace
+
+std::uint64_t decisive_count(const Request& request) {
+    switch (request.collective) {
+        case Collective::all_reduce:
+        case Collective::reduce:
+        case Collective::broadcast: return request.count;
+        case Collective::all_to_all: return request.largest_count.value_or(0);
+        case Collective::barrier: return 0;
+        default: return request.counts.empty() ? 0 : *std::ranges::max_element(request.counts);
+    }
+}
 
 std::span<const Algorithm> algorithms() {
     return table;

@@ -26,10 +26,7 @@ struct Context {
         all.me = q.rank;
         staging = {l.slot_bytes / std::max<std::uint64_t>(1, q.element_bytes), l.slots};
     }
-    bool one_host() const {
-        return std::ranges::all_of(layout.host_of, [&](int h) { return h == layout.host_of.front(); });
-    }
-    bool shares() const { return layout.shared_memory && one_host() && staging.slot >= 1; }
+    bool shares() const { return layout.shared_memory && layout.one_host() && staging.slot >= 1; }
     std::uint64_t segment() const {
         return std::max<std::uint64_t>(1, layout.segment_bytes / std::max<std::uint64_t>(1, request.element_bytes));
     }
@@ -44,7 +41,7 @@ struct Context {
     Chunk input() const { return {request.in_place ? Buffer::output : Buffer::input, 0, request.count}; }
     /// Several ranks share memory on at least one of several hosts.
     bool hierarchical() const {
-        if (!layout.shared_memory || one_host() || staging.slot < 1) return false;
+        if (!layout.shared_memory || layout.one_host() || staging.slot < 1) return false;
         std::vector<int> hosts = layout.host_of;
         std::ranges::sort(hosts);
         return std::ranges::adjacent_find(hosts) != hosts.end();
@@ -59,6 +56,9 @@ struct Context {
     }
     bool rails() const { return hierarchical() && spread().even; }
 };
+
+/// The count that decides: of the buffer, or of the largest block.
+std::uint64_t decisive_count(const Request& request);
 
 struct Algorithm {
     std::string_view name;

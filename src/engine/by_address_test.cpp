@@ -184,7 +184,9 @@ TEST_F(ByAddress, all_take_the_way_of_the_first_and_have_all_values) {
         EXPECT_LE(staged.at(static_cast<std::size_t>(rank)),
                   uses - static_cast<int>(transport::CopyChoice::uses_of_trial) + 1);
     }
+    EXPECT_GE(staged[0], static_cast<int>(transport::CopyChoice::uses_of_trial));
     EXPECT_LE(std::abs(staged[0] - staged[1]), 2);
+    for (const int rank : {0, 1}) EXPECT_EQ(arena->control(rank).reading_ns[0].load(), 0);  // for roots only
 }
 
 TEST_F(ByAddress, sums_are_right_whichever_way_each_takes) {

@@ -13,7 +13,10 @@ namespace tutti::engine {
 
 using schedule::Buffer;
 using transport::CopyChoice;
+using transport::CopyChoices;
 using Way = CopyChoice::Way;
+
+static_assert(CopyChoices::kinds > collective_count);
 
 CopyChoice& Execution::copy_choice() const {
     return ground_.copy_choices->by_kind[static_cast<std::size_t>(schedule_->either_way_of)];
@@ -21,18 +24,21 @@ CopyChoice& Execution::copy_choice() const {
 
 std::atomic<Way>& Execution::way_of_everyone() const {
     return ground_.arena->control(0).way_of_everyone[static_cast<std::size_t>(schedule_->either_way_of)]
-                                                    [CopyChoice::size_class(schedule_->either_way * element_bytes_)];
+                                                    [CopyChoice::size_class(either_way_bytes())];
 }
 
 void Execution::choose_way() {
     if (ground_.copy_choices == nullptr) return;
-    const bool everyone = schedule_->either_way_owner == schedule::everyone;
-    leads_ = everyone ? ground_.local_rank == 0
-                      : ground_.local_of[static_cast<std::size_t>(schedule_->either_way_owner)] == ground_.local_rank;
-    chooses_ = everyone || leads_;
-    if (leads_) way_ = copy_choice().next(schedule_->either_way * element_bytes_);
-    if (everyone && leads_) way_of_everyone().store(way_, std::memory_order_relaxed);
-    if (everyone && !leads_) way_ = way_of_everyone().load(std::memory_order_relaxed);
+    leads_ = everyone_owns()
+                 ? ground_.local_rank == 0
+                 : ground_.local_of[static_cast<std::size_t>(schedule_->either_way_owner)] == ground_.local_rank;
+    chooses_ = everyone_owns() || leads_;
+    if (leads_) way_ = copy_choice().next(either_way_bytes());
+    if (!everyone_owns()) return;
+    if (leads_)
+        way_of_everyone().store(way_, std::memory_order_relaxed);
+    else
+        way_ = way_of_everyone().load(std::memory_order_relaxed);
 }
 
 /// What cannot be named is staged, by all.
@@ -42,19 +48,17 @@ void Execution::see_whether_named() {
         return schedule_->published_end[index] == 0 || addresses_[index] != nullptr;
     };
     chooses_ = named(Buffer::input) && named(Buffer::output);
-    if (!chooses_ && leads_ && schedule_->either_way_owner == schedule::everyone)
-        way_of_everyone().store(Way::staging, std::memory_order_relaxed);
+    if (!chooses_ && leads_ && everyone_owns()) way_of_everyone().store(Way::staging, std::memory_order_relaxed);
 }
 
 void Execution::tell_way() {
-    const bool everyone = schedule_->either_way_owner == schedule::everyone;
-    const auto bytes = static_cast<double>(schedule_->either_way * element_bytes_);
+    const auto bytes = static_cast<double>(either_way_bytes());
     const auto way = static_cast<std::size_t>(way_);
-    if (everyone) {
+    if (everyone_owns()) {
         // Where another rank has not followed yet, it took neither way.
         if (chooses_ && leads_ && reading_[way].bytes > 0 && reading_[1 - way].bytes == 0) {
             const std::chrono::duration<double, std::nano> since = Clock::now() - met_;
-            copy_choice().took(way_, schedule_->either_way * element_bytes_, own_before_ns_ + since.count());
+            copy_choice().took(way_, either_way_bytes(), own_ns_ + since.count());
         }
         return;
     }
@@ -70,7 +74,7 @@ void Execution::tell_way() {
     for (int r = 0; r < ground_.arena->layout().ranks; ++r) {
         if (r != ground_.local_rank) reading_ns = std::max(reading_ns, static_cast<double>(told(r, way).load()));
     }
-    copy_choice().took(way_, schedule_->either_way * element_bytes_, std::max(own_ns_, reading_ns * bytes));
+    copy_choice().took(way_, either_way_bytes(), std::max(own_ns_, reading_ns * bytes));
 }
 
 }  // namespace tutti::engine

@@ -96,20 +96,10 @@ class Execution {
                                                                                         : ground_.staging_copy;
     }
     bool stages() const noexcept { return chooses_ && way_ == transport::CopyChoice::Way::staging; }
-    /// Runs `copy`, and adds its time to `ns` if it belongs to such a schedule.
-    template <class Copy>
-    auto timed_reading(transport::CopyChoice::Way way, std::size_t bytes, Copy copy) {
-        if (schedule_->either_way > 0 && met_ == Instant{}) {
-            met_ = Clock::now();
-            own_before_ns_ = own_ns_;
-        }
-        Reading& reading = reading_[static_cast<std::size_t>(way)];
-        reading.bytes += static_cast<double>(bytes);
-        return timed(reading.ns, copy);
-    }
+    /// Runs `copy`, and adds its time to `ns` if that is asked for.
     template <class Copy>
     auto timed(double& ns, Copy copy) {
-        if (schedule_->either_way == 0) return copy();
+        if (!times()) return copy();
         struct Timer {
             double& ns;
             Instant start = Clock::now();
@@ -117,6 +107,19 @@ class Execution {
         } const timer{ns};
         return copy();
     }
+    template <class Copy>
+    auto timed_reading(transport::CopyChoice::Way way, std::size_t bytes, Copy copy) {
+        if (leads_ && everyone_owns() && met_ == Instant{}) met_ = Clock::now();
+        Reading& reading = reading_[static_cast<std::size_t>(way)];
+        reading.bytes += static_cast<double>(bytes);
+        return timed(reading.ns, copy);
+    }
+    bool everyone_owns() const noexcept { return schedule_->either_way_owner == schedule::everyone; }
+    /// Whether single copies are timed. Who finds out for everyone counts all time from when it has met another rank.
+    bool times() const noexcept {
+        return schedule_->either_way > 0 && (!everyone_owns() || (leads_ && met_ == Instant{}));
+    }
+    std::size_t either_way_bytes() const noexcept { return schedule_->either_way * element_bytes_; }
     bool all_released(std::uint64_t publication) const;
     bool has_room(std::uint64_t publication) const;
     bool combine(const schedule::Step& step, std::span<const void* const> inputs, std::byte* slot);
@@ -173,13 +176,12 @@ class Execution {
     bool chooses_ = false;
     bool leads_ = false;  // this rank finds out what is quicker
     transport::CopyChoice::Way way_{};
-    double own_ns_ = 0;  // spent on copying what is its own
+    double own_ns_ = 0;  // spent on copying what is its own; where everyone owns, before it met another rank
     struct Reading {
         double ns = 0, bytes = 0;
     };
     std::array<Reading, 2> reading_;
-    Instant met_{};                     // when it read first
-    double own_before_ns_ = 0;          // of own_ns_, until then
+    Instant met_{};                     // where everyone owns: when this rank read first
     std::vector<bool> had_delivery_;    // by rank
     std::vector<std::byte*> delivery_;  // where the current step writes its result too
     bool in_slot_ = false;              // what the next publication names is in its slot already

@@ -75,8 +75,9 @@ class Bench(CliCase):
             # What serves two ranks only says so.
             pairs = algorithm == "adaptive" and collective in ("all_reduce", "reduce_scatter", "all_to_all")
             with self.subTest(collective=collective, algorithm=algorithm):
-                _, found = self.measure(collective, "-n", 2 if pairs else 5, "-b", 40, "-e", "400K", "-f", 100, "--transport", transport,
-                                        "--iters", 2, "--no-limits", env={"TUTTI_ALGORITHM": f"{collective}={algorithm}"})
+                _, found = self.measure(collective, "-n", 2 if pairs else 5, "-b", 40, "-e", "400K", "-f", 100,
+                                        "--transport", transport, "--iters", 2, "--no-limits",
+                                        env={"TUTTI_ALGORITHM": f"{collective}={algorithm}"})
                 self.assertEqual({row["wrong"] for row in found}, {0})
         refused = self.tutti("bench", "all_reduce", "-n", 3, "--sizes", "1K", "--no-limits",
                              env={"TUTTI_ALGORITHM": "all_reduce=adaptive"})
