@@ -285,9 +285,7 @@ class Failures(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             program = pathlib.Path(folder) / "program.py"
             program.write_text("import os, sys, time, torch, torch.distributed as dist\n" + text)
-            return subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-                                   str(program)], capture_output=True, text=True, timeout=60,
-                                  env=os.environ | {"OMP_NUM_THREADS": "1"})
+            return ranks.torchrun(str(program), timeout=60)
 
     def test_the_interpreter_exits_with_work_pending(self) -> None:
         done = self.program('dist.init_process_group("tutti")\n'

@@ -4,6 +4,10 @@
     ranks.run(2, check)
 
 Raises AssertionError with the tracebacks of all ranks that failed, died or took too long.
+
+    ranks.torchrun("program.py", timeout=60)
+
+Or two ranks of a program, under torchrun.
 """
 
 from __future__ import annotations
@@ -11,6 +15,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import socket
+import subprocess
+import sys
 import tempfile
 import traceback
 from typing import Any, Callable
@@ -21,6 +27,13 @@ import torch.distributed as dist
 import tutti.torch
 
 BACKEND = os.environ.get("TUTTI_TEST_BACKEND", "tutti")
+
+
+def torchrun(*command: str, timeout: float, **environment: str) -> subprocess.CompletedProcess:
+    with tempfile.TemporaryDirectory() as logs:  # its own it would leave behind
+        return subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+                               "--log-dir", logs, *command], capture_output=True, text=True, timeout=timeout,
+                              env=os.environ | {"OMP_NUM_THREADS": "1"} | environment)
 
 
 def _child(function: Callable, rank: int, world_size: int, path: str, backend: str | None, results: Any, args: tuple) -> None:

@@ -2,8 +2,6 @@
 
 import os
 import pathlib
-import subprocess
-import sys
 import unittest
 
 import ranks
@@ -31,9 +29,7 @@ class Training(unittest.TestCase):
                                        or part.__name__ == "fsdp2" else 1e-4, atol=1e-5, msg=lambda m: f"rank {rank}: {m}")
 
     def torchrun(self, *command: str, **environment: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *command],
-            env=os.environ | {"OMP_NUM_THREADS": "1"} | environment, capture_output=True, text=True, timeout=120)
+        done = ranks.torchrun(*command, timeout=120, **environment)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         return done.stdout
 
