@@ -2,11 +2,11 @@
 //
 // A message is sent on a channel (a collective's sequence number, or a tag) and meets the receive of the same channel
 // and source; messages of one source and channel are matched in order. Short messages travel at once with their header
-// (eager) and wait in memory if no receive is posted. Each peer may have a bounded number of bytes under way like that;
-// it gets them back as receives take them, mostly with messages that go the other way anyhow. What is longer, or goes
-// beyond, announces itself (request to send) and moves straight between the user's buffers once the receive has
-// answered (clear to send), so memory stays bounded and no long message keeps others waiting for a receive that comes
-// later.
+// (eager). Where no receive is posted they wait in the stream while that fills others, then in memory. Each peer may
+// have a bounded number of bytes under way like that; it gets them back as receives take them, mostly with messages
+// that go the other way anyhow. What is longer, or goes beyond, announces itself (request to send) and moves straight
+// between the user's buffers once the receive has answered (clear to send), so memory stays bounded and no long message
+// keeps others waiting for a receive that comes later.
 //
 // Every header carries the world's id with its generation, and a fingerprint of the operation. A frame of another
 // world is refused; a fingerprint or length that differs from the receive's is a mismatch, reported with both sides.
@@ -138,6 +138,7 @@ class Mailbox {
         return *slot;
     }
     void meet(int rank);
+    bool is_posted(int source, std::uint64_t channel) const;
     Transfer* take_posted(int source, std::uint64_t channel);
     void deliver_local(Transfer& send, Transfer& receive);
     bool check(int source, const Frame& frame, const Transfer& receive);

@@ -8,9 +8,16 @@
 
 namespace tutti::transport {
 
+// A turn moves a bounded number of bytes each way, so that both directions flow at once and what is under way between
+// two ranks of one machine is still in the cache when it is read.
+inline constexpr std::size_t turn_bytes = std::size_t{256} << 10;
 inline constexpr std::size_t bounce_bytes = std::size_t{64} << 10;
 // What an eager message counts for beside its bytes: the books kept about it while no receive is posted.
 inline constexpr std::size_t message_cost = 256;
+
+inline std::uint64_t grant_key(int source, std::uint64_t id) {
+    return (static_cast<std::uint64_t>(source) << 40) ^ id;
+}
 
 struct Mailbox::Unexpected {
     int source = 0;
