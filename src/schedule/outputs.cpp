@@ -1,4 +1,4 @@
-// What every collective promises about its outputs.
+// What every collective begins with, and what it promises about its outputs.
 #include "schedule/symbols.hpp"
 
 #include <fmt/format.h>
@@ -45,7 +45,46 @@ std::string not_reduced(const Values& output, std::uint64_t first, std::uint64_t
     return {};
 }
 
+// How many elements the input and the output of a rank have.
+std::pair<std::uint64_t, std::uint64_t> lengths(Rank rank, int size, const Promise& promise) {
+    const auto me = static_cast<std::size_t>(rank);
+    const std::vector<std::uint64_t>& counts = promise.counts;
+    const auto total = [&] { return sum_before(counts, size); };
+    const bool is_root = rank == promise.root;
+    switch (promise.collective) {
+        case Collective::all_reduce: return {promise.count, promise.count};
+        case Collective::reduce: return {promise.count, is_root ? promise.count : 0};
+        case Collective::broadcast: return {0, promise.count};
+        case Collective::all_gather: return {counts[me], total()};
+        case Collective::gather: return {counts[me], is_root ? total() : 0};
+        case Collective::scatter: return {is_root ? total() : 0, counts[me]};
+        case Collective::reduce_scatter: return {total(), counts[me]};
+        case Collective::all_to_all: {
+            std::pair<std::uint64_t, std::uint64_t> sums;
+            for (std::size_t peer = 0; peer < static_cast<std::size_t>(size); ++peer) {
+                sums.first += promise.matrix[me][peer];
+                sums.second += promise.matrix[peer][me];
+            }
+            return sums;
+        }
+        case Collective::barrier: return {};
+    }
+    return {};
+}
+
 }  // namespace
+
+std::pair<Values, Values> starting_with(Rank rank, int size, const Promise& promise) {
+    const auto [input, output] = lengths(rank, size, promise);
+    const bool output_is_input = (promise.collective == Collective::all_reduce && promise.in_place) ||
+                                 (promise.collective == Collective::broadcast && rank == promise.root);
+    std::pair<Values, Values> both;
+    Values& filled = output_is_input ? both.second : both.first;
+    const std::uint64_t count = output_is_input ? output : input;
+    for (std::uint64_t i = 0; i < count; ++i) filled.push_back(Symbol{{static_cast<std::uint32_t>(rank)}, i});
+    both.second.resize(output);
+    return both;
+}
 
 std::string wrong_with(const Values& output, Rank rank, int size, const Promise& promise) {
     const auto me = static_cast<std::size_t>(rank);

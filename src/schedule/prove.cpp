@@ -1,5 +1,6 @@
 #include "schedule/prove.hpp"
 
+#include "schedule/order.hpp"
 #include "schedule/symbols.hpp"
 
 #include <fmt/format.h>
@@ -10,7 +11,7 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
+#include <tuple>
 
 namespace tutti::schedule {
 namespace {
@@ -31,8 +32,7 @@ class Proof {
     std::vector<std::string> run() {
         prepare();
         for (Rank rank = 0; rank < size_; ++rank) {
-            check_hazards(rank);
-            check_turns(rank);
+            for (const Disorder& found : disorders_of(rank, schedules_, promise_)) fault(rank, found.step, found.what);
         }
         while (faults_.size() < 5 && advance()) {
         }
@@ -67,47 +67,12 @@ class Proof {
         faults_.push_back(fmt::format("rank {} step {} ({}): {}", rank, step, kind, what));
     }
 
-    std::uint64_t total() const {
-        std::uint64_t sum = 0;
-        for (const auto c : promise_.counts) sum += c;
-        return sum;
-    }
-    std::uint64_t block(int rank) const { return promise_.counts[static_cast<std::size_t>(rank)]; }
-
     void prepare() {
         states_.resize(static_cast<std::size_t>(size_));
         for (Rank rank = 0; rank < size_; ++rank) {
             State& state = states_[static_cast<std::size_t>(rank)];
             const Schedule& s = schedules_[static_cast<std::size_t>(rank)];
-            std::uint64_t input = 0, output = 0;
-            switch (promise_.collective) {
-                case Collective::all_reduce: input = output = promise_.count; break;
-                case Collective::reduce: input = promise_.count, output = rank == promise_.root ? input : 0; break;
-                case Collective::broadcast: output = promise_.count; break;
-                case Collective::all_gather: input = block(rank), output = total(); break;
-                case Collective::gather: input = block(rank), output = rank == promise_.root ? total() : 0; break;
-                case Collective::scatter: input = rank == promise_.root ? total() : 0, output = block(rank); break;
-                case Collective::reduce_scatter: input = total(), output = block(rank); break;
-                case Collective::all_to_all:
-                    for (int p = 0; p < size_; ++p) {
-                        input += promise_.matrix[static_cast<std::size_t>(rank)][static_cast<std::size_t>(p)];
-                        output += promise_.matrix[static_cast<std::size_t>(p)][static_cast<std::size_t>(rank)];
-                    }
-                    break;
-                case Collective::barrier: break;
-            }
-            const auto fill = [&](Values& values, std::uint64_t count) {
-                for (std::uint64_t i = 0; i < count; ++i)
-                    values.push_back(Symbol{{static_cast<std::uint32_t>(rank)}, i});
-            };
-            const bool output_is_input = (promise_.collective == Collective::all_reduce && promise_.in_place) ||
-                                         (promise_.collective == Collective::broadcast && rank == promise_.root);
-            if (output_is_input) {
-                fill(state.buffers[1], output);
-            } else {
-                fill(state.buffers[0], input);
-                state.buffers[1].resize(output);
-            }
+            std::tie(state.buffers[0], state.buffers[1]) = starting_with(rank, size_, promise_);
             state.buffers[2].resize(s.scratch_count);
             state.had_delivery.assign(static_cast<std::size_t>(size_), false);
             state.done.assign(s.steps.size(), false);
@@ -120,86 +85,6 @@ class Proof {
                 if (step.kind >= StepKind::publish) state.shared_order.push_back(i);
             }
         }
-    }
-
-    // Any two steps that touch the same elements, one writing, must be ordered: by `after`, or both be staging steps.
-    void check_hazards(Rank rank) {
-        const Schedule& s = schedules_[static_cast<std::size_t>(rank)];
-        const std::size_t n = s.steps.size();
-        std::vector<std::vector<bool>> before(n, std::vector<bool>(n, false));
-        std::vector<std::pair<std::vector<Chunk>, std::vector<Chunk>>> touched(n);
-        std::optional<std::size_t> last_shared;
-        for (std::size_t i = 0; i < n; ++i) {
-            const Step& step = s.steps[i];
-            const auto inherit = [&](std::size_t earlier) {
-                before[i][earlier] = true;
-                for (std::size_t k = 0; k < earlier; ++k) {
-                    if (before[earlier][k]) before[i][k] = true;
-                }
-            };
-            for (std::uint32_t a = 0; a < step.after_count; ++a) {
-                const std::size_t earlier = s.after[step.first_after + a];
-                if (earlier >= i) return fault(rank, i, "waits for a later step");
-                inherit(earlier);
-            }
-            if (step.kind >= StepKind::publish) {
-                if (last_shared) inherit(*last_shared);
-                last_shared = i;
-            }
-            for (std::uint32_t o = 0; o < step.operand_count; ++o) {
-                const Operand& operand = s.operands[step.first_operand + o];
-                if (operand.peer < 0 && operand.chunk.count > 0) touched[i].first.push_back(operand.chunk);
-            }
-            if (step.target.count > 0) touched[i].second.push_back(step.target);
-            for (std::size_t k = 0; k < i; ++k) {
-                if (before[i][k]) continue;
-                if (overlap(touched[i].second, touched[k].second) || overlap(touched[i].second, touched[k].first) ||
-                    overlap(touched[i].first, touched[k].second)) {
-                    return fault(rank, i, fmt::format("touches what step {} touches, but does not wait for it", k));
-                }
-            }
-        }
-    }
-
-    // Two ranks of a host take turns with the memory of slots: who publishes has read before what the other one leaves
-    // there.
-    void check_turns(Rank rank) {
-        Rank other = -1;
-        for (Rank peer = 0; peer < size_; ++peer) {
-            if (peer == rank || host(peer) != host(rank)) continue;
-            if (other >= 0) return;
-            other = peer;
-        }
-        if (other < 0) return;
-        std::set<std::uint32_t> theirs;  // the rounds in which the other publishes values
-        for (const Step& step : schedules_[static_cast<std::size_t>(other)].steps) {
-            if (step.kind == StepKind::publish && step.operand_count > 0) theirs.insert(step.round);
-        }
-        const Schedule& s = schedules_[static_cast<std::size_t>(rank)];
-        std::map<std::uint32_t, std::size_t> last_read;  // by round: its last reader
-        for (std::size_t i = 0; i < s.steps.size(); ++i) {
-            const StepKind kind = s.steps[i].kind;
-            const bool looks = kind == StepKind::write && s.either_way == 0;  // else it may not wait for the offer
-            if (kind == StepKind::read || kind == StepKind::read_combine || looks) last_read[s.steps[i].round] = i;
-        }
-        for (std::size_t i = 0; i < s.steps.size(); ++i) {
-            const Step& step = s.steps[i];
-            if (step.kind != StepKind::publish || step.operand_count == 0) continue;
-            // Longer ago is what this rank has released.
-            if (step.round < 2 || (s.fours && step.round % 4 < 2)) continue;
-            const std::uint32_t there = step.round - 2;
-            const auto read = last_read.find(there);
-            if (theirs.contains(there) && (read == last_read.end() || read->second > i))
-                fault(rank, i, fmt::format("publishes where it has yet to read the other's round {}", there));
-        }
-    }
-
-    static bool overlap(const std::vector<Chunk>& a, const std::vector<Chunk>& b) {
-        return std::ranges::any_of(a, [&](const Chunk& x) {
-            return std::ranges::any_of(b, [&](const Chunk& y) {
-                return x.buffer == y.buffer && x.offset < y.offset + y.count && y.offset < x.offset + x.count;
-            });
-        });
     }
 
     bool ready(const State& state, const Schedule& s, std::size_t i) const {

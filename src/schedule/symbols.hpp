@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tutti::schedule {
@@ -21,6 +22,8 @@ struct Symbol {
 using Value = std::optional<Symbol>;
 using Values = std::vector<Value>;
 
+/// What `rank`, of `size`, begins with: the input and the output, which holds the input where that is promised.
+std::pair<Values, Values> starting_with(Rank rank, int size, const Promise& promise);
 /// The first thing that is wrong with the output of `rank`, of `size`; empty: it is what was promised.
 std::string wrong_with(const Values& output, Rank rank, int size, const Promise& promise);
 

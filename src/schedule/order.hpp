@@ -1,0 +1,24 @@
+// What can be said of a schedule's steps without running them: whether their order rules out that two of them meet.
+#pragma once
+
+#include "schedule/prove.hpp"
+
+#include <string>
+#include <vector>
+
+namespace tutti::schedule {
+
+/// A step that nothing keeps from meeting another one.
+struct Disorder {
+    std::size_t step;
+    std::string what;
+};
+
+/// Those of one rank's schedule: steps that touch the same elements, one of them writing, and do not wait for each
+/// other (the first of them); of two ranks of a host, steps that publish where the other's values have yet to be read.
+std::vector<Disorder> disorders_of(Rank rank, const std::vector<Schedule>& schedules, const Promise& promise);
+
+/// Whether any of these shares an element with any of those.
+bool overlap(const std::vector<Chunk>& these, const std::vector<Chunk>& those);
+
+}  // namespace tutti::schedule
