@@ -4,11 +4,14 @@
 #include <tutti/error.hpp>
 
 #include <fmt/format.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <utility>
 
 namespace tutti::engine {
@@ -29,13 +32,22 @@ constexpr std::size_t delivery_bytes = 8192;
 constexpr std::size_t far_bytes = 262144;
 constexpr std::size_t smallest_far_bytes = 16384;
 
-/// Room for what the kernel copies, of the calling thread.
-std::byte* far_room(std::size_t bytes) {
-    static thread_local std::unique_ptr<std::byte[]> room;
+/// Room for what the kernel copies, of the calling thread. `huge`: in huge pages, if the system has any left; it takes
+/// a tenth less to copy there.
+std::byte* far_room(std::size_t bytes, bool huge) {
+    struct Free {
+        void operator()(std::byte* at) const noexcept { std::free(at); }
+    };
+    static thread_local std::unique_ptr<std::byte, Free> room;
     static thread_local std::size_t size = 0;
     if (size < bytes) {
-        room = std::make_unique_for_overwrite<std::byte[]>(bytes);
-        size = bytes;
+        constexpr std::size_t page = HugePages::page_bytes;
+        const std::size_t rounded = (bytes + page - 1) / page * page;
+        size = 0;
+        room.reset(static_cast<std::byte*>(std::aligned_alloc(page, rounded)));
+        if (!room) throw std::bad_alloc();
+        size = rounded;
+        if (huge) ::madvise(room.get(), size, MADV_HUGEPAGE);
     }
     return room.get();
 }
@@ -264,7 +276,8 @@ bool Execution::combine(const Step& step, std::span<const void* const> inputs, s
     const std::uint64_t publication = base_ + step.round;
     const std::size_t piece_bytes =
         far_.empty() ? delivery_bytes : std::max(smallest_far_bytes, far_bytes / far_.size());
-    std::byte* room = far_.empty() ? nullptr : far_room(far_.size() * piece_bytes);
+    const bool huge = ground_.huge_pages != nullptr && ground_.huge_pages->enabled();
+    std::byte* room = far_.empty() ? nullptr : far_room(far_.size() * piece_bytes, huge);
     std::vector<const void*> at(inputs.size());
     const std::uint64_t piece = piece_bytes / element_bytes_;
     for (std::uint64_t done = 0; done < step.target.count; done += piece) {
