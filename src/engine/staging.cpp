@@ -32,8 +32,8 @@ constexpr std::size_t delivery_bytes = 8192;
 constexpr std::size_t far_bytes = 262144;
 constexpr std::size_t smallest_far_bytes = 16384;
 
-/// Room for what the kernel copies, of the calling thread. `huge`: in huge pages, if the system has any left; it takes
-/// a tenth less to copy there.
+/// Room for what the kernel copies, of the calling thread. `huge`: in huge pages, if the system has any left; to
+/// combine from there takes a twentieth less.
 std::byte* far_room(std::size_t bytes, bool huge) {
     struct Free {
         void operator()(std::byte* at) const noexcept { std::free(at); }
