@@ -43,11 +43,11 @@ std::byte* far_room(std::size_t bytes, bool huge) {
     if (size < bytes) {
         constexpr std::size_t page = HugePages::page_bytes;
         const std::size_t rounded = (bytes + page - 1) / page * page;
-        size = 0;
-        room.reset(static_cast<std::byte*>(std::aligned_alloc(page, rounded)));
-        if (!room) throw std::bad_alloc();
+        auto* const longer = static_cast<std::byte*>(std::aligned_alloc(page, rounded));
+        if (longer == nullptr) throw std::bad_alloc();
+        if (huge) ::madvise(longer, rounded, MADV_HUGEPAGE);
+        room.reset(longer);
         size = rounded;
-        if (huge) ::madvise(room.get(), size, MADV_HUGEPAGE);
     }
     return room.get();
 }

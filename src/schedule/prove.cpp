@@ -6,12 +6,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bitset>
-#include <deque>
 #include <map>
-#include <memory>
 #include <optional>
 #include <tuple>
+#include <utility>
 
 namespace tutti::schedule {
 namespace {

@@ -5,6 +5,12 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <list>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace tutti::transport {
@@ -40,7 +46,7 @@ class MailboxTurns : public testing::TestWithParam<bool> {
     }
 
     // A message of `length_` bytes, each of which is the channel's number.
-    void send(int channel) {
+    Transfer& post_send(int channel) {
         Transfer& transfer = transfers_.emplace_back();
         std::vector<std::byte>& bytes = contents_.emplace_back(length_, static_cast<std::byte>(channel));
         transfer.peer = 1;
@@ -48,14 +54,16 @@ class MailboxTurns : public testing::TestWithParam<bool> {
         transfer.source = bytes.data();
         transfer.bytes = bytes.size();
         sender_.post_send(transfer);
-        ASSERT_TRUE(transfer.done);
+        return transfer;
     }
-    Transfer& receive(int channel) {
+    void send(int channel) { ASSERT_TRUE(post_send(channel).done); }
+    Transfer& receive(int channel, std::function<void(std::size_t, std::span<const std::byte>)> absorb = {}) {
         Transfer& transfer = transfers_.emplace_back();
         transfer.peer = 0;
         transfer.channel = static_cast<std::uint64_t>(channel);
         transfer.bytes = length_;
         transfer.target = contents_.emplace_back(length_).data();
+        transfer.absorb = std::move(absorb);
         receiver_.post_receive(transfer);
         return transfer;
     }
@@ -104,23 +112,12 @@ TEST_P(MailboxTurns, what_no_receive_waits_for_keeps_back_nothing_behind_it) {
 // Long enough for its payload to come in more turns than one, and one that combines.
 TEST_P(MailboxTurns, what_follows_the_end_of_a_long_message_waits_too) {
     length_ = std::size_t{100} << 10;  // beyond what the ring holds
-    Transfer& long_one = transfers_.emplace_back();
-    const std::vector<std::byte> bytes(length_, std::byte{1});
-    long_one.peer = 1;
-    long_one.channel = 1;
-    long_one.source = bytes.data();
-    long_one.bytes = bytes.size();
-    sender_.post_send(long_one);
+    const Transfer& long_one = post_send(1);
     std::size_t combined = 0;
-    Transfer& receive_long = transfers_.emplace_back();
-    receive_long.peer = 0;
-    receive_long.channel = 1;
-    receive_long.bytes = length_;
-    receive_long.absorb = [&](std::size_t offset, std::span<const std::byte> arrived) {
+    const Transfer& receive_long = receive(1, [&](std::size_t offset, std::span<const std::byte> arrived) {
         ASSERT_EQ(offset, combined);
         combined += arrived.size();
-    };
-    receiver_.post_receive(receive_long);
+    });
     bool second_sent = false;
     for (int turn = 0; turn < 20 && !receive_long.done; ++turn) {
         sender_.progress();
@@ -131,7 +128,7 @@ TEST_P(MailboxTurns, what_follows_the_end_of_a_long_message_waits_too) {
         receiver_.progress();
     }
     ASSERT_TRUE(receive_long.done);
-    ASSERT_EQ(combined, bytes.size());
+    ASSERT_EQ(combined, receive_long.bytes);
     ASSERT_TRUE(second_sent);
     const Transfer& second = receive(2);
     ASSERT_FALSE(second.done);
