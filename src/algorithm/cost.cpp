@@ -118,7 +118,7 @@ double price_us(const Work& work, const Layout& layout, const CostModel& costs) 
     // With a core of its own a rank that waits for the others loses a moment; without, they have to be woken.
     const double meeting_us = crowd > 1 ? costs.wake_us : 0;
     // The first call of an operation finds what it needs in no cache.
-    const double first_us = work.calls > 0 ? 0.8 * costs.pull_us : 0;
+    const double first_us = work.calls > 0 || pulling_us > 0 ? 0.8 * costs.pull_us : 0;
     const double waiting = (work.exchanges * latency_us + work.signals * signal_us) * (work.one_way ? 0.25 : 1) +
                            work.meetings * meeting_us + work.calls * (call_us + 2 * costs.line_us) + first_us;
     return std::max(busiest, together) + again + staged + waiting;

@@ -51,6 +51,10 @@ std::optional<Work> work_of(const Layout& layout, Collective collective, std::st
 /// The kernel copies messages of so many bytes between ranks that have a core each (Mailbox::pull_bytes_on_own_cores).
 inline constexpr std::uint64_t pulled_from = std::uint64_t{128} << 10;
 
+/// Of what is copied from others to be combined, the kernel copies so many bytes at once
+/// (Execution::combined_at_once).
+inline constexpr double combined_at_once = 1 << 20;
+
 /// Microseconds.
 double price_us(const Work& work, const Layout& layout, const CostModel& costs);
 

@@ -220,7 +220,8 @@ void all_to_all(Builder& b, const Scope& s, const Staging& staging, const Reques
         [&](std::uint64_t r) {
             const int to = (s.me + 1 + static_cast<int>(r % distances)) % n;
             const Chunk chunk = tile_of(sent(to), r / distances);
-            if (chunk.count > 0) b.publish(first + static_cast<std::uint32_t>(r), std::vector{chunk});
+            if (chunk.count > 0)
+                b.publish(first + static_cast<std::uint32_t>(r), std::vector{chunk}, schedule::Offer::none, s.rank(to));
             if (r == 0) b.copy(received(s.me), sent(s.me));
         },
         [&](std::uint64_t r) {

@@ -147,19 +147,19 @@ Work all_reduce_once(const Shape& s) {
 
 Work all_gather_once(const Shape& s) {
     const double others = (s.n - 1) * s.bytes;
-    return and_copied(s, copied_once(s.bytes, s.slot, s.n - 1, 1, s.n * others, others), s.bytes);
+    return and_copied(s, copied_once(s.bytes, s.bytes, s.n - 1, 1, s.n * others, others), s.bytes);
 }
 
 Work reduce_scatter_once(const Shape& s) {
     const double others = (s.n - 1) * s.bytes;
-    return and_combined(s, copied_once(s.bytes, s.slot / std::max(1.0, s.n - 1), s.n - 1, 1, s.n * others, others),
-                        s.bytes);
+    const double at_once = combined_at_once / std::max(1.0, s.n - 1);
+    return and_combined(s, copied_once(s.bytes, at_once, s.n - 1, 1, s.n * others, others), s.bytes);
 }
 
 Work scatter_once(const Shape& s) {
     // The root, whose pages are looked up, has nothing to read itself.
     constexpr double part = 0.8;
-    return copied_once(s.bytes, s.slot / std::max(1.0, s.n - 1), 1, 1, part * s.n * s.bytes, part * s.bytes);
+    return copied_once(s.bytes, s.bytes, 1, 1, part * s.n * s.bytes, part * s.bytes);
 }
 
 Work gather_split(const Shape& s) {

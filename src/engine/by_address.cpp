@@ -57,7 +57,7 @@ bool Execution::read_from(int peer, std::uint64_t publication, std::uint64_t add
     const PeerMemory* memory = memory_of(peer);
     const bool copied = memory != nullptr && memory->read(into.data(), address, into.size());
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (!published(peer, publication) || (memory != nullptr && !(copied ? memory->same() : memory->alive(ending))))
+    if (!stands(peer, publication) || (memory != nullptr && !(copied ? memory->same() : memory->alive(ending))))
         return false;
     if (copied) return true;
     throw DistBackendError(fmt::format("{}: the kernel refuses to read {} bytes of the memory of rank {}",
@@ -102,10 +102,10 @@ bool Execution::write_to(int peer, std::uint64_t publication, std::uint64_t addr
     const int local = ground_.local_of[static_cast<std::size_t>(peer)];
     writing_to.store(static_cast<std::uint32_t>(local) + 1, std::memory_order_seq_cst);
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    const bool copied = memory != nullptr && published(peer, publication) && memory->same() &&
+    const bool copied = memory != nullptr && stands(peer, publication) && memory->same() &&
                         memory->write(address, from.data(), from.size());
     writing_to.store(0, std::memory_order_release);
-    if (copied || !published(peer, publication) || (memory != nullptr && !memory->alive(ending))) return copied;
+    if (copied || !stands(peer, publication) || (memory != nullptr && !memory->alive(ending))) return copied;
     throw DistBackendError(fmt::format("{}: the kernel refuses to write {} bytes to the memory of rank {}",
                                        schedule_->algorithm, from.size(), peer));
 }

@@ -69,12 +69,11 @@ class ByAddress : public ::testing::Test {
         b.read(peer, 0, 0, {Buffer::output, (1 - rank) * half, half});
         return run(rank, b, 1);
     }
-    // An all_gather in place whose halves are published in two pieces.
-    Execution& begin_gather_of_pieces(std::size_t rank) {
-        constexpr std::uint64_t piece = half / 2;
+    // An all_gather in place whose halves are published in two pieces, the first of which has so many elements.
+    Execution& begin_gather_of_pieces(std::size_t rank, std::uint64_t piece = half / 2) {
         const int peer = 1 - static_cast<int>(rank);
-        const auto of = [](std::size_t r, std::uint64_t t) {
-            return Chunk{Buffer::output, r * half + t * piece, piece};
+        const auto of = [&](std::size_t r, std::uint64_t t) {
+            return Chunk{Buffer::output, r * half + t * piece, t == 0 ? piece : half - piece};
         };
         Builder b("pieces");
         for (const std::uint32_t t : {0U, 1U}) b.publish(t, std::vector{of(rank, t)});
@@ -105,6 +104,45 @@ class ByAddress : public ::testing::Test {
                                 .dtype = DType::float32};
         return executions.at(rank).emplace(std::make_shared<schedule::Schedule>(std::move(b).finish()), operands,
                                            grounds.at(rank));
+    }
+    // A reduce_scatter, but for the place of the result, of halves in so many pieces of the same size.
+    Execution& begin_sum_of_pieces(std::size_t rank, std::uint32_t pieces, bool either_way = false) {
+        const std::uint64_t piece = half / pieces;
+        const auto of = [&](std::size_t r, std::uint64_t t) {
+            return Chunk{Buffer::output, r * half + t * piece, piece};
+        };
+        Builder b("pieces");
+        if (either_way) b.either_way(Collective::reduce_scatter, half, schedule::everyone);
+        b.publish(0, std::vector{of(1 - rank, 0)});
+        for (std::uint32_t t = 0; t < pieces; ++t) {
+            if (t + 1 < pieces) b.publish(t + 1, std::vector{of(1 - rank, t + 1)});
+            const schedule::Operand own{.chunk = of(rank, t)}, other{1 - static_cast<int>(rank), {.count = piece}};
+            b.read_combine(t, of(rank, t), std::vector{own, other}, true);
+            b.release(t + 1);
+        }
+        return run(rank, b, pieces);
+    }
+    // What rank 0 publishes in rounds 0 and 1 is told at once; then comes round 3, and round 2 after it.
+    Execution& begin_rounds_out_of_order(std::size_t rank) {
+        constexpr std::uint64_t quarter = count / 4;
+        const auto of = [](std::uint32_t round) { return Chunk{Buffer::output, round * quarter, quarter}; };
+        Builder b("out of order");
+        for (const std::uint32_t round : {0U, 1U, 3U, 2U}) {
+            if (rank == 0)
+                b.publish(round, std::vector{of(round)});
+            else
+                b.read(0, round, 0, of(round));
+        }
+        return run(rank, b, 4);
+    }
+    // All of rank 1's calls of the kernel, and what happens with the second.
+    int calls = 0;
+    std::function<void()> at_second_call = [] {};
+    void count_calls() {
+        grounds[1].memory = [this](int) {
+            if (++calls == 2) at_second_call();
+            return &memory;
+        };
     }
     static void progress(Execution& execution) {
         for (int turn = 0; turn < 20; ++turn) execution.progress();
@@ -215,14 +253,10 @@ TEST_F(ByAddress, sums_are_right_whichever_way_each_takes) {
 }
 
 TEST_F(ByAddress, pieces_that_are_published_already_are_read_with_one_call) {
-    int calls = 0;
-    grounds[1].memory = [&](int) {
-        ++calls;
-        return &memory;
-    };
-    Execution& first = begin_gather_of_pieces(0);
+    count_calls();
+    Execution& first = begin_gather_of_pieces(0, half / 4);
     progress(first);
-    Execution& second = begin_gather_of_pieces(1);
+    Execution& second = begin_gather_of_pieces(1, half / 4);
     progress(second);
     progress(first);
     progress(second);
@@ -233,21 +267,113 @@ TEST_F(ByAddress, pieces_that_are_published_already_are_read_with_one_call) {
 }
 
 TEST_F(ByAddress, a_piece_that_comes_later_is_read_by_itself) {
-    Execution& first = begin_gather_of_pieces(0);
+    // The second has more elements than the first, so it is not told with that.
+    Execution& first = begin_gather_of_pieces(0, half / 4);
     progress(first);
     // As if the second had not come yet.
     auto& stamp = arena->control(0).stamps[1];
     const std::uint64_t published = stamp.exchange(0);
-    Execution& second = begin_gather_of_pieces(1);
+    Execution& second = begin_gather_of_pieces(1, half / 4);
     progress(second);
     EXPECT_EQ(buffers[1][0], 1);
-    EXPECT_EQ(buffers[1][half / 2], 2);
+    EXPECT_EQ(buffers[1][half / 4], 2);
     stamp = published;
     progress(second);
     progress(first);
     progress(second);
     EXPECT_TRUE(first.done() && second.done());
     EXPECT_EQ(buffers[1], buffers[0]);
+}
+
+TEST_F(ByAddress, pieces_of_one_size_are_told_at_once) {
+    count_calls();
+    Execution& first = begin_gather_of_pieces(0);
+    progress(first);
+    EXPECT_NE(arena->control(0).stamps[0], 0U);
+    EXPECT_EQ(arena->control(0).stamps[1], 0U);
+    Execution& second = begin_gather_of_pieces(1);
+    progress(second);
+    EXPECT_EQ(calls, 1);
+    progress(first);
+    progress(second);
+    EXPECT_TRUE(first.done() && second.done());
+    EXPECT_EQ(buffers[1], buffers[0]);
+    EXPECT_EQ(std::accumulate(buffers[1].begin(), buffers[1].end(), 0.0), 1.5 * count);
+}
+
+TEST_F(ByAddress, pieces_that_are_told_at_once_are_combined_with_one_call) {
+    count_calls();
+    for (std::uint64_t i = 0; i < count; ++i) buffers[0][i] = static_cast<float>(i % 1000);
+    constexpr std::uint32_t pieces = 20;  // more than there are slots
+    Execution &first = begin_sum_of_pieces(0, pieces), &second = begin_sum_of_pieces(1, pieces);
+    for (int turn = 0; turn < 100; ++turn) {
+        first.progress();
+        second.progress();
+    }
+    EXPECT_TRUE(first.done() && second.done());
+    EXPECT_EQ(calls, 1);
+    for (std::uint64_t i = 0; i < half; ++i) {
+        ASSERT_EQ(buffers[0][i], static_cast<float>(i % 1000 + 2)) << i;
+        ASSERT_EQ(buffers[1][half + i], static_cast<float>((half + i) % 1000 + 2)) << i;
+    }
+}
+
+TEST_F(ByAddress, what_is_told_at_once_and_what_is_copied_meet) {
+    const auto choices = std::make_unique<transport::CopyChoices>();
+    for (Ground& ground : grounds) ground.copy_choices = choices.get();
+    constexpr std::uint32_t pieces = 20;
+    std::array<int, 4> met{};  // by whether rank 0, and rank 1, told at once
+    for (int use = 0; use < 60; ++use) {
+        const std::uint64_t base = grounds[0].first_publication;
+        std::ranges::fill(buffers[0], 1.0F);
+        std::ranges::fill(buffers[1], 2.0F);
+        // Rank 0 chooses for both; rank 1, which begins before, follows with the next use.
+        Execution &second = begin_sum_of_pieces(1, pieces, true), &first = begin_sum_of_pieces(0, pieces, true);
+        for (int turn = 0; turn < 100; ++turn) {
+            first.progress();
+            second.progress();
+        }
+        ASSERT_TRUE(first.done() && second.done()) << use;
+        ASSERT_EQ(std::count(buffers[0].begin(), buffers[0].begin() + half, 3.0F), half) << use;
+        ASSERT_EQ(std::count(buffers[1].begin() + half, buffers[1].end(), 3.0F), half) << use;
+        const auto told = [&](int rank) {
+            return arena->control(rank).stamps[base % arena->layout().slots] ==
+                   ((base + 1) | transport::published_in_place);
+        };
+        ++met.at((told(0) ? 2U : 0U) + (told(1) ? 1U : 0U));
+    }
+    for (const int times : met) EXPECT_GT(times, 0);
+}
+
+TEST_F(ByAddress, what_is_told_at_once_leaves_other_rounds_to_be_published) {
+    Execution &first = begin_rounds_out_of_order(0), &second = begin_rounds_out_of_order(1);
+    for (int turn = 0; turn < 20; ++turn) {
+        first.progress();
+        second.progress();
+    }
+    EXPECT_TRUE(first.done() && second.done());
+    EXPECT_EQ(buffers[1], buffers[0]);
+}
+
+TEST_F(ByAddress, what_was_told_and_then_given_up_is_not_read) {
+    // Two pieces, of which the reader swaps the places, so that it reads them one after the other.
+    const auto begin_swapped = [this](std::size_t rank) -> Execution& {
+        Builder b("swapped");
+        for (const std::uint32_t t : {0U, 1U}) {
+            if (rank == 0)
+                b.publish(t, std::vector{Chunk{Buffer::output, t * half, half}});
+            else
+                b.read(0, t, 0, {Buffer::output, (1 - t) * half, half});
+        }
+        return run(rank, b, 2);
+    };
+    progress(begin_swapped(0));
+    count_calls();
+    at_second_call = [this] { executions[0].reset(); };
+    Execution& second = begin_swapped(1);
+    progress(second);
+    EXPECT_GE(calls, 2);
+    EXPECT_FALSE(second.done());
 }
 
 TEST_F(ByAddress, who_comes_late_writes_nothing_into_a_buffer_that_was_given_up) {

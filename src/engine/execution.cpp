@@ -104,6 +104,12 @@ bool Execution::ready(const Step& step) const {
 }
 
 bool Execution::published(int peer, std::uint64_t publication) const {
+    return run_with(peer, publication) != nullptr || stands(peer, publication);
+}
+
+/// Whether it has not been revoked; or, of one without others, whether it has been made.
+bool Execution::stands(int peer, std::uint64_t publication) const {
+    if (const Run* const run = run_with(peer, publication)) publication = run->first;
     return (stamp_of(peer, publication).load(std::memory_order_acquire) & ~transport::stamp_flags) == publication + 1;
 }
 
@@ -115,6 +121,7 @@ const std::atomic<std::uint64_t>& Execution::stamp_of(int peer, std::uint64_t pu
 // Published, and by an operation like ours: what a peer is doing is compared at the first contact.
 bool Execution::usable(int peer, std::uint64_t publication) {
     if (!published(peer, publication)) return false;
+    remember_run(peer, publication);
     if (agreed_[static_cast<std::size_t>(peer)]) return true;
     const std::uint64_t sequence = operands_.channel ^ ground_.channel;
     const int local = ground_.local_of[static_cast<std::size_t>(peer)];
@@ -127,6 +134,12 @@ bool Execution::usable(int peer, std::uint64_t publication) {
     }
     agreed_[static_cast<std::size_t>(peer)] = true;
     return true;
+}
+
+const Execution::Run* Execution::run_with(int peer, std::uint64_t publication) const {
+    if (runs_.empty()) return nullptr;
+    const Run& run = runs_[static_cast<std::size_t>(peer)];
+    return publication >= run.first && publication < run.end ? &run : nullptr;
 }
 
 bool Execution::progress() {

@@ -59,6 +59,10 @@ struct Operands {
 
 class Execution {
  public:
+    /// Of what the kernel copies from others to be combined, so many bytes come at once: few calls, and what comes is
+    /// still in the cache when it is combined, the others' values too, where they are overwritten.
+    static constexpr std::size_t combined_at_once = std::size_t{1} << 20;
+
     Execution(std::shared_ptr<const schedule::Schedule> schedule, const Operands& operands, Ground& ground);
     ~Execution();
     Execution(const Execution&) = delete;
@@ -122,12 +126,20 @@ class Execution {
     std::size_t either_way_bytes() const noexcept { return schedule_->either_way * element_bytes_; }
     bool all_released(std::uint64_t publication) const;
     bool has_room(std::uint64_t publication) const;
-    bool combine(const schedule::Step& step, std::span<const void* const> inputs, std::byte* slot);
+    bool combine(const schedule::Step& step, std::uint64_t count, std::span<const void* const> inputs, std::byte* slot);
     std::byte* slot_of_result(const schedule::Step& step) const;
     bool ready(const schedule::Step& step) const;
     std::byte* address(const schedule::Chunk& chunk) const;
     std::size_t bytes(const schedule::Chunk& chunk) const { return chunk.count * element_bytes_; }
     bool published(int peer, std::uint64_t publication) const;
+    // Publications of one rank that were made with the first of them.
+    struct Run {
+        std::uint64_t first = 0, end = 0;
+        std::vector<transport::InPlace::Part> parts;  // of the first
+    };
+    const Run* run_with(int peer, std::uint64_t publication) const;
+    void remember_run(int peer, std::uint64_t publication);
+    bool stands(int peer, std::uint64_t publication) const;
     bool usable(int peer, std::uint64_t publication);
     bool wanted(const schedule::Step& publish) const;
     bool was_delivered(const schedule::Step& read, std::uint64_t publication) const;
@@ -139,6 +151,7 @@ class Execution {
     const std::atomic<std::uint64_t>& stamp_of(int peer, std::uint64_t publication) const;
     bool read_from(int peer, std::uint64_t publication, std::uint64_t address, std::span<std::byte> into) const;
     bool read_on(const schedule::Step& step, std::uint64_t address);
+    std::size_t combine_on(const schedule::Step& step, std::uint64_t& count) const;
     bool write_to(int peer, std::uint64_t publication, std::uint64_t address, std::span<const std::byte> from) const;
     void revoke() const noexcept;
     std::uint64_t place_of(schedule::Buffer buffer) const;
@@ -172,6 +185,8 @@ class Execution {
     std::array<transport::Place, 3> places_;
     std::array<const std::byte*, 3> addresses_{};  // where there is no place; null: values are copied
     bool published_in_place_ = false;
+    Run told_;               // the last one of this rank's, without parts
+    std::vector<Run> runs_;  // of others, by rank: the last one that this rank has met
     // Where there is a choice: what is taken for what this rank publishes, and what it has met, by way.
     bool chooses_ = false;
     bool leads_ = false;  // this rank finds out what is quicker

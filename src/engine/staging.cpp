@@ -27,9 +27,7 @@ using Way = transport::CopyChoice::Way;
 namespace {
 // A result is written to several places in pieces that stay in the first-level cache.
 constexpr std::size_t delivery_bytes = 8192;
-// What the kernel copies from others to be combined stays in the second-level cache, the others' values too, so that
-// they are overwritten there. Less than smallest_far_bytes a call would mean that calls cost more than copying.
-constexpr std::size_t far_bytes = 262144;
+// Less than this a call would mean that calls cost more than copying.
 constexpr std::size_t smallest_far_bytes = 16384;
 
 /// Room for what the kernel copies, of the calling thread. `huge`: in huge pages, if the system has any left; to
@@ -101,6 +99,7 @@ bool Execution::all_released(std::uint64_t publication) const {
 bool Execution::publish(const Step& step) {
     transport::Arena& arena = *ground_.arena;
     const std::uint64_t publication = base_ + step.round;
+    if (publication > told_.first && publication < told_.end) return true;
     if (!has_room(publication)) return false;
     const Operand* operands = schedule_->operands.data() + step.first_operand;
     std::byte* slot = arena.slot(ground_.local_rank, publication);
@@ -111,15 +110,18 @@ bool Execution::publish(const Step& step) {
     } else if (!wanted(step)) {
         // Everybody has got it.
     } else if (in_place(step)) {
-        const InPlace head{.parts = step.operand_count, .offered = step.offer != Offer::none ? 1U : 0U};
+        const InPlace head{
+            .parts = step.operand_count, .offered = step.offer != Offer::none ? 1U : 0U, .following = step.following};
+        if (step.following > 0) told_ = {.first = publication, .end = publication + 1 + step.following};
         std::memcpy(slot, &head, sizeof head);
         InPlace::Part part;
         for (std::uint32_t i = 0; i < step.operand_count; ++i) {
             const schedule::Chunk& chunk = operands[i].chunk;
             // Offsets are the lower bits of a place, and of an address.
             part.place = place_of(chunk.buffer) + chunk.offset * element_bytes_;
+            part.bytes = bytes(chunk);
             std::memcpy(slot + sizeof head + i * sizeof part, &part, sizeof part);
-            part.first += bytes(chunk);
+            part.first += part.bytes;
         }
         stamp |= transport::published_in_place;
         published_in_place_ = true;
@@ -172,27 +174,46 @@ bool Execution::in_place(const Step& publish) const {
                        [&](const Operand& operand) { return place_of(operand.chunk.buffer) != 0; });
 }
 
+/// The slot that holds the first of them may be another rank's next.
+void Execution::remember_run(int peer, std::uint64_t publication) {
+    if (run_with(peer, publication) != nullptr ||
+        (stamp_of(peer, publication).load(std::memory_order_relaxed) & transport::published_in_place) == 0)
+        return;
+    const std::byte* const slot = ground_.arena->slot(ground_.local_of[static_cast<std::size_t>(peer)], publication);
+    InPlace head;
+    std::memcpy(&head, slot, sizeof head);
+    if (head.following == 0) return;
+    if (runs_.empty()) runs_.resize(ground_.local_of.size());
+    Run& run = runs_[static_cast<std::size_t>(peer)];
+    run.first = publication;
+    run.end = publication + 1 + head.following;
+    run.parts.resize(head.parts);
+    std::memcpy(run.parts.data(), slot + sizeof head, head.parts * sizeof(InPlace::Part));
+}
+
 /// `count` elements of what `peer` published, in its slot or where it says.
 Execution::Source Execution::source(int peer, std::uint64_t publication, std::uint64_t slot_offset,
                                     std::uint64_t count) const {
     const int local = ground_.local_of[static_cast<std::size_t>(peer)];
-    const transport::Arena& arena = *ground_.arena;
-    std::byte* slot = arena.slot(local, publication);
     const std::size_t offset = slot_offset * element_bytes_;
-    if ((stamp_of(peer, publication).load(std::memory_order_relaxed) & transport::published_in_place) == 0) {
-        ground_.read_last[arena.place(local, publication)] = true;
-        return {.at = slot + offset};
-    }
     InPlace head;
-    std::memcpy(&head, slot, sizeof head);
-    InPlace::Part part, next;
-    std::memcpy(&part, slot + sizeof head, sizeof part);
-    for (std::uint64_t i = 1; i < head.parts; ++i) {
-        std::memcpy(&next, slot + sizeof head + i * sizeof next, sizeof next);
-        if (next.first > offset) break;
-        part = next;
+    InPlace::Part part;
+    std::uint64_t at_part = 0;
+    if (const Run* const run = run_with(peer, publication)) {
+        part = *std::prev(std::ranges::upper_bound(run->parts, offset, {}, &InPlace::Part::first));
+        at_part = (publication - run->first) * part.bytes;
+    } else {
+        const transport::Arena& arena = *ground_.arena;
+        std::byte* const slot = arena.slot(local, publication);
+        if ((stamp_of(peer, publication).load(std::memory_order_relaxed) & transport::published_in_place) == 0) {
+            ground_.read_last[arena.place(local, publication)] = true;
+            return {.at = slot + offset};
+        }
+        std::memcpy(&head, slot, sizeof head);
+        for (std::uint64_t i = 0; i < head.parts && (i == 0 || part.first + part.bytes <= offset); ++i)
+            std::memcpy(&part, slot + sizeof head + i * sizeof part, sizeof part);
     }
-    const Place place(part.place + (offset - part.first));
+    const Place place(part.place + at_part + (offset - part.first));
     if (!place) return {.offered = head.offered != 0, .address = place.bits()};
     std::byte* at = ground_.symmetric->address(place, local, count * element_bytes_);
     if (at == nullptr) {
@@ -240,8 +261,46 @@ bool Execution::read_combine(const Step& step) {
     if (step.target.count == 0) return true;
     std::byte* slot = slot_of_result(step);
     in_slot_ = slot != nullptr;
-    return timed_reading(far_.empty() ? Way::staging : Way::kernel, bytes(step.target),
-                         [&] { return combine(step, inputs, slot); });
+    std::uint64_t combined = step.target.count;
+    const std::size_t last = combine_on(step, combined);
+    if (!timed_reading(far_.empty() ? Way::staging : Way::kernel, combined * element_bytes_,
+                       [&] { return combine(step, combined, inputs, slot); }))
+        return false;
+    for (std::size_t i = next_shared_; i <= last; ++i) {
+        if (schedule_->steps[i].kind == StepKind::read_combine) states_[i] = State::done;
+    }
+    return true;
+}
+
+/// The last of the next steps that combine what follows in the memory of all, as far as it is published: a call of the
+/// kernel takes as long as copying some 10 KB. Adds their elements to `count`.
+std::size_t Execution::combine_on(const Step& step, std::uint64_t& count) const {
+    std::size_t last = next_shared_;
+    if (far_.size() + 1 != step.operand_count || std::ranges::any_of(far_, &Far::offered)) return last;
+    for (std::size_t i = last + 1; i < states_.size(); ++i) {
+        const Step& next = schedule_->steps[i];
+        if (next.kind == StepKind::read || next.kind == StepKind::write || next.kind == StepKind::settle) break;
+        if (next.kind != StepKind::read_combine) continue;
+        const std::uint64_t publication = base_ + next.round;
+        const auto follows = [&, far = far_.begin()](const Operand& before, const Operand& after) mutable {
+            if (before.peer < 0)
+                return after.peer < 0 && after.chunk.buffer == before.chunk.buffer &&
+                       after.chunk.offset == before.chunk.offset + count;
+            const std::uint64_t address = far++->address + count * element_bytes_;
+            return after.peer == before.peer && published(after.peer, publication) &&
+                   source(after.peer, publication, after.slot_offset, after.chunk.count).address == address;
+        };
+        const Operand* const before = schedule_->operands.data() + step.first_operand;
+        if (next.target.count == 0 || next.operand_count != step.operand_count || next.finish != step.finish ||
+            next.target.buffer != step.target.buffer || next.target.offset != step.target.offset + count ||
+            !ready(next) ||
+            !std::equal(before, before + step.operand_count, schedule_->operands.data() + next.first_operand,
+                        std::move(follows)))
+            break;
+        count += next.target.count;
+        last = i;
+    }
+    return last;
 }
 
 /// The slot into which the next step copies the result of this one by ordinary stores, if there is room in it now:
@@ -265,24 +324,25 @@ bool Execution::has_room(std::uint64_t publication) const {
     return publication < slots || all_released(publication - slots + 1);
 }
 
-/// Writes the result to `slot` too, unless that is null. False: a peer has withdrawn what it published.
-bool Execution::combine(const Step& step, std::span<const void* const> inputs, std::byte* slot) {
+/// `count` elements, those of the step first. Writes the result to `slot` too, unless that is null. False: a peer has
+/// withdrawn what it published.
+bool Execution::combine(const Step& step, std::uint64_t count, std::span<const void* const> inputs, std::byte* slot) {
     const std::uint64_t divisor = step.finish ? operands_.divisor : 1;
     std::byte* target = address(step.target);
     if (delivery_.empty() && far_.empty() && slot == nullptr) {
-        kernels::combine(operands_.op, operands_.dtype, target, inputs, step.target.count, divisor);
+        kernels::combine(operands_.op, operands_.dtype, target, inputs, count, divisor);
         return true;
     }
     const std::uint64_t publication = base_ + step.round;
     const std::size_t piece_bytes =
-        far_.empty() ? delivery_bytes : std::max(smallest_far_bytes, far_bytes / far_.size());
+        far_.empty() ? delivery_bytes : std::max(smallest_far_bytes, combined_at_once / far_.size());
     const bool huge = ground_.huge_pages != nullptr && ground_.huge_pages->enabled();
     std::byte* room = far_.empty() ? nullptr : far_room(far_.size() * piece_bytes, huge);
     std::vector<const void*> at(inputs.size());
     const std::uint64_t piece = piece_bytes / element_bytes_;
-    for (std::uint64_t done = 0; done < step.target.count; done += piece) {
-        const std::uint64_t count = std::min(piece, step.target.count - done);
-        const std::size_t offset = done * element_bytes_, bytes = count * element_bytes_;
+    for (std::uint64_t done = 0; done < count; done += piece) {
+        const std::uint64_t now = std::min(piece, count - done);
+        const std::size_t offset = done * element_bytes_, bytes = now * element_bytes_;
         for (std::size_t i = 0; i < at.size(); ++i) {
             if (inputs[i] != nullptr) at[i] = static_cast<const std::byte*>(inputs[i]) + offset;
         }
@@ -291,7 +351,7 @@ bool Execution::combine(const Step& step, std::span<const void* const> inputs, s
             if (!read_from(far_[f].peer, publication, far_[f].address + offset, into)) return false;
             at[far_[f].input] = into.data();
         }
-        kernels::combine(operands_.op, operands_.dtype, target + offset, at, count, divisor);
+        kernels::combine(operands_.op, operands_.dtype, target + offset, at, now, divisor);
         for (std::byte* place : delivery_) std::memcpy(place + offset, target + offset, bytes);
         if (slot != nullptr) std::memcpy(slot + offset, target + offset, bytes);
         for (const Far& far : far_) {

@@ -96,6 +96,7 @@ void World::connect_shared_memory(const OfferedMemory& offer, const Deadline& de
         share_by_hand(deadline);
     transport::Arena::choose_fences(arena_, spins_ == 0);
     static_assert(transport::Mailbox::pull_bytes_on_own_cores == algorithm::pulled_from);
+    static_assert(engine::Execution::combined_at_once == algorithm::combined_at_once);
     if (spins_ > 0) mailbox_->pull_from(transport::Mailbox::pull_bytes_on_own_cores);
     if (spins_ == 0 && settings::wait() == settings::Wait::automatic) spread_.emplace(arena_, local_of(rank_));
     for (const int peer : rank_of_local_) {

@@ -1,6 +1,7 @@
 #include "schedule/builder.hpp"
 
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
 namespace tutti {
@@ -210,10 +211,11 @@ void Builder::receive_combine(Rank peer, Chunk target, Chunk source, bool arriva
     end();
 }
 
-void Builder::publish(std::uint32_t round, std::span<const Chunk> sources, Offer offer) {
+void Builder::publish(std::uint32_t round, std::span<const Chunk> sources, Offer offer, Rank reader) {
     Step& step = begin(StepKind::publish);
     step.round = round;
     step.offer = offer;
+    step.peer = reader;
     for (const Chunk& source : sources) {
         if (source.count == 0) continue;
         schedule_.operands.push_back({.chunk = source});
@@ -231,9 +233,8 @@ void Builder::publish_signal(std::uint32_t round) {
 }
 
 void Builder::publish_undelivered(std::uint32_t round, std::span<const Chunk> sources, Rank reader) {
-    publish(round, sources);
+    publish(round, sources, Offer::none, reader);
     schedule_.steps.back().delivered = true;
-    schedule_.steps.back().peer = reader;
 }
 
 void Builder::read(Rank peer, std::uint32_t round, std::uint64_t slot_offset, Chunk target) {
@@ -301,7 +302,34 @@ void Builder::settle() {
 Schedule Builder::finish() && {
     if (next_round_ > 0) settle();
     schedule_.publications = next_round_;
+    find_following();
     return std::move(schedule_);
+}
+
+/// Whether `next` is for the same ranks, has the same chunks as `before`, but for that each begins where the other
+/// ends, and is as free of conditions.
+bool Builder::follows(const Step& before, const Step& next) const {
+    const auto plain = [](const Step& step) { return step.offer == Offer::none && !step.delivered; };
+    if (!plain(before) || !plain(next) || before.peer != next.peer || next.after_count > 0 ||
+        next.round != before.round + 1 || before.operand_count == 0 || before.operand_count != next.operand_count)
+        return false;
+    // Where there is one chunk, that of the last publication may be shorter: nothing comes behind it in the slot.
+    const bool may_be_shorter = before.operand_count == 1 && next.following == 0;
+    const auto continues = [&](const Operand& a, const Operand& b) {
+        return b.chunk.buffer == a.chunk.buffer && b.chunk.offset == a.chunk.offset + a.chunk.count &&
+               (b.chunk.count == a.chunk.count || (may_be_shorter && b.chunk.count < a.chunk.count));
+    };
+    const Operand* const first = schedule_.operands.data() + before.first_operand;
+    return std::equal(first, first + before.operand_count, schedule_.operands.data() + next.first_operand, continues);
+}
+
+void Builder::find_following() {
+    const Step* next = nullptr;
+    for (Step& step : std::views::reverse(schedule_.steps)) {
+        if (step.kind != StepKind::publish) continue;
+        if (next != nullptr && follows(step, *next)) step.following = next->following + 1;
+        next = &step;
+    }
 }
 
 }  // namespace schedule

@@ -34,9 +34,11 @@ class Builder {
     /// Steps on the staging area are never dropped: they carry the order.
     /// An empty publication that tells that everything before it is done.
     void publish_signal(std::uint32_t round);
-    void publish(std::uint32_t round, std::span<const Chunk> sources, Offer offer = Offer::none);
-    /// For ranks (`reader`, or all others: -1) that may have had everything delivered by the step before.
-    void publish_undelivered(std::uint32_t round, std::span<const Chunk> sources, Rank reader = -1);
+    /// For `reader`, or all others: everyone.
+    void publish(std::uint32_t round, std::span<const Chunk> sources, Offer offer = Offer::none,
+                 Rank reader = everyone);
+    /// For ranks that may have had everything delivered by the step before.
+    void publish_undelivered(std::uint32_t round, std::span<const Chunk> sources, Rank reader = everyone);
     void read(Rank peer, std::uint32_t round, std::uint64_t slot_offset, Chunk target);
     void read_undelivered(Rank peer, std::uint32_t round, std::uint64_t slot_offset, Chunk target);
     void read_combine(std::uint32_t round, Chunk target, std::span<const Operand> operands, bool finish);
@@ -82,6 +84,8 @@ class Builder {
     void cover(Ranges& ranges, std::uint64_t start, std::uint64_t end);
     void wait_for(std::int64_t step);
     void wait_for_all();
+    void find_following();
+    bool follows(const Step& before, const Step& next) const;
 
     Schedule schedule_;
     Ranges ranges_[3];

@@ -87,6 +87,30 @@ void find_missed_turns(const Schedule& s, const Schedule& others, std::vector<Di
     }
 }
 
+// What is published with a publication before it is known to who has read that one.
+void find_unknown_rounds(const Schedule& s, Rank peer, const Schedule& theirs, std::vector<Disorder>& found) {
+    std::map<std::uint32_t, std::uint32_t> first_of;  // by round
+    for (const Step& step : theirs.steps) {
+        for (std::uint32_t i = 1; step.kind == StepKind::publish && i <= step.following; ++i)
+            first_of.emplace(step.round + i, step.round);
+    }
+    std::set<std::uint32_t> read;
+    for (std::size_t i = 0; i < s.steps.size(); ++i) {
+        const Step& step = s.steps[i];
+        const auto reads = [&](const Operand& operand) { return operand.peer == peer; };
+        const Operand* const operands = s.operands.data() + step.first_operand;
+        if ((step.kind != StepKind::read || step.peer != peer) &&
+            (step.kind != StepKind::read_combine || std::none_of(operands, operands + step.operand_count, reads)))
+            continue;
+        const auto first = first_of.find(step.round);
+        if (first != first_of.end() && !read.contains(first->second))
+            found.push_back({i, fmt::format("reads what rank {} publishes with round {}, without reading that one "
+                                            "before",
+                                            peer, first->second)});
+        read.insert(step.round);
+    }
+}
+
 }  // namespace
 
 std::vector<Disorder> disorders_of(Rank rank, const std::vector<Schedule>& schedules, const Promise& promise) {
@@ -95,6 +119,9 @@ std::vector<Disorder> disorders_of(Rank rank, const std::vector<Schedule>& sched
     if (auto hazard = hazard_in(mine)) found.push_back(std::move(*hazard));
     const Rank partner = partner_of(rank, promise);
     if (partner >= 0) find_missed_turns(mine, schedules[static_cast<std::size_t>(partner)], found);
+    for (Rank peer = 0; peer < static_cast<Rank>(schedules.size()); ++peer) {
+        if (peer != rank) find_unknown_rounds(mine, peer, schedules[static_cast<std::size_t>(peer)], found);
+    }
     return found;
 }
 

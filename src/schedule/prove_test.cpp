@@ -133,6 +133,28 @@ TEST(Prover, finds_a_rank_that_publishes_before_it_has_read_what_lies_there) {
     EXPECT_TRUE(finds_a_fault(staged(9, 3), sum(9, 8)));
 }
 
+TEST(Prover, finds_a_reader_that_has_not_read_what_a_round_was_published_with) {
+    const auto at = [](std::uint64_t offset) { return Chunk{Buffer::output, offset, 1}; };
+    const auto broadcast = [&](bool reads_first) {
+        std::vector<Schedule> schedules;
+        Builder root("test"), other("test");
+        for (const std::uint64_t t : {0U, 1U}) root.publish(static_cast<std::uint32_t>(t), std::vector{at(t)});
+        if (reads_first) other.read(0, 0, 0, at(0));
+        other.read(0, 1, 0, at(1));
+        for (Builder* b : {&root, &other}) {
+            b->use_rounds(2);
+            schedules.push_back(std::move(*b).finish());
+        }
+        return schedules;
+    };
+    Promise promise = sum();
+    promise.collective = Collective::broadcast;
+    EXPECT_EQ(prove(broadcast(true), promise), std::vector<std::string>{});
+    const auto faults = prove(broadcast(false), promise);
+    EXPECT_TRUE(std::ranges::any_of(
+        faults, [](const std::string& fault) { return fault.find("with round 0") != std::string::npos; }));
+}
+
 TEST(Prover, finds_a_wrong_order_of_ranks) {
     auto s = exchange();
     std::swap(s[1].operands[s[1].steps[2].first_operand], s[1].operands[s[1].steps[2].first_operand + 1]);
@@ -226,20 +248,6 @@ TEST(Prover, finds_room_that_is_read_before_anything_is_in_it) {
     s[0].steps[1].offer = Offer::room;
     EXPECT_TRUE(finds_a_fault(s, sum_in_place({of_output, of_output})));
     EXPECT_TRUE(finds_a_fault(s, sum_in_place({})));
-}
-
-TEST(Builder, waits_only_for_what_it_must) {
-    Builder b("test");
-    b.send(1, {Buffer::input, 0, 4});
-    b.send(1, {Buffer::input, 4, 4});
-    b.receive(1, {Buffer::input, 0, 2});  // overwrites what the first sends
-    b.copy({Buffer::output, 0, 2}, {Buffer::input, 0, 2});
-    const Schedule s = std::move(b).finish();
-    EXPECT_EQ(s.steps[1].after_count, 0U);
-    ASSERT_EQ(s.steps[2].after_count, 1U);
-    EXPECT_EQ(s.after[s.steps[2].first_after], 0U);
-    ASSERT_EQ(s.steps[3].after_count, 1U);
-    EXPECT_EQ(s.after[s.steps[3].first_after], 2U);
 }
 
 }  // namespace

@@ -33,8 +33,12 @@
 //     the result there too, and `write` puts values there. What is only offered has no values yet;
 //   - a `read` of what then is there already (Step::delivered) has nothing to copy if its target lies in symmetric
 //     memory: it only waits;
-//   - a `publish` for readers that have had everything delivered (Step::delivered; `peer`: the only reader, or -1: all)
-//     is a mere sign.
+//   - a `publish` for readers that have had everything delivered (Step::delivered) is a mere sign.
+// What is published in place in tiles may be told at once: where the next publications are for the same readers, have
+// as many chunks, each of them the elements that follow, and wait for no step, a publication in place stands for them
+// too (Step::following). They then do nothing, and who reads does not wait for them. Who reads one of them has read the
+// first before.
+//
 // Ordinary memory is published in place as well where the kernel copies from one process to another
 // (Schedule::by_address): readers and writers name it by its address.
 #pragma once
@@ -113,8 +117,9 @@ struct Step {
     Offer offer = Offer::none;        ///< publish
     bool deliver = false;             ///< read_combine: write the result also where operands were offered for it
     bool delivered = false;           ///< publish, read: may have been delivered already
-    Rank peer = -1;                   ///< send, receive, receive_combine, read, write, publish (if delivered)
+    Rank peer = -1;                   ///< send, receive, receive_combine, read, write; publish: the only reader
     std::uint32_t round = 0;          ///< publish, read, read_combine, write, release, settle
+    std::uint32_t following = 0;      ///< publish: so many of the next rounds may be published in place with this one
     std::uint64_t slot_offset = 0;    ///< publish, read, write: first element inside the slot
     std::uint64_t whole = 0;          ///< copy: elements of the chunk of which it copies a piece
     Chunk target;                     ///< copy, combine, receive, receive_combine, read, read_combine

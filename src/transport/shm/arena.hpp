@@ -40,14 +40,16 @@ inline constexpr std::uint64_t published_in_place = std::uint64_t{1} << 63;
 inline constexpr std::uint64_t published_undelivered = std::uint64_t{1} << 62;
 inline constexpr std::uint64_t stamp_flags = published_in_place | published_undelivered;
 
-/// What a slot holds of a publication in symmetric memory: this, then its chunks in order.
+/// What a slot holds of a publication in place: this, then its chunks in order.
 struct InPlace {
     struct Part {
         std::uint64_t first = 0;  ///< byte of the publication with which it begins
-        std::uint64_t place = 0;  ///< Place::bits()
+        std::uint64_t place = 0;  ///< Place::bits(), or an address
+        std::uint64_t bytes = 0;
     };
     std::uint64_t parts = 0;
-    std::uint64_t offered = 0;  ///< not 0: others may write there
+    std::uint64_t offered = 0;    ///< not 0: others may write there
+    std::uint64_t following = 0;  ///< so many of the next publications are made with it (schedule::Step::following)
 };
 
 /// What a rank contributes to a small collective: a head and, right behind it, a payload, so that a short one comes in
