@@ -16,6 +16,7 @@ struct Shape {
     double power = 1;   // the largest power of two that is no more than n
     double tile = 1;    // of a ring's slices
     double slot = 1;    // of the staging area
+    double slots = 1;   // that a rank has
 };
 
 double levels_of(double n, double radix) {
@@ -159,7 +160,8 @@ Work reduce_scatter_once(const Shape& s) {
 Work scatter_once(const Shape& s) {
     // The root, whose pages are looked up, has nothing to read itself.
     constexpr double part = 0.8;
-    return copied_once(s.bytes, s.bytes, 1, 1, part * s.n * s.bytes, part * s.bytes);
+    // The others need not come at once.
+    return copied_once(s.bytes, s.bytes, 1, 0.5, part * s.n * s.bytes, part * s.bytes);
 }
 
 Work gather_split(const Shape& s) {
@@ -327,9 +329,11 @@ const Formula formulas[] = {
 
     {Collective::scatter, "shared",
      [](const Shape& s) {
-         Work work =
-             staged(s.bytes, s.slot / std::max(1.0, s.n - 1), 1, (2 * s.n - 1) * s.bytes, s.n * s.bytes, s.bytes);
+         const double tile = s.slot / std::max(1.0, s.n - 1);
+         Work work = staged(s.bytes, tile, 1, (2 * s.n - 1) * s.bytes, s.n * s.bytes, s.bytes);
          work.one_way = true;
+         // The root runs ahead until its slots are full; then all others have to come.
+         work.meetings = std::ceil(s.bytes / tile) / s.slots;
          return work;
      }},
     {Collective::scatter, "single_copy", scatter_once},
@@ -389,6 +393,7 @@ std::optional<Work> work_of(const Layout& layout, Collective collective, std::st
     shape.power = static_cast<double>(std::bit_floor(static_cast<unsigned>(layout.size())));
     shape.tile = static_cast<double>(std::max<std::uint64_t>(1, tile_bytes));
     shape.slot = static_cast<double>(std::max<std::uint64_t>(1, layout.slot_bytes));
+    shape.slots = std::max<std::uint32_t>(1, layout.slots);
     Work work = found->work(shape);
     work.held += shape.bytes;
     // What is combined is copied to a piece of scratch first. It counts where the pages come from.
