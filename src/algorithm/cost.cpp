@@ -42,8 +42,7 @@ std::string_view other_way(Collective collective) {
         default: return {};
     }
 }
-/// From so many bytes on it takes little to find out which. Where the kernel copies many at once, the ways that lead
-/// past the cache are as good as settled, but for all_reduce, where it copies there and back.
+/// From so many bytes on it takes little to find out which; more than the cache holds take as long either way.
 constexpr std::uint64_t adaptive_from = 64 << 10;
 
 }  // namespace
@@ -134,7 +133,7 @@ std::optional<double> predicted_us(const Layout& layout, Collective collective, 
     const auto us = price(algorithm);
     const double handed_over = static_cast<double>(bytes) / (collective == Collective::all_reduce ? layout.size() : 1);
     if (!us || algorithm != "adaptive" || other_way(collective).empty() || bytes < adaptive_from ||
-        (handed_over > 2048 * costs.cache_kb && collective != Collective::all_reduce) || layout.size() > costs.cores)
+        handed_over > 2048 * costs.cache_kb || layout.size() > costs.cores)
         return us;
     // The times of both ways change, so their minimum is less than either in the mean.
     return 0.9 * std::min(*us, *price(other_way(collective)));

@@ -3,9 +3,9 @@
 // One-shot: everyone publishes its values, everyone combines all of them, in rank order.
 //   n = 2, one tile:   rank 0  publish(x0) | out = x0 op [x1]      rank 1  publish(x1) | out = [x0] op x1
 //   For one rank alone, the others only publish, and run ahead.
-// Two-shot: the values are cut into one slice per rank, a slice into tiles. Everyone asks, that is publishes, the
-// slices of the others; the owner combines its own (never staged) with theirs, in rank order, and answers with the
-// result, which everyone reads.
+// Two-shot: the values are cut into tiles, a tile into one slice per rank. Everyone asks, that is publishes, the slices
+// of the others; the owner combines its own (never staged) with theirs, in rank order, and answers with the result,
+// which everyone reads.
 //   n = 2, tile t:     rank 0  publish(x0[s1]) | out[s0] = x0[s0] op [x1[s0]] | publish(out[s0]) | out[s1] = [out[s1]]
 // Steps of neighbouring tiles are interleaved, so that a rank seldom waits for what has just been published.
 // Source: the two-phase reduction of Rabenseifner (2004), with direct access in both phases as in shared-memory MPI
@@ -71,10 +71,12 @@ void all_reduce_one_shot(Builder& b, const Scope& s, const Staging& staging, Chu
 void all_reduce_two_shot(Builder& b, const Scope& s, const Staging& staging, Chunk input, Chunk output, bool finish) {
     const int n = s.size();
     const std::uint64_t piece = piece_elements(staging, n);
-    const std::uint64_t tiles = ceil_div(slice_of(input, n, 0).count, piece);
+    const std::uint64_t tile_count = piece * static_cast<std::uint64_t>(n);
+    const std::uint64_t tiles = ceil_div(input.count, tile_count);
     const Rounds rounds(b);
     const auto slice = [&](Chunk whole, std::uint64_t t, int owner) {
-        return tile_of_block(slice_of(whole, n, owner), piece, t);
+        const std::uint64_t in_tile = std::min(tile_count, whole.count - t * tile_count);
+        return piece_of(part(whole, t * tile_count, in_tile), n, owner);
     };
     const auto tile_of = [&](std::uint64_t t) {
         Tile tile;

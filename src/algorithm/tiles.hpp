@@ -33,13 +33,6 @@ inline Chunk tile_of_block(Chunk block, std::uint64_t tile, std::uint64_t t) {
     return part(block, start, std::min(tile, block.count - start));
 }
 
-/// The i-th of n slices of `whole`, all of them but the last ones of one length; a multiple of 64 if that is long.
-inline Chunk slice_of(Chunk whole, int n, int i) {
-    std::uint64_t count = ceil_div(whole.count, static_cast<std::uint64_t>(n));
-    if (count >= 4096) count = ceil_div(count, 64) * 64;
-    return tile_of_block(whole, count, static_cast<std::uint64_t>(i));
-}
-
 inline std::uint64_t longest(const std::vector<Chunk>& blocks) {
     return std::ranges::max_element(blocks, {}, &Chunk::count)->count;
 }

@@ -142,8 +142,8 @@ Work broadcast_once(const Shape& s, double part) {
 
 Work all_reduce_once(const Shape& s) {
     const double pulled = 2 * shared_part(s);
-    const double at_once = s.n * combined_at_once / std::max(1.0, s.n - 1);
-    return and_combined(s, copied_once(s.bytes, at_once, 2 * (s.n - 1), 2, s.n * pulled, pulled), s.bytes / s.n);
+    return and_combined(s, copied_once(s.bytes, two_shot_tile(s), 2 * (s.n - 1), 2, s.n * pulled, pulled),
+                        s.bytes / s.n);
 }
 
 Work all_gather_once(const Shape& s) {

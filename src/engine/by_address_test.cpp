@@ -122,31 +122,6 @@ class ByAddress : public ::testing::Test {
         }
         return run(rank, b, pieces);
     }
-    // An all_reduce of halves in so many pieces of the same size: who combines them writes the result to both buffers.
-    Execution& begin_all_reduce_of_pieces(std::size_t rank, std::uint32_t pieces) {
-        const int peer = 1 - static_cast<int>(rank);
-        const std::uint64_t piece = half / pieces;
-        const auto of = [&](std::size_t r, std::uint64_t t) {
-            return Chunk{Buffer::output, r * half + t * piece, piece};
-        };
-        const auto ask = [](std::uint32_t t) { return 4 * (t / 2) + t % 2; };
-        Builder b("pieces");
-        b.begin_fours();
-        const auto read_answer = [&](std::uint32_t t) {
-            b.read_undelivered(peer, ask(t) + 2, 0, of(1 - rank, t));
-            b.release(ask(t) + 3);
-        };
-        for (std::uint32_t t = 0; t <= pieces; ++t) {
-            if (t < pieces) b.publish(ask(t), std::vector{of(1 - rank, t)}, Offer::result);
-            if (t == 0) continue;
-            const schedule::Operand own{.chunk = of(rank, t - 1)}, other{peer, {.count = piece}};
-            b.read_combine_deliver(ask(t - 1), of(rank, t - 1), std::vector{own, other}, true);
-            b.publish_undelivered(ask(t - 1) + 2, std::vector{of(rank, t - 1)});
-            if (t > 1) read_answer(t - 2);
-        }
-        read_answer(pieces - 1);
-        return run(rank, b, 4 * ((pieces + 1) / 2));
-    }
     // What rank 0 publishes in rounds 0 and 1 is told at once; then comes round 3, and round 2 after it.
     Execution& begin_rounds_out_of_order(std::size_t rank) {
         constexpr std::uint64_t quarter = count / 4;
@@ -341,21 +316,6 @@ TEST_F(ByAddress, pieces_that_are_told_at_once_are_combined_with_one_call) {
         ASSERT_EQ(buffers[0][i], static_cast<float>(i % 1000 + 2)) << i;
         ASSERT_EQ(buffers[1][half + i], static_cast<float>((half + i) % 1000 + 2)) << i;
     }
-}
-
-TEST_F(ByAddress, results_of_what_is_told_at_once_are_written_with_one_call) {
-    count_calls();
-    for (std::uint64_t i = 0; i < count; ++i) buffers[0][i] = static_cast<float>(i % 1000);
-    constexpr std::uint32_t pieces = 20;
-    Execution &first = begin_all_reduce_of_pieces(0, pieces), &second = begin_all_reduce_of_pieces(1, pieces);
-    for (int turn = 0; turn < 100; ++turn) {
-        first.progress();
-        second.progress();
-    }
-    EXPECT_TRUE(first.done() && second.done());
-    EXPECT_EQ(calls, 2) << "one to read, one to write";
-    for (std::uint64_t i = 0; i < count; ++i) ASSERT_EQ(buffers[0][i], static_cast<float>(i % 1000 + 2)) << i;
-    EXPECT_EQ(buffers[0], buffers[1]);
 }
 
 TEST_F(ByAddress, what_is_told_at_once_and_what_is_copied_meet) {

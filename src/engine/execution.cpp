@@ -139,14 +139,7 @@ bool Execution::usable(int peer, std::uint64_t publication) {
 const Execution::Run* Execution::run_with(int peer, std::uint64_t publication) const {
     if (runs_.empty()) return nullptr;
     const Run& run = runs_[static_cast<std::size_t>(peer)];
-    return index_in(run, publication) ? &run : nullptr;
-}
-
-std::optional<std::uint64_t> Execution::index_in(const Run& run, std::uint64_t publication) const {
-    const auto index = schedule_->told_index(publication);
-    if (run.following == 0 || publication < run.first || !index) return std::nullopt;
-    const std::uint64_t behind = *index - *schedule_->told_index(run.first);
-    return behind <= run.following ? std::optional(behind) : std::nullopt;
+    return publication >= run.first && publication < run.end ? &run : nullptr;
 }
 
 bool Execution::progress() {

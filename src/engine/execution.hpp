@@ -134,12 +134,9 @@ class Execution {
     bool published(int peer, std::uint64_t publication) const;
     // Publications of one rank that were made with the first of them.
     struct Run {
-        std::uint64_t first = 0, following = 0;
-        bool offered = false;
+        std::uint64_t first = 0, end = 0;
         std::vector<transport::InPlace::Part> parts;  // of the first
     };
-    /// Which of the run's a publication is; nullopt: none.
-    std::optional<std::uint64_t> index_in(const Run& run, std::uint64_t publication) const;
     const Run* run_with(int peer, std::uint64_t publication) const;
     void remember_run(int peer, std::uint64_t publication);
     bool stands(int peer, std::uint64_t publication) const;

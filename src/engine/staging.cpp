@@ -99,7 +99,7 @@ bool Execution::all_released(std::uint64_t publication) const {
 bool Execution::publish(const Step& step) {
     transport::Arena& arena = *ground_.arena;
     const std::uint64_t publication = base_ + step.round;
-    if (index_in(told_, publication).value_or(0) > 0) return true;
+    if (publication > told_.first && publication < told_.end) return true;
     if (!has_room(publication)) return false;
     const Operand* operands = schedule_->operands.data() + step.first_operand;
     std::byte* slot = arena.slot(ground_.local_rank, publication);
@@ -112,7 +112,7 @@ bool Execution::publish(const Step& step) {
     } else if (in_place(step)) {
         const InPlace head{
             .parts = step.operand_count, .offered = step.offer != Offer::none ? 1U : 0U, .following = step.following};
-        if (step.following > 0) told_ = {.first = publication, .following = step.following};
+        if (step.following > 0) told_ = {.first = publication, .end = publication + 1 + step.following};
         std::memcpy(slot, &head, sizeof head);
         InPlace::Part part;
         for (std::uint32_t i = 0; i < step.operand_count; ++i) {
@@ -186,8 +186,7 @@ void Execution::remember_run(int peer, std::uint64_t publication) {
     if (runs_.empty()) runs_.resize(ground_.local_of.size());
     Run& run = runs_[static_cast<std::size_t>(peer)];
     run.first = publication;
-    run.following = head.following;
-    run.offered = head.offered != 0;
+    run.end = publication + 1 + head.following;
     run.parts.resize(head.parts);
     std::memcpy(run.parts.data(), slot + sizeof head, head.parts * sizeof(InPlace::Part));
 }
@@ -201,9 +200,8 @@ Execution::Source Execution::source(int peer, std::uint64_t publication, std::ui
     InPlace::Part part;
     std::uint64_t at_part = 0;
     if (const Run* const run = run_with(peer, publication)) {
-        head.offered = run->offered ? 1 : 0;
         part = *std::prev(std::ranges::upper_bound(run->parts, offset, {}, &InPlace::Part::first));
-        at_part = *index_in(*run, publication) * part.bytes;
+        at_part = (publication - run->first) * part.bytes;
     } else {
         const transport::Arena& arena = *ground_.arena;
         std::byte* const slot = arena.slot(local, publication);
@@ -278,21 +276,19 @@ bool Execution::read_combine(const Step& step) {
 /// kernel takes as long as copying some 10 KB. Adds their elements to `count`.
 std::size_t Execution::combine_on(const Step& step, std::uint64_t& count) const {
     std::size_t last = next_shared_;
-    if (far_.size() + 1 != step.operand_count) return last;
+    if (far_.size() + 1 != step.operand_count || std::ranges::any_of(far_, &Far::offered)) return last;
     for (std::size_t i = last + 1; i < states_.size(); ++i) {
         const Step& next = schedule_->steps[i];
-        if (next.kind == StepKind::write || next.kind == StepKind::settle) break;
+        if (next.kind == StepKind::read || next.kind == StepKind::write || next.kind == StepKind::settle) break;
         if (next.kind != StepKind::read_combine) continue;
         const std::uint64_t publication = base_ + next.round;
         const auto follows = [&, far = far_.begin()](const Operand& before, const Operand& after) mutable {
             if (before.peer < 0)
                 return after.peer < 0 && after.chunk.buffer == before.chunk.buffer &&
                        after.chunk.offset == before.chunk.offset + count;
-            const bool offered = far->offered;
             const std::uint64_t address = far++->address + count * element_bytes_;
-            if (after.peer != before.peer || !published(after.peer, publication)) return false;
-            const Source from = source(after.peer, publication, after.slot_offset, after.chunk.count);
-            return from.address == address && (from.offered && next.deliver) == offered;
+            return after.peer == before.peer && published(after.peer, publication) &&
+                   source(after.peer, publication, after.slot_offset, after.chunk.count).address == address;
         };
         const Operand* const before = schedule_->operands.data() + step.first_operand;
         if (next.target.count == 0 || next.operand_count != step.operand_count || next.finish != step.finish ||

@@ -222,15 +222,8 @@ void Builder::publish(std::uint32_t round, std::span<const Chunk> sources, Offer
         std::uint64_t& published_end = schedule_.published_end[static_cast<std::size_t>(source.buffer)];
         published_end = std::max(published_end, source.offset + source.count);
         reads(source);
-        if (offer == Offer::result && is_read(source)) offered_late_.insert(round);
     }
     end();
-}
-
-bool Builder::is_read(const Chunk& chunk) const {
-    const Ranges& ranges = ranges_[static_cast<std::size_t>(chunk.buffer)];
-    const auto first = ranges.lower_bound(chunk.offset), last = ranges.lower_bound(chunk.offset + chunk.count);
-    return std::any_of(first, last, [](const auto& range) { return !range.second.readers.empty(); });
 }
 
 void Builder::publish_signal(std::uint32_t round) {
@@ -316,11 +309,9 @@ Schedule Builder::finish() && {
 /// Whether `next` is for the same ranks, has the same chunks as `before`, but for that each begins where the other
 /// ends, and is as free of conditions.
 bool Builder::follows(const Step& before, const Step& next) const {
-    const bool may_be_told = before.offer == Offer::none || before.offer == Offer::result;
-    const auto first = schedule_.told_index(before.round), second = schedule_.told_index(next.round);
-    if (!may_be_told || before.offer != next.offer || before.peer != next.peer || next.after_count > 0 ||
-        offered_late_.contains(next.round) || !first || !second || *second != *first + 1 || before.operand_count == 0 ||
-        before.operand_count != next.operand_count)
+    const auto plain = [](const Step& step) { return step.offer == Offer::none && !step.delivered; };
+    if (!plain(before) || !plain(next) || before.peer != next.peer || next.after_count > 0 ||
+        next.round != before.round + 1 || before.operand_count == 0 || before.operand_count != next.operand_count)
         return false;
     // Where there is one chunk, that of the last publication may be shorter: nothing comes behind it in the slot.
     const bool may_be_shorter = before.operand_count == 1 && next.following == 0;
@@ -328,15 +319,14 @@ bool Builder::follows(const Step& before, const Step& next) const {
         return b.chunk.buffer == a.chunk.buffer && b.chunk.offset == a.chunk.offset + a.chunk.count &&
                (b.chunk.count == a.chunk.count || (may_be_shorter && b.chunk.count < a.chunk.count));
     };
-    const Operand* const operands = schedule_.operands.data();
-    const Operand* const chunks = operands + before.first_operand;
-    return std::equal(chunks, chunks + before.operand_count, operands + next.first_operand, continues);
+    const Operand* const first = schedule_.operands.data() + before.first_operand;
+    return std::equal(first, first + before.operand_count, schedule_.operands.data() + next.first_operand, continues);
 }
 
 void Builder::find_following() {
     const Step* next = nullptr;
     for (Step& step : std::views::reverse(schedule_.steps)) {
-        if (step.kind != StepKind::publish || step.delivered) continue;
+        if (step.kind != StepKind::publish) continue;
         if (next != nullptr && follows(step, *next)) step.following = next->following + 1;
         next = &step;
     }

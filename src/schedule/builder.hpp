@@ -8,7 +8,6 @@
 
 #include <initializer_list>
 #include <map>
-#include <set>
 #include <span>
 #include <vector>
 
@@ -87,13 +86,11 @@ class Builder {
     void wait_for_all();
     void find_following();
     bool follows(const Step& before, const Step& next) const;
-    bool is_read(const Chunk& chunk) const;
 
     Schedule schedule_;
     Ranges ranges_[3];
     std::vector<std::uint32_t> waits_;
     std::vector<Chunk> read_now_, written_now_;
-    std::set<std::uint32_t> offered_late_;  // rounds whose publication offers what steps before it have read
     std::uint32_t next_round_ = 0;
 };
 

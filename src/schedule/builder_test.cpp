@@ -59,32 +59,12 @@ TEST(Builder, tells_at_once_what_follows_without_a_condition) {
     EXPECT_EQ(following({pair[0], {of_input(4, 4)}}), (Following{0, 0}));
 }
 
-TEST(Builder, tells_results_at_once_that_others_may_write_unless_they_are_read_before) {
-    for (const bool reads : {false, true}) {
-        Builder b("test");
-        b.begin_fours();
-        b.publish(0, std::vector{of_input(0, 4)}, Offer::result);
-        b.publish(1, std::vector{of_input(4, 4)}, Offer::result);
-        b.publish_undelivered(2, std::vector{of_input(20, 4)});
-        if (reads) b.copy({Buffer::output, 0, 1}, of_input(8, 1));
-        b.publish(4, std::vector{of_input(8, 4)}, Offer::result);
-        b.use_rounds(8);
-        std::vector<std::uint32_t> found;
-        for (const Step& step : std::move(b).finish().steps) {
-            if (step.kind == StepKind::publish) found.push_back(step.following);
-        }
-        EXPECT_EQ(found, reads ? (std::vector<std::uint32_t>{1, 0, 0, 0}) : (std::vector<std::uint32_t>{2, 1, 0, 0}));
-    }
-}
-
 TEST(Builder, tells_by_itself_what_is_offered_delivered_later_or_not_ready) {
     using Following = std::vector<std::uint32_t>;
     const std::vector<std::vector<Chunk>> row{{of_input(0, 4)}, {of_input(4, 4)}};
     const auto by = [&](auto publish_last) { return following(row, publish_last); };
     const Following alone{0, 0};
     EXPECT_EQ(by(plainly), (Following{1, 0}));
-    EXPECT_EQ(by([](Builder& b, std::uint32_t round, const auto& last) { b.publish(round, last, Offer::result); }),
-              alone);
     EXPECT_EQ(by([](Builder& b, std::uint32_t round, const auto& last) { b.publish(round, last, Offer::copy); }),
               alone);
     EXPECT_EQ(by([](Builder& b, std::uint32_t round, const auto& last) { b.publish_undelivered(round, last); }), alone);

@@ -89,10 +89,10 @@ void find_missed_turns(const Schedule& s, const Schedule& others, std::vector<Di
 
 // What is published with a publication before it is known to who has read that one.
 void find_unknown_rounds(const Schedule& s, Rank peer, const Schedule& theirs, std::vector<Disorder>& found) {
-    std::map<std::uint64_t, std::uint32_t> first_of;  // by told_index
+    std::map<std::uint32_t, std::uint32_t> first_of;  // by round
     for (const Step& step : theirs.steps) {
-        const auto first = theirs.told_index(step.round);
-        for (std::uint32_t i = 1; first && i <= step.following; ++i) first_of.emplace(*first + i, step.round);
+        for (std::uint32_t i = 1; step.kind == StepKind::publish && i <= step.following; ++i)
+            first_of.emplace(step.round + i, step.round);
     }
     std::set<std::uint32_t> read;
     for (std::size_t i = 0; i < s.steps.size(); ++i) {
@@ -102,8 +102,7 @@ void find_unknown_rounds(const Schedule& s, Rank peer, const Schedule& theirs, s
         if ((step.kind != StepKind::read || step.peer != peer) &&
             (step.kind != StepKind::read_combine || std::none_of(operands, operands + step.operand_count, reads)))
             continue;
-        const auto index = s.told_index(step.round);
-        const auto first = index ? first_of.find(*index) : first_of.end();
+        const auto first = first_of.find(step.round);
         if (first != first_of.end() && !read.contains(first->second))
             found.push_back({i, fmt::format("reads what rank {} publishes with round {}, without reading that one "
                                             "before",

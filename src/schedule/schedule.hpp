@@ -36,16 +36,14 @@
 //   - a `publish` for readers that have had everything delivered (Step::delivered) is a mere sign.
 // What is published in place in tiles may be told at once: where the next publications are for the same readers, have
 // as many chunks, each of them the elements that follow, and wait for no step, a publication in place stands for them
-// too (Step::following). They then do nothing, and who reads, or writes a result where that is offered, does not wait
-// for them. Who reads one of them has read the first before. Where rounds come in fours, only the first two of each are
-// told, and the others come in between.
+// too (Step::following). They then do nothing, and who reads does not wait for them. Who reads one of them has read the
+// first before.
 //
 // Ordinary memory is published in place as well where the kernel copies from one process to another
 // (Schedule::by_address): readers and writers name it by its address.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -114,18 +112,17 @@ struct Operand {
 
 struct Step {
     StepKind kind = StepKind::copy;
-    bool arrival_first = false;     ///< receive_combine: the arriving values are the left operand
-    bool finish = false;            ///< combining steps: this is the last combination (avg divides here)
-    Offer offer = Offer::none;      ///< publish
-    bool deliver = false;           ///< read_combine: write the result also where operands were offered for it
-    bool delivered = false;         ///< publish, read: may have been delivered already
-    Rank peer = -1;                 ///< send, receive, receive_combine, read, write; publish: the only reader
-    std::uint32_t round = 0;        ///< publish, read, read_combine, write, release, settle
-    std::uint32_t following = 0;    ///< publish: so many of the next rounds (Schedule::told_index) may be published in
-                                    ///< place with this one
-    std::uint64_t slot_offset = 0;  ///< publish, read, write: first element inside the slot
-    std::uint64_t whole = 0;        ///< copy: elements of the chunk of which it copies a piece
-    Chunk target;                   ///< copy, combine, receive, receive_combine, read, read_combine
+    bool arrival_first = false;       ///< receive_combine: the arriving values are the left operand
+    bool finish = false;              ///< combining steps: this is the last combination (avg divides here)
+    Offer offer = Offer::none;        ///< publish
+    bool deliver = false;             ///< read_combine: write the result also where operands were offered for it
+    bool delivered = false;           ///< publish, read: may have been delivered already
+    Rank peer = -1;                   ///< send, receive, receive_combine, read, write; publish: the only reader
+    std::uint32_t round = 0;          ///< publish, read, read_combine, write, release, settle
+    std::uint32_t following = 0;      ///< publish: so many of the next rounds may be published in place with this one
+    std::uint64_t slot_offset = 0;    ///< publish, read, write: first element inside the slot
+    std::uint64_t whole = 0;          ///< copy: elements of the chunk of which it copies a piece
+    Chunk target;                     ///< copy, combine, receive, receive_combine, read, read_combine
     std::uint32_t first_operand = 0;  ///< in Schedule::operands
     std::uint32_t operand_count = 0;
     std::uint32_t first_after = 0;  ///< in Schedule::after: indices of earlier steps
@@ -153,13 +150,6 @@ struct Schedule {
     Rank either_way_owner = everyone;  ///< which rank does, or all for what they publish
     Collective either_way_of{};        ///< what is timed with what
     bool single_rounding = true;       ///< every result element comes out of one combining step
-
-    /// The index of a round, or of a publication, among those that may be told at once with one before; nullopt: it may
-    /// not.
-    std::optional<std::uint64_t> told_index(std::uint64_t round) const {
-        if (!fours) return round;
-        return round % 4 < 2 ? std::optional(round / 4 * 2 + round % 4) : std::nullopt;
-    }
 };
 
 }  // namespace schedule
