@@ -57,7 +57,7 @@ bool Execution::read_from(int peer, std::uint64_t publication, std::uint64_t add
     const PeerMemory* memory = memory_of(peer);
     const bool copied = memory != nullptr && memory->read(into.data(), address, into.size());
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (!stands(peer, publication) || (memory != nullptr && !(copied ? memory->same() : memory->alive(ending))))
+    if (!published(peer, publication) || (memory != nullptr && !(copied ? memory->same() : memory->alive(ending))))
         return false;
     if (copied) return true;
     throw DistBackendError(fmt::format("{}: the kernel refuses to read {} bytes of the memory of rank {}",
@@ -89,10 +89,15 @@ bool Execution::read_on(const Step& step, std::uint64_t address) {
     const std::span into(this->address(step.target), count * element_bytes_);
     const auto read = [&] { return read_from(step.peer, base_ + step.round, address, into); };
     if (!timed_reading(transport::CopyChoice::Way::kernel, into.size(), read)) return false;
-    for (std::size_t i = next_shared_; i <= last; ++i) {
-        if (schedule_->steps[i].kind == StepKind::read) states_[i] = State::done;
-    }
+    done_through(last, StepKind::read);
     return true;
+}
+
+/// The steps of this kind from the current one to `last` were done with it.
+void Execution::done_through(std::size_t last, StepKind kind) {
+    for (std::size_t i = next_shared_; i <= last; ++i) {
+        if (schedule_->steps[i].kind == kind) states_[i] = State::done;
+    }
 }
 
 bool Execution::write_to(int peer, std::uint64_t publication, std::uint64_t address,
@@ -102,10 +107,10 @@ bool Execution::write_to(int peer, std::uint64_t publication, std::uint64_t addr
     const int local = ground_.local_of[static_cast<std::size_t>(peer)];
     writing_to.store(static_cast<std::uint32_t>(local) + 1, std::memory_order_seq_cst);
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    const bool copied = memory != nullptr && stands(peer, publication) && memory->same() &&
+    const bool copied = memory != nullptr && published(peer, publication) && memory->same() &&
                         memory->write(address, from.data(), from.size());
     writing_to.store(0, std::memory_order_release);
-    if (copied || !stands(peer, publication) || (memory != nullptr && !memory->alive(ending))) return copied;
+    if (copied || !published(peer, publication) || (memory != nullptr && !memory->alive(ending))) return copied;
     throw DistBackendError(fmt::format("{}: the kernel refuses to write {} bytes to the memory of rank {}",
                                        schedule_->algorithm, from.size(), peer));
 }

@@ -355,6 +355,38 @@ TEST_F(ByAddress, what_is_told_at_once_leaves_other_rounds_to_be_published) {
     EXPECT_EQ(buffers[1], buffers[0]);
 }
 
+TEST_F(ByAddress, what_is_told_at_once_stands_when_its_slot_has_the_next_publication) {
+    // Eight pieces that fill all slots, of which the reader exchanges neighbours, so that it reads one after the other;
+    // then a longer one, which comes into the first slot.
+    constexpr std::uint32_t pieces = 8;
+    constexpr std::uint64_t piece = count / 16;
+    const auto begin_nine = [this](std::size_t rank) -> Execution& {
+        Builder b("nine");
+        for (std::uint32_t t = 0; t <= pieces; ++t) {
+            const std::uint64_t length = t < pieces ? piece : count - pieces * piece;
+            if (rank == 0)
+                b.publish(t, std::vector{Chunk{Buffer::output, t * piece, length}});
+            else
+                b.read(0, t, 0, {Buffer::output, (t < pieces ? t ^ 1U : t) * piece, length});
+            b.release(t + 1);
+        }
+        return run(rank, b, pieces + 1);
+    };
+    ASSERT_EQ(arena->layout().slots, pieces);
+    for (std::uint64_t i = 0; i < count; ++i) buffers[0][i] = static_cast<float>(i / piece);
+    progress(begin_nine(0));
+    count_calls();
+    at_second_call = [this] { progress(*executions[0]); };
+    Execution& second = begin_nine(1);
+    progress(second);
+    progress(*executions[0]);
+    EXPECT_TRUE(second.done() && executions[0]->done());
+    for (std::uint64_t i = 0; i < count; ++i)
+        ASSERT_EQ(buffers[1][i],
+                  i < pieces * piece ? buffers[0][i / piece % 2 == 0 ? i + piece : i - piece] : buffers[0][i])
+            << i;
+}
+
 TEST_F(ByAddress, what_was_told_and_then_given_up_is_not_read) {
     // Two pieces, of which the reader swaps the places, so that it reads them one after the other.
     const auto begin_swapped = [this](std::size_t rank) -> Execution& {

@@ -103,14 +103,15 @@ bool Execution::ready(const Step& step) const {
     return true;
 }
 
+/// Whether it has been made, and not been revoked. The first of several may have left its slot to a later publication
+/// of the operation.
 bool Execution::published(int peer, std::uint64_t publication) const {
-    return run_with(peer, publication) != nullptr || stands(peer, publication);
-}
-
-/// Whether it has not been revoked; or, of one without others, whether it has been made.
-bool Execution::stands(int peer, std::uint64_t publication) const {
-    if (const Run* const run = run_with(peer, publication)) publication = run->first;
-    return (stamp_of(peer, publication).load(std::memory_order_acquire) & ~transport::stamp_flags) == publication + 1;
+    const Run* const run = run_with(peer, publication);
+    const std::uint64_t first = run != nullptr ? run->first : publication;
+    const std::uint64_t last = run != nullptr ? base_ + schedule_->publications - 1 : publication;
+    const std::uint64_t made =
+        stamp_of(peer, first).load(std::memory_order_acquire) & ~transport::stamp_flags;  // number + 1
+    return first < made && made <= last + 1;
 }
 
 const std::atomic<std::uint64_t>& Execution::stamp_of(int peer, std::uint64_t publication) const {

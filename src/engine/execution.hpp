@@ -139,7 +139,6 @@ class Execution {
     };
     const Run* run_with(int peer, std::uint64_t publication) const;
     void remember_run(int peer, std::uint64_t publication);
-    bool stands(int peer, std::uint64_t publication) const;
     bool usable(int peer, std::uint64_t publication);
     bool wanted(const schedule::Step& publish) const;
     bool was_delivered(const schedule::Step& read, std::uint64_t publication) const;
@@ -151,6 +150,7 @@ class Execution {
     const std::atomic<std::uint64_t>& stamp_of(int peer, std::uint64_t publication) const;
     bool read_from(int peer, std::uint64_t publication, std::uint64_t address, std::span<std::byte> into) const;
     bool read_on(const schedule::Step& step, std::uint64_t address);
+    void done_through(std::size_t last, schedule::StepKind kind);
     std::size_t combine_on(const schedule::Step& step, std::uint64_t& count) const;
     bool write_to(int peer, std::uint64_t publication, std::uint64_t address, std::span<const std::byte> from) const;
     void revoke() const noexcept;

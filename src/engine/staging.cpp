@@ -266,9 +266,7 @@ bool Execution::read_combine(const Step& step) {
     if (!timed_reading(far_.empty() ? Way::staging : Way::kernel, combined * element_bytes_,
                        [&] { return combine(step, combined, inputs, slot); }))
         return false;
-    for (std::size_t i = next_shared_; i <= last; ++i) {
-        if (schedule_->steps[i].kind == StepKind::read_combine) states_[i] = State::done;
-    }
+    done_through(last, StepKind::read_combine);
     return true;
 }
 
