@@ -31,13 +31,24 @@ Layout layout_of(int n, int kind, std::uint64_t slot) {
     return layout;
 }
 
-// Which buffers of which ranks lie in symmetric memory: none, all, some ranks', only inputs, only outputs.
+// Which buffers of which ranks lie in symmetric memory. Up to four ranks: every mixture. More: none, all, some ranks',
+// only inputs, only outputs; of more than nine none and all.
 std::vector<std::vector<unsigned>> symmetries(const std::vector<Schedule>& schedules) {
     const std::size_t n = schedules.size();
     std::vector<std::vector<unsigned>> result{{}};
     if (std::ranges::all_of(schedules, [](const Schedule& s) { return s.publications == 0; })) return result;
     constexpr unsigned input = 1U << static_cast<unsigned>(schedule::Buffer::input);
     constexpr unsigned output = 1U << static_cast<unsigned>(schedule::Buffer::output);
+    if (n <= 4) {
+        for (unsigned mixture = 1; mixture < 1U << 2 * n; ++mixture) {
+            std::vector<unsigned>& buffers = result.emplace_back(n);
+            for (std::size_t rank = 0; rank < n; ++rank) {
+                if ((mixture >> 2 * rank & 1) != 0) buffers[rank] |= input;
+                if ((mixture >> 2 * rank & 2) != 0) buffers[rank] |= output;
+            }
+        }
+        return result;
+    }
     result.emplace_back(n, input | output);
     if (n > 9) return result;
     std::vector<unsigned> some(n), others(n);

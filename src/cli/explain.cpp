@@ -2,6 +2,7 @@
 #include "algorithm/explain.hpp"
 
 #include "algorithm/select.hpp"
+#include "algorithm/slots.hpp"
 #include "cli/arguments.hpp"
 #include "cli/requests.hpp"
 #include "core/env.hpp"
@@ -58,6 +59,21 @@ algorithm::Request request_of(const ExplainArguments& a) {
     return request;
 }
 
+// What calls do between ranks of one host that are short enough to need no schedule; empty: this one has a schedule.
+std::string slots_instead(const algorithm::Layout& layout, const algorithm::Request& request) {
+    constexpr std::size_t slot_bytes = transport::RankControl::small_area_bytes;
+    if (!layout.shared_memory || !layout.one_host() || request.algorithm ||
+        !algorithm::fits_slot(request, layout.size(), slot_bytes))
+        return {};
+    return fmt::format(
+        "{} on {} ranks: slots\n"
+        "  why: on one host, and a rank's contribution fits into a slot of {} bytes: each rank writes its own slot and "
+        "reads "
+        "the others'; no schedule runs\n"
+        "  A schedule runs when --algorithm or TUTTI_ALGORITHM names one. The table's choice among them:\n",
+        to_string(request.collective), layout.size(), slot_bytes);
+}
+
 // Where the numbers come from that are printed.
 std::string source_of(const algorithm::Layout& layout) {
     if (!layout.tuning.costs) return "assumed, and not asked: the table's limits choose";
@@ -92,7 +108,13 @@ Command add_explain(CLI::App& app) {
             return 0;
         }
         if (a->choices) {
-            std::fputs(algorithm::describe_choices(layout_of(*a)).c_str(), stdout);
+            const algorithm::Layout layout = layout_of(*a);
+            if (layout.shared_memory && layout.one_host())
+                fmt::print(
+                    "# A call whose contribution fits into a slot of {} bytes runs no schedule, unless "
+                    "TUTTI_ALGORITHM names one.\n",
+                    std::size_t{transport::RankControl::small_area_bytes});
+            std::fputs(algorithm::describe_choices(layout).c_str(), stdout);
             return 0;
         }
         if (a->collective.empty())
@@ -111,6 +133,7 @@ Command add_explain(CLI::App& app) {
         const std::string source = source_of(layout);
         algorithm::Request request = request_of(*a);
         if (!request.algorithm) request.algorithm = algorithm::parse_override(layout.tuning.named, request.collective);
+        std::fputs(slots_instead(layout, request).c_str(), stdout);
         std::fputs(algorithm::explain(layout, request, source).c_str(), stdout);
         return 0;
     };

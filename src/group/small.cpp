@@ -13,6 +13,7 @@
 // other's contributions in different slots.
 //
 // all_to_all: small_blocks.cpp.
+#include "algorithm/slots.hpp"
 #include "core/pause.hpp"
 #include "group/fingerprint.hpp"
 #include "group/group.hpp"
@@ -29,6 +30,8 @@
 namespace tutti::detail {
 namespace {
 
+using algorithm::blocks_in_slot;
+using algorithm::splits;
 using transport::RankControl;
 using transport::ShortSlot;
 using transport::SmallHead;
@@ -41,18 +44,6 @@ constexpr int turns_max = 100;
 constexpr std::chrono::milliseconds turns_time{2};
 // Before yielding, where those that are waited for have other cores: about as long as a change of context takes.
 constexpr int looks_before_yield = 30;
-
-// To each rank goes another block of what one rank contributes, whose own block stays where the caller has it.
-constexpr bool splits(Collective collective) {
-    return collective == Collective::scatter || collective == Collective::reduce_scatter;
-}
-
-// What one rank writes into its slot, in multiples of a block.
-constexpr std::size_t blocks_published(Collective collective, int size) {
-    if (splits(collective)) return static_cast<std::size_t>(size) - 1;
-    if (collective == Collective::all_to_all) return static_cast<std::size_t>(size);
-    return collective == Collective::barrier ? 0 : 1;
-}
 
 // Only the root's contribution is needed, or only the root needs contributions: the other side does not wait.
 constexpr bool from_root(Collective collective) {
@@ -122,11 +113,7 @@ template <class F>
 
 bool Group::is_small(Collective collective, std::uint64_t block_bytes) const noexcept {
     if (!uses_shared_memory_only() || named(collective)) return false;
-    constexpr std::size_t most = RankControl::small_area_bytes;
-    // A scatter of more goes in tiles, which the others read while the next ones are being written.
-    const std::size_t blocks =
-        collective == Collective::scatter ? static_cast<std::size_t>(size_) : blocks_published(collective, size_);
-    return block_bytes <= most && block_bytes * blocks <= most;
+    return algorithm::fits_slot(collective, block_bytes, size_, RankControl::small_area_bytes);
 }
 
 // The same, for an operation that was made the ordinary way. Fills in `operation.small` if it is small.
@@ -263,7 +250,7 @@ template <Collective c>
 [[gnu::always_inline]] inline SmallState Group::begin_small_as(const SmallCall& call) {
     SmallState state{.sequence = ++small_sequence_};
     state.is_short =
-        c != Collective::all_to_all && blocks_published(c, size_) * call.block_bytes <= ShortSlot::payload_bytes;
+        c != Collective::all_to_all && blocks_in_slot(c, size_) * call.block_bytes <= ShortSlot::payload_bytes;
     if (one_way(c)) {
         state.head = head_ahead(state, 0);
     } else {
@@ -314,7 +301,7 @@ template <Collective c>
 [[gnu::always_inline]] inline bool Group::publish(const SmallCall& call, SmallState& state, std::uint64_t sequence) {
     if (contributes(c, call.root, rank_)) {
         constexpr bool blocks = c == Collective::all_to_all;
-        const std::size_t bytes = blocks_published(c, size_) * call.block_bytes;
+        const std::size_t bytes = blocks_in_slot(c, size_) * call.block_bytes;
         const bool inline_payload = !blocks && bytes <= SmallSlot::payload_bytes;
         if (one_way(c) && !reusable(call, state, sequence)) return false;
         SmallHead& head = small_head(state, rank_);
@@ -395,7 +382,7 @@ template <Collective c>
     if (c == Collective::all_to_all) return take_blocks(call, state);
     const std::size_t bytes = call.block_bytes;
     if (bytes == 0) return;
-    const std::size_t published = bytes * blocks_published(c, size_);
+    const std::size_t published = bytes * blocks_in_slot(c, size_);
     const auto me = static_cast<std::size_t>(rank_);
     // A rank's own contribution is where the caller has it: for those for which nobody waits it is nowhere else, and
     // what was written around the cache would have to be fetched from memory. It may be where the result goes.

@@ -191,6 +191,9 @@ class Bench(CliCase):
             self.assertEqual((row["wrong"], row["ranks"]), (0, 2), row)
         for peer in ("openmpi", "mpich", "gloo", "torch"):
             told = f"{peer} is left out" in done.stderr
+            if told:
+                why = re.search(rf"{peer} is left out: (.*)", done.stderr)
+                print(f"left out: cli_bench_test, the peer {peer}: {why.group(1)}", flush=True)
             self.assertNotEqual(told, any(name.startswith(peer) for name in found), done.stderr)
 
     def test_bad_arguments_are_refused_in_a_sentence(self):
@@ -210,6 +213,20 @@ class Bench(CliCase):
 
 
 class Explain(CliCase):
+    def test_short_calls_of_one_host_are_said_to_run_no_schedule(self):
+        """What is said here is what `tutti bench --regret` finds chosen."""
+        for collective, size, short in (("all_reduce", 8, True), ("all_reduce", "32K", True), ("all_reduce", "64K", False),
+                                        ("scatter", "32K", True), ("scatter", "128K", False), ("barrier", 8, True),
+                                        ("all_to_all", 64, True), ("all_to_all", "1M", False)):
+            with self.subTest(collective=collective, size=size):
+                said = self.tutti("explain", collective, "-n", 2, "-b", size).stdout.splitlines()[0]
+                self.assertEqual(said.endswith(": slots"), short, said)
+        for arguments in (["--algorithm", "one_shot"], ["--transport", "tcp"], ["--hosts", 2]):
+            with self.subTest(arguments=arguments):
+                self.assertNotIn("slots", self.tutti("explain", "all_reduce", "-n", 2, "-b", 8, *arguments).stdout)
+        self.assertIn("# A call whose contribution fits into a slot", self.tutti("explain", "--choices", "-n", 2).stdout)
+        self.assertNotIn("#", self.tutti("explain", "--choices", "-n", 2, "--transport", "tcp").stdout)
+
     def test_every_collective_is_explained(self):
         for collective in ("all_reduce", "broadcast", "reduce", "all_gather", "gather", "scatter", "reduce_scatter",
                            "all_to_all", "barrier"):

@@ -1,0 +1,41 @@
+// Which calls need no schedule: between ranks of one host, each rank writes the bytes that the others need of it into a
+// slot of its own, and reads the others' slots (group/small). Pure functions; equal on all ranks for equal calls.
+#pragma once
+
+#include "algorithm/plan.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tutti::algorithm {
+
+/// To each rank goes another block of the values that one rank contributes. That rank's own block stays in its buffer.
+constexpr bool splits(Collective collective) {
+    return collective == Collective::scatter || collective == Collective::reduce_scatter;
+}
+
+/// How many blocks one rank writes into its slot.
+constexpr std::size_t blocks_in_slot(Collective collective, int ranks) {
+    if (splits(collective)) return static_cast<std::size_t>(ranks) - 1;
+    if (collective == Collective::all_to_all) return static_cast<std::size_t>(ranks);
+    return collective == Collective::barrier ? 0 : 1;
+}
+
+/// Whether the call's blocks fit into slots of `slot_bytes`.
+constexpr bool fits_slot(Collective collective, std::uint64_t block_bytes, int ranks, std::size_t slot_bytes) {
+    // A scatter of more goes in tiles, which the others read while the next ones are being written.
+    const std::size_t blocks =
+        collective == Collective::scatter ? static_cast<std::size_t>(ranks) : blocks_in_slot(collective, ranks);
+    return block_bytes <= slot_bytes && block_bytes * blocks <= slot_bytes;
+}
+
+/// The same for a request; calls whose blocks differ in length have a schedule.
+inline bool fits_slot(const Request& request, int ranks, std::size_t slot_bytes) {
+    const std::vector<std::uint64_t>& counts =
+        request.collective == Collective::all_to_all ? request.send_counts : request.counts;
+    if (std::ranges::adjacent_find(counts, std::ranges::not_equal_to{}) != counts.end()) return false;
+    const std::uint64_t count = counts.empty() ? request.count : counts.front();
+    return fits_slot(request.collective, count * request.element_bytes, ranks, slot_bytes);
+}
+
+}  // namespace tutti::algorithm
