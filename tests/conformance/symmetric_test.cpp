@@ -224,7 +224,7 @@ TEST_P(Symmetric, arguments_are_checked) {
 
 TEST_P(Symmetric, memory_that_no_machine_has_is_an_error_on_all_ranks) {
     const How how = GetParam();
-    if (how == How::tcp_processes || how == How::tcp_threads) GTEST_SKIP() << "ordinary memory";
+    if (how == How::tcp_processes || how == How::tcp_threads) GTEST_SKIP() << "by design: ordinary memory over TCP";
     run_ranks(3, how, [](const ProcessGroup& g) {
         EXPECT_THROW(empty_symmetric(float32, {std::int64_t{1} << 58}, {.group = g}), DistBackendError);
         std::vector<float> data(10, 1);  // the group goes on

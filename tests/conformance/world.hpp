@@ -117,7 +117,7 @@ inline const char* port_of_job() {
 inline void run_in_job(int size, const Body& body, const WorldOptions& options) {
     const int rank = std::atoi(std::getenv("OMPI_COMM_WORLD_RANK"));
     const int ranks = std::atoi(std::getenv("OMPI_COMM_WORLD_SIZE"));
-    if (size > ranks) GTEST_SKIP() << "a job of " << ranks << " ranks has no " << size;
+    if (size > ranks) GTEST_SKIP() << "by design: a job of " << ranks << " ranks has no " << size;
     static const TCPStore store({.port = static_cast<std::uint16_t>(std::atoi(port_of_job())), .is_master = rank == 0});
     static int runs = 0;
     if (runs == 0) {  // all ranks begin MPI, or none

@@ -9,7 +9,7 @@
 # $work          a folder that goes with the test
 test_name=$(basename "$0" .sh)
 skip() {
-  echo "$test_name: skipped: $1"
+  echo "left out: $test_name: $1"
   exit 77
 }
 [ "$(id -u)" -eq 0 ] && command -v ip >/dev/null ||

@@ -26,7 +26,7 @@ class UnderOthers(CliCase):
     def mpiruns(self):
         for launcher, command in MPIRUNS.items():
             if shutil.which(command[0]) is None:
-                print(f"{command[0]} is not installed: not tested under it")
+                print(f"left out: cli_launchers_test, jobs under {launcher}: {command[0]} is not installed")
                 continue
             yield launcher, command
 

@@ -112,7 +112,8 @@ class UnderSlurm(CliCase):
 if __name__ == "__main__":
     missing = [name for name in PROGRAMS if shutil.which(name, path=PATH) is None]
     if missing or os.geteuid() != 0:
-        print(f"slurm_test: skipped: it needs root and Debian's munge, slurmctld, slurmd, slurm-client; missing: {missing}")
+        print("left out: cli_slurm_test: it needs root and Debian's packages munge, slurmctld, slurmd and slurm-client; "
+              + (f"missing: {', '.join(missing)}" if missing else "this is another user"))
         sys.exit(77)
     unittest.util._MAX_LENGTH = 4000
     main("cli_slurm_test")
