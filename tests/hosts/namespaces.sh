@@ -2,6 +2,8 @@
 # file system and the processes' numbers. Needs root and iproute2; otherwise the test is skipped (exit status 77).
 #
 # make_hosts N   hosts 1 to N
+# make_bad_network BRIDGE   hosts 1 and 2, joined by the program BRIDGE (bridge.cpp) instead of the kernel's bridge
+# network COMMAND...   tells BRIDGE, and prints its answer
 # address K      the address of host K
 # on K COMMAND   runs it there
 # processes K    the numbers of the processes that run there
@@ -49,6 +51,25 @@ make_hosts() {
       ip -n "$host" addr add "$(address "$number")/24" dev eth0 && ip -n "$host" link set eth0 up &&
       ip -n "$host" link set lo up || skip "no network namespace can be made here"
   done
+}
+make_bad_network() {
+  local number host
+  for number in 1 2; do
+    host=th$id-$number
+    hosts+=("$host")
+    ip netns add "$host" && ip link add "tv$id-$number" type veth peer name eth0 netns "$host" &&
+      ip link set "tv$id-$number" up && ip -n "$host" addr add "$(address "$number")/24" dev eth0 &&
+      ip -n "$host" link set eth0 up && ip -n "$host" link set lo up || skip "no network namespace can be made here"
+    on "$number" "$1" --whole-packets eth0 || skip "a host's checksums cannot be left to it"
+  done
+  coproc NETWORK { exec "$1" "tv$id-1" "tv$id-2"; }
+  local ready
+  read -r -t 10 ready <&"${NETWORK[0]}" && [ "$ready" = ready ] || skip "frames cannot be forwarded here"
+}
+network() {
+  local answer
+  echo "$*" >&"${NETWORK[1]}"
+  read -r -t 10 answer <&"${NETWORK[0]}" && echo "$answer"
 }
 fail() {
   echo "FAILED: $1"
