@@ -3,6 +3,7 @@
 #include "api/environment.hpp"
 #include "backend/libraries.hpp"
 #include "core/env.hpp"
+#include "transport/shm/arena.hpp"
 #include "transport/shm/peer_memory.hpp"
 #include "tune/cache.hpp"
 #include "tune/machine.hpp"
@@ -18,6 +19,7 @@
 #include <net/if.h>
 #include <sched.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -72,11 +74,23 @@ Finding open_files() {
             "a rank keeps a connection to each rank of other hosts that it talks to: ulimit -n 4096"};
 }
 
+// That of the machine itself has always this number.
+bool in_user_namespace() {
+    constexpr ino_t of_the_machine = 0xeffffffd;
+    struct stat status {};
+    return ::stat("/proc/self/ns/user", &status) == 0 && status.st_ino != of_the_machine;
+}
+
 Finding peer_memory() {
-    if (transport::PeerMemory::allowed())
-        return {Kind::good, "peers' memory", "large messages are read from the sender's memory in one copy"};
-    return {Kind::slow, "peers' memory", "may not be read: large messages are copied twice",
-            "allow process_vm_readv: kernel.yama.ptrace_scope=0, or the container's seccomp profile"};
+    if (!transport::PeerMemory::allowed()) {
+        return {Kind::slow, "peers' memory", "may not be read: large messages are copied twice",
+                "allow process_vm_readv, process_vm_writev and pidfd_open: kernel.yama.ptrace_scope=0, the container's "
+                "seccomp profile, processes that may be dumped"};
+    }
+    std::string found = "large messages are read from the sender's memory in one copy";
+    if (in_user_namespace())
+        found += "; copied twice between ranks that are started in user namespaces of their own, as this process is";
+    return {Kind::good, "peers' memory", found};
 }
 
 Finding network() {
@@ -229,13 +243,22 @@ Finding trial(const char* what, TransportKind transport) {
                         all.count())};
 }
 
+Finding shared_memory() {
+    try {
+        transport::Arena::create_shared(transport::ArenaLayout::of(2, 2));
+    } catch (const DistBackendError& error) {
+        return {Kind::slow, "shared memory", error.what(), "without it the ranks of a host talk over TCP"};
+    }
+    return trial("shared memory", TransportKind::shm);
+}
+
 }  // namespace
 
 std::vector<Finding> checkup() {
     std::vector<Finding> findings = environment();
     const bool broken = findings.front().kind == Kind::broken;
     if (!broken) {  // before anything starts a thread
-        findings.push_back(trial("shared memory", TransportKind::shm));
+        findings.push_back(shared_memory());
         findings.push_back(trial("tcp", TransportKind::tcp));
         findings.push_back(tuning());
     }

@@ -122,7 +122,7 @@ void Group::take_layout() {
         }
         layout_.slot_bytes = transport::ArenaLayout::of(1, size_).slot_bytes;
         layout_.machines = world_->machines_of(ranks);
-        layout_.pulls = hosts.size() == 1 && world_->arena() && world_->arena()->control(0).memory_readable.load() != 0;
+        layout_.pulls = hosts.size() == 1 && world_->reads_memory();
     }
     for (int c = 1; c <= collective_count && !layout_.tuning.named.empty(); ++c) {
         const auto collective = static_cast<Collective>(c);

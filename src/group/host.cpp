@@ -1,5 +1,6 @@
 // What the ranks of one host share: memory, and how long they wait for each other.
 #include "algorithm/cost.hpp"
+#include "core/interrupt.hpp"
 #include "core/log.hpp"
 #include "core/settings.hpp"
 #include "core/this_host.hpp"
@@ -9,6 +10,7 @@
 #include <tutti/error.hpp>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sched.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -20,9 +22,8 @@
 namespace tutti::detail {
 namespace {
 
-// How long who made the memory stays for those who have yet to find it, and how often it looks whether they will.
-constexpr std::chrono::seconds attachments_patience{1};
-constexpr std::chrono::milliseconds finding_patience{5};
+// How often a rank that waits for its neighbours looks whether they still come.
+constexpr std::chrono::milliseconds neighbours_patience{5};
 
 int usable_cores() {
     cpu_set_t set;
@@ -42,11 +43,37 @@ int spins_for(int ranks_of_machine) {
 
 }  // namespace
 
-// Made while the others are on their way, who may be on this host.
-void World::prepare_memory() {
-    if (rank_ != 0 || size_ == 1 || transport_ == TransportKind::tcp) return;
-    arena_ = transport::Arena::create_shared(transport::ArenaLayout::of(size_, size_));
-    arena_->control(0).memory_readable.store(transport::PeerMemory::allowed() ? 1 : 0);
+// Rank 0 makes it while the others are on their way, who may be on this host. Those find out whether they could: then
+// they can map it too. Returns why there is none; empty: there is, or could be.
+std::string World::prepare_memory() {
+    if (size_ == 1) return {};
+    if (transport_ == TransportKind::tcp) return "its transport is tcp";
+    try {
+        auto arena = transport::Arena::create_shared(transport::ArenaLayout::of(size_, size_));
+        if (rank_ == 0) arena_ = std::move(arena);
+        return {};
+    } catch (const DistBackendError& error) {
+        return error.what();
+    }
+}
+
+// Rank 0. Schedules need all ranks to know who shares memory with whom, so what one rank cannot do, none does.
+std::string World::why_not_shared(const std::vector<rendezvous::Card>& cards) const {
+    const auto without = std::ranges::find_if(cards, [](const auto& card) { return !card.cannot_share.empty(); });
+    if (without == cards.end()) return {};
+    return fmt::format("rank {} (host {}): {}", without - cards.begin(), without->host_name, without->cannot_share);
+}
+
+void World::go_without_memory(const std::string& why) {
+    if (transport_ == TransportKind::shm) {
+        throw DistBackendError(
+            fmt::format("transport shm: group \"{}\": {}; with TUTTI_TRANSPORT=auto it would go on over TCP", name_,
+                        why),
+            {.operation = "init", .group = name_, .rank = rank_});
+    }
+    if (transport_ == TransportKind::automatic && rank_ == 0)
+        TUTTI_WARN("group \"{}\": the {} ranks exchange everything over TCP: {}", name_, size_, why);
+    transport_ = TransportKind::tcp;
 }
 
 // Ranks that are all on rank 0's host, and see its process, find the memory by themselves: nobody has to wait until it
@@ -90,10 +117,16 @@ void World::connect_shared_memory(const OfferedMemory& offer, const Deadline& de
         return;
     }
     if (!layout_.shared_memory || shape.ranks == 1) return;
-    if (offer.descriptor >= 0)
-        share_offered(offer, deadline);
-    else
-        share_by_hand(deadline);
+    try {
+        if (offer.descriptor >= 0)
+            share_offered(offer, deadline);
+        else
+            share_by_hand(deadline);
+        agree_about_memory(deadline);
+    } catch (const DistError& error) {  // the others need not wait for this rank
+        if (!bad_news_.raised()) membership_->flood({rendezvous::VerdictKind::aborted, rank_, error.what()});
+        throw;
+    }
     transport::Arena::choose_fences(arena_, spins_ == 0);
     static_assert(transport::Mailbox::pull_bytes_on_own_cores == algorithm::pulled_from);
     static_assert(engine::Execution::combined_at_once == algorithm::combined_at_once);
@@ -104,7 +137,7 @@ void World::connect_shared_memory(const OfferedMemory& offer, const Deadline& de
     }
 }
 
-// Rank 0 has made it, has said where it is, and goes on. Who cannot find it there asks at its door.
+// Rank 0 has made it, and has said where it is. Who cannot find it there asks at its door.
 void World::share_offered(const OfferedMemory& offer, const Deadline& deadline) {
     if (rank_ == 0) return;
     const auto shape = transport::ArenaLayout::of(size_, size_);
@@ -113,7 +146,6 @@ void World::share_offered(const OfferedMemory& offer, const Deadline& deadline) 
         const UniqueFd door = membership_->visit(0, deadline, &bad_news_);
         arena_ = transport::Arena::attach(net::recv_fd(door.get(), deadline, &bad_news_), shape);
     }
-    arena_->say_attached(rank_);
 }
 
 // Rank 0, service thread.
@@ -126,19 +158,50 @@ void World::give_memory(const UniqueFd& visitor) const {
     }
 }
 
-// With rank 0's process goes the way to its memory: it stays until all that will come have come.
-void World::wait_for_attachments() const {
-    const bool offered = rank_ == 0 && arena_ && arena_->control(0).identity.load(std::memory_order_relaxed) != 0;
-    if (!offered) return;
-    const auto expects = [this](int rank) {
-        return rank != 0 && !gone_for_good_.contains(rank) &&
-               arena_->control(rank).attached.load(std::memory_order_acquire) == 0;
+// Each rank has tried all others, and hears what all have found: if one may not read another's memory, none reads any.
+void World::agree_about_memory(const Deadline& deadline) {
+    using Attached = transport::RankControl::Attached;
+    const bool reaches = reaches_neighbours();
+    arena_->say_attached(local_of(rank_), reaches ? Attached::and_reads : Attached::only);
+    while (!arena_->wait_until_attached(neighbours_patience)) check_attachments(deadline);
+    const auto reads = [this](int rank) {
+        return arena_->control(local_of(rank)).attached.load(std::memory_order_acquire) == Attached::and_reads;
     };
-    for (const Deadline end = Deadline::after(attachments_patience); !end.expired();) {
-        if (arena_->wait_until_attached(finding_patience)) return;
-        const std::lock_guard lock(verdict_mutex_);
-        if (verdict_ || std::ranges::none_of(rank_of_local_, expects)) return;
+    const auto first = std::ranges::find_if_not(rank_of_local_, reads);
+    reads_memory_ = first == rank_of_local_.end();
+    if (!reads_memory_ && *first == rank_) {
+        TUTTI_INFO(
+            "group \"{}\": rank {} may not read the memory of all ranks of its host: they copy long messages twice",
+            name_, rank_);
     }
+}
+
+// Throws when not all will come.
+void World::check_attachments(const Deadline& deadline) const {
+    using rendezvous::VerdictKind;
+    check_wait(Deadline::never(), nullptr, "init");
+    const std::string what = fmt::format("init of group \"{}\" ({} ranks)", name_, size_);
+    std::vector<int> missing;
+    const std::lock_guard lock(verdict_mutex_);
+    if (verdict_ && verdict_->kind == VerdictKind::aborted) {
+        throw Aborted(fmt::format("{}: aborted by rank {}: {}", what, verdict_->rank, verdict_->text),
+                      {.operation = "init", .rank = rank_, .peer = verdict_->rank});
+    }
+    if (verdict_) {
+        throw PeerLost(fmt::format("{}: {}", what, verdict_->text),
+                       {.operation = "init", .rank = rank_, .peer = verdict_->rank});
+    }
+    for (const int rank : rank_of_local_) {
+        if (arena_->control(local_of(rank)).attached.load() != transport::RankControl::Attached::not_yet) continue;
+        missing.push_back(rank);
+        if (gone_for_good_.contains(rank)) {
+            throw PeerLost(fmt::format("{}: rank {} has left", what, rank),
+                           {.operation = "init", .rank = rank_, .peer = rank});
+        }
+    }
+    if (!deadline.expired() || missing.empty()) return;
+    throw DistStoreError(fmt::format("{}: not there in time to share memory: {}", what, fmt::join(missing, ", ")),
+                         {.operation = "init", .rank = rank_, .peer = missing.front()}, ErrorCode::timeout);
 }
 
 // The lowest rank of a host makes the memory and passes its descriptor to the others: whoever gets it shares it.
@@ -150,7 +213,6 @@ void World::share_by_hand(const Deadline& deadline) {
     std::vector<UniqueFd> shared(1 + bells.size());
     if (is_first) {
         arena_ = transport::Arena::create_shared(shape);
-        arena_->control(0).memory_readable.store(memory_readable() ? 1 : 0);
         for (UniqueFd& bell : bells) {
             bell = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
             if (!bell) throw DistBackendError(fmt::format("cannot make an eventfd: {}", std::strerror(errno)));
@@ -158,7 +220,7 @@ void World::share_by_hand(const Deadline& deadline) {
         shared.front() = arena_->fd();
         std::ranges::move(bells, shared.begin() + 1);
     }
-    pass_on_host("arena", rank_of_local_, shared, deadline, nullptr);
+    pass_on_host("arena", rank_of_local_, shared, deadline, &bad_news_);
     std::move(shared.begin() + 1, shared.end(), bells.begin());
     if (!is_first) arena_ = transport::Arena::attach(std::move(shared.front()), shape);
     arena_->hang_bells(std::move(bells));
@@ -194,13 +256,13 @@ void World::receive_from_first(const std::string& what, int first, std::span<Uni
     for (UniqueFd& fd : fds) fd = net::recv_fd(to.get(), deadline, abort);
 }
 
-// Equal on all ranks of a host: its lowest rank decides.
-bool World::memory_readable() const {
+bool World::reaches_neighbours() const {
     const auto& cards = membership_->cards();
-    const auto mine = cards[static_cast<std::size_t>(rank_)].process_space;
-    return std::ranges::all_of(rank_of_local_,
-                               [&](int rank) { return cards[static_cast<std::size_t>(rank)].process_space == mine; }) &&
-           transport::PeerMemory::allowed();
+    const auto space = cards[static_cast<std::size_t>(rank_)].process_space;
+    return transport::PeerMemory::can_watch() && std::ranges::all_of(rank_of_local_, [&](int rank) {
+               const rendezvous::Card& card = cards[static_cast<std::size_t>(rank)];
+               return card.process_space == space && transport::PeerMemory::reaches(card.process, card.place_to_try);
+           });
 }
 
 }  // namespace tutti::detail

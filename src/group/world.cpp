@@ -30,8 +30,9 @@ namespace {
 struct Decision {
     std::string tuning;
     OfferedMemory memory;
+    std::string without_memory;  // why no rank shares memory; empty: those of one host do
 };
-TUTTI_OBJECT(Decision, tuning, memory);
+TUTTI_OBJECT(Decision, tuning, memory, without_memory);
 
 // TUTTI_ALGORITHM, checked.
 std::string named_algorithms() {
@@ -82,16 +83,20 @@ World::World(const ProcessGroupOptions& options, std::optional<Deadline> joining
     const auto decide = [&](const std::vector<rendezvous::Card>& cards) {
         std::vector<std::string> offers;
         for (const auto& card : cards) offers.push_back(card.note);
-        return object::encode_string(Decision{tune::decide(setting, named, offers), offer_memory(cards)});
+        const std::string without = why_not_shared(cards);
+        if (!without.empty()) arena_.reset();
+        return object::encode_string(Decision{tune::decide(setting, named, offers), offer_memory(cards), without});
     };
-    prepare_memory();
+    const std::string cannot_share = prepare_memory();
     membership_ = std::make_unique<rendezvous::Membership>(
         rendezvous::MembershipOptions{PrefixStore("group/" + name_, options.store), rank_, size_, deadline,
                                       options.listen_host, [this](const rendezvous::Verdict& v) { on_verdict(v); },
                                       [&] { return size_ > 1 ? tune::offer(setting, rank_ == 0) : std::string(); },
-                                      decide, [this](const UniqueFd& visitor) { give_memory(visitor); }});
+                                      decide, [this](const UniqueFd& visitor) { give_memory(visitor); },
+                                      transport::PeerMemory::place_to_try(), cannot_share});
     const auto decision = object::decode_string(membership_->decision()).get<Decision>();
     take_tuning(decision.tuning);
+    if (!decision.without_memory.empty()) go_without_memory(decision.without_memory);
     lay_out(transport_);
     streams_.resize(static_cast<std::size_t>(size_));
     memories_.resize(static_cast<std::size_t>(size_));
@@ -99,8 +104,7 @@ World::World(const ProcessGroupOptions& options, std::optional<Deadline> joining
     make_mailbox();
     lay_out_host();
     connect_shared_memory(decision.memory, deadline);
-    layout_.pulls =
-        local_of_.size() == rank_of_local_.size() && arena_ && arena_->control(0).memory_readable.load() != 0;
+    layout_.pulls = local_of_.size() == rank_of_local_.size() && reads_memory_;
     watch_forks();
 }
 
@@ -125,7 +129,6 @@ World::~World() {
     }
     unpark();
     if (progress_thread_.joinable()) progress_thread_.join();
-    wait_for_attachments();
     membership_.reset();
 }
 
@@ -198,8 +201,7 @@ void World::make_mailbox() {
 }
 
 const transport::PeerMemory* World::memory_of(int peer) {
-    if (size_ == 1 || !shares_memory_with(peer)) return nullptr;
-    if (arena_->control(0).memory_readable.load(std::memory_order_relaxed) == 0) return nullptr;
+    if (!reads_memory_ || !shares_memory_with(peer)) return nullptr;
     auto& memory = memories_[static_cast<std::size_t>(peer)];
     if (!memory) memory.emplace(membership_->cards()[static_cast<std::size_t>(peer)].process);
     return *memory ? &*memory : nullptr;

@@ -86,6 +86,8 @@ class World : public std::enable_shared_from_this<World> {
     /// -1: on another host.
     int local_of(int rank) const noexcept { return local_of_[static_cast<std::size_t>(rank)]; }
     bool shares_memory_with(int rank) const noexcept { return arena_ && local_of(rank) >= 0; }
+    /// The ranks of this host may all read and write each other's memory. Equal on all of them.
+    bool reads_memory() const noexcept { return reads_memory_; }
     /// Machines of some ranks, whatever carries their messages.
     int machines_of(const std::vector<int>& ranks) const;
     const std::shared_ptr<transport::Arena>& arena() const noexcept { return arena_; }
@@ -203,20 +205,23 @@ class World : public std::enable_shared_from_this<World> {
     void take_tuning(const std::string& decision);
     void make_mailbox();
     // host.cpp
-    void prepare_memory();
+    std::string prepare_memory();
     OfferedMemory offer_memory(const std::vector<rendezvous::Card>& cards);
+    std::string why_not_shared(const std::vector<rendezvous::Card>& cards) const;
+    void go_without_memory(const std::string& why);
     void lay_out_host();
     void connect_shared_memory(const OfferedMemory& offer, const Deadline& deadline);
     void share_offered(const OfferedMemory& offer, const Deadline& deadline);
     void share_by_hand(const Deadline& deadline);
     void give_memory(const UniqueFd& visitor) const;
-    void wait_for_attachments() const;
+    void agree_about_memory(const Deadline& deadline);
+    void check_attachments(const Deadline& deadline) const;
     std::string door_of(const std::string& what, int first) const;
     bool hand_over(const UniqueFd& to, const std::string& what, std::span<const UniqueFd> fds, const Deadline& deadline,
                    const AbortFlag* abort) const;
     void receive_from_first(const std::string& what, int first, std::span<UniqueFd> fds, const Deadline& deadline,
                             const AbortFlag* abort) const;
-    bool memory_readable() const;
+    bool reaches_neighbours() const;
     transport::Stream* stream_to(int peer);
     transport::SocketStream& socket_to(int peer);
     void add_lane(int peer, transport::SocketStream& socket);
@@ -251,6 +256,7 @@ class World : public std::enable_shared_from_this<World> {
     std::shared_ptr<transport::Arena> arena_;
     std::unique_ptr<rendezvous::Membership> membership_;  // its thread hands the arena over
     std::vector<int> local_of_, rank_of_local_;
+    bool reads_memory_ = false;
     transport::Congestion congestion_;
     transport::Lanes lanes_;
     transport::SocketTime socket_time_;

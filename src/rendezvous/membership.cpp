@@ -22,7 +22,8 @@
 
 namespace tutti::rendezvous {
 
-TUTTI_OBJECT(Card, listen_host, listen_port, door, host_key, host_name, process, process_space, note);
+TUTTI_OBJECT(Card, listen_host, listen_port, door, host_key, host_name, process, process_space, place_to_try,
+             cannot_share, note);
 
 namespace {
 
@@ -98,7 +99,16 @@ void Membership::exchange_cards() {
     const bool tells = options_.note && (options_.rank == 0 || !net::is_loopback(own.host));
     const std::string note = tells ? options_.note() : std::string();
     const UniqueFd bell = store.backend()->asks_again() ? net::bind_udp_beside(listener_.get()) : UniqueFd();
-    Card own_card{host, own.port, open_door(), host_key(), this_host::name(), ::getpid(), process_space(), note};
+    Card own_card{.listen_host = host,
+                  .listen_port = own.port,
+                  .door = open_door(),
+                  .host_key = host_key(),
+                  .host_name = this_host::name(),
+                  .process = ::getpid(),
+                  .process_space = process_space(),
+                  .place_to_try = options_.place_to_try,
+                  .cannot_share = options_.cannot_share,
+                  .note = note};
     const std::string card = object::encode_string(own_card);
     if (store.compare_set(fmt::format("card/{}", options_.rank), "", card) != card) {
         throw InvalidArgument(fmt::format(
@@ -115,7 +125,10 @@ void Membership::exchange_cards() {
             for (const std::string& bytes : keys.empty() ? keys : store.backend()->multi_get(keys, left()))
                 all.cards.push_back(object::decode_string(bytes).get<Card>());
             if (options_.decide) all.decision = options_.decide(all.cards);
-            for (Card& one : all.cards) one.note.clear();  // rank 0 has read them
+            for (Card& one : all.cards) {  // rank 0 has read them
+                one.note.clear();
+                one.cannot_share.clear();
+            }
         } catch (const DistStoreError& error) {
             if (error.code() != ErrorCode::timeout) throw;
             all.cards.clear();

@@ -46,6 +46,8 @@ struct Card {
     std::string host_name;
     int process = 0;
     std::uint64_t process_space = 0;  ///< in which `process` means something
+    std::uint64_t place_to_try = 0;   ///< an address in it, for those that try whether they may read its memory
+    std::string cannot_share;         ///< why the rank shares no memory with others; empty: it can. For rank 0
     std::string note;                 ///< whatever the rank wants to tell about itself
 };
 
@@ -77,6 +79,9 @@ struct MembershipOptions {
     std::function<std::string(const std::vector<Card>&)> decide{};
     /// Somebody of this host visits this rank; the connection is closed afterwards. Service thread.
     std::function<void(const UniqueFd&)> on_visit{};
+    /// For this rank's card.
+    std::uint64_t place_to_try = 0;
+    std::string cannot_share{};
 };
 
 class Membership {

@@ -124,6 +124,26 @@ class UnderOthers(CliCase):
         self.assertEqual(done.returncode, 1)
         self.assertRegex(done.stdout, r"(?m)^broken +variables +.*TUTTI_ALGORITHM.*fastest")
 
+    def test_doctor_tells_of_memory_that_cannot_be_shared_or_read(self):
+        done = self.start("sh", "-c", 'ulimit -f 1000; exec "$@"', "sh", TUTTI, "doctor")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertRegex(done.stdout, r"(?m)^slow +shared memory .*ulimit -f\) is 512000 bytes.*\n +without it .* TCP")
+        self.assertRegex(done.stdout, r"(?m)^ok +tcp +two ranks met")
+        own = ("unshare", "--user", "--map-current-user")
+        if subprocess.run([*own, "true"], stderr=subprocess.DEVNULL).returncode != 0:
+            self.skipTest("user namespaces are not allowed here")
+        done = self.start(*own, TUTTI, "doctor")
+        self.assertRegex(done.stdout, r"(?m)^ok +shared memory +two ranks met")
+        self.assertRegex(done.stdout, r"(?m)^ok +peers' memory .*user namespaces of their own, as this process is")
+
+    def test_ranks_in_user_namespaces_of_their_own(self):
+        own = ("unshare", "--user", "--map-current-user")
+        if subprocess.run([*own, "true"], stderr=subprocess.DEVNULL).returncode != 0:
+            self.skipTest("user namespaces are not allowed here")
+        done = self.start(TUTTI, "run", "-n", 2, *own, TOUR)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("every result is as expected", done.stdout)
+
     def test_doctor_under_tutti_run(self):
         done = self.start(TUTTI, "run", "-n", 2, "--no-prefix", TUTTI, "doctor", "--env")
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -1,6 +1,7 @@
 #include "transport/shm/arena.hpp"
 
 #include "core/membarrier.hpp"
+#include "transport/shm/memory_file.hpp"
 
 #include <tutti/error.hpp>
 
@@ -97,12 +98,7 @@ std::shared_ptr<Arena> Arena::create_private(const ArenaLayout& layout) {
 }
 
 std::shared_ptr<Arena> Arena::create_shared(const ArenaLayout& layout) {
-    UniqueFd fd(memfd_create("tutti", MFD_CLOEXEC));
-    if (!fd || ftruncate(fd.get(), static_cast<off_t>(file_bytes(layout))) != 0) {
-        throw DistBackendError(
-            fmt::format("cannot create {} bytes of shared memory: {}", layout.total_bytes(), std::strerror(errno)));
-    }
-    return make(std::move(fd), layout);
+    return make(make_memory_file("tutti", file_bytes(layout)), layout);
 }
 
 std::shared_ptr<Arena> Arena::attach(UniqueFd fd, const ArenaLayout& layout) {
@@ -126,21 +122,21 @@ std::shared_ptr<Arena> Arena::find(int process, int descriptor, std::uint64_t id
     return arena->control(0).identity.load(std::memory_order_acquire) == identity ? arena : nullptr;
 }
 
-void Arena::say_attached(int rank) const noexcept {
-    control(rank).attached.store(1, std::memory_order_release);
+void Arena::say_attached(int rank, RankControl::Attached as) const noexcept {
+    control(rank).attached.store(as, std::memory_order_release);
     std::atomic<std::uint32_t>& attachments = control(0).attachments;
-    if (attachments.fetch_add(1, std::memory_order_acq_rel) + 2 == static_cast<std::uint32_t>(layout_.ranks)) {
+    if (attachments.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<std::uint32_t>(layout_.ranks)) {
         futex_wake(attachments);
     }
 }
 
 bool Arena::wait_until_attached(std::chrono::nanoseconds limit) const noexcept {
     std::atomic<std::uint32_t>& attachments = control(0).attachments;
-    const auto others = static_cast<std::uint32_t>(layout_.ranks - 1);
+    const auto all = static_cast<std::uint32_t>(layout_.ranks);
     const auto end = std::chrono::steady_clock::now() + limit;
     for (;;) {
         const std::uint32_t seen = attachments.load(std::memory_order_acquire);
-        if (seen == others) return true;
+        if (seen == all) return true;
         const auto now = std::chrono::steady_clock::now();
         if (now >= end) return false;
         futex_wait(attachments, seen, end - now);

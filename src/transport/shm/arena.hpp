@@ -97,10 +97,11 @@ struct RankControl {
     alignas(line_spacing) std::atomic<std::uint32_t> nobody_fences{0};
     /// Of rank 0's only: how many do so far.
     std::atomic<std::uint32_t> relying{0};
-    /// Of rank 0's only, set before anybody attaches: ranks may read each other's memory.
-    std::atomic<std::uint32_t> memory_readable{0};
-    /// This rank has mapped what rank 0 created. Of rank 0's only: how many have.
-    std::atomic<std::uint32_t> attached{0}, attachments{0};
+    /// Whether this rank has mapped the arena, and may read and write the memory of all other ranks (PeerMemory).
+    enum class Attached : std::uint32_t { not_yet = 0, and_reads = 1, only = 2 };
+    std::atomic<Attached> attached{Attached::not_yet};
+    /// Of rank 0's only: how many have mapped it.
+    std::atomic<std::uint32_t> attachments{0};
     /// Of rank 0's only, set before anybody attaches: tells this arena from all others.
     std::atomic<std::uint64_t> identity{0};
     /// One more than the arena rank into whose memory this rank is writing, where that has offered it; 0: none.
@@ -170,7 +171,8 @@ class Arena {
  public:
     /// Memory for the threads of one process.
     static std::shared_ptr<Arena> create_private(const ArenaLayout& layout);
-    /// New shared memory; its descriptor names it, and vanishes with the last mapping.
+    /// New shared memory; its descriptor names it, and vanishes with the last mapping. Throws DistBackendError that
+    /// says why there is none to be had.
     static std::shared_ptr<Arena> create_shared(const ArenaLayout& layout);
     /// Maps what another rank created. Throws DistBackendError if the memory has another size.
     static std::shared_ptr<Arena> attach(UniqueFd fd, const ArenaLayout& layout);
@@ -192,9 +194,9 @@ class Arena {
     UniqueFd fd() const;
     /// The creator's own, for find().
     int descriptor() const noexcept { return fd_.get(); }
-    /// `rank`, not the creator, has mapped it.
-    void say_attached(int rank) const noexcept;
-    /// The creator: whether all others have, after `limit` at most.
+    /// `rank` has mapped it; once.
+    void say_attached(int rank, RankControl::Attached as) const noexcept;
+    /// Whether all have, after `limit` at most.
     bool wait_until_attached(std::chrono::nanoseconds limit) const noexcept;
     /// A part: this rank will not use it any more. The last one to say so gives its memory back.
     void leave_part(int rank) noexcept;

@@ -119,17 +119,19 @@ TEST(Arena, is_found_in_another_process_by_its_descriptor_and_identity) {
                              !Arena::find(creator, 0, 4711, layout) && !Arena::find(creator, -1, 4711, layout);
         if (!found || !only_it) ::_exit(1);
         found->slot(1, 0)[5] = std::byte{42};
-        found->say_attached(1);
+        found->say_attached(1, RankControl::Attached::only);
         ::_exit(0);
     }
     int status = -1;
     ::waitpid(child, &status, 0);
     EXPECT_EQ(status, 0);
     EXPECT_EQ(arena->slot(1, 0)[5], std::byte{42});
-    EXPECT_FALSE(arena->wait_until_attached(std::chrono::milliseconds(10)));  // two others are expected
+    arena->say_attached(0, RankControl::Attached::and_reads);
+    EXPECT_FALSE(arena->wait_until_attached(std::chrono::milliseconds(10)));  // another is expected
+    EXPECT_EQ(arena->control(1).attached.load(), RankControl::Attached::only);
     std::thread late([&] {
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
-        arena->say_attached(2);
+        arena->say_attached(2, RankControl::Attached::and_reads);
     });
     EXPECT_TRUE(arena->wait_until_attached(std::chrono::seconds(20)));
     late.join();

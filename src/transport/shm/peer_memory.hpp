@@ -14,8 +14,16 @@ namespace tutti::transport {
 
 class PeerMemory {
  public:
-    /// Whether this kernel lets processes of one user read each other. The same answer in all of them.
+    /// Whether a child of this process may read and write its memory, and with it other ranks that are started alike
+    /// each other's. Forks.
     static bool allowed();
+    /// Where others may try whether they can read and write this process.
+    static std::uint64_t place_to_try() noexcept;
+    /// Whether this process may read and write that one, which has its place_to_try() there. User namespaces, processes
+    /// that may not be dumped, sandboxes and Yama forbid it, for any two processes in one direction or both.
+    static bool reaches(int process, std::uint64_t place_to_try) noexcept;
+    /// Whether this process can tell that another has ended (pidfd_open).
+    static bool can_watch() noexcept;
 
     PeerMemory() = default;
     /// `process`: the peer's, in our process namespace, alive now.

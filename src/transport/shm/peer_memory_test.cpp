@@ -46,5 +46,12 @@ TEST(PeerMemory, of_a_process_that_ends) {
     ::waitpid(child, nullptr, 0);
 }
 
+TEST(PeerMemory, is_out_of_reach_where_nothing_of_the_kind_lies) {
+    EXPECT_TRUE(PeerMemory::reaches(::getpid(), PeerMemory::place_to_try()));
+    const std::uint64_t other = 5;
+    EXPECT_FALSE(PeerMemory::reaches(::getpid(), reinterpret_cast<std::uint64_t>(&other)));
+    EXPECT_FALSE(PeerMemory::reaches(::getpid(), 4096));
+}
+
 }  // namespace
 }  // namespace tutti::transport

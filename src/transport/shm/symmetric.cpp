@@ -1,5 +1,7 @@
 #include "transport/shm/symmetric.hpp"
 
+#include "transport/shm/memory_file.hpp"
+
 #include <tutti/error.hpp>
 
 #include <fmt/format.h>
@@ -45,13 +47,7 @@ SegmentHead& head_of(std::byte* base) {
 }  // namespace
 
 UniqueFd SymmetricSegment::create(int ranks, std::size_t part_bytes) {
-    const std::size_t bytes = segment_bytes(ranks, part_bytes);
-    UniqueFd fd(::memfd_create("tutti-symmetric", MFD_CLOEXEC));
-    if (!fd || ::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
-        throw DistBackendError(
-            fmt::format("cannot create {} bytes of symmetric memory: {}", bytes, std::strerror(errno)));
-    }
-    return fd;
+    return make_memory_file("tutti-symmetric", segment_bytes(ranks, part_bytes));
 }
 
 SymmetricSegment::SymmetricSegment(const UniqueFd& fd, std::uint64_t id, int ranks, int own_rank,

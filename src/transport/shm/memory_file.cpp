@@ -1,0 +1,47 @@
+#include "transport/shm/memory_file.hpp"
+
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+namespace tutti::transport {
+namespace {
+
+// Linux 6.3; Debian 12's headers are older.
+constexpr unsigned never_executable = 8;  // MFD_NOEXEC_SEAL
+
+[[noreturn]] void refuse(const std::string& why) {
+    throw DistBackendError("cannot make shared memory: " + why);
+}
+
+// Systems may insist that such a file can never be executed (vm.memfd_noexec=2); older ones do not know the flag.
+UniqueFd open_file(const char* name) {
+    UniqueFd fd(::memfd_create(name, MFD_CLOEXEC | never_executable));
+    if (!fd && errno == EINVAL) fd = UniqueFd(::memfd_create(name, MFD_CLOEXEC));
+    return fd;
+}
+
+}  // namespace
+
+UniqueFd make_memory_file(const char* name, std::uint64_t bytes) {
+    // The kernel does not only refuse a file that is longer than it may be: it sends SIGXFSZ, which ends the process.
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < bytes) {
+        refuse(
+            fmt::format("the limit for the size of files (ulimit -f) is {} bytes: expected unlimited", limit.rlim_cur));
+    }
+    UniqueFd fd = open_file(name);
+    if (!fd) refuse(fmt::format("memfd_create: {}", std::strerror(errno)));
+    if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0)
+        refuse(fmt::format("a file of {} bytes: {}", bytes, std::strerror(errno)));
+    return fd;
+}
+
+}  // namespace tutti::transport

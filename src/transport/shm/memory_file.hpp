@@ -1,0 +1,14 @@
+// A file in memory that processes map together. Free function; any thread.
+#pragma once
+
+#include "core/unique_fd.hpp"
+
+#include <cstdint>
+
+namespace tutti::transport {
+
+/// Of `bytes` zeros, which take memory where they are written; its name shows in /proc only, and it is gone with the
+/// last descriptor and mapping. Throws DistBackendError that says what forbids it. Raises no signal.
+UniqueFd make_memory_file(const char* name, std::uint64_t bytes);
+
+}  // namespace tutti::transport
