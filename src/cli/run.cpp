@@ -10,7 +10,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -75,6 +77,25 @@ int nodes_of(const std::string& text) {
     return *least;
 }
 
+// Ten years are as good as no end, and can be added to any clock.
+std::chrono::milliseconds from_seconds(double seconds) {
+    constexpr double longest_ms = 10 * 365.25 * 86400 * 1000;
+    return std::chrono::milliseconds(static_cast<std::int64_t>(std::ceil(std::min(seconds * 1000, longest_ms))));
+}
+
+// CLI's own checks let nan and inf pass.
+CLI::Validator a_duration(bool zero_too) {
+    return {[zero_too](const std::string& text) -> std::string {
+                double value = -1;
+                const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+                const bool good = error == std::errc() && end == text.data() + text.size() && std::isfinite(value) &&
+                                  (zero_too ? value >= 0 : value > 0);
+                return good ? ""
+                            : fmt::format("{}: expected seconds, {}", text, zero_too ? "0 or more" : "more than 0");
+            },
+            "SECONDS"};
+}
+
 void add_options(CLI::App& sub, RunArguments& a) {
     const auto option = [&](const std::string& names, auto& value, const char* text, const char* group) {
         return sub.add_option(both_spellings(names), value, text)->group(group);
@@ -91,9 +112,9 @@ void add_options(CLI::App& sub, RunArguments& a) {
     option("--transport", a.transport, "what carries the data (sets TUTTI_TRANSPORT)", job)
         ->check(CLI::IsMember({"auto", "shm", "tcp"}));
     option("--timeout", a.timeout_s, "end the job after so many seconds, with exit status 124", job)
-        ->check(CLI::PositiveNumber);
+        ->check(a_duration(false));
     option("--grace", a.grace_s, "seconds between SIGTERM and SIGKILL when the job is stopped", job)
-        ->check(CLI::NonNegativeNumber)
+        ->check(a_duration(true))
         ->capture_default_str();
     option("--run-id,--rdzv-id", a.run_id, "TORCHELASTIC_RUN_ID [random]", job);
     flag("--standalone", a.standalone, "one node, any free port (as without any flag of several nodes)", job);
@@ -123,11 +144,7 @@ void add_options(CLI::App& sub, RunArguments& a) {
     option("--color", a.colour, "colour the names of the ranks", output)
         ->check(CLI::IsMember({"auto", "always", "never"}))
         ->capture_default_str();
-    flag("--no-prefix", a.no_prefix, "pass lines on as they are", output);
-}
-
-std::chrono::milliseconds from_seconds(double seconds) {
-    return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+    flag("--no-prefix", a.no_prefix, "pass on every byte as it is", output);
 }
 
 launch::Options options_of(const RunArguments& a, const std::vector<std::string>& command) {
@@ -219,7 +236,11 @@ Command add(CLI::App& app, const std::vector<std::string>& command, const char* 
     add_options(*sub, *a);
     sub->footer(
         "Everything after the program's name goes to the program. Flags may have underscores for dashes.\n"
-        "Exit status: that of the first rank that fails (128 + signal when it was killed), 0 when none does.");
+        "Rank 0 reads standard input. Ctrl-Z, SIGCONT, SIGQUIT, SIGUSR1, SIGUSR2 and SIGWINCH are passed on to the "
+        "ranks.\n"
+        "Exit status: that of the first rank that fails (128 + signal when it was killed), 0 when none does; 124 "
+        "after\n"
+        "--timeout, 126 when the program cannot be executed, 127 when it is not there.");
     return [a, &command] { return run(*a, command); };
 }
 

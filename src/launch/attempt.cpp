@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -40,11 +41,24 @@ Kind kind_of(int status) {
     return WTERMSIG(status) == SIGABRT ? Kind::aborted : Kind::killed;
 }
 
+// Who reads a question before its line ends: a terminal, and whoever answers it at one.
+Lines::Style style_of(const Task& task, int fd) {
+    if (task.prefix.empty()) return Lines::Style::unchanged;
+    const bool is_read_now = ::isatty(fd) != 0 || task.input == Task::Input::terminal;
+    return is_read_now ? Lines::Style::prefixed_now : Lines::Style::prefixed;
+}
+
+bool is_one_file(int a, int b) {
+    struct stat one {
+    }, other{};
+    return ::fstat(a, &one) == 0 && ::fstat(b, &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
 }  // namespace
 
-Attempt::Member::Member(const Task& task, const Patience& patience)
-    : out(task.prefix, task.shows_out ? 1 : -1, tail, patience),
-      err(task.prefix, task.shows_err ? 2 : -1, tail, patience) {
+Attempt::Member::Member(const Task& task, std::array<Unfinished*, 2> shared, const Patience& patience)
+    : out(style_of(task, 1), task.prefix, task.shows_out ? 1 : -1, tail, *shared[0], patience),
+      err(style_of(task, 2), task.prefix, task.shows_err ? 2 : -1, tail, *shared[1], patience) {
     if (!task.out_log.empty()) out_log = make_log(task.out_log);
     if (!task.err_log.empty()) err_log = make_log(task.err_log);
 }
@@ -57,7 +71,7 @@ Attempt::Attempt(const std::vector<Task>& tasks, const Limits& limits, Signals& 
       guard_(guard),
       nodes_(nodes),
       number_(number),
-      lifeline_open_(limits.lifeline) {}
+      lifeline_(limits.lifeline) {}
 
 Attempt::~Attempt() {
     kill_all(SIGKILL);
@@ -80,9 +94,11 @@ Outcome Attempt::run() {
 }
 
 void Attempt::start_all() {
+    const std::array<Unfinished*, 2> shared{&unfinished_[0], &unfinished_[is_one_file(1, 2) ? 0 : 1]};
     for (const Task& task : tasks_) {
-        Member& member = members_.emplace_back(task, patience_);
+        Member& member = members_.emplace_back(task, shared, patience_);
         UniqueFd input;
+        if (task.input == Task::Input::terminal) input = std::move(terminal_.emplace().side());
         if (task.input == Task::Input::lifeline) {
             int ends[2];
             if (::pipe2(ends, O_CLOEXEC) != 0)
@@ -93,7 +109,7 @@ void Attempt::start_all() {
         }
         const int in = task.input == Task::Input::ours ? 0 : input.get();
         member.child = start(task.command, task.environment, in);
-        if (member.child.start_error != 0) {
+        if (member.child.not_started) {
             note_failure(members_.size() - 1);
             stop(0);
             break;
@@ -117,7 +133,9 @@ bool Attempt::running() const {
 void Attempt::wait() {
     std::vector<pollfd> polled{{signals_.fd(), POLLIN, 0}};
     if (nodes_ != nullptr) polled.push_back({nodes_->fd(), POLLIN, 0});
-    if (lifeline_open_) polled.push_back({0, POLLIN, 0});
+    if (lifeline_.open()) polled.push_back({0, POLLIN, 0});
+    if (terminal_ && terminal_->fd() >= 0) polled.push_back({terminal_->fd(), terminal_->events(), 0});
+    const std::size_t first_output = polled.size();
     for (Member& member : members_) {
         for (const UniqueFd* fd : {&member.child.out, &member.child.err}) {
             if (*fd) polled.push_back({fd->get(), POLLIN, 0});
@@ -126,9 +144,21 @@ void Attempt::wait() {
     if (::poll(polled.data(), polled.size(), wait_ms()) < 0 && errno != EINTR) {
         throw std::system_error(errno, std::generic_category(), "tutti run: poll");
     }
-    pass_all_on();
+    // In the order in which they were asked about.
+    auto asked = polled.begin() + static_cast<std::ptrdiff_t>(first_output);
+    for (Member& member : members_) {
+        const bool out = member.child.out && (asked++)->revents != 0;
+        const bool err = member.child.err && (asked++)->revents != 0;
+        if (out) pass_on(member.child.out, member.out, member.out_log);
+        if (err) pass_on(member.child.err, member.err, member.err_log);
+    }
+    pass_beginnings();
     take_signals();
-    take_end_of_lifeline();
+    if (terminal_ && terminal_->pass_on()) {
+        for (const Unfinished& one : unfinished_) {
+            if (one.line != nullptr) one.line->line_was_ended();
+        }
+    }
     reap();
     take_news();
     tell_nodes();
@@ -136,21 +166,39 @@ void Attempt::wait() {
 
 void Attempt::take_signals() {
     while (const int signal = signals_.next()) {
-        if (signal == SIGCHLD) continue;
-        ended_by_ = ended_by_ == 0 ? signal : ended_by_;
-        if (stopping_ && stopping_signal_ != 0) kill_at_ = Clock::now();  // asked twice
-        stop(signal);
+        if (ends_job(signal)) end_by(signal);
+        if (!is_for_ranks(signal)) continue;
+        pass_to_ranks(signal);
+        if (signal == SIGTSTP) stop_this_process();
+    }
+    while (const int signal = lifeline_.next()) {
+        if (signal == SIGHUP && !lifeline_.open()) {
+            ended_by_ = ended_by_ == 0 ? SIGHUP : ended_by_;
+            stop(SIGTERM);
+        } else {
+            pass_to_ranks(signal);
+        }
     }
 }
 
-void Attempt::take_end_of_lifeline() {
-    pollfd input{0, POLLIN, 0};
-    if (!lifeline_open_ || ::poll(&input, 1, 0) != 1) return;
-    char ignored[256];
-    if (::read(0, ignored, sizeof ignored) > 0) return;
-    lifeline_open_ = false;
-    ended_by_ = ended_by_ == 0 ? SIGHUP : ended_by_;
-    stop(SIGTERM);
+void Attempt::end_by(int signal) {
+    ended_by_ = ended_by_ == 0 ? signal : ended_by_;
+    if (stopping_ && stopping_signal_ != 0) kill_at_ = Clock::now();  // asked twice
+    stop(signal);
+}
+
+void Attempt::pass_to_ranks(int signal) {
+    quit_ |= signal == SIGQUIT;
+    if (signal == SIGWINCH && terminal_) terminal_->resize();
+    const auto byte = static_cast<unsigned char>(signal);
+    for (std::size_t m = 0; m < members_.size(); ++m) {
+        Member& member = members_[m];
+        if (!member.child.running()) continue;
+        if (tasks_[m].input != Task::Input::lifeline)
+            ::kill(-member.child.pid, signal);
+        else if (member.lifeline && ::write(member.lifeline.get(), &byte, 1) < 0)
+            member.lifeline.reset();
+    }
 }
 
 void Attempt::take_news() {
@@ -175,7 +223,7 @@ void Attempt::tell_nodes() {
     } else if (first_failure_) {
         const Child& child = members_[*first_failure_].child;
         if (tell_at_ && Clock::now() < *tell_at_) return;
-        tell(child.start_error == 0, exit_status(child), first_failure());
+        tell(!child.not_started, exit_status(child), first_failure());
     } else if (!running()) {
         told_ = true;
         nodes_->done(number_);
@@ -186,7 +234,6 @@ void Attempt::tell_nodes() {
 // wait for longer than its grace.
 bool Attempt::wait_for_reader() {
     take_signals();
-    take_end_of_lifeline();
     reap();
     advance();
     return !gave_up_;
@@ -210,10 +257,7 @@ void Attempt::pass_on(UniqueFd& fd, Lines& lines, UniqueFd& log) {
                 write_all(2, fmt::format("tutti run: a log file ends here: {}\n", ::strerror(errno)), patience_);
                 log.reset();
             }
-            if (!lines.add(text) && !stopping_) {  // as `program | head` ends
-                ended_by_ = SIGPIPE;
-                stop(SIGTERM);
-            }
+            if (!lines.add(text)) reader_is_gone();
         } else if (got == 0 || errno != EAGAIN) {
             if (got < 0 && errno == EINTR) continue;
             lines.finish();
@@ -225,6 +269,23 @@ void Attempt::pass_on(UniqueFd& fd, Lines& lines, UniqueFd& log) {
     }
 }
 
+// What stands without an end of line, and may be a question.
+void Attempt::pass_beginnings() {
+    const auto now = Clock::now();
+    for (Member& member : members_) {
+        for (Lines* lines : {&member.out, &member.err}) {
+            if (const auto due = lines->due(); due && now >= *due && !lines->pass_beginning()) reader_is_gone();
+        }
+    }
+}
+
+// As `program | head` ends.
+void Attempt::reader_is_gone() {
+    if (stopping_) return;
+    ended_by_ = SIGPIPE;
+    stop(SIGTERM);
+}
+
 int Attempt::wait_ms() const {
     auto next = Clock::now() + std::chrono::hours(1);
     const bool must_tell = nodes_ != nullptr && !told_ && !verdict_;
@@ -232,6 +293,11 @@ int Attempt::wait_ms() const {
         if (moment) next = std::min(next, *moment);
     }
     if (limits_.timeout && !stopping_) next = std::min(next, limits_.started + *limits_.timeout);
+    for (const Member& member : members_) {
+        for (const Lines* lines : {&member.out, &member.err}) next = std::min(next, lines->due().value_or(next));
+    }
+    // Nothing tells that the terminal's foreground has changed.
+    if (terminal_ && terminal_->open() && terminal_->fd() < 0) next = std::min(next, Clock::now() + milliseconds(300));
     const auto left = std::chrono::duration_cast<milliseconds>(next - Clock::now()).count() + 1;
     return static_cast<int>(std::clamp<std::int64_t>(left, 0, 3600 * 1000));
 }
@@ -239,8 +305,12 @@ int Attempt::wait_ms() const {
 void Attempt::reap() {
     std::vector<std::size_t> ended;
     for (int status = 0;;) {
-        const pid_t pid = ::waitpid(-1, &status, WNOHANG);
+        const pid_t pid = ::waitpid(-1, &status, WNOHANG | WUNTRACED);
         if (pid <= 0) break;
+        if (WIFSTOPPED(status)) {
+            tell_of_stop(pid, WSTOPSIG(status));
+            continue;
+        }
         for (std::size_t m = 0; m < members_.size(); ++m) {
             Member& member = members_[m];
             if (member.child.pid != pid || member.child.status) continue;
@@ -257,9 +327,28 @@ void Attempt::reap() {
     }
 }
 
+// Nobody else would say why nothing goes on.
+void Attempt::tell_of_stop(pid_t pid, int signal) {
+    if (signal != SIGTTIN && signal != SIGTTOU) return;
+    const auto member = std::ranges::find_if(members_, [&](const Member& m) { return m.child.pid == pid; });
+    if (member == members_.end()) return;
+    write_all(
+        2,
+        fmt::format("tutti run: {} (pid {}) was stopped by SIG{}: it uses /dev/tty, which belongs to tutti run; "
+                    "rank 0 gets on its standard input what is typed\n",
+                    tasks_[static_cast<std::size_t>(member - members_.begin())].name, pid, ::sigabbrev_np(signal)),
+        [] { return true; });
+}
+
 void Attempt::note_failure(std::size_t index) {
     const auto now = Clock::now();
-    const bool killed = members_[index].child.status && kind_of(*members_[index].child.status) == Kind::killed;
+    const auto& status = members_[index].child.status;
+    // A rank that does not handle a SIGQUIT that was passed on ends by it, and the job is not started again.
+    if (quit_ && !stopping_ && status && WIFSIGNALED(*status) && WTERMSIG(*status) == SIGQUIT) {
+        ended_by_ = SIGQUIT;
+        return stop(SIGTERM);
+    }
+    const bool killed = status && kind_of(*status) == Kind::killed;
     if (stopping_ || (first_failure_ && !(killed && now < tell_at_))) return;
     first_failure_ = index;
     failed_after_ = now - limits_.started;
@@ -308,15 +397,16 @@ void Attempt::kill_all(int signal) {
     }
 }
 
-// Processes of the job that left their group have become our children (PR_SET_CHILD_SUBREAPER).
+// Processes of the job that left their group have become our children (PR_SET_CHILD_SUBREAPER). All that we have are of
+// the job, see stand_in.hpp.
 void Attempt::kill_orphans() {
     for (int turn = 0; turn < 100; ++turn) {
         std::ifstream list("/proc/self/task/" + std::to_string(::getpid()) + "/children");
         std::vector<pid_t> orphans{std::istream_iterator<pid_t>(list), {}};
-        std::erase_if(orphans, [&](pid_t pid) { return pid == guard_.pid(); });
         std::erase_if(orphans, [&](pid_t pid) {
-            return std::ranges::any_of(members_,
-                                       [&](const Member& m) { return m.child.pid == pid && m.child.running(); });
+            return pid == guard_.pid() || std::ranges::any_of(members_, [&](const Member& m) {
+                       return m.child.pid == pid && m.child.running();
+                   });
         });
         if (orphans.empty()) return;
         for (const pid_t pid : orphans) {
@@ -335,7 +425,7 @@ Outcome Attempt::outcome() const {
         result = {verdict_->status, verdict_->again && ended_by_ == 0, result.report};
     else if (first_failure_)
         result = {exit_status(members_[*first_failure_].child),
-                  members_[*first_failure_].child.start_error == 0 && ended_by_ == 0, result.report};
+                  !members_[*first_failure_].child.not_started && ended_by_ == 0, result.report};
     else if (timed_out_)
         result.status = 124;
     return result;
@@ -347,12 +437,14 @@ std::string Attempt::report() const {
         // Whoever watches the job over ssh reads it from the node itself.
         return limits_.lifeline ? "" : fmt::format("tutti run: node {} failed: {}\n", verdict_->node, verdict_->text);
     }
+    const bool said_by_others = verdict_ && !verdict_->good && !first_failure_ && !timed_out_ && ended_by_ == 0;
+    if (said_by_others) return fmt::format("tutti run: this node, {}: {}\n", verdict_->node, verdict_->text);
     if (first_failure_) {
         const Member& member = members_[*first_failure_];
-        const bool ssh_failed = member.child.start_error != 0 || exit_status(member.child) == 255;
+        const bool ssh_failed = member.child.not_started || exit_status(member.child) == 255;
         if (tasks_[*first_failure_].reports_itself && !ssh_failed) return {};
         std::string text = fmt::format("tutti run: {}\n", first_failure());
-        if (member.child.start_error != 0) text += fmt::format("  the program: {}\n", tasks_.front().command.front());
+        if (member.child.not_started) text += fmt::format("  the program: {}\n", tasks_.front().command.front());
         if (!member.tail.lines().empty()) text += "  its last lines:\n";
         for (const std::string& line : member.tail.lines()) text += fmt::format("    {}\n", line);
         return text + the_others();

@@ -9,7 +9,9 @@
 #include "launch/lines.hpp"
 #include "launch/nodes.hpp"
 #include "launch/signals.hpp"
+#include "launch/terminal.hpp"
 
+#include <array>
 #include <chrono>
 #include <deque>
 #include <optional>
@@ -23,10 +25,11 @@ struct Task {
     enum class Input {
         nothing,
         ours,      ///< the launcher's standard input
-        lifeline,  ///< a pipe whose end means: end. No signal goes to the task before SIGKILL
+        terminal,  ///< what is typed at the launcher's standard input, a terminal
+        lifeline,  ///< a pipe whose end means: end, and whose bytes are signals. None goes to the task before SIGKILL
     };
     std::string name;    ///< "rank 2", "node worker-1"
-    std::string prefix;  ///< before each line
+    std::string prefix;  ///< before each line; empty: what it prints is passed on unchanged
     std::vector<std::string> command;
     Environment environment;
     Input input = Input::nothing;
@@ -62,7 +65,7 @@ class Attempt {
 
  private:
     struct Member {
-        Member(const Task& task, const Patience& patience);
+        Member(const Task& task, std::array<Unfinished*, 2> shared, const Patience& patience);
         Member(const Member&) = delete;
         Child child;
         Tail tail;
@@ -75,10 +78,14 @@ class Attempt {
     void wait();
     void take_news();
     void take_signals();
-    void take_end_of_lifeline();
+    void end_by(int signal);
+    void pass_to_ranks(int signal);
     bool wait_for_reader();
     void pass_all_on();
     void pass_on(UniqueFd& fd, Lines& lines, UniqueFd& log);
+    void pass_beginnings();
+    void reader_is_gone();
+    void tell_of_stop(pid_t pid, int signal);
     int wait_ms() const;
     void reap();
     void note_failure(std::size_t index);
@@ -101,12 +108,15 @@ class Attempt {
     Guard& guard_;
     Nodes* nodes_;
     const int number_;
+    Lifeline lifeline_;
+    std::array<Unfinished, 2> unfinished_{};  // on standard output and error, or the first for both
     std::deque<Member> members_;
+    std::optional<Terminal> terminal_;
     std::optional<std::size_t> first_failure_;
     Moment::duration failed_after_{};
     std::optional<Moment> tell_at_, terminate_at_, kill_at_;
     std::optional<Verdict> verdict_;  // of all nodes
-    bool told_ = false, stopping_ = false, timed_out_ = false, gave_up_ = false, lifeline_open_ = false;
+    bool told_ = false, stopping_ = false, timed_out_ = false, gave_up_ = false, quit_ = false;
     int stopping_signal_ = 0;
     int ended_by_ = 0;
     const Patience patience_ = [this] { return wait_for_reader(); };

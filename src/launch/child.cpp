@@ -1,5 +1,7 @@
 #include "launch/child.hpp"
 
+#include "core/descriptors.hpp"
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
@@ -39,18 +41,29 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
 }
 
 // Between fork and exec: only what is safe in a copy of a process that may have had threads.
-[[noreturn]] void become(char* const* argv, char* const* envp, int in, int out, int err, int report, pid_t parent) {
+struct NewProcess {
+    const char* path;
+    char* const* argv;
+    char* const* envp;
+    char* const* shell_argv;  // for a script without "#!"; null: it is none
+    int in, out, err, report;
+    pid_t parent;
+};
+
+[[noreturn]] void become(const NewProcess& p) {
     ::setpgid(0, 0);
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::getppid() != parent) ::_exit(127);  // it died before the line above
+    if (::getppid() != p.parent) ::_exit(127);  // it died before the line above
     sigset_t none;
     ::sigemptyset(&none);
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
     ::signal(SIGPIPE, SIG_DFL);
-    const bool ready = ::dup2(in, 0) >= 0 && ::dup2(out, 1) >= 0 && ::dup2(err, 2) >= 0;
-    if (ready) ::execvpe(argv[0], argv, envp);
+    descriptors::give_back();
+    const bool ready = ::dup2(p.in, 0) >= 0 && ::dup2(p.out, 1) >= 0 && ::dup2(p.err, 2) >= 0;
+    if (ready) ::execve(p.path, p.argv, p.envp);
+    if (ready && errno == ENOEXEC && p.shell_argv != nullptr) ::execve("/bin/sh", p.shell_argv, p.envp);
     const int error = errno;
-    if (::write(report, &error, sizeof error) < 0) ::_exit(126);
+    if (::write(p.report, &error, sizeof error) < 0) ::_exit(126);
     ::_exit(127);
 }
 
@@ -73,8 +86,13 @@ Environment environment_with(const Environment& changes) {
 }
 
 Child start(const std::vector<std::string>& command, const Environment& environment, int stdin_fd) {
+    const std::string path = find_program(command.front());
     const auto argv = pointers(command);
     const auto envp = pointers(environment);
+    std::vector<std::string> by_shell{"sh", path};
+    by_shell.insert(by_shell.end(), command.begin() + 1, command.end());
+    const auto shell_argv = pointers(by_shell);
+    const bool is_script = is_shell_script(path);
     Pipe out = make_pipe(), err = make_pipe(), report = make_pipe();
     UniqueFd nothing;
     if (stdin_fd < 0) nothing.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -84,21 +102,30 @@ Child start(const std::vector<std::string>& command, const Environment& environm
     child.pid = ::fork();
     if (child.pid < 0) throw std::system_error(errno, std::generic_category(), "tutti run: no process to be had");
     if (child.pid == 0) {
-        become(argv.data(), envp.data(), stdin_fd < 0 ? nothing.get() : stdin_fd, out.write.get(), err.write.get(),
-               report.write.get(), parent);
+        // A name without a slash was not found; execve(2) would take it for a file of this folder.
+        become({.path = path.find('/') == std::string::npos ? "" : path.c_str(),
+                .argv = argv.data(),
+                .envp = envp.data(),
+                .shell_argv = is_script ? shell_argv.data() : nullptr,
+                .in = stdin_fd < 0 ? nothing.get() : stdin_fd,
+                .out = out.write.get(),
+                .err = err.write.get(),
+                .report = report.write.get(),
+                .parent = parent});
     }
     ::setpgid(child.pid, child.pid);  // both sides do it: whoever comes first
     report.write.reset();
+    int error = 0;
     ssize_t got;
     do {
-        got = ::read(report.read.get(), &child.start_error, sizeof child.start_error);
+        got = ::read(report.read.get(), &error, sizeof error);
     } while (got < 0 && errno == EINTR);
-    if (got == sizeof child.start_error) {
+    if (got == sizeof error) {
         ::waitpid(child.pid, nullptr, 0);
         child.pid = -1;
+        child.not_started = why_not_started(path, error);
         return child;
     }
-    child.start_error = 0;
     child.out = std::move(out.read);
     child.err = std::move(err.read);
     for (const UniqueFd* fd : {&child.out, &child.err}) ::fcntl(fd->get(), F_SETFL, O_NONBLOCK);
@@ -106,7 +133,7 @@ Child start(const std::vector<std::string>& command, const Environment& environm
 }
 
 std::string cause_in_words(const Child& child) {
-    if (child.start_error != 0) return fmt::format("could not be started: {}", ::strerror(child.start_error));
+    if (child.not_started) return fmt::format("could not be started: {}", child.not_started->reason);
     if (!child.status) return "still runs";
     if (!WIFSIGNALED(*child.status)) return fmt::format("exited with status {}", WEXITSTATUS(*child.status));
     const int signal = WTERMSIG(*child.status);
@@ -116,7 +143,7 @@ std::string cause_in_words(const Child& child) {
 }
 
 int exit_status(const Child& child) {
-    if (child.start_error != 0) return 127;
+    if (child.not_started) return child.not_started->exit_status;
     if (!child.status) return 0;
     return WIFSIGNALED(*child.status) ? 128 + WTERMSIG(*child.status) : WEXITSTATUS(*child.status);
 }

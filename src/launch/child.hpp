@@ -4,6 +4,7 @@
 #pragma once
 
 #include "core/unique_fd.hpp"
+#include "launch/program.hpp"
 
 #include <sys/types.h>
 
@@ -21,20 +22,21 @@ Environment environment_with(const Environment& changes);
 struct Child {
     pid_t pid = -1;  ///< also its process group
     UniqueFd out, err;
-    int start_error = 0;        ///< errno when the program could not be started; the process is gone then
-    std::optional<int> status;  ///< of waitpid(2), when it has ended
+    std::optional<NotStarted> not_started;  ///< the program could not be executed; the process is gone then
+    std::optional<int> status;              ///< of waitpid(2), when it has ended
 
     bool running() const noexcept { return pid > 0 && !status; }
-    bool failed() const noexcept { return start_error != 0 || (status && *status != 0); }
+    bool failed() const noexcept { return not_started || (status && *status != 0); }
 };
 
-/// Starts command[0] (looked up in PATH). `stdin_fd`: its standard input; -1: /dev/null. Throws std::system_error when
-/// there is no process or descriptor to be had.
+/// Starts command[0] (looked up in PATH). `stdin_fd`: its standard input; -1: /dev/null. It gets the limits that this
+/// process was started with. Throws std::system_error when there is no process or descriptor to be had.
 Child start(const std::vector<std::string>& command, const Environment& environment, int stdin_fd);
 
 /// "exited with status 3", "killed by signal 9 (SIGKILL)", "could not be started: No such file or directory".
 std::string cause_in_words(const Child& child);
-/// What a shell would say: the status, or 128 + signal; 127 when the program could not be started.
+/// What a shell would say: the status, or 128 + signal; 127 when there is no such program, 126 when it cannot be
+/// executed.
 int exit_status(const Child& child);
 
 }  // namespace tutti::launch

@@ -5,6 +5,7 @@
 #include "launch/guard.hpp"
 #include "launch/nodes.hpp"
 #include "launch/signals.hpp"
+#include "launch/stand_in.hpp"
 #include "security/local_secret.hpp"
 #include "store/tcp_server.hpp"
 
@@ -133,10 +134,11 @@ class Job {
             }
             const bool late = options_.timeout && Clock::now() >= started_ + *options_.timeout;
             pollfd polled[] = {{signals_.fd(), POLLIN, 0}, {nodes_->fd(), POLLIN, 0}, {0, POLLIN, 0}};
-            ::poll(polled, options_.lifeline ? 3 : 2, 100);
+            ::poll(polled, lifeline_.open() ? 3 : 2, 100);
             int signal = signals_.next();
-            if (options_.lifeline && polled[2].revents != 0 && signal == 0) signal = SIGHUP;
-            if (!late && (signal == 0 || signal == SIGCHLD)) continue;
+            if (signal == SIGTSTP) stop_this_process();
+            if (signal == 0) signal = lifeline_.next();
+            if (!late && !ends_job(signal) && signal != SIGQUIT) continue;
             end_ = late ? 124 : 128 + signal;
             const std::string why =
                 late ? "did not end in time (--timeout)" : fmt::format("ended by signal {}", signal);
@@ -167,12 +169,13 @@ class Job {
             Environment mine = common;
             for (const char* name : {"RANK", "ROLE_RANK"}) mine.push_back(fmt::format("{}={}", name, rank));
             mine.push_back(fmt::format("LOCAL_RANK={}", local));
-            const bool reads = rank == 0 && !options_.lifeline && ::isatty(0) == 0;
+            const Task::Input own_input = ::isatty(0) != 0 ? Task::Input::terminal : Task::Input::ours;
+            const bool reads = rank == 0 && !options_.lifeline;
             Task& task = tasks.emplace_back(Task{.name = fmt::format("rank {}", rank),
                                                  .prefix = prefix_of(rank, options_),
                                                  .command = options_.command,
                                                  .environment = environment_with(mine),
-                                                 .input = reads ? Task::Input::ours : Task::Input::nothing});
+                                                 .input = reads ? own_input : Task::Input::nothing});
             if (options_.local_rank_argument)
                 task.command.insert(task.command.begin() + static_cast<std::ptrdiff_t>(options_.program_words),
                                     fmt::format("--local-rank={}", local));
@@ -196,6 +199,7 @@ class Job {
     const Options& options_;
     const Clock::time_point started_ = Clock::now();
     Signals signals_;
+    Lifeline lifeline_{options_.lifeline};
     Guard guard_;
     std::string run_id_ = options_.run_id, address_ = options_.master_addr;
     std::uint16_t port_ = options_.master_port;

@@ -3,7 +3,7 @@
 // hosts over ssh.
 //
 // Threads: call them from the main thread of a process that has no other threads yet, once at a time; they handle
-// SIGINT, SIGTERM, SIGHUP and SIGCHLD while they run. The store's server is a thread of its own, and so is the watch
+// signals while they run, see signals.hpp. The store's server is a thread of its own, and so is the watch
 // over other nodes.
 #pragma once
 
@@ -22,7 +22,7 @@ struct Options {
     std::vector<std::string> command;  ///< the program and its arguments
     std::size_t program_words = 1;     ///< of the command, before the program's own arguments
     int ranks = 1;                     ///< on this node
-    bool prefix = true;                ///< "[rank 2] " before each line
+    bool prefix = true;                ///< "[rank 2] " before each line; without, every byte is passed on as it is
     bool colour = false;
     std::vector<std::string> environment;              ///< NAME=value, besides the job's own
     std::optional<std::chrono::milliseconds> timeout;  ///< of the whole job
@@ -48,8 +48,9 @@ struct Options {
 /// Every rank gets RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, GROUP_RANK, GROUP_WORLD_SIZE, ROLE_NAME, ROLE_RANK,
 /// ROLE_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TORCHELASTIC_RUN_ID, TORCHELASTIC_RESTART_COUNT,
 /// TORCHELASTIC_MAX_RESTARTS, TORCHELASTIC_USE_AGENT_STORE, TUTTI_STORE_PORT and TUTTI_JOB_SECRET. Standard input
-/// goes to rank 0 unless it is a terminal. Returns the exit status for the shell: 0 when all ranks succeeded, the first
-/// failing rank's, 128 + signal when it or the launcher was ended by one, 124 after `timeout`. When it returns no
+/// goes to rank 0; what is typed at a terminal, as long as the launcher is in its foreground. Returns the exit status
+/// for the shell: 0 when all ranks succeeded, the first failing rank's, 128 + signal when it or the launcher was ended
+/// by one, 124 after `timeout`, 126 or 127 when the program cannot be executed or is not there. When it returns no
 /// process of the job is left on this node, grandchildren included. Throws std::system_error when processes or
 /// descriptors cannot be had, InvalidArgument for bad options, DistNetworkError when the store's address cannot be
 /// listened on, or the nodes of a job do not find each other within five minutes.

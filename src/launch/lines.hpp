@@ -1,10 +1,12 @@
-// Lines: cuts what a rank prints into lines, puts its name before each and never tears one.
+// Lines: passes on what a rank prints: cut into lines, its name before each and none of them torn, or unchanged.
 //
 // Threads: from one thread.
 #pragma once
 
+#include <chrono>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -27,27 +29,59 @@ class Tail {
     std::deque<std::string> lines_;
 };
 
+/// What stands unfinished on one terminal or in one file that several ranks' lines go to: at most one line.
+struct Unfinished {
+    class Lines* line = nullptr;
+};
+
 class Lines {
  public:
-    /// `to`: -1: nobody sees them; they are only remembered in `tail`.
-    Lines(std::string prefix, int to, Tail& tail, Patience patience)
-        : prefix_(std::move(prefix)), to_(to), tail_(&tail), patience_(std::move(patience)) {}
+    using Moment = std::chrono::steady_clock::time_point;
+    enum class Style {
+        prefixed,      ///< whole lines, each with a prefix
+        prefixed_now,  ///< also the beginning of a line (a question), when nothing follows it for a moment
+        unchanged,     ///< every byte as it came, in the order in which it came; whole lines where they come quickly
+    };
+    /// `to`: -1: nobody sees them; they are only remembered in `tail`. `shared`: of all that go to the same place.
+    Lines(Style style, std::string prefix, int to, Tail& tail, Unfinished& shared, Patience patience)
+        : style_(style),
+          prefix_(std::move(prefix)),
+          to_(to),
+          tail_(&tail),
+          shared_(&shared),
+          patience_(std::move(patience)) {}
 
     /// Passes on every complete line; "\r" alone ends one too (progress bars), and stays "\r". Lines longer than
     /// 64 KiB are passed on in parts. False: nobody reads any more.
     bool add(std::string_view bytes);
-    /// What is left without an end of line gets one.
+    /// What is left without an end of line: a prefixed line gets one.
     bool finish();
+    /// When pass_beginning() is to be called, if nothing comes before.
+    std::optional<Moment> due() const;
+    /// The beginning of a line, as it is. False: nobody reads any more.
+    bool pass_beginning();
+    /// Somebody else, such as the terminal's echo, has ended the line that stands there unfinished.
+    void line_was_ended();
 
  private:
+    bool add_prefixed(std::string_view bytes);
+    bool add_unchanged(std::string_view bytes);
     void take(std::string_view line, char end, std::string& out);
+    void remember(std::string_view bytes);
+    bool pass(const std::string& out);
+
     static constexpr std::size_t longest = 1 << 16;
+    Style style_;
     std::string prefix_;
     int to_;
     Tail* tail_;
+    Unfinished* shared_;
     Patience patience_;
     std::string rest_;
-    std::string returned_;  // a line passed on with "\r" before it was known whether "\n" follows
+    Moment rest_since_{};
+    std::string beginning_;  // of the line whose rest is awaited: it has been passed on, or, unchanged, remembered
+    bool begun_ = false;     // what comes continues a line that stands there
+    std::string returned_;   // a line passed on with "\r" before it was known whether "\n" follows
     bool has_returned_ = false;
 };
 

@@ -20,6 +20,7 @@ using namespace std::chrono_literals;
 
 constexpr auto slice = 500ms;      // between two signs of life
 constexpr auto silence = 15s;      // of a launcher that is taken for dead
+constexpr auto stall = 2s;         // between two looks at the others, after which their silence may be our own
 constexpr auto farewell = 3s;      // node 0 waits for the others' leaving
 constexpr auto attempt_time = 2s;  // of one try to reach the store
 
@@ -109,13 +110,33 @@ void Nodes::post(Call call) {
     try {
         if (store) call(store);
     } catch (const DistError& error) {
-        lost(error.what());
+        lost_store(error);
     }
 }
 
-void Nodes::lost(const std::string& why) {
+// The store is that of node 0's launcher: who does not reach it any more has lost that node, unless the others have
+// given this one up.
+void Nodes::lost_store(const DistError& error) {
+    const auto since = std::chrono::duration<double>(Clock::now() - looked_at_.load()).count();
+    if (!met_ || options_.node_rank == 0) return lost(options_.node_rank, error.what());
+    const std::string server = fmt::format("its launcher, which serves the job's store at {} port {}, was lost",
+                                           options_.master_addr, options_.master_port);
+    if (error.code() == ErrorCode::timeout)
+        return lost(0, fmt::format("{}: nothing was heard of it for {:.1f} s: it was stopped, or the network between "
+                                   "it and node {} was cut; the ranks of this node are ended",
+                                   server, since, options_.node_rank));
+    std::string why =
+        fmt::format("{}: it has closed the connection ({}); the ranks of this node are ended", server, error.what());
+    if (since > 1.0 * (silence / 1s))
+        why +=
+            fmt::format(". This launcher itself stood still for {:.1f} s; the others take a node for lost after {} s",
+                        since, silence / 1s);
+    lost(0, why);
+}
+
+void Nodes::lost(int node, const std::string& why) {
     const std::lock_guard lock(mutex_);
-    if (!lost_) lost_ = Verdict{false, false, 1, options_.node_rank, why};
+    if (!lost_) lost_ = Verdict{false, false, 1, node, why};
     ::eventfd_write(wake_.get(), 1);
 }
 
@@ -127,8 +148,10 @@ void Nodes::watch() {
         if (store) meet(store);
         for (int attempt = 0; !leaving_ && watch_attempt(store, attempt); ++attempt) {
         }
+    } catch (const DistError& error) {
+        if (!leaving_) lost_store(error);
     } catch (const std::exception& error) {
-        if (!leaving_) lost(error.what());
+        if (!leaving_) lost(options_.node_rank, error.what());
     }
 }
 
@@ -152,8 +175,8 @@ Store Nodes::connect() {
             const TCPStoreOptions options{
                 .host = options_.master_addr, .port = options_.master_port, .timeout = attempt_time, .secret = secret_};
             Store watched = TCPStore(options), own = TCPStore(options);
-            own.set_timeout(30s);
-            watched.set_timeout(30s);
+            own.set_timeout(silence);
+            watched.set_timeout(silence);
             const std::lock_guard lock(mutex_);
             store_ = std::move(own);
             return watched;
@@ -212,6 +235,8 @@ void Nodes::meet(Store& store) {
     }
     heard_.resize(static_cast<std::size_t>(options_.nodes));
     heard_at_.assign(heard_.size(), Clock::now());
+    looked_at_ = Clock::now();
+    met_ = true;
     const std::lock_guard lock(mutex_);
     layout_ = layout;
     ::eventfd_write(wake_.get(), 1);
@@ -219,11 +244,11 @@ void Nodes::meet(Store& store) {
 
 // True: there will be another attempt.
 bool Nodes::watch_attempt(Store& store, int attempt) {
-    if (!wait_for(store, key(attempt, "end"))) return false;
+    if (!wait_for(store, key(attempt, "end"), attempt)) return false;
     const Verdict verdict = to_verdict(store.get(key(attempt, "end")));
     conclude(attempt, verdict);
     if (verdict.good || !verdict.again || attempt >= options_.max_restarts) return false;
-    if (!wait_for(store, key(attempt, "all_stopped"))) return false;
+    if (!wait_for(store, key(attempt, "all_stopped"), attempt + 1)) return false;
     const std::lock_guard lock(mutex_);
     stopped_ = attempt;
     ::eventfd_write(wake_.get(), 1);
@@ -238,7 +263,7 @@ void Nodes::conclude(int attempt, const Verdict& verdict) {
 }
 
 // False: we leave.
-bool Nodes::wait_for(Store& store, const std::string& name) {
+bool Nodes::wait_for(Store& store, const std::string& name, int attempt) {
     while (!leaving_) {
         try {
             store.wait({name}, slice);
@@ -246,24 +271,31 @@ bool Nodes::wait_for(Store& store, const std::string& name) {
         } catch (const DistStoreError& error) {
             if (error.code() != ErrorCode::timeout) throw;
         }
-        beat(store);
+        beat(store, attempt);
     }
     return false;
 }
 
-void Nodes::beat(Store& store) {
+// A launcher that is silent for long ends the attempt, on all nodes.
+void Nodes::beat(Store& store, int attempt) {
     store.add(fmt::format("launch/beat/{}", options_.node_rank), 1);
-    if (options_.node_rank != 0) return;
     const auto now = Clock::now();
+    const auto away = now - looked_at_.exchange(now);
+    if (options_.node_rank != 0) return;
     for (int k = 1; k < options_.nodes; ++k) {
         const auto index = static_cast<std::size_t>(k);
         const std::string sign = std::to_string(store.add(fmt::format("launch/beat/{}", k), 0));
-        if (sign != heard_[index]) {
+        if (sign != heard_[index] || away > stall) {
             heard_[index] = sign;
             heard_at_[index] = now;
-        } else if (now - heard_at_[index] > silence) {
-            throw DistNetworkError(
-                fmt::format("nothing was heard of the launcher of node {} for {} s", k, silence / 1s));
+        } else if (const auto silent = now - heard_at_[index]; silent > silence) {
+            const std::string why = fmt::format(
+                "its launcher was lost: nothing was heard of it for {:.1f} s: it was killed or stopped, or "
+                "the network between it and node 0 was cut; the ranks of all nodes are ended",
+                std::chrono::duration<double>(silent).count());
+            const Verdict verdict{.good = false, .again = false, .status = 1, .node = k, .text = why};
+            store.compare_set(key(attempt, "end"), "", to_text(verdict));
+            return;
         }
     }
 }

@@ -1,7 +1,7 @@
 // Nodes: what the launchers of a job on several nodes tell each other, over the job's store: how many ranks each has,
 // that all of a node's ranks have ended well, or which failed; before a restart, that everything of a node has ended.
-// The first failure that reaches the store is the job's. A launcher that is silent for 15 s is a failure too, and so is
-// the loss of the store.
+// The first failure that reaches the store is the job's. A launcher that is silent for 15 s is a failure too, of its
+// node, and so is the loss of the store, of node 0.
 //
 // Keys, below "launch/": node/K, run_id, beat/K, and for each attempt A: A/end, A/done, A/stopped, A/all_stopped; left.
 //
@@ -84,10 +84,11 @@ class Nodes {
     bool is_absence(const DistError& error) const;
     void meet(Store& store);
     bool watch_attempt(Store& store, int attempt);
-    bool wait_for(Store& store, const std::string& key);
-    void beat(Store& store);
+    bool wait_for(Store& store, const std::string& key, int attempt);
+    void beat(Store& store, int attempt);
     void conclude(int attempt, const Verdict& verdict);
-    void lost(const std::string& why);
+    void lost_store(const DistError& error);
+    void lost(int node, const std::string& why);
     template <class Call>
     void post(Call call);
 
@@ -103,6 +104,8 @@ class Nodes {
     std::string secret_;              // the watching thread's, as what follows
     std::vector<std::string> heard_;  // the others' last signs of life, and when they came
     std::vector<std::chrono::steady_clock::time_point> heard_at_;
+    std::atomic<std::chrono::steady_clock::time_point> looked_at_{};
+    std::atomic<bool> met_{false};
     std::atomic<bool> leaving_{false};
     std::thread thread_;
 };

@@ -3,6 +3,7 @@
 #include "launch/guard.hpp"
 #include "launch/launcher.hpp"
 #include "launch/signals.hpp"
+#include "launch/stand_in.hpp"
 #include "security/secret.hpp"
 
 #include <tutti/error.hpp>

@@ -1,14 +1,36 @@
 #include "launch/signals.hpp"
 
-#include <fcntl.h>
-#include <sys/prctl.h>
+#include "launch/stand_in.hpp"
+
+#include <poll.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <initializer_list>
 #include <system_error>
 
 namespace tutti::launch {
+
+bool ends_job(int signal) {
+    return signal == SIGINT || signal == SIGTERM || signal == SIGHUP;
+}
+
+bool is_for_ranks(int signal) {
+    for (const int one : {SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT, SIGWINCH}) {
+        if (signal == one) return true;
+    }
+    return false;
+}
+
+void stop_this_process() {
+    sigset_t stop;
+    ::sigemptyset(&stop);
+    ::sigaddset(&stop, SIGTSTP);
+    ::kill(::getpid(), SIGTSTP);
+    ::sigprocmask(SIG_UNBLOCK, &stop, nullptr);  // here it stops
+    ::sigprocmask(SIG_BLOCK, &stop, nullptr);
+}
 
 Signals::Signals() {
     sigset_t set;
@@ -16,7 +38,8 @@ Signals::Signals() {
     // One that whoever started us has us ignore stays ignored (nohup, `&` in a script): blocked, it would arrive.
     // SIGCHLD must not be: children's statuses would be lost.
     ::signal(SIGCHLD, SIG_DFL);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) {
+    for (int signal = 1; signal < 32; ++signal) {
+        if (!ends_job(signal) && !is_for_ranks(signal) && signal != SIGCHLD) continue;
         struct sigaction action {};
         ::sigaction(signal, nullptr, &action);
         if (action.sa_handler != SIG_IGN) ::sigaddset(&set, signal);
@@ -32,16 +55,37 @@ Signals::~Signals() {
     ::sigprocmask(SIG_SETMASK, &before_, nullptr);
 }
 
-void prepare_process() {
-    for (const int fd : {0, 1, 2}) {
-        if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", O_RDWR);
-    }
-    ::prctl(PR_SET_CHILD_SUBREAPER, 1);
-}
-
 int Signals::next() {
     signalfd_siginfo info;
-    return ::read(fd_.get(), &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo) : 0;
+    while (::read(fd_.get(), &info, sizeof info) == sizeof info) {
+        const int signal = static_cast<int>(info.ssi_signo);
+        if (!came_twice(signal, static_cast<pid_t>(info.ssi_pid))) return signal;
+    }
+    return 0;
+}
+
+// What was sent to the whole process group comes here, and once more by way of the stand-in.
+bool Signals::came_twice(int signal, pid_t sender) {
+    if (stand_in() < 0 || signal == SIGCHLD) return false;
+    const Last now{std::chrono::steady_clock::now(), sender == stand_in()};
+    Last& last = last_[static_cast<std::size_t>(signal)];
+    const bool twice = now.relayed != last.relayed && now.at - last.at < std::chrono::milliseconds(200);
+    last = now;
+    return twice;
+}
+
+int Lifeline::next() {
+    pollfd input{0, POLLIN, 0};
+    while (open_ && ::poll(&input, 1, 0) == 1) {
+        unsigned char signal = 0;
+        const ssize_t count = ::read(0, &signal, 1);
+        if (count < 0 && errno == EINTR) continue;
+        if (count == 1 && !is_for_ranks(signal)) continue;
+        if (count == 1) return signal;
+        open_ = false;
+        return SIGHUP;
+    }
+    return 0;
 }
 
 }  // namespace tutti::launch

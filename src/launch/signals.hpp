@@ -1,12 +1,23 @@
-// Signals: SIGINT, SIGTERM, SIGHUP and SIGCHLD arrive at a descriptor while one lives. Threads: the main thread, before
-// there are others (they inherit the mask).
+// Signals: those that a launcher takes arrive at a descriptor while one lives: SIGINT, SIGTERM and SIGHUP end the job,
+// SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT and SIGWINCH are for the ranks, SIGCHLD is for the launcher itself.
+// Threads: the main thread, before there are others (they inherit the mask).
 #pragma once
 
 #include "core/unique_fd.hpp"
 
 #include <signal.h>
 
+#include <array>
+#include <chrono>
+
 namespace tutti::launch {
+
+/// Whether the job ends by it, in whatever way its ranks take it.
+bool ends_job(int signal);
+/// Whether the ranks get it, and the job goes on as far as they do.
+bool is_for_ranks(int signal);
+/// As SIGTSTP stops a process that does not handle it. Returns when it has been continued.
+void stop_this_process();
 
 class Signals {
  public:
@@ -21,13 +32,29 @@ class Signals {
     int next();
 
  private:
+    bool came_twice(int signal, pid_t sender);
+
+    struct Last {
+        std::chrono::steady_clock::time_point at{};
+        bool relayed = false;
+    };
     UniqueFd fd_;
     sigset_t before_{};
     void (*pipe_before_)(int) = SIG_DFL;
+    std::array<Last, 65> last_{};
 };
 
-/// What a launcher does before anything else: no pipe of its own may get the number of a standard stream that was
-/// closed, and processes that lose their parent become its children.
-void prepare_process();
+/// The other end of a launcher that started this one over ssh: standard input. Each byte is a signal for the ranks; its
+/// end ends the job.
+class Lifeline {
+ public:
+    explicit Lifeline(bool wanted) : open_(wanted) {}
+    bool open() const noexcept { return open_; }
+    /// The next signal that has come, SIGHUP at its end; 0: none.
+    int next();
+
+ private:
+    bool open_;
+};
 
 }  // namespace tutti::launch

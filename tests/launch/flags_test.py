@@ -144,6 +144,17 @@ class Flags(CliCase):
         self.assertEqual(self.tutti("run", "--max-restarts=100", "--timeout", "0.3", "sleep", 9).returncode, 124)
         self.assertLess(time.monotonic() - start, 20)
 
+    def test_durations(self):
+        for flags in (("--timeout", "1e10"), ("--timeout", "1e300"), ("--timeout", "9223372036854775807"), ("--grace", "1e300")):
+            done = self.tutti("run", *flags, "sh", "-c", "sleep 0.3; echo done")
+            self.assertEqual((done.returncode, done.stdout), (0, "[rank 0] done\n"), flags)
+        for flag in ("--timeout", "--grace"):
+            for value in ("nan", "inf", "-inf", "-1", "1s", "", "1e999"):
+                self.refused("run", f"{flag}={value}", "true", words=[flag])
+        self.refused("run", "--timeout=0", "true", words=["--timeout", "more than 0"])
+        self.assertEqual(self.tutti("run", "--grace=0", "true").returncode, 0)
+        self.assertEqual(self.tutti("run", "--timeout=1e-9", "sleep", 9).returncode, 124)
+
     def test_ctrl_c_is_no_failure_that_is_tried_again(self):
         with subprocess.Popen([TUTTI, "run", "-n", "2", "--max-restarts", "5", "sh", "-c", "echo up; sleep 50"], text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE) as job:

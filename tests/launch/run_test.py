@@ -171,6 +171,44 @@ class Output(CliCase):
         done = subprocess.run([TUTTI, "run", "sh", "-c", "printf 'a\\rb\\r\\nc\\n'"], capture_output=True, check=True)
         self.assertEqual(done.stdout, b"[rank 0] a\r[rank 0] b\n[rank 0] c\n")
 
+    def unchanged(self, script, *options):
+        done = subprocess.run([TUTTI, "run", "--no-prefix", *options, "sh", "-c", script], capture_output=True, timeout=60,
+                              check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done
+
+    def test_without_prefix_every_byte_is_as_it_was(self):
+        for text in (r"no end", r"a\0b\0\n\0", r"10%%\r20%%\r\r\n\n\r\n", r"\377\376\n\200", r"\n\n\n", ""):
+            with self.subTest(text=text):
+                expected = subprocess.run(["sh", "-c", f"printf '{text}'"], capture_output=True, check=True).stdout
+                done = self.unchanged(f"printf '{text}'; printf '{text}' >&2")
+                self.assertEqual((done.stdout, done.stderr), (expected, expected))
+        megabytes = "head -c 3000000 /dev/urandom | tee $FILE"
+        with tempfile.TemporaryDirectory() as folder:
+            done = self.unchanged(megabytes.replace("$FILE", f"{folder}/bytes"))
+            self.assertEqual(done.stdout, (pathlib.Path(folder) / "bytes").read_bytes(), "random bytes")
+
+    def test_without_prefix_lines_of_several_ranks_stay_whole_and_in_order(self):
+        script = 'i=0; while [ $i -lt 3000 ]; do printf "line $RANK "; printf "%s\n" $i; i=$((i+1)); done'
+        count = collections.Counter()
+        for line in self.unchanged(script, "-n", "4").stdout.decode().splitlines():
+            match = re.fullmatch(r"line (\d) (\d+)", line)
+            self.assertTrue(match, line)
+            self.assertEqual(int(match[2]), count[match[1]])
+            count[match[1]] += 1
+        self.assertEqual(set(count.values()), {3000})
+
+    def test_without_prefix_the_beginning_of_a_line_is_not_held_back(self):
+        with subprocess.Popen([TUTTI, "run", "--no-prefix", "sh", "-c", "printf question; read answer; echo $answer"],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE) as job:
+            self.assertEqual(os.read(job.stdout.fileno(), 100), b"question")
+            out, _ = job.communicate(b"answer\n", timeout=20)
+        self.assertEqual(out, b"answer\n")
+
+    def test_the_last_lines_are_told_without_prefix_too(self):
+        done = self.shell(1, "printf 'one\r\ntwo\nlast'; exit 3", "--no-prefix")
+        self.assertIn("    one\n    two\n    last\n", done.stderr)
+
     def test_standard_input_goes_to_rank_0(self):
         done = self.shell(2, "cat", input="from outside\n")
         self.assertEqual(done.stdout, "[rank 0] from outside\n")
@@ -230,8 +268,35 @@ class Failures(CliCase):
         done = self.tutti("run", "-n", 2, "/no/such/program")
         self.assertEqual(done.returncode, 127)
         self.assertIn("could not be started: No such file or directory", done.stderr)
-        done = self.tutti("run", "/etc/passwd")
-        self.assertIn("could not be started: Permission denied", done.stderr)
+        done = self.tutti("run", "no-such-program")
+        self.assertEqual(done.returncode, 127)
+
+    def test_a_program_that_is_there_and_cannot_be_executed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            def file(name, text, mode=0o755):
+                path = pathlib.Path(folder) / name
+                path.write_bytes(text)
+                path.chmod(mode)
+                return path
+
+            for program, reason in ((file("plain", b"", 0o644), "Permission denied"), (folder, "it is a directory"),
+                                    (file("orphan", b"#!/no/such/interpreter -x\n"), "its interpreter /no/such/interpreter is not"),
+                                    (file("windows", b"#!/bin/sh\r\necho x\r\n"), "its interpreter /bin/sh is not here: its lines end as on Windows"),
+                                    (file("alien", b"\x7fELF\0\0\0\0 of another machine"), "Exec format error")):
+                with self.subTest(program=program):
+                    done = self.tutti("run", "-n", 2, "--max-restarts", 2, program)
+                    self.assertEqual(done.returncode, 126, done.stderr)
+                    self.assertRegex(done.stderr, f"rank 0 .*could not be started: {reason}")
+            # As shells have it, and the first in PATH that can be executed.
+            script = file("script", b"echo plain $1\n")
+            self.assertEqual(self.tutti("run", script, "x").stdout, "[rank 0] plain x\n")
+            path = f"{folder}/a:{folder}/b:{os.environ['PATH']}"
+            for name, mode in (("a", 0o644), ("b", 0o755)):
+                (pathlib.Path(folder) / name).mkdir()
+                file(f"{name}/tool", b"#!/bin/sh\necho tool\n", mode)
+            self.assertEqual(self.tutti("run", "tool", env={"PATH": path}).stdout, "[rank 0] tool\n")
+            (pathlib.Path(folder) / "b" / "tool").unlink()
+            self.assertEqual(self.tutti("run", "tool", env={"PATH": path}).returncode, 126)
 
     def test_a_time_limit_ends_the_job(self):
         done = self.shell(2, "sleep 30", "--timeout", "0.5")

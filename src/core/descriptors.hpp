@@ -1,0 +1,23 @@
+// Descriptors: how many files this process may have open (RLIMIT_NOFILE). The soft limit is there for programs that use
+// select(2); the hard one is what the system allows.
+//
+// Threads: raise() any; give_back() in a forked child before exec, where only what is safe in a signal handler may run.
+#pragma once
+
+#include <cstdint>
+
+namespace tutti::descriptors {
+
+/// The soft limit becomes the hard one. False: it was that already.
+bool raise() noexcept;
+
+/// The soft limit becomes what it was before the first raise().
+void give_back() noexcept;
+
+/// How many may be open now, and at most.
+struct Limits {
+    std::uint64_t soft = 0, hard = 0;
+};
+Limits limits() noexcept;
+
+}  // namespace tutti::descriptors

@@ -1,0 +1,62 @@
+"""tutti run where something is missing or too small: nodes that are lost."""
+import os
+import signal
+import subprocess
+import time
+
+from cli_case import TUTTI, CliCase, main
+
+
+class LostNodes(CliCase):
+    """Each takes the 15 s after which a launcher is taken for lost; they run side by side."""
+
+    def setUp(self):
+        self.jobs = []
+
+    def tearDown(self):
+        for job in self.jobs:
+            if job.poll() is None:
+                job.send_signal(signal.SIGCONT)
+                job.kill()
+            job.communicate()
+
+    def start(self, nodes, number):
+        port = 20000 + (os.getpid() * 7 + number) % 9000
+        started = [subprocess.Popen([TUTTI, "run", "--nnodes", str(nodes), "--node-rank", str(k), "--master-addr", "127.0.0.1",
+                                     "--master-port", str(port), "sh", "-c", "echo up; exec sleep 100"], text=True,
+                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE) for k in range(nodes)]
+        self.jobs += started
+        return started
+
+    def test_those_that_are_left_say_which_node_was_lost_and_why(self):
+        cases = [(signal.SIGKILL, 1, 2), (signal.SIGSTOP, 1, 2), (signal.SIGKILL, 0, 2), (signal.SIGSTOP, 0, 2),
+                 (signal.SIGKILL, 2, 3)]
+        jobs = [self.start(nodes, number) for number, (_, _, nodes) in enumerate(cases)]
+        for job in jobs:
+            for node in job:
+                self.assertIn("up", node.stdout.readline())
+        time.sleep(1)
+        begin = time.monotonic()
+        for job, (how, lost, _) in zip(jobs, cases):
+            job[lost].send_signal(how)
+        for job, (how, lost, _) in zip(jobs, cases):
+            for k, node in enumerate(job):
+                if k == lost:
+                    continue
+                with self.subTest(how=how.name, lost=lost, node=k):
+                    _, errors = node.communicate(timeout=max(1, 40 + begin - time.monotonic()))
+                    self.assertEqual(node.returncode, 1, errors)
+                    self.assertRegex(errors, rf"tutti run: node {lost} failed: its launcher.* was lost: ")
+                    if lost != 0 or how == signal.SIGSTOP:
+                        self.assertRegex(errors, r"nothing was heard of it for 1[5-9]\.\d s")
+        for job, (how, lost, _) in zip(jobs, cases):
+            if how == signal.SIGSTOP:
+                with self.subTest("the lost one itself", lost=lost):
+                    job[lost].send_signal(signal.SIGCONT)
+                    _, errors = job[lost].communicate(timeout=40)
+                    self.assertEqual(job[lost].returncode, 1, errors)
+                    self.assertRegex(errors, "tutti run: .*node")
+
+
+if __name__ == "__main__":
+    main("cli_limits_test")
