@@ -11,6 +11,9 @@ namespace tutti::descriptors {
 /// The soft limit becomes the hard one. False: it was that already.
 bool raise() noexcept;
 
+/// As raise(), where fewer than `count` may be open.
+void need(std::uint64_t count) noexcept;
+
 /// The soft limit becomes what it was before the first raise().
 void give_back() noexcept;
 

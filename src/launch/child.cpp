@@ -95,7 +95,10 @@ Child start(const std::vector<std::string>& command, const Environment& environm
     const bool is_script = is_shell_script(path);
     Pipe out = make_pipe(), err = make_pipe(), report = make_pipe();
     UniqueFd nothing;
-    if (stdin_fd < 0) nothing.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    if (stdin_fd < 0) {
+        nothing.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+        if (!nothing) throw std::system_error(errno, std::generic_category(), "tutti run: /dev/null");
+    }
 
     const pid_t parent = ::getpid();
     Child child;

@@ -1,5 +1,6 @@
 #include "launch/launcher.hpp"
 
+#include "core/descriptors.hpp"
 #include "core/socket.hpp"
 #include "launch/attempt.hpp"
 #include "launch/guard.hpp"
@@ -60,6 +61,19 @@ void check(const Options& o) {
                         "by which the other nodes reach this one",
                         o.master_addr));
     }
+}
+
+// Two pipes for each rank, its files, and two descriptors of the store's, for its connection and what it posts.
+void check_descriptors(const Options& o) {
+    constexpr std::uint64_t own = 32;
+    const std::uint64_t of_each = o.log_dir.empty() ? 4 : 6, hard = descriptors::limits().hard;
+    const std::uint64_t count = own + of_each * static_cast<std::uint64_t>(o.ranks);
+    if (count <= hard) return;
+    throw InvalidArgument(
+        fmt::format("tutti run: {} ranks on this node need {} open files in the launcher, and this process may have "
+                    "{}: raise the hard "
+                    "limit (ulimit -Hn, LimitNOFILE= of systemd, limits.conf), or start fewer ranks on this node",
+                    o.ranks, count, hard));
 }
 
 class Job {
@@ -214,6 +228,8 @@ class Job {
 
 int launch(const Options& options) {
     check(options);
+    descriptors::raise();
+    check_descriptors(options);
     prepare_process();
     Job job(options);
     return job.run();

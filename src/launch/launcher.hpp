@@ -3,7 +3,8 @@
 // hosts over ssh.
 //
 // Threads: call them from the main thread of a process that has no other threads yet, once at a time; they handle
-// signals while they run, see signals.hpp. The store's server is a thread of its own, and so is the watch
+// signals while they run, see signals.hpp. This process's soft limit of descriptors becomes the hard one; ranks get the
+// one that was. The store's server is a thread of its own, and so is the watch
 // over other nodes.
 #pragma once
 

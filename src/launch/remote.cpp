@@ -1,4 +1,5 @@
 // launch_on_hosts(): the launcher of each node is started over ssh.
+#include "core/descriptors.hpp"
 #include "launch/attempt.hpp"
 #include "launch/guard.hpp"
 #include "launch/launcher.hpp"
@@ -126,6 +127,7 @@ int launch_on_hosts(const Options& options, const std::vector<Host>& hosts, cons
     if (options.command.empty())
         throw InvalidArgument("tutti run: no program given: tutti run --hostfile hosts ./program");
     if (hosts.empty()) throw InvalidArgument("tutti run: no hosts given: expected at least one");
+    descriptors::raise();
     prepare_process();
     RemoteJob job(options, hosts, ssh);
     return job.run();

@@ -1,6 +1,7 @@
 // Joining and leaving a world, and the thread that serves it meanwhile.
 #include "rendezvous/membership.hpp"
 
+#include "core/descriptors.hpp"
 #include "core/env.hpp"
 #include "core/this_host.hpp"
 #include "object/codec.hpp"
@@ -48,6 +49,8 @@ std::uint64_t random_id() {
 Membership::Membership(MembershipOptions options) : options_(std::move(options)) {
     wake_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     stop_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    // At most a connection to and from each rank, where they do not share memory.
+    descriptors::need(64 + 2 * static_cast<std::uint64_t>(options_.world_size));
     gone_.resize(static_cast<std::size_t>(options_.world_size));
     exchange_cards();
     for (int r = options_.rank + 1; r < options_.world_size; ++r) {

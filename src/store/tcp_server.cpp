@@ -4,6 +4,7 @@
 #include "core/log.hpp"
 #include "security/handshake.hpp"
 #include "security/local_secret.hpp"
+#include "store/acceptor.hpp"
 #include "store/local_door.hpp"
 #include "store/server_connection.hpp"
 #include "store/server_data.hpp"
@@ -121,18 +122,11 @@ class TcpServer::Loop {
         };
         init(stop_, uv_async_init(&loop_, &stop_, [](uv_async_t* h) { self(h).close_everything(); }), "async");
         init(sweep_, uv_timer_init(&loop_, &sweep_), "timer");
-        init(listener_, uv_tcp_init(&loop_, &listener_), "socket");
-        expect_good(uv_tcp_open(&listener_, listener.get()), "cannot use the listening socket");
-        listen_fd_ = listener.release();
-        fork_guard::close_in_children(listen_fd_);
-        listen(listener_);
+        listener_.open(loop_, std::move(listener), [this](UniqueFd fd) { accept(std::move(fd), false); });
         init(spin_, uv_idle_init(&loop_, &spin_), "idle");
         if (door_) {
-            init(door_listener_, uv_pipe_init(&loop_, &door_listener_, 0), "socket");
-            fork_guard::close_in_children(door_->fd());
-            expect_good(uv_pipe_open(&door_listener_, door_->fd()), "cannot use the local door");
-            door_fd_ = door_->release();
-            listen(door_listener_);
+            door_listener_.open(loop_, UniqueFd(door_->release()),
+                                [this](UniqueFd fd) { accept(std::move(fd), true); });
         }
         if (local_secret_) {
             init(secret_poll_, uv_poll_init(&loop_, &secret_poll_, local_secret_->fd()), "poll");
@@ -141,14 +135,6 @@ class TcpServer::Loop {
                 uv_poll_start(&secret_poll_, UV_READABLE, [](uv_poll_t* h, int, int) { self(h).serve_secret(); }),
                 "poll");
         }
-    }
-
-    template <class Handle>
-    void listen(Handle& listener) {
-        expect_good(
-            uv_listen(as_stream(&listener), 512,
-                      [](uv_stream_t* h, int status) { status == 0 ? self(h).accept(h) : self(h).no_accept(status); }),
-            "cannot listen");
     }
 
     void start_thread() {
@@ -182,10 +168,7 @@ class TcpServer::Loop {
         }
     }
 
-    void no_accept(int status) { TUTTI_WARN("TCPStore server: cannot accept a connection: {}", uv_strerror(status)); }
-
-    void accept(uv_stream_t* listener) {
-        const bool local = listener == as_stream(&door_listener_);
+    void accept(UniqueFd fd, bool local) {
         Connection& c = connections_.emplace_back(
             this, [](Connection& broken) { self_of(broken).close(broken); }, ++last_id_);
         c.where = std::prev(connections_.end());
@@ -199,8 +182,9 @@ class TcpServer::Loop {
         c.arrived_ms = uv_now(&loop_);
         by_id_[c.id] = &c;
         strangers_.push_back(&c);
-        if (uv_accept(listener, &c.socket.stream) != 0) return close(c);
-        uv_fileno(&c.socket.handle, &c.fd);
+        const int opened = local ? uv_pipe_open(&c.socket.pipe, fd.get()) : uv_tcp_open(&c.socket.tcp, fd.get());
+        if (opened != 0) return close(c);
+        c.fd = fd.release();  // the handle's now
         fork_guard::close_in_children(c.fd);
         if (!local) {
             uv_tcp_nodelay(&c.socket.tcp, 1);
@@ -425,8 +409,8 @@ class TcpServer::Loop {
     void close_everything() {
         stopping_ = true;
         for (auto& connection : connections_) close(connection);
-        if (listen_fd_ >= 0) fork_guard::forget(listen_fd_);
-        if (door_fd_ >= 0) fork_guard::forget(door_fd_);
+        listener_.close();
+        door_listener_.close();
         if (local_secret_) fork_guard::forget(local_secret_->fd());
         const auto close_handle = [](auto& handle) {
             // Not every handle is open when the constructor fails half-way.
@@ -435,20 +419,15 @@ class TcpServer::Loop {
         close_handle(stop_);
         close_handle(sweep_);
         close_handle(spin_);
-        close_handle(listener_);
-        close_handle(door_listener_);
         close_handle(secret_poll_);
     }
 
     uv_loop_t loop_{};
     uv_async_t stop_{};
     uv_timer_t sweep_{};
-    uv_tcp_t listener_{};
-    uv_pipe_t door_listener_{};
+    Acceptor listener_, door_listener_;
     uv_poll_t secret_poll_{};
     uv_idle_t spin_{};
-    int listen_fd_ = -1;
-    int door_fd_ = -1;
     security::Secret secret_;
     std::optional<security::LocalSecretServer> local_secret_;
     std::uint64_t handshake_ms_;

@@ -1,10 +1,36 @@
-"""tutti run where something is missing or too small: nodes that are lost."""
+"""tutti run where something is missing or too small: nodes that are lost, descriptors."""
 import os
+import resource
 import signal
 import subprocess
 import time
 
-from cli_case import TUTTI, CliCase, main
+from cli_case import TOUR, TUTTI, CliCase, main
+
+
+class Descriptors(CliCase):
+    def limited(self, soft, hard, *arguments):
+        _, usual = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return self.tutti("run", *arguments, timeout=100,
+                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard or usual)))
+
+    def test_a_soft_limit_is_raised_for_the_launcher_and_given_back_to_ranks(self):
+        done = self.limited(64, None, "-n", 24, "--timeout", 60, TOUR)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("every result is as expected", done.stdout)
+        done = self.limited(64, None, "-n", 24, "--no-prefix", "sh", "-c", "ulimit -Sn")
+        self.assertEqual(done.stdout, "64\n" * 24)
+
+    def test_hundreds_of_ranks_start_though_the_soft_limit_is_below_four_for_each(self):
+        done = self.limited(256, None, "-n", 200, "--no-prefix", "sh", "-c", "echo $RANK; sleep 1")
+        self.assertEqual(sorted(map(int, done.stdout.split())), list(range(200)), done.stderr)
+
+    def test_a_hard_limit_that_is_too_low_is_told_with_what_is_needed(self):
+        for arguments, count in (([], 128), (["--log-dir", "/tmp"], 176)):
+            done = self.limited(100, 100, "-n", 24, *arguments, "echo", "started")
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertRegex(done.stderr, f"24 ranks on this node need {count} open files.* may have 100: raise the hard limit")
+        self.assertEqual(self.limited(128, 128, "-n", 24, "--timeout", 60, TOUR).returncode, 0, "exactly enough")
 
 
 class LostNodes(CliCase):
