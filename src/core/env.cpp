@@ -32,6 +32,8 @@ constexpr auto table = std::to_array<Variable>({
     {"TUTTI_JOB_SECRET", "the job's secret; every connection proves it"},
     {"TUTTI_JOB_SECRET_FILE", "owner-only file that holds the job's secret"},
     {"TUTTI_LAUNCHER", "set by tutti run: by which it finds the processes that it has started"},
+    {"TUTTI_LIFELINE_TIMEOUT_MS",
+     "how long a host may not answer until its ranks count as lost, in milliseconds (default 13500; at least 2000)"},
     {"TUTTI_LOG_LEVEL", "trace, debug, info, warning (default), error or off"},
     {"TUTTI_METRICS_FILE", "file that takes the counters of this process every second, as Prometheus reads them"},
     {"TUTTI_PROGRESS_NICE",

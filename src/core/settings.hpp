@@ -27,4 +27,7 @@ int progress_nice();
 /// TUTTI_TIMEOUT_MS: of operations that give none, at least 1 ms; nullopt when unset.
 std::optional<std::chrono::milliseconds> timeout();
 
+/// TUTTI_LIFELINE_TIMEOUT_MS: after how long a host that does not answer counts as gone; default 13.5 s, at least 2 s.
+std::chrono::milliseconds lifeline_timeout();
+
 }  // namespace tutti::settings

@@ -64,6 +64,13 @@ TEST_F(Settings, the_progress_thread_comes_before_computations_unless_told_other
 TEST_F(Settings, a_timeout_is_a_number_of_milliseconds) {
     set("TUTTI_TIMEOUT_MS", "1500");
     EXPECT_EQ(timeout(), std::chrono::milliseconds(1500));
+    EXPECT_EQ(lifeline_timeout(), std::chrono::milliseconds(13'500));
+    set("TUTTI_LIFELINE_TIMEOUT_MS", "4000");
+    EXPECT_EQ(lifeline_timeout(), std::chrono::milliseconds(4000));
+    set("TUTTI_LIFELINE_TIMEOUT_MS", "1999");
+    EXPECT_NE(
+        complaint([] { lifeline_timeout(); }).find("TUTTI_LIFELINE_TIMEOUT_MS=1999: expected an integer from 2000"),
+        std::string::npos);
     set("TUTTI_TIMEOUT_MS", "0");
     EXPECT_NE(complaint([] { timeout(); }).find("TUTTI_TIMEOUT_MS=0: expected an integer from 1"), std::string::npos);
 }

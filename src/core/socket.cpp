@@ -301,6 +301,18 @@ UniqueFd accept_one(int listen_fd, const Deadline& deadline, const AbortFlag* ab
     }
 }
 
+// While nothing is under way the probes come at even intervals; what is under way is repeated ever more seldom.
+void end_when_silent(int fd, std::chrono::milliseconds limit) {
+    const int on = 1, probes_max = 127;  // the limit is a time
+    const int interval_s = static_cast<int>(std::clamp<std::int64_t>(limit.count() / 13'000, 1, 32'767));
+    const auto limit_ms = static_cast<unsigned>(limit.count());
+    ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &interval_s, sizeof interval_s);
+    ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof interval_s);
+    ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes_max, sizeof probes_max);
+    ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit_ms, sizeof limit_ms);
+}
+
 Address local_address(int fd) {
     return address_by(::getsockname, fd, "local");
 }

@@ -47,6 +47,11 @@ std::optional<UniqueFd> try_accept(int listen_fd);
 /// As try_accept, but waits for a connection, and throws where no descriptor is left.
 UniqueFd accept_one(int listen_fd, const Deadline& deadline, const AbortFlag* abort, const char* operation);
 
+/// A TCP connection on which little is said ends with ETIMEDOUT when the other end's host has not answered for that
+/// long (give or take a thirteenth of it, at least 1 s). The hosts ask each other meanwhile, so that a process that is
+/// stopped does not matter. Does nothing to other sockets.
+void end_when_silent(int fd, std::chrono::milliseconds limit);
+
 /// The numeric addresses of the two ends of a TCP socket.
 Address local_address(int fd);
 Address peer_address(int fd);

@@ -202,7 +202,12 @@ void Group::time_out(Operation& operation) {
     if (!missing.empty())
         text += fmt::format("; rank {} has nothing from rank {}", world_->rank(), fmt::join(global(missing), ", "));
     if (!context.phase.empty()) text += fmt::format("; {}", context.phase);
-    fail_together({.headline = text, .sequence = operation.sequence, .rank = rank_, .peer = peer}, context);
+    fail_together({.headline = text,
+                   .sequence = operation.sequence,
+                   .rank = rank_,
+                   .peer = peer,
+                   .members = record::Members(members())},
+                  context);
 }
 
 void Group::mismatch(int peer, std::uint64_t sequence, std::uint64_t theirs, std::uint64_t mine) {
@@ -225,7 +230,12 @@ void Group::mismatch(int peer, std::uint64_t sequence, const std::string& sides)
 
 void Group::disagreed(int peer, std::uint64_t sequence, const std::string& text) {
     if (world_->failing()) return;
-    fail_together({.headline = text, .sequence = sequence, .rank = rank_, .peer = peer, .disagreement = true},
+    fail_together({.headline = text,
+                   .sequence = sequence,
+                   .rank = rank_,
+                   .peer = peer,
+                   .disagreement = true,
+                   .members = record::Members(members())},
                   {.sequence = sequence, .group = name_, .rank = world_->rank()});
 }
 

@@ -77,12 +77,13 @@ void World::mismatch(int peer, std::uint64_t channel, std::uint64_t theirs, std:
 // ---- What others say
 
 void World::on_verdict(const Verdict& verdict) {
-    if (verdict.kind == VerdictKind::mismatch || verdict.kind == VerdictKind::timed_out) {
+    if (rendezvous::is_accusation(verdict.kind)) {
         if (const auto group = find(verdict.group)) group->publish_tail(verdict.text);
     }
     const std::lock_guard lock(verdict_mutex_);
-    if (verdict.kind == VerdictKind::left || verdict.kind == VerdictKind::peer_lost)
-        gone_for_good_.insert(verdict.rank);
+    note(verdict);
+    judged_.notify_all();
+    if (verdict.kind == VerdictKind::silent || verdict.kind == VerdictKind::judged) return;
     if (verdict.kind == VerdictKind::left && verdict.text.empty()) {
         gone_.push_back({verdict.rank, Clock::now()});
         return;
@@ -116,11 +117,6 @@ std::vector<int> World::departed() const {
     return ranks;
 }
 
-std::vector<int> World::gone_for_good() const {
-    const std::lock_guard lock(verdict_mutex_);
-    return {gone_for_good_.begin(), gone_for_good_.end()};
-}
-
 void World::apply_verdict() {
     Verdict verdict;
     {
@@ -141,18 +137,16 @@ void World::apply_verdict() {
     context.peer = verdict.rank;
     switch (verdict.kind) {
         case VerdictKind::mismatch:
-        case VerdictKind::timed_out:
-            if (const auto group = find(verdict.group)) return group->fail_as_told(verdict, context);
-            title += fmt::format(": a group of other ranks has failed, and with it the world: {}", verdict.text);
-            if (verdict.kind == VerdictKind::mismatch)
-                return fail(std::make_exception_ptr(CollectiveMismatch(title, context)));
-            return fail(std::make_exception_ptr(Timeout(title, context)));
+        case VerdictKind::timed_out: return fail_as_told(context);
         case VerdictKind::aborted:
             return fail(std::make_exception_ptr(
                 Aborted(fmt::format("{}: aborted by rank {}: {}", title, verdict.rank, verdict.text), context)));
         case VerdictKind::peer_lost:
+        case VerdictKind::host_lost:
         case VerdictKind::left:
             return fail(std::make_exception_ptr(PeerLost(fmt::format("{}: {}", title, verdict.text), context)));
+        case VerdictKind::silent:
+        case VerdictKind::judged: return;  // they are not a verdict by themselves
     }
 }
 

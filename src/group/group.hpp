@@ -167,7 +167,7 @@ class Group : public std::enable_shared_from_this<Group> {
     void mismatch(int peer, std::uint64_t sequence, std::uint64_t theirs, std::uint64_t mine);
     void time_out(Operation& operation);
     /// Another rank has said what is wrong.
-    void fail_as_told(const rendezvous::Verdict& verdict, const ErrorContext& context);
+    void fail_as_told(const rendezvous::Verdict& told, const ErrorContext& context);
     std::uint64_t fingerprint_at(std::uint64_t sequence) const;  ///< 0 when it is not known (any more)
     ErrorContext context_of(const Operation& operation) const;
     std::string title_of(const Operation& operation) const;
@@ -203,6 +203,7 @@ class Group : public std::enable_shared_from_this<Group> {
     void disagreed(int peer, std::uint64_t sequence, const std::string& text);
     record::Ticket record_call(const Operation& operation);
     void fail_together(const record::Subject& subject, ErrorContext context);
+    record::Absent absent() const;
     void fail_as_judged(const record::Judgement& judgement, ErrorContext context);
     std::shared_ptr<const schedule::Schedule> plan_for(const Operation& operation);
     bool make_small(Operation& operation) const;

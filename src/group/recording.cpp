@@ -68,23 +68,37 @@ void Group::publish_tail(const std::string& reason) {
 void Group::fail_together(const record::Subject& subject, ErrorContext context) {
     using rendezvous::VerdictKind;
     publish_tail(subject.headline);
-    world_->tell({subject.disagreement ? VerdictKind::mismatch : VerdictKind::timed_out, global(subject.peer),
-                  subject.headline, index_},
+    const rendezvous::Verdict accusation{subject.disagreement ? VerdictKind::mismatch : VerdictKind::timed_out,
+                                         global(subject.peer), subject.headline, index_, world_->rank()};
+    if (!world_->accuse(accusation)) return world_->fail_as_told(context);
+    const record::Judgement judgement = inquiry_->decide(subject, size_, absent());
+    world_->tell({VerdictKind::judged, global(judgement.peer), record::to_text(judgement), index_, world_->rank()},
                  false);
-    std::vector<int> departed;
-    for (const int gone : world_->departed()) {
-        if (const int rank = rank_of(gone); rank >= 0) departed.push_back(rank);
-    }
-    fail_as_judged(inquiry_->decide(subject, size_, departed), std::move(context));
+    fail_as_judged(judgement, std::move(context));
 }
 
-void Group::fail_as_told(const rendezvous::Verdict& verdict, const ErrorContext& context) {
-    fail_as_judged(inquiry_->learn().value_or(
-                       record::Judgement{.text = verdict.text,
-                                         .peer = rank_of(verdict.rank),
-                                         .sequence = context.sequence,
-                                         .disagreement = verdict.kind == rendezvous::VerdictKind::mismatch}),
-                   context);
+record::Absent Group::absent() const {
+    const auto here = [this](const std::vector<int>& ranks) {
+        std::vector<int> own;
+        for (const int global : ranks) {
+            if (const int rank = rank_of(global); rank >= 0) own.push_back(rank);
+        }
+        return own;
+    };
+    return {.departed = here(world_->departed()), .silent = here(world_->silent())};
+}
+
+// `told`: a judgement, or, where none has come, an accusation.
+void Group::fail_as_told(const rendezvous::Verdict& told, const ErrorContext& context) {
+    if (auto judgement = record::read_judgement(told.text)) return fail_as_judged(*judgement, context);
+    if (auto judgement = inquiry_->learn()) return fail_as_judged(*judgement, context);
+    const record::Subject subject{.headline = told.text,
+                                  .sequence = context.sequence,
+                                  .rank = rank_of(told.from),
+                                  .peer = rank_of(told.rank),
+                                  .disagreement = told.kind == rendezvous::VerdictKind::mismatch,
+                                  .members = record::Members(members())};
+    fail_as_judged(record::judge(subject, absent()), context);
 }
 
 void Group::fail_as_judged(const record::Judgement& judgement, ErrorContext context) {

@@ -161,7 +161,14 @@ class World : public std::enable_shared_from_this<World> {
     bool inherited() const noexcept { return inherited_; }
     /// Every rank hears of it; `here`: this one too.
     void tell(const rendezvous::Verdict& verdict, bool here);
+    /// Tells every rank of a mismatch or a timeout, and waits until all that can be reached have heard it. True: this
+    /// rank is to judge; false: another is.
+    bool accuse(const rendezvous::Verdict& accusation);
+    /// Fails as the rank says that judges.
+    void fail_as_told(ErrorContext context);
     std::vector<int> departed() const;
+    /// Ranks that show no sign of life; they are stopped, or cut off.
+    std::vector<int> silent() const;
     /// Ranks that have died or said goodbye, as far as this rank has heard; any thread.
     std::vector<int> gone_for_good() const;
     /// Whether that rank's process listens no more: it is dead, or has let go of this world. Takes a round trip.
@@ -242,7 +249,9 @@ class World : public std::enable_shared_from_this<World> {
     void wait_for_messages(const Group& group);
     void flush();
     void on_verdict(const rendezvous::Verdict& verdict);
+    void note(const rendezvous::Verdict& verdict);
     void apply_verdict();
+    rendezvous::Verdict await_judgement();
 
     int rank_;
     int size_;
@@ -297,13 +306,18 @@ class World : public std::enable_shared_from_this<World> {
     std::set<std::uint32_t> ended_;  // groups that this rank has left
 
     mutable std::mutex verdict_mutex_;
+    std::condition_variable judged_;
     std::optional<rendezvous::Verdict> verdict_;
+    std::optional<rendezvous::Verdict> accusation_;  // the one that counts
+    std::optional<rendezvous::Verdict> judgement_;
+    std::set<int> silent_;
     struct Goodbye {
         int rank;
         Instant when;
     };
     std::vector<Goodbye> gone_;
     std::set<int> gone_for_good_;
+    std::set<int> on_lost_hosts_;  // one of each host
     std::atomic<bool> has_verdict_{false};
     AbortFlag bad_news_;  // raised with the verdict
 

@@ -372,7 +372,7 @@ TEST(Verdicts, say_who_has_not_called_who_called_something_else_and_who_is_silen
                                dump_of(1, 6, {entry_of(1, State::completed), entry_of(2, State::started)}),
                                dump_of(2, 6, {entry_of(1, State::completed, 1000, 3'000'000'000)}),
                                dump_of(3, 6, {entry_of(2, State::started, 1000, 0, 8)}), std::nullopt, std::nullopt},
-                              std::vector<int>{5});
+                              {.departed = {5}, .silent = {4}});
     EXPECT_EQ(j.text,
               "all_reduce #2: timed out\n"
               "  ranks 0, 1: called #2 operation 7, called at train+0x12\n"
@@ -381,8 +381,36 @@ TEST(Verdicts, say_who_has_not_called_who_called_something_else_and_who_is_silen
               "  rank 3: called #2 operation 8, called at train+0x12\n"
               "  rank 4: gave no answer: it is stopped, or cut off\n"
               "  rank 5: has left the group");
-    EXPECT_EQ(j.peer, 2);
+    EXPECT_EQ(j.peer, 4) << "others may not have come so far because of it";
     EXPECT_FALSE(j.disagreement);
+}
+
+TEST(Verdicts, blame_nobody_who_lives_for_a_tail_that_is_missing) {
+    const std::vector<std::optional<Dump>> tails{dump_of(0, 3, {entry_of(2, State::started)}), std::nullopt,
+                                                 std::nullopt};
+    const Judgement j = judge(waiting, tails, {.silent = {2}});
+    EXPECT_NE(j.text.find("rank 1: lives, but could not say what it is doing"), std::string::npos) << j.text;
+    EXPECT_NE(j.text.find("rank 2: gave no answer"), std::string::npos) << j.text;
+    EXPECT_EQ(j.peer, 2);
+}
+
+TEST(Verdicts, without_tails_name_the_silent_ranks) {
+    const Subject part{.headline = "late", .sequence = 2, .rank = 0, .peer = 1, .members = Members({4, 6, 8})};
+    const Judgement j = judge(part, Absent{.silent = {2}});
+    EXPECT_EQ(j.text, "late\n  rank 8: gave no answer: it is stopped, or cut off");
+    EXPECT_EQ(j.peer, 2);
+    EXPECT_EQ(judge(part, Absent{}).peer, 1);
+}
+
+TEST(Verdicts, are_told_as_text_and_read_with_care) {
+    const Judgement long_one{.text = std::string(100'000, 'x'), .peer = 3, .sequence = 7, .disagreement = true};
+    const std::string text = to_text(long_one);
+    EXPECT_LT(text.size(), 8192U);
+    const auto read = read_judgement(text);
+    ASSERT_TRUE(read);
+    EXPECT_TRUE(read->peer == 3 && read->sequence == 7 && read->disagreement && long_one.text.starts_with(read->text));
+    for (const char* bad : {"", "{", "[]", "{\"text\":1}", "{\"text\":\"x\",\"peer\":\"0\"}"})
+        EXPECT_FALSE(read_judgement(bad)) << bad;
 }
 
 TEST(Verdicts, stay_short_however_many_ranks_differ) {
@@ -407,8 +435,8 @@ TEST(Verdicts, are_the_same_on_all_ranks_and_do_not_wait_for_ever) {
                 inquiry.publish(dump_of(rank, 3, {entry_of(2, State::started)}));
                 Subject subject = waiting;
                 subject.headline = fmt::format("as rank {} sees it", rank);
-                judgements[static_cast<std::size_t>(rank)] =
-                    rank == 1 ? inquiry.learn().value_or(Judgement{}) : inquiry.decide(subject, 3, {});
+                const Absent absent{.silent = silent ? std::vector<int>{2} : std::vector<int>{}};
+                judgements[static_cast<std::size_t>(rank)] = inquiry.decide(subject, 3, absent);
             });
         }
         for (auto& rank : ranks) rank.join();

@@ -19,7 +19,7 @@ using Ranks = std::vector<int>;
 
 constexpr Milliseconds collect_patience{400};
 constexpr Milliseconds request_patience{100};
-constexpr Milliseconds learn_patience{800};
+constexpr std::size_t text_max = 7000;
 constexpr std::size_t findings_max = 12;
 
 std::string tail_key(int rank) {
@@ -57,11 +57,7 @@ std::string last_doing(const Dump& tail) {
 // What is known of each rank; ranks of which the same is known stand in one line.
 class Findings {
  public:
-    explicit Findings(const std::vector<std::optional<Dump>>& tails) {
-        for (const auto& tail : tails) {
-            if (tail) members_ = tail->members;
-        }
-    }
+    explicit Findings(Members members) : members_(std::move(members)) {}
     void add(const std::string& finding, int rank) {
         const auto found = std::ranges::find(lines_, finding, &Line::finding);
         if (found == lines_.end())
@@ -92,13 +88,11 @@ class Findings {
     std::vector<Line> lines_;
 };
 
-json json_of(const Judgement& j) {
-    return {{"text", j.text}, {"peer", j.peer}, {"sequence", j.sequence}, {"disagreement", j.disagreement}};
+bool contains(const Ranks& ranks, int rank) {
+    return std::ranges::find(ranks, rank) != ranks.end();
 }
-Judgement judgement_from(const std::string& text) {
-    const json j = json::parse(text);
-    return {j.at("text"), j.at("peer"), j.at("sequence"), j.at("disagreement")};
-}
+
+constexpr const char* silent_finding = "gave no answer: it is stopped, or cut off";
 
 Milliseconds left(const Deadline& deadline) {
     return std::max(Milliseconds(1), std::chrono::ceil<Milliseconds>(deadline.remaining()));
@@ -106,15 +100,18 @@ Milliseconds left(const Deadline& deadline) {
 
 }  // namespace
 
-Judgement judge(const Subject& subject, const std::vector<std::optional<Dump>>& tails, std::span<const int> departed) {
-    Findings findings(tails);
-    Ranks missing, silent;
+Judgement judge(const Subject& subject, const std::vector<std::optional<Dump>>& tails, const Absent& absent) {
+    Findings findings(subject.members);
+    Ranks missing, silent, departed;
     for (int rank = 0; rank < static_cast<int>(tails.size()); ++rank) {
         const auto& tail = tails[static_cast<std::size_t>(rank)];
         if (!tail) {
-            const bool gone = std::ranges::find(departed, rank) != departed.end();
-            findings.add(gone ? "has left the group" : "gave no answer: it is stopped, or cut off", rank);
-            silent.push_back(rank);
+            const bool gone = contains(absent.departed, rank);
+            const bool is_silent = !gone && contains(absent.silent, rank);
+            const char* lives = "lives, but could not say what it is doing";
+            findings.add(gone ? "has left the group" : is_silent ? silent_finding : lives, rank);
+            if (gone) departed.push_back(rank);
+            if (is_silent) silent.push_back(rank);
             continue;
         }
         if (subject.sequence == 0) {
@@ -133,12 +130,40 @@ Judgement judge(const Subject& subject, const std::vector<std::optional<Dump>>& 
         }
     }
     Judgement result{subject.headline + findings.text(), subject.peer, subject.sequence, subject.disagreement};
-    // A rank that waits may be waiting for one that waits itself; what all ranks say knows better.
-    if (!subject.disagreement && !missing.empty())
-        result.peer = missing.front();
-    else if (!subject.disagreement && !silent.empty())
-        result.peer = silent.front();
+    // A rank that waits may be waiting for one that waits itself; what all ranks say knows better. For one that is
+    // stopped others may be waiting before they call.
+    for (const Ranks* culprits : {&silent, &missing, &departed}) {
+        if (subject.disagreement || culprits->empty()) continue;
+        result.peer = culprits->front();
+        break;
+    }
     return result;
+}
+
+Judgement judge(const Subject& subject, const Absent& absent) {
+    Judgement result{subject.headline, subject.peer, subject.sequence, subject.disagreement};
+    if (absent.silent.empty()) return result;
+    Findings findings(subject.members);
+    for (const int rank : absent.silent) findings.add(silent_finding, rank);
+    result.text += findings.text();
+    if (!subject.disagreement) result.peer = *std::ranges::min_element(absent.silent);
+    return result;
+}
+
+std::string to_text(Judgement j) {
+    if (j.text.size() > text_max) j.text.resize(text_max);
+    const json all{{"text", j.text}, {"peer", j.peer}, {"sequence", j.sequence}, {"disagreement", j.disagreement}};
+    return all.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+std::optional<Judgement> read_judgement(const std::string& text) {
+    try {
+        const json j = json::parse(text);
+        return Judgement{j.at("text"), j.at("peer"), j.at("sequence"), j.at("disagreement")};
+    } catch (const json::exception& error) {
+        TUTTI_DEBUG("a verdict that cannot be read: {}", error.what());
+        return std::nullopt;
+    }
 }
 
 void Inquiry::publish(const Dump& tail) noexcept {
@@ -150,11 +175,11 @@ void Inquiry::publish(const Dump& tail) noexcept {
 }
 
 // By rank; nothing for those that did not answer in time. Throws DistStoreError.
-std::vector<std::optional<Dump>> Inquiry::collect(int size, std::span<const int> departed) {
+std::vector<std::optional<Dump>> Inquiry::collect(int size, const Absent& absent) {
     StoreBackend& store = *store_.backend();
     std::vector<std::string> keys;
     for (int rank = 0; rank < size; ++rank) {
-        if (std::ranges::find(departed, rank) == departed.end()) keys.push_back(tail_key(rank));
+        if (!contains(absent.departed, rank) && !contains(absent.silent, rank)) keys.push_back(tail_key(rank));
     }
     bool all = true;
     try {
@@ -178,12 +203,12 @@ std::vector<std::optional<Dump>> Inquiry::collect(int size, std::span<const int>
     return tails;
 }
 
-Judgement Inquiry::decide(const Subject& subject, int size, std::span<const int> departed) noexcept {
-    Judgement mine{subject.headline, subject.peer, subject.sequence, subject.disagreement};
+Judgement Inquiry::decide(const Subject& subject, int size, const Absent& absent) noexcept {
+    Judgement mine = judge(subject, absent);
     try {
-        mine = judge(subject, collect(size, departed), departed);
-        const std::string text = json_of(mine).dump(-1, ' ', false, json::error_handler_t::replace);
-        return judgement_from(store_.backend()->compare_set(verdict_key, "", text, request_patience));
+        mine = judge(subject, collect(size, absent), absent);
+        const std::string stands = store_.backend()->compare_set(verdict_key, "", to_text(mine), request_patience);
+        return read_judgement(stands).value_or(mine);
     } catch (const std::exception& error) {
         TUTTI_DEBUG("no verdict of all ranks: {}", error.what());
         return mine;
@@ -192,7 +217,7 @@ Judgement Inquiry::decide(const Subject& subject, int size, std::span<const int>
 
 std::optional<Judgement> Inquiry::learn() noexcept {
     try {
-        return judgement_from(store_.backend()->get(verdict_key, learn_patience));
+        return read_judgement(store_.backend()->get(verdict_key, request_patience));
     } catch (const std::exception& error) {
         TUTTI_DEBUG("no verdict from the store: {}", error.what());
         return std::nullopt;

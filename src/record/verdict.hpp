@@ -1,7 +1,7 @@
 // Verdict: what the ranks' tails say about an operation that did not come to its end.
 //
-// When an operation times out or the ranks disagree, every rank puts the tail of its record into the store; the first
-// that has read them all (or has waited long enough) writes the verdict, and every rank raises it.
+// When an operation times out or the ranks disagree, every rank puts the tail of its record into the store. The rank
+// that decides reads them, writes the verdict there and tells it to the others, and every rank raises it.
 //
 // Threads: free functions; any.
 #pragma once
@@ -12,7 +12,6 @@
 
 #include <chrono>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -25,6 +24,7 @@ struct Subject {
     int rank = 0;
     int peer = -1;              ///< whom it blames by itself
     bool disagreement = false;  ///< ranks called different things; else the time was up
+    Members members{};          ///< of the group
 };
 
 /// What all ranks raise.
@@ -35,8 +35,21 @@ struct Judgement {
     bool disagreement = false;
 };
 
-/// `tails`: by rank, nothing where none came. `departed`: ranks that have left the group.
-Judgement judge(const Subject& subject, const std::vector<std::optional<Dump>>& tails, std::span<const int> departed);
+/// Ranks that say nothing.
+struct Absent {
+    std::vector<int> departed;  ///< they have left the group
+    std::vector<int> silent;    ///< they show no sign of life
+};
+
+/// `tails`: by rank, nothing where none came.
+Judgement judge(const Subject& subject, const std::vector<std::optional<Dump>>& tails, const Absent& absent);
+/// The same where no tails can be had: equal on all ranks that know the same.
+Judgement judge(const Subject& subject, const Absent& absent);
+
+/// For the other ranks; at most 8 KB.
+std::string to_text(Judgement judgement);
+/// Nothing: it is not what to_text made.
+std::optional<Judgement> read_judgement(const std::string& text);
 
 /// Meets the other ranks in the store. All calls together take no longer than the patience, whatever the store does;
 /// a store that fails is no error here.
@@ -50,12 +63,12 @@ class Inquiry {
     /// Puts this rank's tail there for the others.
     void publish(const Dump& tail) noexcept;
     /// Reads all tails, judges, and returns the verdict: this one, or that of a rank that was quicker.
-    Judgement decide(const Subject& subject, int size, std::span<const int> departed) noexcept;
-    /// Another rank's verdict, when it comes in time.
+    Judgement decide(const Subject& subject, int size, const Absent& absent) noexcept;
+    /// The verdict, if it is there.
     std::optional<Judgement> learn() noexcept;
 
  private:
-    std::vector<std::optional<Dump>> collect(int size, std::span<const int> departed);
+    std::vector<std::optional<Dump>> collect(int size, const Absent& absent);
 
     Store store_;
 };

@@ -150,13 +150,9 @@ void Membership::welcome(Newcomer& n) {
             has_incoming_.store(true, std::memory_order_release);
             wake();
         } else {
-            auto edge = std::make_unique<Edge>();
-            edge->rank = hello.rank;
-            edge->fd = fork_guard::GuardedFd(std::move(n.fd));
-            const News answer{attached, options_.rank};
-            (void)!::send(edge->fd.get(), &answer, sizeof answer, MSG_NOSIGNAL | MSG_DONTWAIT);
-            tell_what_happened(*edge);
-            edges_.push_back(std::move(edge));
+            const News words{attached, options_.rank};
+            (void)!::send(n.fd.get(), &words, sizeof words, MSG_NOSIGNAL | MSG_DONTWAIT);
+            add_edge(hello.rank, std::move(n.fd), false, false);
         }
         return;
     }

@@ -1,12 +1,17 @@
-// The lifelines of a world: who watches whom, and how news travel.
+// The lifelines of a world: who watches whom.
 #include "rendezvous/membership_parts.hpp"
 #include "rendezvous/place.hpp"
+#include "rendezvous/tree.hpp"
 
 #include <tutti/error.hpp>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -15,36 +20,47 @@
 namespace tutti::rendezvous {
 namespace {
 
-constexpr std::size_t news_text_max = 4096;
 constexpr std::chrono::milliseconds mend_attempt{300};
 constexpr std::chrono::milliseconds linger_limit{1000};
 
 // A failure may be nobody's: -1.
 int least_rank(VerdictKind kind) {
-    return kind == VerdictKind::timed_out || kind == VerdictKind::mismatch || kind == VerdictKind::aborted ? -1 : 0;
+    const bool may_be_nobody_s = is_accusation(kind) || kind == VerdictKind::aborted || kind == VerdictKind::judged;
+    return may_be_nobody_s ? -1 : 0;
+}
+
+// What the kernel says of a peer that does not answer any more, in contrast to one that has closed.
+bool is_silence(int error) {
+    switch (error) {
+        case ETIMEDOUT:
+        case EHOSTUNREACH:
+        case EHOSTDOWN:
+        case ENETUNREACH:
+        case ENETDOWN: return true;
+        default: return false;
+    }
 }
 
 }  // namespace
 
-// Without waiting until the parent has looked: what this end has to say waits for it there, even if this rank dies.
-bool Membership::attach_unseen(int parent) {
-    UniqueFd fd = knock(parent);
-    if (!fd) return false;
+// Without waiting until the other rank has looked: what this end has to say waits for it there, even if this rank dies.
+UniqueFd Membership::attach_unseen(int rank) {
+    UniqueFd fd = knock(rank);
+    if (!fd) return {};
     const struct {
         Hello hello;
         News confirm;
     } words{{world_id_, Hello::Purpose::lifeline, options_.rank}, {attached, options_.rank}};
     static_assert(sizeof words == sizeof(Hello) + sizeof(News));
-    if (::send(fd.get(), &words, sizeof words, MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof words) return false;
-    adopt(parent, std::move(fd), false);
-    return true;
+    const bool said = ::send(fd.get(), &words, sizeof words, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof words;
+    return said ? std::move(fd) : UniqueFd();
 }
 
 // A parent that came much earlier may have left again: then the next, who tells what has happened.
 void Membership::build_tree() {
     const std::vector<int> parents = possible_parents();
     for (const int parent : parents) {
-        if (attach_unseen(parent)) return;
+        if (UniqueFd fd = attach_unseen(parent)) return adopt(parent, std::move(fd), false);
         try {
             return adopt(parent, dial(parent, true, options_.deadline, nullptr), true);
         } catch (const DistNetworkError&) {
@@ -65,17 +81,37 @@ void Membership::adopt(int parent, UniqueFd fd, bool confirmed) {
             old->up = false;
             old->left = true;
         }
-        if (fd) {
-            auto edge = std::make_unique<Edge>();
-            edge->rank = parent;
-            edge->fd = fork_guard::GuardedFd(std::move(fd));
-            edge->up = true;
-            edge->confirmed = confirmed;
-            tell_what_happened(*edge);
-            edges_.push_back(std::move(edge));
-        }
+        if (fd) add_edge(parent, std::move(fd), true, confirmed);
     }
     ::eventfd_write(stop_.get(), 1);  // the service thread looks at its edges again
+}
+
+// mutex_ is held. A process that ends tells so by its lifeline and by itself: a child of it that nobody knows of may
+// keep the lifeline open.
+void Membership::add_edge(int rank, UniqueFd fd, bool up, bool confirmed) {
+    auto edge = std::make_unique<Edge>();
+    edge->rank = rank;
+    net::end_when_silent(fd.get(), silence_limit_);
+    edge->fd = fork_guard::GuardedFd(std::move(fd));
+    if (can_watch(rank)) {
+        const int process = cards_[static_cast<std::size_t>(rank)].process;
+        edge->process = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
+    }
+    edge->up = up;
+    edge->confirmed = confirmed;
+    tell_what_happened(*edge);
+    edges_.push_back(std::move(edge));
+}
+
+// Its process means something here, and is another one.
+bool Membership::can_watch(int rank) const {
+    return near(rank) &&
+           cards_[static_cast<std::size_t>(rank)].process != cards_[static_cast<std::size_t>(options_.rank)].process;
+}
+
+// mutex_ is held.
+bool Membership::is_connected(int rank) const {
+    return std::ranges::any_of(edges_, [rank](const auto& edge) { return edge->rank == rank && edge->fd; });
 }
 
 // Ancestors from the nearest, then all others from the lowest: always lower ranks, so that there are no circles.
@@ -131,34 +167,55 @@ bool Membership::read_edge(Edge& edge) {
     const ssize_t count = edge.fd ? ::recv(edge.fd.get(), buffer, sizeof buffer, 0) : 0;
     if (!edge.fd || (count < 0 && (errno == EAGAIN || errno == EINTR))) return false;
     if (count <= 0) {
-        closed(edge);
+        closed(edge, count < 0 ? errno : 0);
         return false;
     }
     edge.inbox.append(buffer, static_cast<std::size_t>(count));
     while (edge.inbox.size() >= sizeof(News)) {
         News news;
         std::memcpy(&news, edge.inbox.data(), sizeof news);
-        if (news.text_bytes > news_text_max || news.rank >= options_.world_size || news.rank < least_rank(news.kind)) {
+        if (news.text_bytes > news_text_max || news.rank >= options_.world_size || news.rank < least_rank(news.kind) ||
+            news.from < -1 || news.from >= options_.world_size) {
             closed(edge);
             return false;
         }
         if (edge.inbox.size() < sizeof news + news.text_bytes) break;
-        const Verdict verdict{news.kind, news.rank, edge.inbox.substr(sizeof news, news.text_bytes), news.group};
+        std::string text = edge.inbox.substr(sizeof news, news.text_bytes);
         edge.inbox.erase(0, sizeof news + news.text_bytes);
-        if (verdict.kind == attached || verdict.kind == moved) {
-            const std::lock_guard lock(mutex_);
-            if (verdict.kind == moved) edge.left = true;
-            if (verdict.kind == attached) edge.confirmed = true;
-            std::erase(awaited_, edge.rank);
-            changed_.notify_all();
-            continue;
-        }
-        if (verdict.kind == VerdictKind::left) note_goodbye(edge, verdict.rank);
-        if (!forward(verdict, &edge) || leaving_) continue;
-        options_.on_verdict(verdict);
-        wake();
+        take(edge, news, std::move(text));
     }
+    send_answers();
     return true;
+}
+
+void Membership::take(Edge& edge, const News& news, std::string text) {
+    if (news.kind == attached || news.kind == moved) {
+        const std::lock_guard lock(mutex_);
+        if (news.kind == moved) edge.left = true;
+        if (news.kind == attached) edge.confirmed = true;
+        std::erase(awaited_, edge.rank);
+        changed_.notify_all();
+        return;
+    }
+    if (news.kind == has_it || news.kind == all_have_it) {
+        const std::lock_guard lock(mutex_);
+        if (news.kind == has_it) return ledger_.has(news.id, edge.rank, Clock::now());
+        return ledger_.answered(news.id, edge.rank, Clock::now());
+    }
+    const Verdict verdict{news.kind, news.rank, std::move(text), news.group, news.from};
+    if (verdict.kind == VerdictKind::left) note_goodbye(edge, verdict.rank);
+    const bool is_new = forward(verdict, &edge);
+    if (wants_answer(verdict)) answer(edge, is_new ? has_it : all_have_it, news.id);
+    if (!is_new) return;
+    hear(verdict);
+    const std::lock_guard lock(mutex_);
+    ledger_.told(news.id);
+}
+
+void Membership::hear(const Verdict& verdict) {
+    if (leaving_) return;
+    options_.on_verdict(verdict);
+    wake();
 }
 
 void Membership::note_goodbye(Edge& edge, int rank) {
@@ -169,59 +226,74 @@ void Membership::note_goodbye(Edge& edge, int rank) {
     changed_.notify_all();
 }
 
-// A lifeline has ended: a rank that had said goodbye, or has moved, or was never quite here; else a death. Who leaves
-// answers all that have come to its door, so a process that has ended without an answer died.
-void Membership::closed(Edge& edge) {
+// What it has said before it ended is in its lifeline.
+void Membership::look_at_process(Edge& edge) {
+    pollfd entry{edge.process.get(), POLLIN, 0};
+    if (!edge.process || ::poll(&entry, 1, 0) != 1) return;
+    while (read_edge(edge)) {
+    }
+    if (edge.fd) closed(edge);
+}
+
+// A lifeline has ended: a rank that had said goodbye, or has moved, or was never quite here; else a death, or the end
+// of its host.
+void Membership::closed(Edge& edge, int error) {
+    bool counts = true;
     {
         const std::lock_guard lock(mutex_);  // another thread may be sending news on it
         edge.fd.reset();
+        edge.process.reset();
         changed_.notify_all();
         if (edge.up) mend_at_ = Clock::now();
         edge.up = false;
-        if (edge.left || stopping_) return;
+        counts = !edge.left && !stopping_;
     }
+    const bool host_is_lost = is_silence(error) && !near(edge.rank);
+    if (counts) {
+        const auto verdict = host_is_lost ? loss_of_host(edge.rank) : death_of(edge);
+        if (verdict && forward(*verdict, nullptr)) hear(*verdict);
+        if (verdict && host_is_lost) go_around(ranks_beside(edge.rank));
+    }
+    const std::lock_guard lock(mutex_);
+    if (!is_connected(edge.rank)) ledger_.drop(edge.rank);
+}
+
+// Who leaves answers all that have come to its door, so a process that has ended without an answer died.
+std::optional<Verdict> Membership::death_of(const Edge& edge) const {
     const Card& card = cards_[static_cast<std::size_t>(edge.rank)];
-    const bool known = near(edge.rank) && card.process != cards_[static_cast<std::size_t>(options_.rank)].process;
+    const bool known = can_watch(edge.rank);
     const std::optional<std::string> end = known ? end_of(card.process) : std::nullopt;
-    if (!edge.confirmed && !end) return;
-    const Verdict verdict{
+    if (!edge.confirmed && !end) return std::nullopt;
+    return Verdict{
         VerdictKind::peer_lost, edge.rank,
         fmt::format("rank {} ({}, pid {}) is gone: {}", edge.rank, card.host_name, card.process,
                     end.value_or(known ? "its connection closed, though its process lives" : "its connection closed"))};
-    if (!forward(verdict, &edge) || leaving_) return;
-    options_.on_verdict(verdict);
-    wake();
 }
 
-// Each piece of news once: while lifelines move there may be two ways to a rank. False if it was known.
-bool Membership::forward(const Verdict& verdict, const Edge* except) {
-    const std::string_view text = std::string_view(verdict.text).substr(0, news_text_max);
-    const News news{verdict.kind, verdict.rank, static_cast<std::uint32_t>(text.size()), verdict.group};
-    std::string bytes(reinterpret_cast<const char*>(&news), sizeof news);
-    bytes += text;
+// Those who lose several of its ranks name the same one.
+Verdict Membership::loss_of_host(int rank) {
+    const std::vector<int> ranks = ranks_beside(rank);
+    const int first = ranks.front();
+    const Card& card = cards_[static_cast<std::size_t>(first)];
+    return {
+        VerdictKind::host_lost, first,
+        fmt::format("rank {} ({}, pid {}) is gone: its host has not answered for {:.1f} s: it has failed, or is cut "
+                    "off{}",
+                    first, card.host_name, card.process, std::chrono::duration<double>(silence_limit_).count(),
+                    ranks.size() == 1 ? "" : fmt::format(", with ranks {}", fmt::join(ranks, ", ")))};
+}
+
+// Those of its host that have not left.
+std::vector<int> Membership::ranks_beside(int rank) {
+    std::vector<int> ranks;
     const std::lock_guard lock(mutex_);
-    if (!heard_.insert(bytes).second) return false;
-    news_ += bytes;  // goodbyes too: a rank that is accepted later counts on nobody who has gone
-    if (verdict.kind == VerdictKind::left)
-        gone_[static_cast<std::size_t>(verdict.rank)] = true;
-    else
-        fatal_ = true;
-    changed_.notify_all();
-    for (const auto& edge : edges_) {
-        if (edge.get() == except || !edge->fd) continue;
-        // News are few and short; a neighbour whose socket is full has stopped, and will be noticed otherwise.
-        (void)!::send(edge->fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    for (int other = 0; other < options_.world_size; ++other) {
+        const auto index = static_cast<std::size_t>(other);
+        if (cards_[index].host_key == cards_[static_cast<std::size_t>(rank)].host_key && !gone_[index])
+            ranks.push_back(other);
     }
-    return true;
-}
-
-// A lifeline that is new here (mutex_ is held): what was flooded before it existed.
-void Membership::tell_what_happened(const Edge& edge) {
-    if (!news_.empty()) (void)!::send(edge.fd.get(), news_.data(), news_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-}
-
-void Membership::flood(const Verdict& verdict) {
-    forward(verdict, nullptr);
+    if (ranks.empty()) ranks.push_back(rank);
+    return ranks;
 }
 
 // Until nobody depends on this rank: children are attached elsewhere or leave too. News are passed on meanwhile.

@@ -3,10 +3,12 @@
 
 #include "core/descriptors.hpp"
 #include "core/env.hpp"
+#include "core/settings.hpp"
 #include "core/this_host.hpp"
 #include "object/codec.hpp"
 #include "rendezvous/membership_parts.hpp"
 #include "rendezvous/place.hpp"
+#include "rendezvous/tree.hpp"
 
 #include <tutti/error.hpp>
 #include <tutti/object.hpp>
@@ -38,6 +40,8 @@ struct Table {
 };
 TUTTI_OBJECT(Table, missing, cards, decision, world, secret);
 
+constexpr int look_again_ms = 10;  // for those that owe a sign of life
+
 }  // namespace
 
 std::uint64_t random_id() {
@@ -46,7 +50,8 @@ std::uint64_t random_id() {
     return id;
 }
 
-Membership::Membership(MembershipOptions options) : options_(std::move(options)) {
+Membership::Membership(MembershipOptions options)
+    : options_(std::move(options)), silence_limit_(settings::lifeline_timeout()) {
     wake_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     stop_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     // At most a connection to and from each rank, where they do not share memory.
@@ -86,6 +91,7 @@ void Membership::stop() {
     (void)!::eventfd_write(stop_.get(), 1);
     thread_.join();
     if (mender_.joinable()) mender_.join();
+    for (std::thread& messenger : messengers_) messenger.join();
     if (door_) ::shutdown(door_.get(), SHUT_RD);  // nobody comes any more
     accept_newcomers();                           // who came just now is told that this rank has left
 }
@@ -176,6 +182,8 @@ void Membership::wake() const {
 
 void Membership::serve() {
     while (!stopping_) {
+        int patience = newcomers_.empty() ? 1000 : 100;
+        if (mend_at_) patience = mending_ ? 5 : std::min(patience, 1 + static_cast<int>(mend_delay.count()));
         std::vector<pollfd> entries{{stop_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
         std::vector<Edge*> edges;
         {
@@ -184,12 +192,12 @@ void Membership::serve() {
                 if (!edge->fd) continue;
                 edges.push_back(edge.get());
                 entries.push_back({edge->fd.get(), POLLIN, 0});
+                if (edge->process) entries.push_back({edge->process.get(), POLLIN, 0});
             }
+            if (!ledger_.unheard().empty()) patience = look_again_ms;
         }
         for (const auto& newcomer : newcomers_) entries.push_back({newcomer->fd.get(), POLLIN, 0});
         if (door_) entries.push_back({door_.get(), POLLIN, 0});
-        int patience = newcomers_.empty() ? 1000 : 100;
-        if (mend_at_) patience = mending_ ? 5 : std::min(patience, 1 + static_cast<int>(mend_delay.count()));
         ::poll(entries.data(), entries.size(), patience);
         eventfd_t value = 0;
         ::eventfd_read(stop_.get(), &value);
@@ -197,8 +205,10 @@ void Membership::serve() {
         for (Edge* edge : edges) {
             while (read_edge(*edge)) {
             }
+            look_at_process(*edge);
         }
         accept_newcomers();
+        look_for_silent();
         mend_when_due();
     }
 }

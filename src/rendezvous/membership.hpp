@@ -12,6 +12,10 @@
 // still there, else the lowest rank. So there is no moment in which a death could go unnoticed, and the tree is never
 // cut.
 //
+// News are answered (ledger.hpp): a rank that began them knows when all have them. A neighbour that shows no sign of
+// life is silent: stopped, or cut off. Those beside it tell everybody that it is, and turn to its other neighbours
+// directly, so that news reach whoever can be reached. Of a host that is gone without a word the kernel's probes tell.
+//
 // Threads: one service thread per membership accepts connections, watches lifelines and calls the callbacks; a second
 // one runs while a new parent is looked for; the other methods may be called from any thread.
 #pragma once
@@ -20,6 +24,7 @@
 #include "core/interrupt.hpp"
 #include "core/socket.hpp"
 #include "core/unique_fd.hpp"
+#include "rendezvous/ledger.hpp"
 #include "security/handshake.hpp"
 
 #include <tutti/store.hpp>
@@ -27,6 +32,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -56,7 +62,16 @@ inline bool are_near(const Card& a, const Card& b) {
     return a.host_key == b.host_key && a.process_space == b.process_space;
 }
 
-enum class VerdictKind : std::uint32_t { peer_lost = 1, mismatch = 2, aborted = 3, left = 4, timed_out = 5 };
+enum class VerdictKind : std::uint32_t {
+    peer_lost = 1,
+    mismatch = 2,
+    aborted = 3,
+    left = 4,
+    timed_out = 5,
+    host_lost = 6,  ///< peer_lost, and with it all ranks of its host
+    silent = 7,     ///< it shows no sign of life; no failure by itself
+    judged = 8      ///< what is to be said about a mismatch or a timeout, by the rank that decides
+};
 
 /// News about the world; every rank gets the first of them.
 struct Verdict {
@@ -64,7 +79,14 @@ struct Verdict {
     int rank = -1;  ///< whom it is about; -1: nobody is known to be the cause (not of peer_lost, left)
     std::string text;
     std::uint32_t group = 0;  ///< in which it happened; whoever tells knows what it means
+    int from = -1;            ///< who says so, of what is one rank's view
 };
+
+constexpr bool is_accusation(VerdictKind kind) {
+    return kind == VerdictKind::mismatch || kind == VerdictKind::timed_out;
+}
+/// Which of two accusations counts, equal on all ranks: a cause before a symptom, then the lower accuser's.
+bool outranks(const Verdict& a, const Verdict& b);
 
 struct MembershipOptions {
     Store store;  ///< for this world alone
@@ -106,14 +128,19 @@ class Membership {
     std::vector<std::pair<int, UniqueFd>> take_incoming();
     /// Readable when there are incoming connections or a verdict.
     int wake_fd() const noexcept { return wake_.get(); }
-    /// Tells every rank. Returns once the neighbours' sockets have it.
-    void flood(const Verdict& verdict);
+    /// Tells every rank. Returns once the neighbours' sockets have it. False, and nobody is told: it is known, or an
+    /// accusation that counts more is.
+    bool flood(const Verdict& verdict);
+    /// All ranks that can be reached have been told what this one flooded (on_verdict has returned there), and who
+    /// cannot be is known.
+    bool settled();
     /// Whether the calling thread is one of a membership: it cannot wait for its own end.
     static bool on_own_thread() noexcept;
 
  private:
     struct Edge;
     struct Newcomer;
+    struct News;
 
     void exchange_cards();
     std::string open_door();
@@ -122,15 +149,32 @@ class Membership {
     void build_tree();
     UniqueFd knock(int rank) const;
     UniqueFd dial(int rank, bool lifeline, const Deadline& deadline, const AbortFlag* abort);
-    bool attach_unseen(int parent);
+    UniqueFd attach_unseen(int rank);
     void serve();
     void accept_newcomers();
     void welcome(Newcomer& newcomer);
     bool read_edge(Edge& edge);
+    void take(Edge& edge, const News& news, std::string text);
     void note_goodbye(Edge& edge, int rank);
-    void closed(Edge& edge);
-    bool forward(const Verdict& verdict, const Edge* except);
+    void look_at_process(Edge& edge);
+    void closed(Edge& edge, int error = 0);
+    std::optional<Verdict> death_of(const Edge& edge) const;
+    Verdict loss_of_host(int rank);
+    std::vector<int> ranks_beside(int rank);
+    void add_edge(int rank, UniqueFd fd, bool up, bool confirmed);
+    bool is_connected(int rank) const;
+    bool can_watch(int rank) const;
+    // news.cpp
+    bool forward(const Verdict& verdict, const Edge* teller);
+    void hear(const Verdict& verdict);
     void tell_what_happened(const Edge& edge);
+    void answer(const Edge& edge, VerdictKind how, Ledger::Id id) const;
+    void send_answers();
+    void look_for_silent();
+    bool is_silent(int rank, Instant since) const;
+    void go_around(const std::vector<int>& ranks);
+    void contact(int rank);
+    void note_refusals();
     void mend_when_due();
     void mend();
     void adopt(int parent, UniqueFd fd, bool confirmed = true);
@@ -150,10 +194,17 @@ class Membership {
     std::vector<std::unique_ptr<Edge>> edges_;
     std::vector<std::unique_ptr<Newcomer>> newcomers_;  // service thread
     std::string news_;                                  // all that was sent over lifelines; few and short
-    std::set<std::string> heard_;                       // the same, piece by piece: each is passed on once
-    std::vector<bool> gone_;                            // ranks that said goodbye
-    std::vector<int> awaited_;                          // children that have not come yet
-    bool fatal_ = false;                                // news after which nobody counts on lifelines any more
+    std::set<Ledger::Id> heard_;                        // the same, piece by piece: each is passed on once
+    Ledger ledger_;
+    std::optional<Verdict> accusation_;  // the one that counts
+    std::set<int> unreachable_;          // ranks that are silent, or on a host that is lost
+    std::set<int> contacted_;            // ranks to which this one has turned since they are behind such ranks
+    std::vector<int> refused_;           // of these, those that do not listen any more
+    std::list<std::thread> messengers_;  // service thread
+    std::chrono::milliseconds silence_limit_;
+    std::vector<bool> gone_;    // ranks that said goodbye
+    std::vector<int> awaited_;  // children that have not come yet
+    bool fatal_ = false;        // news after which nobody counts on lifelines any more
     std::condition_variable changed_;
     std::optional<Instant> mend_at_;  // service thread: when to look for a new parent
     std::atomic<bool> mending_{false}, leaving_{false};

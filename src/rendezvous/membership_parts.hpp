@@ -23,11 +23,14 @@ struct Hello {
 };
 
 /// A verdict on a lifeline.
-struct News {
+struct Membership::News {
     VerdictKind kind = VerdictKind::aborted;
     std::int32_t rank = -1;
     std::uint32_t text_bytes = 0;
     std::uint32_t group = 0;
+    std::int32_t from = -1;
+    std::uint32_t unused = 0;
+    Ledger::Id id = 0;  ///< equal for the same news, whoever tells them
 };
 
 /// Said between two neighbours only. A lifeline counts once both have said `attached` on it: until then either may
@@ -35,6 +38,16 @@ struct News {
 /// either.
 constexpr auto attached = static_cast<VerdictKind>(64);
 constexpr auto moved = static_cast<VerdictKind>(65);
+/// Answers to news, see Ledger.
+constexpr auto has_it = static_cast<VerdictKind>(66);
+constexpr auto all_have_it = static_cast<VerdictKind>(67);
+
+constexpr std::size_t news_text_max = 16384;
+
+/// A goodbye is one among many; of everything else it matters whether all have heard of it.
+inline bool wants_answer(const Verdict& verdict) {
+    return verdict.kind != VerdictKind::silent && (verdict.kind != VerdictKind::left || !verdict.text.empty());
+}
 
 /// Ranks mostly leave together: those that hear of it wait a little before they look for a parent which leaves as well.
 constexpr std::chrono::milliseconds mend_delay{20};
@@ -42,6 +55,7 @@ constexpr std::chrono::milliseconds mend_delay{20};
 struct Membership::Edge {
     int rank = -1;
     fork_guard::GuardedFd fd;  // a child that kept it would hide this rank's death
+    UniqueFd process;          // of a rank of this host: readable when it has ended
     std::string inbox;
     bool up = false;         ///< to the parent (mutex_)
     bool confirmed = false;  ///< both ends have said `attached` (mutex_)
@@ -63,10 +77,6 @@ struct Membership::Newcomer {
 template <class T>
 std::span<const std::byte> bytes_of(const T& value) {
     return {reinterpret_cast<const std::byte*>(&value), sizeof value};
-}
-
-inline int parent_of(int rank) {
-    return rank & (rank - 1);
 }
 
 std::uint64_t random_id();

@@ -262,11 +262,11 @@ bool believed_at_the_door_of_0(const Membership& membership, int rank) {
         std::int32_t rank;
         std::uint32_t attached = 64;
         std::int32_t from;
-        std::uint32_t none[2] = {};
+        std::uint32_t none[6] = {};
     } words{.world = membership.world_id(), .rank = rank, .from = rank};
     net::send_all(fd.get(), std::as_bytes(std::span(&words, 1)), Deadline::after(1s), nullptr, "test");
     net::wait_for(fd.get(), POLLIN, Deadline::after(5s), nullptr, "test");
-    char answer[16];
+    char answer[32];
     return ::recv(fd.get(), answer, sizeof answer, 0) == sizeof answer;
 }
 

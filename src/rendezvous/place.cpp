@@ -28,6 +28,17 @@ std::string describe(int status) {
                            : fmt::format("killed by signal {}", WTERMSIG(status));
 }
 
+// What the system says of a process from its state on; the last field is the exit status. Empty: it is not there.
+std::string status_of(int process) {
+    std::ifstream file(fmt::format("/proc/{}/stat", process));
+    // A process that goes while it is read makes the read fail; getline, unlike the buffer itself, does not throw.
+    std::string text;
+    std::getline(file, text, '\0');
+    // "pid (name) state …": the name may hold anything, also parentheses.
+    const std::size_t name_end = text.rfind(')');
+    return name_end == std::string::npos || name_end + 2 >= text.size() ? "" : text.substr(name_end + 2);
+}
+
 }  // namespace
 
 std::string host_key() {
@@ -46,18 +57,17 @@ std::uint64_t process_space() {
 std::optional<std::string> end_of(int process, std::chrono::milliseconds patience) {
     const auto end = std::chrono::steady_clock::now() + patience;
     for (;;) {
-        std::ifstream file(fmt::format("/proc/{}/stat", process));
-        // A process that goes while it is read makes the read fail; getline, unlike the buffer itself, does not throw.
-        std::string text;
-        std::getline(file, text, '\0');
-        // "pid (name) state …": the name may hold anything, also parentheses. The last field is the exit status.
-        const std::size_t name_end = text.rfind(')');
-        if (name_end == std::string::npos || name_end + 2 >= text.size()) return "its process has ended";
-        const char state = text[name_end + 2];
-        if (state == 'Z' || state == 'X') return describe(std::atoi(text.c_str() + text.rfind(' ') + 1));
+        const std::string status = status_of(process);
+        if (status.empty()) return "its process has ended";
+        if (status[0] == 'Z' || status[0] == 'X') return describe(std::atoi(status.c_str() + status.rfind(' ') + 1));
         if (std::chrono::steady_clock::now() >= end) return std::nullopt;
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
+}
+
+bool is_stopped(int process) {
+    const std::string status = status_of(process);
+    return !status.empty() && (status[0] == 'T' || status[0] == 't');
 }
 
 }  // namespace tutti::rendezvous

@@ -20,4 +20,7 @@ std::uint64_t process_space();
 /// collected it, "its process has ended" after that; nothing if it still lives after `patience`.
 std::optional<std::string> end_of(int process, std::chrono::milliseconds patience = std::chrono::milliseconds(30));
 
+/// Whether a process in this process space is stopped, by a signal or by a debugger.
+bool is_stopped(int process);
+
 }  // namespace tutti::rendezvous

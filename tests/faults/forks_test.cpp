@@ -3,6 +3,10 @@
 #include "faults/leftovers.hpp"
 #include "support/covers.hpp"
 
+#include <sys/syscall.h>
+
+#include <ctime>
+
 namespace tutti::test {
 namespace {
 
@@ -99,33 +103,46 @@ TEST_P(Forks, have_groups_that_refuse_everything_and_ends_that_do_not_harm_the_p
     EXPECT_EQ(job.wait(1), 0);
 }
 
+enum class Made { by_fork, by_clone };  // a bare clone(2) calls nobody's fork handlers
+
+pid_t child_that_sleeps(Made how) {
+    const pid_t child = how == Made::by_fork ? ::fork() : static_cast<pid_t>(::syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0));
+    if (child != 0) return child;
+    const timespec length{4, 0};
+    ::syscall(SYS_nanosleep, &length, nullptr);
+    ::syscall(SYS_exit_group, 0);
+    return child;
+}
+
 TEST_P(Forks, do_not_hide_the_death_of_their_parent) {
-    Job job(3, [](const RankProcess& me) {
-        const ProcessGroup g = me.join(GetParam());
-        std::vector<float> x(100'000, 1);
-        all_reduce(x, {.group = g});
-        if (me.rank() == 1) {
-            const pid_t child = ::fork();
-            if (child == 0) {
-                std::this_thread::sleep_for(4s);
-                ::_exit(0);
+    for (const Made how : {Made::by_fork, Made::by_clone}) {
+        for (const int parent : {1, 0}) {
+            Job job(3, [how, parent](const RankProcess& me) {
+                const ProcessGroup g = me.join(GetParam());
+                std::vector<float> x(100'000, 1);
+                all_reduce(x, {.group = g});
+                if (me.rank() == parent) {
+                    me.report("forked", 0, child_that_sleeps(how));
+                    std::this_thread::sleep_for(30s);
+                }
+                me.report_end_of([&] {
+                    for (;;) all_reduce(x, {.group = g});
+                });
+            });
+            const auto forked = job.next();
+            ASSERT_TRUE(forked);
+            std::this_thread::sleep_for(50ms);
+            const auto died = job.signal(parent, SIGKILL);
+            const auto reports = job.collect(2, 10s);
+            EXPECT_EQ(reports.size(), 2U);
+            for (const Report& r : reports) {
+                EXPECT_EQ(r.code, static_cast<int>(ErrorCode::peer_lost)) << r.text;
+                EXPECT_EQ(r.peer, parent) << r.text;
+                EXPECT_LT(r.at - died, 2s) << r.text;
             }
-            me.report("forked", 0, child);
-            std::this_thread::sleep_for(30s);
+            ::kill(forked->peer, SIGKILL);
         }
-        me.report_end_of([&] {
-            for (;;) all_reduce(x, {.group = g});
-        });
-    });
-    const auto forked = job.next();
-    ASSERT_TRUE(forked);
-    std::this_thread::sleep_for(50ms);
-    const auto died = job.signal(1, SIGKILL);
-    for (const Report& r : job.collect(2, 10s)) {
-        EXPECT_EQ(r.code, static_cast<int>(ErrorCode::peer_lost)) << r.text;
-        EXPECT_LT(r.at - died, 2s) << r.text;
     }
-    ::kill(forked->peer, SIGKILL);
 }
 
 }  // namespace

@@ -79,13 +79,13 @@ TEST_F(Joining, a_wrong_variable_is_refused_before_anyone_is_waited_for) {
     const int port = TCPStore({.is_master = true}).port();  // nobody listens there any more
     set_environment(1, 2, port);
     const std::pair<const char*, const char*> wrong[] = {
-        {"TUTTI_TRANSPORT", "rdma"},      {"TUTTI_DETERMINISM", "sometimes"},
-        {"TUTTI_ALGORITHM", "magic"},     {"TUTTI_WAIT", "never"},
-        {"TUTTI_TIMEOUT_MS", "soon"},     {"TUTTI_TUNE", "magic"},
-        {"TUTTI_TCP_CONGESTION", "warp"}, {"TUTTI_INSECURE", "maybe"},
-        {"TUTTI_STORE_LOCAL", "maybe"},   {"TUTTI_HANDSHAKE_TIMEOUT_MS", "-1"},
-        {"TUTTI_TCP_CONNECTIONS", "0"},   {"TUTTI_HUGE_PAGES", "some"},
-        {"TUTTI_PROGRESS_NICE", "20"},
+        {"TUTTI_TRANSPORT", "rdma"},          {"TUTTI_DETERMINISM", "sometimes"},
+        {"TUTTI_ALGORITHM", "magic"},         {"TUTTI_WAIT", "never"},
+        {"TUTTI_TIMEOUT_MS", "soon"},         {"TUTTI_TUNE", "magic"},
+        {"TUTTI_LIFELINE_TIMEOUT_MS", "1"},   {"TUTTI_TCP_CONGESTION", "warp"},
+        {"TUTTI_INSECURE", "maybe"},          {"TUTTI_STORE_LOCAL", "maybe"},
+        {"TUTTI_HANDSHAKE_TIMEOUT_MS", "-1"}, {"TUTTI_TCP_CONNECTIONS", "0"},
+        {"TUTTI_HUGE_PAGES", "some"},         {"TUTTI_PROGRESS_NICE", "20"},
     };
     for (const auto& [variable, value] : wrong) {
         ::setenv(variable, value, 1);
