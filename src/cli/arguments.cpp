@@ -2,9 +2,12 @@
 
 #include "core/env.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cmath>
 
 namespace tutti::cli {
 
@@ -34,6 +37,20 @@ std::uint64_t bytes_of(const std::string& text, const std::string& option) {
         throw CLI::ValidationError(option, "\"" + text + "\": expected a size such as 8, 64K, 1M or 2G");
     }
     return value << (10 * power);
+}
+
+// CLI's own checks let nan and inf pass.
+CLI::Validator is_duration(Zero zero) {
+    const bool zero_too = zero == Zero::allowed;
+    return {[zero_too](const std::string& text) -> std::string {
+                double value = -1;
+                const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+                const bool good = error == std::errc() && end == text.data() + text.size() && std::isfinite(value) &&
+                                  (zero_too ? value >= 0 : value > 0);
+                return good ? ""
+                            : fmt::format("{}: expected seconds, {}", text, zero_too ? "0 or more" : "more than 0");
+            },
+            "SECONDS"};
 }
 
 std::string nearest(const std::string& word, const std::vector<std::string>& known) {

@@ -14,6 +14,9 @@ namespace tutti::cli {
 std::string both_spellings(const std::string& names);
 /// 8, 64K, 1M, 2G (powers of two), also 64KB and 64KiB. Throws CLI::ValidationError naming `option`.
 std::uint64_t bytes_of(const std::string& text, const std::string& option);
+/// For option->check(): a finite number of seconds.
+enum class Zero { refused, allowed };
+CLI::Validator is_duration(Zero zero);
 /// The known name that is nearest to `word`; empty when none is near.
 std::string nearest(const std::string& word, const std::vector<std::string>& known);
 /// All option names of a sub-command.

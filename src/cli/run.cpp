@@ -83,19 +83,6 @@ std::chrono::milliseconds from_seconds(double seconds) {
     return std::chrono::milliseconds(static_cast<std::int64_t>(std::ceil(std::min(seconds * 1000, longest_ms))));
 }
 
-// CLI's own checks let nan and inf pass.
-CLI::Validator a_duration(bool zero_too) {
-    return {[zero_too](const std::string& text) -> std::string {
-                double value = -1;
-                const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-                const bool good = error == std::errc() && end == text.data() + text.size() && std::isfinite(value) &&
-                                  (zero_too ? value >= 0 : value > 0);
-                return good ? ""
-                            : fmt::format("{}: expected seconds, {}", text, zero_too ? "0 or more" : "more than 0");
-            },
-            "SECONDS"};
-}
-
 void add_options(CLI::App& sub, RunArguments& a) {
     const auto option = [&](const std::string& names, auto& value, const char* text, const char* group) {
         return sub.add_option(both_spellings(names), value, text)->group(group);
@@ -112,9 +99,9 @@ void add_options(CLI::App& sub, RunArguments& a) {
     option("--transport", a.transport, "what carries the data (sets TUTTI_TRANSPORT)", job)
         ->check(CLI::IsMember({"auto", "shm", "tcp"}));
     option("--timeout", a.timeout_s, "end the job after so many seconds, with exit status 124", job)
-        ->check(a_duration(false));
+        ->check(is_duration(Zero::refused));
     option("--grace", a.grace_s, "seconds between SIGTERM and SIGKILL when the job is stopped", job)
-        ->check(a_duration(true))
+        ->check(is_duration(Zero::allowed))
         ->capture_default_str();
     option("--run-id,--rdzv-id", a.run_id, "TORCHELASTIC_RUN_ID [random]", job);
     flag("--standalone", a.standalone, "one node, any free port (as without any flag of several nodes)", job);
@@ -122,7 +109,7 @@ void add_options(CLI::App& sub, RunArguments& a) {
     option("--nnodes,--num-nodes", a.nodes, "number of nodes; of the hostfile: the first so many", nodes);
     option("--node-rank", a.node_rank, "which of them this is, from 0", nodes)->capture_default_str();
     option("--master-addr", a.master_addr, "address of node 0, by which the others reach it", nodes);
-    option("--master-port", a.master_port, "free port there [29500; on one node: any]", nodes)
+    option("--master-port", a.master_port, "free port there [29500]; on one node: the ranks' MASTER_PORT [any]", nodes)
         ->check(CLI::Range(1, 65535));
     flag("--lifeline", a.lifeline, "end the job when standard input ends", nodes);
 

@@ -190,7 +190,7 @@ void Attempt::end_by(int signal) {
 void Attempt::pass_to_ranks(int signal) {
     quit_ |= signal == SIGQUIT;
     if (signal == SIGWINCH && terminal_) terminal_->resize();
-    const auto byte = static_cast<unsigned char>(signal);
+    const unsigned char byte = Lifeline::byte_of(signal);
     for (std::size_t m = 0; m < members_.size(); ++m) {
         Member& member = members_[m];
         if (!member.child.running()) continue;

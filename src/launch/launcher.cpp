@@ -4,6 +4,7 @@
 #include "core/socket.hpp"
 #include "launch/attempt.hpp"
 #include "launch/guard.hpp"
+#include "launch/held_port.hpp"
 #include "launch/nodes.hpp"
 #include "launch/signals.hpp"
 #include "launch/stand_in.hpp"
@@ -90,9 +91,14 @@ class Job {
                                         .ranks = options.ranks,
                                         .max_restarts = options.max_restarts,
                                         .id = guard_.id(),
-                                        .run_id = run_id_});
+                                        .run_id = run_id_,
+                                        .ranks_port = ranks_port_ ? ranks_port_->number() : std::uint16_t{0}});
         } else {
-            layout_ = {.first_rank = 0, .world_size = options.ranks, .run_id = run_id_, .secret = *secret_};
+            layout_ = {.first_rank = 0,
+                       .world_size = options.ranks,
+                       .run_id = run_id_,
+                       .secret = *secret_,
+                       .ranks_port = ranks_port_->number()};
         }
     }
 
@@ -120,9 +126,14 @@ class Job {
     }
 
  private:
+    // The launchers' store and MASTER_PORT, where programs that are not tutti's (PyTorch's) have rank 0 serve a store
+    // of their own, are two ports. --master-port is the one that somebody has to know beforehand: the launchers of
+    // other nodes, or, on one node, whoever looks at the ranks.
     void serve() {
+        const bool one_node = options_.nodes == 1;
         address_ = options_.master_addr.empty() ? "127.0.0.1" : options_.master_addr;
-        UniqueFd listener = net::listen_tcp(address_, options_.master_port);
+        ranks_port_.emplace(one_node ? options_.master_port : std::uint16_t{0});
+        UniqueFd listener = net::listen_tcp(address_, one_node ? std::uint16_t{0} : options_.master_port);
         port_ = net::local_address(listener.get()).port;
         const bool alone = options_.nodes == 1 && net::is_loopback(address_);
         auto own = security::Secret::from_environment();
@@ -170,10 +181,11 @@ class Job {
         for (const std::string& variable :
              {"WORLD_SIZE=" + size, "ROLE_WORLD_SIZE=" + size, "LOCAL_WORLD_SIZE=" + text(options_.ranks),
               "GROUP_RANK=" + text(options_.node_rank), "GROUP_WORLD_SIZE=" + text(options_.nodes),
-              std::string("ROLE_NAME=default"), "MASTER_ADDR=" + address_, "MASTER_PORT=" + text(port_),
+              std::string("ROLE_NAME=default"), "MASTER_ADDR=" + address_, "MASTER_PORT=" + text(layout_.ranks_port),
               "TORCHELASTIC_RUN_ID=" + layout_.run_id, "TORCHELASTIC_RESTART_COUNT=" + text(attempt),
               "TORCHELASTIC_MAX_RESTARTS=" + text(options_.max_restarts),
-              std::string("TORCHELASTIC_USE_AGENT_STORE=True"), "TUTTI_STORE_PORT=" + text(port_), guard_.variable()}) {
+              std::string("TORCHELASTIC_USE_AGENT_STORE=False"), "TUTTI_STORE_PORT=" + text(port_),
+              "TUTTI_LAUNCHER_MASTER_PORT=" + text(layout_.ranks_port), guard_.variable()}) {
             common.push_back(variable);
         }
         common.push_back("TUTTI_JOB_SECRET=" + layout_.secret);
@@ -218,6 +230,7 @@ class Job {
     std::string run_id_ = options_.run_id, address_ = options_.master_addr;
     std::uint16_t port_ = options_.master_port;
     std::optional<std::string> secret_;  // node 0's
+    std::optional<HeldPort> ranks_port_;
     std::optional<store::TcpServer> server_;
     std::optional<Nodes> nodes_;
     Nodes::Layout layout_;

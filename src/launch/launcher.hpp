@@ -33,8 +33,10 @@ struct Options {
 
     int nodes = 1;
     int node_rank = 0;
-    std::string master_addr;           ///< of node 0; may be empty for one node: 127.0.0.1
-    std::uint16_t master_port = 0;     ///< 0, for one node only: any that is free
+    std::string master_addr;  ///< of node 0; may be empty for one node: 127.0.0.1
+    /// Of several nodes: where node 0's launcher serves the job's store; the ranks' MASTER_PORT is another one. Of one
+    /// node: MASTER_PORT; 0: any that is free.
+    std::uint16_t master_port = 0;
     int max_restarts = 0;              ///< how often all ranks are started again after one failed; equal on all nodes
     std::string run_id;                ///< empty: a random one; node 0's counts
     bool local_rank_argument = false;  ///< --local-rank=N before the program's own arguments
@@ -48,13 +50,14 @@ struct Options {
 
 /// Every rank gets RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, GROUP_RANK, GROUP_WORLD_SIZE, ROLE_NAME, ROLE_RANK,
 /// ROLE_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TORCHELASTIC_RUN_ID, TORCHELASTIC_RESTART_COUNT,
-/// TORCHELASTIC_MAX_RESTARTS, TORCHELASTIC_USE_AGENT_STORE, TUTTI_STORE_PORT and TUTTI_JOB_SECRET. Standard input
-/// goes to rank 0; what is typed at a terminal, as long as the launcher is in its foreground. Returns the exit status
-/// for the shell: 0 when all ranks succeeded, the first failing rank's, 128 + signal when it or the launcher was ended
-/// by one, 124 after `timeout`, 126 or 127 when the program cannot be executed or is not there. When it returns no
-/// process of the job is left on this node, grandchildren included. Throws std::system_error when processes or
-/// descriptors cannot be had, InvalidArgument for bad options, DistNetworkError when the store's address cannot be
-/// listened on, or the nodes of a job do not find each other within five minutes.
+/// TORCHELASTIC_MAX_RESTARTS, TORCHELASTIC_USE_AGENT_STORE=False (at MASTER_PORT, which is free, rank 0 serves a store
+/// of PyTorch's), TUTTI_STORE_PORT (the launcher's store, for tutti's programs), TUTTI_LAUNCHER_MASTER_PORT and
+/// TUTTI_JOB_SECRET. Standard input goes to rank 0; what is typed at a terminal, as long as the launcher is in its
+/// foreground. Returns the exit status for the shell: 0 when all ranks succeeded, the first failing rank's, 128 +
+/// signal when it or the launcher was ended by one, 124 after `timeout`, 126 or 127 when the program cannot be executed
+/// or is not there. When it returns no process of the job is left on this node, grandchildren included. Throws
+/// std::system_error when processes or descriptors cannot be had, InvalidArgument for bad options, DistNetworkError
+/// when the store's address cannot be listened on, or the nodes of a job do not find each other within five minutes.
 int launch(const Options& options);
 
 struct SshOptions {

@@ -9,6 +9,7 @@
 #include <sys/eventfd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <sstream>
 #include <system_error>
 
@@ -195,22 +196,27 @@ void Nodes::meet(Store& store) {
     const std::string mine =
         fmt::format("{} {} {} {}", options_.ranks, options_.nodes, options_.max_restarts, options_.id);
     const std::string my_key = fmt::format("launch/node/{}", options_.node_rank);
-    if (options_.node_rank == 0) store.set("launch/run_id", options_.run_id);
+    if (options_.node_rank == 0) {
+        store.set("launch/run_id", options_.run_id);
+        store.set("launch/ranks_port", std::to_string(options_.ranks_port));
+    }
     if (store.compare_set(my_key, "", mine) != mine) {
         throw InvalidArgument(
             fmt::format("tutti run: --node-rank {}: another launcher of this job has it; give each "
                         "node its own, 0 to {}",
                         options_.node_rank, options_.nodes - 1));
     }
-    std::vector<std::string> keys{"launch/run_id"};
+    std::vector<std::string> keys{"launch/run_id", "launch/ranks_port"};
+    const std::size_t first_node = keys.size();
     for (int k = 0; k < options_.nodes; ++k) keys.push_back(fmt::format("launch/node/{}", k));
     const auto end = Clock::now() + options_.patience;
     while (!store.check(keys)) {
         if (leaving_ || store.check({key(0, "end")})) return;  // one of them does not wait any longer
         if (Clock::now() >= end) {
             std::string missing;
-            for (std::size_t k = 1; k < keys.size(); ++k) {
-                if (!store.check({keys[k]})) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", k - 1);
+            for (std::size_t k = first_node; k < keys.size(); ++k) {
+                if (!store.check({keys[k]}))
+                    missing += fmt::format("{}{}", missing.empty() ? "" : ", ", k - first_node);
             }
             throw DistStoreError(fmt::format("tutti run: --nnodes {}: no launcher of node {} has come in {} s",
                                              options_.nodes, missing, options_.patience / 1s),
@@ -219,9 +225,9 @@ void Nodes::meet(Store& store) {
         std::this_thread::sleep_for(20ms);
     }
     const std::vector<std::string> cards = store.multi_get(keys);
-    Layout layout{0, 0, cards.front(), secret_};
+    Layout layout{0, 0, cards[0], secret_, std::atoi(cards[1].c_str())};
     for (int k = 0; k < options_.nodes; ++k) {
-        std::istringstream in(cards[static_cast<std::size_t>(k) + 1]);
+        std::istringstream in(cards[first_node + static_cast<std::size_t>(k)]);
         int ranks = 0, nodes = 0, restarts = 0;
         in >> ranks >> nodes >> restarts;
         if (nodes != options_.nodes || restarts != options_.max_restarts) {

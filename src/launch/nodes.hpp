@@ -3,7 +3,8 @@
 // The first failure that reaches the store is the job's. A launcher that is silent for 15 s is a failure too, of its
 // node, and so is the loss of the store, of node 0.
 //
-// Keys, below "launch/": node/K, run_id, beat/K, and for each attempt A: A/end, A/done, A/stopped, A/all_stopped; left.
+// Keys, below "launch/": node/K, run_id, ranks_port, beat/K, and for each attempt A: A/end, A/done, A/stopped,
+// A/all_stopped; left.
 //
 // Threads: the methods are for one thread and may block for as long as the store takes to answer. A second thread
 // watches the store.
@@ -43,6 +44,7 @@ struct NodesOptions {
     int max_restarts = 0;
     std::string id{};                                             ///< of this launcher, no other's
     std::string run_id{};                                         ///< node 0's counts
+    std::uint16_t ranks_port = 0;                                 ///< MASTER_PORT of the ranks; node 0's counts
     std::chrono::milliseconds patience{std::chrono::minutes(5)};  ///< until all have come
 };
 
@@ -65,6 +67,7 @@ class Nodes {
         int world_size = 0;
         std::string run_id;
         std::string secret;  ///< for the ranks: the one by which the store was reached
+        int ranks_port = 0;
     };
     /// When all have come.
     std::optional<Layout> layout();

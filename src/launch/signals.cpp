@@ -77,11 +77,12 @@ bool Signals::came_twice(int signal, pid_t sender) {
 int Lifeline::next() {
     pollfd input{0, POLLIN, 0};
     while (open_ && ::poll(&input, 1, 0) == 1) {
-        unsigned char signal = 0;
-        const ssize_t count = ::read(0, &signal, 1);
+        unsigned char byte = 0;
+        const ssize_t count = ::read(0, &byte, 1);
         if (count < 0 && errno == EINTR) continue;
-        if (count == 1 && !is_for_ranks(signal)) continue;
-        if (count == 1) return signal;
+        const int signal = byte - byte_of(0);
+        if (count == 1 && is_for_ranks(signal)) return signal;
+        if (count == 1) continue;
         open_ = false;
         return SIGHUP;
     }

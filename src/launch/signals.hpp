@@ -44,10 +44,13 @@ class Signals {
     std::array<Last, 65> last_{};
 };
 
-/// The other end of a launcher that started this one over ssh: standard input. Each byte is a signal for the ranks; its
-/// end ends the job.
+/// The other end of a launcher that started this one over ssh: standard input. A byte from 129 on is a signal for the
+/// ranks, other bytes mean nothing; its end ends the job.
 class Lifeline {
  public:
+    /// What the launcher that holds the other end writes.
+    static constexpr unsigned char byte_of(int signal) { return static_cast<unsigned char>(128 + signal); }
+
     explicit Lifeline(bool wanted) : open_(wanted) {}
     bool open() const noexcept { return open_; }
     /// The next signal that has come, SIGHUP at its end; 0: none.

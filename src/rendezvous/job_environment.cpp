@@ -57,16 +57,17 @@ class Reader {
         for (const Fact* number : {&job.rank, &job.world_size, &job.local_rank, &job.local_world_size}) {
             if (*number) check_number(*number);
         }
-        // Another launcher below tutti run has a port of its own.
-        const auto served = get("TUTTI_STORE_PORT");
-        job.store_is_hosted = served && served == get("MASTER_PORT");
+        const bool torch_store = truth("TORCHELASTIC_USE_AGENT_STORE");
+        // Another launcher below tutti run, or a program, has set a port of its own.
+        const auto beside = get("TUTTI_LAUNCHER_MASTER_PORT");
+        const Fact served = first_of({"TUTTI_STORE_PORT"});
+        job.store_is_hosted = served && beside && beside == get("MASTER_PORT") && !torch_store;
         job.attempt = get("TORCHELASTIC_RESTART_COUNT").value_or("");
         job.launcher = name(job);
-        const bool torch_store = truth("TORCHELASTIC_USE_AGENT_STORE") && !job.store_is_hosted;
         job.master_addr = torch_store ? Fact{} : first_of({"MASTER_ADDR"});
         if (!job.master_addr) job.master_addr = made_address(job);
         if (!job.master_addr) job.master_addr = first_of({"MASTER_ADDR"});
-        job.master_port = torch_store ? torch_port() : first_of({"MASTER_PORT"});
+        job.master_port = torch_store ? torch_port() : job.store_is_hosted ? served : first_of({"MASTER_PORT"});
         if (!job.master_port) job.master_port = made_port();
         return job;
     }

@@ -12,7 +12,8 @@
 // When all ranks are on one host the address is 127.0.0.1. Rank 0 listens at the address, so under mpirun on several
 // hosts it has to run on mpirun's host, as it does unless a hostfile says otherwise. The port is made from what names
 // the job, 20000 to 29999. torchrun's own store serves MASTER_PORT and does not speak tutti's protocol: there rank 0
-// listens on a port that is made in the same way.
+// listens on a port that is made in the same way. `tutti run` serves tutti's store at TUTTI_STORE_PORT and leaves
+// MASTER_PORT free for a store of PyTorch's.
 //
 // Threads: any; a function of its argument.
 #pragma once

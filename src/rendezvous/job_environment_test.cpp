@@ -149,13 +149,35 @@ TEST(JobEnvironment, of_torchrun_leaves_its_store_alone) {
     variables["LOCAL_WORLD_SIZE"] = "4";
     expect(read(variables).master_addr, "127.0.0.1", "on this host");
     variables["TUTTI_STORE_PORT"] = "1234";
-    EXPECT_EQ(read(variables).launcher, "torchrun") << "started by tutti run";
+    variables["TUTTI_LAUNCHER_MASTER_PORT"] = "29501";
+    for (const char* port : {"29501", "29500"}) {
+        variables["TUTTI_LAUNCHER_MASTER_PORT"] = port;
+        EXPECT_EQ(read(variables).launcher, "torchrun") << "started by tutti run";
+        EXPECT_FALSE(read(variables).store_is_hosted);
+    }
+}
+
+TEST(JobEnvironment, of_tutti_run_has_a_store_beside_the_port_that_is_left_to_pytorch) {
+    Variables variables{{"RANK", "1"},
+                        {"WORLD_SIZE", "4"},
+                        {"LOCAL_RANK", "1"},
+                        {"LOCAL_WORLD_SIZE", "2"},
+                        {"MASTER_ADDR", "node1"},
+                        {"MASTER_PORT", "29500"},
+                        {"TORCHELASTIC_RUN_ID", "none"},
+                        {"TORCHELASTIC_RESTART_COUNT", "2"},
+                        {"TORCHELASTIC_USE_AGENT_STORE", "False"},
+                        {"TUTTI_STORE_PORT", "1234"},
+                        {"TUTTI_LAUNCHER_MASTER_PORT", "29500"}};
+    const auto job = read(variables);
+    EXPECT_EQ(job.launcher, "tutti run");
+    EXPECT_TRUE(job.store_is_hosted);
+    EXPECT_EQ(job.attempt, "2");
+    expect(job.master_addr, "node1", "MASTER_ADDR");
+    expect(job.master_port, "1234", "TUTTI_STORE_PORT");
+    variables["MASTER_PORT"] = "12355";  // as many programs for one host begin
     EXPECT_FALSE(read(variables).store_is_hosted);
-    variables["TUTTI_STORE_PORT"] = "29500";
-    EXPECT_EQ(read(variables).launcher, "tutti run");
-    EXPECT_TRUE(read(variables).store_is_hosted);
-    expect(read(variables).master_addr, "node1", "MASTER_ADDR");
-    expect(read(variables).master_port, "29500", "MASTER_PORT");
+    expect(read(variables).master_port, "12355", "MASTER_PORT");
 }
 
 TEST(JobEnvironment, that_makes_no_sense_is_refused_by_name) {

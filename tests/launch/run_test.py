@@ -39,7 +39,7 @@ class Variables(CliCase):
         lines = sorted(done.stdout.splitlines())
         for rank, line in enumerate(lines):
             fields = line.split()
-            self.assertEqual(fields[:7], [str(rank), str(rank), "3", "3", "0", "127.0.0.1", "True"])
+            self.assertEqual(fields[:7], [str(rank), str(rank), "3", "3", "0", "127.0.0.1", "False"])
             self.assertEqual(fields[9:], ["-x", "--n"])
         self.assertEqual(len({tuple(line.split()[7:9]) for line in lines}), 1, "one port and one run id")
 

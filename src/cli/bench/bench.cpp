@@ -234,7 +234,7 @@ Command add_bench(CLI::App& app) {
         ->check(CLI::Range(0, 1'000'000))
         ->capture_default_str();
     sub->add_option("--seconds", o.sampling.row_seconds, "time for each row")
-        ->check(CLI::PositiveNumber)
+        ->check(is_duration(Zero::refused))
         ->capture_default_str();
     sub->add_flag(both_spellings("--no-check"), a->no_check, "do not check the results");
     sub->add_flag("--plan", o.plan, "measure each call as a plan too, in a row of its own");
