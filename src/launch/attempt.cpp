@@ -169,7 +169,14 @@ void Attempt::take_signals() {
         if (ends_job(signal)) end_by(signal);
         if (!is_for_ranks(signal)) continue;
         pass_to_ranks(signal);
-        if (signal == SIGTSTP) stop_this_process();
+        if (signal == SIGTSTP && !stop_this_process()) {
+            write_all(
+                2,
+                fmt::format("tutti run: the ranks are stopped (SIGTSTP): kill -CONT {} continues them, Ctrl-C ends "
+                            "the job\n",
+                            ::getpid()),
+                [] { return true; });
+        }
     }
     while (const int signal = lifeline_.next()) {
         if (signal == SIGHUP && !lifeline_.open()) {

@@ -23,13 +23,16 @@ bool is_for_ranks(int signal) {
     return false;
 }
 
-void stop_this_process() {
+bool stop_this_process() {
     sigset_t stop;
     ::sigemptyset(&stop);
     ::sigaddset(&stop, SIGTSTP);
     ::kill(::getpid(), SIGTSTP);
     ::sigprocmask(SIG_UNBLOCK, &stop, nullptr);  // here it stops
     ::sigprocmask(SIG_BLOCK, &stop, nullptr);
+    sigset_t waiting;
+    ::sigpending(&waiting);
+    return ::sigismember(&waiting, SIGCONT) == 1;
 }
 
 Signals::Signals() {

@@ -158,6 +158,20 @@ class OnATerminal(CliCase):
             os.kill(launcher, signal.SIGTERM)
             self.assertTrue(until(lambda: not any(os.path.exists(f"/proc/{p}") for p in ranks)))
 
+    def test_ctrl_z_where_no_shell_waits_for_it_says_how_to_go_on(self):
+        with OnTerminal(TUTTI, "run", "-n", 2, sys.executable, "-c", LISTENER, "SIGCONT") as job:
+            job.hear(b"ready", 2)
+            ranks = ranks_of(job.pid)
+            job.type(b"\x1a")
+            job.hear(rb"the ranks are stopped \(SIGTSTP\): kill -CONT %d continues them" % job.pid)
+            self.assertTrue(until(lambda: [state(p) for p in ranks] == ["T", "T"]))
+            os.kill(job.pid, signal.SIGCONT)
+            job.hear(b"got SIGCONT", 2)
+            job.type(b"\x1a")
+            self.assertTrue(until(lambda: [state(p) for p in ranks] == ["T", "T"]))
+            job.type(b"\3")
+            self.assertEqual(job.status(), 130, job.said)
+
     def test_a_job_of_a_shell_is_stopped_and_continued_and_reads_only_in_the_foreground(self):
         with OnTerminal("/bin/bash", "--norc", "-i") as shell:
             shell.type(b"PS1='$ '; " + f"{TUTTI} run -n 2 sh -c 'echo rea''dy; [ $RANK = 0 ] && read line && echo \"read <$line>\"; "
@@ -272,6 +286,14 @@ class Strangers(CliCase):
             pid = int((pathlib.Path(folder) / "pid").read_text())
             self.assertNotEqual(state(pid), "Z")
             os.kill(pid, signal.SIGKILL)
+
+    def test_a_shell_s_process_substitution_gets_all(self):
+        """bash starts it in the process that then becomes the launcher."""
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run(["bash", "-c", f"exec {TUTTI} run -n 2 seq 1 20000 > >(sleep 0.5; cat > {folder}/all; touch {folder}/end)"],
+                           check=True, timeout=60)
+            self.assertTrue(until(lambda: os.path.exists(f"{folder}/end")))
+            self.assertEqual((pathlib.Path(folder) / "all").read_text().count("\n"), 40_000)
 
     def test_what_ranks_leave_behind_ends_though_its_environment_is_another(self):
         with tempfile.TemporaryDirectory() as folder:
