@@ -1,7 +1,8 @@
 // Several calls, one launch, one Work: torch.distributed's coalescing manager and its _coalesced collectives.
 //
 // Short tensors of one kind (the same collective, dtype, operator and root) travel in one collective; long ones start
-// one after the other. The calls must not depend on each other: InvalidArgument when tensors that are written overlap.
+// one after the other. Each call reads what its tensors held at the launch, also where another one writes to the same
+// memory; of what several write, the last call's result stays. (Tensors on devices must not overlap: InvalidArgument.)
 // Buffers must stay alive and untouched until the Work is complete. All ranks make the same calls in the same order,
 // collected alike: a rank that makes them one by one gets CollectiveMismatch. Argument errors come before anything is
 // sent; other errors are those of the collectives, of which the Work raises the first.

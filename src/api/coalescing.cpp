@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -98,32 +99,6 @@ std::vector<Batch> batches_of(const std::vector<Prepared>& operations) {
     return batches;
 }
 
-// Of those that are in one piece; what lies between the elements of others is not theirs.
-void check_apart(const char* name, const std::vector<Prepared>& operations) {
-    struct Piece {
-        const std::byte* begin;
-        const std::byte* end;
-        std::size_t call;
-    };
-    std::vector<Piece> pieces;
-    for (std::size_t i = 0; i < operations.size(); ++i) {
-        if (!operations[i]->is_collective && !operations[i]->is_receive) continue;
-        for (const TensorView& view : operations[i]->outputs) {
-            const auto* data = static_cast<const std::byte*>(view.data());
-            if (view.contiguous() && view.element_count() > 0) pieces.push_back({data, data + view.byte_count(), i});
-        }
-    }
-    std::ranges::sort(pieces, {}, &Piece::begin);
-    for (std::size_t i = 1; i < pieces.size(); ++i) {
-        const auto [first, second] = std::minmax(pieces[i - 1].call, pieces[i].call);
-        if (pieces[i].begin >= pieces[i - 1].end || first == second) continue;
-        throw InvalidArgument(
-            fmt::format("{}: calls {} and {} write to the same memory: expected tensors that do not "
-                        "overlap",
-                        name, first, second));
-    }
-}
-
 // Completes when all of them have, with the first error.
 Prepared one_for(const char* name, const std::shared_ptr<Group>& group, std::size_t count) {
     auto whole = std::make_shared<Operation>();
@@ -138,6 +113,7 @@ struct Countdown {
     std::mutex mutex;
     std::size_t left;
     std::exception_ptr first;
+    std::vector<std::function<void()>> results;  // what is written when all have ended, in this order
 };
 
 }  // namespace
@@ -156,9 +132,12 @@ bool collect(const Prepared& operation) {
 Work launch(const char* name, const std::shared_ptr<Group>& group, const std::vector<Prepared>& operations,
             Driver driver) {
     const bool in_background = driver == Driver::background;
-    check_apart(name, operations);
+    const std::vector<Batch> batches = batches_of(operations);
+    // Those of one pack are all read before it, and written after it, in their order.
+    std::vector<std::function<void()>> results;
+    if (batches.size() > 1) results = set_apart(name, operations);
     std::vector<Prepared> started;
-    for (Batch& batch : batches_of(operations))
+    for (const Batch& batch : batches)
         started.push_back(batch.pieces.size() == 1 ? batch.pieces.front() : pack(batch.pieces));
     if (started.size() == 1 && started.front()->is_collective) {
         group->submit(started.front(), in_background);
@@ -169,6 +148,7 @@ Work launch(const char* name, const std::shared_ptr<Group>& group, const std::ve
         whole->outputs.insert(whole->outputs.end(), operation->outputs.begin(), operation->outputs.end());
     const auto countdown = std::make_shared<Countdown>();
     countdown->left = started.size();
+    countdown->results = std::move(results);
     for (const Prepared& operation : started) {
         group->submit(operation, in_background);
         operation->on_completion([whole, countdown, one = operation.get()] {
@@ -176,6 +156,9 @@ Work launch(const char* name, const std::shared_ptr<Group>& group, const std::ve
                 const std::lock_guard lock(countdown->mutex);
                 if (const auto error = one->error(); error && !countdown->first) countdown->first = error;
                 if (--countdown->left > 0) return;
+            }
+            for (const auto& write : std::exchange(countdown->results, {})) {
+                if (!countdown->first) write();
             }
             whole->complete(countdown->first);
             whole->run_continuations();

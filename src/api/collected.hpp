@@ -5,6 +5,7 @@
 
 #include "api/request.hpp"
 
+#include <functional>
 #include <vector>
 
 namespace tutti::api {
@@ -19,10 +20,15 @@ bool collect(const Prepared& operation);
 
 /// Who makes progress: the caller, who waits at once, or whoever there is.
 enum class Driver { caller, background };
-/// Starts them, short ones of a kind in one. Throws InvalidArgument, and nothing has been sent, when tensors that are
-/// written overlap.
+/// Starts them, short ones of a kind in one. Each reads what was there before any of them wrote; where several write to
+/// the same memory, the last one's result stays. Throws InvalidArgument, and nothing has been sent, when they overlap on
+/// another device than the host.
 Work launch(const char* name, const std::shared_ptr<Group>& group, const std::vector<Prepared>& operations,
             Driver driver);
+
+/// Gives operations that overlap copies of their own; what writes their results, in their order, once all of them have
+/// ended (apart.cpp).
+std::vector<std::function<void()>> set_apart(const char* name, const std::vector<Prepared>& operations);
 
 /// One operation for several of one kind (pack.cpp).
 bool may_be_packed(const Operation& operation);

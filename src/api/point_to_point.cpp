@@ -171,8 +171,9 @@ int run(const Message& m) {
 
 void send_message(const ConstTensorView& tensor, std::optional<int> dst, std::optional<int> group_dst,
                   const SendOptions& o) {
-    const Group* const group = api::group_unheld(o.group);
-    check_not_to_itself(group != nullptr ? *group : *group_of(o.group, "send"), dst, group_dst);
+    const Group* const unheld = api::group_unheld(o.group);
+    const Group& group = unheld != nullptr ? *unheld : *group_of(o.group, "send");
+    if (api::open_scopes == 0 || !api::is_collected(group)) check_not_to_itself(group, dst, group_dst);
     run({"send", tensor, dst, group_dst, o.tag, o.group, o.timeout, false});
 }
 
@@ -304,7 +305,7 @@ void monitored_barrier(const MonitoredBarrierOptions& o) {
     for (Work& answer : answers) answer.wait(std::chrono::seconds(1));
     if (missing.empty()) return;
     const std::string text = fmt::format("Rank{} {} failed to pass monitoredBarrier in {} ms",
-                                         missing.size() > 1 ? "s" : "", fmt::join(missing, ", "), timeout.count());
+                                         o.wait_all_ranks ? "s" : "", fmt::join(missing, ", "), timeout.count());
     group->abort(text);  // receives of those that did not come are still posted
     throw DistBackendError(
         text, {.operation = "monitored_barrier", .rank = first, .peer = missing.front(), .elapsed = timeout},

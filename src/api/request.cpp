@@ -84,6 +84,7 @@ class Maker {
     // The memory of a read-only view in one piece.
     std::byte* packed(const ConstTensorView& view) {
         note_device(view);
+        note_read(view);
         if (view.contiguous()) return static_cast<std::byte*>(const_cast<void*>(view.data()));
         Tensor copy_of = empty(view.dtype(), view.shape());
         at_begin([copy_of, view] { copy(copy_of.view(), view); });
@@ -91,7 +92,10 @@ class Maker {
     }
     std::byte* packed(const ConstTensorList& list, DType dtype) {
         const bool adjoins = in_one_piece(list) != nullptr;
-        for (const ConstTensorView& view : list) note_device(view, adjoins);
+        for (const ConstTensorView& view : list) {
+            note_device(view, adjoins);
+            note_read(view);
+        }
         if (std::byte* whole = in_one_piece(list)) return whole;
         Tensor all =
             empty(dtype, Extents::of(std::accumulate(list.begin(), list.end(), std::int64_t{0},
@@ -198,6 +202,12 @@ class Maker {
                             "lists whose tensors adjoin",
                             operation_->name, to_string(view.device())));
         }
+    }
+    void note_read(const ConstTensorView& view) {
+        if (view.element_count() == 0) return;
+        Range& all = operation_->reads;
+        const Range one = range_of(view);
+        all = all.first == nullptr ? one : Range{std::min(all.first, one.first), std::max(all.second, one.second)};
     }
     void check_host_memory(const char* reason) const {
         if (operation_->device.type == Device::Type::cpu) return;

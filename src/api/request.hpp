@@ -6,6 +6,7 @@
 #include <tutti/distributed.hpp>
 
 #include <memory>
+#include <utility>
 
 namespace tutti::api {
 
@@ -36,6 +37,10 @@ void check_device(const char* operation, const char* argument, const ConstTensor
 
 /// An operation that has not begun: it has not read its inputs.
 using Prepared = std::shared_ptr<Operation>;
+
+/// From the first byte of a tensor to the one after its last. What lies in between may be others'.
+using Range = std::pair<const std::byte*, const std::byte*>;
+Range range_of(const ConstTensorView& view);
 
 Prepared all_reduce(TensorView tensor, const AllReduceOptions& options);
 Prepared broadcast(TensorView tensor, const BroadcastOptions& options);

@@ -16,6 +16,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tutti::detail {
@@ -87,7 +88,8 @@ class Operation {
     std::function<void()> finish;     // after success, before completion: unpacks results
     std::vector<Tensor> temporaries;  // live until completion
     std::vector<TensorView> outputs;
-    Device device{};  // where its buffers are
+    std::pair<const std::byte*, const std::byte*> reads{};  // from the first to the last byte of what is only read
+    Device device{};                                        // where its buffers are
     Deadline deadline = Deadline::never();
     std::chrono::milliseconds timeout{0};
     std::shared_ptr<Group> group;
