@@ -40,6 +40,8 @@ constexpr auto table = std::to_array<Variable>({
     {"TUTTI_METRICS_FILE", "file that takes the counters of this process every second, as Prometheus reads them"},
     {"TUTTI_PROGRESS_NICE",
      "niceness of the thread of asynchronous operations, over its process's (default -5, where it may; -20 to 19)"},
+    {"TUTTI_REPLACE_GLOO",
+     "1: `import tutti.torch`, which `import torch` does, puts tutti in the place of PyTorch's gloo"},
     {"TUTTI_SPEC_DIR", "where tests write the inventory rows that they showed"},
     {"TUTTI_STORE_LOCAL", "0: clients of a TCPStore on its own host use TCP too (default 1: a Unix socket)"},
     {"TUTTI_STORE_PORT", "set by tutti run: where it serves the store, so that rank 0 does not"},

@@ -6,6 +6,8 @@ direction   a room includes headers of itself and of the rooms it declares, noth
 headers     a public header includes the standard library (those for C: C's) and public headers, nothing third-party
 length      no source of more than 700 lines; those above 500 are listed, as a hint to look for the second noun
 paths       no file names a place on the machine that wrote it
+variables   each TUTTI_* variable that the Python packages read is one that the library knows (src/core/env.cpp): it warns
+            of others
 rooms       every room has a README
 
 Usage: rules.py ROOT ROOMS.json RULE...   (ROOMS.json is written by CMake: the rooms in order, with what they declare)
@@ -91,7 +93,18 @@ def rooms_have_readmes(root, rooms):
             yield f"src/{room['name']}: has no README.md"
 
 
-RULES = {"direction": direction, "headers": headers, "length": length, "paths": paths, "rooms": rooms_have_readmes}
+def variables(root, rooms):
+    del rooms
+    known = set(re.findall(r'\{"(TUTTI_\w+)"', (root / "src/core/env.cpp").read_text()))
+    for file in files(root, ("python/tutti",)):
+        for number, line in enumerate(file.read_text(errors="replace").splitlines(), 1):
+            for name in re.findall(r"""["'](TUTTI_\w+)["']""", line):
+                if name not in known:
+                    yield f"{file.relative_to(root)}:{number}: reads {name}, which src/core/env.cpp does not declare"
+
+
+RULES = {"direction": direction, "headers": headers, "length": length, "paths": paths, "rooms": rooms_have_readmes,
+         "variables": variables}
 
 
 def main() -> int:

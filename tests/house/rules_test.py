@@ -56,6 +56,11 @@ class Rules(unittest.TestCase):
         self.append("src/transport/stream.hpp", '#include "reduce/reduce.hpp"\n')
         self.expect_fault("direction", "src/transport/stream.hpp:")
 
+    def test_a_variable_that_only_python_knows_is_found(self):
+        (self.copy / "python/tutti").mkdir(parents=True)
+        self.append("python/tutti/x.py", 'import os\nos.environ.get("TUTTI_LOG_LEVEL"), os.environ["TUTTI_SECRET_SWITCH"]\n')
+        self.expect_fault("variables", "python/tutti/x.py:2: reads TUTTI_SECRET_SWITCH")
+
     def test_declaring_a_room_that_stands_above_is_found(self):
         self.rooms[0]["depends"].append("store")
         self.expect_fault("direction", "src/core/CMakeLists.txt: declares store")
