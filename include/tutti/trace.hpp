@@ -54,4 +54,18 @@ class TUTTI_API OperationHookScope {
     std::uint64_t id_;
 };
 
+/// For bindings to other languages, whose programs are not where a return address leads: as long as it lives, the
+/// records, dumps and verdicts of what this thread calls say that it was called at `place`, as "train.py:12 in step".
+/// The text must stay as long as the process: a record may be looked at later. Null changes nothing.
+class TUTTI_API CallSiteScope {
+ public:
+    explicit CallSiteScope(const char* place) noexcept;
+    ~CallSiteScope();
+    CallSiteScope(const CallSiteScope&) = delete;
+    CallSiteScope& operator=(const CallSiteScope&) = delete;
+
+ private:
+    const void* outer_;
+};
+
 }  // namespace tutti

@@ -3,11 +3,13 @@
 #pragma once
 
 #include "arrays.hpp"
+#include "call_site/call_site.hpp"
 #include "errors.hpp"
 #include "without_gil.hpp"
 #include "work.hpp"
 
 #include <tutti/distributed.hpp>
+#include <tutti/trace.hpp>
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/typing.h>
@@ -67,9 +69,10 @@ std::vector<Array> list_of(A&&... array) {
     return arrays;
 }
 
-/// Runs a call without the interpreter's lock.
+/// Runs a call without the interpreter's lock; what it does is recorded as called where the program's Python code is.
 template <class F>
 auto without_gil(F call) {
+    const CallSiteScope site(call_site());
     const WithoutGil without;
     return call();
 }

@@ -1,6 +1,7 @@
 // tutti._core: the C++ library for Python. Private; the package tutti gives names and defaults to what is here.
 #include "arrays.hpp"
 #include "backends.hpp"
+#include "call_site/call_site.hpp"
 #include "errors.hpp"
 #include "groups.hpp"
 #include "parts.hpp"
@@ -9,6 +10,12 @@
 
 #include <tutti/version.hpp>
 
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <string>
+#include <vector>
+
 #include "python.hpp"
 
 NB_MODULE(_core, m) {
@@ -16,6 +23,8 @@ NB_MODULE(_core, m) {
     m.doc() = "The C++ library; private. Use the package tutti.";
     m.attr("version") = tutti::version();
     nanobind::set_leak_warnings(false);  // groups and works may live until the process ends
+    set_packages(
+        nanobind::cast<std::vector<std::string>>(nanobind::list(nanobind::module_::import_("tutti").attr("__path__"))));
     bind_errors(m);
     bind_stores(m);
     bind_work(m);

@@ -35,4 +35,11 @@ OperationHookScope::~OperationHookScope() {
     record::remove_hooks(id_);
 }
 
+CallSiteScope::CallSiteScope(const char* place) noexcept : outer_(record::given_call_site) {
+    if (place != nullptr) record::given_call_site = record::call_site_at(place);
+}
+CallSiteScope::~CallSiteScope() {
+    record::given_call_site = outer_;
+}
+
 }  // namespace tutti

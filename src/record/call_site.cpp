@@ -30,6 +30,7 @@ bool is_relocated(const void* base) {
 std::string describe_call_site(const void* address) {
     if (address == nullptr) return {};
     const auto value = reinterpret_cast<std::uintptr_t>(address);
+    if ((value & is_text) != 0) return reinterpret_cast<const char*>(value & ~is_text);
     Dl_info info{};
     if (::dladdr(address, &info) == 0 || info.dli_fname == nullptr) return fmt::format("{:#x}", value);
     std::string_view module = info.dli_fname;

@@ -162,6 +162,16 @@ TEST(CallSite, is_where_the_outermost_function_was_called) {
     EXPECT_EQ(describe_call_site(nullptr), "");
 }
 
+TEST(CallSite, is_the_text_that_a_binding_gives) {
+    Recorder recorder("g", 0, 1, &describe_number);
+    given_call_site = call_site_at("train.py:12 in step");
+    EXPECT_EQ(called_from_here(recorder), "train.py:12 in step");
+    given_call_site = call_site_at(nullptr);
+    Recorder another("h", 0, 1, &describe_number);
+    EXPECT_NE(called_from_here(another).find("record_test+0x"), std::string::npos);
+    EXPECT_EQ(current_call_site, nullptr);
+}
+
 void hooked(const char* name, bool fails) {
     const PublicCall call(name);
     [] { const PublicCall inner("inner"); }();
