@@ -1,6 +1,8 @@
 // Several tensors in one call.
 #include "issue.hpp"
 
+#include <torch/csrc/distributed/c10d/Utils.hpp>
+
 namespace tutti::torch {
 namespace {
 
@@ -62,10 +64,15 @@ WorkPtr ProcessGroupTutti::allgather_coalesced(std::vector<Tensors>& outputs, Te
                                                    outputs[rank].size(), ")"));
         }
         for (std::size_t i = 0; i < inputs.size(); ++i) {
-            if (outputs[rank][i].scalar_type() != inputs[i].scalar_type() ||
-                outputs[rank][i].sizes() != inputs[i].sizes()) {
-                refuse("allgather_coalesced", c10::str("invalid size or type of output list ", rank, " at index ", i,
-                                                       ": expected those of the input"));
+            const at::Tensor& output = outputs[rank][i];
+            if (output.sizes() != inputs[i].sizes()) {
+                refuse("allgather_coalesced",
+                       c10::str("invalid size of output tensor at index ", i, " (expected length ",
+                                c10d::toString(inputs[i].sizes()), ", got ", c10d::toString(output.sizes()), ")"));
+            }
+            if (output.scalar_type() != inputs[i].scalar_type()) {
+                refuse("allgather_coalesced", c10::str("invalid tensor type at index ", i, " (expected ",
+                                                       inputs[i].toString(), ", got ", output.toString(), ")"));
             }
         }
         views.push_back(views_of(outputs[rank], "all_gather_coalesced", "output_tensor_lists"));

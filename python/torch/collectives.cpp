@@ -13,19 +13,17 @@ using Refuse = std::function<void(const std::string&)>;
 
 void check_equal_inputs(const Refuse& refuse, const Tensors& tensors) {
     c10d::assertNonEmpty(refuse, tensors);
+    c10d::assertLayoutMatch(refuse, tensors);
     c10d::assertTypeAndSizesMatch(refuse, tensors);
 }
 
-// Elements of `one` in every tensor of `list`, and their type.
+// The type of `one` in every tensor of `list`, and its sizes.
 void check_list(const Refuse& refuse, const Tensors& list, const at::Tensor& one, bool equal_sizes) {
+    if (equal_sizes) return c10d::assertTypeAndSizesMatch(refuse, list, one.options(), one.sizes());
     for (std::size_t i = 0; i < list.size(); ++i) {
         if (list[i].scalar_type() != one.scalar_type()) {
             refuse(c10::str("invalid tensor type at index ", i, " (expected ", one.toString(), ", got ",
                             list[i].toString(), ")"));
-        }
-        if (equal_sizes && list[i].sizes() != one.sizes()) {
-            refuse(c10::str("invalid tensor size at index ", i, " (expected ", c10d::toString(one.sizes()), ", got ",
-                            c10d::toString(list[i].sizes()), ")"));
         }
     }
 }
@@ -42,7 +40,10 @@ WorkPtr ProcessGroupTutti::broadcast(Tensors& tensors, const c10d::BroadcastOpti
     const Refuse invalid = [&](const std::string& message) { refuse("broadcast", message); };
     c10d::assertRootRank(invalid, options.rootRank, size_);
     c10d::assertRootTensor(invalid, options.rootTensor, static_cast<std::int64_t>(tensors.size()));
-    if (tensors.size() > 1) c10d::assertTypeAndSizesMatch(invalid, tensors);
+    if (tensors.size() > 1) {
+        check_not_coalesced("broadcast");
+        c10d::assertTypeAndSizesMatch(invalid, tensors);
+    }
     at::Tensor& tensor = tensors[static_cast<std::size_t>(options.rootTensor)];
     const TensorView view = view_of(tensor, "broadcast", "tensor");
     const BroadcastOptions ours{
@@ -87,6 +88,7 @@ WorkPtr ProcessGroupTutti::allreduce(Tensors& tensors, const c10d::AllreduceOpti
 
 // Several tensors of one rank count as if each were another rank's; all get the result.
 WorkPtr ProcessGroupTutti::allreduce_several(const Call& call, Tensors& tensors, ReduceOp op) {
+    check_not_coalesced("allreduce");
     for (at::Tensor& tensor : tensors) check_supported(op, tensor, call.operation);
     Tensors copies;
     std::vector<const void*> inputs;
@@ -148,11 +150,13 @@ WorkPtr ProcessGroupTutti::allgather(std::vector<Tensors>& outputs, Tensors& inp
     const Refuse invalid = [&](const std::string& message) { refuse("allgather", message); };
     c10d::assertNonEmpty(invalid, inputs);
     if (inputs.size() != outputs.size()) invalid("requires input/output tensor lists to have the same length");
-    if (inputs.size() > 1) invalid("requires a single-element input tensor list");
-    if (outputs[0].size() != static_cast<std::size_t>(size_)) {
-        invalid(c10::str("invalid output tensor list at index 0 (expected length ", size_, ", got ", outputs[0].size(),
-                         ")"));
+    const std::size_t expected = inputs.size() * static_cast<std::size_t>(size_);
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+        if (outputs[i].size() == expected) continue;
+        invalid(c10::str("invalid output tensor list at index ", i, " (expected length ", expected, ", got ",
+                         outputs[i].size(), ")"));
     }
+    if (inputs.size() > 1) return allgather_several(outputs, inputs, options);
     // Counts may differ between ranks, but gloo's may not.
     check_list(invalid, outputs[0], inputs[0], options_->backend == "gloo");
     const ConstTensorView input = view_of(inputs[0], "all_gather", "tensor");
@@ -164,6 +168,28 @@ WorkPtr ProcessGroupTutti::allgather(std::vector<Tensors>& outputs, Tensors& inp
         [&] {
             return Kept{outputs, inputs};
         });
+}
+
+// Several inputs of each rank: every list of outputs gets all of them, rank by rank.
+WorkPtr ProcessGroupTutti::allgather_several(std::vector<Tensors>& outputs, Tensors& inputs,
+                                             const c10d::AllgatherOptions& options) {
+    const Refuse invalid = [&](const std::string& message) { refuse("allgather", message); };
+    check_not_coalesced("allgather");
+    c10d::assertDense(invalid, inputs);
+    check_list(invalid, inputs, inputs[0], true);
+    for (const Tensors& list : outputs) check_list(invalid, list, inputs[0], true);
+    const at::NoGradGuard no_grad;
+    at::Tensor own = at::stack(inputs);
+    std::vector<std::int64_t> shape = own.sizes().vec();
+    shape[0] *= size_;
+    at::Tensor all = at::empty(shape, own.options());
+    c10d::AllgatherOptions blocking = options;
+    blocking.asyncOp = false;
+    _allgather_base(all, own, blocking);
+    for (Tensors& list : outputs) {
+        for (std::size_t i = 0; i < list.size(); ++i) list[i].copy_(all[static_cast<std::int64_t>(i)]);
+    }
+    return finished({"all_gather", c10d::OpType::ALLGATHER, options.asyncOp, timeout_of(options.timeout)}, outputs);
 }
 
 WorkPtr ProcessGroupTutti::_allgather_base(at::Tensor& output, at::Tensor& input,
@@ -290,8 +316,11 @@ WorkPtr ProcessGroupTutti::reduce_scatter(Tensors& outputs, std::vector<Tensors>
     }
     const Refuse invalid = [&](const std::string& message) { refuse("reduce_scatter", message); };
     c10d::assertSingleElementOutput(invalid, outputs);
-    if (inputs.size() != 1 || inputs[0].size() != static_cast<std::size_t>(size_)) {
+    if (inputs.size() != 1) {
         invalid(c10::str("requires a single-element input list containing a list with ", size_, " tensors"));
+    }
+    if (inputs[0].size() != static_cast<std::size_t>(size_)) {
+        invalid("invalid input tensor list size, must be world size");
     }
     check_list(invalid, inputs[0], outputs[0], false);
     const ReduceOp op = operator_of(options.reduceOp, "reduce_scatter");
@@ -349,6 +378,9 @@ WorkPtr ProcessGroupTutti::alltoall_base(at::Tensor& output, at::Tensor& input,
     }
     const Refuse invalid = [&](const std::string& message) { refuse("alltoall_base", message); };
     if (output.scalar_type() != input.scalar_type()) invalid("tensors are not equal in data type");
+    // Strides are no trouble, but gloo's callers expect to be told.
+    TORCH_CHECK_VALUE(options_->backend != "gloo" || (output.is_contiguous() && input.is_contiguous()),
+                      "Tensors must be contiguous");
     const bool even = output_splits.empty() && input_splits.empty();
     if (even && output.numel() != input.numel()) invalid("tensors are not equal in size");
     c10d::checkSplitSizes(input_splits, input, size_);

@@ -1,11 +1,14 @@
 // The body of ProcessGroupTutti::issue, for the files that define its operations.
 #pragma once
 
+#include "call_site/call_site.hpp"
 #include "failure.hpp"
 #include "process_group.hpp"
 #include "staging.hpp"
 
 #include <ATen/record_function.h>
+
+#include <tutti/trace.hpp>
 
 namespace tutti::torch {
 
@@ -17,8 +20,11 @@ struct ProcessGroupTutti::Coalesced {
     std::vector<std::shared_ptr<Staging>> stagings;
 };
 
-inline bool ProcessGroupTutti::is_coalescing() const {
-    return coalescing_thread_.load(std::memory_order_relaxed) == std::this_thread::get_id();
+inline ProcessGroupTutti::Coalesced* ProcessGroupTutti::coalesced() const {
+    if (collecting_.load(std::memory_order_relaxed) == 0) return nullptr;
+    const std::lock_guard lock(coalescing_mutex_);
+    const auto own = coalesced_.find(std::this_thread::get_id());
+    return own == coalesced_.end() ? nullptr : own->second.get();
 }
 
 /// Carries out an operation on host copies of its tensors: `operation(staging)` makes them and calls it with them.
@@ -26,8 +32,8 @@ template <class Operation>
 WorkPtr ProcessGroupTutti::stage(Operation operation) {
     auto staging = std::make_shared<Staging>();
     const WorkPtr work = operation(*staging);
-    if (is_coalescing()) {
-        coalesced_->stagings.push_back(std::move(staging));
+    if (Coalesced* together = coalesced()) {
+        together->stagings.push_back(std::move(staging));
         return {};
     }
     if (!work) {
@@ -42,15 +48,16 @@ WorkPtr ProcessGroupTutti::stage(Operation operation) {
 template <class Blocking, class Asynchronous, class Keep>
 WorkPtr ProcessGroupTutti::issue(const Call& call, Blocking blocking, Asynchronous asynchronous, Keep keep) {
     if (call.counted) sequence_.fetch_add(1, std::memory_order_relaxed);
+    const CallSiteScope site(python::call_site());
     try {
-        if (is_coalescing()) [[unlikely]] {
+        if (Coalesced* together = coalesced()) [[unlikely]] {
             Kept kept = keep();
             blocking();  // only noted down, until endCoalescing
             for (Tensors& list : kept.outputs) {
-                Tensors& all = coalesced_->kept.outputs.front();
+                Tensors& all = together->kept.outputs.front();
                 all.insert(all.end(), list.begin(), list.end());
             }
-            Tensors& all = coalesced_->kept.inputs;
+            Tensors& all = together->kept.inputs;
             all.insert(all.end(), kept.inputs.begin(), kept.inputs.end());
             return {};
         }

@@ -4,8 +4,10 @@
 namespace tutti::torch {
 namespace {
 
-at::Tensor& only_one(Tensors& tensors) {
-    TORCH_CHECK(tensors.size() == 1, "ProcessGroupTutti: takes a single tensor, got ", tensors.size());
+// With gloo's name for both directions.
+at::Tensor& only_one(Tensors& tensors, const std::string& backend) {
+    TORCH_CHECK(tensors.size() == 1, backend == "gloo" ? "ProcessGroupGloo" : "ProcessGroupTutti",
+                "::send takes a single tensor");
     return tensors[0];
 }
 
@@ -18,7 +20,7 @@ WorkPtr ProcessGroupTutti::send(Tensors& tensors, int destination, int tag) {
             return send(tensors_on_host, destination, tag);
         });
     }
-    at::Tensor& tensor = only_one(tensors);
+    at::Tensor& tensor = only_one(tensors, options_->backend);
     check_rank("send", "dst", destination);
     const ConstTensorView view = view_of(tensor, "send", "tensor");
     const SendOptions ours{.tag = tag, .group = group_};
@@ -37,7 +39,7 @@ WorkPtr ProcessGroupTutti::receive(Tensors& tensors, std::optional<int> source, 
             return receive(tensors_on_host, source, tag, type);
         });
     }
-    at::Tensor& tensor = only_one(tensors);
+    at::Tensor& tensor = only_one(tensors, options_->backend);
     const TensorView view = view_of(tensor, "recv", "tensor");
     const RecvOptions ours{.src = source, .tag = tag, .group = group_};
     return issue(
@@ -67,6 +69,7 @@ WorkPtr ProcessGroupTutti::barrier(const c10d::BarrierOptions& options) {
 // In gloo's words: rank 0 names who did not come, the others say that it was not they.
 void ProcessGroupTutti::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
     sequence_.fetch_add(1, std::memory_order_relaxed);
+    const CallSiteScope site(python::call_site());
     const bool no_time = options.timeout == std::chrono::milliseconds::zero();
     if (no_time && rank_ == 0 && size_ > 1) {
         C10_THROW_ERROR(DistBackendError, "Rank 0 timed out in monitoredBarrier after 0 ms.");
@@ -76,11 +79,21 @@ void ProcessGroupTutti::monitoredBarrier(const c10d::BarrierOptions& options, bo
                            .timeout = no_time ? std::chrono::milliseconds(1) : timeout_of(options.timeout),
                            .wait_all_ranks = wait_all_ranks});
     } catch (const DistBackendError& error) {
-        if (rank_ == 0) std::rethrow_exception(translated(std::current_exception()));
-        C10_THROW_ERROR(DistBackendError, c10::str("Rank ", rank_,
-                                                   " successfully reached monitoredBarrier, but received errors while "
-                                                   "waiting for send/recv from rank 0. Original exception: ",
-                                                   error.what()));
+        if (rank_ == 0 && error.code() == ErrorCode::timeout) {
+            C10_THROW_ERROR(DistBackendError, c10::str("[Rank 0]: ", error.what()));
+        }
+        const std::exception_ptr original = translated(std::current_exception());
+        if (rank_ == 0) std::rethrow_exception(original);
+        try {
+            std::rethrow_exception(original);
+        } catch (const c10::Error& said) {
+            C10_THROW_ERROR(DistBackendError,
+                            c10::str("Rank ", rank_,
+                                     " successfully reached monitoredBarrier, but received errors while waiting for "
+                                     "send/recv from rank 0. Please check rank 0 logs for faulty rank.\n Original "
+                                     "exception: \n",
+                                     said.msg()));
+        }
     } catch (const DistError&) {
         std::rethrow_exception(translated(std::current_exception()));
     }

@@ -1,4 +1,5 @@
 // tutti.torch._backend: what Python sees of the backend.
+#include "call_site/call_site.hpp"
 #include "failure.hpp"
 #include "process_group.hpp"
 #include "recorder_module.hpp"
@@ -53,6 +54,37 @@ const char* name_of(Determinism determinism) {
                                                           : "fast";
 }
 
+void set_devices(ProcessGroupTutti::Options& options, py::object devices) {
+    options.devices_of_gloo = std::shared_ptr<void>(devices.release().ptr(), [](void* list) {
+        if (!Py_IsInitialized()) return;
+        const py::gil_scoped_acquire lock;
+        Py_DECREF(static_cast<PyObject*>(list));
+    });
+}
+// Gloo makes one where the program gives none.
+py::object devices(ProcessGroupTutti::Options& options) {
+    if (!options.devices_of_gloo) {
+        const py::object gloo = py::module_::import("tutti.torch._module").attr("backend")().attr("ProcessGroupGloo");
+        py::list made;
+        if (py::hasattr(gloo, "create_default_device")) made.append(gloo.attr("create_default_device")());
+        set_devices(options, made);
+    }
+    return py::reinterpret_borrow<py::object>(static_cast<PyObject*>(options.devices_of_gloo.get()));
+}
+
+// Folders of a package's Python code.
+std::vector<std::string> folders_of(const char* package) {
+    return py::cast<std::vector<std::string>>(py::list(py::module_::import(package).attr("__path__")));
+}
+
+// Options of gloo's own class, or of ours, for a group in gloo's place.
+c10::intrusive_ptr<ProcessGroupTutti::Options> options_as_of_gloo(const py::object& given) {
+    auto options = c10::make_intrusive<ProcessGroupTutti::Options>(*py::cast<BaseOptions>(given), "gloo");
+    if (py::hasattr(given, "_threads")) options->threads = py::cast<int>(given.attr("_threads"));
+    if (py::hasattr(given, "_devices")) set_devices(*options, given.attr("_devices"));
+    return options;
+}
+
 template <class Function>
 c10::intrusive_ptr<TorchStore> make_store(Function make) {
     return c10::make_intrusive<TorchStore>(make());
@@ -66,6 +98,9 @@ PYBIND11_MODULE(_backend, module) {
     using tutti::Milliseconds;
     module.doc() = "The backend of tutti.torch, built for one version of PyTorch.";
     module.attr("torch_version") = TUTTI_TORCH_VERSION;
+    std::vector<std::string> folders = folders_of("torch");
+    for (std::string& folder : folders_of("tutti")) folders.push_back(std::move(folder));
+    tutti::python::set_packages(std::move(folders));
     const py::module_ c10d = py::module_::import("torch._C._distributed_c10d");
 
     py::class_<ProcessGroupTutti, c10::intrusive_ptr<ProcessGroupTutti>> group(
@@ -96,6 +131,8 @@ PYBIND11_MODULE(_backend, module) {
             "determinism", [](const Options& self) { return name_of(self.determinism); },
             [](Options& self, const std::string& name) { self.determinism = determinism_of(name); })
         .def_readwrite("listen_host", &Options::listen_host)
+        .def_readwrite("_threads", &Options::threads, "gloo's; without effect")
+        .def_property("_devices", &devices, &set_devices, "gloo's; without effect")
         .def("__copy__", [](const Options& self) { return c10::make_intrusive<Options>(self); })
         .def("__deepcopy__", [](const Options& self, const py::dict&) { return c10::make_intrusive<Options>(self); });
     group.def_property_readonly("options", &ProcessGroupTutti::options);
@@ -116,10 +153,11 @@ PYBIND11_MODULE(_backend, module) {
 
     py::class_<InsteadOfGloo, c10::intrusive_ptr<InsteadOfGloo>, ProcessGroupTutti>(module, "ProcessGroupGloo")
         .def(py::init([](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, const BaseOptions& options) {
-                 return c10::make_intrusive<InsteadOfGloo>(store, rank, size,
-                                                           c10::make_intrusive<Options>(*options, "gloo"));
+                 auto own = options_as_of_gloo(py::cast(options));
+                 const py::gil_scoped_release release;
+                 return c10::make_intrusive<InsteadOfGloo>(store, rank, size, std::move(own));
              }),
-             py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"), ReleaseGil())
+             py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"))
         .def(py::init([](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, Milliseconds timeout, bool) {
                  return c10::make_intrusive<InsteadOfGloo>(store, rank, size,
                                                            c10::make_intrusive<Options>(timeout, "gloo"));

@@ -52,6 +52,8 @@ ProcessGroupTutti::Options::Options(const c10d::Backend::Options& other, const s
     group_desc = other.group_desc;
     global_ranks_in_group = other.global_ranks_in_group;
     if (const auto* ours = dynamic_cast<const Options*>(&other)) {
+        threads = ours->threads;
+        devices_of_gloo = ours->devices_of_gloo;
         transport = ours->transport;
         determinism = ours->determinism;
         listen_host = ours->listen_host;
@@ -95,6 +97,9 @@ ProcessGroupTutti::~ProcessGroupTutti() {
 void ProcessGroupTutti::refuse(const char* operation, const std::string& message) const {
     TORCH_CHECK(false, options_->backend == "gloo" ? "ProcessGroupGloo::" : "ProcessGroupTutti::", operation, ": ",
                 message);
+}
+void ProcessGroupTutti::check_not_coalesced(const char* operation) const {
+    if (coalesced()) refuse(operation, "takes one dense tensor a rank between startCoalescing and endCoalescing");
 }
 void ProcessGroupTutti::check_rank(const char* operation, const char* argument, int rank) const {
     if (rank < 0 || rank >= size_) {
@@ -218,12 +223,24 @@ void ProcessGroupTutti::leave_all() {
     TorchWork::wait_until_all_is_told(end);
 }
 
-// A scope that an exception leaves forgets its calls.
+std::unique_ptr<ProcessGroupTutti::Coalesced> ProcessGroupTutti::take_coalesced() {
+    const std::lock_guard lock(coalescing_mutex_);
+    auto own = coalesced_.extract(std::this_thread::get_id());
+    if (own.empty()) return nullptr;
+    collecting_ = coalesced_.size();
+    return std::move(own.mapped());
+}
+
+// A scope that an exception leaves forgets its calls. Those of other threads only these may end: they stay in memory.
 void ProcessGroupTutti::drop_coalesced() noexcept {
-    coalescing_thread_ = std::thread::id();
-    if (!coalesced_) return;
     try {
-        const std::unique_ptr<Coalesced> dropped = std::move(coalesced_);
+        const std::unique_ptr<Coalesced> dropped = take_coalesced();
+        {
+            const std::lock_guard lock(coalescing_mutex_);
+            for (auto& [thread, others] : coalesced_) (void)others.release();
+            coalesced_.clear();
+            collecting_ = 0;
+        }
         throw Aborted("coalescing has not been ended");
     } catch (const Aborted&) {  // NOLINT(bugprone-empty-catch)
     }
@@ -231,17 +248,19 @@ void ProcessGroupTutti::drop_coalesced() noexcept {
 
 void ProcessGroupTutti::startCoalescing() {
     translating([&] {
-        coalesced_ = std::make_unique<Coalesced>(group_);
-        coalesced_->kept.outputs.resize(1);
-        coalescing_thread_ = std::this_thread::get_id();
+        auto own = std::make_unique<Coalesced>(group_);  // throws where this thread has one already
+        own->kept.outputs.resize(1);
+        const std::lock_guard lock(coalescing_mutex_);
+        coalesced_[std::this_thread::get_id()] = std::move(own);
+        collecting_ = coalesced_.size();
     });
 }
 
 WorkPtr ProcessGroupTutti::endCoalescing() {
+    const CallSiteScope site(python::call_site());
     return translating([&]() -> WorkPtr {
-        if (!coalesced_) throw InvalidArgument("endCoalescing: startCoalescing has not been called");
-        coalescing_thread_ = std::thread::id();
-        const std::unique_ptr<Coalesced> coalesced = std::move(coalesced_);
+        const std::unique_ptr<Coalesced> coalesced = take_coalesced();
+        if (!coalesced) throw InvalidArgument("endCoalescing: this thread has not called startCoalescing");
         Work work = coalesced->scope.end();
         const Call call{"coalesced", c10d::OpType::COALESCED, true, std::chrono::milliseconds::zero(), false};
         WorkFacts facts = facts_of(call);

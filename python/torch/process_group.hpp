@@ -4,7 +4,8 @@
 // ProcessGroupNCCL's; argument errors have gloo's words. An operation whose options say asyncOp = false is carried out
 // before the call returns, which then returns no Work.
 //
-// Threads: any, one after the other, as for tutti's groups. All methods are called without the GIL.
+// Threads: any, one after the other, as for tutti's groups; what is coalesced is each thread's own. All methods are
+// called without the GIL.
 #pragma once
 
 #include "failure.hpp"
@@ -17,7 +18,9 @@
 #include <tutti/tutti.hpp>
 
 #include <atomic>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -39,6 +42,8 @@ class ProcessGroupTutti : public c10d::Backend {
         // ProcessGroupGloo, unasked, and reads the number of threads.
         std::vector<std::shared_ptr<void>> devices;
         int threads = 2;
+        /// What a program gave as gloo's devices, a list in Python; null: nothing. Nobody uses it.
+        std::shared_ptr<void> devices_of_gloo;
 
         TransportKind transport = TransportKind::automatic;
         Determinism determinism = Determinism::fast;
@@ -54,7 +59,10 @@ class ProcessGroupTutti : public c10d::Backend {
     c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override { return options_; }
     const c10::intrusive_ptr<Options>& options() const noexcept { return options_; }
     bool supportsSplitting() const override { return true; }
-    bool supportsCoalescing() const override { return true; }
+    /// As gloo says. Where it is true, PyTorch's batch_isend_irecv opens a coalescing scope, in which it notes down
+    /// what other threads ask of the group, and which has one Work for all operations. startCoalescing() works all the
+    /// same.
+    bool supportsCoalescing() const override { return false; }
     void setTimeout(std::chrono::milliseconds timeout) override;
     std::uint64_t getSequenceNumberForGroup() override { return sequence_; }
     void setSequenceNumberForGroup() override {}
@@ -73,6 +81,7 @@ class ProcessGroupTutti : public c10d::Backend {
     static void leave_all();
     void eagerConnectSingleDevice(at::Device) override {}
     void enableCollectivesTiming() override {}
+    /// What this thread calls up to endCoalescing() is launched together, with one Work.
     void startCoalescing() override;
     WorkPtr endCoalescing() override;
 
@@ -132,16 +141,22 @@ class ProcessGroupTutti : public c10d::Backend {
     WorkPtr issue(const Call& call, Blocking blocking, Asynchronous asynchronous, Keep keep);
     template <class Operation>
     WorkPtr stage(Operation operation);
-    bool is_coalescing() const;
+    /// What this thread collects; null: nothing.
+    Coalesced* coalesced() const;
+    std::unique_ptr<Coalesced> take_coalesced();
     WorkFacts facts_of(const Call& call);
     std::uint64_t record(const Call& call, const WorkFacts& facts, const Kept& kept);
     /// Of an operation that was carried out within its call.
     WorkPtr finished(const Call& call, std::vector<Tensors> outputs);
     WorkPtr allreduce_several(const Call& call, Tensors& tensors, ReduceOp op);
+    WorkPtr allgather_several(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options);
     std::chrono::milliseconds timeout_of(std::chrono::milliseconds timeout) const {
         return timeout < std::chrono::milliseconds::zero() ? std::chrono::milliseconds::zero() : timeout;
     }
     [[noreturn]] void refuse(const char* operation, const std::string& message) const;
+    /// Of what takes several operations, or more than tutti's own: refuses it between startCoalescing and
+    /// endCoalescing.
+    void check_not_coalesced(const char* operation) const;
     void check_rank(const char* operation, const char* argument, int rank) const;
     void drop_coalesced() noexcept;
     WorkPtr receive(Tensors& tensors, std::optional<int> source, int tag, c10d::OpType type);
@@ -154,8 +169,9 @@ class ProcessGroupTutti : public c10d::Backend {
     Failures failures_;
     std::size_t recorded_as_ = 0;  // the flight recorder's number of this group
     std::atomic<std::uint64_t> messages_{0};
-    std::unique_ptr<Coalesced> coalesced_;
-    std::atomic<std::thread::id> coalescing_thread_{};
+    mutable std::mutex coalescing_mutex_;
+    std::map<std::thread::id, std::unique_ptr<Coalesced>> coalesced_;  // by the thread that collects
+    std::atomic<std::size_t> collecting_{0};                           // how many there are
 };
 
 }  // namespace tutti::torch

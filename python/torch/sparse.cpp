@@ -18,8 +18,7 @@ at::Tensor facts_of_tensor(const at::Tensor& tensor) {
 // Blocks until it is done, also where the caller asks for a Work: how long the second and third part of it are is known
 // only after the first.
 WorkPtr ProcessGroupTutti::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) {
-    if (tensors.size() != 1)
-        refuse("allreduce", "requires a single-element tensor list: sparse tensors are reduced one by one");
+    check_not_coalesced("allreduce");
     at::Tensor& tensor = tensors.front();
     if (tensor.layout() != at::kSparse) {
         refuse("allreduce",
@@ -33,14 +32,18 @@ WorkPtr ProcessGroupTutti::allreduce_sparse(Tensors& tensors, const c10d::Allred
                "unsupported reduction operation (allreduce of sparse tensors only works with ReduceOp.SUM and AVG)");
     }
     const CollectiveOptions ours{.group = group_, .timeout = timeout_of(options.timeout)};
-    const at::Tensor own = tensor.coalesce();
+    const CallSiteScope site(python::call_site());
+    const at::NoGradGuard no_grad;
+    at::Tensor own = tensor.coalesce();
+    // Several tensors of one rank count as if each were another rank's; all get the result.
+    for (std::size_t i = 1; i < tensors.size(); ++i) own = (own + tensors[i]).coalesce();
     const at::Tensor facts = facts_of_tensor(own);
     std::vector<at::Tensor> all(static_cast<std::size_t>(size_));
     for (at::Tensor& one : all) one = at::empty_like(facts);
     sequence_.fetch_add(1, std::memory_order_relaxed);
     const Call call{"all_reduce", c10d::OpType::_ALLREDUCE_SPARSE, options.asyncOp, ours.timeout};
     std::optional<std::uint64_t> recorded;
-    if (Recorder::is_on()) recorded = record(call, facts_of(call), {{{tensor}}, {tensor}});
+    if (Recorder::is_on()) recorded = record(call, facts_of(call), {{tensors}, tensors});
     const auto gather = [&](std::vector<at::Tensor>& to, const at::Tensor& from) {
         translating([&] {
             tutti::all_gather(views_of(to, "all_reduce", "sparse tensor"), view_of(from, "all_reduce", "sparse tensor"),
@@ -69,8 +72,7 @@ WorkPtr ProcessGroupTutti::allreduce_sparse(Tensors& tensors, const c10d::Allred
     at::Tensor sum =
         at::sparse_coo_tensor(at::cat(indices, 1), at::cat(values, 0), tensor.sizes(), tensor.options()).coalesce();
     if (op.kind() == ReduceOp::Kind::avg) sum.div_(size_);
-    const at::NoGradGuard no_grad;
-    tensor.copy_(sum);
+    for (at::Tensor& one : tensors) one.copy_(sum);
     if (recorded) Recorder::get().end(*recorded, Recorder::End::well);
     return finished(call, {tensors});
 }

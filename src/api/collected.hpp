@@ -21,8 +21,8 @@ bool collect(const Prepared& operation);
 /// Who makes progress: the caller, who waits at once, or whoever there is.
 enum class Driver { caller, background };
 /// Starts them, short ones of a kind in one. Each reads what was there before any of them wrote; where several write to
-/// the same memory, the last one's result stays. Throws InvalidArgument, and nothing has been sent, when they overlap on
-/// another device than the host.
+/// the same memory, the last one's result stays. Throws InvalidArgument, and nothing has been sent, when they overlap
+/// on another device than the host.
 Work launch(const char* name, const std::shared_ptr<Group>& group, const std::vector<Prepared>& operations,
             Driver driver);
 

@@ -191,7 +191,7 @@ def groups(rank: int, n: int) -> None:
     split.allreduce([tensor]).wait()
     assert split.size() == len(mine) and tensor.eq(len(mine)).all()
     backend = dist.group.WORLD._get_backend(torch.device("cpu"))
-    assert backend.supports_splitting and backend.supports_coalescing and backend.options.backend == dist.get_backend()
+    assert backend.supports_splitting and not backend.supports_coalescing and backend.options.backend == dist.get_backend()
     assert backend.name() == dist.get_backend() and backend.rank() == rank and backend.size() == n
     before = backend._get_sequence_number_for_group()
     dist.barrier()

@@ -16,6 +16,7 @@ class Replaced(unittest.TestCase):
             done = subprocess.run([sys.executable, *command, PROGRAM, folder], capture_output=True, text=True, timeout=90,
                                   env=os.environ | {"OMP_NUM_THREADS": "1"} | environment)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertNotIn("unknown environment variable", done.stderr)
         return done.stdout.split("\n")[:2]
 
     def test_by_the_command(self) -> None:
