@@ -159,11 +159,15 @@ PYBIND11_MODULE(_backend, module) {
              }),
              py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"))
         .def(py::init([](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, Milliseconds timeout, bool) {
-                 return c10::make_intrusive<InsteadOfGloo>(store, rank, size,
-                                                           c10::make_intrusive<Options>(timeout, "gloo"));
+                 auto own = c10::make_intrusive<Options>(timeout, "gloo");
+                 const py::tuple meant = py::module_::import("tutti.torch.gloo").attr("meant")();
+                 own->group_name = py::cast<std::string>(meant[0]);
+                 own->global_ranks_in_group = py::cast<std::vector<std::uint64_t>>(meant[1]);
+                 const py::gil_scoped_release release;
+                 return c10::make_intrusive<InsteadOfGloo>(store, rank, size, std::move(own));
              }),
              py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout") = kBackendDefaultTimeout,
-             py::arg("enable_reconfigure") = false, ReleaseGil())
+             py::arg("enable_reconfigure") = false)
         .def("_set_default_timeout", &ProcessGroupTutti::setTimeout, py::arg("timeout"), ReleaseGil());
 
     py::class_<TorchStore, c10::intrusive_ptr<TorchStore>>(

@@ -224,6 +224,7 @@ def place(rank: int, n: int) -> None:
         (ours if rank == 0 else theirs)()
     except RuntimeError as error:
         said = str(error)
+    assert f'in group "{dist.group.WORLD.group_name}"' in said, said
     file = pathlib.Path(__file__).resolve()
     lines = file.read_text().splitlines()
     for what, function in (("# the line of rank 0", "ours"), ("# the line of rank 1", "theirs")):

@@ -27,8 +27,9 @@ class CoalescingManager:
 @contextmanager
 def coalescing(group: Group = None, device: Any = None, async_ops: bool = False) -> Iterator[CoalescingManager]:
     """Collects this thread's blocking collectives, sends and receives on one group, and launches them together when the
-    scope ends. With `async_ops` the end does not wait; CoalescingManager.wait() does. The calls must not depend on each
-    other. Nothing is launched when an exception ends the scope. Without `async_ops` Ctrl-C at its end ends the group, as
+    scope ends. With `async_ops` the end does not wait; CoalescingManager.wait() does. All calls read what their arrays
+    held at the end of the scope, before any of them writes; where several write to the same memory, the last one's result
+    stays. Nothing is launched when an exception ends the scope. Without `async_ops` Ctrl-C at its end ends the group, as
     that of a blocking call."""
     del device
     manager = CoalescingManager()
