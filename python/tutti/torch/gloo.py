@@ -18,7 +18,8 @@ _meant = threading.local()
 def meant() -> tuple[str, list[int]]:
     """The name and the members' global ranks of the group that PyTorch is making on this thread: it tells gloo of both
     after the group is made. Empty where a program makes a ProcessGroupGloo itself."""
-    return getattr(_meant, "group", ("", []))
+    group: tuple[str, list[int]] = getattr(_meant, "group", ("", []))
+    return group
 
 
 def _telling(make: Callable[..., Any]) -> Callable[..., Any]:
