@@ -23,8 +23,11 @@ NB_MODULE(_core, m) {
     m.doc() = "The C++ library; private. Use the package tutti.";
     m.attr("version") = tutti::version();
     nanobind::set_leak_warnings(false);  // groups and works may live until the process ends
-    set_packages(
-        nanobind::cast<std::vector<std::string>>(nanobind::list(nanobind::module_::import_("tutti").attr("__path__"))));
+    // Not imported: what makes the types' stub loads this module alone.
+    const nanobind::dict modules = nanobind::module_::import_("sys").attr("modules");
+    if (modules.contains("tutti")) {
+        set_packages(nanobind::cast<std::vector<std::string>>(nanobind::list(modules["tutti"].attr("__path__"))));
+    }
     bind_errors(m);
     bind_stores(m);
     bind_work(m);
