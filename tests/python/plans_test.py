@@ -139,7 +139,7 @@ def coalesced(rank):
     dist.reduce_scatter_tensor_coalesced(scattered, [np.arange(float(n)), np.arange(2.0 * n)], dist.ReduceOp.SUM,
                                          timeout=timedelta(seconds=20))
     texts = []
-    for call in (lambda: dist.all_reduce_coalesced([a, a]), lambda: dist.all_gather_coalesced([None], [a]),
+    for call in (lambda: dist.all_reduce_coalesced([]), lambda: dist.all_gather_coalesced([None], [a]),
                  lambda: dist.all_gather_coalesced(a, [a]), lambda: dist.reduce_scatter_tensor_coalesced([a], [a, b]),
                  lambda: dist.all_gather_into_tensor_coalesced("ab", [a])):
         try:
