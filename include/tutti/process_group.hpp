@@ -131,10 +131,13 @@ class TUTTI_API ProcessGroup {
     /// Ends every operation in flight, here and (soon) on the other ranks, with Aborted; the group is unusable then,
     /// as are all other groups of its world.
     void abort(const std::string& reason);
-    /// Leaves the group: waits for this rank's operations, then closes. A world's group of all ranks takes the world's
-    /// other groups with it. Others that still wait for this rank get PeerLost. The last handle's destructor does the
-    /// same without waiting. In a forked child, whose inherited groups refuse everything else with InvalidArgument, it
-    /// does nothing.
+    /// Leaves the group: waits for this rank's operations, and until what it sent has arrived, then closes. A message
+    /// whose receiver leaves without it ends with PeerLost; one that is not received within the group's time limit is
+    /// taken back, and ends with Aborted: its buffer is the caller's again in any case. Receives that no message has
+    /// met end with Aborted. A world's group of all ranks takes the world's other groups with it. Others that still
+    /// wait for this rank get PeerLost, once they have all that it sent. The last handle's destructor does the same,
+    /// after the operations that are under way. In a forked child, whose inherited groups refuse everything else with
+    /// InvalidArgument, it does nothing.
     /// Throws CollectiveMismatch, after it has left, when ranks of this host disagreed about a collective in which this
     /// rank waited for nobody.
     void destroy();
@@ -189,6 +192,11 @@ class TUTTI_API ProcessGroup {
     std::shared_ptr<detail::Group> group_;
     bool outside_ = false;
 };
+
+/// Leaves all groups of this process, as destroy(). What is still under way after `limit` ends with Aborted, here and
+/// on the other ranks. Every program that ends by exit() or returns from main() does so, with two seconds; call it
+/// where buffers go before that, as those of an interpreter do. Any thread.
+TUTTI_API void leave_all_groups(std::chrono::milliseconds limit) noexcept;
 
 /// torch.distributed's name for it.
 struct GroupMember {

@@ -40,7 +40,9 @@ class Inside {
 // A forked child has none of the threads that were inside.
 const int forks_begin_outside = ::pthread_atfork(nullptr, nullptr, [] { inside = 0; });
 
-void close_callbacks() {
+// Arrays may go with the interpreter: what is sent from them is received before, or taken back.
+void close() {
+    without_gil([] { leave_all_groups(std::chrono::seconds(2)); });
     closed = true;
     without_gil([] {
         for (int turn = 0; inside.load() > 0 && turn < 1000; ++turn) std::this_thread::sleep_for(milliseconds(1));
@@ -182,8 +184,8 @@ void bind_work(nb::module_& m) {
             return without_gil([&] { return self.work().get_future_result().wait(); });
         });
 
-    m.def("_close_callbacks", &close_callbacks,
-          "Before the interpreter ends: nothing is called from threads any more.");
+    m.def("_close", &close,
+          "Before the interpreter ends: all groups are left, and nothing is called from threads any more.");
 }
 
 }  // namespace tutti::python

@@ -39,4 +39,4 @@ else:
             return importlib.import_module(f"{__name__}.{name}")
         raise AttributeError(f"module {__name__} has no attribute {name}")
 
-atexit.register(_core._close_callbacks)
+atexit.register(_core._close)

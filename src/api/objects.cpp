@@ -23,6 +23,7 @@ using api::group_of;
 using api::Prepared;
 using api::root_of;
 using detail::Group;
+using detail::OwnMessage;
 using group::Fingerprint;
 using object::Encoded;
 
@@ -31,13 +32,6 @@ struct Head {
     std::uint64_t reserved = 0;  // zero
 };
 constexpr std::size_t block_bytes = 4096, room_bytes = block_bytes - sizeof(Head);
-
-// Point to point, beyond what tags can name. Heads and bodies apart: a receive from any rank must meet a head.
-// Beyond all tags.
-constexpr std::uint64_t head_channel = std::uint64_t{1} << 40;
-constexpr std::uint64_t body_channel = head_channel + 1;
-constexpr std::uint64_t gather_channel = head_channel + 2;
-constexpr std::uint64_t scatter_channel = head_channel + 3;
 
 // Sizes that make no sense become one that no memory has, and no overflow.
 std::size_t padded(std::uint64_t bytes) {
@@ -146,7 +140,7 @@ class Call {
     }
 
     // All of `bytes`, which lives until the message has gone or come.
-    Prepared message(bool receives, int peer, std::uint64_t channel, const Tensor& bytes, std::size_t objects) const {
+    Prepared message(bool receives, int peer, OwnMessage channel, const Tensor& bytes, std::size_t objects) const {
         auto operation = std::make_shared<detail::Operation>();
         operation->name = name_;
         operation->is_collective = false;
@@ -237,7 +231,8 @@ ObjectList gather(const Call& call, const Object& object, int root) {
     call.run(api::gather(block, list, {.group = call.handle(), .group_dst = root, .timeout = call.time_left()}),
              Call::fingerprint(group::gather_objects, 1, root));
     if (!is_root) {
-        if (!fits({mine.bytes, 0})) call.run_message(call.message(false, root, gather_channel, mine.buffer, 1));
+        if (!fits({mine.bytes, 0}))
+            call.run_message(call.message(false, root, OwnMessage::object_of_gather, mine.buffer, 1));
         return {};
     }
     std::vector<Encoded> bodies(call.ranks());
@@ -250,8 +245,8 @@ ObjectList gather(const Call& call, const Object& object, int root) {
             bodies[r] = short_body(blocks, r);
         } else {
             bodies[r] = {call.room_for(padded(head.bytes)), static_cast<std::size_t>(head.bytes)};
-            works.push_back(
-                call.start_message(call.message(true, static_cast<int>(r), gather_channel, bodies[r].buffer, 1)));
+            works.push_back(call.start_message(
+                call.message(true, static_cast<int>(r), OwnMessage::object_of_gather, bodies[r].buffer, 1)));
         }
     }
     wait_all(works);
@@ -277,14 +272,14 @@ Object scatter(const Call& call, const ObjectList& objects, int root) {
         const Head head = head_of(block);
         if (fits(head)) return call.decode_one(short_body(block), root);
         const Encoded body{call.room_for(padded(head.bytes)), static_cast<std::size_t>(head.bytes)};
-        call.run_message(call.message(true, root, scatter_channel, body.buffer, 1));
+        call.run_message(call.message(true, root, OwnMessage::object_of_scatter, body.buffer, 1));
         return call.decode_one(body, root);
     }
     std::vector<Work> works;
     for (std::size_t r = 0; r < call.ranks(); ++r) {
         if (r == me || fits({bodies[r].bytes, 0})) continue;
-        works.push_back(
-            call.start_message(call.message(false, static_cast<int>(r), scatter_channel, bodies[r].buffer, 1)));
+        works.push_back(call.start_message(
+            call.message(false, static_cast<int>(r), OwnMessage::object_of_scatter, bodies[r].buffer, 1)));
     }
     wait_all(works);
     return call.decode_one(bodies[me], root);
@@ -311,9 +306,9 @@ void send_object_list(const ObjectList& objects, const SendObjectOptions& o) {
     const Encoded encoded = call.encode(objects);
     const Tensor block = bytes_tensor(block_bytes);
     fill_block(block, 0, encoded);
-    call.run_message(call.message(false, peer, head_channel, block, objects.size()));
+    call.run_message(call.message(false, peer, OwnMessage::object_head, block, objects.size()));
     if (!fits({encoded.bytes, 0}))
-        call.run_message(call.message(false, peer, body_channel, encoded.buffer, objects.size()));
+        call.run_message(call.message(false, peer, OwnMessage::object_body, encoded.buffer, objects.size()));
 }
 
 int recv_object_list(ObjectList& objects, const RecvObjectOptions& o) {
@@ -322,14 +317,14 @@ int recv_object_list(ObjectList& objects, const RecvObjectOptions& o) {
     const Call call("recv_object_list", o.group, o.timeout, o.device);
     const int peer = peer_of("recv_object_list", o.src, o.group_src, call.group(), false);
     const Tensor block = bytes_tensor(block_bytes);
-    const int source = call.run_message(call.message(true, peer, head_channel, block, objects.size()));
+    const int source = call.run_message(call.message(true, peer, OwnMessage::object_head, block, objects.size()));
     const Head head = head_of(block);
     if (fits(head)) {
         objects = call.decode(short_body(block), source, objects.size());
         return call.group().global(source);
     }
     const Encoded body{call.room_for(padded(head.bytes)), static_cast<std::size_t>(head.bytes)};
-    call.run_message(call.message(true, source, body_channel, body.buffer, objects.size()));
+    call.run_message(call.message(true, source, OwnMessage::object_body, body.buffer, objects.size()));
     objects = call.decode(body, source, objects.size());
     return call.group().global(source);
 }

@@ -17,6 +17,7 @@ namespace {
 using api::group_of;
 using api::Prepared;
 using detail::Group;
+using detail::OwnMessage;
 
 // A view that is only read travels in the type that receives use too, which adds nothing to it.
 void set_writable(TensorView& to, const ConstTensorView& from) {
@@ -37,6 +38,11 @@ struct Message {
     const ProcessGroup& group;
     milliseconds timeout{0};
     bool receives;
+    std::optional<OwnMessage> own{};  ///< instead of a tag
+
+    std::uint64_t channel(const Group& at) const noexcept {
+        return own ? at.message_channel(*own) : at.message_channel(tag);
+    }
 };
 
 std::uint64_t fingerprint_of(const ConstTensorView& tensor) {
@@ -88,7 +94,7 @@ Prepared prepare(const Message& m) {
     }
     transport::Transfer& transfer = operation->transfer;
     transfer.peer = peer;
-    transfer.channel = group->message_channel(static_cast<std::uint64_t>(m.tag));
+    transfer.channel = m.channel(*group);
     transfer.bytes = m.tensor.byte_count();
     transfer.target = m.receives ? data : nullptr;
     transfer.source = m.receives ? nullptr : data;
@@ -117,7 +123,7 @@ int run_quickly(const Message& m) {
     const int in_group = m.peer ? group.rank_of(*m.peer) : *m.group_peer;
     if (in_group < 0 || in_group >= group.size()) return not_run;
     const int peer = group.global(in_group);
-    const std::uint64_t channel = group.message_channel(static_cast<std::uint64_t>(m.tag));
+    const std::uint64_t channel = m.channel(group);
     const std::size_t bytes = m.tensor.byte_count();
     auto* data = static_cast<std::byte*>(const_cast<void*>(m.tensor.data()));
     if (!m.receives) {
@@ -248,23 +254,25 @@ std::vector<Work> batch_isend_irecv(const std::vector<P2POp>& operations) {
     return works;
 }
 
-// Ranks report to rank 0 on a channel of their own; rank 0 answers when all have come, or with who has not.
+// Ranks report to rank 0 with messages of the library's own; rank 0 answers when all have come, or with who has not.
 void monitored_barrier(const MonitoredBarrierOptions& o) {
     if (o.group.is_non_member()) return;
     const record::PublicCall public_call("monitored_barrier");
-    constexpr int report_tag = 0x7ffffff0, answer_tag = 0x7ffffff1;
     const std::shared_ptr<Group> group = group_of(o.group, "monitored_barrier");
     const ProcessGroup handle(group);
     const auto timeout = o.timeout.count() > 0 ? o.timeout : group->timeout();
     const Deadline deadline = Deadline::after(timeout);
     const int first = group->global(0), own = group->global(group->rank());
     std::vector<std::uint8_t> sign(1, 1);
+    const auto message = [&](const TensorView& word, int peer, OwnMessage as, bool receives) {
+        return start({"monitored_barrier", word, peer, {}, 0, handle, milliseconds{0}, receives, as});
+    };
     if (group->rank() != 0) {
         const std::string late =
             fmt::format("Rank {}, in monitoredBarrier: rank {} did not answer in {} ms", own, first, timeout.count());
-        Work sent = isend(sign, first, {.tag = report_tag, .group = handle});
+        Work sent = message(sign, first, OwnMessage::barrier_report, false);
         std::vector<std::uint8_t> answer(1);
-        Work answered = irecv(answer, {.src = first, .tag = answer_tag, .group = handle});
+        Work answered = message(answer, first, OwnMessage::barrier_answer, true);
         try {
             sent.wait(timeout);
             answered.wait(timeout + milliseconds(500));
@@ -283,7 +291,7 @@ void monitored_barrier(const MonitoredBarrierOptions& o) {
     std::vector<Work> reports(1);
     for (int r = 1; r < group->size(); ++r) {
         reports.push_back(
-            irecv(signs[static_cast<std::size_t>(r)], {.tag = report_tag, .group = handle, .group_src = r}));
+            message(signs[static_cast<std::size_t>(r)], group->global(r), OwnMessage::barrier_report, true));
     }
     std::vector<int> missing;
     for (int r = 1; r < group->size(); ++r) {
@@ -298,9 +306,8 @@ void monitored_barrier(const MonitoredBarrierOptions& o) {
     sign[0] = missing.empty() ? 1 : 0;
     std::vector<Work> answers;
     for (int r = 1; r < group->size(); ++r) {
-        if (reports[static_cast<std::size_t>(r)].is_completed()) {
-            answers.push_back(isend(sign, group->global(r), {.tag = answer_tag, .group = handle}));
-        }
+        if (reports[static_cast<std::size_t>(r)].is_completed())
+            answers.push_back(message(sign, group->global(r), OwnMessage::barrier_answer, false));
     }
     for (Work& answer : answers) answer.wait(std::chrono::seconds(1));
     if (missing.empty()) return;

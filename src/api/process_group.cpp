@@ -104,6 +104,10 @@ void ProcessGroup::destroy() {
     checked(*this).leave();
 }
 
+void leave_all_groups(std::chrono::milliseconds limit) noexcept {
+    detail::World::leave_all(limit, "its program has ended");
+}
+
 void init_process_group(const InitOptions& options) {
     take_debug_level_from_env();
     api::check_environment();

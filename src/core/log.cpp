@@ -44,13 +44,14 @@ Levels& levels() {
 }
 
 spdlog::logger& sink() {
-    static const std::shared_ptr<spdlog::logger> logger = [] {
+    // Never destroyed: groups are left while the process ends.
+    static const auto& logger = *new const std::shared_ptr<spdlog::logger>([] {
         auto made = std::make_shared<spdlog::logger>("tutti", std::make_shared<spdlog::sinks::stderr_sink_mt>());
         made->set_pattern("%L%m%d %H:%M:%S.%f %t %s:%#] %v");
         made->set_level(spdlog::level::trace);
         made->flush_on(spdlog::level::trace);
         return made;
-    }();
+    }());
     return *logger;
 }
 

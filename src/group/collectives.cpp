@@ -11,11 +11,7 @@
 #include <utility>
 
 namespace tutti::detail {
-namespace {
-
-constexpr std::chrono::milliseconds goodbye_patience{500};
-
-}  // namespace
+namespace {}  // namespace
 
 void Group::start(Operation& operation) {
     const std::uint64_t fingerprint = operation.operands.fingerprint;
@@ -121,35 +117,45 @@ void Group::check_last() {
 
 // Asks those that it waits for what they are doing; those that have left will not answer.
 void Group::probe(const Operation& operation) {
+    const auto gone = [&] {
+        const std::vector<int> peers = waits_for(operation);
+        const auto found = std::ranges::find_if(peers, [this](int peer) { return has_left(peer); });
+        return found == peers.end() ? -1 : *found;
+    };
+    if (gone() >= 0) {
+        // What it sent or wrote before it left may have come since this rank looked last.
+        if (world_->progress()) next_probe_ = {};
+        if (world_->failure() || front().get() != &operation || next_probe_ == Instant{}) return;
+        if (const int peer = gone(); peer >= 0) return give_up(peer);
+    }
     for (const int peer : waits_for(operation)) {
-        if (has_left(peer)) return give_up(peer);
         if (!shares_memory_with(peer))
             world_->mailbox().probe(global(peer), operation.operands.channel, operation.operands.fingerprint);
     }
 }
 
-// Of a rank that has left the world. What it has sent before may still be on its way: over sockets its goodbye is often
-// quicker.
-void Group::check_message(const Operation& operation) {
-    const transport::Transfer& transfer = operation.transfer;
-    if (transfer.done || transfer.peer < 0 || transfer.bytes_done > 0) return;
-    const int peer = rank_of(transfer.peer);
-    if (peer != rank_ && world_->has_left(transfer.peer, goodbye_patience)) give_up(peer);
+bool Group::is_in_vain(const Operation& message) const {
+    const transport::Transfer& transfer = message.transfer;
+    if (transfer.done || transfer.peer < 0 || transfer.peer == world_->rank()) return false;
+    return transfer.refused || world_->gone(transfer.peer).has_value();
 }
 
-// Nobody can finish what waits for it, and everybody learns the same cause.
 void Group::give_up(int peer) {
-    world_->tell(
-        {rendezvous::VerdictKind::left, global(peer), fmt::format("rank {} has left the group", global(peer)), index_},
-        true);
+    using rendezvous::VerdictKind;
+    const int rank = global(peer);
+    rendezvous::Verdict verdict = world_->gone(rank).value_or(
+        rendezvous::Verdict{VerdictKind::left, rank, fmt::format("rank {} has left the group", rank)});
+    verdict.group = index_;
+    world_->tell(verdict, true);
 }
 
+// All that it sent has been read.
 bool Group::has_left(int peer) const {
     if (!is_whole_world() && shares_memory_with(peer) &&
         arena_->control(ground_.local_of[static_cast<std::size_t>(peer)]).left.load(std::memory_order_acquire) != 0) {
         return true;
     }
-    return world_->has_left(global(peer));
+    return world_->has_left(index_, global(peer)) || world_->gone(global(peer));
 }
 
 // Compares what the ranks of this host have done up to this collective, which has begun here.
@@ -212,7 +218,6 @@ void Group::time_out(Operation& operation) {
 
 void Group::mismatch(int peer, std::uint64_t sequence, std::uint64_t theirs, std::uint64_t mine) {
     using group::Fingerprint;
-    if (theirs == group::left_the_group) return give_up(peer);
     if (!group::is_message(theirs) || !group::is_message(mine)) {
         return mismatch(peer, sequence,
                         fmt::format("rank {} called {}, but rank {} called {}", world_->rank(),

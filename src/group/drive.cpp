@@ -158,22 +158,20 @@ void World::complete(std::shared_ptr<Operation> operation, const std::exception_
     completed_.push_back(std::move(operation));
 }
 
+World::Driver::~Driver() {
+    --world_.drivers_;
+    bool rest = false;
+    {
+        const std::lock_guard lock(world_.mutex_);
+        rest = !world_.active_.empty() || !world_.messages_.empty();
+    }
+    if (rest) world_.unpark();
+}
+
 void World::wait(Operation& operation, const Deadline& deadline) {
     if (inherited_ && !operation.done()) std::rethrow_exception(failure_);
     if (operation.handed_over) return operation.group->wait_for_backend(operation, deadline);
-    ++drivers_;
-    struct Leave {
-        World& world;
-        ~Leave() {
-            --world.drivers_;
-            bool rest = false;
-            {
-                const std::lock_guard lock(world.mutex_);
-                rest = !world.active_.empty() || !world.messages_.empty();
-            }
-            if (rest) world.unpark();
-        }
-    } leave{*this};
+    const Driver driver(*this);
     drive(operation, deadline);
 }
 
@@ -245,10 +243,20 @@ void World::slow_checks() {
     for (Group* group : active_) group->note_waits(*group->front(), last_slow_check_, now);
     for (const auto& operation : messages_) operation->group->note_waits(*operation, last_slow_check_, now);
     last_slow_check_ = now;
+    if (leaving_) return;  // leave() looks after what is left
+    std::vector<std::shared_ptr<Operation>> in_vain;
     for (const auto& operation : messages_) {
         if (operation->deadline.expired(now)) return operation->group->time_out(*operation);
-        operation->group->check_message(*operation);
-        if (failure_ || has_verdict_) return;
+        if (operation->group->is_in_vain(*operation)) in_vain.push_back(operation);
+    }
+    for (const auto& operation : in_vain) {
+        if (!operation->is_receive) {
+            give_up(operation);
+            continue;
+        }
+        // What its peer sent before it left may have come since this rank looked last.
+        if (progress() || failure_ || operation->done()) return;
+        return operation->group->give_up(operation->group->rank_of(operation->transfer.peer));
     }
     for (Group* group : active_) {
         group->check_front(now);

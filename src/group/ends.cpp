@@ -1,4 +1,4 @@
-// How a world ends: what others say, failures, goodbyes; and groups that end before it.
+// What others say, and failures; and the groups of a world.
 #include "core/log.hpp"
 #include "group/fingerprint.hpp"
 #include "group/group.hpp"
@@ -15,6 +15,12 @@ namespace tutti::detail {
 
 using rendezvous::Verdict;
 using rendezvous::VerdictKind;
+
+namespace {
+
+constexpr std::chrono::milliseconds cause_patience{500};
+
+}  // namespace
 
 // ---- Groups
 
@@ -62,16 +68,13 @@ World::Place World::next_place_in_store(std::uint32_t count, std::uint64_t part_
 
 std::uint64_t World::fingerprint_of(std::uint64_t channel) const {
     const std::uint32_t index = Channel::group(channel);
-    if (const auto group = find(index)) return group->fingerprint_at(Channel::number(channel));
-    const std::lock_guard lock(groups_mutex_);
-    return ended_.contains(index) ? group::left_the_group : 0;
+    const auto group = find(index);
+    return group ? group->fingerprint_at(Channel::number(channel)) : 0;
 }
 
 void World::mismatch(int peer, std::uint64_t channel, std::uint64_t theirs, std::uint64_t mine) {
-    const std::uint32_t index = Channel::group(channel);
-    if (mine == group::left_the_group)  // they wait for this rank in vain
-        return tell({VerdictKind::left, rank_, fmt::format("rank {} has left the group", rank_), index}, true);
-    if (const auto group = find(index)) group->mismatch(group->rank_of(peer), Channel::number(channel), theirs, mine);
+    if (const auto group = find(Channel::group(channel)))
+        group->mismatch(group->rank_of(peer), Channel::number(channel), theirs, mine);
 }
 
 // ---- What others say
@@ -85,7 +88,7 @@ void World::on_verdict(const Verdict& verdict) {
     judged_.notify_all();
     if (verdict.kind == VerdictKind::silent || verdict.kind == VerdictKind::judged) return;
     if (verdict.kind == VerdictKind::left && verdict.text.empty()) {
-        gone_.push_back({verdict.rank, Clock::now()});
+        goodbyes_.insert(verdict.rank);
         return;
     }
     // A cause beats a symptom.
@@ -104,16 +107,27 @@ void World::tell(const Verdict& verdict, bool here) {
     membership_->flood(verdict);
 }
 
-bool World::has_left(int peer, Clock::duration ago) const {
-    const std::lock_guard lock(verdict_mutex_);
-    const auto gone = std::ranges::find(gone_, peer, &Goodbye::rank);
-    return gone != gone_.end() && Clock::now() - gone->when >= ago;
+std::optional<Verdict> World::gone(int peer) const {
+    const auto left = [&] { return Verdict{VerdictKind::left, peer, fmt::format("rank {} has left the group", peer)}; };
+    if (mailbox_->has_ended(peer)) return left();
+    {
+        const std::lock_guard lock(verdict_mutex_);
+        // What has come on a connection comes before its goodbye, which takes another way.
+        if (goodbyes_.contains(peer) && (!has_connection_to(peer) || mailbox_->is_over(peer))) return left();
+    }
+    // Nothing more comes in any case: time for who knows the cause to tell it.
+    const auto broken = broken_.find(peer);
+    if (broken == broken_.end() || Clock::now() - broken->second.when < cause_patience) return std::nullopt;
+    return Verdict{VerdictKind::peer_lost, peer,
+                   fmt::format("rank {} cannot be reached any more: {}", peer, broken->second.why)};
 }
 
 std::vector<int> World::departed() const {
     std::vector<int> ranks;
     const std::lock_guard lock(verdict_mutex_);
-    for (const Goodbye& gone : gone_) ranks.push_back(gone.rank);
+    for (int rank = 0; rank < size_; ++rank) {
+        if (goodbyes_.contains(rank) || mailbox_->has_ended(rank)) ranks.push_back(rank);
+    }
     return ranks;
 }
 
@@ -160,10 +174,17 @@ void World::fail(const std::exception_ptr& error) {
     }
     progress_messages();  // what has been sent, or has come, succeeded
     failure_ = error;
+    take_back_offers();
     if (mailbox_) mailbox_->drop_all();
     for (Group* group : std::exchange(active_, {})) group->drop(error);
     for (auto& operation : std::exchange(messages_, {})) complete(operation, error);
     for (const auto& group : groups()) group->record_failure(error);
+}
+
+// Whoever sent gets its memory back.
+void World::take_back_offers() noexcept {
+    if (!offers_) return;
+    offers_->withdraw([this](int local) { return memory_of(rank_of_local_[static_cast<std::size_t>(local)]); });
 }
 
 void World::abort(const std::string& reason) {
@@ -186,101 +207,6 @@ bool World::end(const std::string& reason) {
     }
     abort(reason);
     return true;
-}
-
-// ---- Leaving
-
-// Of one group, or of all. Returns at the first failure: then there is nothing more to wait for.
-void World::wait_for_collectives(const Group* group) {
-    for (;;) {
-        std::shared_ptr<Operation> pending;
-        {
-            const std::lock_guard lock(mutex_);
-            for (Group* active : active_) {
-                if (group == nullptr || active == group) pending = active->front();
-            }
-        }
-        if (!pending) return;
-        try {
-            wait(*pending, Deadline::never());
-        } catch (const DistError&) {
-            return;
-        }
-    }
-}
-
-void World::wait_for_messages(const Group& group) {
-    const auto error = std::make_exception_ptr(Aborted(fmt::format("group \"{}\" was destroyed", group.name())));
-    for (;;) {
-        std::shared_ptr<Operation> pending;
-        {
-            const Held held(*this);
-            for (auto it = messages_.begin(); it != messages_.end();) {
-                const std::shared_ptr<Operation> message = *it++;
-                if (message->group.get() != &group || message->transfer.done) continue;
-                if (!message->is_receive || !mailbox_->cancel_receive(message->transfer)) {
-                    pending = message;
-                    continue;
-                }
-                std::erase(messages_, message);
-                complete(message, error);
-            }
-        }
-        if (!pending) return;
-        try {
-            wait(*pending, Deadline::never());
-        } catch (const DistError&) {
-            return;
-        }
-    }
-}
-
-// What was sent must have left this process before it goes.
-void World::flush() {
-    const Deadline deadline = Deadline::after(std::chrono::seconds(5));
-    for (;;) {
-        const Held held(*this);
-        if (failure_ || !mailbox_->output_pending() || deadline.expired()) return;
-        progress();
-    }
-}
-
-void World::leave() {
-    {
-        const std::lock_guard lock(mutex_);
-        if (left_) return;
-    }
-    wait_for_collectives(nullptr);
-    flush();
-    std::exception_ptr disagreement;
-    {
-        const Held held(*this);
-        if (left_) return;
-        if (!failure_ && arena_ && size_ > 1) {
-            // Of two ranks that leave after collectives in which neither waited, the second sees the first.
-            std::atomic_thread_fence(std::memory_order_seq_cst);
-            for (const auto& group : groups()) group->check_last();
-            disagreement = failure_;
-        }
-        left_ = true;
-        fail(std::make_exception_ptr(Aborted(fmt::format("group \"{}\" was destroyed", name_))));
-    }
-    membership_->flood({VerdictKind::left, rank_, {}});
-    if (disagreement) std::rethrow_exception(disagreement);
-}
-
-void World::leave(Group& group) {
-    wait_for_collectives(&group);
-    wait_for_messages(group);
-    const Held held(*this);
-    const bool well = !failure_;
-    if (well) group.check_last();
-    {
-        const std::lock_guard lock(groups_mutex_);
-        ended_.insert(group.index());
-        groups_.erase(group.index());
-    }
-    if (well && failure_) std::rethrow_exception(failure_);
 }
 
 }  // namespace tutti::detail

@@ -43,7 +43,6 @@ std::string Fingerprint::describe(std::uint64_t f) {
     const auto dtype = to_string(static_cast<DType>((f >> 54) & 31));
     const int root = static_cast<int>((f >> 36) & 16383) - 1;
     const std::uint64_t count = f & (2 * hashed - 1);
-    if (f == left_the_group) return "nothing: it has left the group";
     if (operation == group_creation && root == static_cast<int>(Making::split)) return "ProcessGroup.split";
     if (operation == group_creation && root == static_cast<int>(Making::mesh)) return "a device mesh";
     if (operation == group_creation) return count == 1 ? "new_group" : fmt::format("new_group of {} groups", count);

@@ -35,7 +35,6 @@ enum class Making : int { new_group = -1, split = 0, mesh = 1 };
 inline constexpr int object_message = 30;
 
 /// Stands for all that a rank will not do any more.
-inline constexpr std::uint64_t left_the_group = std::uint64_t{29} << 59;
 
 constexpr bool is_message(std::uint64_t fingerprint) {
     return static_cast<int>(fingerprint >> 59) >= object_message;

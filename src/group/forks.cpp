@@ -53,6 +53,16 @@ void World::watch_forks() {
     worlds().here.push_back(this);
 }
 
+// Of this process, as long as they live.
+std::vector<std::shared_ptr<World>> World::all() {
+    std::vector<std::shared_ptr<World>> alive;
+    const std::lock_guard lock(worlds().mutex);
+    for (World* world : worlds().here) {
+        if (auto held = world->weak_from_this().lock()) alive.push_back(std::move(held));
+    }
+    return alive;
+}
+
 void World::forget_forks() {
     const std::lock_guard lock(worlds().mutex);
     std::erase(worlds().here, this);

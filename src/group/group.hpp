@@ -93,8 +93,13 @@ class Group : public std::enable_shared_from_this<Group> {
     const backend::Devices& backends() const noexcept { return backend_names_; }
     /// Options for groups made after this one's pattern.
     const std::any& pg_options() const noexcept { return pg_options_; }
-    /// What a message's `tag` is called on the way.
-    std::uint64_t message_channel(std::uint64_t tag) const noexcept { return Channel::of_message(index_, tag); }
+    /// What a message's `tag`, zero or more, is called on the way.
+    std::uint64_t message_channel(int tag) const noexcept {
+        return Channel::of_message(index_, static_cast<std::uint64_t>(tag));
+    }
+    std::uint64_t message_channel(OwnMessage own) const noexcept {
+        return Channel::of_message(index_, static_cast<std::uint64_t>(own));
+    }
 
     /// Queues the operation; asynchronous ones are progressed in the background.
     void submit(const std::shared_ptr<Operation>& operation, bool asynchronous);
@@ -160,8 +165,10 @@ class Group : public std::enable_shared_from_this<Group> {
     void drop(const std::exception_ptr& error);
     /// Whether the collective that moves is in time, and goes well, as far as can be seen.
     void check_front(Instant now);
-    /// Whether the other side of a message is still there.
-    void check_message(const Operation& operation);
+    /// Whether the other side of a message has left without it, as far as this rank has looked.
+    bool is_in_vain(const Operation& message) const;
+    /// Nobody can finish what waits for that rank (of the group): all hear the cause.
+    void give_up(int peer);
     /// The same of the last one, when this rank has none in flight.
     void check_last();
     void mismatch(int peer, std::uint64_t sequence, std::uint64_t theirs, std::uint64_t mine);
@@ -196,7 +203,6 @@ class Group : public std::enable_shared_from_this<Group> {
     void begin_schedule(Operation& operation);
     void probe(const Operation& operation);
     bool has_left(int peer) const;
-    void give_up(int peer);
     void check_records(std::uint64_t sequence);
     void disagreement(int peer, std::uint64_t sequence);
     void mismatch(int peer, std::uint64_t sequence, const std::string& sides);

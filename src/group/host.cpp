@@ -135,6 +135,7 @@ void World::connect_shared_memory(const OfferedMemory& offer, const Deadline& de
     for (const int peer : rank_of_local_) {
         if (peer != rank_) mailbox_->activate(peer);
     }
+    offers_.emplace(arena_, local_of(rank_));
 }
 
 // Rank 0 has made it, and has said where it is. Who cannot find it there asks at its door.

@@ -47,7 +47,7 @@ constexpr std::size_t least_streamed_bytes = 8192;  // of short collectives and 
 constexpr double returning_part = 0.5;
 constexpr std::chrono::milliseconds connection_patience{20};
 constexpr std::chrono::milliseconds lane_patience{1000};
-constexpr std::chrono::milliseconds arrival_patience{300};  // for a connection that a rank made before it left
+constexpr std::chrono::milliseconds verdict_patience{300};  // for the cause, where a rank cannot be reached
 
 void check(const ProcessGroupOptions& o) {
     if (!o.store) throw InvalidArgument("ProcessGroup: store is empty: expected a store that all ranks reach");
@@ -76,6 +76,7 @@ World::World(const ProcessGroupOptions& options, std::optional<Deadline> joining
       lanes_(transport::Lanes::from_environment()),
       progress_nice_(settings::progress_nice()) {
     check(options);
+    leave_at_exit();
     env::warn_about_unknown_variables();
     const Deadline deadline = joining.value_or(Deadline::after(timeout_));
     const tune::Setting setting = tune::setting_from_environment(rank_ == 0 ? tune::Files::read : tune::Files::ignored);
@@ -121,6 +122,10 @@ std::shared_ptr<World> World::join(const ProcessGroupOptions& options, std::opti
 }
 
 World::~World() {
+    try {
+        leave();
+    } catch (const DistError&) {  // NOLINT(bugprone-empty-catch): nobody is left to be told
+    }
     forget_forks();
     {
         const std::lock_guard lock(mutex_);
@@ -182,11 +187,15 @@ void World::make_mailbox() {
     events.mismatch = [this](int peer, std::uint64_t channel, std::uint64_t theirs, std::uint64_t mine, std::size_t,
                              std::size_t) { mismatch(peer, channel, theirs, mine); };
     events.lost = [this](int peer, const std::string& reason) {
-        // A peer that has finished closes first and says goodbye over its lifeline; one that died is reported by the
-        // membership. Either way only operations that wait for it are concerned (slow_checks).
+        // One that died is reported by the membership. Only operations that wait for it are concerned (slow_checks).
         TUTTI_DEBUG("group {}: the connection to rank {} ended: {}", name_, peer, reason);
-        const std::lock_guard lock(verdict_mutex_);
-        gone_.push_back({peer, Clock::now()});
+        broken_.try_emplace(peer, Break{Clock::now(), reason});
+    };
+    events.open_stream = [this](int peer) { return open_stream_to(peer); };
+    events.has_left = [this](std::uint64_t channel) { return has_left(channel); };
+    events.peer_left = [this](int peer, std::uint64_t channel) { left_groups_.emplace(Channel::group(channel), peer); };
+    events.while_offered = [this](int peer, const std::function<void()>& read) {
+        return offers_->read_from(local_of(peer), read);
     };
     events.fingerprint_of = [this](std::uint64_t channel) { return fingerprint_of(channel); };
     events.memory = [this](int peer) { return memory_of(peer); };
@@ -218,6 +227,17 @@ transport::SocketStream& World::socket_to(int peer) {
     return static_cast<transport::SocketStream&>(*stream);
 }
 
+bool World::has_connection_to(int peer) const {
+    if (shares_memory_with(peer)) return false;
+    const auto& stream = streams_[static_cast<std::size_t>(peer)];
+    return stream && static_cast<const transport::SocketStream&>(*stream).lanes() > 0;
+}
+
+transport::Stream* World::open_stream_to(int peer) {
+    if (shares_memory_with(peer)) return stream_to(peer);
+    return has_connection_to(peer) ? streams_[static_cast<std::size_t>(peer)].get() : nullptr;
+}
+
 transport::Stream* World::stream_to(int peer) {
     if (shares_memory_with(peer)) {
         auto& stream = streams_[static_cast<std::size_t>(peer)];
@@ -227,8 +247,9 @@ transport::Stream* World::stream_to(int peer) {
         return stream.get();
     }
     transport::SocketStream& socket = socket_to(peer);
-    if (socket.wants_connection()) add_lane(peer, socket);
+    if (socket.wants_connection() && !ending_) add_lane(peer, socket);
     if (!socket.needs_connection()) return &socket;
+    if (ending_) return nullptr;
     // Usually both ranks want the connection, to send or to receive. The lower one makes it; the other waits for that,
     // but not for long.
     if (rank_ > peer) {
@@ -237,19 +258,19 @@ transport::Stream* World::stream_to(int peer) {
         if (wanted == Instant{}) wanted = now;
         if (now - wanted < connection_patience) return nullptr;
     }
-    // It may have connected to this rank, sent what there was to send, and left: then its connection is on the way
-    // here.
+    // It may have connected to this rank, sent what there was to send, and left: its connection has been let in then.
     if (const auto failed = unreachable_.find(peer); failed != unreachable_.end()) {
-        if (Clock::now() - failed->second.since < arrival_patience) return nullptr;
+        const auto& [since, why, round] = failed->second;
+        if (!membership_->is_through(round) || Clock::now() - since < verdict_patience) return nullptr;
+        if (take_connections() && !socket.needs_connection()) return &socket;
         socket.give_up();
-        on_verdict({rendezvous::VerdictKind::peer_lost, peer,
-                    fmt::format("rank {} cannot be reached: {}", peer, failed->second.why)});
+        on_verdict({rendezvous::VerdictKind::peer_lost, peer, fmt::format("rank {} cannot be reached: {}", peer, why)});
         return &socket;
     }
     try {
         socket.add(membership_->connect(peer, Deadline::after(std::chrono::seconds(10)), &bad_news_));
     } catch (const DistError& error) {
-        unreachable_[peer] = {Clock::now(), error.what()};
+        unreachable_[peer] = {Clock::now(), error.what(), membership_->next_round()};
         return nullptr;
     }
     return &socket;

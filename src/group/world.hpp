@@ -18,6 +18,7 @@
 #include "group/operation.hpp"
 #include "group/spread.hpp"
 #include "rendezvous/membership.hpp"
+#include "transport/shm/offers.hpp"
 #include "transport/tcp/socket_stream.hpp"
 
 #include <tutti/process_group.hpp>
@@ -34,7 +35,18 @@
 
 namespace tutti::detail {
 
-/// What a message's channel consists of: a mark of collectives, the group, and a collective's number or a tag.
+/// Messages of the library's own, in a space that no tag of a caller's reaches: tags are ints.
+enum class OwnMessage : std::uint64_t {
+    object_head = std::uint64_t{1} << 40,  ///< apart from bodies: a receive from any rank must meet a head
+    object_body,
+    object_of_gather,
+    object_of_scatter,
+    barrier_report,
+    barrier_answer,
+};
+
+/// What a message's channel consists of: a mark of collectives, the group, and a collective's number, a tag or an
+/// OwnMessage.
 struct Channel {
     static constexpr int group_shift = 44;
     static constexpr std::uint64_t number_mask = (std::uint64_t{1} << group_shift) - 1;
@@ -154,8 +166,11 @@ class World : public std::enable_shared_from_this<World> {
     void complete(std::shared_ptr<Operation> operation, const std::exception_ptr& error);
     /// Ends the world: every operation of every group fails with it.
     void fail(const std::exception_ptr& error);
-    /// Whether a rank has said goodbye, at least so long ago.
-    bool has_left(int peer, Clock::duration ago = {}) const;
+    /// Why nothing comes from a rank any more: it has left the world, or cannot be reached. All that it sent has been
+    /// read, but what waits for that may not have moved on yet. Nothing: something may come.
+    std::optional<rendezvous::Verdict> gone(int peer) const;
+    /// Whether a rank says that it has left a group. All that it sent there has been read.
+    bool has_left(std::uint32_t group, int peer) const { return left_groups_.contains({group, peer}); }
     /// This process is a fork of the one that joined: nothing can be done here, and nothing may be touched. failure()
     /// says so.
     bool inherited() const noexcept { return inherited_; }
@@ -188,11 +203,14 @@ class World : public std::enable_shared_from_this<World> {
     void abort(const std::string& reason);
     /// As abort where nothing is wrong yet. False: this rank has left.
     bool end(const std::string& reason);
-    /// Waits for what this rank has in flight, and says goodbye.
+    /// Waits for what this rank has in flight, and until its peers have what was sent to them, but for messages no
+    /// longer than the group's time limit; and says goodbye. Receives that nothing has met end with Aborted.
     void leave();
     /// Waits until nothing of the group is in flight here, and forgets it; receives that nothing has met end with
     /// Aborted.
     void leave(Group& group);
+    /// Leaves all worlds of this process. What is still in flight after `limit` ends, on all ranks, with Aborted.
+    static void leave_all(std::chrono::milliseconds limit, const std::string& reason) noexcept;
     /// The first of `ranks` (of this host) passes its descriptors to the others, which get theirs of the same things.
     void pass_on_host(const std::string& what, std::span<const int> ranks, std::span<UniqueFd> fds,
                       const Deadline& deadline, const AbortFlag* abort);
@@ -204,6 +222,19 @@ class World : public std::enable_shared_from_this<World> {
  private:
     World(const ProcessGroupOptions& options, std::optional<Deadline> joining);
 
+    /// While it lives a thread drives, and the progress thread need not.
+    class Driver {
+     public:
+        explicit Driver(World& world) : world_(world) { ++world_.drivers_; }
+        ~Driver();
+        Driver(const Driver&) = delete;
+        Driver& operator=(const Driver&) = delete;
+
+     private:
+        World& world_;
+    };
+
+    static std::vector<std::shared_ptr<World>> all();
     void watch_forks();
     void forget_forks();
     static void inherit_all();
@@ -232,6 +263,9 @@ class World : public std::enable_shared_from_this<World> {
     transport::Stream* stream_to(int peer);
     transport::SocketStream& socket_to(int peer);
     void add_lane(int peer, transport::SocketStream& socket);
+    transport::Stream* open_stream_to(int peer);
+    bool has_connection_to(int peer) const;
+    void take_back_offers() noexcept;
     bool uses_shared_memory_only() const noexcept { return arena_ && arena_->layout().ranks == size_; }
 
     std::uint64_t fingerprint_of(std::uint64_t channel) const;
@@ -245,9 +279,14 @@ class World : public std::enable_shared_from_this<World> {
     void run_progress_thread();
     void unpark();
     bool park();  ///< false: nobody wants this thread to drive
-    void wait_for_collectives(const Group* group);
-    void wait_for_messages(const Group& group);
-    void flush();
+    static void leave_at_exit();
+    bool finish(const Deadline& limit);
+    void part();
+    bool wait_for_collectives(const Group* group, const Deadline& limit);
+    std::vector<int> awaited_receivers(const Group* group);
+    void give_up(const std::shared_ptr<Operation>& send);
+    bool drive_until_none(const char* what, const std::function<std::vector<int>()>& awaited, const Deadline& limit);
+    bool has_left(std::uint64_t channel) const;
     void on_verdict(const rendezvous::Verdict& verdict);
     void note(const rendezvous::Verdict& verdict);
     void apply_verdict();
@@ -276,9 +315,11 @@ class World : public std::enable_shared_from_this<World> {
     struct Unreachable {
         Instant since;
         std::string why;
+        std::uint64_t round;  // of the membership: who had connected to this rank by then is known after it
     };
     std::map<int, Unreachable> unreachable_;  // ranks that could not be connected to
     std::unique_ptr<transport::Mailbox> mailbox_;
+    std::optional<transport::Offers> offers_;  // where ranks of this host share memory
     HugePages huge_pages_;
     transport::StagingCopy staging_copy_, small_copy_;  // of tiles; of short collectives and messages
     transport::CopyChoices copy_choices_;
@@ -293,7 +334,15 @@ class World : public std::enable_shared_from_this<World> {
     std::exception_ptr failure_;
     bool executing_ = false;       // inside an execution, which must not be destroyed under its feet
     std::exception_ptr deferred_;  // what failed meanwhile
+    bool leaving_ = false;         // no receive will come
+    bool ending_ = false;          // nothing will be sent
     bool left_ = false;
+    struct Break {
+        Instant when;
+        std::string why;
+    };
+    std::map<int, Break> broken_;                          // ranks whose stream broke off
+    std::set<std::pair<std::uint32_t, int>> left_groups_;  // (group, rank) of groups that others have left
     bool inherited_ = false;
     std::exception_ptr if_inherited_;
     std::uint32_t next_index_ = 1;  // 0: the group of all ranks
@@ -311,11 +360,7 @@ class World : public std::enable_shared_from_this<World> {
     std::optional<rendezvous::Verdict> accusation_;  // the one that counts
     std::optional<rendezvous::Verdict> judgement_;
     std::set<int> silent_;
-    struct Goodbye {
-        int rank;
-        Instant when;
-    };
-    std::vector<Goodbye> gone_;
+    std::set<int> goodbyes_;  // ranks that have left
     std::set<int> gone_for_good_;
     std::set<int> on_lost_hosts_;  // one of each host
     std::atomic<bool> has_verdict_{false};

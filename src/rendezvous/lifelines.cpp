@@ -203,7 +203,10 @@ void Membership::take(Edge& edge, const News& news, std::string text) {
         return ledger_.answered(news.id, edge.rank, Clock::now());
     }
     const Verdict verdict{news.kind, news.rank, std::move(text), news.group, news.from};
-    if (verdict.kind == VerdictKind::left) note_goodbye(edge, verdict.rank);
+    if (verdict.kind == VerdictKind::left) {
+        accept_newcomers();  // who left may have connected to this rank before
+        note_goodbye(edge, verdict.rank);
+    }
     const bool is_new = forward(verdict, &edge);
     if (wants_answer(verdict)) answer(edge, is_new ? has_it : all_have_it, news.id);
     if (!is_new) return;

@@ -176,6 +176,17 @@ void Membership::exchange_cards() {
         configured ? configured->derive(fmt::format("world {}", world_id_)) : security::Secret::from_text(all.secret);
 }
 
+// One look may have begun already, and missed the last who came.
+std::uint64_t Membership::next_round() const noexcept {
+    return rounds_.load(std::memory_order_acquire) + 2;
+}
+
+bool Membership::is_through(std::uint64_t round) const noexcept {
+    if (rounds_.load(std::memory_order_acquire) >= round) return true;
+    ::eventfd_write(stop_.get(), 1);
+    return false;
+}
+
 void Membership::wake() const {
     ::eventfd_write(wake_.get(), 1);
 }
@@ -208,6 +219,7 @@ void Membership::serve() {
             look_at_process(*edge);
         }
         accept_newcomers();
+        rounds_.fetch_add(1, std::memory_order_release);
         look_for_silent();
         mend_when_due();
     }

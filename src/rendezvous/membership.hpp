@@ -126,6 +126,10 @@ class Membership {
     bool has_incoming() const noexcept { return has_incoming_.load(std::memory_order_acquire); }
     /// Connections on which others send to us, since the last call.
     std::vector<std::pair<int, UniqueFd>> take_incoming();
+    /// The number of a look at who has come that begins after this call.
+    std::uint64_t next_round() const noexcept;
+    /// Whether that look is over: whoever had connected to this rank before is among the incoming ones. Hurries it.
+    bool is_through(std::uint64_t round) const noexcept;
     /// Readable when there are incoming connections or a verdict.
     int wake_fd() const noexcept { return wake_.get(); }
     /// Tells every rank. Returns once the neighbours' sockets have it. False, and nobody is told: it is known, or an
@@ -212,6 +216,7 @@ class Membership {
     std::thread mender_;
     std::vector<std::pair<int, UniqueFd>> incoming_;
     std::atomic<bool> stopping_{false}, has_incoming_{false};
+    std::atomic<std::uint64_t> rounds_{0};  // looks at newcomers that are over
     std::thread thread_;
 };
 

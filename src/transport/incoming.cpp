@@ -59,11 +59,18 @@ bool Mailbox::read_some(int from, Peer& p) {
         delivered |= p.transfer != nullptr;
         on_payload_complete(p);
     }
-    if (!moved && stream->state() == StreamState::closed) {
-        p.lost = true;
-        events_.lost(from, stream->reason());
-    }
+    if (!moved) look_at_end(from, p, *stream);
     return moved;
+}
+
+// Who sends nothing more receives nothing more either: what waits to be written is not needed.
+void Mailbox::look_at_end(int from, Peer& p, const Stream& stream) {
+    const StreamState state = stream.state();
+    if (state == StreamState::open) return;
+    p.lost = true;
+    p.ended = state == StreamState::ended && !p.in_payload && p.stage_begin == p.stage_end;
+    p.out.clear();
+    if (!p.ended) events_.lost(from, state == StreamState::ended ? "it ended within a message" : stream.reason());
 }
 
 // Reads ahead as far as the stage reaches; true when a whole header is there, which it leaves there.
@@ -150,6 +157,8 @@ bool Mailbox::on_header(int from, Peer& p) {
                 if (!check(from, frame, *receive)) return false;
                 receive->peer = from;
                 grant(from, frame, *receive);
+            } else if (has_left(frame.channel)) {
+                refuse(from, frame.channel, frame.id);
             } else {
                 if (!check_unmet(from, frame)) return false;
                 Unexpected message;
@@ -181,6 +190,13 @@ bool Mailbox::on_header(int from, Peer& p) {
                 return true;
             }
             break;
+        case Frame::Kind::refused:
+            if (const auto found = waiting_sends_.find(frame.id); found != waiting_sends_.end()) {
+                found->second->refused = true;
+                waiting_sends_.erase(found);
+            }
+            if ((frame.channel & collective_channel) != 0 && events_.peer_left) events_.peer_left(from, frame.channel);
+            return true;
         case Frame::Kind::data:
             if (const auto found = granted_.find(grant_key(from, frame.id));
                 found != granted_.end() && found->second->bytes == frame.length) {
@@ -194,6 +210,10 @@ bool Mailbox::on_header(int from, Peer& p) {
             }
             break;
         case Frame::Kind::probe: {
+            if (has_left(frame.channel)) {
+                refuse(from, frame.channel, 0);
+                return true;
+            }
             const std::uint64_t mine = events_.fingerprint_of(frame.channel);
             if (mine != 0 && mine != frame.fingerprint) {
                 events_.mismatch(from, frame.channel, frame.fingerprint, mine, 0, 0);

@@ -37,13 +37,14 @@ void Mailbox::meet(int rank) {
 
 void Mailbox::enqueue(int to, const Frame& frame, const std::byte* payload, std::size_t bytes, Transfer* transfer) {
     Peer& p = peer(to);
+    if (transfer == nullptr && p.lost) return;
     if (transfer == nullptr && p.out.empty() && put_short(to, frame)) return;
     p.out.push_back({frame, payload, bytes, 0, transfer});
     if (p.out.size() == 1) write_some(to, p);
 }
 
 void Mailbox::post_send(Transfer& transfer) {
-    transfer.done = false;
+    transfer.done = transfer.refused = false;
     transfer.bytes_done = 0;
     Frame frame;
     frame.world = world_;
@@ -188,7 +189,18 @@ bool Mailbox::pull_some() {
     const Pull pull = pulls_.front();
     Transfer& receive = *pull.receive;
     const std::size_t piece = std::min(receive.bytes - receive.bytes_done, receive.absorb ? bounce_bytes : pull_piece);
-    if (!pull_piece_of(pull, piece)) {
+    bool read = false;
+    const auto read_piece = [&] { read = pull_piece_of(pull, piece); };
+    bool stood = true;
+    if (events_.while_offered)
+        stood = events_.while_offered(pull.source, read_piece);
+    else
+        read_piece();
+    if (!stood) {  // its owner tells all why
+        pulls_.pop_front();
+        return true;
+    }
+    if (!read) {
         // It is gone, which its lifeline tells, or does not let us: then it sends.
         pulls_.pop_front();
         if (receive.bytes_done == 0) clear(pull.source, pull.id, receive);
@@ -309,6 +321,64 @@ bool Mailbox::cancel_receive(Transfer& transfer) {
     return count > 0;
 }
 
+void Mailbox::cancel_send(Transfer& transfer) {
+    std::erase_if(waiting_sends_, [&](const auto& entry) { return entry.second == &transfer; });
+    if (transfer.peer == rank_) {
+        const auto found = unexpected_.find(transfer.channel);
+        if (found == unexpected_.end()) return;
+        found->second.remove_if([&](const Unexpected& message) { return message.local_send == &transfer; });
+        if (found->second.empty()) unexpected_.erase(found);
+        return;
+    }
+    Peer& p = peer(transfer.peer);
+    if (std::ranges::find(p.out, &transfer, &Peer::Outgoing::transfer) == p.out.end()) return;
+    p.lost = true;  // perhaps a part of it has been written
+    p.out.clear();
+}
+
+void Mailbox::refuse(int to, std::uint64_t channel, std::uint64_t id) {
+    Frame frame;
+    frame.world = world_;
+    frame.kind = Frame::Kind::refused;
+    frame.channel = channel;
+    frame.id = id;
+    enqueue(to, frame, nullptr, 0, nullptr);
+}
+
+void Mailbox::refuse_unmet() {
+    for (auto& [channel, messages] : unexpected_) {
+        if (!has_left(channel)) continue;
+        messages.remove_if([&](const Unexpected& message) {
+            if (message.frame.kind != Frame::Kind::request) return false;
+            refuse(message.source, message.frame.channel, message.frame.id);
+            return true;
+        });
+    }
+    std::erase_if(unexpected_, [](const auto& entry) { return entry.second.empty(); });
+}
+
+std::vector<int> Mailbox::finish() {
+    std::vector<int> late;
+    for (const int rank : active_) {
+        Peer& p = *peers_[static_cast<std::size_t>(rank)];
+        Stream* const stream = rank == rank_ || p.lost || !events_.open_stream ? nullptr : events_.open_stream(rank);
+        if (stream == nullptr) continue;
+        if (p.out.empty() && !p.has_end) p.has_end = stream->end();
+        if (!p.has_end || !stream->delivered()) late.push_back(rank);
+    }
+    return late;
+}
+
+bool Mailbox::has_ended(int rank) const noexcept {
+    const auto& p = peers_[static_cast<std::size_t>(rank)];
+    return p && p->ended;
+}
+
+bool Mailbox::is_over(int rank) const noexcept {
+    const auto& p = peers_[static_cast<std::size_t>(rank)];
+    return p && p->lost;
+}
+
 void Mailbox::drop_all() {
     posted_.clear();
     waiting_sends_.clear();
@@ -334,10 +404,6 @@ void Mailbox::pollables(std::vector<Pollable>& into) const {
         if (stream == nullptr) continue;
         stream->pollables(!p.out.empty(), into);
     }
-}
-
-bool Mailbox::output_pending() const {
-    return std::ranges::any_of(active_, [&](int rank) { return !peers_[static_cast<std::size_t>(rank)]->out.empty(); });
 }
 
 }  // namespace tutti::transport

@@ -32,7 +32,16 @@ namespace tutti::transport {
 
 /// The frame header; little-endian machines only, like the rest of the wire format.
 struct Frame {
-    enum class Kind : std::uint32_t { eager = 1, request = 2, clear = 3, data = 4, probe = 5, credit = 6, taken = 7 };
+    enum class Kind : std::uint32_t {
+        eager = 1,
+        request = 2,
+        clear = 3,
+        data = 4,
+        probe = 5,
+        credit = 6,
+        taken = 7,
+        refused = 8
+    };
     static constexpr std::uint32_t magic_number = 0x54554954;  // "TIUT"
     std::uint32_t magic = magic_number;
     Kind kind = Kind::eager;
@@ -40,7 +49,8 @@ struct Frame {
     std::uint64_t channel = 0;
     std::uint64_t fingerprint = 0;
     std::uint64_t length = 0;   ///< bytes of the whole message
-    std::uint64_t id = 0;       ///< request, clear, data: the sender's transfer; eager, credit: bytes given back
+    std::uint64_t id = 0;       ///< request, clear, data: the sender's transfer; eager, credit: bytes given back;
+                                ///< refused: the request that nobody will take, 0: the answer to a probe
     std::uint64_t address = 0;  ///< request: where the message lies (an address or a Place), when the receiver may read
                                 ///< it there; else 0
 };
@@ -61,6 +71,7 @@ struct Transfer {
     std::function<void(std::size_t offset, std::span<const std::byte>)> absorb;
     std::size_t element_bytes = 1;
     bool done = false;
+    bool refused = false;  ///< sends: its receiver has left the group without it
     std::size_t bytes_done = 0;
 };
 
@@ -72,10 +83,19 @@ struct MailboxEvents {
     std::function<void(int peer, std::uint64_t channel, std::uint64_t theirs, std::uint64_t mine,
                        std::size_t their_bytes, std::size_t my_bytes)>
         mismatch;
-    /// A stream closed, or carried garbage.
+    /// A stream broke off, or carried garbage.
     std::function<void(int peer, const std::string& reason)> lost;
+    /// The stream to a peer if there is one; null otherwise. May be empty.
+    std::function<Stream*(int peer)> open_stream;
+    /// Whether this rank has left the group with that channel, or leaves it: no receive will come. May be empty.
+    std::function<bool(std::uint64_t channel)> has_left;
+    /// A peer has left the group with that channel of a collective: all that it sent there has been seen. May be empty.
+    std::function<void(int peer, std::uint64_t channel)> peer_left;
     /// The memory of a rank of this host, if it can be read; null otherwise. May be empty.
     std::function<const PeerMemory*(int peer)> memory;
+    /// Runs `read`, which reads a piece of what a rank of this host offers; false: it has taken that back. May be
+    /// empty.
+    std::function<bool(int peer, const std::function<void()>& read)> while_offered;
     /// Where a message to `peer` lies in memory that it maps too (Place::bits()), 0 if it does not; and what a peer
     /// named so, or null. Both may be empty.
     std::function<std::uint64_t(int peer, std::span<const std::byte> message)> place;
@@ -114,10 +134,20 @@ class Mailbox {
     void drop_all();
     /// Forgets one receive that nothing has met yet; false if it is already being filled.
     bool cancel_receive(Transfer& transfer);
+    /// Forgets one send that its receiver will not take: one to this rank itself, one that was refused, or one to a
+    /// rank that has left.
+    void cancel_send(Transfer& transfer);
+    /// Refuses the messages that have been announced for groups that this rank has left.
+    void refuse_unmet();
+    /// Says on every stream that nothing more will come, once that is so. The peers that may still lack something that
+    /// was sent: call it again.
+    std::vector<int> finish();
+    /// Whether a peer has said that it sends nothing more, and all that it sent has been read.
+    bool has_ended(int peer) const noexcept;
+    /// That, or the stream has broken off.
+    bool is_over(int peer) const noexcept;
     /// Descriptors worth polling: for input, or for output where something is queued.
     void pollables(std::vector<Pollable>& into) const;
-    /// Whether anything is queued for writing.
-    bool output_pending() const;
 
     /// From here on messages of ranks of this host are read where they lie, if that is possible: copied once, by a call
     /// of the kernel. Shorter ones are copied twice, which both sides do at the same time where every rank has a core.
@@ -145,6 +175,9 @@ class Mailbox {
     void enqueue(int to, const Frame& frame, const std::byte* payload, std::size_t bytes, Transfer* transfer);
     bool write_some(int to, Peer& peer);
     bool read_some(int from, Peer& peer);
+    void look_at_end(int from, Peer& peer, const Stream& stream);
+    void refuse(int to, std::uint64_t channel, std::uint64_t id);
+    bool has_left(std::uint64_t channel) const { return events_.has_left && events_.has_left(channel); }
     bool on_header(int from, Peer& peer);
     bool put_short(int to, const Frame& frame);
     std::uint64_t place_of(int to, std::span<const std::byte> payload) const;

@@ -1,15 +1,19 @@
 // Two mailboxes and the streams between them, driven by turns in one thread: when a message is taken from its stream.
 #include "transport/mailbox.hpp"
 
+#include "transport/shm/offers.hpp"
 #include "transport/shm/ring_stream.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <array>
 #include <functional>
 #include <list>
 #include <memory>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -26,6 +30,7 @@ class OnlyBytes : public Stream {
     std::size_t read(std::span<std::byte> into, std::span<std::byte> ahead) override { return ring_.read(into, ahead); }
     StreamState state() const noexcept override { return StreamState::open; }
     std::string reason() const override { return ""; }
+    void close() noexcept override {}
 
  private:
     RingStream& ring_;
@@ -83,6 +88,7 @@ class MailboxTurns : public testing::TestWithParam<bool> {
     Mailbox sender_{0, 2, 7, events(out_, out_bytes_)}, receiver_{1, 2, 7, events(in_, in_bytes_)};
     std::list<Transfer> transfers_;
     std::list<std::vector<std::byte>> contents_;
+    std::thread taking_back_;
 };
 
 // A sender that runs ahead: had its messages been put aside, the second receive would find its own at once.
@@ -134,6 +140,103 @@ TEST_P(MailboxTurns, what_follows_the_end_of_a_long_message_waits_too) {
     ASSERT_FALSE(second.done);
     ASSERT_TRUE(receiver_.progress());
     ASSERT_TRUE(arrived(second));
+}
+
+// A receiver may be in the middle of reading when a sender takes its memory back.
+TEST_P(MailboxTurns, what_is_taken_back_while_it_is_read_is_not_received) {
+    const Offers offers(arena_, 0), reader(arena_, 1);
+    const PeerMemory own(::getpid());
+    bool take_back = false;
+    MailboxEvents from = events(out_, out_bytes_), to = events(in_, in_bytes_);
+    from.memory = to.memory = [&](int) { return &own; };
+    to.while_offered = [&](int peer, const std::function<void()>& read) {
+        return reader.read_from(peer, [&] {
+            read();
+            // In another thread, as from a rank of another process: it waits until this read is over.
+            if (take_back) taking_back_ = std::thread([&] { offers.withdraw([&](int) { return &own; }); });
+            while (take_back && arena_->control(0).withdrawn.load() == 0) std::this_thread::yield();
+        });
+    };
+    Mailbox sender(0, 2, 7, std::move(from)), receiver(1, 2, 7, std::move(to));
+    length_ = std::size_t{5} << 20;  // several pieces
+    Transfer sent, got;
+    const std::vector<std::byte> bytes(length_, std::byte{1});
+    std::vector<std::byte> target(length_);
+    sent.peer = 1, sent.source = bytes.data(), sent.bytes = length_;
+    got.peer = 0, got.target = target.data(), got.bytes = length_;
+    receiver.post_receive(got);
+    sender.post_send(sent);
+    for (int turn = 0; turn < 100 && got.bytes_done == 0; ++turn) receiver.progress();
+    ASSERT_GT(got.bytes_done, 0U);
+    take_back = true;
+    for (int turn = 0; turn < 100; ++turn) {
+        receiver.progress();
+        sender.progress();
+    }
+    taking_back_.join();
+    EXPECT_FALSE(got.done);
+    EXPECT_LT(got.bytes_done, length_);
+    EXPECT_FALSE(sent.done);
+}
+
+TEST_P(MailboxTurns, who_has_left_refuses_what_is_announced_and_says_so_when_asked) {
+    const auto group = [](std::uint64_t channel) { return (channel & ~collective_channel) >> 8; };
+    std::uint64_t left = 0;  // by the receiver
+    std::vector<std::pair<int, std::uint64_t>> heard;
+    MailboxEvents from = events(out_, out_bytes_), to = events(in_, in_bytes_);
+    to.has_left = [&](std::uint64_t channel) { return group(channel) == left; };
+    from.peer_left = [&](int peer, std::uint64_t channel) { heard.emplace_back(peer, group(channel)); };
+    Mailbox sender(0, 2, 7, std::move(from)), receiver(1, 2, 7, std::move(to));
+    receiver.activate(0);
+    sender.activate(1);
+    const std::vector<std::byte> bytes(std::size_t{1} << 20);
+    std::array<Transfer, 3> sends;
+    const auto turn = [&] {
+        for (int i = 0; i < 10; ++i) {
+            receiver.progress();
+            sender.progress();
+        }
+    };
+    for (std::size_t i = 0; i < sends.size(); ++i) {
+        sends.at(i).peer = 1, sends.at(i).source = bytes.data(), sends.at(i).bytes = bytes.size();
+        sends.at(i).channel = (i == 1 ? 2U : 1U) << 8U;
+    }
+    sender.post_send(sends[0]);
+    sender.post_send(sends[1]);
+    turn();
+    EXPECT_FALSE(sends[0].refused);
+    left = 1;
+    receiver.refuse_unmet();
+    sender.post_send(sends[2]);
+    turn();
+    EXPECT_TRUE(sends[0].refused);
+    EXPECT_FALSE(sends[1].refused);
+    EXPECT_TRUE(sends[2].refused);
+    EXPECT_TRUE(heard.empty());
+    sender.probe(1, collective_channel | 2U << 8U, 5);
+    turn();
+    EXPECT_TRUE(heard.empty());
+    sender.probe(1, collective_channel | 1U << 8U, 5);
+    turn();
+    EXPECT_EQ(heard, (std::vector{std::pair(1, std::uint64_t{1})}));
+}
+
+TEST_P(MailboxTurns, an_end_comes_after_all_that_was_sent_before) {
+    if (!GetParam()) GTEST_SKIP() << "what carries bytes only here has no end";
+    MailboxEvents from = events(out_, out_bytes_);
+    from.open_stream = from.stream;
+    Mailbox sender(0, 2, 7, std::move(from));
+    Transfer sent;
+    const std::vector<std::byte> bytes(length_, std::byte{3});
+    sent.peer = 1, sent.channel = 3, sent.source = bytes.data(), sent.bytes = length_;
+    sender.post_send(sent);
+    ASSERT_TRUE(sent.done);
+    EXPECT_TRUE(sender.finish().empty());
+    const Transfer& got = receive(3);
+    EXPECT_FALSE(receiver_.has_ended(0));
+    while (receiver_.progress()) continue;
+    EXPECT_TRUE(arrived(got));
+    EXPECT_TRUE(receiver_.has_ended(0));
 }
 
 INSTANTIATE_TEST_SUITE_P(, MailboxTurns, testing::Bool(),

@@ -11,7 +11,11 @@
 
 namespace tutti::transport {
 
-enum class StreamState { open, closed };
+enum class StreamState {
+    open,
+    ended,   ///< the peer has said that it sends nothing more, and all that it sent has been read
+    closed,  ///< it broke off
+};
 
 /// A descriptor worth polling, for input or for output.
 struct Pollable {
@@ -45,6 +49,12 @@ class Stream {
     /// The payload of the message that next() has shown, which goes with that.
     virtual void take(std::byte* /*into*/) {}
     virtual StreamState state() const noexcept = 0;
+    /// Says that nothing more will be written, behind all that has been. False: it cannot be said yet; call it again.
+    virtual bool end() { return true; }
+    /// Writes nothing more, whether or not that can be said.
+    virtual void close() noexcept = 0;
+    /// Whether this rank may go without taking away what it has written, or its end.
+    virtual bool delivered() const noexcept { return true; }
     /// Why it closed.
     virtual std::string reason() const = 0;
     /// Adds what tells that it can be read, or, where `output` waits to be written, that it can be written. Nothing for

@@ -75,6 +75,33 @@ TEST_P(Messages, find_their_receive_by_tag_and_source) {
     });
 }
 
+// The library's own messages are not among those of any tag.
+TEST_P(Messages, of_any_tag_are_not_taken_for_the_library_s_own) {
+    covers("S6-004", "S16-005");
+    run_ranks(2, GetParam(), [](const ProcessGroup& g) {
+        for (const int tag : {0, 1, 0x7ffffff0, 0x7ffffff1, 0x7ffffffe, 0x7fffffff}) {
+            std::vector<std::uint8_t> word(1, 77);  // as the barrier's own
+            if (g.rank() == 1) {
+                Work work = isend(word, 0, {.tag = tag, .group = g});
+                std::this_thread::sleep_for(100ms);
+                monitored_barrier({.group = g});
+                work.wait();
+                recv(word, {.src = 0, .tag = tag, .group = g});
+                EXPECT_EQ(word[0], 78) << tag;
+            } else {
+                const auto start = std::chrono::steady_clock::now();
+                monitored_barrier({.group = g});
+                EXPECT_GE(std::chrono::steady_clock::now() - start, 80ms) << tag;
+                recv(word, {.src = 1, .tag = tag, .group = g});
+                EXPECT_EQ(word[0], 77) << tag;
+                word[0] = 78;
+                send(word, 1, {.tag = tag, .group = g});
+            }
+            barrier({.group = g});
+        }
+    });
+}
+
 // More than a peer keeps without a receive: the later ones wait at their sender.
 TEST_P(Messages, beyond_the_credit_of_a_peer_are_neither_lost_nor_mixed_up) {
     covers("S6-003", "S6-004");

@@ -106,6 +106,10 @@ struct RankControl {
     std::atomic<std::uint64_t> identity{0};
     /// One more than the arena rank into whose memory this rank is writing, where that has offered it; 0: none.
     alignas(line_spacing) std::atomic<std::uint32_t> writing_to{0};
+    /// The same of the one from whose memory it is reading a message (Offers).
+    std::atomic<std::uint32_t> reading_from{0};
+    /// This rank's messages may not be read any more where they lie.
+    alignas(line_spacing) std::atomic<std::uint32_t> withdrawn{0};
     /// Nanoseconds a byte that this rank took lately to read what others could have published either way, by
     /// CopyChoice::Way; 0: not yet.
     std::atomic<float> reading_ns[2]{};
@@ -149,6 +153,7 @@ static_assert(sizeof(MessageSlot) == line_spacing);
 struct RingControl {
     static constexpr std::size_t slots = 64;
     alignas(line_spacing) std::atomic<std::uint64_t> written{0};  ///< bytes, those of short messages not at once
+    std::atomic<std::uint32_t> ended{0};                          ///< the writer will write nothing more
     alignas(line_spacing) std::atomic<std::uint64_t> taken{0};    ///< bytes, those of short messages not at once
     std::atomic<std::uint64_t> slots_taken{0};                    ///< messages, not at once
     MessageSlot messages[slots];                                  // left as they are: fresh pages are zero

@@ -100,6 +100,20 @@ std::size_t RingStream::read(std::span<std::byte> into, std::span<std::byte> ahe
     return count;
 }
 
+// What was written before the end is there by then.
+StreamState RingStream::state() const noexcept {
+    if (in_.ended.load(std::memory_order_acquire) == 0) return StreamState::open;
+    const MessageSlot* slot = nullptr;
+    return readable_end(slot) == taken_ && slot == nullptr ? StreamState::ended : StreamState::open;
+}
+
+// The memory stays with the reader.
+bool RingStream::end() {
+    out_.ended.store(1, std::memory_order_release);
+    arena_->ring_doorbell(peer_);
+    return true;
+}
+
 Arrival RingStream::next(ShortMessage& message) {
     const MessageSlot* slot = nullptr;
     if (readable_end(slot) != taken_) return Arrival::bytes;

@@ -23,7 +23,9 @@ class RingStream final : public Stream {
     bool put(const ShortMessage& message, const std::byte* payload) override;
     Arrival next(ShortMessage& message) override;
     void take(std::byte* into) override;
-    StreamState state() const noexcept override { return StreamState::open; }
+    StreamState state() const noexcept override;
+    bool end() override;
+    void close() noexcept override { end(); }
     std::string reason() const override { return {}; }
 
  private:

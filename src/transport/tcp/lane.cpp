@@ -1,6 +1,8 @@
 #include "transport/tcp/lane.hpp"
 
 #include <linux/sockios.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -27,6 +29,8 @@ std::uint64_t Lane::position() const noexcept {
 }
 
 namespace {
+constexpr std::uint8_t closed_state = 7;  // TCP_CLOSE, which linux/tcp.h does not have
+
 std::size_t queued(int fd, unsigned long which) {
     int bytes = 0;
     return ::ioctl(fd, which, &bytes) == 0 && bytes > 0 ? static_cast<std::size_t>(bytes) : 0;
@@ -57,6 +61,25 @@ void Lane::go_on(const Window& window) {
     if (sending()) send(window);
 }
 
+bool Lane::end(std::uint32_t number) {
+    const ChunkHeader header{.number = number};
+    const ssize_t sent = ::send(fd_.get(), &header, sizeof header, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && errno != EAGAIN && errno != EINTR) broken_ = true;
+    if (sent > 0 && sent < static_cast<ssize_t>(sizeof header)) broken_ = true;  // never: a buffer has room for it
+    return sent == sizeof header;
+}
+
+void Lane::close_output() noexcept {
+    ::shutdown(fd_.get(), SHUT_WR);
+}
+
+bool Lane::confirmed() const noexcept {
+    if (broken_ || unacknowledged() == 0) return true;
+    tcp_info info{};
+    socklen_t size = sizeof info;
+    return ::getsockopt(fd_.get(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0 || info.tcpi_state == closed_state;
+}
+
 bool Lane::send(const Window& window) {
     iovec parts[3];
     std::size_t count = 0;
@@ -80,15 +103,17 @@ bool Lane::send(const Window& window) {
 // What recv() or recvmsg() returned, without its errors.
 std::size_t Lane::counted(ssize_t result) {
     if (result > 0) return static_cast<std::size_t>(result);
-    if (result == 0)
+    if (result == 0) {
         why_ = "it closed the connection";
-    else if (errno != EAGAIN && errno != EINTR)
+    } else if (errno != EAGAIN && errno != EINTR) {
         why_ = std::strerror(errno);
+        broke_off_ = true;
+    }
     return 0;
 }
 
 std::optional<std::uint32_t> Lane::incoming() {
-    if (in_left_ > 0) return in_number_;
+    if (in_left_ > 0 || in_end_) return in_number_;
     ChunkHeader header;
     if (buffered() < sizeof header && why_.empty()) {
         std::copy(ahead_.begin() + static_cast<std::ptrdiff_t>(ahead_begin_),
@@ -98,13 +123,16 @@ std::optional<std::uint32_t> Lane::incoming() {
     }
     if (buffered() < sizeof header) return std::nullopt;
     std::memcpy(&header, ahead_.data() + ahead_begin_, sizeof header);
-    if (header.bytes == 0 || header.bytes > chunk_bytes_max) {
+    if (header.bytes > chunk_bytes_max) {
         why_ = "it sent something that is not a chunk";
+        ahead_begin_ = ahead_end_ = 0;
+        broke_off_ = true;
         return std::nullopt;
     }
     ahead_begin_ += sizeof header;
     in_number_ = header.number;
     in_left_ = header.bytes;
+    in_end_ = header.bytes == 0;
     in_lanes_ = header.lanes;
     return in_number_;
 }

@@ -1,7 +1,7 @@
 // Lane: one of a stream's TCP connections, and the chunks that travel on it in both directions.
 //
 // A chunk is a header of eight bytes, its number and its length, and as many bytes of the stream. It is on one lane as
-// a whole.
+// a whole. One without bytes is the last: it tells an end from a connection that broke off.
 //
 // Threads: one at a time.
 #pragma once
@@ -23,7 +23,7 @@ namespace tutti::transport {
 /// What comes before a chunk's bytes; little-endian machines only, like the rest of the wire format.
 struct ChunkHeader {
     std::uint32_t number = 0;      ///< from 0, modulo 2^32: the stream's order
-    std::uint32_t bytes : 24 = 0;  ///< at least one
+    std::uint32_t bytes : 24 = 0;  ///< 0: the stream ends here
     std::uint32_t lanes : 8 = 0;   ///< on how many lanes the sender wants to write
 };
 static_assert(sizeof(ChunkHeader) == 8);
@@ -57,6 +57,12 @@ class Lane {
     bool begin(std::uint32_t number, int lanes, std::uint64_t begin, std::uint64_t end, const Window& window);
     /// Goes on with the chunk under way.
     void go_on(const Window& window);
+    /// Says that the stream ends with this number; false, and nothing has happened, if the kernel does not take it now.
+    bool end(std::uint32_t number);
+    /// The peer learns that nothing more will come on this lane.
+    void close_output() noexcept;
+    /// Whether the peer's kernel has confirmed all that was sent, the end of the output too, or never will.
+    bool confirmed() const noexcept;
 
     /// The number of the chunk whose bytes come next; nothing while that is not known.
     std::optional<std::uint32_t> incoming();
@@ -66,13 +72,17 @@ class Lane {
     std::size_t take(std::span<std::byte> into);
     /// A chunk has begun to come whose bytes have not all been taken.
     bool receiving() const noexcept { return in_left_ > 0; }
+    /// The stream ends with incoming().
+    bool brings_end() const noexcept { return in_end_; }
     /// The number of the next chunk can be told without asking the kernel.
-    bool holds_chunk() const noexcept { return receiving() || buffered() >= sizeof(ChunkHeader); }
+    bool holds_chunk() const noexcept { return receiving() || in_end_ || buffered() >= sizeof(ChunkHeader); }
 
     /// Nothing can be sent any more. What the peer sent before can still be read.
     bool broken() const noexcept { return broken_; }
     /// Why nothing more will come; empty while it may.
     const std::string& ended() const noexcept { return why_; }
+    /// That was an error, not the peer's wish.
+    bool broke_off() const noexcept { return broke_off_; }
 
  private:
     bool send(const Window& window);
@@ -82,6 +92,7 @@ class Lane {
     UniqueFd fd_;
     bool broken_ = false;
     std::string why_;
+    bool broke_off_ = false;
 
     ChunkHeader out_;
     std::size_t out_sent_ = 0;  // with the header
@@ -90,6 +101,7 @@ class Lane {
     int in_lanes_ = 1;
     std::uint32_t in_number_ = 0;
     std::size_t in_left_ = 0;
+    bool in_end_ = false;
     // What was read beyond a chunk, and short chunks, which come in one read.
     std::array<std::byte, 4096> ahead_;
     std::size_t ahead_begin_ = 0, ahead_end_ = 0;

@@ -21,9 +21,6 @@ constexpr int unsent_max = 2 * chunk_bytes;
 constexpr std::uint32_t looks_before_others = 8;
 // Moving fewer bytes at once takes no time that would have to be counted.
 constexpr std::size_t many_bytes = std::size_t{16} << 10;
-// When one lane has ended, what was sent on others before may still be on its way.
-constexpr std::chrono::seconds end_patience{1};
-
 // 0: without a bound.
 void bound_unsent(const Lane& lane, int bytes) {
     ::setsockopt(lane.fd(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
@@ -53,7 +50,7 @@ void SocketStream::give_up() noexcept {
     wants_lane_ = false;
 }
 
-void SocketStream::close(std::string reason) {
+void SocketStream::break_off(std::string reason) {
     if (closed_) return;
     closed_ = true;
     reason_ = std::move(reason);
@@ -68,8 +65,7 @@ void SocketStream::use(int count) {
 }
 
 std::size_t SocketStream::write(std::span<const std::byte> header, std::span<const std::byte> payload) {
-    const auto broken = [](const auto& lane) { return lane->broken(); };
-    if (lanes_.empty() || closed_ || std::ranges::any_of(lanes_, broken)) return 0;
+    if (lanes_.empty() || closed_ || has_end_ || broken()) return 0;
     const std::size_t size = header.size() + payload.size();
     const std::size_t taken = timed(time_, size, [&] { return send({written_, header, payload}); });
     written_ += taken;
@@ -81,6 +77,32 @@ std::size_t SocketStream::write(std::span<const std::byte> header, std::span<con
         });
     }
     return taken;
+}
+
+bool SocketStream::broken() const noexcept {
+    return std::ranges::any_of(lanes_, [](const auto& lane) { return lane->broken(); });
+}
+
+bool SocketStream::end() {
+    if (has_end_ || lanes_.empty()) return true;
+    // It says how many chunks there are, so it may be on any lane. Within a message nothing can be said.
+    const bool cut = !window_assigned_ || std::ranges::any_of(lanes_, [](const auto& lane) { return lane->sending(); });
+    if (!cut && !closed_ && !broken() &&
+        std::ranges::none_of(lanes_, [this](const auto& lane) { return lane->end(next_out_); }) && !broken())
+        return false;
+    has_end_ = true;
+    for (const auto& lane : lanes_) lane->close_output();
+    return true;
+}
+
+void SocketStream::close() noexcept {
+    if (end()) return;
+    has_end_ = true;  // there is no room for it
+    for (const auto& lane : lanes_) lane->close_output();
+}
+
+bool SocketStream::delivered() const noexcept {
+    return std::ranges::all_of(lanes_, [](const auto& lane) { return lane->confirmed(); });
 }
 
 // How many bytes more of the window its lanes have taken.
@@ -127,13 +149,17 @@ std::optional<std::size_t> SocketStream::lane_for_next(std::uint64_t full) const
 
 bool SocketStream::brings_next_chunk(Lane& lane) {
     const auto number = lane.incoming();
+    if (number == next_in_ && lane.brings_end()) {
+        ended_ = true;
+        return false;
+    }
     if (number == next_in_) {
         in_ = &lane;
         peer_wants_ = lane.lanes_of_peer();
         return true;
     }
     // Others may be on lanes that this rank does not know of yet; one that has been read cannot come again.
-    if (number && static_cast<std::int32_t>(*number - next_in_) < 0) close("it sent a chunk that is out of order");
+    if (number && static_cast<std::int32_t>(*number - next_in_) < 0) break_off("it sent a chunk that is out of order");
     return false;
 }
 
@@ -142,7 +168,7 @@ Lane* SocketStream::incoming_lane() {
     if (in_ != nullptr || lanes_.empty()) return in_;
     if (likely_in_ >= lanes_.size()) likely_in_ = 0;
     Lane& likely = *lanes_[likely_in_];
-    if (brings_next_chunk(likely) || lanes_.size() == 1) return in_;
+    if (brings_next_chunk(likely) || ended_ || lanes_.size() == 1) return in_;
     // Others are written on only while that one is full.
     const bool look = likely.receiving() || ++looks_ % looks_before_others == 0;
     for (std::size_t i = 0; i < lanes_.size(); ++i) {
@@ -162,7 +188,7 @@ std::size_t SocketStream::read(std::span<std::byte> into, std::span<std::byte> /
 
 std::size_t SocketStream::take(std::span<std::byte> into) {
     std::size_t total = 0;
-    while (!closed_ && total < into.size()) {
+    while (!closed_ && !ended_ && total < into.size()) {
         Lane* lane = incoming_lane();
         if (lane == nullptr) break;
         const auto rest = into.subspan(total);
@@ -178,18 +204,23 @@ std::size_t SocketStream::take(std::span<std::byte> into) {
     return total;
 }
 
-// Nothing can be read now: whether anything will come.
+// Nothing can be read now: whether anything will come. What was sent on other lanes before one ended may still be on
+// its way, however long that takes; where one broke, what it carried is missing.
 void SocketStream::look_at_ends() {
+    if (closed_ || ended_) return;
     if (in_ != nullptr) {
-        if (!in_->ended().empty()) close(in_->ended());
+        if (!in_->ended().empty()) break_off(in_->ended());
         return;
     }
-    const auto ended = [](const auto& lane) { return !lane->ended().empty() && !lane->receiving(); };
-    const auto first = std::ranges::find_if(lanes_, ended);
-    if (first == lanes_.end()) return;
-    const Instant now = Clock::now();
-    if (first_end_ == Instant{}) first_end_ = now;
-    if (std::ranges::all_of(lanes_, ended) || now - first_end_ > end_patience) close((*first)->ended());
+    bool all_over = !lanes_.empty();
+    const Lane* broke = nullptr;
+    for (const auto& lane : lanes_) {
+        if (lane->incoming() == next_in_) return;  // it was not looked at
+        const bool over = !lane->ended().empty() && !lane->holds_chunk();
+        all_over &= over;
+        if (over && lane->broke_off()) broke = lane.get();
+    }
+    if (all_over || broke != nullptr) break_off((broke != nullptr ? *broke : *lanes_.front()).ended());
 }
 
 void SocketStream::pollables(bool output, std::vector<Pollable>& into) const {

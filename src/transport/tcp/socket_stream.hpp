@@ -6,8 +6,10 @@
 //
 // Bytes travel in chunks (lane.hpp), each on the lane that takes it first: a quick one takes more of them than a slow
 // one. While one lane is enough it is the only one that is written on. The reader takes chunks in the order of their
-// numbers; one that came early stays in its socket's buffer. Source: striping over sockets as in PSockets (Sivakumar,
-// Bailey and Grossman, 2000), here with a number for each piece instead of fixed turns.
+// numbers; one that came early stays in its socket's buffer. A chunk without bytes is the last one: a rank that leaves
+// waits until the kernels of its peers have confirmed it, and with it all that was sent before. Source: striping over
+// sockets as in PSockets (Sivakumar, Bailey and Grossman, 2000), here with a number for each piece instead of fixed
+// turns.
 #pragma once
 
 #include "core/deadline.hpp"
@@ -34,7 +36,12 @@ class SocketStream final : public Stream {
         : congestion_(std::move(congestion)), growth_(lanes), time_(time) {}
     std::size_t write(std::span<const std::byte> header, std::span<const std::byte> payload) override;
     std::size_t read(std::span<std::byte> into, std::span<std::byte> ahead) override;
-    StreamState state() const noexcept override { return closed_ ? StreamState::closed : StreamState::open; }
+    StreamState state() const noexcept override {
+        return closed_ ? StreamState::closed : ended_ ? StreamState::ended : StreamState::open;
+    }
+    bool end() override;
+    void close() noexcept override;
+    bool delivered() const noexcept override;
     std::string reason() const override { return reason_; }
     void pollables(bool output, std::vector<Pollable>& into) const override;
 
@@ -52,17 +59,20 @@ class SocketStream final : public Stream {
     void use(int count);
     std::size_t send(const Window& window);
     std::optional<std::size_t> lane_for_next(std::uint64_t full) const;
+    bool broken() const noexcept;
     Lane* incoming_lane();
     bool brings_next_chunk(Lane& lane);
     std::size_t take(std::span<std::byte> into);
     void look_at_ends();
-    void close(std::string reason);
+    void break_off(std::string reason);
 
     Congestion congestion_;
     LaneGrowth growth_;
     SocketTime& time_;
     std::vector<std::unique_ptr<Lane>> lanes_;
     bool given_up_ = false, wants_lane_ = false, closed_ = false;
+    bool ended_ = false;    // the peer's bytes have
+    bool has_end_ = false;  // this rank's have
     std::string reason_;
 
     std::uint64_t written_ = 0;    // of the stream's bytes; those before have been taken
@@ -75,7 +85,6 @@ class SocketStream final : public Stream {
     Lane* in_ = nullptr;           // which has begun to bring it
     std::size_t likely_in_ = 0;    // the lane that brought the last one
     std::uint32_t looks_ = 0;      // in vain at that lane
-    Instant first_end_{};          // when a lane ended while others had not
 };
 
 }  // namespace tutti::transport

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <functional>
 #include <random>
 #include <string>
@@ -250,6 +251,49 @@ TEST(SocketStream, gives_all_that_was_sent_before_the_peer_closed) {
     EXPECT_EQ(b.reason(), "it closed the connection");
 }
 
+// The connection that says the end is far ahead of the other one.
+TEST(SocketStream, ends_when_all_that_was_sent_has_been_read_however_long_a_connection_takes) {
+    SocketStream b = stream();
+    std::array<Connection, 2> made{connection(), connection()};
+    for (Connection& one : made) b.add(std::move(one.far));
+    const auto put = [&](std::size_t lane, ChunkHeader header) {
+        std::vector<std::byte> bytes(sizeof header + header.bytes);
+        std::memcpy(bytes.data(), &header, sizeof header);
+        EXPECT_EQ(::send(made.at(lane).near.get(), bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
+    };
+    put(1, {.number = 1, .bytes = 1000});
+    put(1, {.number = 2});
+    ::shutdown(made[1].near.get(), SHUT_WR);
+    EXPECT_EQ(read_all(b, 1500ms), 0U);
+    EXPECT_EQ(b.state(), StreamState::open) << b.reason();
+    put(0, {.number = 0, .bytes = 500});
+    ::shutdown(made[0].near.get(), SHUT_WR);
+    EXPECT_EQ(read_all(b, 10s), 1500U);
+    EXPECT_EQ(b.state(), StreamState::ended) << b.reason();
+}
+
+TEST(SocketStream, is_not_delivered_before_the_peer_s_kernel_has_all) {
+    SocketStream a = stream(), b = stream();
+    Connection made = connection(8192);
+    a.add(std::move(made.near));
+    b.add(std::move(made.far));
+    const std::vector<std::byte> bytes(1 << 20);
+    std::size_t sent = 0;
+    for (int full = 0; full < 3;) {
+        const std::size_t count = a.write({}, std::span(bytes).first(100'000));
+        sent += count;
+        full = count == 0 ? full + 1 : 0;
+        if (count == 0) std::this_thread::sleep_for(10ms);
+    }
+    a.close();  // perhaps within a message
+    std::this_thread::sleep_for(50ms);
+    EXPECT_FALSE(a.delivered());
+    EXPECT_GE(read_all(b, 10s), sent);
+    EXPECT_NE(b.state(), StreamState::open);
+    for (const auto limit = Deadline::after(10s); !a.delivered() && !limit.expired();) std::this_thread::sleep_for(1ms);
+    EXPECT_TRUE(a.delivered());
+}
+
 TEST(SocketStream, does_not_wait_for_what_went_with_one_of_its_connections) {
     SocketStream a = stream(), b = stream();
     Connection first = connection(), second = connection();
@@ -261,7 +305,10 @@ TEST(SocketStream, does_not_wait_for_what_went_with_one_of_its_connections) {
     std::array<std::byte, 8> room;
     EXPECT_EQ(a.write(room, {}), room.size());
     EXPECT_EQ(b.read(room, {}), room.size());
-    ::shutdown(cut, SHUT_RDWR);
+    const linger at_once{.l_onoff = 1, .l_linger = 0};
+    ::setsockopt(cut, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    const sockaddr nowhere{.sa_family = AF_UNSPEC};
+    ASSERT_EQ(::connect(cut, &nowhere, sizeof nowhere), 0);  // resets it
     EXPECT_EQ(read_all(b, 10s), 0U);
     EXPECT_EQ(b.state(), StreamState::closed);
     EXPECT_EQ(read_all(a, 10s), 0U);
@@ -269,7 +316,8 @@ TEST(SocketStream, does_not_wait_for_what_went_with_one_of_its_connections) {
 }
 
 TEST(SocketStream, refuses_what_is_not_a_chunk) {
-    for (const ChunkHeader& header : {ChunkHeader{0, 0}, ChunkHeader{0, 0xffffff}, ChunkHeader{0xffffffff, 8}}) {
+    for (const ChunkHeader& header :
+         {ChunkHeader{0xffffffff, 0}, ChunkHeader{0, 0xffffff}, ChunkHeader{0xffffffff, 8}}) {
         SocketStream b = stream();
         Connection made = connection();
         b.add(std::move(made.far));
