@@ -181,9 +181,10 @@ Lane* SocketStream::incoming_lane() {
 }
 
 std::size_t SocketStream::read(std::span<std::byte> into, std::span<std::byte> /*ahead*/) {
-    const std::size_t total = timed(time_, into.size(), [&] { return take(into); });
-    if (total == 0) look_at_ends();
-    return total;
+    return timed(time_, into.size(), [&] {
+        const std::size_t total = take(into);
+        return total == 0 && look_at_ends() ? take(into) : total;
+    });
 }
 
 std::size_t SocketStream::take(std::span<std::byte> into) {
@@ -205,22 +206,23 @@ std::size_t SocketStream::take(std::span<std::byte> into) {
 }
 
 // Nothing can be read now: whether anything will come. What was sent on other lanes before one ended may still be on
-// its way, however long that takes; where one broke, what it carried is missing.
-void SocketStream::look_at_ends() {
-    if (closed_ || ended_) return;
+// its way, however long that takes; where one broke, what it carried is missing. True: there was something, on a lane
+// that had not been looked at.
+bool SocketStream::look_at_ends() {
+    if (closed_ || ended_) return false;
     if (in_ != nullptr) {
         if (!in_->ended().empty()) break_off(in_->ended());
-        return;
+        return false;
     }
-    bool all_over = !lanes_.empty();
-    const Lane* broke = nullptr;
+    const auto over = [](const auto& lane) { return !lane->ended().empty() && !lane->holds_chunk(); };
+    if (std::ranges::none_of(lanes_, over)) return false;
     for (const auto& lane : lanes_) {
-        if (lane->incoming() == next_in_) return;  // it was not looked at
-        const bool over = !lane->ended().empty() && !lane->holds_chunk();
-        all_over &= over;
-        if (over && lane->broke_off()) broke = lane.get();
+        if (lane->incoming() == next_in_) return true;
     }
-    if (all_over || broke != nullptr) break_off((broke != nullptr ? *broke : *lanes_.front()).ended());
+    const auto broke = std::ranges::find_if(lanes_, [&](const auto& lane) { return over(lane) && lane->broke_off(); });
+    if (broke != lanes_.end() || std::ranges::all_of(lanes_, over))
+        break_off((broke != lanes_.end() ? *broke : lanes_.front())->ended());
+    return false;
 }
 
 void SocketStream::pollables(bool output, std::vector<Pollable>& into) const {

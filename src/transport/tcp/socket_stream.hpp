@@ -63,7 +63,7 @@ class SocketStream final : public Stream {
     Lane* incoming_lane();
     bool brings_next_chunk(Lane& lane);
     std::size_t take(std::span<std::byte> into);
-    void look_at_ends();
+    bool look_at_ends();
     void break_off(std::string reason);
 
     Congestion congestion_;
