@@ -3,6 +3,9 @@
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include <c10/util/Exception.h>
+
+#include <tutti/error.hpp>
 #include <tutti/work.hpp>
 
 #include <atomic>
@@ -21,7 +24,8 @@ struct Place {
 
 /// The same failure as PyTorch knows it: DistBackendError (what ends a collective), DistStoreError, DistNetworkError,
 /// or a plain c10::Error for an impossible request; Python sees RuntimeError or a class derived from it. Others
-/// unchanged. A message that does not name rank and operation of `place` gets them at its end.
+/// unchanged. A message that does not name rank and operation of `place` gets them at its end; where a time limit has
+/// ended it says "Timed out", as gloo's.
 std::exception_ptr translated(std::exception_ptr error, const Place& place = {});
 
 /// Runs `function`; what it throws arrives translated.
@@ -29,6 +33,18 @@ template <class Function>
 decltype(auto) translating(Function&& function) {
     try {
         return function();
+    } catch (...) {
+        std::rethrow_exception(translated(std::current_exception()));
+    }
+}
+
+/// The same for a store's functions, whose impossible requests are ValueErrors in Python.
+template <class Function>
+decltype(auto) translating_of_store(Function&& function) {
+    try {
+        return function();
+    } catch (const InvalidArgument& error) {
+        throw c10::ValueError(c10::SourceLocation{"tutti", "tutti.torch", 0}, error.what());
     } catch (...) {
         std::rethrow_exception(translated(std::current_exception()));
     }

@@ -1,6 +1,7 @@
 // tutti.torch._backend: what Python sees of the backend.
 #include "call_site/call_site.hpp"
 #include "failure.hpp"
+#include "joining.hpp"
 #include "process_group.hpp"
 #include "recorder_module.hpp"
 #include "signals.hpp"
@@ -16,14 +17,22 @@ namespace {
 using ReleaseGil = py::call_guard<py::gil_scoped_release>;
 using BaseOptions = c10::intrusive_ptr<c10d::Backend::Options>;
 
-c10::intrusive_ptr<ProcessGroupTutti> make_group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                                                 c10::intrusive_ptr<ProcessGroupTutti::Options> options) {
-    TORCH_CHECK_VALUE(size > 0 && rank >= 0 && rank < size, "ProcessGroupTutti: rank ", rank, " of ", size,
-                      " ranks; expected 0 <= rank < size");
+template <class Group>
+c10::intrusive_ptr<Group> make_group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                                     c10::intrusive_ptr<ProcessGroupTutti::Options> options) {
     TORCH_CHECK_VALUE(store, "ProcessGroupTutti: store is None; expected a torch.distributed.Store");
-    TORCH_CHECK_VALUE(options->timeout.count() > 0, "ProcessGroupTutti: timeout is ", options->timeout.count(),
-                      " ms; expected more than zero");
-    return c10::make_intrusive<ProcessGroupTutti>(store, rank, size, std::move(options));
+    std::string why;
+    if (size <= 0 || rank < 0 || rank >= size) {
+        why = c10::str("rank ", rank, " of ", size, " ranks; expected 0 <= rank < size");
+    } else if (options->timeout.count() <= 0) {
+        why = c10::str("timeout is ", options->timeout.count(), " ms; expected more than zero");
+    }
+    if (!why.empty()) {
+        if (rank >= 0)
+            Joining::refuse(store_to_join_in(store), {.rank = rank, .members = options->global_ranks_in_group}, why);
+        TORCH_CHECK_VALUE(false, "ProcessGroupTutti: ", why);
+    }
+    return c10::make_intrusive<Group>(store, rank, size, std::move(options));
 }
 
 /// What stands where ProcessGroupGloo stood, with its constructors.
@@ -138,15 +147,17 @@ PYBIND11_MODULE(_backend, module) {
     group.def_property_readonly("options", &ProcessGroupTutti::options);
     group.def("empty_symmetric", &ProcessGroupTutti::empty_symmetric, py::arg("sizes"), py::arg("dtype"), ReleaseGil(),
               "See tutti.torch.empty_symmetric.");
+    group.def("_set_default_timeout", &ProcessGroupTutti::setTimeout, py::arg("timeout"), ReleaseGil(),
+              "Of operations that are called from now on.");
     group.def("get_error", &ProcessGroupTutti::getError, ReleaseGil(), "torch's ErrorType of what failed first.");
     group.def(py::init([](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, const BaseOptions& options,
                           const std::string& name) {
-                  return make_group(store, rank, size, c10::make_intrusive<Options>(*options, name));
+                  return make_group<ProcessGroupTutti>(store, rank, size, c10::make_intrusive<Options>(*options, name));
               }),
               py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"), py::arg("name") = "tutti",
               ReleaseGil());
     group.def(py::init([](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, Milliseconds timeout) {
-                  return make_group(store, rank, size, c10::make_intrusive<Options>(timeout));
+                  return make_group<ProcessGroupTutti>(store, rank, size, c10::make_intrusive<Options>(timeout));
               }),
               py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout") = kBackendDefaultTimeout,
               ReleaseGil());
@@ -155,7 +166,7 @@ PYBIND11_MODULE(_backend, module) {
         .def(py::init([](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, const BaseOptions& options) {
                  auto own = options_as_of_gloo(py::cast(options));
                  const py::gil_scoped_release release;
-                 return c10::make_intrusive<InsteadOfGloo>(store, rank, size, std::move(own));
+                 return make_group<InsteadOfGloo>(store, rank, size, std::move(own));
              }),
              py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"))
         .def(py::init([](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, Milliseconds timeout, bool) {
@@ -164,11 +175,10 @@ PYBIND11_MODULE(_backend, module) {
                  own->group_name = py::cast<std::string>(meant[0]);
                  own->global_ranks_in_group = py::cast<std::vector<std::uint64_t>>(meant[1]);
                  const py::gil_scoped_release release;
-                 return c10::make_intrusive<InsteadOfGloo>(store, rank, size, std::move(own));
+                 return make_group<InsteadOfGloo>(store, rank, size, std::move(own));
              }),
              py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout") = kBackendDefaultTimeout,
-             py::arg("enable_reconfigure") = false)
-        .def("_set_default_timeout", &ProcessGroupTutti::setTimeout, py::arg("timeout"), ReleaseGil());
+             py::arg("enable_reconfigure") = false);
 
     py::class_<TorchStore, c10::intrusive_ptr<TorchStore>>(
         module, "Store", c10d.attr("Store"), py::dynamic_attr(),
@@ -178,29 +188,34 @@ PYBIND11_MODULE(_backend, module) {
     run_signal_handlers_in_waits();
     bind_recorder(module);
     module.def(
-        "hash_store", [](Milliseconds timeout) { return make_store([&] { return tutti::HashStore(timeout); }); },
+        "hash_store",
+        [](Milliseconds timeout) {
+            return translating_of_store([&] { return make_store([&] { return tutti::HashStore(timeout); }); });
+        },
         py::arg("timeout"), ReleaseGil());
     module.def(
         "file_store",
         [](const std::string& path, int world_size, Milliseconds timeout) {
-            return translating([&] { return make_store([&] { return tutti::FileStore(path, world_size, timeout); }); });
+            return translating_of_store(
+                [&] { return make_store([&] { return tutti::FileStore(path, world_size, timeout); }); });
         },
         py::arg("path"), py::arg("world_size"), py::arg("timeout"), ReleaseGil());
     module.def(
         "tcp_store",
         [](const std::string& host, std::uint16_t port, std::optional<int> world_size, bool is_master,
-           Milliseconds timeout, bool wait_for_workers, bool multi_tenant) {
-            return translating([&] {
+           Milliseconds timeout, bool wait_for_workers, bool multi_tenant, std::optional<int> listen_fd) {
+            return translating_of_store([&] {
                 tutti::TCPStore store({.host = host,
                                        .port = port,
                                        .world_size = world_size,
                                        .is_master = is_master,
                                        .timeout = timeout,
                                        .wait_for_workers = wait_for_workers,
-                                       .multi_tenant = multi_tenant});
+                                       .multi_tenant = multi_tenant,
+                                       .master_listen_fd = listen_fd.value_or(-1)});
                 return std::make_pair(c10::make_intrusive<TorchStore>(store), store.port());
             });
         },
         py::arg("host"), py::arg("port"), py::arg("world_size"), py::arg("is_master"), py::arg("timeout"),
-        py::arg("wait_for_workers"), py::arg("multi_tenant"), ReleaseGil());
+        py::arg("wait_for_workers"), py::arg("multi_tenant"), py::arg("master_listen_fd"), ReleaseGil());
 }

@@ -1,6 +1,7 @@
 #include "process_group.hpp"
 
 #include "issue.hpp"
+#include "joining.hpp"
 #include "store.hpp"
 
 #include <Python.h>
@@ -38,12 +39,6 @@ Alive& alive() {
     return all;
 }
 
-// A program may leave a group and make it again with the same store: each time a rank does so it uses new keys.
-Store store_of_world(Store whole, int rank) {
-    const std::int64_t time = whole.add("tutti/joined/" + std::to_string(rank), 1);
-    return PrefixStore("tutti/" + std::to_string(time), whole);
-}
-
 }  // namespace
 
 ProcessGroupTutti::Options::Options(const c10d::Backend::Options& other, const std::string& name)
@@ -65,16 +60,22 @@ ProcessGroupTutti::ProcessGroupTutti(const c10::intrusive_ptr<c10d::Store>& stor
     : c10d::Backend(rank, size), options_(std::move(options)), store_(store) {
     const WithoutGil guard;
     translating([&] {
-        const Store whole = store_over(store, options_->timeout);
-        group_ = ProcessGroup(ProcessGroupOptions{.store = store_of_world(whole, rank),
-                                                  .rank = rank,
-                                                  .world_size = size,
-                                                  .timeout = options_->timeout,
-                                                  .name = options_->group_name.empty() ? "world" : options_->group_name,
-                                                  .transport = options_->transport,
-                                                  .determinism = options_->determinism,
-                                                  .listen_host = options_->listen_host});
-        if (const auto joining = std::dynamic_pointer_cast<JoiningStore>(whole.backend())) joining->joined();
+        Joining joining(store_to_join_in(store), {.rank = rank,
+                                                  .size = size,
+                                                  .members = options_->global_ranks_in_group,
+                                                  .name = options_->group_name,
+                                                  .limit = options_->timeout});
+        group_ = joining.join([&](const Store& place) {
+            return ProcessGroup(
+                ProcessGroupOptions{.store = place,
+                                    .rank = rank,
+                                    .world_size = size,
+                                    .timeout = options_->timeout,
+                                    .name = options_->group_name.empty() ? "world" : options_->group_name,
+                                    .transport = options_->transport,
+                                    .determinism = options_->determinism,
+                                    .listen_host = options_->listen_host});
+        });
     });
     init();
     setGroupUid(options_->group_name);
@@ -201,7 +202,14 @@ void ProcessGroupTutti::abort() {
 void ProcessGroupTutti::shutdown() {
     const WithoutGil guard;
     drop_coalesced();
-    translating([&] { group_.destroy(); });
+    try {
+        group_.destroy();
+    } catch (const DistError& error) {
+        // This rank has left all the same. PyTorch, which shuts down one group after the other and then forgets them
+        // all, would stop half-way.
+        failures_.note(std::current_exception());
+        TORCH_WARN("a group that this rank leaves had failed: ", error.what());
+    }
 }
 
 void ProcessGroupTutti::leave_all() {

@@ -5,23 +5,49 @@
 
 #include <tutti/store.hpp>
 
+#include <cstdint>
+#include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace tutti::torch {
+
+using Bytes = std::vector<std::uint8_t>;
+inline Bytes bytes_of(std::string_view text) {
+    return {text.begin(), text.end()};
+}
+inline std::string text_of(const Bytes& bytes) {
+    return {bytes.begin(), bytes.end()};
+}
+
+/// What a rank that joins wants to know while it waits in a store.
+class JoiningWatch {
+ public:
+    virtual ~JoiningWatch() = default;
+    /// Called all the time. What it throws ends the wait, unless what that waits for is there by now.
+    virtual void look() = 0;
+    /// The wait's time is over. True: this rank is in nevertheless, and what it waits for is there.
+    virtual bool give_up() = 0;
+    /// Until this rank's time is over.
+    virtual Milliseconds left() const = 0;
+};
 
 /// A backend whose first user is a rank that joins a world.
 class JoiningStore : public StoreBackend {
  public:
+    /// From now on `watch` (null: nobody) is asked in every wait.
+    virtual void watch(JoiningWatch* watch) = 0;
     /// From now on the program uses its store again, also in waits.
     virtual void joined() = 0;
+    /// The same keys, for requests beside a wait. Each takes no longer than its timeout, whatever the store does.
+    virtual std::shared_ptr<StoreBackend> beside() = 0;
 };
 
-/// A tutti::Store that keeps its data in `store`; one of ours is used as it is. abort() ends all waits. Its backend is
-/// a JoiningStore, which uses the program's connection until joined(), and then a copy (clone) where there can be one:
-/// a wait of the program on it does not hold up ours. Until joined() keys are taken to be this rank's own: a
-/// compare_set that expects nothing sets. Must be called, and used, without the GIL: the store may be written in
-/// Python.
-Store store_over(const c10::intrusive_ptr<c10d::Store>& store, Milliseconds timeout);
+/// What keeps its data in `store`; of one of ours, in the store that is below it. abort() ends all waits. It uses the
+/// program's connection until joined(), and then, or beside waits, a copy (clone) where there can be one: a wait of the
+/// program on it does not hold up ours. Must be called, and used, without the GIL: the store may be written in Python.
+std::shared_ptr<JoiningStore> store_to_join_in(const c10::intrusive_ptr<c10d::Store>& store);
 
 /// A torch Store that keeps its data in one of tutti's. Queues are keys "KEY/queue/INDEX" and two counters.
 class TorchStore : public c10d::Store {

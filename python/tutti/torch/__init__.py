@@ -74,12 +74,13 @@ def _create(options: Any, backend_options: Any) -> Any:
 
 def register() -> None:
     """Makes "tutti" a backend of torch.distributed. Importing tutti.torch does it; again it does nothing."""
-    from . import monitored, rendezvous
+    from . import limits, monitored, rendezvous
 
     if "TUTTI" not in dist.Backend._plugins:
         # Asked without looking for GPUs: that would make this process unfit to be forked.
         devices = ["cpu", "cuda"] if torch.backends.cuda.is_built() else ["cpu"]
         dist.Backend.register_backend("tutti", _create, extended_api=True, devices=devices)
+    limits.install()
     monitored.install()
     rendezvous.register()
 

@@ -32,12 +32,20 @@ def TCPStore(
     timeout: timedelta = _DEFAULT,
     wait_for_workers: bool = True,
     multi_tenant: bool = False,
+    master_listen_fd: int | None = None,
+    use_libuv: bool = True,
 ) -> Any:
-    """A store that one process serves and the others reach over TCP. Its `port` is the one that is listened on."""
-    store, store.port = _tcp(host_name, port, world_size, is_master, timeout, wait_for_workers, multi_tenant)
-    store.host = host_name
+    """A store that one process serves and the others reach over TCP. Its `port` is the one that is listened on.
+
+    master_listen_fd: a socket that is bound already, for the server, which owns it then. use_libuv: as torch's; the server
+    always runs on libuv. ValueError names an argument that cannot be.
+    """
+    if world_size == 0:
+        raise ValueError("TCPStore: world_size is 0; expected at least 1, or None")
+    if master_listen_fd is not None and master_listen_fd < 0:
+        raise ValueError(f"TCPStore: master_listen_fd is {master_listen_fd}; expected a descriptor, or None")
+    store, bound = backend().tcp_store(
+        host_name, port, world_size, is_master, timeout, wait_for_workers, multi_tenant, master_listen_fd
+    )
+    store.port, store.host, store.libuvBackend = bound, host_name, True
     return store
-
-
-def _tcp(host: str, port: int, world_size: int | None, master: bool, timeout: timedelta, wait: bool, multi: bool) -> Any:
-    return backend().tcp_store(host, port, world_size, master, timeout, wait, multi)

@@ -1,0 +1,143 @@
+// StoreLine: requests to a torch Store that take no longer than they may.
+//
+// The client of PyTorch's TCPStore tries for the whole time limit of its store to reach a server that has gone, and
+// waits for one that is stopped without an end. So requests that must not hold up their caller are made by a thread of
+// their own, on a connection of their own. Who does not get an answer in time leaves it to that thread, which stays
+// behind; until it is back the store counts as gone.
+//
+// Threads: any. Without the GIL.
+#pragma once
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include <tutti/error.hpp>
+#include <tutti/store.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+namespace tutti::torch {
+
+/// What a thread that asks a store tells the one that waits for it.
+template <class Result>
+struct Asked {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool over = false;
+    std::optional<Result> result;
+    std::exception_ptr error;
+
+    template <class Function>
+    void answer(Function function) {
+        std::optional<Result> value;
+        std::exception_ptr failure;
+        try {
+            value = function();
+        } catch (...) {
+            failure = std::current_exception();
+        }
+        const std::lock_guard lock(mutex);
+        over = true;
+        result = std::move(value);
+        error = failure;
+        changed.notify_one();
+    }
+};
+
+/// Runs `function`, which asks a store; what PyTorch throws arrives as DistStoreError, without its C++ frames.
+template <class Function>
+auto asking(const char* operation, Function function) -> std::invoke_result_t<Function> {
+    try {
+        return function();
+    } catch (const DistError&) {
+        throw;
+    } catch (const std::exception& error) {
+        const auto* of_torch = dynamic_cast<const c10::Error*>(&error);
+        std::string what = of_torch ? of_torch->what_without_backtrace() : error.what();
+        what.resize(std::min(what.size(), what.find("\nException raised from")));
+        throw DistStoreError(std::string("Store.") + operation + ": " + what, {.operation = operation});
+    }
+}
+
+class StoreLine : public std::enable_shared_from_this<StoreLine> {
+ public:
+    explicit StoreLine(c10::intrusive_ptr<c10d::Store> program);
+    ~StoreLine();
+    StoreLine(const StoreLine&) = delete;
+    StoreLine& operator=(const StoreLine&) = delete;
+
+    /// The TCPStore that it leads to in the end, or null.
+    const c10d::TCPStore* tcp() const noexcept { return tcp_; }
+    /// Throws DistStoreError, code timeout where the patience is over. `request` may outlive the call.
+    template <class Request>
+    auto ask(const char* operation, Milliseconds patience, Request request)
+        -> std::invoke_result_t<Request, c10d::Store&> {
+        using Result = std::invoke_result_t<Request, c10d::Store&>;
+        if (!tcp_) return asking(operation, [&] { return request(*connection()); });
+        const auto end = std::chrono::steady_clock::now() + begin(operation, patience);
+        const auto asked = std::make_shared<Asked<Result>>();
+        on_thread([line = shared_from_this(), asked, request] {
+            asked->answer([&] {
+                const Turn turn{*line};
+                return request(*line->connection());
+            });
+        });
+        std::unique_lock lock(asked->mutex);
+        if (!asked->changed.wait_until(lock, end, [&] { return asked->over; })) no_answer(operation);
+        if (asked->error) asking(operation, [&] { std::rethrow_exception(asked->error); });
+        return std::move(*asked->result);
+    }
+    /// As ask, without waiting for the answer. Only where there is a TCPStore.
+    template <class Request>
+    void tell(const char* operation, Request request) {
+        begin(operation, Milliseconds(0));
+        on_thread([line = shared_from_this(), request] {
+            const Turn turn{*line};
+            try {
+                request(*line->connection());
+            } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): nobody waits for it
+            }
+        });
+    }
+
+ private:
+    static constexpr Milliseconds first_patience{500};  // makes the connection, too
+    struct Turn {
+        StoreLine& line;
+        ~Turn() { line.end(); }
+    };
+    /// Waits for its turn; how long the request itself may take.
+    Milliseconds begin(const char* operation, Milliseconds patience);
+    void end();
+    void on_thread(std::function<void()> request);
+    [[noreturn]] void no_answer(const char* operation) const;
+    c10::intrusive_ptr<c10d::Store> connection();
+    bool has_server();
+    std::string server() const;
+
+    const c10::intrusive_ptr<c10d::Store> program_;
+    const c10d::TCPStore* const tcp_;
+    std::mutex turn_mutex_;
+    std::condition_variable free_;
+    bool busy_ = false;
+    std::mutex mutex_;
+    int silent_ = -1;  // a connection that ends when the server does
+    c10::intrusive_ptr<c10d::Store> own_;
+    std::atomic<bool> has_connection_{false};
+};
+
+/// The address of this host that traffic to `host` leaves by; empty: none.
+std::string address_towards(const std::string& host, int port);
+
+}  // namespace tutti::torch
