@@ -21,7 +21,7 @@ enum class ErrorCode : int {
     timeout = 2,              ///< a deadline passed
     peer_lost = 3,            ///< a rank died, left, or cannot be reached any more
     collective_mismatch = 4,  ///< the ranks called different things
-    network = 5,              ///< a connection was refused, reset or could not be made
+    network = 5,              ///< a connection was refused, reset or could not be made, or bytes changed on the way
     store = 6,                ///< a key/value store failed or is unreachable
     backend = 7,              ///< a backend cannot do what was asked, or failed
     aborted = 8,              ///< the group was aborted or destroyed while the operation ran

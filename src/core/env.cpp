@@ -45,6 +45,8 @@ constexpr auto table = std::to_array<Variable>({
     {"TUTTI_SPEC_DIR", "where tests write the inventory rows that they showed"},
     {"TUTTI_STORE_LOCAL", "0: clients of a TCPStore on its own host use TCP too (default 1: a Unix socket)"},
     {"TUTTI_STORE_PORT", "set by tutti run: where it serves the store, so that rank 0 does not"},
+    {"TUTTI_TCP_CHECKSUM",
+     "CRC-32C of what ranks send over TCP: auto (default: but for loopback), on or off; rank 0's counts"},
     {"TUTTI_TCP_CONGESTION",
      "auto (default: the system's congestion control, but Reno for BBR between near hosts), system, or a name"},
     {"TUTTI_TCP_CONNECTIONS", "auto (default: more where they help) or 1 to 16: connections between two ranks"},

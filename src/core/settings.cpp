@@ -64,6 +64,12 @@ int progress_nice() {
     return static_cast<int>(env::get_int("TUTTI_PROGRESS_NICE", -20, 19).value_or(-5));
 }
 
+TcpChecksum tcp_checksum() {
+    static constexpr std::array<Named<TcpChecksum>, 3> choices{
+        {{"auto", TcpChecksum::automatic}, {"on", TcpChecksum::on}, {"off", TcpChecksum::off}}};
+    return chosen("TUTTI_TCP_CHECKSUM", choices);
+}
+
 std::optional<std::chrono::milliseconds> timeout() {
     constexpr std::int64_t longest = INT64_MAX / 2'000'000;  // as nanoseconds it can still be added to a time
     const auto ms = env::get_int("TUTTI_TIMEOUT_MS", 1, longest);

@@ -24,6 +24,11 @@ Wait wait();
 /// TUTTI_PROGRESS_NICE: by how much a world's progress thread is nicer than the thread that starts it, -20 to 19.
 int progress_nice();
 
+/// Which bytes over TCP have checksums: those that leave the network of their host; all; none.
+enum class TcpChecksum { automatic, on, off };
+/// TUTTI_TCP_CHECKSUM: auto, on or off.
+TcpChecksum tcp_checksum();
+
 /// TUTTI_TIMEOUT_MS: of operations that give none, at least 1 ms; nullopt when unset.
 std::optional<std::chrono::milliseconds> timeout();
 

@@ -155,6 +155,9 @@ void World::apply_verdict() {
         case VerdictKind::aborted:
             return fail(std::make_exception_ptr(
                 Aborted(fmt::format("{}: aborted by rank {}: {}", title, verdict.rank, verdict.text), context)));
+        case VerdictKind::damaged:
+            return fail(std::make_exception_ptr(
+                DistBackendError(fmt::format("{}: {}", title, verdict.text), context, ErrorCode::network)));
         case VerdictKind::peer_lost:
         case VerdictKind::host_lost:
         case VerdictKind::left:

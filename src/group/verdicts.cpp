@@ -32,7 +32,8 @@ void World::note(const Verdict& verdict) {
         case VerdictKind::left:
         case VerdictKind::peer_lost: gone_for_good_.insert(verdict.rank); break;
         case VerdictKind::host_lost: on_lost_hosts_.insert(verdict.rank); break;
-        case VerdictKind::aborted: break;
+        case VerdictKind::aborted:
+        case VerdictKind::damaged: break;
     }
 }
 

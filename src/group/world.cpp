@@ -8,6 +8,7 @@
 #include "group/fingerprint.hpp"
 #include "group/group.hpp"
 #include "object/codec.hpp"
+#include "rendezvous/place.hpp"
 #include "transport/shm/ring_stream.hpp"
 #include "tune/tune.hpp"
 
@@ -31,8 +32,9 @@ struct Decision {
     std::string tuning;
     OfferedMemory memory;
     std::string without_memory;  // why no rank shares memory; empty: those of one host do
+    int checksum = 0;            // over TCP: a settings::TcpChecksum
 };
-TUTTI_OBJECT(Decision, tuning, memory, without_memory);
+TUTTI_OBJECT(Decision, tuning, memory, without_memory, checksum);
 
 // TUTTI_ALGORITHM, checked.
 std::string named_algorithms() {
@@ -81,12 +83,14 @@ World::World(const ProcessGroupOptions& options, std::optional<Deadline> joining
     const Deadline deadline = joining.value_or(Deadline::after(timeout_));
     const tune::Setting setting = tune::setting_from_environment(rank_ == 0 ? tune::Files::read : tune::Files::ignored);
     const std::string named = named_algorithms();
+    const settings::TcpChecksum checksum = settings::tcp_checksum();
     const auto decide = [&](const std::vector<rendezvous::Card>& cards) {
         std::vector<std::string> offers;
         for (const auto& card : cards) offers.push_back(card.note);
         const std::string without = why_not_shared(cards);
         if (!without.empty()) arena_.reset();
-        return object::encode_string(Decision{tune::decide(setting, named, offers), offer_memory(cards), without});
+        return object::encode_string(
+            Decision{tune::decide(setting, named, offers), offer_memory(cards), without, static_cast<int>(checksum)});
     };
     const std::string cannot_share = prepare_memory();
     membership_ = std::make_unique<rendezvous::Membership>(
@@ -97,6 +101,7 @@ World::World(const ProcessGroupOptions& options, std::optional<Deadline> joining
                                       transport::PeerMemory::place_to_try(), cannot_share});
     const auto decision = object::decode_string(membership_->decision()).get<Decision>();
     take_tuning(decision.tuning);
+    checksum_ = static_cast<settings::TcpChecksum>(decision.checksum);
     if (!decision.without_memory.empty()) go_without_memory(decision.without_memory);
     lay_out(transport_);
     streams_.resize(static_cast<std::size_t>(size_));
@@ -197,6 +202,15 @@ void World::make_mailbox() {
     events.while_offered = [this](int peer, const std::function<void()>& read) {
         return offers_->read_from(local_of(peer), read);
     };
+    events.damaged = [this](int peer, const std::string& what) {
+        const auto host_of = [this](int rank) {
+            return membership_->cards()[static_cast<std::size_t>(rank)].host_name;
+        };
+        tell({rendezvous::VerdictKind::damaged, peer,
+              fmt::format("what rank {} (host {}) sent to rank {} (host {}) over TCP was changed on the way: {}", peer,
+                          host_of(peer), rank_, host_of(rank_), what)},
+             true);
+    };
     events.fingerprint_of = [this](std::uint64_t channel) { return fingerprint_of(channel); };
     events.memory = [this](int peer) { return memory_of(peer); };
     events.place = [this](int peer, std::span<const std::byte> message) {
@@ -221,9 +235,21 @@ bool World::is_deaf(int rank) const {
     return net::refuses({card.listen_host, card.listen_port}, Deadline::after(std::chrono::milliseconds(100)));
 }
 
+// What stays in the memory of one kernel needs none there either.
+transport::Checksums World::checksums_with(int peer) const {
+    using settings::TcpChecksum;
+    const auto network = [this](int rank) {
+        return rendezvous::network_of(membership_->cards()[static_cast<std::size_t>(rank)].host_key);
+    };
+    const bool on =
+        checksum_ == TcpChecksum::on || (checksum_ == TcpChecksum::automatic && network(peer) != network(rank_));
+    return on ? transport::Checksums::on : transport::Checksums::off;
+}
+
 transport::SocketStream& World::socket_to(int peer) {
     auto& stream = streams_[static_cast<std::size_t>(peer)];
-    if (!stream) stream = std::make_unique<transport::SocketStream>(congestion_, lanes_, socket_time_);
+    if (!stream)
+        stream = std::make_unique<transport::SocketStream>(congestion_, lanes_, checksums_with(peer), socket_time_);
     return static_cast<transport::SocketStream&>(*stream);
 }
 

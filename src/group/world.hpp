@@ -15,6 +15,7 @@
 #include "algorithm/plan.hpp"
 #include "core/biased_mutex.hpp"
 #include "core/huge_pages.hpp"
+#include "core/settings.hpp"
 #include "group/operation.hpp"
 #include "group/spread.hpp"
 #include "rendezvous/membership.hpp"
@@ -261,6 +262,7 @@ class World : public std::enable_shared_from_this<World> {
                             const AbortFlag* abort) const;
     bool reaches_neighbours() const;
     transport::Stream* stream_to(int peer);
+    transport::Checksums checksums_with(int peer) const;
     transport::SocketStream& socket_to(int peer);
     void add_lane(int peer, transport::SocketStream& socket);
     transport::Stream* open_stream_to(int peer);
@@ -307,6 +309,7 @@ class World : public std::enable_shared_from_this<World> {
     bool reads_memory_ = false;
     transport::Congestion congestion_;
     transport::Lanes lanes_;
+    settings::TcpChecksum checksum_ = settings::TcpChecksum::automatic;
     transport::SocketTime socket_time_;
     transport::SymmetricMemory symmetric_;
     std::vector<std::unique_ptr<transport::Stream>> streams_;

@@ -70,7 +70,8 @@ enum class VerdictKind : std::uint32_t {
     timed_out = 5,
     host_lost = 6,  ///< peer_lost, and with it all ranks of its host
     silent = 7,     ///< it shows no sign of life; no failure by itself
-    judged = 8      ///< what is to be said about a mismatch or a timeout, by the rank that decides
+    judged = 8,     ///< what is to be said about a mismatch or a timeout, by the rank that decides
+    damaged = 9,    ///< what it sent was changed on the way
 };
 
 /// News about the world; every rank gets the first of them.

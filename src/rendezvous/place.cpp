@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -47,6 +48,17 @@ std::string host_key() {
 
 std::string machine_of(std::string_view host_key) {
     return std::string(host_key.substr(0, host_key.find('/')));
+}
+
+std::string network_of(std::string_view host_key) {
+    const auto part = [&host_key] {
+        const std::string text(host_key.substr(0, host_key.find('/')));
+        host_key.remove_prefix(std::min(text.size() + 1, host_key.size()));
+        return text;
+    };
+    const std::string machine = part();
+    part();  // where memory can be shared by name
+    return machine + '/' + part();
 }
 
 std::uint64_t process_space() {

@@ -86,5 +86,13 @@ TEST(Place, of_another_network_name_space_is_on_the_same_machine) {
     EXPECT_FALSE(machine_of(text).empty());
 }
 
+TEST(Place, tells_networks_from_hosts) {
+    EXPECT_EQ(network_of("boot/1/2/0"), "boot/2");
+    EXPECT_EQ(network_of("boot/7/2/1000"), "boot/2");
+    EXPECT_NE(network_of("boot/1/3/0"), network_of("boot/1/2/0"));
+    EXPECT_NE(network_of("other/1/2/0"), network_of("boot/1/2/0"));
+    EXPECT_EQ(network_of(host_key()).find(machine_of(host_key())), 0U);
+}
+
 }  // namespace
 }  // namespace tutti::rendezvous

@@ -70,7 +70,9 @@ void Mailbox::look_at_end(int from, Peer& p, const Stream& stream) {
     p.lost = true;
     p.ended = state == StreamState::ended && !p.in_payload && p.stage_begin == p.stage_end;
     p.out.clear();
-    if (!p.ended) events_.lost(from, state == StreamState::ended ? "it ended within a message" : stream.reason());
+    if (p.ended) return;
+    if (state == StreamState::damaged) return events_.damaged(from, stream.reason());
+    events_.lost(from, state == StreamState::ended ? "it ended within a message" : stream.reason());
 }
 
 // Reads ahead as far as the stage reaches; true when a whole header is there, which it leaves there.

@@ -222,7 +222,7 @@ TEST_P(MailboxTurns, who_has_left_refuses_what_is_announced_and_says_so_when_ask
 }
 
 TEST_P(MailboxTurns, an_end_comes_after_all_that_was_sent_before) {
-    if (!GetParam()) GTEST_SKIP() << "what carries bytes only here has no end";
+    if (!GetParam()) GTEST_SKIP() << "by design: this stream carries bytes only, and has no end";
     MailboxEvents from = events(out_, out_bytes_);
     from.open_stream = from.stream;
     Mailbox sender(0, 2, 7, std::move(from));

@@ -13,8 +13,9 @@ namespace tutti::transport {
 
 enum class StreamState {
     open,
-    ended,   ///< the peer has said that it sends nothing more, and all that it sent has been read
-    closed,  ///< it broke off
+    ended,    ///< the peer has said that it sends nothing more, and all that it sent has been read
+    closed,   ///< it broke off
+    damaged,  ///< what the peer sent was changed on the way; closed too
 };
 
 /// A descriptor worth polling, for input or for output.
@@ -40,7 +41,9 @@ class Stream {
     /// Takes bytes from `header`, then from `payload`; returns how many in all (0: try again later). What it has not
     /// taken it is shown again, first of all: it may have begun to send some of that.
     virtual std::size_t write(std::span<const std::byte> header, std::span<const std::byte> payload) = 0;
-    /// Puts bytes into `into`, then into `ahead`; returns how many in all (0: nothing there now, or closed).
+    /// Puts bytes into `into`, then into `ahead`; returns how many in all (0: nothing there now, or closed). Where they
+    /// may change on the way: what write() was shown as a header is given as it was sent or not at all, and of a
+    /// payload not all where it has changed.
     virtual std::size_t read(std::span<std::byte> into, std::span<std::byte> ahead) = 0;
     /// Takes a whole message, or nothing (false): when there is no room now, or the stream knows only bytes.
     virtual bool put(const ShortMessage& /*message*/, const std::byte* /*payload*/) { return false; }

@@ -1,5 +1,8 @@
 #include "transport/tcp/lane.hpp"
 
+#include "core/crc32c.hpp"
+
+#include <fmt/format.h>
 #include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
@@ -9,6 +12,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 
 namespace tutti::transport {
@@ -24,8 +28,20 @@ std::size_t Window::cut(std::uint64_t from, std::uint64_t to, iovec* parts) cons
     return count;
 }
 
+std::uint32_t Window::sum(std::uint64_t from, std::uint64_t to) const noexcept {
+    iovec parts[2];
+    std::uint32_t value = 0;
+    for (std::size_t i = 0, count = cut(from, to, parts); i < count; ++i)
+        value = crc32c({static_cast<const std::byte*>(parts[i].iov_base), parts[i].iov_len}, value);
+    return value;
+}
+
+std::uint32_t ChunkHeader::right_sum() const noexcept {
+    return crc32c(std::as_bytes(std::span(this, 1)).first(offsetof(ChunkHeader, own_sum)));
+}
+
 std::uint64_t Lane::position() const noexcept {
-    return out_begin_ + (out_sent_ > sizeof out_ ? out_sent_ - sizeof out_ : 0);
+    return out_begin_ + (out_sent_ - std::min(out_sent_, out_start_.bytes().size()));
 }
 
 namespace {
@@ -45,10 +61,8 @@ std::size_t Lane::unacknowledged() const noexcept {
     return queued(fd_.get(), SIOCOUTQ);
 }
 
-bool Lane::begin(std::uint32_t number, int lanes, std::uint64_t begin, std::uint64_t end, const Window& window) {
-    out_ = {.number = number,
-            .bytes = static_cast<std::uint32_t>(end - begin) & 0xffffffU,
-            .lanes = static_cast<std::uint8_t>(lanes)};
+bool Lane::begin(const ChunkStart& start, std::uint64_t begin, std::uint64_t end, const Window& window) {
+    out_start_ = start;
     out_sent_ = 0;
     out_begin_ = begin;
     out_end_ = end;
@@ -62,7 +76,8 @@ void Lane::go_on(const Window& window) {
 }
 
 bool Lane::end(std::uint32_t number) {
-    const ChunkHeader header{.number = number};
+    ChunkHeader header{.number = number};
+    if (checks_) header.own_sum = header.right_sum();
     const ssize_t sent = ::send(fd_.get(), &header, sizeof header, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0 && errno != EAGAIN && errno != EINTR) broken_ = true;
     if (sent > 0 && sent < static_cast<ssize_t>(sizeof header)) broken_ = true;  // never: a buffer has room for it
@@ -83,8 +98,8 @@ bool Lane::confirmed() const noexcept {
 bool Lane::send(const Window& window) {
     iovec parts[3];
     std::size_t count = 0;
-    if (out_sent_ < sizeof out_)
-        parts[count++] = {reinterpret_cast<std::byte*>(&out_) + out_sent_, sizeof out_ - out_sent_};
+    if (const auto start = out_start_.bytes(); out_sent_ < start.size())
+        parts[count++] = {const_cast<std::byte*>(start.data()) + out_sent_, start.size() - out_sent_};
     count += window.cut(position(), out_end_, parts + count);
     if (count == 0) return false;
     msghdr message{};
@@ -112,34 +127,59 @@ std::size_t Lane::counted(ssize_t result) {
     return 0;
 }
 
-std::optional<std::uint32_t> Lane::incoming() {
-    if (in_left_ > 0 || in_end_) return in_number_;
+// Of a short one with a checksum all has to be here.
+bool Lane::shows_chunk() const noexcept {
+    if (buffered() < sizeof(ChunkHeader)) return false;
     ChunkHeader header;
-    if (buffered() < sizeof header && why_.empty()) {
+    std::memcpy(&header, ahead_.data() + ahead_begin_, sizeof header);
+    return !checks_ || header.bytes > short_chunk_bytes || buffered() >= sizeof header + header.bytes;
+}
+
+void Lane::damage(std::string what) {
+    why_ = std::move(what);
+    damaged_ = true;
+}
+
+bool Lane::is_right(const ChunkHeader& header) {
+    if (checks_ && header.own_sum != header.right_sum()) {
+        damage(fmt::format("the header of a chunk has the CRC-32C {:08x}, sent was {:08x}", header.right_sum(),
+                           header.own_sum));
+        return false;
+    }
+    if (header.bytes <= chunk_bytes_max) return true;
+    why_ = "it sent something that is not a chunk";
+    ahead_begin_ = ahead_end_ = 0;
+    broke_off_ = true;
+    return false;
+}
+
+std::optional<std::uint32_t> Lane::incoming() {
+    if (in_left_ > 0 || in_end_) return in_.number;
+    if (!shows_chunk() && why_.empty()) {
         std::copy(ahead_.begin() + static_cast<std::ptrdiff_t>(ahead_begin_),
                   ahead_.begin() + static_cast<std::ptrdiff_t>(ahead_end_), ahead_.begin());
         ahead_end_ -= std::exchange(ahead_begin_, 0);
         ahead_end_ += counted(::recv(fd_.get(), ahead_.data() + ahead_end_, ahead_.size() - ahead_end_, MSG_DONTWAIT));
     }
-    if (buffered() < sizeof header) return std::nullopt;
-    std::memcpy(&header, ahead_.data() + ahead_begin_, sizeof header);
-    if (header.bytes > chunk_bytes_max) {
-        why_ = "it sent something that is not a chunk";
-        ahead_begin_ = ahead_end_ = 0;
-        broke_off_ = true;
-        return std::nullopt;
-    }
-    ahead_begin_ += sizeof header;
-    in_number_ = header.number;
-    in_left_ = header.bytes;
-    in_end_ = header.bytes == 0;
-    in_lanes_ = header.lanes;
-    return in_number_;
+    if (buffered() < sizeof in_) return std::nullopt;
+    std::memcpy(&in_, ahead_.data() + ahead_begin_, sizeof in_);
+    if (!is_right(in_) || !shows_chunk()) return std::nullopt;
+    ahead_begin_ += sizeof in_;
+    in_left_ = in_.bytes;
+    in_end_ = in_.bytes == 0;
+    in_lanes_ = in_.lanes;
+    in_sum_ = 0;
+    if (!checks_ || in_left_ > short_chunk_bytes) return in_.number;
+    in_sum_ = crc32c(std::span(ahead_).subspan(ahead_begin_, in_left_));
+    if (in_sum_ == in_.sum) return in_.number;
+    tell_of_damage();
+    return std::nullopt;
 }
 
 std::size_t Lane::take(std::span<std::byte> into) {
     const std::size_t want = std::min(into.size(), in_left_);
     std::size_t count = std::min(want, buffered());
+    if (damaged_) return 0;
     if (count > 0) {
         std::memcpy(into.data(), ahead_.data() + ahead_begin_, count);
         ahead_begin_ += count;
@@ -154,8 +194,21 @@ std::size_t Lane::take(std::span<std::byte> into) {
         ahead_begin_ = 0;
         ahead_end_ = received - count;
     }
+    if (checks_ && in_.bytes > short_chunk_bytes) {  // while they are in the cache
+        in_sum_ = crc32c(into.first(count), in_sum_);
+        if (count == in_left_ && in_sum_ != in_.sum) {
+            tell_of_damage();
+            return 0;
+        }
+    }
     in_left_ -= count;
     return count;
+}
+
+void Lane::tell_of_damage() {
+    const std::uint32_t bytes = in_.bytes;
+    damage(fmt::format("{} bytes (chunk {}) have the CRC-32C {:08x}, sent was {:08x}", bytes, in_.number, in_sum_,
+                       in_.sum));
 }
 
 }  // namespace tutti::transport

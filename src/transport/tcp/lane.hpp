@@ -1,13 +1,19 @@
 // Lane: one of a stream's TCP connections, and the chunks that travel on it in both directions.
 //
-// A chunk is a header of eight bytes, its number and its length, and as many bytes of the stream. It is on one lane as
-// a whole. One without bytes is the last: it tells an end from a connection that broke off.
+// A chunk is a header, its number and its length, and as many bytes of the stream. It is on one lane as a whole. One
+// without bytes is the last: it tells an end from a connection that broke off.
+//
+// TCP's own checksum has 16 bits and is made anew by whatever takes packets apart on the way: of the segments that
+// change, one in some ten thousand passes (Stone and Partridge, 2000). So chunks and their headers have a CRC-32C each,
+// if the ranks want that. A short chunk is given when all of it is here and right, of a longer one the last bytes come
+// only then: a message that has changed never comes to its end.
 //
 // Threads: one at a time.
 #pragma once
 
 #include "core/unique_fd.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -25,9 +31,18 @@ struct ChunkHeader {
     std::uint32_t number = 0;      ///< from 0, modulo 2^32: the stream's order
     std::uint32_t bytes : 24 = 0;  ///< 0: the stream ends here
     std::uint32_t lanes : 8 = 0;   ///< on how many lanes the sender wants to write
+    std::uint32_t sum = 0;         ///< CRC-32C of the bytes; 0 without checksums
+    std::uint32_t own_sum = 0;     ///< of the header before this word; 0 without checksums
+
+    std::uint32_t right_sum() const noexcept;
 };
-static_assert(sizeof(ChunkHeader) == 8);
+static_assert(sizeof(ChunkHeader) == 16);
 inline constexpr std::size_t chunk_bytes_max = std::size_t{1} << 20;
+/// So many, and their header, are read at once.
+inline constexpr std::size_t short_chunk_bytes = 8192 - sizeof(ChunkHeader);
+
+/// Whether chunks have checksums; the same on both sides.
+enum class Checksums : bool { off, on };
 
 /// Bytes that a stream is asked to send, of which the first is the stream's byte number `begin`.
 struct Window {
@@ -37,11 +52,29 @@ struct Window {
     std::uint64_t end() const noexcept { return begin + first.size() + second.size(); }
     /// The bytes from `from` to `to`, as far as they are in the window; how many parts it filled in, at most two.
     std::size_t cut(std::uint64_t from, std::uint64_t to, iovec* parts) const noexcept;
+    /// The CRC-32C of these bytes, all of which are in it.
+    std::uint32_t sum(std::uint64_t from, std::uint64_t to) const noexcept;
+};
+
+/// What a lane sends before a chunk's bytes: its header, and perhaps a whole chunk of few bytes.
+class ChunkStart {
+ public:
+    static constexpr std::size_t few_bytes = 64;
+    void add(const ChunkHeader& header) noexcept { add(std::as_bytes(std::span(&header, 1))); }
+    void add(std::span<const std::byte> bytes) noexcept {
+        std::copy(bytes.begin(), bytes.end(), bytes_.begin() + static_cast<std::ptrdiff_t>(size_));
+        size_ += bytes.size();
+    }
+    std::span<const std::byte> bytes() const noexcept { return std::span(bytes_).first(size_); }
+
+ private:
+    std::array<std::byte, 2 * sizeof(ChunkHeader) + few_bytes> bytes_;
+    std::size_t size_ = 0;
 };
 
 class Lane {
  public:
-    explicit Lane(UniqueFd fd) : fd_(std::move(fd)) {}
+    Lane(UniqueFd fd, Checksums checksums) : fd_(std::move(fd)), checks_(checksums == Checksums::on) {}
     int fd() const noexcept { return fd_.get(); }
 
     /// A chunk is under way, whose last byte the kernel has not taken yet.
@@ -52,9 +85,9 @@ class Lane {
     std::size_t unsent() const noexcept;
     /// Bytes that the kernel has taken and the peer's has not confirmed yet.
     std::size_t unacknowledged() const noexcept;
-    /// Begins the chunk of the bytes from `begin` to `end` with what the kernel takes of it now; false, and nothing has
-    /// happened, if that is nothing at all.
-    bool begin(std::uint32_t number, int lanes, std::uint64_t begin, std::uint64_t end, const Window& window);
+    /// Begins the chunk of the bytes from `begin` to `end` with what the kernel takes of it now, after what comes
+    /// before it; false, and nothing has happened, if that is nothing at all.
+    bool begin(const ChunkStart& start, std::uint64_t begin, std::uint64_t end, const Window& window);
     /// Goes on with the chunk under way.
     void go_on(const Window& window);
     /// Says that the stream ends with this number; false, and nothing has happened, if the kernel does not take it now.
@@ -75,7 +108,7 @@ class Lane {
     /// The stream ends with incoming().
     bool brings_end() const noexcept { return in_end_; }
     /// The number of the next chunk can be told without asking the kernel.
-    bool holds_chunk() const noexcept { return receiving() || in_end_ || buffered() >= sizeof(ChunkHeader); }
+    bool holds_chunk() const noexcept { return receiving() || in_end_ || shows_chunk(); }
 
     /// Nothing can be sent any more. What the peer sent before can still be read.
     bool broken() const noexcept { return broken_; }
@@ -83,27 +116,35 @@ class Lane {
     const std::string& ended() const noexcept { return why_; }
     /// That was an error, not the peer's wish.
     bool broke_off() const noexcept { return broke_off_; }
+    /// Something has changed on the way; ended() says what.
+    bool damaged() const noexcept { return damaged_; }
 
  private:
     bool send(const Window& window);
+    bool shows_chunk() const noexcept;
+    bool is_right(const ChunkHeader& header);
+    void damage(std::string what);
+    void tell_of_damage();
     std::size_t buffered() const noexcept { return ahead_end_ - ahead_begin_; }
     std::size_t counted(ssize_t result);
 
     UniqueFd fd_;
-    bool broken_ = false;
+    bool checks_;
+    bool broken_ = false, damaged_ = false;
     std::string why_;
     bool broke_off_ = false;
 
-    ChunkHeader out_;
-    std::size_t out_sent_ = 0;  // with the header
+    ChunkStart out_start_;
+    std::size_t out_sent_ = 0;  // with the start
     std::uint64_t out_begin_ = 0, out_end_ = 0;
 
     int in_lanes_ = 1;
-    std::uint32_t in_number_ = 0;
+    ChunkHeader in_;
     std::size_t in_left_ = 0;
     bool in_end_ = false;
+    std::uint32_t in_sum_ = 0;  // of the bytes that were taken
     // What was read beyond a chunk, and short chunks, which come in one read.
-    std::array<std::byte, 4096> ahead_;
+    std::array<std::byte, sizeof(ChunkHeader) + short_chunk_bytes> ahead_;
     std::size_t ahead_begin_ = 0, ahead_end_ = 0;
 };
 

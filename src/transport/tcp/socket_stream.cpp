@@ -41,7 +41,7 @@ std::size_t timed(SocketTime& time, std::size_t at_most, Move&& move) {
 void SocketStream::add(UniqueFd fd) {
     if (lanes_.size() >= lanes_max) return;  // more than any peer makes
     congestion_.apply(fd.get());
-    lanes_.push_back(std::make_unique<Lane>(std::move(fd)));
+    lanes_.push_back(std::make_unique<Lane>(std::move(fd), checksums_));
     wants_lane_ = false;
 }
 
@@ -50,9 +50,9 @@ void SocketStream::give_up() noexcept {
     wants_lane_ = false;
 }
 
-void SocketStream::break_off(std::string reason) {
-    if (closed_) return;
-    closed_ = true;
+void SocketStream::break_off(std::string reason, StreamState as) {
+    if (closed()) return;
+    state_ = as;
     reason_ = std::move(reason);
 }
 
@@ -65,7 +65,7 @@ void SocketStream::use(int count) {
 }
 
 std::size_t SocketStream::write(std::span<const std::byte> header, std::span<const std::byte> payload) {
-    if (lanes_.empty() || closed_ || has_end_ || broken()) return 0;
+    if (lanes_.empty() || closed() || has_end_ || broken()) return 0;
     const std::size_t size = header.size() + payload.size();
     const std::size_t taken = timed(time_, size, [&] { return send({written_, header, payload}); });
     written_ += taken;
@@ -87,7 +87,7 @@ bool SocketStream::end() {
     if (has_end_ || lanes_.empty()) return true;
     // It says how many chunks there are, so it may be on any lane. Within a message nothing can be said.
     const bool cut = !window_assigned_ || std::ranges::any_of(lanes_, [](const auto& lane) { return lane->sending(); });
-    if (!cut && !closed_ && !broken() &&
+    if (!cut && !closed() && !broken() &&
         std::ranges::none_of(lanes_, [this](const auto& lane) { return lane->end(next_out_); }) && !broken())
         return false;
     has_end_ = true;
@@ -110,14 +110,21 @@ std::size_t SocketStream::send(const Window& window) {
     const std::uint64_t end = window.end();
     for (const auto& lane : lanes_) lane->go_on(window);
     use(growth_.in_use(lanes(), peer_wants_));
-    const std::uint64_t most = used_ == 1 ? chunk_bytes_max : chunk_bytes;
     for (std::uint64_t full = 0; assigned_ < end;) {
         const auto index = lane_for_next(full);
         if (!index) break;
-        const std::uint64_t chunk_end = std::min(assigned_ + most, end);
-        if (lanes_[*index]->begin(next_out_, growth_.wanted(), assigned_, chunk_end, window)) {
+        ChunkStart start;
+        std::uint32_t number = next_out_;
+        const std::uint64_t begin = assigned_ + header_alone(window);
+        if (begin > assigned_) {
+            start.add(header_of(number++, assigned_, begin, window));
+            start.add(window.first.subspan(assigned_ - window.begin, begin - assigned_));
+        }
+        const std::uint64_t chunk_end = std::min(begin + (used_ == 1 ? chunk_bytes_max : chunk_bytes), end);
+        start.add(header_of(number++, begin, chunk_end, window));
+        if (lanes_[*index]->begin(start, begin, chunk_end, window)) {
             assigned_ = chunk_end;
-            ++next_out_;
+            next_out_ = number;
         } else {
             full |= std::uint64_t{1} << *index;
         }
@@ -128,6 +135,32 @@ std::size_t SocketStream::send(const Window& window) {
         if (lane->sending()) taken = std::min(taken, lane->position());
     }
     return static_cast<std::size_t>(taken - window.begin);
+}
+
+// How many bytes of the stream's header get a chunk of their own: a reader that acts by a header has to know that it is
+// right, and does so once all of a short chunk is here. With a short payload it shares one.
+std::size_t SocketStream::header_alone(const Window& window) const {
+    const std::uint64_t header_end = window.begin + window.first.size();
+    const bool shares = window.end() - assigned_ <= short_chunk_bytes;
+    if (checksums_ == Checksums::off || assigned_ >= header_end || shares) return 0;
+    return std::min<std::uint64_t>(header_end - assigned_, ChunkStart::few_bytes);
+}
+
+ChunkHeader SocketStream::header_of(std::uint32_t number, std::uint64_t begin, std::uint64_t end,
+                                    const Window& window) {
+    ChunkHeader header{.number = number,
+                       .bytes = static_cast<std::uint32_t>(end - begin) & 0xffffffU,
+                       .lanes = static_cast<std::uint8_t>(growth_.wanted())};
+    if (checksums_ == Checksums::off) return header;
+    const bool is_long = end - begin > short_chunk_bytes;
+    if (!is_long) {
+        header.sum = window.sum(begin, end);
+    } else {
+        if (sum_.begin != begin || sum_.end != end) sum_ = {begin, end, window.sum(begin, end)};
+        header.sum = sum_.value;
+    }
+    header.own_sum = header.right_sum();
+    return header;
 }
 
 // Of the lanes that take more now and are not in the set `full`, the one with the fewest bytes under way: a quick one.
@@ -150,7 +183,7 @@ std::optional<std::size_t> SocketStream::lane_for_next(std::uint64_t full) const
 bool SocketStream::brings_next_chunk(Lane& lane) {
     const auto number = lane.incoming();
     if (number == next_in_ && lane.brings_end()) {
-        ended_ = true;
+        state_ = StreamState::ended;
         return false;
     }
     if (number == next_in_) {
@@ -168,7 +201,7 @@ Lane* SocketStream::incoming_lane() {
     if (in_ != nullptr || lanes_.empty()) return in_;
     if (likely_in_ >= lanes_.size()) likely_in_ = 0;
     Lane& likely = *lanes_[likely_in_];
-    if (brings_next_chunk(likely) || ended_ || lanes_.size() == 1) return in_;
+    if (brings_next_chunk(likely) || state_ != StreamState::open || lanes_.size() == 1) return in_;
     // Others are written on only while that one is full.
     const bool look = likely.receiving() || ++looks_ % looks_before_others == 0;
     for (std::size_t i = 0; i < lanes_.size(); ++i) {
@@ -189,7 +222,7 @@ std::size_t SocketStream::read(std::span<std::byte> into, std::span<std::byte> /
 
 std::size_t SocketStream::take(std::span<std::byte> into) {
     std::size_t total = 0;
-    while (!closed_ && !ended_ && total < into.size()) {
+    while (state_ == StreamState::open && total < into.size()) {
         Lane* lane = incoming_lane();
         if (lane == nullptr) break;
         const auto rest = into.subspan(total);
@@ -209,7 +242,12 @@ std::size_t SocketStream::take(std::span<std::byte> into) {
 // its way, however long that takes; where one broke, what it carried is missing. True: there was something, on a lane
 // that had not been looked at.
 bool SocketStream::look_at_ends() {
-    if (closed_ || ended_) return false;
+    if (state_ != StreamState::open) return false;
+    const auto damaged = std::ranges::find_if(lanes_, [](const auto& lane) { return lane->damaged(); });
+    if (damaged != lanes_.end()) {
+        break_off((*damaged)->ended(), StreamState::damaged);
+        return false;
+    }
     if (in_ != nullptr) {
         if (!in_->ended().empty()) break_off(in_->ended());
         return false;
@@ -232,7 +270,7 @@ void SocketStream::pollables(bool output, std::vector<Pollable>& into) const {
         const bool input = in_ != nullptr ? &lane == in_ : !lane.holds_chunk();
         if (input && lane.ended().empty()) into.push_back({lane.fd(), false});
         const bool bytes_wait = lane.sending() || (i < used_ && !window_assigned_);
-        if (output && bytes_wait && !closed_ && !lane.broken()) into.push_back({lane.fd(), true});
+        if (output && bytes_wait && !closed() && !lane.broken()) into.push_back({lane.fd(), true});
     }
 }
 

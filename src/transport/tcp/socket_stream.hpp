@@ -32,13 +32,11 @@ struct SocketTime {
 
 class SocketStream final : public Stream {
  public:
-    SocketStream(Congestion congestion, Lanes lanes, SocketTime& time)
-        : congestion_(std::move(congestion)), growth_(lanes), time_(time) {}
+    SocketStream(Congestion congestion, Lanes lanes, Checksums checksums, SocketTime& time)
+        : congestion_(std::move(congestion)), growth_(lanes), checksums_(checksums), time_(time) {}
     std::size_t write(std::span<const std::byte> header, std::span<const std::byte> payload) override;
     std::size_t read(std::span<std::byte> into, std::span<std::byte> ahead) override;
-    StreamState state() const noexcept override {
-        return closed_ ? StreamState::closed : ended_ ? StreamState::ended : StreamState::open;
-    }
+    StreamState state() const noexcept override { return state_; }
     bool end() override;
     void close() noexcept override;
     bool delivered() const noexcept override;
@@ -48,7 +46,7 @@ class SocketStream final : public Stream {
     /// There is no lane yet.
     bool needs_connection() const noexcept { return lanes_.empty() && !given_up_; }
     /// Another lane would help.
-    bool wants_connection() const noexcept { return wants_lane_ && !closed_; }
+    bool wants_connection() const noexcept { return wants_lane_ && !closed(); }
     /// A connection to the peer, whoever made it.
     void add(UniqueFd fd);
     /// There will be no further lanes; without any, nothing to write on.
@@ -59,32 +57,41 @@ class SocketStream final : public Stream {
     void use(int count);
     std::size_t send(const Window& window);
     std::optional<std::size_t> lane_for_next(std::uint64_t full) const;
+    std::size_t header_alone(const Window& window) const;
+    ChunkHeader header_of(std::uint32_t number, std::uint64_t begin, std::uint64_t end, const Window& window);
     bool broken() const noexcept;
     Lane* incoming_lane();
     bool brings_next_chunk(Lane& lane);
     std::size_t take(std::span<std::byte> into);
     bool look_at_ends();
-    void break_off(std::string reason);
+    bool closed() const noexcept { return state_ == StreamState::closed || state_ == StreamState::damaged; }
+    void break_off(std::string reason, StreamState as = StreamState::closed);
 
     Congestion congestion_;
     LaneGrowth growth_;
+    Checksums checksums_;
     SocketTime& time_;
     std::vector<std::unique_ptr<Lane>> lanes_;
-    bool given_up_ = false, wants_lane_ = false, closed_ = false;
-    bool ended_ = false;    // the peer's bytes have
-    bool has_end_ = false;  // this rank's have
+    bool given_up_ = false, wants_lane_ = false;
+    bool has_end_ = false;                   // nothing more is written
+    StreamState state_ = StreamState::open;  // of what the peer sends
     std::string reason_;
 
     std::uint64_t written_ = 0;    // of the stream's bytes; those before have been taken
     std::uint64_t assigned_ = 0;   // those before are in chunks
     bool window_assigned_ = true;  // the last window had nothing beyond
     std::uint32_t next_out_ = 0;   // number of the next chunk
-    std::size_t used_ = 1;         // lanes that are written on
-    int peer_wants_ = 1;           // lanes for its own bytes
-    std::uint32_t next_in_ = 0;    // number of the chunk whose bytes come next
-    Lane* in_ = nullptr;           // which has begun to bring it
-    std::size_t likely_in_ = 0;    // the lane that brought the last one
-    std::uint32_t looks_ = 0;      // in vain at that lane
+    // Of the next long chunk: no lane may have taken it when it was made.
+    struct {
+        std::uint64_t begin = 0, end = 0;
+        std::uint32_t value = 0;
+    } sum_;
+    std::size_t used_ = 1;       // lanes that are written on
+    int peer_wants_ = 1;         // lanes for its own bytes
+    std::uint32_t next_in_ = 0;  // number of the chunk whose bytes come next
+    Lane* in_ = nullptr;         // which has begun to bring it
+    std::size_t likely_in_ = 0;  // the lane that brought the last one
+    std::uint32_t looks_ = 0;    // in vain at that lane
 };
 
 }  // namespace tutti::transport

@@ -1,6 +1,8 @@
 // A stream over one or several TCP connections.
 #include "transport/tcp/socket_stream.hpp"
 
+#include "core/crc32c.hpp"
+
 #include "core/socket.hpp"
 
 #include <gtest/gtest.h>
@@ -13,6 +15,7 @@
 #include <array>
 #include <cstring>
 #include <functional>
+#include <numeric>
 #include <random>
 #include <string>
 #include <thread>
@@ -40,9 +43,9 @@ Connection connection(int buffer_bytes = 0) {
     return made;
 }
 
-SocketStream stream(int lanes = 1) {
+SocketStream stream(int lanes = 1, Checksums checksums = Checksums::on) {
     static SocketTime time;
-    return {Congestion::from_environment(), {.most = lanes, .as_needed = false}, time};
+    return {Congestion::from_environment(), {.most = lanes, .as_needed = false}, checksums, time};
 }
 
 /// What the stream's byte number `at` is in these tests.
@@ -122,8 +125,10 @@ void exchange(
 }
 
 TEST(SocketStream, carries_bytes_in_order_over_any_number_of_connections) {
-    for (const int lanes : {1, 2, 5}) {
-        SocketStream a = stream(), b = stream();
+    const std::pair<int, Checksums> cases[] = {
+        {1, Checksums::on}, {1, Checksums::off}, {2, Checksums::on}, {5, Checksums::on}, {5, Checksums::off}};
+    for (const auto& [lanes, checksums] : cases) {
+        SocketStream a = stream(1, checksums), b = stream(1, checksums);
         for (int i = 0; i < lanes; ++i) {
             Connection made = connection();
             (i % 2 == 0 ? a : b).add(std::move(made.near));
@@ -184,7 +189,7 @@ TEST(SocketStream, puts_less_on_a_slow_connection) {
 
 TEST(SocketStream, leaves_connections_of_the_peer_alone_until_more_are_quicker) {
     SocketTime time;
-    SocketStream a(Congestion::from_environment(), {.most = 4, .as_needed = true}, time), b = stream();
+    SocketStream a(Congestion::from_environment(), {.most = 4, .as_needed = true}, Checksums::on, time), b = stream();
     std::array<int, 2> fds{};
     for (int& fd : fds) {
         Connection made = connection(65536);
@@ -258,6 +263,8 @@ TEST(SocketStream, ends_when_all_that_was_sent_has_been_read_however_long_a_conn
     for (Connection& one : made) b.add(std::move(one.far));
     const auto put = [&](std::size_t lane, ChunkHeader header) {
         std::vector<std::byte> bytes(sizeof header + header.bytes);
+        header.sum = crc32c(std::span(bytes).subspan(sizeof header));
+        header.own_sum = header.right_sum();
         std::memcpy(bytes.data(), &header, sizeof header);
         EXPECT_EQ(::send(made.at(lane).near.get(), bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
     };
@@ -315,10 +322,104 @@ TEST(SocketStream, does_not_wait_for_what_went_with_one_of_its_connections) {
     EXPECT_EQ(a.state(), StreamState::closed);
 }
 
+constexpr std::size_t frame_bytes = 56;
+
+/// What a stream writes for one message: a header, then a payload.
+std::vector<std::byte> written_for(std::size_t payload_bytes, Checksums checksums) {
+    SocketStream a = stream(1, checksums);
+    Connection made = connection();
+    a.add(std::move(made.near));
+    std::vector<std::byte> message(frame_bytes + payload_bytes), wire;
+    for (std::size_t i = 0; i < message.size(); ++i) message[i] = byte_at(i);
+    for (std::size_t done = 0; done < message.size();) {
+        const auto rest = std::span(message).subspan(done);
+        const std::size_t header = done < frame_bytes ? frame_bytes - done : 0;
+        done += a.write(rest.first(header), rest.subspan(header));
+        std::array<std::byte, 65536> room;
+        const ssize_t count =
+            ::recv(made.far.get(), room.data(), room.size(), done < message.size() ? MSG_DONTWAIT : 0);
+        if (count > 0) wire.insert(wire.end(), room.begin(), room.begin() + count);
+    }
+    for (std::array<std::byte, 65536> room;;) {
+        const ssize_t count = ::recv(made.far.get(), room.data(), room.size(), MSG_DONTWAIT);
+        if (count <= 0) return wire;
+        wire.insert(wire.end(), room.begin(), room.begin() + count);
+    }
+}
+
+struct Given {
+    std::vector<std::byte> bytes;
+    StreamState state;
+    std::string reason;
+};
+/// What a stream makes of it.
+Given given_for(std::span<const std::byte> wire, Checksums checksums) {
+    SocketStream b = stream(1, checksums);
+    Connection made = connection();
+    b.add(std::move(made.far));
+    Given given;
+    std::size_t sent = 0;
+    for (const auto end = Deadline::after(20s); b.state() == StreamState::open && !end.expired();) {
+        if (sent < wire.size()) {
+            const ssize_t count = ::send(made.near.get(), wire.data() + sent, wire.size() - sent, MSG_DONTWAIT);
+            if (count > 0) sent += static_cast<std::size_t>(count);
+            if (sent == wire.size()) ::shutdown(made.near.get(), SHUT_WR);
+        }
+        std::array<std::byte, 50'000> room;
+        const std::size_t count = b.read(room, {});
+        given.bytes.insert(given.bytes.end(), room.begin(), room.begin() + static_cast<std::ptrdiff_t>(count));
+    }
+    given.state = b.state();
+    given.reason = b.reason();
+    return given;
+}
+
+bool is_as_sent(std::span<const std::byte> bytes) {
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+        if (bytes[i] != byte_at(i)) return false;
+    }
+    return true;
+}
+
+TEST(SocketStream, never_gives_all_of_what_was_changed_on_the_way_and_no_header_that_was) {
+    std::mt19937 random(3);
+    for (const std::size_t payload : {0, 1, 1000, 8120, 8121, 100'000, 1'300'000}) {
+        const std::size_t whole = frame_bytes + payload;
+        const std::vector<std::byte> wire = written_for(payload, Checksums::on);
+        Given given = given_for(wire, Checksums::on);
+        ASSERT_EQ(given.state, StreamState::closed);  // by its peer
+        ASSERT_TRUE(given.bytes.size() == whole && is_as_sent(given.bytes)) << payload;
+        std::vector<std::size_t> places(wire.size() < 200 ? wire.size() : 200);
+        for (std::size_t i = 0; i < places.size(); ++i)  // all headers, then some of all
+            places[i] = i < 100 ? i : wire.size() < 200 || i == 199 ? wire.size() - 200 + i : random() % wire.size();
+        if (wire.size() < 200) std::iota(places.begin(), places.end(), std::size_t{0});
+        if (payload == 1'300'000) places.resize(110);
+        for (const std::size_t place : places) {
+            std::vector<std::byte> changed = wire;
+            changed[place] ^= static_cast<std::byte>(1U << random() % 8);
+            given = given_for(changed, Checksums::on);
+            ASSERT_EQ(given.state, StreamState::damaged) << payload << ", byte " << place << ": " << given.reason;
+            ASSERT_NE(given.reason.find("CRC-32C"), std::string::npos) << given.reason;
+            ASSERT_LT(given.bytes.size(), whole) << payload << ", byte " << place;
+            ASSERT_TRUE(is_as_sent(std::span(given.bytes).first(std::min(given.bytes.size(), frame_bytes))))
+                << payload << ", byte " << place;
+        }
+    }
+}
+
+TEST(SocketStream, without_checksums_gives_what_comes) {
+    std::vector<std::byte> wire = written_for(100'000, Checksums::off);
+    wire[5000] ^= std::byte{1};
+    const Given given = given_for(wire, Checksums::off);
+    EXPECT_EQ(given.bytes.size(), frame_bytes + 100'000);
+    EXPECT_FALSE(is_as_sent(given.bytes));
+    EXPECT_EQ(given.state, StreamState::closed);
+}
+
 TEST(SocketStream, refuses_what_is_not_a_chunk) {
     for (const ChunkHeader& header :
          {ChunkHeader{0xffffffff, 0}, ChunkHeader{0, 0xffffff}, ChunkHeader{0xffffffff, 8}}) {
-        SocketStream b = stream();
+        SocketStream b = stream(1, Checksums::off);
         Connection made = connection();
         b.add(std::move(made.far));
         const std::array<ChunkHeader, 2> sent{header, header};
