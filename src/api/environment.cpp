@@ -16,6 +16,7 @@ void check_environment() {
     settings::wait();
     settings::progress_nice();
     settings::timeout();
+    settings::lifeline_timeout();
     settings::tcp_checksum();
     algorithm::parse_override(env::get("TUTTI_ALGORITHM").value_or(""), Collective::barrier);
     tune::setting_from_environment(tune::Files::ignored);

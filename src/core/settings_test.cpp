@@ -52,6 +52,15 @@ TEST_F(Settings, another_name_is_refused_with_all_that_are_expected) {
     EXPECT_EQ(complaint([] { transport(); }), "environment variable TUTTI_TRANSPORT=rdma: expected auto, shm or tcp");
 }
 
+TEST_F(Settings, checksums_are_for_what_leaves_the_host_unless_told_otherwise) {
+    EXPECT_EQ(tcp_checksum(), TcpChecksum::automatic);
+    set("TUTTI_TCP_CHECKSUM", "off");
+    EXPECT_EQ(tcp_checksum(), TcpChecksum::off);
+    set("TUTTI_TCP_CHECKSUM", "crc");
+    EXPECT_EQ(complaint([] { tcp_checksum(); }),
+              "environment variable TUTTI_TCP_CHECKSUM=crc: expected auto, on or off");
+}
+
 TEST_F(Settings, the_progress_thread_comes_before_computations_unless_told_otherwise) {
     EXPECT_EQ(progress_nice(), -5);
     set("TUTTI_PROGRESS_NICE", "0");
