@@ -3,6 +3,7 @@
 #include "core/unique_fd.hpp"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,6 +29,12 @@ std::string boot_id() {
 int cpus() {
     static const int running = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
     return running;
+}
+
+std::uint64_t file_size_limit() {
+    rlimit limit{};
+    const bool known = ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+    return known ? limit.rlim_cur : UINT64_MAX;
 }
 
 }  // namespace tutti::this_host

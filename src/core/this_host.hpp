@@ -1,6 +1,7 @@
 // This host: what tells it from others. Threads: any.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace tutti::this_host {
@@ -12,5 +13,9 @@ std::string boot_id();
 
 /// CPUs that are running, at least 1; asked once.
 int cpus();
+
+/// How long a file may become that this process writes (ulimit -f), in bytes. To write more brings SIGXFSZ, which ends
+/// the process.
+std::uint64_t file_size_limit();
 
 }  // namespace tutti::this_host

@@ -1,6 +1,7 @@
 #include "tune/cache.hpp"
 
 #include "core/env.hpp"
+#include "core/this_host.hpp"
 #include "object/codec.hpp"
 
 #include <fcntl.h>
@@ -9,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cmath>
@@ -114,7 +116,7 @@ bool Cache::save(const Measurement& measured) const {
     const UniqueFd file(
         ::openat(folder_.get(), draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
     if (!file) return false;
-    const bool written = text.size() <= file_max &&
+    const bool written = text.size() <= std::min<std::uint64_t>(file_max, this_host::file_size_limit()) &&
                          ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
                          ::renameat(folder_.get(), draft.c_str(), folder_.get(), file_.c_str()) == 0;
     if (!written) ::unlinkat(folder_.get(), draft.c_str(), 0);

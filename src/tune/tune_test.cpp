@@ -8,7 +8,9 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <tutti/error.hpp>
 
@@ -177,6 +179,20 @@ TEST(Cache, does_without_a_folder_that_can_be_written) {
         EXPECT_FALSE(cache.save(some_costs()));
         EXPECT_FALSE(cache.claim());
     }
+}
+
+TEST(Cache, is_not_written_beyond_the_limit_for_files) {
+    const Folder folder;
+    const pid_t child = ::fork();
+    if (child == 0) {
+        const rlimit none{0, 0};
+        ::setrlimit(RLIMIT_FSIZE, &none);
+        ::_exit(Cache("a host", folder.path()).save(some_costs()) ? 1 : 0);
+    }
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0) << "ended by signal " << WTERMSIG(status);
+    EXPECT_EQ(Cache("a host", folder.path()).load(), std::nullopt);
 }
 
 TEST(Cache, lets_one_of_many_measure) {

@@ -1,10 +1,11 @@
 #include "transport/shm/memory_file.hpp"
 
+#include "core/this_host.hpp"
+
 #include <tutti/error.hpp>
 
 #include <fmt/format.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -31,12 +32,8 @@ UniqueFd open_file(const char* name) {
 }  // namespace
 
 UniqueFd make_memory_file(const char* name, std::uint64_t bytes) {
-    // The kernel does not only refuse a file that is longer than it may be: it sends SIGXFSZ, which ends the process.
-    rlimit limit{};
-    if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < bytes) {
-        refuse(
-            fmt::format("the limit for the size of files (ulimit -f) is {} bytes: expected unlimited", limit.rlim_cur));
-    }
+    if (const std::uint64_t limit = this_host::file_size_limit(); limit < bytes)
+        refuse(fmt::format("the limit for the size of files (ulimit -f) is {} bytes: expected unlimited", limit));
     UniqueFd fd = open_file(name);
     if (!fd) refuse(fmt::format("memfd_create: {}", std::strerror(errno)));
     if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0)
