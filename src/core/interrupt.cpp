@@ -1,5 +1,7 @@
 #include "core/interrupt.hpp"
 
+#include "core/patience.hpp"
+
 #include <tutti/error.hpp>
 #include <tutti/interrupt.hpp>
 
@@ -60,6 +62,7 @@ void check_wait(const Deadline& deadline, const AbortFlag* abort, const char* op
     if (deadline.expired()) {
         throw Timeout(std::string(operation) + " timed out", {.operation = operation});
     }
+    patience::look();
 }
 
 InterruptHandler::InterruptHandler() {

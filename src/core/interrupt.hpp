@@ -37,7 +37,8 @@ void request_interrupt() noexcept;
 /// Forgets a request; done by the code that reports it.
 void clear_interrupt() noexcept;
 
-/// Throws Timeout, Aborted (flag, may be null) or Aborted{interrupted}, naming `operation`; otherwise returns.
+/// Throws Timeout, Aborted (flag, may be null) or Aborted{interrupted}, naming `operation`; otherwise returns. A wait
+/// that takes long says then what it is for (core/patience.hpp).
 void check_wait(const Deadline& deadline, const AbortFlag* abort, const char* operation);
 
 }  // namespace tutti

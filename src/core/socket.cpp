@@ -1,6 +1,7 @@
 #include "core/socket.hpp"
 
 #include "core/log.hpp"
+#include "core/patience.hpp"
 
 #include <tutti/error.hpp>
 
@@ -123,6 +124,21 @@ int try_connect(const addrinfo& target, const Deadline& attempt, const Deadline&
     return 0;
 }
 
+/// One attempt; returns 0 or the errno.
+int try_listen(const addrinfo& target, int backlog, UniqueFd& result) {
+    UniqueFd fd(::socket(target.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (!fd) return errno;
+    const int on = 1;
+    const int off = 0;
+    if (target.ai_family == AF_INET6) ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    if (::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
+        ::bind(fd.get(), target.ai_addr, target.ai_addrlen) != 0 || ::listen(fd.get(), backlog) != 0) {
+        return errno;
+    }
+    result = std::move(fd);
+    return 0;
+}
+
 bool worth_another_try(int error) {
     switch (error) {
         case ECONNREFUSED:
@@ -157,6 +173,18 @@ void pause(Clock::duration length, const Deadline& deadline, const AbortFlag* ab
     }
 }
 
+/// " with 10.0.0.1:29500", " with process 4711", or nothing where there is no peer.
+std::string peer_of(int fd) {
+    sockaddr_storage storage{};
+    socklen_t size = sizeof storage;
+    if (::getpeername(fd, reinterpret_cast<sockaddr*>(&storage), &size) != 0) return {};
+    ucred who{};
+    size = sizeof who;
+    if (storage.ss_family != AF_UNIX) return " with " + to_string(to_address(storage));
+    if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0) return {};
+    return fmt::format(" with process {}", who.pid);
+}
+
 /// Length of the address: abstract names count their bytes, not up to a zero.
 socklen_t unix_address(std::string_view name, sockaddr_un& address) {
     address = {};
@@ -186,29 +214,59 @@ std::string to_string(const Address& address) {
 }
 
 UniqueFd listen_tcp(const std::string& host, std::uint16_t port, int backlog) {
+    const std::string place = host.empty() ? fmt::format("port {} of every address", port) : to_string({host, port});
     int error = 0;
+    // One socket for both families, where the system has the newer one.
+    const Addresses both = host.empty() ? resolve("::", port, AI_PASSIVE | AI_NUMERICHOST, error) : nullptr;
     const Addresses list = resolve(host, port, AI_PASSIVE, error);
     if (!list) {
-        throw DistNetworkError(fmt::format("cannot listen on {}: {}", to_string({host, port}), ::gai_strerror(error)),
+        throw DistNetworkError(fmt::format("cannot listen on {}: {}", place, ::gai_strerror(error)),
                                {.operation = "listen", .hint = "give an address of this host"});
     }
+    UniqueFd fd;
     int first_errno = 0;
-    for (const addrinfo* at = list.get(); at != nullptr; at = at->ai_next) {
-        UniqueFd fd(::socket(at->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-        const int on = 1;
-        if (fd && ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
-            ::bind(fd.get(), at->ai_addr, at->ai_addrlen) == 0 && ::listen(fd.get(), backlog) == 0) {
-            return fd;
-        }
-        if (first_errno == 0) first_errno = errno;
+    for (const addrinfo* at = both.get(); at != nullptr; at = at->ai_next) {
+        const int failed = try_listen(*at, backlog, fd);
+        if (failed == 0) return fd;
+        if (failed == EADDRINUSE) first_errno = failed;
+    }
+    for (const addrinfo* at = list.get(); at != nullptr && first_errno != EADDRINUSE; at = at->ai_next) {
+        const int failed = try_listen(*at, backlog, fd);
+        if (failed == 0) return fd;
+        if (first_errno == 0) first_errno = failed;
     }
     std::string hint;
     if (first_errno == EADDRINUSE) hint = "another job may be using it; choose another port";
     if (first_errno == EADDRNOTAVAIL) hint = "it is not an address of this host";
     if (first_errno == EACCES) hint = "ports below 1024 need privileges; choose another port";
-    throw DistNetworkError(fmt::format("cannot listen on {}: {}{}{}", to_string({host, port}), reason(first_errno),
-                                       hint.empty() ? "" : ": ", hint),
-                           {.operation = "listen", .hint = hint});
+    throw DistNetworkError(
+        fmt::format("cannot listen on {}: {}{}{}", place, reason(first_errno), hint.empty() ? "" : ": ", hint),
+        {.operation = "listen", .hint = hint});
+}
+
+bool is_of_this_host(const std::string& host) {
+    int error = 0;
+    const Addresses list = resolve(host, 0, 0, error);
+    if (!list) {
+        throw DistNetworkError(fmt::format("the address of {} is not known here: {}", host, ::gai_strerror(error)),
+                               {.operation = "listen", .hint = "check the host's name"});
+    }
+    for (const addrinfo* at = list.get(); at != nullptr; at = at->ai_next) {
+        const UniqueFd fd(::socket(at->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+        if (fd && ::bind(fd.get(), at->ai_addr, at->ai_addrlen) == 0) return true;
+    }
+    return false;
+}
+
+std::string address_towards(const std::string& host) {
+    static constexpr std::uint16_t any_port = 9;
+    int error = 0;
+    const Addresses list = resolve(host, any_port, 0, error);
+    for (const addrinfo* at = list.get(); at != nullptr; at = at->ai_next) {
+        const UniqueFd fd(::socket(at->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+        if (fd && ::connect(fd.get(), at->ai_addr, at->ai_addrlen) == 0) return local_address(fd.get()).host;
+    }
+    return {};
 }
 
 UniqueFd connect_tcp(const Address& address, const Deadline& deadline, const AbortFlag* abort, Refusal refusal) {
@@ -216,9 +274,10 @@ UniqueFd connect_tcp(const Address& address, const Deadline& deadline, const Abo
     if (address.port == 0) throw InvalidArgument(fmt::format("connect to {}: port 0", to_string(address)));
     if (address.host.empty()) throw InvalidArgument(fmt::format("connect to {}: no host", to_string(address)));
     Clock::duration back_off = 1ms;
+    std::string cause = "it does not answer";
+    const Patience patience([&] { return fmt::format("a connection to {}: {}", to_string(address), cause); });
     while (true) {
         int lookup = 0;
-        std::string cause;
         std::string hint = "is the process that listens there running?";
         const Addresses list = resolve(address.host, address.port, 0, lookup);
         if (!list) {
@@ -348,6 +407,7 @@ bool is_multicast(const std::string& host) {
 }
 
 short wait_for(int fd, short events, const Deadline& deadline, const AbortFlag* abort, const char* operation) {
+    const Patience patience([&] { return operation + peer_of(fd); });
     while (true) {
         pollfd item{fd, events, 0};
         if (::poll(&item, 1, deadline.poll_ms(wait_slice)) > 0) return item.revents;
@@ -431,6 +491,7 @@ UniqueFd connect_unix(std::string_view abstract_name, const Deadline& deadline, 
     UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!fd) throw DistNetworkError(fmt::format("cannot make a Unix socket: {}", reason(errno)));
     Clock::duration back_off = 1ms;
+    const Patience patience([&] { return fmt::format("a listener at the abstract Unix socket @{}", abstract_name); });
     while (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) {
         const int error = errno;
         if (error == EINTR) continue;

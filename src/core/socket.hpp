@@ -2,7 +2,8 @@
 //
 // Threads: free functions; any thread, one reader and one writer per descriptor at a time. Every descriptor
 // made here is non-blocking and closed on exec; nothing here raises SIGPIPE. Every wait takes a Deadline and
-// looks at the abort flag (may be null) and the interrupt flag at least every wait_slice.
+// looks at the abort flag (may be null) and the interrupt flag at least every wait_slice, and the log tells of one that
+// takes long (core/patience.hpp).
 // Errors: DistNetworkError naming the address, the cause and the time spent; Timeout and Aborted from check_wait.
 #pragma once
 
@@ -30,7 +31,8 @@ struct Address {
 /// "10.0.0.1:29500", "[::1]:29500".
 std::string to_string(const Address& address);
 
-/// A socket that listens on `host` (name or literal; empty: every address) and `port` (0: any free port).
+/// A socket that listens on `host` (name or literal; empty: every address of IPv4 and IPv6) and `port` (0: any free
+/// port).
 UniqueFd listen_tcp(const std::string& host, std::uint16_t port, int backlog = 512);
 /// What a refused connection means: nobody listens there yet, or no longer.
 enum class Refusal { not_yet, no_longer };
@@ -57,6 +59,10 @@ Address local_address(int fd);
 Address peer_address(int fd);
 /// 127.0.0.0/8, ::1 or a name all of whose addresses are such ("localhost").
 bool is_loopback(const std::string& host);
+/// Whether one of its addresses is this host's. DistNetworkError where the name is not known.
+bool is_of_this_host(const std::string& host);
+/// The address by which this host's traffic to that one leaves it; empty: there is no way. Sends nothing.
+std::string address_towards(const std::string& host);
 /// A literal in 224.0.0.0/4 or ff00::/8.
 bool is_multicast(const std::string& host);
 

@@ -3,6 +3,7 @@
 #include "support/message_of.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -60,6 +61,29 @@ TEST(Socket, connects_to_a_listener_and_both_ends_are_non_blocking_close_on_exec
 TEST(Socket, reaches_a_listener_by_name) {
     const UniqueFd listener = listen_tcp("localhost", 0);
     EXPECT_TRUE(connect_tcp({"localhost", local_address(listener.get()).port}, soon(), nullptr));
+}
+
+TEST(Socket, that_listens_everywhere_is_reached_at_every_address_of_both_families) {
+    const UniqueFd listener = listen_tcp("", 0);
+    const std::uint16_t port = local_address(listener.get()).port;
+    EXPECT_TRUE(connect_tcp({"127.0.0.1", port}, soon(), nullptr));
+    EXPECT_TRUE(connect_tcp({"127.9.9.9", port}, soon(), nullptr));
+    if (is_of_this_host("::1")) {
+        EXPECT_TRUE(connect_tcp({"::1", port}, soon(), nullptr));
+    }
+    const std::string text = message_of<DistNetworkError>([&] { (void)listen_tcp("", port); });
+    EXPECT_NE(text.find(fmt::format("port {} of every address", port)), std::string::npos) << text;
+    EXPECT_NE(text.find("in use"), std::string::npos) << text;
+}
+
+TEST(Socket, tells_which_addresses_are_this_hosts_and_by_which_one_its_traffic_leaves) {
+    for (const char* host : {"127.0.0.1", "127.9.9.9", "localhost", "0.0.0.0"})
+        EXPECT_TRUE(is_of_this_host(host)) << host;
+    EXPECT_FALSE(is_of_this_host("192.0.2.1"));
+    EXPECT_NE(message_of<DistNetworkError>([] { (void)is_of_this_host("no-such-host.invalid"); }).find("no-such-host"),
+              std::string::npos);
+    EXPECT_EQ(address_towards("127.9.9.9"), "127.0.0.1");
+    EXPECT_EQ(address_towards("no-such-host.invalid"), "");
 }
 
 TEST(Socket, a_port_in_use_names_the_port_the_cause_and_what_to_do) {

@@ -1,0 +1,34 @@
+// Seldom: keeps somebody else from filling the log: of what may happen as often as strangers like, one line a minute.
+//
+// Threads: any.
+#pragma once
+
+#include "core/deadline.hpp"
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+namespace tutti {
+
+class Seldom {
+ public:
+    explicit Seldom(Clock::duration pause = std::chrono::minutes(1)) : pause_(pause) {}
+    /// It has happened. A number: say so now, and that it happened this often since it was last said.
+    std::optional<std::uint64_t> happened(Instant now = Clock::now()) {
+        const std::lock_guard lock(mutex_);
+        ++times_;
+        if (said_ && now - *said_ < pause_) return std::nullopt;
+        said_ = now;
+        return std::exchange(times_, 0);
+    }
+
+ private:
+    Clock::duration pause_;
+    std::mutex mutex_;
+    std::optional<Instant> said_;
+    std::uint64_t times_ = 0;
+};
+
+}  // namespace tutti
