@@ -53,10 +53,14 @@ class TUTTI_API StoreBackend {
     /// As get. A store that asks again and again does so at once when `bell` (a descriptor; -1: none) becomes readable,
     /// and may do so less often until then. What there is to read is left there. Default: get, which is told.
     virtual std::string get_with_bell(std::string_view key, Milliseconds timeout, int bell);
+    /// A last will: when this process ends, or is cut off from the store, before `key` exists, the store sets `key` to
+    /// `value` for it. False: this store has no such thing (the default), and nothing happens.
+    virtual bool set_will(std::string_view key, std::string_view value, Milliseconds timeout);
     /// For messages: "TCPStore(10.0.0.1:29500)".
     virtual std::string describe() const = 0;
     /// Numeric address of this process's end of the connection to the store: others in the job can reach this host by
-    /// it. Empty: the store is not reached over a network.
+    /// it. Empty: the store is not reached over a network. "0.0.0.0": the store's server is on this host, and serves
+    /// other hosts too, so they can reach this one, but by which address is not known.
     virtual std::string local_host() const { return {}; }
     /// Every wait, now and later, ends within 100 ms with Aborted and this reason.
     virtual void abort(const std::string& reason);
@@ -133,7 +137,9 @@ class TUTTI_API HashStore : public Store {
 /// In a file that all processes can lock with fcntl (local or NFS). Survives a writer's death: a torn last
 /// record is ignored and cut off by the next writer. delete_key is supported (a deletion record).
 /// `world_size` (number of users, negative: not fixed): the last user removes the file; a file that an earlier job
-/// left behind (its users are dead, or there would be more than world_size) is a DistStoreError.
+/// left behind (its users are dead, or there would be more than world_size) is a DistStoreError. The jobs that meet there
+/// exchange their secrets by it: a file that belongs to somebody else, that others may use, or a symbolic link is a
+/// DistStoreError (code security) that says what mends it.
 class TUTTI_API FileStore : public Store {
  public:
     explicit FileStore(const std::string& path, int world_size = -1, Milliseconds timeout = default_store_timeout);
@@ -144,7 +150,8 @@ class TUTTI_API FileStore : public Store {
 };
 
 struct TCPStoreOptions {
-    std::string host = "127.0.0.1";   ///< where the server listens / clients connect
+    /// Where clients connect. The server listens there; with a secret (below) on every address of its host.
+    std::string host = "127.0.0.1";
     std::uint16_t port = 0;           ///< 0 on the master: any free port, see TCPStore::port()
     std::optional<int> world_size{};  ///< number of users (clients + 1), if fixed
     bool is_master = false;           ///< this process runs the server

@@ -43,6 +43,9 @@ class Handshake {
 
     State state() const noexcept { return state_; }
     std::string_view error() const noexcept { return error_; }
+    /// Accepting end: the peer has begun a handshake of ours. One that leaves then has found out that it knows another
+    /// secret.
+    bool has_begun() const noexcept { return role_ == Role::accepting && input_wanted_ == mac_bytes; }
 
     /// Bytes to send now; tell how many went with sent().
     std::span<const std::byte> output() const noexcept { return {output_.data() + sent_, output_size_ - sent_}; }

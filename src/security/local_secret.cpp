@@ -2,6 +2,7 @@
 
 #include "core/env.hpp"
 #include "core/log.hpp"
+#include "core/patience.hpp"
 #include "core/socket.hpp"
 
 #include <tutti/error.hpp>
@@ -56,7 +57,10 @@ void LocalSecretServer::serve() {
     while (const auto asker = net::try_accept(listener_.get())) {
         const uid_t uid = net::peer_uid(asker->get());
         if (uid != ::geteuid()) {
-            TUTTI_WARN("user {} asked for the secret of a job of user {} and did not get it", uid, ::geteuid());
+            if (const auto times = refused_->happened()) {
+                TUTTI_WARN("user {} asked for the secret of a job of user {} and did not get it{}", uid, ::geteuid(),
+                           *times == 1 ? "" : fmt::format(" ({} such requests since the last line)", *times));
+            }
             continue;
         }
         // Fits into the buffer of a fresh socket, and stays readable after the close.
@@ -69,10 +73,14 @@ void LocalSecretServer::serve() {
 }
 
 std::optional<Secret> fetch_local_secret(std::uint16_t port, const Deadline& deadline, const AbortFlag* abort) {
-    bool warned = false;
-    const Instant start = Clock::now();
+    const Patience patience([&] {
+        return fmt::format(
+            "the secret of the job on port {} of this host, which its master hands to processes of this user; if the "
+            "master has a TUTTI_JOB_SECRET, set it here too",
+            port);
+    });
     while (true) {
-        const Deadline attempt = Deadline::after(std::min<Clock::duration>(deadline.remaining(), 5s));
+        const Deadline attempt = Deadline::after(std::min<Clock::duration>(deadline.remaining(), 1s));
         try {
             const UniqueFd fd = net::connect_unix(socket_name(port), attempt, abort);
             if (net::peer_uid(fd.get()) != ::geteuid()) return std::nullopt;
@@ -83,21 +91,16 @@ std::optional<Secret> fetch_local_secret(std::uint16_t port, const Deadline& dea
         check_wait(Deadline::never(), abort, "fetch of the local secret");
         if (deadline.expired()) return std::nullopt;
         ::poll(nullptr, 0, deadline.poll_ms(10ms));
-        if (Clock::now() - start > 3s && !std::exchange(warned, true)) {
-            TUTTI_WARN(
-                "waiting for the secret of the job on port {}; if its master has a TUTTI_JOB_SECRET, set it here too",
-                port);
-        }
     }
 }
 
 JobSecret resolve_secret(const SecretRequest& request, const Deadline& deadline, const AbortFlag* abort) {
-    if (request.explicit_secret) return {Secret::from_text(*request.explicit_secret)};
-    if (auto secret = Secret::from_environment()) return {std::move(*secret)};
+    if (request.explicit_secret) return {.secret = Secret::from_text(*request.explicit_secret), .is_given = true};
+    if (auto secret = Secret::from_environment()) return {.secret = std::move(*secret), .is_given = true};
     const ErrorContext context{.operation = "security", .hint = "set TUTTI_JOB_SECRET to the same text on all hosts"};
     if (net::is_loopback(request.host)) {
-        if (request.is_master) return {Secret::generate(), true};
-        if (auto secret = fetch_local_secret(request.port, deadline, abort)) return {std::move(*secret)};
+        if (request.is_master) return {.secret = Secret::generate(), .serve_locally = true};
+        if (auto secret = fetch_local_secret(request.port, deadline, abort)) return {.secret = std::move(*secret)};
         throw DistNetworkError(
             fmt::format(
                 "no process of this user serves the secret of a job on {}: is its master running? If the master "
@@ -105,7 +108,7 @@ JobSecret resolve_secret(const SecretRequest& request, const Deadline& deadline,
                 net::to_string({request.host, request.port})),
             context, ErrorCode::security);
     }
-    if (env::get_bool("TUTTI_INSECURE", false)) return {Secret::from_text(insecure_secret)};
+    if (env::get_bool("TUTTI_INSECURE", false)) return {.secret = Secret::from_text(insecure_secret)};
     throw DistNetworkError(
         fmt::format("{} is not a loopback address, and a job on several hosts needs a secret: set TUTTI_JOB_SECRET "
                     "(tutti run does) or TUTTI_INSECURE=1",

@@ -7,10 +7,12 @@
 
 #include "core/deadline.hpp"
 #include "core/interrupt.hpp"
+#include "core/seldom.hpp"
 #include "core/unique_fd.hpp"
 #include "security/secret.hpp"
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -28,6 +30,7 @@ class LocalSecretServer {
  private:
     Secret secret_;
     UniqueFd listener_;
+    std::unique_ptr<Seldom> refused_ = std::make_unique<Seldom>();
 };
 
 /// The secret of the process that serves this port; waits for it until the deadline. nullopt when nobody does, or
@@ -45,6 +48,7 @@ struct SecretRequest {
 struct JobSecret {
     Secret secret;
     bool serve_locally = false;  ///< the master should keep a LocalSecretServer
+    bool is_given = false;       ///< by the caller or the environment: processes of other hosts may know it
 };
 
 /// The caller's option, else the environment, else on a loopback host the local secret, else with TUTTI_INSECURE=1 a

@@ -2,6 +2,7 @@
 #include "security/secret.hpp"
 
 #include "core/env.hpp"
+#include "core/private_file.hpp"
 #include "core/unique_fd.hpp"
 
 #include <tutti/error.hpp>
@@ -11,7 +12,6 @@
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
@@ -102,16 +102,8 @@ Secret Secret::from_file(const std::string& path) {
     // O_NONBLOCK: a FIFO in its place must not stop us.
     const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (!fd) refuse_file(path, std::system_category().message(errno), "check TUTTI_JOB_SECRET_FILE");
-    struct stat info {};
-    if (::fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode)) refuse_file(path, "it is not a regular file", "");
-    if (info.st_uid != ::geteuid() && info.st_uid != 0) {
-        refuse_file(path, fmt::format("it belongs to user {}, not to this one ({})", info.st_uid, ::geteuid()),
-                    "use a file of your own");
-    }
-    if ((info.st_mode & 077U) != 0) {
-        refuse_file(path, fmt::format("others than its owner may use it (mode {:04o})", info.st_mode & 07777U),
-                    fmt::format("chmod 600 {}", path));
-    }
+    if (const auto bad = why_not_private(fd.get(), path, FileOwner::this_user_or_root))
+        refuse_file(path, bad->cause, bad->hint);
     std::array<char, max_secret_bytes + 2> buffer;
     std::size_t size = 0;
     while (size < buffer.size()) {

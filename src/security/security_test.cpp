@@ -344,6 +344,33 @@ TEST(LocalSecret, reaches_processes_of_the_same_user_also_when_they_come_first) 
     EXPECT_THROW(LocalSecretServer(port, secret), DistNetworkError);
 }
 
+// Whoever may connect may ask; only the first is worth a line.
+TEST(LocalSecret, another_user_who_asks_again_and_again_gets_one_line_in_the_log) {
+    if (::geteuid() != 0) GTEST_SKIP() << "needs root, to be another user";
+    UniqueFd keep;
+    const std::uint16_t port = free_port(keep);
+    LocalSecretServer server(port, Secret::generate());
+    ::testing::internal::CaptureStderr();
+    const pid_t stranger = ::fork();
+    if (stranger == 0) {
+        if (::setresuid(12345, 12345, 12345) != 0) ::_exit(2);
+        for (int i = 0; i < 50; ++i) {
+            if (fetch_local_secret(port, Deadline::after(10s))) ::_exit(3);
+        }
+        ::_exit(0);
+    }
+    int status = -1;
+    while (::waitpid(stranger, &status, WNOHANG) == 0) {
+        pollfd asked{server.fd(), POLLIN, 0};
+        ::poll(&asked, 1, 10);
+        server.serve();
+    }
+    const std::string text = ::testing::internal::GetCapturedStderr();
+    EXPECT_EQ(status, 0);
+    EXPECT_NE(text.find("user 12345 asked for the secret"), std::string::npos) << text;
+    EXPECT_EQ(std::ranges::count(text, '\n'), 1) << text;
+}
+
 TEST(LocalSecret, is_absent_when_nobody_serves_it) {
     UniqueFd keep;
     EXPECT_FALSE(fetch_local_secret(free_port(keep), Deadline::after(50ms)));

@@ -5,8 +5,8 @@
 #include "core/deadline.hpp"
 #include "core/interrupt.hpp"
 #include "core/log.hpp"
+#include "core/patience.hpp"
 #include "core/socket.hpp"
-#include "security/secret.hpp"
 #include "store/key_map.hpp"
 #include "store/members.hpp"
 #include "store/messages.hpp"
@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <mutex>
 #include <optional>
 
@@ -37,6 +38,7 @@ enum class Change : char {
     append = 'a',   ///< key, value
     erase = 'e',    ///< key
     join = 'j',     ///< a user of a file with a fixed number of users: who
+    will = 'w',     ///< who, key, value: to be set when that process has ended, unless the key exists
     leave = 'l'     ///< who
 };
 
@@ -129,6 +131,10 @@ class FileBackend : public StoreBackend {
         }
         access("multi_set", keys, timeout, Access::write, [&] { write(Change::set, fields); });
     }
+    bool set_will(std::string_view key, std::string_view value, Milliseconds timeout) override {
+        change("set_will", key, timeout, [&] { write(Change::will, {identity_, key, value}); });
+        return true;
+    }
     std::string describe() const override { return name_; }
 
  private:
@@ -145,6 +151,8 @@ class FileBackend : public StoreBackend {
             owner_ = ::getpid();
             map_.clear();
             members_ = {};
+            wills_.clear();
+            identity_ = store::Members::own_identity();
             me_.reset();
             file_.reopen();
         }
@@ -177,6 +185,8 @@ class FileBackend : public StoreBackend {
         const Deadline deadline = Deadline::after(timeout, start);
         // The first look may take a moment, also with a timeout of 0.
         Deadline for_lock = Deadline::after(std::max<Clock::duration>(timeout, wait_slice), start);
+        const Patience patience([&] { return store::what_is_awaited(name_, operation, keys); });
+        Instant look_at_wills = start + wills_pause;
         try {
             for (Clock::duration pause = 200us;; pause = std::min<Clock::duration>(pause * 2, 10ms)) {
                 bool there = false;
@@ -186,10 +196,37 @@ class FileBackend : public StoreBackend {
                 });
                 if (there) return;
                 check_wait(deadline, abort_flag(), operation);
+                if (Clock::now() >= look_at_wills) {
+                    do_wills(for_lock);
+                    look_at_wills = Clock::now() + wills_pause;
+                }
                 if (net::sleep_unless_readable(bell, std::min<Clock::duration>(pause, deadline.remaining()))) bell = -1;
             }
         } catch (const Timeout&) {
             store::throw_timeout(name_, operation, keys, start, timeout);
+        }
+    }
+
+    /// Those of processes that have ended: whoever waits looks after them.
+    void do_wills(const Deadline& deadline) {
+        bool any = false;
+        {
+            const std::lock_guard guard(mutex_);
+            std::erase_if(wills_, [this](const Will& will) { return map_.contains(will.key); });
+            any = std::ranges::any_of(wills_,
+                                      [](const Will& will) { return store::Members::is_dead(will.who).has_value(); });
+        }
+        if (any) locked(Access::write, deadline, [this] { do_wills_of(store::Members::is_dead); });
+    }
+
+    template <class Ended>
+    void do_wills_of(Ended&& ended) {
+        for (const Will& will : std::exchange(wills_, {})) {
+            if (map_.contains(will.key)) continue;
+            if (ended(will.who))
+                write(Change::set, {will.key, will.value});
+            else
+                wills_.push_back(will);
         }
     }
 
@@ -210,7 +247,7 @@ class FileBackend : public StoreBackend {
         if (kind == Change::set && fields && fields->size() % 2 == 0) {
             for (std::size_t i = 0; i < fields->size(); i += 2) map_.set((*fields)[i], (*fields)[i + 1]);
         } else if (kind == Change::counter && has(2)) {
-            map_.set_counter((*fields)[0], std::stoll(std::string((*fields)[1])));
+            map_.set_counter((*fields)[0], number((*fields)[1]));
         } else if (kind == Change::append && has(2)) {
             map_.append((*fields)[0], (*fields)[1]);
         } else if (kind == Change::erase && has(1)) {
@@ -219,9 +256,21 @@ class FileBackend : public StoreBackend {
             members_.join((*fields)[0]);
         } else if (kind == Change::leave && has(1)) {
             members_.leave((*fields)[0]);
+        } else if (kind == Change::will && has(3)) {
+            wills_.push_back({std::string((*fields)[0]), std::string((*fields)[1]), std::string((*fields)[2])});
         } else {
             throw DistStoreError(fmt::format("{}: a record that this version of tutti does not know", name_));
         }
+    }
+
+    std::int64_t number(std::string_view text) const {
+        std::int64_t value = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+        if (error == std::errc() && end == text.data() + text.size()) return value;
+        throw DistStoreError(
+            fmt::format("{}: a record says that a counter is {}: expected an integer of 64 bits; "
+                        "remove the file",
+                        name_, store::show_key(text)));
     }
 
     /// The last user may have removed the file between our opening and locking it: then we are in a file that nobody
@@ -242,6 +291,7 @@ class FileBackend : public StoreBackend {
             if (joined) return;
             map_.clear();
             members_ = {};
+            wills_.clear();
             file_.reopen();
         }
     }
@@ -257,15 +307,17 @@ class FileBackend : public StoreBackend {
         if (members_.present() >= static_cast<std::size_t>(world_size_)) {
             stale(fmt::format("it has {} users already and world_size is {}", members_.present(), world_size_));
         }
-        me_ = store::Members::own_identity();
+        me_ = identity_;
         write(Change::join, {*me_});
     }
 
     /// Best effort: a file that stays behind is noticed by its next user.
     void leave() noexcept {
-        if (::getpid() != owner_ || !me_) return;
+        if (::getpid() != owner_ || (!me_ && !has_wills())) return;
         try {
             locked(Access::write, Deadline::after(1s), [this] {
+                do_wills_of([this](const std::string& who) { return who == identity_; });
+                if (!me_) return;
                 write(Change::leave, {*me_});
                 const bool all_were_here = members_.ever() >= static_cast<std::size_t>(world_size_);
                 if (all_were_here && members_.present() == 0 && file_.is_at_path()) file_.remove();
@@ -275,10 +327,21 @@ class FileBackend : public StoreBackend {
         }
     }
 
+    bool has_wills() const {
+        return std::ranges::any_of(wills_, [this](const Will& will) { return will.who == identity_; });
+    }
+
+    struct Will {
+        std::string who, key, value;
+    };
+    static constexpr auto wills_pause = 200ms;
+
     std::string name_;
     std::mutex mutex_;
     RecordFile file_;
     pid_t owner_;
+    std::string identity_ = store::Members::own_identity();
+    std::vector<Will> wills_;  // whose keys may not exist yet
     int world_size_;
     std::optional<std::string> me_;  // as a member of a file with a fixed number of users
     store::Members members_;

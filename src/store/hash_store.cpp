@@ -3,6 +3,7 @@
 // Threads: any. One mutex guards the map; writers ring for everybody who waits.
 #include "core/deadline.hpp"
 #include "core/interrupt.hpp"
+#include "core/patience.hpp"
 #include "store/key_map.hpp"
 #include "store/messages.hpp"
 
@@ -87,6 +88,7 @@ class HashBackend : public StoreBackend {
                   std::unique_lock<std::mutex>& lock) {
         const Instant start = Clock::now();
         const Deadline deadline = Deadline::after(timeout, start);
+        const Patience patience([&] { return store::what_is_awaited("HashStore", operation, keys); });
         while (!all_exist(keys)) {
             check_wait(Deadline::never(), abort_flag(), operation);
             if (deadline.expired()) store::throw_timeout(describe(), operation, keys, start, timeout);

@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <sstream>
 #include <string>
 
@@ -27,22 +26,35 @@ std::string own_place() {
     return fmt::format("{}/{}", this_host::boot_id(), info.st_ino);
 }
 
-/// Clock ticks after boot, or "-" when that cannot be told. A process id alone is used again.
-std::string start_of(pid_t pid) {
+/// What /proc says of a process: its state, and its start in clock ticks after boot, or "-" when that cannot be told. A
+/// process id alone is used again.
+struct Seen {
+    char state = '-';
+    std::string start = "-";
+};
+
+Seen look_at(pid_t pid) {
     std::ifstream file(fmt::format("/proc/{}/stat", pid));
-    std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    // A process that goes while it is read makes the read fail; getline, unlike the buffer itself, does not throw.
+    std::string text;
+    std::getline(file, text, '\0');
     const auto name_end = text.rfind(')');  // the name may hold anything
-    if (name_end == std::string::npos) return "-";
+    if (name_end == std::string::npos) return {};
     std::istringstream rest(text.substr(name_end + 1));
+    Seen seen;
     std::string field;
-    for (int number = 3; number <= 22; ++number) rest >> field;
-    return rest ? field : "-";
+    rest >> seen.state;
+    for (int number = 4; number <= 22; ++number) rest >> field;
+    if (rest) seen.start = field;
+    return seen;
 }
 
-bool is_dead(pid_t pid, const std::string& start) {
+/// One whose parent has not collected it yet has ended, too.
+bool has_ended(pid_t pid, const std::string& start) {
     if (::kill(pid, 0) != 0 && errno == ESRCH) return true;
-    const std::string now = start_of(pid);
-    return start != "-" && now != "-" && now != start;
+    const Seen now = look_at(pid);
+    if (now.state == 'Z' || now.state == 'X') return true;
+    return start != "-" && now.start != "-" && now.start != start;
 }
 
 }  // namespace
@@ -50,7 +62,7 @@ bool is_dead(pid_t pid, const std::string& start) {
 std::string Members::own_identity() {
     std::uint64_t random = 0;
     security::random_bytes({reinterpret_cast<std::byte*>(&random), sizeof random});
-    return fmt::format("{} {} {} {:016x}", own_place(), ::getpid(), start_of(::getpid()), random);
+    return fmt::format("{} {} {} {:016x}", own_place(), ::getpid(), look_at(::getpid()).start, random);
 }
 
 void Members::join(std::string_view identity) {
@@ -63,16 +75,20 @@ void Members::leave(std::string_view identity) {
 }
 
 std::optional<std::string> Members::dead_member() const {
-    const std::string here = own_place();
     for (const auto& identity : present_) {
-        std::istringstream text(identity);
-        std::string place;
-        pid_t pid = 0;
-        std::string start;
-        if (!(text >> place >> pid >> start) || place != here) continue;
-        if (is_dead(pid, start)) return fmt::format("process {}", pid);
+        if (auto dead = is_dead(identity)) return dead;
     }
     return std::nullopt;
+}
+
+std::optional<std::string> Members::is_dead(const std::string& identity) {
+    std::istringstream text(identity);
+    std::string place;
+    pid_t pid = 0;
+    std::string start;
+    if (!(text >> place >> pid >> start) || pid <= 0 || place != own_place() || !has_ended(pid, start))
+        return std::nullopt;
+    return fmt::format("process {}", pid);
 }
 
 }  // namespace tutti::store

@@ -23,6 +23,8 @@ class Members {
     std::size_t ever() const noexcept { return ever_; }
     /// A member that did not leave and is dead, in words; of members on other hosts nothing is known.
     std::optional<std::string> dead_member() const;
+    /// The same of one process.
+    static std::optional<std::string> is_dead(const std::string& identity);
 
  private:
     std::set<std::string, std::less<>> present_;

@@ -40,12 +40,24 @@ std::string show_duration(Clock::duration duration) {
     return seconds < 1 ? fmt::format("{:.0f} ms", seconds * 1e3) : fmt::format("{:.1f} s", seconds);
 }
 
+namespace {
+
+bool waits_for_keys(std::string_view operation) {
+    return operation == "get" || operation == "multi_get" || operation == "wait";
+}
+
+}  // namespace
+
+std::string what_is_awaited(const std::string& store, std::string_view operation, std::span<const std::string> keys) {
+    if (waits_for_keys(operation)) return fmt::format("{} of {} to be set", show_keys(keys), store);
+    return fmt::format("the answer of {} to {}{}", store, operation, keys.empty() ? "" : " of " + show_keys(keys));
+}
+
 void throw_timeout(const std::string& store, std::string_view operation, std::span<const std::string> keys,
                    Instant start, std::chrono::milliseconds timeout) {
-    const bool waits_for_keys = operation == "get" || operation == "multi_get" || operation == "wait";
     std::string what;
     if (!keys.empty()) what = ": " + show_keys(keys);
-    if (!keys.empty() && waits_for_keys) what += keys.size() == 1 ? " was not set" : " were not all set";
+    if (!keys.empty() && waits_for_keys(operation)) what += keys.size() == 1 ? " was not set" : " were not all set";
     ErrorContext context{.operation = fmt::format("Store.{}", operation)};
     context.elapsed = Clock::now() - start;
     throw DistStoreError(fmt::format("{}.{} timed out after {}{}", store, operation, show_duration(timeout), what),

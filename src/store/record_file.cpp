@@ -1,5 +1,8 @@
 #include "store/record_file.hpp"
 
+#include "core/patience.hpp"
+#include "core/private_file.hpp"
+
 #include <tutti/error.hpp>
 
 #include <fcntl.h>
@@ -24,6 +27,7 @@ using namespace std::chrono_literals;
 
 constexpr std::string_view magic = "TUTTIFS1";
 constexpr std::size_t head_bytes = 12;
+constexpr std::uint64_t max_record_bytes = std::uint64_t{8} << 30U;  // the largest values, several at once
 constexpr std::size_t read_ahead_bytes = std::size_t{64} << 10U;
 
 constexpr std::array<std::uint32_t, 256> make_crc_table() {
@@ -67,16 +71,40 @@ RecordFile::RecordFile(std::string path) : path_(std::move(path)) {
 
 void RecordFile::reopen() {
     end_ = 0;
-    // O_NONBLOCK: a FIFO in its place must not stop us.
-    fd_.reset(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0600));
-    if (!fd_) fail("cannot open", errno);
-    struct stat info {};
-    if (::fstat(fd_.get(), &info) != 0) fail("cannot look at", errno);
-    if (!S_ISREG(info.st_mode)) {
-        throw DistStoreError(fmt::format("FileStore: {} is not a regular file", path_), {.operation = "FileStore"});
-    }
+    fd_ = open_or_make();
+    if (const auto bad = why_not_private(fd_.get(), path_, FileOwner::this_user)) refuse(bad->cause, bad->hint);
     struct statfs system {};
     on_nfs_ = ::fstatfs(fd_.get(), &system) == 0 && system.f_type == NFS_SUPER_MAGIC;
+}
+
+// Opening and making are two steps: a kernel that protects folders which everybody may write to (fs.protected_regular)
+// refuses O_CREAT there for what is another user's, and would not let us say so. O_NONBLOCK: a FIFO in its place must
+// not stop us. What somebody has put there, a link too, is opened or refused, never overwritten.
+UniqueFd RecordFile::open_or_make() const {
+    constexpr int how = O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW;
+    for (;;) {
+        UniqueFd fd(::open(path_.c_str(), how));
+        if (!fd && errno == ENOENT) {
+            fd.reset(::open(path_.c_str(), how | O_CREAT | O_EXCL, 0600));
+            if (!fd && errno == EEXIST) continue;  // another process was quicker
+            if (fd && ::fchmod(fd.get(), 0600) != 0) fail("cannot close to others", errno);  // whatever the umask
+        }
+        if (fd) return fd;
+        const int error = errno;
+        struct stat there {};
+        if (error == ELOOP || (::lstat(path_.c_str(), &there) == 0 && S_ISLNK(there.st_mode)))
+            refuse("it is a symbolic link, and none is followed", "give the path of the file itself");
+        if (error == EACCES && there.st_mode != 0 && there.st_uid != ::geteuid())
+            refuse(fmt::format("it belongs to user {}, not to this one ({})", there.st_uid, ::geteuid()),
+                   "use a file of your own");
+        fail("cannot open", error);
+    }
+}
+
+void RecordFile::refuse(const std::string& cause, const std::string& hint) const {
+    throw DistStoreError(
+        fmt::format("FileStore: {} cannot hold a job's secrets: {}{}{}", path_, cause, hint.empty() ? "" : "; ", hint),
+        {.operation = "FileStore", .hint = hint}, ErrorCode::security);
 }
 
 void RecordFile::fail(std::string_view what, int error) const {
@@ -100,6 +128,7 @@ bool RecordFile::try_lock(short type) const {
 RecordFile::Lock::Lock(RecordFile& file, Access access, const Deadline& deadline, const AbortFlag* abort)
     : file_(file) {
     // Tried again and again: a wait inside fcntl would know neither deadline nor abort.
+    const Patience patience([&] { return fmt::format("the lock of {}, which another process holds", file.path_); });
     const short type = access == Access::write ? F_WRLCK : F_RDLCK;
     for (Clock::duration pause = 50us; !file_.try_lock(type); pause = std::min<Clock::duration>(pause * 2, 5ms)) {
         check_wait(deadline, abort, "FileStore lock");
@@ -124,7 +153,7 @@ std::uint64_t RecordFile::size() const {
 bool RecordFile::is_at_path() const {
     struct stat ours {};
     struct stat there {};
-    return ::fstat(fd_.get(), &ours) == 0 && ::stat(path_.c_str(), &there) == 0 && ours.st_ino == there.st_ino &&
+    return ::fstat(fd_.get(), &ours) == 0 && ::lstat(path_.c_str(), &there) == 0 && ours.st_ino == there.st_ino &&
            ours.st_dev == there.st_dev;
 }
 
@@ -182,17 +211,22 @@ void RecordFile::read_new(const std::function<void(std::string_view)>& on_record
         const auto sum = take<std::uint32_t>(head);
         const auto length = take<std::uint64_t>(head + 4);
         if (length > file_size - end_ - head_bytes) return;  // a writer was killed here
+        if (length > max_record_bytes) fail_damaged();
         fetch(head_bytes + length);
         if (have() < head_bytes + length) return;
         const std::string_view whole(block.data() + (end_ - block_start) + 4, 8 + static_cast<std::size_t>(length));
         if (crc32(whole) != sum) {
             if (end_ + head_bytes + length == file_size) return;  // the last one: written in part
-            throw DistStoreError(fmt::format("FileStore: {} is damaged at byte {}; remove it", path_, end_),
-                                 {.operation = "FileStore"});
+            fail_damaged();
         }
         on_record(whole.substr(8));
         end_ += head_bytes + length;
     }
+}
+
+void RecordFile::fail_damaged() const {
+    throw DistStoreError(fmt::format("FileStore: {} is damaged at byte {}; remove it", path_, end_),
+                         {.operation = "FileStore"});
 }
 
 void RecordFile::write_at(std::uint64_t offset, std::string_view bytes) const {

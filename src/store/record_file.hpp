@@ -23,7 +23,8 @@ namespace tutti::store {
 
 class RecordFile {
  public:
-    /// Opens or creates it. DistStoreError when it cannot be, or is somebody else's.
+    /// Opens or creates it. DistStoreError when it cannot be; with code security when it is not this user's alone (the
+    /// jobs that meet there exchange their secrets by it), or a link.
     explicit RecordFile(std::string path);
 
     enum class Access { read, write };
@@ -57,7 +58,10 @@ class RecordFile {
     std::string read_at(std::uint64_t offset, std::size_t count) const;
     void check_magic(std::uint64_t file_size);
     void write_at(std::uint64_t offset, std::string_view bytes) const;
+    UniqueFd open_or_make() const;
     [[noreturn]] void fail(std::string_view what, int error) const;
+    [[noreturn]] void fail_damaged() const;
+    [[noreturn]] void refuse(const std::string& cause, const std::string& hint) const;
 
     std::string path_;
     UniqueFd fd_;

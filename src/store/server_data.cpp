@@ -92,6 +92,11 @@ bool ServerData::perform(ConnectionId from, const FrameHeader& header, const Fie
         }
         case Op::count_workers: reply_number(from, request, workers_); return true;
         case Op::cancel: cancel(from, request); return true;
+        case Op::set_will:
+            if (fields.size() != 2) return false;
+            set_will(from, fields[0], fields[1]);
+            reply(from, request);
+            return true;
         case Op::post_pipe:  // the loop's affair
         case Op::ok:
         case Op::error: return false;
@@ -143,8 +148,8 @@ void ServerData::came(std::string_view key) {
 
 void ServerData::welcome(ConnectionId worker, Request request) {
     const auto number = encode_number(workers_);
-    const std::array<Field, 2> fields{Field{{number.data(), number.size()}},
-                                      Field{told_ ? told_(worker) : std::string_view()}};
+    const std::array<Field, 3> fields{Field{{number.data(), number.size()}}, Field{address_},
+                                      Field{door_for_ ? door_for_(worker) : std::string_view()}};
     answer_(worker, request, Op::ok, fields);
 }
 
@@ -163,9 +168,25 @@ void ServerData::cancel(ConnectionId from, std::uint64_t request) {
     std::erase_if(worker_waiters_, [&](const auto& w) { return w.connection == from && w.request == request; });
 }
 
+// A will whose key exists is void; a client that joins one world after the other has a few at most.
+void ServerData::set_will(ConnectionId from, std::string_view key, std::string_view value) {
+    auto& wills = wills_[from];
+    std::erase_if(wills, [&](const Will& will) { return will.key == key || map_.contains(will.key); });
+    wills.push_back({std::string(key), std::string(value)});
+}
+
 void ServerData::forget(ConnectionId connection) {
     std::erase_if(waiters_, [&](const auto& entry) { return entry.second.connection == connection; });
     std::erase_if(worker_waiters_, [&](const auto& waiter) { return waiter.connection == connection; });
+    const auto found = wills_.find(connection);
+    if (found == wills_.end()) return;
+    const std::vector<Will> wills = std::move(found->second);
+    wills_.erase(found);
+    for (const Will& will : wills) {
+        if (map_.contains(will.key)) continue;
+        map_.set(will.key, will.value);
+        came(will.key);
+    }
 }
 
 }  // namespace tutti::store

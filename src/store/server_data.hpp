@@ -29,12 +29,16 @@ class ServerData {
  public:
     using Answer = std::function<void(ConnectionId, std::uint64_t request, Op, std::span<const Field> fields)>;
     explicit ServerData(Answer answer) : answer_(std::move(answer)) {}
-    /// What a worker is told when it joins, beside their number.
-    void tell_workers(std::function<std::string_view(ConnectionId)> what) { told_ = std::move(what); }
+    /// What a worker is told when it joins, beside their number: the local door, if it may come there, and where the
+    /// server listens.
+    void tell_workers(std::function<std::string_view(ConnectionId)> door, std::string address) {
+        door_for_ = std::move(door);
+        address_ = std::move(address);
+    }
 
     /// False: the request makes no sense, close the connection.
     bool handle(ConnectionId from, const FrameHeader& header, std::string_view body);
-    /// The connection is gone, with what it waited for.
+    /// The connection is gone, with what it waited for; its wills are done.
     void forget(ConnectionId connection);
     std::size_t waiting() const noexcept { return waiters_.size(); }
 
@@ -60,6 +64,7 @@ class ServerData {
     void welcome(ConnectionId worker, Request request);
     void worker_came();
     void cancel(ConnectionId from, std::uint64_t request);
+    void set_will(ConnectionId from, std::string_view key, std::string_view value);
     void reply(ConnectionId to, Request request) { answer_(to, request, Op::ok, {}); }
     void reply(ConnectionId to, Request request, std::string_view field) {
         const Field one{field};
@@ -68,7 +73,8 @@ class ServerData {
     void reply_number(ConnectionId to, Request request, std::uint64_t number);
 
     Answer answer_;
-    std::function<std::string_view(ConnectionId)> told_;
+    std::function<std::string_view(ConnectionId)> door_for_;
+    std::string address_;
     KeyMap map_;
     // Kept between requests for their memory.
     Fields request_fields_;
@@ -83,6 +89,10 @@ class ServerData {
         std::uint64_t count;
     };
     std::vector<WorkerWaiter> worker_waiters_;
+    struct Will {
+        std::string key, value;
+    };
+    std::unordered_map<ConnectionId, std::vector<Will>> wills_;
 };
 
 }  // namespace tutti::store

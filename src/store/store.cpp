@@ -69,6 +69,9 @@ class PrefixBackend : public StoreBackend {
                    Milliseconds timeout) override {
         inner_->multi_set(whole(keys), values, timeout);
     }
+    bool set_will(std::string_view key, std::string_view value, Milliseconds timeout) override {
+        return inner_->set_will(whole(key), value, timeout);
+    }
     std::string describe() const override { return fmt::format("PrefixStore({}, {})", prefix_, inner_->describe()); }
     std::string local_host() const override { return inner_->local_host(); }
     void abort(const std::string& reason) override { inner_->abort(reason); }
@@ -98,6 +101,10 @@ StoreBackend::~StoreBackend() = default;
 
 void StoreBackend::abort(const std::string& reason) {
     abort_->raise(reason);
+}
+
+bool StoreBackend::set_will(std::string_view, std::string_view, Milliseconds) {
+    return false;
 }
 
 std::string StoreBackend::get_with_bell(std::string_view key, Milliseconds timeout, int) {

@@ -1,6 +1,7 @@
 // What goes wrong: killed processes, strangers, full and foreign files, aborts. Network only on loopback.
 #include "core/socket.hpp"
 #include "security/handshake.hpp"
+#include "store/process_test_support.hpp"
 #include "store/tcp_server.hpp"
 #include "store/tcp_test_support.hpp"
 #include "store/wire.hpp"
@@ -34,76 +35,13 @@ using test::message_of;
 using namespace std::chrono_literals;
 using test::a_client;
 using test::a_master;
+using test::Child;
 using test::closes_within;
 using test::connect_raw;
 using test::covers;
-
-/// A path for one test; the file goes with it.
-struct TempPath {
-    explicit TempPath(const std::string& name)
-        : path(::testing::TempDir() + "tutti_store_failure_" + std::to_string(::getpid()) + name) {}
-    ~TempPath() { ::unlink(path.c_str()); }
-    TempPath(const TempPath&) = delete;
-    TempPath& operator=(const TempPath&) = delete;
-    std::string path;
-};
-
-/// A child process that runs `work` and leaves with its result; killed when the test is over.
-class Child {
- public:
-    explicit Child(const std::function<int()>& work) : pid_(::fork()) {
-        if (pid_ != 0) return;
-        try {
-            ::_exit(work());
-        } catch (const std::exception& error) {
-            std::fprintf(stderr, "child: %s\n", error.what());
-            ::_exit(99);
-        }
-    }
-    ~Child() {
-        if (pid_ > 0) kill();
-    }
-    Child(const Child&) = delete;
-    Child& operator=(const Child&) = delete;
-    void kill() {
-        ::kill(pid_, SIGKILL);
-        (void)wait();
-    }
-    int wait() {
-        int status = 0;
-        ::waitpid(std::exchange(pid_, -1), &status, 0);
-        return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    }
-    pid_t pid() const { return pid_; }
-
- private:
-    pid_t pid_;
-};
-
-struct Pipe {
-    Pipe() {
-        if (::pipe2(ends, O_CLOEXEC) != 0) std::abort();
-    }
-    ~Pipe() {
-        ::close(ends[0]);
-        ::close(ends[1]);
-    }
-    template <class T>
-    void put(const T& value) const {
-        if (::write(ends[1], &value, sizeof value) != sizeof value) std::abort();
-    }
-    template <class T>
-    T take() const {
-        T value{};
-        if (::read(ends[0], &value, sizeof value) != sizeof value) std::abort();
-        return value;
-    }
-    int ends[2];
-};
-
-void expect_contains(const std::string& text, const std::string& part) {
-    EXPECT_NE(text.find(part), std::string::npos) << text;
-}
+using test::expect_contains;
+using test::Pipe;
+using test::TempPath;
 
 TEST(FileStoreFailure, whole_records_survive_writers_killed_at_any_moment) {
     const TempPath file("killed");
@@ -138,7 +76,10 @@ TEST(FileStoreFailure, a_foreign_file_is_refused_and_left_alone) {
     const TempPath file("foreign");
     const std::string text = "dear diary, this is not a store";
     std::ofstream(file.path) << text;
-    expect_contains(message_of<DistStoreError>([&] { FileStore(file.path).set("a", "b"); }), file.path);
+    ASSERT_EQ(::chmod(file.path.c_str(), 0600), 0);
+    const std::string refusal = message_of<DistStoreError>([&] { FileStore(file.path).set("a", "b"); });
+    expect_contains(refusal, file.path);
+    expect_contains(refusal, "not a store's file");
     std::ifstream again(file.path);
     EXPECT_EQ(std::string(std::istreambuf_iterator<char>(again), {}), text);
     EXPECT_THROW(FileStore("/tmp"), DistStoreError);

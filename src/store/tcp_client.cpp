@@ -2,6 +2,7 @@
 
 #include "core/fork_guard.hpp"
 #include "core/log.hpp"
+#include "core/patience.hpp"
 #include "security/handshake.hpp"
 #include "store/local_door.hpp"
 
@@ -19,6 +20,7 @@
 #include <cerrno>
 #include <climits>
 #include <mutex>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -127,6 +129,10 @@ TcpClient::~TcpClient() {
 
 void TcpClient::connect(const net::Address& server, const security::Secret& secret, const Deadline& deadline,
                         const AbortFlag* abort) {
+    const auto closing = [this] {
+        return fmt::format("{}, which closes each connection before it has answered", name_);
+    };
+    std::optional<Patience<decltype(closing)>> patience;
     while (true) {
         fd_ = net::connect_tcp(server, deadline, abort);
         local_host_ = net::local_address(fd_.get()).host;
@@ -144,7 +150,9 @@ void TcpClient::connect(const net::Address& server, const security::Secret& secr
             // It went away before it answered: perhaps an earlier server, or one that was too busy.
             if (deadline.expired()) throw;
         }
+        if (!patience) patience.emplace(closing);
         std::this_thread::sleep_for(std::min<Clock::duration>(20ms, deadline.remaining()));
+        check_wait(Deadline::never(), abort, "connect");
     }
 }
 

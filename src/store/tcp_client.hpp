@@ -49,6 +49,7 @@ class TcpClient {
     /// other threads use this.
     void move_to(const std::string& door, const security::Secret& secret);
 
+    /// The numeric address of this end of the connection over TCP.
     const std::string& local_host() const noexcept { return local_host_; }
 
  private:

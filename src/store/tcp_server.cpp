@@ -2,6 +2,7 @@
 
 #include "core/fork_guard.hpp"
 #include "core/log.hpp"
+#include "core/seldom.hpp"
 #include "security/handshake.hpp"
 #include "security/local_secret.hpp"
 #include "store/acceptor.hpp"
@@ -67,7 +68,8 @@ constexpr std::uint64_t spin_ns = 30'000;
 
 class TcpServer::Loop {
  public:
-    Loop(UniqueFd listener, const security::Secret& secret, std::optional<security::LocalSecretServer> local_secret)
+    Loop(UniqueFd listener, const security::Secret& secret, std::optional<security::LocalSecretServer> local_secret,
+         const std::string& address)
         : secret_(secret),
           local_secret_(std::move(local_secret)),
           handshake_ms_(static_cast<std::uint64_t>(security::handshake_timeout().count())),
@@ -76,7 +78,7 @@ class TcpServer::Loop {
           data_([this](ConnectionId to, std::uint64_t request, Op op, std::span<const Field> fields) {
               answer(to, request, op, fields);
           }) {
-        data_.tell_workers([this](ConnectionId worker) { return door_for(worker); });
+        data_.tell_workers([this](ConnectionId worker) { return door_for(worker); }, address);
         if (local_doors_wanted()) open_door();
         expect_good(uv_loop_init(&loop_), "cannot make an event loop");
         try {
@@ -243,6 +245,7 @@ class TcpServer::Loop {
         while (read_posts(c)) {
         }
         send_answers();
+        if (!c.proved && c.handshake && c.handshake->has_begun()) refuse(c, "it left in the midst of the handshake");
         close(c);
     }
 
@@ -335,7 +338,7 @@ class TcpServer::Loop {
             }
         }
         if (c.handshake->state() == security::Handshake::State::failed) {
-            TUTTI_DEBUG("TCPStore server: {}", c.handshake->error());
+            refuse(c, c.handshake->error());
             close(c);
             return false;
         }
@@ -343,6 +346,22 @@ class TcpServer::Loop {
         c.handshake.reset();
         trust(c);
         return true;
+    }
+
+    /// Who waits for a rank that has another secret should learn why it does not come; strangers may not fill the log.
+    void refuse(const Connection& c, std::string_view why) {
+        const auto times = refused_.happened();
+        if (!times) return;
+        std::string from = "somewhere";
+        try {
+            from = net::to_string(net::peer_address(c.fd));
+        } catch (const DistNetworkError&) {
+            // It has gone already.
+        }
+        TUTTI_WARN(
+            "TCPStore server: a process at {} did not prove the job's secret: {}{}; all ranks of a job need the same "
+            "TUTTI_JOB_SECRET",
+            from, why, *times == 1 ? "" : fmt::format(" ({} such since the last line)", *times));
     }
 
     /// As shake_hands, at the local door.
@@ -382,20 +401,27 @@ class TcpServer::Loop {
         if (!c.answer(request, op, fields, body_bytes)) close(c);
     }
 
-    /// What one piece of input caused leaves in one piece per client.
+    /// What one piece of input caused leaves in one piece per client. A client that is gone may have left a will, which
+    /// wakes others.
     void send_answers() {
-        for (Connection* c : unsent_) {
-            c->unsent = false;
-            if (!c->closing && !c->flush()) close(*c);
+        if (std::exchange(sending_, true)) return;
+        for (std::size_t i = 0; i < unsent_.size(); ++i) {
+            Connection& c = *unsent_[i];
+            c.unsent = false;
+            if (!c.closing && !c.flush()) close(c);
         }
         unsent_.clear();
+        sending_ = false;
     }
 
     void close(Connection& c) {
         if (std::exchange(c.closing, true)) return;
         if (!c.proved) std::erase(strangers_, &c);
-        data_.forget(c.id);
         by_id_.erase(c.id);
+        if (!stopping_) {
+            data_.forget(c.id);
+            send_answers();
+        }
         if (c.fd >= 0) fork_guard::forget(c.fd);
         if (c.posts_fd >= 0) fork_guard::forget(c.posts_fd);
         const auto closed = [](uv_handle_t* handle) {
@@ -445,6 +471,8 @@ class TcpServer::Loop {
     std::unordered_map<ConnectionId, Connection*> by_id_;
     std::list<Connection*> strangers_;  // in the order of their arrival
     std::vector<Connection*> unsent_;
+    bool sending_ = false;
+    Seldom refused_;
     ServerData data_;
     std::array<char, std::size_t{256} << 10U> buffer_;
     std::array<char, std::size_t{64} << 10U> post_buffer_;  // as much as a pipe holds
@@ -460,7 +488,7 @@ TcpServer::TcpServer(UniqueFd listener, const security::Secret& secret, bool sha
     address_ = net::local_address(listener.get());
     std::optional<security::LocalSecretServer> local;
     if (share_secret) local.emplace(address_.port, secret);
-    loop_ = std::make_unique<Loop>(std::move(listener), secret, std::move(local));
+    loop_ = std::make_unique<Loop>(std::move(listener), secret, std::move(local), address_.host);
 }
 
 TcpServer::~TcpServer() {

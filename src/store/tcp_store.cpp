@@ -2,6 +2,8 @@
 //
 // Threads: any; see TcpClient. Servers that stores of this process share (multi_tenant) are listed under one mutex.
 #include "core/deadline.hpp"
+#include "core/log.hpp"
+#include "core/patience.hpp"
 #include "core/socket.hpp"
 #include "security/local_secret.hpp"
 #include "store/local_door.hpp"
@@ -26,6 +28,12 @@ namespace tutti {
 namespace {
 
 using store::Op;
+
+constexpr const char* every_address = "0.0.0.0";
+
+bool is_every_address(const std::string& host) {
+    return host == every_address || host == "::";
+}
 
 class TcpBackend : public StoreBackend {
  public:
@@ -91,19 +99,27 @@ class TcpBackend : public StoreBackend {
         call(Op::multi_set, "multi_set", fields, timeout, keys);
     }
     std::string describe() const override { return name_; }
-    std::string local_host() const override { return client_.local_host(); }
+    std::string local_host() const override { return local_host_; }
+    bool set_will(std::string_view key, std::string_view value, Milliseconds timeout) override {
+        call(Op::set_will, "set_will", {key, value}, timeout, key);
+        return true;
+    }
 
     /// The store is used by others only afterwards.
     void join(const security::Secret& secret, Milliseconds timeout) {
         const std::string body = call(Op::join, "join", std::vector<std::string_view>{}, timeout, {});
         const auto fields = store::split_fields(body);
-        if (!fields || fields->size() != 2) throw_nonsense();
-        if (fields->back().empty() || !store::local_doors_wanted()) return;
-        client_.move_to(std::string(fields->back()), secret);
+        if (!fields || fields->size() != 3) throw_nonsense();
+        const std::string listens((*fields)[1]), door((*fields)[2]);
+        const bool open = is_every_address(listens) && net::is_loopback(client_.local_host());
+        local_host_ = open ? every_address : client_.local_host();
+        if (door.empty() || !store::local_doors_wanted()) return;
+        client_.move_to(door, secret);
     }
 
     void await_workers(int world_size, const Deadline& deadline) {
         const Instant start = Clock::now();
+        const Patience patience([&] { return fmt::format("{} users of {}", world_size, name_); });
         const auto raw = store::encode_number(static_cast<std::uint64_t>(world_size));
         const std::string_view count(raw.data(), raw.size());
         try {
@@ -123,6 +139,10 @@ class TcpBackend : public StoreBackend {
     std::string call(Op op, const char* operation, std::initializer_list<std::string_view> fields, Milliseconds timeout,
                      std::string_view key) {
         const Instant start = Clock::now();
+        const Patience patience([&] {
+            const std::string name(key);
+            return store::what_is_awaited(name_, operation, {&name, 1});
+        });
         try {
             return client_.call(op, {fields.begin(), fields.size()}, Deadline::after(timeout, start), abort_flag());
         } catch (const Timeout&) {
@@ -133,6 +153,7 @@ class TcpBackend : public StoreBackend {
     std::string call(Op op, const char* operation, const std::vector<std::string_view>& fields, Milliseconds timeout,
                      std::span<const std::string> keys) {
         const Instant start = Clock::now();
+        const Patience patience([&] { return store::what_is_awaited(name_, operation, keys); });
         try {
             return client_.call(op, fields, Deadline::after(timeout, start), abort_flag());
         } catch (const Timeout&) {
@@ -157,6 +178,7 @@ class TcpBackend : public StoreBackend {
     }
 
     std::string name_;
+    std::string local_host_;
     std::shared_ptr<store::TcpServer> server_;  // outlives the client's connection to it
     store::TcpClient client_;
 };
@@ -173,12 +195,24 @@ Tenants& tenants() {
     return instance;
 }
 
+/// What `host` means on the master is no matter to those who know the secret: its own name may be a loopback address
+/// there (Debian), others may come by another name or by a forwarding address. So the server listens everywhere.
+std::string address_for_all(const std::string& host) {
+    if (!host.empty() && !net::is_of_this_host(host)) {
+        TUTTI_WARN(
+            "TCPStore: the master listens on every address of this host, but {} is none of them; the others reach it "
+            "only if that address leads here",
+            host);
+    }
+    return {};
+}
+
 std::shared_ptr<store::TcpServer> make_server(const TCPStoreOptions& options, const Deadline& deadline) {
     UniqueFd listener(options.master_listen_fd);
-    if (!listener) listener = net::listen_tcp(options.host, options.port);
-    const std::uint16_t port = net::local_address(listener.get()).port;
     const auto job = security::resolve_secret(
-        {.host = options.host, .port = port, .is_master = true, .explicit_secret = options.secret}, deadline);
+        {.host = options.host, .port = options.port, .is_master = true, .explicit_secret = options.secret}, deadline);
+    if (!listener)
+        listener = net::listen_tcp(job.is_given ? address_for_all(options.host) : options.host, options.port);
     return std::make_shared<store::TcpServer>(std::move(listener), job.secret, job.serve_locally);
 }
 
@@ -187,12 +221,12 @@ std::shared_ptr<store::TcpServer> host_server(const TCPStoreOptions& options, co
     const std::lock_guard lock(tenants().mutex);
     auto& servers = tenants().servers;
     std::erase_if(servers, [](const auto& entry) { return entry.second.expired(); });
-    if (const auto found = servers.find({options.host, options.port}); found != servers.end()) {
-        if (auto server = found->second.lock()) {
-            // A socket that was handed over is the store's: it is not needed.
-            const UniqueFd unused(options.master_listen_fd);
-            return server;
-        }
+    for (const auto& [place, shared] : servers) {
+        auto server = place.second == options.port ? shared.lock() : nullptr;
+        if (!server || (place.first != options.host && !is_every_address(server->address().host))) continue;
+        // A socket that was handed over is the store's: it is not needed.
+        const UniqueFd unused(options.master_listen_fd);
+        return server;
     }
     auto server = make_server(options, deadline);
     servers[{options.host, server->port()}] = server;
@@ -218,10 +252,10 @@ void check_options(const TCPStoreOptions& options) {
     }
 }
 
-/// Where the master's own client finds a server that listens on every address.
-std::string reachable(const std::string& host) {
-    if (host.empty() || host == "0.0.0.0") return "127.0.0.1";
-    return host == "::" ? "::1" : host;
+/// Where the master's own client finds its server.
+std::string reachable(const std::string& listens, const std::string& host) {
+    if (is_every_address(listens)) return "127.0.0.1";
+    return host.empty() ? listens : host;
 }
 
 }  // namespace
@@ -240,7 +274,7 @@ TCPStore::TCPStore(TCPStoreOptions options) : host_(options.host), port_(options
                      {.host = host_, .port = port_, .is_master = false, .explicit_secret = options.secret}, deadline)
                      .secret;
     }
-    const std::string host = options.is_master ? reachable(host_) : host_;
+    const std::string host = options.is_master ? reachable(server->address().host, host_) : host_;
     auto backend = std::make_shared<TcpBackend>(net::Address{host, port_}, *secret, deadline, std::move(server));
     const auto left = [&] { return std::chrono::ceil<Milliseconds>(deadline.remaining()); };
     backend->join(*secret, left());

@@ -23,22 +23,23 @@ inline constexpr std::string_view store_purpose = "store";
 
 /// Numbers never change their meaning.
 enum class Op : std::uint8_t {
-    set = 1,             ///< key, value
-    get = 2,             ///< keys: waits; the values
-    add = 3,             ///< key, amount; the sum
-    append = 4,          ///< key, value
-    check = 5,           ///< keys; 0 or 1
-    compare_set = 6,     ///< key, expected, desired; the value
-    delete_key = 7,      ///< key; 0 or 1
-    num_keys = 8,        ///< the number
-    wait = 9,            ///< keys: waits
-    multi_set = 10,      ///< key, value, key, value, …
-    join = 11,           ///< this client is a worker; the number of workers so far, the server's local door or nothing
+    set = 1,          ///< key, value
+    get = 2,          ///< keys: waits; the values
+    add = 3,          ///< key, amount; the sum
+    append = 4,       ///< key, value
+    check = 5,        ///< keys; 0 or 1
+    compare_set = 6,  ///< key, expected, desired; the value
+    delete_key = 7,   ///< key; 0 or 1
+    num_keys = 8,     ///< the number
+    wait = 9,         ///< keys: waits
+    multi_set = 10,   ///< key, value, key, value, …
+    join = 11,  ///< this client is a worker; their number so far, where the server listens, its local door or nothing
     await_workers = 12,  ///< number: waits
     count_workers = 14,  ///< the number of workers so far
     cancel = 13,         ///< of the request of the same id: no answer is expected any more; not answered itself
     post = 15,           ///< as multi_set, but not answered
     post_pipe = 16,      ///< at the local door: asks for a pipe for posts; answered by one byte and its descriptor
+    set_will = 17,       ///< key, value: set when this connection ends, unless the key exists
     // Answers:
     ok = 64,
     error = 65  ///< one field: the message
