@@ -15,6 +15,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -26,7 +27,7 @@ namespace {
 int tracer() {
     std::ifstream status("/proc/self/status");
     for (std::string line; std::getline(status, line);) {
-        if (line.starts_with("TracerPid:")) return std::stoi(line.substr(10));
+        if (line.starts_with("TracerPid:")) return std::atoi(line.c_str() + 10);
     }
     return 0;
 }

@@ -14,6 +14,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <mutex>
+#include <thread>
 
 namespace tutti {
 namespace {
@@ -21,7 +22,7 @@ namespace {
 struct Default {
     std::mutex mutex;
     ProcessGroup group;
-    int generation = 0;  // of inits in this process: equal on all ranks, keeps the keys of worlds apart
+    int generation = 0;  // of inits in this process: equal on all ranks, keeps the keys of worlds in one store apart
     std::atomic<std::uint64_t> changes{0};  // of `group`: what threads remember of it holds until the next
 };
 Default& state() {
@@ -108,34 +109,73 @@ void leave_all_groups(std::chrono::milliseconds limit) noexcept {
     detail::World::leave_all(limit, "its program has ended");
 }
 
-void init_process_group(const InitOptions& options) {
+namespace {
+
+/// Throws what is wrong with the options and the environment of this process.
+milliseconds check(const InitOptions& options) {
     take_debug_level_from_env();
     api::check_environment();
     backend::parse(options.backend, options.device_id, "init_process_group");
-    if (is_initialized()) {
-        throw InvalidArgument("init_process_group: there is a default group already; call destroy_process_group first");
-    }
     const auto timeout = options.timeout.value_or(default_timeout);
     if (timeout <= milliseconds::zero()) {
         throw InvalidArgument(
             fmt::format("init_process_group: timeout {} ms: expected more than zero", timeout.count()));
     }
-    auto joined = rendezvous::resolve({options.init_method, options.rank, options.world_size, options.store, timeout});
-    int generation = 0;
-    {
-        const std::lock_guard lock(state().mutex);
-        generation = ++state().generation;
+    return timeout;
+}
+
+/// Where the ranks meet for the world that comes after those that this process has joined, or failed to join.
+Store place_of_next_world(const rendezvous::Joined& joined) {
+    if (joined.is_fresh) return PrefixStore("world", joined.store);
+    const std::lock_guard lock(state().mutex);
+    return PrefixStore(fmt::format("world/{}", state().generation + 1), joined.store);
+}
+void count_world() {
+    const std::lock_guard lock(state().mutex);
+    ++state().generation;
+}
+
+}  // namespace
+
+void init_process_group(const InitOptions& options) {
+    if (is_initialized()) {
+        throw InvalidArgument("init_process_group: there is a default group already; call destroy_process_group first");
     }
-    const PrefixStore store(fmt::format("world/{}", generation), joined.store);
-    set_default_group(ProcessGroup({.store = store,
-                                    .rank = joined.rank,
-                                    .world_size = joined.world_size,
-                                    .timeout = timeout,
-                                    .transport = options.transport,
-                                    .determinism = options.determinism,
-                                    .backend = options.backend,
-                                    .pg_options = options.pg_options,
-                                    .device_id = options.device_id}));
+    const ProcessGroupOptions defaults;
+    rendezvous::Request request{.init_method = options.init_method,
+                                .rank = options.rank,
+                                .world_size = options.world_size,
+                                .store = options.store};
+    rendezvous::Joined joined;
+    try {
+        request.timeout = check(options);
+        joined = rendezvous::resolve(request);
+    } catch (const InvalidArgument& error) {
+        const auto place_in = [&](const rendezvous::Joined& where) {
+            return detail::World::place_in(place_of_next_world(where), defaults.name);
+        };
+        if (rendezvous::say_failed(request, place_in, error)) count_world();  // the others fail with this rank
+        throw;
+    }
+    const Store place = place_of_next_world(joined);
+    count_world();
+    try {
+        set_default_group(ProcessGroup({.store = place,
+                                        .rank = joined.rank,
+                                        .world_size = joined.world_size,
+                                        .timeout = request.timeout,
+                                        .name = defaults.name,
+                                        .transport = options.transport,
+                                        .determinism = options.determinism,
+                                        .backend = options.backend,
+                                        .pg_options = options.pg_options,
+                                        .device_id = options.device_id}));
+    } catch (const DistError& error) {
+        const bool own = error.context().peer < 0 && error.code() != ErrorCode::timeout;
+        if (own && joined.hosts_store && joined.world_size > 1)
+            std::this_thread::sleep_for(rendezvous::time_for_others);
+        throw;
+    }
 }
 
 void destroy_process_group(ProcessGroup group) {

@@ -3,6 +3,7 @@
 
 #include "algorithm/select.hpp"
 #include "group/fingerprint.hpp"
+#include "rendezvous/table.hpp"
 
 #include <tutti/error.hpp>
 
@@ -37,13 +38,22 @@ std::string verdict_prefix(const World& world, std::uint32_t index) {
 
 std::shared_ptr<Group> Group::of_all(const ProcessGroupOptions& options, std::optional<Deadline> joining,
                                      std::string description) {
-    backend::Devices backends = backend::parse(options.backend, options.device_id, "ProcessGroup");
-    const std::shared_ptr<World> world = World::join(options, joining);
-    return of_some(world, {.name = world->name(),
-                           .description = std::move(description),
-                           .timeout = world->timeout(),
-                           .backends = std::move(backends),
-                           .pg_options = options.pg_options});
+    std::shared_ptr<World> world;
+    try {
+        backend::Devices backends = backend::parse(options.backend, options.device_id, "ProcessGroup");
+        world = World::join(options, joining);
+        return of_some(world, {.name = world->name(),
+                               .description = std::move(description),
+                               .timeout = world->timeout(),
+                               .backends = std::move(backends),
+                               .pg_options = options.pg_options});
+    } catch (const std::exception& error) {  // the others are on their way, and wait for this rank
+        if (world)
+            world->say_failed(error);
+        else if (options.store)
+            rendezvous::say_failed(World::place_in(options.store, options.name), options.rank, error);
+        throw;
+    }
 }
 
 std::shared_ptr<Group> Group::of_some(const std::shared_ptr<World>& world, Part part) {

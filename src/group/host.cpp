@@ -2,6 +2,7 @@
 #include "algorithm/cost.hpp"
 #include "core/interrupt.hpp"
 #include "core/log.hpp"
+#include "core/patience.hpp"
 #include "core/settings.hpp"
 #include "core/this_host.hpp"
 #include "group/world.hpp"
@@ -117,16 +118,11 @@ void World::connect_shared_memory(const OfferedMemory& offer, const Deadline& de
         return;
     }
     if (!layout_.shared_memory || shape.ranks == 1) return;
-    try {
-        if (offer.descriptor >= 0)
-            share_offered(offer, deadline);
-        else
-            share_by_hand(deadline);
-        agree_about_memory(deadline);
-    } catch (const DistError& error) {  // the others need not wait for this rank
-        if (!bad_news_.raised()) membership_->flood({rendezvous::VerdictKind::aborted, rank_, error.what()});
-        throw;
-    }
+    if (offer.descriptor >= 0)
+        share_offered(offer, deadline);
+    else
+        share_by_hand(deadline);
+    agree_about_memory(deadline);
     transport::Arena::choose_fences(arena_, spins_ == 0);
     static_assert(transport::Mailbox::pull_bytes_on_own_cores == algorithm::pulled_from);
     static_assert(engine::Execution::combined_at_once == algorithm::combined_at_once);
@@ -144,6 +140,7 @@ void World::share_offered(const OfferedMemory& offer, const Deadline& deadline) 
     const auto shape = transport::ArenaLayout::of(size_, size_);
     arena_ = transport::Arena::find(membership_->cards().front().process, offer.descriptor, offer.identity, shape);
     if (!arena_) {
+        const Patience patience([this] { return fmt::format("rank 0 to share its memory with rank {}", rank_); });
         const UniqueFd door = membership_->visit(0, deadline, &bad_news_);
         arena_ = transport::Arena::attach(net::recv_fd(door.get(), deadline, &bad_news_), shape);
     }
@@ -164,6 +161,10 @@ void World::agree_about_memory(const Deadline& deadline) {
     using Attached = transport::RankControl::Attached;
     const bool reaches = reaches_neighbours();
     arena_->say_attached(local_of(rank_), reaches ? Attached::and_reads : Attached::only);
+    const Patience patience([&] {
+        return fmt::format("all of the ranks {} of this host to find the memory that they share",
+                           fmt::join(rank_of_local_, ", "));
+    });
     while (!arena_->wait_until_attached(neighbours_patience)) check_attachments(deadline);
     const auto reads = [this](int rank) {
         return arena_->control(local_of(rank)).attached.load(std::memory_order_acquire) == Attached::and_reads;
@@ -231,7 +232,12 @@ void World::pass_on_host(const std::string& what, std::span<const int> ranks, st
                          const Deadline& deadline, const AbortFlag* abort) {
     if (rank_ != ranks.front()) return receive_from_first(what, ranks.front(), fds, deadline, abort);
     const UniqueFd listener = net::listen_unix(door_of(what, rank_));
-    for (std::size_t passed = 1; passed < ranks.size();) {
+    std::size_t passed = 1;
+    const Patience patience([&] {
+        return fmt::format("{} of the ranks {} of this host to take the shared memory of rank {}",
+                           ranks.size() - passed, fmt::join(ranks, ", "), rank_);
+    });
+    while (passed < ranks.size()) {
         const UniqueFd to = net::accept_one(listener.get(), deadline, abort, "sharing memory");
         if (hand_over(to, what, fds, deadline, abort)) ++passed;
     }
@@ -252,6 +258,8 @@ bool World::hand_over(const UniqueFd& to, const std::string& what, std::span<con
 
 void World::receive_from_first(const std::string& what, int first, std::span<UniqueFd> fds, const Deadline& deadline,
                                const AbortFlag* abort) const {
+    const Patience patience(
+        [&] { return fmt::format("rank {} to share its memory ({}) with rank {}", first, what, rank_); });
     const UniqueFd to = net::connect_unix(door_of(what, first), deadline, abort);
     security::authenticate(to.get(), membership_->secret(), security::Role::connecting, what, deadline, abort);
     for (UniqueFd& fd : fds) fd = net::recv_fd(to.get(), deadline, abort);

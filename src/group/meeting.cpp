@@ -1,5 +1,6 @@
 #include "group/meeting.hpp"
 
+#include "core/patience.hpp"
 #include "object/codec.hpp"
 
 #include <tutti/error.hpp>
@@ -10,13 +11,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <chrono>
 #include <utility>
 
 namespace tutti::detail {
 namespace {
 
-constexpr std::chrono::milliseconds patience{100};  // before it looks for a circle
+constexpr std::chrono::milliseconds slice{100};  // before it looks for a circle
 
 // What a rank says while it waits. The nonce tells one wait from the next.
 struct Notice {
@@ -25,6 +27,19 @@ struct Notice {
     std::vector<int> members;
 };
 TUTTI_OBJECT(Notice, nonce, id, members);
+
+World::Place to_place(std::string_view text) {
+    World::Place place;
+    const char* end = text.data() + text.size();
+    const auto index = std::from_chars(text.data(), end, place.index);
+    if (index.ec == std::errc() && index.ptr != end && *index.ptr == ' ') {
+        const auto offset = std::from_chars(index.ptr + 1, end, place.offset);
+        if (offset.ec == std::errc() && offset.ptr == end) return place;
+    }
+    throw DistStoreError(
+        fmt::format("new_group: the store says that the group's place is \"{}\": expected two numbers", text),
+        {.operation = "new_group"});
+}
 
 std::string here_key(const std::string& id, int rank) {
     return fmt::format("{}/here/{}", id, rank);
@@ -52,14 +67,10 @@ World::Place Meeting::take_place(std::uint64_t part_bytes) {
         store_.set(key, fmt::format("{} {}", place.index, place.offset));
         return place;
     }
-    World::Place place;
+    const Patience patience([this] { return fmt::format("rank {} to make the group {}", members_.front(), id_); });
     for (;;) {
         try {
-            const std::string text = store_.get(key, patience);
-            const std::size_t space = text.find(' ');
-            place.index = static_cast<std::uint32_t>(std::stoul(text.substr(0, space)));
-            place.offset = std::stoull(text.substr(space + 1));
-            return place;
+            return to_place(store_.get(key, slice));
         } catch (const DistStoreError& error) {
             if (error.code() != ErrorCode::timeout) throw;
         }
@@ -71,9 +82,10 @@ void Meeting::wait_for_all() {
     store_.set(here_key(id_, world_.rank()), "");
     std::vector<std::string> keys;
     for (const int rank : members_) keys.push_back(here_key(id_, rank));
+    const Patience patience([this] { return fmt::format("ranks {} to make their group", fmt::join(members_, ", ")); });
     for (;;) {
         try {
-            store_.wait(keys, patience);
+            store_.wait(keys, slice);
             store_.set(waiting_key(world_.rank()), "");
             return;
         } catch (const DistStoreError& error) {

@@ -102,7 +102,8 @@ void Group::fail_as_told(const rendezvous::Verdict& told, const ErrorContext& co
 }
 
 void Group::fail_as_judged(const record::Judgement& judgement, ErrorContext context) {
-    context.peer = global(judgement.peer);
+    // It may have come from the store, where others write.
+    context.peer = judgement.peer < size_ ? global(judgement.peer) : -1;
     if (judgement.disagreement) {
         context.sequence = judgement.sequence;
         world_->fail(std::make_exception_ptr(CollectiveMismatch(judgement.text, context)));

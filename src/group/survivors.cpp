@@ -1,6 +1,7 @@
 #include "group/survivors.hpp"
 
 #include "core/interrupt.hpp"
+#include "core/patience.hpp"
 
 #include <tutti/error.hpp>
 
@@ -52,6 +53,7 @@ std::vector<int> Survivors::agree() {
 }
 
 std::string Survivors::wait_for_result() {
+    const Patience patience([this] { return fmt::format("the survivors of group \"{}\" to meet", group_.name()); });
     for (;;) {
         if (auto known = result(decides() ? turn : turn_of_others)) return *known;
         if (interrupt_requested()) {
@@ -88,7 +90,9 @@ void Survivors::hear() {
     for (const int rank : hear_of_the_gone()) say("gone", rank);
     std::istringstream said(store_.get("said"));
     std::string what;
-    for (int rank = 0; said >> what >> rank;) (what == "here" ? here_ : gone_).insert(rank);
+    for (int rank = 0; said >> what >> rank;) {
+        if (rank >= 0 && rank < group_.size()) (what == "here" ? here_ : gone_).insert(rank);
+    }
 }
 
 // Asks ranks whether they still listen; not all the time.
@@ -163,6 +167,13 @@ std::vector<int> Survivors::understood(const std::string& result) const {
     std::vector<int> ranks;
     for (int rank = 0; text >> rank;) ranks.push_back(rank);
     ErrorContext context{.operation = "shrink", .group = group_.name(), .rank = group_.world().rank()};
+    const auto exists = [this](int rank) { return rank >= 0 && rank < group_.size(); };
+    if (ranks.empty() || !text.eof() || !std::ranges::all_of(ranks, exists)) {
+        throw DistStoreError(fmt::format("shrink of group \"{}\" ({} ranks): the store says \"{}\": expected ranks of "
+                                         "the group",
+                                         group_.name(), group_.size(), result),
+                             context);
+    }
     if (outcome == too_late) {
         context.peer = group_.global(ranks.front());
         throw Timeout(fmt::format("shrink of group \"{}\" ({} ranks): not called within {} ms by rank{} {}, which "

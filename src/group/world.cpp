@@ -77,6 +77,21 @@ World::World(const ProcessGroupOptions& options, std::optional<Deadline> joining
       congestion_(transport::Congestion::from_environment()),
       lanes_(transport::Lanes::from_environment()),
       progress_nice_(settings::progress_nice()) {
+    try {
+        meet_the_others(options, joining);
+    } catch (const std::exception& error) {
+        if (membership_ && !bad_news_.raised()) say_failed(error);
+        throw;
+    }
+}
+
+// The others learn why.
+void World::say_failed(const std::exception& error) const {
+    membership_->flood({rendezvous::VerdictKind::aborted, rank_,
+                        fmt::format("rank {} failed while joining: {}", rank_, error.what())});
+}
+
+void World::meet_the_others(const ProcessGroupOptions& options, std::optional<Deadline> joining) {
     check(options);
     leave_at_exit();
     env::warn_about_unknown_variables();
@@ -94,8 +109,8 @@ World::World(const ProcessGroupOptions& options, std::optional<Deadline> joining
     };
     const std::string cannot_share = prepare_memory();
     membership_ = std::make_unique<rendezvous::Membership>(
-        rendezvous::MembershipOptions{PrefixStore("group/" + name_, options.store), rank_, size_, deadline,
-                                      options.listen_host, [this](const rendezvous::Verdict& v) { on_verdict(v); },
+        rendezvous::MembershipOptions{place_in(options.store, name_), rank_, size_, deadline, options.listen_host,
+                                      [this](const rendezvous::Verdict& v) { on_verdict(v); },
                                       [&] { return size_ > 1 ? tune::offer(setting, rank_ == 0) : std::string(); },
                                       decide, [this](const UniqueFd& visitor) { give_memory(visitor); },
                                       transport::PeerMemory::place_to_try(), cannot_share});
@@ -112,6 +127,10 @@ World::World(const ProcessGroupOptions& options, std::optional<Deadline> joining
     connect_shared_memory(decision.memory, deadline);
     layout_.pulls = local_of_.size() == rank_of_local_.size() && reads_memory_;
     watch_forks();
+}
+
+Store World::place_in(const Store& store, const std::string& name) {
+    return PrefixStore("group/" + name, store);
 }
 
 // A completion, or the end of a piece of news, may let go of the last of a world on one of its own threads, which

@@ -76,6 +76,8 @@ class World : public std::enable_shared_from_this<World> {
     /// Joins; returns when all ranks have come, and this one can reach them. Throws as ProcessGroup's constructor.
     /// `joining`: until when; empty: for the timeout of operations.
     static std::shared_ptr<World> join(const ProcessGroupOptions& options, std::optional<Deadline> joining = {});
+    /// Where in a store the ranks of a world of this name meet.
+    static Store place_in(const Store& store, const std::string& name);
     ~World();
     World(const World&) = delete;
     World& operator=(const World&) = delete;
@@ -215,6 +217,8 @@ class World : public std::enable_shared_from_this<World> {
     /// The first of `ranks` (of this host) passes its descriptors to the others, which get theirs of the same things.
     void pass_on_host(const std::string& what, std::span<const int> ranks, std::span<UniqueFd> fds,
                       const Deadline& deadline, const AbortFlag* abort);
+    /// While the ranks join: this one cannot.
+    void say_failed(const std::exception& error) const;
     const AbortFlag& bad_news() const noexcept { return bad_news_; }
 
     /// Where buffers of the group of all ranks may lie; messages know it.
@@ -244,6 +248,7 @@ class World : public std::enable_shared_from_this<World> {
     void take_tuning(const std::string& decision);
     void make_mailbox();
     // host.cpp
+    void meet_the_others(const ProcessGroupOptions& options, std::optional<Deadline> joining);
     std::string prepare_memory();
     OfferedMemory offer_memory(const std::vector<rendezvous::Card>& cards);
     std::string why_not_shared(const std::vector<rendezvous::Card>& cards) const;

@@ -106,7 +106,12 @@ void Membership::accept_newcomers() {
         if (newcomers_.size() >= newcomers_max) newcomers_.erase(newcomers_.begin());
         newcomers_.push_back(std::move(newcomer));
     };
-    while (auto fd = net::try_accept(listener_.get())) admit(std::make_unique<Newcomer>(std::move(*fd), *secret_));
+    while (auto fd = net::try_accept(listener_.get())) {
+        // A rank that listened everywhere, since it could not know where the others are, has no business with
+        // strangers.
+        if (everywhere_ && all_are_here_ && !net::is_loopback(net::local_address(fd->get()).host)) continue;
+        admit(std::make_unique<Newcomer>(std::move(*fd), *secret_));
+    }
     while (auto fd = door_ ? net::try_accept(door_.get()) : std::nullopt)
         admit(std::make_unique<Newcomer>(std::move(*fd)));
     for (auto& newcomer : newcomers_) welcome(*newcomer);

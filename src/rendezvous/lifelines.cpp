@@ -1,4 +1,5 @@
 // The lifelines of a world: who watches whom.
+#include "core/patience.hpp"
 #include "rendezvous/membership_parts.hpp"
 #include "rendezvous/place.hpp"
 #include "rendezvous/tree.hpp"
@@ -61,6 +62,11 @@ void Membership::build_tree() {
     const std::vector<int> parents = possible_parents();
     for (const int parent : parents) {
         if (UniqueFd fd = attach_unseen(parent)) return adopt(parent, std::move(fd), false);
+        const Card& card = cards_[static_cast<std::size_t>(parent)];
+        const Patience patience([&] {
+            return fmt::format("the lifeline of rank {} to rank {} at {}", options_.rank, parent,
+                               net::to_string({card.listen_host, card.listen_port}));
+        });
         try {
             return adopt(parent, dial(parent, true, options_.deadline, nullptr), true);
         } catch (const DistNetworkError&) {

@@ -2,19 +2,12 @@
 #include "rendezvous/membership.hpp"
 
 #include "core/descriptors.hpp"
-#include "core/env.hpp"
 #include "core/settings.hpp"
-#include "core/this_host.hpp"
-#include "object/codec.hpp"
 #include "rendezvous/membership_parts.hpp"
-#include "rendezvous/place.hpp"
 #include "rendezvous/tree.hpp"
 
 #include <tutti/error.hpp>
-#include <tutti/object.hpp>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -25,20 +18,7 @@
 
 namespace tutti::rendezvous {
 
-TUTTI_OBJECT(Card, listen_host, listen_port, door, host_key, host_name, process, process_space, place_to_try,
-             cannot_share, note);
-
 namespace {
-
-// What rank 0 makes of all cards.
-struct Table {
-    std::vector<int> missing;  // nobody may go on when there are any
-    std::vector<Card> cards;
-    std::string decision;
-    std::uint64_t world = 0;
-    std::string secret;
-};
-TUTTI_OBJECT(Table, missing, cards, decision, world, secret);
 
 constexpr int look_again_ms = 10;  // for those that owe a sign of life
 
@@ -57,7 +37,7 @@ Membership::Membership(MembershipOptions options)
     // At most a connection to and from each rank, where they do not share memory.
     descriptors::need(64 + 2 * static_cast<std::uint64_t>(options_.world_size));
     gone_.resize(static_cast<std::size_t>(options_.world_size));
-    exchange_cards();
+    join();
     for (int r = options_.rank + 1; r < options_.world_size; ++r) {
         if (parent_of(r) == options_.rank) awaited_.push_back(r);
     }
@@ -94,86 +74,6 @@ void Membership::stop() {
     for (std::thread& messenger : messengers_) messenger.join();
     if (door_) ::shutdown(door_.get(), SHUT_RD);  // nobody comes any more
     accept_newcomers();                           // who came just now is told that this rank has left
-}
-
-void Membership::exchange_cards() {
-    const int n = options_.world_size;
-    Store& store = options_.store;
-    const auto left = [&] { return std::chrono::ceil<Milliseconds>(options_.deadline.remaining()); };
-    std::string host = options_.listen_host;
-    if (host.empty()) host = env::get("TUTTI_HOST").value_or(store.backend()->local_host());
-    if (host.empty()) host = "127.0.0.1";  // a store of one host
-    listener_ = fork_guard::GuardedFd(net::listen_tcp(host, 0));
-    const net::Address own = net::local_address(listener_.get());
-    const bool tells = options_.note && (options_.rank == 0 || !net::is_loopback(own.host));
-    const std::string note = tells ? options_.note() : std::string();
-    const UniqueFd bell = store.backend()->asks_again() ? net::bind_udp_beside(listener_.get()) : UniqueFd();
-    Card own_card{.listen_host = host,
-                  .listen_port = own.port,
-                  .door = open_door(),
-                  .host_key = host_key(),
-                  .host_name = this_host::name(),
-                  .process = ::getpid(),
-                  .process_space = process_space(),
-                  .place_to_try = options_.place_to_try,
-                  .cannot_share = options_.cannot_share,
-                  .note = note};
-    const std::string card = object::encode_string(own_card);
-    if (store.compare_set(fmt::format("card/{}", options_.rank), "", card) != card) {
-        throw InvalidArgument(fmt::format(
-            "rank {}: another process has this rank in this world; every rank must be used once", options_.rank));
-    }
-    std::string table;
-    if (options_.rank == 0) {
-        std::vector<std::string> keys;  // of the others
-        for (int r = 1; r < n; ++r) keys.push_back(fmt::format("card/{}", r));
-        // Connections of a job without a configured secret are proved by one that the (proved) store carries.
-        Table all{.world = random_id(), .secret = security::Secret::generate().to_text()};
-        try {
-            all.cards.push_back(std::move(own_card));
-            for (const std::string& bytes : keys.empty() ? keys : store.backend()->multi_get(keys, left()))
-                all.cards.push_back(object::decode_string(bytes).get<Card>());
-            if (options_.decide) all.decision = options_.decide(all.cards);
-            for (Card& one : all.cards) {  // rank 0 has read them
-                one.note.clear();
-                one.cannot_share.clear();
-            }
-        } catch (const DistStoreError& error) {
-            if (error.code() != ErrorCode::timeout) throw;
-            all.cards.clear();
-            for (int r = 1; r < n; ++r) {
-                if (!store.check({keys[static_cast<std::size_t>(r - 1)]})) all.missing.push_back(r);
-            }
-        }
-        table = object::encode_string(all);
-        store.set("table", table);
-        for (int r = 1; bell && r < static_cast<int>(all.cards.size()); ++r) {
-            const Card& one = all.cards[static_cast<std::size_t>(r)];
-            net::send_datagram(bell.get(), {one.listen_host, one.listen_port});
-        }
-    } else {
-        try {
-            // Rank 0 gives up at the same time; its answer is on the way then.
-            table = store.backend()->get_with_bell("table", left() + Milliseconds(1000), bell.get());
-        } catch (const DistStoreError& error) {
-            if (error.code() != ErrorCode::timeout) throw;
-            throw DistStoreError(fmt::format("init of {} ranks: rank 0 did not answer; is it missing?", n),
-                                 {.operation = "init", .peer = 0}, ErrorCode::timeout);
-        }
-    }
-    auto all = object::decode_string(table).get<Table>();
-    if (!all.missing.empty()) {
-        throw DistStoreError(fmt::format("init of {} ranks: {} arrived in time; missing: {}", n,
-                                         n - static_cast<int>(all.missing.size()), fmt::join(all.missing, ", ")),
-                             {.operation = "init", .rank = options_.rank, .peer = all.missing.front()},
-                             ErrorCode::timeout);
-    }
-    cards_ = std::move(all.cards);
-    decision_ = std::move(all.decision);
-    world_id_ = all.world;
-    const auto configured = security::Secret::from_environment();
-    secret_ =
-        configured ? configured->derive(fmt::format("world {}", world_id_)) : security::Secret::from_text(all.secret);
 }
 
 // One look may have begun already, and missed the last who came.

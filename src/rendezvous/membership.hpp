@@ -1,8 +1,9 @@
 // Membership: who is in a world, where everyone listens, and who has died.
 //
-// Joining costs a rank two requests to the store: it writes its card, and reads the table that rank 0 makes of all
-// cards. Then every rank connects to its parent in a binomial tree (at most log2 n connections a rank). These lifelines
-// stay open: one that closes without a goodbye is a death, and the news is flooded over the tree.
+// Joining costs a rank three requests to the store: it makes its will, so that the others learn of its end, writes its
+// card, and reads the table that rank 0 makes of all cards (table.hpp). Then every rank connects to its parent in a
+// binomial tree (at most log2 n connections a rank). These lifelines stay open: one that closes without a goodbye is a
+// death, and the news is flooded over the tree.
 //
 // Between two processes of one host a lifeline is a Unix socket. The kernel tells each end which process has the other
 // one, so nothing has to be proved, and joining does not wait until the parent has looked. Across hosts, and where
@@ -43,6 +44,9 @@
 
 namespace tutti::rendezvous {
 
+struct Failure;
+struct Table;
+
 /// What a rank tells the others about itself.
 struct Card {
     std::string listen_host;
@@ -54,6 +58,7 @@ struct Card {
     std::uint64_t process_space = 0;  ///< in which `process` means something
     std::uint64_t place_to_try = 0;   ///< an address in it, for those that try whether they may read its memory
     std::string cannot_share;         ///< why the rank shares no memory with others; empty: it can. For rank 0
+    int world_size = 0;               ///< as this rank was told
     std::string note;                 ///< whatever the rank wants to tell about itself
 };
 
@@ -109,7 +114,8 @@ struct MembershipOptions {
 
 class Membership {
  public:
-    /// Joins; throws a DistStoreError (timeout) that lists the missing ranks, on all that came.
+    /// Joins. Throws, on all ranks that came: a DistStoreError (timeout) that lists the missing; PeerLost that says
+    /// which rank could not join and why; InvalidArgument for ranks that contradict each other.
     explicit Membership(MembershipOptions options);
     /// Says goodbye, waits (at most a second) until ranks that counted on this one have another parent, and closes.
     ~Membership();
@@ -147,7 +153,15 @@ class Membership {
     struct Newcomer;
     struct News;
 
-    void exchange_cards();
+    void join();
+    Card listen();
+    void put(const Card& own);
+    Table await_table(const UniqueFd& bell);
+    Table gather(Card own, const UniqueFd& bell);
+    std::vector<int> await_cards(std::vector<Card>& cards);
+    void settle_addresses(std::vector<Card>& cards);
+    [[noreturn]] void refuse(const Failure& failure);
+    Milliseconds left() const;
     std::string open_door();
     bool near(int rank) const;
     bool runs_at_other_end(int rank, const UniqueFd& fd) const;
@@ -192,6 +206,8 @@ class Membership {
     std::vector<Card> cards_;
     std::string decision_;
     std::uint64_t world_id_ = 0;
+    bool everywhere_ = false;    // listens at every address
+    bool all_are_here_ = false;  // on this host
     std::optional<security::Secret> secret_;
     fork_guard::GuardedFd listener_, door_;
     UniqueFd wake_, stop_;

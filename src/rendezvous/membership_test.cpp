@@ -1,6 +1,8 @@
 // Lifelines between real processes: ranks that leave take nobody's lifeline with them, and news reach everyone.
 #include "rendezvous/membership.hpp"
 
+#include "rendezvous/table.hpp"
+
 #include "support/forwarding_store.hpp"
 #include "support/no_descriptors.hpp"
 
@@ -14,6 +16,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <barrier>
 #include <csignal>
 #include <cstring>
 #include <functional>
@@ -238,10 +241,12 @@ TEST(Lifelines, a_death_right_after_joining_is_known_to_all) {
 class LastDeed : public test::ForwardingStore {
  public:
     using ForwardingStore::ForwardingStore;
-    void set(std::string_view key, std::string_view value, Milliseconds timeout) override {
-        ForwardingStore::set(key, value, timeout);
+    std::string compare_set(std::string_view key, std::string_view expected, std::string_view desired,
+                            Milliseconds timeout) override {
+        std::string stands = ForwardingStore::compare_set(key, expected, desired, timeout);
         std::this_thread::sleep_for(300ms);
         if (key == "table") ::raise(SIGKILL);
+        return stands;
     }
 };
 
@@ -408,6 +413,70 @@ TEST(Joining, every_rank_gets_what_rank_0_makes_of_all_notes) {
 
 TEST(Joining, ranks_of_one_host_leave_the_notes_to_rank_0) {
     for (const auto& decision : decisions_of(HashStore(), "127.0.0.1")) EXPECT_EQ(decision, "decided by 0: note 0  ");
+}
+
+// A store on this host that serves other hosts, too.
+class OpenStore : public test::ForwardingStore {
+ public:
+    std::string local_host() const override { return "0.0.0.0"; }
+};
+
+TEST(Joining, ranks_that_do_not_know_their_address_listen_everywhere_and_meet_by_loopback_if_all_are_on_one_host) {
+    const Store store(std::make_shared<OpenStore>());
+    std::barrier all_have_connected(3);
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < 3; ++rank) {
+        threads.emplace_back([&, rank] {
+            Membership membership(MembershipOptions{.store = store,
+                                                    .rank = rank,
+                                                    .world_size = 3,
+                                                    .deadline = Deadline::after(20s),
+                                                    .on_verdict = [](const Verdict&) {}});
+            for (const Card& card : membership.cards()) EXPECT_EQ(card.listen_host, "127.0.0.1");
+            for (int peer = 0; peer < rank; ++peer)
+                EXPECT_TRUE(membership.connect(peer, Deadline::after(10s), nullptr));
+            all_have_connected.arrive_and_wait();
+        });
+    }
+    for (auto& thread : threads) thread.join();
+}
+
+// A rank that says of its network what another host would.
+class OtherHost : public test::ForwardingStore {
+ public:
+    using ForwardingStore::ForwardingStore;
+    std::string compare_set(std::string_view key, std::string_view expected, std::string_view desired,
+                            Milliseconds timeout) override {
+        std::string value(desired);
+        if (key == card_key(1)) {
+            Card card = decode_card(desired, 1);
+            card.host_key = "another boot/1/2/0";
+            value = encode(card);
+        }
+        const std::string stands = ForwardingStore::compare_set(key, expected, value, timeout);
+        return stands == value ? std::string(desired) : stands;
+    }
+};
+
+TEST(Joining, a_rank_that_others_cannot_reach_is_an_error_of_all_that_says_what_to_set) {
+    const Store inner = HashStore();
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < 3; ++rank) {
+        threads.emplace_back([&, rank] {
+            const Store store(std::make_shared<OtherHost>(inner.backend()));
+            try {
+                const Membership membership(MembershipOptions{.store = store,
+                                                              .rank = rank,
+                                                              .world_size = 3,
+                                                              .deadline = Deadline::after(20s),
+                                                              .on_verdict = [](const Verdict&) {}});
+                ADD_FAILURE() << "rank " << rank << " joined";
+            } catch (const InvalidArgument& error) {
+                EXPECT_NE(std::string(error.what()).find("set TUTTI_HOST"), std::string::npos) << error.what();
+            }
+        });
+    }
+    for (auto& thread : threads) thread.join();
 }
 
 // A store that has to be asked again and again, and is asked once the bell has rung.

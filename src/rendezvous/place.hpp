@@ -13,7 +13,7 @@ namespace tutti::rendezvous {
 std::string host_key();
 /// The part of a host_key that is equal for all processes of one machine, whatever their name spaces.
 std::string machine_of(std::string_view host_key);
-/// The part that is equal for processes with the same network interfaces: TCP between them is their kernel's loopback.
+/// The part that is equal for processes with the same network interfaces: they reach each other by loopback addresses.
 std::string network_of(std::string_view host_key);
 /// In which process ids mean the same.
 std::uint64_t process_space();

@@ -2,8 +2,11 @@
 
 #include "core/deadline.hpp"
 #include "core/interrupt.hpp"
+#include "core/log.hpp"
+#include "core/patience.hpp"
 #include "core/socket.hpp"
 #include "rendezvous/job_environment.hpp"
+#include "rendezvous/table.hpp"
 
 #include <tutti/error.hpp>
 
@@ -21,6 +24,9 @@
 
 namespace tutti::rendezvous {
 namespace {
+
+// Of a rank that cannot join: to reach the store; and, where it serves that itself, for the others to come and hear it.
+constexpr std::chrono::milliseconds brief_time{500};
 
 struct Url {
     std::string scheme, rest;
@@ -74,7 +80,11 @@ int from_environment(const Fact& fact, int value) {
     return value != -1 || !fact ? value : parse_int(fact.value).value_or(-1);
 }
 
-void check(const Joined& joined, const char* how) {
+void check(const Joined& joined, const Request& request, const char* how) {
+    if (request.only_to_tell) {
+        if (joined.rank < 0) throw InvalidArgument("nobody waits for a process without a rank");
+        return;
+    }
     if (joined.world_size < 1) {
         throw InvalidArgument(fmt::format("world_size {}: expected at least 1; {}", joined.world_size, how));
     }
@@ -121,6 +131,12 @@ Store store_of_this_world(const TCPStoreOptions& options, int rank, bool hosted)
         return store;
     }
     const bool came_before = address.was_joined();
+    const auto old_server = [&] {
+        return fmt::format("the next world at {}: the one that rank {} has left still has its server there",
+                           net::to_string({options.host, options.port}), rank);
+    };
+    std::optional<Patience<decltype(old_server)>> patience;
+    if (came_before) patience.emplace(old_server);
     const Deadline deadline = Deadline::after(options.timeout);
     TCPStoreOptions left = options;
     while (true) {
@@ -152,6 +168,8 @@ Joined over_tcp(const std::string& host, std::uint16_t port, Joined joined, cons
                                   .timeout = request.timeout,
                                   .wait_for_workers = false};
     joined.store = store_of_this_world(options, joined.rank, hosted);
+    joined.hosts_store = options.is_master;
+    joined.is_fresh = !hosted;
     return joined;
 }
 
@@ -190,7 +208,7 @@ Joined by_environment(const Url& url, const std::string& method, const Request& 
     joined.rank = from_environment(job.rank, agree("rank", request.rank, url.rank, method));
     joined.world_size =
         from_environment(job.world_size, agree("world_size", request.world_size, url.world_size, method));
-    check(joined, "set RANK and WORLD_SIZE, or start the program with tutti run, torchrun, srun or mpirun");
+    check(joined, request, "set RANK and WORLD_SIZE, or start the program with tutti run, torchrun, srun or mpirun");
     if (!job.master_port)
         throw InvalidArgument(
             "env://: MASTER_PORT is not set; set it to a free port of rank 0's machine, or use tutti run");
@@ -207,7 +225,7 @@ Joined by_address(const Url& url, const std::string& method, const Request& requ
     Joined joined{{},
                   agree("rank", request.rank, url.rank, method),
                   agree("world_size", request.world_size, url.world_size, method)};
-    check(joined, "tcp:// needs both on every process, as arguments or as ?rank=R&world_size=N");
+    check(joined, request, "tcp:// needs both on every process, as arguments or as ?rank=R&world_size=N");
     std::string_view rest = url.rest;
     while (!rest.empty() && rest.back() == '/') rest.remove_suffix(1);
     const std::size_t colon = rest.rfind(':');
@@ -222,7 +240,7 @@ Joined by_file(const Url& url, const std::string& method, const Request& request
     Joined joined{{},
                   agree("rank", request.rank, url.rank, method),
                   agree("world_size", request.world_size, url.world_size, method)};
-    check(joined, "file:// needs both on every process, as arguments or as ?rank=R&world_size=N");
+    check(joined, request, "file:// needs both on every process, as arguments or as ?rank=R&world_size=N");
     if (url.rest.empty() || url.rest.front() != '/') {
         throw InvalidArgument(fmt::format("init_method \"{}\": expected file:///absolute/path", method));
     }
@@ -234,8 +252,10 @@ Joined by_file(const Url& url, const std::string& method, const Request& request
                         "ranks reach",
                         method, folder.string(), drive ? " (a drive of Windows, where tutti does not run)" : ""));
     }
-    FileStore store(url.rest, joined.world_size, request.timeout);
+    FileStore store(url.rest, request.only_to_tell ? -1 : joined.world_size, request.timeout);
     // Each process of a job comes once; one more means that the file is left from another job.
+    joined.store = store;
+    if (request.only_to_tell) return joined;
     const std::int64_t user = store.add("rendezvous/users", 1);
     const std::int64_t same_rank = store.add(fmt::format("rendezvous/rank/{}", joined.rank), 1);
     if (user > joined.world_size || same_rank > 1) {
@@ -244,7 +264,6 @@ Joined by_file(const Url& url, const std::string& method, const Request& request
                         "file, or use a new one for each start",
                         method, joined.rank));
     }
-    joined.store = store;
     return joined;
 }
 
@@ -255,7 +274,7 @@ Joined resolve(const Request& request) {
         if (!request.init_method.empty())
             throw InvalidArgument("init_process_group: give store or init_method, not both");
         Joined joined{request.store, request.rank, request.world_size};
-        check(joined, "a store needs rank and world_size as arguments");
+        check(joined, request, "a store needs rank and world_size as arguments");
         return joined;
     }
     const std::string method = request.init_method.empty() ? "env://" : request.init_method;
@@ -264,6 +283,22 @@ Joined resolve(const Request& request) {
     if (url.scheme == "tcp") return by_address(url, method, request);
     if (url.scheme == "file") return by_file(url, method, request);
     throw InvalidArgument(fmt::format("init_method \"{}\": expected env://, tcp://host:port or file:///path", method));
+}
+
+bool say_failed(const Request& request, const std::function<Store(const Joined&)>& place_in,
+                const std::exception& error) noexcept {
+    try {
+        Request brief = request;
+        brief.only_to_tell = true;
+        brief.timeout = brief_time;
+        const Joined joined = resolve(brief);
+        say_failed(place_in(joined), joined.rank, error);
+        if (joined.hosts_store) std::this_thread::sleep_for(time_for_others);
+        return true;
+    } catch (const std::exception& silent) {
+        TUTTI_DEBUG("a rank cannot tell the others that it does not join: {}", silent.what());
+        return false;
+    }
 }
 
 }  // namespace tutti::rendezvous

@@ -6,6 +6,8 @@
 #include <tutti/store.hpp>
 
 #include <chrono>
+#include <exception>
+#include <functional>
 #include <string>
 
 namespace tutti::rendezvous {
@@ -16,15 +18,27 @@ struct Request {
     int world_size = -1;
     Store store;
     std::chrono::milliseconds timeout{0};
+    bool only_to_tell = false;  ///< this rank does not join, and may make no sense
 };
+
+/// How long a store that a rank serves stays for the others when that rank fails: so long they may come to hear why.
+inline constexpr std::chrono::seconds time_for_others{1};
 
 struct Joined {
     Store store;
     int rank = -1;
     int world_size = -1;
+    bool hosts_store = false;  ///< this process serves it to the others
+    bool is_fresh = false;     ///< rank 0 serves it for this world alone, so that nothing is left there from another
 };
 
 /// Throws InvalidArgument that says what is missing or contradictory, DistStoreError if no store can be reached.
 Joined resolve(const Request& request);
+
+/// For a process that cannot join and has not come as far as the store: tells the ranks that wait for it there.
+/// `place_in`: where in the store they meet. Best effort; takes half a second where there is no store yet, and a second
+/// where this process has to serve it. False: there was no store.
+bool say_failed(const Request& request, const std::function<Store(const Joined&)>& place_in,
+                const std::exception& error) noexcept;
 
 }  // namespace tutti::rendezvous

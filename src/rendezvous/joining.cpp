@@ -1,0 +1,211 @@
+// How the ranks of a world learn of each other: cards, and the table that rank 0 makes of them.
+#include "core/env.hpp"
+#include "core/patience.hpp"
+#include "core/this_host.hpp"
+#include "rendezvous/membership_parts.hpp"
+#include "rendezvous/place.hpp"
+#include "rendezvous/table.hpp"
+
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace tutti::rendezvous {
+namespace {
+
+/// Rank 0 looks this often for those that have come while others are missing: they may contradict it, or have failed.
+constexpr Milliseconds between_looks{400};
+/// A rank waits a little longer than rank 0, whose answer is on the way then.
+constexpr Milliseconds answer_time{1000};
+/// Of a card: every address of its host. Rank 0 finds out by which one the others reach it.
+constexpr const char* every_address = "0.0.0.0";
+constexpr const char* own_host_only = "127.0.0.1";
+constexpr std::size_t ranks_shown = 16;
+
+std::string list_of(const std::vector<int>& ranks) {
+    const auto shown = std::span(ranks).first(std::min(ranks.size(), ranks_shown));
+    return fmt::format("{} {}{}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(shown, ", "),
+                       ranks.size() > ranks_shown ? fmt::format(" and {} more", ranks.size() - ranks_shown) : "");
+}
+
+std::string process_of(const Card& card) {
+    return fmt::format("process {} on {}", card.process, card.host_name);
+}
+
+}  // namespace
+
+Milliseconds Membership::left() const {
+    return std::chrono::ceil<Milliseconds>(options_.deadline.remaining());
+}
+
+void Membership::join() {
+    // Whatever comes next may take long, or end this process.
+    const Failure end{Failure::ended, options_.rank,
+                      fmt::format("process {} on {} ended", ::getpid(), this_host::name())};
+    if (options_.world_size > 1) options_.store.backend()->set_will(table_key, encode(end), left());
+    Card own = listen();
+    const UniqueFd bell = options_.store.backend()->asks_again() ? net::bind_udp_beside(listener_.get()) : UniqueFd();
+    put(own);
+    Table table = options_.rank == 0 ? gather(std::move(own), bell) : await_table(bell);
+    cards_ = std::move(table.cards);
+    decision_ = std::move(table.decision);
+    world_id_ = table.world;
+    all_are_here_ = std::ranges::all_of(
+        cards_, [this](const Card& card) { return network_of(card.host_key) == network_of(cards_.front().host_key); });
+    const auto configured = security::Secret::from_environment();
+    secret_ =
+        configured ? configured->derive(fmt::format("world {}", world_id_)) : security::Secret::from_text(table.secret);
+}
+
+Card Membership::listen() {
+    std::string host = options_.listen_host;
+    if (host.empty()) host = env::get("TUTTI_HOST").value_or("");
+    const bool chosen = !host.empty();
+    if (!chosen) host = options_.store.backend()->local_host();
+    if (host.empty()) host = own_host_only;  // a store of one host
+    everywhere_ = host == every_address;
+    listener_ = fork_guard::GuardedFd(net::listen_tcp(everywhere_ ? "" : host, 0));
+    const net::Address own = net::local_address(listener_.get());
+    const bool beside_store = (everywhere_ && !chosen) || net::is_loopback(own.host);  // where rank 0 mostly is
+    const bool tells = options_.note && (options_.rank == 0 || !beside_store);
+    return {.listen_host = host,
+            .listen_port = own.port,
+            .door = open_door(),
+            .host_key = host_key(),
+            .host_name = this_host::name(),
+            .process = ::getpid(),
+            .process_space = process_space(),
+            .place_to_try = options_.place_to_try,
+            .cannot_share = options_.cannot_share,
+            .world_size = options_.world_size,
+            .note = tells ? options_.note() : std::string()};
+}
+
+void Membership::put(const Card& own) {
+    Store& store = options_.store;
+    const std::string card = encode(own);
+    const std::string there = store.compare_set(card_key(options_.rank), "", card);
+    if (there == card) return;
+    const Card other = decode_card(there, options_.rank);
+    const Failure failure{
+        Failure::disagreement, options_.rank,
+        fmt::format("two processes say that they are rank {}, {} and {}: every rank must be used once", options_.rank,
+                    process_of(other), process_of(own))};
+    store.compare_set(table_key, "", encode(failure));
+    throw InvalidArgument(
+        fmt::format("rank {}: another process has this rank in this world: {}", options_.rank, failure.text),
+        {.operation = "init", .rank = options_.rank, .peer = options_.rank});
+}
+
+Table Membership::await_table(const UniqueFd& bell) {
+    const int n = options_.world_size;
+    const Patience patience([&] {
+        return fmt::format("rank 0 to answer rank {} of {} by {}; it answers when all ranks have come", options_.rank,
+                           n, options_.store.describe());
+    });
+    try {
+        return read_table(options_.store.backend()->get_with_bell(table_key, left() + answer_time, bell.get()),
+                          options_.rank, n);
+    } catch (const DistStoreError& error) {
+        if (error.code() != ErrorCode::timeout || error.context().operation == "init") throw;
+        throw DistStoreError(fmt::format("init of {} ranks: rank 0 did not answer; is it missing?", n),
+                             {.operation = "init", .rank = options_.rank, .peer = 0}, ErrorCode::timeout);
+    }
+}
+
+// Rank 0.
+Table Membership::gather(Card own, const UniqueFd& bell) {
+    // Connections of a job without a configured secret are proved by one that the (proved) store carries.
+    Table table{.world = random_id(), .secret = security::Secret::generate().to_text()};
+    table.cards.resize(static_cast<std::size_t>(options_.world_size));
+    table.cards.front() = std::move(own);
+    table.missing = await_cards(table.cards);
+    if (table.missing.empty()) settle_addresses(table.cards);
+    const std::vector<Card> all = table.cards;
+    if (table.missing.empty()) {
+        if (options_.decide) table.decision = options_.decide(table.cards);
+        for (Card& one : table.cards) {  // rank 0 has read them
+            one.note.clear();
+            one.cannot_share.clear();
+        }
+    } else {
+        table.cards.clear();
+    }
+    const std::string bytes = encode(table);
+    const std::string stands = options_.store.compare_set(table_key, "", bytes);
+    for (const Card& one : all) {
+        if (bell && one.listen_port != 0) net::send_datagram(bell.get(), {one.listen_host, one.listen_port});
+    }
+    return stands == bytes && table.missing.empty() ? std::move(table) : read_table(stands, 0, options_.world_size);
+}
+
+// Fills them in; returns the ranks that have not come in time.
+std::vector<int> Membership::await_cards(std::vector<Card>& cards) {
+    Store& store = options_.store;
+    std::vector<int> missing(cards.size() - 1);
+    std::iota(missing.begin(), missing.end(), 1);
+    const bool near_only = !store.backend()->local_host().empty() && net::is_loopback(cards.front().listen_host);
+    const Patience patience([&] {
+        return fmt::format("{} of {} to join by {}{}", list_of(missing), cards.size(), store.describe(),
+                           near_only ? "; only ranks of this host can: for others set TUTTI_JOB_SECRET on all" : "");
+    });
+    const auto take = [&](int rank, const std::string& bytes) {
+        Card card = decode_card(bytes, rank);
+        if (card.world_size != options_.world_size) refuse(other_size(rank, card.world_size, options_.world_size));
+        cards[static_cast<std::size_t>(rank)] = std::move(card);
+    };
+    while (!missing.empty()) {
+        std::vector<std::string> keys;
+        for (const int rank : missing) keys.push_back(card_key(rank));
+        try {
+            const auto all = store.backend()->multi_get(keys, std::min(left(), between_looks));
+            for (std::size_t i = 0; i < all.size(); ++i) take(missing[i], all[i]);
+            return {};
+        } catch (const DistStoreError& error) {
+            if (error.code() != ErrorCode::timeout) throw;
+        }
+        std::vector<int> come;
+        for (const int rank : missing) {
+            if (store.check({card_key(rank)})) come.push_back(rank);
+        }
+        for (const int rank : come) take(rank, store.get(card_key(rank)));
+        std::erase_if(missing, [&](int rank) { return std::ranges::find(come, rank) != come.end(); });
+        if (options_.deadline.expired()) return missing;
+        if (store.check({table_key})) (void)read_table(store.get(table_key), 0, options_.world_size);
+    }
+    return {};
+}
+
+// Ranks that reached the store on its own host do not know by which address others reach them. Rank 0, if it is one of
+// them, asks the system by which one its own traffic leaves.
+void Membership::settle_addresses(std::vector<Card>& cards) {
+    const std::string here = network_of(cards.front().host_key);
+    const auto is_here = [&](const Card& card) { return network_of(card.host_key) == here; };
+    const auto elsewhere = std::ranges::find_if_not(cards, is_here);
+    std::string address = own_host_only;
+    if (elsewhere != cards.end()) address = net::address_towards(elsewhere->listen_host);
+    for (std::size_t r = 0; r < cards.size(); ++r) {
+        Card& card = cards[r];
+        if (card.listen_host == every_address && is_here(card)) card.listen_host = address;
+        const bool unknown = card.listen_host.empty() || card.listen_host == every_address;
+        if (!unknown && (elsewhere == cards.end() || !net::is_loopback(card.listen_host))) continue;
+        refuse({Failure::disagreement, static_cast<int>(r),
+                fmt::format("rank {} ({}) can be reached on its own host alone, and not all ranks are there: set "
+                            "TUTTI_HOST for it to the address by which the others reach that host",
+                            r, process_of(card))});
+    }
+}
+
+void Membership::refuse(const Failure& failure) {
+    const std::string stands = options_.store.compare_set(table_key, "", encode(failure));
+    (void)read_table(stands, options_.rank, options_.world_size);  // throws what stands there
+    throw InternalError("a world that came together was refused");
+}
+
+}  // namespace tutti::rendezvous

@@ -1,0 +1,104 @@
+#include "rendezvous/table.hpp"
+
+#include "core/log.hpp"
+#include "object/codec.hpp"
+
+#include <tutti/error.hpp>
+#include <tutti/object.hpp>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace tutti::rendezvous {
+
+TUTTI_OBJECT(Card, listen_host, listen_port, door, host_key, host_name, process, process_space, place_to_try,
+             cannot_share, world_size, note);
+TUTTI_OBJECT(Failure, kind, rank, text);
+TUTTI_OBJECT(Table, missing, cards, decision, world, secret, failure);
+
+namespace {
+
+template <class T>
+T decode(std::string_view bytes, const std::string& what) {
+    try {
+        return object::decode_string(bytes).get<T>();
+    } catch (const ObjectError& error) {
+        throw DistStoreError(fmt::format("init: {} in the store cannot be read: {}; does every process run the same "
+                                         "version of tutti?",
+                                         what, error.what()),
+                             {.operation = "init"});
+    }
+}
+
+[[noreturn]] void raise(const Failure& failure, int rank, int size) {
+    const ErrorContext context{.operation = "init", .rank = rank, .peer = failure.rank};
+    const std::string title = fmt::format("init of {} ranks: ", size);
+    switch (failure.kind) {
+        case Failure::disagreement: throw InvalidArgument(title + failure.text, context);
+        case Failure::failed:
+            throw PeerLost(fmt::format("{}rank {} failed while joining: {}", title, failure.rank, failure.text),
+                           context);
+        case Failure::ended:
+            throw PeerLost(fmt::format("{}rank {} is gone: {} before it had joined", title, failure.rank, failure.text),
+                           context);
+        default: throw DistStoreError(title + "the table in the store cannot be read: an unknown failure", context);
+    }
+}
+
+}  // namespace
+
+std::string card_key(int rank) {
+    return fmt::format("card/{}", rank);
+}
+
+std::string encode(const Table& table) {
+    return object::encode_string(table);
+}
+std::string encode(const Failure& failure) {
+    return encode(Table{.failure = failure});
+}
+std::string encode(const Card& card) {
+    return object::encode_string(card);
+}
+
+Card decode_card(std::string_view bytes, int rank) {
+    return decode<Card>(bytes, fmt::format("the card of rank {}", rank));
+}
+
+Table read_table(std::string_view bytes, int rank, int size) {
+    auto table = decode<Table>(bytes, "the table of the ranks");
+    if (table.failure.kind != Failure::none) raise(table.failure, rank, size);
+    if (!table.missing.empty()) {
+        throw DistStoreError(fmt::format("init of {} ranks: {} arrived in time; missing: {}", size,
+                                         size - static_cast<int>(table.missing.size()), fmt::join(table.missing, ", ")),
+                             {.operation = "init", .rank = rank, .peer = table.missing.front()}, ErrorCode::timeout);
+    }
+    const auto ranks = static_cast<int>(table.cards.size());
+    if (ranks != size) raise(other_size(rank, size, ranks), rank, size);
+    return table;
+}
+
+Failure other_size(int rank, int says, int rank_0_says) {
+    return {Failure::disagreement, rank,
+            fmt::format("rank {} says {} ranks, rank 0 says {}: expected one WORLD_SIZE (world_size) on all ranks",
+                        rank, says, rank_0_says)};
+}
+
+void say_failed(const Store& world, int rank, const std::exception& error) noexcept {
+    constexpr Milliseconds limit{1000};
+    if (!world) return;
+    try {
+        const auto* known = dynamic_cast<const DistError*>(&error);
+        const ErrorCode code = known != nullptr ? known->code() : ErrorCode::internal;
+        const std::string text = encode(Failure{Failure::failed, rank, error.what()});
+        StoreBackend& store = *world.backend();
+        // Where a wait was ended from outside it may still keep a store busy that is not ours.
+        const bool busy = code == ErrorCode::interrupted || code == ErrorCode::aborted || code == ErrorCode::timeout;
+        if (busy && !store.set_will(table_key, text, limit)) return;
+        store.compare_set(table_key, "", text, limit);
+    } catch (const std::exception& silent) {
+        TUTTI_DEBUG("rank {} cannot tell the others that it does not join: {}", rank, silent.what());
+    }
+}
+
+}  // namespace tutti::rendezvous

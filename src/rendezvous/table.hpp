@@ -1,0 +1,58 @@
+// Table: what rank 0 makes of the cards of all ranks, under one key of the world's store for which all others wait.
+// Where the ranks do not come together a failure stands there instead: the first that is written counts, and ends the
+// joining of all. Who fails writes it; for one that ends without a word its will does (StoreBackend::set_will).
+//
+// Threads: any; functions of their arguments.
+#pragma once
+
+#include "rendezvous/membership.hpp"
+
+#include <exception>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tutti::rendezvous {
+
+struct Failure {
+    enum Kind {
+        none,
+        disagreement,  ///< `text` says who contradicts whom: everybody's InvalidArgument
+        failed,        ///< `rank` could not join: `text` is what it threw
+        ended          ///< the process of `rank` ended before it had joined: `text` says which it was
+    };
+    int kind = none;
+    int rank = -1;
+    std::string text;
+};
+
+struct Table {
+    std::vector<int> missing;  ///< nobody may go on when there are any
+    std::vector<Card> cards;
+    std::string decision;
+    std::uint64_t world = 0;
+    std::string secret;
+    Failure failure;
+};
+
+/// In the world's store.
+inline constexpr const char* table_key = "table";
+std::string card_key(int rank);
+
+std::string encode(const Table& table);
+std::string encode(const Failure& failure);
+std::string encode(const Card& card);
+/// Throws DistStoreError for what rank `rank` cannot have written.
+Card decode_card(std::string_view bytes, int rank);
+/// As rank `rank` of `size` ranks reads it. Throws what the failure says, if there is one, else the timeout that names
+/// the missing; InvalidArgument when it has another number of ranks, DistStoreError when it is no table.
+Table read_table(std::string_view bytes, int rank, int size);
+
+/// How ranks with different sizes are told so.
+Failure other_size(int rank, int says, int rank_0_says);
+
+/// Tells the other ranks of the world with this store that `rank` cannot join; unless they have heard of a failure
+/// before, or have joined. Best effort, within a second.
+void say_failed(const Store& world, int rank, const std::exception& error) noexcept;
+
+}  // namespace tutti::rendezvous

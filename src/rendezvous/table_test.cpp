@@ -1,0 +1,116 @@
+// The table of the ranks, as it may stand in a store.
+#include "rendezvous/table.hpp"
+
+#include "rendezvous/place.hpp"
+#include "support/forwarding_store.hpp"
+#include "support/message_of.hpp"
+
+#include <gtest/gtest.h>
+#include <tutti/error.hpp>
+#include <tutti/object.hpp>
+
+#include <random>
+
+namespace tutti::rendezvous {
+namespace {
+
+using namespace std::chrono_literals;
+using test::message_of;
+
+Card a_card(int size = 3) {
+    return {.listen_host = "127.0.0.1",
+            .listen_port = 4711,
+            .door = "door",
+            .host_key = "boot/1/2/0",
+            .host_name = "host",
+            .process = 12,
+            .process_space = 5,
+            .world_size = size,
+            .note = "note"};
+}
+Table a_table() {
+    return {.cards = {a_card(), a_card(), a_card()}, .decision = "a decision", .world = 7, .secret = "secret"};
+}
+void expect_part(const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+}
+
+TEST(Table, comes_back_as_it_was) {
+    const Table back = read_table(encode(a_table()), 1, 3);
+    ASSERT_EQ(back.cards.size(), 3U);
+    EXPECT_EQ(back.cards[2].listen_port, 4711);
+    EXPECT_EQ(back.cards[2].world_size, 3);
+    EXPECT_EQ(back.world, 7U);
+    EXPECT_EQ(decode_card(encode(a_card()), 1).door, "door");
+}
+
+TEST(Table, of_another_number_of_ranks_is_an_error_that_says_who_says_what) {
+    expect_part(message_of<InvalidArgument>([] { (void)read_table(encode(a_table()), 1, 4); }),
+                "rank 1 says 4 ranks, rank 0 says 3");
+    expect_part(message_of<InvalidArgument>([] { (void)read_table(encode(a_table()), 1, 2); }),
+                "rank 1 says 2 ranks, rank 0 says 3");
+    expect_part(message_of<InvalidArgument>([] { (void)read_table(encode(Table{}), 1, 2); }), "rank 0 says 0");
+}
+
+TEST(Table, with_a_failure_raises_it_on_every_rank) {
+    const Failure failed{Failure::failed, 2, "no memory"};
+    expect_part(message_of<PeerLost>([&] { (void)read_table(encode(failed), 1, 3); }),
+                "init of 3 ranks: rank 2 failed while joining: no memory");
+    const Failure ended{Failure::ended, 2, "process 4711 on host ended"};
+    expect_part(message_of<PeerLost>([&] { (void)read_table(encode(ended), 1, 3); }),
+                "rank 2 is gone: process 4711 on host ended before it had joined");
+    const Failure disagreement{Failure::disagreement, 2, "who says what"};
+    expect_part(message_of<InvalidArgument>([&] { (void)read_table(encode(disagreement), 1, 3); }), "who says what");
+    EXPECT_THROW((void)read_table(encode(Failure{77, 2, "?"}), 1, 3), DistStoreError);
+}
+
+TEST(Table, the_first_failure_stands) {
+    HashStore store;
+    say_failed(store, 1, std::runtime_error("the first"));
+    say_failed(store, 2, std::runtime_error("the second"));
+    expect_part(message_of<PeerLost>([&] { (void)read_table(store.get(table_key), 0, 3); }), "rank 1");
+    store.set("table", encode(a_table()));
+    say_failed(store, 2, std::runtime_error("too late"));
+    EXPECT_NO_THROW((void)read_table(store.get(table_key), 0, 3));
+}
+
+// An interrupted wait may keep a store busy, one of another library for instance.
+TEST(Table, a_store_without_wills_is_not_asked_for_more_after_an_interrupt) {
+    HashStore store;
+    say_failed(store, 1, Aborted("Ctrl-C", {}, ErrorCode::interrupted));
+    EXPECT_FALSE(store.check({table_key}));
+    say_failed(Store(), 1, std::runtime_error("no store"));
+}
+
+TEST(Table, of_any_bytes_is_an_error_of_ours_and_never_a_table_of_another_size) {
+    std::mt19937 random(4711);
+    const std::string good = encode(a_table());
+    int refused = 0;
+    for (int round = 0; round < 20000; ++round) {
+        std::string bytes = good.substr(0, random() % 4 == 0 ? random() % good.size() : good.size());
+        for (auto hits = random() % 5; hits > 0 && !bytes.empty(); --hits)
+            bytes[random() % bytes.size()] = static_cast<char>(random());
+        try {
+            EXPECT_EQ(read_table(bytes, 1, 3).cards.size(), 3U);
+        } catch (const DistError&) {
+            ++refused;
+        }
+        try {
+            (void)decode_card(bytes, 1);
+        } catch (const DistStoreError& error) {
+            expect_part(error.what(), "the card of rank 1");
+        }
+    }
+    EXPECT_GT(refused, 5000);
+}
+
+TEST(Place, ranks_of_one_network_are_told_from_others) {
+    EXPECT_EQ(network_of("boot/1/2/0"), network_of("boot/7/2/1000"));
+    EXPECT_NE(network_of("boot/1/2/0"), network_of("boot/1/3/0"));
+    EXPECT_NE(network_of("boot/1/2/0"), network_of("other/1/2/0"));
+    for (const char* odd : {"", "/", "//", "///", "boot", "boot/1"}) EXPECT_NO_THROW((void)network_of(odd)) << odd;
+    EXPECT_EQ(network_of(host_key()), network_of(host_key()));
+}
+
+}  // namespace
+}  // namespace tutti::rendezvous
