@@ -70,6 +70,7 @@ class OverTorch : public JoiningStore {
     OverTorch(c10::intrusive_ptr<c10d::Store> store, std::shared_ptr<StoreLine> line, bool joined)
         : store_(std::move(store)), line_(std::move(line)), joined_(joined) {
         if (const auto* tcp = line_->tcp()) host_ = address_towards(tcp->getHost(), tcp->getPort());
+        if (host_.starts_with("127.") || host_ == "::1") host_ = "0.0.0.0";  // the server may serve other hosts too
     }
 
     void watch(JoiningWatch* watch) override { watch_ = watch; }
@@ -156,6 +157,7 @@ class OverTorch : public JoiningStore {
     }
     void end_wait_if_asked() const {
         raise_abort();
+        still_waiting();
         if (!check_signals()) return;
         throw Aborted("Store.wait: interrupted by a signal", {.operation = "Store.wait"}, ErrorCode::interrupted);
     }
@@ -327,6 +329,9 @@ class OverOurs : public JoiningStore {
     }
     std::string describe() const override { return inner_->describe(); }
     std::string local_host() const override { return inner_->local_host(); }
+    bool set_will(std::string_view key, std::string_view value, Milliseconds timeout) override {
+        return inner_->set_will(key, value, timeout);
+    }
     void abort(const std::string& reason) override { inner_->abort(reason); }
 
  private:

@@ -49,7 +49,7 @@ Host parse_line(const std::string& line, const std::string& where) {
         slots = *value;
     }
     // The name becomes a word of ssh's command line, where one that begins with a dash would be an option.
-    if (host.name.front() == '-' || host.name.find('=') != std::string::npos)
+    if (host.name.empty() || host.name.front() == '-' || host.name.find('=') != std::string::npos)
         throw InvalidArgument(fmt::format("{}: \"{}\": expected the name of a host", where, host.name));
     host.slots.resize(static_cast<std::size_t>(slots));
     std::iota(host.slots.begin(), host.slots.end(), 0);

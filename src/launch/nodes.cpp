@@ -1,5 +1,6 @@
 #include "launch/nodes.hpp"
 
+#include "core/patience.hpp"
 #include "core/socket.hpp"
 #include "security/local_secret.hpp"
 
@@ -166,6 +167,10 @@ bool Nodes::is_absence(const DistError& error) const {
 // Other nodes may be started before node 0.
 Store Nodes::connect() {
     const auto end = Clock::now() + options_.patience;
+    const tutti::Patience waiting([this] {
+        return fmt::format("the launcher of node 0 at --master-addr {} --master-port {}", options_.master_addr,
+                           options_.master_port);
+    });
     while (!leaving_) {
         try {
             secret_ = options_.secret
@@ -210,7 +215,12 @@ void Nodes::meet(Store& store) {
     const std::size_t first_node = keys.size();
     for (int k = 0; k < options_.nodes; ++k) keys.push_back(fmt::format("launch/node/{}", k));
     const auto end = Clock::now() + options_.patience;
+    const tutti::Patience waiting([this] {
+        return fmt::format("the launchers of all {} nodes; this one has --node-rank {}", options_.nodes,
+                           options_.node_rank);
+    });
     while (!store.check(keys)) {
+        tutti::patience::look();
         if (leaving_ || store.check({key(0, "end")})) return;  // one of them does not wait any longer
         if (Clock::now() >= end) {
             std::string missing;
@@ -229,7 +239,12 @@ void Nodes::meet(Store& store) {
     for (int k = 0; k < options_.nodes; ++k) {
         std::istringstream in(cards[first_node + static_cast<std::size_t>(k)]);
         int ranks = 0, nodes = 0, restarts = 0;
-        in >> ranks >> nodes >> restarts;
+        if (!(in >> ranks >> nodes >> restarts) || ranks < 1) {
+            throw DistStoreError(
+                fmt::format("tutti run: the store says of node {}: \"{}\": expected its ranks, nodes "
+                            "and restarts",
+                            k, cards[static_cast<std::size_t>(k) + 1]));
+        }
         if (nodes != options_.nodes || restarts != options_.max_restarts) {
             throw InvalidArgument(fmt::format(
                 "tutti run: node {} was started with --nnodes {} --max-restarts {}, node {} with --nnodes {} "

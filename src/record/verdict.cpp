@@ -195,7 +195,7 @@ std::vector<std::optional<Dump>> Inquiry::collect(int size, const Absent& absent
         const std::string text = store.get(key, left(deadline));
         try {
             Dump tail = decode(text, key);
-            if (tail.rank < size) tails[static_cast<std::size_t>(tail.rank)] = std::move(tail);
+            if (tail.rank < size && tail.size == size) tails[static_cast<std::size_t>(tail.rank)] = std::move(tail);
         } catch (const InvalidArgument& error) {
             TUTTI_DEBUG("a tail that cannot be read: {}", error.what());
         }
