@@ -82,7 +82,8 @@ int from_environment(const Fact& fact, int value) {
 
 void check(const Joined& joined, const Request& request, const char* how) {
     if (request.only_to_tell) {
-        if (joined.rank < 0) throw InvalidArgument("nobody waits for a process without a rank");
+        if (joined.rank < 0 || joined.world_size == 1)
+            throw InvalidArgument("nobody waits for a process that is alone, or has no rank");
         return;
     }
     if (joined.world_size < 1) {
