@@ -23,7 +23,6 @@ void check_environment() {
     transport::Congestion::from_environment();
     transport::Lanes::from_environment();
     security::handshake_timeout();
-    settings::lifeline_timeout();
     env::get_bool("TUTTI_HUGE_PAGES", true);
     env::get_bool("TUTTI_INSECURE", false);
     env::get_bool("TUTTI_STORE_LOCAL", true);

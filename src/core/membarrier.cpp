@@ -1,5 +1,9 @@
 #include "core/membarrier.hpp"
 
+#include "core/thread.hpp"
+
+#include <tutti/error.hpp>
+
 #include <linux/membarrier.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -7,8 +11,6 @@
 
 #include <atomic>
 #include <mutex>
-#include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -60,8 +62,8 @@ void request() {
     }
     if (has_one_thread()) return ask();
     try {
-        std::thread(ask).detach();
-    } catch (const std::system_error&) {  // NOLINT(bugprone-empty-catch): then everybody makes fences
+        thread::start({"tutti-barrier", "registering for memory barriers"}, ask).detach();
+    } catch (const DistBackendError&) {  // NOLINT(bugprone-empty-catch): then everybody makes fences
     }
 }
 
