@@ -155,6 +155,7 @@ class Program {
                          {"median_us", median},
                          {"p10_us", quantile(sampled.times_us, 0.1)},
                          {"p90_us", quantile(sampled.times_us, 0.9)},
+                         {"mean_us", sampled.mean_us},
                          {"busbw_gbps", static_cast<double>(bytes) / median / 1000 * layout.bus(ranks)},
                          {"cpu_us", sampled.cpu_us},
                          {"line_before_ns", sampled.line_before_ns},
@@ -197,6 +198,7 @@ int run_peer(int argc, char** argv, const std::function<Peer&()>& connect) {
     app.add_option("--iters", a.sampling.iterations);
     app.add_option("--warmup", a.sampling.warmup);
     app.add_option("--seconds", a.sampling.row_seconds);
+    app.add_flag("--fill", a.sampling.fill);
     app.add_option("--json", a.json)->required();
     app.add_option("--line-file", a.line_file);
     app.add_flag("--pin", a.pin);

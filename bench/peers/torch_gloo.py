@@ -71,7 +71,7 @@ def make(name, count, dtype, op, rank, ranks):
 
 
 def sample(a, call):
-    """Times of single calls, sorted, and the user and system time of one call of all ranks."""
+    """Times of single calls, sorted, their mean, and the user and system time of one call of all ranks."""
     clock = time.perf_counter
     for _ in range(a.warmup):
         call()
@@ -79,23 +79,32 @@ def sample(a, call):
     start = clock()
     for _ in range(3):
         call()
-    one = torch.tensor([(clock() - start) * 1e6 / 3], dtype=torch.float64)
-    dist.broadcast(one, 0)
-    one = one.item()
+
+    def agree(value):
+        value = torch.tensor([value], dtype=torch.float64)
+        dist.broadcast(value, 0)
+        return value.item()
+
+    one = agree((clock() - start) * 1e6 / 3)
     batch = min(256, max(1, int(20 / max(one, 0.05))))
-    count = a.iters or min(2000, max(5, int(a.seconds * 1e6 / max(one * batch, 1.0))))
+    count = a.iters or min(2000, max(5, int(a.seconds * 1e6 / max(one * batch, 1.0) / (50 if a.fill else 1))))
     times = []
     dist.barrier()
     cpu = time.process_time()
-    for _ in range(count):
-        start = clock()
-        for _ in range(batch):
-            call()
-        times.append((clock() - start) * 1e6 / batch)
-    times.append((time.process_time() - cpu) * 1e6 / (batch * count))
+    begin = clock()
+    while True:
+        for _ in range(count):
+            start = clock()
+            for _ in range(batch):
+                call()
+            times.append((clock() - start) * 1e6 / batch)
+        if not a.fill or len(times) >= 200_000 or agree(clock() - begin) >= a.seconds:
+            break
+    times.append((time.process_time() - cpu) * 1e6 / (batch * len(times)))
     times = torch.tensor(times, dtype=torch.float64)
     dist.all_reduce(times)
-    return (times[:-1] / dist.get_world_size()).sort().values, times[-1].item()
+    singles = times[:-1] / dist.get_world_size()
+    return singles.sort().values, singles.mean().item(), times[-1].item()
 
 
 def main():
@@ -107,6 +116,7 @@ def main():
         parser.add_argument(f"--{name}", type=kind, default=default)
     parser.add_argument("--pin", action="store_true")
     parser.add_argument("--no-check", action="store_true")
+    parser.add_argument("--fill", action="store_true")
     a = parser.parse_args()
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     cpus = sorted(os.sched_getaffinity(0))
@@ -134,12 +144,12 @@ def main():
                 if want is not None:
                     wrong[0] = int((~torch.isclose(out, want, rtol=1e-6, atol=0)).sum())
                 dist.all_reduce(wrong)
-            times, cpu_us = sample(a, call)
+            times, mean, cpu_us = sample(a, call)
             median, p10, p90 = (times.quantile(q).item() for q in (0.5, 0.1, 0.9))
             rows.append({"collective": name, "bytes": total, "dtype": a.dtype,
                          "op": a.op if name in ("all_reduce", "reduce", "reduce_scatter") else "none", "ranks": ranks,
                          "implementation": f"torch {torch.__version__} gloo", "median_us": median, "p10_us": p10,
-                         "p90_us": p90, "busbw_gbps": total / median / 1000 * BUS.get(name, lambda n: (n - 1) / n)(ranks),
+                         "p90_us": p90, "mean_us": mean, "busbw_gbps": total / median / 1000 * BUS.get(name, lambda n: (n - 1) / n)(ranks),
                          "cpu_us": cpu_us, "wrong": int(wrong)})
     if rank == 0:
         with open(a.json, "w") as out:

@@ -96,6 +96,7 @@ void run_peer(const std::string& peer, const Options& o, const fs::path& program
     }
     if (o.pin) job.command.emplace_back("--pin");
     if (!o.check) job.command.emplace_back("--no-check");
+    if (o.sampling.fill) job.command.emplace_back("--fill");
     if (peer != "torch") job.command.insert(job.command.end(), {"--line-file", o.line_file});
     job.environment = std::move(start.environment);
     job.ranks = start.ranks;
@@ -119,8 +120,8 @@ Row median_row(const std::vector<Row>& rows, const Options& options, const Limit
         for (const Row& one : rows) values.push_back(one.*member);
         return median(std::move(values));
     };
-    for (double Row::*member :
-         {&Row::median_us, &Row::p10_us, &Row::p90_us, &Row::cpu_us, &Row::line_before_ns, &Row::line_after_ns}) {
+    for (double Row::*member : {&Row::median_us, &Row::p10_us, &Row::p90_us, &Row::mean_us, &Row::cpu_us,
+                                &Row::line_before_ns, &Row::line_after_ns}) {
         row.*member = over(member);
     }
     row.algbw_gbps = static_cast<double>(row.bytes) / row.median_us / 1000;

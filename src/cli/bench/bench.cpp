@@ -2,7 +2,9 @@
 #include "cli/bench/bench.hpp"
 
 #include "cli/arguments.hpp"
+#include "cli/bench/computing.hpp"
 #include "cli/bench/folder.hpp"
+#include "core/thread.hpp"
 #include "launch/launcher.hpp"
 
 #include <tutti/distributed.hpp>
@@ -11,15 +13,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <exception>
 #include <filesystem>
 #include <fstream>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <sstream>
-#include <thread>
 
 namespace tutti::cli {
 namespace {
@@ -124,21 +127,33 @@ int run_threads(const Options& options, const Limits& limits) {
     std::vector<Row> rows;
     std::exception_ptr first;
     std::mutex mutex;
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < options.ranks; ++rank) {
-        threads.emplace_back([&, rank] {
-            try {
-                ProcessGroup group({.store = store, .rank = rank, .world_size = options.ranks});
-                auto mine = run_rank_of(options, limits, group);
-                if (rank == 0) rows = std::move(mine);
-                group.destroy();
-            } catch (...) {
-                const std::lock_guard lock(mutex);
-                if (!first) first = std::current_exception();
-            }
-        });
+    // None begins before all are there: they would wait for those that cannot be had.
+    enum class Start { waits, goes, fails };
+    std::atomic<Start> start{Start::waits};
+    std::list<thread::Joined> threads;
+    try {
+        for (int rank = 0; rank < options.ranks; ++rank) {
+            threads.emplace_back(thread::start({"tutti-rank", fmt::format("rank {}", rank)}, [&, rank] {
+                start.wait(Start::waits);
+                if (start == Start::fails) return;
+                try {
+                    ProcessGroup group({.store = store, .rank = rank, .world_size = options.ranks});
+                    auto mine = run_rank_of(options, limits, group);
+                    if (rank == 0) rows = std::move(mine);
+                    group.destroy();
+                } catch (...) {
+                    const std::lock_guard lock(mutex);
+                    if (!first) first = std::current_exception();
+                }
+            }));
+        }
+        start = Start::goes;
+    } catch (const DistError&) {
+        first = std::current_exception();
+        start = Start::fails;
     }
-    for (std::thread& thread : threads) thread.join();
+    start.notify_all();
+    threads.clear();
     if (first) std::rethrow_exception(first);
     return finish(options, limits, rows);
 }
@@ -188,6 +203,7 @@ int run_processes(const Arguments& a, const Limits& limits, bool table) {
     if (o.symmetric) job.command.emplace_back("--symmetric");
     if (a.no_check) job.command.emplace_back("--no-check");
     if (o.plan) job.command.emplace_back("--plan");
+    if (o.sampling.fill) job.command.emplace_back("--fill");
     if (a.no_pin) job.command.emplace_back("--no-pin");
     return launch::launch(job);
 }
@@ -248,10 +264,16 @@ Command add_bench(CLI::App& app) {
     sub->add_option("--rounds", o.rounds, "turns of each, with --against or --regret; times are medians over them")
         ->check(CLI::Range(1, 1000))
         ->capture_default_str();
+    sub->add_option(
+           "--beside", o.beside,
+           "measure beside that many processes that compute; rows take all of --seconds, see mean_us in --json")
+        ->check(CLI::Range(0, 4096))
+        ->capture_default_str();
     sub->add_option("--report", o.report, "write plots and a page into this folder (needs gnuplot)");
     sub->add_option(both_spellings("--torch-python"), o.torch_python, "the interpreter that has torch")
         ->capture_default_str();
     sub->add_flag(both_spellings("--quiet"), a->quiet)->group("");
+    sub->add_flag(both_spellings("--fill"), o.sampling.fill)->group("");
     sub->add_option("--worker", a->worker)->group("");
     sub->add_option("--line-file", o.line_file)->group("");
     return [a] {
@@ -261,6 +283,8 @@ Command add_bench(CLI::App& app) {
         const Limits limits = a->no_limits || options.regret
                                   ? Limits{}
                                   : bench::measure_limits(options.transport == "tcp", options.ranks);
+        if (options.beside > 0) options.sampling.fill = true;
+        const bench::Computing beside(options.beside);
         if (!options.regret) bench::print_header(stdout, options, limits);
         if (!options.against.empty()) return run_against(*a, limits);
         const bench::Folder folder;

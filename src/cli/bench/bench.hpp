@@ -38,6 +38,7 @@ struct Options {
     bool pin = true;                   ///< rank i on CPU i of those allowed, when there are enough
     bool table = true;                 ///< rank 0 prints the rows
     bool plan = false;                 ///< measure each call as a plan too
+    int beside = 0;                    ///< processes that compute meanwhile
     std::vector<std::string> against;  ///< peers: openmpi, mpich, gloo, torch
     int rounds = 3;                    ///< of tutti and each peer, or of the algorithms, in turn
     bool regret = false;               ///< all algorithms by name, and how much the choice is slower than the best
@@ -73,7 +74,7 @@ struct Row {
     std::string op;  ///< "none" where there is none
     int ranks = 0;
     std::string transport;
-    double median_us = 0, p10_us = 0, p90_us = 0;
+    double median_us = 0, p10_us = 0, p90_us = 0, mean_us = 0;
     double algbw_gbps = 0, busbw_gbps = 0;
     double bus_factor = 1;               ///< busbw = algbw × this
     std::optional<std::uint64_t> wrong;  ///< elements that differ from what they should be; empty: not checked

@@ -3,6 +3,7 @@
 #include "core/pause.hpp"
 
 #include "core/socket.hpp"
+#include "core/thread.hpp"
 
 #include <fcntl.h>
 #include <sched.h>
@@ -14,6 +15,7 @@
 #include <chrono>
 #include <cstring>
 #include <functional>
+#include <list>
 #include <memory>
 #include <sstream>
 #include <thread>
@@ -23,6 +25,8 @@ namespace tutti::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+const thread::Options limits_thread{"tutti-limits", "measuring the machine's limits"};
 
 double seconds_since(Clock::time_point start) {
     return std::chrono::duration<double>(Clock::now() - start).count();
@@ -42,12 +46,12 @@ double way_of_a_line() {
             if (pausing) pause_cpu();
         }
     };
-    std::thread other([&] {
+    thread::Joined other(thread::start(limits_thread, [&] {
         for (std::uint64_t i = 1; i <= turns * rounds; ++i) {
             await(there, i, (i - 1) / turns % 2 == 0);
             back.value.store(i, std::memory_order_release);
         }
-    });
+    }));
     double best = 1e9;
     for (std::uint64_t round = 0, i = 1; round < rounds; ++round) {
         const auto start = Clock::now();
@@ -57,7 +61,6 @@ double way_of_a_line() {
         }
         best = std::min(best, seconds_since(start) * 1e9 / static_cast<double>(turns) / 2);
     }
-    other.join();
     return best;
 }
 
@@ -82,8 +85,14 @@ double copy_gbps(std::size_t bytes, int cores) {
             mine = std::max(mine, static_cast<double>(bytes) * turns / seconds_since(start) / 1e9);
         }
     };
-    std::vector<std::jthread> others;
-    for (int core = 1; core < cores; ++core) others.emplace_back(copy, core);
+    std::list<thread::Joined> others;
+    try {
+        for (int core = 1; core < cores; ++core)
+            others.emplace_back(thread::start(limits_thread, [&copy, core] { copy(core); }));
+    } catch (const DistError&) {
+        ready = cores;  // those that wait for the others end
+        throw;
+    }
     copy(0);
     others.clear();
     return *std::ranges::min_element(best);
@@ -115,12 +124,12 @@ bool move(int fd, std::byte* data, std::size_t bytes, bool send) {
 double tcp_us() {
     const Pair pair = connected();
     constexpr int turns = 2000, rounds = 3;
-    std::thread echo([&] {
+    thread::Joined echo(thread::start(limits_thread, [&] {
         std::byte byte{};
         for (int i = 0; i < turns * rounds; ++i) {
             if (!move(pair.far.get(), &byte, 1, false) || !move(pair.far.get(), &byte, 1, true)) return;
         }
-    });
+    }));
     double best = 1e9;
     std::byte byte{};
     for (int round = 0; round < rounds; ++round) {
@@ -130,24 +139,22 @@ double tcp_us() {
         }
         best = std::min(best, seconds_since(start) * 1e6 / turns / 2);
     }
-    echo.join();
     return best;
 }
 
 double tcp_gbps() {
     const Pair pair = connected();
     constexpr std::size_t chunk = 1 << 20, chunks = 256;
-    std::thread sender([&] {
+    thread::Joined sender(thread::start(limits_thread, [&] {
         const auto data = std::make_unique<std::byte[]>(chunk);
         for (std::size_t i = 0; i < chunks && move(pair.near.get(), data.get(), chunk, true); ++i) {
         }
-    });
+    }));
     const auto data = std::make_unique<std::byte[]>(chunk);
     const auto start = Clock::now();
     for (std::size_t i = 0; i < chunks && move(pair.far.get(), data.get(), chunk, false); ++i) {
     }
     const double gbps = static_cast<double>(chunk * chunks) / seconds_since(start) / 1e9;
-    sender.join();
     return gbps;
 }
 

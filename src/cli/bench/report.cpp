@@ -41,6 +41,9 @@ double cpu_ns_per_byte(const Row& row) {
 void print_header(std::FILE* to, const Options& options, const Limits& limits) {
     std::fprintf(to, "# tutti %s, %d ranks, %s, on %s with %u hardware threads\n", tutti::version(), options.ranks,
                  options.transport.c_str(), cpu_name().c_str(), std::thread::hardware_concurrency());
+    if (options.beside > 0)
+        std::fprintf(to, "# beside %d processes that compute; what single calls take then differs widely\n",
+                     options.beside);
     if (limits.copies.empty()) return print_columns(to, !options.against.empty() || options.plan);
     std::fprintf(to, "# limits of this machine: cache line %.0f ns one way, memcpy", limits.line_ns);
     for (const auto& copy : limits.copies) {
@@ -98,6 +101,7 @@ void write_json(const std::string& file, const std::vector<Row>& rows, const Lim
                                  {"median_us", row.median_us},
                                  {"p10_us", row.p10_us},
                                  {"p90_us", row.p90_us},
+                                 {"mean_us", row.mean_us},
                                  {"busbw_gbps", row.busbw_gbps},
                                  {"cpu_us", row.cpu_us},
                                  {"cpu_ns_per_byte", nullptr},
@@ -131,6 +135,7 @@ std::vector<Row> read_json(const std::string& file) {
         row.median_us = object.at("median_us");
         row.p10_us = object.at("p10_us");
         row.p90_us = object.at("p90_us");
+        row.mean_us = object.at("mean_us");
         row.busbw_gbps = object.at("busbw_gbps");
         row.cpu_us = object.at("cpu_us");
         row.line_before_ns = object.value("line_before_ns", 0.0);

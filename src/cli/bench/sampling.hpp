@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,7 @@ struct Sampling {
     int iterations = 0;        ///< samples of each row; 0: as many as fit in row_seconds
     int warmup = 24;           ///< calls before the samples: tutti looks after buffers that are used often
     double row_seconds = 0.3;  ///< time for each row
+    bool fill = false;         ///< go on until that is over: beside other work a few samples tell little
 };
 
 /// What sampling needs of the implementation that is measured.
@@ -32,6 +34,7 @@ struct Ranks {
 
 struct Sampled {
     std::vector<double> times_us;  ///< of single calls, each the mean over the ranks, sorted
+    double mean_us = 0;            ///< of them all
     double cpu_us = 0;             ///< user and system time of one call, all ranks together
     double line_before_ns = 0, line_after_ns = 0;
 };
@@ -91,24 +94,30 @@ Sampled sample(const Sampling& sampling, const Ranks& ranks, Call&& call) {
     for (int i = 0; i < 3; ++i) call();
     const double one_us = ranks.agree(us_since(start) / 3);
     const int batch = std::clamp(static_cast<int>(20 / std::max(one_us, 0.05)), 1, 256);
-    const double fit = sampling.row_seconds * 1e6 / std::max(one_us * batch, 1.0);
+    const double fit = sampling.row_seconds * 1e6 / std::max(one_us * batch, 1.0) / (sampling.fill ? 50 : 1);
     const int count = sampling.iterations > 0 ? sampling.iterations : std::clamp(static_cast<int>(fit), 5, 2000);
 
-    std::vector<double> times(static_cast<std::size_t>(count));
+    constexpr std::size_t filled = 200'000;
+    std::vector<double> times;
+    times.reserve(sampling.fill ? filled + 2000 : static_cast<std::size_t>(count) + 1);
     ranks.barrier();
     const double cpu_before_us = cpu_time_us();
-    for (double& time : times) {
-        start = Clock::now();
-        for (int i = 0; i < batch; ++i) call();
-        time = us_since(start) / batch;
-    }
-    times.push_back((cpu_time_us() - cpu_before_us) / (static_cast<double>(batch) * count));
+    const auto begin = Clock::now();
+    do {
+        for (int sample = 0; sample < count; ++sample) {
+            start = Clock::now();
+            for (int i = 0; i < batch; ++i) call();
+            times.push_back(us_since(start) / batch);
+        }
+    } while (sampling.fill && times.size() < filled && ranks.agree(us_since(begin)) < sampling.row_seconds * 1e6);
+    const double mean_us = std::accumulate(times.begin(), times.end(), 0.0) / static_cast<double>(times.size());
+    times.push_back((cpu_time_us() - cpu_before_us) / (static_cast<double>(batch) * static_cast<double>(times.size())));
     const double line_after_ns = ranks.line_ns();
     ranks.means(times);
     const double cpu_us = times.back() * ranks.processes;
     times.pop_back();
     std::ranges::sort(times);
-    return {std::move(times), cpu_us, line_before_ns, line_after_ns};
+    return {std::move(times), mean_us, cpu_us, line_before_ns, line_after_ns};
 }
 
 }  // namespace tutti::bench

@@ -33,6 +33,7 @@ void measure_row(Row& row, Case& work, const std::function<void()>& call, const 
     const std::vector<double>& times = sampled.times_us;
     row.cpu_us = sampled.cpu_us;
     row.median_us = quantile(times, 0.5);
+    row.mean_us = sampled.mean_us;
     row.p10_us = quantile(times, 0.1);
     row.p90_us = quantile(times, 0.9);
     row.algbw_gbps = static_cast<double>(row.bytes) / row.median_us / 1000;
