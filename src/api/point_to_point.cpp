@@ -75,7 +75,7 @@ Prepared prepare(const Message& m) {
     const int peer = check(m);
     const auto& group = group_of(m.group, m.name);
     auto operation = std::make_shared<detail::Operation>();
-    operation->name = m.name;
+    operation->name = m.receives ? "recv" : "send";  // whether the caller waits for it at once is not its name
     operation->is_collective = false;
     operation->is_receive = m.receives;
     operation->timeout = m.timeout.count() > 0 ? m.timeout : group->timeout();

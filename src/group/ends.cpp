@@ -141,10 +141,15 @@ void World::apply_verdict() {
     if (failure_) return;
     std::string title = fmt::format("group \"{}\" ({} ranks)", name_, size_);
     ErrorContext context;
-    if (!active_.empty()) {
-        const Group& group = *active_.front();
-        title = group.title_of(*group.front());
-        context = group.context_of(*group.front());
+    // What this rank has in flight, in the group in which it is.
+    std::shared_ptr<Operation> disturbed;
+    if (!active_.empty())
+        disturbed = active_.front()->front();
+    else if (!messages_.empty())
+        disturbed = messages_.front();
+    if (disturbed) {
+        title = disturbed->group->title_of(*disturbed);
+        context = disturbed->group->context_of(*disturbed);
     }
     if (context.group.empty()) context.group = name_;
     context.rank = rank_;

@@ -54,9 +54,12 @@ std::string Fingerprint::describe(std::uint64_t f) {
                        : operation == symmetric_memory ? "empty_symmetric"
                                                        : std::string(to_string(static_cast<Collective>(operation)));
     if (operation == static_cast<int>(Collective::barrier)) return text;
-    text += count >= hashed ? fmt::format(" of {} × (sizes {:x})", dtype, count & 0xffff)
-                            : fmt::format(" of {} × {}", dtype, count);
     const auto collective = static_cast<Collective>(operation);
+    text += fmt::format(" of {}", dtype);
+    if (count >= hashed)
+        text += fmt::format(", sizes by rank (digest of them all: {:x})", count & 0xffff);
+    else if (collective != Collective::all_to_all)
+        text += fmt::format(" × {}", count);
     if (collective == Collective::all_reduce || collective == Collective::reduce ||
         collective == Collective::reduce_scatter) {
         text += fmt::format(", {}", to_string(static_cast<ReduceOp::Kind>((f >> 50) & 15)));

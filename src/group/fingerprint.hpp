@@ -18,7 +18,8 @@ struct Fingerprint {
     static std::uint64_t pack(int operation, DType dtype, ReduceOp::Kind op, int root, std::uint64_t count);
     static std::uint64_t pack(int operation, DType dtype, ReduceOp::Kind op, int root,
                               std::span<const std::uint64_t> counts);
-    /// "all_reduce of float32 × 10, sum"; for errors.
+    /// "all_reduce of float32 × 10, sum"; for errors. Sizes that differ by rank are not in it: of an all_to_all it
+    /// tells none, of others a digest of them all.
     static std::string describe(std::uint64_t fingerprint);
 };
 

@@ -45,6 +45,24 @@ TEST_P(Deaths, in_the_middle_of_a_large_all_reduce_are_named_by_all_within_two_s
     }
 }
 
+TEST_P(Deaths, of_ranks_of_other_groups_are_told_to_a_receive_by_its_own_groups_name) {
+    Job job(3, [](const RankProcess& me) {
+        const ProcessGroup g = me.join(GetParam());
+        const ProcessGroup pair = new_group({0, 1}, {.world = g});
+        me.report("running");
+        std::vector<float> x(3);
+        if (me.rank() == 2) std::this_thread::sleep_for(20s);
+        me.report_end_of([&] { irecv(x, {.src = 1 - me.rank(), .group = pair}).wait(); });
+    });
+    ASSERT_EQ(job.collect(3).size(), 3U);
+    std::this_thread::sleep_for(100ms);
+    const auto died = job.signal(2, SIGKILL);
+    const auto reports = job.collect(2, 5s);
+    expect_lost(reports, 2, 2, died);
+    for (const Report& r : reports)
+        EXPECT_EQ(std::string_view(r.text).find("recv in group \"group_1\" (2 ranks)"), 0U) << r.text;
+}
+
 TEST_P(Deaths, of_ranks_whose_memory_the_others_read_or_wait_for_are_named_too) {
     enum class While { combining, allocating };
     for (const While what : {While::combining, While::allocating}) {
