@@ -31,8 +31,10 @@ void GlooCarrier::start(std::shared_ptr<Receiver> receiver) {
     if (lanes_.front()->size == 1) return;
     const QuietPipes quiet;  // the threads keep it
     incoming_header_ = lanes_.front()->createUnboundBuffer(&incoming_, sizeof incoming_);
-    receiving_ = std::thread([self = shared_from_this(), receiver = std::move(receiver)] { self->receive(receiver); });
-    waiting_ = std::thread([self = shared_from_this()] { self->wait_for_sends(); });
+    receiving_ =
+        std::thread([self = shared_from_this(), receiver] { carry(*receiver, [&] { self->receive(receiver); }); });
+    waiting_ =
+        std::thread([self = shared_from_this(), receiver] { carry(*receiver, [&] { self->wait_for_sends(); }); });
 }
 
 void GlooCarrier::send(int to, Frame frame, const void* payload, Sent sent) {

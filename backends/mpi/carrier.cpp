@@ -36,7 +36,7 @@ void in_pieces(std::uint64_t bytes, F f) {
 
 void MpiCarrier::start(std::shared_ptr<Receiver> receiver) {
     if (communicators_->size() == 1) return;
-    thread_ = std::thread([self = shared_from_this(), receiver = std::move(receiver)] { self->work(receiver); });
+    thread_ = std::thread([self = shared_from_this(), receiver] { carry(*receiver, [&] { self->work(receiver); }); });
 }
 
 void MpiCarrier::send(int to, Frame frame, const void* payload, Sent sent) {

@@ -1,6 +1,9 @@
-// join(): waits for a thread; one that has come to its own end by itself is left to itself.
+// A backend's threads: their ends, and what escapes from them.
 #pragma once
 
+#include "shared/carrier.hpp"
+
+#include <exception>
 #include <thread>
 
 namespace tutti::backends {
@@ -13,6 +16,16 @@ inline void join(std::thread& thread) {
         thread.detach();
     else
         thread.join();
+}
+
+/// A carrier's thread: what escapes from it ends what waits for messages, and not the process.
+template <class Body>
+void carry(Receiver& receiver, Body body) noexcept {
+    try {
+        body();
+    } catch (...) {
+        receiver.lost(std::current_exception());
+    }
 }
 
 }  // namespace tutti::backends

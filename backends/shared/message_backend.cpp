@@ -10,6 +10,8 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -142,7 +144,13 @@ class MessageBackend::Core : public std::enable_shared_from_this<Core> {
 };
 
 MessageBackend::MessageBackend(Parts parts) : core_(std::make_shared<Core>(std::move(parts))) {
-    core_->start();
+    try {
+        core_->start();
+    } catch (const std::system_error& error) {
+        core_->end("it has not started");
+        throw DistBackendError(std::string("a backend gets no thread (") + error.what() +
+                               "): how many this user may have says ulimit -u");
+    }
 }
 
 MessageBackend::~MessageBackend() {

@@ -89,7 +89,7 @@ void ZmqCarrier::meet(const DistributedBackendOptions& options) {
 
 void ZmqCarrier::start(std::shared_ptr<Receiver> receiver) {
     if (peers_.size() == 1) return;
-    thread_ = std::thread([self = shared_from_this(), receiver = std::move(receiver)] { self->work(receiver); });
+    thread_ = std::thread([self = shared_from_this(), receiver] { carry(*receiver, [&] { self->work(receiver); }); });
 }
 
 void ZmqCarrier::send(int to, Frame frame, const void* payload, Sent sent) {

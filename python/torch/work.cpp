@@ -9,6 +9,7 @@
 
 #include <condition_variable>
 #include <memory>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -164,15 +165,21 @@ void TorchWork::tell_when_done() {
         }
         telling->end();
     };
-    if (InContinuation::here()) {
-        std::thread([complete = std::move(complete), work = work_]() mutable {
-            try {
-                work.wait();
-            } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the future tells it
-            }
-            complete();
-        }).detach();
-    } else {
+    const auto wait_on_own_thread = [&] {
+        try {
+            std::thread([complete, work = work_]() mutable {
+                try {
+                    work.wait();
+                } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the future tells it
+                }
+                complete();
+            }).detach();
+            return true;
+        } catch (const std::system_error&) {  // no thread to be had: the group's has to do
+            return false;
+        }
+    };
+    if (!InContinuation::here() || !wait_on_own_thread()) {
         work_.get_future().add_done_callback([complete = std::move(complete)](const auto&) mutable { complete(); });
     }
 }

@@ -9,10 +9,10 @@
 #include <tutti/error.hpp>
 
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <array>
+#include <thread>
 #include <utility>
 
 namespace tutti::engine {
@@ -26,6 +26,8 @@ namespace {
 
 // How long a peer from whose memory the kernel does not copy may take to be gone. After that it is a refusal.
 constexpr std::chrono::milliseconds ending{200};
+// Between two looks whether a peer still writes.
+constexpr std::chrono::microseconds writing{50};
 
 // Asking the kernel takes as long as copying some KB; programs use the same buffers again and again.
 bool is_reachable(const std::byte* at, std::size_t bytes) {
@@ -128,7 +130,7 @@ void Execution::revoke() const noexcept {
         while (writing_to.load(std::memory_order_acquire) == static_cast<std::uint32_t>(ground_.local_rank) + 1) {
             const PeerMemory* memory = memory_of(static_cast<int>(r));
             if (memory == nullptr || !memory->running()) break;
-            ::sched_yield();
+            std::this_thread::sleep_for(writing);
         }
     }
 }

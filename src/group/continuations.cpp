@@ -1,9 +1,10 @@
 #include "group/continuations.hpp"
 
 #include "core/log.hpp"
+#include "core/thread.hpp"
 
-#include <pthread.h>
-#include <signal.h>
+#include <tutti/error.hpp>
+
 #include <unistd.h>
 
 #include <atomic>
@@ -12,8 +13,6 @@
 #include <deque>
 #include <map>
 #include <mutex>
-#include <system_error>
-#include <thread>
 #include <utility>
 
 namespace tutti::detail {
@@ -52,7 +51,11 @@ void serve(Queues& queues, const Group* group) {
         auto continuation = std::move(queue.waiting.front());
         queue.waiting.pop_front();
         lock.unlock();
-        continuation();
+        try {
+            continuation();
+        } catch (const std::exception& error) {
+            TUTTI_ERROR("a continuation has failed: {}", error.what());
+        }
         continuation = nullptr;  // what it holds goes without the lock, too
         lock.lock();
     }
@@ -60,16 +63,7 @@ void serve(Queues& queues, const Group* group) {
 }
 
 void start_thread(Queues& queues, const Group* group) {
-    sigset_t all, before;  // signals are for the program's threads
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before);
-    try {
-        std::thread([&queues, group] { serve(queues, group); }).detach();
-    } catch (...) {
-        ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-        throw;
-    }
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    thread::start({"tutti-then", "the continuations of a group"}, [&queues, group] { serve(queues, group); }).detach();
 }
 
 }  // namespace
@@ -84,9 +78,9 @@ void run_later(const Group* group, std::function<void()> continuation) {
             place->second.waiting.push_back(std::move(continuation));
             place->second.arrived.notify_one();
             return;
-        } catch (const std::system_error& error) {
+        } catch (const DistBackendError& error) {
             all.by_group.erase(place);
-            TUTTI_WARN("no thread for continuations ({}): they run where the operation ends", error.what());
+            TUTTI_WARN("{}; they run where the operation ends", error.what());
         }
     }
     continuation();

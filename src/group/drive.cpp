@@ -1,5 +1,6 @@
 // Making progress in a world: running what is in flight, and waiting for it.
-#include "core/pause.hpp"
+#include "core/log.hpp"
+#include "core/thread.hpp"
 #include "group/group.hpp"
 #include "group/world.hpp"
 
@@ -7,8 +8,6 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <pthread.h>
-#include <sched.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -17,7 +16,7 @@
 namespace tutti::detail {
 namespace {
 
-constexpr int turns_before_yield = 8;
+constexpr int turns_before_yield = 8;  // over sockets
 constexpr int turns_before_check = 16;
 
 // To be less nice takes a privilege (CAP_SYS_NICE, or RLIMIT_NICE); without it this thread remains as it is.
@@ -55,14 +54,47 @@ void World::drive_in_background() {
     {
         const std::lock_guard lock(mutex_);
         if (!progress_thread_.joinable()) {
-            progress_thread_ = std::thread([this] {
-                ::pthread_setname_np(::pthread_self(), "tutti-progress");
-                be_nicer_by(progress_nice_);
-                run_progress_thread();
-            });
+            try {
+                start_progress_thread();
+                lacks_thread_ = false;
+            } catch (const DistBackendError& error) {
+                if (!lacks_thread_.exchange(true))
+                    TUTTI_WARN(
+                        "{}; without it operations go on only while a thread waits for one or asks for its future",
+                        error.what());
+            }
         }
     }
     unpark();
+}
+
+void World::drive_for(Operation& operation, Patience patience) {
+    if (!lacks_thread_ || operation.done() || operation.handed_over) return;
+    if (patience == Patience::one_turn) {
+        const Held held(*this);
+        progress();
+        slow_checks();
+        return;
+    }
+    try {
+        wait(operation, Deadline::never());
+    } catch (const DistError&) {  // NOLINT(bugprone-empty-catch): the operation tells it
+    }
+}
+
+void World::start_progress_thread() {
+    const auto escaped = [this](const std::exception_ptr&) noexcept {
+        try {
+            abort(fmt::format("the progress thread of rank {} has failed", rank_));
+        } catch (const std::exception& error) {
+            TUTTI_ERROR("group {}: {}", name_, error.what());
+        }
+    };
+    progress_thread_ =
+        thread::start({"tutti-progress", fmt::format("what group \"{}\" has in flight", name_), escaped}, [this] {
+            be_nicer_by(progress_nice_);
+            run_progress_thread();
+        });
 }
 
 void World::unpark() {
@@ -187,6 +219,7 @@ void World::wait_for_call(Operation& operation) {
 
 void World::drive(Operation& operation, const Deadline& deadline) {
     int idle = 0;
+    Waiting::Looks looks(waiting_);
     while (!operation.done()) {
         bool moved = false;
         {
@@ -194,21 +227,23 @@ void World::drive(Operation& operation, const Deadline& deadline) {
             moved = progress();
         }
         if (moved) {
+            if (idle > 0) waiting_.spared();
             idle = 0;
+            looks = Waiting::Looks(waiting_);
             continue;
         }
         if (operation.done()) break;
-        if (++idle <= spins_) {
-            // A turn over sockets costs a system call anyway, and ranks of other hosts (containers, say) may be waiting
-            // for this very core: it is offered to them from the start.
-            if (uses_shared_memory_only() || idle <= turns_before_yield) {
-                pause_cpu();
-                continue;
-            }
-            ::sched_yield();
-            if (idle % turns_before_check != 0) continue;  // on a busy machine every turn may take milliseconds
+        Waiting::Turn turn = waiting_.turn(++idle);
+        // A turn over sockets costs a system call anyway, and ranks of other hosts (containers, say) may be waiting for
+        // this very core: it is offered to them from the start.
+        if (turn == Waiting::Turn::look && !uses_shared_memory_only() && idle > turns_before_yield)
+            turn = Waiting::Turn::yield;
+        if (turn == Waiting::Turn::look) {
+            looks.pause();
+            continue;
         }
-        if (idle % turns_before_check == 0 || idle > spins_ + yields_) {
+        if (turn == Waiting::Turn::yield) waiting_.yield(Clock::now());
+        if (turn == Waiting::Turn::sleep || idle % turns_before_check == 0) {
             if (deadline.expired()) {
                 const std::lock_guard lock(mutex_);
                 if (operation.done()) break;
@@ -224,12 +259,11 @@ void World::drive(Operation& operation, const Deadline& deadline) {
             const Held held(*this);
             slow_checks();
         }
-        if (idle <= spins_ + yields_) {
-            ::sched_yield();
-        } else {
+        if (turn == Waiting::Turn::sleep) {
             const auto left = std::chrono::ceil<std::chrono::milliseconds>(
                 std::min(deadline, operation.deadline, [](auto a, auto b) { return a.when() < b.when(); }).remaining());
             sleep(std::clamp(left, std::chrono::milliseconds(1), wait_slice));
+            waiting_.slept(Clock::now());
         }
     }
 }
@@ -304,20 +338,16 @@ void World::sleep(std::chrono::milliseconds limit) {
     });
 }
 
-// Beside a computation on the same core a thread that yields comes last: after a whole slice of the other's time. One
-// that slept is run soon after it is woken. So this thread yields only where that costs little, and after one yield
-// that took long not in the next operations either.
+// Beside a computation on the same core a thread that yields comes last (core/waiting): so this one yields only where
+// that costs little.
 void World::run_progress_thread() {
     using std::chrono::microseconds;
-    constexpr microseconds long_yield{200}, shortest{50}, longest{2000};
+    constexpr microseconds shortest{50}, longest{2000};
     // Who starts an operation often waits for one soon, and drives then: it is not interrupted for that. The longer,
     // the more often this thread came for nothing.
     microseconds head_start = shortest;
     bool just_came = false;
-    constexpr int sleeps_before_yield = 64;
-    cpu_set_t cpus;
-    const bool one_cpu = ::sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) == 1;
-    int idle = 0, sleeps = one_cpu ? sleeps_before_yield : 0;  // to be made before it tries yielding again
+    int idle = 0;
     while (!stopping_) {
         bool work = drivers_ == 0;
         if (work) {
@@ -337,14 +367,12 @@ void World::run_progress_thread() {
             idle = 0;
             continue;
         }
-        if (sleeps == 0 && ++idle < yields_) {
-            const Instant start = Clock::now();
-            ::sched_yield();
-            if (Clock::now() - start > long_yield) sleeps = sleeps_before_yield;
+        if (background_waiting_.turn(++idle) != Waiting::Turn::sleep) {
+            background_waiting_.yield(Clock::now());
             continue;
         }
         sleep(std::chrono::milliseconds(10));
-        sleeps = std::max(0, sleeps - 1);
+        background_waiting_.slept(Clock::now());
     }
 }
 

@@ -32,14 +32,9 @@ int usable_cores() {
     return this_host::cpus();
 }
 
-// Spinning pays only while every rank of this machine has a core of its own.
-int spins_for(int ranks_of_machine) {
-    const settings::Wait policy = settings::wait();
-    if (policy == settings::Wait::spin) return 1'000'000;
-    if (policy != settings::Wait::automatic) return 0;
-    // A rank that is bound to one core says nothing about the others' cores.
-    const int cores = std::max(usable_cores(), this_host::cpus());
-    return ranks_of_machine <= cores ? 4000 : 0;
+// Sleeping costs wake_us in the end: a rank that has yielded for ten times that loses little by it.
+int yields_before_sleep(const std::optional<algorithm::CostModel>& costs) {
+    return costs ? static_cast<int>(std::clamp(10 * costs->wake_us / costs->yield_us, 100.0, 1000.0)) : 200;
 }
 
 }  // namespace
@@ -103,8 +98,12 @@ void World::lay_out_host() {
     }
     // Ranks of other name spaces (containers) run on the same cores, though they share no memory.
     const std::string machine = rendezvous::machine_of(membership_->cards()[static_cast<std::size_t>(rank_)].host_key);
-    spins_ = spins_for(static_cast<int>(std::ranges::count_if(
-        membership_->cards(), [&](const auto& card) { return rendezvous::machine_of(card.host_key) == machine; })));
+    const auto ranks_of_machine = static_cast<int>(std::ranges::count_if(
+        membership_->cards(), [&](const auto& card) { return rendezvous::machine_of(card.host_key) == machine; }));
+    // A rank that is bound to one core says nothing about the others' cores.
+    const int cores = usable_cores(), yields = yields_before_sleep(layout_.tuning.costs);
+    waiting_.choose(settings::wait(), ranks_of_machine, std::max(cores, this_host::cpus()), yields);
+    background_waiting_.choose_beside(settings::wait(), cores == 1, yields);
     const auto shape = transport::ArenaLayout::of(static_cast<int>(rank_of_local_.size()), size_);
     layout_.slot_bytes = shape.slot_bytes;
     layout_.slots = shape.slots;
@@ -123,11 +122,12 @@ void World::connect_shared_memory(const OfferedMemory& offer, const Deadline& de
     else
         share_by_hand(deadline);
     agree_about_memory(deadline);
-    transport::Arena::choose_fences(arena_, spins_ == 0);
+    transport::Arena::choose_fences(arena_, !waiting_.has_own_core());
     static_assert(transport::Mailbox::pull_bytes_on_own_cores == algorithm::pulled_from);
     static_assert(engine::Execution::combined_at_once == algorithm::combined_at_once);
-    if (spins_ > 0) mailbox_->pull_from(transport::Mailbox::pull_bytes_on_own_cores);
-    if (spins_ == 0 && settings::wait() == settings::Wait::automatic) spread_.emplace(arena_, local_of(rank_));
+    if (waiting_.has_own_core()) mailbox_->pull_from(transport::Mailbox::pull_bytes_on_own_cores);
+    if (!waiting_.has_own_core() && settings::wait() == settings::Wait::automatic)
+        spread_.emplace(arena_, local_of(rank_));
     for (const int peer : rank_of_local_) {
         if (peer != rank_) mailbox_->activate(peer);
     }

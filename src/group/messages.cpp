@@ -19,7 +19,7 @@ bool Group::receive_now(transport::Transfer& receive) {
     const BiasedMutex::Entry entry(world_->mutex());
     if (!entry || !world_->quiet() || left_) return false;
     const std::uint64_t begun = record::ticks();
-    if (!world_->mailbox().receive_now(receive, world_->spins())) return false;
+    if (!world_->mailbox().receive_now(receive, world_->waiting())) return false;
     recorder_.settle(recorder_.begin_brief({.fingerprint = receive.fingerprint,
                                             .bytes = receive.bytes,
                                             .peer = rank_of(receive.peer),

@@ -14,14 +14,11 @@
 //
 // all_to_all: small_blocks.cpp.
 #include "algorithm/slots.hpp"
-#include "core/pause.hpp"
 #include "group/fingerprint.hpp"
 #include "group/group.hpp"
 #include "reduce/few.hpp"
 
 #include <tutti/error.hpp>
-
-#include <sched.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -203,9 +200,8 @@ void Group::go_on_small(BiasedMutex::Entry& entry, const char* name, const Small
 template <Collective c>
 [[gnu::always_inline]] inline bool Group::wait_briefly(const SmallCall& call, SmallState& state,
                                                        std::uint64_t sequence) {
-    for (int looks = world_->spins(); !advance_as<c>(call, state, sequence); --looks) {
-        if (looks <= 0) return world_->spins() == 0 && yield_briefly(call, state, sequence);
-        pause_cpu();
+    for (Waiting::Looks looks(world_->waiting()); !advance_as<c>(call, state, sequence);) {
+        if (!looks.again()) return !world_->waiting().has_own_core() && yield_briefly(call, state, sequence);
     }
     return true;
 }
@@ -213,17 +209,22 @@ template <Collective c>
 bool Group::yield_briefly(const SmallCall& call, SmallState& state, std::uint64_t sequence) {
     // More ranks than cores: those that are waited for are most likely ready to run, and get this core, unless they
     // have others. The lock is kept meanwhile, so not for long.
+    Waiting& waiting = world_->waiting();
     const Instant start = Clock::now();
-    for (int turn = 0; turn < turns_max && world_->sound(); ++turn) {
+    Instant now = start;
+    for (int turn = 0; turn < turns_max && !waiting.sleeps_at_once() && world_->sound(); ++turn) {
         if (awaits_only_others_cpus(call, state)) {
             for (int look = 0; look < looks_before_yield; ++look) {
                 pause_cpu();
                 if (advance(call, state, sequence)) return true;
             }
         }
-        ::sched_yield();
-        if (advance(call, state, sequence)) return true;
-        if (Clock::now() - start > turns_time) return false;
+        now = waiting.yield(now);
+        if (advance(call, state, sequence)) {
+            waiting.spared();
+            return true;
+        }
+        if (now - start > turns_time) return false;
     }
     return false;
 }

@@ -2,6 +2,7 @@
 #include "group/continuations.hpp"
 #include "group/group.hpp"
 #include "group/operation.hpp"
+#include "group/world.hpp"
 
 #include <tutti/error.hpp>
 #include <tutti/work.hpp>
@@ -71,7 +72,9 @@ detail::Operation& Work::checked(const char* method) const {
 }
 
 bool Work::is_completed() const {
-    return checked("is_completed").done();
+    detail::Operation& operation = checked("is_completed");
+    if (!operation.done()) operation.group->world().drive_for(operation, detail::World::Patience::one_turn);
+    return operation.done();
 }
 
 bool Work::wait(std::chrono::milliseconds timeout) {
@@ -107,6 +110,15 @@ int Work::source_rank() const {
     return operation.transfer.peer;
 }
 
+namespace {
+
+// Who waits for a future makes no progress.
+void drive_for_future(detail::Operation& operation) {
+    if (!operation.done()) operation.group->world().drive_for(operation, detail::World::Patience::to_the_end);
+}
+
+}  // namespace
+
 // Who waits is woken at once; continuations run where the group's lock is not held.
 template <class T>
 void Work::complete(const Future<T>& future, const detail::Operation& operation,
@@ -119,6 +131,7 @@ void Work::complete(const Future<T>& future, const detail::Operation& operation,
 
 Future<std::vector<TensorView>> Work::get_future() const {
     detail::Operation& operation = checked("get_future");
+    drive_for_future(operation);
     Future<std::vector<TensorView>> future;
     operation.on_completion([future, self = operation_] {
         if (const auto error = self->error())
@@ -131,6 +144,7 @@ Future<std::vector<TensorView>> Work::get_future() const {
 
 Future<WorkResult> Work::get_future_result() const {
     detail::Operation& operation = checked("get_future_result");
+    drive_for_future(operation);
     Future<WorkResult> future;
     operation.on_completion([future, self = operation_] {
         WorkResult result = WorkResult::success;

@@ -5,6 +5,7 @@
 #include "core/env.hpp"
 #include "core/log.hpp"
 #include "core/settings.hpp"
+#include "core/thread.hpp"
 #include "group/fingerprint.hpp"
 #include "group/group.hpp"
 #include "object/codec.hpp"
@@ -138,10 +139,15 @@ Store World::place_in(const Store& store, const std::string& name) {
 std::shared_ptr<World> World::join(const ProcessGroupOptions& options, std::optional<Deadline> joining) {
     return std::shared_ptr<World>(new World(options, joining), [](World* world) {
         if (world->inherited()) return;  // its threads are in another process, its memory and peers another's
-        if (world->progress_thread_.get_id() == std::this_thread::get_id() || rendezvous::Membership::on_own_thread())
-            std::thread([world] { delete world; }).detach();
-        else
-            delete world;
+        if (world->progress_thread_.get_id() != std::this_thread::get_id() && !rendezvous::Membership::on_own_thread())
+            return delete world;
+        try {
+            thread::start({"tutti-end", fmt::format("the end of group \"{}\"", world->name())}, [world] {
+                delete world;
+            }).detach();
+        } catch (const DistBackendError& error) {
+            TUTTI_WARN("{}; the group stays until the process ends", error.what());
+        }
     });
 }
 
@@ -164,9 +170,7 @@ World::~World() {
 // Rank 0's tuning, for all.
 void World::take_tuning(const std::string& decision) {
     layout_.tuning = tune::decided(decision);
-    // Sleeping costs wake_us in the end: a rank that has yielded for ten times that loses little by it.
     if (const auto& costs = layout_.tuning.costs) {
-        yields_ = static_cast<int>(std::clamp(10 * costs->wake_us / costs->yield_us, 100.0, 1000.0));
         const double penalty_ns = 1 / costs->stream_read_gbps - 1 / costs->cache_copy_gbps;
         staging_copy_ = transport::StagingCopy(penalty_ns);
         small_copy_ = transport::StagingCopy(penalty_ns, least_streamed_bytes, returning_part);

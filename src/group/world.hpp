@@ -16,6 +16,7 @@
 #include "core/biased_mutex.hpp"
 #include "core/huge_pages.hpp"
 #include "core/settings.hpp"
+#include "core/waiting.hpp"
 #include "group/operation.hpp"
 #include "group/spread.hpp"
 #include "rendezvous/membership.hpp"
@@ -106,7 +107,7 @@ class World : public std::enable_shared_from_this<World> {
     /// Machines of some ranks, whatever carries their messages.
     int machines_of(const std::vector<int>& ranks) const;
     const std::shared_ptr<transport::Arena>& arena() const noexcept { return arena_; }
-    int spins() const noexcept { return spins_; }  ///< before yielding
+    Waiting& waiting() noexcept { return waiting_; }
     /// Of ranks that share CPUs, unless TUTTI_WAIT says what who waits does; otherwise null.
     Spread* spread() noexcept { return spread_ ? &*spread_ : nullptr; }
 
@@ -196,6 +197,9 @@ class World : public std::enable_shared_from_this<World> {
 
     /// Somebody has to make progress while nobody waits.
     void drive_in_background();
+    /// Where no thread could be had for that: makes progress for who asks about the operation, or will not wait for it.
+    enum class Patience { one_turn, to_the_end };
+    void drive_for(Operation& operation, Patience patience);
     /// Blocks until it is complete or the deadline has passed (throws Timeout then).
     void wait(Operation& operation, const Deadline& deadline);
     /// For a blocking call, whose buffers are the caller's again when it throws: as wait(), to the operation's own end;
@@ -283,6 +287,7 @@ class World : public std::enable_shared_from_this<World> {
     void slow_checks();
     void drive(Operation& operation, const Deadline& deadline);
     void sleep(std::chrono::milliseconds limit);
+    void start_progress_thread();
     void run_progress_thread();
     void unpark();
     bool park();  ///< false: nobody wants this thread to drive
@@ -331,9 +336,8 @@ class World : public std::enable_shared_from_this<World> {
     HugePages huge_pages_;
     transport::StagingCopy staging_copy_, small_copy_;  // of tiles; of short collectives and messages
     transport::CopyChoices copy_choices_;
-    int spins_ = 0;
+    Waiting waiting_, background_waiting_;  // of the threads that call, and of the progress thread
     std::optional<Spread> spread_;
-    int yields_ = 200;  // before sleeping
 
     BiasedMutex mutex_;
     std::vector<Group*> active_;  // their operations keep them alive
@@ -383,6 +387,7 @@ class World : public std::enable_shared_from_this<World> {
     std::atomic<bool> work_waits_{false};
     std::atomic<bool> stopping_{false};
     int progress_nice_;
+    std::atomic<bool> lacks_thread_{false};  // none could be had for it
     std::thread progress_thread_;
 };
 

@@ -2,6 +2,7 @@
 
 #include "core/patience.hpp"
 #include "core/socket.hpp"
+#include "core/thread.hpp"
 #include "security/local_secret.hpp"
 
 #include <tutti/error.hpp>
@@ -46,7 +47,7 @@ Verdict to_verdict(const std::string& text) {
 
 Nodes::Nodes(NodesOptions options) : options_(std::move(options)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     if (!wake_) throw std::system_error(errno, std::generic_category(), "tutti run: no descriptor for the nodes");
-    thread_ = std::thread([this] { watch(); });
+    thread_ = thread::start({"tutti-nodes", "watching the other nodes"}, [this] { watch(); });
 }
 
 Nodes::~Nodes() {

@@ -2,6 +2,7 @@
 
 #include "core/env.hpp"
 #include "core/log.hpp"
+#include "core/thread.hpp"
 #include "core/unique_fd.hpp"
 
 #include <tutti/error.hpp>
@@ -80,13 +81,14 @@ class Keeper {
         const auto directory = trace_directory();
         metrics_ = env::get("TUTTI_METRICS_FILE");
         if (!directory && !metrics_) return;
-        if (directory) take_signal();
-        sigset_t all, before;  // signals are for the program's threads
-        sigfillset(&all);
-        ::pthread_sigmask(SIG_SETMASK, &all, &before);
         stop_requested_ = false;
-        thread_ = std::thread([this, fd = wake_.get(), metrics = metrics_] { serve(fd, metrics); });
-        ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+        try {
+            thread_ = thread::start({"tutti-record", "TUTTI_TRACE_DIR and TUTTI_METRICS_FILE"},
+                                    [this, fd = wake_.get(), metrics = metrics_] { serve(fd, metrics); });
+        } catch (const DistBackendError& error) {
+            return TUTTI_WARN("{}; SIGUSR2 writes no dumps, and there are no metrics", error.what());
+        }
+        if (directory) take_signal();
     }
     void stop() noexcept {
         if (handles_signal_) ::sigaction(SIGUSR2, &previous_, nullptr);

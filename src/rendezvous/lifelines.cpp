@@ -1,5 +1,7 @@
 // The lifelines of a world: who watches whom.
+#include "core/log.hpp"
 #include "core/patience.hpp"
+#include "core/thread.hpp"
 #include "rendezvous/membership_parts.hpp"
 #include "rendezvous/place.hpp"
 #include "rendezvous/tree.hpp"
@@ -17,11 +19,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 namespace tutti::rendezvous {
 namespace {
 
-constexpr std::chrono::milliseconds mend_attempt{300};
+constexpr std::chrono::milliseconds mend_attempt{300}, retry_delay{500};
 constexpr std::chrono::milliseconds linger_limit{1000};
 
 // A failure may be nobody's: -1.
@@ -138,11 +141,18 @@ void Membership::mend_when_due() {
     mend_at_.reset();
     if (mender_.joinable()) mender_.join();
     mending_ = true;
-    mender_ = std::thread([this] {
-        serving = true;
-        mend();
+    const auto over = [this](const std::exception_ptr&) noexcept { mending_ = false; };
+    try {
+        mender_ = thread::start({"tutti-mend", "a new lifeline", over}, [this] {
+            serving = true;
+            mend();
+            mending_ = false;
+        });
+    } catch (const DistBackendError& error) {
+        if (!std::exchange(lacks_mender_, true)) TUTTI_WARN("rank {}: {}; it tries again", options_.rank, error.what());
         mending_ = false;
-    });
+        mend_at_ = Clock::now() + retry_delay;
+    }
 }
 
 // Finds a new parent, or learns that this is the lowest rank that is left.

@@ -2,7 +2,9 @@
 #include "rendezvous/membership.hpp"
 
 #include "core/descriptors.hpp"
+#include "core/log.hpp"
 #include "core/settings.hpp"
+#include "core/thread.hpp"
 #include "rendezvous/membership_parts.hpp"
 #include "rendezvous/tree.hpp"
 
@@ -41,7 +43,19 @@ Membership::Membership(MembershipOptions options)
     for (int r = options_.rank + 1; r < options_.world_size; ++r) {
         if (parent_of(r) == options_.rank) awaited_.push_back(r);
     }
-    thread_ = std::thread([this] {
+    const auto escaped = [this](const std::exception_ptr&) noexcept {
+        try {
+            const Verdict verdict{
+                VerdictKind::aborted, options_.rank,
+                fmt::format("the thread of rank {} that hears of the others has failed", options_.rank)};
+            flood(verdict);
+            options_.on_verdict(verdict);
+            wake();
+        } catch (const std::exception& error) {
+            TUTTI_ERROR("rank {}: {}", options_.rank, error.what());
+        }
+    };
+    thread_ = thread::start({"tutti-member", "hearing of the other ranks", escaped}, [this] {
         serving = true;
         serve();
     });

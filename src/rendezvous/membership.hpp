@@ -229,6 +229,7 @@ class Membership {
     std::condition_variable changed_;
     std::optional<Instant> mend_at_;  // service thread: when to look for a new parent
     std::atomic<bool> mending_{false}, leaving_{false};
+    bool lacks_mender_ = false;  // no thread could be had, and the log says so
     AbortFlag closing_;
     std::thread mender_;
     std::vector<std::pair<int, UniqueFd>> incoming_;

@@ -3,6 +3,7 @@
 #include "core/fork_guard.hpp"
 #include "core/log.hpp"
 #include "core/seldom.hpp"
+#include "core/thread.hpp"
 #include "security/handshake.hpp"
 #include "security/local_secret.hpp"
 #include "store/acceptor.hpp"
@@ -15,7 +16,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <pthread.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -24,7 +24,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <csignal>
 #include <cstring>
 #include <list>
 #include <memory>
@@ -140,21 +139,12 @@ class TcpServer::Loop {
     }
 
     void start_thread() {
-        // Signals belong to the application's threads.
-        sigset_t all;
-        sigset_t before;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        try {
-            thread_ = std::thread([this] {
-                ::pthread_setname_np(::pthread_self(), "tutti-store");
-                uv_run(&loop_, UV_RUN_DEFAULT);
-            });
-        } catch (...) {
-            pthread_sigmask(SIG_SETMASK, &before, nullptr);
-            throw;
-        }
-        pthread_sigmask(SIG_SETMASK, &before, nullptr);
+        // Clients that would wait for an answer in vain see the connection's end.
+        const auto escaped = [this](const std::exception_ptr&) noexcept {
+            for (const Connection& c : connections_) ::shutdown(c.fd, SHUT_RDWR);
+        };
+        thread_ = thread::start({"tutti-store", "the server of a TCPStore", escaped},
+                                [this] { uv_run(&loop_, UV_RUN_DEFAULT); });
     }
 
     template <class Handle>

@@ -14,6 +14,7 @@
 // Threads: one at a time (the group's lock). Transfers belong to the caller and must stay where they are while posted.
 #pragma once
 
+#include "core/waiting.hpp"
 #include "transport/shm/peer_memory.hpp"
 #include "transport/stream.hpp"
 
@@ -121,7 +122,7 @@ class Mailbox {
     bool send_now(int to, std::uint64_t channel, std::uint64_t fingerprint, std::span<const std::byte> payload);
     /// Fills a receive of a named source that is not posted, with a short message that is there or comes within
     /// `spins` looks. False: post it. Receives of that source and channel must not be posted meanwhile.
-    bool receive_now(Transfer& receive, int spins);
+    bool receive_now(Transfer& receive, Waiting& waiting);
     /// Tells a peer what we wait for, so that a mismatch shows although no message would.
     void probe(int peer, std::uint64_t channel, std::uint64_t fingerprint);
     /// Compares what has come on a channel before its operation began here.

@@ -1,5 +1,4 @@
 // Short messages: frames that a stream carries in one piece.
-#include "core/pause.hpp"
 #include "transport/mailbox_state.hpp"
 
 #include <algorithm>
@@ -34,7 +33,7 @@ std::uint64_t Mailbox::place_of(int to, std::span<const std::byte> payload) cons
     return payload.size() >= pull_bytes_on_shared_cores && events_.place ? events_.place(to, payload) : 0;
 }
 
-bool Mailbox::receive_now(Transfer& receive, int spins) {
+bool Mailbox::receive_now(Transfer& receive, Waiting& waiting) {
     if (receive.peer == rank_ || (!unexpected_.empty() && unexpected_.contains(receive.channel))) return false;
     Peer& p = peer(receive.peer);
     if (p.lost || p.in_payload || p.stage_begin != p.stage_end || !p.out.empty() || !pulls_.empty()) return false;
@@ -42,10 +41,8 @@ bool Mailbox::receive_now(Transfer& receive, int spins) {
     if (stream == nullptr) return false;
     ShortMessage message{};
     Arrival arrival = stream->next(message);
-    for (int spin = 0; arrival == Arrival::nothing; ++spin) {
-        if (spin >= spins) return false;
-        pause_cpu();
-        arrival = stream->next(message);
+    for (Waiting::Looks looks(waiting); arrival == Arrival::nothing; arrival = stream->next(message)) {
+        if (!looks.again()) return false;
     }
     if (arrival != Arrival::short_message || message.channel != receive.channel ||
         static_cast<Frame::Kind>(message.kind) != Frame::Kind::eager)

@@ -1,10 +1,12 @@
 #include "tune/machine.hpp"
 
 #include "core/huge_pages.hpp"
+#include "core/log.hpp"
 #include "core/pause.hpp"
 #include "core/socket.hpp"
 #include "core/stream_copy.hpp"
 #include "core/this_host.hpp"
+#include "core/thread.hpp"
 #include "reduce/reduce.hpp"
 
 #include <tutti/error.hpp>
@@ -32,7 +34,7 @@
 #include <cstdint>
 #include <cstring>
 #include <fstream>
-#include <thread>
+#include <functional>
 #include <vector>
 
 namespace tutti::tune {
@@ -80,6 +82,25 @@ bool spin_until(const Line& line, std::uint32_t value, const std::atomic<bool>& 
     return true;
 }
 
+// Two threads, which end when `over` is set or their time is up. False: the machine has none for them, and nothing was
+// measured.
+bool both(std::atomic<bool>& over, const std::function<void()>& first, const std::function<void()>& second) {
+    const thread::Options options{"tutti-measure", "measuring this machine"};
+    try {
+        const thread::Joined one(thread::start(options, first));
+        try {
+            const thread::Joined two(thread::start(options, second));
+        } catch (const DistBackendError&) {
+            over = true;
+            throw;
+        }
+        return true;
+    } catch (const DistBackendError& error) {
+        TUTTI_DEBUG("{}", error.what());
+        return false;
+    }
+}
+
 // Two threads pass a counter to and fro. `wait` returns false when time is up. Returns how long one way took in each
 // round for which there was time.
 template <class Wait, class Set>
@@ -88,12 +109,12 @@ std::vector<double> one_way_us(const Deadline& limit, std::uint32_t turns, const
     Line there, back;
     std::atomic<bool> over{false};
     std::vector<double> rounds;
-    std::thread echo([&] {
+    const auto echo = [&] {
         if (cpus.size() > 1) stay_on(cpus[1]);
         for (std::uint32_t i = 1; wait(there, i, over, limit); ++i) set(back, i);
         over = true;
-    });
-    std::thread lead([&] {
+    };
+    const auto lead = [&] {
         if (cpus.size() > 1) stay_on(cpus[0]);
         for (std::uint32_t i = 1; !over && !limit.expired();) {
             const Instant start = Clock::now();
@@ -107,9 +128,8 @@ std::vector<double> one_way_us(const Deadline& limit, std::uint32_t turns, const
         }
         over = true;
         set(there, 0);  // who sleeps there has another look
-    });
-    lead.join();
-    echo.join();
+    };
+    if (!both(over, echo, lead)) rounds.clear();
     return rounds;
 }
 
@@ -247,7 +267,7 @@ Handover handover(const Deadline& limit, const std::vector<int>& cpus, Copy copy
     Line written, taken;
     std::atomic<bool> over{false};
     double writing_us = 0, best_us = 0;
-    std::thread writer([&] {
+    const auto write = [&] {
         stay_on(cpus[1]);
         for (std::uint32_t i = 0; spin_until(taken, i, over, limit); ++i) {
             const Instant start = Clock::now();
@@ -256,8 +276,8 @@ Handover handover(const Deadline& limit, const std::vector<int>& cpus, Copy copy
             written.value.store(i + 1, std::memory_order_release);
         }
         over = true;
-    });
-    std::thread reader([&] {
+    };
+    const auto read = [&] {
         stay_on(cpus[0]);
         for (std::uint32_t i = 1; spin_until(written, i, over, limit) && !limit.expired(); ++i) {
             const Instant start = Clock::now();
@@ -272,10 +292,8 @@ Handover handover(const Deadline& limit, const std::vector<int>& cpus, Copy copy
             taken.value.store(i, std::memory_order_release);
         }
         over = true;
-    });
-    writer.join();
-    reader.join();
-    return best;
+    };
+    return both(over, write, read) ? best : Handover{};
 }
 
 struct Pair {
@@ -301,13 +319,14 @@ struct Messages {
 Messages short_messages(const Deadline& limit, const std::vector<int>& cpus) {
     Messages best;
     const Pair pair = connected(limit);
-    std::thread echo([&] {
+    std::atomic<bool> over{false};
+    const auto echo = [&] {
         if (cpus.size() > 1) stay_on(cpus[1]);
         std::byte byte{};
         while (::recv(pair.far.get(), &byte, 1, 0) == 1 && ::send(pair.far.get(), &byte, 1, MSG_NOSIGNAL) == 1) {
         }
-    });
-    std::thread lead([&] {
+    };
+    const auto lead = [&] {
         if (cpus.size() > 1) stay_on(cpus[0]);
         std::byte byte{};
         while (!limit.expired()) {
@@ -334,24 +353,22 @@ Messages short_messages(const Deadline& limit, const std::vector<int>& cpus) {
             if (best.us == 0 || us < best.us) best = {us, sending_us / turns, receiving_us / turns};
         }
         ::shutdown(pair.near.get(), SHUT_RDWR);
-    });
-    lead.join();
-    echo.join();
-    return best;
+    };
+    return both(over, echo, lead) ? best : Messages{};
 }
 
 double tcp_gbps(const Deadline& limit, const std::vector<int>& cpus) {
     constexpr std::size_t chunk = std::size_t{64} << 10;
     const Pair pair = connected(limit);
     std::atomic<bool> over{false};
-    std::thread sender([&] {
+    const auto send = [&] {
         if (cpus.size() > 1) stay_on(cpus[1]);
         const std::vector<std::byte> data(chunk);
         while (!over && ::send(pair.far.get(), data.data(), chunk, MSG_NOSIGNAL) > 0) {
         }
-    });
+    };
     std::vector<double> rounds;
-    std::thread receiver([&] {
+    const auto receive = [&] {
         if (cpus.size() > 1) stay_on(cpus[0]);
         std::vector<std::byte> data(chunk);
         std::size_t got = 0;
@@ -367,9 +384,8 @@ double tcp_gbps(const Deadline& limit, const std::vector<int>& cpus) {
         }
         over = true;
         ::shutdown(pair.near.get(), SHUT_RDWR);
-    });
-    receiver.join();
-    sender.join();
+    };
+    if (!both(over, send, receive)) return 0;
     return middle_of(rounds);  // in the best ones the socket's buffer was full before
 }
 

@@ -3,7 +3,24 @@
 #include "faults/leftovers.hpp"
 #include "support/covers.hpp"
 
+#include <sched.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+
+#include <atomic>
+#include <cstdlib>
+
+namespace {
+
+std::atomic<long> yields{0};
+
+}  // namespace
+
+// In place of the C library's: counts.
+extern "C" int sched_yield() noexcept {
+    ++yields;
+    return static_cast<int>(::syscall(SYS_sched_yield));
+}
 
 namespace tutti::test {
 namespace {
@@ -154,6 +171,79 @@ TEST_P(Waiting, is_not_needed_for_an_operation_to_go_on) {
                   finished >= 1 && overlapped == 5 ? 0 : 1);  // all of them on a quiet machine; without progress none
     });
     for (const Report& r : job.collect(2)) EXPECT_EQ(r.code, 0) << "rank " << r.rank << ": " << r.text;
+}
+
+TEST_P(Waiting, with_TUTTI_WAIT_sleep_a_rank_that_waits_never_yields) {
+    Job job(2, [](const RankProcess& me) {
+        ::setenv("TUTTI_WAIT", "sleep", 1);
+        const ProcessGroup g = me.join(GetParam());
+        std::vector<float> x(1);
+        all_reduce(x, {.group = g});
+        const long before = yields;
+        for (int i = 0; i < 50; ++i) {
+            if (me.rank() == 1) std::this_thread::sleep_for(2ms);
+            all_reduce(x, {.group = g});
+            async::all_reduce(x, {.group = g}).wait();
+        }
+        const long more = yields - before;
+        me.report(std::to_string(more) + " yields", more > 5 ? 1 : 0);
+    });
+    const auto reports = job.collect(2);
+    EXPECT_EQ(reports.size(), 2U);
+    for (const Report& r : reports) EXPECT_EQ(r.code, 0) << r.text;
+}
+
+// As many processes that compute, for as long as it lives.
+class Computing {
+ public:
+    explicit Computing(int processes) {
+        for (int i = 0; i < processes; ++i) {
+            processes_.push_back(::fork());
+            if (processes_.back() != 0) continue;
+            ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+            for (volatile unsigned steps = 0;;) steps = steps + 1;
+        }
+    }
+    ~Computing() {
+        for (const pid_t process : processes_) {
+            ::kill(process, SIGKILL);
+            ::waitpid(process, nullptr, 0);
+        }
+    }
+    Computing(const Computing&) = delete;
+    Computing& operator=(const Computing&) = delete;
+
+ private:
+    std::vector<pid_t> processes_;
+};
+
+// What 100 short collectives take, ms.
+int time_of_a_hundred(const char* wait, TransportKind transport) {
+    Job job(2, [=](const RankProcess& me) {
+        ::setenv("TUTTI_WAIT", wait, 1);
+        const ProcessGroup g = me.join(transport, 100s);
+        std::vector<float> x(1);
+        for (int i = 0; i < 20; ++i) all_reduce(x, {.group = g});
+        const auto start = SteadyClock::now();
+        for (int i = 0; i < 100; ++i) all_reduce(x, {.group = g});
+        const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(SteadyClock::now() - start);
+        me.report("done", static_cast<int>(took.count()));
+    });
+    const auto reports = job.collect(2);
+    EXPECT_EQ(reports.size(), 2U);
+    return reports.empty() ? -1 : reports.front().code;
+}
+
+TEST_P(Waiting, beside_processes_that_compute_a_rank_learns_that_yielding_loses_its_turn) {
+    const Computing beside(4 * static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)));
+    int yielding = 0, learning = 0;
+    for (int turn = 0; turn < 3; ++turn) {
+        yielding += time_of_a_hundred("yield", GetParam());
+        learning += time_of_a_hundred("auto", GetParam());
+    }
+    RecordProperty("yielding_ms", yielding);
+    RecordProperty("learning_ms", learning);
+    EXPECT_LT(2 * learning, yielding);
 }
 
 }  // namespace
