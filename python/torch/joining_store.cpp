@@ -230,7 +230,7 @@ class OverTorch : public JoiningStore {
                                          std::chrono::steady_clock::time_point end, Function read) {
         raise_abort();
         const auto asked = std::make_shared<Asked<Result>>();
-        std::thread([asked, names, end, read, store = store_] {
+        const auto request = [asked, names, end, read, store = store_] {
             asked->answer([&] {
                 const auto left = std::chrono::ceil<Milliseconds>(end - std::chrono::steady_clock::now());
                 // Where the program has given the store the group's timeout, reading waits as long by itself.
@@ -239,7 +239,8 @@ class OverTorch : public JoiningStore {
                 if (!reading_waits) store->wait(names, std::max(left, Milliseconds(1)));
                 return read(*store);
             });
-        }).detach();
+        };
+        asking(operation, [&] { std::thread(request).detach(); });  // there may be no thread to be had
         std::unique_lock lock(asked->mutex);
         while (!asked->changed.wait_for(lock, last_pause, [&] { return asked->over; })) {
             lock.unlock();

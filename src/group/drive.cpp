@@ -68,9 +68,9 @@ void World::drive_in_background() {
     unpark();
 }
 
-void World::drive_for(Operation& operation, Patience patience) {
+void World::drive_for(Operation& operation, Driving driving) {
     if (!lacks_thread_ || operation.done() || operation.handed_over) return;
-    if (patience == Patience::one_turn) {
+    if (driving == Driving::one_turn) {
         const Held held(*this);
         progress();
         slow_checks();

@@ -7,6 +7,7 @@
 // What its peers have not taken in time is withdrawn before its memory is let go (Offers).
 #include "core/interrupt.hpp"
 #include "core/log.hpp"
+#include "core/patience.hpp"
 #include "group/group.hpp"
 #include "group/world.hpp"
 
@@ -14,7 +15,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <thread>
@@ -25,8 +25,7 @@ namespace {
 
 // What is under way when a program ends without having left its groups.
 constexpr std::chrono::milliseconds time_at_exit{2000};
-// Nothing is waited for in silence.
-constexpr std::chrono::seconds first_word{5};
+constexpr int long_idle = 400;  // turns in vain after which it looks more seldom
 
 Deadline earlier(const Deadline& a, const Deadline& b) {
     return a.when() < b.when() ? a : b;
@@ -95,15 +94,17 @@ std::vector<int> World::awaited_receivers(const Group* group) {
     return awaited;
 }
 
-// Drives until `awaited`, which is asked under the lock, names no rank. False: the time has passed first, or a signal
-// wants this to end.
+// Drives until `awaited`, which is asked under the lock, names no rank that has still to do `what`. False: the time has
+// passed first, or a signal wants this to end.
 bool World::drive_until_none(const char* what, const std::function<std::vector<int>()>& awaited,
                              const Deadline& limit) {
     const Driver driver(*this);
-    const Instant start = Clock::now();
-    Clock::duration next_word = first_word;
+    std::vector<int> ranks;
+    const Patience patience([&] {
+        return fmt::format("rank {} to {}, before rank {} leaves group \"{}\"", fmt::join(ranks, ", "), what, rank_,
+                           name_);
+    });
     for (int idle = 0;; ++idle) {
-        std::vector<int> ranks;
         {
             const Held held(*this);
             const bool moved = progress();
@@ -114,18 +115,17 @@ bool World::drive_until_none(const char* what, const std::function<std::vector<i
             if (moved) idle = 0;
         }
         if (limit.expired() || interrupt_requested()) {
-            TUTTI_WARN("group {}: rank {} leaves, though {}: rank {}", name_, rank_, what, fmt::join(ranks, ", "));
+            TUTTI_WARN("group {}: rank {} leaves without waiting for rank {} to {}", name_, rank_,
+                       fmt::join(ranks, ", "), what);
             return false;
         }
-        if (const auto waited = Clock::now() - start; waited >= next_word) {
-            next_word *= 2;
-            TUTTI_WARN("group {}: rank {} has been leaving for {:.0f} s: {}: rank {}", name_, rank_,
-                       std::chrono::duration<double>(waited).count(), what, fmt::join(ranks, ", "));
+        patience::look();
+        if (waiting_.turn(idle + 1) != Waiting::Turn::sleep) {
+            waiting_.yield(Clock::now());
+            continue;
         }
-        if (idle <= yields_)
-            ::sched_yield();
-        else
-            sleep(std::chrono::milliseconds(idle <= 2 * yields_ ? 1 : 10));
+        sleep(std::chrono::milliseconds(idle < long_idle ? 1 : 10));
+        waiting_.slept(Clock::now());
     }
 }
 
@@ -140,14 +140,14 @@ bool World::finish(const Deadline& limit) {
         mailbox_->refuse_unmet();
     }
     if (!drive_until_none(
-            "a message has not been received", [this] { return awaited_receivers(nullptr); }, end))
+            "receive a message", [this] { return awaited_receivers(nullptr); }, end))
         return false;
     {
         const std::lock_guard lock(mutex_);
         ending_ = true;
     }
     return drive_until_none(
-        "what was sent has not all arrived", [this] { return mailbox_->finish(); }, end);
+        "get all that was sent", [this] { return mailbox_->finish(); }, end);
 }
 
 void World::part() {
@@ -191,7 +191,7 @@ void World::leave(Group& group) {
         if (!failure_) mailbox_->refuse_unmet();
     }
     drive_until_none(
-        "a message has not been received", [&] { return awaited_receivers(&group); }, Deadline::never());
+        "receive a message", [&] { return awaited_receivers(&group); }, Deadline::never());
     const Held held(*this);
     const bool well = !failure_;
     if (well) group.check_last();

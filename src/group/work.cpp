@@ -73,7 +73,7 @@ detail::Operation& Work::checked(const char* method) const {
 
 bool Work::is_completed() const {
     detail::Operation& operation = checked("is_completed");
-    if (!operation.done()) operation.group->world().drive_for(operation, detail::World::Patience::one_turn);
+    if (!operation.done()) operation.group->world().drive_for(operation, detail::World::Driving::one_turn);
     return operation.done();
 }
 
@@ -114,7 +114,7 @@ namespace {
 
 // Who waits for a future makes no progress.
 void drive_for_future(detail::Operation& operation) {
-    if (!operation.done()) operation.group->world().drive_for(operation, detail::World::Patience::to_the_end);
+    if (!operation.done()) operation.group->world().drive_for(operation, detail::World::Driving::to_the_end);
 }
 
 }  // namespace

@@ -198,8 +198,8 @@ class World : public std::enable_shared_from_this<World> {
     /// Somebody has to make progress while nobody waits.
     void drive_in_background();
     /// Where no thread could be had for that: makes progress for who asks about the operation, or will not wait for it.
-    enum class Patience { one_turn, to_the_end };
-    void drive_for(Operation& operation, Patience patience);
+    enum class Driving { one_turn, to_the_end };
+    void drive_for(Operation& operation, Driving driving);
     /// Blocks until it is complete or the deadline has passed (throws Timeout then).
     void wait(Operation& operation, const Deadline& deadline);
     /// For a blocking call, whose buffers are the caller's again when it throws: as wait(), to the operation's own end;

@@ -9,7 +9,7 @@
 namespace tutti::test {
 namespace {
 
-constexpr float sent = 7, written_later = -5;
+constexpr float value_sent = 7, written_later = -5;
 constexpr std::size_t lengths[] = {1000, 20'000, 100'000, 3'000'000};  // in all ways in which a message travels
 
 class Leaving : public ::testing::TestWithParam<TransportKind> {};
@@ -21,7 +21,7 @@ void receive(const RankProcess& me, const ProcessGroup& group, std::size_t count
     std::vector<float> got(count);
     try {
         recv(got, {.src = 0, .group = group});
-        const bool right = std::ranges::all_of(got, [](float x) { return x == sent; });
+        const bool right = std::ranges::all_of(got, [](float x) { return x == value_sent; });
         me.report(right ? "right" : "wrong", right ? 0 : -1);
     } catch (const DistError& error) {
         me.report(error.what(), static_cast<int>(error.code()), error.context().peer);
@@ -39,7 +39,7 @@ void expect_right(TransportKind transport, Leave leave) {
                 std::this_thread::sleep_for(300ms);
                 return receive(me, world, count);
             }
-            std::vector<float> x(count, sent);
+            std::vector<float> x(count, value_sent);
             Work work = isend(x, 1, {.group = world});
             leave(world, work);
             std::ranges::fill(x, written_later);
@@ -80,7 +80,7 @@ TEST_P(Leaving, a_message_arrives_that_was_sent_in_a_group_of_some_ranks) {
                 std::this_thread::sleep_for(300ms);
                 return receive(me, part, count);
             }
-            std::vector<float> x(count, sent);
+            std::vector<float> x(count, value_sent);
             Work work = isend(x, 1, {.group = part});
             part.destroy();
             std::ranges::fill(x, written_later);
@@ -99,7 +99,7 @@ TEST_P(Leaving, what_an_abort_takes_back_is_never_received_as_data) {
         Job job(2, [&](const RankProcess& me) {
             ProcessGroup world = me.join(GetParam());
             const std::size_t count = 6'000'000;
-            std::vector<float> x(count, sent);
+            std::vector<float> x(count, value_sent);
             Work work;
             if (me.rank() == 0) work = isend(x, 1, {.group = world});
             try {
@@ -125,7 +125,7 @@ TEST_P(Leaving, what_an_abort_takes_back_is_never_received_as_data) {
 TEST_P(Leaving, a_sender_waits_for_its_receiver_as_long_as_the_group_s_timeout) {
     Job job(2, [&](const RankProcess& me) {
         constexpr std::size_t count = 100'000;
-        std::vector<float> x(count, sent);
+        std::vector<float> x(count, value_sent);
         ProcessGroup world = me.join(GetParam(), me.rank() == 0 ? 1s : 20s);
         barrier({.group = world});
         if (me.rank() == 0) {
@@ -169,7 +169,7 @@ TEST_P(Leaving, ranks_that_all_leave_do_not_wait_for_messages_that_none_receives
         Job job(3, [&](const RankProcess& me) {
             ProcessGroup world = me.join(GetParam(), 60s);
             ProcessGroup group = in_part ? new_group({0, 1, 2}, {.world = world}) : world;
-            std::vector<float> x(1'000'000, sent);
+            std::vector<float> x(1'000'000, value_sent);
             std::vector<Work> works;
             for (int peer = 0; peer < 3; ++peer) works.push_back(isend(x, peer, {.group = group}));
             std::vector<float> y(10);
@@ -192,7 +192,7 @@ TEST_P(Leaving, a_sender_does_not_wait_for_a_rank_that_has_left) {
     Job job(3, [&](const RankProcess& me) {
         ProcessGroup world = me.join(GetParam(), 60s);
         barrier({.group = world});
-        std::vector<float> x(1'000'000, sent);
+        std::vector<float> x(1'000'000, value_sent);
         if (me.rank() == 1) return world.destroy();
         if (me.rank() == 0) {
             Work work = isend(x, 1, {.group = world});
@@ -213,13 +213,14 @@ TEST_P(Leaving, what_a_collective_has_sent_arrives_though_its_sender_leaves_at_o
     for (const std::size_t count : {std::size_t{10}, std::size_t{200'000}, std::size_t{3'000'000}}) {
         Job job(3, [&](const RankProcess& me) {
             ProcessGroup world = me.join(GetParam());
-            std::vector<float> x(count, me.rank() == 0 ? sent : 0);
+            std::vector<float> x(count, me.rank() == 0 ? value_sent : 0);
             std::vector<int> small(4, 1);
             all_reduce(small, {.group = world});
             if (me.rank() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(700 * me.rank()));
             me.report_end_of([&] {
                 broadcast(x, {.src = 0, .group = world});
-                if (!std::ranges::all_of(x, [](float v) { return v == sent; })) throw std::runtime_error("wrong data");
+                if (!std::ranges::all_of(x, [](float v) { return v == value_sent; }))
+                    throw std::runtime_error("wrong data");
             });
             world.destroy();
         });
@@ -232,7 +233,7 @@ TEST_P(Leaving, what_a_collective_has_sent_arrives_though_its_sender_leaves_the_
     Job job(2, [&](const RankProcess& me) {
         ProcessGroup world = me.join(GetParam());
         ProcessGroup part = new_group({0, 1}, {.world = world});
-        std::vector<float> x(200'000, me.rank() == 0 ? sent : 0);
+        std::vector<float> x(200'000, me.rank() == 0 ? value_sent : 0);
         if (me.rank() == 1) {
             Work work = async::broadcast(x, {.src = 0, .group = part});
             me.report_end_of([&] { work.wait(); });

@@ -21,7 +21,7 @@ namespace {
 
 using Sandboxes = LeftoverCheck;
 
-constexpr int ranks = 3;
+constexpr int sandbox_ranks = 3;
 
 /// What a rank does before it joins.
 using Prepare = std::function<void(int rank)>;
@@ -127,7 +127,7 @@ struct Outcome {
 
 /// How each rank's job ends: 0 if every collective was right.
 std::map<int, Outcome> outcomes_of(const Prepare& prepare, TransportKind transport = TransportKind::automatic) {
-    Job job(ranks, [&](const RankProcess& me) {
+    Job job(sandbox_ranks, [&](const RankProcess& me) {
         int log[2];
         if (::pipe2(log, O_NONBLOCK | O_CLOEXEC) != 0 || ::dup2(log[1], STDERR_FILENO) < 0)
             throw std::runtime_error("no pipe for the log");
@@ -147,7 +147,7 @@ std::map<int, Outcome> outcomes_of(const Prepare& prepare, TransportKind transpo
         me.report(said, is_log);
     });
     std::map<int, Outcome> ends;
-    for (const Report& r : job.collect(2 * ranks, 60s)) {
+    for (const Report& r : job.collect(2 * sandbox_ranks, 60s)) {
         Outcome& end = ends[r.rank];
         if (r.code == is_log) {
             end.log = r.text;
@@ -156,7 +156,7 @@ std::map<int, Outcome> outcomes_of(const Prepare& prepare, TransportKind transpo
         end.code = r.code;
         end.text = r.text;
     }
-    for (int rank = 0; rank < ranks; ++rank) {
+    for (int rank = 0; rank < sandbox_ranks; ++rank) {
         const int status = job.wait(rank);
         EXPECT_FALSE(WIFSIGNALED(status)) << "rank " << rank << " was ended by signal " << WTERMSIG(status);
     }
@@ -173,7 +173,7 @@ std::string reason_to_skip(const std::map<int, Outcome>& ends) {
 #define EXPECT_RIGHT(ends)                                                                                  \
     do {                                                                                                    \
         if (const std::string why = reason_to_skip(ends); !why.empty()) GTEST_SKIP() << why;                \
-        EXPECT_EQ((ends).size(), std::size_t{ranks});                                                       \
+        EXPECT_EQ((ends).size(), std::size_t{sandbox_ranks});                                               \
         for (const auto& [rank, end] : ends) EXPECT_EQ(end.code, 0) << "rank " << rank << ": " << end.text; \
     } while (false)
 
@@ -270,7 +270,7 @@ TEST_F(Sandboxes, who_asks_for_shared_memory_is_told_why_there_is_none) {
                 if (rank == limited) set_limit(RLIMIT_FSIZE, 1'024'000'000);
             },
             TransportKind::shm);
-        EXPECT_EQ(ends.size(), std::size_t{ranks});
+        EXPECT_EQ(ends.size(), std::size_t{sandbox_ranks});
         for (const auto& [rank, end] : ends) {
             EXPECT_EQ(end.code, static_cast<int>(ErrorCode::backend)) << "rank " << rank << ": " << end.text;
             for (const std::string& part : {std::string("transport shm"), fmt::format("rank {} (", limited),
