@@ -1,6 +1,6 @@
 # The daily commands. `make` or `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help deps build demo bench test python wheel torch test-torch sanitizers spec docs format format-check clean
+.PHONY: help deps build demo bench test python wheel torch test-torch drill sanitizers spec docs format format-check clean
 .NOTPARALLEL:
 
 JOBS ?= $(shell nproc)
@@ -57,6 +57,9 @@ torch: deps  ## build tutti.torch, the backend for PyTorch, in build/python; TOR
 
 test-torch: torch  ## PyTorch's own distributed tests on tutti, on gloo, and with gloo replaced; writes docs/pytorch-tests.md (20 minutes)
 	@tools/torch-tests pytorch
+
+drill: build  ## 200 jobs in network namespaces with random faults and checked results (20 minutes; DRILL="--seed 7 --jobs 1": one)
+	@tests/drill/drill --build build --seconds 1200 $(DRILL)
 
 sanitizers: deps  ## only the tests that share memory or run threads, under asan+ubsan and tsan
 	@for preset in asan tsan; do \
