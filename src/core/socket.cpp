@@ -109,10 +109,7 @@ int try_connect(const addrinfo& target, const Deadline& attempt, const Deadline&
             check_wait(Deadline::never(), abort, "connect");
             if (whole.expired()) return ETIMEDOUT;
         }
-        int error = 0;
-        socklen_t size = sizeof error;
-        ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-        if (error != 0) return error;
+        if (const int error = connect_error(fd.get()); error != 0) return error;
     }
     set_no_delay(fd.get());
     try {
@@ -301,6 +298,26 @@ UniqueFd connect_tcp(const Address& address, const Deadline& deadline, const Abo
         pause(back_off, deadline, abort);
         back_off = std::min<Clock::duration>(back_off * 2, 200ms);
     }
+}
+
+int begin_connect(const Address& address, UniqueFd& fd) {
+    int lookup = 0;
+    const Addresses list = resolve(address.host, address.port, AI_NUMERICHOST, lookup);
+    if (!list) return EINVAL;
+    fd = UniqueFd(::socket(list->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (!fd) return errno;
+    const linger at_once{1, 0};
+    ::setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    if (::connect(fd.get(), list->ai_addr, list->ai_addrlen) == 0 || errno == EINPROGRESS) return 0;
+    const int error = errno;
+    fd.reset();
+    return error;
+}
+
+int connect_error(int fd) {
+    int error = 0;
+    socklen_t size = sizeof error;
+    return ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
 }
 
 bool refuses(const Address& address, const Deadline& deadline) {

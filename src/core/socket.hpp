@@ -40,6 +40,11 @@ enum class Refusal { not_yet, no_longer };
 /// a growing pause, until the deadline; a host name that does not exist fails at once.
 UniqueFd connect_tcp(const Address& address, const Deadline& deadline, const AbortFlag* abort,
                      Refusal refusal = Refusal::not_yet);
+/// Begins to connect to a numeric address, and does not wait: `fd` is writable when it has succeeded or failed. Closing
+/// it leaves nothing behind. 0, or the errno with which it has failed already.
+int begin_connect(const Address& address, UniqueFd& fd);
+/// How that went: 0, or an errno.
+int connect_error(int fd);
 /// Whether nobody listens there: the address answers, and says no. False where nothing is known in time.
 bool refuses(const Address& address, const Deadline& deadline);
 /// The next waiting connection (TCP with TCP_NODELAY, or Unix); nullopt when there is none, or the socket was shut

@@ -58,6 +58,10 @@ void Membership::join() {
     world_id_ = table.world;
     all_are_here_ = std::ranges::all_of(
         cards_, [this](const Card& card) { return network_of(card.host_key) == network_of(cards_.front().host_key); });
+    const auto watches_me = [this](const Card& other) {
+        return are_near(other, cards_[static_cast<std::size_t>(options_.rank)]);
+    };
+    if (std::ranges::all_of(cards_, watches_me)) pulse_.reset();  // they see the process itself
     const auto configured = security::Secret::from_environment();
     secret_ =
         configured ? configured->derive(fmt::format("world {}", world_id_)) : security::Secret::from_text(table.secret);
@@ -72,6 +76,7 @@ Card Membership::listen() {
     everywhere_ = host == every_address;
     listener_ = fork_guard::GuardedFd(net::listen_tcp(everywhere_ ? "" : host, 0));
     const net::Address own = net::local_address(listener_.get());
+    if (everywhere_ || !net::is_loopback(own.host)) pulse_.emplace(everywhere_ ? std::string() : own.host);
     const bool beside_store = (everywhere_ && !chosen) || net::is_loopback(own.host);  // where rank 0 mostly is
     const bool tells = options_.note && (options_.rank == 0 || !beside_store);
     return {.listen_host = host,
@@ -81,6 +86,7 @@ Card Membership::listen() {
             .host_name = this_host::name(),
             .process = ::getpid(),
             .process_space = process_space(),
+            .pulse_port = pulse_ ? pulse_->port() : std::uint16_t{0},
             .place_to_try = options_.place_to_try,
             .cannot_share = options_.cannot_share,
             .world_size = options_.world_size,

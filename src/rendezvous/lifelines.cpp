@@ -26,6 +26,7 @@ namespace {
 
 constexpr std::chrono::milliseconds mend_attempt{300}, retry_delay{500};
 constexpr std::chrono::milliseconds linger_limit{1000};
+constexpr std::chrono::milliseconds telling_patience{500};
 
 // A failure may be nobody's: -1.
 int least_rank(VerdictKind kind) {
@@ -101,11 +102,12 @@ void Membership::add_edge(int rank, UniqueFd fd, bool up, bool confirmed) {
     auto edge = std::make_unique<Edge>();
     edge->rank = rank;
     net::end_when_silent(fd.get(), silence_limit_);
+    const Card& card = cards_[static_cast<std::size_t>(rank)];
+    if (can_watch(rank))
+        edge->process = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, card.process, 0)));
+    else if (card.pulse_port != 0 && !near(rank))
+        edge->pulse.emplace(net::Address{net::peer_address(fd.get()).host, card.pulse_port});
     edge->fd = fork_guard::GuardedFd(std::move(fd));
-    if (can_watch(rank)) {
-        const int process = cards_[static_cast<std::size_t>(rank)].process;
-        edge->process = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
-    }
     edge->up = up;
     edge->confirmed = confirmed;
     tell_what_happened(*edge);
@@ -183,7 +185,7 @@ bool Membership::read_edge(Edge& edge) {
     const ssize_t count = edge.fd ? ::recv(edge.fd.get(), buffer, sizeof buffer, 0) : 0;
     if (!edge.fd || (count < 0 && (errno == EAGAIN || errno == EINTR))) return false;
     if (count <= 0) {
-        closed(edge, count < 0 ? errno : 0);
+        ended(edge, count < 0 && is_silence(errno) && !near(edge.rank) ? End::host_is_lost : End::closed);
         return false;
     }
     edge.inbox.append(buffer, static_cast<std::size_t>(count));
@@ -192,7 +194,7 @@ bool Membership::read_edge(Edge& edge) {
         std::memcpy(&news, edge.inbox.data(), sizeof news);
         if (news.text_bytes > news_text_max || news.rank >= options_.world_size || news.rank < least_rank(news.kind) ||
             news.from < -1 || news.from >= options_.world_size) {
-            closed(edge);
+            ended(edge, End::closed);
             return false;
         }
         if (edge.inbox.size() < sizeof news + news.text_bytes) break;
@@ -248,40 +250,57 @@ void Membership::note_goodbye(Edge& edge, int rank) {
 // What it has said before it ended is in its lifeline.
 void Membership::look_at_process(Edge& edge) {
     pollfd entry{edge.process.get(), POLLIN, 0};
-    if (!edge.process || ::poll(&entry, 1, 0) != 1) return;
+    const bool is_seen_dead = edge.process && ::poll(&entry, 1, 0) == 1;
+    if (!edge.fd || !(is_seen_dead || (edge.pulse && edge.pulse->look(Clock::now())))) return;
     while (read_edge(edge)) {
     }
-    if (edge.fd) closed(edge);
+    if (edge.fd) ended(edge, End::outlived);  // by a child that keeps it open
 }
 
 // A lifeline has ended: a rank that had said goodbye, or has moved, or was never quite here; else a death, or the end
-// of its host.
-void Membership::closed(Edge& edge, int error) {
+// of its host. One that closes is noticed at both its ends and by all who have one to that rank; all else may not be.
+void Membership::ended(Edge& edge, End how) {
     bool counts = true;
     {
         const std::lock_guard lock(mutex_);  // another thread may be sending news on it
         edge.fd.reset();
         edge.process.reset();
+        edge.pulse.reset();
         changed_.notify_all();
         if (edge.up) mend_at_ = Clock::now();
         edge.up = false;
         counts = !edge.left && !stopping_;
     }
-    const bool host_is_lost = is_silence(error) && !near(edge.rank);
-    if (counts) {
-        const auto verdict = host_is_lost ? loss_of_host(edge.rank) : death_of(edge);
-        if (verdict && forward(*verdict, nullptr)) hear(*verdict);
-        if (verdict && host_is_lost) go_around(ranks_beside(edge.rank));
+    std::optional<Verdict> verdict;
+    if (counts) verdict = how == End::host_is_lost ? loss_of_host(edge.rank) : death_of(edge, how);
+    const bool is_new = verdict && forward(*verdict, nullptr);
+    if (verdict && how != End::closed) {
+        go_around(how == End::host_is_lost ? ranks_beside(edge.rank) : std::vector<int>{edge.rank});
+        if (is_new) untold_.emplace_back(*verdict, Clock::now() + telling_patience);
+    } else if (is_new) {
+        hear(*verdict);
     }
     const std::lock_guard lock(mutex_);
     if (!is_connected(edge.rank)) ledger_.drop(edge.rank);
 }
 
+void Membership::hear_what_all_have() {
+    if (untold_.empty()) return;
+    const bool all_have = settled();
+    std::erase_if(untold_, [&](const auto& entry) {
+        const auto& [verdict, limit] = entry;
+        const bool over = all_have || Clock::now() >= limit;
+        if (over) hear(verdict);
+        return over;
+    });
+}
+
 // Who leaves answers all that have come to its door, so a process that has ended without an answer died.
-std::optional<Verdict> Membership::death_of(const Edge& edge) const {
+std::optional<Verdict> Membership::death_of(const Edge& edge, End how) const {
     const Card& card = cards_[static_cast<std::size_t>(edge.rank)];
     const bool known = can_watch(edge.rank);
-    const std::optional<std::string> end = known ? end_of(card.process) : std::nullopt;
+    std::optional<std::string> end = known ? end_of(card.process) : std::nullopt;
+    if (how == End::outlived && !end) end = "its process has ended";
     if (!edge.confirmed && !end) return std::nullopt;
     return Verdict{
         VerdictKind::peer_lost, edge.rank,

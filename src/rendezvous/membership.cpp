@@ -118,8 +118,9 @@ void Membership::serve() {
                 edges.push_back(edge.get());
                 entries.push_back({edge->fd.get(), POLLIN, 0});
                 if (edge->process) entries.push_back({edge->process.get(), POLLIN, 0});
+                if (edge->pulse && edge->pulse->fd() >= 0) entries.push_back({edge->pulse->fd(), POLLOUT, 0});
             }
-            if (!ledger_.unheard().empty()) patience = look_again_ms;
+            if (!ledger_.unheard().empty() || !untold_.empty()) patience = look_again_ms;
         }
         for (const auto& newcomer : newcomers_) entries.push_back({newcomer->fd.get(), POLLIN, 0});
         if (door_) entries.push_back({door_.get(), POLLIN, 0});
@@ -135,6 +136,7 @@ void Membership::serve() {
         accept_newcomers();
         rounds_.fetch_add(1, std::memory_order_release);
         look_for_silent();
+        hear_what_all_have();
         mend_when_due();
     }
 }

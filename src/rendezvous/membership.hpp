@@ -26,6 +26,7 @@
 #include "core/socket.hpp"
 #include "core/unique_fd.hpp"
 #include "rendezvous/ledger.hpp"
+#include "rendezvous/pulse.hpp"
 #include "security/handshake.hpp"
 
 #include <tutti/store.hpp>
@@ -56,6 +57,7 @@ struct Card {
     std::string host_name;
     int process = 0;
     std::uint64_t process_space = 0;  ///< in which `process` means something
+    std::uint16_t pulse_port = 0;     ///< open as long as the process lives; 0: none
     std::uint64_t place_to_try = 0;   ///< an address in it, for those that try whether they may read its memory
     std::string cannot_share;         ///< why the rank shares no memory with others; empty: it can. For rank 0
     int world_size = 0;               ///< as this rank was told
@@ -176,8 +178,9 @@ class Membership {
     void take(Edge& edge, const News& news, std::string text);
     void note_goodbye(Edge& edge, int rank);
     void look_at_process(Edge& edge);
-    void closed(Edge& edge, int error = 0);
-    std::optional<Verdict> death_of(const Edge& edge) const;
+    enum class End { closed, host_is_lost, outlived };
+    void ended(Edge& edge, End how);
+    std::optional<Verdict> death_of(const Edge& edge, End how) const;
     Verdict loss_of_host(int rank);
     std::vector<int> ranks_beside(int rank);
     void add_edge(int rank, UniqueFd fd, bool up, bool confirmed);
@@ -186,6 +189,7 @@ class Membership {
     // news.cpp
     bool forward(const Verdict& verdict, const Edge* teller);
     void hear(const Verdict& verdict);
+    void hear_what_all_have();
     void tell_what_happened(const Edge& edge);
     void answer(const Edge& edge, VerdictKind how, Ledger::Id id) const;
     void send_answers();
@@ -210,6 +214,7 @@ class Membership {
     bool all_are_here_ = false;  // on this host
     std::optional<security::Secret> secret_;
     fork_guard::GuardedFd listener_, door_;
+    std::optional<Pulse> pulse_;
     UniqueFd wake_, stop_;
     std::mutex mutex_;  // edges_ (writing), incoming_, what was heard
     std::vector<std::unique_ptr<Edge>> edges_;
@@ -222,6 +227,9 @@ class Membership {
     std::set<int> contacted_;            // ranks to which this one has turned since they are behind such ranks
     std::vector<int> refused_;           // of these, those that do not listen any more
     std::list<std::thread> messengers_;  // service thread
+    // Service thread: losses of which this rank may be the only one to know. It hears of them itself, and may end of
+    // that, when it has told the others, or has tried to for a while.
+    std::vector<std::pair<Verdict, Instant>> untold_;
     std::chrono::milliseconds silence_limit_;
     std::vector<bool> gone_;    // ranks that said goodbye
     std::vector<int> awaited_;  // children that have not come yet

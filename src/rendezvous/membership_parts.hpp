@@ -54,8 +54,9 @@ constexpr std::chrono::milliseconds mend_delay{20};
 
 struct Membership::Edge {
     int rank = -1;
-    fork_guard::GuardedFd fd;  // a child that kept it would hide this rank's death
-    UniqueFd process;          // of a rank of this host: readable when it has ended
+    fork_guard::GuardedFd fd;         // a child that kept it would hide this rank's death
+    UniqueFd process;                 // of a rank of this host: readable when it has ended
+    std::optional<PulseWatch> pulse;  // of one whose process cannot be seen
     std::string inbox;
     bool up = false;         ///< to the parent (mutex_)
     bool confirmed = false;  ///< both ends have said `attached` (mutex_)

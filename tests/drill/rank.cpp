@@ -1,6 +1,6 @@
 // One rank of the drill: random operations with checked results, the same on all ranks of a seed.
 //
-//   drill_rank SEED SECONDS TIMEOUT_MS [leave N | exit N]
+//   drill_rank SEED SECONDS TIMEOUT_MS [leave N | exit N | clone N]
 //
 // SECONDS: for how long rank 0 goes on. TIMEOUT_MS: of each operation. `leave N`, `exit N`: this rank destroys its
 // groups, or exits with status 7, instead of its operation number N. Rank, world size and address come from the
@@ -10,15 +10,18 @@
 // TEXT".
 #include <tutti/tutti.hpp>
 
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <functional>
 #include <random>
 #include <stdexcept>
@@ -186,6 +189,14 @@ void run(std::uint64_t seed, double seconds, const std::string& end, int end_at)
             tutti::destroy_process_group();
             return;
         }
+        if (number == end_at && end == "clone") {
+            if (::syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) == 0) {
+                const timespec length{6, 0};
+                ::syscall(SYS_nanosleep, &length, nullptr);
+                ::syscall(SYS_exit_group, 0);
+            }
+            say("clones");
+        }
         drill.operate(number);
         const std::chrono::duration<double> elapsed = Clock::now() - start;
         if (number % 8 == 7 && !drill.goes_on(elapsed.count() < seconds)) break;
@@ -198,7 +209,7 @@ void run(std::uint64_t seed, double seconds, const std::string& end, int end_at)
 
 int main(int argc, char** argv) {
     if (argc != 4 && argc != 6) {
-        std::fprintf(stderr, "usage: drill_rank SEED SECONDS TIMEOUT_MS [leave N | exit N]\n");
+        std::fprintf(stderr, "usage: drill_rank SEED SECONDS TIMEOUT_MS [leave N | exit N | clone N]\n");
         return 2;
     }
     try {
