@@ -34,7 +34,8 @@ int least_rank(VerdictKind kind) {
     return may_be_nobody_s ? -1 : 0;
 }
 
-// What the kernel says of a peer that does not answer any more, in contrast to one that has closed.
+}  // namespace
+
 bool is_silence(int error) {
     switch (error) {
         case ETIMEDOUT:
@@ -45,8 +46,6 @@ bool is_silence(int error) {
         default: return false;
     }
 }
-
-}  // namespace
 
 // Without waiting until the other rank has looked: what this end has to say waits for it there, even if this rank dies.
 UniqueFd Membership::attach_unseen(int rank) {
@@ -86,7 +85,7 @@ void Membership::adopt(int parent, UniqueFd fd, bool confirmed) {
         for (const auto& old : edges_) {
             if (!old->up || !old->fd) continue;
             const News goodbye{moved, options_.rank};
-            (void)!::send(old->fd.get(), &goodbye, sizeof goodbye, MSG_NOSIGNAL | MSG_DONTWAIT);
+            say(*old, bytes_of(goodbye));
             ::shutdown(old->fd.get(), SHUT_WR);  // the old parent closes it
             old->up = false;
             old->left = true;
@@ -185,7 +184,8 @@ bool Membership::read_edge(Edge& edge) {
     const ssize_t count = edge.fd ? ::recv(edge.fd.get(), buffer, sizeof buffer, 0) : 0;
     if (!edge.fd || (count < 0 && (errno == EAGAIN || errno == EINTR))) return false;
     if (count <= 0) {
-        ended(edge, count < 0 && is_silence(errno) && !near(edge.rank) ? End::host_is_lost : End::closed);
+        const int error = count < 0 && edge.error == 0 ? errno : edge.error.load();
+        ended(edge, is_silence(error) && !near(edge.rank) ? End::host_is_lost : End::closed);
         return false;
     }
     edge.inbox.append(buffer, static_cast<std::size_t>(count));
@@ -228,7 +228,11 @@ void Membership::take(Edge& edge, const News& news, std::string text) {
     const bool is_new = forward(verdict, &edge);
     if (wants_answer(verdict)) answer(edge, is_new ? has_it : all_have_it, news.id);
     if (!is_new) return;
-    hear(verdict);
+    // What this rank has yet to hear itself comes first.
+    if (verdict.kind == VerdictKind::peer_lost && !untold_.empty())
+        untold_.emplace_back(verdict, untold_.back().second);
+    else
+        hear(verdict);
     const std::lock_guard lock(mutex_);
     ledger_.told(news.id);
 }
@@ -270,12 +274,19 @@ void Membership::ended(Edge& edge, End how) {
         if (edge.up) mend_at_ = Clock::now();
         edge.up = false;
         counts = !edge.left && !stopping_;
+        if (lost_hosts_.contains(cards_[static_cast<std::size_t>(edge.rank)].host_key)) how = End::host_is_lost;
     }
+    std::vector<int> lost{edge.rank};
+    if (how == End::host_is_lost) lost = ranks_beside(edge.rank);
     std::optional<Verdict> verdict;
-    if (counts) verdict = how == End::host_is_lost ? loss_of_host(edge.rank) : death_of(edge, how);
+    if (counts) verdict = how == End::host_is_lost ? loss_of_host(lost) : death_of(edge, how);
+    if (verdict && how != End::closed) {
+        const std::lock_guard lock(mutex_);
+        unreachable_.insert(lost.begin(), lost.end());  // nobody waits for their answers
+    }
     const bool is_new = verdict && forward(*verdict, nullptr);
     if (verdict && how != End::closed) {
-        go_around(how == End::host_is_lost ? ranks_beside(edge.rank) : std::vector<int>{edge.rank});
+        go_around(lost);
         if (is_new) untold_.emplace_back(*verdict, Clock::now() + telling_patience);
     } else if (is_new) {
         hear(*verdict);
@@ -308,9 +319,8 @@ std::optional<Verdict> Membership::death_of(const Edge& edge, End how) const {
                     end.value_or(known ? "its connection closed, though its process lives" : "its connection closed"))};
 }
 
-// Those who lose several of its ranks name the same one.
-Verdict Membership::loss_of_host(int rank) {
-    const std::vector<int> ranks = ranks_beside(rank);
+// All ranks of a host; those who lose several of them name the same one.
+Verdict Membership::loss_of_host(const std::vector<int>& ranks) const {
     const int first = ranks.front();
     const Card& card = cards_[static_cast<std::size_t>(first)];
     return {

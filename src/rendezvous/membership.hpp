@@ -39,6 +39,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -181,7 +182,7 @@ class Membership {
     enum class End { closed, host_is_lost, outlived };
     void ended(Edge& edge, End how);
     std::optional<Verdict> death_of(const Edge& edge, End how) const;
-    Verdict loss_of_host(int rank);
+    Verdict loss_of_host(const std::vector<int>& ranks) const;
     std::vector<int> ranks_beside(int rank);
     void add_edge(int rank, UniqueFd fd, bool up, bool confirmed);
     bool is_connected(int rank) const;
@@ -190,8 +191,9 @@ class Membership {
     bool forward(const Verdict& verdict, const Edge* teller);
     void hear(const Verdict& verdict);
     void hear_what_all_have();
-    void tell_what_happened(const Edge& edge);
-    void answer(const Edge& edge, VerdictKind how, Ledger::Id id) const;
+    void tell_what_happened(Edge& edge);
+    static void say(Edge& edge, std::span<const std::byte> bytes);
+    void answer(Edge& edge, VerdictKind how, Ledger::Id id) const;
     void send_answers();
     void look_for_silent();
     bool is_silent(int rank, Instant since) const;
@@ -223,6 +225,7 @@ class Membership {
     std::set<Ledger::Id> heard_;                        // the same, piece by piece: each is passed on once
     Ledger ledger_;
     std::optional<Verdict> accusation_;  // the one that counts
+    std::set<std::string> lost_hosts_;   // their keys
     std::set<int> unreachable_;          // ranks that are silent, or on a host that is lost
     std::set<int> contacted_;            // ranks to which this one has turned since they are behind such ranks
     std::vector<int> refused_;           // of these, those that do not listen any more

@@ -3,6 +3,7 @@
 
 #include "rendezvous/membership.hpp"
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -42,6 +43,9 @@ constexpr auto moved = static_cast<VerdictKind>(65);
 constexpr auto has_it = static_cast<VerdictKind>(66);
 constexpr auto all_have_it = static_cast<VerdictKind>(67);
 
+/// What the kernel says of a peer that does not answer any more, in contrast to one that has closed.
+bool is_silence(int error);
+
 constexpr std::size_t news_text_max = 16384;
 
 /// A goodbye is one among many; of everything else it matters whether all have heard of it.
@@ -58,9 +62,10 @@ struct Membership::Edge {
     UniqueFd process;                 // of a rank of this host: readable when it has ended
     std::optional<PulseWatch> pulse;  // of one whose process cannot be seen
     std::string inbox;
-    bool up = false;         ///< to the parent (mutex_)
-    bool confirmed = false;  ///< both ends have said `attached` (mutex_)
-    bool left = false;       ///< its end is no death (mutex_)
+    std::atomic<int> error{0};  ///< with which something could not be sent: the kernel tells it once
+    bool up = false;            ///< to the parent (mutex_)
+    bool confirmed = false;     ///< both ends have said `attached` (mutex_)
+    bool left = false;          ///< its end is no death (mutex_)
 };
 
 struct Membership::Newcomer {

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <system_error>
 
 namespace tutti::rendezvous {
@@ -56,12 +57,14 @@ bool Membership::forward(const Verdict& verdict, const Edge* teller) {
         gone_[static_cast<std::size_t>(verdict.rank)] = true;
     else if (verdict.kind != VerdictKind::silent)
         fatal_ = true;
+    if (verdict.kind == VerdictKind::host_lost)
+        lost_hosts_.insert(cards_[static_cast<std::size_t>(verdict.rank)].host_key);
     changed_.notify_all();
     if (asks) ledger_.open(news.id, teller != nullptr ? teller->rank : Ledger::own);
     for (const auto& edge : edges_) {
         if (edge.get() == teller || !edge->fd) continue;
         // News are few and short; a neighbour whose socket is full has stopped, and will be noticed otherwise.
-        (void)!::send(edge->fd.get(), told.data(), told.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+        say(*edge, std::as_bytes(std::span(told)));
         if (asks && !edge->left && !unreachable_.contains(edge->rank)) ledger_.ask(news.id, edge->rank, now);
     }
     if (asks && teller == nullptr) ledger_.told(news.id);
@@ -70,8 +73,13 @@ bool Membership::forward(const Verdict& verdict, const Edge* teller) {
 }
 
 // A lifeline that is new here (mutex_ is held): what was flooded before it existed.
-void Membership::tell_what_happened(const Edge& edge) {
-    if (!news_.empty()) (void)!::send(edge.fd.get(), news_.data(), news_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+void Membership::tell_what_happened(Edge& edge) {
+    if (!news_.empty()) say(edge, std::as_bytes(std::span(news_)));
+}
+
+void Membership::say(Edge& edge, std::span<const std::byte> bytes) {
+    if (::send(edge.fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && is_silence(errno))
+        edge.error = errno;
 }
 
 bool Membership::flood(const Verdict& verdict) {
@@ -83,9 +91,9 @@ bool Membership::settled() {
     return ledger_.settled();
 }
 
-void Membership::answer(const Edge& edge, VerdictKind how, Ledger::Id id) const {
+void Membership::answer(Edge& edge, VerdictKind how, Ledger::Id id) const {
     const News words{.kind = how, .rank = options_.rank, .id = id};
-    if (edge.fd) (void)!::send(edge.fd.get(), &words, sizeof words, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (edge.fd) say(edge, bytes_of(words));
 }
 
 void Membership::send_answers() {

@@ -17,12 +17,13 @@ start() {
   done
 }
 expect_said() {  # expect_said WORD COUNT SECONDS SENTENCE: COUNT ranks of all jobs have said it by then
-  local began=$SECONDS
+  local began=${EPOCHREALTIME/./} passed=0  # microseconds
   while [ "$(cat "$work"/*.[0-9] 2>/dev/null | grep -c "^$1")" -lt "$2" ]; do
-    if [ $((SECONDS - began)) -gt "$3" ]; then fail "$4" "$work"/*.[0-9]; return; fi
-    sleep 0.1
+    if [ "$passed" -gt $(($3 * 1000)) ]; then fail "$4" "$work"/*.[0-9]; return; fi
+    sleep 0.05
+    passed=$(((${EPOCHREALTIME/./} - began) / 1000))
   done
-  echo "ok: $4 ($((SECONDS - began)) s)"
+  echo "ok: $4 ($passed ms)"
 }
 cut() { ip link set "tv$id-$1" down; }
 join() { ip link set "tv$id-$1" up; }
