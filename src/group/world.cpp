@@ -49,6 +49,7 @@ constexpr std::size_t least_streamed_bytes = 8192;  // of short collectives and 
 // with the reader: that takes two to four times as long as where all are written so.
 constexpr double returning_part = 0.5;
 constexpr std::chrono::milliseconds connection_patience{20};
+constexpr std::chrono::milliseconds connection_margin{1500};
 constexpr std::chrono::milliseconds lane_patience{1000};
 constexpr std::chrono::milliseconds verdict_patience{300};  // for the cause, where a rank cannot be reached
 
@@ -317,7 +318,17 @@ transport::Stream* World::stream_to(int peer) {
         return &socket;
     }
     try {
-        socket.add(membership_->connect(peer, Deadline::after(std::chrono::seconds(10)), &bad_news_));
+        // A host that is lost is noticed before; what waits for this connection, or for this thread, has its limits
+        // too.
+        Deadline deadline = Deadline::after(settings::lifeline_timeout() + connection_margin);
+        const auto heed = [&](const Operation& o) {
+            deadline = Deadline::at(std::min(deadline.when(), o.deadline.when()));
+        };
+        for (const Group* group : active_) {
+            if (const auto front = group->front()) heed(*front);
+        }
+        for (const auto& message : messages_) heed(*message);
+        socket.add(membership_->connect(peer, deadline, &bad_news_));
     } catch (const DistError& error) {
         unreachable_[peer] = {Clock::now(), error.what(), membership_->next_round()};
         return nullptr;

@@ -18,6 +18,20 @@ namespace tutti::rendezvous {
 namespace {
 
 constexpr std::size_t newcomers_max = 256;  // well below the usual limit of descriptors
+constexpr std::chrono::seconds connect_attempt{3};
+
+// A host that cannot be reached is tried afresh: the kernel would repeat itself ever more seldom. Whoever has a card
+// listens until it leaves.
+UniqueFd reach(const Card& card, const Deadline& deadline, const AbortFlag* abort) {
+    for (;;) {
+        const Deadline attempt = Deadline::after(std::min<Clock::duration>(deadline.remaining(), connect_attempt));
+        try {
+            return net::connect_tcp({card.listen_host, card.listen_port}, attempt, abort, net::Refusal::no_longer);
+        } catch (const DistNetworkError&) {
+            if (!attempt.expired() || deadline.expired()) throw;
+        }
+    }
+}
 
 }  // namespace
 
@@ -67,8 +81,7 @@ UniqueFd Membership::dial(int rank, bool lifeline, const Deadline& deadline, con
     for (;;) {
         UniqueFd fd = lifeline ? knock(rank) : UniqueFd();
         const bool vouched = static_cast<bool>(fd);
-        // Whoever has a card listens until it leaves.
-        if (!fd) fd = net::connect_tcp({card.listen_host, card.listen_port}, deadline, abort, net::Refusal::no_longer);
+        if (!fd) fd = reach(card, deadline, abort);
         try {
             if (!vouched)
                 security::authenticate(fd.get(), *secret_, security::Role::connecting, "peer", deadline, abort);

@@ -40,13 +40,13 @@ struct WrongValue : std::runtime_error {
 
 class Drill {
  public:
-    explicit Drill(std::uint64_t seed)
+    Drill(std::uint64_t seed, std::chrono::milliseconds timeout)
         : random_(seed), world_(tutti::default_group()), rank_(world_.rank()), size_(world_.size()) {
         own_random_.seed(seed + static_cast<std::uint64_t>(rank_) + 1);
         std::vector<std::vector<int>> halves(2);
         for (int rank = 0; rank < size_; ++rank) halves[static_cast<std::size_t>(rank % 2)].push_back(rank);
         if (halves[1].empty()) halves.pop_back();
-        parts_ = tutti::new_groups(halves);
+        parts_ = tutti::new_groups(halves, {.timeout = timeout});
     }
 
     /// Operation number `number`, on all ranks.
@@ -174,8 +174,8 @@ void say(const std::string& text) {
     std::fflush(stdout);
 }
 
-void run(std::uint64_t seed, double seconds, const std::string& end, int end_at) {
-    Drill drill(seed);
+void run(std::uint64_t seed, double seconds, std::chrono::milliseconds timeout, const std::string& end, int end_at) {
+    Drill drill(seed, timeout);
     tutti::barrier();
     say("running");
     const auto start = Clock::now();
@@ -213,8 +213,9 @@ int main(int argc, char** argv) {
         return 2;
     }
     try {
-        tutti::init_process_group({.timeout = std::chrono::milliseconds(std::atoi(argv[3]))});
-        run(std::strtoull(argv[1], nullptr, 10), std::atof(argv[2]), argc > 4 ? argv[4] : "",
+        const std::chrono::milliseconds timeout(std::atoi(argv[3]));
+        tutti::init_process_group({.timeout = timeout});
+        run(std::strtoull(argv[1], nullptr, 10), std::atof(argv[2]), timeout, argc > 4 ? argv[4] : "",
             argc > 5 ? std::atoi(argv[5]) : -1);
     } catch (const WrongValue& error) {
         say("wrong " + std::string(error.what()));
