@@ -38,11 +38,11 @@ void World::note(const Verdict& verdict) {
 }
 
 bool World::accuse(const Verdict& accusation) {
+    if (!membership_->flood(accusation)) return false;
     {
         const std::lock_guard lock(verdict_mutex_);
         note(accusation);
     }
-    if (!membership_->flood(accusation)) return false;
     for (const Deadline end = Deadline::after(hearing_patience);;) {
         const bool all_know = membership_->settled() || end.expired();
         std::unique_lock lock(verdict_mutex_);

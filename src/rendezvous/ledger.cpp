@@ -6,7 +6,8 @@ namespace tutti::rendezvous {
 
 void Ledger::ask(Id id, int neighbour, Instant now) {
     const auto piece = pieces_.find(id);
-    if (piece == pieces_.end() || !piece->second.asked.insert(neighbour).second) return;
+    if (piece == pieces_.end() || !piece->second.told_to.insert(neighbour).second) return;
+    piece->second.asked.insert(neighbour);
     unheard_[neighbour].insert(id);
     since_.emplace(neighbour, now);
 }

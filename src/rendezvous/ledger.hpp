@@ -52,7 +52,8 @@ class Ledger {
     struct Piece {
         int teller = own;
         bool told = false;
-        std::set<int> asked;
+        std::set<int> told_to;  // neighbours, once and for all
+        std::set<int> asked;    // of these, those that have not answered
     };
     std::map<Id, Piece> pieces_;
     std::map<int, std::set<Id>> unheard_;

@@ -61,6 +61,16 @@ TEST(Ledgers, know_since_when_a_neighbour_has_shown_no_sign_of_life) {
     EXPECT_TRUE(ledger.unheard().empty());
 }
 
+TEST(Ledgers, ask_each_neighbour_once_for_each_piece_of_news) {
+    Ledger ledger;
+    ledger.open(7, Ledger::own);
+    ledger.ask(7, 1, begun);
+    ledger.answered(7, 1, begun);
+    ledger.ask_all(1, begun);  // a second lifeline to it
+    EXPECT_TRUE(ledger.unheard().empty());
+    EXPECT_TRUE(ledger.settled());
+}
+
 TEST(Ledgers, expect_nothing_more_of_who_is_dropped_but_of_those_behind_it) {
     Ledger ledger;
     ledger.open(7, Ledger::own);

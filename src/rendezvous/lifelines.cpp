@@ -110,6 +110,7 @@ void Membership::add_edge(int rank, UniqueFd fd, bool up, bool confirmed) {
     edge->up = up;
     edge->confirmed = confirmed;
     tell_what_happened(*edge);
+    ledger_.ask_all(rank, Clock::now());
     edges_.push_back(std::move(edge));
 }
 

@@ -49,7 +49,8 @@ bool Membership::forward(const Verdict& verdict, const Edge* teller) {
     const std::lock_guard lock(mutex_);
     if (!heard_.insert(news.id).second) return false;
     if (is_accusation(verdict.kind)) {
-        if (accusation_ && outranks(*accusation_, verdict)) return false;
+        // Who has answered for another's does not accuse any more: that one may judge already.
+        if (accusation_ && (teller == nullptr || outranks(*accusation_, verdict))) return false;
         accusation_ = verdict;
     }
     news_ += told;  // goodbyes too: a rank that is accepted later counts on nobody who has gone
