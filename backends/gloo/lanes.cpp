@@ -1,5 +1,7 @@
 #include "gloo/lanes.hpp"
 
+#include "shared/own_address.hpp"
+
 #include <tutti/error.hpp>
 
 #include <ifaddrs.h>
@@ -46,13 +48,6 @@ bool has_address(const std::string& interface_name) {
     }
     ::freeifaddrs(all);
     return found;
-}
-
-// Without interfaces: the address by which this host reached the store, as the native backend does.
-std::string own_address(const Store& store) {
-    if (std::string host = text_of("TUTTI_HOST"); !host.empty()) return host;
-    const std::string host = store.backend()->local_host();
-    return host.empty() ? "127.0.0.1" : host;
 }
 
 std::vector<::gloo::transport::tcp::attr> attributes(const Store& store) {

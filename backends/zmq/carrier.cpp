@@ -1,6 +1,7 @@
 #include "zmq/carrier.hpp"
 
 #include "shared/join.hpp"
+#include "shared/own_address.hpp"
 
 #include <tutti/error.hpp>
 
@@ -17,12 +18,6 @@ namespace {
 constexpr int linger_ms_max = 5000;
 // Messages that one turn takes, so that sending and receiving alternate.
 constexpr int messages_per_turn = 64;
-
-std::string own_address(const Store& store) {
-    if (const char* host = std::getenv("TUTTI_HOST"); host != nullptr && *host != '\0') return host;
-    const std::string host = store.backend()->local_host();
-    return host.empty() ? "127.0.0.1" : host;
-}
 
 std::exception_ptr ended() {
     return std::make_exception_ptr(Aborted("hf_zmq: the group has ended"));

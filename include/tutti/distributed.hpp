@@ -163,8 +163,8 @@ struct MonitoredBarrierOptions {
     milliseconds timeout{0};
     bool wait_all_ranks = false;  ///< name all missing ranks, not only the first
 };
-/// A barrier that tells which ranks did not come: DistBackendError "Rank R failed to pass monitoredBarrier in M ms" on
-/// rank 0, an error that names rank 0 on the others.
+/// A barrier that tells which ranks did not come: DistBackendError "Rank R failed to pass monitoredBarrier in M ms"
+/// (with wait_all_ranks "Ranks R, S failed …") on rank 0, an error that names rank 0 on the others.
 TUTTI_API void monitored_barrier(const MonitoredBarrierOptions& options = {});
 
 // ---- Point to point -----------------------------------------------------------------------------------------------

@@ -407,7 +407,7 @@ TEST(CWorlds, who_missed_the_barrier_is_named_on_rank_0) {
         options.timeout_ms = 100;
         if (rank == 0) {
             expect_error(tutti_monitored_barrier(1, &options), TUTTI_TIMEOUT,
-                         {"Rank 1 failed to pass monitoredBarrier"});
+                         {"Ranks 1 failed to pass monitoredBarrier"});
             expect_error(tutti_monitored_barrier(2, &options), TUTTI_INVALID_ARGUMENT, {"wait_all_ranks: 2"});
         } else {
             std::this_thread::sleep_for(std::chrono::milliseconds(300));

@@ -125,7 +125,7 @@ TEST_P(Detail, names_the_rank_that_does_not_come) {
                       all_reduce(x, {.group = g, .timeout = 300ms});
                       ADD_FAILURE();
                   } catch (const DistBackendError& error) {
-                      EXPECT_STREQ(error.what(), "Rank 1 failed to pass monitoredBarrier in 300 ms");
+                      EXPECT_STREQ(error.what(), "Ranks 1 failed to pass monitoredBarrier in 300 ms");
                   }
               },
               {.leave = false});

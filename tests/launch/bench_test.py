@@ -7,8 +7,8 @@ import tempfile
 
 from cli_case import CliCase, TUTTI, main
 
-FIELDS = {"collective", "bytes", "dtype", "op", "ranks", "transport", "implementation", "median_us", "p10_us", "p90_us",
-          "cpu_us", "cpu_ns_per_byte", "bound_us", "traffic_bound_us", "line_ns", "line_before_ns", "line_after_ns",
+FIELDS = {"collective", "bytes", "dtype", "op", "ranks", "transport", "implementation", "median_us", "mean_us",
+          "p10_us", "p90_us", "cpu_us", "cpu_ns_per_byte", "bound_us", "traffic_bound_us", "line_ns", "line_before_ns", "line_after_ns",
           "busbw_gbps", "wrong"}
 
 
