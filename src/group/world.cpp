@@ -109,17 +109,20 @@ void World::meet_the_others(const ProcessGroupOptions& options, std::optional<De
         return object::encode_string(
             Decision{tune::decide(setting, named, offers), offer_memory(cards), without, static_cast<int>(checksum)});
     };
+    Decision decision;
+    const auto on_decision = [&](const std::string& text) {
+        decision = object::decode_string(text).get<Decision>();
+        if (!decision.without_memory.empty()) go_without_memory(decision.without_memory);
+    };
     const std::string cannot_share = prepare_memory();
     membership_ = std::make_unique<rendezvous::Membership>(
         rendezvous::MembershipOptions{place_in(options.store, name_), rank_, size_, deadline, options.listen_host,
                                       [this](const rendezvous::Verdict& v) { on_verdict(v); },
                                       [&] { return size_ > 1 ? tune::offer(setting, rank_ == 0) : std::string(); },
-                                      decide, [this](const UniqueFd& visitor) { give_memory(visitor); },
+                                      decide, on_decision, [this](const UniqueFd& visitor) { give_memory(visitor); },
                                       transport::PeerMemory::place_to_try(), cannot_share});
-    const auto decision = object::decode_string(membership_->decision()).get<Decision>();
     take_tuning(decision.tuning);
     checksum_ = static_cast<settings::TcpChecksum>(decision.checksum);
-    if (!decision.without_memory.empty()) go_without_memory(decision.without_memory);
     lay_out(transport_);
     streams_.resize(static_cast<std::size_t>(size_));
     memories_.resize(static_cast<std::size_t>(size_));

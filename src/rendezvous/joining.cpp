@@ -55,6 +55,7 @@ void Membership::join() {
     Table table = options_.rank == 0 ? gather(std::move(own), bell) : await_table(bell);
     cards_ = std::move(table.cards);
     decision_ = std::move(table.decision);
+    if (options_.on_decision) options_.on_decision(decision_);
     world_id_ = table.world;
     all_are_here_ = std::ranges::all_of(
         cards_, [this](const Card& card) { return network_of(card.host_key) == network_of(cards_.front().host_key); });

@@ -108,6 +108,9 @@ struct MembershipOptions {
     std::function<std::string()> note{};
     /// Rank 0, in the constructor: from all cards to a text that goes to every rank.
     std::function<std::string(const std::vector<Card>&)> decide{};
+    /// In the constructor, before this rank connects to others: what rank 0 decided. Where all ranks throw because of
+    /// it, none looks for another that has gone.
+    std::function<void(const std::string& decision)> on_decision{};
     /// Somebody of this host visits this rank; the connection is closed afterwards. Service thread.
     std::function<void(const UniqueFd&)> on_visit{};
     /// For this rank's card.
