@@ -109,13 +109,16 @@ void World::tell(const Verdict& verdict, bool here) {
 
 std::optional<Verdict> World::gone(int peer) const {
     const auto left = [&] { return Verdict{VerdictKind::left, peer, fmt::format("rank {} has left the group", peer)}; };
-    if (mailbox_->has_ended(peer)) return left();
+    const auto ended = ended_streams_.find(peer);
     {
         const std::lock_guard lock(verdict_mutex_);
         // What has come on a connection comes before its goodbye, which takes another way.
-        if (goodbyes_.contains(peer) && (!has_connection_to(peer) || mailbox_->is_over(peer))) return left();
+        const bool is_over = ended != ended_streams_.end() || !has_connection_to(peer) || mailbox_->is_over(peer);
+        if (goodbyes_.contains(peer) && is_over) return left();
     }
-    // Nothing more comes in any case: time for who knows the cause to tell it.
+    // Nothing more comes in any case. Why, a goodbye or a verdict tells, which may still be on its way.
+    if (ended != ended_streams_.end())
+        return Clock::now() - ended->second < cause_patience ? std::nullopt : std::optional(left());
     const auto broken = broken_.find(peer);
     if (broken == broken_.end() || Clock::now() - broken->second.when < cause_patience) return std::nullopt;
     return Verdict{VerdictKind::peer_lost, peer,

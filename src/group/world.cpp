@@ -223,6 +223,7 @@ void World::make_mailbox() {
         TUTTI_DEBUG("group {}: the connection to rank {} ended: {}", name_, peer, reason);
         broken_.try_emplace(peer, Break{Clock::now(), reason});
     };
+    events.ended = [this](int peer) { ended_streams_.try_emplace(peer, Clock::now()); };
     events.open_stream = [this](int peer) { return open_stream_to(peer); };
     events.has_left = [this](std::uint64_t channel) { return has_left(channel); };
     events.peer_left = [this](int peer, std::uint64_t channel) { left_groups_.emplace(Channel::group(channel), peer); };

@@ -353,6 +353,7 @@ class World : public std::enable_shared_from_this<World> {
         Instant when;
         std::string why;
     };
+    std::map<int, Instant> ended_streams_;                 // ranks that have ended theirs
     std::map<int, Break> broken_;                          // ranks whose stream broke off
     std::set<std::pair<std::uint32_t, int>> left_groups_;  // (group, rank) of groups that others have left
     bool inherited_ = false;

@@ -1,6 +1,7 @@
 // A store's server whose process may open no more descriptors.
 #include "core/descriptors.hpp"
 #include "store/tcp_test_support.hpp"
+#include "support/no_descriptors.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -70,6 +71,7 @@ void wait_at_the_hard_limit() {
 }
 
 TEST(AcceptorDeathTest, says_at_the_hard_limit_that_clients_wait_and_serves_them_later) {
+    if (test::sanitizer_needs_descriptors) GTEST_SKIP() << test::for_sanitizer;
     EXPECT_EXIT(wait_at_the_hard_limit(), ::testing::ExitedWithCode(0), "may open no more.*two for each rank");
 }
 

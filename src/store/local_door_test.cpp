@@ -1,5 +1,6 @@
 // The local door, and the pipe that a client gets there. Network only on loopback.
 #include "store/local_door.hpp"
+#include "support/no_descriptors.hpp"
 
 #include "core/socket.hpp"
 #include "security/handshake.hpp"
@@ -171,9 +172,7 @@ TEST(LocalDoor, a_pipe_with_nonsense_costs_its_client_the_connection_and_the_ser
 }
 
 TEST(LocalDoor, a_client_for_whose_pipe_no_descriptor_is_left_goes_on_without) {
-#if defined(__SANITIZE_ADDRESS__)
-    GTEST_SKIP() << "the undefined-behaviour sanitizer needs descriptors for its own checks";
-#endif
+    if (test::sanitizer_needs_descriptors) GTEST_SKIP() << test::for_sanitizer;
     TCPStore store = a_master();
     rlimit limit{};
     ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);

@@ -70,7 +70,10 @@ void Mailbox::look_at_end(int from, Peer& p, const Stream& stream) {
     p.lost = true;
     p.ended = state == StreamState::ended && !p.in_payload && p.stage_begin == p.stage_end;
     p.out.clear();
-    if (p.ended) return;
+    if (p.ended) {
+        if (events_.ended) events_.ended(from);
+        return;
+    }
     if (state == StreamState::damaged) return events_.damaged(from, stream.reason());
     events_.lost(from, state == StreamState::ended ? "it ended within a message" : stream.reason());
 }

@@ -88,6 +88,8 @@ struct MailboxEvents {
     std::function<void(int peer, const std::string& reason)> lost;
     /// What a peer sent was changed on the way; its stream is closed.
     std::function<void(int peer, const std::string& what)> damaged;
+    /// A stream ended as its peer wished. May be empty.
+    std::function<void(int peer)> ended;
     /// The stream to a peer if there is one; null otherwise. May be empty.
     std::function<Stream*(int peer)> open_stream;
     /// Whether this rank has left the group with that channel, or leaves it: no receive will come. May be empty.
