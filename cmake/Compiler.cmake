@@ -22,7 +22,7 @@ if(TUTTI_CCACHE)
   # Paths below the checkout count relatively: two checkouts share what they compiled.
   set(CMAKE_CXX_COMPILER_LAUNCHER
       ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
-      CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${TUTTI_CCACHE})
+      CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_DEPEND=1 ${TUTTI_CCACHE})
   add_compile_options(-fpch-preprocess)
 endif()
 
