@@ -303,7 +303,7 @@ class Groups(unittest.TestCase):
     def test_two_processes_cannot_be_one_rank(self) -> None:
         for results in self.run_in_stores(3, same_rank):
             for result in results:
-                self.assert_told(result, "another process has this rank")
+                self.assert_told(result, "two processes say that they are rank 1")
 
     def test_ctrl_c_ends_the_wait_and_lets_go_of_the_store(self) -> None:
         self.run_in_stores(2, interrupted)
