@@ -2,8 +2,8 @@
 // line.
 //
 // The innermost of this thread's frames that is not of a package counts. Nothing is locked, and no reference is taken:
-// a thread's frames, and the code that they run, stay while the thread is in a call. What was found before is found
-// again in some ten nanoseconds.
+// a thread's frames, and the code that they run, stay while the thread is in a call. A place that was found before is
+// found again in some ten nanoseconds.
 //
 // Threads: any, with or without the interpreter's lock (with it, where the interpreter is newer than 3.13: its frames
 // are looked at by public functions there).

@@ -112,7 +112,7 @@ std::optional<Verdict> World::gone(int peer) const {
     const auto ended = ended_streams_.find(peer);
     {
         const std::lock_guard lock(verdict_mutex_);
-        // What has come on a connection comes before its goodbye, which takes another way.
+        // A goodbye travels apart from the data: bytes that a connection still holds count first.
         const bool is_over = ended != ended_streams_.end() || !has_connection_to(peer) || mailbox_->is_over(peer);
         if (goodbyes_.contains(peer) && is_over) return left();
     }

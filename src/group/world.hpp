@@ -216,7 +216,7 @@ class World : public std::enable_shared_from_this<World> {
     /// Waits until nothing of the group is in flight here, and forgets it; receives that nothing has met end with
     /// Aborted.
     void leave(Group& group);
-    /// Leaves all worlds of this process. What is still in flight after `limit` ends, on all ranks, with Aborted.
+    /// Leaves all worlds of this process. Operations still in flight after `limit` end on all ranks with Aborted.
     static void leave_all(std::chrono::milliseconds limit, const std::string& reason) noexcept;
     /// The first of `ranks` (of this host) passes its descriptors to the others, which get theirs of the same things.
     void pass_on_host(const std::string& what, std::span<const int> ranks, std::span<UniqueFd> fds,

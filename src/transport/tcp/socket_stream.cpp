@@ -238,7 +238,7 @@ std::size_t SocketStream::take(std::span<std::byte> into) {
     return total;
 }
 
-// Nothing can be read now: whether anything will come. What was sent on other lanes before one ended may still be on
+// Nothing can be read now: whether anything will come. Bytes sent on other lanes before one ended may still be on
 // its way, however long that takes; where one broke, what it carried is missing. True: there was something, on a lane
 // that had not been looked at.
 bool SocketStream::look_at_ends() {
