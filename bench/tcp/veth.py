@@ -2,17 +2,18 @@
 """TCP between two network namespaces joined by a veth pair: tutti, the bare wire, Open MPI and Gloo, in turn.
 
 Usage: veth.py [--tutti build/bin/tutti] [--rounds 3] [--seconds 0.3] [--sizes 8,16M,64M,256M] [--ranks-per-host 1]
-               [--only tutti,wire,exchange,openmpi,gloo] [--links 4 --link-rate 500mbit] [--json FILE]
+               [--only tutti,unchecked,wire,exchange,openmpi,gloo] [--links 4] [--link-rate 500mbit] [--json FILE]
 
 Needs root, iproute2 and a C++ compiler; iperf3, Open MPI and libgloo-dev where present. Contenders take turns, round by
 round; the table shows medians over the rounds. Everything is removed at the end, also after a failure.
 
+unchecked tutti without checksums of what it sends; only where it is asked for.
 wire      iperf3 --bidir with 1 to 4 connections each way: the best rate of one direction while both are busy. An
           all_reduce of S bytes among two ranks moves S bytes in each direction, so that S / time compares directly.
 exchange  one byte with blocking calls: half a round trip, and a simultaneous exchange (both send, both receive).
 
 --links   the way between the namespaces is a bundle of links, and each connection stays on one of them, as its ports
-          tell: no single connection gets more than --link-rate.
+          tell: no single connection gets more than --link-rate. With one link --link-rate limits it; "": no limit.
 """
 import argparse
 import json
@@ -52,7 +53,7 @@ class Hosts:
                 self.ip("-n", name, "addr", "add", address + "/24", "dev", "eth0")
                 self.ip("-n", name, "link", "set", "eth0", "up")
                 self.ip("-n", name, "link", "set", "lo", "up")
-                if self.links > 1:
+                if self.rate:
                     self.bundle(name)
         except BaseException:
             self.__exit__()
@@ -131,6 +132,8 @@ class Bench:
         found = {}
         if "tutti" in wanted:
             found["tutti"] = self.tutti
+        if "unchecked" in wanted:
+            found["unchecked"] = lambda: self.tutti(TUTTI_TCP_CHECKSUM="off")
         if "wire" in wanted and shutil.which("iperf3") and any(size >= 1 << 20 for size in self.sizes):
             found["wire"] = self.wire
         if "exchange" in wanted:
@@ -149,7 +152,7 @@ class Bench:
     def layout(self):
         return [0] * self.o.ranks_per_host + [1] * self.o.ranks_per_host
 
-    def tutti(self):
+    def tutti(self, **environment):
         layout = self.layout()
         self.port += 1
         report = os.path.join(self.work, "tutti.json")
@@ -158,7 +161,7 @@ class Bench:
         if self.pin != "pin":
             command.append("--no-pin")
         finish([self.hosts.start(host, command, RANK=rank, WORLD_SIZE=len(layout), MASTER_ADDR=self.hosts.addresses[0],
-                                 MASTER_PORT=self.port)
+                                 MASTER_PORT=self.port, **environment)
                 for rank, host in enumerate(layout)])
         with open(report) as file:
             rows = json.load(file)
@@ -242,8 +245,8 @@ def main():
     parser.add_argument("--sizes", default="8,64K,1M,16M,64M,256M")
     parser.add_argument("--ranks-per-host", type=int, default=1)
     parser.add_argument("--only", default="")
-    parser.add_argument("--links", type=int, choices=(1, 2, 4), default=1, help="bundled links; 1: one without a limit")
-    parser.add_argument("--link-rate", default="500mbit", help="of each bundled link, as tc takes it")
+    parser.add_argument("--links", type=int, choices=(1, 2, 4), default=1, help="bundled links")
+    parser.add_argument("--link-rate", default="", help="of each link, as tc takes it; default: 500mbit for bundled ones, else no limit")
     parser.add_argument("--json", default="")
     options = parser.parse_args()
     if os.geteuid() != 0 or shutil.which("ip") is None:
@@ -253,7 +256,8 @@ def main():
     measured = {}
     work = tempfile.mkdtemp()
     try:
-        with Hosts(options.links, options.link_rate) as hosts:
+        rate = options.link_rate or ("500mbit" if options.links > 1 else "")
+        with Hosts(options.links, rate) as hosts:
             bench = Bench(options, hosts, work)
             contenders = bench.contenders()
             for _ in range(options.rounds):
