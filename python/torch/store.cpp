@@ -7,8 +7,24 @@
 #include <tutti/error.hpp>
 
 #include <algorithm>
+#include <charconv>
 
 namespace tutti::torch {
+namespace {
+
+// How many of a queue's values have been taken, as the text under `key` says; 0: none yet.
+std::int64_t number_taken(const std::string& key, const std::string& text) {
+    std::int64_t number = 0;
+    if (text.empty()) return number;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc() || end != text.data() + text.size() || number < 0) {
+        throw DistStoreError("the store's key " + key + " holds \"" + text.substr(0, 40) +
+                             "\": expected how many of the queue's values have been taken");
+    }
+    return number;
+}
+
+}  // namespace
 TorchStore::TorchStore(tutti::Store store) : c10d::Store(store.timeout()), store_(std::move(store)) {}
 
 c10::intrusive_ptr<c10d::Store> TorchStore::clone() {
@@ -79,7 +95,7 @@ Bytes TorchStore::queuePop(const std::string& key, bool block) {
         const std::string popped = key + "/queue/popped";
         for (;;) {
             const std::string last = store_.check({popped}) ? store_.get(popped) : std::string();
-            const std::string next = std::to_string(last.empty() ? 1 : std::stoll(last) + 1);
+            const std::string next = std::to_string(number_taken(popped, last) + 1);
             const std::string slot = key + "/queue/" + next;
             if (!block && !store_.check({slot})) {
                 C10_THROW_ERROR(DistQueueEmptyError, "Store.queue_pop: queue \"" + key + "\" is empty");
@@ -95,7 +111,7 @@ Bytes TorchStore::queuePop(const std::string& key, bool block) {
 std::int64_t TorchStore::queueLen(const std::string& key) {
     return translating_of_store([&] {
         const std::string popped = key + "/queue/popped";
-        const std::int64_t taken = store_.check({popped}) ? std::stoll(store_.get(popped)) : 0;
+        const std::int64_t taken = store_.check({popped}) ? number_taken(popped, store_.get(popped)) : 0;
         return std::max<std::int64_t>(0, store_.add(key + "/queue/pushed", 0) - taken);
     });
 }

@@ -175,6 +175,9 @@ def own_stores(rank: int, n: int, port_file: str) -> None:
     if rank == n - 1:
         assert [store.queue_pop("q"), store.queue_pop("q")] == [b"first", b"second"] and store.queue_len("q") == 0
         expect(message_of(store.queue_pop, "q", False), "empty")
+        store.set("q/queue/popped", "many")  # others' bytes
+        for ask in (lambda: store.queue_pop("q", False), lambda: store.queue_len("q")):
+            expect(message_of(ask), "q/queue/popped", "many", "expected how many")
     expect(message_of(store.wait, ["nothing"], timedelta(milliseconds=100)), "DistStoreError", "nothing")
     dist.init_process_group("tutti", store=store, rank=rank, world_size=n)
     dist.barrier()
