@@ -3,6 +3,7 @@
 #include "core/interrupt.hpp"
 #include "core/log.hpp"
 #include "core/patience.hpp"
+#include "core/rank_list.hpp"
 #include "core/settings.hpp"
 #include "core/this_host.hpp"
 #include "group/world.hpp"
@@ -162,8 +163,7 @@ void World::agree_about_memory(const Deadline& deadline) {
     const bool reaches = reaches_neighbours();
     arena_->say_attached(local_of(rank_), reaches ? Attached::and_reads : Attached::only);
     const Patience patience([&] {
-        return fmt::format("all of the ranks {} of this host to find the memory that they share",
-                           fmt::join(rank_of_local_, ", "));
+        return fmt::format("all of the {} of this host to find the memory that they share", rank_list(rank_of_local_));
     });
     while (!arena_->wait_until_attached(neighbours_patience)) check_attachments(deadline);
     const auto reads = [this](int rank) {
@@ -234,8 +234,8 @@ void World::pass_on_host(const std::string& what, std::span<const int> ranks, st
     const UniqueFd listener = net::listen_unix(door_of(what, rank_));
     std::size_t passed = 1;
     const Patience patience([&] {
-        return fmt::format("{} of the ranks {} of this host to take the shared memory of rank {}",
-                           ranks.size() - passed, fmt::join(ranks, ", "), rank_);
+        return fmt::format("{} of the {} of this host to take the shared memory of rank {}", ranks.size() - passed,
+                           rank_list(ranks), rank_);
     });
     while (passed < ranks.size()) {
         const UniqueFd to = net::accept_one(listener.get(), deadline, abort, "sharing memory");

@@ -8,13 +8,13 @@
 #include "core/interrupt.hpp"
 #include "core/log.hpp"
 #include "core/patience.hpp"
+#include "core/rank_list.hpp"
 #include "group/group.hpp"
 #include "group/world.hpp"
 
 #include <tutti/error.hpp>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <thread>
@@ -101,8 +101,7 @@ bool World::drive_until_none(const char* what, const std::function<std::vector<i
     const Driver driver(*this);
     std::vector<int> ranks;
     const Patience patience([&] {
-        return fmt::format("rank {} to {}, before rank {} leaves group \"{}\"", fmt::join(ranks, ", "), what, rank_,
-                           name_);
+        return fmt::format("{} to {}, before rank {} leaves group \"{}\"", rank_list(ranks), what, rank_, name_);
     });
     for (int idle = 0;; ++idle) {
         {
@@ -115,8 +114,7 @@ bool World::drive_until_none(const char* what, const std::function<std::vector<i
             if (moved) idle = 0;
         }
         if (limit.expired() || interrupt_requested()) {
-            TUTTI_WARN("group {}: rank {} leaves without waiting for rank {} to {}", name_, rank_,
-                       fmt::join(ranks, ", "), what);
+            TUTTI_WARN("group {}: rank {} leaves without waiting for {} to {}", name_, rank_, rank_list(ranks), what);
             return false;
         }
         patience::look();

@@ -1,6 +1,7 @@
 #include "group/meeting.hpp"
 
 #include "core/patience.hpp"
+#include "core/rank_list.hpp"
 #include "object/codec.hpp"
 
 #include <tutti/error.hpp>
@@ -82,7 +83,7 @@ void Meeting::wait_for_all() {
     store_.set(here_key(id_, world_.rank()), "");
     std::vector<std::string> keys;
     for (const int rank : members_) keys.push_back(here_key(id_, rank));
-    const Patience patience([this] { return fmt::format("ranks {} to make their group", fmt::join(members_, ", ")); });
+    const Patience patience([this] { return fmt::format("{} to make their group", rank_list(members_)); });
     for (;;) {
         try {
             store_.wait(keys, slice);

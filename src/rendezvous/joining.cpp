@@ -1,6 +1,7 @@
 // How the ranks of a world learn of each other: cards, and the table that rank 0 makes of them.
 #include "core/env.hpp"
 #include "core/patience.hpp"
+#include "core/rank_list.hpp"
 #include "core/this_host.hpp"
 #include "rendezvous/membership_parts.hpp"
 #include "rendezvous/place.hpp"
@@ -9,7 +10,6 @@
 #include <tutti/error.hpp>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,13 +26,6 @@ constexpr Milliseconds answer_time{1000};
 /// Of a card: every address of its host. Rank 0 finds out by which one the others reach it.
 constexpr const char* every_address = "0.0.0.0";
 constexpr const char* own_host_only = "127.0.0.1";
-constexpr std::size_t ranks_shown = 16;
-
-std::string list_of(const std::vector<int>& ranks) {
-    const auto shown = std::span(ranks).first(std::min(ranks.size(), ranks_shown));
-    return fmt::format("{} {}{}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(shown, ", "),
-                       ranks.size() > ranks_shown ? fmt::format(" and {} more", ranks.size() - ranks_shown) : "");
-}
 
 std::string process_of(const Card& card) {
     return fmt::format("process {} on {}", card.process, card.host_name);
@@ -159,7 +152,7 @@ std::vector<int> Membership::await_cards(std::vector<Card>& cards) {
     std::iota(missing.begin(), missing.end(), 1);
     const bool near_only = !store.backend()->local_host().empty() && net::is_loopback(cards.front().listen_host);
     const Patience patience([&] {
-        return fmt::format("{} of {} to join by {}{}", list_of(missing), cards.size(), store.describe(),
+        return fmt::format("{} of {} to join by {}{}", rank_list(missing), cards.size(), store.describe(),
                            near_only ? "; only ranks of this host can: for others set TUTTI_JOB_SECRET on all" : "");
     });
     const auto take = [&](int rank, const std::string& bytes) {
