@@ -107,6 +107,15 @@ struct AllToAllSingleOptions {
     ProcessGroup group{};
     milliseconds timeout{0};
 };
+/// Blocks of all_to_all_v, one for each rank of the group, in elements of the flattened tensors.
+struct AllToAllVOptions {
+    std::vector<std::int64_t> send_counts{};      ///< to each rank; empty: equal blocks that cover the input
+    std::vector<std::int64_t> send_offsets{};     ///< where they begin in the input; empty: one after the other
+    std::vector<std::int64_t> receive_counts{};   ///< from each rank; empty: equal blocks that cover the output
+    std::vector<std::int64_t> receive_offsets{};  ///< where they go in the output; empty: one after the other
+    ProcessGroup group{};
+    milliseconds timeout{0};
+};
 struct BarrierOptions {
     ProcessGroup group{};
     std::vector<int> device_ids{};  ///< accepted; host barriers need none
@@ -155,6 +164,16 @@ TUTTI_API void all_to_all_single(TensorView output, ConstTensorView input, const
 /// input_list[i] goes to rank i, output_list[j] comes from rank j; sizes match pairwise.
 TUTTI_API void all_to_all(const TensorList& output_list, const ConstTensorList& input_list,
                           const CollectiveOptions& options = {});
+/// Sends to each rank a block from anywhere in `input`, and puts each rank's block anywhere into `output`. Shapes do
+/// not matter, only elements. Blocks may come in any order, have gaps between them, and be empty; those of the input
+/// may overlap. Elements of `output` that no block covers keep their values. Values are read from and written to where
+/// they lie, so nothing is copied to bring blocks together. errors   InvalidArgument, before any traffic: a negative
+/// count or offset, another number of entries than ranks, a
+///          block that leaves its tensor, blocks that overlap in `output`. CollectiveMismatch on every rank, with both
+///          numbers: a rank sends another count than its peer expects.
+/// cost     each rank sends and receives its blocks alone; an empty block between ranks of several hosts costs nothing.
+/// follows  MPI_Alltoallv (MPI 4.0, 6.8); displacements count from the tensor's first element.
+TUTTI_API void all_to_all_v(TensorView output, ConstTensorView input, const AllToAllVOptions& options = {});
 /// Returns when every rank has entered.
 TUTTI_API void barrier(const BarrierOptions& options = {});
 
@@ -220,6 +239,8 @@ namespace async {
                                                const AllToAllSingleOptions& options = {});
 [[nodiscard]] TUTTI_API Work all_to_all(const TensorList& output_list, const ConstTensorList& input_list,
                                         const CollectiveOptions& options = {});
+[[nodiscard]] TUTTI_API Work all_to_all_v(TensorView output, ConstTensorView input,
+                                          const AllToAllVOptions& options = {});
 [[nodiscard]] TUTTI_API Work barrier(const BarrierOptions& options = {});
 
 }  // namespace async

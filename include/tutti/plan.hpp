@@ -74,6 +74,8 @@ namespace plan {
                                                const AllToAllSingleOptions& options = {});
 [[nodiscard]] TUTTI_API Plan all_to_all(const TensorList& output_list, const ConstTensorList& input_list,
                                         const CollectiveOptions& options = {});
+[[nodiscard]] TUTTI_API Plan all_to_all_v(TensorView output, ConstTensorView input,
+                                          const AllToAllVOptions& options = {});
 [[nodiscard]] TUTTI_API Plan barrier(const BarrierOptions& options = {});
 [[nodiscard]] TUTTI_API Plan send(ConstTensorView tensor, int dst, const SendOptions& options = {});
 [[nodiscard]] TUTTI_API Plan recv(TensorView tensor, const RecvOptions& options = {});

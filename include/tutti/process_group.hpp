@@ -56,6 +56,7 @@ class TensorView;
 class Work;
 struct AllReduceOptions;  // distributed.hpp
 struct AllToAllSingleOptions;
+struct AllToAllVOptions;
 struct BarrierOptions;
 struct BroadcastOptions;
 struct CollectiveOptions;
@@ -169,6 +170,8 @@ class TUTTI_API ProcessGroup {
     void all_to_all(const std::vector<TensorView>& output_list, const std::vector<ConstTensorView>& input_list) const;
     void all_to_all(const std::vector<TensorView>& output_list, const std::vector<ConstTensorView>& input_list,
                     const CollectiveOptions& options) const;
+    void all_to_all_v(TensorView output, ConstTensorView input) const;
+    void all_to_all_v(TensorView output, ConstTensorView input, const AllToAllVOptions& options) const;
     void barrier() const;
     void barrier(const BarrierOptions& options) const;
     void monitored_barrier() const;

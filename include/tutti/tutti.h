@@ -341,6 +341,18 @@ TUTTI_API tutti_status tutti_all_to_all_single(const tutti_tensor* output, const
 TUTTI_API tutti_status tutti_all_to_all_single_async(const tutti_tensor* output, const tutti_tensor* input,
                                                      const int64_t* output_splits, const int64_t* input_splits,
                                                      const tutti_options* options, tutti_work** work);
+/* Blocks anywhere in the flattened tensors, in elements, one for each rank: a block of send_counts[i] at
+ * send_offsets[i] of `input`, only read, goes to rank i; one of receive_counts[j] from rank j goes to
+ * receive_offsets[j] of `output`, whose other elements stay unchanged. NULL counts: equal blocks; NULL offsets: one
+ * block after the other. */
+TUTTI_API tutti_status tutti_all_to_all_v(const tutti_tensor* output, const tutti_tensor* input,
+                                          const int64_t* send_counts, const int64_t* send_offsets,
+                                          const int64_t* receive_counts, const int64_t* receive_offsets,
+                                          const tutti_options* options);
+TUTTI_API tutti_status tutti_all_to_all_v_async(const tutti_tensor* output, const tutti_tensor* input,
+                                                const int64_t* send_counts, const int64_t* send_offsets,
+                                                const int64_t* receive_counts, const int64_t* receive_offsets,
+                                                const tutti_options* options, tutti_work** work);
 /* Returns, or is complete, when every rank has entered. */
 TUTTI_API tutti_status tutti_barrier(const tutti_options* options);
 TUTTI_API tutti_status tutti_barrier_async(const tutti_options* options, tutti_work** work);

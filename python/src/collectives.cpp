@@ -189,6 +189,24 @@ auto all_to_all_single(Way way, nb::handle output, nb::handle input, nb::handle 
 }
 
 template <class Way>
+auto all_to_all_v(Way way, nb::handle output, nb::handle input, nb::handle send_counts, nb::handle send_offsets,
+                  nb::handle receive_counts, nb::handle receive_offsets, nb::handle group, nb::handle timeout) {
+    const char* name = way.name("plan.all_to_all_v");
+    auto arrays = list_of(Array(output, writes, name, "output"), Array(input, reads, name, "input"));
+    const TensorView to = arrays[0].view();
+    const ConstTensorView from = arrays[1].view();
+    const AllToAllVOptions options{.send_counts = splits_of(send_counts, name, "send_counts"),
+                                   .send_offsets = splits_of(send_offsets, name, "send_offsets"),
+                                   .receive_counts = splits_of(receive_counts, name, "receive_counts"),
+                                   .receive_offsets = splits_of(receive_offsets, name, "receive_offsets"),
+                                   .group = group_of(group, name),
+                                   .timeout = timeout_of(timeout, name)};
+    return way(
+        std::move(arrays), one(output), [&] { tutti::all_to_all_v(to, from, options); },
+        [&] { return async::all_to_all_v(to, from, options); }, [&] { return plan::all_to_all_v(to, from, options); });
+}
+
+template <class Way>
 auto all_to_all(Way way, nb::handle output_list, nb::handle input_list, nb::handle group, nb::handle timeout) {
     const char* name = way.name("plan.all_to_all");
     ArrayList outputs(output_list, writes, name, "output_tensor_list");
@@ -334,6 +352,11 @@ void bind_calls(nb::module_& m) {
         return all_to_all_single(now(async_op, "all_to_all_single"), output, input, output_splits, input_splits, group,
                                  timeout);
     });
+    m.def("all_to_all_v", [](H output, H input, H send_counts, H send_offsets, H receive_counts, H receive_offsets,
+                             H group, H async_op, H timeout) {
+        return all_to_all_v(now(async_op, "all_to_all_v"), output, input, send_counts, send_offsets, receive_counts,
+                            receive_offsets, group, timeout);
+    });
     m.def("all_to_all", [](H output_list, H input_list, H group, H async_op, H timeout) {
         return all_to_all(now(async_op, "all_to_all"), output_list, input_list, group, timeout);
     });
@@ -359,6 +382,7 @@ void bind_plans_of_calls(nb::module_& m) {
     m.def("plan_reduce_scatter_tensor", later(&reduce_scatter_tensor<Later>));
     m.def("plan_all_to_all_single", later(&all_to_all_single<Later>));
     m.def("plan_all_to_all", later(&all_to_all<Later>));
+    m.def("plan_all_to_all_v", later(&all_to_all_v<Later>));
     m.def("plan_barrier", later(&barrier<Later>));
 }
 

@@ -96,8 +96,11 @@ int prove_all(const Layout& layout, Promise promise, const std::set<std::string>
                     std::exclusive_scan(counts.begin(), counts.end(), result.begin(), std::uint64_t{0});
                     return result;
                 };
-                request.send_offsets = offsets(request.send_counts);
-                request.receive_offsets = offsets(request.receive_counts);
+                const auto me = static_cast<std::size_t>(rank);
+                request.send_offsets =
+                    promise.send_offsets.empty() ? offsets(request.send_counts) : promise.send_offsets[me];
+                request.receive_offsets =
+                    promise.receive_offsets.empty() ? offsets(request.receive_counts) : promise.receive_offsets[me];
             }
             schedules.push_back(plan(layout, request));
         }
@@ -152,6 +155,22 @@ void prove_for(int n, int kind, std::uint64_t slot) {
         for (std::size_t j = 0; j < size; ++j) matrix[i][j] = (i * 3 + j * 5) % 4;
     }
     prove_all(layout, {.collective = Collective::all_to_all, .matrix = matrix});
+    // Blocks in falling order of ranks, with a gap before each.
+    std::vector<std::vector<std::uint64_t>> send_offsets(size, std::vector<std::uint64_t>(size));
+    auto receive_offsets = send_offsets;
+    for (std::size_t i = 0; i < size; ++i) {
+        std::uint64_t sent = 0, received = 0;
+        for (std::size_t j = size; j-- > 0;) {
+            send_offsets[i][j] = sent += 1;
+            receive_offsets[i][j] = received += 2;
+            sent += matrix[i][j];
+            received += matrix[j][i];
+        }
+    }
+    prove_all(layout, {.collective = Collective::all_to_all,
+                       .matrix = matrix,
+                       .send_offsets = send_offsets,
+                       .receive_offsets = receive_offsets});
     prove_all(layout, {.collective = Collective::barrier});
 }
 

@@ -31,7 +31,7 @@ TUTTI_OBJECT(Announcement, name, shape, count);
 
 // As PyTorch calls them, whose messages these are.
 std::string type_of(const std::string& name) {
-    static constexpr std::array<std::pair<std::string_view, std::string_view>, 12> types{
+    static constexpr std::array<std::pair<std::string_view, std::string_view>, 13> types{
         {{"broadcast", "BROADCAST"},
          {"all_reduce", "ALLREDUCE"},
          {"reduce", "REDUCE"},
@@ -42,6 +42,7 @@ std::string type_of(const std::string& name) {
          {"reduce_scatter", "REDUCE_SCATTER"},
          {"reduce_scatter_tensor", "_REDUCE_SCATTER_BASE"},
          {"all_to_all_single", "ALLTOALL_BASE"},
+         {"all_to_all_v", "ALLTOALL_BASE"},
          {"all_to_all", "ALLTOALL"},
          {"barrier", "BARRIER"}}};
     for (const auto& [ours, theirs] : types) {

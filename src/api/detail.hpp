@@ -48,6 +48,9 @@ inline Compared compared(const TensorView& output, const ConstTensorView&, const
 inline Compared compared(const TensorView&, const ConstTensorView&, const AllToAllSingleOptions& o) {
     return {o.group, o.timeout};
 }
+inline Compared compared(const TensorView&, const ConstTensorView&, const AllToAllVOptions& o) {
+    return {o.group, o.timeout};
+}
 inline Compared compared(const TensorList&, const ConstTensorList&, const CollectiveOptions& o) {
     return {o.group, o.timeout};
 }

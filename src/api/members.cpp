@@ -92,6 +92,12 @@ void ProcessGroup::all_to_all(const std::vector<TensorView>& output_list,
                               const std::vector<ConstTensorView>& input_list, const CollectiveOptions& options) const {
     tutti::all_to_all(output_list, input_list, here(*this, options, "all_to_all"));
 }
+void ProcessGroup::all_to_all_v(TensorView output, ConstTensorView input) const {
+    all_to_all_v(output, input, AllToAllVOptions{});
+}
+void ProcessGroup::all_to_all_v(TensorView output, ConstTensorView input, const AllToAllVOptions& options) const {
+    tutti::all_to_all_v(output, input, here(*this, options, "all_to_all_v"));
+}
 void ProcessGroup::barrier() const {
     barrier(BarrierOptions{});
 }

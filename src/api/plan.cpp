@@ -151,6 +151,8 @@ TUTTI_PLAN(all_to_all_single, (TensorView output, ConstTensorView input, const A
 TUTTI_PLAN(all_to_all,
            (const TensorList& output_list, const ConstTensorList& input_list, const CollectiveOptions& options),
            (output_list, input_list, options))
+TUTTI_PLAN(all_to_all_v, (TensorView output, ConstTensorView input, const AllToAllVOptions& options),
+           (output, input, options))
 TUTTI_PLAN(barrier, (const BarrierOptions& options), (options))
 TUTTI_PLAN(send, (ConstTensorView tensor, int dst, const SendOptions& options), (tensor, dst, options))
 TUTTI_PLAN(recv, (TensorView tensor, const RecvOptions& options), (tensor, options))

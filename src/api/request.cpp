@@ -1,5 +1,6 @@
 #include "api/request.hpp"
 
+#include "api/blocks.hpp"
 #include "group/fingerprint.hpp"
 
 #include <tutti/error.hpp>
@@ -258,53 +259,6 @@ std::uint64_t pack(Collective c, DType d, ReduceOp op, int root, std::uint64_t c
     return Fingerprint::pack(static_cast<int>(c), d, op.kind(), root, count);
 }
 
-// Block sizes in elements, from sizes along dimension 0.
-Counts splits(const char* argument, const std::vector<std::int64_t>& sizes, const ConstTensorView& view,
-              const Group& group) {
-    const auto n = static_cast<std::size_t>(group.size());
-    const std::int64_t rows = view.shape().empty() ? 1 : view.shape()[0];
-    const std::uint64_t row = rows == 0 ? 1 : count_of(view) / static_cast<std::uint64_t>(rows);
-    if (sizes.empty()) {
-        if (rows % group.size() != 0) {
-            throw InvalidArgument(
-                fmt::format("all_to_all_single: dimension 0 of {} is {}: expected a multiple of {} (or split sizes)",
-                            argument, rows, group.size()));
-        }
-        return Counts(n, static_cast<std::uint64_t>(rows / group.size()) * row);
-    }
-    if (sizes.size() != n) {
-        throw InvalidArgument(
-            fmt::format("all_to_all_single: {}_split_sizes has {} entries: expected {}", argument, sizes.size(), n));
-    }
-    std::int64_t total = 0;
-    Counts counts;
-    for (const std::int64_t size : sizes) {
-        if (size < 0)
-            throw InvalidArgument(
-                fmt::format("all_to_all_single: {}_split_sizes has {}: expected zero or more", argument, size));
-        total += size;
-        counts.push_back(static_cast<std::uint64_t>(size) * row);
-    }
-    if (total != rows) {
-        throw InvalidArgument(
-            fmt::format("all_to_all_single: {}_split_sizes add up to {}: expected {}, the size of dimension 0",
-                        argument, total, rows));
-    }
-    return counts;
-}
-
-void set_blocks(algorithm::Request& request, const Counts& send, const Counts& receive) {
-    const auto offsets = [](const Counts& counts) {
-        Counts result(counts.size());
-        std::exclusive_scan(counts.begin(), counts.end(), result.begin(), std::uint64_t{0});
-        return result;
-    };
-    request.send_counts = send;
-    request.send_offsets = offsets(send);
-    request.receive_counts = receive;
-    request.receive_offsets = offsets(receive);
-}
-
 }  // namespace
 
 void check_device(const char* operation, const char* argument, const ConstTensorView& view, const Group& group) {
@@ -522,15 +476,22 @@ Prepared all_to_all_single(TensorView output, ConstTensorView input, const AllTo
     check_dtype("all_to_all_single", "output", output, input.dtype(), *group);
     Maker m("all_to_all_single", Collective::all_to_all, group, o.timeout);
     m.set_type(input.dtype());
-    set_blocks(m.request(), splits("input", o.input_split_sizes, input, *group),
-               splits("output", o.output_split_sizes, output, *group));
-    const auto me = static_cast<std::size_t>(group->rank());
-    if (m.request().send_counts[me] != m.request().receive_counts[me]) {
-        throw InvalidArgument(fmt::format("all_to_all_single: this rank sends {} elements to itself and expects {}",
-                                          m.request().send_counts[me], m.request().receive_counts[me]));
-    }
+    set_split_blocks(m.request(), group->size(), output, input, o);
     m.operands().input = m.packed(input);
     m.operands().output = m.unpacked(output, false);
+    m.separate(input.byte_count(), output.byte_count());
+    return m.finish(pack(Collective::all_to_all, input.dtype(), {}, -1, 0));
+}
+
+Prepared all_to_all_v(TensorView output, ConstTensorView input, const AllToAllVOptions& o) {
+    const auto& group = group_of(o.group, "all_to_all_v");
+    check_device("all_to_all_v", "input", input, *group);
+    check_dtype("all_to_all_v", "output", output, input.dtype(), *group);
+    Maker m("all_to_all_v", Collective::all_to_all, group, o.timeout);
+    m.set_type(input.dtype());
+    set_displaced_blocks(m.request(), group->size(), output, input, o);
+    m.operands().input = m.packed(input);
+    m.operands().output = m.unpacked(output, leaves_gaps(m.request(), count_of(output)));
     m.separate(input.byte_count(), output.byte_count());
     return m.finish(pack(Collective::all_to_all, input.dtype(), {}, -1, 0));
 }
@@ -546,7 +507,7 @@ Prepared all_to_all(const TensorList& outputs, const ConstTensorList& inputs, co
     check_count("all_to_all", "output_list's entry for this rank", outputs[me], count_of(inputs[me]));
     Maker m("all_to_all", Collective::all_to_all, group, o.timeout);
     m.set_type(dtype);
-    set_blocks(m.request(), counts_of(inputs), counts_of(outputs));
+    set_adjoining_blocks(m.request(), counts_of(inputs), counts_of(outputs));
     m.operands().input = m.packed(inputs, dtype);
     m.operands().output = m.unpacked(outputs, dtype);
     m.separate(sum(m.request().send_counts) * size_of(dtype), sum(m.request().receive_counts) * size_of(dtype));

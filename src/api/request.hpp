@@ -52,6 +52,7 @@ Prepared scatter(TensorView tensor, const ConstTensorList& inputs, const Scatter
 Prepared reduce_scatter(TensorView output, const ConstTensorList& inputs, const ReduceScatterOptions& options);
 Prepared reduce_scatter_tensor(TensorView output, ConstTensorView input, const ReduceScatterOptions& options);
 Prepared all_to_all_single(TensorView output, ConstTensorView input, const AllToAllSingleOptions& options);
+Prepared all_to_all_v(TensorView output, ConstTensorView input, const AllToAllVOptions& options);
 Prepared all_to_all(const TensorList& outputs, const ConstTensorList& inputs, const CollectiveOptions& options);
 Prepared barrier(const BarrierOptions& options);
 Prepared send(ConstTensorView tensor, int dst, const SendOptions& options);

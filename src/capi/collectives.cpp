@@ -38,13 +38,24 @@ GatherOptions gather_options(const Common& o, int dst) {
 ScatterOptions scatter_options(const Common& o, int src) {
     return {.src = o.global(src), .group = o.group, .group_src = o.in_group(src), .timeout = o.timeout};
 }
+// One number for each rank; NULL: none.
+std::vector<std::int64_t> by_rank(const Common& o, const std::int64_t* numbers) {
+    if (numbers == nullptr) return {};
+    return {numbers, numbers + get_world_size(o.group)};
+}
 AllToAllSingleOptions splits_options(const Common& o, const std::int64_t* output_splits,
                                      const std::int64_t* input_splits) {
-    const auto list = [size = get_world_size(o.group)](const std::int64_t* splits) {
-        return splits == nullptr ? std::vector<std::int64_t>() : std::vector<std::int64_t>(splits, splits + size);
-    };
-    return {.output_split_sizes = list(output_splits),
-            .input_split_sizes = list(input_splits),
+    return {.output_split_sizes = by_rank(o, output_splits),
+            .input_split_sizes = by_rank(o, input_splits),
+            .group = o.group,
+            .timeout = o.timeout};
+}
+AllToAllVOptions blocks_options(const Common& o, const std::int64_t* send_counts, const std::int64_t* send_offsets,
+                                const std::int64_t* receive_counts, const std::int64_t* receive_offsets) {
+    return {.send_counts = by_rank(o, send_counts),
+            .send_offsets = by_rank(o, send_offsets),
+            .receive_counts = by_rank(o, receive_counts),
+            .receive_offsets = by_rank(o, receive_offsets),
             .group = o.group,
             .timeout = o.timeout};
 }
@@ -212,6 +223,23 @@ tutti_status tutti_all_to_all_single_async(const tutti_tensor* output, const tut
     return starting(__func__, options, work, [&](const Common& o) {
         return async::all_to_all_single(tensor_of(o.function, "output", output), tensor_of(o.function, "input", input),
                                         splits_options(o, output_splits, input_splits));
+    });
+}
+
+tutti_status tutti_all_to_all_v(const tutti_tensor* output, const tutti_tensor* input, const int64_t* send_counts,
+                                const int64_t* send_offsets, const int64_t* receive_counts,
+                                const int64_t* receive_offsets, const tutti_options* options) {
+    return blocking(__func__, options, [&](const Common& o) {
+        all_to_all_v(tensor_of(o.function, "output", output), tensor_of(o.function, "input", input),
+                     blocks_options(o, send_counts, send_offsets, receive_counts, receive_offsets));
+    });
+}
+tutti_status tutti_all_to_all_v_async(const tutti_tensor* output, const tutti_tensor* input, const int64_t* send_counts,
+                                      const int64_t* send_offsets, const int64_t* receive_counts,
+                                      const int64_t* receive_offsets, const tutti_options* options, tutti_work** work) {
+    return starting(__func__, options, work, [&](const Common& o) {
+        return async::all_to_all_v(tensor_of(o.function, "output", output), tensor_of(o.function, "input", input),
+                                   blocks_options(o, send_counts, send_offsets, receive_counts, receive_offsets));
     });
 }
 

@@ -228,6 +228,12 @@ void Group::mismatch(int peer, std::uint64_t sequence, std::uint64_t theirs, std
                           Fingerprint::describe(theirs), world_->rank(), Fingerprint::describe(mine)));
 }
 
+void Group::mismatch_of_blocks(int peer, std::uint64_t sequence, std::uint64_t fingerprint, std::uint64_t their_bytes,
+                               std::uint64_t my_bytes) {
+    mismatch(peer, sequence,
+             group::Fingerprint::describe_block(fingerprint, global(peer), their_bytes, world_->rank(), my_bytes));
+}
+
 void Group::mismatch(int peer, std::uint64_t sequence, const std::string& sides) {
     disagreed(peer, sequence,
               fmt::format("operation #{} in group \"{}\" ({} ranks): {}", sequence, name_, size_, sides));

@@ -72,9 +72,13 @@ std::uint64_t World::fingerprint_of(std::uint64_t channel) const {
     return group ? group->fingerprint_at(Channel::number(channel)) : 0;
 }
 
-void World::mismatch(int peer, std::uint64_t channel, std::uint64_t theirs, std::uint64_t mine) {
-    if (const auto group = find(Channel::group(channel)))
-        group->mismatch(group->rank_of(peer), Channel::number(channel), theirs, mine);
+void World::mismatch(int peer, std::uint64_t channel, std::uint64_t theirs, std::uint64_t mine, std::size_t their_bytes,
+                     std::size_t my_bytes) {
+    const auto group = find(Channel::group(channel));
+    if (!group) return;
+    const int from = group->rank_of(peer);
+    if (theirs == mine) return group->mismatch_of_blocks(from, Channel::number(channel), mine, their_bytes, my_bytes);
+    group->mismatch(from, Channel::number(channel), theirs, mine);
 }
 
 // ---- What others say

@@ -19,6 +19,9 @@ const char* object_call(int operation) {
         default: return nullptr;
     }
 }
+DType dtype_of(std::uint64_t fingerprint) {
+    return static_cast<DType>((fingerprint >> 54) & 31);
+}
 }  // namespace
 
 std::uint64_t Fingerprint::pack(int operation, DType dtype, ReduceOp::Kind op, int root, std::uint64_t count) {
@@ -40,7 +43,7 @@ std::uint64_t Fingerprint::pack(int operation, DType dtype, ReduceOp::Kind op, i
 
 std::string Fingerprint::describe(std::uint64_t f) {
     const int operation = static_cast<int>(f >> 59);
-    const auto dtype = to_string(static_cast<DType>((f >> 54) & 31));
+    const auto dtype = to_string(dtype_of(f));
     const int root = static_cast<int>((f >> 36) & 16383) - 1;
     const std::uint64_t count = f & (2 * hashed - 1);
     if (operation == group_creation && root == static_cast<int>(Making::split)) return "ProcessGroup.split";
@@ -66,6 +69,14 @@ std::string Fingerprint::describe(std::uint64_t f) {
     }
     if (root >= 0 && operation != point_to_point) text += fmt::format(", root {}", root);
     return text;
+}
+
+std::string Fingerprint::describe_block(std::uint64_t f, int from, std::uint64_t sent_bytes, int to,
+                                        std::uint64_t expected_bytes) {
+    const std::size_t element = size_of(dtype_of(f));
+    return fmt::format("{}: rank {} sends {} × {} to rank {}, which expects {}",
+                       to_string(static_cast<Collective>(f >> 59)), from, to_string(dtype_of(f)), sent_bytes / element,
+                       to, expected_bytes / element);
 }
 
 }  // namespace tutti::group

@@ -21,6 +21,10 @@ struct Fingerprint {
     /// "all_reduce of float32 × 10, sum"; for errors. Sizes that differ by rank are not in it: of an all_to_all it
     /// tells none, of others a digest of them all.
     static std::string describe(std::uint64_t fingerprint);
+    /// "all_to_all: rank 0 sends int32 × 3 to rank 1, which expects 1"; where ranks call the same, but a pair of them
+    /// means blocks of different lengths.
+    static std::string describe_block(std::uint64_t fingerprint, int from, std::uint64_t sent_bytes, int to,
+                                      std::uint64_t expected_bytes);
 };
 
 inline constexpr int point_to_point = 31;

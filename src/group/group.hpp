@@ -172,6 +172,9 @@ class Group : public std::enable_shared_from_this<Group> {
     /// The same of the last one, when this rank has none in flight.
     void check_last();
     void mismatch(int peer, std::uint64_t sequence, std::uint64_t theirs, std::uint64_t mine);
+    /// Both ranks call the same, but `peer` sends a block of another length than this rank expects.
+    void mismatch_of_blocks(int peer, std::uint64_t sequence, std::uint64_t fingerprint, std::uint64_t their_bytes,
+                            std::uint64_t my_bytes);
     void time_out(Operation& operation);
     /// Another rank has said what is wrong.
     void fail_as_told(const rendezvous::Verdict& told, const ErrorContext& context);

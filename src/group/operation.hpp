@@ -40,6 +40,8 @@ struct SmallCall {
     // all_to_all only.
     std::span<const std::uint64_t> send_counts;  ///< by rank, in elements; empty: every block has `block_bytes`
     std::span<const std::uint64_t> receive_counts;
+    std::span<const std::uint64_t> send_offsets;  ///< in elements; empty: one block after the other
+    std::span<const std::uint64_t> receive_offsets;
     /// Sets the three. The counts stay where they are.
     void set_blocks(std::span<const std::uint64_t> send, std::span<const std::uint64_t> receive);
     bool large = false;  ///< what this rank sends does not fit: it says so, and all go on with a schedule

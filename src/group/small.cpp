@@ -123,7 +123,9 @@ bool Group::make_small(Operation& operation) const {
                            .input = operands.input,
                            .output = operands.output,
                            .dtype = operands.dtype,
-                           .fingerprint = operands.fingerprint};
+                           .fingerprint = operands.fingerprint,
+                           .send_offsets = request.send_offsets,
+                           .receive_offsets = request.receive_offsets};
         operation.small.set_blocks(request.send_counts, request.receive_counts);
         operation.small.large = !blocks_fit(operation.small);
         return true;

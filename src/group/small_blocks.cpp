@@ -3,8 +3,6 @@
 // schedule.
 #include "group/group.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 
@@ -33,6 +31,11 @@ void set_word(std::byte* words, std::size_t index, std::uint64_t word) {
 // Bytes of the block for or from a peer.
 std::uint64_t block_bytes(const SmallCall& call, std::span<const std::uint64_t> counts, int peer) {
     return counts.empty() ? call.block_bytes : counts[static_cast<std::size_t>(peer)] * size_of(call.dtype);
+}
+// Where a peer's block begins in its buffer; without offsets it follows `before` bytes of other ranks' blocks.
+std::uint64_t block_begin(const SmallCall& call, std::span<const std::uint64_t> offsets, int peer,
+                          std::uint64_t before) {
+    return offsets.empty() ? before : offsets[static_cast<std::size_t>(peer)] * size_of(call.dtype);
 }
 
 }  // namespace
@@ -92,14 +95,14 @@ void Group::publish_blocks(const SmallCall& call, SmallState& state) {
     }
     if (call.large) return;
     std::byte* to = small_blocks(rank_, state, head);
-    const std::byte* from = call.input;
+    std::uint64_t before = 0;
     for (int peer = 0; peer < size_; ++peer) {
         const std::uint64_t bytes = block_bytes(call, call.send_counts, peer);
         if (bytes > 0 && peer != rank_) {
-            copy_payload(call, to, from, bytes);
+            copy_payload(call, to, call.input + block_begin(call, call.send_offsets, peer, before), bytes);
             to += bytes;
         }
-        from += bytes;
+        before += bytes;
     }
 }
 
@@ -113,20 +116,16 @@ void Group::check_blocks(const SmallCall& call, SmallState& state, std::uint64_t
     if (theirs >= blocks_by_table) theirs = word_of(small_area(state, peer), static_cast<std::size_t>(rank_));
     const std::uint64_t mine = block_bytes(call, call.receive_counts, peer);
     if (theirs == mine) return;
-    const std::size_t element = size_of(call.dtype);
-    mismatch(peer, sequence,
-             fmt::format("all_to_all: rank {} sends {} × {} to rank {}, which expects {}", global(peer),
-                         to_string(call.dtype), theirs / element, world_->rank(), mine / element));
+    mismatch_of_blocks(peer, sequence, call.fingerprint, theirs, mine);
 }
 
 void Group::take_blocks(const SmallCall& call, const SmallState& state) {
-    const std::byte* own = call.input;
-    for (int peer = 0; peer < rank_; ++peer) own += block_bytes(call, call.send_counts, peer);
-    std::byte* to = call.output;
+    std::uint64_t sent_before = 0, received_before = 0;
+    for (int peer = 0; peer < rank_; ++peer) sent_before += block_bytes(call, call.send_counts, peer);
     for (int peer = 0; peer < size_; ++peer) {
         const std::uint64_t bytes = block_bytes(call, call.receive_counts, peer);
         if (bytes == 0) continue;
-        const std::byte* from = own;
+        const std::byte* from = call.input + block_begin(call, call.send_offsets, rank_, sent_before);
         if (peer != rank_) {
             const std::uint64_t head = word_of(small_head(state, peer).payload(), 0);
             from = small_blocks(peer, state, head);
@@ -136,8 +135,8 @@ void Group::take_blocks(const SmallCall& call, const SmallState& state) {
                 from += head == blocks_by_table ? word_of(table, static_cast<std::size_t>(before)) : head;
             }
         }
-        std::memcpy(to, from, bytes);
-        to += bytes;
+        std::memcpy(call.output + block_begin(call, call.receive_offsets, peer, received_before), from, bytes);
+        received_before += bytes;
     }
 }
 

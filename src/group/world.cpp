@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <functional>
 #include <thread>
 
 namespace tutti::detail {
@@ -216,8 +217,7 @@ int World::machines_of(const std::vector<int>& ranks) const {
 void World::make_mailbox() {
     transport::MailboxEvents events;
     events.stream = [this](int peer) { return stream_to(peer); };
-    events.mismatch = [this](int peer, std::uint64_t channel, std::uint64_t theirs, std::uint64_t mine, std::size_t,
-                             std::size_t) { mismatch(peer, channel, theirs, mine); };
+    events.mismatch = std::bind_front(&World::mismatch, this);
     events.lost = [this](int peer, const std::string& reason) {
         // One that died is reported by the membership. Only operations that wait for it are concerned (slow_checks).
         TUTTI_DEBUG("group {}: the connection to rank {} ended: {}", name_, peer, reason);

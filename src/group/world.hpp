@@ -280,7 +280,8 @@ class World : public std::enable_shared_from_this<World> {
     bool uses_shared_memory_only() const noexcept { return arena_ && arena_->layout().ranks == size_; }
 
     std::uint64_t fingerprint_of(std::uint64_t channel) const;
-    void mismatch(int peer, std::uint64_t channel, std::uint64_t theirs, std::uint64_t mine);
+    void mismatch(int peer, std::uint64_t channel, std::uint64_t theirs, std::uint64_t mine, std::size_t their_bytes,
+                  std::size_t my_bytes);
     bool progress_collectives();
     bool progress_messages();
     bool take_connections();

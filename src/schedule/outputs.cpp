@@ -45,6 +45,36 @@ std::string not_reduced(const Values& output, std::uint64_t first, std::uint64_t
     return {};
 }
 
+// Where the blocks of an all_to_all begin.
+std::uint64_t send_offset(const Promise& promise, Rank rank, Rank peer) {
+    const auto me = static_cast<std::size_t>(rank);
+    if (!promise.send_offsets.empty()) return promise.send_offsets[me][static_cast<std::size_t>(peer)];
+    return sum_before(promise.matrix[me], peer);
+}
+std::uint64_t receive_offset(const Promise& promise, Rank rank, Rank peer) {
+    const auto me = static_cast<std::size_t>(rank);
+    if (!promise.receive_offsets.empty()) return promise.receive_offsets[me][static_cast<std::size_t>(peer)];
+    std::uint64_t sum = 0;
+    for (std::size_t from = 0; from < static_cast<std::size_t>(peer); ++from) sum += promise.matrix[from][me];
+    return sum;
+}
+
+// Every block is where it belongs, and what lies between blocks is untouched.
+std::string not_exchanged(const Values& output, Rank rank, int size, const Promise& promise) {
+    std::vector<bool> covered(output.size());
+    for (Rank from = 0; from < size; ++from) {
+        const std::uint64_t at = receive_offset(promise, rank, from);
+        const std::uint64_t count = promise.matrix[static_cast<std::size_t>(from)][static_cast<std::size_t>(rank)];
+        auto wrong = not_a_copy(output, at, from, send_offset(promise, from, rank), count);
+        if (!wrong.empty()) return wrong;
+        std::fill_n(covered.begin() + static_cast<std::ptrdiff_t>(at), count, true);
+    }
+    for (std::size_t i = 0; i < output.size(); ++i) {
+        if (!covered[i] && output[i]) return fmt::format("element {} is written, but no block has it", i);
+    }
+    return {};
+}
+
 // How many elements the input and the output of a rank have.
 std::pair<std::uint64_t, std::uint64_t> lengths(Rank rank, int size, const Promise& promise) {
     const auto me = static_cast<std::size_t>(rank);
@@ -60,12 +90,13 @@ std::pair<std::uint64_t, std::uint64_t> lengths(Rank rank, int size, const Promi
         case Collective::scatter: return {is_root ? total() : 0, counts[me]};
         case Collective::reduce_scatter: return {total(), counts[me]};
         case Collective::all_to_all: {
-            std::pair<std::uint64_t, std::uint64_t> sums;
-            for (std::size_t peer = 0; peer < static_cast<std::size_t>(size); ++peer) {
-                sums.first += promise.matrix[me][peer];
-                sums.second += promise.matrix[peer][me];
+            std::pair<std::uint64_t, std::uint64_t> ends;
+            for (Rank peer = 0; peer < size; ++peer) {
+                const auto p = static_cast<std::size_t>(peer);
+                ends.first = std::max(ends.first, send_offset(promise, rank, peer) + promise.matrix[me][p]);
+                ends.second = std::max(ends.second, receive_offset(promise, rank, peer) + promise.matrix[p][me]);
             }
-            return sums;
+            return ends;
         }
         case Collective::barrier: return {};
     }
@@ -108,14 +139,7 @@ std::string wrong_with(const Values& output, Rank rank, int size, const Promise&
             }
             return {};
         case Collective::scatter: return not_a_copy(output, 0, promise.root, sum_before(counts, rank), counts[me]);
-        case Collective::all_to_all:
-            for (std::uint64_t at = 0; const auto& row : promise.matrix) {
-                const auto from = static_cast<Rank>(&row - promise.matrix.data());
-                auto wrong = not_a_copy(output, at, from, sum_before(row, rank), row[me]);
-                if (!wrong.empty()) return wrong;
-                at += row[me];
-            }
-            return {};
+        case Collective::all_to_all: return not_exchanged(output, rank, size, promise);
         case Collective::barrier: return {};
     }
     return {};

@@ -20,7 +20,9 @@ struct Promise {
     Rank root = 0;
     std::uint64_t count = 0;                         ///< all_reduce, broadcast, reduce
     std::vector<std::uint64_t> counts;               ///< all_gather, gather, scatter, reduce_scatter
-    std::vector<std::vector<std::uint64_t>> matrix;  ///< all_to_all: matrix[from][to], blocks in rank order
+    std::vector<std::vector<std::uint64_t>> matrix;  ///< all_to_all: matrix[from][to]
+    /// all_to_all: where blocks begin, [rank][peer]. Empty: one block after the other, in the order of ranks.
+    std::vector<std::vector<std::uint64_t>> send_offsets, receive_offsets;
     bool in_place = false;                           ///< all_reduce: output holds the input
     bool single_rounding = false;                    ///< every result comes out of one combining step
     bool rank_order = false;                         ///< combined in the order 0, 1, …

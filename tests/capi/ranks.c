@@ -170,6 +170,26 @@ static void exchanges(int asynchronous) {
         OK(tutti_all_to_all_single(&uneven_output, &uneven_input, output_splits, input_splits, NULL));
     for (int i = 0; i < size * mine; ++i) EXPECT(out[i] == value(i / mine, rank * (rank + 1) / 2 + i % mine));
 
+    /* The same blocks, received in falling order of ranks with an untouched element before each. */
+    int64_t send_offsets[MOST_RANKS], receive_offsets[MOST_RANKS];
+    for (int r = 0; r < size; ++r) {
+        send_offsets[r] = r * (r + 1) / 2;
+        receive_offsets[r] = (int64_t)(size - 1 - r) * (mine + 1) + 1;
+    }
+    int32_t gapped[MOST_RANKS * (MOST_RANKS + 1)];
+    for (int i = 0; i < size * (mine + 1); ++i) gapped[i] = -9;
+    const tutti_tensor gapped_output = TUTTI_VECTOR(gapped, TUTTI_INT32, size * (mine + 1));
+    if (asynchronous)
+        FINISH(tutti_all_to_all_v_async(&gapped_output, &uneven_input, input_splits, send_offsets, output_splits,
+                                        receive_offsets, NULL, &work));
+    else
+        OK(tutti_all_to_all_v(&gapped_output, &uneven_input, input_splits, send_offsets, output_splits, receive_offsets,
+                              NULL));
+    for (int r = 0; r < size; ++r) {
+        EXPECT(gapped[receive_offsets[r] - 1] == -9);
+        for (int i = 0; i < mine; ++i) EXPECT(gapped[receive_offsets[r] + i] == value(r, rank * (rank + 1) / 2 + i));
+    }
+
     tutti_tensor inputs[MOST_RANKS], outputs[MOST_RANKS];
     for (int r = 0; r < size; ++r) {
         inputs[r] = (tutti_tensor){in + r, TUTTI_INT32, 1, one, NULL};

@@ -96,6 +96,18 @@ std::vector<Disagreement> disagreements(How how) {
                                           .group = g});
                    },
                    {"all_to_all"}});
+    for (const std::int64_t count : {3, 50'000}) {  // short, and with a schedule
+        all.push_back({"what one pair of an all_to_all_v exchanges",
+                       [count](const ProcessGroup& g) {
+                           using Numbers = std::vector<std::int64_t>;
+                           Numbers send(3, count), receive(3, count);
+                           if (g.rank() == 1) receive[0] = count - 2;  // rank 0 sends more
+                           Ints in(static_cast<std::size_t>(3 * count)), out(in.size());
+                           all_to_all_v(out, in, {.send_counts = send, .receive_counts = receive, .group = g});
+                       },
+                       {"all_to_all", "rank 0 sends int32 × " + std::to_string(count) + " to rank 1, which expects " +
+                                          std::to_string(count - 2)}});
+    }
     all.push_back({"a barrier",
                    [](const ProcessGroup& g) {
                        Ints x(2);

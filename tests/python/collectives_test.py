@@ -58,6 +58,10 @@ def gathers(rank):
     sent = [np.full(i + 1, rank) for i in range(n)]
     received = [np.zeros(rank + 1, dtype=sent[0].dtype) for _ in range(n)]
     dist.all_to_all(received, sent)
+    apart = np.full(n * (rank + 2), -1)  # as `uneven`, in falling order of ranks, with a gap before each block
+    dist.all_to_all_v(apart, np.repeat(rank, sum(range(n + 1))), send_counts=[i + 1 for i in range(n)],
+                      receive_counts=[rank + 1] * n, receive_offsets=[(n - 1 - i) * (rank + 2) + 1 for i in range(n)])
+    assert apart.tolist() == [v for i in reversed(range(n)) for v in [-1] + [i] * (rank + 1)], apart
     whole = np.full(3, rank)
     dist.broadcast(whole, src=1)
     dist.barrier()

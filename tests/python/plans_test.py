@@ -31,6 +31,7 @@ def calls(rank, n):
         "scatter": lambda: ([np.zeros(2), [np.full(2, i + 7.0) for i in range(n)] if rank == 0 else None], {}),
         "reduce_scatter": lambda: ([np.zeros(rank + 1), [np.full(i + 1, rank + 2.0) for i in range(n)]], {}),
         "reduce_scatter_tensor": lambda: ([np.zeros(2), np.arange(2.0 * n)], {"op": dist.ReduceOp.AVG}),
+        "all_to_all_v": lambda: ([np.zeros(n), np.arange(float(n)) + 10 * rank], {"send_offsets": list(range(n))}),
         "all_to_all_single": lambda: ([np.zeros(n * (rank + 1)), np.repeat(float(rank), sum(range(n + 1)))],
                                       {"output_split_sizes": [rank + 1] * n,
                                        "input_split_sizes": [i + 1 for i in range(n)]}),

@@ -22,7 +22,7 @@ from .backends import (
 from .coalescing import CoalescingManager, coalescing
 from .collectives import (
     all_gather, all_gather_coalesced, all_gather_into_tensor, all_gather_into_tensor_coalesced, all_reduce,
-    all_reduce_coalesced, all_to_all, all_to_all_single, barrier, broadcast, gather, monitored_barrier, reduce,
+    all_reduce_coalesced, all_to_all, all_to_all_single, all_to_all_v, barrier, broadcast, gather, monitored_barrier, reduce,
     reduce_scatter, reduce_scatter_tensor, reduce_scatter_tensor_coalesced, scatter,
 )
 from .debug import DebugLevel, breakpoint, get_debug_level, set_debug_level, set_debug_level_from_env
@@ -64,7 +64,7 @@ __all__ = [
     "InvalidArgument", "ObjectError", "P2POp", "PeerLost", "PrefixStore", "ProcessGroup", "ProcessGroupNCCL",
     "ReduceOp", "Store", "TCPStore", "Timeout", "Work", "WorkResult", "all_gather", "all_gather_coalesced",
     "all_gather_into_tensor", "all_gather_into_tensor_coalesced", "all_gather_object", "all_reduce",
-    "all_reduce_coalesced", "all_to_all", "all_to_all_single", "barrier", "batch_isend_irecv", "breakpoint",
+    "all_reduce_coalesced", "all_to_all", "all_to_all_single", "all_to_all_v", "barrier", "batch_isend_irecv", "breakpoint",
     "broadcast", "broadcast_object_list", "coalescing", "current_device_mesh", "default_pg_timeout",
     "destroy_process_group", "distributed_c10d", "dump_trace", "empty_symmetric", "gather", "gather_object",
     "get_backend", "get_debug_level", "get_global_rank", "get_group_rank", "get_process_group_ranks", "get_rank",

@@ -21,8 +21,8 @@ from .._core import DeviceMesh, ProcessGroup, ReduceOp, Work
 
 __all__ = [
     "all_gather", "all_gather_coalesced", "all_gather_into_tensor", "all_gather_into_tensor_coalesced", "all_reduce",
-    "all_reduce_coalesced", "all_to_all", "all_to_all_single", "barrier", "broadcast", "gather", "monitored_barrier",
-    "reduce", "reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_tensor_coalesced", "scatter",
+    "all_reduce_coalesced", "all_to_all", "all_to_all_single", "all_to_all_v", "barrier", "broadcast", "gather",
+    "monitored_barrier", "reduce", "reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_tensor_coalesced", "scatter",
 ]
 
 Group = ProcessGroup | DeviceMesh | None
@@ -94,6 +94,17 @@ def all_to_all(output_tensor_list: list[Any], input_tensor_list: list[Any], grou
                *, timeout: timedelta | None = None) -> Work | None:
     """input_tensor_list[i] goes to rank i, output_tensor_list[j] comes from rank j; sizes match pairwise."""
     return _core.all_to_all(output_tensor_list, input_tensor_list, group, async_op, timeout)
+
+
+def all_to_all_v(output: Any, input: Any, *, send_counts: list[int] | None = None, send_offsets: list[int] | None = None,
+                 receive_counts: list[int] | None = None, receive_offsets: list[int] | None = None, group: Group = None,
+                 async_op: bool = False, timeout: timedelta | None = None) -> Work | None:
+    """Sends to each rank i the `send_counts[i]` elements at `send_offsets[i]` of `input`, and puts the `receive_counts[j]`
+    elements that rank j sends at `receive_offsets[j]` of `output`. Counts and offsets are elements of the flattened arrays.
+    Blocks come in any order, with gaps, or empty; blocks of `output` must not overlap, and its other elements keep their
+    values. No counts: equal blocks that cover the array. No offsets: one block after the other. As MPI_Alltoallv."""
+    return _core.all_to_all_v(output, input, send_counts, send_offsets, receive_counts, receive_offsets, group, async_op,
+                              timeout)
 
 
 def barrier(group: Group = None, async_op: bool = False, device_ids: list[int] | None = None, *,

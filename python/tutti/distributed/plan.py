@@ -22,8 +22,8 @@ from .._core import Plan, ReduceOp
 from .collectives import Group
 
 __all__ = [
-    "Plan", "all_gather", "all_gather_into_tensor", "all_reduce", "all_to_all", "all_to_all_single", "barrier",
-    "broadcast", "gather", "recv", "reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter", "send",
+    "Plan", "all_gather", "all_gather_into_tensor", "all_reduce", "all_to_all", "all_to_all_single", "all_to_all_v",
+    "barrier", "broadcast", "gather", "recv", "reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter", "send",
 ]
 
 
@@ -85,6 +85,13 @@ def all_to_all_single(output: Any, input: Any, output_split_sizes: list[int] | N
                       timeout: timedelta | None = None) -> Plan:
     """Of all_to_all_single."""
     return _core.plan_all_to_all_single(output, input, output_split_sizes, input_split_sizes, group, timeout)
+
+
+def all_to_all_v(output: Any, input: Any, *, send_counts: list[int] | None = None, send_offsets: list[int] | None = None,
+                 receive_counts: list[int] | None = None, receive_offsets: list[int] | None = None, group: Group = None,
+                 timeout: timedelta | None = None) -> Plan:
+    """Of all_to_all_v."""
+    return _core.plan_all_to_all_v(output, input, send_counts, send_offsets, receive_counts, receive_offsets, group, timeout)
 
 
 def all_to_all(output_tensor_list: list[Any], input_tensor_list: list[Any], group: Group = None, *,

@@ -1,0 +1,31 @@
+// The blocks of an all_to_all: from the sizes and offsets that a caller gives to those of a request, checked. Pure
+// functions, which know nothing of other ranks: what a pair of ranks disagrees about, the group finds.
+#pragma once
+
+#include "algorithm/plan.hpp"
+
+#include <tutti/distributed.hpp>
+
+#include <cstdint>
+#include <vector>
+
+namespace tutti::api {
+
+/// As all_to_all_single: blocks of whole rows, one after the other; empty sizes: equal blocks. Throws InvalidArgument
+/// where the sizes do not cover the tensors, or this rank's own blocks differ.
+void set_split_blocks(algorithm::Request& request, int ranks, const ConstTensorView& output,
+                      const ConstTensorView& input, const AllToAllSingleOptions& options);
+
+/// As all_to_all: one block after the other, in both buffers.
+void set_adjoining_blocks(algorithm::Request& request, std::vector<std::uint64_t> send,
+                          std::vector<std::uint64_t> receive);
+
+/// As all_to_all_v: blocks anywhere in the flattened tensors. Throws InvalidArgument where a block leaves its tensor,
+/// two blocks of the output overlap, or this rank's own blocks differ.
+void set_displaced_blocks(algorithm::Request& request, int ranks, const ConstTensorView& output,
+                          const ConstTensorView& input, const AllToAllVOptions& options);
+
+/// Whether the blocks that are received leave some of `elements` elements untouched.
+bool leaves_gaps(const algorithm::Request& request, std::uint64_t elements);
+
+}  // namespace tutti::api
