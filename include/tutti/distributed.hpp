@@ -166,9 +166,10 @@ TUTTI_API void all_to_all(const TensorList& output_list, const ConstTensorList& 
                           const CollectiveOptions& options = {});
 /// Sends to each rank a block from anywhere in `input`, and puts each rank's block anywhere into `output`. Shapes do
 /// not matter, only elements. Blocks may come in any order, have gaps between them, and be empty; those of the input
-/// may overlap. Elements of `output` that no block covers keep their values. Values are read from and written to where
-/// they lie, so nothing is copied to bring blocks together. errors   InvalidArgument, before any traffic: a negative
-/// count or offset, another number of entries than ranks, a
+/// may overlap; where an empty one begins does not matter. Elements of `output` that no block covers keep their values.
+/// Values are read from and written to where they lie, so nothing is copied to bring blocks together.
+///
+/// errors   InvalidArgument, before any traffic: a negative count or offset, another number of entries than ranks, a
 ///          block that leaves its tensor, blocks that overlap in `output`. CollectiveMismatch on every rank, with both
 ///          numbers: a rank sends another count than its peer expects.
 /// cost     each rank sends and receives its blocks alone; an empty block between ranks of several hosts costs nothing.

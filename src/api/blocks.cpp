@@ -66,21 +66,22 @@ Counts splits(const char* argument, const Numbers& sizes, const ConstTensorView&
 
 // ---- all_to_all_v
 
-/// One side of an all_to_all_v: "send" and the input, or "receive" and the output.
+/// One side of an all_to_all_v: what is sent from the input, or what comes into the output.
 struct Side {
-    const char* prefix;
-    const char* tensor;
+    const char* operation;
+    const char* way;  ///< "for" or "from" a rank
+    const BlockNames& names;
     std::uint64_t elements;
 };
 
-void check_entries(const Side& side, const char* what, const Numbers& numbers, std::size_t ranks) {
+void check_entries(const Side& side, const char* name, const Numbers& numbers, std::size_t ranks) {
     if (numbers.size() != ranks) {
-        throw InvalidArgument(fmt::format("all_to_all_v: {}_{} has {} entries: expected {}, one per rank", side.prefix,
-                                          what, numbers.size(), ranks));
+        throw InvalidArgument(fmt::format("{}: {} has {} entries: expected {}, one per rank", side.operation, name,
+                                          numbers.size(), ranks));
     }
     const auto negative = std::ranges::find_if(numbers, [](std::int64_t number) { return number < 0; });
     if (negative != numbers.end()) {
-        throw InvalidArgument(fmt::format("all_to_all_v: {}_{}[{}] is {}: expected zero or more", side.prefix, what,
+        throw InvalidArgument(fmt::format("{}: {}[{}] is {}: expected zero or more", side.operation, name,
                                           negative - numbers.begin(), *negative));
     }
 }
@@ -88,26 +89,26 @@ void check_entries(const Side& side, const char* what, const Numbers& numbers, s
 Counts counts_of(const Side& side, const Numbers& counts, std::size_t ranks) {
     if (counts.empty()) {
         if (side.elements % ranks != 0) {
-            throw InvalidArgument(
-                fmt::format("all_to_all_v: {} has {} elements: expected a multiple of {} (or "
-                            "{}_counts)",
-                            side.tensor, side.elements, ranks, side.prefix));
+            throw InvalidArgument(fmt::format("{}: {} has {} elements: expected a multiple of {} (or {})",
+                                              side.operation, side.names.tensor, side.elements, ranks,
+                                              side.names.counts));
         }
         return Counts(ranks, side.elements / ranks);
     }
-    check_entries(side, "counts", counts, ranks);
+    check_entries(side, side.names.counts, counts, ranks);
     return {counts.begin(), counts.end()};
 }
 
+// An empty block is nowhere, whatever its offset says.
 Counts offsets_of(const Side& side, const Numbers& offsets, const Counts& counts) {
-    if (!offsets.empty()) check_entries(side, "offsets", offsets, counts.size());
-    const Counts result = offsets.empty() ? running_sums(counts) : Counts(offsets.begin(), offsets.end());
+    if (!offsets.empty()) check_entries(side, side.names.offsets, offsets, counts.size());
+    Counts result = offsets.empty() ? running_sums(counts) : Counts(offsets.begin(), offsets.end());
     for (std::size_t i = 0; i < counts.size(); ++i) {
+        if (counts[i] == 0) result[i] = 0;
         if (counts[i] <= side.elements && result[i] <= side.elements - counts[i]) continue;
         throw InvalidArgument(fmt::format(
-            "all_to_all_v: the block {} rank {} ({} elements at {}_offsets {}) leaves {}, "
-            "which has {} elements",
-            side.prefix[0] == 's' ? "for" : "from", i, counts[i], side.prefix, result[i], side.tensor, side.elements));
+            "{}: the block {} rank {} ({} elements at {} {}) leaves {}, which has {} elements", side.operation,
+            side.way, i, counts[i], side.names.offsets, result[i], side.names.tensor, side.elements));
     }
     return result;
 }
@@ -122,15 +123,14 @@ std::vector<std::size_t> by_place(const Counts& counts, const Counts& offsets) {
     return order;
 }
 
-void check_disjoint(const Counts& counts, const Counts& offsets) {
+void check_disjoint(const Side& side, const Counts& counts, const Counts& offsets) {
     const auto order = by_place(counts, offsets);
     for (std::size_t i = 1; i < order.size(); ++i) {
         const std::size_t before = order[i - 1], after = order[i];
         if (offsets[before] + counts[before] <= offsets[after]) continue;
-        throw InvalidArgument(
-            fmt::format("all_to_all_v: the blocks from ranks {} and {} overlap in output: [{}, +{}] and "
-                        "[{}, +{}]",
-                        before, after, offsets[before], counts[before], offsets[after], counts[after]));
+        throw InvalidArgument(fmt::format("{}: the blocks from ranks {} and {} overlap in {}: [{}, +{}] and [{}, +{}]",
+                                          side.operation, before, after, side.names.tensor, offsets[before],
+                                          counts[before], offsets[after], counts[after]));
     }
 }
 
@@ -150,16 +150,17 @@ void set_adjoining_blocks(algorithm::Request& request, Counts send, Counts recei
     request.receive_counts = std::move(receive);
 }
 
-void set_displaced_blocks(algorithm::Request& request, int ranks, const ConstTensorView& output,
-                          const ConstTensorView& input, const AllToAllVOptions& options) {
-    const Side send{"send", "input", count_of(input)}, receive{"receive", "output", count_of(output)};
+void set_displaced_blocks(algorithm::Request& request, int ranks, std::uint64_t output_elements,
+                          std::uint64_t input_elements, const AllToAllVOptions& options, const DisplacedNames& names) {
+    const Side send{names.operation, "for", names.send, input_elements};
+    const Side receive{names.operation, "from", names.receive, output_elements};
     const auto n = static_cast<std::size_t>(ranks);
     request.send_counts = counts_of(send, options.send_counts, n);
     request.send_offsets = offsets_of(send, options.send_offsets, request.send_counts);
     request.receive_counts = counts_of(receive, options.receive_counts, n);
     request.receive_offsets = offsets_of(receive, options.receive_offsets, request.receive_counts);
-    check_disjoint(request.receive_counts, request.receive_offsets);
-    check_own("all_to_all_v", request);
+    check_disjoint(receive, request.receive_counts, request.receive_offsets);
+    check_own(names.operation, request);
 }
 
 bool leaves_gaps(const algorithm::Request& request, std::uint64_t elements) {

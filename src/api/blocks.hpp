@@ -20,10 +20,23 @@ void set_split_blocks(algorithm::Request& request, int ranks, const ConstTensorV
 void set_adjoining_blocks(algorithm::Request& request, std::vector<std::uint64_t> send,
                           std::vector<std::uint64_t> receive);
 
-/// As all_to_all_v: blocks anywhere in the flattened tensors. Throws InvalidArgument where a block leaves its tensor,
-/// two blocks of the output overlap, or this rank's own blocks differ.
-void set_displaced_blocks(algorithm::Request& request, int ranks, const ConstTensorView& output,
-                          const ConstTensorView& input, const AllToAllVOptions& options);
+/// What an operation calls the blocks of one side, for messages.
+struct BlockNames {
+    const char* counts;
+    const char* offsets;
+    const char* tensor;
+};
+struct DisplacedNames {
+    const char* operation = "all_to_all_v";
+    BlockNames send{"send_counts", "send_offsets", "input"};
+    BlockNames receive{"receive_counts", "receive_offsets", "output"};
+};
+
+/// As all_to_all_v: blocks anywhere in the flattened tensors of so many elements. Throws InvalidArgument where a block
+/// leaves its tensor, two blocks of the output overlap, or this rank's own blocks differ.
+void set_displaced_blocks(algorithm::Request& request, int ranks, std::uint64_t output_elements,
+                          std::uint64_t input_elements, const AllToAllVOptions& options,
+                          const DisplacedNames& names = {});
 
 /// Whether the blocks that are received leave some of `elements` elements untouched.
 bool leaves_gaps(const algorithm::Request& request, std::uint64_t elements);

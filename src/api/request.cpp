@@ -489,7 +489,7 @@ Prepared all_to_all_v(TensorView output, ConstTensorView input, const AllToAllVO
     check_dtype("all_to_all_v", "output", output, input.dtype(), *group);
     Maker m("all_to_all_v", Collective::all_to_all, group, o.timeout);
     m.set_type(input.dtype());
-    set_displaced_blocks(m.request(), group->size(), output, input, o);
+    set_displaced_blocks(m.request(), group->size(), count_of(output), count_of(input), o);
     m.operands().input = m.packed(input);
     m.operands().output = m.unpacked(output, leaves_gaps(m.request(), count_of(output)));
     m.separate(input.byte_count(), output.byte_count());

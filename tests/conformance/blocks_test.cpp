@@ -228,6 +228,13 @@ TEST_P(Blocks, that_cannot_be_are_refused_before_anything_moves) {
         std::vector<float> other(4);
         EXPECT_TRUE(has(message_of<InvalidArgument>([&] { all_to_all_v(y, other, {.group = g}); }), "int32"));
         all_to_all_v(y, x, {.group = g});  // nothing has moved
+        // An empty block is nowhere, so it cannot leave a tensor.
+        all_to_all_v(y, x,
+                     {.send_counts = {2, 0},
+                      .send_offsets = {0, 99},
+                      .receive_counts = g.rank() == 0 ? Numbers{2, 2} : Numbers{0, 0},
+                      .receive_offsets = g.rank() == 0 ? Numbers{0, 2} : Numbers{7, 8},
+                      .group = g});
     });
 }
 
