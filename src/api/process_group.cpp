@@ -14,7 +14,6 @@
 #include <atomic>
 #include <cstdlib>
 #include <mutex>
-#include <thread>
 
 namespace tutti {
 namespace {
@@ -171,10 +170,7 @@ void init_process_group(const InitOptions& options) {
                                         .pg_options = options.pg_options,
                                         .device_id = options.device_id}));
     } catch (const DistError& error) {
-        const bool own = error.context().peer < 0 && error.code() != ErrorCode::timeout &&
-                         error.code() != ErrorCode::interrupted;  // whoever interrupts it does not want to wait
-        if (own && joined.hosts_store && joined.world_size > 1)
-            std::this_thread::sleep_for(rendezvous::time_for_others);
+        rendezvous::stay_for_others(error, joined.hosts_store, joined.world_size);
         throw;
     }
 }

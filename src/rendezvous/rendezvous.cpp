@@ -290,6 +290,12 @@ Joined resolve(const Request& request) {
     throw InvalidArgument(fmt::format("init_method \"{}\": expected env://, tcp://host:port or file:///path", method));
 }
 
+void stay_for_others(const DistError& error, bool serves, int world_size) {
+    const bool own = error.context().peer < 0 && error.code() != ErrorCode::timeout &&
+                     error.code() != ErrorCode::interrupted;  // whoever interrupts it does not want to wait
+    if (own && serves && world_size > 1) std::this_thread::sleep_for(time_for_others);
+}
+
 bool say_failed(const Request& request, const std::function<Store(const Joined&)>& place_in,
                 const std::exception& error) noexcept {
     try {

@@ -3,6 +3,7 @@
 // Threads: any; a function of its arguments and of the environment.
 #pragma once
 
+#include <tutti/error.hpp>
 #include <tutti/store.hpp>
 
 #include <chrono>
@@ -23,6 +24,10 @@ struct Request {
 
 /// How long a store that a rank serves stays for the others when that rank fails: so long they may come to hear why.
 inline constexpr std::chrono::seconds time_for_others{1};
+
+/// After a failure to join: keeps the store that this rank serves so long for the others (`serves`), if the failure is
+/// this rank's own.
+void stay_for_others(const DistError& error, bool serves, int world_size);
 
 struct Joined {
     Store store;
