@@ -1,6 +1,7 @@
 // Everything: one include for programs.
 #pragma once
 
+#include <tutti/atb.hpp>
 #include <tutti/backend.hpp>
 #include <tutti/coalescing.hpp>
 #include <tutti/ddp.hpp>

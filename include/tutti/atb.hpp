@@ -1,0 +1,177 @@
+// AllToAllVV2: the operation of that name of Huawei's Ascend Transformer Boost (ATB), on tutti: its parameters, its
+// spellings, its error codes. Beneath it is all_to_all_v (distributed.hpp), which programs that know no ATB use.
+//
+//     tutti::atb::AllToAllVV2 operation({.rank = rank, .rankSize = 2});
+//     tutti::Tensor output = operation.execute(x, {.sendCounts = {2, 4}, .recvCounts = {2, 2}});
+//
+// Ranks that shall exchange values form a domain. It is made with the operation, by all of its ranks together, in the
+// first of these ways that its parameters allow:
+//   hcclComm       a group that the caller has already
+//   rankTableFile  the ranks that the file lists, on the hosts that it lists: JSON of the versions 1.0 and 1.2, the
+//                  older form with group_list, the form of several groups with server_group_list (docs/atb.md)
+//   commMode       COMM_MULTI_THREAD: the threads of this process
+//   otherwise      the processes of this host that have the same MASTER_ADDR and MASTER_PORT, else the same
+//                  TUTTI_JOB_SECRET, else the same parent (or are parent and child); under `tutti run` all of its job
+// Operations of one rank with the same commDomain share one domain. It lasts as long as one of them. Nothing of it is
+// in a file system, or outlives its processes, so there is nothing to clean up after a crash.
+//
+// Threads: an operation belongs to one thread at a time; operations of different ranks to different threads.
+// Follows ATB 8.x; where this says nothing else, what ATB calls a card is a rank.
+#pragma once
+
+#include <tutti/error.hpp>
+#include <tutti/export.hpp>
+#include <tutti/process_group.hpp>
+#include <tutti/tensor.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+struct tutti_group;  // tutti.h
+
+namespace tutti::atb {
+
+/// ATB's error codes, with its names and numbers, as far as they occur here.
+enum ErrorType : int {
+    NO_ERROR = 0,
+    ERROR_INVALID_PARAM = 1,          ///< a parameter, a rank table, or a count or displacement that cannot be
+    ERROR_INVALID_IN_TENSOR_NUM = 5,  ///< too few or too many inputs
+    ERROR_INVALID_TENSOR_DTYPE = 6,   ///< an element type that cannot be
+    ERROR_INVALID_TENSOR_DIM = 8,     ///< counts or displacements that are not one a rank, an output of a wrong length
+    ERROR_INVALID_TENSOR_ADDR = 14,   ///< input and output share memory
+};
+/// "ERROR_INVALID_PARAM"; "unknown" for other numbers.
+TUTTI_API const char* to_string(ErrorType code) noexcept;
+
+/// What ATB would refuse. Thrown before anything moves; the message names the argument, its value and the rule.
+class TUTTI_API Error : public InvalidArgument {
+ public:
+    Error(ErrorType code, const std::string& message, ErrorContext context = {});
+    ~Error() override;
+    ErrorType code() const noexcept { return code_; }
+
+ private:
+    ErrorType code_;
+};
+
+enum CommMode : int {
+    COMM_UNDEFINED = -1,  ///< refused
+    COMM_MULTI_PROCESS,   ///< each rank is a process
+    COMM_MULTI_THREAD,    ///< each rank is a thread of this process
+};
+
+/// A group that the caller has: nullptr (the operation makes its own domain), a ProcessGroup, or a handle of tutti.h.
+class HcclComm {
+ public:
+    HcclComm(std::nullptr_t = nullptr) noexcept {}                       // NOLINT(google-explicit-constructor)
+    HcclComm(ProcessGroup group) noexcept : group_(std::move(group)) {}  // NOLINT(google-explicit-constructor)
+    /// Throws InvalidArgument for what is no handle of a group. NULL: none.
+    TUTTI_API HcclComm(tutti_group* handle);  // NOLINT(google-explicit-constructor)
+
+    explicit operator bool() const noexcept { return group_ || group_.is_non_member(); }
+    const ProcessGroup& group() const noexcept { return group_; }
+    friend bool operator==(const HcclComm&, const HcclComm&) = default;
+
+ private:
+    ProcessGroup group_;
+};
+
+struct AllToAllVV2Param {
+    int rank = -1;                           ///< of this rank in the domain, 0 … rankSize-1; -1: the only one of one
+    int rankSize = 0;                        ///< how many ranks the domain has; a rank table may leave it 0
+    int rankRoot = 0;                        ///< at which rank the others meet; equal on all ranks
+    std::string backend = "hccl";            ///< nothing else; tutti moves the data
+    HcclComm hcclComm = nullptr;             ///< comes first: rank, rankSize and rankRoot are this group's then
+    CommMode commMode = COMM_MULTI_PROCESS;  ///< where ranks are looked for
+    std::string rankTableFile;               ///< path of a rank table; comes before commMode
+    std::string commDomain;                  ///< tells several domains apart; at most 128 characters
+    std::uint8_t rsv[64] = {0};              ///< zeros
+};
+
+/// Where the blocks are, in elements, one entry for each rank. An empty vector is an input that is not given.
+struct AllToAllVV2Inputs {
+    std::vector<std::int64_t> sendCounts;  ///< to rank i; not given: x in equal parts
+    std::vector<std::int64_t> sdispls;     ///< where that begins in x; not given: one after the other
+    std::vector<std::int64_t> recvCounts;  ///< from rank i; not given: the output in equal parts
+    std::vector<std::int64_t> rdispls;     ///< where that goes in the output; not given: one after the other
+    /// Elements of the output: the length of ATB's tensorForInferShape. -1, not given: up to the end of the last block;
+    /// without recvCounts: as many as x has.
+    std::int64_t inferShape = -1;
+    std::vector<std::int64_t> sendCount;  ///< sendCounts by another name; give one of them
+};
+
+/// Each rank sends a block from anywhere in its input to each rank, and places the blocks that it gets anywhere in its
+/// output. Any dtype.
+class TUTTI_API AllToAllVV2 {
+ public:
+    /// Makes or joins the domain; returns when all of its ranks have come. Throws Error for parameters that cannot be
+    /// (ranks that wait for this one hear of it where it can be told them), and what ProcessGroup's constructor throws.
+    explicit AllToAllVV2(const AllToAllVV2Param& param);
+    ~AllToAllVV2();
+    AllToAllVV2(AllToAllVV2&&) noexcept;
+    AllToAllVV2& operator=(AllToAllVV2&&) noexcept;
+
+    const AllToAllVV2Param& param() const noexcept;
+    /// The domain's, or hcclComm's; empty between a call that has failed and the next.
+    ProcessGroup group() const;
+
+    /// How many elements the output has. Checks the inputs as execute() does; nothing moves.
+    std::int64_t output_elements(const ConstTensorView& x, const AllToAllVV2Inputs& inputs = {});
+    /// A new tensor [1, output_elements], zero where no block comes. Blocks until this rank's blocks have arrived.
+    ///
+    /// errors   Error, before anything moves: negative counts or displacements, another number of them than ranks,
+    ///          blocks that leave x or the output, blocks that overlap in the output, an output of another length. In a
+    ///          domain of the library's own, the other ranks' calls end with Aborted that says so; the next call of all
+    ///          ranks makes the domain anew. CollectiveMismatch on every rank: a rank sends another count than its peer
+    ///          expects.
+    Tensor execute(const ConstTensorView& x, const AllToAllVV2Inputs& inputs = {});
+    /// The same into a tensor of x's dtype and any shape, which must not share memory with x. Elements that no block
+    /// covers keep their values; it may be longer than the blocks need.
+    void execute(const TensorView& output, const ConstTensorView& x, const AllToAllVV2Inputs& inputs = {});
+
+ private:
+    friend class OperationTorch;
+    class Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+/// The class by which ATB's tests run any operation: parameters are JSON texts.
+class TUTTI_API OperationTorch {
+ public:
+    /// "AllToAllVV2Operation".
+    explicit OperationTorch(const std::string& opName);
+    ~OperationTorch();
+    OperationTorch(OperationTorch&&) noexcept;
+    OperationTorch& operator=(OperationTorch&&) noexcept;
+
+    const std::string& op_name() const noexcept;
+    /// {"rank": 0, "rankSize": 2, "rankRoot": 0, "backend": "hccl", "commMode": 0, "rankTableFile": "…",
+    /// "commDomain": "…"}; a key that is missing has its default. Makes or joins the domain, as AllToAllVV2 does.
+    void set_param(const std::string& json);
+    /// The same with a structure, which may have a hcclComm.
+    void set_param(const AllToAllVV2Param& param);
+    /// {"sendCounts": […], "sdispls": […], "recvCounts": […], "rdispls": […]}: takes the place of the tensors that
+    /// execute() is given; a key that is missing leaves it to them. Holds until the next call.
+    void set_varaintpack_param(const std::string& json);
+    /// {x, sendCounts, sdispls, recvCounts, rdispls, tensorForInferShape}: 1 to 6 of them, an empty one is not given.
+    /// Counts and displacements are integers in host memory; of the last one the number of elements matters alone. One
+    /// output. Errors as AllToAllVV2::execute, and Error where set_param has not been called.
+    std::vector<Tensor> execute(const std::vector<ConstTensorView>& inTensors);
+    /// For outputs that the caller makes.
+    std::int64_t output_elements(const ConstTensorView& x, const AllToAllVV2Inputs& inputs);
+    void execute(const TensorView& output, const ConstTensorView& x, const AllToAllVV2Inputs& inputs);
+    /// For callers that cannot make the inputs of a call: the other ranks' calls end as after one that is refused.
+    void refuse(const std::exception& error) noexcept;
+    ProcessGroup group() const;
+
+ private:
+    class Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tutti::atb
