@@ -1,5 +1,6 @@
 #include "errors.hpp"
 
+#include <tutti/atb.hpp>
 #include <tutti/error.hpp>
 #include <tutti/interrupt.hpp>
 #include <tutti/object.hpp>
@@ -46,9 +47,16 @@ bool check_signals() noexcept {
     return true;
 }
 
+// By the names of whom it belongs to.
+const char* code_of(const DistError& error) {
+    const auto* atb_error = dynamic_cast<const atb::Error*>(&error);
+    return atb_error != nullptr ? atb::to_string(atb_error->code()) : to_string(error.code());
+}
+
 const char* class_of(const DistError& error) {
     if (dynamic_cast<const ArgumentType*>(&error)) return "ArgumentTypeError";
     if (dynamic_cast<const ObjectError*>(&error)) return "ObjectError";
+    if (dynamic_cast<const atb::Error*>(&error)) return "AtbError";
     if (dynamic_cast<const InvalidArgument*>(&error)) return "InvalidArgument";
     if (dynamic_cast<const CollectiveMismatch*>(&error)) return "CollectiveMismatch";
     if (dynamic_cast<const PeerLost*>(&error)) return "PeerLost";
@@ -72,7 +80,7 @@ void set_dist_error(const DistError& error) {
     const ErrorContext& context = error.context();
     nb::object cls = nb::module_::import_("tutti.errors").attr(class_of(error));
     nb::object instance = cls(nb::str(error.what()));
-    instance.attr("code") = nb::str(to_string(error.code()));
+    instance.attr("code") = nb::str(code_of(error));
     instance.attr("operation") = nb::str(context.operation.c_str());
     instance.attr("sequence") = context.sequence;
     instance.attr("group") = nb::str(context.group.c_str());

@@ -39,5 +39,6 @@ NB_MODULE(_core, m) {
     bind_objects(m);
     bind_trace(m);
     bind_mesh(m);
+    bind_atb(m);
     bind_backends(m);
 }

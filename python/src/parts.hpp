@@ -12,5 +12,6 @@ void bind_plans(nanobind::module_& m);
 void bind_trace(nanobind::module_& m);
 void bind_objects(nanobind::module_& m);
 void bind_mesh(nanobind::module_& m);
+void bind_atb(nanobind::module_& m);
 
 }  // namespace tutti::python

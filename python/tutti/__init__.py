@@ -25,15 +25,15 @@ from .errors import (
 
 __all__ = [
     "Aborted", "CollectiveMismatch", "DistBackendError", "DistError", "DistNetworkError", "DistStoreError",
-    "InternalError", "InvalidArgument", "ObjectError", "PeerLost", "Timeout", "__version__", "distributed", "errors",
-    "futures", "hfai", "multiprocessing", "objects",
+    "InternalError", "InvalidArgument", "ObjectError", "PeerLost", "Timeout", "__version__", "atb", "distributed",
+    "errors", "futures", "hfai", "multiprocessing", "objects",
 ]
 
 if _TYPE_CHECKING:
-    from . import futures, hfai, objects
+    from . import atb, futures, hfai, objects
 else:
     def __getattr__(name: str) -> object:
-        if name in ("futures", "hfai", "objects"):  # imported when they are used first
+        if name in ("atb", "futures", "hfai", "objects"):  # imported when they are used first
             import importlib
 
             return importlib.import_module(f"{__name__}.{name}")

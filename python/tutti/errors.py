@@ -4,7 +4,7 @@ sent), or the world failed. All are RuntimeErrors, as torch.distributed's are.
 from __future__ import annotations
 
 __all__ = [
-    "Aborted", "ArgumentTypeError", "CollectiveMismatch", "DistBackendError", "DistError", "DistNetworkError",
+    "Aborted", "ArgumentTypeError", "AtbError", "CollectiveMismatch", "DistBackendError", "DistError", "DistNetworkError",
     "DistStoreError", "InternalError", "InvalidArgument", "ObjectError", "PeerLost", "PickleWarning", "Timeout",
 ]
 
@@ -58,6 +58,11 @@ class ObjectError(InvalidArgument):
         error = cls(f"{path or 'object'}: {reason}")
         error.code, error.path, error.reason = "invalid_argument", path, reason
         return error
+
+
+class AtbError(InvalidArgument):
+    """tutti.atb refuses a call, before anything moves. `code` is ATB's name: ERROR_INVALID_PARAM,
+    ERROR_INVALID_IN_TENSOR_NUM, ERROR_INVALID_TENSOR_DTYPE, ERROR_INVALID_TENSOR_DIM or ERROR_INVALID_TENSOR_ADDR."""
 
 
 class CollectiveMismatch(DistBackendError):
