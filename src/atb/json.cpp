@@ -145,7 +145,7 @@ std::vector<Json> Json::filled_list() const {
 
 std::string Json::text() const {
     if (value_->is_string()) return value_->get<std::string>();
-    if (value_->is_number_integer()) return value_->dump();
+    if (value_->is_number()) return value_->dump();
     fail(fmt::format("{}: expected a string", shown()));
 }
 

@@ -43,7 +43,7 @@ class Json {
     std::vector<Json> list() const;
     /// The same, where an empty one makes no sense.
     std::vector<Json> filled_list() const;
-    /// A string, or the digits of an integer.
+    /// A string, or a number as it is written: 1.0.
     std::string text() const;
     /// An integer, or a string of one, from `least` to `most`; Error that names the range.
     std::int64_t integer(std::int64_t least, std::int64_t most) const;

@@ -70,11 +70,11 @@ class AllToAllVV2::Impl {
         const std::shared_ptr<Domain> domain = domain_;
         try {
             return body(domain->group());
-        } catch (const InvalidArgument& error) {
-            domain->refuse(error);
-            throw;
         } catch (const DistBackendError&) {
             domain->end();
+            throw;
+        } catch (const std::exception& error) {  // what cannot be, and what there is no memory for
+            domain->refuse(error);
             throw;
         }
     }

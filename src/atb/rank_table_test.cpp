@@ -64,7 +64,7 @@ TEST(RankTable, of_version_1_0_lists_ranks_by_server_with_numbers_as_strings_or_
 }
 
 TEST(RankTable, of_version_1_2_has_super_pods_and_ports) {
-    const std::string text = R"({"status": "completed", "version": "1.2", "server_list": [
+    const std::string text = R"({"status": "completed", "version": 1.2, "server_list": [
         {"server_id": "a", "host_ip": "10.0.0.1", "device": [
             {"device_id": "0", "super_device_id": "0", "device_ip": "192.168.1.6", "device_port": "16666",
              "backup_device_ip": "192.168.1.7", "backup_device_port": "16667", "host_port": "16665", "rank_id": "0"},

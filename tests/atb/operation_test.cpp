@@ -282,6 +282,22 @@ void refused_on_one_rank(int rank, AllToAllVV2Param param) {
     EXPECT_EQ(sum_over(operation, rank), 3) << "the next call of all ranks is as good as ever";
 }
 
+TEST_F(Operation, in_which_a_pair_disagrees_ends_on_all_and_the_next_one_works) {
+    run_processes(3, [](int rank) {
+        AllToAllVV2 operation({.rank = rank, .rankSize = 3, .commDomain = "pair"});
+        EXPECT_EQ(sum_over(operation, rank), 3);
+        const std::vector<int> x(9);
+        const auto began = Clock::now();
+        const std::string text = message_of<CollectiveMismatch>([&] {
+            operation.execute(x, {.sendCounts = {1, rank == 2 ? 4 : 1, 1}, .recvCounts = {1, 1, 1}});
+            operation.execute(x);  // rank 0 may be through before it hears of it
+        });
+        EXPECT_LT(Clock::now() - began, 3s);
+        EXPECT_TRUE(has(text, "4") && has(text, "rank 1") && has(text, "rank 2")) << text;
+        EXPECT_EQ(sum_over(operation, rank), 3);
+    });
+}
+
 TEST_F(Operation, that_is_refused_on_one_rank_ends_on_all_and_the_next_one_works) {
     run_processes(3, [](int rank) { refused_on_one_rank(rank, {.rank = rank, .rankSize = 3}); });
     run_threads(3, [](int rank) {
