@@ -273,6 +273,32 @@ TEST_F(Tables, that_are_not_complete_are_waited_for) {
     EXPECT_EQ(status_of(second), 0);
 }
 
+TEST_F(Tables, and_doors_are_not_waited_for_in_silence) {
+    write(of(2, "initializing"));
+    ::setenv("TUTTI_TIMEOUT_MS", "6000", 1);
+    const auto log_of = [&](const char* name) { return path_.string() + name; };
+    const auto wait = [&](const char* name, const AllToAllVV2Param& p) {
+        return start_process(0, [&](int) {
+            ASSERT_NE(std::freopen(log_of(name).c_str(), "w", stderr), nullptr);
+            EXPECT_THROW(AllToAllVV2 operation(p), Timeout);
+        });
+    };
+    const std::pair<const char*, std::vector<std::string>> waits[]{
+        {".table", {"still waiting after 5 s for rank table", path_.string(), "initializing"}},
+        {".door", {"still waiting after 5 s for rank 0 (rankRoot) of domain \"nobody's\"", "MASTER_ADDR"}}};
+    const pid_t table = wait(".table", param(0));
+    const pid_t door = wait(".door", {.rank = 1, .rankSize = 2, .commDomain = "nobody's"});
+    EXPECT_EQ(status_of(table), 0);
+    EXPECT_EQ(status_of(door), 0);
+    for (const auto& [name, words] : waits) {
+        std::ifstream log(log_of(name));
+        const std::string text(std::istreambuf_iterator<char>(log), {});
+        for (const std::string& word : words) EXPECT_TRUE(has(text, word)) << text;
+        std::filesystem::remove(log_of(name));
+    }
+    ::unsetenv("TUTTI_TIMEOUT_MS");
+}
+
 TEST_F(Tables, refuse_what_does_not_fit_to_them) {
     write(of(2));
     const auto refused = [&](AllToAllVV2Param p, const std::string& words) {

@@ -107,7 +107,8 @@ def exchange(rank):
             piece = inputs[j][offsets[j][rank]:offsets[j][rank] + counts[j][rank]]
             want[starts[j]:starts[j] + received[j]] = piece
         assert got.shape == (1, want.size) and (got.ravel() == want).all(), (turn, got, want)
-    even = operation.execute(np.arange(2 * size) + 10 * rank)
+    mesh = dist.init_device_mesh("cpu", (size,))
+    even = atb.AllToAllVV2(atb.AllToAllVV2Param(hcclComm=mesh)).execute(np.arange(2 * size) + 10 * rank)
     assert even.tolist() == [[10 * j + 2 * rank + i for j in range(size) for i in range(2)]]
     x = np.arange(4)
     codes = {}
