@@ -25,6 +25,21 @@ function(add_module name)
   endif()
 endfunction()
 
+# set_kernel_sources(file…): sources of kernels for several CPU targets.
+#
+# A sum must not depend on whether the CPU can fuse it with a product. Kernels are worth optimising in every build, but
+# instrumented they would take a quarter of an hour to compile: with sanitizers they are optimised less, and checks for
+# undefined behaviour (every intrinsic is a function call with pointers) are left out.
+function(set_kernel_sources)
+  set(kernel_options "-ffp-contract=off")
+  if(TUTTI_SANITIZE)
+    list(APPEND kernel_options -O1 -g1 -fno-sanitize=undefined)
+  else()
+    list(APPEND kernel_options -O3 -fno-unswitch-loops)
+  endif()
+  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "${kernel_options}")
+endfunction()
+
 # add_tutti_test(NAME SOURCES … LIBRARIES … [LABELS …] [TIMEOUT seconds] [SHARDS number])
 #
 # A GoogleTest executable, registered with CTest as one test, or as shards NAME_1, NAME_2, ... that run side by side.
