@@ -6,6 +6,7 @@
 
 #include "core/deadline.hpp"
 #include "core/huge_pages.hpp"
+#include "engine/running.hpp"
 #include "reduce/reduce.hpp"
 #include "schedule/schedule.hpp"
 #include "transport/mailbox.hpp"
@@ -39,6 +40,7 @@ struct Ground {
     /// The memory of a rank (the mailbox's) of this host; empty: the kernel does not let ranks copy from each other.
     std::function<const transport::PeerMemory*(int rank)> memory;
     std::vector<int> world_of;            ///< the mailbox's rank of each rank; empty: the same
+    int rank = 0;                         ///< this rank
     std::uint64_t channel = 0;            ///< what all channels of this group's collectives have in common
     int local_rank = 0;                   ///< in the arena
     std::vector<int> local_of;            ///< arena rank of each rank of this host, -1 elsewhere
@@ -57,27 +59,20 @@ struct Operands {
     std::uint64_t fingerprint = 0;
 };
 
-class Execution {
+class Execution final : public Running {
  public:
     /// Of what the kernel copies from others to be combined, so many bytes come at once: few calls, and what comes is
     /// still in the cache when it is combined, the others' values too, where they are overwritten.
     static constexpr std::size_t combined_at_once = std::size_t{1} << 20;
 
     Execution(std::shared_ptr<const schedule::Schedule> schedule, const Operands& operands, Ground& ground);
-    ~Execution();
-    Execution(const Execution&) = delete;
-    Execution& operator=(const Execution&) = delete;
+    ~Execution() override;
 
-    /// True if anything moved.
-    bool progress();
-    bool done() const noexcept { return first_open_ == states_.size(); }
-    /// Steps done, steps in all, and what it waits for; for messages.
-    std::string where() const;
-    /// Ranks that it waits for now.
-    std::vector<int> waits_for() const;
-
-    /// A peer of this host that does something else at this sequence number: (rank, its fingerprint).
-    const std::optional<std::pair<int, std::uint64_t>>& mismatch() const noexcept { return mismatch_; }
+    bool progress() override;
+    bool done() const noexcept override { return first_open_ == states_.size(); }
+    std::string where() const override;
+    std::vector<int> waits_for() const override;
+    const std::optional<std::pair<int, std::uint64_t>>& mismatch() const noexcept override { return mismatch_; }
 
  private:
     enum class State : std::uint8_t { open, running, done };

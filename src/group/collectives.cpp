@@ -39,6 +39,10 @@ void Group::begin_schedule(Operation& operation) {
     operation.operands.channel = Channel::of_collective(index_, operation.sequence);
     if (size_ > 1) world_->mailbox().check_unexpected(operation.operands.channel, fingerprint);
     if (world_->failure()) return;
+    if (operation.quantized) {
+        operation.execution = std::make_unique<engine::Quantized>(*operation.quantized, operation.operands, ground_);
+        return;
+    }
     operation.execution = std::make_unique<engine::Execution>(
         operation.schedule ? operation.schedule : plan_for(operation), operation.operands, ground_);
 }

@@ -175,7 +175,7 @@ bool World::progress_messages() {
     return moved;
 }
 
-bool World::run(engine::Execution& execution) {
+bool World::run(engine::Running& execution) {
     executing_ = true;
     const bool moved = execution.progress();
     executing_ = false;

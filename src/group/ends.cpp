@@ -69,7 +69,7 @@ World::Place World::next_place_in_store(std::uint32_t count, std::uint64_t part_
 std::uint64_t World::fingerprint_of(std::uint64_t channel) const {
     const std::uint32_t index = Channel::group(channel);
     const auto group = find(index);
-    return group ? group->fingerprint_at(Channel::number(channel)) : 0;
+    return group ? group->fingerprint_at(Channel::sequence(channel)) : 0;
 }
 
 void World::mismatch(int peer, std::uint64_t channel, std::uint64_t theirs, std::uint64_t mine, std::size_t their_bytes,
@@ -77,8 +77,9 @@ void World::mismatch(int peer, std::uint64_t channel, std::uint64_t theirs, std:
     const auto group = find(Channel::group(channel));
     if (!group) return;
     const int from = group->rank_of(peer);
-    if (theirs == mine) return group->mismatch_of_blocks(from, Channel::number(channel), mine, their_bytes, my_bytes);
-    group->mismatch(from, Channel::number(channel), theirs, mine);
+    const std::uint64_t sequence = Channel::sequence(channel);
+    if (theirs == mine) return group->mismatch_of_blocks(from, sequence, mine, their_bytes, my_bytes);
+    group->mismatch(from, sequence, theirs, mine);
 }
 
 // ---- What others say

@@ -8,6 +8,40 @@ namespace tutti::group {
 namespace {
 constexpr std::uint64_t hashed = std::uint64_t{1} << 35;
 
+// What is compared of a quantised collective stands where others have their root.
+constexpr int format_bits = 2, scales_bits = 2, output_bits = 2;
+constexpr DType outputs[] = {DType::float32, DType::float16, DType::bfloat16};
+
+bool is_quantized(int operation) {
+    return operation >= quantized_all_reduce && operation <= quantized_all_gather;
+}
+
+std::string describe_block_length(std::uint64_t block) {
+    if (block == QuantizedTerms::row) return "a scale for each row";
+    if (block == QuantizedTerms::tensor) return "a scale for the tensor";
+    return fmt::format("blocks of {}", block);
+}
+
+std::string describe_quantized(int operation, DType input, ReduceOp::Kind op, unsigned terms, std::uint64_t count) {
+    static constexpr const char* names[] = {"quantized_all_reduce", "quantized_reduce_scatter", "quantized_all_gather"};
+    static constexpr const char* formats[] = {"int8", "int4", "float8_e4m3fn", "float8_e5m2"};
+    static constexpr const char* scales[] = {"scales per rank", "shared scales", "a given scale"};
+    const auto take = [&terms](int bits) {
+        const unsigned value = terms & ((1U << bits) - 1);
+        terms >>= bits;
+        return value;
+    };
+    const unsigned format = take(format_bits), scale = take(scales_bits), output = take(output_bits), codes = take(1);
+    std::string text = fmt::format("{} of {}", names[operation - quantized_all_reduce], to_string(input));
+    text += count >= hashed ? fmt::format(", count, rows and scale (digest of them all: {:x})", count & 0xffff)
+                            : fmt::format(" × {}", count);
+    if (operation != quantized_all_gather) text += fmt::format(", {}", to_string(op));
+    text += fmt::format(", as {} in {}, {}", formats[format], describe_block_length(std::uint64_t{terms} * 32),
+                        scales[std::min(scale, 2U)]);
+    if (operation == quantized_all_reduce) text += codes != 0 ? ", results quantised" : ", results not quantised";
+    return text + fmt::format(", into {}", to_string(outputs[std::min(output, 2U)]));
+}
+
 // The call of an object collective, or nullptr.
 const char* object_call(int operation) {
     switch (operation) {
@@ -41,6 +75,17 @@ std::uint64_t Fingerprint::pack(int operation, DType dtype, ReduceOp::Kind op, i
     return pack(operation, dtype, op, root, hash | hashed);
 }
 
+std::uint64_t Fingerprint::pack(const QuantizedTerms& terms, std::span<const std::uint64_t> counts) {
+    const auto output = std::ranges::find(outputs, terms.output) - std::begin(outputs);
+    unsigned bits = static_cast<unsigned>(terms.block / 32);
+    bits = bits << 1 | (terms.gathers_codes ? 1U : 0U);
+    bits = bits << output_bits | static_cast<unsigned>(output);
+    bits = bits << scales_bits | static_cast<unsigned>(terms.scales);
+    bits = bits << format_bits | static_cast<unsigned>(terms.format);
+    return pack(terms.operation, terms.input, terms.averages ? ReduceOp::Kind::avg : ReduceOp::Kind::sum,
+                static_cast<int>(bits), counts);
+}
+
 std::string Fingerprint::describe(std::uint64_t f) {
     const int operation = static_cast<int>(f >> 59);
     const auto dtype = to_string(dtype_of(f));
@@ -49,6 +94,10 @@ std::string Fingerprint::describe(std::uint64_t f) {
     if (operation == group_creation && root == static_cast<int>(Making::split)) return "ProcessGroup.split";
     if (operation == group_creation && root == static_cast<int>(Making::mesh)) return "a device mesh";
     if (operation == group_creation) return count == 1 ? "new_group" : fmt::format("new_group of {} groups", count);
+    if (is_quantized(operation)) {
+        return describe_quantized(operation, dtype_of(f), static_cast<ReduceOp::Kind>((f >> 50) & 15),
+                                  static_cast<unsigned>(root), count);
+    }
     if (const char* call = object_call(operation)) {
         return fmt::format("{} of {} object{}{}", call, count, count == 1 ? "" : "s",
                            root >= 0 ? fmt::format(", root {}", root) : "");

@@ -4,6 +4,7 @@
 // Counts that do not fit, and lists of counts, are hashed into the count's bits; its top bit says so.
 #pragma once
 
+#include "engine/quantized.hpp"
 #include "schedule/schedule.hpp"
 
 #include <tutti/reduce_op.hpp>
@@ -14,10 +15,27 @@
 
 namespace tutti::group {
 
+/// What ranks must agree about in a quantised collective, beside its count.
+struct QuantizedTerms {
+    int operation = 0;  ///< one of those below
+    DType input = DType::float32;
+    DType output = DType::float32;  ///< float32, float16 or bfloat16
+    bool averages = false;
+    quantize::Format format = quantize::Format::int8;
+    engine::QuantizedCall::Scales scales = engine::QuantizedCall::Scales::own;
+    bool gathers_codes = true;
+    /// A multiple of 32 up to 1024, or one of these.
+    std::uint64_t block = 256;
+    static constexpr std::uint64_t row = 33 * 32, tensor = 34 * 32;
+};
+
 struct Fingerprint {
     static std::uint64_t pack(int operation, DType dtype, ReduceOp::Kind op, int root, std::uint64_t count);
     static std::uint64_t pack(int operation, DType dtype, ReduceOp::Kind op, int root,
                               std::span<const std::uint64_t> counts);
+    /// Of a quantised collective. What cannot be read back from it (a scale, rows, different counts) is in `counts`,
+    /// too.
+    static std::uint64_t pack(const QuantizedTerms& terms, std::span<const std::uint64_t> counts);
     /// "all_reduce of float32 × 10, sum"; for errors. Sizes that differ by rank are not in it: of an all_to_all it
     /// tells none, of others a digest of them all.
     static std::string describe(std::uint64_t fingerprint);
@@ -34,6 +52,9 @@ inline constexpr int all_gather_objects = 25;
 inline constexpr int gather_objects = 26;
 inline constexpr int scatter_objects = 27;
 inline constexpr int symmetric_memory = 28;
+inline constexpr int quantized_all_reduce = 20;
+inline constexpr int quantized_reduce_scatter = 21;
+inline constexpr int quantized_all_gather = 22;
 /// Groups are made, of so many ranks' lists; the root says by what.
 inline constexpr int group_creation = 23;
 enum class Making : int { new_group = -1, split = 0, mesh = 1 };

@@ -155,6 +155,7 @@ std::uint64_t Group::part_bytes(const World& world, std::span<const int> members
 
 void Group::open_memory() {
     ground_.mailbox = &world_->mailbox();
+    ground_.rank = rank_;
     ground_.world_of = members_;
     ground_.channel = Channel::of_collective(index_, 0);
     ground_.local_of.assign(static_cast<std::size_t>(size_), -1);

@@ -4,6 +4,7 @@
 #include "algorithm/plan.hpp"
 #include "core/deadline.hpp"
 #include "engine/execution.hpp"
+#include "engine/quantized.hpp"
 #include "record/recorder.hpp"
 
 #include <tutti/backend.hpp>
@@ -95,11 +96,12 @@ class Operation {
     Deadline deadline = Deadline::never();
     std::chrono::milliseconds timeout{0};
     std::shared_ptr<Group> group;
-    std::shared_ptr<const schedule::Schedule> schedule;  // chosen beforehand; empty: when it starts
+    std::shared_ptr<const schedule::Schedule> schedule;      // chosen beforehand; empty: when it starts
+    std::unique_ptr<const engine::QuantizedCall> quantized;  // what it does instead of the request
 
     // Under the group's lock.
     std::uint64_t sequence = 0;
-    std::unique_ptr<engine::Execution> execution;
+    std::unique_ptr<engine::Running> execution;
     SmallCall small;
     SmallState small_state;
     Instant started;

@@ -117,7 +117,7 @@ bool Group::is_small(Collective collective, std::uint64_t block_bytes) const noe
 bool Group::make_small(Operation& operation) const {
     const algorithm::Request& request = operation.request;
     const engine::Operands& operands = operation.operands;
-    if (!uses_shared_memory_only()) return false;
+    if (!uses_shared_memory_only() || operation.quantized) return false;
     if (request.collective == Collective::all_to_all) {
         operation.small = {.collective = request.collective,
                            .input = operands.input,

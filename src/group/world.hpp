@@ -64,6 +64,10 @@ struct Channel {
         return static_cast<std::uint32_t>((channel & ~transport::collective_channel) >> group_shift);
     }
     static constexpr std::uint64_t number(std::uint64_t channel) { return channel & number_mask; }
+    /// Of a collective: which one, whatever part of it the channel is for.
+    static constexpr std::uint64_t sequence(std::uint64_t channel) {
+        return channel & ((std::uint64_t{1} << engine::part_of_channel_shift) - 1);
+    }
 };
 
 /// Where a world's shared memory is to be found: a descriptor of rank 0's process, -1: nowhere. See Arena::find.
@@ -165,7 +169,7 @@ class World : public std::enable_shared_from_this<World> {
     bool progress();
     void hear();  ///< fails, if that is the news
     /// Moves an execution on; what fails inside fails when it has returned.
-    bool run(engine::Execution& execution);
+    bool run(engine::Running& execution);
     /// It is over: with an error, or well.
     void complete(std::shared_ptr<Operation> operation, const std::exception_ptr& error);
     /// Ends the world: every operation of every group fails with it.

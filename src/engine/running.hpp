@@ -1,0 +1,36 @@
+// Running: a collective that is under way on this rank.
+//
+// Never blocks: progress() does what can be done now and returns. Threads: one at a time (the group's lock).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tutti::engine {
+
+class Running {
+ public:
+    Running() = default;
+    Running(const Running&) = delete;
+    Running& operator=(const Running&) = delete;
+    virtual ~Running() = default;
+
+    /// True if anything moved.
+    virtual bool progress() = 0;
+    virtual bool done() const noexcept = 0;
+    /// Steps done, steps in all, and what it waits for; for messages.
+    virtual std::string where() const = 0;
+    /// Ranks that it waits for now.
+    virtual std::vector<int> waits_for() const = 0;
+    /// A peer of this host that does something else at this sequence number: (rank, its fingerprint).
+    virtual const std::optional<std::pair<int, std::uint64_t>>& mismatch() const noexcept = 0;
+};
+
+/// An operation has several channels where its messages would meet the wrong receives otherwise: the number of the
+/// channel stands in these bits, which no sequence number reaches. They begin here.
+inline constexpr int part_of_channel_shift = 41;
+
+}  // namespace tutti::engine
