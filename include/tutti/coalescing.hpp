@@ -25,7 +25,7 @@ struct CoalescingOptions {
 
 /// While it lives, this thread's blocking collectives, sends and receives on one group are collected instead of run
 /// (recv then returns the rank that it names, or -1). Not collected: other groups, async:: calls, isend and irecv,
-/// plans, objects, monitored_barrier.
+/// plans, objects, quantised collectives, monitored_barrier.
 ///     tutti::Coalescing scope({.group = g});
 ///     tutti::all_reduce(a, {.group = g});
 ///     tutti::all_reduce(b, {.group = g});

@@ -25,7 +25,9 @@ TUTTI_API std::vector<std::string> dump_trace(const std::string& folder, const s
 /// What this rank has done in one group since the group was made.
 struct GroupCounters {
     std::uint64_t issued = 0, completed = 0, failed = 0;  ///< operations
-    std::uint64_t bytes = 0;                              ///< that this rank put into collectives, sent or received
+    /// That this rank put into collectives, sent or received. Of a quantised all_reduce half of what both its legs
+    /// hold.
+    std::uint64_t bytes = 0;
     double seconds = 0;            ///< from call to completion, of all that were not over in a moment
     std::vector<double> waited_s;  ///< by rank: how long it was waited for, in waits of more than some 10 ms
 };

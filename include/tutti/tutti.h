@@ -359,6 +359,52 @@ TUTTI_API tutti_status tutti_barrier_async(const tutti_options* options, tutti_w
 /* A barrier that names on rank 0 the first rank that did not come, or all of them (wait_all_ranks 1): TUTTI_TIMEOUT. */
 TUTTI_API tutti_status tutti_monitored_barrier(int wait_all_ranks, const tutti_options* options);
 
+/* ---- Quantised collectives: tutti/quantized.hpp says what they do, when they pay, and how far results are off. ----
+ */
+
+enum { TUTTI_QUANTIZED_INT8 = 0, TUTTI_QUANTIZED_INT4 = 1, TUTTI_QUANTIZED_E4M3 = 2, TUTTI_QUANTIZED_E5M2 = 3 };
+enum { TUTTI_SCALES_PER_RANK = 0, TUTTI_SCALES_SHARED = 1 };
+enum { TUTTI_ROUND_NEAREST = 0, TUTTI_ROUND_STOCHASTIC = 1 };
+enum { TUTTI_BLOCK_PER_ROW = -1, TUTTI_BLOCK_PER_TENSOR = -2 };
+
+typedef struct tutti_quantized_options {
+    size_t size;
+    int64_t block;            /* elements with one scale: a multiple of 32 from 32 to 1024, or one of the above */
+    int32_t type;             /* of the codes */
+    int32_t scales;           /* whose values decide about a scale */
+    float scale;              /* one for all of the input, on all ranks; 0: found from the values */
+    int32_t quantize_results; /* of tutti_quantized_all_reduce: 1 if the second leg holds codes, too */
+    uint64_t seed;            /* of stochastic rounding */
+    int32_t rounding;
+    int32_t reserved;      /* 0 */
+    const int64_t* counts; /* of the other two: elements of each rank's piece, one for each rank; NULL: as many each */
+} tutti_quantized_options;
+#define TUTTI_QUANTIZED_OPTIONS_INIT \
+    { sizeof(tutti_quantized_options), 256, 0, 0, 0.0F, 1, 0, 0, 0, NULL }
+
+/* Adds up (TUTTI_SUM) or averages (TUTTI_AVG) `input` over all ranks into `output`, which may be the same tensor.
+ * float32, float16, bfloat16; with a scale the input may hold codes of int8. `quantized` may be NULL. */
+TUTTI_API tutti_status tutti_quantized_all_reduce(const tutti_tensor* output, const tutti_tensor* input, int op,
+                                                  const tutti_quantized_options* quantized,
+                                                  const tutti_options* options);
+TUTTI_API tutti_status tutti_quantized_all_reduce_async(const tutti_tensor* output, const tutti_tensor* input, int op,
+                                                        const tutti_quantized_options* quantized,
+                                                        const tutti_options* options, tutti_work** work);
+/* `output` becomes this rank's piece of the sums. */
+TUTTI_API tutti_status tutti_quantized_reduce_scatter(const tutti_tensor* output, const tutti_tensor* input, int op,
+                                                      const tutti_quantized_options* quantized,
+                                                      const tutti_options* options);
+TUTTI_API tutti_status tutti_quantized_reduce_scatter_async(const tutti_tensor* output, const tutti_tensor* input,
+                                                            int op, const tutti_quantized_options* quantized,
+                                                            const tutti_options* options, tutti_work** work);
+/* `output` becomes all inputs one after the other, as their codes say. */
+TUTTI_API tutti_status tutti_quantized_all_gather(const tutti_tensor* output, const tutti_tensor* input,
+                                                  const tutti_quantized_options* quantized,
+                                                  const tutti_options* options);
+TUTTI_API tutti_status tutti_quantized_all_gather_async(const tutti_tensor* output, const tutti_tensor* input,
+                                                        const tutti_quantized_options* quantized,
+                                                        const tutti_options* options, tutti_work** work);
+
 /* ---- Point to point -------------------------------------------------------------------------------------------- */
 
 enum { TUTTI_ANY_RANK = -1 };

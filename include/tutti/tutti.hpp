@@ -18,6 +18,7 @@
 #include <tutti/object_collectives.hpp>
 #include <tutti/plan.hpp>
 #include <tutti/process_group.hpp>
+#include <tutti/quantized.hpp>
 #include <tutti/reduce_op.hpp>
 #include <tutti/spawn.hpp>
 #include <tutti/store.hpp>

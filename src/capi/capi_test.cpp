@@ -73,7 +73,8 @@ void run_world(int size, const std::function<void(int rank, tutti_group* group)>
 TEST(CHeader, says_the_same_in_c_as_in_cpp) {
     EXPECT_EQ(elements_of_vector_in_c(), 3);
     EXPECT_EQ(sizes_of_initialisers_in_c(), sizeof(tutti_tcp_store_options) + sizeof(tutti_init_options) +
-                                                sizeof(tutti_group_options) + sizeof(tutti_options));
+                                                sizeof(tutti_group_options) + sizeof(tutti_options) +
+                                                sizeof(tutti_quantized_options));
     for (int dtype = 0; dtype < tutti::dtype_count; ++dtype) {
         EXPECT_EQ(tutti_dtype_size(dtype), tutti::size_of(static_cast<tutti::DType>(dtype)));
         EXPECT_EQ(tutti_dtype_name(dtype), tutti::to_string(static_cast<tutti::DType>(dtype)));

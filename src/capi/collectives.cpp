@@ -2,6 +2,8 @@
 #include "capi/failure.hpp"
 #include "capi/handles.hpp"
 
+#include <tutti/quantized.hpp>
+
 #include <vector>
 
 namespace tutti::capi {
@@ -58,6 +60,26 @@ AllToAllVOptions blocks_options(const Common& o, const std::int64_t* send_counts
             .receive_offsets = by_rank(o, receive_offsets),
             .group = o.group,
             .timeout = o.timeout};
+}
+QuantizedOptions quantized_options(const Common& o, int op, const tutti_quantized_options* given) {
+    const tutti_quantized_options q =
+        options_of(o.function, "tutti_quantized_options", given, TUTTI_QUANTIZED_OPTIONS_INIT);
+    const auto number = [&](const char* member, std::int32_t value, int max) {
+        return number_of(o.function, member, value, 0, max);
+    };
+    QuantizedOptions options;
+    options.type = static_cast<QuantizedType>(number("quantized.type", q.type, TUTTI_QUANTIZED_E5M2));
+    options.block = q.block;
+    options.scales = static_cast<QuantizedScales>(number("quantized.scales", q.scales, TUTTI_SCALES_SHARED));
+    if (q.scale != 0) options.scale = q.scale;
+    options.quantize_results = number("quantized.quantize_results", q.quantize_results, 1) == 1;
+    options.rounding = static_cast<QuantizedRounding>(number("quantized.rounding", q.rounding, TUTTI_ROUND_STOCHASTIC));
+    options.seed = q.seed;
+    options.op = o.op(op);
+    options.counts = by_rank(o, q.counts);
+    options.group = o.group;
+    options.timeout = o.timeout;
+    return options;
 }
 
 }  // namespace
@@ -255,6 +277,56 @@ tutti_status tutti_monitored_barrier(int wait_all_ranks, const tutti_options* op
     return blocking(__func__, options, [&](const Common& o) {
         const bool all = number_of(o.function, "wait_all_ranks", wait_all_ranks, 0, 1) == 1;
         monitored_barrier({.group = o.group, .timeout = o.timeout, .wait_all_ranks = all});
+    });
+}
+
+tutti_status tutti_quantized_all_reduce(const tutti_tensor* output, const tutti_tensor* input, int op,
+                                        const tutti_quantized_options* quantized, const tutti_options* options) {
+    return blocking(__func__, options, [&](const Common& o) {
+        quantized_all_reduce(tensor_of(o.function, "output", output), tensor_of(o.function, "input", input),
+                             quantized_options(o, op, quantized));
+    });
+}
+tutti_status tutti_quantized_all_reduce_async(const tutti_tensor* output, const tutti_tensor* input, int op,
+                                              const tutti_quantized_options* quantized, const tutti_options* options,
+                                              tutti_work** work) {
+    return starting(__func__, options, work, [&](const Common& o) {
+        return async::quantized_all_reduce(tensor_of(o.function, "output", output),
+                                           tensor_of(o.function, "input", input), quantized_options(o, op, quantized));
+    });
+}
+
+tutti_status tutti_quantized_reduce_scatter(const tutti_tensor* output, const tutti_tensor* input, int op,
+                                            const tutti_quantized_options* quantized, const tutti_options* options) {
+    return blocking(__func__, options, [&](const Common& o) {
+        quantized_reduce_scatter(tensor_of(o.function, "output", output), tensor_of(o.function, "input", input),
+                                 quantized_options(o, op, quantized));
+    });
+}
+tutti_status tutti_quantized_reduce_scatter_async(const tutti_tensor* output, const tutti_tensor* input, int op,
+                                                  const tutti_quantized_options* quantized,
+                                                  const tutti_options* options, tutti_work** work) {
+    return starting(__func__, options, work, [&](const Common& o) {
+        return async::quantized_reduce_scatter(tensor_of(o.function, "output", output),
+                                               tensor_of(o.function, "input", input),
+                                               quantized_options(o, op, quantized));
+    });
+}
+
+tutti_status tutti_quantized_all_gather(const tutti_tensor* output, const tutti_tensor* input,
+                                        const tutti_quantized_options* quantized, const tutti_options* options) {
+    return blocking(__func__, options, [&](const Common& o) {
+        quantized_all_gather(tensor_of(o.function, "output", output), tensor_of(o.function, "input", input),
+                             quantized_options(o, TUTTI_SUM, quantized));
+    });
+}
+tutti_status tutti_quantized_all_gather_async(const tutti_tensor* output, const tutti_tensor* input,
+                                              const tutti_quantized_options* quantized, const tutti_options* options,
+                                              tutti_work** work) {
+    return starting(__func__, options, work, [&](const Common& o) {
+        return async::quantized_all_gather(tensor_of(o.function, "output", output),
+                                           tensor_of(o.function, "input", input),
+                                           quantized_options(o, TUTTI_SUM, quantized));
     });
 }
 }  // extern "C"

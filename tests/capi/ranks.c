@@ -49,6 +49,37 @@ static void fill(int32_t* x, int count) {
     for (int i = 0; i < count; ++i) x[i] = value(rank, i);
 }
 
+/* Codes of int8 and one scale: exact. Then float32, of which every rank gets the same. */
+static void quantized(int asynchronous) {
+    int8_t codes[COUNT];
+    float sums[COUNT], all[MOST_RANKS * COUNT], own[COUNT], whole[MOST_RANKS * COUNT];
+    tutti_quantized_options half = TUTTI_QUANTIZED_OPTIONS_INIT, plain = TUTTI_QUANTIZED_OPTIONS_INIT;
+    const tutti_tensor from = TUTTI_VECTOR(codes, TUTTI_INT8, COUNT), to = TUTTI_VECTOR(sums, TUTTI_FLOAT32, COUNT);
+    const tutti_tensor mine = TUTTI_VECTOR(own, TUTTI_FLOAT32, COUNT);
+    const tutti_tensor every = TUTTI_VECTOR(all, TUTTI_FLOAT32, (int64_t)size * COUNT);
+    const tutti_tensor parts = TUTTI_VECTOR(whole, TUTTI_FLOAT32, (int64_t)size * COUNT);
+    half.scale = 0.5F;
+    half.quantize_results = 0;
+    for (int i = 0; i < COUNT; ++i) codes[i] = (int8_t)(100 + i);
+    for (int i = 0; i < COUNT; ++i) own[i] = (float)(127 - i);
+    for (int i = 0; i < size * COUNT; ++i) whole[i] = (float)(rank + 1) * 127;
+    if (asynchronous) {
+        FINISH(tutti_quantized_all_reduce_async(&to, &from, TUTTI_SUM, &half, NULL, &work));
+        FINISH(tutti_quantized_all_gather_async(&every, &mine, NULL, NULL, &work));
+        FINISH(tutti_quantized_reduce_scatter_async(&mine, &parts, TUTTI_SUM, &plain, NULL, &work));
+    } else {
+        OK(tutti_quantized_all_reduce(&to, &from, TUTTI_SUM, &half, NULL));
+        OK(tutti_quantized_all_gather(&every, &mine, NULL, NULL));
+        OK(tutti_quantized_reduce_scatter(&mine, &parts, TUTTI_SUM, &plain, NULL));
+    }
+    for (int i = 0; i < COUNT; ++i) EXPECT(sums[i] == (float)(size * (100 + i)) / 2);
+    for (int i = 0; i < size * COUNT; ++i) EXPECT(all[i] == (float)(127 - i % COUNT));
+    for (int i = 0; i < COUNT; ++i) EXPECT(own[i] == 127.0F * (float)(size * (size + 1)) / 2);
+    plain.block = 33;
+    EXPECT(tutti_quantized_all_reduce(&to, &to, TUTTI_SUM, &plain, NULL) == TUTTI_INVALID_ARGUMENT);
+    EXPECT(strstr(tutti_last_error(), "block 33") != NULL);
+}
+
 static void reductions(int asynchronous) {
     int32_t x[COUNT];
     const int last = size - 1;
@@ -299,6 +330,7 @@ int main(void) {
     EXPECT(size <= MOST_RANKS);
     for (int asynchronous = 0; asynchronous < 2; ++asynchronous) {
         reductions(asynchronous);
+        quantized(asynchronous);
         gathers(asynchronous);
         from_a_root(asynchronous);
         exchanges(asynchronous);
