@@ -35,6 +35,7 @@
 #include <tutti/export.hpp>
 #include <tutti/future.hpp>
 #include <tutti/process_group.hpp>
+#include <tutti/quantized.hpp>
 #include <tutti/tensor.hpp>
 
 #include <cstddef>
@@ -112,6 +113,16 @@ using CommHookResult = std::variant<Future<Tensor>, Future<std::vector<TensorVie
 ///         return tutti::async::all_reduce(gradients, {.group = group}).get_future();
 ///     });
 using CommHook = std::function<CommHookResult(const ProcessGroup& group, GradBucket& bucket)>;
+
+enum class ErrorFeedback {
+    off,
+    on,  ///< what is lost to rounding is made good in the next iteration: QuantizedReducer
+};
+/// A hook that averages each bucket with quantized_all_reduce, as `options` say; their op and group are the hook's own.
+/// Gradients are float32, float16 or bfloat16. When buckets change, after the first iteration, feedback begins anew.
+/// Register it with a group, or with none for the object's.
+///     ddp.register_comm_hook({}, tutti::quantized_comm_hook({.type = tutti::QuantizedType::int4}));
+TUTTI_API CommHook quantized_comm_hook(QuantizedOptions options = {}, ErrorFeedback feedback = ErrorFeedback::on);
 
 /// The parameters and gradients of a model on all ranks of a group. May be moved, not copied.
 ///

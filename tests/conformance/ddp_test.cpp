@@ -380,5 +380,41 @@ TEST(DdpBuckets, are_of_25_MiB_and_the_first_of_1_MiB) {
     EXPECT_EQ(small.group(), g);
 }
 
+// Model's gradients are whole numbers: a scale of 1 keeps them, so that averages are exact but for the second rounding.
+TEST_P(Ddp, gradients_are_averaged_by_a_quantised_hook) {
+    run_ranks(3, GetParam(), [](const ProcessGroup& g) {
+        const auto distance = [&](CommHook hook, int iterations) {
+            Model model(g.rank());
+            DistributedDataParallel ddp(model.parameters(), {.group = g, .bucket_cap_bytes = 64});
+            ddp.register_comm_hook({}, std::move(hook));
+            double worst = 0;
+            std::vector<std::vector<double>> sums(Model::size);
+            for (int iteration = 0; iteration < iterations; ++iteration) {
+                model.compute_gradients(g.rank(), 1);
+                ddp.forward();
+                for (std::size_t i = 0; i < Model::size; ++i) ddp.ready(i);
+                ddp.finish();
+                for (std::size_t i = 0; i < Model::size; ++i) {
+                    sums[i].resize(Model::counts[i]);
+                    for (std::size_t k = 0; k < Model::counts[i]; ++k)
+                        sums[i][k] += static_cast<double>(model.gradients[i][k]);
+                }
+            }
+            const Lists exact = averages(g.size(), 1);
+            for (std::size_t i = 0; i < Model::size; ++i) {
+                for (std::size_t k = 0; k < Model::counts[i]; ++k)
+                    worst = std::max(worst, std::abs(sums[i][k] / iterations - static_cast<double>(exact[i][k])));
+            }
+            return worst;
+        };
+        const double largest = 6.0 * 2 * 46;  // of the averages
+        EXPECT_LT(distance(quantized_comm_hook(), 1), largest * 1.5 / 127);
+        const QuantizedOptions four{.type = QuantizedType::int4};
+        const double without = distance(quantized_comm_hook(four, ErrorFeedback::off), 40);
+        EXPECT_GT(without, 1);
+        EXPECT_LT(distance(quantized_comm_hook(four), 40), without / 4);
+    });
+}
+
 }  // namespace
 }  // namespace tutti::test
