@@ -34,6 +34,7 @@ NB_MODULE(_core, m) {
     bind_groups(m);
     bind_reduce_ops(m);
     bind_collectives(m);
+    bind_quantized(m);
     bind_point_to_point(m);
     bind_plans(m);
     bind_objects(m);

@@ -7,6 +7,7 @@ namespace tutti::python {
 
 void bind_reduce_ops(nanobind::module_& m);
 void bind_collectives(nanobind::module_& m);
+void bind_quantized(nanobind::module_& m);
 void bind_point_to_point(nanobind::module_& m);
 void bind_plans(nanobind::module_& m);
 void bind_trace(nanobind::module_& m);

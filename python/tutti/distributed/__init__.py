@@ -37,6 +37,7 @@ from .object_collectives import (
     all_gather_object, broadcast_object_list, gather_object, recv_object_list, scatter_object_list, send_object_list,
 )
 from .point_to_point import P2POp, batch_isend_irecv, irecv, isend, recv, send
+from .quantized import QuantizedReducer, quantized_all_gather, quantized_all_reduce, quantized_reduce_scatter
 from .trace import GroupCounters, dump_trace, group_counters, operation_hooks, prometheus_text
 
 _coalescing_manager = coalescing
@@ -62,7 +63,7 @@ __all__ = [
     "CollectiveMismatch", "DebugLevel", "DeviceMesh", "DistBackendError", "DistError", "DistNetworkError",
     "DistStoreError", "DistributedBackendOptions", "FileStore", "GroupCounters", "GroupMember", "HashStore",
     "InvalidArgument", "ObjectError", "P2POp", "PeerLost", "PrefixStore", "ProcessGroup", "ProcessGroupNCCL",
-    "ReduceOp", "Store", "TCPStore", "Timeout", "Work", "WorkResult", "all_gather", "all_gather_coalesced",
+    "QuantizedReducer", "ReduceOp", "Store", "TCPStore", "Timeout", "Work", "WorkResult", "all_gather", "all_gather_coalesced",
     "all_gather_into_tensor", "all_gather_into_tensor_coalesced", "all_gather_object", "all_reduce",
     "all_reduce_coalesced", "all_to_all", "all_to_all_single", "all_to_all_v", "barrier", "batch_isend_irecv", "breakpoint",
     "broadcast", "broadcast_object_list", "coalescing", "current_device_mesh", "default_pg_timeout",
@@ -71,8 +72,8 @@ __all__ = [
     "get_world_size", "group", "group_counters", "init_device_mesh", "init_process_group", "irecv", "is_available",
     "is_backend_available", "is_gloo_available", "is_initialized", "is_mpi_available", "is_nccl_available",
     "is_torchelastic_launched", "is_ucc_available", "is_xccl_available", "isend", "monitored_barrier", "new_group",
-    "new_subgroups", "new_subgroups_by_enumeration", "operation_hooks", "plan", "prometheus_text", "recv",
-    "recv_object_list", "reduce", "reduce_op", "reduce_scatter", "reduce_scatter_tensor",
+    "new_subgroups", "new_subgroups_by_enumeration", "operation_hooks", "plan", "prometheus_text", "quantized_all_gather",
+    "quantized_all_reduce", "quantized_reduce_scatter", "recv", "recv_object_list", "reduce", "reduce_op", "reduce_scatter", "reduce_scatter_tensor",
     "reduce_scatter_tensor_coalesced", "scatter", "scatter_object_list", "send", "send_object_list",
     "set_debug_level", "set_debug_level_from_env", "set_default_group", "split_group",
 ]

@@ -1,0 +1,74 @@
+"""Quantised collectives: messages hold codes of 8 or 4 bits instead of floating-point numbers.
+
+They pay where a network is slow: int8 halves the bytes of float16, int4 quarters them. Inside one host they never do;
+`tutti explain quantized_all_reduce` says when. Every value is rounded twice, whatever the number of ranks, and all ranks
+get the same bits. include/tutti/quantized.hpp says how far results are off, and what becomes of NaN.
+
+Common to all, beside what tutti.distributed.collectives says. Arrays are float32, float16 or ml_dtypes.bfloat16.
+type: "int8", "int4", "float8_e4m3fn" or "float8_e5m2". block: elements with one scale, a multiple of 32 up to 1024, or
+"row" (the last dimension) or "tensor". scales: "per_rank", or "shared": the ranks find the largest magnitudes first, and
+whole codes add up exactly. scale: one for everything instead; the input may be of int8 then, codes already. rounding:
+"nearest", or "stochastic" by `seed`. All ranks give the same, but for rounding and seed.
+"""
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from .. import _core
+from .._core import ReduceOp, Work
+from .collectives import Group
+
+__all__ = ["QuantizedReducer", "quantized_all_gather", "quantized_all_reduce", "quantized_reduce_scatter"]
+
+
+def quantized_all_reduce(tensor: Any, op: ReduceOp = ReduceOp.SUM, group: Group = None, async_op: bool = False, *,
+                         output: Any = None, type: str = "int8", block: int | str = 256, scales: str = "per_rank",
+                         scale: float | None = None, quantize_results: bool = True, rounding: str = "nearest",
+                         seed: int = 0, timeout: timedelta | None = None) -> Work | None:
+    """Adds up or averages `tensor` over all ranks, in place, or into `output`, which may be of another dtype. Without
+    `quantize_results` the second leg holds numbers of the output's dtype, and values are rounded once only."""
+    how = (type, block, scales, scale, quantize_results, rounding, seed)
+    return _core.quantized_all_reduce(tensor if output is None else output, tensor, how, op, group, async_op, timeout)
+
+
+def quantized_reduce_scatter(output: Any, input: Any, op: ReduceOp = ReduceOp.SUM, group: Group = None,
+                             async_op: bool = False, *, counts: list[int] | None = None, type: str = "int8",
+                             block: int | str = 256, scales: str = "per_rank", scale: float | None = None,
+                             rounding: str = "nearest", seed: int = 0, timeout: timedelta | None = None) -> Work | None:
+    """`output` becomes this rank's piece of the sum of all inputs. counts: elements of each rank's piece; None: equal."""
+    how = (type, block, scales, scale, False, rounding, seed)
+    return _core.quantized_reduce_scatter(output, input, how, counts, op, group, async_op, timeout)
+
+
+def quantized_all_gather(output: Any, input: Any, group: Group = None, async_op: bool = False, *,
+                         counts: list[int] | None = None, type: str = "int8", block: int | str = 256,
+                         scale: float | None = None, rounding: str = "nearest", seed: int = 0,
+                         timeout: timedelta | None = None) -> Work | None:
+    """All inputs one after the other, in the order of ranks, each as its codes say. counts: elements of each rank's
+    input; None: equal."""
+    how = (type, block, "per_rank", scale, True, rounding, seed)
+    return _core.quantized_all_gather(output, input, how, counts, ReduceOp.SUM, group, async_op, timeout)
+
+
+class QuantizedReducer:
+    """quantized_all_reduce with error feedback: what a call loses to rounding is added to what the next one on the same
+    bucket rounds. One thread at a time; a bucket's call must be complete before its next one."""
+
+    def __init__(self, op: ReduceOp = ReduceOp.SUM, group: Group = None, *, type: str = "int8", block: int | str = 256,
+                 scales: str = "per_rank", quantize_results: bool = True, rounding: str = "nearest", seed: int = 0,
+                 timeout: timedelta | None = None) -> None:
+        self._reducer = _core.QuantizedReducer((type, block, scales, None, quantize_results, rounding, seed), op, group,
+                                               timeout)
+
+    def all_reduce(self, tensor: Any, bucket: int = 0, async_op: bool = False) -> Work | None:
+        """In place. A bucket whose number of elements has changed begins anew."""
+        return self._reducer.all_reduce(tensor, bucket, async_op)
+
+    def residual(self, bucket: int = 0) -> Any:
+        """What has been lost of this rank's values and not made good: a float32 array, empty before the first call."""
+        return self._reducer.residual(bucket)
+
+    def reset(self) -> None:
+        """Forgets all losses."""
+        self._reducer.reset()
