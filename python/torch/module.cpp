@@ -94,6 +94,19 @@ c10::intrusive_ptr<ProcessGroupTutti::Options> options_as_of_gloo(const py::obje
     return options;
 }
 
+// As tutti.torch.quantized puts it together.
+Quantization quantization_of(const py::tuple& how) {
+    return {.type = py::cast<std::string>(how[0]),
+            .block = py::cast<std::int64_t>(how[1]),
+            .scales = py::cast<std::string>(how[2]),
+            .scale = py::cast<std::optional<double>>(how[3]),
+            .quantize_results = py::cast<bool>(how[4]),
+            .rounding = py::cast<std::string>(how[5]),
+            .seed = py::cast<std::uint64_t>(how[6]),
+            .averages = py::cast<bool>(how[7]),
+            .counts = py::cast<std::vector<std::int64_t>>(how[8])};
+}
+
 template <class Function>
 c10::intrusive_ptr<TorchStore> make_store(Function make) {
     return c10::make_intrusive<TorchStore>(make());
@@ -147,6 +160,22 @@ PYBIND11_MODULE(_backend, module) {
     group.def_property_readonly("options", &ProcessGroupTutti::options);
     group.def("empty_symmetric", &ProcessGroupTutti::empty_symmetric, py::arg("sizes"), py::arg("dtype"), ReleaseGil(),
               "See tutti.torch.empty_symmetric.");
+    py::class_<TorchQuantizedReducer>(module, "QuantizedReducer")
+        .def(py::init([](const py::tuple& how) { return TorchQuantizedReducer(quantization_of(how)); }), py::arg("how"))
+        .def("residual", &TorchQuantizedReducer::residual, py::arg("bucket"))
+        .def("reset", &TorchQuantizedReducer::reset);
+    group.def(
+        "quantized",
+        [](ProcessGroupTutti& self, const std::string& operation, const at::Tensor& output, const at::Tensor& input,
+           const py::tuple& how, bool async_op) {
+            const Quantization quantization = quantization_of(how);
+            const py::gil_scoped_release release;
+            return self.quantized(operation, output, input, quantization, async_op);
+        },
+        py::arg("operation"), py::arg("output"), py::arg("input"), py::arg("how"), py::arg("async_op"),
+        "See tutti.torch.quantized_all_reduce.");
+    group.def("quantized_by", &ProcessGroupTutti::quantized_by, py::arg("reducer"), py::arg("tensor"),
+              py::arg("bucket"), py::arg("async_op"), ReleaseGil(), "See tutti.torch.QuantizedReducer.");
     group.def("_set_default_timeout", &ProcessGroupTutti::setTimeout, py::arg("timeout"), ReleaseGil(),
               "Of operations that are called from now on.");
     group.def("get_error", &ProcessGroupTutti::getError, ReleaseGil(), "torch's ErrorType of what failed first.");

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "failure.hpp"
+#include "quantized.hpp"
 #include "recorder.hpp"
 #include "tensors.hpp"
 #include "work.hpp"
@@ -113,6 +114,12 @@ class ProcessGroupTutti : public c10d::Backend {
     /// A new tensor of zeros whose storage is symmetric memory; see tutti/symmetric.hpp. All ranks of the group call
     /// it.
     at::Tensor empty_symmetric(const std::vector<std::int64_t>& sizes, at::ScalarType type);
+
+    /// quantized_all_reduce, quantized_reduce_scatter or quantized_all_gather: tutti/quantized.hpp.
+    WorkPtr quantized(const std::string& operation, at::Tensor output, at::Tensor input, const Quantization& how,
+                      bool async_op);
+    /// quantized_all_reduce with what earlier calls have lost.
+    WorkPtr quantized_by(TorchQuantizedReducer& reducer, at::Tensor tensor, std::int64_t bucket, bool async_op);
 
     WorkPtr send(Tensors& tensors, int destination, int tag) override;
     WorkPtr recv(Tensors& tensors, int source, int tag) override;

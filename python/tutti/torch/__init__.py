@@ -24,13 +24,21 @@ __all__ = [
     "HashStore",
     "Options",
     "ProcessGroupTutti",
+    "QuantizedReducer",
+    "QuantizedState",
     "TCPStore",
     "empty_symmetric",
     "is_gloo_replaced",
+    "quantized_all_gather",
+    "quantized_all_reduce",
+    "quantized_hook",
+    "quantized_reduce_scatter",
     "register",
     "replace_gloo",
 ]
 
+_QUANTIZED = ("QuantizedReducer", "QuantizedState", "quantized_all_gather", "quantized_all_reduce", "quantized_hook",
+              "quantized_reduce_scatter")
 _SWITCH = "TUTTI_REPLACE_GLOO"
 
 
@@ -40,6 +48,10 @@ def __getattr__(name: str) -> Any:
 
         group = backend().ProcessGroupTutti
         return group if name == "ProcessGroupTutti" else group.Options
+    if name in _QUANTIZED:
+        from . import quantized
+
+        return getattr(quantized, name)
     if name == "empty_symmetric":
         from . import symmetric
 

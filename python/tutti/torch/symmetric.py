@@ -5,23 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.distributed import distributed_c10d
-
-from ._module import backend
-
-
-def _members(group: Any) -> Any:
-    """The ProcessGroupTutti of a group of torch.distributed."""
-    chosen = distributed_c10d._get_default_group() if group is None else group
-    if chosen is distributed_c10d.GroupMember.NON_GROUP_MEMBER:
-        raise ValueError("tutti.torch.empty_symmetric: this rank is not in the group; expected a group of this rank's")
-    members = chosen if isinstance(chosen, backend().ProcessGroupTutti) else chosen._get_backend(torch.device("cpu"))
-    members = getattr(members, "wrapped_pg", members)  # TORCH_DISTRIBUTED_DEBUG=DETAIL
-    if not isinstance(members, backend().ProcessGroupTutti):
-        raise TypeError(
-            f"tutti.torch.empty_symmetric: group is of the backend {members.name()!r}; expected one of tutti's"
-        )
-    return members
+from ._groups import members_of
 
 
 def empty_symmetric(*size: Any, dtype: torch.dtype | None = None, group: Any = None) -> torch.Tensor:
@@ -37,4 +21,4 @@ def empty_symmetric(*size: Any, dtype: torch.dtype | None = None, group: Any = N
     torch.empty. dtype: torch.get_default_dtype() where none is given.
     """
     sizes = list(size[0]) if len(size) == 1 and not isinstance(size[0], int) else list(size)
-    return _members(group).empty_symmetric(sizes, torch.get_default_dtype() if dtype is None else dtype)
+    return members_of(group, "empty_symmetric").empty_symmetric(sizes, torch.get_default_dtype() if dtype is None else dtype)
