@@ -4,6 +4,7 @@
 #include "algorithm/select.hpp"
 #include "algorithm/slots.hpp"
 #include "cli/arguments.hpp"
+#include "cli/explain_quantized.hpp"
 #include "cli/requests.hpp"
 #include "core/env.hpp"
 #include "transport/shm/arena.hpp"
@@ -23,9 +24,11 @@ namespace tutti::cli {
 namespace {
 
 struct ExplainArguments {
-    std::string collective, bytes = "1M", dtype = "float32", transport = "auto", algorithm;
+    std::string collective, bytes = "1M", dtype = "float32", transport = "auto", algorithm, type = "int8";
     int ranks = 2, hosts = 1, rank = 0, root = 0;
-    bool rank_order = false, table = false, choices = false;
+    bool rank_order = false, table = false, choices = false, one_leg = false;
+    std::uint64_t block = 256;
+    double network_gbps = 0;
 };
 
 // As rank 0 on this host would decide.
@@ -84,12 +87,36 @@ std::string source_of(const algorithm::Layout& layout) {
     return source;
 }
 
+// It is no schedule of the table's: messages hold codes.
+constexpr const char* quantised = "quantized_all_reduce";
+
+std::string explain_quantised(const ExplainArguments& a) {
+    if (a.block < 32 || a.block > 1024 || a.block % 32 != 0)
+        throw InvalidArgument("--block " + std::to_string(a.block) + ": expected a multiple of 32 from 32 to 1024");
+    const algorithm::Layout layout = layout_of(a);
+    return explain_quantized({.bytes = bytes_of(a.bytes, "--bytes"),
+                              .dtype = dtype_from_string(a.dtype),
+                              .ranks = a.ranks,
+                              .one_host = layout.one_host(),
+                              .type = quantized_type_from_string(a.type),
+                              .block = a.block,
+                              .quantize_results = !a.one_leg,
+                              .network_gbps = a.network_gbps},
+                             layout.tuning.costs.value_or(algorithm::CostModel{}), source_of(layout));
+}
+
+std::vector<std::string> explained_collectives() {
+    std::vector<std::string> names = planned_collectives();
+    names.emplace_back(quantised);
+    return names;
+}
+
 }  // namespace
 
 Command add_explain(CLI::App& app) {
     auto a = std::make_shared<ExplainArguments>();
     CLI::App* sub = app.add_subcommand("explain", "Print the schedule that a collective would use, why, and its cost");
-    sub->add_option("collective", a->collective, "which one")->check(CLI::IsMember(planned_collectives()));
+    sub->add_option("collective", a->collective, "which one")->check(CLI::IsMember(explained_collectives()));
     sub->add_option("-n,--ranks", a->ranks, "number of ranks")->check(CLI::Range(1, 4096))->capture_default_str();
     sub->add_option("-b,--bytes", a->bytes, "size of the whole buffer: 8, 64K, 1M")->capture_default_str();
     sub->add_option("--hosts", a->hosts, "hosts that the ranks are spread over")->capture_default_str();
@@ -102,6 +129,12 @@ Command add_explain(CLI::App& app) {
     sub->add_flag(both_spellings("--layout-invariant"), a->rank_order, "combine in the order of ranks");
     sub->add_flag("--table", a->table, "print all algorithms and the rules that choose among them");
     sub->add_flag("--choices", a->choices, "print what is chosen for these ranks, by size, in the form of the table");
+    sub->add_option("--type", a->type, "quantized_all_reduce: int8, int4, float8_e4m3fn, float8_e5m2")
+        ->capture_default_str();
+    sub->add_option("--block", a->block, "quantized_all_reduce: elements with one scale")->capture_default_str();
+    sub->add_flag(both_spellings("--one-leg"), a->one_leg, "quantized_all_reduce: results travel as they are");
+    sub->add_option("--network", a->network_gbps, "quantized_all_reduce: GB/s that a rank can send and receive")
+        ->check(CLI::PositiveNumber);
     return [a] {
         if (a->table) {
             std::fputs(algorithm::describe_table(tuning_of().rules).c_str(), stdout);
@@ -128,6 +161,10 @@ Command add_explain(CLI::App& app) {
                 throw InvalidArgument(std::string(name) + " " + std::to_string(value) + ": expected 0 to " +
                                       std::to_string(a->ranks - 1));
             }
+        }
+        if (a->collective == quantised) {
+            std::fputs(explain_quantised(*a).c_str(), stdout);
+            return 0;
         }
         const algorithm::Layout layout = layout_of(*a);
         const std::string source = source_of(layout);

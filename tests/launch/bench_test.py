@@ -227,6 +227,25 @@ class Explain(CliCase):
         self.assertIn("# A call whose contribution fits into a slot", self.tutti("explain", "--choices", "-n", 2).stdout)
         self.assertNotIn("#", self.tutti("explain", "--choices", "-n", 2, "--transport", "tcp").stdout)
 
+    def test_explain_says_when_quantising_pays(self):
+        def explained(*arguments):
+            return self.tutti("explain", "quantized_all_reduce", "-n", 2, "-b", "64M", "--dtype", "float16", *arguments).stdout
+
+        here = explained()
+        self.assertIn("all_reduce is quicker", here)
+        self.assertIn("memory is quicker than that", here)
+        slow = explained("--hosts", 2, "--network", 0.125)
+        self.assertIn("0.508 of all_reduce's bytes", slow)
+        self.assertIn("use it", slow)
+        self.assertIn("0.754 of", explained("--hosts", 2, "--network", 0.125, "--one-leg"))
+        self.assertIn("0.258 of", explained("--hosts", 2, "--network", 0.125, "--type", "int4"))
+        self.assertIn("all_reduce is quicker", explained("--hosts", 2, "--network", 1000))
+        for arguments, word in ((("--block", 33), "--block 33"), (("--type", "int5"), "int5"),
+                                (("--dtype", "int32"), "int32")):
+            refused = self.tutti("explain", "quantized_all_reduce", *arguments)
+            self.assertNotEqual(refused.returncode, 0)
+            self.assertIn(word, refused.stderr)
+
     def test_every_collective_is_explained(self):
         for collective in ("all_reduce", "broadcast", "reduce", "all_gather", "gather", "scatter", "reduce_scatter",
                            "all_to_all", "barrier"):

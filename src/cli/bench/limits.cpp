@@ -5,6 +5,8 @@
 #include "core/socket.hpp"
 #include "core/thread.hpp"
 
+#include <tutti/error.hpp>
+
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/socket.h>

@@ -1,0 +1,29 @@
+// tutti explain quantized_all_reduce: how many bytes travel, what rounding costs here, and when that pays.
+#pragma once
+
+#include "algorithm/tuning.hpp"
+
+#include <tutti/dtype.hpp>
+#include <tutti/quantized.hpp>
+
+#include <cstdint>
+#include <string>
+
+namespace tutti::cli {
+
+struct QuantizedQuestion {
+    std::uint64_t bytes = 0;  ///< of the tensor
+    DType dtype = DType::float16;
+    int ranks = 2;
+    bool one_host = true;
+    QuantizedType type = QuantizedType::int8;
+    std::uint64_t block = 256;
+    bool quantize_results = true;
+    double network_gbps = 0;  ///< gigabytes a second, each way, of a rank; 0: what was measured
+};
+
+/// Measures the kernels, for some milliseconds. Throws InvalidArgument for what is not quantised.
+std::string explain_quantized(const QuantizedQuestion& question, const algorithm::CostModel& costs,
+                              const std::string& source);
+
+}  // namespace tutti::cli
