@@ -4,9 +4,10 @@
 Usage: targets.py [--build build] [--repeat 1] [--seconds 0.05] [--torch-python python3] [--only GROUP,...] [--keep] [-v]
 
 Every figure comes from programs that took turns in one run (tutti bench --against, store_bench, init_bench,
-tcp/veth.py) or of one program (progress_bench). A target has cases, such as a collective and a size; with --repeat N
-all is measured N times and the median of each case counts. A target holds when all its cases do; its line shows the
-case that is furthest from the limit, and -v all of them. What could not be measured falls short.
+tcp/veth.py, quantize/quantized.py) or of one program (progress_bench, quantize_bench). A target has cases, such as a
+collective and a size; with --repeat N all is measured N times and the median of each case counts. A target holds when
+all its cases do; its line shows the case that is furthest from the limit, and -v all of them. What could not be
+measured falls short.
 
 Writes BUILD/bench/targets.json: a list of {target, limit, measured, case, holds, cases}. --keep adds to what earlier
 runs with --keep measured (BUILD/bench/measured.json), so that groups can be run one by one. The exit status tells
@@ -96,6 +97,12 @@ def targets():
         "cpu": Target("shm", "CPU time a byte, 1 to 64 MB: to the fastest peer's", "<=", 1.0),
         "overlap": Target("progress", "all_reduce beside a computation: time to one after the other", "<=", 1.1),
         "left": Target("progress", "the same: what is left to wait for when the computation ends", "<=", 0.05, "%"),
+        "quantise": Target("quantized", "quantising float16 to int8: elements a second over memcpy's", ">=", 0.25),
+        "int8": Target("quantized", "1 Gbit/s, 16 to 64 MB, int8 on both legs: time to float16's all_reduce", "<=", 0.57),
+        "one leg": Target("quantized", "the same, int8 on the first leg", "<=", 0.80),
+        "int4": Target("quantized", "the same, int4 on both legs", "<=", 0.33),
+        "int8 bytes": Target("quantized", "the same: bytes sent with int8 to those with float16", "<=", 0.52),
+        "int4 bytes": Target("quantized", "the same: with int4", "<=", 0.28),
         "regret": Target("regret", "the choice: time to the best algorithm's", "<=", 1.1),
     }
 
@@ -302,6 +309,21 @@ class Bench:
         found = self.veth("--rounds", 4, "--sizes", ",".join(map(str, sizes)), "--ranks-per-host", 2, "--only", "tutti,openmpi")
         for size in sizes:
             self.note("hosts", human(size), found["openmpi"][size] / found["tutti"][size])
+
+    def quantized(self):
+        for row in self.rows(self.build / "bench/quantize_bench"):
+            if row["case"] == "encode float16 int8":
+                self.note("quantise", f"{row['elements']} elements", row["of_memcpy"])
+        if os.geteuid() != 0:
+            raise RuntimeError("network namespaces need root")
+        names = {"int8": "int8", "int8 one leg": "one leg", "int4": "int4"}
+        for row in self.rows(sys.executable, HERE / "quantize/quantized.py", "--program", self.build / "bench/quantized_bench",
+                             "--sizes", "16,32,64"):
+            if row["case"] not in names:
+                continue
+            self.note(names[row["case"]], f"{row['mb']} MB", row["time"])
+            if row["case"] != "int8 one leg":
+                self.note(f"{row['case']} bytes", f"{row['mb']} MB", row["bytes"])
 
     # ---- figures of one row
 
