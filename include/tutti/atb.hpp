@@ -44,11 +44,13 @@ enum ErrorType : int {
     ERROR_INVALID_TENSOR_DTYPE = 6,   ///< an element type that cannot be
     ERROR_INVALID_TENSOR_DIM = 8,     ///< counts or displacements that are not one a rank, an output of a wrong length
     ERROR_INVALID_TENSOR_ADDR = 14,   ///< input and output share memory
+    ERROR_OUT_OF_HOST_MEMORY = 27,    ///< another rank has no memory for its output
 };
 /// "ERROR_INVALID_PARAM"; "unknown" for other numbers.
 TUTTI_API const char* to_string(ErrorType code) noexcept;
 
-/// What ATB would refuse. Thrown before anything moves; the message names the argument, its value and the rule.
+/// What ATB would refuse. Thrown before anything moves; the message names the argument, its value and the rule. Where
+/// another rank was refused, context().peer is that rank.
 class TUTTI_API Error : public InvalidArgument {
  public:
     Error(ErrorType code, const std::string& message, ErrorContext context = {});
@@ -120,19 +122,22 @@ class TUTTI_API AllToAllVV2 {
     /// The domain's, or hcclComm's; empty between a call that has failed and the next.
     ProcessGroup group() const;
 
-    /// How many elements the output has. Checks the inputs as execute() does; nothing moves.
+    /// How many elements the output has. Checks the inputs of this rank as execute() does.
     std::int64_t output_elements(const ConstTensorView& x, const AllToAllVV2Inputs& inputs = {});
-    /// A new tensor [1, output_elements], zero where no block comes. Blocks until this rank's blocks have arrived.
+    /// A new tensor [1, output_elements], zero where no block comes. All ranks call it. It blocks until they have, and
+    /// until this rank's blocks have arrived.
     ///
-    /// errors   Error, before anything moves: negative counts or displacements, another number of them than ranks,
-    ///          blocks that leave x or the output, blocks that overlap in the output, an output of another length. In a
-    ///          domain of the library's own, the other ranks' calls end with Aborted that says so; the next call of all
-    ///          ranks makes the domain anew. CollectiveMismatch on every rank: a rank sends another count than its peer
-    ///          expects.
+    /// errors   On every rank, before anything moves, and the group stays usable. Error: negative counts or
+    ///          displacements, another number of them than ranks, blocks that leave x or the output, blocks that
+    ///          overlap in the output, an output of another length; on the other ranks it names the rank that was
+    ///          refused. CollectiveMismatch: a rank sends another count or type than its peer expects. Otherwise as
+    ///          all_to_all_v; then a domain of the library's own is over, and the next call of all ranks makes it anew.
     Tensor execute(const ConstTensorView& x, const AllToAllVV2Inputs& inputs = {});
     /// The same into a tensor of x's dtype and any shape, which must not share memory with x. Elements that no block
     /// covers keep their values; it may be longer than the blocks need.
     void execute(const TensorView& output, const ConstTensorView& x, const AllToAllVV2Inputs& inputs = {});
+    /// In place of execute(), for a caller that cannot make its inputs: the other ranks' calls throw Error.
+    void refuse(const std::exception& error) noexcept;
 
  private:
     friend class OperationTorch;
@@ -165,7 +170,7 @@ class TUTTI_API OperationTorch {
     /// For outputs that the caller makes.
     std::int64_t output_elements(const ConstTensorView& x, const AllToAllVV2Inputs& inputs);
     void execute(const TensorView& output, const ConstTensorView& x, const AllToAllVV2Inputs& inputs);
-    /// For callers that cannot make the inputs of a call: the other ranks' calls end as after one that is refused.
+    /// As AllToAllVV2::refuse.
     void refuse(const std::exception& error) noexcept;
     ProcessGroup group() const;
 

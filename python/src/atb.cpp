@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -96,17 +95,26 @@ atb::AllToAllVV2Inputs inputs_of(const nb::list& tensors, nb::handle send_count)
             .sendCount = numbers_of(send_count, "sendCount")};
 }
 
+// On the other ranks what goes wrong here is an error too, of the same code.
+void refuse(atb::OperationTorch& operation, const std::exception& error) {
+    const auto* own = dynamic_cast<const atb::Error*>(&error);
+    const atb::Error told(own != nullptr ? own->code() : atb::ERROR_INVALID_PARAM, error.what());
+    without_gil([&] { operation.refuse(told); });
+}
+
 // `make_output(x, elements)` makes the array that the caller gets. Whatever goes wrong before the call goes wrong on
 // all ranks.
 nb::object execute(atb::OperationTorch& operation, nb::handle in_tensors, nb::handle send_count,
                    nb::handle make_output) {
+    const nb::list tensors(nb::borrow(in_tensors));
+    if (tensors.size() == 0 || tensors.size() > tensors_max) {  // says what is expected, to all
+        const std::vector<ConstTensorView> as_many(tensors.size());
+        without_gil([&] { operation.execute(as_many); });
+    }
     std::vector<Array> arrays;
     atb::AllToAllVV2Inputs inputs;
     nb::object output;
     try {
-        const nb::list tensors(nb::borrow(in_tensors));
-        if (tensors.size() == 0 || tensors.size() > tensors_max)
-            operation.execute(std::vector<ConstTensorView>(tensors.size()));  // says what is expected
         arrays.emplace_back(nb::object(tensors[0]), reads, operation_name, "x");
         inputs = inputs_of(tensors, send_count);
         const ConstTensorView x = arrays[0].view();
@@ -114,8 +122,7 @@ nb::object execute(atb::OperationTorch& operation, nb::handle in_tensors, nb::ha
         output = make_output(tensors[0], elements);
         arrays.emplace_back(output, writes, operation_name, "output");
     } catch (const std::exception& error) {
-        const std::string text = error.what();
-        without_gil([&] { operation.refuse(std::runtime_error(text)); });
+        refuse(operation, error);
         throw;
     }
     block(arrays, [&] { operation.execute(arrays[1].view(), arrays[0].view(), inputs); });

@@ -2,7 +2,6 @@
 
 #include "atb/meeting.hpp"
 #include "core/fork_guard.hpp"
-#include "core/log.hpp"
 
 #include <fmt/format.h>
 
@@ -81,18 +80,6 @@ std::shared_ptr<Domain> Domain::of(const AllToAllVV2Param& p) {
 ProcessGroup Domain::group() const {
     const std::lock_guard lock(mutex_);
     return group_;
-}
-
-void Domain::refuse(const std::exception& error) noexcept {
-    if (!is_own_) return;
-    try {
-        ProcessGroup group = this->group();
-        if (!group || group.size() == 1) return;
-        group.abort(fmt::format("rank {} was refused: {}", group.rank(), error.what()));
-    } catch (const std::exception& silent) {
-        TUTTI_DEBUG("a domain cannot be ended: {}", silent.what());
-    }
-    end();
 }
 
 void Domain::end() noexcept {

@@ -6,7 +6,6 @@
 
 #include <tutti/atb.hpp>
 
-#include <exception>
 #include <memory>
 #include <mutex>
 
@@ -24,8 +23,6 @@ class Domain {
     /// Empty when it is over.
     ProcessGroup group() const;
     bool is_over() const { return !group(); }
-    /// A call was refused on this rank: the others, which may wait for it, are told, unless the group is the caller's.
-    void refuse(const std::exception& error) noexcept;
     /// A call has failed, so it is of no use to anybody any more.
     void end() noexcept;
 

@@ -14,6 +14,7 @@ const char* to_string(ErrorType code) noexcept {
         case ERROR_INVALID_TENSOR_DTYPE: return "ERROR_INVALID_TENSOR_DTYPE";
         case ERROR_INVALID_TENSOR_DIM: return "ERROR_INVALID_TENSOR_DIM";
         case ERROR_INVALID_TENSOR_ADDR: return "ERROR_INVALID_TENSOR_ADDR";
+        case ERROR_OUT_OF_HOST_MEMORY: return "ERROR_OUT_OF_HOST_MEMORY";
     }
     return "unknown";
 }

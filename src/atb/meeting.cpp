@@ -152,8 +152,10 @@ std::vector<std::string> doors_of(const std::string& domain) {
 }
 
 std::string who_is_meant() {
-    if (env::get("MASTER_ADDR") && env::get("MASTER_PORT")) return "with this MASTER_ADDR and MASTER_PORT; ranks of several hosts need a rankTableFile";
-    if (security::Secret::from_environment()) return "with this TUTTI_JOB_SECRET; ranks of several hosts need a rankTableFile";
+    if (env::get("MASTER_ADDR") && env::get("MASTER_PORT"))
+        return "with this MASTER_ADDR and MASTER_PORT; ranks of several hosts need a rankTableFile";
+    if (security::Secret::from_environment())
+        return "with this TUTTI_JOB_SECRET; ranks of several hosts need a rankTableFile";
     return fmt::format("that process {} has started; for others set MASTER_ADDR and MASTER_PORT, equal on all",
                        ::getppid());
 }

@@ -1,8 +1,10 @@
 // AllToAllVV2 and OperationTorch: checks, then all_to_all_v in the domain.
+#include "atb/agreement.hpp"
 #include "atb/domain.hpp"
 #include "atb/inputs.hpp"
 #include "atb/meeting.hpp"
 #include "atb/param.hpp"
+#include "core/log.hpp"
 
 #include <tutti/atb.hpp>
 #include <tutti/distributed.hpp>
@@ -11,6 +13,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <new>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -19,6 +22,8 @@ namespace tutti::atb {
 namespace {
 
 constexpr const char* operation_name = "AllToAllVV2Operation";
+/// In the context of an error that agree() throws: nothing has moved, and the group is as good as before.
+constexpr const char* all_ranks_know = "AllToAllVV2";
 
 bool share_memory(const ConstTensorView& a, const ConstTensorView& b) {
     if (!a.contiguous() || !b.contiguous() || a.device() != b.device()) return false;  // all_to_all_v looks closer
@@ -63,43 +68,73 @@ class AllToAllVV2::Impl {
     const AllToAllVV2Param& param() const noexcept { return param_; }
     ProcessGroup group() const { return domain_->group(); }
 
-    /// Runs a check, or a call, in a domain that works. Whatever is refused is refused on all ranks.
-    template <class F>
-    auto in_domain(F body) {
+    /// The group of a domain that works: if a call has failed, all ranks join another.
+    ProcessGroup working_group() {
         if (domain_->is_over()) domain_ = Domain::of(param_);
-        const std::shared_ptr<Domain> domain = domain_;
+        return domain_->group();
+    }
+
+    /// The call of a rank that may not make it. Ends when the others have been told.
+    void refuse(const std::exception& error) noexcept {
+        const auto* own = dynamic_cast<const Error*>(&error);
+        const bool no_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
         try {
-            return body(domain->group());
+            tell_refused(working_group(),
+                         own != nullptr
+                             ? *own
+                             : Error(no_memory ? ERROR_OUT_OF_HOST_MEMORY : ERROR_INVALID_PARAM, error.what()));
+        } catch (const std::exception& silent) {
+            TUTTI_DEBUG("a rank cannot tell the others that it was refused: {}", silent.what());
+        }
+    }
+
+    /// `prepare(group)` checks and makes what this rank needs for the call. What it throws is thrown on all ranks.
+    template <class F>
+    void call(F prepare) {
+        const ProcessGroup group = working_group();
+        const std::shared_ptr<Domain> domain = domain_;
+        Call call;
+        try {
+            call = prepare(group);
+        } catch (const std::exception& error) {
+            refuse(error);
+            throw;
+        }
+        try {
+            agree(group, call.x.dtype(), call.exchange.blocks);
+            call.exchange.blocks.group = group;
+            all_to_all_v(call.output, call.x, call.exchange.blocks);
+        } catch (const CollectiveMismatch& error) {
+            if (error.context().operation != all_ranks_know) domain->end();
+            throw;
         } catch (const DistBackendError&) {
             domain->end();
-            throw;
-        } catch (const std::exception& error) {  // what cannot be, and what there is no memory for
-            domain->refuse(error);
             throw;
         }
     }
 
-    void refuse(const std::exception& error) noexcept { domain_->refuse(error); }
+    struct Call {
+        TensorView output;
+        ConstTensorView x;
+        Exchange exchange;
+    };
 
-    static Exchange prepare(const ProcessGroup& group, const ConstTensorView& x, const AllToAllVV2Inputs& inputs,
+    static Exchange checked(const ProcessGroup& group, const ConstTensorView& x, const AllToAllVV2Inputs& inputs,
                             std::int64_t output_elements = -1) {
         return exchange_of(group.rank(), group.size(), x.element_count(), inputs, output_elements);
     }
 
-    static Tensor run(const ProcessGroup& group, const ConstTensorView& x, const AllToAllVV2Inputs& inputs) {
-        Exchange exchange = prepare(group, x, inputs);
-        Tensor output = zeros(x.dtype(), {1, exchange.output_elements});
-        exchange.blocks.group = group;
-        all_to_all_v(output, x, exchange.blocks);
-        return output;
+    static Call into_new(const ProcessGroup& group, const ConstTensorView& x, const AllToAllVV2Inputs& inputs,
+                         Tensor& output) {
+        Exchange exchange = checked(group, x, inputs);
+        output = zeros(x.dtype(), {1, exchange.output_elements});
+        return {output, x, std::move(exchange)};
     }
 
-    static void run(const ProcessGroup& group, const TensorView& output, const ConstTensorView& x,
-                    const AllToAllVV2Inputs& inputs) {
+    static Call into(const TensorView& output, const ProcessGroup& group, const ConstTensorView& x,
+                     const AllToAllVV2Inputs& inputs) {
         check_output(output, x);
-        Exchange exchange = prepare(group, x, inputs, output.element_count());
-        exchange.blocks.group = group;
-        all_to_all_v(output, x, exchange.blocks);
+        return {output, x, checked(group, x, inputs, output.element_count())};
     }
 
  private:
@@ -120,13 +155,18 @@ ProcessGroup AllToAllVV2::group() const {
 }
 
 std::int64_t AllToAllVV2::output_elements(const ConstTensorView& x, const AllToAllVV2Inputs& inputs) {
-    return impl_->in_domain([&](const ProcessGroup& group) { return Impl::prepare(group, x, inputs).output_elements; });
+    return Impl::checked(impl_->working_group(), x, inputs).output_elements;
 }
 Tensor AllToAllVV2::execute(const ConstTensorView& x, const AllToAllVV2Inputs& inputs) {
-    return impl_->in_domain([&](const ProcessGroup& group) { return Impl::run(group, x, inputs); });
+    Tensor output;
+    impl_->call([&](const ProcessGroup& group) { return Impl::into_new(group, x, inputs, output); });
+    return output;
 }
 void AllToAllVV2::execute(const TensorView& output, const ConstTensorView& x, const AllToAllVV2Inputs& inputs) {
-    impl_->in_domain([&](const ProcessGroup& group) { Impl::run(group, output, x, inputs); });
+    impl_->call([&](const ProcessGroup& group) { return Impl::into(output, group, x, inputs); });
+}
+void AllToAllVV2::refuse(const std::exception& error) noexcept {
+    impl_->refuse(error);
 }
 
 class OperationTorch::Impl {
@@ -184,15 +224,17 @@ void OperationTorch::set_varaintpack_param(const std::string& json) {
 }
 
 void OperationTorch::refuse(const std::exception& error) noexcept {
-    if (AllToAllVV2* operation = impl_->operation()) operation->impl_->refuse(error);
+    if (AllToAllVV2* operation = impl_->operation()) operation->refuse(error);
 }
 
 std::vector<Tensor> OperationTorch::execute(const std::vector<ConstTensorView>& inTensors) {
     AllToAllVV2& operation = impl_->operation("execute");
-    return {operation.impl_->in_domain([&](const ProcessGroup& group) {
+    Tensor output;
+    operation.impl_->call([&](const ProcessGroup& group) {
         const AllToAllVV2Inputs given = inputs_from_tensors(inTensors);
-        return AllToAllVV2::Impl::run(group, inTensors.front(), impl_->with_text(given));
-    })};
+        return AllToAllVV2::Impl::into_new(group, inTensors.front(), impl_->with_text(given), output);
+    });
+    return {output};
 }
 std::int64_t OperationTorch::output_elements(const ConstTensorView& x, const AllToAllVV2Inputs& inputs) {
     return impl_->operation("output_elements").output_elements(x, impl_->with_text(inputs));

@@ -114,9 +114,9 @@ class AllToAllVV2(_Bound):
         the blocks are equal, without displacements one lies after the other. n is the length of tensorForInferShape, else
         where the last block ends. `sendCount` is another name of sendCounts.
 
-        Errors: Error, before anything moves, for what cannot be; the other ranks of a domain of the library's own get
-        Aborted that says so, and the next call of all ranks works again. CollectiveMismatch on every rank where one sends
-        another count than its peer expects."""
+        All ranks call it. Errors come on every rank, before anything moves, and the group stays usable: Error for what
+        cannot be, which on the other ranks names the rank (`peer`) that was refused; CollectiveMismatch where a rank sends
+        another count or type than its peer expects."""
         return self._execute((x, sendCounts, sdispls, recvCounts, rdispls, tensorForInferShape), sendCount)
 
 
