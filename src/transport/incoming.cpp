@@ -161,7 +161,7 @@ bool Mailbox::on_header(int from, Peer& p) {
             if (Transfer* receive = take_posted(from, frame.channel)) {
                 if (!check(from, frame, *receive)) return false;
                 receive->peer = from;
-                grant(from, frame, *receive);
+                grant(from, frame, *receive, When::now);
             } else if (has_left(frame.channel)) {
                 refuse(from, frame.channel, frame.id);
             } else {

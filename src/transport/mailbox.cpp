@@ -107,7 +107,7 @@ void Mailbox::post_receive(Transfer& transfer) {
             if (message->local_send != nullptr) {
                 deliver_local(*message->local_send, transfer);
             } else if (message->frame.kind == Frame::Kind::request) {
-                grant(message->source, message->frame, transfer);
+                grant(message->source, message->frame, transfer, When::next_turn);
             } else {
                 message->hand_to(transfer);
                 consumed(message->source, message->frame);
@@ -173,14 +173,14 @@ Transfer* Mailbox::take_posted(int source, std::uint64_t channel) {
     return transfer;
 }
 
-void Mailbox::grant(int source, const Frame& request, Transfer& receive) {
+void Mailbox::grant(int source, const Frame& request, Transfer& receive, When when) {
     const bool readable = Place(request.address)
                               ? static_cast<bool>(events_.at_place)
                               : request.address != 0 && events_.memory && events_.memory(source) != nullptr;
     if (readable)
         pulls_.push_back({source, request.id, request.address, &receive});
     else
-        clear(source, request.id, receive);
+        clear(source, request.id, receive, when);
 }
 
 // Reads a bounded piece of the first pull, so that deadlines and aborts are looked at meanwhile.
@@ -203,7 +203,7 @@ bool Mailbox::pull_some() {
     if (!read) {
         // It is gone, which its lifeline tells, or does not let us: then it sends.
         pulls_.pop_front();
-        if (receive.bytes_done == 0) clear(pull.source, pull.id, receive);
+        if (receive.bytes_done == 0) clear(pull.source, pull.id, receive, When::now);
         return true;
     }
     receive.bytes_done += piece;
@@ -240,14 +240,20 @@ bool Mailbox::pull_piece_of(const Pull& pull, std::size_t piece) {
     return true;
 }
 
-void Mailbox::clear(int source, std::uint64_t id, Transfer& receive) {
+// A rank that comes second to an exchange meets the other's request when it posts its receive. If it cleared that at
+// once, the other would begin to send, and could clear this rank's own request, which comes next, only behind all of
+// its data: first one direction, then the other. So the request goes first.
+void Mailbox::clear(int source, std::uint64_t id, Transfer& receive, When when) {
     granted_.emplace(grant_key(source, id), &receive);
     Frame frame;
     frame.world = world_;
     frame.kind = Frame::Kind::clear;
     frame.channel = receive.channel;
     frame.id = id;
-    enqueue(source, frame, nullptr, 0, nullptr);
+    if (when == When::next_turn)
+        clears_.emplace_back(source, frame);
+    else
+        enqueue(source, frame, nullptr, 0, nullptr);
 }
 
 void Mailbox::probe(int to, std::uint64_t channel, std::uint64_t fingerprint) {
@@ -260,7 +266,9 @@ void Mailbox::probe(int to, std::uint64_t channel, std::uint64_t fingerprint) {
 }
 
 bool Mailbox::progress() {
-    bool moved = pull_some();
+    bool moved = !clears_.empty();
+    for (const auto& [to, frame] : std::exchange(clears_, {})) enqueue(to, frame, nullptr, 0, nullptr);
+    moved |= pull_some();
     for (std::size_t i = 0; i < active_.size(); ++i) {  // reading may add peers
         Peer& p = *peers_[static_cast<std::size_t>(active_[i])];
         if (p.lost || p.rank == rank_) continue;
@@ -385,6 +393,7 @@ void Mailbox::drop_all() {
     granted_.clear();
     unexpected_.clear();
     pulls_.clear();
+    clears_.clear();
     for (auto& p : peers_) {
         if (!p) continue;
         p->out.clear();

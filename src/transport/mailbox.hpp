@@ -27,6 +27,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace tutti::transport {
@@ -197,8 +198,10 @@ class Mailbox {
     std::size_t read_payload(Peer& peer, Stream& stream);
     void consumed(int source, const Frame& frame);
     static std::uint64_t give_back(Peer& peer);
-    void grant(int source, const Frame& request, Transfer& receive);
-    void clear(int source, std::uint64_t id, Transfer& receive);
+    /// When the sender is told that it may send: at once, or behind what this rank posts in the same turn.
+    enum class When { now, next_turn };
+    void grant(int source, const Frame& request, Transfer& receive, When when);
+    void clear(int source, std::uint64_t id, Transfer& receive, When when);
     struct Pull;
     bool pull_some();
     bool pull_piece_of(const Pull& pull, std::size_t piece);
@@ -221,6 +224,7 @@ class Mailbox {
     std::unordered_map<std::uint64_t, Transfer*> waiting_sends_;           // announced, by id
     std::unordered_map<std::uint64_t, Transfer*> granted_;                 // receives, by (source, id) hash
     std::uint64_t next_id_ = 1;
+    std::vector<std::pair<int, Frame>> clears_;  // for the next turn, with whom they are for
     std::vector<std::byte> bounce_;
 };
 

@@ -179,6 +179,32 @@ TEST_P(MailboxTurns, what_is_taken_back_while_it_is_read_is_not_received) {
     EXPECT_FALSE(sent.done);
 }
 
+// Long messages that wait for the other side's answer, in both directions; one rank comes second.
+TEST_P(MailboxTurns, an_exchange_of_long_messages_goes_both_ways_at_once) {
+    Mailbox first(0, 2, 7, events(out_, out_bytes_)), second(1, 2, 7, events(in_, in_bytes_));
+    length_ = std::size_t{4} << 20;
+    const std::vector<std::byte> bytes(length_, std::byte{1});
+    std::array<std::vector<std::byte>, 2> targets{std::vector<std::byte>(length_), std::vector<std::byte>(length_)};
+    std::array<Transfer, 2> sent, got;
+    for (std::size_t r = 0; r < 2; ++r) {
+        sent.at(r).peer = got.at(r).peer = 1 - static_cast<int>(r);
+        sent.at(r).source = bytes.data(), got.at(r).target = targets.at(r).data();
+        sent.at(r).bytes = got.at(r).bytes = length_;
+    }
+    first.post_receive(got[0]);
+    first.post_send(sent[0]);
+    second.activate(0);
+    for (int turn = 0; turn < 10; ++turn) first.progress(), second.progress();
+    second.post_receive(got[1]);
+    first.progress();  // it reads whatever has been said by now
+    second.post_send(sent[1]);
+    for (int turn = 0; turn < 1000 && !got[0].done && !got[1].done; ++turn) first.progress(), second.progress();
+    EXPECT_GT(got[0].bytes_done, length_ / 2);
+    EXPECT_GT(got[1].bytes_done, length_ / 2);
+    for (int turn = 0; turn < 1000 && !(got[0].done && got[1].done); ++turn) first.progress(), second.progress();
+    EXPECT_TRUE(got[0].done && got[1].done && sent[0].done && sent[1].done);
+}
+
 TEST_P(MailboxTurns, who_has_left_refuses_what_is_announced_and_says_so_when_asked) {
     const auto group = [](std::uint64_t channel) { return (channel & ~collective_channel) >> 8; };
     std::uint64_t left = 0;  // by the receiver
