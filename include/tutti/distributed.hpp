@@ -107,6 +107,19 @@ struct AllToAllSingleOptions {
     ProcessGroup group{};
     milliseconds timeout{0};
 };
+/// Sizes along dimension 0, one per rank. Empty: even ones; the blocking call, outside of Coalescing, asks all ranks
+/// for theirs instead, by one more small all_gather.
+struct AllGatherUnevenOptions {
+    std::vector<std::int64_t> output_split_sizes{};
+    ProcessGroup group{};
+    milliseconds timeout{0};
+};
+struct ReduceScatterUnevenOptions {
+    std::vector<std::int64_t> input_split_sizes{};
+    ReduceOp op = ReduceOp::sum;
+    ProcessGroup group{};
+    milliseconds timeout{0};
+};
 /// Blocks of all_to_all_v, one for each rank of the group, in elements of the flattened tensors.
 struct AllToAllVOptions {
     std::vector<std::int64_t> send_counts{};      ///< to each rank; empty: equal blocks that cover the input
@@ -159,6 +172,16 @@ TUTTI_API void reduce_scatter(TensorView output, const ConstTensorList& input_li
 /// As reduce_scatter with one input of size() equal blocks.
 TUTTI_API void reduce_scatter_tensor(TensorView output, ConstTensorView input,
                                      const ReduceScatterOptions& options = {});
+/// As all_gather_into_tensor, of inputs with as many rows (along dimension 0) as their ranks' entries of
+/// output_split_sizes, which are equal on all ranks; zero is allowed.
+/// errors   InvalidArgument, before any traffic: sizes that do not add up to the rows of `output`, another number of
+///          entries than ranks, an input of another size than its entry. CollectiveMismatch: ranks name other sizes.
+TUTTI_API void all_gather_into_tensor_uneven(TensorView output, ConstTensorView input,
+                                             const AllGatherUnevenOptions& options = {});
+/// As reduce_scatter_tensor, with blocks of input_split_sizes rows (along dimension 0), which are equal on all ranks.
+/// errors   as all_gather_into_tensor_uneven's, with `input` and `output` in each other's place.
+TUTTI_API void reduce_scatter_tensor_uneven(TensorView output, ConstTensorView input,
+                                            const ReduceScatterUnevenOptions& options = {});
 /// Sends block i of `input` (split along dimension 0) to rank i; `output` gets the blocks in rank order.
 TUTTI_API void all_to_all_single(TensorView output, ConstTensorView input, const AllToAllSingleOptions& options = {});
 /// input_list[i] goes to rank i, output_list[j] comes from rank j; sizes match pairwise.
@@ -236,6 +259,10 @@ namespace async {
                                             const ReduceScatterOptions& options = {});
 [[nodiscard]] TUTTI_API Work reduce_scatter_tensor(TensorView output, ConstTensorView input,
                                                    const ReduceScatterOptions& options = {});
+[[nodiscard]] TUTTI_API Work all_gather_into_tensor_uneven(TensorView output, ConstTensorView input,
+                                                           const AllGatherUnevenOptions& options = {});
+[[nodiscard]] TUTTI_API Work reduce_scatter_tensor_uneven(TensorView output, ConstTensorView input,
+                                                          const ReduceScatterUnevenOptions& options = {});
 [[nodiscard]] TUTTI_API Work all_to_all_single(TensorView output, ConstTensorView input,
                                                const AllToAllSingleOptions& options = {});
 [[nodiscard]] TUTTI_API Work all_to_all(const TensorList& output_list, const ConstTensorList& input_list,

@@ -70,6 +70,10 @@ namespace plan {
                                             const ReduceScatterOptions& options = {});
 [[nodiscard]] TUTTI_API Plan reduce_scatter_tensor(TensorView output, ConstTensorView input,
                                                    const ReduceScatterOptions& options = {});
+[[nodiscard]] TUTTI_API Plan all_gather_into_tensor_uneven(TensorView output, ConstTensorView input,
+                                                           const AllGatherUnevenOptions& options = {});
+[[nodiscard]] TUTTI_API Plan reduce_scatter_tensor_uneven(TensorView output, ConstTensorView input,
+                                                          const ReduceScatterUnevenOptions& options = {});
 [[nodiscard]] TUTTI_API Plan all_to_all_single(TensorView output, ConstTensorView input,
                                                const AllToAllSingleOptions& options = {});
 [[nodiscard]] TUTTI_API Plan all_to_all(const TensorList& output_list, const ConstTensorList& input_list,

@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tutti {
@@ -55,6 +56,7 @@ class ConstTensorView;
 class TensorView;
 class Work;
 struct AllReduceOptions;  // distributed.hpp
+struct AllGatherUnevenOptions;
 struct AllToAllSingleOptions;
 struct AllToAllVOptions;
 struct BarrierOptions;
@@ -64,6 +66,7 @@ struct GatherOptions;
 struct MonitoredBarrierOptions;
 struct RecvOptions;
 struct ReduceOptions;
+struct ReduceScatterUnevenOptions;
 struct ScatterOptions;
 struct SendOptions;
 
@@ -117,6 +120,10 @@ class TUTTI_API ProcessGroup {
     const std::string& backend() const;
     /// Host index of each rank: ranks with equal numbers share memory.
     std::vector<int> hosts() const;
+    /// What a collective ("all_reduce") takes, in microseconds, by the numbers of the machines that the ranks measured
+    /// when they met (rough ones where TUTTI_TUNE=off); equal on all ranks. `bytes`: of the buffer, or of one rank's
+    /// block. InvalidArgument for another name.
+    double predicted_us(std::string_view collective, std::uint64_t bytes) const;
     /// Makes groups of its ranks, by their colours; all of them call it, and each gets its own (non_member() with a
     /// negative colour). Blocks until all have called it. No connection and no memory is made: the new groups share
     /// this one's world.
@@ -170,6 +177,12 @@ class TUTTI_API ProcessGroup {
     void all_to_all(const std::vector<TensorView>& output_list, const std::vector<ConstTensorView>& input_list) const;
     void all_to_all(const std::vector<TensorView>& output_list, const std::vector<ConstTensorView>& input_list,
                     const CollectiveOptions& options) const;
+    void all_gather_into_tensor_uneven(TensorView output, ConstTensorView input) const;
+    void all_gather_into_tensor_uneven(TensorView output, ConstTensorView input,
+                                       const AllGatherUnevenOptions& options) const;
+    void reduce_scatter_tensor_uneven(TensorView output, ConstTensorView input) const;
+    void reduce_scatter_tensor_uneven(TensorView output, ConstTensorView input,
+                                      const ReduceScatterUnevenOptions& options) const;
     void all_to_all_v(TensorView output, ConstTensorView input) const;
     void all_to_all_v(TensorView output, ConstTensorView input, const AllToAllVOptions& options) const;
     void barrier() const;

@@ -172,6 +172,39 @@ std::vector<std::int64_t> splits_of(nb::handle sizes, const char* name, const ch
 }
 
 template <class Way>
+auto all_gather_into_tensor_uneven(Way way, nb::handle output, nb::handle input, nb::handle output_splits,
+                                   nb::handle group, nb::handle timeout) {
+    const char* name = way.name("plan.all_gather_into_tensor_uneven");
+    auto arrays = list_of(Array(output, writes, name, "output"), Array(input, reads, name, "input"));
+    const TensorView to = arrays[0].view();
+    const ConstTensorView from = arrays[1].view();
+    const AllGatherUnevenOptions options{.output_split_sizes = splits_of(output_splits, name, "output_split_sizes"),
+                                         .group = group_of(group, name),
+                                         .timeout = timeout_of(timeout, name)};
+    return way(
+        std::move(arrays), one(output), [&] { tutti::all_gather_into_tensor_uneven(to, from, options); },
+        [&] { return async::all_gather_into_tensor_uneven(to, from, options); },
+        [&] { return plan::all_gather_into_tensor_uneven(to, from, options); });
+}
+
+template <class Way>
+auto reduce_scatter_tensor_uneven(Way way, nb::handle output, nb::handle input, nb::handle input_splits, nb::handle op,
+                                  nb::handle group, nb::handle timeout) {
+    const char* name = way.name("plan.reduce_scatter_tensor_uneven");
+    auto arrays = list_of(Array(output, writes, name, "output"), Array(input, reads, name, "input"));
+    const TensorView to = arrays[0].view();
+    const ConstTensorView from = arrays[1].view();
+    const ReduceScatterUnevenOptions options{.input_split_sizes = splits_of(input_splits, name, "input_split_sizes"),
+                                             .op = op_of(op, name),
+                                             .group = group_of(group, name),
+                                             .timeout = timeout_of(timeout, name)};
+    return way(
+        std::move(arrays), one(output), [&] { tutti::reduce_scatter_tensor_uneven(to, from, options); },
+        [&] { return async::reduce_scatter_tensor_uneven(to, from, options); },
+        [&] { return plan::reduce_scatter_tensor_uneven(to, from, options); });
+}
+
+template <class Way>
 auto all_to_all_single(Way way, nb::handle output, nb::handle input, nb::handle output_splits, nb::handle input_splits,
                        nb::handle group, nb::handle timeout) {
     const char* name = way.name("plan.all_to_all_single");
@@ -348,6 +381,14 @@ void bind_calls(nb::module_& m) {
     m.def("reduce_scatter_tensor", [](H output, H input, H op, H group, H async_op, H timeout) {
         return reduce_scatter_tensor(now(async_op, "reduce_scatter_tensor"), output, input, op, group, timeout);
     });
+    m.def("all_gather_into_tensor_uneven", [](H output, H input, H output_splits, H group, H async_op, H timeout) {
+        return all_gather_into_tensor_uneven(now(async_op, "all_gather_into_tensor_uneven"), output, input,
+                                             output_splits, group, timeout);
+    });
+    m.def("reduce_scatter_tensor_uneven", [](H output, H input, H input_splits, H op, H group, H async_op, H timeout) {
+        return reduce_scatter_tensor_uneven(now(async_op, "reduce_scatter_tensor_uneven"), output, input, input_splits,
+                                            op, group, timeout);
+    });
     m.def("all_to_all_single", [](H output, H input, H output_splits, H input_splits, H group, H async_op, H timeout) {
         return all_to_all_single(now(async_op, "all_to_all_single"), output, input, output_splits, input_splits, group,
                                  timeout);
@@ -380,6 +421,8 @@ void bind_plans_of_calls(nb::module_& m) {
     m.def("plan_scatter", later(&scatter<Later>));
     m.def("plan_reduce_scatter", later(&reduce_scatter<Later>));
     m.def("plan_reduce_scatter_tensor", later(&reduce_scatter_tensor<Later>));
+    m.def("plan_all_gather_into_tensor_uneven", later(&all_gather_into_tensor_uneven<Later>));
+    m.def("plan_reduce_scatter_tensor_uneven", later(&reduce_scatter_tensor_uneven<Later>));
     m.def("plan_all_to_all_single", later(&all_to_all_single<Later>));
     m.def("plan_all_to_all", later(&all_to_all<Later>));
     m.def("plan_all_to_all_v", later(&all_to_all_v<Later>));

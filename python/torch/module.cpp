@@ -176,6 +176,9 @@ PYBIND11_MODULE(_backend, module) {
         "See tutti.torch.quantized_all_reduce.");
     group.def("quantized_by", &ProcessGroupTutti::quantized_by, py::arg("reducer"), py::arg("tensor"),
               py::arg("bucket"), py::arg("async_op"), ReleaseGil(), "See tutti.torch.QuantizedReducer.");
+    group.def("predicted_us", &ProcessGroupTutti::predicted_us, py::arg("collective"), py::arg("bytes"), ReleaseGil(),
+              "Microseconds that a collective (\"all_reduce\") of so many bytes takes, by the numbers of the machine; "
+              "equal on all ranks.");
     group.def("_set_default_timeout", &ProcessGroupTutti::setTimeout, py::arg("timeout"), ReleaseGil(),
               "Of operations that are called from now on.");
     group.def("get_error", &ProcessGroupTutti::getError, ReleaseGil(), "torch's ErrorType of what failed first.");

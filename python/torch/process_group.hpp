@@ -120,6 +120,10 @@ class ProcessGroupTutti : public c10d::Backend {
                       bool async_op);
     /// quantized_all_reduce with what earlier calls have lost.
     WorkPtr quantized_by(TorchQuantizedReducer& reducer, at::Tensor tensor, std::int64_t bucket, bool async_op);
+    /// See ProcessGroup::predicted_us.
+    double predicted_us(const std::string& collective, std::uint64_t bytes) const {
+        return translating([&] { return group_.predicted_us(collective, bytes); });
+    }
 
     WorkPtr send(Tensors& tensors, int destination, int tag) override;
     WorkPtr recv(Tensors& tensors, int source, int tag) override;

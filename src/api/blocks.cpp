@@ -30,40 +30,6 @@ void check_own(const char* operation, const algorithm::Request& request) {
                                       request.send_counts[me], request.receive_counts[me]));
 }
 
-// Block sizes in elements, from sizes along dimension 0.
-Counts splits(const char* argument, const Numbers& sizes, const ConstTensorView& view, int ranks) {
-    const auto n = static_cast<std::size_t>(ranks);
-    const std::int64_t rows = view.shape().empty() ? 1 : view.shape()[0];
-    const std::uint64_t row = rows == 0 ? 1 : count_of(view) / static_cast<std::uint64_t>(rows);
-    if (sizes.empty()) {
-        if (rows % ranks != 0) {
-            throw InvalidArgument(
-                fmt::format("all_to_all_single: dimension 0 of {} is {}: expected a multiple of {} (or split sizes)",
-                            argument, rows, ranks));
-        }
-        return Counts(n, static_cast<std::uint64_t>(rows / ranks) * row);
-    }
-    if (sizes.size() != n) {
-        throw InvalidArgument(
-            fmt::format("all_to_all_single: {}_split_sizes has {} entries: expected {}", argument, sizes.size(), n));
-    }
-    std::int64_t total = 0;
-    Counts counts;
-    for (const std::int64_t size : sizes) {
-        if (size < 0)
-            throw InvalidArgument(
-                fmt::format("all_to_all_single: {}_split_sizes has {}: expected zero or more", argument, size));
-        total += size;
-        counts.push_back(static_cast<std::uint64_t>(size) * row);
-    }
-    if (total != rows) {
-        throw InvalidArgument(
-            fmt::format("all_to_all_single: {}_split_sizes add up to {}: expected {}, the size of dimension 0",
-                        argument, total, rows));
-    }
-    return counts;
-}
-
 // ---- all_to_all_v
 
 /// One side of an all_to_all_v: what is sent from the input, or what comes into the output.
@@ -136,11 +102,48 @@ void check_disjoint(const Side& side, const Counts& counts, const Counts& offset
 
 }  // namespace
 
+std::int64_t rows_of(const ConstTensorView& view) {
+    return view.shape().empty() ? 1 : view.shape()[0];
+}
+
+std::vector<std::uint64_t> split_counts(const char* operation, const char* argument, const Numbers& sizes,
+                                        const ConstTensorView& view, int ranks) {
+    const auto n = static_cast<std::size_t>(ranks);
+    const std::int64_t rows = rows_of(view);
+    const std::uint64_t row = rows == 0 ? 1 : count_of(view) / static_cast<std::uint64_t>(rows);
+    if (sizes.empty()) {
+        if (rows % ranks != 0) {
+            throw InvalidArgument(fmt::format("{}: dimension 0 of {} is {}: expected a multiple of {} (or split sizes)",
+                                              operation, argument, rows, ranks));
+        }
+        return Counts(n, static_cast<std::uint64_t>(rows / ranks) * row);
+    }
+    if (sizes.size() != n) {
+        throw InvalidArgument(
+            fmt::format("{}: {}_split_sizes has {} entries: expected {}", operation, argument, sizes.size(), n));
+    }
+    std::int64_t total = 0;
+    Counts counts;
+    for (const std::int64_t size : sizes) {
+        if (size < 0)
+            throw InvalidArgument(
+                fmt::format("{}: {}_split_sizes has {}: expected zero or more", operation, argument, size));
+        total += size;
+        counts.push_back(static_cast<std::uint64_t>(size) * row);
+    }
+    if (total != rows) {
+        throw InvalidArgument(fmt::format("{}: {}_split_sizes add up to {}: expected {}, the size of dimension 0",
+                                          operation, argument, total, rows));
+    }
+    return counts;
+}
+
 void set_split_blocks(algorithm::Request& request, int ranks, const ConstTensorView& output,
                       const ConstTensorView& input, const AllToAllSingleOptions& options) {
-    set_adjoining_blocks(request, splits("input", options.input_split_sizes, input, ranks),
-                         splits("output", options.output_split_sizes, output, ranks));
-    check_own("all_to_all_single", request);
+    constexpr const char* name = "all_to_all_single";
+    set_adjoining_blocks(request, split_counts(name, "input", options.input_split_sizes, input, ranks),
+                         split_counts(name, "output", options.output_split_sizes, output, ranks));
+    check_own(name, request);
 }
 
 void set_adjoining_blocks(algorithm::Request& request, Counts send, Counts receive) {

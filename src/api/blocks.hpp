@@ -11,6 +11,14 @@
 
 namespace tutti::api {
 
+/// Sizes in elements, of blocks of whole rows that cover the tensor, one after the other; no sizes: equal blocks.
+/// `argument`: "output", which has "output_split_sizes". Throws InvalidArgument where they do not cover it.
+std::vector<std::uint64_t> split_counts(const char* operation, const char* argument,
+                                        const std::vector<std::int64_t>& sizes, const ConstTensorView& view, int ranks);
+
+/// Size of dimension 0; 1 where there is none.
+std::int64_t rows_of(const ConstTensorView& view);
+
 /// As all_to_all_single: blocks of whole rows, one after the other; empty sizes: equal blocks. Throws InvalidArgument
 /// where the sizes do not cover the tensors, or this rank's own blocks differ.
 void set_split_blocks(algorithm::Request& request, int ranks, const ConstTensorView& output,

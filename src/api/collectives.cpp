@@ -1,4 +1,5 @@
 // The public collectives: blocking and asynchronous.
+#include "api/blocks.hpp"
 #include "api/collected.hpp"
 #include "api/detail.hpp"
 #include "api/quick.hpp"
@@ -22,6 +23,34 @@ Work start(api::Prepared operation) {
 template <class... Arguments>
 bool never(const Arguments&...) {
     return false;
+}
+
+// Where no sizes are given: asks all ranks for theirs, and goes on with those. What is collected cannot wait for them.
+template <class Options>
+bool with_sizes_of_all(const char* name, std::vector<std::int64_t> Options::*sizes, const Options& options,
+                       const ConstTensorView& own,
+                       api::Prepared (*prepare)(TensorView, ConstTensorView, const Options&), const TensorView& output,
+                       const ConstTensorView& input) {
+    if (!(options.*sizes).empty()) return false;
+    const std::shared_ptr<detail::Group> group = api::group_of(options.group, name);
+    if (api::is_collected(*group)) return false;
+    Options complete = options;
+    std::vector<std::int64_t>& all = complete.*sizes;
+    all.resize(static_cast<std::size_t>(group->size()));
+    const std::vector<std::int64_t> rows{api::rows_of(own)};
+    all_gather_into_tensor(all, rows, {.group = options.group, .timeout = options.timeout});
+    run(prepare(output, input, complete));
+    return true;
+}
+bool gather_by_sizes_of_all(const TensorView& output, const ConstTensorView& input,
+                            const AllGatherUnevenOptions& options) {
+    return with_sizes_of_all("all_gather_into_tensor_uneven", &AllGatherUnevenOptions::output_split_sizes, options,
+                             input, &api::all_gather_into_tensor_uneven, output, input);
+}
+bool scatter_by_sizes_of_all(const TensorView& output, const ConstTensorView& input,
+                             const ReduceScatterUnevenOptions& options) {
+    return with_sizes_of_all("reduce_scatter_tensor_uneven", &ReduceScatterUnevenOptions::input_split_sizes, options,
+                             output, &api::reduce_scatter_tensor_uneven, output, input);
 }
 
 }  // namespace
@@ -65,6 +94,12 @@ TUTTI_COLLECTIVE(reduce_scatter, never,
                  (output, input_list, options))
 TUTTI_COLLECTIVE(reduce_scatter_tensor, api::quick::reduce_scatter_tensor,
                  (TensorView output, ConstTensorView input, const ReduceScatterOptions& options),
+                 (output, input, options))
+TUTTI_COLLECTIVE(all_gather_into_tensor_uneven, gather_by_sizes_of_all,
+                 (TensorView output, ConstTensorView input, const AllGatherUnevenOptions& options),
+                 (output, input, options))
+TUTTI_COLLECTIVE(reduce_scatter_tensor_uneven, scatter_by_sizes_of_all,
+                 (TensorView output, ConstTensorView input, const ReduceScatterUnevenOptions& options),
                  (output, input, options))
 TUTTI_COLLECTIVE(all_to_all_single, api::quick::all_to_all_single,
                  (TensorView output, ConstTensorView input, const AllToAllSingleOptions& options),

@@ -45,6 +45,12 @@ inline Compared compared(const TensorView&, const ConstTensorList&, const Reduce
 inline Compared compared(const TensorView& output, const ConstTensorView&, const ReduceScatterOptions& o) {
     return {o.group, o.timeout, output};
 }
+inline Compared compared(const TensorView&, const ConstTensorView&, const AllGatherUnevenOptions& o) {
+    return {o.group, o.timeout};
+}
+inline Compared compared(const TensorView&, const ConstTensorView&, const ReduceScatterUnevenOptions& o) {
+    return {o.group, o.timeout};
+}
 inline Compared compared(const TensorView&, const ConstTensorView&, const AllToAllSingleOptions& o) {
     return {o.group, o.timeout};
 }

@@ -92,6 +92,20 @@ void ProcessGroup::all_to_all(const std::vector<TensorView>& output_list,
                               const std::vector<ConstTensorView>& input_list, const CollectiveOptions& options) const {
     tutti::all_to_all(output_list, input_list, here(*this, options, "all_to_all"));
 }
+void ProcessGroup::all_gather_into_tensor_uneven(TensorView output, ConstTensorView input) const {
+    all_gather_into_tensor_uneven(output, input, AllGatherUnevenOptions{});
+}
+void ProcessGroup::all_gather_into_tensor_uneven(TensorView output, ConstTensorView input,
+                                                 const AllGatherUnevenOptions& options) const {
+    tutti::all_gather_into_tensor_uneven(output, input, here(*this, options, "all_gather_into_tensor_uneven"));
+}
+void ProcessGroup::reduce_scatter_tensor_uneven(TensorView output, ConstTensorView input) const {
+    reduce_scatter_tensor_uneven(output, input, ReduceScatterUnevenOptions{});
+}
+void ProcessGroup::reduce_scatter_tensor_uneven(TensorView output, ConstTensorView input,
+                                                const ReduceScatterUnevenOptions& options) const {
+    tutti::reduce_scatter_tensor_uneven(output, input, here(*this, options, "reduce_scatter_tensor_uneven"));
+}
 void ProcessGroup::all_to_all_v(TensorView output, ConstTensorView input) const {
     all_to_all_v(output, input, AllToAllVOptions{});
 }

@@ -146,6 +146,11 @@ TUTTI_PLAN(reduce_scatter, (TensorView output, const ConstTensorList& input_list
            (output, input_list, options))
 TUTTI_PLAN(reduce_scatter_tensor, (TensorView output, ConstTensorView input, const ReduceScatterOptions& options),
            (output, input, options))
+TUTTI_PLAN(all_gather_into_tensor_uneven,
+           (TensorView output, ConstTensorView input, const AllGatherUnevenOptions& options), (output, input, options))
+TUTTI_PLAN(reduce_scatter_tensor_uneven,
+           (TensorView output, ConstTensorView input, const ReduceScatterUnevenOptions& options),
+           (output, input, options))
 TUTTI_PLAN(all_to_all_single, (TensorView output, ConstTensorView input, const AllToAllSingleOptions& options),
            (output, input, options))
 TUTTI_PLAN(all_to_all,

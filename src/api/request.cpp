@@ -379,6 +379,21 @@ Prepared all_gather_into_tensor(TensorView output, ConstTensorView input, const 
     return m.finish(pack(Collective::all_gather, input.dtype(), {}, -1, m.request().counts));
 }
 
+Prepared all_gather_into_tensor_uneven(TensorView output, ConstTensorView input, const AllGatherUnevenOptions& o) {
+    constexpr const char* name = "all_gather_into_tensor_uneven";
+    const auto& group = group_of(o.group, name);
+    check_device(name, "input", input, *group);
+    check_dtype(name, "output", output, input.dtype(), *group);
+    Maker m(name, Collective::all_gather, group, o.timeout);
+    m.set_type(input.dtype());
+    m.request().counts = split_counts(name, "output", o.output_split_sizes, output, group->size());
+    check_count(name, "input", input, m.request().counts[static_cast<std::size_t>(group->rank())]);
+    m.operands().input = m.packed(input);
+    m.operands().output = m.unpacked(output, false);
+    m.separate(input.byte_count(), output.byte_count());
+    return m.finish(pack(Collective::all_gather, input.dtype(), {}, -1, m.request().counts));
+}
+
 Prepared gather(ConstTensorView tensor, const TensorList& outputs, const GatherOptions& o) {
     const auto& group = group_of(o.group, "gather");
     check_device("gather", "tensor", tensor, *group);
@@ -468,6 +483,18 @@ Prepared reduce_scatter_tensor(TensorView output, ConstTensorView input, const R
         "reduce_scatter_tensor", output,
         [](Maker& m, const void* view) { return m.packed(*static_cast<const ConstTensorView*>(view)); }, &input,
         Counts(static_cast<std::size_t>(group->size()), count_of(output)), o, group);
+}
+
+Prepared reduce_scatter_tensor_uneven(TensorView output, ConstTensorView input, const ReduceScatterUnevenOptions& o) {
+    constexpr const char* name = "reduce_scatter_tensor_uneven";
+    const auto& group = group_of(o.group, name);
+    check_device(name, "output", output, *group);
+    check_dtype(name, "input", input, output.dtype(), *group);
+    const Counts counts = split_counts(name, "input", o.input_split_sizes, input, group->size());
+    check_count(name, "output", output, counts[static_cast<std::size_t>(group->rank())]);
+    return scatter_sums(
+        name, output, [](Maker& m, const void* view) { return m.packed(*static_cast<const ConstTensorView*>(view)); },
+        &input, counts, {.op = o.op, .group = o.group, .timeout = o.timeout}, group);
 }
 
 Prepared all_to_all_single(TensorView output, ConstTensorView input, const AllToAllSingleOptions& o) {

@@ -51,6 +51,9 @@ Prepared gather(ConstTensorView tensor, const TensorList& outputs, const GatherO
 Prepared scatter(TensorView tensor, const ConstTensorList& inputs, const ScatterOptions& options);
 Prepared reduce_scatter(TensorView output, const ConstTensorList& inputs, const ReduceScatterOptions& options);
 Prepared reduce_scatter_tensor(TensorView output, ConstTensorView input, const ReduceScatterOptions& options);
+Prepared all_gather_into_tensor_uneven(TensorView output, ConstTensorView input, const AllGatherUnevenOptions& options);
+Prepared reduce_scatter_tensor_uneven(TensorView output, ConstTensorView input,
+                                      const ReduceScatterUnevenOptions& options);
 Prepared all_to_all_single(TensorView output, ConstTensorView input, const AllToAllSingleOptions& options);
 Prepared all_to_all_v(TensorView output, ConstTensorView input, const AllToAllVOptions& options);
 Prepared all_to_all(const TensorList& outputs, const ConstTensorList& inputs, const CollectiveOptions& options);

@@ -45,6 +45,12 @@ std::vector<std::int64_t> by_rank(const Common& o, const std::int64_t* numbers) 
     if (numbers == nullptr) return {};
     return {numbers, numbers + get_world_size(o.group)};
 }
+AllGatherUnevenOptions gathering_options(const Common& o, const std::int64_t* output_splits) {
+    return {.output_split_sizes = by_rank(o, output_splits), .group = o.group, .timeout = o.timeout};
+}
+ReduceScatterUnevenOptions scattering_options(const Common& o, int op, const std::int64_t* input_splits) {
+    return {.input_split_sizes = by_rank(o, input_splits), .op = o.op(op), .group = o.group, .timeout = o.timeout};
+}
 AllToAllSingleOptions splits_options(const Common& o, const std::int64_t* output_splits,
                                      const std::int64_t* input_splits) {
     return {.output_split_sizes = by_rank(o, output_splits),
@@ -213,6 +219,40 @@ tutti_status tutti_reduce_scatter_tensor_async(const tutti_tensor* output, const
     return starting(__func__, options, work, [&](const Common& o) {
         return async::reduce_scatter_tensor(tensor_of(o.function, "output", output),
                                             tensor_of(o.function, "input", input), reducing_options(o, op));
+    });
+}
+
+tutti_status tutti_all_gather_into_tensor_uneven(const tutti_tensor* output, const tutti_tensor* input,
+                                                 const int64_t* output_splits, const tutti_options* options) {
+    return blocking(__func__, options, [&](const Common& o) {
+        all_gather_into_tensor_uneven(tensor_of(o.function, "output", output), tensor_of(o.function, "input", input),
+                                      gathering_options(o, output_splits));
+    });
+}
+tutti_status tutti_all_gather_into_tensor_uneven_async(const tutti_tensor* output, const tutti_tensor* input,
+                                                       const int64_t* output_splits, const tutti_options* options,
+                                                       tutti_work** work) {
+    return starting(__func__, options, work, [&](const Common& o) {
+        return async::all_gather_into_tensor_uneven(tensor_of(o.function, "output", output),
+                                                    tensor_of(o.function, "input", input),
+                                                    gathering_options(o, output_splits));
+    });
+}
+
+tutti_status tutti_reduce_scatter_tensor_uneven(const tutti_tensor* output, const tutti_tensor* input, int op,
+                                                const int64_t* input_splits, const tutti_options* options) {
+    return blocking(__func__, options, [&](const Common& o) {
+        reduce_scatter_tensor_uneven(tensor_of(o.function, "output", output), tensor_of(o.function, "input", input),
+                                     scattering_options(o, op, input_splits));
+    });
+}
+tutti_status tutti_reduce_scatter_tensor_uneven_async(const tutti_tensor* output, const tutti_tensor* input, int op,
+                                                      const int64_t* input_splits, const tutti_options* options,
+                                                      tutti_work** work) {
+    return starting(__func__, options, work, [&](const Common& o) {
+        return async::reduce_scatter_tensor_uneven(tensor_of(o.function, "output", output),
+                                                   tensor_of(o.function, "input", input),
+                                                   scattering_options(o, op, input_splits));
     });
 }
 

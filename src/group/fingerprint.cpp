@@ -108,7 +108,10 @@ std::string Fingerprint::describe(std::uint64_t f) {
     if (operation == static_cast<int>(Collective::barrier)) return text;
     const auto collective = static_cast<Collective>(operation);
     text += fmt::format(" of {}", dtype);
-    if (count >= hashed)
+    const bool whole = collective == Collective::all_reduce || collective == Collective::broadcast;
+    if (count >= hashed && whole)
+        text += fmt::format(", several at once (digest of them all: {:x})", count & 0xffff);
+    else if (count >= hashed)
         text += fmt::format(", sizes by rank (digest of them all: {:x})", count & 0xffff);
     else if (collective != Collective::all_to_all)
         text += fmt::format(" × {}", count);

@@ -37,7 +37,7 @@ struct Fingerprint {
     /// too.
     static std::uint64_t pack(const QuantizedTerms& terms, std::span<const std::uint64_t> counts);
     /// "all_reduce of float32 × 10, sum"; for errors. Sizes that differ by rank are not in it: of an all_to_all it
-    /// tells none, of others a digest of them all.
+    /// tells none, of others a digest of them all; so of several that are launched as one.
     static std::string describe(std::uint64_t fingerprint);
     /// "all_to_all: rank 0 sends int32 × 3 to rank 1, which expects 1"; where ranks call the same, but a pair of them
     /// means blocks of different lengths.

@@ -221,6 +221,24 @@ static void exchanges(int asynchronous) {
         for (int i = 0; i < mine; ++i) EXPECT(gapped[receive_offsets[r] + i] == value(r, rank * (rank + 1) / 2 + i));
     }
 
+    /* r + 1 elements of rank r: gathered, and their sums scattered again; the sizes are given, or asked for. */
+    const tutti_tensor own = TUTTI_VECTOR(gapped, TUTTI_INT32, mine);
+    const tutti_tensor gathered = TUTTI_VECTOR(out, TUTTI_INT32, sent);
+    fill(gapped, mine);
+    if (asynchronous)
+        FINISH(tutti_all_gather_into_tensor_uneven_async(&gathered, &own, input_splits, NULL, &work));
+    else
+        OK(tutti_all_gather_into_tensor_uneven(&gathered, &own, NULL, NULL));
+    for (int r = 0; r < size; ++r) {
+        for (int i = 0; i < r + 1; ++i) EXPECT(out[r * (r + 1) / 2 + i] == value(r, i));
+    }
+    for (int i = 0; i < sent; ++i) out[i] = i + 1;
+    if (asynchronous)
+        FINISH(tutti_reduce_scatter_tensor_uneven_async(&own, &gathered, TUTTI_SUM, input_splits, NULL, &work));
+    else
+        OK(tutti_reduce_scatter_tensor_uneven(&own, &gathered, TUTTI_SUM, NULL, NULL));
+    for (int i = 0; i < mine; ++i) EXPECT(gapped[i] == size * (rank * (rank + 1) / 2 + i + 1));
+
     tutti_tensor inputs[MOST_RANKS], outputs[MOST_RANKS];
     for (int r = 0; r < size; ++r) {
         inputs[r] = (tutti_tensor){in + r, TUTTI_INT32, 1, one, NULL};

@@ -33,6 +33,22 @@ TEST_P(Tuning, a_group_that_promises_the_same_bits_in_every_run_does_not_choose_
     }
 }
 
+TEST_P(Tuning, all_ranks_predict_the_same_and_more_for_more_bytes) {
+    run_ranks(3, GetParam(), [](const ProcessGroup& g) {
+        for (const char* name :
+             {"all_reduce", "broadcast", "reduce", "all_gather", "gather", "scatter", "reduce_scatter", "all_to_all"}) {
+            const std::vector<double> mine{g.predicted_us(name, 8), g.predicted_us(name, 64 << 20)};
+            EXPECT_GT(mine[0], 0) << name;
+            EXPECT_GT(mine[1], 10 * mine[0]) << name;
+            std::vector<double> all(6);
+            all_gather_into_tensor(all, mine, {.group = g});
+            for (std::size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i], mine[i % 2]) << name;
+        }
+        const std::string text = message_of<InvalidArgument>([&] { (void)g.predicted_us("all_reduced", 8); });
+        EXPECT_TRUE(has(text, "\"all_reduced\": expected one of all_reduce, broadcast")) << text;
+    });
+}
+
 TEST_P(Tuning, every_algorithm_that_is_named_for_a_group_serves_it) {
     for (const int ranks : {2, 4}) {
         run_ranks(ranks, GetParam(), [](const ProcessGroup& g) {

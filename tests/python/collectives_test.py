@@ -62,6 +62,7 @@ def gathers(rank):
     dist.all_to_all_v(apart, np.repeat(rank, sum(range(n + 1))), send_counts=[i + 1 for i in range(n)],
                       receive_counts=[rank + 1] * n, receive_offsets=[(n - 1 - i) * (rank + 2) + 1 for i in range(n)])
     assert apart.tolist() == [v for i in reversed(range(n)) for v in [-1] + [i] * (rank + 1)], apart
+    uneven_gathers(rank, n)
     whole = np.full(3, rank)
     dist.broadcast(whole, src=1)
     dist.barrier()
@@ -69,6 +70,26 @@ def gathers(rank):
     return [[o.tolist() for o in outs], into.tolist(), [o.tolist() for o in listed or []], got.tolist(),
             scattered.tolist(), block.tolist(), single.tolist(), uneven.tolist(), [r.tolist() for r in received],
             whole.tolist()]
+
+
+def uneven_gathers(rank, n):
+    """Rank i has i + 1 rows of two; the sizes are given, given by the other name, or asked for."""
+    sizes = [i + 1 for i in range(n)]
+    rows = np.arange(2.0 * sum(sizes)).reshape(-1, 2)
+    mine = slice(sum(sizes[:rank]), sum(sizes[:rank + 1]))
+    for how in ({"output_split_sizes": sizes}, {}):
+        gathered = np.zeros_like(rows)
+        dist.all_gather_into_tensor_uneven(gathered, rows[mine], **how)
+        assert (gathered == rows).all(), gathered
+    gathered = np.zeros_like(rows)
+    dist.all_gather_into_tensor(gathered, rows[mine], output_split_sizes=sizes, async_op=True).wait()
+    assert (gathered == rows).all(), gathered
+    for how in ({"input_split_sizes": sizes}, {}):
+        part = np.zeros((rank + 1, 2))
+        dist.reduce_scatter_tensor_uneven(part, rows, **how)
+        assert (part == n * rows[mine]).all(), part
+    dist.reduce_scatter_tensor(part, rows, dist.ReduceOp.MAX, input_split_sizes=sizes)
+    assert (part == rows[mine]).all(), part
 
 
 def messages(rank):
@@ -158,7 +179,7 @@ class Collectives(unittest.TestCase):
         self.assertEqual([first.pop("reduce"), second.pop("reduce")], [[1.0], [3.0]])
         self.assertEqual(first, second)
 
-    @rows("S8-001", "S8-002", "S8-003", "S8-004", "S8-010", "S8-011", "S8-013", "S8-014", "S8-016", "S8-018", "S8-019",
+    @rows("S20-010", "S20-011", "S8-001", "S8-002", "S8-003", "S8-004", "S8-010", "S8-011", "S8-013", "S8-014", "S8-016", "S8-018", "S8-019",
           "S8-020", "S8-021", "S8-022", "S8-024", "S8-026", "S8-027", "S8-029", "S8-031", "S8-034", "S8-036")
     def test_every_rank_gets_what_the_others_gave(self):
         for rank, got in enumerate(run_ranks(gathers, 3)):

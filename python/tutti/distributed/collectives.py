@@ -20,9 +20,10 @@ from .. import _core
 from .._core import DeviceMesh, ProcessGroup, ReduceOp, Work
 
 __all__ = [
-    "all_gather", "all_gather_coalesced", "all_gather_into_tensor", "all_gather_into_tensor_coalesced", "all_reduce",
-    "all_reduce_coalesced", "all_to_all", "all_to_all_single", "all_to_all_v", "barrier", "broadcast", "gather",
-    "monitored_barrier", "reduce", "reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_tensor_coalesced", "scatter",
+    "all_gather", "all_gather_coalesced", "all_gather_into_tensor", "all_gather_into_tensor_coalesced",
+    "all_gather_into_tensor_uneven", "all_reduce", "all_reduce_coalesced", "all_to_all", "all_to_all_single", "all_to_all_v",
+    "barrier", "broadcast", "gather", "monitored_barrier", "reduce", "reduce_scatter", "reduce_scatter_tensor",
+    "reduce_scatter_tensor_coalesced", "reduce_scatter_tensor_uneven", "scatter",
 ]
 
 Group = ProcessGroup | DeviceMesh | None
@@ -53,9 +54,22 @@ def all_gather(tensor_list: list[Any], tensor: Any, group: Group = None, async_o
 
 
 def all_gather_into_tensor(output_tensor: Any, input_tensor: Any, group: Group = None, async_op: bool = False, *,
-                           timeout: timedelta | None = None) -> Work | None:
-    """All inputs one after the other, concatenated or stacked: the output has size() times the input's elements."""
+                           output_split_sizes: list[int] | None = None, timeout: timedelta | None = None) -> Work | None:
+    """All inputs one after the other, concatenated or stacked: the output has size() times the input's elements. With
+    `output_split_sizes` it is all_gather_into_tensor_uneven."""
+    if output_split_sizes is not None:
+        return all_gather_into_tensor_uneven(output_tensor, input_tensor, output_split_sizes, group, async_op,
+                                             timeout=timeout)
     return _core.all_gather_into_tensor(output_tensor, input_tensor, group, async_op, timeout)
+
+
+def all_gather_into_tensor_uneven(output: Any, input: Any, output_split_sizes: list[int] | None = None,
+                                  group: Group = None, async_op: bool = False, *,
+                                  timeout: timedelta | None = None) -> Work | None:
+    """All inputs one after the other, along dimension 0, of which rank i's has output_split_sizes[i] rows (on all ranks the
+    same sizes; zero is allowed). None: every rank tells its rows, by one more small all_gather; where nothing can be asked,
+    with `async_op` and while calls are coalesced, the rows are even."""
+    return _core.all_gather_into_tensor_uneven(output, input, output_split_sizes, group, async_op, timeout)
 
 
 def gather(tensor: Any, gather_list: list[Any] | None = None, dst: int | None = None, group: Group = None,
@@ -77,9 +91,21 @@ def reduce_scatter(output: Any, input_list: list[Any], op: ReduceOp = ReduceOp.S
 
 
 def reduce_scatter_tensor(output: Any, input: Any, op: ReduceOp = ReduceOp.SUM, group: Group = None,
-                          async_op: bool = False, *, timeout: timedelta | None = None) -> Work | None:
-    """As reduce_scatter with one input of size() equal blocks."""
+                          async_op: bool = False, *, input_split_sizes: list[int] | None = None,
+                          timeout: timedelta | None = None) -> Work | None:
+    """As reduce_scatter with one input of size() equal blocks. With `input_split_sizes` it is
+    reduce_scatter_tensor_uneven."""
+    if input_split_sizes is not None:
+        return reduce_scatter_tensor_uneven(output, input, input_split_sizes, op, group, async_op, timeout=timeout)
     return _core.reduce_scatter_tensor(output, input, op, group, async_op, timeout)
+
+
+def reduce_scatter_tensor_uneven(output: Any, input: Any, input_split_sizes: list[int] | None = None,
+                                 op: ReduceOp = ReduceOp.SUM, group: Group = None, async_op: bool = False, *,
+                                 timeout: timedelta | None = None) -> Work | None:
+    """As reduce_scatter with one input, of which rank i gets the i-th block of input_split_sizes[i] rows (on all ranks the
+    same sizes). None: as all_gather_into_tensor_uneven's, from the rows of every rank's `output`."""
+    return _core.reduce_scatter_tensor_uneven(output, input, input_split_sizes, op, group, async_op, timeout)
 
 
 def all_to_all_single(output: Any, input: Any, output_split_sizes: list[int] | None = None,

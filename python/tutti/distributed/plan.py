@@ -22,8 +22,9 @@ from .._core import Plan, ReduceOp
 from .collectives import Group
 
 __all__ = [
-    "Plan", "all_gather", "all_gather_into_tensor", "all_reduce", "all_to_all", "all_to_all_single", "all_to_all_v",
-    "barrier", "broadcast", "gather", "recv", "reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter", "send",
+    "Plan", "all_gather", "all_gather_into_tensor", "all_gather_into_tensor_uneven", "all_reduce", "all_to_all",
+    "all_to_all_single", "all_to_all_v", "barrier", "broadcast", "gather", "recv", "reduce", "reduce_scatter",
+    "reduce_scatter_tensor", "reduce_scatter_tensor_uneven", "scatter", "send",
 ]
 
 
@@ -51,9 +52,17 @@ def all_gather(tensor_list: list[Any], tensor: Any, group: Group = None, *, time
 
 
 def all_gather_into_tensor(output_tensor: Any, input_tensor: Any, group: Group = None, *,
-                           timeout: timedelta | None = None) -> Plan:
+                           output_split_sizes: list[int] | None = None, timeout: timedelta | None = None) -> Plan:
     """Of all_gather_into_tensor."""
+    if output_split_sizes is not None:
+        return all_gather_into_tensor_uneven(output_tensor, input_tensor, output_split_sizes, group, timeout=timeout)
     return _core.plan_all_gather_into_tensor(output_tensor, input_tensor, group, timeout)
+
+
+def all_gather_into_tensor_uneven(output: Any, input: Any, output_split_sizes: list[int] | None = None,
+                                  group: Group = None, *, timeout: timedelta | None = None) -> Plan:
+    """Of all_gather_into_tensor_uneven; no sizes: even ones."""
+    return _core.plan_all_gather_into_tensor_uneven(output, input, output_split_sizes, group, timeout)
 
 
 def gather(tensor: Any, gather_list: list[Any] | None = None, dst: int | None = None, group: Group = None,
@@ -75,9 +84,18 @@ def reduce_scatter(output: Any, input_list: list[Any], op: ReduceOp = ReduceOp.S
 
 
 def reduce_scatter_tensor(output: Any, input: Any, op: ReduceOp = ReduceOp.SUM, group: Group = None, *,
-                          timeout: timedelta | None = None) -> Plan:
+                          input_split_sizes: list[int] | None = None, timeout: timedelta | None = None) -> Plan:
     """Of reduce_scatter_tensor."""
+    if input_split_sizes is not None:
+        return reduce_scatter_tensor_uneven(output, input, input_split_sizes, op, group, timeout=timeout)
     return _core.plan_reduce_scatter_tensor(output, input, op, group, timeout)
+
+
+def reduce_scatter_tensor_uneven(output: Any, input: Any, input_split_sizes: list[int] | None = None,
+                                 op: ReduceOp = ReduceOp.SUM, group: Group = None, *,
+                                 timeout: timedelta | None = None) -> Plan:
+    """Of reduce_scatter_tensor_uneven; no sizes: even ones."""
+    return _core.plan_reduce_scatter_tensor_uneven(output, input, input_split_sizes, op, group, timeout)
 
 
 def all_to_all_single(output: Any, input: Any, output_split_sizes: list[int] | None = None,

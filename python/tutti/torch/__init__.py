@@ -27,12 +27,16 @@ __all__ = [
     "QuantizedReducer",
     "QuantizedState",
     "TCPStore",
+    "all_gather_into_tensor",
+    "all_gather_into_tensor_uneven",
     "empty_symmetric",
     "is_gloo_replaced",
     "quantized_all_gather",
     "quantized_all_reduce",
     "quantized_hook",
     "quantized_reduce_scatter",
+    "reduce_scatter_tensor",
+    "reduce_scatter_tensor_uneven",
     "register",
     "replace_gloo",
 ]
@@ -56,6 +60,11 @@ def __getattr__(name: str) -> Any:
         from . import symmetric
 
         return symmetric.empty_symmetric
+    if name.startswith(("all_gather_into_tensor", "reduce_scatter_tensor")):
+        from . import uneven
+
+        if name in uneven.__all__:
+            return getattr(uneven, name)
     if name in ("FileStore", "HashStore", "TCPStore"):
         from . import stores
 

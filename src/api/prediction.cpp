@@ -1,0 +1,61 @@
+// What a collective of a group will take, by the numbers that its ranks agreed on when they met.
+#include "api/request.hpp"
+
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tutti {
+namespace {
+
+Collective collective_of(std::string_view name) {
+    std::string names;
+    for (int i = 1; i <= collective_count; ++i) {
+        const auto collective = static_cast<Collective>(i);
+        if (to_string(collective) == name) return collective;
+        names += (i > 1 ? ", " : "") + std::string(to_string(collective));
+    }
+    throw InvalidArgument(fmt::format("ProcessGroup.predicted_us: collective \"{}\": expected one of {}", name, names));
+}
+
+algorithm::Request request_of(Collective collective, std::uint64_t bytes, std::size_t ranks) {
+    const std::vector<std::uint64_t> blocks(ranks, bytes);
+    algorithm::Request request{.collective = collective};
+    switch (collective) {
+        case Collective::barrier: break;
+        case Collective::all_reduce:
+        case Collective::broadcast:
+        case Collective::reduce: request.count = bytes; break;
+        case Collective::all_to_all:
+            request.send_counts = request.receive_counts = blocks;
+            for (std::size_t i = 0; i < ranks; ++i) request.send_offsets.push_back(i * bytes);
+            request.receive_offsets = request.send_offsets;
+            request.largest_count = bytes;
+            break;
+        default: request.counts = blocks;
+    }
+    request.in_place = collective == Collective::all_reduce;
+    return request;
+}
+
+}  // namespace
+
+double ProcessGroup::predicted_us(std::string_view name, std::uint64_t bytes) const {
+    if (!group_) throw InvalidArgument("ProcessGroup.predicted_us: an empty handle: expected a group");
+    const algorithm::Layout& layout = group_->layout();
+    if (layout.size() == 1) return 0;
+    const algorithm::Request request = request_of(collective_of(name), bytes, static_cast<std::size_t>(layout.size()));
+    const std::string chosen = algorithm::choose(layout, request).algorithm;
+    double quickest = -1;
+    for (const auto& [algorithm, us] :
+         algorithm::estimates(layout, request, layout.tuning.costs.value_or(algorithm::CostModel{}))) {
+        if (!us) continue;
+        if (algorithm == chosen) return *us;
+        if (quickest < 0 || *us < quickest) quickest = *us;
+    }
+    return std::max(quickest, 0.0);
+}
+
+}  // namespace tutti

@@ -1,0 +1,166 @@
+// all_gather_into_tensor_uneven and reduce_scatter_tensor_uneven: one tensor, with a different number of rows per rank.
+#include "conformance/world.hpp"
+#include "support/covers.hpp"
+
+#include <tutti/coalescing.hpp>
+
+#include <numeric>
+
+namespace tutti::test {
+namespace {
+
+using Numbers = std::vector<std::int64_t>;
+
+class Uneven : public ::testing::TestWithParam<How> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, Uneven, ::testing::ValuesIn(every_way()),
+                         [](const auto& instance) { return to_string(instance.param); });
+
+std::int64_t sum(const Numbers& sizes) {
+    return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+}
+
+/// What rank `r` has of something with a row for each of all ranks' rows.
+std::vector<std::int64_t> rows_of(const Numbers& sizes, int rank, std::int64_t columns, std::int64_t first = 0) {
+    const auto at = static_cast<std::size_t>(rank);
+    const std::int64_t before = std::accumulate(sizes.begin(), sizes.begin() + rank, std::int64_t{0}) * columns;
+    std::vector<std::int64_t> rows(static_cast<std::size_t>(sizes[at] * columns));
+    std::iota(rows.begin(), rows.end(), first + before);
+    return rows;
+}
+std::vector<std::int64_t> all_rows(const Numbers& sizes, std::int64_t columns, std::int64_t first = 0) {
+    std::vector<std::int64_t> rows(static_cast<std::size_t>(sum(sizes) * columns));
+    std::iota(rows.begin(), rows.end(), first);
+    return rows;
+}
+
+/// Sizes of three ranks: short calls and long ones, a rank that has nothing, and one that has all.
+const std::vector<Numbers>& cases() {
+    static const std::vector<Numbers> all{{1, 2, 3}, {0, 4, 1}, {0, 0, 5}, {2, 2, 2}, {0, 0, 0}, {9000, 1, 700}};
+    return all;
+}
+
+TEST_P(Uneven, all_gather_puts_the_rows_of_all_ranks_one_after_the_other) {
+    covers("S20-010");
+    run_ranks(3, GetParam(), [](const ProcessGroup& g) {
+        for (const Numbers& sizes : cases()) {
+            for (const std::int64_t columns : {1, 3}) {
+                const auto input = rows_of(sizes, g.rank(), columns), expected = all_rows(sizes, columns);
+                std::vector<std::int64_t> output(expected.size(), -1);
+                const TensorView to(output.data(), {sum(sizes), columns}, int64);
+                const ConstTensorView from(input.data(), {sizes[static_cast<std::size_t>(g.rank())], columns}, int64);
+                all_gather_into_tensor_uneven(to, from, {.output_split_sizes = sizes, .group = g});
+                ASSERT_EQ(output, expected);
+                std::ranges::fill(output, -1);
+                async::all_gather_into_tensor_uneven(to, from, {.output_split_sizes = sizes, .group = g}).wait();
+                ASSERT_EQ(output, expected);
+                std::ranges::fill(output, -1);
+                g.all_gather_into_tensor_uneven(to, from);  // every rank tells its rows
+                ASSERT_EQ(output, expected);
+                Plan plan = plan::all_gather_into_tensor_uneven(to, from, {.output_split_sizes = sizes, .group = g});
+                for (int run = 0; run < 3; ++run) {
+                    std::ranges::fill(output, -1);
+                    plan.run();
+                    ASSERT_EQ(output, expected);
+                }
+            }
+        }
+    });
+}
+
+TEST_P(Uneven, reduce_scatter_gives_each_rank_its_rows_of_the_combination) {
+    covers("S20-011");
+    run_ranks(3, GetParam(), [](const ProcessGroup& g) {
+        for (const Numbers& sizes : cases()) {
+            for (const std::int64_t columns : {1, 3}) {
+                const auto input = all_rows(sizes, columns, 10 * g.rank());
+                auto expected = rows_of(sizes, g.rank(), columns);
+                for (std::int64_t& value : expected) value = 3 * value + 30;
+                std::vector<std::int64_t> output(expected.size(), -1);
+                const TensorView to(output.data(), {sizes[static_cast<std::size_t>(g.rank())], columns}, int64);
+                const ConstTensorView from(input.data(), {sum(sizes), columns}, int64);
+                reduce_scatter_tensor_uneven(to, from, {.input_split_sizes = sizes, .group = g});
+                ASSERT_EQ(output, expected);
+                std::ranges::fill(output, -1);
+                async::reduce_scatter_tensor_uneven(to, from, {.input_split_sizes = sizes, .group = g}).wait();
+                ASSERT_EQ(output, expected);
+                std::ranges::fill(output, -1);
+                g.reduce_scatter_tensor_uneven(to, from);  // every rank tells its rows
+                ASSERT_EQ(output, expected);
+                Plan plan = plan::reduce_scatter_tensor_uneven(to, from, {.input_split_sizes = sizes, .group = g});
+                for (int run = 0; run < 3; ++run) {
+                    std::ranges::fill(output, -1);
+                    plan.run();
+                    ASSERT_EQ(output, expected);
+                }
+                std::vector<std::int64_t> most(expected.size(), -1);
+                const TensorView largest(most.data(), to.shape(), int64);
+                reduce_scatter_tensor_uneven(largest, from,
+                                             {.input_split_sizes = sizes, .op = ReduceOp::max, .group = g});
+                for (std::size_t i = 0; i < most.size(); ++i) ASSERT_EQ(3 * (most[i] - 20) + 30, expected[i]);
+            }
+        }
+    });
+}
+
+TEST_P(Uneven, worked_examples_of_two_ranks) {
+    covers("E-902", "E-903");
+    run_ranks(2, GetParam(), [](const ProcessGroup& g) {
+        using Values = std::vector<std::int64_t>;
+        const Values own = g.rank() == 0 ? Values{1, 2} : Values{3, 4, 5};
+        Values all(5);
+        all_gather_into_tensor_uneven(all, own, {.output_split_sizes = {2, 3}, .group = g});
+        EXPECT_EQ(all, (Values{1, 2, 3, 4, 5}));
+        const Values whole = g.rank() == 0 ? Values{1, 2, 3, 4, 5} : Values{10, 20, 30, 40, 50};
+        Values part(own.size());
+        reduce_scatter_tensor_uneven(part, whole, {.input_split_sizes = {2, 3}, .group = g});
+        EXPECT_EQ(part, (g.rank() == 0 ? Values{11, 22} : Values{33, 44, 55}));
+    });
+}
+
+TEST_P(Uneven, calls_without_sizes_that_cannot_ask_expect_even_ones) {
+    run_ranks(2, GetParam(), [](const ProcessGroup& g) {
+        std::vector<int> own{g.rank(), g.rank()}, all(4);
+        async::all_gather_into_tensor_uneven(all, own, {.group = g}).wait();
+        EXPECT_EQ(all, (std::vector<int>{0, 0, 1, 1}));
+        std::vector<int> three(3);
+        const std::string text =
+            message_of<InvalidArgument>([&] { (void)async::all_gather_into_tensor_uneven(three, own, {.group = g}); });
+        EXPECT_TRUE(has(text, "multiple of 2 (or split sizes)")) << text;
+        std::ranges::fill(all, -1);
+        {
+            const Coalescing scope({.group = g});
+            all_gather_into_tensor_uneven(all, own, {.group = g});
+            EXPECT_EQ(all, (std::vector<int>(4, -1)));  // only noted down, like the others
+        }
+        EXPECT_EQ(all, (std::vector<int>{0, 0, 1, 1}));
+    });
+}
+
+TEST_P(Uneven, calls_that_cannot_be_are_refused_before_anything_moves) {
+    run_ranks(2, GetParam(), [](const ProcessGroup& g) {
+        std::vector<int> own(2), all(4);
+        const auto refused = [&](const Numbers& sizes, std::vector<std::string> words) {
+            const std::string gather = message_of<InvalidArgument>(
+                [&] { all_gather_into_tensor_uneven(all, own, {.output_split_sizes = sizes, .group = g}); });
+            for (const std::string& word : words) EXPECT_TRUE(has(gather, word)) << gather;
+            EXPECT_TRUE(has(gather, "all_gather_into_tensor_uneven: ")) << gather;
+            const std::string scatter = message_of<InvalidArgument>(
+                [&] { reduce_scatter_tensor_uneven(own, all, {.input_split_sizes = sizes, .group = g}); });
+            for (const std::string& word : words) EXPECT_TRUE(has(scatter, word)) << scatter;
+            EXPECT_TRUE(has(scatter, "reduce_scatter_tensor_uneven: ")) << scatter;
+        };
+        refused({2, 1, 1}, {"put_split_sizes has 3 entries", "expected 2"});
+        refused({5, -1}, {"put_split_sizes has -1"});
+        refused({2, 1}, {"put_split_sizes add up to 3", "expected 4"});
+        refused(g.rank() == 0 ? Numbers{1, 3} : Numbers{3, 1}, {"put has 2 elements", "expected 1"});
+        std::vector<float> other(2);
+        EXPECT_TRUE(has(message_of<InvalidArgument>([&] {
+                            all_gather_into_tensor_uneven(all, other, {.output_split_sizes = {2, 2}, .group = g});
+                        }),
+                        "int32"));
+        all_gather_into_tensor_uneven(all, own, {.output_split_sizes = {2, 2}, .group = g});  // nothing has moved
+    });
+}
+
+}  // namespace
+}  // namespace tutti::test
