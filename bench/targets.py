@@ -103,6 +103,10 @@ def targets():
         "int4": Target("quantized", "the same, int4 on both legs", "<=", 0.33),
         "int8 bytes": Target("quantized", "the same: bytes sent with int8 to those with float16", "<=", 0.52),
         "int4 bytes": Target("quantized", "the same: with int4", "<=", 0.28),
+        "graph": Target("graph", "50 small all_reduces compiled by PyTorch with our passes: time to eager", "<=", 0.15),
+        "graph plain": Target("graph", "the same, not put together: time to eager", "<=", 1.0),
+        "graph layers": Target("graph", "two layers with an all_reduce each, one graph: time to eager", "<=", 1.0),
+        "graph gloo": Target("graph", "the same: time to eager on gloo", "<=", 0.6),
         "regret": Target("regret", "the choice: time to the best algorithm's", "<=", 1.1),
     }
 
@@ -278,6 +282,16 @@ class Bench:
         if "gloo" not in times:
             raise RuntimeError(f"gloo: {self.options.torch_python} cannot import torch; --torch-python names another")
         self.note("start", "init_process_group and barrier", times["gloo"] / times["tutti"])
+
+    def graph(self):
+        command = [self.options.torch_python, HERE / "torch/graph_bench.py", "--rounds", 5]
+        path = os.pathsep.join(filter(None, [str(self.build / "python"), os.environ.get("PYTHONPATH")]))
+        rows = self.rows("env", f"PYTHONPATH={path}", *command)
+        time = {(row["case"], row["implementation"]): row["median_us"] for row in rows}
+        self.note("graph", "small50", time["small50", "compiled"] / time["small50", "eager"])
+        self.note("graph plain", "small50", time["small50", "compiled, no buckets"] / time["small50", "eager"])
+        self.note("graph layers", "layers", time["layers", "compiled"] / time["layers", "eager"])
+        self.note("graph gloo", "layers", time["layers", "compiled"] / time["layers", "eager gloo"])
 
     def veth(self, *more):
         if os.geteuid() != 0:
