@@ -227,6 +227,12 @@ void check_pairs(const char* name, std::size_t outputs, std::size_t inputs) {
 
 Work launch_all_reduce(const TensorList& tensors, const AllReduceOptions& o, api::Driver driver) {
     if (o.group.is_non_member()) return {};
+    const std::shared_ptr<detail::Group> group = api::group_of(o.group, "all_reduce_coalesced");
+    if (const api::Prepared one = api::pack_all_reduce(tensors, o, api::short_bytes(*group), api::pack_bytes_max)) {
+        const record::PublicCall public_call("all_reduce_coalesced");
+        group->submit(one, driver == api::Driver::background);
+        return Work(one);
+    }
     return launch_all("all_reduce_coalesced", o.group, tensors.size(), driver,
                       [&](std::size_t i) { return api::all_reduce(tensors[i], o); });
 }

@@ -37,5 +37,9 @@ std::uint64_t packed_bytes(const Operation& operation);
 /// What operations in one pack have in common.
 std::uint64_t kind_of(const Operation& operation);
 Prepared pack(const std::vector<Prepared>& operations);
+/// The same of all_reduces that have not been made operations: of many short tensors that takes longer than to reduce
+/// them. Null where it is not for one pack of plain host memory.
+Prepared pack_all_reduce(const TensorList& tensors, const AllReduceOptions& options, std::uint64_t short_bytes,
+                         std::uint64_t pack_bytes);
 
 }  // namespace tutti::api

@@ -151,4 +151,42 @@ Prepared pack(const std::vector<Prepared>& pieces) {
     return whole;
 }
 
+Prepared pack_all_reduce(const TensorList& tensors, const AllReduceOptions& o, std::uint64_t short_bytes,
+                         std::uint64_t pack_bytes) {
+    if (tensors.size() < 2 || o.op.kind() == ReduceOp::Kind::premul_sum) return nullptr;
+    const DType dtype = tensors.front().dtype();
+    if (!is_supported(o.op.kind(), dtype)) return nullptr;
+    constexpr int operation = static_cast<int>(Collective::all_reduce);
+    std::int64_t total = 0;
+    Counts said{tensors.size()};
+    for (const TensorView& tensor : tensors) {
+        const bool plain = tensor.dtype() == dtype && tensor.contiguous() && tensor.device().type == Device::Type::cpu;
+        if (!plain || tensor.byte_count() > short_bytes) return nullptr;
+        const std::int64_t count = tensor.element_count();
+        total += count;
+        said.push_back(group::Fingerprint::pack(operation, dtype, o.op.kind(), -1, static_cast<std::uint64_t>(count)));
+    }
+    if (total == 0 || static_cast<std::uint64_t>(total) * size_of(dtype) > pack_bytes) return nullptr;
+    const Tensor all = empty(dtype, Extents::of(total));
+    Prepared whole = api::all_reduce(all.view(), o);
+    whole->operands.fingerprint = group::Fingerprint::pack(operation, dtype, o.op.kind(), -1, said);
+    whole->outputs = tensors;
+    whole->temporaries.push_back(all);
+    whole->begin = [tensors, all] {
+        std::byte* at = static_cast<std::byte*>(all.raw_data());
+        for (const TensorView& tensor : tensors) {
+            copy_bytes(at, static_cast<const std::byte*>(tensor.data()), tensor.byte_count());
+            at += tensor.byte_count();
+        }
+    };
+    whole->finish = [tensors, all] {
+        const std::byte* at = static_cast<const std::byte*>(all.raw_data());
+        for (const TensorView& tensor : tensors) {
+            copy_bytes(static_cast<std::byte*>(tensor.data()), at, tensor.byte_count());
+            at += tensor.byte_count();
+        }
+    };
+    return whole;
+}
+
 }  // namespace tutti::api
