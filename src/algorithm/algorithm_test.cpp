@@ -57,53 +57,68 @@ std::vector<std::vector<unsigned>> symmetries(const std::vector<Schedule>& sched
     return result;
 }
 
-// Proves all algorithms for one collective; returns how many were proved.
-int prove_all(const Layout& layout, Promise promise, const std::set<std::string>& only = {}) {
-    const int n = layout.size();
+// What all ranks ask for.
+Request request_of(const Layout& layout, const Promise& promise) {
     Request request;
     request.collective = promise.collective;
     request.root = promise.root;
     request.count = promise.count;
     request.counts = promise.counts;
-    promise.host_of = layout.host_of;
-    promise.slots = layout.slots;
-    promise.slot_elements = layout.slot_bytes;
     request.in_place = promise.in_place;
     request.single_rounding = promise.single_rounding;
     request.rank_order = promise.rank_order;
     if (promise.collective == Collective::all_to_all) {
-        request.send_counts.assign(static_cast<std::size_t>(n), 0);
+        request.send_counts.assign(static_cast<std::size_t>(layout.size()), 0);
         request.largest_count = 0;
         for (const auto& row : promise.matrix) {
             for (const std::uint64_t count : row) request.largest_count = std::max(*request.largest_count, count);
         }
+        request.even = std::ranges::all_of(promise.matrix, [&](const auto& row) {
+            return std::ranges::all_of(row, [&](std::uint64_t count) { return count == request.largest_count; });
+        });
     }
+    return request;
+}
+
+// One rank's blocks of an all_to_all.
+void set_blocks(Request& request, const Promise& promise) {
+    const auto me = static_cast<std::size_t>(request.rank);
+    request.send_counts = promise.matrix[me];
+    request.receive_counts.clear();
+    for (const auto& row : promise.matrix) request.receive_counts.push_back(row[me]);
+    const auto offsets = [](const std::vector<std::uint64_t>& counts) {
+        std::vector<std::uint64_t> result(counts.size());
+        std::exclusive_scan(counts.begin(), counts.end(), result.begin(), std::uint64_t{0});
+        return result;
+    };
+    request.send_offsets = promise.send_offsets.empty() ? offsets(request.send_counts) : promise.send_offsets[me];
+    request.receive_offsets =
+        promise.receive_offsets.empty() ? offsets(request.receive_counts) : promise.receive_offsets[me];
+}
+
+// All ranks', by the algorithm that the request names.
+std::vector<Schedule> schedules_of(const Layout& layout, Request request, const Promise& promise) {
+    std::vector<Schedule> schedules;
+    for (Rank rank = 0; rank < layout.size(); ++rank) {
+        request.rank = rank;
+        if (promise.collective == Collective::all_to_all) set_blocks(request, promise);
+        schedules.push_back(plan(layout, request));
+    }
+    return schedules;
+}
+
+// Proves all algorithms for one collective; returns how many were proved.
+int prove_all(const Layout& layout, Promise promise, const std::set<std::string>& only = {}) {
+    const int n = layout.size();
+    promise.host_of = layout.host_of;
+    promise.slots = layout.slots;
+    promise.slot_elements = layout.slot_bytes;
+    Request request = request_of(layout, promise);
     int proved = 0;
     for (const std::string& name : applicable(layout, request)) {
         if (!only.empty() && !only.contains(name)) continue;
         request.algorithm = name;
-        std::vector<Schedule> schedules;
-        for (Rank rank = 0; rank < n; ++rank) {
-            request.rank = rank;
-            request.in_place = promise.in_place;
-            if (promise.collective == Collective::all_to_all) {
-                const auto& matrix = promise.matrix;
-                request.send_counts = matrix[static_cast<std::size_t>(rank)];
-                request.receive_counts.clear();
-                for (const auto& row : matrix) request.receive_counts.push_back(row[static_cast<std::size_t>(rank)]);
-                const auto offsets = [](const std::vector<std::uint64_t>& counts) {
-                    std::vector<std::uint64_t> result(counts.size());
-                    std::exclusive_scan(counts.begin(), counts.end(), result.begin(), std::uint64_t{0});
-                    return result;
-                };
-                const auto me = static_cast<std::size_t>(rank);
-                request.send_offsets =
-                    promise.send_offsets.empty() ? offsets(request.send_counts) : promise.send_offsets[me];
-                request.receive_offsets =
-                    promise.receive_offsets.empty() ? offsets(request.receive_counts) : promise.receive_offsets[me];
-            }
-            schedules.push_back(plan(layout, request));
-        }
+        const std::vector<Schedule> schedules = schedules_of(layout, request, promise);
         for (const auto& symmetric : symmetries(schedules)) {
             promise.symmetric = symmetric;
             const auto faults = schedule::prove(schedules, promise);
@@ -120,6 +135,35 @@ int prove_all(const Layout& layout, Promise promise, const std::set<std::string>
 std::vector<std::uint64_t> awkward_counts(int n) {
     return {0, 1, static_cast<std::uint64_t>(n - 1), static_cast<std::uint64_t>(n), static_cast<std::uint64_t>(n + 1),
             13};
+}
+
+using Matrix = std::vector<std::vector<std::uint64_t>>;
+
+Matrix uneven_matrix(std::size_t size) {
+    Matrix matrix(size, std::vector<std::uint64_t>(size));
+    for (std::size_t i = 0; i < size; ++i) {
+        for (std::size_t j = 0; j < size; ++j) matrix[i][j] = (i * 3 + j * 5) % 4;
+    }
+    return matrix;
+}
+
+// An all_to_all whose blocks lie in falling order of ranks, with a gap before each.
+Promise apart(const Matrix& matrix) {
+    const std::size_t size = matrix.size();
+    Matrix send_offsets(size, std::vector<std::uint64_t>(size)), receive_offsets = send_offsets;
+    for (std::size_t i = 0; i < size; ++i) {
+        std::uint64_t sent = 0, received = 0;
+        for (std::size_t j = size; j-- > 0;) {
+            send_offsets[i][j] = sent += 1;
+            receive_offsets[i][j] = received += 2;
+            sent += matrix[i][j];
+            received += matrix[j][i];
+        }
+    }
+    return {.collective = Collective::all_to_all,
+            .matrix = matrix,
+            .send_offsets = send_offsets,
+            .receive_offsets = receive_offsets};
 }
 
 void prove_for(int n, int kind, std::uint64_t slot) {
@@ -150,27 +194,14 @@ void prove_for(int n, int kind, std::uint64_t slot) {
                                .rank_order = true});
         }
     }
-    std::vector<std::vector<std::uint64_t>> matrix(size, std::vector<std::uint64_t>(size));
-    for (std::size_t i = 0; i < size; ++i) {
-        for (std::size_t j = 0; j < size; ++j) matrix[i][j] = (i * 3 + j * 5) % 4;
-    }
+    const Matrix matrix = uneven_matrix(size);
     prove_all(layout, {.collective = Collective::all_to_all, .matrix = matrix});
-    // Blocks in falling order of ranks, with a gap before each.
-    std::vector<std::vector<std::uint64_t>> send_offsets(size, std::vector<std::uint64_t>(size));
-    auto receive_offsets = send_offsets;
-    for (std::size_t i = 0; i < size; ++i) {
-        std::uint64_t sent = 0, received = 0;
-        for (std::size_t j = size; j-- > 0;) {
-            send_offsets[i][j] = sent += 1;
-            receive_offsets[i][j] = received += 2;
-            sent += matrix[i][j];
-            received += matrix[j][i];
-        }
+    prove_all(layout, apart(matrix));
+    for (const std::uint64_t count : {0, 1, 3}) {
+        const Matrix even(size, std::vector<std::uint64_t>(size, count));
+        prove_all(layout, {.collective = Collective::all_to_all, .matrix = even});
+        prove_all(layout, apart(even));
     }
-    prove_all(layout, {.collective = Collective::all_to_all,
-                       .matrix = matrix,
-                       .send_offsets = send_offsets,
-                       .receive_offsets = receive_offsets});
     prove_all(layout, {.collective = Collective::barrier});
 }
 
@@ -210,6 +241,88 @@ TEST(ManyRanks, are_proved_too) {
             prove_all(layout, {.collective = Collective::barrier});
         }
     }
+}
+
+// Every place that some step of an all_to_all names, moved by one element, to either side.
+template <class Try>
+void with_each_offset_wrong(std::vector<Schedule>& schedules, Try&& attempt) {
+    for (std::size_t rank = 0; rank < schedules.size(); ++rank) {
+        const auto move = [&](std::size_t step, const char* what, std::uint64_t& place) {
+            const std::uint64_t right = place;
+            for (const int by : {1, -1}) {
+                if (by < 0 && right == 0) continue;
+                place = right + static_cast<std::uint64_t>(by);
+                attempt(::testing::Message()
+                        << "rank " << rank << ", step " << step << ": " << what << " of " << right << " is " << place);
+            }
+            place = right;
+        };
+        Schedule& s = schedules[rank];
+        for (std::size_t i = 0; i < s.steps.size(); ++i) {
+            schedule::Step& step = s.steps[i];
+            if (step.target.count > 0) {
+                move(i, "the target", step.target.offset);
+                if (step.kind == schedule::StepKind::read) move(i, "the place in a slot", step.slot_offset);
+            }
+            for (std::uint32_t o = 0; o < step.operand_count; ++o) {
+                schedule::Chunk& chunk = s.operands[step.first_operand + o].chunk;
+                if (chunk.count > 0) move(i, "an operand", chunk.offset);
+            }
+        }
+    }
+}
+
+TEST(Prover, finds_every_wrong_offset_of_every_all_to_all) {
+    int mutations = 0;
+    for (const int kind : {0, 1}) {
+        const Layout layout = layout_of(4, kind, 4);
+        for (const Matrix& matrix : {uneven_matrix(4), Matrix(4, std::vector<std::uint64_t>(4, 2))}) {
+            Promise promise = apart(matrix);
+            promise.host_of = layout.host_of;
+            promise.slots = layout.slots;
+            promise.slot_elements = layout.slot_bytes;
+            Request request = request_of(layout, promise);
+            for (const std::string& name : applicable(layout, request)) {
+                request.algorithm = name;
+                std::vector<Schedule> schedules = schedules_of(layout, request, promise);
+                ASSERT_TRUE(schedule::prove(schedules, promise).empty()) << name;
+                with_each_offset_wrong(schedules, [&](const ::testing::Message& what) {
+                    EXPECT_FALSE(schedule::prove(schedules, promise).empty()) << name << ": " << what;
+                    ++mutations;
+                });
+            }
+        }
+    }
+    EXPECT_GT(mutations, 200);
+}
+
+// A block that goes to another place than was promised, and one that comes from another.
+TEST(Prover, holds_schedules_to_the_promised_places) {
+    const Layout layout = layout_of(5, 1, 4);
+    const Promise right = apart(uneven_matrix(5));
+    Promise promise = right;
+    promise.host_of = layout.host_of;
+    Request request = request_of(layout, promise);
+    request.algorithm = "pairwise";
+    const std::vector<Schedule> schedules = schedules_of(layout, request, promise);
+    EXPECT_TRUE(schedule::prove(schedules, promise).empty());
+    promise.receive_offsets[2][1] -= 1;
+    EXPECT_FALSE(schedule::prove(schedules, promise).empty());
+    promise.receive_offsets = right.receive_offsets;
+    promise.send_offsets[4][1] -= 1;
+    EXPECT_FALSE(schedule::prove(schedules, promise).empty());
+}
+
+TEST(Selection, passes_short_blocks_on_where_ranks_have_only_messages) {
+    Request request{.collective = Collective::all_to_all, .element_bytes = 4, .largest_count = 64, .even = true};
+    EXPECT_EQ(choose(layout_of(8, 1, 1 << 17), request).algorithm, "bruck");
+    EXPECT_EQ(choose(layout_of(3, 1, 1 << 17), request).algorithm, "pairwise") << "it takes as many messages";
+    EXPECT_EQ(choose(layout_of(8, 0, 1 << 17), request).algorithm, "shared");
+    request.largest_count = 1 << 20;
+    EXPECT_EQ(choose(layout_of(8, 1, 1 << 17), request).algorithm, "pairwise");
+    request.largest_count = 64;
+    request.even = false;
+    EXPECT_EQ(choose(layout_of(8, 1, 1 << 17), request).algorithm, "pairwise") << "no rank knows the others' blocks";
 }
 
 TEST(Selection, chooses_by_size_layout_and_precision) {

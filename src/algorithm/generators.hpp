@@ -137,6 +137,8 @@ void scatter_direct(Builder& b, const Scope& s, int root, const std::vector<std:
 void reduce_scatter_direct(Builder& b, const Scope& s, const std::vector<std::uint64_t>& counts);
 void reduce_scatter_ring(Builder& b, const Scope& s, const std::vector<std::uint64_t>& counts);
 void all_to_all_pairwise(Builder& b, const Scope& s, const Request& request);
+/// Blocks of `largest_count` elements, all of them.
+void all_to_all_bruck(Builder& b, const Scope& s, const Request& request);
 void barrier_dissemination(Builder& b, const Scope& s);
 // recursive.cpp
 void all_reduce_recursive_halving(Builder& b, const Scope& s, Chunk input, Chunk output, bool finish);

@@ -256,6 +256,38 @@ void all_to_all_pairwise(Builder& b, const Scope& s, const Request& q) {
     }
 }
 
+// Blocks of equal size in few messages, each of several blocks (Bruck et al., 1997). A block is known by its distance:
+// how far its target lies behind its source. Step k takes every block that has bit k in its distance 2^k ranks on, so
+// after ceil(log2 n) steps all are there. What arrives takes the place of what left: what a rank has at a distance in
+// the end came that far.
+//
+//   distances at hand on each of 5 ranks:   0 1 2 3 4
+//   step 0, one rank on:                      1   3
+//   step 1, two ranks on:                       2 3
+//   step 2, four ranks on:                          4
+void all_to_all_bruck(Builder& b, const Scope& s, const Request& q) {
+    const int n = s.size();
+    const std::uint64_t count = q.largest_count.value_or(0);
+    std::vector<Chunk> at;  // by distance
+    for (int distance = 0; distance < n; ++distance)
+        at.push_back({Buffer::input, q.send_offsets[static_cast<std::size_t>((s.me + distance) % n)], count});
+    for (int step = 1; step < n; step *= 2) {
+        std::vector<std::size_t> leaving;
+        for (int distance = step; distance < n; ++distance) {
+            if ((distance & step) != 0) leaving.push_back(static_cast<std::size_t>(distance));
+        }
+        const Chunk sent = b.scratch(leaving.size() * count), got = b.scratch(leaving.size() * count);
+        for (std::size_t i = 0; i < leaving.size(); ++i) b.copy(part(sent, i * count, count), at[leaving[i]]);
+        b.send(s.rank((s.me + step) % n), sent);
+        b.receive(s.rank((s.me - step + n) % n), got);
+        for (std::size_t i = 0; i < leaving.size(); ++i) at[leaving[i]] = part(got, i * count, count);
+    }
+    for (int distance = 0; distance < n; ++distance) {
+        const auto from = static_cast<std::size_t>((s.me - distance + n) % n);
+        b.copy({Buffer::output, q.receive_offsets[from], count}, at[static_cast<std::size_t>(distance)]);
+    }
+}
+
 // In step k everyone tells the rank at distance 2^k that it, and all it has heard of, have entered.
 void barrier_dissemination(Builder& b, const Scope& s) {
     const int n = s.size();

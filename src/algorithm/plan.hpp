@@ -44,6 +44,7 @@ struct Request {
     std::vector<std::uint64_t> send_counts, send_offsets, receive_counts, receive_offsets;
     /// all_to_all: elements of the largest block that any rank sends, where all ranks know it.
     std::optional<std::uint64_t> largest_count;
+    bool even = false;             ///< all_to_all: all ranks know that every block has `largest_count` elements
     bool in_place = false;         ///< all_reduce, reduce on the root: `output` holds the input
     bool single_rounding = false;  ///< combine each element in one step (low-precision types need it)
     bool rank_order = false;       ///< combine strictly in the order of ranks 0, 1, … (layout_invariant)

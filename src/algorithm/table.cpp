@@ -45,6 +45,11 @@ bool pair_copies_known_blocks_once(const Context& c) {
     return pair_copies_once(c) && c.request.largest_count.has_value();
 }
 
+// With fewer ranks it would take as many messages.
+bool passes_blocks_on(const Context& c) {
+    return c.request.even && c.all.size() > 3;
+}
+
 // What is staged, or published by address.
 template <void (*generate)(Builder&, const Context&)>
 void by_address(Builder& b, const Context& c) {
@@ -273,6 +278,9 @@ const Algorithm table[] = {
      "two ranks: blocks are read where they lie in the other's memory, or as shared, whichever took less lately"},
     {"shared", Collective::all_to_all, true, true, only_stages_known_blocks, shared_all_to_all, 262144, 2,
      "shared memory, two ranks: they take turns with the same places, which stay in the cache"},
+    {"bruck", Collective::all_to_all, true, true, passes_blocks_on,
+     [](Builder& b, const Context& c) { messages::all_to_all_bruck(b, c.all, c.request); }, 256, any_ranks,
+     "few bytes: blocks are passed on, many in a message, in log2(n) steps"},
     {"pairwise", Collective::all_to_all, true, true, always,
      [](Builder& b, const Context& c) { messages::all_to_all_pairwise(b, c.all, c.request); }, any_size, any_ranks,
      "every block goes straight to its rank, each rank starting with another"},

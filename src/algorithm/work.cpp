@@ -374,6 +374,13 @@ const Formula formulas[] = {
          return combined(with_scratch(s, work, (s.n - 2) * s.bytes), combining(2) * (s.n - 1) * s.bytes);
      }},
 
+    {Collective::all_to_all, "bruck",
+     [](const Shape& s) {
+         const double passed = s.levels * s.n / 2 * s.bytes;
+         Work work = alike(s, s.levels, s.levels, passed);
+         work.most_local = passed + s.n * s.bytes;
+         return work;
+     }},
     {Collective::all_to_all, "pairwise", [](const Shape& s) { return alike(s, 1, s.n - 1, (s.n - 1) * s.bytes); }},
     {Collective::barrier, "shared", [](const Shape&) { return Work{.signals = 1}; }},
     {Collective::barrier, "dissemination", [](const Shape& s) { return alike(s, s.levels, s.levels, 0); }},

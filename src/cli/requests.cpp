@@ -41,6 +41,7 @@ algorithm::Request request_for(const std::string& collective, std::uint64_t byte
             for (std::uint64_t r = 0; r < n; ++r) request.send_offsets.push_back(r * (count / n));
             request.receive_offsets = request.send_offsets;
             request.largest_count = count / n;
+            request.even = true;
             break;
         case Collective::barrier: break;
     }
