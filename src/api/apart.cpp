@@ -59,21 +59,44 @@ std::vector<bool> overlapping(const char* name, const std::vector<Prepared>& ope
     return found;
 }
 
-struct Sizes {
-    std::uint64_t input = 0, output = 0;
+// What is read or written of a buffer, in bytes.
+struct Stretch {
+    std::uint64_t at = 0, bytes = 0;
 };
-Sizes bytes_of(const algorithm::Request& r) {
-    const auto sum = [&](const std::vector<std::uint64_t>& counts) {
-        return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0}) * r.element_bytes;
+using Stretches = std::vector<Stretch>;
+
+std::uint64_t end_of(const Stretches& stretches) {
+    std::uint64_t end = 0;
+    for (const Stretch& s : stretches) end = std::max(end, s.at + s.bytes);
+    return end;
+}
+void copy_stretches(std::byte* to, const std::byte* from, const Stretches& stretches) {
+    for (const Stretch& s : stretches) std::memcpy(to + s.at, from + s.at, s.bytes);
+}
+
+struct Access {
+    Stretches input, output;
+};
+Access access_of(const algorithm::Request& r) {
+    using Counts = std::vector<std::uint64_t>;
+    const auto whole = [&](std::uint64_t count) { return Stretches{{0, count * r.element_bytes}}; };
+    const auto all = [&] { return whole(std::accumulate(r.counts.begin(), r.counts.end(), std::uint64_t{0})); };
+    const auto own = [&] { return whole(r.counts[static_cast<std::size_t>(r.rank)]); };
+    const auto blocks = [&](const Counts& counts, const Counts& offsets) {
+        Stretches stretches;
+        for (std::size_t i = 0; i < counts.size(); ++i) {
+            if (counts[i] > 0) stretches.push_back({offsets[i] * r.element_bytes, counts[i] * r.element_bytes});
+        }
+        return stretches;
     };
-    const auto own = [&] { return r.counts[static_cast<std::size_t>(r.rank)] * r.element_bytes; };
     switch (r.collective) {
         case Collective::all_gather:
-        case Collective::gather: return {own(), sum(r.counts)};
+        case Collective::gather: return {own(), all()};
         case Collective::scatter:
-        case Collective::reduce_scatter: return {sum(r.counts), own()};
-        case Collective::all_to_all: return {sum(r.send_counts), sum(r.receive_counts)};
-        default: return {r.count * r.element_bytes, r.count * r.element_bytes};
+        case Collective::reduce_scatter: return {all(), own()};
+        case Collective::all_to_all:
+            return {blocks(r.send_counts, r.send_offsets), blocks(r.receive_counts, r.receive_offsets)};
+        default: return {whole(r.count), whole(r.count)};
     }
 }
 
@@ -87,18 +110,18 @@ std::byte* own_memory(Operation& o, const std::byte* memory, std::uint64_t bytes
     o.temporaries.push_back(empty(uint8, Extents::of(static_cast<std::int64_t>(bytes))));
     return static_cast<std::byte*>(o.temporaries.back().raw_data());
 }
-void read_apart(Operation& o, std::byte*& input, std::uint64_t bytes) {
-    std::byte* own = own_memory(o, input, bytes);
+void read_apart(Operation& o, std::byte*& input, const Stretches& stretches) {
+    std::byte* own = own_memory(o, input, end_of(stretches));
     if (own == nullptr) return;
-    std::memcpy(own, input, bytes);
+    copy_stretches(own, input, stretches);
     input = own;
 }
-std::function<void()> write_apart(Operation& o, std::byte*& output, std::uint64_t bytes, bool is_read) {
-    std::byte* own = own_memory(o, output, bytes);
+std::function<void()> write_apart(Operation& o, std::byte*& output, Stretches stretches, bool is_read) {
+    std::byte* own = own_memory(o, output, end_of(stretches));
     if (own == nullptr) return {};
     std::byte* result = std::exchange(output, own);
-    if (is_read) std::memcpy(own, result, bytes);
-    return [own, result, bytes] { std::memcpy(result, own, bytes); };
+    if (is_read) copy_stretches(own, result, stretches);
+    return [own, result, stretches = std::move(stretches)] { copy_stretches(result, own, stretches); };
 }
 
 // It reads now, and writes when the caller says so.
@@ -107,15 +130,15 @@ std::function<void()> apart(const Prepared& operation) {
     if (o.begin) std::exchange(o.begin, nullptr)();
     std::function<void()> write;
     if (o.is_collective) {
-        const Sizes bytes = bytes_of(o.request);
-        read_apart(o, o.operands.input, bytes.input);
-        write = write_apart(o, o.operands.output, bytes.output,
+        const Access access = access_of(o.request);
+        read_apart(o, o.operands.input, access.input);
+        write = write_apart(o, o.operands.output, access.output,
                             o.request.in_place || o.request.collective == Collective::broadcast);
     } else if (o.is_receive) {
-        write = write_apart(o, o.transfer.target, o.transfer.bytes, true);
+        write = write_apart(o, o.transfer.target, {{0, o.transfer.bytes}}, true);
     } else {
         auto* source = const_cast<std::byte*>(o.transfer.source);
-        read_apart(o, source, o.transfer.bytes);
+        read_apart(o, source, {{0, o.transfer.bytes}});
         o.transfer.source = source;
     }
     // `finish` has functions that unpack what is in temporaries.

@@ -120,6 +120,25 @@ class Maker {
         at_end([whole, view] { copy(view, whole); });
         return keep(whole);
     }
+    // The same where only some elements are results: what the others have become meanwhile, they keep.
+    std::byte* unpacked_blocks(const TensorView& view) {
+        if (view.contiguous() || !leaves_gaps(request(), count_of(view))) return unpacked(view, false);
+        note_device(view);
+        operation_->outputs.push_back(view);
+        const Tensor whole = empty(view.dtype(), view.shape()), results = empty(view.dtype(), view.shape());
+        at_end([whole, results, view, counts = request().receive_counts, offsets = request().receive_offsets] {
+            const std::size_t element = size_of(view.dtype());
+            copy(whole.view(), view);
+            for (std::size_t i = 0; i < counts.size(); ++i) {
+                if (counts[i] == 0) continue;
+                std::memcpy(static_cast<std::byte*>(whole.raw_data()) + offsets[i] * element,
+                            static_cast<const std::byte*>(results.raw_data()) + offsets[i] * element,
+                            counts[i] * element);
+            }
+            copy(view, whole);
+        });
+        return keep(results);
+    }
     std::byte* unpacked(const TensorList& list, DType dtype) {
         operation_->outputs = list;
         ConstTensorList read(list.begin(), list.end());
@@ -518,7 +537,7 @@ Prepared all_to_all_v(TensorView output, ConstTensorView input, const AllToAllVO
     m.set_type(input.dtype());
     set_displaced_blocks(m.request(), group->size(), count_of(output), count_of(input), o);
     m.operands().input = m.packed(input);
-    m.operands().output = m.unpacked(output, leaves_gaps(m.request(), count_of(output)));
+    m.operands().output = m.unpacked_blocks(output);
     m.separate(input.byte_count(), output.byte_count());
     return m.finish(pack(Collective::all_to_all, input.dtype(), {}, -1, 0));
 }

@@ -6,9 +6,17 @@
 
 #include <gtest/gtest.h>
 
+// The C functions only: Open MPI's deprecated C++ bindings do not compile without warnings.
+#define OMPI_SKIP_MPICXX 1
+#include <mpi.h>
+
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <numeric>
+#include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tutti::test {
@@ -32,9 +40,9 @@ struct Job {
         }
     }
 
-    ProcessGroup world(const std::string& name) {
+    ProcessGroup world(const std::string& name, const std::string& backend = "mpi") {
         return ProcessGroup(
-            {.store = PrefixStore(name, store), .rank = rank, .world_size = size, .timeout = 20s, .backend = "mpi"});
+            {.store = PrefixStore(name, store), .rank = rank, .world_size = size, .timeout = 20s, .backend = backend});
     }
     void meet(const std::string& name) {  // whatever has become of the groups
         if (store.add(name, 1) == size) store.set(name + " all", "");
@@ -75,6 +83,68 @@ TEST(Mpi, makes_groups_of_some_ranks_in_which_only_they_take_part) {
     expect_sum(w, 6);
     w.destroy();
     job().meet("parts");
+}
+
+// Blocks of a random matrix of counts, in a random order, with gaps or without.
+struct Places {
+    std::vector<int> counts, offsets;
+    int length = 0;
+
+    void set(std::vector<int> new_counts, std::mt19937& random) {
+        counts = std::move(new_counts);
+        offsets.assign(counts.size(), 0);
+        std::vector<std::size_t> order(counts.size());
+        std::iota(order.begin(), order.end(), std::size_t{0});
+        std::ranges::shuffle(order, random);
+        const unsigned gap = random() % 2 * 4;
+        length = 0;
+        for (const std::size_t i : order) {
+            length += static_cast<int>(random() % (gap + 1));
+            offsets[i] = std::exchange(length, length + counts[i]);
+        }
+    }
+    static std::vector<std::int64_t> wide(const std::vector<int>& numbers) { return {numbers.begin(), numbers.end()}; }
+};
+
+TEST(Mpi, and_tutti_s_own_ways_exchange_the_same_blocks_of_ten_thousand_matrices) {
+    covers("S21-001");
+    const ProcessGroup of_mpi = job().world("blocks of mpi"), native = job().world("blocks", "native");
+    const auto n = static_cast<std::size_t>(job().size), me = static_cast<std::size_t>(job().rank);
+    std::mt19937 random(11);  // the same on all ranks
+    for (int round = 0; round < 10'000; ++round) {
+        std::vector<std::vector<int>> matrix(n, std::vector<int>(n));
+        const unsigned kind = random() % 4, most = round % 50 == 0 ? 20'000 : round % 3 == 0 ? 300 : 6;
+        for (std::size_t i = 0; i < n; ++i) {
+            for (std::size_t j = 0; j < n; ++j) {
+                matrix[i][j] = static_cast<int>(random() % (most + 1));
+                if ((kind == 1 && random() % 2 == 0) || (kind == 2 && (i == 0 || j == 1))) matrix[i][j] = 0;
+            }
+        }
+        std::vector<Places> sent(n), received(n);
+        for (std::size_t r = 0; r < n; ++r) {
+            std::vector<int> column;
+            for (const auto& row : matrix) column.push_back(row[r]);
+            sent[r].set(matrix[r], random);
+            received[r].set(column, random);
+        }
+        const Places &s = sent[me], &r = received[me];
+        std::vector<int> in(static_cast<std::size_t>(s.length)), out(static_cast<std::size_t>(r.length), -1),
+            want = out;
+        std::iota(in.begin(), in.end(), 1'000'000 * job().rank);
+        ASSERT_EQ(MPI_Alltoallv(in.data(), s.counts.data(), s.offsets.data(), MPI_INT, want.data(), r.counts.data(),
+                                r.offsets.data(), MPI_INT, MPI_COMM_WORLD),
+                  MPI_SUCCESS);
+        all_to_all_v(out, in,
+                     {.send_counts = Places::wide(s.counts),
+                      .send_offsets = Places::wide(s.offsets),
+                      .receive_counts = Places::wide(r.counts),
+                      .receive_offsets = Places::wide(r.offsets),
+                      .group = native});
+        ASSERT_EQ(out, want) << "matrix " << round;
+    }
+    ProcessGroup(native).destroy();
+    ProcessGroup(of_mpi).destroy();
+    job().meet("blocks");
 }
 
 // In a job of its own: MPI cannot take operations back, and mpirun does not like processes that end so.

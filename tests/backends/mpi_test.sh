@@ -20,7 +20,7 @@ job() {  # job RANKS SENTENCE COMMAND...
   fi
 }
 # Without what gives up operations: MPI cannot take them back, so that nothing could follow in the same process.
-job 4 "the suite of all backends" "$conformance" mpi --gtest_filter="Ranks/Collectives*/threads:Ranks/Messages*/threads:\
+job 4 "the suite of all backends" "$conformance" mpi --gtest_filter="Ranks/Blocks*/threads:Ranks/Collectives*/threads:Ranks/Messages*/threads:\
 Ranks/Objects*/threads:Ranks/Plans*/threads:Ranks/Short*/threads:Ranks/Types*/threads:Ranks/Works*/threads:\
 -*disagree*:*both_*:*never_come*:*gone_or_late*:*aborted*:*that_fail*:*waited_for_up_to*"
 grep -c "  PASSED  " "$work/log" | grep -qx 4 || { echo "FAILED: not four ranks have passed"; failed=1; }

@@ -101,7 +101,8 @@ std::vector<T> expected(const Exchange& e, std::size_t rank, T untouched) {
 
 TEST_P(Blocks, go_from_and_to_any_places) {
     covers("S21-001", "S21-018", "S21-020");
-    for (const int n : {1, 2, 3, 5}) {
+    for (const int n : {1, 2, 3, 5, 8}) {
+        if (n == 8 && watched) continue;
         run_ranks(n, GetParam(), [](const ProcessGroup& g) {
             const auto un = static_cast<std::size_t>(g.size()), me = static_cast<std::size_t>(g.rank());
             std::mt19937 random(17);
@@ -123,27 +124,39 @@ TEST_P(Blocks, go_from_and_to_any_places) {
     }
 }
 
-template <class T>
-void exchange_of_type(const ProcessGroup& g) {
-    const auto un = static_cast<std::size_t>(g.size()), me = static_cast<std::size_t>(g.rank());
-    std::mt19937 random(3);
-    for (const std::int64_t most : {5, 40'000}) {
-        const Exchange e = random_exchange(random, un, most);
-        const std::vector<T> input = input_of<T>(e, me);
-        std::vector<T> output(static_cast<std::size_t>(e.output_elements[me]), T{});
-        all_to_all_v(output, input, e.options(g));
-        ASSERT_EQ(output, expected<T>(e, me, T{}));
+constexpr DType every_dtype[] = {
+    DType::boolean, DType::uint8,     DType::uint16,     DType::uint32,        DType::uint64,     DType::int8,
+    DType::int16,   DType::int32,     DType::int64,      DType::float16,       DType::bfloat16,   DType::float32,
+    DType::float64, DType::complex64, DType::complex128, DType::float8_e4m3fn, DType::float8_e5m2};
+
+// Elements are bytes here, several in a row.
+std::vector<std::uint8_t> bytes_of_elements(const std::vector<int>& values, std::size_t element) {
+    std::vector<std::uint8_t> bytes;
+    for (const int value : values) {
+        for (std::size_t i = 0; i < element; ++i)
+            bytes.push_back(
+                static_cast<std::uint8_t>((static_cast<std::size_t>(value) + i) % 2));  // a bool has no more
     }
+    return bytes;
 }
 
 TEST_P(Blocks, are_of_any_type) {
-    run_ranks(3, GetParam(), [](const ProcessGroup& g) {
-        exchange_of_type<std::int8_t>(g);
-        exchange_of_type<std::int16_t>(g);
-        exchange_of_type<std::int64_t>(g);
-        exchange_of_type<float>(g);
-        exchange_of_type<double>(g);
-        exchange_of_type<std::uint16_t>(g);
+    covers("A-23");
+    run_ranks(4, GetParam(), [](const ProcessGroup& g) {
+        const auto un = static_cast<std::size_t>(g.size()), me = static_cast<std::size_t>(g.rank());
+        std::mt19937 random(3);
+        for (const DType dtype : every_dtype) {
+            for (const std::int64_t most : {5, 3000}) {
+                const Exchange e = random_exchange(random, un, most);
+                std::vector<std::uint8_t> input = bytes_of_elements(input_of<int>(e, me), size_of(dtype));
+                const std::vector<std::uint8_t> want = bytes_of_elements(expected<int>(e, me, 0), size_of(dtype));
+                std::vector<std::uint8_t> output = bytes_of_elements(
+                    std::vector<int>(static_cast<std::size_t>(e.output_elements[me]), 0), size_of(dtype));
+                all_to_all_v(TensorView(output.data(), {e.output_elements[me]}, dtype),
+                             ConstTensorView(input.data(), {e.input_elements[me]}, dtype), e.options(g));
+                ASSERT_EQ(output, want) << to_string(dtype);
+            }
+        }
     });
 }
 
@@ -201,6 +214,88 @@ TEST_P(Blocks, of_strided_tensors_keep_the_rest_of_the_output) {
         } else {
             EXPECT_EQ(out, (std::vector<int>{100, -5, 101, -5, 0, -5, 1, -5}));
         }
+    });
+}
+
+// The sizes change in every way from call to call: ranks that pass short blocks on for each other find that out.
+TEST_P(Blocks, of_ever_other_lengths_arrive) {
+    run_ranks(6, GetParam(), [](const ProcessGroup& g) {
+        const auto un = static_cast<std::size_t>(g.size()), me = static_cast<std::size_t>(g.rank());
+        std::mt19937 random(29);
+        const int rounds = watched ? 40 : 150;
+        for (int round = 0; round < rounds; ++round) {
+            // In bytes; all short, then now and then a long one, then mostly long, then all of one length.
+            const std::int64_t most = round < 40    ? 12
+                                      : round < 60  ? (round % 7 == 0 ? 9000 : 200)
+                                      : round < 110 ? (round % 5 == 0 ? 8 : 5000)
+                                                    : 1 + round % 3;
+            const Exchange e = random_exchange(random, un, most);
+            const std::vector<std::uint8_t> input = input_of<std::uint8_t>(e, me);
+            std::vector<std::uint8_t> output(static_cast<std::size_t>(e.output_elements[me]), 200);
+            Work other;
+            std::vector<std::int64_t> counts(un, round + g.rank()), theirs(un);
+            if (round % 3 == 0) other = async::all_to_all_single(theirs, counts, {.group = g});
+            all_to_all_v(output, input, e.options(g));
+            if (other) {
+                other.wait();
+                for (std::size_t from = 0; from < un; ++from)
+                    ASSERT_EQ(theirs[from], round + static_cast<std::int64_t>(from));
+            }
+            ASSERT_EQ(output, expected<std::uint8_t>(e, me, 200)) << "round " << round;
+        }
+    });
+}
+
+TEST_P(Blocks, of_calls_that_are_launched_together_leave_each_other_alone) {
+    run_ranks(3, GetParam(), [](const ProcessGroup& g) {
+        const auto me = static_cast<std::size_t>(g.rank());
+        std::mt19937 random(5);
+        for (const std::int64_t most : {4, 9000}) {
+            const Exchange one = random_exchange(random, 3, most), two = random_exchange(random, 3, most);
+            // The second one's output lies behind the first one's; in a third call, in the gaps of one tensor.
+            const std::vector<int> first = input_of<int>(one, me), second = input_of<int>(two, me);
+            std::vector<int> out_one(static_cast<std::size_t>(one.output_elements[me]), -1);
+            std::vector<int> out_two(static_cast<std::size_t>(two.output_elements[me]), -2);
+            std::vector<int> shared(24, -3);
+            const std::vector<int> mine{g.rank(), 10 + g.rank(), 20 + g.rank()};
+            {
+                const Coalescing together({.group = g});
+                all_to_all_v(out_one, first, one.options(g));
+                all_to_all_v(out_two, second, two.options(g));
+                all_to_all_v(
+                    shared, mine,
+                    {.send_counts = {1, 1, 1}, .receive_counts = {1, 1, 1}, .receive_offsets = {20, 0, 8}, .group = g});
+                all_to_all_v(
+                    shared, mine,
+                    {.send_counts = {1, 1, 1}, .receive_counts = {1, 1, 1}, .receive_offsets = {4, 1, 21}, .group = g});
+            }
+            EXPECT_EQ(out_one, expected<int>(one, me, -1));
+            EXPECT_EQ(out_two, expected<int>(two, me, -2));
+            std::vector<int> want(24, -3);
+            const std::size_t places[2][3] = {{20, 0, 8}, {4, 1, 21}};
+            for (const auto& at : places) {
+                for (std::size_t from = 0; from < 3; ++from) want[at[from]] = 10 * g.rank() + static_cast<int>(from);
+            }
+            EXPECT_EQ(shared, want);
+        }
+    });
+}
+
+TEST_P(Blocks, of_calls_under_way_at_once_share_a_strided_output) {
+    run_ranks(2, GetParam(), [](const ProcessGroup& g) {
+        std::vector<int> out(16, -5), in{1, 2};
+        for (int& value : in) value += 10 * g.rank();
+        const TensorView to(out.data(), {8}, int32, {2});
+        Work one = async::all_to_all_v(
+            to, in, {.send_counts = {1, 1}, .receive_counts = {1, 1}, .receive_offsets = {0, 5}, .group = g});
+        Work two = async::all_to_all_v(
+            to, in, {.send_counts = {1, 1}, .receive_counts = {1, 1}, .receive_offsets = {7, 2}, .group = g});
+        one.wait();
+        two.wait();
+        std::vector<int> want(16, -5);
+        want[0] = want[14] = 1 + g.rank();
+        want[10] = want[4] = 11 + g.rank();
+        EXPECT_EQ(out, want);
     });
 }
 

@@ -128,6 +128,41 @@ TEST_P(Large, gathered_tensors_and_uneven_splits_keep_their_offsets) {
     });
 }
 
+TEST_P(Large, blocks_lie_at_offsets_beyond_2_to_the_31) {
+    covers("S21-018", "S21-020");
+    run_ranks(2, GetParam(), [](const ProcessGroup& g) {
+        const Table tables[] = {table_of(0), table_of(1)};
+        using Numbers = std::vector<std::int64_t>;
+        // Rank 0 sends nearly everything to rank 1, which puts it behind a gap, and the little that it keeps behind
+        // that.
+        const std::int64_t big = large - 64, small = 64, gap = 4096;
+        const bool first = g.rank() == 0;
+        const Tensor in = empty(uint8, Extents::of(first ? large + gap : 2 * small));
+        fill(in, tables[g.rank()]);
+        const std::int64_t length = first ? 2 * small : gap + big + gap + small;
+        const Tensor out = empty(uint8, Extents::of(length));
+        auto* const got = out.data<std::uint8_t>();
+        for (const std::int64_t at : {std::int64_t{0}, gap - 1, length - small - 1}) {
+            if (at < length) got[at] = 77;
+        }
+        const Numbers send = first ? Numbers{small, big} : Numbers{small, small};
+        const Numbers from = first ? Numbers{big + gap, 0} : Numbers{small, 0};
+        const Numbers receive = first ? Numbers{small, small} : Numbers{big, small};
+        const Numbers to = first ? Numbers{small, 0} : Numbers{gap, gap + big + gap};
+        all_to_all_v(
+            out.view(), in,
+            {.send_counts = send, .send_offsets = from, .receive_counts = receive, .receive_offsets = to, .group = g});
+        if (first) {
+            ASSERT_EQ(first_wrong(got + small, tables[0], big + gap, small), -1);
+            ASSERT_EQ(first_wrong(got, tables[1], small, small), -1);
+        } else {
+            ASSERT_EQ(first_wrong(got + gap, tables[0], 0, big), -1);
+            ASSERT_EQ(first_wrong(got + gap + big + gap, tables[1], 0, small), -1);
+            for (const std::int64_t at : {std::int64_t{0}, gap - 1, length - small - 1}) EXPECT_EQ(got[at], 77) << at;
+        }
+    });
+}
+
 // Pages that nobody writes take no memory: the root holds a large tensor of zeros, but only one copy of it as bytes.
 Tensor mostly_zeros(std::int64_t count) {
     const auto bytes = static_cast<std::size_t>(count);
