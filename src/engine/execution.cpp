@@ -242,6 +242,14 @@ bool Execution::start(std::size_t index) {
     return true;
 }
 
+bool Execution::has_sent_all(int peer) const noexcept {
+    for (std::size_t i = first_open_; i < states_.size(); ++i) {
+        const Step& step = schedule_->steps[i];
+        if (step.kind == StepKind::send && step.peer == peer && states_[i] != State::done) return false;
+    }
+    return true;
+}
+
 std::vector<int> Execution::waits_for() const {
     std::vector<int> peers;
     const auto add = [&](int peer) {

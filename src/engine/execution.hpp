@@ -71,6 +71,7 @@ class Execution final : public Running {
     bool progress() override;
     bool done() const noexcept override { return first_open_ == states_.size(); }
     std::string where() const override;
+    bool has_sent_all(int peer) const noexcept override;
     std::vector<int> waits_for() const override;
     const std::optional<std::pair<int, std::uint64_t>>& mismatch() const noexcept override { return mismatch_; }
 

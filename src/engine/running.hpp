@@ -23,6 +23,8 @@ class Running {
     virtual bool done() const noexcept = 0;
     /// Steps done, steps in all, and what it waits for; for messages.
     virtual std::string where() const = 0;
+    /// Whether nothing is left to be sent to that rank, as far as it can tell.
+    virtual bool has_sent_all(int /*peer*/) const noexcept { return false; }
     /// Ranks that it waits for now.
     virtual std::vector<int> waits_for() const = 0;
     /// A peer of this host that does something else at this sequence number: (rank, its fingerprint).

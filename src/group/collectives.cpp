@@ -11,7 +11,6 @@
 #include <utility>
 
 namespace tutti::detail {
-namespace {}  // namespace
 
 void Group::start(Operation& operation) {
     const std::uint64_t fingerprint = operation.operands.fingerprint;
@@ -43,8 +42,15 @@ void Group::begin_schedule(Operation& operation) {
         operation.execution = std::make_unique<engine::Quantized>(*operation.quantized, operation.operands, ground_);
         return;
     }
+    if (const auto room = room_for_blocks(operation))
+        begin_relay(operation, *room);
+    else
+        execute(operation);
+}
+
+void Group::execute(Operation& operation) {
     operation.execution = std::make_unique<engine::Execution>(
-        operation.schedule ? operation.schedule : plan_for(operation), operation.operands, ground_);
+        operation.schedule ? operation.schedule : plan_for(operation.request), operation.operands, ground_);
 }
 
 void Group::remember(std::uint64_t sequence, std::uint64_t fingerprint) {
@@ -92,12 +98,28 @@ bool Group::progress() {
             if (world_->failure()) return true;
             if (!operation->execution->done()) return moved;
             operation->execution.reset();
+            if (operation->room) end_relay(*operation);
+            if (!operation->execution && operation->request.collective == Collective::all_to_all)
+                world_->mailbox().check_surplus(operation->operands.channel, operation->operands.fingerprint);
+            if (world_->failure()) return true;
+            if (operation->execution) continue;
         }
         collectives_.pop_front();
         world_->complete(operation, nullptr);
         moved = true;
     }
     return moved;
+}
+
+bool Group::has_finished(std::uint64_t sequence) const noexcept {
+    return sequence <= sequence_ && (collectives_.empty() || collectives_.front()->sequence > sequence);
+}
+
+bool Group::has_sent_all(int peer, std::uint64_t sequence) const {
+    if (has_finished(sequence)) return true;
+    const auto operation = front();
+    return operation && operation->sequence == sequence && operation->execution && !operation->room &&
+           operation->execution->has_sent_all(peer);
 }
 
 void Group::drop(const std::exception_ptr& error) {
@@ -132,8 +154,10 @@ void Group::probe(const Operation& operation) {
         if (world_->failure() || front().get() != &operation || next_probe_ == Instant{}) return;
         if (const int peer = gone(); peer >= 0) return give_up(peer);
     }
+    // Of ranks that share memory, records tell it (check_records), but not which blocks they exchange.
+    const bool asks_all = operation.request.collective == Collective::all_to_all;
     for (const int peer : waits_for(operation)) {
-        if (!shares_memory_with(peer))
+        if (asks_all || !shares_memory_with(peer))
             world_->mailbox().probe(global(peer), operation.operands.channel, operation.operands.fingerprint);
     }
 }

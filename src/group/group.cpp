@@ -190,7 +190,7 @@ void Group::open_memory() {
 bool Group::choose_way(Operation& operation) {
     if (make_small(operation)) return true;
     const std::lock_guard lock(world_->mutex());
-    operation.schedule = plan_for(operation);
+    operation.schedule = plan_for(operation.request);
     return false;
 }
 
@@ -228,13 +228,17 @@ void Group::run(const std::shared_ptr<Operation>& operation) {
     world_->wait_for_call(*operation);
 }
 
-std::shared_ptr<const schedule::Schedule> Group::plan_for(const Operation& operation) {
-    const auto found = std::ranges::find(plans_, operation.request, &CachedPlan::request);
+std::shared_ptr<const schedule::Schedule> Group::plan_for(const algorithm::Request& request) {
+    if (request.collective == Collective::all_to_all && !request.even && request.algorithm == "bruck") {
+        algorithm::Request straight = request;  // what could not be passed on
+        straight.algorithm.reset();
+        return plan_for(straight);
+    }
+    const auto found = std::ranges::find(plans_, request, &CachedPlan::request);
     if (found != plans_.end()) {
         plans_.splice(plans_.begin(), plans_, found);
     } else {
-        plans_.push_front({operation.request,
-                           std::make_shared<const schedule::Schedule>(algorithm::plan(layout_, operation.request))});
+        plans_.push_front({request, std::make_shared<const schedule::Schedule>(algorithm::plan(layout_, request))});
         if (plans_.size() > plans_max) plans_.pop_back();
     }
     return plans_.front().schedule;

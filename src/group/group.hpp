@@ -7,6 +7,7 @@
 #pragma once
 
 #include "backend/registry.hpp"
+#include "group/expected_blocks.hpp"
 #include "group/operation.hpp"
 #include "group/world.hpp"
 #include "record/recorder.hpp"
@@ -172,6 +173,10 @@ class Group : public std::enable_shared_from_this<Group> {
     /// The same of the last one, when this rank has none in flight.
     void check_last();
     void mismatch(int peer, std::uint64_t sequence, std::uint64_t theirs, std::uint64_t mine);
+    /// Whether this rank has finished that collective.
+    bool has_finished(std::uint64_t sequence) const noexcept;
+    /// Whether all that this rank sends to `peer` in that collective is on its way, if it sends anything.
+    bool has_sent_all(int peer, std::uint64_t sequence) const;
     /// Both ranks call the same, but `peer` sends a block of another length than this rank expects.
     void mismatch_of_blocks(int peer, std::uint64_t sequence, std::uint64_t fingerprint, std::uint64_t their_bytes,
                             std::uint64_t my_bytes);
@@ -214,7 +219,13 @@ class Group : public std::enable_shared_from_this<Group> {
     void fail_together(const record::Subject& subject, ErrorContext context);
     record::Absent absent() const;
     void fail_as_judged(const record::Judgement& judgement, ErrorContext context);
-    std::shared_ptr<const schedule::Schedule> plan_for(const Operation& operation);
+    std::shared_ptr<const schedule::Schedule> plan_for(const algorithm::Request& request);
+    void execute(Operation& operation);
+    // Blocks that are passed on (relay.cpp).
+    std::uint64_t largest_slot();
+    std::optional<std::uint64_t> room_for_blocks(const Operation& operation);
+    void begin_relay(Operation& operation, std::uint64_t room);
+    void end_relay(Operation& operation);
     bool make_small(Operation& operation) const;
     void remember(std::uint64_t sequence, std::uint64_t fingerprint);
     SmallState begin_small(const SmallCall& call);
@@ -312,6 +323,9 @@ class Group : public std::enable_shared_from_this<Group> {
         std::shared_ptr<const schedule::Schedule> schedule;
     };
     std::list<CachedPlan> plans_;  // most recent first
+    std::map<DType, ExpectedBlocks> expected_blocks_;
+    std::optional<std::uint64_t> largest_slot_;
+    std::vector<std::byte> relayed_;  // slots to and from all ranks, of the all_to_all that moves
 };
 
 }  // namespace tutti::detail

@@ -15,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -102,6 +103,7 @@ class Operation {
     // Under the group's lock.
     std::uint64_t sequence = 0;
     std::unique_ptr<engine::Running> execution;
+    std::optional<std::uint64_t> room;  ///< of an all_to_all whose blocks are being passed on: bytes of a slot
     SmallCall small;
     SmallState small_state;
     Instant started;

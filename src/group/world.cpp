@@ -240,6 +240,14 @@ void World::make_mailbox() {
              true);
     };
     events.fingerprint_of = [this](std::uint64_t channel) { return fingerprint_of(channel); };
+    events.has_finished = [this](std::uint64_t channel) {
+        const auto group = find(Channel::group(channel));
+        return group && group->has_finished(Channel::number(channel));
+    };
+    events.has_sent_all = [this](int peer, std::uint64_t channel) {
+        const auto group = find(Channel::group(channel));
+        return group && group->has_sent_all(group->rank_of(peer), Channel::number(channel));
+    };
     events.memory = [this](int peer) { return memory_of(peer); };
     events.place = [this](int peer, std::span<const std::byte> message) {
         return shares_memory_with(peer) ? symmetric_.find(message.data(), message.size()).bits() : 0;

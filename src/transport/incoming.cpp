@@ -16,7 +16,7 @@ constexpr int turn_frames = 16;
 // owner is likely to post the next one: the message stays in the stream until a turn that has nothing else to do here.
 bool Mailbox::read_some(int from, Peer& p) {
     Stream* stream = events_.stream(from);
-    if (stream == nullptr) return false;
+    if (stream == nullptr || !looks_at(p, *stream)) return false;
     bool moved = false, delivered = false;
     p.drained = false;
     std::size_t left = turn_bytes;
@@ -177,6 +177,7 @@ bool Mailbox::on_header(int from, Peer& p) {
             if (const auto found = waiting_sends_.find(frame.id); found != waiting_sends_.end()) {
                 Transfer* send = found->second;
                 waiting_sends_.erase(found);
+                --p.awaited;
                 Frame data;
                 data.world = world_;
                 data.kind = Frame::Kind::data;
@@ -192,6 +193,7 @@ bool Mailbox::on_header(int from, Peer& p) {
                 found->second->bytes_done = found->second->bytes;
                 found->second->done = true;
                 waiting_sends_.erase(found);
+                --p.awaited;
                 return true;
             }
             break;
@@ -199,6 +201,7 @@ bool Mailbox::on_header(int from, Peer& p) {
             if (const auto found = waiting_sends_.find(frame.id); found != waiting_sends_.end()) {
                 found->second->refused = true;
                 waiting_sends_.erase(found);
+                --p.awaited;
             }
             if ((frame.channel & collective_channel) != 0 && events_.peer_left) events_.peer_left(from, frame.channel);
             return true;
@@ -208,24 +211,15 @@ bool Mailbox::on_header(int from, Peer& p) {
                 p.transfer = found->second;
                 p.unexpected = nullptr;
                 granted_.erase(found);
+                --p.awaited;
                 p.in_payload = true;
                 p.payload_bytes = frame.length;
                 p.payload_done = 0;
                 return true;
             }
             break;
-        case Frame::Kind::probe: {
-            if (has_left(frame.channel)) {
-                refuse(from, frame.channel, 0);
-                return true;
-            }
-            const std::uint64_t mine = events_.fingerprint_of(frame.channel);
-            if (mine != 0 && mine != frame.fingerprint) {
-                events_.mismatch(from, frame.channel, frame.fingerprint, mine, 0, 0);
-                return false;
-            }
-            return true;
-        }
+        case Frame::Kind::probe: return on_probe(from, frame);
+        case Frame::Kind::finished: on_finished(from, frame); return true;
         case Frame::Kind::credit: break;  // above
     }
     p.lost = true;

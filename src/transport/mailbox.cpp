@@ -85,6 +85,7 @@ void Mailbox::post_send(Transfer& transfer) {
     frame.kind = Frame::Kind::request;
     frame.id = next_id_++;
     waiting_sends_.emplace(frame.id, &transfer);
+    ++p.awaited;
     enqueue(transfer.peer, frame, nullptr, 0, nullptr);
 }
 
@@ -118,7 +119,19 @@ void Mailbox::post_receive(Transfer& transfer) {
         }
     }
     posted_[transfer.channel].push_back(&transfer);
-    if (transfer.peer != any_source && transfer.peer != rank_) peer(transfer.peer);
+    count_posted(transfer, 1);
+}
+
+void Mailbox::await(int rank, int by) {
+    peer(rank).awaited += static_cast<std::size_t>(by);
+}
+
+// Of receives that are posted, by so many more or fewer.
+void Mailbox::count_posted(const Transfer& receive, int by) {
+    if (receive.peer == any_source)
+        posted_for_any_ += static_cast<std::size_t>(by);
+    else if (receive.peer != rank_)
+        await(receive.peer, by);
 }
 
 // A receive has taken an eager message; the sender may send as much again. It learns so from our next message to it,
@@ -169,6 +182,7 @@ Transfer* Mailbox::take_posted(int source, std::uint64_t channel) {
     if (match == receives.end()) return nullptr;
     Transfer* transfer = *match;
     receives.erase(match);
+    count_posted(*transfer, -1);
     if (receives.empty()) posted_.erase(found);
     return transfer;
 }
@@ -245,6 +259,7 @@ bool Mailbox::pull_piece_of(const Pull& pull, std::size_t piece) {
 // its data: first one direction, then the other. So the request goes first.
 void Mailbox::clear(int source, std::uint64_t id, Transfer& receive, When when) {
     granted_.emplace(grant_key(source, id), &receive);
+    await(source, 1);
     Frame frame;
     frame.world = world_;
     frame.kind = Frame::Kind::clear;
@@ -265,10 +280,18 @@ void Mailbox::probe(int to, std::uint64_t channel, std::uint64_t fingerprint) {
     enqueue(to, frame, nullptr, 0, nullptr);
 }
 
+// A look at a socket costs a call. What nobody waits for is looked after now and then.
+bool Mailbox::looks_at(const Peer& p, const Stream& stream) const {
+    constexpr unsigned turns_between_looks = 8;
+    return p.awaited > 0 || p.in_payload || posted_for_any_ > 0 || !stream.look_takes_call() ||
+           (turns_ + static_cast<unsigned>(p.rank)) % turns_between_looks == 0;
+}
+
 bool Mailbox::progress() {
     bool moved = !clears_.empty();
     for (const auto& [to, frame] : std::exchange(clears_, {})) enqueue(to, frame, nullptr, 0, nullptr);
     moved |= pull_some();
+    ++turns_;
     for (std::size_t i = 0; i < active_.size(); ++i) {  // reading may add peers
         Peer& p = *peers_[static_cast<std::size_t>(active_[i])];
         if (p.lost || p.rank == rank_) continue;
@@ -307,9 +330,49 @@ bool Mailbox::write_some(int to, Peer& p) {
 bool Mailbox::check_unmet(int from, const Frame& frame) {
     if ((frame.channel & collective_channel) == 0) return true;
     const std::uint64_t mine = events_.fingerprint_of(frame.channel);
-    if (mine == 0 || mine == frame.fingerprint) return true;
-    events_.mismatch(from, frame.channel, frame.fingerprint, mine, 0, 0);
+    if (mine == 0) return true;
+    const bool surplus = mine == frame.fingerprint && events_.has_finished && events_.has_finished(frame.channel);
+    if (mine == frame.fingerprint && !surplus) return true;
+    events_.mismatch(from, frame.channel, frame.fingerprint, mine, surplus ? frame.length : 0, 0);
     return false;
+}
+
+// A peer waits for us.
+bool Mailbox::on_probe(int from, const Frame& frame) {
+    if (has_left(frame.channel)) {
+        refuse(from, frame.channel, 0);
+        return true;
+    }
+    const std::uint64_t mine = events_.fingerprint_of(frame.channel);
+    if (mine != 0 && mine != frame.fingerprint) {
+        events_.mismatch(from, frame.channel, frame.fingerprint, mine, 0, 0);
+        return false;
+    }
+    if (mine == 0 || !events_.has_sent_all || !events_.has_sent_all(from, frame.channel)) return true;
+    Frame answer;
+    answer.world = world_;
+    answer.kind = Frame::Kind::finished;
+    answer.channel = frame.channel;
+    answer.fingerprint = frame.fingerprint;
+    enqueue(from, answer, nullptr, 0, nullptr);
+    return true;
+}
+
+// All that the peer had for us there has come before. A receive that nothing has met by now waits for what nobody
+// sends.
+void Mailbox::on_finished(int from, const Frame& frame) {
+    const auto found = posted_.find(frame.channel);
+    if (found == posted_.end()) return;
+    const auto vain = std::ranges::find(found->second, from, &Transfer::peer);
+    if (vain == found->second.end() || (*vain)->fingerprint != frame.fingerprint) return;
+    events_.mismatch(from, frame.channel, frame.fingerprint, frame.fingerprint, 0, (*vain)->bytes);
+}
+
+void Mailbox::check_surplus(std::uint64_t channel, std::uint64_t fingerprint) {
+    const auto found = unexpected_.empty() ? unexpected_.end() : unexpected_.find(channel);
+    if (found == unexpected_.end() || found->second.empty()) return;
+    const Unexpected& message = found->second.front();
+    events_.mismatch(message.source, channel, message.frame.fingerprint, fingerprint, message.frame.length, 0);
 }
 
 void Mailbox::check_unexpected(std::uint64_t channel, std::uint64_t fingerprint) {
@@ -326,11 +389,13 @@ bool Mailbox::cancel_receive(Transfer& transfer) {
     if (found == posted_.end()) return false;
     const auto count = found->second.remove(&transfer);
     if (found->second.empty()) posted_.erase(found);
+    if (count > 0) count_posted(transfer, -1);
     return count > 0;
 }
 
 void Mailbox::cancel_send(Transfer& transfer) {
-    std::erase_if(waiting_sends_, [&](const auto& entry) { return entry.second == &transfer; });
+    const auto waiting = std::erase_if(waiting_sends_, [&](const auto& entry) { return entry.second == &transfer; });
+    if (waiting > 0) await(transfer.peer, -1);
     if (transfer.peer == rank_) {
         const auto found = unexpected_.find(transfer.channel);
         if (found == unexpected_.end()) return;
@@ -394,9 +459,11 @@ void Mailbox::drop_all() {
     unexpected_.clear();
     pulls_.clear();
     clears_.clear();
+    posted_for_any_ = 0;
     for (auto& p : peers_) {
         if (!p) continue;
         p->out.clear();
+        p->awaited = 0;
         p->in_payload = false;
         p->transfer = nullptr;
         p->unexpected = nullptr;

@@ -42,7 +42,8 @@ struct Frame {
         probe = 5,
         credit = 6,
         taken = 7,
-        refused = 8
+        refused = 8,
+        finished = 9
     };
     static constexpr std::uint32_t magic_number = 0x54554954;  // "TIUT"
     std::uint32_t magic = magic_number;
@@ -52,7 +53,8 @@ struct Frame {
     std::uint64_t fingerprint = 0;
     std::uint64_t length = 0;   ///< bytes of the whole message
     std::uint64_t id = 0;       ///< request, clear, data: the sender's transfer; eager, credit: bytes given back;
-                                ///< refused: the request that nobody will take, 0: the answer to a probe
+                                ///< refused: the request that nobody will take, 0: the answer to a probe;
+                                ///< finished: nothing, it is the answer to a probe
     std::uint64_t address = 0;  ///< request: where the message lies (an address or a Place), when the receiver may read
                                 ///< it there; else 0
 };
@@ -108,6 +110,10 @@ struct MailboxEvents {
     std::function<const std::byte*(int peer, std::uint64_t place, std::size_t bytes)> at_place;
     /// A peer asks what we did on a channel: our fingerprint, or 0 if not known (yet).
     std::function<std::uint64_t(std::uint64_t channel)> fingerprint_of;
+    /// Whether a collective with that channel is over here: no receive will come. May be empty.
+    std::function<bool(std::uint64_t channel)> has_finished;
+    /// Whether all that goes to a peer on the channel of a collective has been given to its stream. May be empty.
+    std::function<bool(int peer, std::uint64_t channel)> has_sent_all;
 };
 
 class Mailbox {
@@ -130,6 +136,8 @@ class Mailbox {
     void probe(int peer, std::uint64_t channel, std::uint64_t fingerprint);
     /// Compares what has come on a channel before its operation began here.
     void check_unexpected(std::uint64_t channel, std::uint64_t fingerprint);
+    /// The operation is over: what has come on its channel and met no receive is a mismatch.
+    void check_surplus(std::uint64_t channel, std::uint64_t fingerprint);
     /// From now on looks for messages of this peer, also if nothing is posted for it.
     void activate(int peer) { this->peer(peer); }
     /// Moves what can be moved; true if anything did.
@@ -176,6 +184,9 @@ class Mailbox {
     void meet(int rank);
     bool is_posted(int source, std::uint64_t channel) const;
     Transfer* take_posted(int source, std::uint64_t channel);
+    void count_posted(const Transfer& receive, int by);
+    void await(int rank, int by);
+    bool looks_at(const Peer& peer, const Stream& stream) const;
     void deliver_local(Transfer& send, Transfer& receive);
     bool check(int source, const Frame& frame, const Transfer& receive);
     void enqueue(int to, const Frame& frame, const std::byte* payload, std::size_t bytes, Transfer* transfer);
@@ -192,6 +203,8 @@ class Mailbox {
     bool count_eager(int from, Peer& peer, std::uint64_t bytes, std::uint64_t given_back);
     void take_short(Stream& stream, Transfer& receive);
     bool check_unmet(int from, const Frame& frame);
+    bool on_probe(int from, const Frame& frame);
+    void on_finished(int from, const Frame& frame);
     void on_payload_complete(Peer& peer);
     bool next_header(Peer& peer, Stream& stream);
     std::size_t take(Peer& peer, Stream& stream, std::span<std::byte> into);
@@ -225,6 +238,8 @@ class Mailbox {
     std::unordered_map<std::uint64_t, Transfer*> granted_;                 // receives, by (source, id) hash
     std::uint64_t next_id_ = 1;
     std::vector<std::pair<int, Frame>> clears_;  // for the next turn, with whom they are for
+    std::size_t posted_for_any_ = 0;  // receives of any source
+    unsigned turns_ = 0;
     std::vector<std::byte> bounce_;
 };
 

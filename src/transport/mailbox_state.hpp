@@ -50,6 +50,7 @@ struct Mailbox::Peer {
     std::size_t credit = credit_bytes;  // what we may still send that the peer has not consumed
     std::size_t unconsumed = 0;         // what the peer has sent and we have not given back
     std::size_t owed = 0;               // what we have consumed and not given back
+    std::size_t awaited = 0;            // receives of it that are posted or granted, and sends that it has to answer
     Frame header;
     // Short messages come in one read: the header is read together with what follows it.
     std::array<std::byte, 1024> stage;

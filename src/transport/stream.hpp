@@ -51,6 +51,8 @@ class Stream {
     virtual Arrival next(ShortMessage& /*message*/) { return Arrival::bytes; }
     /// The payload of the message that next() has shown, which goes with that.
     virtual void take(std::byte* /*into*/) {}
+    /// Whether to find nothing there takes a system call.
+    virtual bool look_takes_call() const noexcept { return false; }
     virtual StreamState state() const noexcept = 0;
     /// Says that nothing more will be written, behind all that has been. False: it cannot be said yet; call it again.
     virtual bool end() { return true; }

@@ -161,6 +161,41 @@ TEST_P(Agreement, is_checked_for_everything_that_must_agree_and_both_sides_are_s
     }
 }
 
+// Of one pair of ranks: none, or some; short ones and long ones; few ranks, and so many that they pass blocks on.
+TEST_P(Agreement, about_a_pair_s_blocks_is_checked_within_a_second) {
+    covers("A-26");
+    struct Pair {
+        std::int64_t sent, expected;
+    };
+    for (const int n : {3, 5}) {
+        for (const Pair pair :
+             {Pair{3, 1}, Pair{0, 3}, Pair{3, 0}, Pair{0, 50'000}, Pair{50'000, 0}, Pair{50'000, 7}}) {
+            const auto body = [=](const ProcessGroup& g) {
+                using Numbers = std::vector<std::int64_t>;
+                Numbers send(static_cast<std::size_t>(n), 2), receive = send;
+                if (g.rank() == 0) send[1] = pair.sent;
+                if (g.rank() == 1) receive[0] = pair.expected;
+                Ints in(static_cast<std::size_t>(2 * n + 50'000)), out(in.size());
+                barrier({.group = g});
+                const auto start = std::chrono::steady_clock::now();
+                try {
+                    all_to_all_v(out, in, {.send_counts = send, .receive_counts = receive, .group = g});
+                    // A rank whose part was done learns it while it does something else.
+                    while (std::chrono::steady_clock::now() - start < (watched ? 5s : 1s)) barrier({.group = g});
+                    ADD_FAILURE() << "rank " << g.rank() << " noticed nothing";
+                } catch (const CollectiveMismatch& error) {
+                    const std::string what = "rank 0 sends int32 × " + std::to_string(pair.sent) +
+                                             " to rank 1, which expects " + std::to_string(pair.expected);
+                    EXPECT_TRUE(has(error.what(), what)) << "rank " << g.rank() << ": " << error.what();
+                }
+                EXPECT_LT(std::chrono::steady_clock::now() - start, watched ? 5s : 1200ms) << pair.sent;
+                std::this_thread::sleep_for(120ms);  // the others have yet to hear of it
+            };
+            run_ranks(n, GetParam(), body, {.timeout = 10s, .leave = false});
+        }
+    }
+}
+
 // The error names the function and everything that is listed, and is the caller's alone.
 template <class F>
 void expect_refused(F call, std::initializer_list<const char*> words) {

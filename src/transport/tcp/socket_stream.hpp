@@ -41,6 +41,7 @@ class SocketStream final : public Stream {
     void close() noexcept override;
     bool delivered() const noexcept override;
     std::string reason() const override { return reason_; }
+    bool look_takes_call() const noexcept override { return true; }
     void pollables(bool output, std::vector<Pollable>& into) const override;
 
     /// There is no lane yet.
