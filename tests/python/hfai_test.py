@@ -69,6 +69,32 @@ def pairs(rank):
     return results, texts
 
 
+def long_pairs(rank):
+    """x of all ranks from 0.5 to 1.5 MB; the calls of f, its own first, and what they saw."""
+    n, seen = dist.get_world_size(), []
+    x = np.full((1 + rank, 1 << 16), rank + 0.5)
+
+    def f(mine, y, factor):
+        seen.append((y.shape, float(y.min()), float(y.max())))
+        y *= 0  # it is the caller's
+        return float(mine[0, 0]) * factor + y.shape[0]
+
+    for _ in range(3):
+        results = dist.pairwise_apply(f, x, args=(10,))
+        assert results == [10 * (rank + 0.5) + 1 + r for r in range(n)], results
+        order = [(rank - step) % n for step in range(n)]
+        assert seen == [((1 + r, 1 << 16), r + 0.5, r + 0.5) for r in order], seen
+        seen.clear()
+        assert float(x.min()) == rank + 0.5
+    try:
+        dist.pairwise_apply(lambda mine, y: 1 / float(y[0, 0] - 1.5), x)  # rank 1's
+        raise AssertionError("no error")
+    except ZeroDivisionError:
+        pass
+    dist.barrier()
+    return True
+
+
 def exchanges(rank, backend):
     dist.init_process_group(backend)
     lists = [[{"n": i, "a": np.full(3, i)}] if rank == i % 2 else [None] for i in range(4)]
@@ -151,6 +177,10 @@ class Cluster(unittest.TestCase):
                 self.assertEqual(results[2], [10 * rank + 1, 10 * rank + 2])
             self.assertNotIn("accepted", texts)
             self.assertTrue(all("x of rank" in text for text in texts), texts)
+
+    @rows("S19-032")
+    def test_a_function_of_each_pair_works_while_later_arrays_are_on_their_way(self):
+        self.assertEqual(run_ranks(long_pairs, 3), [True] * 3)
 
 
 class Tuning(unittest.TestCase):

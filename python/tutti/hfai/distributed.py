@@ -57,19 +57,42 @@ def broadcast(objs: list[Any], src: int = 0, group: Group = None, async_op: bool
     return None
 
 
+# From arrays of so many bytes on f works on those that have come while others are on their way: bench/python/pairwise.py.
+OVERLAPS_FROM = 1 << 20
+
+
 def pairwise_apply(f: Callable[..., Any], x: Any, args: tuple[Any, ...] = (), group: Group = None,
                    equal_size: bool = False) -> list[Any]:
     """[f(x, y, *args) for the x of every rank], by rank. The shapes may differ, the number of dimensions may not; with
-    `equal_size` they may not either. The y are NumPy arrays."""
+    `equal_size` they may not either. The y are NumPy arrays. Where all are short, f is called in the order of ranks. Where
+    the longest has 1 MiB or more, f works on arrays that have come while the next is on its way: on this rank's own first,
+    then on that of the rank before it, and so on."""
     import numpy
 
-    mine = numpy.asarray(x)
-    shapes: list[Any] = [None] * get_world_size(group)
+    mine = numpy.ascontiguousarray(x) if numpy.ndim(x) else numpy.asarray(x)
+    n, me = get_world_size(group), get_rank(group)
+    shapes: list[Any] = [None] * n
     _dist.all_gather_object(shapes, (mine.shape, mine.dtype), group)
     for rank, (shape, dtype) in enumerate(shapes):
         if dtype != mine.dtype or len(shape) != mine.ndim or (equal_size and shape != mine.shape):
             raise InvalidArgument(f"pairwise_apply: x of rank {rank} is {dtype}{list(shape)}: expected one like "
                                   f"{mine.dtype}{list(mine.shape)}")
     others = [numpy.empty(shape, mine.dtype) for shape, _ in shapes]
-    all_gather(others, numpy.ascontiguousarray(mine), group)
-    return [f(x, other, *args) for other in others]
+    if max(other.nbytes for other in others) < OVERLAPS_FROM:
+        all_gather(others, mine, group)
+        return [f(x, other, *args) for other in others]
+    # Step k takes every array k ranks on, on all links in both directions.
+    coming: dict[int, Any] = {}
+    for step in range(1, n):
+        source, target = (me - step) % n, (me + step) % n
+        coming[source] = _dist.all_to_all_v(
+            others[source], mine, send_counts=[mine.size * (rank == target) for rank in range(n)],
+            receive_counts=[others[source].size * (rank == source) for rank in range(n)], group=group, async_op=True)
+    numpy.copyto(others[me], mine)
+    results: list[Any] = [None] * n
+    for step in range(n):
+        rank = (me - step) % n
+        if work := coming.get(rank):
+            work.wait()
+        results[rank] = f(x, others[rank], *args)
+    return results
