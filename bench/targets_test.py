@@ -86,6 +86,16 @@ class Table(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertAlmostEqual(self.line(lines, "the same: part of what the memory")["measured"], 0.9)
 
+    def test_blocks_of_each_pattern_have_a_target_of_their_own(self):
+        done, lines = self.run_with("--only", "blocks", slow=[("all_to_all_v_skewed", 1 << 20)])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        balanced = self.line(lines, "all_to_all_v, blocks nearly alike")
+        self.assertTrue(balanced["holds"])
+        self.assertEqual(len(balanced["cases"]), 2 * 4)
+        self.assertEqual(list(self.line(lines, "all_to_all_v, 3 blocks")["cases"]), ["12 KB, 8 ranks"])
+        self.assertAlmostEqual(self.line(lines, "all_to_all_v, 90 %")["measured"], 0.25)
+        self.assertIsNone(self.line(lines, "TCP all_to_all_v, 8 ranks")["measured"])
+
     def test_medians_count_also_over_kept_runs(self):
         for slow in ([], [("gather", 65536)], []):
             _, lines = self.run_with("--only", "shm", "--keep", slow=slow)

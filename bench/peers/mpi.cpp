@@ -8,6 +8,9 @@
 
 #include <cstdlib>
 #include <memory>
+#include <numeric>
+#include <utility>
+#include <vector>
 
 namespace tutti::bench {
 namespace {
@@ -22,6 +25,14 @@ MPI_Op op_of(const std::string& name) {
     if (name == "prod") return MPI_PROD;
     return name == "min" ? MPI_MIN : MPI_MAX;
 }
+
+/// One after the other.
+struct Blocks {
+    std::vector<int> counts, offsets;
+    explicit Blocks(std::vector<int> sizes) : counts(std::move(sizes)), offsets(counts.size()) {
+        std::exclusive_scan(counts.begin(), counts.end(), offsets.begin(), 0);
+    }
+};
 
 class Mpi final : public Peer {
  public:
@@ -84,6 +95,12 @@ class Mpi final : public Peer {
         if (name == "sendrecv") {
             return [=, next = (rank_ + 1) % size_, last = (rank_ + size_ - 1) % size_] {
                 MPI_Sendrecv(in, count, type, next, 0, out, count, type, last, 0, world, MPI_STATUS_IGNORE);
+            };
+        }
+        if (name.starts_with("all_to_all_v")) {
+            return [=, sent = Blocks(work.send_counts), received = Blocks(work.receive_counts)] {
+                MPI_Alltoallv(in, sent.counts.data(), sent.offsets.data(), type, out, received.counts.data(),
+                              received.offsets.data(), type, world);
             };
         }
         return [] { MPI_Barrier(MPI_COMM_WORLD); };

@@ -129,13 +129,21 @@ class Program {
     void row(const Layout& layout, const Counts& counts) {
         const std::string name(layout.collective);
         const auto in = make_elements(a_.dtype, counts.in), out = make_elements(a_.dtype, counts.out);
-        const auto call = peer_.call({.collective = name,
-                                      .dtype = a_.dtype,
-                                      .op = a_.op,
-                                      .count = counts.block,
-                                      .element_size = size_of(a_.dtype),
-                                      .in = in->data(),
-                                      .out = out->data()});
+        PeerCase work{.collective = name,
+                      .dtype = a_.dtype,
+                      .op = a_.op,
+                      .count = counts.block,
+                      .element_size = size_of(a_.dtype),
+                      .in = in->data(),
+                      .out = out->data()};
+        for (int other = 0; layout.pattern != nullptr && other < peer_.size(); ++other) {
+            const auto block = [&](int from, int to) {
+                return static_cast<int>(layout.pattern(counts.whole, from, to, peer_.size()));
+            };
+            work.send_counts.push_back(block(peer_.rank(), other));
+            work.receive_counts.push_back(block(other, peer_.rank()));
+        }
+        const auto call = peer_.call(work);
         if (!call) return;
         std::vector<double> wrong{0};
         if (a_.check) {

@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
 """TCP between two network namespaces joined by a veth pair: tutti, the bare wire, Open MPI and Gloo, in turn.
 
-Usage: veth.py [--tutti build/bin/tutti] [--rounds 3] [--seconds 0.3] [--sizes 8,16M,64M,256M] [--ranks-per-host 1]
-               [--only tutti,unchecked,wire,exchange,openmpi,gloo] [--links 4] [--link-rate 500mbit] [--json FILE]
+Usage: veth.py [--tutti build/bin/tutti] [--rounds 3] [--seconds 0.3] [--collective all_reduce] [--sizes 8,16M,64M,256M]
+               [--hosts 2] [--ranks-per-host 1] [--named pairwise] [--links 4] [--link-rate 500mbit] [--json FILE]
+               [--only tutti,unchecked,named,wire,exchange,openmpi,mpich,gloo]
 
-Needs root, iproute2 and a C++ compiler; iperf3, Open MPI and libgloo-dev where present. Contenders take turns, round by
-round; the table shows medians over the rounds. Everything is removed at the end, also after a failure.
+Needs root, iproute2 and a C++ compiler; iperf3, the peers' programs (`make bench` builds them) and libgloo-dev where
+present. Contenders take turns, round by round; the table shows medians over the rounds. Everything is removed at the end, also after a failure.
 
 unchecked tutti without checksums of what it sends; only where it is asked for.
 wire      iperf3 --bidir with 1 to 4 connections each way: the best rate of one direction while both are busy. An
           all_reduce of S bytes among two ranks moves S bytes in each direction, so that S / time compares directly.
+named     tutti with one algorithm for that collective, --named; only where it is asked for.
+mpich     left out where ranks outnumber the cores: its ranks spin, and a call takes tens of milliseconds.
 exchange  one byte with blocking calls: half a round trip, and a simultaneous exchange (both send, both receive).
 
 --links   the way between the namespaces is a bundle of links, and each connection stays on one of them, as its ports
@@ -35,20 +38,31 @@ def bytes_of(text):
 
 
 class Hosts:
-    """Two namespaces, 10.214.X.1 and 10.214.X.2."""
+    """Namespaces 10.214.X.1, 10.214.X.2 and so on: two are joined by a pair of devices, more by a bridge."""
 
-    def __init__(self, links, rate):
+    def __init__(self, count, links, rate):
         self.links, self.rate = links, rate
         self.id = os.getpid() % 10000
-        self.names = [f"tb{self.id}-1", f"tb{self.id}-2"]
-        self.addresses = [f"10.214.{self.id % 250}.{n}" for n in (1, 2)]
+        self.prefix = f"tb{self.id}-"
+        self.names = [f"{self.prefix}{n + 1}" for n in range(count)]
+        self.bridge = f"{self.prefix}bridge"
+        self.addresses = [f"10.214.{self.id % 250}.{n + 1}" for n in range(count)]
 
     def __enter__(self):
         try:
             for name in self.names:
                 self.ip("netns", "add", name)
-            a, b = self.names
-            self.ip("link", "add", "eth0", "netns", a, "type", "veth", "peer", "name", "eth0", "netns", b)
+            if len(self.names) == 2:
+                a, b = self.names
+                self.ip("link", "add", "eth0", "netns", a, "type", "veth", "peer", "name", "eth0", "netns", b)
+            else:
+                self.ip("netns", "add", self.bridge)
+                self.ip("-n", self.bridge, "link", "add", "br0", "type", "bridge")
+                self.ip("-n", self.bridge, "link", "set", "br0", "up")
+            for number, name in enumerate(self.names if len(self.names) > 2 else []):
+                port = f"port{number}"
+                self.ip("link", "add", "eth0", "netns", name, "type", "veth", "peer", "name", port, "netns", self.bridge)
+                self.ip("-n", self.bridge, "link", "set", port, "master", "br0", "up")
             for name, address in zip(self.names, self.addresses):
                 self.ip("-n", name, "addr", "add", address + "/24", "dev", "eth0")
                 self.ip("-n", name, "link", "set", "eth0", "up")
@@ -61,7 +75,7 @@ class Hosts:
         return self
 
     def __exit__(self, *_):
-        for name in self.names:
+        for name in [*self.names, self.bridge]:
             pids = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True).stdout.split()
             for pid in pids:
                 try:
@@ -115,7 +129,9 @@ class Bench:
     def __init__(self, options, hosts, work):
         self.o, self.hosts, self.work = options, hosts, work
         self.port = 29600
-        self.pin = "pin" if options.ranks_per_host == 1 and os.cpu_count() >= 2 else "free"
+        self.ranks = options.ranks_per_host * options.hosts
+        self.crowded = os.cpu_count() < self.ranks
+        self.pin = "pin" if options.ranks_per_host == 1 and not self.crowded else "free"
         self.sizes = [bytes_of(size) for size in options.sizes.split(",")]
         os.environ["TUTTI_JOB_SECRET"] = os.urandom(16).hex()
 
@@ -128,46 +144,60 @@ class Bench:
         return program if done.returncode == 0 else None
 
     def contenders(self):
-        wanted = self.o.only.split(",") if self.o.only else ["tutti", "wire", "exchange", "openmpi", "gloo"]
+        of_pairs = ["wire", "exchange", "gloo"] if self.o.hosts == 2 and self.o.collective == "all_reduce" else []
+        known = ["tutti", "openmpi", *([] if self.crowded else ["mpich"]), *of_pairs]
+        wanted = self.o.only.split(",") if self.o.only else known
+        asked_for = ["unchecked", "named"]
+        if unknown := [name for name in wanted if name not in [*known, *asked_for]]:
+            raise SystemExit(f"veth.py: --only {unknown[0]}: expected some of {','.join([*known, *asked_for])}; of "
+                             f"{self.o.collective} on {self.o.hosts} hosts")
         found = {}
         if "tutti" in wanted:
             found["tutti"] = self.tutti
         if "unchecked" in wanted:
             found["unchecked"] = lambda: self.tutti(TUTTI_TCP_CHECKSUM="off")
+        if "named" in wanted:
+            found[self.o.named] = lambda: self.tutti(TUTTI_ALGORITHM=self.o.named)
         if "wire" in wanted and shutil.which("iperf3") and any(size >= 1 << 20 for size in self.sizes):
             found["wire"] = self.wire
         if "exchange" in wanted:
             self.exchange_program = self.compile("exchange.cpp", "c++")
             found["exchange"] = self.exchange
-        if "openmpi" in wanted:
-            self.mpi_program = self.compile("all_reduce_mpi.cpp", "mpicxx.openmpi")
-            if self.mpi_program:
-                found["openmpi"] = self.openmpi
+        for name, start, launcher in (("openmpi", self.openmpi, "mpirun.openmpi"), ("mpich", self.mpich, "mpiexec.mpich")):
+            if name in wanted and shutil.which(launcher) and os.path.exists(self.peer(name)):
+                found[name] = start
         if "gloo" in wanted:
             self.gloo_program = self.compile("all_reduce_gloo.cpp", "c++", "-lgloo")
             if self.gloo_program:
                 found["gloo"] = self.gloo
         return found
 
+    def peer(self, name):
+        return os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(self.o.tutti))), "bench/peers", name)
+
     def layout(self):
-        return [0] * self.o.ranks_per_host + [1] * self.o.ranks_per_host
+        return [host for host in range(self.o.hosts) for _ in range(self.o.ranks_per_host)]
 
     def tutti(self, **environment):
         layout = self.layout()
         self.port += 1
         report = os.path.join(self.work, "tutti.json")
-        command = [self.o.tutti, "bench", "all_reduce", "--sizes", ",".join(map(str, self.sizes)), "--seconds",
+        command = [self.o.tutti, "bench", self.o.collective, "--sizes", ",".join(map(str, self.sizes)), "--seconds",
                    str(self.o.seconds), "--json", report, "--worker", "100 5 1"]
         if self.pin != "pin":
             command.append("--no-pin")
         finish([self.hosts.start(host, command, RANK=rank, WORLD_SIZE=len(layout), MASTER_ADDR=self.hosts.addresses[0],
                                  MASTER_PORT=self.port, **environment)
                 for rank, host in enumerate(layout)])
+        return self.read("tutti", report)
+
+    @staticmethod
+    def read(name, report):
         with open(report) as file:
             rows = json.load(file)
         for row in rows:
             if row["wrong"]:
-                raise RuntimeError(f"tutti: {row['wrong']} elements are wrong at {row['bytes']} bytes")
+                raise RuntimeError(f"{name}: {row['wrong']} elements are wrong at {row['bytes']} bytes")
         return {row["bytes"]: row["median_us"] for row in rows}
 
     def wire(self):
@@ -196,27 +226,44 @@ class Bench:
         words = finish([client, server])[0].split()
         return {"half a round trip": float(words[0]), "exchange": float(words[1])}
 
-    def openmpi(self):
-        # The agent that mpirun starts its daemons with enters the namespace instead of logging in. Host names differ,
-        # so that ranks of different namespaces do not believe that they share memory.
+    def agent(self, argument):
+        """What MPI's launchers start their daemons with instead of logging in: it enters the host's namespace. Host names
+        differ, so that ranks of different namespaces do not believe that they share memory. `argument`: where the host is
+        named among its own."""
         agent = os.path.join(self.work, "agent.sh")
         with open(agent, "w") as file:
-            file.write(f'#!/bin/sh\nshift\nexec ip netns exec {self.hosts.names[1]} unshare -u sh -c "hostname second; $*"\n')
+            file.write(f'#!/bin/sh\nhost=${argument}\nshift {argument}\nnumber=${{host##*.}}\n'
+                       f'exec ip netns exec {self.hosts.prefix}$number unshare -u sh -c "hostname host$number; $*"\n')
         os.chmod(agent, 0o755)
+        return agent
+
+    def mpi(self, name, launcher, **environment):
+        report = os.path.join(self.work, f"{name}.json")
+        command = [*launcher, self.peer(name), self.o.collective, "--sizes", ",".join(map(str, self.sizes)), "--seconds",
+                   str(self.o.seconds), "--json", report, *(["--pin"] if self.pin == "pin" else [])]
+        quoted = " ".join(f"'{word}'" for word in command)
+        finish([self.hosts.start(0, ["unshare", "-u", "sh", "-c", f"hostname host1; exec {quoted}"], TMPDIR=self.work,
+                                 **environment)])
+        return self.read(name, report)
+
+    def openmpi(self):
         n = self.o.ranks_per_host
         command = ["mpirun.openmpi", "--allow-run-as-root", "--host", ",".join(f"{a}:{n}" for a in self.hosts.addresses),
-                   "-np", str(2 * n), "--bind-to", "none", "--mca", "plm_rsh_agent", agent, "--mca", "btl",
-                   "self,tcp,vader" if n > 1 else "self,tcp", "--mca", "pml", "ob1", "--mca", "btl_tcp_if_include", "eth0",
-                   "--mca", "oob_tcp_if_include", "eth0", "--mca", "orte_tmpdir_base", self.work]
-        if n > 1:
+                   "-np", str(self.ranks), "--bind-to", "none", "--mca", "plm_rsh_agent", self.agent(1), "--mca",
+                   "plm_rsh_no_tree_spawn", "1", "--mca", "btl", "self,tcp,vader" if n > 1 else "self,tcp", "--mca", "pml",
+                   "ob1", "--mca", "btl_tcp_if_include", "eth0", "--mca", "oob_tcp_if_include", "eth0", "--mca",
+                   "orte_tmpdir_base", self.work]
+        if self.crowded:
             command += ["--mca", "mpi_yield_when_idle", "1"]
         if self.hosts.links > 1:
             command += ["--mca", "btl_tcp_links", str(self.hosts.links)]
-        command += [self.mpi_program, str(self.o.seconds), self.pin, *map(str, self.sizes)]
-        quoted = " ".join(f"'{word}'" for word in command)
-        out, = finish([self.hosts.start(0, ["unshare", "-u", "sh", "-c", f"hostname first; exec {quoted}"],
-                                        TMPDIR=self.work)])
-        return self.parse(out)
+        return self.mpi("openmpi", command)
+
+    def mpich(self):
+        n = self.o.ranks_per_host
+        command = ["mpiexec.mpich", "-launcher", "ssh", "-launcher-exec", self.agent(2), "-iface", "eth0", "-hosts",
+                   ",".join(f"{a}:{n}" for a in self.hosts.addresses), "-n", str(self.ranks)]
+        return self.mpi("mpich", command, MPIR_CVAR_NOLOCAL=1 if n == 1 else 0, UCX_TLS="tcp,self", UCX_NET_DEVICES="eth0")
 
     def gloo(self):
         meeting = tempfile.mkdtemp(dir=self.work)
@@ -243,7 +290,10 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=0.3)
     parser.add_argument("--sizes", default="8,64K,1M,16M,64M,256M")
+    parser.add_argument("--collective", default="all_reduce")
+    parser.add_argument("--hosts", type=int, default=2)
     parser.add_argument("--ranks-per-host", type=int, default=1)
+    parser.add_argument("--named", default="pairwise", help="the algorithm of the contender \"named\"")
     parser.add_argument("--only", default="")
     parser.add_argument("--links", type=int, choices=(1, 2, 4), default=1, help="bundled links")
     parser.add_argument("--link-rate", default="", help="of each link, as tc takes it; default: 500mbit for bundled ones, else no limit")
@@ -252,12 +302,14 @@ def main():
     if os.geteuid() != 0 or shutil.which("ip") is None:
         print("veth.py: network namespaces need root and the command ip (Debian package iproute2)", file=sys.stderr)
         return 77
+    if options.hosts < 2 or (options.links > 1 and options.hosts != 2):
+        parser.error("--hosts: expected two or more, and two with --links")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     measured = {}
     work = tempfile.mkdtemp()
     try:
         rate = options.link_rate or ("500mbit" if options.links > 1 else "")
-        with Hosts(options.links, rate) as hosts:
+        with Hosts(options.hosts, options.links, rate) as hosts:
             bench = Bench(options, hosts, work)
             contenders = bench.contenders()
             for _ in range(options.rounds):
@@ -266,7 +318,7 @@ def main():
                         measured.setdefault(name, {}).setdefault(key, []).append(us)
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    rows = [{"contender": name, "case": key if isinstance(key, int) else 8, "what": human(key), "ranks": 2 * options.ranks_per_host,
+    rows = [{"contender": name, "case": key if isinstance(key, int) else 8, "what": human(key), "ranks": options.hosts * options.ranks_per_host,
              "median_us": statistics.median(values), "all_us": values}
             for name, keys in measured.items() for key, values in keys.items()]
     if options.json:

@@ -178,11 +178,11 @@ class Simple : public Case {
  public:
     using Call = void (*)(Simple&);
     using Planned = std::function<void()> (*)(Simple&);
-    Simple(const Layout& layout, Shape its_shape, Call call, Planned plan)
-        : shape(std::move(its_shape)),
+    Simple(const Layout& its_layout, Shape its_shape, Call call, Planned plan)
+        : layout(its_layout),
+          shape(std::move(its_shape)),
           in(tensor(shape.counts.in)),
           out(tensor(shape.counts.out)),
-          layout_(layout),
           outcome_(outcome(layout, shape.me(), shape.n(), shape.counts)),
           call_(call),
           plan_(plan) {
@@ -194,7 +194,7 @@ class Simple : public Case {
     void fill() override {
         const Values<double> own = inputs_of(shape.me(), low_of(shape.dtype));
         write(in, {0, shape.counts.in, shape.me(), 0}, own);
-        if (layout_.in_place) return write(out, {0, shape.counts.out, shape.me(), 0}, own);
+        if (layout.in_place) return write(out, {0, shape.counts.out, shape.me(), 0}, own);
         for (const Run& run : outcome_) {
             Values<double> other = wanted(run);
             for (double& value : other) value = value == 0 ? 1 : 0;
@@ -222,6 +222,7 @@ class Simple : public Case {
     Tensor& output() override { return out; }
     std::uint64_t bytes() const override { return shape.counts.whole * size_of(shape.dtype); }
 
+    const Layout& layout;
     Shape shape;
     Tensor in, out;
     // Arguments are made once, as a peer's are: options, and the root's lists of all ranks' blocks.
@@ -230,6 +231,7 @@ class Simple : public Case {
     const BroadcastOptions from_first{.src = 0, .group = shape.group};
     const ReduceOptions reducing_to_first{.dst = 0, .op = shape.op, .group = shape.group};
     const AllToAllSingleOptions even{.group = shape.group};
+    const AllToAllVOptions uneven = uneven_blocks();
     const GatherOptions gathering{.dst = 0, .group = shape.group};
     const ScatterOptions scattering{.src = 0, .group = shape.group};
     const BarrierOptions meeting{.group = shape.group};
@@ -245,14 +247,33 @@ class Simple : public Case {
         if (!shape.symmetric) return zeros(shape.dtype, extents);
         // Ranks may need different counts; what nobody touches takes no memory.
         const auto whole = std::make_shared<Tensor>(
-            empty_symmetric(shape.dtype, {static_cast<std::int64_t>(shape.counts.whole)}, {.group = shape.group}));
+            empty_symmetric(shape.dtype, {static_cast<std::int64_t>(most())}, {.group = shape.group}));
         return Tensor(TensorView(whole->raw_data(), extents, shape.dtype), whole);
+    }
+    // Of any rank's buffers.
+    std::uint64_t most() const {
+        std::uint64_t most = shape.counts.whole;
+        for (int rank = 0; rank < shape.n(); ++rank) {
+            const Counts counts = counts_of(layout, rank, shape.n(), shape.counts.whole);
+            most = std::max({most, counts.in, counts.out});
+        }
+        return most;
+    }
+    AllToAllVOptions uneven_blocks() const {
+        AllToAllVOptions options{.group = shape.group};
+        for (int peer = 0; layout.pattern != nullptr && peer < shape.n(); ++peer) {
+            const auto block = [&](int from, int to) {
+                return static_cast<std::int64_t>(layout.pattern(shape.counts.whole, from, to, shape.n()));
+            };
+            options.send_counts.push_back(block(shape.me(), peer));
+            options.receive_counts.push_back(block(peer, shape.me()));
+        }
+        return options;
     }
     Values<double> wanted(const Run& run) const {
         return run.rank == all_ranks ? combined(shape.op, shape.n(), shape.dtype)
                                      : inputs_of(run.rank, low_of(shape.dtype));
     }
-    const Layout& layout_;
     std::vector<Run> outcome_;
     Call call_;
     Planned plan_;
@@ -260,6 +281,13 @@ class Simple : public Case {
 
 std::function<void()> runs(Plan plan) {
     return [plan = std::make_shared<Plan>(std::move(plan))] { plan->run(); };
+}
+
+void exchange_blocks(Simple& c) {
+    all_to_all_v(c.out, c.in, c.uneven);
+}
+std::function<void()> plan_exchange_of_blocks(Simple& c) {
+    return runs(plan::all_to_all_v(c.out, c.in, c.uneven));
 }
 
 struct Entry {
@@ -281,6 +309,9 @@ const Entry entries[] = {
      [](Simple& c) { return runs(plan::reduce_scatter_tensor(c.out, c.in, c.reducing)); }},
     {"all_to_all", [](Simple& c) { all_to_all_single(c.out, c.in, c.even); },
      [](Simple& c) { return runs(plan::all_to_all_single(c.out, c.in, c.even)); }},
+    {"all_to_all_v", exchange_blocks, plan_exchange_of_blocks},
+    {"all_to_all_v_sparse", exchange_blocks, plan_exchange_of_blocks},
+    {"all_to_all_v_skewed", exchange_blocks, plan_exchange_of_blocks},
     {"gather", [](Simple& c) { gather(c.in, c.out_blocks, c.gathering); },
      [](Simple& c) { return runs(plan::gather(c.in, c.out_blocks, c.gathering)); }},
     {"scatter", [](Simple& c) { scatter(c.out, c.in_blocks, c.scattering); },

@@ -15,13 +15,35 @@
 
 namespace tutti::bench {
 
+/// Elements that a rank sends to another, of `count` that it has for all.
+using Pattern = std::uint64_t (*)(std::uint64_t count, int from, int to, int ranks);
+
 struct Layout {
     std::string_view collective;
     bool reduces;
     bool blocks;                  ///< the size is divided among the ranks
     bool in_place;                ///< the output is the input
     double (*bus)(double ranks);  ///< bus over algorithm bandwidth (nccl-tests: doc/PERFORMANCE.md)
+    Pattern pattern = nullptr;    ///< of an all_to_all_v
 };
+
+namespace patterns {
+/// Blocks of a third less and a third more than their mean, and of the mean.
+inline std::uint64_t balanced(std::uint64_t count, int from, int to, int ranks) {
+    const std::uint64_t mean = count / static_cast<std::uint64_t>(ranks);
+    return mean - mean / 3 + static_cast<std::uint64_t>((from + to) % 3) * (mean / 3);
+}
+/// A block for each of the next three ranks.
+inline std::uint64_t sparse(std::uint64_t count, int from, int to, int ranks) {
+    const int distance = (to - from + ranks) % ranks;
+    return distance >= 1 && distance <= 3 ? count / 3 : 0;
+}
+/// Nine tenths for rank 0.
+inline std::uint64_t skewed(std::uint64_t count, int /*from*/, int to, int ranks) {
+    const std::uint64_t rest = count / 10;
+    return to == 0 ? count - rest : rest / static_cast<std::uint64_t>(ranks - 1);
+}
+}  // namespace patterns
 
 namespace bus {
 inline double once(double) {
@@ -39,6 +61,9 @@ inline constexpr std::array layouts{
     Layout{"all_gather", false, true, false, bus::others},
     Layout{"reduce_scatter", true, true, false, bus::others},
     Layout{"all_to_all", false, true, false, bus::others},
+    Layout{"all_to_all_v", false, false, false, bus::others, patterns::balanced},
+    Layout{"all_to_all_v_sparse", false, false, false, bus::others, patterns::sparse},
+    Layout{"all_to_all_v_skewed", false, false, false, bus::others, patterns::skewed},
     Layout{"gather", false, true, false, bus::others},
     Layout{"scatter", false, true, false, bus::others},
     Layout{"sendrecv", false, false, false, bus::once},
@@ -62,6 +87,14 @@ inline Counts counts_of(const Layout& layout, int rank, int ranks, std::uint64_t
     const auto n = static_cast<std::uint64_t>(ranks);
     Counts e;
     if (name == "barrier") return e;
+    if (layout.pattern != nullptr) {
+        e.block = e.whole = count;
+        for (int peer = 0; peer < ranks; ++peer) {
+            e.in += layout.pattern(count, rank, peer, ranks);
+            e.out += layout.pattern(count, peer, rank, ranks);
+        }
+        return e;
+    }
     e.block = layout.blocks ? std::max<std::uint64_t>(1, count / n) : count;
     e.whole = layout.blocks ? e.block * n : e.block;
     const bool root = rank == 0;
@@ -91,7 +124,17 @@ inline std::vector<Run> outcome(const Layout& layout, int rank, int ranks, const
     if (name == "broadcast") return {{0, e.out, 0, 0}};
     if (name == "scatter") return {{0, e.out, 0, mine}};
     if (name == "sendrecv") return {{0, e.out, (rank + ranks - 1) % ranks, 0}};
-    std::vector<Run> runs;  // all_gather, gather, all_to_all
+    std::vector<Run> runs;  // all_gather, gather, all_to_all, all_to_all_v
+    if (layout.pattern != nullptr) {
+        std::uint64_t at = 0;
+        for (int from = 0; from < ranks; ++from) {
+            Run run{at, layout.pattern(e.whole, from, rank, ranks), from, 0};
+            for (int before = 0; before < rank; ++before) run.from += layout.pattern(e.whole, from, before, ranks);
+            at += run.count;
+            runs.push_back(run);
+        }
+        return runs;
+    }
     for (int r = 0; r < ranks; ++r) {
         runs.push_back({static_cast<std::uint64_t>(r) * e.block, e.block, r, name == "all_to_all" ? mine : 0});
     }
