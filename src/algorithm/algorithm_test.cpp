@@ -325,6 +325,23 @@ TEST(Selection, passes_short_blocks_on_where_ranks_have_only_messages) {
     EXPECT_EQ(choose(layout_of(8, 1, 1 << 17), request).algorithm, "pairwise") << "no rank knows the others' blocks";
 }
 
+TEST(Pairwise, has_only_so_much_under_way_over_sockets) {
+    const Promise promise{.collective = Collective::all_to_all, .matrix = Matrix(6, std::vector<std::uint64_t>(6, 2))};
+    const auto waiting_sends = [&](Layout layout, std::uint64_t segment_bytes) {
+        layout.segment_bytes = segment_bytes;
+        Request request = request_of(layout, promise);
+        request.algorithm = "pairwise";
+        const Schedule schedule = schedules_of(layout, request, promise).front();
+        return std::ranges::count_if(schedule.steps, [](const schedule::Step& step) {
+            return step.kind == schedule::StepKind::send && step.after_count == 2;  // for a send, and for a receive
+        });
+    };
+    EXPECT_EQ(waiting_sends(layout_of(6, 1, 64), 10), 0) << "all five blocks at once";
+    EXPECT_EQ(waiting_sends(layout_of(6, 1, 64), 6), 2) << "three at once";
+    EXPECT_EQ(waiting_sends(layout_of(6, 1, 64), 1), 4) << "one by one";
+    EXPECT_EQ(waiting_sends(layout_of(6, 0, 64), 1), 0) << "shared memory";
+}
+
 TEST(Selection, chooses_by_size_layout_and_precision) {
     Layout host = layout_of(4, 0, 1 << 17), spread = layout_of(16, 1, 1 << 17);
     Request request{.collective = Collective::all_reduce, .element_bytes = 4, .count = 2};

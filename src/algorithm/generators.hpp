@@ -136,7 +136,8 @@ void gather_direct(Builder& b, const Scope& s, int root, const std::vector<std::
 void scatter_direct(Builder& b, const Scope& s, int root, const std::vector<std::uint64_t>& counts);
 void reduce_scatter_direct(Builder& b, const Scope& s, const std::vector<std::uint64_t>& counts);
 void reduce_scatter_ring(Builder& b, const Scope& s, const std::vector<std::uint64_t>& counts);
-void all_to_all_pairwise(Builder& b, const Scope& s, const Request& request);
+/// `under_way_max`: elements that a rank sends before it waits for the first of them, and for what comes meanwhile.
+void all_to_all_pairwise(Builder& b, const Scope& s, const Request& request, std::uint64_t under_way_max);
 /// Blocks of `largest_count` elements, all of them.
 void all_to_all_bruck(Builder& b, const Scope& s, const Request& request);
 void barrier_dissemination(Builder& b, const Scope& s);

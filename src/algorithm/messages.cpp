@@ -238,7 +238,9 @@ void reduce_scatter_ring(Builder& b, const Scope& s, const std::vector<std::uint
     }
 }
 
-void all_to_all_pairwise(Builder& b, const Scope& s, const Request& q) {
+// Rank i sends to i + 1, i + 2 and so on, and receives from i - 1, i - 2. Of many elements not all are under way at
+// once: they would fill the sockets' buffers of all ranks, and no cache would hold them.
+void all_to_all_pairwise(Builder& b, const Scope& s, const Request& q, std::uint64_t under_way_max) {
     const int n = s.size();
     const auto out = [&](int i) {
         const auto k = static_cast<std::size_t>(i);
@@ -249,10 +251,23 @@ void all_to_all_pairwise(Builder& b, const Scope& s, const Request& q) {
         return Chunk{Buffer::output, q.receive_offsets[k], q.receive_counts[k]};
     };
     b.copy(in(s.me), out(s.me));
+    struct Pair {
+        std::int64_t send = -1, receive = -1;
+        std::uint64_t sent = 0;
+    };
+    std::vector<Pair> pairs{{}};  // the first is none
+    std::size_t over = 0;         // the last of those that have to be over
+    std::uint64_t under_way = 0;
     for (int i = 1; i < n; ++i) {
         const int to = (s.me + i) % n, from = (s.me - i + n) % n;
+        Pair pair{.sent = out(to).count};
         b.receive(s.rank(from), in(from));
-        b.send(s.rank(to), out(to));
+        if (in(from).count > 0) pair.receive = b.last_step();
+        under_way += pair.sent;
+        while (under_way > under_way_max && over + 1 < pairs.size()) under_way -= pairs[++over].sent;
+        b.send(s.rank(to), out(to), {pairs[over].send, pairs[over].receive});
+        if (pair.sent > 0) pair.send = b.last_step();
+        pairs.push_back(pair);
     }
 }
 

@@ -282,7 +282,11 @@ const Algorithm table[] = {
      [](Builder& b, const Context& c) { messages::all_to_all_bruck(b, c.all, c.request); }, 256, any_ranks,
      "few bytes: blocks are passed on, many in a message, in log2(n) steps"},
     {"pairwise", Collective::all_to_all, true, true, always,
-     [](Builder& b, const Context& c) { messages::all_to_all_pairwise(b, c.all, c.request); }, any_size, any_ranks,
+     [](Builder& b, const Context& c) {
+         // In shared memory a rank copies one long message at a time anyway.
+         messages::all_to_all_pairwise(b, c.all, c.request, c.shares() ? any_size : c.segment());
+     },
+     any_size, any_ranks,
      "every block goes straight to its rank, each rank starting with another"},
 
     {"shared", Collective::barrier, true, true, shares, [](Builder& b, const Context& c) { shared::barrier(b, c.all); },

@@ -167,10 +167,11 @@ void Builder::combine(Chunk target, std::span<const Chunk> sources, bool finish)
     end();
 }
 
-void Builder::send(Rank peer, Chunk source) {
+void Builder::send(Rank peer, Chunk source, std::initializer_list<std::int64_t> after) {
     if (source.count > 0) {
         begin(StepKind::send).peer = peer;
         schedule_.operands.push_back({.chunk = source});
+        for (const std::int64_t step : after) wait_for(step);
         reads(source);
         end();
     }

@@ -24,7 +24,8 @@ class Builder {
     /// `whole`: elements of the chunk that is copied in pieces; 0: only these.
     void copy(Chunk target, Chunk source, std::uint64_t whole = 0);
     void combine(Chunk target, std::span<const Chunk> sources, bool finish);
-    void send(Rank peer, Chunk source);
+    /// `after`: earlier steps, as last_step() numbers them, for which it waits beside those that it has to; -1: none.
+    void send(Rank peer, Chunk source, std::initializer_list<std::int64_t> after = {});
     void receive(Rank peer, Chunk target);
     /// Empty messages that only synchronise.
     void send_signal(Rank peer);
@@ -46,6 +47,8 @@ class Builder {
     void write(Rank peer, std::uint32_t round, std::uint64_t slot_offset, Chunk source);
     void release(std::uint32_t round);
 
+    /// The number of the step written last; -1: there is none.
+    std::int64_t last_step() const { return static_cast<std::int64_t>(schedule_.steps.size()) - 1; }
     /// First round not used yet; generators that are chained start there.
     std::uint32_t next_round() const { return next_round_; }
     void use_rounds(std::uint32_t count) { next_round_ += count; }
