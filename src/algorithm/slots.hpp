@@ -21,21 +21,28 @@ constexpr std::size_t blocks_in_slot(Collective collective, int ranks) {
     return collective == Collective::barrier ? 0 : 1;
 }
 
-/// Whether the call's blocks fit into slots of `slot_bytes`.
-constexpr bool fits_slot(Collective collective, std::uint64_t block_bytes, int ranks, std::size_t slot_bytes) {
+/// Bytes of a slot. An all_to_all of three ranks or more with a schedule has a meeting for every pair: as long as its
+/// blocks stay in the cache, slots are the quicker way (eight ranks on two cores, 32 KB a rank: 50 us instead of 115).
+constexpr std::size_t slot_bytes(Collective collective, int ranks) {
+    return collective == Collective::all_to_all && ranks > 2 ? 131072 : 32768;
+}
+
+/// Whether the call's blocks fit into slots.
+constexpr bool fits_slot(Collective collective, std::uint64_t block_bytes, int ranks) {
     // A scatter of more goes in tiles, which the others read while the next ones are being written.
     const std::size_t blocks =
         collective == Collective::scatter ? static_cast<std::size_t>(ranks) : blocks_in_slot(collective, ranks);
-    return block_bytes <= slot_bytes && block_bytes * blocks <= slot_bytes;
+    const std::size_t most = slot_bytes(collective, ranks);
+    return block_bytes <= most && block_bytes * blocks <= most;
 }
 
 /// The same for a request; calls whose blocks differ in length have a schedule.
-inline bool fits_slot(const Request& request, int ranks, std::size_t slot_bytes) {
+inline bool fits_slot(const Request& request, int ranks) {
     const std::vector<std::uint64_t>& counts =
         request.collective == Collective::all_to_all ? request.send_counts : request.counts;
     if (std::ranges::adjacent_find(counts, std::ranges::not_equal_to{}) != counts.end()) return false;
     const std::uint64_t count = counts.empty() ? request.count : counts.front();
-    return fits_slot(request.collective, count * request.element_bytes, ranks, slot_bytes);
+    return fits_slot(request.collective, count * request.element_bytes, ranks);
 }
 
 }  // namespace tutti::algorithm

@@ -64,9 +64,8 @@ algorithm::Request request_of(const ExplainArguments& a) {
 
 // What calls do between ranks of one host that are short enough to need no schedule; empty: this one has a schedule.
 std::string slots_instead(const algorithm::Layout& layout, const algorithm::Request& request) {
-    constexpr std::size_t slot_bytes = transport::RankControl::small_area_bytes;
     if (!layout.shared_memory || !layout.one_host() || request.algorithm ||
-        !algorithm::fits_slot(request, layout.size(), slot_bytes))
+        !algorithm::fits_slot(request, layout.size()))
         return {};
     return fmt::format(
         "{} on {} ranks: slots\n"
@@ -74,7 +73,7 @@ std::string slots_instead(const algorithm::Layout& layout, const algorithm::Requ
         "reads "
         "the others'; no schedule runs\n"
         "  A schedule runs when --algorithm or TUTTI_ALGORITHM names one. The table's choice among them:\n",
-        to_string(request.collective), layout.size(), slot_bytes);
+        to_string(request.collective), layout.size(), algorithm::slot_bytes(request.collective, layout.size()));
 }
 
 // Where the numbers come from that are printed.
@@ -144,9 +143,10 @@ Command add_explain(CLI::App& app) {
             const algorithm::Layout layout = layout_of(*a);
             if (layout.shared_memory && layout.one_host())
                 fmt::print(
-                    "# A call whose contribution fits into a slot of {} bytes runs no schedule, unless "
-                    "TUTTI_ALGORITHM names one.\n",
-                    std::size_t{transport::RankControl::small_area_bytes});
+                    "# A call whose contribution fits into a slot of {} bytes ({} of an all_to_all) runs no schedule, "
+                    "unless TUTTI_ALGORITHM names one.\n",
+                    algorithm::slot_bytes(Collective::all_reduce, layout.size()),
+                    algorithm::slot_bytes(Collective::all_to_all, layout.size()));
             std::fputs(algorithm::describe_choices(layout).c_str(), stdout);
             return 0;
         }

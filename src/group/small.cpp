@@ -110,7 +110,7 @@ template <class F>
 
 bool Group::is_small(Collective collective, std::uint64_t block_bytes) const noexcept {
     if (!uses_shared_memory_only() || named(collective)) return false;
-    return algorithm::fits_slot(collective, block_bytes, size_, RankControl::small_area_bytes);
+    return algorithm::fits_slot(collective, block_bytes, size_);
 }
 
 // The same, for an operation that was made the ordinary way. Fills in `operation.small` if it is small.

@@ -1,6 +1,7 @@
 // all_to_all among the small collectives (small.cpp). The sizes of the blocks differ by pair, so no rank can tell by
 // itself whether all contributions fit. Each says it in its slot; if any does not fit, all see it, and all go on with a
 // schedule.
+#include "algorithm/slots.hpp"
 #include "group/group.hpp"
 
 #include <algorithm>
@@ -18,7 +19,8 @@ constexpr std::uint64_t blocks_too_large = ~std::uint64_t{0};
 constexpr std::uint64_t blocks_by_table = blocks_too_large - 1;  // the blocks come after the table
 
 // With more ranks than that no table fits. Blocks are then too large for a slot also when they have no bytes.
-constexpr std::size_t table_ranks_max = RankControl::small_area_bytes / sizeof(std::uint64_t);
+constexpr std::size_t table_ranks_max = RankControl::turn_area_bytes / sizeof(std::uint64_t);
+static_assert(algorithm::slot_bytes(Collective::all_to_all, 3) <= RankControl::turn_area_bytes);
 
 std::uint64_t word_of(const std::byte* words, std::size_t index) {
     std::uint64_t word = 0;
@@ -54,10 +56,10 @@ bool Group::blocks_fit(const SmallCall& call) const noexcept {
     const auto n = static_cast<std::size_t>(size_);
     if (n > table_ranks_max || named(call.collective)) return false;
     if (call.send_counts.empty() || !uses_shared_memory_only()) return is_small(call.collective, call.block_bytes);
-    std::uint64_t left = RankControl::small_area_bytes;
-    if (left < n * sizeof(std::uint64_t)) return false;
-    left -= n * sizeof(std::uint64_t);
+    std::uint64_t left = std::min(RankControl::turn_area_bytes - n * sizeof(std::uint64_t),
+                                  algorithm::slot_bytes(call.collective, size_));
     for (int peer = 0; peer < size_; ++peer) {
+        if (peer == rank_) continue;
         const std::uint64_t bytes = block_bytes(call, call.send_counts, peer);
         if (bytes > left) return false;
         left -= bytes;

@@ -39,7 +39,7 @@ TEST_P(Short, broadcasts_and_gathers_are_right_when_the_other_side_comes_late) {
     });
 }
 
-// The limit is 32 KB for a rank's whole contribution.
+// The limit is 32 KB for a rank's whole contribution, 128 KB of an all_to_all of more than two.
 TEST_P(Short, collectives_of_all_kinds_follow_each_other_at_sizes_around_the_limit) {
     constexpr int rounds = watched ? 60 : 300;
     for (const int n : {2, 5}) {
@@ -47,8 +47,20 @@ TEST_P(Short, collectives_of_all_kinds_follow_each_other_at_sizes_around_the_lim
             const auto un = static_cast<std::size_t>(g.size()), m = static_cast<std::size_t>(g.rank());
             std::mt19937 shared(11), own(static_cast<unsigned>(m) + 5);
             const std::size_t limit = 32768 / sizeof(int);
-            const std::size_t sizes[] = {1,         4,     5,        12, 28, 29, 100, limit / un, limit / un + 1,
-                                         limit - 1, limit, limit + 1};
+            const std::size_t sizes[] = {1,
+                                         4,
+                                         5,
+                                         12,
+                                         28,
+                                         29,
+                                         100,
+                                         limit / un,
+                                         limit / un + 1,
+                                         limit - 1,
+                                         limit,
+                                         limit + 1,
+                                         4 * limit / un,
+                                         4 * limit / un + 1};
             std::vector<Work> pending;
             for (int i = 0; i < rounds; ++i) {
                 const std::size_t count = sizes[shared() % std::size(sizes)];
@@ -108,7 +120,7 @@ TEST_P(Short, all_to_all_is_right_when_blocks_fit_for_some_ranks_and_not_for_oth
         run_ranks(n, GetParam(), [](const ProcessGroup& g) {
             const auto un = static_cast<std::size_t>(g.size()), me = static_cast<std::size_t>(g.rank());
             std::mt19937 shared(23), own(static_cast<unsigned>(me) + 7);
-            const std::size_t limit = 32768 / sizeof(int);
+            const std::size_t limit = (un > 2 ? 131072 : 32768) / sizeof(int);
             const std::size_t sizes[] = {0,     1,     3, 13, 14, 100, limit / un - 2, limit / un, limit / un + 1,
                                          limit, 20'000};
             for (int i = 0; i < rounds; ++i) {

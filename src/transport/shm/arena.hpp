@@ -132,7 +132,9 @@ struct RankControl {
     /// that is read by others comes back to a line long after it has left their own caches: a broadcast of 32 KB takes
     /// a third (two ranks) to a fifth (four) of what it takes with 8 places. No page is there before it is used.
     static constexpr std::size_t small_area_bytes = 32768;
-    alignas(line_spacing) std::byte area_in_turn[in_turns][small_area_bytes];
+    /// Of the few in which all wait for all: blocks for many ranks, and a table of them.
+    static constexpr std::size_t turn_area_bytes = 131072 + 4096;
+    alignas(line_spacing) std::byte area_in_turn[in_turns][turn_area_bytes];
     std::byte area_ahead[small_slots][small_area_bytes];
 };
 
