@@ -107,8 +107,8 @@ TUTTI_COLLECTIVE(all_to_all_single, api::quick::all_to_all_single,
 TUTTI_COLLECTIVE(all_to_all, api::quick::all_to_all,
                  (const TensorList& output_list, const ConstTensorList& input_list, const CollectiveOptions& options),
                  (output_list, input_list, options))
-TUTTI_COLLECTIVE(all_to_all_v, never, (TensorView output, ConstTensorView input, const AllToAllVOptions& options),
-                 (output, input, options))
+TUTTI_COLLECTIVE(all_to_all_v, api::quick::all_to_all_v,
+                 (TensorView output, ConstTensorView input, const AllToAllVOptions& options), (output, input, options))
 TUTTI_COLLECTIVE(barrier, api::quick::barrier, (const BarrierOptions& options), (options))
 
 #undef TUTTI_COLLECTIVE

@@ -109,6 +109,43 @@ bool adjoining(const List& list, DType dtype, std::size_t ranks, std::uint64_t* 
     return true;
 }
 
+/// One side's blocks of an all_to_all_v, as its caller gave them.
+class Blocks {
+ public:
+    Blocks(const std::vector<std::int64_t>& counts, const std::vector<std::int64_t>& offsets)
+        : counts_(unsigned_of(counts)), offsets_(unsigned_of(offsets)) {}
+
+    std::span<const std::uint64_t> counts() const noexcept { return counts_; }
+    std::span<const std::uint64_t> offsets() const noexcept { return offsets_; }
+
+    /// Whether there is one for each rank, within so many elements. What is negative is far beyond them.
+    bool lie_in(std::uint64_t elements, std::size_t ranks) const noexcept {
+        if (counts_.size() != ranks || (!offsets_.empty() && offsets_.size() != ranks)) return false;
+        std::uint64_t end = 0;
+        for (std::size_t i = 0; i < ranks; ++i) {
+            const std::uint64_t begin = offsets_.empty() ? end : offsets_[i];
+            if (counts_[i] > elements || begin > elements - counts_[i]) return false;
+            end = begin + counts_[i];
+        }
+        return true;
+    }
+    bool are_disjoint() const noexcept {
+        for (std::size_t i = 1; i < offsets_.size(); ++i) {
+            for (std::size_t j = 0; j < i; ++j) {
+                const bool apart = offsets_[i] >= offsets_[j] + counts_[j] || offsets_[j] >= offsets_[i] + counts_[i];
+                if (!apart && counts_[i] > 0 && counts_[j] > 0) return false;
+            }
+        }
+        return true;
+    }
+
+ private:
+    static std::span<const std::uint64_t> unsigned_of(const std::vector<std::int64_t>& numbers) {
+        return {reinterpret_cast<const std::uint64_t*>(numbers.data()), numbers.size()};
+    }
+    std::span<const std::uint64_t> counts_, offsets_;
+};
+
 /// The operation with which the call goes on where it is not as short for others: as the ordinary way makes it.
 template <class Arguments, auto make>
 void go_on_with(SmallCall& call, const Arguments& arguments) {
@@ -252,6 +289,27 @@ bool all_to_all(const TensorList& outputs, const ConstTensorList& inputs, const 
     const Arguments arguments(outputs, inputs, o);
     go_on_with<Arguments, api::all_to_all>(call, arguments);
     return group->run_small("all_to_all", call, o.timeout);
+}
+
+bool all_to_all_v(const TensorView& output, const ConstTensorView& input, const AllToAllVOptions& o) {
+    const Target group(o.group);
+    if (!group || !plain(input) || !plain(output) || input.dtype() != output.dtype() || o.timeout.count() < 0)
+        return false;
+    const auto n = static_cast<std::size_t>(group->size()), me = static_cast<std::size_t>(group->rank());
+    const Blocks sent(o.send_counts, o.send_offsets), received(o.receive_counts, o.receive_offsets);
+    if (n > counts_max || !sent.lie_in(count_of(input), n) || !received.lie_in(count_of(output), n) ||
+        !received.are_disjoint() || sent.counts()[me] != received.counts()[me] || overlap(input, output))
+        return false;
+    SmallCall call = call_of(Collective::all_to_all, input, output, 0);
+    call.set_blocks(sent.counts(), received.counts());
+    call.send_offsets = sent.offsets();
+    call.receive_offsets = received.offsets();
+    if (!group->blocks_fit(call)) return false;
+    call.fingerprint = fingerprint(call.collective, call.dtype, {}, -1, 0);
+    using Arguments = std::tuple<const TensorView&, const ConstTensorView&, const AllToAllVOptions&>;
+    const Arguments arguments(output, input, o);
+    go_on_with<Arguments, api::all_to_all_v>(call, arguments);
+    return group->run_small("all_to_all_v", call, o.timeout);
 }
 
 bool barrier(const BarrierOptions& o) {

@@ -18,6 +18,7 @@ bool scatter(const TensorView& tensor, const ConstTensorList& inputs, const Scat
 bool reduce_scatter_tensor(const TensorView& output, const ConstTensorView& input, const ReduceScatterOptions& options);
 bool all_to_all_single(const TensorView& output, const ConstTensorView& input, const AllToAllSingleOptions& options);
 bool all_to_all(const TensorList& outputs, const ConstTensorList& inputs, const CollectiveOptions& options);
+bool all_to_all_v(const TensorView& output, const ConstTensorView& input, const AllToAllVOptions& options);
 bool barrier(const BarrierOptions& options);
 
 }  // namespace tutti::api::quick
