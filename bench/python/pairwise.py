@@ -103,10 +103,7 @@ def between_namespaces(options, path):
     sys.path.insert(0, str(HERE.parent / "tcp"))
     from veth import Hosts
 
-    with Hosts(options.ranks, 1, "") as hosts:
-        for name in hosts.names:
-            subprocess.run(["tc", "-n", name, "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", options.link, "burst",
-                            "256k", "latency", "50ms"], check=True)
+    with Hosts(options.ranks, 1, options.link) as hosts:
         return measure(options, [["ip", "netns", "exec", name] for name in hosts.names], hosts.addresses[0], 29650, path,
                        TUTTI_JOB_SECRET=os.urandom(16).hex())
 

@@ -6,7 +6,8 @@ Usage: veth.py [--tutti build/bin/tutti] [--rounds 3] [--seconds 0.3] [--collect
                [--only tutti,unchecked,named,wire,exchange,openmpi,mpich,gloo]
 
 Needs root, iproute2 and a C++ compiler; iperf3, the peers' programs (`make bench` builds them) and libgloo-dev where
-present. Contenders take turns, round by round; the table shows medians over the rounds. Everything is removed at the end, also after a failure.
+present. Contenders take turns, round by round; the table shows medians over the rounds. Everything is removed at the end,
+also after a failure.
 
 unchecked tutti without checksums of what it sends; only where it is asked for.
 wire      iperf3 --bidir with 1 to 4 connections each way: the best rate of one direction while both are busy. An

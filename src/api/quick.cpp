@@ -123,6 +123,7 @@ class Blocks {
         if (counts_.size() != ranks || (!offsets_.empty() && offsets_.size() != ranks)) return false;
         std::uint64_t end = 0;
         for (std::size_t i = 0; i < ranks; ++i) {
+            if (counts_[i] == 0) continue;  // it is nowhere
             const std::uint64_t begin = offsets_.empty() ? end : offsets_[i];
             if (counts_[i] > elements || begin > elements - counts_[i]) return false;
             end = begin + counts_[i];
