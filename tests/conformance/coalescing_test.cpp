@@ -69,6 +69,21 @@ TEST_P(Coalesced, operators_and_types_are_those_of_the_call) {
     });
 }
 
+TEST_P(Coalesced, ranks_with_plain_and_with_strided_tensors_agree) {
+    run_ranks(3, GetParam(), [](const ProcessGroup& g) {
+        std::vector<int> a(10, g.rank()), b(4, 1);
+        const TensorView column(a.data(), {5}, int32, {2});  // every other element
+        const TensorView first = g.rank() == 1 ? column : TensorView(a.data(), {5}, int32);
+        for (int round = 0; round < 3; ++round) {
+            std::ranges::fill(a, g.rank());
+            all_reduce_coalesced({first, TensorView(b)}, {.op = ReduceOp::max, .group = g});
+            EXPECT_EQ(a[0], 2);
+            EXPECT_EQ(a[g.rank() == 1 ? 8 : 4], 2);
+            EXPECT_EQ(a[9], g.rank());
+        }
+    });
+}
+
 TEST_P(Coalesced, gathers_and_scatters_put_each_block_where_it_belongs) {
     run_ranks(3, GetParam(), [](const ProcessGroup& g) {
         const auto n = static_cast<std::size_t>(g.size()), me = static_cast<std::size_t>(g.rank());
