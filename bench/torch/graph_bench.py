@@ -41,8 +41,9 @@ def small50(x: torch.Tensor) -> torch.Tensor:
 class Layer(nn.Module):
     """The gated layer of today's language models; of each matrix this rank's part."""
 
-    def __init__(self, size: int, hidden: int) -> None:
+    def __init__(self, size: int, hidden: int, group: Any) -> None:
         super().__init__()
+        self.group = group
         self.scale = nn.Parameter(torch.ones(size))
         self.gate, self.up = nn.Linear(size, hidden, bias=False), nn.Linear(size, hidden, bias=False)
         self.down = nn.Linear(hidden, size, bias=False)
@@ -50,12 +51,12 @@ class Layer(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         normal = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * self.scale
         y = self.down(nn.functional.silu(self.gate(normal)) * self.up(normal))
-        dist.all_reduce(y)
+        dist.all_reduce(y, group=self.group)
         return x + y
 
 
-def layers() -> nn.Module:
-    return nn.Sequential(Layer(256, 384), Layer(256, 384))
+def layers(group: Any = None) -> nn.Module:
+    return nn.Sequential(Layer(256, 384, group), Layer(256, 384, group))
 
 
 def timed(function: Callable[[], Any], seconds: float) -> float:
@@ -74,19 +75,19 @@ def timed(function: Callable[[], Any], seconds: float) -> float:
     return statistics.median(times) * 1e6
 
 
-def measure(rank: int, path: str, backend: str, options: argparse.Namespace, results: Any) -> None:
+def measure(rank: int, path: str, options: argparse.Namespace, results: Any) -> None:
     torch.set_num_threads(1)
-    dist.init_process_group(backend, init_method=f"file://{path}", rank=rank, world_size=2)
+    dist.init_process_group("tutti", init_method=f"file://{path}", rank=rank, world_size=2)
     torch.manual_seed(0)
     x, model, batch = torch.ones(50, 16), layers(), torch.randn(64, 256)
-    calls = {("small50", "eager"): lambda: small50(x), ("layers", "eager"): lambda: model(batch)}
-    if backend == "tutti":
-        plain = tutti.graph.CompilerConfig(bucket=False)
-        for name, config in (("compiled", None), ("compiled, no buckets", plain)):
-            function = torch.compile(small50, backend=tutti.graph.get_backend(config), fullgraph=True)
-            calls["small50", name] = lambda function=function: function(x)
-        whole = torch.compile(model, backend=tutti.graph.get_backend(), fullgraph=True)
-        calls["layers", "compiled"] = lambda: whole(batch)
+    on_gloo = layers(dist.new_group(backend="gloo"))
+    whole = torch.compile(model, backend=tutti.graph.get_backend(), fullgraph=True)
+    calls = {("small50", "eager"): lambda: small50(x), ("layers", "eager"): lambda: model(batch),
+             ("layers", "compiled"): lambda: whole(batch), ("layers", "eager gloo"): lambda: on_gloo(batch)}
+    plain = tutti.graph.CompilerConfig(bucket=False)
+    for name, config in (("compiled", None), ("compiled, no buckets", plain)):
+        function = torch.compile(small50, backend=tutti.graph.get_backend(config), fullgraph=True)
+        calls["small50", name] = lambda function=function: function(x)
     with torch.no_grad():
         for call in calls.values():
             call()
@@ -94,7 +95,7 @@ def measure(rank: int, path: str, backend: str, options: argparse.Namespace, res
             for (case, name), call in calls.items():
                 us = timed(call, options.seconds)
                 if rank == 0:
-                    results.put((case, name if backend == "tutti" else f"{name} {backend}", us))
+                    results.put((case, name, us))
     dist.destroy_process_group()
 
 
@@ -106,19 +107,17 @@ def main() -> None:
     options = parser.parse_args()
     context = multiprocessing.get_context("fork")
     times: dict[tuple[str, str], list[float]] = {}
-    for backend in ("tutti", "gloo"):
-        results = context.Queue()
-        with tempfile.TemporaryDirectory() as folder:
-            processes = [context.Process(target=measure, args=(rank, os.path.join(folder, "store"), backend, options, results))
-                         for rank in range(2)]
-            for process in processes:
-                process.start()
-            expected = options.rounds * (5 if backend == "tutti" else 2)
-            for _ in range(expected):
-                case, name, us = results.get(timeout=600)
-                times.setdefault((case, name), []).append(us)
-            for process in processes:
-                process.join(timeout=60)
+    results = context.Queue()
+    with tempfile.TemporaryDirectory() as folder:
+        processes = [context.Process(target=measure, args=(rank, os.path.join(folder, "store"), options, results))
+                     for rank in range(2)]
+        for process in processes:
+            process.start()
+        for _ in range(options.rounds * 6):
+            case, name, us = results.get(timeout=600)
+            times.setdefault((case, name), []).append(us)
+        for process in processes:
+            process.join(timeout=60)
     rows = [{"case": case, "implementation": name, "median_us": statistics.median(values)}
             for (case, name), values in times.items()]
     with open(options.json, "w") as file:
