@@ -328,8 +328,8 @@ TUTTI_API tutti_status tutti_reduce_scatter_tensor(const tutti_tensor* output, c
                                                    const tutti_options* options);
 TUTTI_API tutti_status tutti_reduce_scatter_tensor_async(const tutti_tensor* output, const tutti_tensor* input, int op,
                                                          const tutti_options* options, tutti_work** work);
-/* As tutti_all_gather_into_tensor, of inputs with as many rows (along dimension 0) as `output_splits` says, an entry for
- * each rank, equal on all. NULL: even; the blocking form asks all ranks for their rows instead. */
+/* As tutti_all_gather_into_tensor, of inputs with as many rows (along dimension 0) as `output_splits` says, an entry
+ * for each rank, equal on all. NULL: even; the blocking form asks all ranks for their rows instead. */
 TUTTI_API tutti_status tutti_all_gather_into_tensor_uneven(const tutti_tensor* output, const tutti_tensor* input,
                                                            const int64_t* output_splits, const tutti_options* options);
 TUTTI_API tutti_status tutti_all_gather_into_tensor_uneven_async(const tutti_tensor* output, const tutti_tensor* input,

@@ -15,8 +15,8 @@
 namespace tutti::cli {
 namespace {
 
-using quantize::Format;
 using quantize::Blocks;
+using quantize::Format;
 
 // The quickest of several runs, which is what the kernels take while nobody disturbs them.
 template <class F>

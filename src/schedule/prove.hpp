@@ -23,10 +23,10 @@ struct Promise {
     std::vector<std::vector<std::uint64_t>> matrix;  ///< all_to_all: matrix[from][to]
     /// all_to_all: where blocks begin, [rank][peer]. Empty: one block after the other, in the order of ranks.
     std::vector<std::vector<std::uint64_t>> send_offsets, receive_offsets;
-    bool in_place = false;                           ///< all_reduce: output holds the input
-    bool single_rounding = false;                    ///< every result comes out of one combining step
-    bool rank_order = false;                         ///< combined in the order 0, 1, …
-    std::vector<int> host_of;                        ///< who shares a staging area
+    bool in_place = false;         ///< all_reduce: output holds the input
+    bool single_rounding = false;  ///< every result comes out of one combining step
+    bool rank_order = false;       ///< combined in the order 0, 1, …
+    std::vector<int> host_of;      ///< who shares a staging area
     std::uint32_t slots = 8;
     std::uint64_t slot_elements = 1;
     /// By rank: which of its buffers lie in symmetric memory, one bit (1 << Buffer) each. Empty: none.

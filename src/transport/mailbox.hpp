@@ -238,7 +238,7 @@ class Mailbox {
     std::unordered_map<std::uint64_t, Transfer*> granted_;                 // receives, by (source, id) hash
     std::uint64_t next_id_ = 1;
     std::vector<std::pair<int, Frame>> clears_;  // for the next turn, with whom they are for
-    std::size_t posted_for_any_ = 0;  // receives of any source
+    std::size_t posted_for_any_ = 0;             // receives of any source
     unsigned turns_ = 0;
     std::vector<std::byte> bounce_;
 };
