@@ -20,6 +20,8 @@ from torch._dynamo.testing import CompileCounterWithBackend
 import tutti.graph
 import tutti.torch
 
+LONG = os.environ.get("TUTTI_TORCH_TESTS") == "all"
+LONG_SAYS = "takes long: TUTTI_TORCH_TESTS=all runs it"
 START = torch.arange(6.0).reshape(2, 3) + 1
 
 
@@ -82,6 +84,7 @@ class Calls(unittest.TestCase):
         ranks.run(4, as_eager, "aot_eager", ["all_to_all_single", "all_to_all", "all_gather_uneven", "batched", "gather",
                                              "all_gather_into_tensor_uneven", "reduce_scatter_tensor_uneven"], limit=300)
 
+    @unittest.skipUnless(LONG, LONG_SAYS)
     def test_all_in_one_graph_under_inductor(self):
         ranks.run(2, as_eager, "inductor", ["everything"], limit=900)
 
@@ -92,6 +95,7 @@ class Calls(unittest.TestCase):
     def test_of_three_shapes_are_compiled_twice_at_most(self):
         ranks.run(2, larger_each_time, "aot_eager", BY_SIZE, limit=300)
 
+    @unittest.skipUnless(LONG, LONG_SAYS)
     def test_of_three_shapes_are_compiled_twice_at_most_under_our_passes(self):
         ranks.run(2, larger_each_time, "tutti", ["all_reduce", "all_gather_into_tensor", "all_gather_into_tensor_uneven"],
                   limit=900)
