@@ -9,40 +9,40 @@
 namespace tutti::test {
 namespace {
 
-using Numbers = std::vector<std::int64_t>;
+using Counts = std::vector<std::int64_t>;
 
 class Uneven : public ::testing::TestWithParam<How> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, Uneven, ::testing::ValuesIn(every_way()),
                          [](const auto& instance) { return to_string(instance.param); });
 
-std::int64_t sum(const Numbers& sizes) {
+std::int64_t sum(const Counts& sizes) {
     return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
 }
 
 /// What rank `r` has of something with a row for each of all ranks' rows.
-std::vector<std::int64_t> rows_of(const Numbers& sizes, int rank, std::int64_t columns, std::int64_t first = 0) {
+std::vector<std::int64_t> rows_of(const Counts& sizes, int rank, std::int64_t columns, std::int64_t first = 0) {
     const auto at = static_cast<std::size_t>(rank);
     const std::int64_t before = std::accumulate(sizes.begin(), sizes.begin() + rank, std::int64_t{0}) * columns;
     std::vector<std::int64_t> rows(static_cast<std::size_t>(sizes[at] * columns));
     std::iota(rows.begin(), rows.end(), first + before);
     return rows;
 }
-std::vector<std::int64_t> all_rows(const Numbers& sizes, std::int64_t columns, std::int64_t first = 0) {
+std::vector<std::int64_t> all_rows(const Counts& sizes, std::int64_t columns, std::int64_t first = 0) {
     std::vector<std::int64_t> rows(static_cast<std::size_t>(sum(sizes) * columns));
     std::iota(rows.begin(), rows.end(), first);
     return rows;
 }
 
 /// Sizes of three ranks: short calls and long ones, a rank that has nothing, and one that has all.
-const std::vector<Numbers>& cases() {
-    static const std::vector<Numbers> all{{1, 2, 3}, {0, 4, 1}, {0, 0, 5}, {2, 2, 2}, {0, 0, 0}, {9000, 1, 700}};
+const std::vector<Counts>& cases() {
+    static const std::vector<Counts> all{{1, 2, 3}, {0, 4, 1}, {0, 0, 5}, {2, 2, 2}, {0, 0, 0}, {9000, 1, 700}};
     return all;
 }
 
 TEST_P(Uneven, all_gather_puts_the_rows_of_all_ranks_one_after_the_other) {
     covers("S20-010");
     run_ranks(3, GetParam(), [](const ProcessGroup& g) {
-        for (const Numbers& sizes : cases()) {
+        for (const Counts& sizes : cases()) {
             for (const std::int64_t columns : {1, 3}) {
                 const auto input = rows_of(sizes, g.rank(), columns), expected = all_rows(sizes, columns);
                 std::vector<std::int64_t> output(expected.size(), -1);
@@ -70,7 +70,7 @@ TEST_P(Uneven, all_gather_puts_the_rows_of_all_ranks_one_after_the_other) {
 TEST_P(Uneven, reduce_scatter_gives_each_rank_its_rows_of_the_combination) {
     covers("S20-011");
     run_ranks(3, GetParam(), [](const ProcessGroup& g) {
-        for (const Numbers& sizes : cases()) {
+        for (const Counts& sizes : cases()) {
             for (const std::int64_t columns : {1, 3}) {
                 const auto input = all_rows(sizes, columns, 10 * g.rank());
                 auto expected = rows_of(sizes, g.rank(), columns);
@@ -139,7 +139,7 @@ TEST_P(Uneven, calls_without_sizes_that_cannot_ask_expect_even_ones) {
 TEST_P(Uneven, calls_that_cannot_be_are_refused_before_anything_moves) {
     run_ranks(2, GetParam(), [](const ProcessGroup& g) {
         std::vector<int> own(2), all(4);
-        const auto refused = [&](const Numbers& sizes, std::vector<std::string> words) {
+        const auto refused = [&](const Counts& sizes, std::vector<std::string> words) {
             const std::string gather = message_of<InvalidArgument>(
                 [&] { all_gather_into_tensor_uneven(all, own, {.output_split_sizes = sizes, .group = g}); });
             for (const std::string& word : words) EXPECT_TRUE(has(gather, word)) << gather;
@@ -152,7 +152,7 @@ TEST_P(Uneven, calls_that_cannot_be_are_refused_before_anything_moves) {
         refused({2, 1, 1}, {"put_split_sizes has 3 entries", "expected 2"});
         refused({5, -1}, {"put_split_sizes has -1"});
         refused({2, 1}, {"put_split_sizes add up to 3", "expected 4"});
-        refused(g.rank() == 0 ? Numbers{1, 3} : Numbers{3, 1}, {"put has 2 elements", "expected 1"});
+        refused(g.rank() == 0 ? Counts{1, 3} : Counts{3, 1}, {"put has 2 elements", "expected 1"});
         std::vector<float> other(2);
         EXPECT_TRUE(has(message_of<InvalidArgument>([&] {
                             all_gather_into_tensor_uneven(all, other, {.output_split_sizes = {2, 2}, .group = g});
