@@ -40,9 +40,10 @@ function(set_kernel_sources)
   set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "${kernel_options}")
 endfunction()
 
-# add_tutti_test(NAME SOURCES … LIBRARIES … [LABELS …] [TIMEOUT seconds] [SHARDS number])
+# add_tutti_test(NAME SOURCES … LIBRARIES … [LABELS …] [TIMEOUT seconds] [SHARDS number] [UNDER program])
 #
-# A GoogleTest executable, registered with CTest as one test, or as shards NAME_1, NAME_2, ... that run side by side.
+# A GoogleTest executable, registered with CTest as one test, or as shards NAME_1, NAME_2, ... that run side by side;
+# UNDER: by way of a program that is given theirs.
 # Its main (tests/support) records the rows of the inventory that passing tests cover. Those that share memory or run
 # threads carry the label `memory`: the target sanitizer_tests builds them, and `make test` runs them in the asan and
 # tsan builds too.
@@ -54,7 +55,7 @@ endif()
 set_property(GLOBAL PROPERTY TUTTI_SANITIZER_TESTS "")
 
 function(add_tutti_test name)
-  cmake_parse_arguments(arg "" "TIMEOUT;SHARDS" "SOURCES;LIBRARIES;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "" "TIMEOUT;SHARDS;UNDER" "SOURCES;LIBRARIES;LABELS" ${ARGN})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
@@ -85,7 +86,7 @@ function(add_tutti_test name)
       math(EXPR index "${shard} - 1")
       list(APPEND environment "GTEST_TOTAL_SHARDS=${arg_SHARDS}" "GTEST_SHARD_INDEX=${index}")
     endif()
-    add_test(NAME ${test} COMMAND ${name})
+    add_test(NAME ${test} COMMAND ${arg_UNDER} $<TARGET_FILE:${name}>)
     set_tests_properties(${test} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "unit;${arg_LABELS}" ENVIRONMENT "${environment}")
   endforeach()
 endfunction()

@@ -25,6 +25,8 @@ import tutti.torch
 from tutti.graph import CompilerConfig, get_backend
 
 HERE = pathlib.Path(__file__).resolve()
+LONG = os.environ.get("TUTTI_TORCH_TESTS") == "all"
+LONG_SAYS = "takes long: TUTTI_TORCH_TESTS=all runs it"
 
 
 def code_of(function, *arguments, **config):
@@ -218,6 +220,7 @@ def training(rank, n):
 
 
 class Training(unittest.TestCase):
+    @unittest.skipUnless(LONG, LONG_SAYS)
     def test_forward_and_backward(self):
         ranks.run(2, training, limit=300)
 
@@ -312,20 +315,24 @@ class Guards(unittest.TestCase):
     def test_buckets_of_other_parts(self):
         ranks.run(2, differs, "other_bucket", ["rank 0", "rank 1", "all_reduce of float32, several at once"], limit=300)
 
+    @unittest.skipUnless(LONG, LONG_SAYS)
     def test_buckets_of_other_parts_over_tcp(self):
         with tempfile.TemporaryDirectory() as folder:
             ranks.run(2, differs_over_tcp, os.path.join(folder, "store"), backend=None, limit=300)
 
+    @unittest.skipUnless(LONG, LONG_SAYS)
     def test_other_collectives(self):
         ranks.run(2, differs, "other_collective", ["rank 0", "rank 1", "all_reduce of float32 × 8", "broadcast of float32 × 8"],
                   limit=300)
 
+    @unittest.skipUnless(LONG, LONG_SAYS)
     def test_a_collective_that_one_rank_lacks(self):
         ranks.run(2, differs, "one_more", ["rank 0", "rank 1", "barrier", "all_reduce of float32 × 8, sum"], limit=300)
 
     def test_a_rank_that_compiles_again_alone(self):
         ranks.run(2, recompiles_alone, limit=300)
 
+    @unittest.skipUnless(LONG, LONG_SAYS)
     def test_ranks_with_and_without_a_graph(self):
         ranks.run(2, beside_eager, limit=300)
 
