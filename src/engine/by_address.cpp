@@ -67,7 +67,7 @@ bool Execution::read_from(int peer, std::uint64_t publication, std::uint64_t add
 }
 
 /// Reads what `step` names, at `address`, and with the same call what the next reads do, as far as it is published, and
-/// follows in the memory of both: a call takes as long as copying some 10 KB.
+/// follows in the memory of both: a call takes as long as copying some 10 KB. As combine_on, it ends before a new run.
 bool Execution::read_on(const Step& step, std::uint64_t address) {
     std::uint64_t count = step.target.count;
     std::size_t last = next_shared_;
@@ -81,7 +81,7 @@ bool Execution::read_on(const Step& step, std::uint64_t address) {
         const std::uint64_t publication = base_ + next.round;
         if (next.peer != step.peer || next.delivered || next.target.count == 0 ||
             next.target.buffer != step.target.buffer || next.target.offset != step.target.offset + count ||
-            !ready(next) || !published(next.peer, publication) ||
+            !ready(next) || !published(next.peer, publication) || begins_run(next.peer, publication) ||
             source(next.peer, publication, next.slot_offset, next.target.count).address !=
                 address + count * element_bytes_)
             break;

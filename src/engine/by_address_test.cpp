@@ -122,6 +122,28 @@ class ByAddress : public ::testing::Test {
         }
         return run(rank, b, pieces);
     }
+    // Rank 0 combines its half with rank 1's values, or reads those, in four pieces. With the first one rank 1
+    // publishes something else, so the row that is told at once begins with the second.
+    Execution& begin_row_behind_another_round(std::size_t rank, bool combines) {
+        constexpr std::uint64_t piece = half / 4;
+        Builder b("row behind another round");
+        for (std::uint32_t t = 0; t < 4; ++t) {
+            const Chunk at{Buffer::output, t * piece, piece};
+            if (rank == 1) {
+                std::vector<Chunk> published{at};
+                if (t == 0) published.push_back({Buffer::output, half, 8});
+                b.publish(t, published);
+                continue;
+            }
+            const schedule::Operand own{.chunk = at}, other{1, {.count = piece}};
+            if (combines)
+                b.read_combine(t, at, std::vector{own, other}, true);
+            else
+                b.read(1, t, 0, at);
+            b.release(t + 1);
+        }
+        return run(rank, b, 4);
+    }
     // What rank 0 publishes in rounds 0 and 1 is told at once; then comes round 3, and round 2 after it.
     Execution& begin_rounds_out_of_order(std::size_t rank) {
         constexpr std::uint64_t quarter = count / 4;
@@ -160,6 +182,19 @@ TEST_F(ByAddress, both_sides_copy_and_nothing_is_staged) {
     for (const int rank : {0, 1}) {
         const auto* slot = reinterpret_cast<const float*>(arena->slot(rank, rank == 0 ? 0 : 1));
         EXPECT_EQ(std::count(slot, slot + half, 1.0F), 0) << "rank " << rank;
+    }
+}
+
+TEST_F(ByAddress, a_row_of_rounds_is_known_whatever_is_done_together_with_the_round_before_it) {
+    for (const bool combines : {true, false}) {
+        Execution& reader = begin_row_behind_another_round(0, combines);
+        Execution& publisher = begin_row_behind_another_round(1, combines);
+        progress(publisher);  // all of its rounds are there when the reader begins
+        progress(reader);
+        progress(publisher);
+        ASSERT_TRUE(reader.done()) << combines << ": " << reader.where();
+        ASSERT_TRUE(publisher.done()) << combines << ": " << publisher.where();
+        EXPECT_EQ(std::count(buffers[0].begin(), buffers[0].begin() + half, combines ? 3.0F : 2.0F), half);
     }
 }
 

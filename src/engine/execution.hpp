@@ -134,6 +134,7 @@ class Execution final : public Running {
         std::vector<transport::InPlace::Part> parts;  // of the first
     };
     const Run* run_with(int peer, std::uint64_t publication) const;
+    bool begins_run(int peer, std::uint64_t publication) const;
     void remember_run(int peer, std::uint64_t publication);
     bool usable(int peer, std::uint64_t publication);
     bool wanted(const schedule::Step& publish) const;

@@ -174,15 +174,22 @@ bool Execution::in_place(const Step& publish) const {
                        [&](const Operand& operand) { return place_of(operand.chunk.buffer) != 0; });
 }
 
-/// The slot that holds the first of them may be another rank's next.
-void Execution::remember_run(int peer, std::uint64_t publication) {
+/// Whether later publications are told with this one, and this rank has not taken note of them yet.
+bool Execution::begins_run(int peer, std::uint64_t publication) const {
     if (run_with(peer, publication) != nullptr ||
         (stamp_of(peer, publication).load(std::memory_order_relaxed) & transport::published_in_place) == 0)
-        return;
+        return false;
+    InPlace head;
+    std::memcpy(&head, ground_.arena->slot(ground_.local_of[static_cast<std::size_t>(peer)], publication), sizeof head);
+    return head.following > 0;
+}
+
+/// The slot that holds the first of them may be another rank's next.
+void Execution::remember_run(int peer, std::uint64_t publication) {
+    if (!begins_run(peer, publication)) return;
     const std::byte* const slot = ground_.arena->slot(ground_.local_of[static_cast<std::size_t>(peer)], publication);
     InPlace head;
     std::memcpy(&head, slot, sizeof head);
-    if (head.following == 0) return;
     if (runs_.empty()) runs_.resize(ground_.local_of.size());
     Run& run = runs_[static_cast<std::size_t>(peer)];
     run.first = publication;
@@ -271,7 +278,8 @@ bool Execution::read_combine(const Step& step) {
 }
 
 /// The last of the next steps that combine what follows in the memory of all, as far as it is published: a call of the
-/// kernel takes as long as copying some 10 KB. Adds their elements to `count`.
+/// kernel takes as long as copying some 10 KB. Adds their elements to `count`. It ends before a run of publications
+/// that this rank has not taken note of: only the step that is made for its first one does that.
 std::size_t Execution::combine_on(const Step& step, std::uint64_t& count) const {
     std::size_t last = next_shared_;
     if (far_.size() + 1 != step.operand_count || std::ranges::any_of(far_, &Far::offered)) return last;
@@ -286,6 +294,7 @@ std::size_t Execution::combine_on(const Step& step, std::uint64_t& count) const 
                        after.chunk.offset == before.chunk.offset + count;
             const std::uint64_t address = far++->address + count * element_bytes_;
             return after.peer == before.peer && published(after.peer, publication) &&
+                   !begins_run(after.peer, publication) &&
                    source(after.peer, publication, after.slot_offset, after.chunk.count).address == address;
         };
         const Operand* const before = schedule_->operands.data() + step.first_operand;
