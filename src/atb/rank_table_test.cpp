@@ -52,7 +52,7 @@ const std::string two_servers = R"({
 // ---- Forms
 
 TEST(RankTable, of_version_1_0_lists_ranks_by_server_with_numbers_as_strings_or_as_numbers) {
-    covers("S21-010");
+    covers("A-52", "S21-010");
     const RankTable table = parsed(two_servers);
     ASSERT_EQ(table.size(), 4);
     ASSERT_EQ(table.servers.size(), 2u);

@@ -73,8 +73,8 @@ void documents_program(int rank, const std::string& mode) {
 class Operation : public Atb {};
 
 TEST_F(Operation, of_the_document_runs_in_processes_for_its_seven_types) {
-    covers("S21-001", "S21-016", "S21-017", "S21-018", "S21-019", "S21-020", "S21-021", "S21-022", "S21-023", "S21-024",
-           "S21-025", "E-401");
+    covers("A-24", "S21-001", "S21-016", "S21-017", "S21-018", "S21-019", "S21-020", "S21-021", "S21-022", "S21-023",
+           "S21-024", "S21-025", "E-401");
     run_processes(2, [](int rank) { documents_program(rank, ""); });
 }
 

@@ -515,7 +515,7 @@ TEST(QuantizedOverTcp, the_kernel_counts_as_many_bytes) {
 }
 
 TEST_P(Quantized, as_many_bytes_travel_as_the_header_says) {
-    covers("S22-001");
+    covers("A-49", "S22-001");
     run_ranks(2, GetParam(), [](const ProcessGroup& g) {
         const std::size_t elements = watched ? 1 << 14 : 1 << 20;
         std::vector<Float16> x(elements, Float16(1));

@@ -40,7 +40,7 @@ const std::vector<Counts>& cases() {
 }
 
 TEST_P(Uneven, all_gather_puts_the_rows_of_all_ranks_one_after_the_other) {
-    covers("S20-010");
+    covers("A-20", "S20-010");
     run_ranks(3, GetParam(), [](const ProcessGroup& g) {
         for (const Counts& sizes : cases()) {
             for (const std::int64_t columns : {1, 3}) {

@@ -75,7 +75,7 @@ BY_SIZE = ["all_reduce", "broadcast", "reduce", "all_gather", "all_gather_into_t
 
 
 class Calls(unittest.TestCase):
-    @rows("S20-001", "S20-002", "S20-003", "S20-004", "S20-005", "S20-006", "S20-007", "S20-008", "S20-009", "S20-010",
+    @rows("A-19", "S20-001", "S20-002", "S20-003", "S20-004", "S20-005", "S20-006", "S20-007", "S20-008", "S20-009", "S20-010",
           "S20-011", "S20-012")
     def test_each_is_one_graph_with_eagers_values(self):
         ranks.run(2, as_eager, "aot_eager", NAMES, limit=300)
