@@ -21,6 +21,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto between_knocks = 5ms;
+constexpr auto closing_time =
+    1s;  // of the door of a domain that has come together, whose ranks may be quicker than its root
 constexpr auto answer_time = 2s;  // of a process that has opened a door, and may be stopped
 constexpr std::uint32_t magic = 0x61746201;
 
@@ -46,6 +48,28 @@ pid_t who_opened(const std::string& name) {
     }
 }
 
+// The root of the domain before may be another process, which is about to close its door.
+UniqueFd open(const std::string& name) {
+    const Deadline closed = Deadline::after(closing_time);
+    for (;;) {
+        try {
+            return net::listen_unix(name);
+        } catch (const DistNetworkError&) {
+            if (!closed.expired()) {
+                check_wait(Deadline::never(), nullptr, "opening the door of a domain");
+                std::this_thread::sleep_for(between_knocks);
+                continue;
+            }
+            const pid_t other = who_opened(name);
+            if (other < 0) throw;
+            throw Error(ERROR_INVALID_PARAM,
+                        fmt::format("AllToAllVV2Param: process {} is the root (rankRoot) of a domain of this "
+                                    "commDomain, and looks for its ranks now: expected one root",
+                                    other));
+        }
+    }
+}
+
 // Nothing: nobody of this user opens.
 std::optional<Answer> ask(const std::string& name) {
     try {
@@ -65,18 +89,7 @@ std::optional<Answer> ask(const std::string& name) {
 
 Door::Door(const std::vector<std::string>& names, std::uint16_t port)
     : behind_{.meeting = random_number(), .port = port} {
-    for (const std::string& name : names) {
-        try {
-            listeners_.emplace_back(net::listen_unix(name));
-        } catch (const DistNetworkError&) {
-            const pid_t other = who_opened(name);
-            if (other < 0) throw;
-            throw Error(ERROR_INVALID_PARAM,
-                        fmt::format("AllToAllVV2Param: process {} is the root (rankRoot) of a domain of this "
-                                    "commDomain, and looks for its ranks now: expected one root",
-                                    other));
-        }
-    }
+    for (const std::string& name : names) listeners_.emplace_back(open(name));
     thread_.emplace(thread::start({"tutti-door", "the door of a domain"}, [this] { answer(); }));
 }
 
