@@ -2,11 +2,10 @@
 // (env://). Rank 0 writes rows {case, mb, median_ms, sent_bytes} to FILE: the median over the rounds of the slowest
 // rank's time, and what rank 0's TCP sockets sent in a call, as the kernel counts. quantized.py starts it on two hosts
 // with a limited network between them.
+#include "support/tcp_bytes.hpp"
+
 #include <tutti/tutti.hpp>
 
-#include <linux/tcp.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -22,16 +21,6 @@ namespace {
 
 using namespace tutti;
 using Clock = std::chrono::steady_clock;
-
-std::uint64_t bytes_sent() {
-    std::uint64_t sent = 0;
-    for (int fd = 0; fd < 1024; ++fd) {
-        tcp_info info{};
-        socklen_t length = sizeof info;
-        if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0) sent += info.tcpi_bytes_sent;
-    }
-    return sent;
-}
 
 struct Case {
     std::string name;
@@ -59,12 +48,12 @@ void measure(nlohmann::json& rows, int mb, int rounds) {
     for (int round = 0; round <= rounds; ++round) {
         for (Case& c : cases) {
             barrier();
-            const std::uint64_t before = bytes_sent();
+            const std::uint64_t before = test::tcp_bytes_sent();
             const auto start = Clock::now();
             c.call(x);
             std::vector<double> ms{std::chrono::duration<double, std::milli>(Clock::now() - start).count()};
             all_reduce(ms, {.op = ReduceOp::max});  // comes behind all that was sent
-            c.sent = bytes_sent() - before;
+            c.sent = test::tcp_bytes_sent() - before;
             if (round > 0) c.ms.push_back(ms[0]);
         }
     }

@@ -28,24 +28,9 @@ import torch.distributed.fsdp
 from torch import nn
 
 import tutti.torch  # noqa: F401
+from timing import timed
 
 BACKENDS = ("tutti", "gloo")
-
-
-def timed(function: Callable[[], Any], seconds: float = 0.4) -> float:
-    """The median time of a call, in microseconds; all ranks make equally many calls."""
-    for _ in range(3):
-        function()
-    began = time.perf_counter()
-    function()
-    count = torch.tensor([max(5, min(2000, int(seconds / max(time.perf_counter() - began, 1e-6))))])
-    dist.broadcast(count, 0)
-    times = []
-    for _ in range(int(count)):
-        began = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - began)
-    return statistics.median(times) * 1e6
 
 
 def all_reduce(size: int, dtype: torch.dtype = torch.float32) -> Callable[[], float]:

@@ -16,7 +16,6 @@ import multiprocessing
 import os
 import statistics
 import tempfile
-import time
 from typing import Any, Callable
 
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
@@ -27,6 +26,7 @@ from torch import nn
 
 import tutti.graph
 import tutti.torch  # noqa: F401
+from timing import timed
 
 
 def small50(x: torch.Tensor) -> torch.Tensor:
@@ -59,22 +59,6 @@ def layers(group: Any = None) -> nn.Module:
     return nn.Sequential(Layer(256, 384, group), Layer(256, 384, group))
 
 
-def timed(function: Callable[[], Any], seconds: float) -> float:
-    """The median time of a call, in microseconds; all ranks make equally many calls."""
-    for _ in range(5):
-        function()
-    began = time.perf_counter()
-    function()
-    count = torch.tensor([max(10, min(2000, int(seconds / max(time.perf_counter() - began, 1e-6))))])
-    dist.broadcast(count, 0)
-    times = []
-    for _ in range(int(count)):
-        began = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - began)
-    return statistics.median(times) * 1e6
-
-
 def measure(rank: int, path: str, options: argparse.Namespace, results: Any) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("tutti", init_method=f"file://{path}", rank=rank, world_size=2)
@@ -93,7 +77,7 @@ def measure(rank: int, path: str, options: argparse.Namespace, results: Any) -> 
             call()
         for _ in range(options.rounds):
             for (case, name), call in calls.items():
-                us = timed(call, options.seconds)
+                us = timed(call, options.seconds, warm=5, least=10)
                 if rank == 0:
                     results.put((case, name, us))
     dist.destroy_process_group()

@@ -79,30 +79,32 @@ std::vector<std::int64_t> counts_of(nb::handle counts, const char* name) {
     return number_of<std::vector<std::int64_t>>(counts, name, "counts", "a list of integers, one per rank");
 }
 
-OptionalWork quantized_reduce_scatter(nb::handle output, nb::handle input, nb::handle how, nb::handle counts,
-                                      nb::handle op, nb::handle group, nb::handle async_op, nb::handle timeout) {
-    constexpr const char* name = "quantized_reduce_scatter";
+using Half = void (*)(TensorView, ConstTensorView, const QuantizedOptions&);
+using AsyncHalf = Work (*)(TensorView, ConstTensorView, const QuantizedOptions&);
+
+OptionalWork half(const char* name, Half blocking, AsyncHalf asynchronous, nb::handle output, nb::handle input,
+                  nb::handle how, nb::handle counts, nb::handle op, nb::handle group, nb::handle async_op,
+                  nb::handle timeout) {
     auto arrays = list_of(Array(output, writes, name, "output"), Array(input, reads, name, "input"));
     const TensorView to = arrays[0].view();
     const ConstTensorView from = arrays[1].view();
     QuantizedOptions options = options_of(how, op, group, timeout, name);
     options.counts = counts_of(counts, name);
     return run(
-        std::move(arrays), output, async_op, name, [&] { tutti::quantized_reduce_scatter(to, from, options); },
-        [&] { return async::quantized_reduce_scatter(to, from, options); });
+        std::move(arrays), output, async_op, name, [&] { blocking(to, from, options); },
+        [&] { return asynchronous(to, from, options); });
+}
+
+OptionalWork quantized_reduce_scatter(nb::handle output, nb::handle input, nb::handle how, nb::handle counts,
+                                      nb::handle op, nb::handle group, nb::handle async_op, nb::handle timeout) {
+    return half("quantized_reduce_scatter", tutti::quantized_reduce_scatter, async::quantized_reduce_scatter, output,
+                input, how, counts, op, group, async_op, timeout);
 }
 
 OptionalWork quantized_all_gather(nb::handle output, nb::handle input, nb::handle how, nb::handle counts, nb::handle op,
                                   nb::handle group, nb::handle async_op, nb::handle timeout) {
-    constexpr const char* name = "quantized_all_gather";
-    auto arrays = list_of(Array(output, writes, name, "output"), Array(input, reads, name, "input"));
-    const TensorView to = arrays[0].view();
-    const ConstTensorView from = arrays[1].view();
-    QuantizedOptions options = options_of(how, op, group, timeout, name);
-    options.counts = counts_of(counts, name);
-    return run(
-        std::move(arrays), output, async_op, name, [&] { tutti::quantized_all_gather(to, from, options); },
-        [&] { return async::quantized_all_gather(to, from, options); });
+    return half("quantized_all_gather", tutti::quantized_all_gather, async::quantized_all_gather, output, input, how,
+                counts, op, group, async_op, timeout);
 }
 
 std::size_t bucket_of(nb::handle bucket) {

@@ -475,6 +475,12 @@ Prepared scatter_sums(const char* name, TensorView output, std::byte* (*input)(M
     m.premultiply(o.op, sum(counts), count_of(output));
     return m.finish(pack(Collective::reduce_scatter, output.dtype(), o.op, -1, counts));
 }
+Prepared scatter_sums(const char* name, TensorView output, ConstTensorView input, const Counts& counts,
+                      const ReduceScatterOptions& o, const std::shared_ptr<Group>& group) {
+    return scatter_sums(
+        name, output, [](Maker& m, const void* view) { return m.packed(*static_cast<const ConstTensorView*>(view)); },
+        &input, counts, o, group);
+}
 }  // namespace
 
 Prepared reduce_scatter(TensorView output, const ConstTensorList& inputs, const ReduceScatterOptions& o) {
@@ -498,10 +504,8 @@ Prepared reduce_scatter_tensor(TensorView output, ConstTensorView input, const R
     check_device("reduce_scatter_tensor", "output", output, *group);
     check_dtype("reduce_scatter_tensor", "input", input, output.dtype(), *group);
     check_count("reduce_scatter_tensor", "input", input, count_of(output) * static_cast<std::uint64_t>(group->size()));
-    return scatter_sums(
-        "reduce_scatter_tensor", output,
-        [](Maker& m, const void* view) { return m.packed(*static_cast<const ConstTensorView*>(view)); }, &input,
-        Counts(static_cast<std::size_t>(group->size()), count_of(output)), o, group);
+    return scatter_sums("reduce_scatter_tensor", output, input,
+                        Counts(static_cast<std::size_t>(group->size()), count_of(output)), o, group);
 }
 
 Prepared reduce_scatter_tensor_uneven(TensorView output, ConstTensorView input, const ReduceScatterUnevenOptions& o) {
@@ -511,35 +515,41 @@ Prepared reduce_scatter_tensor_uneven(TensorView output, ConstTensorView input, 
     check_dtype(name, "input", input, output.dtype(), *group);
     const Counts counts = split_counts(name, "input", o.input_split_sizes, input, group->size());
     check_count(name, "output", output, counts[static_cast<std::size_t>(group->rank())]);
-    return scatter_sums(
-        name, output, [](Maker& m, const void* view) { return m.packed(*static_cast<const ConstTensorView*>(view)); },
-        &input, counts, {.op = o.op, .group = o.group, .timeout = o.timeout}, group);
+    return scatter_sums(name, output, input, counts, {.op = o.op, .group = o.group, .timeout = o.timeout}, group);
 }
 
-Prepared all_to_all_single(TensorView output, ConstTensorView input, const AllToAllSingleOptions& o) {
-    const auto& group = group_of(o.group, "all_to_all_single");
-    check_device("all_to_all_single", "input", input, *group);
-    check_dtype("all_to_all_single", "output", output, input.dtype(), *group);
-    Maker m("all_to_all_single", Collective::all_to_all, group, o.timeout);
+namespace {
+// `set_blocks(request, ranks)` says which blocks; `unpacked(maker)` where those that are received go.
+template <class SetBlocks, class Unpacked>
+Prepared exchange(const char* name, TensorView output, ConstTensorView input, const ProcessGroup& in,
+                  milliseconds limit, const SetBlocks& set_blocks, const Unpacked& unpacked) {
+    const auto& group = group_of(in, name);
+    check_device(name, "input", input, *group);
+    check_dtype(name, "output", output, input.dtype(), *group);
+    Maker m(name, Collective::all_to_all, group, limit);
     m.set_type(input.dtype());
-    set_split_blocks(m.request(), group->size(), output, input, o);
+    set_blocks(m.request(), group->size());
     m.operands().input = m.packed(input);
-    m.operands().output = m.unpacked(output, false);
+    m.operands().output = unpacked(m);
     m.separate(input.byte_count(), output.byte_count());
     return m.finish(pack(Collective::all_to_all, input.dtype(), {}, -1, 0));
+}
+}  // namespace
+
+Prepared all_to_all_single(TensorView output, ConstTensorView input, const AllToAllSingleOptions& o) {
+    return exchange(
+        "all_to_all_single", output, input, o.group, o.timeout,
+        [&](algorithm::Request& request, int ranks) { set_split_blocks(request, ranks, output, input, o); },
+        [&](Maker& m) { return m.unpacked(output, false); });
 }
 
 Prepared all_to_all_v(TensorView output, ConstTensorView input, const AllToAllVOptions& o) {
-    const auto& group = group_of(o.group, "all_to_all_v");
-    check_device("all_to_all_v", "input", input, *group);
-    check_dtype("all_to_all_v", "output", output, input.dtype(), *group);
-    Maker m("all_to_all_v", Collective::all_to_all, group, o.timeout);
-    m.set_type(input.dtype());
-    set_displaced_blocks(m.request(), group->size(), count_of(output), count_of(input), o);
-    m.operands().input = m.packed(input);
-    m.operands().output = m.unpacked_blocks(output);
-    m.separate(input.byte_count(), output.byte_count());
-    return m.finish(pack(Collective::all_to_all, input.dtype(), {}, -1, 0));
+    return exchange(
+        "all_to_all_v", output, input, o.group, o.timeout,
+        [&](algorithm::Request& request, int ranks) {
+            set_displaced_blocks(request, ranks, count_of(output), count_of(input), o);
+        },
+        [&](Maker& m) { return m.unpacked_blocks(output); });
 }
 
 Prepared all_to_all(const TensorList& outputs, const ConstTensorList& inputs, const CollectiveOptions& o) {

@@ -4,10 +4,7 @@
 #include "quantize/quantize.hpp"
 #include "reduce/reduce.hpp"
 #include "support/covers.hpp"
-
-#include <linux/tcp.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
+#include "support/tcp_bytes.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -476,17 +473,6 @@ TEST_P(Quantized, tensors_may_be_strided_or_overlap) {
 
 // ---- What travels
 
-// All that this process has written to TCP sockets, as the kernel counts.
-std::uint64_t bytes_sent() {
-    std::uint64_t sent = 0;
-    for (int fd = 0; fd < 1024; ++fd) {
-        tcp_info info{};
-        socklen_t length = sizeof info;
-        if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0) sent += info.tcpi_bytes_sent;
-    }
-    return sent;
-}
-
 TEST(QuantizedOverTcp, the_kernel_counts_as_many_bytes) {
     if (!backend_under_test().empty() || watched) GTEST_SKIP() << "by design: of native processes";
     for (const int n : {2, 3}) {
@@ -495,10 +481,10 @@ TEST(QuantizedOverTcp, the_kernel_counts_as_many_bytes) {
             std::vector<Float16> x(elements, Float16(1));
             const auto sent_by = [&](auto&& call) {
                 barrier({.group = g});
-                const std::uint64_t before = bytes_sent();
+                const std::uint64_t before = tcp_bytes_sent();
                 call();
                 barrier({.group = g});  // comes behind all that was sent
-                return static_cast<double>(bytes_sent() - before);
+                return static_cast<double>(tcp_bytes_sent() - before);
             };
             const double half = sent_by([&] { all_reduce(x, {.group = g}); });
             const auto part = [&](QuantizedOptions o) {

@@ -256,17 +256,23 @@ def _sizes(name: str, argument: str, sizes: Any, whole: Any, own: Any, group: An
     return [size for size in sizes]
 
 
+def _list_of_root(name: str, tensors: Any, root: int, group: Any) -> Any:
+    """The list that only the root gives, with a tensor for each rank; elsewhere []."""
+    tensors = tensors if tensors else []
+    if dist.get_rank(group) == root:
+        _check_length(name, f"{name}_list", tensors, group)
+    elif tensors:
+        raise ValueError(f"{name}: {name}_list is given on a rank that is not the root; expected it only there")
+    return tensors
+
+
 def gather(tensor: Any, gather_list: Any = None, dst: Any = None, group: Any = None, async_op: bool = False,
            group_dst: Any = None) -> Any:
     if _outside(group):
         return None
     group = _group(group)
     root = _root(group, "gather", dst, group_dst, 0)
-    outputs = gather_list if gather_list else []
-    if dist.get_rank(group) == root:
-        _check_length("gather", "gather_list", outputs, group)
-    elif outputs:
-        raise ValueError("gather: gather_list is given on a rank that is not the root; expected it only there")
+    outputs = _list_of_root("gather", gather_list, root, group)
     value = torch.ops.tutti_graph.gather(_flat(tensor), root, dist.get_world_size(group), group.group_name)
     return _finish(Pending(outputs, value, False), async_op)
 
@@ -288,11 +294,7 @@ def scatter(tensor: Any, scatter_list: Any = None, src: Any = None, group: Any =
         return None
     group = _group(group)
     root = _root(group, "scatter", src, group_src, 0)
-    inputs = scatter_list if scatter_list else []
-    if dist.get_rank(group) == root:
-        _check_length("scatter", "scatter_list", inputs, group)
-    elif inputs:
-        raise ValueError("scatter: scatter_list is given on a rank that is not the root; expected it only there")
+    inputs = _list_of_root("scatter", scatter_list, root, group)
     value = torch.ops.tutti_graph.scatter(tensor, [one for one in inputs], root, group.group_name)
     return _finish(Pending([tensor], value, False), async_op)
 
