@@ -4,7 +4,7 @@
 // float16, a quarter as for float32; with int4 a bit more than half of that. Between ranks of one host they never pay:
 // memory is quicker than rounding. `tutti explain quantized_all_reduce` says when they do.
 //
-// What is done. The tensor is cut into slices, one for each rank. (1) Every rank sends its part of each slice to the
+// The steps. The tensor is cut into slices, one for each rank. (1) Every rank sends its part of each slice to the
 // slice's owner, as codes with one scale for each block of elements. (2) The owner adds up what the codes stand for, in
 // the order of ranks: as float32, or, where all ranks use one scale, the codes themselves, exactly, as int32. (3) The
 // sums become numbers again. (4) They are sent to all, as codes a second time, or, with quantize_results = false, as
@@ -21,7 +21,7 @@
 //
 // Zeros, NaN and so on. A block of zeros stays zeros. A block in which a rank has a NaN or an infinity becomes NaN, all
 // of it, on all ranks. Scales are no subnormal numbers: blocks whose largest magnitude is below 127 · 2^-126 are
-// rounded to multiples of 2^-126. With a given scale, what is beyond the largest code becomes the largest code.
+// rounded to multiples of 2^-126. With a given scale, a value beyond the largest code becomes the largest code.
 //
 // Common to all: what distributed.hpp says about groups, time limits, buffers, order and errors. All ranks give the
 // same type, block, scales, scale, quantize_results, op, dtypes and counts: CollectiveMismatch names both sides where

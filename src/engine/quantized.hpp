@@ -27,7 +27,8 @@
 
 namespace tutti::engine {
 
-/// What is done. All but memory, noise and residuals is equal on all ranks.
+/// One call of a quantised collective. Its memory, seed and residuals are the rank's own; all else is equal on all
+/// ranks.
 struct QuantizedCall {
     enum class Scales : std::uint8_t {
         own = 0,     ///< each rank's, of its own values

@@ -1,4 +1,4 @@
-// Codes and back: the bound on random blocks, what is not a number, every type, length and target.
+// Codes and back: the bound on random blocks, NaN and infinities, every type, length and target.
 #include "quantize/quantize.hpp"
 #include "quantize/kernels.hpp"
 #include "reduce/reduce.hpp"

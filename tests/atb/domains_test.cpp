@@ -1,4 +1,4 @@
-// Domains: how ranks find each other, several at once, what is said where they cannot.
+// Domains: how ranks find each other, several at once, the errors where they cannot.
 #include "atb/ranks.hpp"
 #include "conformance/world.hpp"
 #include "support/covers.hpp"

@@ -1,4 +1,4 @@
-// AllToAllVV2: the document's example, random exchanges against its formula, what is refused.
+// AllToAllVV2: the document's example, random exchanges against its formula, arguments that it refuses.
 #include "atb/ranks.hpp"
 #include "conformance/world.hpp"
 #include "support/covers.hpp"

@@ -1,4 +1,4 @@
-"""tutti.atb: the program of ATB's document, NumPy arrays and PyTorch's tensors, domains, what is refused."""
+"""tutti.atb: the program of ATB's document, NumPy arrays and PyTorch's tensors, domains, refused arguments."""
 import importlib.util
 import json
 import multiprocessing
@@ -90,7 +90,7 @@ def finish(test, processes):
 
 
 def exchange(rank):
-    """A group of the caller's: the formula on random counts, with gaps, and what is refused."""
+    """A group of the caller's: the formula on random counts, with gaps, and refused arguments."""
     operation = atb.AllToAllVV2(atb.AllToAllVV2Param(hcclComm=dist.group.WORLD))
     size = dist.get_world_size()
     random = np.random.default_rng(4)

@@ -1,4 +1,4 @@
-"""Quantised collectives from Python: the document's example, every option, feedback, what is refused."""
+"""Quantised collectives from Python: the document's example, every option, feedback, refused arguments."""
 import pathlib
 import sys
 import unittest

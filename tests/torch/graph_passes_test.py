@@ -261,7 +261,7 @@ def differs(rank, n, name, words):
         compiled = torch.compile(globals()[name], backend=get_backend(), fullgraph=True)
         compiled(torch.arange(8.0), rank)
         start = time.monotonic()
-        dist.barrier()  # what comes next, where this rank has done all that its graph has
+        dist.barrier()  # a rank whose graph has fewer calls meets the other rank's further one here
     except dist.DistBackendError as error:
         text = str(error)
     assert time.monotonic() - start < 60

@@ -286,7 +286,7 @@ def _order(graph: Graph, calls: list[Call]) -> None:
         after[effect].add(before)
     place = {node: float(i) for i, node in enumerate(in_order)}
     background = [call for call in calls if call.background]
-    for call in background:  # what needs its results comes behind all that does not
+    for call in background:  # nodes that need its results come behind all others
         for node in _reached(call.waits, lambda node: node.users):
             place[node] += len(nodes)
     for call in background:
