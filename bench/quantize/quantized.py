@@ -29,25 +29,6 @@ def bits_of(rate):
     return float(rate[:-4]) * units[rate[-4:].lower()]
 
 
-class LimitedHosts(Hosts):
-    """What leaves either namespace is limited to a rate."""
-
-    def __init__(self, rate):
-        super().__init__(1, rate)
-
-    def __enter__(self):
-        super().__enter__()
-        try:
-            for name in self.names:
-                # A queue of 20 ms at 1 Gbit/s, as switches have; a burst of less than a tile.
-                subprocess.run(["tc", "-n", name, "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", self.rate, "burst",
-                                "128kb", "limit", "2500kb"], check=True)
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", default=str(HERE.parents[1] / "build/bench/quantized_bench"))
@@ -62,7 +43,7 @@ def main():
         return 77
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     secret = os.urandom(16).hex()
-    with tempfile.TemporaryDirectory() as work, LimitedHosts(options.rate) as hosts:
+    with tempfile.TemporaryDirectory() as work, Hosts(2, 1, options.rate) as hosts:
         report = os.path.join(work, "rows.json")
         command = [options.program, report, str(options.rounds), *options.sizes.split(",")]
         finish([hosts.start(rank, command, RANK=rank, WORLD_SIZE=2, MASTER_ADDR=hosts.addresses[0], MASTER_PORT=29650,

@@ -28,6 +28,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -70,6 +71,8 @@ class Hosts:
                 self.ip("-n", name, "link", "set", "lo", "up")
                 if self.rate:
                     self.bundle(name)
+            for name in self.names:
+                self.wait_until_up(name)
         except BaseException:
             self.__exit__()
             raise
@@ -88,6 +91,17 @@ class Hosts:
     @staticmethod
     def ip(*words):
         subprocess.run(["ip", *words], check=True)
+
+    @staticmethod
+    def wait_until_up(name):
+        """The kernel notes within a second that a link has a carrier; UCX, and so MPICH, takes no other one."""
+        for _ in range(100):
+            state = subprocess.run(["ip", "-n", name, "-br", "link", "show", "dev", "eth0"], check=True, capture_output=True,
+                                   text=True).stdout.split()[1]
+            if state == "UP":
+                return
+            time.sleep(0.05)
+        raise RuntimeError(f"the link of namespace {name} is {state} after 5 s: expected UP")
 
     def bundle(self, name):
         """What leaves a namespace goes over one of the links, by two bits of either port."""
