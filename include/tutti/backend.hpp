@@ -7,9 +7,10 @@
 //
 // A shared library libtutti-backend-NAME.so is loaded when a group asks for NAME: from a folder of TUTTI_BACKEND_PATH
 // (folders separated by colons), or from tutti/backends beside libtutti.so, where tutti's own are: "gloo", "mpi",
-// "hf_zmq" (also spelled "hf_barrier"), each if its library was there when tutti was built. It contains
-// TUTTI_BACKEND_LIBRARY { Backend::register_backend(...); } and uses libtutti.so: programs that have tutti linked
-// statically register theirs themselves.
+// "hf_zmq" (also spelled "hf_barrier"), each if its library was there when tutti was built; "nccl" and its relatives,
+// which look for theirs when they are loaded. It contains TUTTI_BACKEND_LIBRARY { Backend::register_backend(...); } and
+// uses libtutti.so: programs that have tutti linked statically register theirs themselves. A library that was built
+// for another version of this header (TUTTI_BACKEND_ABI) is refused with a sentence.
 //
 // Threads: Backend's functions, any. What a backend must bear is said at CustomBackend.
 // Follows torch.distributed.Backend.
@@ -19,6 +20,7 @@
 #include <tutti/export.hpp>
 #include <tutti/reduce_op.hpp>
 #include <tutti/store.hpp>
+#include <tutti/stream.hpp>
 #include <tutti/tensor.hpp>
 
 #include <any>
@@ -27,6 +29,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -37,6 +40,10 @@ namespace tutti {
 namespace detail {
 class Operation;
 }
+struct DistributedBackendOptions;
+
+/// Of this header; libraries of another version are not loaded.
+#define TUTTI_BACKEND_ABI 2
 
 enum class BackendCall {
     broadcast = 1,
@@ -60,14 +67,15 @@ struct BackendRequest {
     std::uint64_t sequence = 0;  ///< of collectives: equal on all ranks, and ascending in the order of calls
     Device device{};             ///< where the buffers are
     DType dtype = DType::uint8;
-    ReduceOp op = ReduceOp::sum;  ///< never premul_sum
+    ReduceOp op = ReduceOp::sum;  ///< premul_sum: only of buffers on a device
     /// all_reduce, reduce, reduce_scatter: values are to be combined from rank 0 upwards
     /// (Determinism::layout_invariant).
     bool in_rank_order = false;
     int root = -1;          ///< broadcast, reduce, gather, scatter; send: to whom; receive: from whom, -1: any
     std::uint64_t tag = 0;  ///< send, receive: matched with the other side's
     /// What this rank gives. all_reduce, and reduce on its root: may be `output`. broadcast: null, the root's data is
-    /// in its output. receive, barrier: null.
+    /// in its output. receive, barrier: null. On a device the own block may be in its place in the whole (all_gather,
+    /// gather, reduce_scatter, scatter); otherwise input and output are apart.
     const void* input = nullptr;
     /// What it gets; null where it gets nothing.
     void* output = nullptr;
@@ -77,7 +85,21 @@ struct BackendRequest {
     std::vector<std::uint64_t> counts;
     /// all_to_all: blocks to and from each rank, and where they begin.
     std::vector<std::uint64_t> send_counts, send_offsets, receive_counts, receive_offsets;
-    std::chrono::milliseconds timeout{0};  ///< tutti watches it; a backend may, too
+    std::chrono::milliseconds timeout{0};  ///< tutti watches it while it waits; a backend may, too
+    /// Of buffers on a device: the caller's stream. What it holds already comes before the operation.
+    Stream stream{};
+    /// Of buffers on a device, for backends that take blocks: where each rank's block is, by rank, where they do not
+    /// adjoin; `input` or `output` is null then, and an all_to_all's offsets mean nothing for that side.
+    std::vector<const void*> inputs;
+    std::vector<void*> outputs;
+};
+
+/// The end of an operation on a device, as its streams see it.
+class TUTTI_API DeviceEvent {
+ public:
+    virtual ~DeviceEvent();
+    /// What comes into `stream` from now on waits for it. Does not block. Any thread.
+    virtual void make_wait(Stream stream) = 0;
 };
 
 /// How a backend says that an operation is over: one of the two, once. Copies stand for the same operation. Any thread.
@@ -87,6 +109,9 @@ class TUTTI_API BackendCompletion {
     /// `source`: of a receive, the group rank of the sender.
     void success(int source = -1) const;
     void failure(std::exception_ptr error) const;
+    /// Before success, of operations on a device: it is in a stream, and only the device's work is left to be done.
+    /// From now on Work::is_completed() is true and Work::wait() makes the current stream wait. `source` as above.
+    void enqueued(std::shared_ptr<DeviceEvent> event, int source = -1) const;
 
  private:
     std::shared_ptr<detail::Operation> operation_;
@@ -101,6 +126,18 @@ class TUTTI_API CustomBackend {
     /// operation. Must not wait for something that only a later call brings: asynchronous operations are issued
     /// together, and a receive may come before its send.
     virtual void run(const BackendRequest& request, BackendCompletion completion) = 0;
+    /// Around calls of run() for operations that are launched together (Coalescing, the _coalesced collectives): they
+    /// may begin at end_group(). By one thread, under the same conditions as run(). What end_group() throws fails all
+    /// of them that are not complete.
+    virtual void begin_group() {}
+    virtual void end_group() {}
+    /// Whether requests may have `inputs` and `outputs`. Otherwise tensors of a list on a device must adjoin.
+    virtual bool takes_blocks() const { return false; }
+    /// A backend for a group of some of this one's ranks, made by all of these together: `part` says which; null on the
+    /// others' ranks. `pg_options` are those of the new group. Returns null on all ranks, at once, where it cannot make
+    /// any: the part's backend is then made as if it had no parent.
+    virtual bool can_split() const { return false; }
+    virtual std::shared_ptr<CustomBackend> split(const DistributedBackendOptions* part, const std::any& pg_options);
     /// Ends what is under way, with failures: when it returns, no buffer is touched any more. Later operations fail.
     /// Any thread, also while run() runs, and more than once. Also called when the group is destroyed: operations that
     /// have completed must then reach the other ranks, even if this process ends when it returns.
@@ -115,6 +152,7 @@ struct DistributedBackendOptions {
     std::chrono::milliseconds timeout{0};
     std::string group_id{};                    ///< the group's name
     std::vector<int> global_ranks_in_group{};  ///< by group rank
+    std::optional<Device> device{};            ///< init_process_group's device_id: connections are made at once
 };
 
 /// The name of a backend: lower case, known, the one of its spellings that it is registered with.
@@ -170,6 +208,10 @@ TUTTI_API void combine(ReduceOp op, DType dtype, void* output, std::span<const v
                        std::uint64_t count);
 
 /// Begins the function that a backend library runs when it is loaded.
-#define TUTTI_BACKEND_LIBRARY extern "C" __attribute__((visibility("default"))) void tutti_backend_library()
+#define TUTTI_BACKEND_LIBRARY                                                   \
+    extern "C" __attribute__((visibility("default"))) int tutti_backend_abi() { \
+        return TUTTI_BACKEND_ABI;                                               \
+    }                                                                           \
+    extern "C" __attribute__((visibility("default"))) void tutti_backend_library()
 
 }  // namespace tutti

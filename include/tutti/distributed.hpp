@@ -18,6 +18,7 @@
 #include <tutti/available.hpp>
 #include <tutti/process_group.hpp>
 #include <tutti/reduce_op.hpp>
+#include <tutti/stream.hpp>
 #include <tutti/tensor.hpp>
 #include <tutti/work.hpp>
 
@@ -66,14 +67,18 @@ TUTTI_API bool is_torchelastic_launched() noexcept;
 
 // ---- Options ------------------------------------------------------------------------------------------------------
 
+/// `stream`, of all options: of tensors on a device, the stream that holds the work before the call; it waits for the
+/// operation in the end. Empty: the thread's current one (stream.hpp).
 struct CollectiveOptions {
     ProcessGroup group{};
     milliseconds timeout{0};
+    Stream stream{};
 };
 struct AllReduceOptions {
     ReduceOp op = ReduceOp::sum;
     ProcessGroup group{};
     milliseconds timeout{0};
+    Stream stream{};
 };
 using ReduceScatterOptions = AllReduceOptions;
 struct BroadcastOptions {
@@ -81,6 +86,7 @@ struct BroadcastOptions {
     ProcessGroup group{};
     std::optional<int> group_src{};
     milliseconds timeout{0};
+    Stream stream{};
 };
 struct ReduceOptions {
     std::optional<int> dst{};  ///< exactly one of dst and group_dst
@@ -88,24 +94,28 @@ struct ReduceOptions {
     ProcessGroup group{};
     std::optional<int> group_dst{};
     milliseconds timeout{0};
+    Stream stream{};
 };
 struct GatherOptions {
     std::optional<int> dst{};  ///< default: global rank 0
     ProcessGroup group{};
     std::optional<int> group_dst{};
     milliseconds timeout{0};
+    Stream stream{};
 };
 struct ScatterOptions {
     std::optional<int> src{};  ///< default: global rank 0
     ProcessGroup group{};
     std::optional<int> group_src{};
     milliseconds timeout{0};
+    Stream stream{};
 };
 struct AllToAllSingleOptions {
     std::vector<std::int64_t> output_split_sizes{};  ///< along dimension 0, one per member; empty: even
     std::vector<std::int64_t> input_split_sizes{};
     ProcessGroup group{};
     milliseconds timeout{0};
+    Stream stream{};
 };
 /// Sizes along dimension 0, one per rank. Empty: even ones; the blocking call, outside of Coalescing, asks all ranks
 /// for theirs instead, by one more small all_gather.
@@ -113,12 +123,14 @@ struct AllGatherUnevenOptions {
     std::vector<std::int64_t> output_split_sizes{};
     ProcessGroup group{};
     milliseconds timeout{0};
+    Stream stream{};
 };
 struct ReduceScatterUnevenOptions {
     std::vector<std::int64_t> input_split_sizes{};
     ReduceOp op = ReduceOp::sum;
     ProcessGroup group{};
     milliseconds timeout{0};
+    Stream stream{};
 };
 /// Blocks of all_to_all_v, one for each rank of the group, in elements of the flattened tensors.
 struct AllToAllVOptions {
@@ -128,16 +140,19 @@ struct AllToAllVOptions {
     std::vector<std::int64_t> receive_offsets{};  ///< where they go in the output; empty: one after the other
     ProcessGroup group{};
     milliseconds timeout{0};
+    Stream stream{};
 };
 struct BarrierOptions {
     ProcessGroup group{};
     std::vector<int> device_ids{};  ///< accepted; host barriers need none
     milliseconds timeout{0};
+    Stream stream{};
 };
 struct SendOptions {
     int tag = 0;  ///< matched with the receive's
     ProcessGroup group{};
     milliseconds timeout{0};
+    Stream stream{};
 };
 struct RecvOptions {
     std::optional<int> src{};  ///< neither src nor group_src: from any rank
@@ -145,6 +160,7 @@ struct RecvOptions {
     ProcessGroup group{};
     std::optional<int> group_src{};
     milliseconds timeout{0};
+    Stream stream{};
 };
 
 using TensorList = std::vector<TensorView>;

@@ -26,8 +26,8 @@ TUTTI_API void interrupt() noexcept;
 /// group held, and where it returns true the wait throws Aborted, code interrupted. Null: no check. Any thread.
 TUTTI_API void set_interrupt_check(bool (*check)() noexcept) noexcept;
 
-/// For a store of your own: its waits call this at least every 100 ms, so that the log tells what tutti waits for when it
-/// takes long (after 5 s, then ever more seldom). Any thread.
+/// For a store of your own: its waits call this at least every 100 ms, so that the log tells what tutti waits for when
+/// it takes long (after 5 s, then ever more seldom). Any thread.
 TUTTI_API void still_waiting() noexcept;
 
 }  // namespace tutti

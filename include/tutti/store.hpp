@@ -137,9 +137,9 @@ class TUTTI_API HashStore : public Store {
 /// In a file that all processes can lock with fcntl (local or NFS). Survives a writer's death: a torn last
 /// record is ignored and cut off by the next writer. delete_key is supported (a deletion record).
 /// `world_size` (number of users, negative: not fixed): the last user removes the file; a file that an earlier job
-/// left behind (its users are dead, or there would be more than world_size) is a DistStoreError. The jobs that meet there
-/// exchange their secrets by it: a file that belongs to somebody else, that others may use, or a symbolic link is a
-/// DistStoreError (code security) that says what mends it.
+/// left behind (its users are dead, or there would be more than world_size) is a DistStoreError. The jobs that meet
+/// there exchange their secrets by it: a file that belongs to somebody else, that others may use, or a symbolic link is
+/// a DistStoreError (code security) that says what mends it.
 class TUTTI_API FileStore : public Store {
  public:
     explicit FileStore(const std::string& path, int world_size = -1, Milliseconds timeout = default_store_timeout);

@@ -12,9 +12,11 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <ranges>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 struct DLManagedTensor;
@@ -23,12 +25,14 @@ namespace tutti {
 
 /// Where a tensor lives.
 struct Device {
-    enum class Type : std::uint8_t { cpu = 1, cuda = 2 };  // DLPack's numbers
+    enum class Type : std::uint8_t { cpu = 1, cuda = 2, rocm = 10, npu = 12, xpu = 14 };  // DLPack's numbers
     Type type = Type::cpu;
     int index = 0;
     friend bool operator==(const Device&, const Device&) = default;
 };
-TUTTI_API std::string to_string(Device device);
+TUTTI_API std::string to_string(Device device);                                     ///< "cuda:0"; "cpu"
+TUTTI_API std::string_view name_of(Device::Type type) noexcept;                     ///< "cuda"
+TUTTI_API std::optional<Device::Type> device_type(std::string_view name) noexcept;  ///< of such a name
 
 /// A list of sizes or strides: inline up to four dimensions, on the heap beyond.
 class TUTTI_API Extents {

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <exception>
 #include <functional>
 #include <mutex>
@@ -116,6 +117,33 @@ struct Countdown {
     std::vector<std::function<void()>> results;  // what is written when all have ended, in this order
 };
 
+// The ends of several operations on a device as one.
+class Ends : public DeviceEvent {
+ public:
+    explicit Ends(std::vector<Prepared> operations) : operations_(std::move(operations)) {}
+    void make_wait(Stream stream) override {
+        for (const Prepared& operation : operations_) operation->make_wait(stream);
+    }
+
+ private:
+    std::vector<Prepared> operations_;
+};
+
+// Of operations on one device: the whole is in its streams when all of them are.
+void give_event(const Prepared& whole, const std::vector<Prepared>& operations) {
+    if (operations.empty() || operations.front()->device.type == Device::Type::cpu) return;
+    const auto same = [&](const Prepared& o) { return o->device == operations.front()->device; };
+    if (!std::ranges::all_of(operations, same)) return;
+    whole->device = operations.front()->device;
+    whole->stream = operations.front()->stream;
+    const auto left = std::make_shared<std::atomic<std::size_t>>(operations.size());
+    for (const Prepared& operation : operations) {
+        operation->on_issue([whole, left, operations] {
+            if (left->fetch_sub(1) == 1) whole->enqueue(std::make_shared<Ends>(operations));
+        });
+    }
+}
+
 }  // namespace
 
 bool is_collected(const Group& group) noexcept {
@@ -149,8 +177,9 @@ Work launch(const char* name, const std::shared_ptr<Group>& group, const std::ve
     const auto countdown = std::make_shared<Countdown>();
     countdown->left = started.size();
     countdown->results = std::move(results);
+    group->submit_together(started, in_background);
+    give_event(whole, started);
     for (const Prepared& operation : started) {
-        group->submit(operation, in_background);
         operation->on_completion([whole, countdown, one = operation.get()] {
             {
                 const std::lock_guard lock(countdown->mutex);

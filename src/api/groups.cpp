@@ -40,13 +40,15 @@ void check(const NewGroupOptions& o) {
 struct Movers {
     backend::Devices backends;
     std::any pg_options;
+    std::optional<Device> device{};
 };
 Movers movers_of(const Group& pattern) {
-    return {pattern.backends(), pattern.pg_options()};
+    return {pattern.backends(), pattern.pg_options(), pattern.device()};
 }
 Movers movers_of(const NewGroupOptions& o) {
     if (o.backend.empty() && !o.device_id) return movers_of(*api::group_of(o.world, "new_group"));
-    return {backend::parse(o.backend, o.device_id, "new_group"), o.pg_options};
+    return {backend::parse(o.backend, o.device_id, "new_group"), o.pg_options,
+            o.device_id ? o.device_id : api::group_of(o.world, "new_group")->device()};
 }
 
 // Ascending, each once, all of the world.
@@ -63,12 +65,17 @@ void check(Ranks& ranks, const World& world) {
         throw InvalidArgument(fmt::format("new_group: ranks has {} twice: expected each rank once", *twice));
 }
 
+// `parent`: a group all of whose ranks make this one together; null: only its members do.
 ProcessGroup make(const std::shared_ptr<World>& world, const Ranks& ranks, World::Place place,
-                  const std::string& description, milliseconds timeout, const Movers& movers) {
-    if (std::ranges::find(ranks, world->rank()) == ranks.end()) return ProcessGroup::non_member();
+                  const std::string& description, milliseconds timeout, const Movers& movers,
+                  const std::shared_ptr<const Group>& parent = nullptr) {
+    if (std::ranges::find(ranks, world->rank()) == ranks.end()) {
+        if (parent) parent->stay_out_of_split(movers.backends);
+        return ProcessGroup::non_member();
+    }
     const std::string name = fmt::format("{}_{}", description.empty() ? "group" : description, place.index);
-    return ProcessGroup(
-        Group::of_some(world, {place, ranks, name, description, timeout, movers.backends, movers.pg_options}));
+    return ProcessGroup(Group::of_some(
+        world, {place, ranks, name, description, timeout, movers.backends, movers.pg_options, movers.device, parent}));
 }
 
 std::string in_words(const std::vector<Ranks>& lists) {
@@ -138,10 +145,11 @@ std::vector<ProcessGroup> new_groups(std::vector<Ranks> lists, const NewGroupOpt
     // Ranks count alike: none has counted what they did not agree about.
     const World::Place first = world->next_place(static_cast<std::uint32_t>(lists.size()), bytes);
     const Movers movers = movers_of(o);
+    const std::shared_ptr<Group> whole = all_of(*world);
     std::vector<ProcessGroup> groups;
     for (std::uint32_t i = 0; i < lists.size(); ++i)
-        groups.push_back(
-            make(world, lists[i], {first.index + i, first.offset + i * bytes}, o.group_desc, timeout_of(o), movers));
+        groups.push_back(make(world, lists[i], {first.index + i, first.offset + i * bytes}, o.group_desc, timeout_of(o),
+                              movers, whole));
     return groups;
 }
 
@@ -212,14 +220,18 @@ ProcessGroup ProcessGroup::split(const SplitOptions& o) const {
         const std::uint64_t* theirs = all.data() + static_cast<std::size_t>(r) * mine.size();
         colours[static_cast<int>(theirs[0])].emplace_back(static_cast<int>(theirs[1]), r);
     }
-    if (o.color < 0) return non_member();
+    const Movers movers = movers_of(*parent);
+    if (o.color < 0) {
+        parent->stay_out_of_split(movers.backends);
+        return non_member();
+    }
     auto& members = colours[o.color];
     std::ranges::sort(members);
     Ranks ranks;
     for (const auto& [key, rank] : members) ranks.push_back(parent->global(rank));
     const auto before = static_cast<std::uint32_t>(std::distance(colours.begin(), colours.find(o.color)));
     return make(world, ranks, {first.index + before, first.offset + before * bytes}, o.group_desc,
-                o.timeout.value_or(parent->timeout()), movers_of(*parent));
+                o.timeout.value_or(parent->timeout()), movers, parent);
 }
 
 int get_group_rank(const ProcessGroup& group, int global_rank) {

@@ -39,6 +39,7 @@ struct Message {
     milliseconds timeout{0};
     bool receives;
     std::optional<OwnMessage> own{};  ///< instead of a tag
+    Stream stream{};
 
     std::uint64_t channel(const Group& at) const noexcept {
         return own ? at.message_channel(*own) : at.message_channel(tag);
@@ -52,7 +53,7 @@ std::uint64_t fingerprint_of(const ConstTensorView& tensor) {
 
 // The global rank that the message goes to or comes from (any_source: any). Throws where something is wrong with it.
 int check(const Message& m) {
-    api::check_device(m.name, "tensor", m.tensor, *group_of(m.group, m.name));
+    if (!m.own) api::check_device(m.name, "tensor", m.tensor, *group_of(m.group, m.name));
     if (m.tensor.device().type != Device::Type::cpu && !m.tensor.contiguous()) {
         throw InvalidArgument(fmt::format("{}: tensor on {} is not in one piece: expected contiguous memory", m.name,
                                           to_string(m.tensor.device())));
@@ -82,6 +83,8 @@ Prepared prepare(const Message& m) {
     operation->group = group;
     operation->outputs.push_back(writable(m.tensor));
     operation->device = m.tensor.device();
+    if (operation->device.type != Device::Type::cpu)
+        operation->stream = m.stream == Stream{} ? current_stream(operation->device.type) : m.stream;
     auto* data = static_cast<std::byte*>(operation->outputs.front().data());
     if (!m.tensor.contiguous()) {
         Tensor whole = empty(m.tensor.dtype(), m.tensor.shape());
@@ -180,7 +183,7 @@ void send_message(const ConstTensorView& tensor, std::optional<int> dst, std::op
     const Group* const unheld = api::group_unheld(o.group);
     const Group& group = unheld != nullptr ? *unheld : *group_of(o.group, "send");
     if (api::open_scopes == 0 || !api::is_collected(group)) check_not_to_itself(group, dst, group_dst);
-    run({"send", tensor, dst, group_dst, o.tag, o.group, o.timeout, false});
+    run({"send", tensor, dst, group_dst, o.tag, o.group, o.timeout, false, {}, o.stream});
 }
 
 }  // namespace
@@ -189,10 +192,10 @@ namespace api {
 
 Prepared send(ConstTensorView tensor, int dst, const SendOptions& o) {
     check_not_to_itself(*group_of(o.group, "send"), dst, {});
-    return prepare({"send", tensor, dst, {}, o.tag, o.group, o.timeout, false});
+    return prepare({"send", tensor, dst, {}, o.tag, o.group, o.timeout, false, {}, o.stream});
 }
 Prepared recv(TensorView tensor, const RecvOptions& o) {
-    return prepare({"recv", tensor, o.src, o.group_src, o.tag, o.group, o.timeout, true});
+    return prepare({"recv", tensor, o.src, o.group_src, o.tag, o.group, o.timeout, true, {}, o.stream});
 }
 
 }  // namespace api
@@ -210,17 +213,17 @@ void send_to_group_rank(ConstTensorView tensor, int group_dst, const SendOptions
 int recv(TensorView tensor, const RecvOptions& o) {
     if (o.group.is_non_member()) return -1;
     const record::PublicCall public_call("recv");
-    return run({"recv", tensor, o.src, o.group_src, o.tag, o.group, o.timeout, true});
+    return run({"recv", tensor, o.src, o.group_src, o.tag, o.group, o.timeout, true, {}, o.stream});
 }
 Work isend(ConstTensorView tensor, int dst, const SendOptions& o) {
     if (o.group.is_non_member()) return {};
     const record::PublicCall public_call("isend");
-    return start({"isend", tensor, dst, {}, o.tag, o.group, o.timeout, false});
+    return start({"isend", tensor, dst, {}, o.tag, o.group, o.timeout, false, {}, o.stream});
 }
 Work irecv(TensorView tensor, const RecvOptions& o) {
     if (o.group.is_non_member()) return {};
     const record::PublicCall public_call("irecv");
-    return start({"irecv", tensor, o.src, o.group_src, o.tag, o.group, o.timeout, true});
+    return start({"irecv", tensor, o.src, o.group_src, o.tag, o.group, o.timeout, true, {}, o.stream});
 }
 
 P2POp isend_op(ConstTensorView tensor, int peer, const P2POptions& o) {

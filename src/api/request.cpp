@@ -53,7 +53,11 @@ void check_op(const char* operation, ReduceOp op, DType dtype) {
 // An operation under construction. Memory that is not in one piece goes through temporaries.
 class Maker {
  public:
-    Maker(const char* name, Collective collective, const std::shared_ptr<Group>& group, milliseconds timeout)
+    template <class Options>
+    Maker(const char* name, Collective collective, const std::shared_ptr<Group>& group, const Options& options)
+        : Maker(name, collective, group, options.timeout, options.stream) {}
+    Maker(const char* name, Collective collective, const std::shared_ptr<Group>& group, milliseconds timeout,
+          Stream stream)
         : operation_(std::make_shared<Operation>()), group_(group) {
         if (timeout < milliseconds::zero()) {
             throw InvalidArgument(
@@ -61,6 +65,7 @@ class Maker {
         }
         operation_->name = name;
         operation_->timeout = timeout.count() > 0 ? timeout : group->timeout();
+        operation_->stream = stream;
         operation_->group = group;
         operation_->request.collective = collective;
         operation_->request.rank = group->rank();
@@ -94,10 +99,14 @@ class Maker {
     std::byte* packed(const ConstTensorList& list, DType dtype) {
         const bool adjoins = in_one_piece(list) != nullptr;
         for (const ConstTensorView& view : list) {
-            note_device(view, adjoins);
+            note_device(view, adjoins || takes_blocks(view));
             note_read(view);
         }
         if (std::byte* whole = in_one_piece(list)) return whole;
+        if (is_on_device()) {
+            for (const ConstTensorView& view : list) operation_->input_blocks.push_back(view.data());
+            return nullptr;
+        }
         Tensor all =
             empty(dtype, Extents::of(std::accumulate(list.begin(), list.end(), std::int64_t{0},
                                                      [](auto sum, const auto& v) { return sum + v.element_count(); })));
@@ -143,8 +152,12 @@ class Maker {
         operation_->outputs = list;
         ConstTensorList read(list.begin(), list.end());
         const bool adjoins = in_one_piece(read) != nullptr;
-        for (const TensorView& view : list) note_device(view, adjoins);
+        for (const TensorView& view : list) note_device(view, adjoins || takes_blocks(view));
         if (std::byte* whole = in_one_piece(read)) return whole;
+        if (is_on_device()) {
+            for (const TensorView& view : list) operation_->output_blocks.push_back(view.data());
+            return nullptr;
+        }
         std::int64_t count = 0;
         for (const TensorView& view : list) count += view.element_count();
         Tensor all = empty(dtype, Extents::of(count));
@@ -162,7 +175,7 @@ class Maker {
         engine::Operands& o = operands();
         if (input_bytes == 0 || output_bytes == 0) return;
         if (o.input + input_bytes <= o.output || o.output + output_bytes <= o.input) return;
-        check_host_memory("input and output overlap");
+        if (is_on_device()) return check_own_block_in_place();
         Tensor copied = empty(uint8, Extents::of(static_cast<std::int64_t>(input_bytes)));
         at_begin([copied, from = o.input, input_bytes] { std::memcpy(copied.raw_data(), from, input_bytes); });
         o.input = keep(copied);
@@ -177,7 +190,7 @@ class Maker {
     // premul_sum: the factor is applied to this rank's input, in the type of accumulation; the result is rounded once.
     void premultiply(ReduceOp op, std::uint64_t input_count, std::uint64_t output_count) {
         if (op.kind() != ReduceOp::Kind::premul_sum) return;
-        check_host_memory("op is premul_sum");
+        if (is_on_device()) return void(operation_->premultiplied = op);
         engine::Operands& o = operands();
         const DType stored = o.dtype, wide = kernels::accumulation_dtype(stored);
         Tensor scaled = empty(wide, Extents::of(static_cast<std::int64_t>(input_count)));
@@ -216,6 +229,7 @@ class Maker {
         }
         noted_ = true;
         operation_->device = view.device();
+        if (is_on_device() && operation_->stream == Stream{}) operation_->stream = current_stream(view.device().type);
         if (view.device().type != Device::Type::cpu && !(view.contiguous() && in_place)) {
             throw InvalidArgument(
                 fmt::format("{}: a tensor on {} is not in one piece: expected contiguous memory, and "
@@ -229,10 +243,25 @@ class Maker {
         const Range one = range_of(view);
         all = all.first == nullptr ? one : Range{std::min(all.first, one.first), std::max(all.second, one.second)};
     }
-    void check_host_memory(const char* reason) const {
-        if (operation_->device.type == Device::Type::cpu) return;
-        throw InvalidArgument(
-            fmt::format("{}: {} on {}: expected host memory", operation_->name, reason, to_string(operation_->device)));
+    bool is_on_device() const { return operation_->device.type != Device::Type::cpu; }
+    bool takes_blocks(const ConstTensorView& view) const {
+        return view.contiguous() && group_->takes_blocks(view.device().type);
+    }
+    // On a device nothing can be copied out of the way: a rank's own block may be where it is in the whole.
+    void check_own_block_in_place() {
+        const engine::Operands& o = operands();
+        if (!operation_->input_blocks.empty() || !operation_->output_blocks.empty()) return;
+        const auto before = [&] {
+            const auto mine =
+                request().counts.begin() + std::min<std::ptrdiff_t>(request().rank, std::ssize(request().counts));
+            return std::accumulate(request().counts.begin(), mine, std::uint64_t{0}) * request().element_bytes;
+        };
+        const Collective c = request().collective;
+        if ((c == Collective::all_gather || c == Collective::gather) && o.input == o.output + before()) return;
+        if ((c == Collective::reduce_scatter || c == Collective::scatter) && o.output == o.input + before()) return;
+        throw InvalidArgument(fmt::format(
+            "{}: input and output overlap on {}: expected them apart, or the own block in its place in the whole",
+            operation_->name, to_string(operation_->device)));
     }
     static void add(std::function<void()>& to, std::function<void()> f) {
         if (!to) return void(to = std::move(f));
@@ -326,7 +355,7 @@ Prepared all_reduce(TensorView tensor, const AllReduceOptions& o) {
     const auto& group = group_of(o.group, "all_reduce");
     check_device("all_reduce", "tensor", tensor, *group);
     check_op("all_reduce", o.op, tensor.dtype());
-    Maker m("all_reduce", Collective::all_reduce, group, o.timeout);
+    Maker m("all_reduce", Collective::all_reduce, group, o);
     m.set_type(tensor.dtype());
     m.set_op(o.op);
     m.request().count = count_of(tensor);
@@ -339,7 +368,7 @@ Prepared all_reduce(TensorView tensor, const AllReduceOptions& o) {
 Prepared broadcast(TensorView tensor, const BroadcastOptions& o) {
     const auto& group = group_of(o.group, "broadcast");
     check_device("broadcast", "tensor", tensor, *group);
-    Maker m("broadcast", Collective::broadcast, group, o.timeout);
+    Maker m("broadcast", Collective::broadcast, group, o);
     m.request().root = root_of("broadcast", o.src, o.group_src, *group, -1);
     m.set_type(tensor.dtype());
     m.request().count = count_of(tensor);
@@ -351,7 +380,7 @@ Prepared reduce(TensorView tensor, const ReduceOptions& o) {
     const auto& group = group_of(o.group, "reduce");
     check_device("reduce", "tensor", tensor, *group);
     check_op("reduce", o.op, tensor.dtype());
-    Maker m("reduce", Collective::reduce, group, o.timeout);
+    Maker m("reduce", Collective::reduce, group, o);
     const int root = m.request().root = root_of("reduce", o.dst, o.group_dst, *group, -1);
     m.set_type(tensor.dtype());
     m.set_op(o.op);
@@ -374,7 +403,7 @@ Prepared all_gather(const TensorList& outputs, ConstTensorView tensor, const Col
         check_dtype("all_gather", "an entry of output_list", view, tensor.dtype(), *group);
     check_count("all_gather", "output_list's entry for this rank", outputs[static_cast<std::size_t>(group->rank())],
                 count_of(tensor));
-    Maker m("all_gather", Collective::all_gather, group, o.timeout);
+    Maker m("all_gather", Collective::all_gather, group, o);
     m.set_type(tensor.dtype());
     m.request().counts = counts_of(outputs);
     m.operands().input = m.packed(tensor);
@@ -389,7 +418,7 @@ Prepared all_gather_into_tensor(TensorView output, ConstTensorView input, const 
     check_dtype("all_gather_into_tensor", "output", output, input.dtype(), *group);
     check_count("all_gather_into_tensor", "output", output,
                 count_of(input) * static_cast<std::uint64_t>(group->size()));
-    Maker m("all_gather_into_tensor", Collective::all_gather, group, o.timeout);
+    Maker m("all_gather_into_tensor", Collective::all_gather, group, o);
     m.set_type(input.dtype());
     m.request().counts = Counts(static_cast<std::size_t>(group->size()), count_of(input));
     m.operands().input = m.packed(input);
@@ -403,7 +432,7 @@ Prepared all_gather_into_tensor_uneven(TensorView output, ConstTensorView input,
     const auto& group = group_of(o.group, name);
     check_device(name, "input", input, *group);
     check_dtype(name, "output", output, input.dtype(), *group);
-    Maker m(name, Collective::all_gather, group, o.timeout);
+    Maker m(name, Collective::all_gather, group, o);
     m.set_type(input.dtype());
     m.request().counts = split_counts(name, "output", o.output_split_sizes, output, group->size());
     check_count(name, "input", input, m.request().counts[static_cast<std::size_t>(group->rank())]);
@@ -417,7 +446,7 @@ Prepared gather(ConstTensorView tensor, const TensorList& outputs, const GatherO
     const auto& group = group_of(o.group, "gather");
     check_device("gather", "tensor", tensor, *group);
     const int root = root_of("gather", o.dst, o.group_dst, *group, 0);
-    Maker m("gather", Collective::gather, group, o.timeout);
+    Maker m("gather", Collective::gather, group, o);
     m.request().root = root;
     m.set_type(tensor.dtype());
     m.request().counts = Counts(static_cast<std::size_t>(group->size()), count_of(tensor));
@@ -441,7 +470,7 @@ Prepared scatter(TensorView tensor, const ConstTensorList& inputs, const Scatter
     const auto& group = group_of(o.group, "scatter");
     check_device("scatter", "tensor", tensor, *group);
     const int root = root_of("scatter", o.src, o.group_src, *group, 0);
-    Maker m("scatter", Collective::scatter, group, o.timeout);
+    Maker m("scatter", Collective::scatter, group, o);
     m.request().root = root;
     m.set_type(tensor.dtype());
     m.request().counts = Counts(static_cast<std::size_t>(group->size()), count_of(tensor));
@@ -465,7 +494,7 @@ namespace {
 Prepared scatter_sums(const char* name, TensorView output, std::byte* (*input)(Maker&, const void*), const void* source,
                       const Counts& counts, const ReduceScatterOptions& o, const std::shared_ptr<Group>& group) {
     check_op(name, o.op, output.dtype());
-    Maker m(name, Collective::reduce_scatter, group, o.timeout);
+    Maker m(name, Collective::reduce_scatter, group, o);
     m.set_type(output.dtype());
     m.set_op(o.op);
     m.request().counts = counts;
@@ -515,18 +544,19 @@ Prepared reduce_scatter_tensor_uneven(TensorView output, ConstTensorView input, 
     check_dtype(name, "input", input, output.dtype(), *group);
     const Counts counts = split_counts(name, "input", o.input_split_sizes, input, group->size());
     check_count(name, "output", output, counts[static_cast<std::size_t>(group->rank())]);
-    return scatter_sums(name, output, input, counts, {.op = o.op, .group = o.group, .timeout = o.timeout}, group);
+    return scatter_sums(name, output, input, counts,
+                        {.op = o.op, .group = o.group, .timeout = o.timeout, .stream = o.stream}, group);
 }
 
 namespace {
 // `set_blocks(request, ranks)` says which blocks; `unpacked(maker)` where those that are received go.
 template <class SetBlocks, class Unpacked>
-Prepared exchange(const char* name, TensorView output, ConstTensorView input, const ProcessGroup& in,
-                  milliseconds limit, const SetBlocks& set_blocks, const Unpacked& unpacked) {
-    const auto& group = group_of(in, name);
+Prepared exchange(const char* name, TensorView output, ConstTensorView input, const CollectiveOptions& o,
+                  const SetBlocks& set_blocks, const Unpacked& unpacked) {
+    const auto& group = group_of(o.group, name);
     check_device(name, "input", input, *group);
     check_dtype(name, "output", output, input.dtype(), *group);
-    Maker m(name, Collective::all_to_all, group, limit);
+    Maker m(name, Collective::all_to_all, group, o);
     m.set_type(input.dtype());
     set_blocks(m.request(), group->size());
     m.operands().input = m.packed(input);
@@ -538,14 +568,14 @@ Prepared exchange(const char* name, TensorView output, ConstTensorView input, co
 
 Prepared all_to_all_single(TensorView output, ConstTensorView input, const AllToAllSingleOptions& o) {
     return exchange(
-        "all_to_all_single", output, input, o.group, o.timeout,
+        "all_to_all_single", output, input, {o.group, o.timeout, o.stream},
         [&](algorithm::Request& request, int ranks) { set_split_blocks(request, ranks, output, input, o); },
         [&](Maker& m) { return m.unpacked(output, false); });
 }
 
 Prepared all_to_all_v(TensorView output, ConstTensorView input, const AllToAllVOptions& o) {
     return exchange(
-        "all_to_all_v", output, input, o.group, o.timeout,
+        "all_to_all_v", output, input, {o.group, o.timeout, o.stream},
         [&](algorithm::Request& request, int ranks) {
             set_displaced_blocks(request, ranks, count_of(output), count_of(input), o);
         },
@@ -561,7 +591,7 @@ Prepared all_to_all(const TensorList& outputs, const ConstTensorList& inputs, co
     for (const TensorView& view : outputs) check_dtype("all_to_all", "an entry of output_list", view, dtype, *group);
     const auto me = static_cast<std::size_t>(group->rank());
     check_count("all_to_all", "output_list's entry for this rank", outputs[me], count_of(inputs[me]));
-    Maker m("all_to_all", Collective::all_to_all, group, o.timeout);
+    Maker m("all_to_all", Collective::all_to_all, group, o);
     m.set_type(dtype);
     set_adjoining_blocks(m.request(), counts_of(inputs), counts_of(outputs));
     m.operands().input = m.packed(inputs, dtype);
@@ -572,7 +602,7 @@ Prepared all_to_all(const TensorList& outputs, const ConstTensorList& inputs, co
 
 Prepared barrier(const BarrierOptions& o) {
     const auto& group = group_of(o.group, "barrier");
-    Maker m("barrier", Collective::barrier, group, o.timeout);
+    Maker m("barrier", Collective::barrier, group, o);
     return m.finish(pack(Collective::barrier, uint8, {}, -1, 0));
 }
 

@@ -3,6 +3,7 @@
 #include "core/env.hpp"
 #include "core/log.hpp"
 
+#include <tutti/backend.hpp>
 #include <tutti/error.hpp>
 
 #include <dlfcn.h>
@@ -55,6 +56,14 @@ std::string load_library(const std::string& name) {
         if (begin == nullptr) {
             throw DistBackendError(
                 fmt::format("backend \"{}\": {} has no TUTTI_BACKEND_LIBRARY: expected a backend", name, file));
+        }
+        auto* abi = reinterpret_cast<int (*)()>(::dlsym(library, "tutti_backend_abi"));
+        const int version = abi == nullptr ? 1 : abi();
+        if (version != TUTTI_BACKEND_ABI) {
+            throw DistBackendError(fmt::format(
+                "backend \"{}\": {} was built for version {} of tutti/backend.hpp: expected {}, this tutti's; "
+                "build it anew",
+                name, file, version, TUTTI_BACKEND_ABI));
         }
         begin();
         TUTTI_DEBUG("backend {} comes from {}", name, file);

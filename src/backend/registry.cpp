@@ -98,14 +98,10 @@ Entry found(const std::string& name, const char* operation) {
 
 }  // namespace
 
-std::string to_string(Device::Type type) {
-    return type == Device::Type::cpu ? "cpu" : "cuda";
-}
-
 std::string to_string(const Devices& devices) {
     std::string text;
     for (const auto& [type, name] : devices)
-        text += fmt::format("{}{}:{}", text.empty() ? "" : ",", to_string(type), name);
+        text += fmt::format("{}{}:{}", text.empty() ? "" : ",", name_of(type), name);
     return text;
 }
 
@@ -113,8 +109,8 @@ Devices parse(const std::string& text, const std::optional<Device>& device, cons
     Devices devices;
     const auto add = [&](Device::Type type, const std::string& name) {
         if (!devices.emplace(type, name).second) {
-            throw InvalidArgument(fmt::format("{}: backend \"{}\" names device {} twice: expected once", operation,
-                                              text, to_string(type)));
+            throw InvalidArgument(
+                fmt::format("{}: backend \"{}\" names device {} twice: expected once", operation, text, name_of(type)));
         }
     };
     const std::string lower = env::lower(text);
@@ -141,18 +137,19 @@ Devices parse(const std::string& text, const std::optional<Device>& device, cons
         at = end + 1;
         const std::size_t colon = part.find(':');
         const std::string type = part.substr(0, colon);
-        if (colon == std::string::npos || (type != "cpu" && type != "cuda") || colon + 1 == part.size()) {
+        const std::optional<Device::Type> kind = device_type(type);
+        if (colon == std::string::npos || !kind || colon + 1 == part.size()) {
             throw InvalidArgument(fmt::format(
-                "{}: backend \"{}\": expected a name, or <device>:<name>,<device>:<name> with devices cpu and cuda",
+                "{}: backend \"{}\": expected a name, or <device>:<name>,<device>:<name> with devices cpu, cuda, rocm, "
+                "npu or xpu",
                 operation, text));
         }
         const std::string name = canonical(part.substr(colon + 1));
-        const Device::Type kind = type == "cpu" ? Device::Type::cpu : Device::Type::cuda;
-        if (!serves(found(name, operation), kind)) {
+        if (!serves(found(name, operation), *kind)) {
             throw InvalidArgument(
                 fmt::format("{}: backend \"{}\" does not serve {}: expected one that does", operation, name, type));
         }
-        add(kind, name);
+        add(*kind, name);
     }
     return devices;
 }
@@ -242,6 +239,12 @@ bool is_ucc_available() {
 }
 bool is_xccl_available() {
     return is_backend_available("xccl");
+}
+
+DeviceEvent::~DeviceEvent() = default;
+
+std::shared_ptr<CustomBackend> CustomBackend::split(const DistributedBackendOptions*, const std::any&) {
+    return nullptr;
 }
 
 std::string_view to_string(BackendCall call) noexcept {

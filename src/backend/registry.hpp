@@ -24,7 +24,6 @@ Devices parse(const std::string& text, const std::optional<Device>& device, cons
 /// One that is there; not native.
 std::shared_ptr<CustomBackend> make(const std::string& name, const DistributedBackendOptions& options,
                                     const std::any& pg_options);
-std::string to_string(Device::Type type);
 /// What parse() reads.
 std::string to_string(const Devices& devices);
 

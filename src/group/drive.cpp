@@ -209,7 +209,12 @@ void World::wait(Operation& operation, const Deadline& deadline) {
 
 void World::wait_for_call(Operation& operation) {
     try {
-        wait(operation, Deadline::never());
+        if (operation.device.type != Device::Type::cpu) {
+            operation.group->wait_until_issued(operation);
+            operation.make_wait(operation.stream);
+        } else {
+            wait(operation, Deadline::never());
+        }
     } catch (const Aborted& error) {
         if (error.code() == ErrorCode::interrupted) abort(fmt::format("rank {} was interrupted by a signal", rank_));
         throw;

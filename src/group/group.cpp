@@ -46,7 +46,8 @@ std::shared_ptr<Group> Group::of_all(const ProcessGroupOptions& options, std::op
                                .description = std::move(description),
                                .timeout = world->timeout(),
                                .backends = std::move(backends),
-                               .pg_options = options.pg_options});
+                               .pg_options = options.pg_options,
+                               .device = options.device_id});
     } catch (const std::exception& error) {  // the others are on their way, and wait for this rank
         if (world)
             world->say_failed(error);

@@ -51,6 +51,8 @@ struct Part {
     std::chrono::milliseconds timeout{0};
     backend::Devices backends{};  ///< empty: native
     std::any pg_options{};
+    std::optional<Device> device{};         ///< that this process is bound to
+    std::shared_ptr<const Group> parent{};  ///< all of its ranks take part in making this one
 };
 
 class Group : public std::enable_shared_from_this<Group> {
@@ -94,6 +96,7 @@ class Group : public std::enable_shared_from_this<Group> {
     const backend::Devices& backends() const noexcept { return backend_names_; }
     /// Options for groups made after this one's pattern.
     const std::any& pg_options() const noexcept { return pg_options_; }
+    const std::optional<Device>& device() const noexcept { return device_; }
     /// What a message's `tag`, zero or more, is called on the way.
     std::uint64_t message_channel(int tag) const noexcept {
         return Channel::of_message(index_, static_cast<std::uint64_t>(tag));
@@ -150,7 +153,20 @@ class Group : public std::enable_shared_from_this<Group> {
     // ---- Operations of other backends (handing_over.cpp)
 
     /// Waits for one.
-    void wait_for_backend(Operation& operation, const Deadline& deadline);
+    enum class Until { done, issued };
+    void wait_for_backend(Operation& operation, const Deadline& deadline, Until until = Until::done);
+    void wait_until_issued(Operation& operation);
+    void note_enqueued(const std::shared_ptr<Operation>& operation, int source);
+    /// Operations that belong together, which a backend may begin as one.
+    void submit_together(const std::vector<std::shared_ptr<Operation>>& operations, bool asynchronous);
+    /// A backend of this group that makes those of its parts; null where there is none. Equal on all ranks.
+    CustomBackend* splittable(const std::string& name) const;
+    /// A part is made of which this rank is no member.
+    void stay_out_of_split(const backend::Devices& names) const;
+    bool takes_blocks(Device::Type device) const {
+        const auto found = backends_.find(device);
+        return found != backends_.end() && found->second->takes_blocks();
+    }
     /// The world has failed: ends what they have under way; not under the world's lock.
     void end_backends(const std::exception_ptr& failure);
     /// One is over. Any thread.
@@ -305,7 +321,8 @@ class Group : public std::enable_shared_from_this<Group> {
     backend::Devices backend_names_;
     std::map<Device::Type, std::shared_ptr<CustomBackend>> backends_;  // those that are not native
     std::any pg_options_;
-    std::mutex handing_mutex_;                           // keeps the order of issue
+    std::optional<Device> device_;
+    std::recursive_mutex handing_mutex_;                 // keeps the order of issue
     std::list<std::shared_ptr<Operation>> handed_over_;  // under the world's lock
     std::atomic<int> shrinks_{0};
 

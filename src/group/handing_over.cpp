@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
+#include <set>
 #include <utility>
 
 namespace tutti::detail {
@@ -36,6 +37,9 @@ BackendRequest request_of(const Operation& operation, const Group& group) {
     r.sequence = operation.sequence;
     r.device = operation.device;
     r.timeout = operation.timeout;
+    r.stream = operation.stream;
+    r.inputs = operation.input_blocks;
+    r.outputs = operation.output_blocks;
     if (!operation.is_collective) {
         const transport::Transfer& t = operation.transfer;
         r.dtype = operation.outputs.empty() ? DType::uint8 : operation.outputs.front().dtype();
@@ -49,7 +53,7 @@ BackendRequest request_of(const Operation& operation, const Group& group) {
     const algorithm::Request& request = operation.request;
     const engine::Operands& operands = operation.operands;
     r.dtype = operands.dtype;
-    r.op = ReduceOp(operands.op);
+    r.op = operation.premultiplied.value_or(ReduceOp(operands.op));
     r.in_rank_order = group.determinism() == Determinism::layout_invariant;
     r.root = recorded_root(request.collective, request.root);
     r.input = request.in_place ? operands.output : operands.input;
@@ -70,13 +74,16 @@ BackendRequest request_of(const Operation& operation, const Group& group) {
 CustomBackend* Group::backend_of(const Operation& operation) const {
     if (backends_.empty()) return nullptr;
     auto found = backends_.find(operation.device.type);
-    // A barrier has no buffers: who serves host memory makes it, or else who is there.
-    if (found == backends_.end() && !serves(operation.device.type)) found = backends_.begin();
+    // A barrier has no buffers: the backend for host memory makes it, or else the one that is there. Objects travel
+    // natively where no backend serves host memory.
+    const bool is_barrier = operation.is_collective && operation.request.collective == Collective::barrier;
+    if (found == backends_.end() && is_barrier && !serves(operation.device.type)) found = backends_.begin();
     return found == backends_.end() ? nullptr : found->second.get();
 }
 
 void Group::make_backends(const Part& part) {
     pg_options_ = part.pg_options;
+    device_ = part.device;
     for (const auto& [device, name] : backend_names_) {
         if (name == backend::native) continue;
         const auto same = std::ranges::find_if(
@@ -85,16 +92,58 @@ void Group::make_backends(const Part& part) {
             backends_[device] = same->second;
             continue;
         }
-        backends_[device] = backend::make(
-            name,
-            {.store = PrefixStore(fmt::format("group/{}/{}/backend/{}", world_->name(), index_, name), world_->store()),
-             .group_rank = rank_,
-             .group_size = size_,
-             .timeout = timeout(),
-             .group_id = name_,
-             .global_ranks_in_group = members()},
-            pg_options_);
+        const DistributedBackendOptions options{
+            .store = PrefixStore(fmt::format("group/{}/{}/backend/{}", world_->name(), index_, name), world_->store()),
+            .group_rank = rank_,
+            .group_size = size_,
+            .timeout = timeout(),
+            .group_id = name_,
+            .global_ranks_in_group = members(),
+            .device = part.device};
+        std::shared_ptr<CustomBackend> made;
+        if (CustomBackend* whole = part.parent ? part.parent->splittable(name) : nullptr)
+            made = whole->split(&options, pg_options_);
+        backends_[device] = made ? made : backend::make(name, options, pg_options_);
     }
+}
+
+CustomBackend* Group::splittable(const std::string& name) const {
+    for (const auto& [device, backend] : backends_) {
+        if (backend_names_.at(device) == name && backend->can_split()) return backend.get();
+    }
+    return nullptr;
+}
+
+void Group::stay_out_of_split(const backend::Devices& names) const {
+    std::set<std::string> asked;
+    for (const auto& [device, name] : names) {
+        CustomBackend* whole = asked.insert(name).second ? splittable(name) : nullptr;
+        if (whole != nullptr) whole->split(nullptr, {});
+    }
+}
+
+void Group::submit_together(const std::vector<std::shared_ptr<Operation>>& operations, bool asynchronous) {
+    std::set<CustomBackend*> used;
+    for (const auto& operation : operations) used.insert(backend_of(*operation));
+    used.erase(nullptr);
+    const std::lock_guard order(handing_mutex_);
+    for (CustomBackend* backend : used) backend->begin_group();
+    std::exception_ptr failure;
+    try {
+        for (const auto& operation : operations) submit(operation, asynchronous);
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    for (CustomBackend* backend : used) {
+        try {
+            backend->end_group();
+        } catch (...) {
+            for (const auto& operation : operations) {
+                if (backend_of(*operation) == backend) take_back(operation, -1, std::current_exception());
+            }
+        }
+    }
+    if (failure) std::rethrow_exception(failure);
 }
 
 void Group::hand_over(CustomBackend& backend, const std::shared_ptr<Operation>& operation) {
@@ -112,6 +161,11 @@ void Group::hand_over(CustomBackend& backend, const std::shared_ptr<Operation>& 
     }
 }
 
+void Group::note_enqueued(const std::shared_ptr<Operation>& operation, int source) {
+    const World::Held held(*world_);
+    if (operation->is_receive && source >= 0) operation->transfer.peer = global(source);
+}
+
 void Group::take_back(const std::shared_ptr<Operation>& operation, int source, const std::exception_ptr& error) {
     const World::Held held(*world_);
     if (std::erase(handed_over_, operation) == 0) return;  // it is over already
@@ -119,18 +173,26 @@ void Group::take_back(const std::shared_ptr<Operation>& operation, int source, c
     world_->complete(operation, error);
 }
 
-void Group::wait_for_backend(Operation& operation, const Deadline& deadline) {
+void Group::wait_until_issued(Operation& operation) {
+    if (!operation.issued()) wait_for_backend(operation, Deadline::never(), Until::issued);
+}
+
+void Group::wait_for_backend(Operation& operation, const Deadline& deadline, Until until) {
     struct Signal {
         std::mutex mutex;
         std::condition_variable changed;
         bool over = false;
     };
     const auto signal = std::make_shared<Signal>();
-    operation.on_completion([signal] {
+    auto wake = [signal] {
         const std::lock_guard lock(signal->mutex);
         signal->over = true;
         signal->changed.notify_all();
-    });
+    };
+    if (until == Until::issued)
+        operation.on_issue(std::move(wake));
+    else
+        operation.on_completion(std::move(wake));
     for (;;) {
         {
             std::unique_lock lock(signal->mutex);
@@ -206,6 +268,11 @@ namespace tutti {
 
 void BackendCompletion::success(int source) const {
     operation_->group->take_back(operation_, source, nullptr);
+}
+
+void BackendCompletion::enqueued(std::shared_ptr<DeviceEvent> event, int source) const {
+    operation_->group->note_enqueued(operation_, source);
+    operation_->enqueue(std::move(event));
 }
 
 void BackendCompletion::failure(std::exception_ptr error) const {

@@ -94,6 +94,10 @@ class Operation {
     std::vector<TensorView> outputs;
     std::pair<const std::byte*, const std::byte*> reads{};  // from the first to the last byte of what is only read
     Device device{};                                        // where its buffers are
+    Stream stream{};                                        // on a device: which its caller works with
+    std::optional<ReduceOp> premultiplied;                  // on a device: with the factor, for the backend
+    std::vector<const void*> input_blocks;                  // on a device, where they do not adjoin
+    std::vector<void*> output_blocks;
     Deadline deadline = Deadline::never();
     std::chrono::milliseconds timeout{0};
     std::shared_ptr<Group> group;
@@ -116,6 +120,12 @@ class Operation {
     std::shared_ptr<Operation> again() const;
 
     bool done() const noexcept { return done_.load(std::memory_order_acquire); }
+    /// Done, or in a stream of its device (BackendCompletion::enqueued).
+    bool issued() const noexcept { return done() || enqueued_.load(std::memory_order_acquire); }
+    /// Once, before it is complete.
+    void enqueue(std::shared_ptr<DeviceEvent> event);
+    /// What comes into `waiting` from now on waits for one that is issued.
+    void make_wait(Stream waiting) const;
     std::exception_ptr error() const noexcept { return done() ? error_ : nullptr; }
     /// Exactly once; run_continuations() follows.
     void complete(std::exception_ptr error) noexcept;
@@ -125,13 +135,17 @@ class Operation {
     void complete_unseen() noexcept;
     /// Calls back on completion (at once if that is over).
     void on_completion(std::function<void()> callback);
+    /// The same when it is issued.
+    void on_issue(std::function<void()> callback);
 
  private:
     std::atomic<bool> done_{false};
+    std::atomic<bool> enqueued_{false};
+    std::shared_ptr<DeviceEvent> event_;  // as soon as enqueued_ is set
     std::exception_ptr error_;
     std::mutex mutex_;
     bool told_ = false;  // continuations have been run
-    std::vector<std::function<void()>> callbacks_;
+    std::vector<std::function<void()>> callbacks_, issue_callbacks_;
 };
 
 }  // namespace tutti::detail

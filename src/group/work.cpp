@@ -26,6 +26,10 @@ std::shared_ptr<Operation> Operation::again() const {
     next->temporaries = temporaries;
     next->outputs = outputs;
     next->device = device;
+    next->stream = stream;
+    next->premultiplied = premultiplied;
+    next->input_blocks = input_blocks;
+    next->output_blocks = output_blocks;
     next->timeout = timeout;
     next->group = group;
     next->schedule = schedule;
@@ -37,13 +41,31 @@ void Operation::complete(std::exception_ptr error) noexcept {
     done_.store(true, std::memory_order_release);
 }
 
-void Operation::run_continuations() {
+void Operation::enqueue(std::shared_ptr<DeviceEvent> event) {
     std::vector<std::function<void()>> callbacks;
     {
         const std::lock_guard lock(mutex_);
+        if (issued()) return;
+        event_ = std::move(event);
+        enqueued_.store(true, std::memory_order_release);
+        callbacks.swap(issue_callbacks_);
+    }
+    for (auto& callback : callbacks) callback();
+}
+
+void Operation::make_wait(Stream waiting) const {
+    if (!done() && enqueued_.load(std::memory_order_acquire) && event_) event_->make_wait(waiting);
+}
+
+void Operation::run_continuations() {
+    std::vector<std::function<void()>> issued, callbacks;
+    {
+        const std::lock_guard lock(mutex_);
         told_ = true;
+        issued.swap(issue_callbacks_);
         callbacks.swap(callbacks_);
     }
+    for (auto& callback : issued) callback();
     for (auto& callback : callbacks) callback();
 }
 
@@ -63,6 +85,17 @@ void Operation::on_completion(std::function<void()> callback) {
     callback();
 }
 
+void Operation::on_issue(std::function<void()> callback) {
+    {
+        const std::lock_guard lock(mutex_);
+        if (!told_ && !issued()) {
+            issue_callbacks_.push_back(std::move(callback));
+            return;
+        }
+    }
+    callback();
+}
+
 }  // namespace detail
 
 detail::Operation& Work::checked(const char* method) const {
@@ -73,13 +106,16 @@ detail::Operation& Work::checked(const char* method) const {
 
 bool Work::is_completed() const {
     detail::Operation& operation = checked("is_completed");
-    if (!operation.done()) operation.group->world().drive_for(operation, detail::World::Driving::one_turn);
-    return operation.done();
+    if (!operation.issued()) operation.group->world().drive_for(operation, detail::World::Driving::one_turn);
+    return operation.issued();
 }
 
 bool Work::wait(std::chrono::milliseconds timeout) {
     detail::Operation& operation = checked("wait");
-    if (!operation.done()) {
+    if (operation.device.type != Device::Type::cpu && timeout.count() == 0) {
+        operation.group->wait_until_issued(operation);
+        operation.make_wait(current_stream(operation.device.type));
+    } else if (!operation.done()) {
         operation.group->world().wait(operation, timeout.count() > 0 ? Deadline::after(timeout) : Deadline::never());
     }
     if (const auto error = operation.error()) std::rethrow_exception(error);
@@ -90,7 +126,7 @@ void Work::synchronize() {
     wait();
 }
 bool Work::is_success() const {
-    return checked("is_success").done() && !operation_->error();
+    return checked("is_success").issued() && !operation_->error();
 }
 std::exception_ptr Work::exception() const {
     return checked("exception").error();
@@ -98,7 +134,7 @@ std::exception_ptr Work::exception() const {
 
 std::vector<TensorView> Work::result() const {
     const detail::Operation& operation = checked("result");
-    if (!operation.done()) throw InvalidArgument("Work.result: the operation has not finished; call wait() first");
+    if (!operation.issued()) throw InvalidArgument("Work.result: the operation has not finished; call wait() first");
     if (const auto error = operation.error()) std::rethrow_exception(error);
     return operation.outputs;
 }
@@ -106,7 +142,7 @@ std::vector<TensorView> Work::result() const {
 int Work::source_rank() const {
     const detail::Operation& operation = checked("source_rank");
     if (!operation.is_receive) throw InvalidArgument("Work.source_rank: only a receive has a sender");
-    if (!operation.done()) throw InvalidArgument("Work.source_rank: the receive has not finished; call wait() first");
+    if (!operation.issued()) throw InvalidArgument("Work.source_rank: the receive has not finished; call wait() first");
     return operation.transfer.peer;
 }
 

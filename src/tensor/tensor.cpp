@@ -52,10 +52,6 @@ bool is_row_major(const Extents& shape, const Extents& strides) {
 
 }  // namespace
 
-std::string to_string(Device device) {
-    return device.type == Device::Type::cpu ? std::string("cpu") : fmt::format("cuda:{}", device.index);
-}
-
 Extents::Extents(std::span<const std::int64_t> values) : size_(values.size()) {
     if (size_ <= inline_capacity) {
         std::ranges::copy(values, inline_);

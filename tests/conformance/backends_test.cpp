@@ -93,8 +93,6 @@ TEST(Backends, serve_the_tensors_of_their_devices) {
         Floats four(4);
         const auto strided = [&] { all_reduce(on_device(four, {2}), {.group = w}); };
         EXPECT_TRUE(has(message_of<InvalidArgument>(strided), "not in one piece"));
-        const auto scaled = [&] { all_reduce(on_device(card), {.op = ReduceOp::premul_sum(2), .group = w}); };
-        EXPECT_TRUE(has(message_of<InvalidArgument>(scaled), "premul_sum on cuda:0: expected host memory"));
         const auto refused = [&] { reduce(on_device(card), {.dst = 0, .group = w}); };
         EXPECT_TRUE(has(message_of<DistBackendError>(refused), "Filler cannot reduce"));
         const auto mixed = [&] { all_gather_into_tensor(x, on_device(card), {.group = w}); };
@@ -112,6 +110,112 @@ TEST(Backends, serve_the_tensors_of_their_devices) {
         const ProcessGroup all = new_group({.backend = "filler", .world = w});
         all_reduce(x, {.group = all});
         EXPECT_EQ(x, (Floats{42, 42}));
+        w.destroy();
+    });
+}
+
+/// Puts operations into a stream, and ends them when it is told to.
+class Lane : public CustomBackend {
+ public:
+    struct Log {
+        std::vector<BackendRequest> requests;
+        std::vector<BackendCompletion> open;
+        std::vector<void*> waits;  // streams
+        std::string order;
+    };
+    struct End : DeviceEvent {
+        explicit End(Log& log) : log_(log) {}
+        void make_wait(Stream stream) override { log_.waits.push_back(stream.handle); }
+
+     private:
+        Log& log_;
+    };
+
+    explicit Lane(Log& log, bool quick = false) : log_(log), quick_(quick) {}
+    void run(const BackendRequest& r, BackendCompletion completion) override {
+        log_.requests.push_back(r);
+        log_.order += '.';
+        log_.open.push_back(completion);
+        completion.enqueued(std::make_shared<End>(log_), 0);
+        if (quick_) end();
+    }
+    void begin_group() override { log_.order += '('; }
+    void end_group() override { log_.order += ')'; }
+    bool takes_blocks() const override { return true; }
+    void abort(const std::string&) noexcept override { end(); }
+    void end() {
+        for (const BackendCompletion& one : std::exchange(log_.open, {})) one.success();
+    }
+
+ private:
+    Log& log_;
+    const bool quick_;
+};
+
+TEST(Backends, of_a_device_work_in_the_streams_of_their_callers) {
+    Lane::Log log;
+    std::shared_ptr<Lane> lane;
+    Backend::register_backend("lane", Backend::Plain([&](auto...) { return lane = std::make_shared<Lane>(log); }),
+                              {Device::Type::cuda});
+    ProcessGroup w({.store = HashStore(), .rank = 0, .world_size = 1, .backend = "cpu:native,cuda:lane"});
+    Floats x{1, 2}, y{3, 4}, far(4);
+    int compute = 0, other = 0;  // streams
+    using Handles = std::vector<void*>;
+
+    const CurrentStream current(Device::Type::cuda, {&compute});
+    all_reduce(on_device(x), {.op = ReduceOp::premul_sum(0.5), .group = w});
+    EXPECT_EQ(log.requests.back().stream.handle, &compute);
+    EXPECT_EQ(log.requests.back().op, ReduceOp::premul_sum(0.5));
+    EXPECT_EQ(log.waits, (Handles{&compute})) << "the caller's stream waits, its thread has not waited";
+
+    Work work = async::all_reduce(on_device(x), {.group = w, .stream = {&other}});
+    EXPECT_EQ(log.requests.back().stream.handle, &other);
+    EXPECT_TRUE(work.is_completed() && work.is_success());
+    EXPECT_EQ(log.waits.size(), 1U) << "nobody has asked";
+    work.wait();
+    EXPECT_EQ(log.waits, (Handles{&compute, &compute})) << "the stream of the thread that waits";
+    EXPECT_THROW(work.wait(20ms), Timeout) << "with a time the thread waits for the device";
+    Future<std::vector<TensorView>> future = work.get_future();
+    lane->end();
+    EXPECT_TRUE(work.wait(10s));
+    future.wait();
+
+    all_gather({on_device(y)}, on_device(x), {.group = w});
+    EXPECT_EQ(log.requests.back().output, y.data()) << "one tensor is in one piece";
+    log.order.clear();
+    {
+        const Coalescing scope({.group = w});
+        all_reduce(on_device(x), {.group = w});
+        all_reduce(on_device(y), {.group = w});
+    }
+    EXPECT_EQ(log.order, "(..)");
+    EXPECT_EQ(log.waits.size(), 5U) << "one, and both of the scope's";
+    const auto overlapping = [&] {
+        const TensorView front = on_device(far), back(far.data() + 1, {1}, float32, {}, {Device::Type::cuda, 0});
+        reduce_scatter_tensor(back, TensorView(front.data(), {1}, float32, {}, front.device()), {.group = w});
+        all_to_all_single(on_device(far), on_device(far), {.group = w});
+    };
+    EXPECT_TRUE(has(message_of<InvalidArgument>(overlapping), "overlap on cuda:0"));
+    lane->end();
+    w.destroy();
+}
+
+TEST(Backends, that_take_blocks_get_lists_of_tensors_that_lie_apart) {
+    Lane::Log logs[2];
+    Backend::register_backend("lanes", Backend::Plain([&](const Store&, int rank, int, auto) {
+                                  return std::make_shared<Lane>(logs[rank], true);
+                              }),
+                              {Device::Type::cuda});
+    run_pair([&](const Store& store, int rank) {
+        ProcessGroup w({.store = store, .rank = rank, .world_size = 2, .backend = "cuda:lanes"});
+        Floats x{1, 2}, a(2), b(2);
+        all_gather({on_device(a), on_device(b)}, on_device(x), {.group = w});
+        const BackendRequest& r = logs[rank].requests.back();
+        EXPECT_EQ(r.outputs, (std::vector<void*>{a.data(), b.data()}));
+        EXPECT_TRUE(r.output == nullptr && r.input == x.data());
+        reduce_scatter(on_device(x), ConstTensorList{on_device(a), on_device(b)}, {.group = w});
+        EXPECT_EQ(logs[rank].requests.back().inputs, (std::vector<const void*>{a.data(), b.data()}));
+        monitored_barrier({.group = w});
         w.destroy();
     });
 }

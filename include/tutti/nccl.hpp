@@ -1,0 +1,29 @@
+// Options of groups on the backend "nccl" and its relatives: init_process_group({.backend = "nccl", .pg_options =
+// NcclOptions{.is_high_priority_stream = true}}). docs/nccl.md says what the backend does.
+//
+// Follows torch.distributed.ProcessGroupNCCL.Options and NCCL's ncclConfig_t.
+#pragma once
+
+#include <tutti/export.hpp>
+
+#include <optional>
+#include <string>
+
+namespace tutti {
+
+/// Fields of ncclConfig_t; without a value, and where the library does not know the field yet, NCCL decides.
+struct NcclConfig {
+    std::optional<int> cga_cluster_size, min_ctas, max_ctas, split_share, traffic_class, collnet_enable, cta_policy,
+        shrink_share, nvls_ctas, n_channels_per_net_peer, nvlink_centric_sched;
+    std::optional<int>
+        blocking;  ///< accepted; communicators are made without blocking, watched by the group's deadline
+    std::optional<std::string> net_name, comm_name;
+};
+
+struct TUTTI_API NcclOptions {
+    /// Communication is picked before other work of the device that waits for it.
+    bool is_high_priority_stream = false;
+    NcclConfig config{};
+};
+
+}  // namespace tutti
