@@ -17,6 +17,7 @@
 #define TUTTI_TUTTI_H
 
 #include <tutti/export.hpp>
+#include <tutti/version.h>
 
 #include <stddef.h>
 #include <stdint.h>

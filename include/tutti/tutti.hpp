@@ -1,6 +1,10 @@
 // Everything: one include for programs.
 #pragma once
 
+#if __cplusplus < 202002L
+#error "tutti needs C++20: compile with -std=c++20 or newer"
+#else
+
 #include <tutti/atb.hpp>
 #include <tutti/backend.hpp>
 #include <tutti/coalescing.hpp>
@@ -27,3 +31,5 @@
 #include <tutti/trace.hpp>
 #include <tutti/version.hpp>
 #include <tutti/work.hpp>
+
+#endif

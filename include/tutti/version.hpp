@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tutti/export.hpp>
+#include <tutti/version.h>
 
 namespace tutti {
 

@@ -3,7 +3,7 @@
 namespace tutti {
 
 const char* version() noexcept {
-    return TUTTI_VERSION;
+    return TUTTI_VERSION_STRING;
 }
 
 }  // namespace tutti

@@ -20,6 +20,7 @@ import torch
 import torch.distributed as dist
 
 __all__ = [
+    "__version__",
     "FileStore",
     "HashStore",
     "Options",
@@ -47,6 +48,10 @@ _SWITCH = "TUTTI_REPLACE_GLOO"
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from . import _version
+
+        return _version.version
     if name in ("ProcessGroupTutti", "Options"):
         from ._module import backend
 
