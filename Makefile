@@ -1,6 +1,6 @@
 # The daily commands. `make` or `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help deps build demo bench test python wheel torch test-torch drill sanitizers spec docs format format-check clean
+.PHONY: help deps configure build demo bench check test python wheel torch test-torch drill sanitizers spec docs format format-check clean
 .NOTPARALLEL:
 
 JOBS ?= $(shell nproc)
@@ -15,15 +15,20 @@ help:  ## list these commands
 deps:
 	@$(DEPS)
 
-build: deps  ## install what is missing (Debian packages), build the library (build/lib) and everything else
-	@echo "tutti: building (release) in build/"
+configure: deps
 	@mkdir -p build
 	@cmake --preset release >build/configure.log 2>&1 || { cat build/configure.log; \
 	  echo "tutti: configuring failed; the lines above say what is missing; type: tools/install-deps"; exit 1; }
+
+build: configure  ## install what is missing (Debian packages), build the library (build/lib) and everything else
+	@echo "tutti: building (release) in build/"
 	@cmake --build build -j $(JOBS) || { \
 	  echo "tutti: the build failed; mend the first error above and type: make build"; exit 1; }
 
-demo: build  ## install what is missing, build, then watch processes work together (under a minute after the build)
+demo: configure  ## install what is missing, build what it takes (minutes), then watch processes work together (under a minute)
+	@echo "tutti: building the library, the program and two examples in build/"
+	@cmake --build build -j $(JOBS) --target demo || { \
+	  echo "tutti: the build failed; mend the first error above and type: make demo"; exit 1; }
 	@tools/demo build
 
 bench: deps  ## install the peers, measure tutti beside them; the targets' table, build/bench/targets.json and a report
@@ -35,6 +40,10 @@ bench: deps  ## install the peers, measure tutti beside them; the targets' table
 	@build/bin/tutti bench all -n 2 -b 8 -e 64M -f 8 --seconds 0.05 --against openmpi,mpich,gloo --rounds 1 \
 	  --report build/bench/report
 	@python3 bench/targets.py --build build $(BENCH)
+
+check: build  ## build, then run the tests that take less than a minute in all
+	@ctest --test-dir build --output-on-failure -j $(JOBS) -L unit -E "$$(paste -sd '|' tests/long)"
+	@build/tests/conformance --gtest_brief=1 --gtest_filter='*/threads*'
 
 test: build  ## build, then run all tests, here and under the sanitizers; the last lines are the sum
 	@echo "tutti: running all tests; logs go to build/test-logs"

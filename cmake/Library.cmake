@@ -33,6 +33,8 @@ target_compile_definitions(tutti-static PUBLIC TUTTI_STATIC)
 set(tutti_cmake_dir "${CMAKE_INSTALL_LIBDIR}/cmake/tutti")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/tutti" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
         FILES_MATCHING PATTERN "*.hpp" PATTERN "*.h")
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" "${PROJECT_SOURCE_DIR}/README.md" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs" DESTINATION "${CMAKE_INSTALL_DOCDIR}" FILES_MATCHING PATTERN "*.md")
 install(TARGETS tutti EXPORT tuttiTargets)
 install(TARGETS tutti-static EXPORT tuttiStaticTargets)
 install(EXPORT tuttiTargets NAMESPACE tutti:: DESTINATION "${tutti_cmake_dir}")

@@ -20,9 +20,10 @@ expect() {  # expect NAME PROGRAM: it runs, finds only libraries that exist, and
 }
 
 for file in include/tutti/tutti.hpp include/tutti/tutti.h lib/libtutti.so lib/libtutti.a lib/pkgconfig/tutti.pc \
-            lib/cmake/tutti/tuttiConfig.cmake lib/cmake/tutti/tuttiConfigVersion.cmake; do
+            share/doc/tutti/LICENSE share/doc/tutti/docs/backends.md lib/cmake/tutti/tuttiConfig.cmake lib/cmake/tutti/tuttiConfigVersion.cmake; do
   [ -e "$prefix/$file" ] || fail "$file is not installed"
 done
+[ "$(cd "$prefix" && echo *)" = "bin include lib share" ] || fail "the prefix has $(cd "$prefix" && echo *): expected bin include lib share"
 if grep -rIl -e "$build" -e "$source" "$prefix"; then fail "the files above name the machine they were built on"; fi
 soname=$(readelf -d "$prefix/lib/libtutti.so" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')
 [[ $soname == libtutti.so.* ]] || fail "the shared library's SONAME is '$soname'"
@@ -55,6 +56,23 @@ expect "pkg-config, shared, C" "$work/pc-shared-c"
 # shellcheck disable=SC2046,SC2086
 "${compile_c[@]}" -o "$work/pc-static-c" -DTUTTI_STATIC $(pkg-config --cflags tutti) "$prefix/lib/libtutti.a" $private -pthread
 expect "pkg-config, static, C" "$work/pc-static-c"
+
+# Older C++ gets one sentence for the C++ interface, and can use C's.
+old=(c++ -std=c++17 -fsyntax-only -x c++ $(pkg-config --cflags tutti) -)
+said=$(echo '#include <tutti/tutti.hpp>' | "${old[@]}" 2>&1) && fail "C++17 compiles tutti/tutti.hpp"
+[ "$(grep -c 'error' <<<"$said")" = 1 ] && grep -q 'needs C++20' <<<"$said" || fail "C++17 gets: $said"
+echo '#include <tutti/tutti.h>
+static_assert(TUTTI_VERSION >= TUTTI_MAKE_VERSION(0, 1, 0) && sizeof(TUTTI_VERSION_STRING) > 5, "");' | "${old[@]}" || fail "C++17 cannot use tutti/tutti.h"
+echo "consumer: C++17 is told what it needs, and can use the C interface"
+
+# As a part of another project: the library and nothing else.
+cmake -S "$source/tests/house/consumer" -B "$work/part" -G Ninja -DTUTTI_SOURCE="$source" -DTUTTI_TARGET=tutti::tutti >"$work/part.log" 2>&1 \
+  || { cat "$work/part.log"; fail "add_subdirectory: configuring failed"; }
+targets=$(cmake --build "$work/part" --target help)
+grep -q 'libtutti.so:' <<<"$targets" || fail "add_subdirectory: there is no libtutti.so to build"
+if grep -E '_test:|example_|tutti-cli:|/bench' <<<"$targets"; then fail "add_subdirectory: the targets above are built, too"; fi
+(cd "$work/part" && ctest -N | grep -q 'Total Tests: 0') || fail "add_subdirectory: tutti's tests are the project's, too"
+echo "consumer: add_subdirectory brings the library and nothing else"
 
 # A backend of somebody else: built out of the tree, found by its name, and through the tests of all backends.
 cmake -S "$source/examples/backend" -B "$work/pinboard" -G Ninja -DCMAKE_BUILD_TYPE=Debug \
