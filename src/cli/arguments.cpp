@@ -78,8 +78,9 @@ std::vector<std::string> option_names(const CLI::App& app) {
 }
 
 std::vector<std::string> take_command(const CLI::App& sub, std::vector<std::string>& arguments) {
-    auto at = arguments.begin();
+    auto at = arguments.begin() + 1;
     for (; at != arguments.end(); ++at) {
+        if (*at == "-np") *at = "--np";  // mpirun's
         if (*at == "--" || at->size() < 2 || at->front() != '-') break;
         const bool is_long = at->starts_with("--");
         const std::size_t equals = is_long ? at->find('=') : std::string::npos;

@@ -22,7 +22,7 @@ std::string nearest(const std::string& word, const std::vector<std::string>& kno
 /// All option names of a sub-command.
 std::vector<std::string> option_names(const CLI::App& app);
 
-/// Cuts what follows the options of a sub-command (or "--") off the arguments and returns it.
+/// Cuts what follows a sub-command's name and options (or "--") off the arguments and returns it.
 std::vector<std::string> take_command(const CLI::App& sub, std::vector<std::string>& arguments);
 
 // Each adds its sub-command; the returned function runs it and gives the exit status.

@@ -5,6 +5,7 @@
 #include "core/this_host.hpp"
 #include "rendezvous/job_environment.hpp"
 
+#include <tutti/error.hpp>
 #include <tutti/version.hpp>
 
 #include <fmt/format.h>
@@ -68,7 +69,14 @@ Command add_doctor(CLI::App& app) {
     sub->footer(
         "Start it as you would start your program: srun -n 4 tutti doctor --env\n"
         "Exit status: 0 when ranks can meet (--env: when init_process_group() would know all it needs), otherwise 1.");
-    return [environment] { return *environment ? print_environment() : print_checkup(); };
+    return [environment] {
+        try {
+            return *environment ? print_environment() : print_checkup();
+        } catch (const InvalidArgument& error) {  // of a variable; not of a word of the command line
+            fmt::print(stderr, "tutti: {}\n", error.what());
+            return 1;
+        }
+    };
 }
 
 }  // namespace tutti::cli

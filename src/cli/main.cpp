@@ -19,7 +19,8 @@ int fail(const std::string& text) {
 int main(int argc, char** argv) {
     CLI::App app("Collective communication between processes: starts them, measures them, explains them.", "tutti");
     app.require_subcommand(1);
-    app.set_version_flag("--version", tutti::version());
+    app.set_version_flag("-V,--version", std::string("tutti ") + tutti::version());
+    app.footer("tutti help COMMAND, or tutti COMMAND --help: what a command takes.");
     std::vector<std::string> command;  // of run and launch
     std::map<std::string, Command> commands;
     commands["run"] = add_run(app, command);
@@ -34,18 +35,22 @@ int main(int argc, char** argv) {
         return 0;
     };
 
-    if (argc > 1 && argv[1][0] != '-' && commands.count(argv[1]) == 0) {
+    std::vector<std::string> arguments(argv + 1, argv + argc);
+    if (arguments.empty()) arguments = {"--help"};
+    if (arguments.front() == "help") {
+        arguments.erase(arguments.begin());
+        arguments.emplace_back("--help");
+    }
+    const std::string& first = arguments.front();
+    if (first.front() != '-' && commands.count(first) == 0) {
         std::vector<std::string> names;
         for (const auto& [name, action] : commands) names.push_back(name);
-        const std::string near = nearest(argv[1], names);
-        return fail("unknown command \"" + std::string(argv[1]) + "\"" +
+        const std::string near = nearest(first, names);
+        return fail("unknown command \"" + first + "\"" +
                     (near.empty() ? "; tutti --help lists them" : "; did you mean \"" + near + "\"?"));
     }
-    std::vector<std::string> arguments(argv + std::min(argc, 2), argv + argc);
-    for (const char* name : {"run", "launch"}) {
-        if (argc > 1 && argv[1] == std::string(name)) command = take_command(*app.get_subcommand(name), arguments);
-    }
-    if (argc > 1) arguments.insert(arguments.begin(), argv[1]);
+    if (first == "bench") std::ranges::replace(arguments, "-np", "--np");  // mpirun's
+    if (first == "run" || first == "launch") command = take_command(*app.get_subcommand(first), arguments);
     std::ranges::reverse(arguments);  // as CLI11 wants them
     try {
         app.parse(std::move(arguments));
@@ -68,6 +73,9 @@ int main(int argc, char** argv) {
         return commands.at(app.get_subcommands().front()->get_name())();
     } catch (const CLI::ParseError& error) {
         return fail(error.what());
+    } catch (const InvalidArgument& error) {
+        const std::string text = error.what();
+        return fail(text.starts_with("tutti ") ? text.substr(6) : text);
     } catch (const DistError& error) {
         const std::string text = error.what();
         std::fprintf(stderr, "%s%s\n", text.starts_with("tutti ") ? "" : "tutti: ", text.c_str());

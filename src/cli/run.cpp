@@ -92,7 +92,8 @@ void add_options(CLI::App& sub, RunArguments& a) {
     };
     const char *job = "The job", *nodes = "Several nodes, one command on each", *hosts = "Several hosts, over ssh",
                *program = "The program", *output = "Output";
-    option("-n,--nproc-per-node,--num-gpus", a.ranks, "ranks on each node: a number, cpu, gpu or auto [1]", job);
+    option("-n,-N,--np,--nproc-per-node,--num-gpus", a.ranks, "ranks on each node: a number, cpu, gpu or auto [1]",
+           job);
     option("--max-restarts", a.max_restarts, "start all ranks again when one fails, so many times at most", job)
         ->check(CLI::NonNegativeNumber)
         ->capture_default_str();

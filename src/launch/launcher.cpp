@@ -70,7 +70,7 @@ void check_descriptors(const Options& o) {
     const std::uint64_t of_each = o.log_dir.empty() ? 4 : 6, hard = descriptors::limits().hard;
     const std::uint64_t count = own + of_each * static_cast<std::uint64_t>(o.ranks);
     if (count <= hard) return;
-    throw InvalidArgument(
+    throw DistBackendError(
         fmt::format("tutti run: {} ranks on this node need {} open files in the launcher, and this process may have "
                     "{}: raise the hard "
                     "limit (ulimit -Hn, LimitNOFILE= of systemd, limits.conf), or start fewer ranks on this node",

@@ -1,4 +1,6 @@
 """tutti bench and tutti explain: fields, checks, refusals."""
+import csv
+import io
 import json
 import os
 import pathlib
@@ -37,6 +39,16 @@ class Bench(CliCase):
                     self.assertGreater(row["line_ns"], 0)
                 self.assertIn("cache line", table)
                 self.assertIn("busbw", table)
+
+    def test_options_have_nccl_tests_names_too(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "rows.csv"
+            done = self.tutti("bench", "all_reduce", "-np", 2, "-b", "8", "-e", "8", "-w", 1, "-i", 5, "-o", "max", "-d", "int64", "-c", 0,
+                              "--no-limits", "--csv", file)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            (row,) = csv.DictReader(io.StringIO(file.read_text()))
+        self.assertEqual((row["collective"], row["bytes"], row["op"], row["dtype"], row["ranks"], row["wrong"]),
+                         ("all_reduce", "8", "max", "int64", "2", ""))
 
     def test_a_list_of_sizes(self):
         _, found = self.measure("all_reduce,barrier", "-n", 2, "--sizes", "64K,8,4K")

@@ -35,6 +35,7 @@ struct Arguments {
     std::string collectives, min = "8", max = "64M", sizes, dtypes = "float32";
     std::string worker;  ///< the limits that the parent measured, when this is a rank
     std::string against;
+    int check = 1;
     bool no_check = false, no_pin = false, no_limits = false, quiet = false;
     Options options;
 };
@@ -76,10 +77,13 @@ void complete(Arguments& a) {
     if (o.dtypes.empty()) throw CLI::ValidationError("--dtype \"\": expected a list such as float32,int64");
     bench::op_from_string(o.op);
     // Better refused now than after the measurement.
-    if (!o.json.empty() && a.worker.empty() && !std::ofstream(o.json, std::ios::app)) {
-        throw CLI::ValidationError("--json " + o.json +
-                                   ": expected a file that can be written: " + std::strerror(errno));
+    for (const auto& [option, file] : {std::pair("--json ", &o.json), std::pair("--csv ", &o.csv)}) {
+        if (!file->empty() && a.worker.empty() && !std::ofstream(*file, std::ios::app))
+            throw CLI::ValidationError(option + *file +
+                                       ": expected a file that can be written: " + std::strerror(errno));
     }
+    if (!o.csv.empty() && o.regret)
+        throw CLI::ValidationError("--csv: expected no --regret, whose rows are others; --json has them");
     o.against = list_of(a.against);
     const auto peers = bench::peer_names();
     for (const std::string& name : o.against) {
@@ -95,6 +99,7 @@ void complete(Arguments& a) {
     if (o.regret && !o.against.empty()) {
         throw CLI::ValidationError("--regret: expected no --against; it compares tutti's own algorithms");
     }
+    a.no_check |= a.check == 0;
     o.check = !a.no_check;
     o.pin = !a.no_pin;
     o.table = !a.quiet;
@@ -105,6 +110,7 @@ int finish(const Options& options, const Limits& limits, const std::vector<Row>&
     if (options.table) bench::print_summary(stdout, rows);
     std::fflush(stdout);
     if (!options.json.empty()) bench::write_json(options.json, rows, limits);
+    if (!options.csv.empty()) bench::write_csv(options.csv, rows, limits);
     if (!options.report.empty()) {
         bench::write_report(options.report, rows, limits);
         std::printf("# report: %s/index.html\n", options.report.c_str());
@@ -196,6 +202,7 @@ int run_processes(const Arguments& a, const Limits& limits, bool table) {
                    "--worker",
                    bench::to_text(limits)};
     if (!o.json.empty()) job.command.insert(job.command.end(), {"--json", o.json});
+    if (table && !o.csv.empty()) job.command.insert(job.command.end(), {"--csv", o.csv});
     if (!o.line_file.empty()) job.command.insert(job.command.end(), {"--line-file", o.line_file});
     if (!table) job.command.emplace_back("--quiet");
     if (table && !o.report.empty()) job.command.insert(job.command.end(), {"--report", o.report});
@@ -231,28 +238,30 @@ Command add_bench(CLI::App& app) {
     sub->add_option("collectives", a->collectives,
                     "all, or a list: " + fmt::format("{}", fmt::join(bench::collective_names(), ",")))
         ->required();
-    sub->add_option("-n,--ranks", o.ranks, "number of ranks")->check(CLI::Range(1, 1024))->capture_default_str();
+    sub->add_option("-n,--np,--ranks", o.ranks, "number of ranks")->check(CLI::Range(1, 1024))->capture_default_str();
     sub->add_option("-b,--begin", a->min, "smallest size")->capture_default_str();
     sub->add_option("-e,--end", a->max, "largest size")->capture_default_str();
     sub->add_option("-f,--factor", o.factor, "from one size to the next")->capture_default_str();
     sub->add_option("--sizes", a->sizes, "a list of sizes, such as 8,64K,1M, instead of -b, -e and -f");
-    sub->add_option("--dtype", a->dtypes, "element types, a list")->capture_default_str();
-    sub->add_option("--op", o.op, "how values are combined")->capture_default_str();
+    sub->add_option("-d,--dtype", a->dtypes, "element types, a list")->capture_default_str();
+    sub->add_option("-o,--op", o.op, "how values are combined")->capture_default_str();
     sub->add_option("--transport", o.transport, "what carries the data; inproc: ranks are threads")
         ->check(CLI::IsMember({"shm", "tcp", "inproc"}))
         ->capture_default_str();
     sub->add_flag("--symmetric", o.symmetric, "tutti's buffers are symmetric memory (empty_symmetric)");
-    sub->add_option("--json", o.json, "also write the rows to this file");
-    sub->add_option("--iters", o.sampling.iterations, "samples of each row; 0: as many as fit in --seconds")
+    sub->add_option("--json", o.json, "also write the rows to this file, as JSON");
+    sub->add_option("--csv", o.csv, "also write the rows to this file, with commas between the columns");
+    sub->add_option("-i,--iters", o.sampling.iterations, "samples of each row; 0: as many as fit in --seconds")
         ->check(CLI::Range(0, 1'000'000))
         ->capture_default_str();
-    sub->add_option("--warmup", o.sampling.warmup, "calls before the samples")
+    sub->add_option("-w,--warmup", o.sampling.warmup, "calls before the samples")
         ->check(CLI::Range(0, 1'000'000))
         ->capture_default_str();
     sub->add_option("--seconds", o.sampling.row_seconds, "time for each row")
         ->check(is_duration(Zero::refused))
         ->capture_default_str();
     sub->add_flag(both_spellings("--no-check"), a->no_check, "do not check the results");
+    sub->add_option("-c,--check", a->check, "the same in nccl-tests' form: 0 does not check")->check(CLI::Range(0, 1));
     sub->add_flag("--plan", o.plan, "measure each call as a plan too, in a row of its own");
     sub->add_flag(both_spellings("--no-pin"), a->no_pin, "leave the ranks to the scheduler");
     sub->add_flag(both_spellings("--no-limits"), a->no_limits, "do not measure the machine's limits; bound stays 0");

@@ -31,7 +31,7 @@ struct Options {
     std::vector<DType> dtypes{DType::float32};
     std::string op = "sum";
     std::string transport = "shm";  ///< shm, tcp or inproc (ranks are threads)
-    std::string json;               ///< file to write; empty: none
+    std::string json, csv;          ///< files to write; empty: none
     Sampling sampling;
     bool check = true;
     bool symmetric = false;            ///< tutti's buffers are symmetric memory
@@ -164,6 +164,7 @@ void print_row(std::FILE* to, const Row& row, double tutti_us = 0);
 void print_summary(std::FILE* to, const std::vector<Row>& rows);
 /// A list of objects, one a row, each with the limits that count for it. Throws std::system_error that names the file.
 void write_json(const std::string& file, const std::vector<Row>& rows, const Limits& limits);
+void write_csv(const std::string& file, const std::vector<Row>& rows, const Limits& limits);
 /// Throws std::runtime_error that names the file.
 std::vector<Row> read_json(const std::string& file);
 

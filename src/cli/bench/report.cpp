@@ -88,37 +88,64 @@ void print_summary(std::FILE* to, const std::vector<Row>& rows) {
                  static_cast<unsigned long long>(wrong), own == 0 ? 0.0 : busbw / static_cast<double>(own));
 }
 
+namespace {
+
+// One row as JSON and CSV have it: the columns in the order of their names.
+nlohmann::json object_of(const Row& row, const Limits& limits) {
+    nlohmann::json object = {{"collective", row.collective},
+                             {"bytes", row.bytes},
+                             {"dtype", std::string(to_string(row.dtype))},
+                             {"op", row.op},
+                             {"ranks", row.ranks},
+                             {"transport", row.transport},
+                             {"implementation", row.implementation},
+                             {"median_us", row.median_us},
+                             {"p10_us", row.p10_us},
+                             {"p90_us", row.p90_us},
+                             {"mean_us", row.mean_us},
+                             {"busbw_gbps", row.busbw_gbps},
+                             {"cpu_us", row.cpu_us},
+                             {"cpu_ns_per_byte", nullptr},
+                             {"bound_us", row.bound_us},
+                             {"traffic_bound_us", traffic_bound_us(row, limits)},
+                             {"line_ns", line_ns(row, limits)},
+                             {"line_before_ns", row.line_before_ns},
+                             {"line_after_ns", row.line_after_ns},
+                             {"wrong", nullptr}};
+    if (row.wrong) object["wrong"] = *row.wrong;
+    if (row.bytes > 0) object["cpu_ns_per_byte"] = cpu_ns_per_byte(row);
+    return object;
+}
+
+void write(const char* option, const std::string& file, const std::string& text) {
+    std::ofstream out(file);
+    out << text;
+    out.flush();
+    if (!out) throw std::system_error(errno, std::generic_category(), option + (" " + file) + " cannot be written");
+}
+
+}  // namespace
+
 void write_json(const std::string& file, const std::vector<Row>& rows, const Limits& limits) {
     nlohmann::json list = nlohmann::json::array();
+    for (const Row& row : rows) list.push_back(object_of(row, limits));
+    write("--json", file, list.dump(2) + '\n');
+}
+
+// No name and no number has a comma or a quotation mark.
+void write_csv(const std::string& file, const std::vector<Row>& rows, const Limits& limits) {
+    std::string text;
     for (const Row& row : rows) {
-        nlohmann::json object = {{"collective", row.collective},
-                                 {"bytes", row.bytes},
-                                 {"dtype", std::string(to_string(row.dtype))},
-                                 {"op", row.op},
-                                 {"ranks", row.ranks},
-                                 {"transport", row.transport},
-                                 {"implementation", row.implementation},
-                                 {"median_us", row.median_us},
-                                 {"p10_us", row.p10_us},
-                                 {"p90_us", row.p90_us},
-                                 {"mean_us", row.mean_us},
-                                 {"busbw_gbps", row.busbw_gbps},
-                                 {"cpu_us", row.cpu_us},
-                                 {"cpu_ns_per_byte", nullptr},
-                                 {"bound_us", row.bound_us},
-                                 {"traffic_bound_us", traffic_bound_us(row, limits)},
-                                 {"line_ns", line_ns(row, limits)},
-                                 {"line_before_ns", row.line_before_ns},
-                                 {"line_after_ns", row.line_after_ns},
-                                 {"wrong", nullptr}};
-        if (row.wrong) object["wrong"] = *row.wrong;
-        if (row.bytes > 0) object["cpu_ns_per_byte"] = cpu_ns_per_byte(row);
-        list.push_back(std::move(object));
+        const nlohmann::json object = object_of(row, limits);
+        std::vector<std::string> names, values;
+        for (const auto& [name, value] : object.items()) {
+            names.push_back(name);
+            values.push_back(value.is_null() ? "" : value.is_string() ? value.get<std::string>() : value.dump());
+        }
+        if (text.empty()) text = fmt::format("{}\n", fmt::join(names, ","));
+        text += fmt::format("{}\n", fmt::join(values, ","));
     }
-    std::ofstream out(file);
-    out << list.dump(2) << '\n';
-    out.flush();
-    if (!out) throw std::system_error(errno, std::generic_category(), "--json " + file + " cannot be written");
+    write("--csv", file, text);
 }
 
 std::vector<Row> read_json(const std::string& file) {
