@@ -47,6 +47,17 @@ int print_environment() {
     return std::fflush(stdout) == 0 && complete ? 0 : 1;
 }
 
+// All variables, and what is set here; a secret's value is nobody's business.
+int print_variables() {
+    for (const env::Variable& variable : env::known_variables()) {
+        fmt::print("{:<28} {}\n", variable.name, variable.meaning);
+        const auto value = env::get(variable.name);
+        const bool secret = variable.name == "TUTTI_JOB_SECRET";
+        if (value) fmt::print("{:<28} here: {}\n", "", secret ? "set" : *value);
+    }
+    return std::fflush(stdout) == 0 ? 0 : 1;
+}
+
 int print_checkup() {
     constexpr std::array words{"ok", "slow", "missing", "broken"};
     const std::vector<Finding> findings = checkup();
@@ -63,13 +74,15 @@ int print_checkup() {
 
 Command add_doctor(CLI::App& app) {
     CLI::App* sub = app.add_subcommand("doctor", "Tell what tutti finds here: what is missing, what is slow");
-    const auto environment = std::make_shared<bool>(false);
+    const auto environment = std::make_shared<bool>(false), variables = std::make_shared<bool>(false);
+    sub->add_flag("--variables", *variables)->description("every TUTTI_* variable: what it does, and what it is here");
     sub->add_flag("--env", *environment)
         ->description("which rank of which job this process would be, and from which variables");
     sub->footer(
         "Start it as you would start your program: srun -n 4 tutti doctor --env\n"
         "Exit status: 0 when ranks can meet (--env: when init_process_group() would know all it needs), otherwise 1.");
-    return [environment] {
+    return [environment, variables] {
+        if (*variables) return print_variables();
         try {
             return *environment ? print_environment() : print_checkup();
         } catch (const InvalidArgument& error) {  // of a variable; not of a word of the command line

@@ -1,5 +1,6 @@
 """The same program under other launchers: mpirun (Open MPI, MPICH), torchrun's and Slurm's variables; tutti doctor --env."""
 import os
+import pathlib
 import shutil
 import subprocess
 import sys
@@ -104,6 +105,16 @@ class UnderOthers(CliCase):
         done = self.start(TUTTI, "doctor", "--env", env={"RANK": "first"})
         self.assertEqual(done.returncode, 1)
         self.assertIn("environment variable RANK=first: expected an integer", done.stderr)
+
+    def test_doctor_knows_all_variables(self):
+        done = self.start(TUTTI, "doctor", "--variables", env={"TUTTI_WAIT": "spin", "TUTTI_JOB_SECRET": "hidden"})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"(?m)^TUTTI_WAIT +auto \(default\).*\n +here: spin$")
+        self.assertNotIn("hidden", done.stdout)
+        root = pathlib.Path(__file__).resolve().parents[2]
+        build = pathlib.Path(TUTTI).resolve().parents[1]
+        check = self.start(root / "tools/variables", build, "--check")
+        self.assertEqual(check.returncode, 0, check.stderr)
 
     def test_doctor_tries_what_is_here(self):
         done = self.start(TUTTI, "doctor")
