@@ -1,0 +1,141 @@
+// The exported operations and groups.
+#include "exports.hpp"
+#include "group_call.hpp"
+
+#include <cstring>
+
+namespace nccl = tutti::nccl_library;
+using nccl::Call;
+
+namespace {
+
+ncclResult_t issue(ncclComm_t comm, nccl::Operation operation) {
+    return nccl::collected(nccl::name_of(operation.call), [&] {
+        const auto communicator = nccl::communicator_of(comm);
+        communicator->check_ready();
+        nccl::check(operation, *communicator);
+        return nccl::GroupCall::of_this_thread().add(communicator, operation);
+    });
+}
+
+}  // namespace
+
+NCCL_EXPORT(ncclResult_t, ncclAllReduce,
+            (const void* in, void* out, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+             ncclStream_t stream)) {
+    return issue(comm, {Call::all_reduce, in, out, count, type, op, -1, stream});
+}
+
+NCCL_EXPORT(ncclResult_t, ncclBroadcast,
+            (const void* in, void* out, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
+             ncclStream_t stream)) {
+    return issue(comm, {Call::broadcast, in, out, count, type, ncclSum, root, stream});
+}
+
+NCCL_EXPORT(ncclResult_t, ncclBcast,
+            (void* data, size_t count, ncclDataType_t type, int root, ncclComm_t comm, ncclStream_t stream)) {
+    return issue(comm, {Call::broadcast, data, data, count, type, ncclSum, root, stream});
+}
+
+NCCL_EXPORT(ncclResult_t, ncclReduce,
+            (const void* in, void* out, size_t count, ncclDataType_t type, ncclRedOp_t op, int root, ncclComm_t comm,
+             ncclStream_t stream)) {
+    return issue(comm, {Call::reduce, in, out, count, type, op, root, stream});
+}
+
+NCCL_EXPORT(ncclResult_t, ncclAllGather,
+            (const void* in, void* out, size_t block, ncclDataType_t type, ncclComm_t comm, ncclStream_t stream)) {
+    return issue(comm, {Call::all_gather, in, out, block, type, ncclSum, -1, stream});
+}
+
+NCCL_EXPORT(ncclResult_t, ncclReduceScatter,
+            (const void* in, void* out, size_t block, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+             ncclStream_t stream)) {
+    return issue(comm, {Call::reduce_scatter, in, out, block, type, op, -1, stream});
+}
+
+NCCL_EXPORT(ncclResult_t, ncclAlltoAll,
+            (const void* in, void* out, size_t block, ncclDataType_t type, ncclComm_t comm, ncclStream_t stream)) {
+    return issue(comm, {Call::all_to_all, in, out, block, type, ncclSum, -1, stream});
+}
+
+NCCL_EXPORT(ncclResult_t, ncclGather,
+            (const void* in, void* out, size_t block, ncclDataType_t type, int root, ncclComm_t comm,
+             ncclStream_t stream)) {
+    return issue(comm, {Call::gather, in, out, block, type, ncclSum, root, stream});
+}
+
+NCCL_EXPORT(ncclResult_t, ncclScatter,
+            (const void* in, void* out, size_t block, ncclDataType_t type, int root, ncclComm_t comm,
+             ncclStream_t stream)) {
+    return issue(comm, {Call::scatter, in, out, block, type, ncclSum, root, stream});
+}
+
+NCCL_EXPORT(ncclResult_t, ncclSend,
+            (const void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, ncclStream_t stream)) {
+    return issue(comm, {Call::send, data, nullptr, count, type, ncclSum, peer, stream});
+}
+
+NCCL_EXPORT(ncclResult_t, ncclRecv,
+            (void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, ncclStream_t stream)) {
+    return issue(comm, {Call::receive, nullptr, data, count, type, ncclSum, peer, stream});
+}
+
+// ---- Operators ------------------------------------------------------------------------------------------------------
+
+NCCL_EXPORT(ncclResult_t, ncclRedOpCreatePreMulSum,
+            (ncclRedOp_t * op, void* scalar, ncclDataType_t type, ncclScalarResidence_t residence, ncclComm_t comm)) {
+    return nccl::guarded("ncclRedOpCreatePreMulSum", [&] {
+        const auto communicator = nccl::communicator_of(comm);
+        communicator->check_ready();
+        const std::size_t bytes = size_of(nccl::dtype_of(type));
+        if (op == nullptr) nccl::fail(ncclInvalidArgument, "op is NULL");
+        if (scalar == nullptr) nccl::fail(ncclInvalidArgument, "scalar is NULL");
+        nccl::ScaledSum made{.type = type, .factor = {}, .where = scalar};
+        if (residence == ncclScalarHostImmediate) {
+            made.factor.resize(bytes);
+            std::memcpy(made.factor.data(), scalar, bytes);
+        } else if (residence != ncclScalarDevice) {
+            nccl::fail(ncclInvalidArgument, "residence is ", static_cast<int>(residence),
+                       ": expected ncclScalarDevice or ncclScalarHostImmediate");
+        }
+        *op = communicator->add_operator(std::move(made));
+        return ncclSuccess;
+    });
+}
+
+NCCL_EXPORT(ncclResult_t, ncclRedOpDestroy, (ncclRedOp_t op, ncclComm_t comm)) {
+    return nccl::guarded("ncclRedOpDestroy", [&] {
+        const auto communicator = nccl::communicator_of(comm);
+        if (op >= 0 && op < ncclNumOps) {
+            nccl::fail(ncclInvalidArgument, "op is ", static_cast<int>(op),
+                       ", which is built in: expected one of ncclRedOpCreatePreMulSum's");
+        }
+        communicator->remove_operator(op);
+        return ncclSuccess;
+    });
+}
+
+// ---- Groups ---------------------------------------------------------------------------------------------------------
+
+NCCL_EXPORT(ncclResult_t, ncclGroupStart, (void)) {
+    nccl::GroupCall::of_this_thread().start();
+    return ncclSuccess;
+}
+
+NCCL_EXPORT(ncclResult_t, ncclGroupEnd, (void)) {
+    return nccl::guarded("ncclGroupEnd", [] { return nccl::GroupCall::of_this_thread().end(); });
+}
+
+NCCL_EXPORT(ncclResult_t, ncclGroupSimulateEnd, (ncclSimInfo_t * info)) {
+    return nccl::guarded("ncclGroupSimulateEnd", [&] {
+        const bool wrong =
+            info != nullptr && (info->magic != NCCL_SIM_INFO_MAGIC || info->size < sizeof(ncclSimInfo_t));
+        const double us = nccl::GroupCall::of_this_thread().simulate_end();
+        if (wrong) {
+            nccl::fail(ncclInvalidArgument, "the information was not initialised: expected NCCL_SIM_INFO_INITIALIZER");
+        }
+        if (info != nullptr) info->estimatedTime = static_cast<float>(us);
+        return ncclSuccess;
+    });
+}

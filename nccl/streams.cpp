@@ -1,0 +1,69 @@
+#include "streams.hpp"
+
+#include "failure.hpp"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace tutti::nccl_library {
+namespace {
+
+using HostFunction = void (*)(void* data);
+using LaunchHostFunction = int (*)(ncclStream_t stream, HostFunction function, void* data);
+using GetDevice = int (*)(int* device);
+
+struct Driver {
+    LaunchHostFunction launch = nullptr;
+    GetDevice get_device = nullptr;
+};
+
+void* loaded_driver() {
+    void* library = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    const char* file = std::getenv("TUTTI_CUDA_LIB");
+    if (library == nullptr && file != nullptr && *file != '\0') library = ::dlopen(file, RTLD_LAZY | RTLD_LOCAL);
+    return library;
+}
+
+const Driver& driver() {
+    static const Driver found = [] {
+        Driver one;
+        const bool global = ::dlsym(RTLD_DEFAULT, "cuLaunchHostFunc") != nullptr;
+        void* where = global ? RTLD_DEFAULT : loaded_driver();
+        if (!global && where == nullptr) return one;
+        one.launch = reinterpret_cast<LaunchHostFunction>(::dlsym(where, "cuLaunchHostFunc"));
+        one.get_device = reinterpret_cast<GetDevice>(::dlsym(where, "cuCtxGetDevice"));
+        return one;
+    }();
+    return found;
+}
+
+}  // namespace
+
+bool is_ordered(ncclStream_t stream) {
+    return stream != nullptr && driver().launch != nullptr;
+}
+
+void run_in_stream(ncclStream_t stream, std::function<void()> work) {
+    auto held = std::make_unique<std::function<void()>>(std::move(work));
+    const int code = driver().launch(
+        stream,
+        [](void* data) {
+            const std::unique_ptr<std::function<void()>> run(static_cast<std::function<void()>*>(data));
+            (*run)();
+        },
+        held.get());
+    if (code != 0) fail(ncclUnhandledCudaError, "cuLaunchHostFunc failed with ", code, " for the stream ", stream);
+    (void)held.release();  // the stream has it
+}
+
+int current_device() {
+    int device = 0;
+    if (driver().get_device == nullptr || driver().get_device(&device) != 0) return 0;
+    return device;
+}
+
+}  // namespace tutti::nccl_library

@@ -1,0 +1,221 @@
+#include "unique_id.hpp"
+
+#include "failure.hpp"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <list>
+#include <mutex>
+#include <string_view>
+
+namespace tutti::nccl_library {
+namespace {
+
+// What an id holds; the rest of its bytes are zero.
+struct Contents {
+    char mark[8] = {};
+    char key[64] = {};   // letters and digits; all zero: the job's secret is the key
+    char host[46] = {};  // as text, with a zero byte behind it
+    std::uint16_t port = 0;
+};
+static_assert(sizeof(Contents) <= NCCL_UNIQUE_ID_BYTES);
+constexpr char mark[8] = {'t', 'u', 't', 't', 'i', 'i', 'd', '1'};
+
+Contents contents_of(const ncclUniqueId& id) {
+    Contents contents;
+    std::memcpy(&contents, id.internal, sizeof contents);
+    return contents;
+}
+
+ncclUniqueId id_of(const Contents& contents) {
+    ncclUniqueId id{};
+    std::memcpy(id.internal, &contents, sizeof contents);
+    return id;
+}
+
+std::string key_of(const Contents& contents) {
+    return contents.key[0] == '\0' ? std::string() : std::string(contents.key, sizeof contents.key);
+}
+
+std::string variable(const char* name) {
+    const char* value = std::getenv(name);
+    return value != nullptr ? value : "";
+}
+
+// NCCL_SOCKET_IFNAME: names' beginnings, separated by commas; "=" before them: whole names; "^": all but these.
+bool allowed(const std::string& rules, std::string_view name) {
+    const bool except = rules.starts_with('^');
+    std::string_view rest = std::string_view(rules).substr(except ? 1 : 0);
+    const bool whole = rest.starts_with('=');
+    if (whole) rest.remove_prefix(1);
+    bool listed = false;
+    while (!rest.empty()) {
+        const std::string_view one = rest.substr(0, rest.find(','));
+        listed = listed || (!one.empty() && (whole ? name == one : name.starts_with(one)));
+        rest.remove_prefix(one.size() < rest.size() ? one.size() + 1 : one.size());
+    }
+    return listed != except;
+}
+
+std::string own_address() {
+    if (std::string host = variable("TUTTI_HOST"); !host.empty()) return host;
+    const std::string rules = variable("NCCL_SOCKET_IFNAME");
+    std::string found;
+    ifaddrs* all = nullptr;
+    if (::getifaddrs(&all) != 0) return "127.0.0.1";
+    for (const ifaddrs* one = all; one != nullptr && found.empty(); one = one->ifa_next) {
+        if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET || (one->ifa_flags & IFF_UP) == 0) continue;
+        const bool loopback = (one->ifa_flags & IFF_LOOPBACK) != 0;
+        if (rules.empty() ? loopback : !allowed(rules, one->ifa_name)) continue;
+        char text_of_address[INET_ADDRSTRLEN] = {};
+        const auto* address = reinterpret_cast<const sockaddr_in*>(one->ifa_addr);
+        if (::inet_ntop(AF_INET, &address->sin_addr, text_of_address, sizeof text_of_address) != nullptr)
+            found = text_of_address;
+    }
+    ::freeifaddrs(all);
+    if (found.empty() && !rules.empty()) {
+        fail(ncclInvalidUsage, "NCCL_SOCKET_IFNAME=", rules, " names no interface of this host that is up");
+    }
+    return found.empty() ? "127.0.0.1" : found;
+}
+
+void put_host(Contents& contents, const std::string& host) {
+    if (host.size() >= sizeof contents.host) {
+        fail(ncclInvalidUsage, "the address ", host, " is too long for a unique id: expected at most ",
+             sizeof contents.host - 1, " letters, such as a numeric one");
+    }
+    std::memcpy(contents.host, host.data(), host.size());
+}
+
+// ---- The stores that this process serves ----------------------------------------------------------------------------
+
+struct Served {
+    Store store;
+    pid_t process;
+};
+struct AllServed {
+    std::mutex mutex;
+    std::list<Served> stores;
+};
+AllServed& served() {
+    static AllServed* all = new AllServed;
+    return *all;
+}
+
+constexpr const char* all_left = "all have left";
+
+// Those whose ranks have all left, in other processes. Precondition: the mutex is held.
+void drop_finished(AllServed& all) {
+    all.stores.remove_if([](Served& one) {
+        try {
+            return one.process == ::getpid() && one.store.check({all_left});
+        } catch (...) {
+            return true;
+        }
+    });
+}
+
+void serve(Store store) {
+    AllServed& all = served();
+    const std::lock_guard lock(all.mutex);
+    drop_finished(all);
+    all.stores.push_back({std::move(store), ::getpid()});
+}
+
+ncclUniqueId id_of_environment(const std::string& where) {
+    const std::size_t colon = where.rfind(':');
+    std::uint16_t port = 0;
+    const char* const end = where.data() + where.size();
+    if (colon != std::string::npos) {
+        const auto [stop, error] = std::from_chars(where.data() + colon + 1, end, port);
+        if (error != std::errc() || stop != end) port = 0;
+    }
+    if (port == 0) fail(ncclInvalidArgument, "NCCL_COMM_ID=", where, ": expected ADDRESS:PORT");
+    Contents contents;
+    std::memcpy(contents.mark, mark, sizeof mark);
+    put_host(contents, where.substr(0, colon));
+    contents.port = port;
+    return id_of(contents);
+}
+
+}  // namespace
+
+ncclUniqueId given_unique_id() {
+    const std::string where = variable("NCCL_COMM_ID");
+    return where.empty() ? make_unique_id() : id_of_environment(where);
+}
+
+ncclUniqueId make_unique_id() {
+    Contents contents;
+    std::memcpy(contents.mark, mark, sizeof mark);
+    unsigned char random[sizeof contents.key / 2];
+    if (::getrandom(random, sizeof random, 0) != static_cast<ssize_t>(sizeof random)) {
+        fail(ncclSystemError, "the system gave no random numbers");
+    }
+    for (std::size_t i = 0; i < sizeof random; ++i) {
+        contents.key[2 * i] = "0123456789abcdef"[random[i] >> 4];
+        contents.key[2 * i + 1] = "0123456789abcdef"[random[i] & 15];
+    }
+    const std::string host = own_address();
+    put_host(contents, host);
+    TCPStore store({.host = host, .is_master = true, .wait_for_workers = false, .secret = key_of(contents)});
+    contents.port = store.port();
+    serve(store);
+    return id_of(contents);
+}
+
+void check(const ncclUniqueId& id) {
+    const Contents contents = contents_of(id);
+    if (std::memcmp(contents.mark, mark, sizeof mark) == 0) return;
+    fail(ncclInvalidArgument,
+         "the unique id was not made by this library: expected one of its ncclGetUniqueId, whose 128 bytes all ranks "
+         "have");
+}
+
+Store meeting_store(const ncclUniqueId& id, int rank) {
+    const Contents contents = contents_of(id);
+    const std::string host(contents.host), key = key_of(contents);
+    if (key.empty()) {
+        return TCPStore({.host = host, .port = contents.port, .is_master = rank == 0, .wait_for_workers = false});
+    }
+    // Each rank has a connection of its own, also where the store is served: one ends its waits without the others.
+    return TCPStore({.host = host, .port = contents.port, .is_master = false, .secret = key});
+}
+
+void leave_meeting(Store store, int size) noexcept {
+    try {
+        if (store) {
+            store.set_timeout(std::chrono::seconds(5));
+            if (store.add("left", 1) == size) store.set(all_left, "");
+        }
+    } catch (...) {
+        // Whoever served the store has gone before: nobody needs it any more.
+    }
+    try {
+        AllServed& all = served();
+        const std::lock_guard lock(all.mutex);
+        drop_finished(all);
+    } catch (...) {
+        // The next call that makes or leaves a communicator tries again.
+    }
+}
+
+std::string to_bytes(const ncclUniqueId& id) {
+    return std::string(id.internal, sizeof id.internal);
+}
+
+ncclUniqueId from_bytes(const std::string& bytes) {
+    ncclUniqueId id{};
+    std::memcpy(id.internal, bytes.data(), std::min(bytes.size(), sizeof id.internal));
+    return id;
+}
+
+}  // namespace tutti::nccl_library

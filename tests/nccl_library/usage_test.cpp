@@ -1,0 +1,1 @@
+#include "ranks.hpp"
