@@ -54,14 +54,19 @@ const char* last_sentence();
 /// Keeps a sentence alive for the same time.
 const char* shown(const std::string& sentence);
 
-/// Runs an exported function: its failure becomes the code, with the function's name before the sentence.
+/// The same with the function's name before the sentence, where it is not there yet.
+inline Failure named(const char* name, const Failure& failure) {
+    if (failure.sentence().starts_with(text(name, ": "))) return failure;
+    return {failure.code(), text(name, ": ", failure.sentence())};
+}
+
+/// Runs an exported function: its failure becomes the code.
 template <class Function>
 ncclResult_t guarded(const char* name, Function function) noexcept {
     try {
         return function();
     } catch (...) {
-        const Failure failure = as_failure(std::current_exception());
-        return remember({failure.code(), text(name, ": ", failure.sentence())});
+        return remember(named(name, as_failure(std::current_exception())));
     }
 }
 

@@ -64,8 +64,7 @@ ncclResult_t collected(const char* name, Function function) noexcept {
         try {
             return function();
         } catch (...) {
-            const Failure failure = as_failure(std::current_exception());
-            GroupCall::of_this_thread().note({failure.code(), text(name, ": ", failure.sentence())});
+            GroupCall::of_this_thread().note(named(name, as_failure(std::current_exception())));
             throw;
         }
     });

@@ -23,12 +23,19 @@ typedef struct ncclComm* ncclComm_t;
 typedef struct ncclWindow_vidmem* ncclWindow_t;
 typedef void* ncclStream_t; /* cudaStream_t */
 
+/* Programs may pass any number where one of these is expected; in C++ an enumeration must be told so. */
+#ifdef __cplusplus
+#define TUTTI_NCCL_ANY_INT : int
+#else
+#define TUTTI_NCCL_ANY_INT
+#endif
+
 #define NCCL_UNIQUE_ID_BYTES 128
 typedef struct {
     char internal[NCCL_UNIQUE_ID_BYTES];
 } ncclUniqueId;
 
-typedef enum {
+typedef enum TUTTI_NCCL_ANY_INT {
     ncclSuccess = 0,
     ncclUnhandledCudaError = 1,
     ncclSystemError = 2,
@@ -76,7 +83,7 @@ typedef struct {
     float estimatedTime; /* microseconds */
 } ncclSimInfo_t;
 
-typedef enum {
+typedef enum TUTTI_NCCL_ANY_INT {
     ncclSum = 0,
     ncclProd = 1,
     ncclMax = 2,
@@ -86,7 +93,7 @@ typedef enum {
     ncclMaxRedOp = INT_MAX
 } ncclRedOp_t;
 
-typedef enum {
+typedef enum TUTTI_NCCL_ANY_INT {
     ncclInt8 = 0,
     ncclUint8 = 1,
     ncclInt32 = 2,
@@ -102,7 +109,7 @@ typedef enum {
     ncclNumTypes = 12
 } ncclDataType_t;
 
-typedef enum { ncclScalarDevice = 0, ncclScalarHostImmediate = 1 } ncclScalarResidence_t;
+typedef enum TUTTI_NCCL_ANY_INT { ncclScalarDevice = 0, ncclScalarHostImmediate = 1 } ncclScalarResidence_t;
 
 /* ---- The library ---- */
 ncclResult_t ncclGetVersion(int* version);

@@ -43,7 +43,7 @@ int protection_of(const void* address) {
     return search.protection;
 }
 
-bool withdraw(ElfW(Sym) & entry) {
+bool withdraw_entry(ElfW(Sym) & entry) {
     const auto page_bytes = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
     const std::uintptr_t begin = reinterpret_cast<std::uintptr_t>(&entry) / page_bytes * page_bytes;
     const std::size_t bytes = reinterpret_cast<std::uintptr_t>(&entry + 1) - begin;
@@ -56,13 +56,13 @@ bool withdraw(ElfW(Sym) & entry) {
 }
 
 // A name and its second spelling stand for one address; dladdr1 finds the entry of one of them after the other.
-bool withdraw(void* library, const std::string& name) {
+bool withdraw_name(void* library, const std::string& name) {
     void* address = nullptr;
     while ((address = ::dlsym(library, name.c_str())) != nullptr) {
         Dl_info info{};
         void* entry = nullptr;
         if (::dladdr1(address, &info, &entry, RTLD_DL_SYMENT) == 0 || entry == nullptr) return false;
-        if (!withdraw(*static_cast<ElfW(Sym)*>(entry))) return false;
+        if (!withdraw_entry(*static_cast<ElfW(Sym)*>(entry))) return false;
     }
     return true;
 }
@@ -74,7 +74,10 @@ __attribute__((constructor)) void withdraw_missing() {
         if (::dladdr(reinterpret_cast<const void*>(&tuttiNcclHostMemory), &own) == 0) return;
         void* library = ::dlopen(own.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
         if (library == nullptr) return;
-        for (const std::string& name : faults().missing) withdraw(library, name);
+        for (const std::string& name : faults().missing) {
+            withdraw_name(library, name);
+            withdraw_name(library, "p" + name);
+        }
         ::dlclose(library);
     } catch (const Failure&) {
         // The calls that make communicators say what is wrong with the text.

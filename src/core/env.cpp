@@ -38,6 +38,7 @@ constexpr auto table = std::to_array<Variable>({
      "how long a host may not answer until its ranks count as lost, in milliseconds (default 13500; at least 2000)"},
     {"TUTTI_LOG_LEVEL", "trace, debug, info, warning (default), error or off"},
     {"TUTTI_METRICS_FILE", "file that takes the counters of this process every second, as Prometheus reads them"},
+    {"TUTTI_NCCL_FAULTS", "libtutti-nccl: faults for tests, such as \"error=remote_error after=3 rank=1\""},
     {"TUTTI_PROGRESS_NICE",
      "niceness of the thread of asynchronous operations, over its process's (default -5, where it may; -20 to 19)"},
     {"TUTTI_REPLACE_GLOO",

@@ -1,1 +1,215 @@
+// Operations in streams: a driver of one function stands here, cuLaunchHostFunc, which the library finds in the
+// process. A stream is a thread with a queue.
 #include "ranks.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+
+namespace tutti::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+class Stream {
+ public:
+    Stream() : thread_([this] { work(); }) {}
+    ~Stream() {
+        push(nullptr);
+        thread_.join();
+    }
+    Stream(const Stream&) = delete;
+    Stream& operator=(const Stream&) = delete;
+
+    ncclStream_t handle() { return this; }
+    void push(std::function<void()> function) {
+        const std::lock_guard lock(mutex_);
+        queue_.push_back(std::move(function));
+        changed_.notify_all();
+    }
+    /// Until all that is in it has run.
+    void wait() {
+        std::atomic<bool> reached{false};
+        push([&] { reached = true; });
+        while (!reached) std::this_thread::sleep_for(1ms);
+    }
+    void hold() { held_ = true; }
+    void release() { held_ = false; }
+
+ private:
+    void work() {
+        while (true) {
+            std::unique_lock lock(mutex_);
+            changed_.wait(lock, [&] { return !queue_.empty(); });
+            const std::function<void()> function = std::move(queue_.front());
+            queue_.pop_front();
+            lock.unlock();
+            while (held_) std::this_thread::sleep_for(1ms);
+            if (!function) return;
+            function();
+        }
+    }
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::deque<std::function<void()>> queue_;
+    std::atomic<bool> held_{false};
+    std::thread thread_;
+};
+
+std::atomic<int> refuse_after{-1};  // launches; -1: none is refused
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) int cuLaunchHostFunc(void* stream, void (*function)(void*),
+                                                                       void* data) {
+    if (refuse_after == 0) return 400;
+    if (refuse_after > 0) --refuse_after;
+    static_cast<Stream*>(stream)->push([function, data] { function(data); });
+    return 0;
+}
+extern "C" __attribute__((visibility("default"))) int cuCtxGetDevice(int* device) {
+    *device = 5;
+    return 0;
+}
+
+namespace {
+
+TEST(NcclStreams, hold_operations_until_they_are_reached) {
+    Stream stream;
+    on_ranks(1, [&](const NcclRank& me) {
+        int device = -1;
+        good(ncclCommCuDevice(me.comm, &device));
+        EXPECT_EQ(device, 5);
+        int in = 1, out = 0;
+        stream.hold();
+        stream.push([&] { in = 7; });
+        good(ncclAllReduce(&in, &out, 1, ncclInt32, ncclSum, me.comm, stream.handle()));
+        std::this_thread::sleep_for(50ms);
+        EXPECT_EQ(out, 0);
+        stream.release();
+        stream.wait();
+        EXPECT_EQ(out, 7);
+        good(ncclBcast(&in, 1, ncclInt32, 0, me.comm, nullptr));  // the null stream: at once
+    });
+}
+
+TEST(NcclStreams, carry_ranks_that_issue_without_waiting) {
+    on_ranks(3, [](const NcclRank& me) {
+        Stream stream;
+        std::vector<std::vector<float>> values;
+        for (int i = 0; i < 50; ++i) values.emplace_back(100, static_cast<float>(i));
+        for (auto& one : values)
+            good(ncclAllReduce(one.data(), one.data(), one.size(), ncclFloat32, ncclSum, me.comm, stream.handle()));
+        stream.wait();
+        for (int i = 0; i < 50; ++i) EXPECT_EQ(values[static_cast<std::size_t>(i)][99], static_cast<float>(3 * i));
+        good(ncclCommDestroy(nullptr));
+    });
+}
+
+TEST(NcclStreams, of_one_communicator_wait_for_each_other_in_a_group) {
+    on_ranks(2, [](const NcclRank& me) {
+        Stream first, second;
+        std::vector<int> order;
+        int a = 1, b = 1;
+        second.hold();
+        second.push([&] { b = 10; });
+        good(ncclGroupStart());
+        good(ncclAllReduce(&a, &a, 1, ncclInt32, ncclSum, me.comm, first.handle()));
+        good(ncclAllReduce(&b, &b, 1, ncclInt32, ncclSum, me.comm, second.handle()));
+        good(ncclGroupEnd());
+        std::this_thread::sleep_for(50ms);
+        EXPECT_EQ(a, 1) << "the group waits for both streams";
+        second.release();
+        first.wait();
+        second.wait();
+        EXPECT_EQ(a, 2);
+        EXPECT_EQ(b, 20);
+    });
+}
+
+TEST(NcclStreams, keep_the_order_of_one_communicators_calls) {
+    on_ranks(2, [](const NcclRank& me) {
+        Stream first, second;
+        int value = 1;
+        first.hold();
+        good(ncclAllReduce(&value, &value, 1, ncclInt32, ncclSum, me.comm, first.handle()));
+        good(ncclAllReduce(&value, &value, 1, ncclInt32, ncclSum, me.comm, second.handle()));
+        std::this_thread::sleep_for(20ms);
+        first.release();
+        second.wait();
+        EXPECT_EQ(value, 4);
+        first.wait();
+    });
+}
+
+TEST(NcclStreams, are_shared_by_communicators_of_one_group) {
+    Clique all(3);
+    Stream stream;
+    int values[3] = {1, 2, 3};
+    good(ncclGroupStart());
+    for (std::size_t i = 0; i < 3; ++i)
+        good(ncclAllReduce(&values[i], &values[i], 1, ncclInt32, ncclSum, all.comms[i], stream.handle()));
+    good(ncclGroupEnd());
+    stream.wait();
+    for (const int value : values) EXPECT_EQ(value, 6);
+}
+
+TEST(NcclStreams, go_on_when_a_communicator_is_aborted) {
+    Clique pair(2);
+    ncclComm_t parts[2] = {};
+    good(ncclGroupStart());
+    for (int rank = 0; rank < 2; ++rank)
+        good(ncclCommSplit(pair.comms[static_cast<std::size_t>(rank)], 0, rank, &parts[rank], nullptr));
+    good(ncclGroupEnd());
+    Stream stream;
+    int value = 1;
+    good(ncclAllReduce(&value, &value, 1, ncclInt32, ncclSum, parts[0], stream.handle()));  // rank 1 never comes
+    good(ncclAllReduce(&value, &value, 1, ncclInt32, ncclSum, parts[0], stream.handle()));
+    std::this_thread::sleep_for(50ms);
+    good(ncclCommAbort(parts[0]));
+    stream.wait();
+    good(ncclCommAbort(parts[1]));
+}
+
+TEST(NcclStreams, tell_later_what_went_wrong_in_them) {
+    ncclUniqueId id{};
+    good(ncclGetUniqueId(&id));
+    on_threads(2, [&](int rank) {
+        ncclComm_t comm = nullptr;
+        good(ncclCommInitRank(&comm, 2, id, rank));
+        Stream stream;
+        std::vector<int> values(4);
+        good(ncclBcast(values.data(), rank == 0 ? 4 : 2, ncclInt32, 0, comm, stream.handle()));
+        good(ncclAllReduce(values.data(), values.data(), 1, ncclInt32, ncclSum, comm, stream.handle()));
+        stream.wait();
+        ncclResult_t state = ncclSuccess;
+        good(ncclCommGetAsyncError(comm, &state));
+        EXPECT_EQ(state, ncclInvalidUsage) << ncclGetLastError(comm);
+        sentence(ncclInvalidUsage, ncclBcast(values.data(), 1, ncclInt32, 0, comm, stream.handle()), comm);
+        good(ncclCommDestroy(comm));
+    });
+}
+
+TEST(NcclStreams, that_the_driver_refuses_are_errors_of_the_call) {
+    Stream first, second;
+    int value = 1;
+    for (int good_launches = 0; good_launches < 2; ++good_launches) {
+        ncclComm_t comm = nullptr;
+        good(ncclCommInitAll(&comm, 1, nullptr));
+        good(ncclGroupStart());
+        good(ncclAllReduce(&value, &value, 1, ncclInt32, ncclSum, comm, first.handle()));
+        good(ncclAllReduce(&value, &value, 1, ncclInt32, ncclSum, comm, second.handle()));
+        refuse_after = good_launches;
+        EXPECT_NE(sentence(ncclUnhandledCudaError, ncclGroupEnd()).find("cuLaunchHostFunc failed with 400"),
+                  std::string::npos);
+        refuse_after = -1;
+        first.wait();
+        second.wait();
+        good(ncclCommAbort(comm));
+    }
+}
+
+}  // namespace
+}  // namespace tutti::test

@@ -1,0 +1,155 @@
+// Ranks as processes that have nothing in common but a unique id.
+#include "children.hpp"
+
+#include <csignal>
+
+namespace tutti::test {
+namespace {
+
+struct Job {
+    Handed first;
+    std::atomic<int> done{0};
+};
+
+void reduce(const Library& library, ncclComm_t comm, int expected) {
+    std::vector<float> values(1000, 1);
+    EXPECT_EQ(NCCL_CALL(library, ncclAllReduce)(values.data(), values.data(), values.size(), ncclFloat32, ncclSum, comm,
+                                                nullptr),
+              ncclSuccess)
+        << NCCL_CALL(library, ncclGetLastError)(comm);
+    EXPECT_EQ(values.back(), static_cast<float>(expected));
+}
+
+ncclComm_t join(const Library& library, int size, const ncclUniqueId& id, int rank) {
+    ncclComm_t comm = nullptr;
+    EXPECT_EQ(NCCL_CALL(library, ncclCommInitRank)(&comm, size, id, rank), ncclSuccess)
+        << NCCL_CALL(library, ncclGetLastError)(nullptr);
+    return comm;
+}
+
+TEST(NcclProcesses, meet_by_an_id_that_rank_0_made) {
+    const Shared<Job> job;
+    std::vector<pid_t> children;
+    for (int rank = 0; rank < 4; ++rank) {
+        children.push_back(start_child({}, [&, rank](const Library& library) {
+            ncclUniqueId id{};
+            if (rank == 0) {
+                EXPECT_EQ(NCCL_CALL(library, ncclGetUniqueId)(&id), ncclSuccess);
+                job->first.give(id);
+            }
+            ncclComm_t comm = join(library, 4, job->first.wait(), rank);
+            for (int i = 0; i < 20; ++i) reduce(library, comm, 4);
+            EXPECT_EQ(NCCL_CALL(library, ncclCommDestroy)(comm), ncclSuccess);
+        }));
+    }
+    for (const pid_t child : children) EXPECT_EQ(status_of(child), 0);
+}
+
+TEST(NcclProcesses, meet_by_an_id_of_a_process_that_is_no_rank) {
+    const Shared<Job> job;
+    const pid_t maker = start_child({}, [&](const Library& library) {
+        ncclUniqueId id{};
+        EXPECT_EQ(NCCL_CALL(library, ncclGetUniqueId)(&id), ncclSuccess);
+        job->first.give(id);
+        while (job->done < 3) ::usleep(1000);
+    });
+    std::vector<pid_t> children;
+    for (int rank = 0; rank < 3; ++rank) {
+        children.push_back(start_child({}, [&, rank](const Library& library) {
+            ncclComm_t comm = join(library, 3, job->first.wait(), rank);
+            reduce(library, comm, 3);
+            EXPECT_EQ(NCCL_CALL(library, ncclCommDestroy)(comm), ncclSuccess);
+            ++job->done;
+        }));
+    }
+    for (const pid_t child : children) EXPECT_EQ(status_of(child), 0);
+    EXPECT_EQ(status_of(maker), 0);
+}
+
+TEST(NcclProcesses, meet_where_NCCL_COMM_ID_says) {
+    const Environment environment{{"NCCL_COMM_ID", "127.0.0.1:" + std::to_string(20000 + ::getpid() % 20000)}};
+    std::vector<pid_t> children;
+    for (int rank = 0; rank < 2; ++rank) {
+        children.push_back(start_child(environment, [rank](const Library& library) {
+            ncclUniqueId id{};
+            EXPECT_EQ(NCCL_CALL(library, ncclGetUniqueId)(&id), ncclSuccess);
+            ncclComm_t comm = join(library, 2, id, rank), part = nullptr;
+            reduce(library, comm, 2);
+            EXPECT_EQ(NCCL_CALL(library, ncclCommSplit)(comm, 0, 0, &part, nullptr), ncclSuccess);
+            reduce(library, part, 2);
+            EXPECT_EQ(NCCL_CALL(library, ncclCommDestroy)(part), ncclSuccess);
+            EXPECT_EQ(NCCL_CALL(library, ncclCommDestroy)(comm), ncclSuccess);
+        }));
+    }
+    for (const pid_t child : children) EXPECT_EQ(status_of(child), 0);
+    in_child({{"NCCL_COMM_ID", "somewhere"}}, [](const Library& library) {
+        ncclUniqueId id{};
+        EXPECT_EQ(NCCL_CALL(library, ncclGetUniqueId)(&id), ncclInvalidArgument);
+        EXPECT_STREQ(NCCL_CALL(library, ncclGetLastError)(nullptr),
+                     "ncclGetUniqueId: NCCL_COMM_ID=somewhere: expected ADDRESS:PORT");
+    });
+}
+
+TEST(NcclProcesses, that_die_are_remote_errors_to_those_that_go_on_without_them) {
+    const Shared<Job> job;
+    std::vector<pid_t> children;
+    for (int rank = 0; rank < 3; ++rank) {
+        children.push_back(start_child({}, [&, rank](const Library& library) {
+            ncclUniqueId id{};
+            if (rank == 0) {
+                EXPECT_EQ(NCCL_CALL(library, ncclGetUniqueId)(&id), ncclSuccess);
+                job->first.give(id);
+            }
+            ncclComm_t comm = join(library, 3, job->first.wait(), rank), rest = nullptr;
+            reduce(library, comm, 3);
+            if (rank == 1) ::raise(SIGKILL);
+            int value = 1, excluded = 1;
+            EXPECT_EQ(NCCL_CALL(library, ncclAllReduce)(&value, &value, 1, ncclInt32, ncclSum, comm, nullptr),
+                      ncclRemoteError);
+            const std::string said = NCCL_CALL(library, ncclGetLastError)(comm);
+            EXPECT_NE(said.find("rank 1"), std::string::npos) << said;
+            EXPECT_EQ(NCCL_CALL(library, ncclCommShrink)(comm, &excluded, 1, &rest, nullptr, NCCL_SHRINK_ABORT),
+                      ncclSuccess)
+                << NCCL_CALL(library, ncclGetLastError)(nullptr);
+            if (rest == nullptr) return;
+            reduce(library, rest, 2);
+            EXPECT_EQ(NCCL_CALL(library, ncclCommDestroy)(rest), ncclSuccess);
+            EXPECT_EQ(NCCL_CALL(library, ncclCommAbort)(comm), ncclSuccess);
+        }));
+    }
+    EXPECT_EQ(status_of(children[0]), 0);
+    EXPECT_TRUE(WIFSIGNALED(status_of(children[1])));
+    EXPECT_EQ(status_of(children[2]), 0);
+}
+
+TEST(NcclProcesses, end_while_a_call_is_under_way) {
+    const auto begin = std::chrono::steady_clock::now();
+    in_child({}, [](const Library& library) {
+        ncclUniqueId id{};
+        EXPECT_EQ(NCCL_CALL(library, ncclGetUniqueId)(&id), ncclSuccess);
+        ncclConfig_t config = initialised_config();
+        config.blocking = 0;
+        ncclComm_t comm = nullptr;
+        EXPECT_EQ(NCCL_CALL(library, ncclCommInitRankConfig)(&comm, 2, id, 0, &config), ncclInProgress);
+    });
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
+}
+
+TEST(NcclProcesses, find_the_interface_that_they_are_told) {
+    in_child({{"NCCL_SOCKET_IFNAME", "=lo"}}, [](const Library& library) {
+        ncclUniqueId id{};
+        EXPECT_EQ(NCCL_CALL(library, ncclGetUniqueId)(&id), ncclSuccess);
+        EXPECT_NE(std::string(id.internal, sizeof id.internal).find("127.0.0.1"), std::string::npos);
+        ncclComm_t comm = join(library, 1, id, 0);
+        EXPECT_EQ(NCCL_CALL(library, ncclCommDestroy)(comm), ncclSuccess);
+    });
+    in_child({{"NCCL_SOCKET_IFNAME", "nosuch"}}, [](const Library& library) {
+        ncclUniqueId id{};
+        EXPECT_EQ(NCCL_CALL(library, ncclGetUniqueId)(&id), ncclInvalidUsage);
+        EXPECT_STREQ(NCCL_CALL(library, ncclGetLastError)(nullptr),
+                     "ncclGetUniqueId: NCCL_SOCKET_IFNAME=nosuch names no interface of this host that is up");
+    });
+}
+
+}  // namespace
+}  // namespace tutti::test
