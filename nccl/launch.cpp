@@ -29,12 +29,24 @@ class Run {
         try {
             communicator()->await_turn(turn_);
             for (const Operation& operation : batch_.operations) {
-                if (const Fault* fault = communicator()->next_fault()) return suffer(*fault, operation);
-                started_.push_back(start(operation, *communicator()));
+                if (!suffers(operation)) started_.push_back(start(operation, *communicator()));
+                if (hanging_ != nullptr) return;
             }
         } catch (...) {
             note(as_failure(std::current_exception()));
         }
+    }
+
+    /// In place of both, for a launch that has nothing else.
+    void carry_out_alone(bool until_abort) noexcept {
+        const Operation& operation = batch_.operations.front();
+        try {
+            communicator()->await_turn(turn_);
+            if (!suffers(operation)) carry_out(operation, *communicator());
+        } catch (...) {
+            note_of(operation, as_failure(std::current_exception()));
+        }
+        finish(until_abort);
     }
 
     /// Waits for all; passes the turn. `until_abort`: an operation that a fault holds holds its stream, too, whether or
@@ -44,9 +56,7 @@ class Run {
             try {
                 started_[i].work.wait();
             } catch (...) {
-                const Failure failure = as_failure(std::current_exception());
-                note({failure.code(), text(name_of(batch_.operations[i].call), ": ", communicator()->describe(), ": ",
-                                           failure.sentence())});
+                note_of(batch_.operations[i], as_failure(std::current_exception()));
             }
         }
         try {
@@ -71,13 +81,24 @@ class Run {
     }
 
  private:
-    // The communicator gets its error now; the operation ends with the communicator.
-    void suffer(const Fault& fault, const Operation& operation) {
+    // Whether a fault holds it. The communicator gets its error now; the operation ends with the communicator.
+    bool suffers(const Operation& operation) {
+        const Fault* fault = communicator()->next_fault();
+        if (fault == nullptr) return false;
         hanging_ = name_of(operation.call);
-        if (fault.kind != Fault::Kind::error) return;
-        note({fault.code,
-              text("TUTTI_NCCL_FAULTS gives ", communicator()->describe(), " the asynchronous error ",
-                   ncclGetErrorString(fault.code), " in ", hanging_, ", after ", fault.after, " operations")});
+        if (fault->kind == Fault::Kind::error) {
+            note({fault->code,
+                  text("TUTTI_NCCL_FAULTS gives ", communicator()->describe(), " the asynchronous error ",
+                       ncclGetErrorString(fault->code), " in ", hanging_, ", after ", fault->after, " operations")});
+        }
+        return true;
+    }
+    // What tutti says knows nothing of NCCL's names.
+    void note_of(const Operation& operation, const Failure& failure) noexcept {
+        const std::string known = communicator()->sentence();
+        if (failure.sentence() == known) return note(failure);
+        note({failure.code(),
+              text(name_of(operation.call), ": ", communicator()->describe(), ": ", failure.sentence())});
     }
     void note(const Failure& failure) noexcept {
         if (failure_) return;
@@ -119,6 +140,7 @@ Runs take_turns(std::vector<Batch> batches) {
 }
 
 void carry_out(const Runs& runs, bool until_abort) noexcept {
+    if (runs.size() == 1 && runs.front()->operations().size() == 1) return runs.front()->carry_out_alone(until_abort);
     for (const auto& run : runs) run->begin();
     for (const auto& run : runs) run->finish(until_abort);
 }

@@ -1,8 +1,7 @@
 #include "operations.hpp"
 
+#include "forms.hpp"
 #include "scale.hpp"
-
-#include <tutti/distributed.hpp>
 
 #include <array>
 #include <cstdint>
@@ -95,6 +94,7 @@ ReduceOp::Kind kind_of(ncclRedOp_t op) {
 
 // ---- How a group carries it out
 
+template <class Form>
 class Starter {
  public:
     Starter(const Operation& operation, const Communicator& communicator)
@@ -113,24 +113,24 @@ class Starter {
             case Call::all_reduce: return all_reduce();
             case Call::broadcast:
                 if (rank_ == o_.root) copy_to(o_.out, o_.in);
-                return async::broadcast(out(1), {.group = group_, .group_src = o_.root});
+                return Form::broadcast(out(1), {.group = group_, .group_src = o_.root});
             case Call::reduce: return reduce();
-            case Call::all_gather: return async::all_gather_into_tensor(out(size_), in(1), {.group = group_});
+            case Call::all_gather: return Form::all_gather(out(size_), in(1), {.group = group_});
             case Call::reduce_scatter: return reduce_scatter();
-            case Call::all_to_all: return async::all_to_all_single(out(size_), in(size_), {.group = group_});
+            case Call::all_to_all: return Form::all_to_all(out(size_), in(size_), {.group = group_});
             case Call::gather: {
                 TensorList blocks;
                 for (int i = 0; rank_ == o_.root && i < size_; ++i) blocks.push_back(block(o_.out, i));
-                return async::gather(in(1), blocks, {.group = group_, .group_dst = o_.root});
+                return Form::gather(in(1), blocks, {.group = group_, .group_dst = o_.root});
             }
             case Call::scatter: {
                 ConstTensorList blocks;
                 for (int i = 0; rank_ == o_.root && i < size_; ++i)
                     blocks.push_back(block(const_cast<void*>(o_.in), i));
-                return async::scatter(out(1), blocks, {.group = group_, .group_src = o_.root});
+                return Form::scatter(out(1), blocks, {.group = group_, .group_src = o_.root});
             }
-            case Call::send: return isend(in(1), o_.root, {.group = group_});
-            case Call::receive: return irecv(out(1), {.group = group_, .group_src = o_.root});
+            case Call::send: return Form::send(in(1), o_.root, {.group = group_});
+            case Call::receive: return Form::receive(out(1), {.group = group_, .group_src = o_.root});
         }
         fail(ncclInternalError, "there is no such operation");
     }
@@ -138,10 +138,10 @@ class Starter {
     Work all_reduce() {
         if (multiplies_first()) {
             scale(o_.out, o_.in, o_.count);
-            return async::all_reduce(out(1), {.op = ReduceOp::sum, .group = group_});
+            return Form::all_reduce(out(1), {.op = ReduceOp::sum, .group = group_});
         }
         copy_to(o_.out, o_.in);
-        return async::all_reduce(out(1), {.op = op(), .group = group_});
+        return Form::all_reduce(out(1), {.op = op(), .group = group_});
     }
 
     // Other ranks than the root have no place for a result; a group leaves their values as they are.
@@ -156,17 +156,17 @@ class Starter {
         } else if (is_root) {
             copy_to(o_.out, o_.in);
         }
-        return async::reduce(values, {.op = how, .group = group_, .group_dst = o_.root});
+        return Form::reduce(values, {.op = how, .group = group_, .group_dst = o_.root});
     }
 
     Work reduce_scatter() {
         if (!multiplies_first()) {
-            return async::reduce_scatter_tensor(out(1), in(size_), {.op = op(), .group = group_});
+            return Form::reduce_scatter(out(1), in(size_), {.op = op(), .group = group_});
         }
         const std::size_t all = o_.count * static_cast<std::size_t>(size_);
         const TensorView values = make_scratch(all);
         scale(values.data(), o_.in, all);
-        return async::reduce_scatter_tensor(out(1), values, {.op = ReduceOp::sum, .group = group_});
+        return Form::reduce_scatter(out(1), values, {.op = ReduceOp::sum, .group = group_});
     }
 
     // Integers wrap around as NCCL's do; floating-point values are multiplied inside the sum, which rounds once.
@@ -289,7 +289,11 @@ void check_own_messages(const std::vector<Operation>& operations, const Communic
 }
 
 Started start(const Operation& operation, const Communicator& communicator) {
-    return Starter(operation, communicator).start();
+    return Starter<AtOnce>(operation, communicator).start();
+}
+
+void carry_out(const Operation& operation, const Communicator& communicator) {
+    Starter<WhenDone>(operation, communicator).start();
 }
 
 double predicted_us(const Operation& o, const Communicator& communicator) {

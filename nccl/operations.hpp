@@ -56,6 +56,8 @@ struct Started {
 };
 /// Begins it; does not wait. Local copies are done when it returns.
 Started start(const Operation& operation, const Communicator& communicator);
+/// Returns when it is done. Not for messages to oneself.
+void carry_out(const Operation& operation, const Communicator& communicator);
 
 /// What it takes, in microseconds, by the numbers that the ranks have measured.
 double predicted_us(const Operation& operation, const Communicator& communicator);

@@ -74,6 +74,15 @@ if grep -E '_test:|example_|tutti-cli:|/bench' <<<"$targets"; then fail "add_sub
 (cd "$work/part" && ctest -N | grep -q 'Total Tests: 0') || fail "add_subdirectory: tutti's tests are the project's, too"
 echo "consumer: add_subdirectory brings the library and nothing else"
 
+# A program for NCCL, which knows nothing of tutti.
+[ -e "$prefix/lib/libtutti-nccl.so.2" ] || fail "lib/libtutti-nccl.so.2 is not installed"
+cc -std=c11 -Wall -Wextra -o "$work/nccl_program" "$source/examples/nccl/nccl_program.c" -L"$prefix/lib" -ltutti-nccl \
+  -Wl,-rpath,"$prefix/lib" -Wl,-rpath-link,"$prefix/lib"
+"$work/nccl_program" >"$work/nccl_program.log" 2>&1 || { cat "$work/nccl_program.log"; fail "the program for NCCL failed"; }
+exported=$(nm -D --defined-only "$prefix/lib/libtutti-nccl.so.2" | sed 's/.* //' | grep -v -e '^p\?nccl[A-Z]' -e '^tuttiNcclHostMemory$' || true)
+[ -z "$exported" ] || fail "libtutti-nccl exports more than NCCL's names: $exported"
+echo "consumer: a program for NCCL: $(tail -n 1 "$work/nccl_program.log")"
+
 # A backend of somebody else: built out of the tree, found by its name, and through the tests of all backends.
 cmake -S "$source/examples/backend" -B "$work/pinboard" -G Ninja -DCMAKE_BUILD_TYPE=Debug \
   -DCMAKE_PREFIX_PATH="$prefix" >"$work/pinboard.log" 2>&1 || { cat "$work/pinboard.log"; fail "pinboard: configuring failed"; }
