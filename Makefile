@@ -7,7 +7,7 @@ JOBS ?= $(shell nproc)
 DEPS ?= tools/install-deps
 export TORCH_PYTHON ?= python3
 export TORCH ?= 1
-sources = $(shell find src include tests examples bench backends python -name '*.cpp' -o -name '*.hpp' -o -name '*.c' -o -name '*.h')
+sources = $(shell find src include nccl tests examples bench backends python -name '*.cpp' -o -name '*.hpp' -o -name '*.c' -o -name '*.h')
 
 help:  ## list these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14

@@ -199,13 +199,18 @@ void Communicator::await_turn(std::uint64_t turn) {
 
 void Communicator::pass_turn(std::uint64_t turn) noexcept {
     const std::lock_guard lock(mutex_);
-    if (turn_ == turn) running_ = false;
-    passed_.insert(turn);
-    while (passed_.erase(turn_) > 0) ++turn_;
+    if (turn_ == turn) {
+        running_ = false;
+        ++turn_;
+        while (passed_.erase(turn_) > 0) ++turn_;
+    } else {
+        passed_.insert(turn);
+    }
     changed_.notify_all();
 }
 
 const Fault* Communicator::next_fault() {
+    if (faults().of_communicators.empty()) return nullptr;
     std::uint64_t begun = 0;
     {
         const std::lock_guard lock(mutex_);
