@@ -36,7 +36,7 @@ Settings settings_of(const ncclConfig_t* config, const Settings& otherwise) {
         settings.blocking = std::string_view(blocking) != "0";
     }
     if (config == nullptr) return settings;
-    constexpr std::size_t least_bytes = offsetof(ncclConfig_t, splitShare);
+    constexpr std::size_t least_bytes = offsetof(ncclConfig_t, cgaClusterSize);  // that of NCCL 2.14
     if (config->magic != NCCL_API_MAGIC || config->size < least_bytes) {
         fail(ncclInvalidArgument, "config was not initialised: expected NCCL_CONFIG_INITIALIZER");
     }
@@ -47,7 +47,8 @@ Settings settings_of(const ncclConfig_t* config, const Settings& otherwise) {
     check(*config, "splitShare", &ncclConfig_t::splitShare, 0, 1);
     check(*config, "collnetEnable", &ncclConfig_t::collnetEnable, 0, 1);
     check(*config, "shrinkShare", &ncclConfig_t::shrinkShare, 0, 1);
-    if (config->minCTAs != NCCL_CONFIG_UNDEF_INT && config->maxCTAs != NCCL_CONFIG_UNDEF_INT &&
+    const bool both = has(*config, &ncclConfig_t::minCTAs) && has(*config, &ncclConfig_t::maxCTAs);
+    if (both && config->minCTAs != NCCL_CONFIG_UNDEF_INT && config->maxCTAs != NCCL_CONFIG_UNDEF_INT &&
         config->minCTAs > config->maxCTAs) {
         fail(ncclInvalidArgument, "config.minCTAs is ", config->minCTAs, ", which is more than config.maxCTAs, ",
              config->maxCTAs);

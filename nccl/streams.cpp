@@ -15,10 +15,12 @@ namespace {
 using HostFunction = void (*)(void* data);
 using LaunchHostFunction = int (*)(ncclStream_t stream, HostFunction function, void* data);
 using GetDevice = int (*)(int* device);
+using IsCapturing = int (*)(ncclStream_t stream, int* status);
 
 struct Driver {
     LaunchHostFunction launch = nullptr;
     GetDevice get_device = nullptr;
+    IsCapturing is_capturing = nullptr;
 };
 
 void* loaded_driver() {
@@ -36,6 +38,7 @@ const Driver& driver() {
         if (!global && where == nullptr) return one;
         one.launch = reinterpret_cast<LaunchHostFunction>(::dlsym(where, "cuLaunchHostFunc"));
         one.get_device = reinterpret_cast<GetDevice>(::dlsym(where, "cuCtxGetDevice"));
+        one.is_capturing = reinterpret_cast<IsCapturing>(::dlsym(where, "cuStreamIsCapturing"));
         return one;
     }();
     return found;
@@ -48,6 +51,12 @@ bool is_ordered(ncclStream_t stream) {
 }
 
 void run_in_stream(ncclStream_t stream, std::function<void()> work) {
+    int capturing = 0;
+    if (driver().is_capturing != nullptr && driver().is_capturing(stream, &capturing) == 0 && capturing != 0) {
+        fail(ncclInvalidUsage, "the stream ", stream,
+             " is being captured into a graph: expected one that runs, as an "
+             "operation is carried out once here");
+    }
     auto held = std::make_unique<std::function<void()>>(std::move(work));
     const int code = driver().launch(
         stream,

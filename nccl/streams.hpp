@@ -1,6 +1,6 @@
 // Streams of a device's driver, where there is one: a program with a GPU, or with a library in the driver's place, may
-// give its streams, and operations then come after what those hold already. Only one function of the driver is used,
-// cuLaunchHostFunc: looked for among what the process has loaded, else in the file that TUTTI_CUDA_LIB names.
+// give its streams, and operations then come after what those hold already. Only cuLaunchHostFunc is needed of the
+// driver: looked for among what the process has loaded, else in the file that TUTTI_CUDA_LIB names.
 //
 // Threads: any.
 #pragma once
@@ -15,7 +15,8 @@ namespace tutti::nccl_library {
 bool is_ordered(ncclStream_t stream);
 
 /// Runs `work` when the stream reaches it, on a thread of the driver's; what comes later waits for its end. `work`
-/// throws nothing and calls no function of the driver. Throws Failure (unhandled CUDA error); `work` does not run then.
+/// throws nothing and calls no function of the driver. Throws Failure (unhandled CUDA error, or invalid
+/// usage of a stream that is being captured); `work` does not run then.
 void run_in_stream(ncclStream_t stream, std::function<void()> work);
 
 /// The device of this thread; 0 where there is no driver, or it has no answer.

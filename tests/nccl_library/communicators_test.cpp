@@ -5,6 +5,8 @@
 #include <barrier>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
+#include <iterator>
 
 namespace tutti::test {
 namespace {
@@ -333,10 +335,22 @@ TEST(NcclCommunicators, are_finalized_before_they_go) {
     });
 }
 
-TEST(NcclCommunicators, hundreds_come_and_go) {
-    for (int round = 0; round < 100; ++round) {
-        on_ranks(2, [](const NcclRank& me) { EXPECT_EQ(sum_of_ones(me.comm), 2); });
-    }
+std::size_t entries(const char* folder) {
+    const std::filesystem::directory_iterator all(folder);
+    return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
+TEST(NcclCommunicators, hundreds_come_and_go_and_leave_nothing) {
+    const auto run = [](int rounds) {
+        for (int round = 0; round < rounds; ++round) {
+            on_ranks(2, [](const NcclRank& me) { EXPECT_EQ(sum_of_ones(me.comm), 2); });
+        }
+    };
+    run(5);
+    const std::size_t files = entries("/proc/self/fd"), threads = entries("/proc/self/task");
+    run(100);
+    EXPECT_LT(entries("/proc/self/fd"), files + 40) << "a store is served a moment longer than its ranks are there";
+    EXPECT_LT(entries("/proc/self/task"), threads + 10);
 }
 
 }  // namespace

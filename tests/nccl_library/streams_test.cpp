@@ -59,6 +59,7 @@ class Stream {
 };
 
 std::atomic<int> refuse_after{-1};  // launches; -1: none is refused
+std::atomic<bool> capturing{false};
 
 }  // namespace
 
@@ -67,6 +68,10 @@ extern "C" __attribute__((visibility("default"))) int cuLaunchHostFunc(void* str
     if (refuse_after == 0) return 400;
     if (refuse_after > 0) --refuse_after;
     static_cast<Stream*>(stream)->push([function, data] { function(data); });
+    return 0;
+}
+extern "C" __attribute__((visibility("default"))) int cuStreamIsCapturing(void*, int* status) {
+    *status = capturing ? 1 : 0;
     return 0;
 }
 extern "C" __attribute__((visibility("default"))) int cuCtxGetDevice(int* device) {
@@ -104,14 +109,12 @@ TEST(NcclStreams, carry_ranks_that_issue_without_waiting) {
             good(ncclAllReduce(one.data(), one.data(), one.size(), ncclFloat32, ncclSum, me.comm, stream.handle()));
         stream.wait();
         for (int i = 0; i < 50; ++i) EXPECT_EQ(values[static_cast<std::size_t>(i)][99], static_cast<float>(3 * i));
-        good(ncclCommDestroy(nullptr));
     });
 }
 
 TEST(NcclStreams, of_one_communicator_wait_for_each_other_in_a_group) {
     on_ranks(2, [](const NcclRank& me) {
         Stream first, second;
-        std::vector<int> order;
         int a = 1, b = 1;
         second.hold();
         second.push([&] { b = 10; });
@@ -190,6 +193,19 @@ TEST(NcclStreams, tell_later_what_went_wrong_in_them) {
         sentence(ncclInvalidUsage, ncclBcast(values.data(), 1, ncclInt32, 0, comm, stream.handle()), comm);
         good(ncclCommDestroy(comm));
     });
+}
+
+TEST(NcclStreams, that_are_captured_into_a_graph_are_refused) {
+    Stream stream;
+    ncclComm_t comm = nullptr;
+    good(ncclCommInitAll(&comm, 1, nullptr));
+    int value = 1;
+    capturing = true;
+    EXPECT_NE(sentence(ncclInvalidUsage, ncclBcast(&value, 1, ncclInt32, 0, comm, stream.handle()))
+                  .find("is being captured into a graph"),
+              std::string::npos);
+    capturing = false;
+    good(ncclCommAbort(comm));
 }
 
 TEST(NcclStreams, that_the_driver_refuses_are_errors_of_the_call) {

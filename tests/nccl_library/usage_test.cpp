@@ -116,6 +116,13 @@ TEST_F(NcclUsage, reads_a_shorter_configuration_only_as_far_as_it_goes) {
     ncclComm_t made = nullptr;
     good(ncclCommInitRankConfig(&made, 1, id, 0, &config));
     good(ncclCommDestroy(made));
+    good(ncclGetUniqueId(&id));
+    config = initialised_config();
+    config.size = 24;  // NCCL 2.14's ends with `blocking`
+    config.minCTAs = 5;
+    config.maxCTAs = -1;
+    good(ncclCommInitRankConfig(&made, 1, id, 0, &config));
+    good(ncclCommDestroy(made));
 }
 
 TEST_F(NcclUsage, keeps_operators_to_their_communicator_and_type) {
