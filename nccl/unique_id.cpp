@@ -45,7 +45,7 @@ std::string key_of(const Contents& contents) {
     return contents.key[0] == '\0' ? std::string() : std::string(contents.key, sizeof contents.key);
 }
 
-std::string variable(const char* name) {
+std::string setting(const char* name) {
     const char* value = std::getenv(name);
     return value != nullptr ? value : "";
 }
@@ -66,8 +66,8 @@ bool allowed(const std::string& rules, std::string_view name) {
 }
 
 std::string own_address() {
-    if (std::string host = variable("TUTTI_HOST"); !host.empty()) return host;
-    const std::string rules = variable("NCCL_SOCKET_IFNAME");
+    if (std::string host = setting("TUTTI_HOST"); !host.empty()) return host;
+    const std::string rules = setting("NCCL_SOCKET_IFNAME");
     std::string found;
     ifaddrs* all = nullptr;
     if (::getifaddrs(&all) != 0) return "127.0.0.1";
@@ -149,7 +149,7 @@ ncclUniqueId id_of_environment(const std::string& where) {
 }  // namespace
 
 ncclUniqueId given_unique_id() {
-    const std::string where = variable("NCCL_COMM_ID");
+    const std::string where = setting("NCCL_COMM_ID");
     return where.empty() ? make_unique_id() : id_of_environment(where);
 }
 
