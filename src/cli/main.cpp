@@ -20,7 +20,6 @@ int main(int argc, char** argv) {
     CLI::App app("Collective communication between processes: starts them, measures them, explains them.", "tutti");
     app.require_subcommand(1);
     app.set_version_flag("-V,--version", std::string("tutti ") + tutti::version());
-    app.footer("tutti help COMMAND, or tutti COMMAND --help: what a command takes.");
     std::vector<std::string> command;  // of run and launch
     std::map<std::string, Command> commands;
     commands["run"] = add_run(app, command);
@@ -34,6 +33,7 @@ int main(int argc, char** argv) {
         std::printf("tutti %s\n", tutti::version());
         return 0;
     };
+    app.footer("tutti help COMMAND, or tutti COMMAND --help: what a command takes.");
 
     std::vector<std::string> arguments(argv + 1, argv + argc);
     if (arguments.empty()) arguments = {"--help"};

@@ -207,12 +207,42 @@ Joined where_the_launcher_says(const JobEnvironment& job, Joined joined, const R
     }
 }
 
+// A program that was started bare is a world by itself, as with MPI. Of one that was told a part it is not known what
+// it is a part of.
+bool is_started_alone(const JobEnvironment& job, const Joined& joined) {
+    const bool told = job.master_addr || job.master_port;
+    if (joined.rank == -1 && joined.world_size == -1 && !told) return true;
+    const bool rank_missing = joined.rank == -1, size_missing = joined.world_size == -1;
+    if (!rank_missing && !size_missing) return false;
+    throw InvalidArgument(
+        fmt::format("env://: {} not set, while {} set: set {} in each process, or start them with tutti run, torchrun, "
+                    "srun or mpirun",
+                    rank_missing && size_missing ? "RANK and WORLD_SIZE are"
+                    : rank_missing               ? "RANK is"
+                                                 : "WORLD_SIZE is",
+                    !rank_missing                        ? "RANK is"
+                    : !size_missing                      ? "WORLD_SIZE is"
+                    : job.master_addr && job.master_port ? "MASTER_ADDR and MASTER_PORT are"
+                    : job.master_addr                    ? "MASTER_ADDR is"
+                                                         : "MASTER_PORT is",
+                    rank_missing && size_missing ? "both" : "it"));
+}
+
+Joined alone() {
+    TUTTI_INFO(
+        "this process is a world of one: no launcher started it; tutti run -n N PROGRAM starts N that work together");
+    Joined joined{HashStore(), 0, 1};
+    joined.is_fresh = true;
+    return joined;
+}
+
 Joined by_environment(const Url& url, const std::string& method, const Request& request) {
     JobEnvironment job = read_job_environment();
     Joined joined;
     joined.rank = from_environment(job.rank, agree("rank", request.rank, url.rank, method));
     joined.world_size =
         from_environment(job.world_size, agree("world_size", request.world_size, url.world_size, method));
+    if (!request.only_to_tell && is_started_alone(job, joined)) return alone();
     check(joined, request, "set RANK and WORLD_SIZE, or start the program with tutti run, torchrun, srun or mpirun");
     if (!job.master_port)
         throw InvalidArgument(

@@ -480,7 +480,7 @@ TEST(DefaultGroup, takes_the_file_urls_of_windows_where_they_name_something) {
 TEST(DefaultGroup, says_what_is_wrong_with_an_address) {
     covers("S1-011", "S1-025", "S1-027", "A-38");
     for (const char* bad :
-         {"env://", "tcp://127.0.0.1?rank=0&world_size=1", "tcp://127.0.0.1:99999?rank=0&world_size=1", "ftp://x",
+         {"tcp://127.0.0.1?rank=0&world_size=1", "tcp://127.0.0.1:99999?rank=0&world_size=1", "ftp://x",
           "tcp://239.1.1.1:5?rank=0&world_size=1", "tcp://127.0.0.1:5", "file://relative?rank=0&world_size=1",
           "tcp://127.0.0.1:5?rank=0&world_size=1&colour=red", "nonsense"}) {
         ::unsetenv("RANK");
@@ -489,6 +489,32 @@ TEST(DefaultGroup, says_what_is_wrong_with_an_address) {
     EXPECT_THROW(init_process_group({.init_method = "tcp://127.0.0.1:5?rank=0&world_size=1", .rank = 1}),
                  InvalidArgument);
     EXPECT_THROW(init_process_group({.init_method = "env://", .store = HashStore()}), InvalidArgument);
+}
+
+TEST(DefaultGroup, is_a_world_of_one_in_a_program_that_nobody_launched) {
+    constexpr std::array variables{"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};
+    for (const char* variable : variables) ::unsetenv(variable);
+    for (int turn = 0; turn < 2; ++turn) {
+        init_process_group();
+        EXPECT_EQ(get_world_size(), 1);
+        EXPECT_EQ(get_rank(), 0);
+        std::vector<int> x{7};
+        all_reduce(x);
+        EXPECT_EQ(x[0], 7);
+        destroy_process_group();
+    }
+    const std::array<std::pair<const char*, const char*>, 4> halves{{
+        {"RANK", "WORLD_SIZE is not set, while RANK is set: set it"},
+        {"WORLD_SIZE", "RANK is not set, while WORLD_SIZE is set: set it"},
+        {"MASTER_ADDR", "RANK and WORLD_SIZE are not set, while MASTER_ADDR is set: set both"},
+        {"MASTER_PORT", "RANK and WORLD_SIZE are not set, while MASTER_PORT is set: set both"},
+    }};
+    for (const auto& [variable, words] : halves) {
+        ::setenv(variable, "1", 1);
+        const std::string text = message_of<InvalidArgument>([] { init_process_group({.timeout = 2s}); });
+        EXPECT_TRUE(has(text, words)) << text;
+        ::unsetenv(variable);
+    }
 }
 
 #ifndef TUTTI_THREADS_ONLY
