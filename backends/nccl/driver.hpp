@@ -1,5 +1,5 @@
-// What the plug-in needs of a device: streams, events, copies. CUDA's driver (libcuda.so.1), which is wherever a GPU is;
-// HIP and AscendCL by adapters. All functions are resolved when the library is opened.
+// What the plug-in needs of a device: streams, events, copies. CUDA's driver (libcuda.so.1), which is wherever a GPU
+// is; HIP and AscendCL by adapters. All functions are resolved when the library is opened.
 #pragma once
 
 #include <tutti/tensor.hpp>
@@ -11,7 +11,7 @@
 namespace tutti::nccl {
 
 /// Errors are thrown as DistBackendError with the driver's name for them, the function and the driver's file.
-/// All functions: any thread; those that take a device index make it the thread's current one.
+/// All functions: any thread; a null stream is the default stream of the device that is the thread's (use()).
 class Driver {
  public:
     using StreamHandle = void*;
@@ -20,10 +20,19 @@ class Driver {
     virtual ~Driver() = default;
     virtual std::string file() const = 0;  ///< of the library
     virtual int device_count() const = 0;
-    virtual void use(int device) const = 0;  ///< makes it this thread's
+    /// False: host memory alone; there are no streams then, and copies have been made when they return.
+    virtual bool has_streams() const { return true; }
+    virtual int current() const { return -1; }  ///< the thread's device; -1: it has none yet
+    /// Makes it this thread's, and returns what was before, for put_back(). Throws where there is no such device.
+    virtual void* use(int device) const = 0;
+    virtual void put_back(void* before) const noexcept = 0;
+    virtual std::string identity(int /*device*/) const { return {}; }  ///< the same in all processes of a host
+    virtual int capability(int /*device*/) const { return 0; }         ///< CUDA's compute capability: 90 is 9.0
     virtual StreamHandle make_stream(int device, bool high_priority) const = 0;
     virtual void destroy_stream(StreamHandle stream) const noexcept = 0;
     virtual void wait_for_stream(StreamHandle stream) const = 0;  ///< blocks
+    /// Its work goes into a graph that is run later.
+    virtual bool is_capturing(StreamHandle /*stream*/) const { return false; }
     virtual EventHandle make_event(int device) const = 0;
     virtual void destroy_event(EventHandle event) const noexcept = 0;
     virtual void record(EventHandle event, StreamHandle stream) const = 0;
@@ -34,13 +43,31 @@ class Driver {
     virtual void release(int device, void* memory) const noexcept = 0;
     virtual void* allocate_host(std::size_t bytes) const = 0;
     virtual void release_host(void* memory) const noexcept = 0;
-    virtual void copy(void* to, const void* from, std::size_t bytes, StreamHandle stream) const = 0;  ///< any directions
+    virtual void copy(void* to, const void* from, std::size_t bytes,
+                      StreamHandle stream) const = 0;  ///< any directions
     /// Of memory; -1: it is not on a device of this driver's.
     virtual int device_of(const void* memory) const = 0;
+};
+
+/// Makes a device the thread's for a block.
+class CurrentDevice {
+ public:
+    CurrentDevice(const Driver& driver, int device) : driver_(driver), before_(driver.use(device)) {}
+    ~CurrentDevice() { driver_.put_back(before_); }
+    CurrentDevice(const CurrentDevice&) = delete;
+    CurrentDevice& operator=(const CurrentDevice&) = delete;
+
+ private:
+    const Driver& driver_;
+    void* const before_;
 };
 
 /// Opens the driver of a kind of devices, once. Throws DistBackendError that says which library it looked for, and what
 /// is missing. cuda: TUTTI_CUDA_LIB, or libcuda.so.1.
 std::shared_ptr<const Driver> open_driver(Device::Type device);
+/// Other plug-ins bring drivers of their own kinds of devices, before the first open_driver().
+void provide_driver(Device::Type device, std::shared_ptr<const Driver> (*open)());
+/// CUDA's.
+std::shared_ptr<const Driver> open_cuda_driver();
 
 }  // namespace tutti::nccl

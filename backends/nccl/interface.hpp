@@ -58,8 +58,8 @@ struct Config {
     int min_ctas;
     int max_ctas;
     const char* net_name;
-    int split_share;  // up to here: 2.18
-    int traffic_class;  // 2.26
+    int split_share;        // up to here: 2.18
+    int traffic_class;      // 2.26
     const char* comm_name;  // 2.27
     int collnet_enable;
     int cta_policy;
@@ -86,11 +86,14 @@ struct Interface {
     const char* (*GetErrorString)(Result result) = nullptr;
     const char* (*GetLastError)(Comm comm) = nullptr;
 
-    Result (*AllReduce)(const void* in, void* out, std::size_t count, Type, ReduceOpHandle, Comm, StreamHandle) = nullptr;
+    Result (*AllReduce)(const void* in, void* out, std::size_t count, Type, ReduceOpHandle, Comm,
+                        StreamHandle) = nullptr;
     Result (*Broadcast)(const void* in, void* out, std::size_t count, Type, int root, Comm, StreamHandle) = nullptr;
-    Result (*Reduce)(const void* in, void* out, std::size_t count, Type, ReduceOpHandle, int root, Comm, StreamHandle) = nullptr;
+    Result (*Reduce)(const void* in, void* out, std::size_t count, Type, ReduceOpHandle, int root, Comm,
+                     StreamHandle) = nullptr;
     Result (*AllGather)(const void* in, void* out, std::size_t block, Type, Comm, StreamHandle) = nullptr;
-    Result (*ReduceScatter)(const void* in, void* out, std::size_t block, Type, ReduceOpHandle, Comm, StreamHandle) = nullptr;
+    Result (*ReduceScatter)(const void* in, void* out, std::size_t block, Type, ReduceOpHandle, Comm,
+                            StreamHandle) = nullptr;
     Result (*Send)(const void* data, std::size_t count, Type, int peer, Comm, StreamHandle) = nullptr;
     Result (*Recv)(void* data, std::size_t count, Type, int peer, Comm, StreamHandle) = nullptr;
     Result (*GroupStart)() = nullptr;

@@ -43,6 +43,8 @@ class Registry {
     /// Also looks for a library that registers it.
     std::optional<Entry> find(const std::string& name) {
         if (auto entry = registered(name)) return entry;
+        const std::lock_guard one(loading_mutex_);  // threads that ask at once
+        if (auto entry = registered(name)) return entry;
         const std::string file = load_library(name);
         auto entry = registered(name);
         if (!entry && !file.empty()) {
@@ -66,6 +68,7 @@ class Registry {
         const auto found = entries_.find(name);
         return found == entries_.end() ? std::nullopt : std::optional(found->second);
     }
+    std::mutex loading_mutex_;  // before mutex_
     std::mutex mutex_;
     std::map<std::string, Entry> entries_;
 };

@@ -13,6 +13,7 @@
 #include <tutti/tutti.hpp>
 
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <ifaddrs.h>
@@ -20,6 +21,7 @@
 #include <sched.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,8 +29,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <set>
+#include <map>
 #include <sstream>
+#include <string_view>
 
 namespace tutti::cli {
 namespace {
@@ -168,21 +171,67 @@ Finding secret() {
     return {Kind::missing, "secret", "none", "jobs on several hosts need the same TUTTI_JOB_SECRET on all"};
 }
 
-// This program has the library in itself and cannot load them; programs that use libtutti.so find those beside it.
-Finding backends() {
+// By name; of a name that several folders have, the first.
+std::map<std::string, std::filesystem::path> backend_libraries() {
     auto folders = backend::named_folders();
     std::error_code none;
     const auto prefix = std::filesystem::read_symlink("/proc/self/exe", none).parent_path().parent_path();
     for (const char* libraries : {"lib", TUTTI_LIBRARY_FOLDER})
         folders.push_back(prefix / libraries / "tutti/backends");
-    std::set<std::string> here;
+    std::map<std::string, std::filesystem::path> found;
     for (const auto& folder : folders) {
         for (const auto& file : std::filesystem::directory_iterator(folder, none)) {
             const std::string name = file.path().stem();
-            if (name.starts_with("libtutti-backend-")) here.insert(name.substr(17));
+            if (name.starts_with("libtutti-backend-")) found.try_emplace(name.substr(17), file.path());
         }
     }
-    return {Kind::good, "backends", fmt::format("native{}{}", here.empty() ? "" : ", ", fmt::join(here, ", "))};
+    return found;
+}
+
+// What a backend's library says about the library that it is for; "" where it says nothing. Asked in a process of its
+// own: the program has tutti in itself, and who knows what a vendor's library does when it is opened.
+std::string report_of(const std::filesystem::path& file) {
+    int pipe[2];
+    if (::pipe(pipe) != 0) return {};
+    const pid_t child = ::fork();
+    if (child == 0) {
+        constexpr unsigned seconds = 10;
+        ::alarm(seconds);
+        void* const library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+        if (library == nullptr) ::_exit(0);
+        auto* const report = reinterpret_cast<const char* (*)()>(::dlsym(library, "tutti_backend_report"));
+        const std::string_view text = report == nullptr ? "" : report();
+        (void)!::write(pipe[1], text.data(), text.size());
+        ::_exit(0);
+    }
+    ::close(pipe[1]);
+    std::string text;
+    char part[512];
+    for (ssize_t got = 0; child > 0 && (got = ::read(pipe[0], part, sizeof part)) > 0;)
+        text.append(part, static_cast<std::size_t>(got));
+    ::close(pipe[0]);
+    int status = 0;
+    if (child > 0) (void)::waitpid(child, &status, 0);
+    if (child > 0 && status != 0) return "not here: asking its library ended the process, or took too long";
+    return text;
+}
+
+// This program cannot load them; programs that use libtutti.so find those beside it.
+std::vector<Finding> backends() {
+    constexpr std::string_view not_here = "not here: ";
+    std::vector<std::string> names{"native"};
+    std::vector<Finding> findings(1);
+    for (const auto& [name, file] : backend_libraries()) {
+        names.push_back(name);
+        const std::string report = report_of(file);
+        if (report.starts_with(not_here))
+            findings.push_back(
+                {Kind::missing, name, report.substr(not_here.size()), "docs/nccl.md says where it looks"});
+        else if (!report.empty())
+            findings.push_back({Kind::good, name, report});
+    }
+    findings.front() = {Kind::good, "backends", fmt::format("{}", fmt::join(names, ", "))};
+    return findings;
 }
 
 bool in_path(const std::string& program) {
@@ -262,8 +311,10 @@ std::vector<Finding> checkup() {
         findings.push_back(trial("tcp", TransportKind::tcp));
         findings.push_back(tuning());
     }
-    for (const auto& finding : {cores(), peer_memory(), open_files(), network(), socket_buffers(), secret(), backends(),
-                                program("ssh", "tutti run --hostfile starts ranks on other hosts with it"),
+    for (const auto& finding : {cores(), peer_memory(), open_files(), network(), socket_buffers(), secret()})
+        findings.push_back(finding);
+    for (const auto& finding : backends()) findings.push_back(finding);
+    for (const auto& finding : {program("ssh", "tutti run --hostfile starts ranks on other hosts with it"),
                                 program("gdb", "breakpoint() waits for it")})
         findings.push_back(finding);
     return findings;

@@ -30,6 +30,16 @@ BackendCall call_of(const Operation& operation) {
     return BackendCall::barrier;
 }
 
+std::string text_of(const std::exception_ptr& error) {
+    try {
+        std::rethrow_exception(error);
+    } catch (const std::exception& known) {
+        return known.what();
+    } catch (...) {
+        return "an unknown error";
+    }
+}
+
 BackendRequest request_of(const Operation& operation, const Group& group) {
     BackendRequest r;
     r.call = call_of(operation);
@@ -230,7 +240,8 @@ void Group::end_backends(const std::exception_ptr& failure) {
         const World::Held held(*world_);
         open = std::exchange(handed_over_, {});
     }
-    abort_backends(fmt::format("group \"{}\" has failed", name_));
+    // Backends may tell the other ranks before the world does.
+    abort_backends(fmt::format("group \"{}\" has failed: {}", name_, text_of(failure)));
     const World::Held held(*world_);
     for (auto& operation : open) world_->complete(std::move(operation), failure);
 }
@@ -259,6 +270,9 @@ void Group::wait_for_backends() {
 // Here, and not where the last handle goes: that may be a thread of the backend, while this process ends.
 void Group::leave_backends() {
     wait_for_backends();
+    if (!world_->failure()) {
+        for (const auto& [device, backend] : backends_) backend->leave();
+    }
     abort_backends(fmt::format("group \"{}\" was destroyed", name_));
 }
 

@@ -1,0 +1,101 @@
+// Communicator: a vendor's communicator from its making to its end. It is made without blocking and asked again and
+// again, so that every wait has a deadline; no call of it outlives abort() for more than a second.
+//
+// Threads: any, but calls that put operations into it, one at a time.
+#pragma once
+
+#include "nccl/library.hpp"
+
+#include <tutti/nccl.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace tutti::nccl {
+
+struct CommunicatorOptions {
+    int rank = 0, size = 1;
+    std::string name;  ///< for messages: "nccl: rank 1 of group \"dp\" (4 ranks)"
+    NcclConfig config{};
+    std::chrono::milliseconds timeout{0};
+};
+
+class Communicator {
+ public:
+    using Clock = std::chrono::steady_clock;
+
+    static UniqueId make_id(const Library& library);
+
+    /// Blocks until all `size` ranks have come with the same ids, at most for the options' timeout. One id for each 128
+    /// ranks is enough; a library that cannot take several gets the first. The device that it is for must be the
+    /// thread's. Throws DistBackendError, Timeout, Aborted (once `given_up`).
+    Communicator(std::shared_ptr<const Library> library, std::span<const UniqueId> ids, CommunicatorOptions options,
+                 const std::atomic<bool>* given_up = nullptr);
+    /// Of a part of `parent`'s ranks: those of an equal colour, by key; all of the parent's ranks call it, those of no
+    /// part with a negative colour and options of size 0. Blocks and throws as the constructor; returns null where the
+    /// colour is negative.
+    static std::shared_ptr<Communicator> split(Communicator& parent, int color, int key, CommunicatorOptions options,
+                                               const std::atomic<bool>* given_up = nullptr);
+    /// Frees it.
+    ~Communicator();
+    Communicator(const Communicator&) = delete;
+    Communicator& operator=(const Communicator&) = delete;
+
+    /// A call with the handle: abort() waits a moment for its end before the handle goes. Throws Aborted afterwards.
+    class Use {
+     public:
+        explicit Use(const Communicator& communicator);
+        ~Use() { communicator_.users_.fetch_sub(1, std::memory_order_release); }
+        Use(const Use&) = delete;
+        Use& operator=(const Use&) = delete;
+        Comm handle() const noexcept { return communicator_.handle_; }
+
+     private:
+        const Communicator& communicator_;
+    };
+
+    /// For calls under a Use.
+    Comm handle() const noexcept { return handle_; }
+    const Library& library() const noexcept { return *library_; }
+    int rank() const noexcept { return options_.rank; }
+    int size() const noexcept { return options_.size; }
+
+    /// Throws DistBackendError with the communicator's name, `what`, `call`, the code and the library's words, unless
+    /// the result is success or in_progress.
+    void check(Result result, const char* call, const std::string& what) const;
+    /// check(), and waits while it is in_progress: until the call's work is in the stream, at most `timeout` (0: the
+    /// options').
+    void finish(Result result, const char* call, const std::string& what, std::chrono::milliseconds timeout = {});
+    /// It has been aborted or freed: an event behind its kernels says nothing about their results.
+    bool is_over() const noexcept { return over_; }
+    /// What the library says by itself: success, in_progress, or the error. Success once it is over.
+    Result state() const;
+    std::exception_ptr failure(Result result, const char* call, const std::string& what) const;
+
+    /// Waits until what it was given has been carried out, then frees it; at most until the deadline, then it aborts.
+    void finalize(Clock::time_point until) noexcept;
+    /// Ends its kernels. Returns within about a second even if the library does not. More than once, any thread.
+    void abort() noexcept;
+
+ private:
+    Communicator(std::shared_ptr<const Library> library, CommunicatorOptions options,
+                 const std::atomic<bool>* given_up);
+    Config config() const;
+    /// Waits while `of` says in_progress.
+    void wait_while_in_progress(const Communicator& of, const char* call, const std::string& what,
+                                std::chrono::milliseconds timeout);
+    bool take_handle() noexcept;
+
+    const std::shared_ptr<const Library> library_;
+    const CommunicatorOptions options_;
+    const std::atomic<bool>* const given_up_;
+    Comm handle_ = nullptr;
+    std::atomic<bool> over_{false};
+    mutable std::atomic<int> users_{0};
+};
+
+}  // namespace tutti::nccl

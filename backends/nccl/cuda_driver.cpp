@@ -1,0 +1,271 @@
+// CUDA's driver (libcuda.so.1): the functions that are used, by the names and numbers of NVIDIA's "CUDA Driver API".
+#include "nccl/driver.hpp"
+
+#include <tutti/error.hpp>
+
+#include <dlfcn.h>
+
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <vector>
+
+namespace tutti::nccl {
+namespace {
+
+using Code = int;
+using Context = void*;
+using Address = std::uint64_t;
+
+constexpr Code success = 0, not_ready = 600;
+constexpr int capability_major = 75, capability_minor = 76;               // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_…
+constexpr int memory_type = 2, device_ordinal = 9, memory_is_device = 2;  // CU_POINTER_ATTRIBUTE_…
+constexpr unsigned own_order = 1, without_timing = 2, for_all_contexts = 1;
+
+struct Functions {
+    Code (*cuInit)(unsigned) = nullptr;
+    Code (*cuGetErrorName)(Code, const char**) = nullptr;
+    Code (*cuGetErrorString)(Code, const char**) = nullptr;
+    Code (*cuDeviceGetCount)(int*) = nullptr;
+    Code (*cuDeviceGet)(int*, int) = nullptr;
+    Code (*cuDeviceGetAttribute)(int*, int, int) = nullptr;
+    Code (*cuDeviceGetPCIBusId)(char*, int, int) = nullptr;
+    Code (*cuDeviceGetUuid)(unsigned char*, int) = nullptr;  // of a MIG instance; from CUDA 11.4 on
+    Code (*cuDevicePrimaryCtxRetain)(Context*, int) = nullptr;
+    Code (*cuCtxGetCurrent)(Context*) = nullptr;
+    Code (*cuCtxSetCurrent)(Context) = nullptr;
+    Code (*cuCtxGetDevice)(int*) = nullptr;
+    Code (*cuCtxGetStreamPriorityRange)(int*, int*) = nullptr;
+    Code (*cuStreamCreateWithPriority)(void**, unsigned, int) = nullptr;
+    Code (*cuStreamDestroy)(void*) = nullptr;
+    Code (*cuStreamSynchronize)(void*) = nullptr;
+    Code (*cuStreamWaitEvent)(void*, void*, unsigned) = nullptr;
+    Code (*cuStreamIsCapturing)(void*, int*) = nullptr;
+    Code (*cuEventCreate)(void**, unsigned) = nullptr;
+    Code (*cuEventDestroy)(void*) = nullptr;
+    Code (*cuEventRecord)(void*, void*) = nullptr;
+    Code (*cuEventQuery)(void*) = nullptr;
+    Code (*cuMemAlloc)(Address*, std::size_t) = nullptr;
+    Code (*cuMemFree)(Address) = nullptr;
+    Code (*cuMemHostAlloc)(void**, std::size_t, unsigned) = nullptr;
+    Code (*cuMemFreeHost)(void*) = nullptr;
+    Code (*cuMemcpyAsync)(Address, Address, std::size_t, void*) = nullptr;
+    Code (*cuPointerGetAttribute)(void*, int, Address) = nullptr;
+};
+
+Address address(const void* memory) {
+    return reinterpret_cast<Address>(memory);
+}
+
+class CudaDriver final : public Driver {
+ public:
+    CudaDriver() {
+        const char* named = std::getenv("TUTTI_CUDA_LIB");
+        const std::string wanted = named != nullptr && *named != '\0' ? named : "libcuda.so.1";
+        void* library = ::dlopen(wanted.c_str(), RTLD_NOW | RTLD_LOCAL);
+        if (library == nullptr) {
+            const char* why = ::dlerror();
+            throw DistBackendError("CUDA's driver cannot be opened: " + std::string(why == nullptr ? wanted : why) +
+                                   ": expected libcuda.so.1 of NVIDIA's driver, or its file in TUTTI_CUDA_LIB");
+        }
+        file_ = wanted;
+        resolve(library);
+        check(call_.cuInit(0), "cuInit");
+        int count = 0;
+        check(call_.cuDeviceGetCount(&count), "cuDeviceGetCount");
+        contexts_.resize(static_cast<std::size_t>(count), nullptr);
+    }
+
+    std::string file() const override { return file_; }
+    int device_count() const override { return static_cast<int>(contexts_.size()); }
+
+    int current() const override {
+        int device = -1;
+        return call_.cuCtxGetDevice(&device) == success ? device : -1;
+    }
+
+    void* use(int device) const override {
+        void* const own = context(device);
+        void* before = nullptr;
+        check(call_.cuCtxGetCurrent(&before), "cuCtxGetCurrent");
+        if (before != own) check(call_.cuCtxSetCurrent(own), "cuCtxSetCurrent");
+        return before;
+    }
+    void put_back(void* before) const noexcept override {
+        void* now = nullptr;
+        // A thread that had none keeps this one: CUDA's runtime would choose it, too.
+        if (before != nullptr && call_.cuCtxGetCurrent(&now) == success && now != before) call_.cuCtxSetCurrent(before);
+    }
+
+    std::string identity(int device) const override {
+        constexpr std::size_t uuid_bytes = 16;
+        std::array<unsigned char, uuid_bytes> uuid{};
+        if (call_.cuDeviceGetUuid != nullptr && call_.cuDeviceGetUuid(uuid.data(), handle(device)) == success)
+            return {reinterpret_cast<const char*>(uuid.data()), uuid.size()};
+        std::array<char, 64> bus{};
+        check(call_.cuDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), handle(device)),
+              "cuDeviceGetPCIBusId");
+        return bus.data();
+    }
+    int capability(int device) const override {
+        int major = 0, minor = 0;
+        check(call_.cuDeviceGetAttribute(&major, capability_major, handle(device)), "cuDeviceGetAttribute");
+        check(call_.cuDeviceGetAttribute(&minor, capability_minor, handle(device)), "cuDeviceGetAttribute");
+        return major * 10 + minor;
+    }
+
+    StreamHandle make_stream(int device, bool high_priority) const override {
+        const CurrentDevice current(*this, device);
+        int least = 0, greatest = 0;
+        check(call_.cuCtxGetStreamPriorityRange(&least, &greatest), "cuCtxGetStreamPriorityRange");
+        void* stream = nullptr;
+        check(call_.cuStreamCreateWithPriority(&stream, own_order, high_priority ? greatest : least),
+              "cuStreamCreateWithPriority");
+        return stream;
+    }
+    void destroy_stream(StreamHandle stream) const noexcept override { call_.cuStreamDestroy(stream); }
+    void wait_for_stream(StreamHandle stream) const override {
+        check(call_.cuStreamSynchronize(stream), "cuStreamSynchronize");
+    }
+
+    bool is_capturing(StreamHandle stream) const override {
+        if (stream == nullptr) return false;  // the default stream: CUDA refuses to capture it
+        int status = 0;                       // CU_STREAM_CAPTURE_STATUS_NONE
+        check(call_.cuStreamIsCapturing(stream, &status), "cuStreamIsCapturing");
+        return status != 0;
+    }
+
+    EventHandle make_event(int device) const override {
+        const CurrentDevice current(*this, device);
+        void* event = nullptr;
+        check(call_.cuEventCreate(&event, without_timing), "cuEventCreate");
+        return event;
+    }
+    void destroy_event(EventHandle event) const noexcept override { call_.cuEventDestroy(event); }
+    void record(EventHandle event, StreamHandle stream) const override {
+        check(call_.cuEventRecord(event, stream), "cuEventRecord");
+    }
+    bool reached(EventHandle event) const override {
+        const Code code = call_.cuEventQuery(event);
+        if (code != not_ready) check(code, "cuEventQuery");
+        return code == success;
+    }
+    void make_wait(StreamHandle stream, EventHandle event) const override {
+        check(call_.cuStreamWaitEvent(stream, event, 0), "cuStreamWaitEvent");
+    }
+
+    void* allocate(int device, std::size_t bytes) const override {
+        const CurrentDevice current(*this, device);
+        Address memory = 0;
+        check(call_.cuMemAlloc(&memory, bytes), "cuMemAlloc");
+        return reinterpret_cast<void*>(memory);
+    }
+    void release(int, void* memory) const noexcept override { call_.cuMemFree(address(memory)); }
+    void* allocate_host(std::size_t bytes) const override {
+        void* memory = nullptr;
+        check(call_.cuMemHostAlloc(&memory, bytes, for_all_contexts), "cuMemHostAlloc");
+        return memory;
+    }
+    void release_host(void* memory) const noexcept override { call_.cuMemFreeHost(memory); }
+    void copy(void* to, const void* from, std::size_t bytes, StreamHandle stream) const override {
+        if (bytes > 0) check(call_.cuMemcpyAsync(address(to), address(from), bytes, stream), "cuMemcpyAsync");
+    }
+    int device_of(const void* memory) const override {
+        int kind = 0, device = -1;
+        if (call_.cuPointerGetAttribute(&kind, memory_type, address(memory)) != success || kind != memory_is_device)
+            return -1;
+        return call_.cuPointerGetAttribute(&device, device_ordinal, address(memory)) == success ? device : -1;
+    }
+
+ private:
+    void resolve(void* library) {
+        std::string missing;
+        const auto find = [&](auto& to, const char* name, bool needed = true) {
+            to = reinterpret_cast<std::remove_reference_t<decltype(to)>>(::dlsym(library, name));
+            if (to == nullptr && needed) missing += (missing.empty() ? "" : ", ") + std::string(name);
+        };
+        find(call_.cuInit, "cuInit");
+        find(call_.cuGetErrorName, "cuGetErrorName");
+        find(call_.cuGetErrorString, "cuGetErrorString");
+        find(call_.cuDeviceGetCount, "cuDeviceGetCount");
+        find(call_.cuDeviceGet, "cuDeviceGet");
+        find(call_.cuDeviceGetAttribute, "cuDeviceGetAttribute");
+        find(call_.cuDeviceGetPCIBusId, "cuDeviceGetPCIBusId");
+        find(call_.cuDeviceGetUuid, "cuDeviceGetUuid_v2", false);
+        find(call_.cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain");
+        find(call_.cuCtxGetCurrent, "cuCtxGetCurrent");
+        find(call_.cuCtxSetCurrent, "cuCtxSetCurrent");
+        find(call_.cuCtxGetDevice, "cuCtxGetDevice");
+        find(call_.cuCtxGetStreamPriorityRange, "cuCtxGetStreamPriorityRange");
+        find(call_.cuStreamCreateWithPriority, "cuStreamCreateWithPriority");
+        find(call_.cuStreamDestroy, "cuStreamDestroy_v2");
+        find(call_.cuStreamSynchronize, "cuStreamSynchronize");
+        find(call_.cuStreamWaitEvent, "cuStreamWaitEvent");
+        find(call_.cuStreamIsCapturing, "cuStreamIsCapturing");
+        find(call_.cuEventCreate, "cuEventCreate");
+        find(call_.cuEventDestroy, "cuEventDestroy_v2");
+        find(call_.cuEventRecord, "cuEventRecord");
+        find(call_.cuEventQuery, "cuEventQuery");
+        find(call_.cuMemAlloc, "cuMemAlloc_v2");
+        find(call_.cuMemFree, "cuMemFree_v2");
+        find(call_.cuMemHostAlloc, "cuMemHostAlloc");
+        find(call_.cuMemFreeHost, "cuMemFreeHost");
+        find(call_.cuMemcpyAsync, "cuMemcpyAsync");
+        find(call_.cuPointerGetAttribute, "cuPointerGetAttribute");
+        Dl_info where{};
+        if (call_.cuInit != nullptr && ::dladdr(reinterpret_cast<void*>(call_.cuInit), &where) != 0 &&
+            where.dli_fname != nullptr)
+            file_ = where.dli_fname;
+        if (!missing.empty())
+            throw DistBackendError("CUDA's driver " + file_ + " lacks " + missing + ": expected CUDA 11 or later");
+    }
+
+    void check(Code code, const char* function) const {
+        if (code == success) return;
+        const char* name = nullptr;
+        const char* text = nullptr;
+        call_.cuGetErrorName(code, &name);
+        call_.cuGetErrorString(code, &text);
+        throw DistBackendError(std::string(function) + ": " + (name == nullptr ? "error" : name) + " (" +
+                               std::to_string(code) + (text == nullptr ? "" : ", " + std::string(text)) + "), from " +
+                               file_);
+    }
+
+    int handle(int device) const {
+        if (device < 0 || device >= device_count()) {
+            throw DistBackendError("cuda:" + std::to_string(device) + " is no device here: expected one of the " +
+                                   std::to_string(device_count()) + " that " + file_ + " has");
+        }
+        int found = 0;
+        check(call_.cuDeviceGet(&found, device), "cuDeviceGet");
+        return found;
+    }
+
+    // A device's primary context is the one that CUDA's runtime uses. It stays: others' streams may live in it.
+    Context context(int device) const {
+        if (device >= 0 && device < device_count()) {
+            const std::lock_guard lock(mutex_);
+            Context& known = contexts_[static_cast<std::size_t>(device)];
+            if (known == nullptr)
+                check(call_.cuDevicePrimaryCtxRetain(&known, handle(device)), "cuDevicePrimaryCtxRetain");
+            return known;
+        }
+        (void)handle(device);
+        return nullptr;
+    }
+
+    std::string file_;
+    Functions call_;
+    mutable std::mutex mutex_;
+    mutable std::vector<Context> contexts_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Driver> open_cuda_driver() {
+    return std::make_shared<CudaDriver>();
+}
+
+}  // namespace tutti::nccl

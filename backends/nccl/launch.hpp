@@ -1,0 +1,65 @@
+// Launch: collectives of one device that are begun together, from the caller's stream to the event that says that they
+// are over.
+//
+// Threads: one at a time.
+#pragma once
+
+#include "nccl/context.hpp"
+#include "nccl/task.hpp"
+
+#include <tutti/backend.hpp>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tutti::nccl {
+
+/// What the collectives of one kind of device run on.
+struct Channel {
+    const Place* place = nullptr;
+    std::shared_ptr<Communicator> communicator;
+    Agreement agreed;
+    std::unique_ptr<OwnStream> stream;
+    Memory scratch{};  // for the operations in the stream, one after the other
+};
+
+struct Job {
+    const BackendRequest* request;
+    BackendCompletion completion;
+    std::shared_ptr<const BackendRequest> own{};  ///< `request`, where it is not the caller's
+};
+
+class Launch {
+ public:
+    enum class May { block, not_block };
+    enum class State { begun, waits };
+
+    Launch(Context& context, Channel& channel, std::vector<Job> jobs);
+    /// Begins its operations. `waits`: the library is at work in the background, and go(May::block) must be called.
+    /// What it throws has ended nothing: fail().
+    State go(May may);
+    void fail(const std::exception_ptr& error) const;
+
+ private:
+    void prepare();
+    Result issue_cut(Comm comm);
+    void finish();
+    std::string what() const;
+
+    Context& context_;
+    Channel& channel_;
+    const Driver& driver_;
+    const Driver::StreamHandle stream_;
+    std::vector<Job> jobs_;
+    std::vector<Task> tasks_;
+    std::vector<Memory> kept_;
+    bool needs_group_ = false, is_captured_ = false;
+    bool prepared_ = false;
+    Result pending_ = Result::success;  // of the last cut
+    const char* call_ = "";
+    std::size_t task_ = 0;  // where the next cut begins
+    int unit_ = 0;
+};
+
+}  // namespace tutti::nccl

@@ -1,0 +1,119 @@
+// The vendor's library: found, opened, and all its functions resolved, once for the process.
+//
+// Threads: any. What was opened stays open.
+#pragma once
+
+#include "nccl/interface.hpp"
+
+#include <tutti/tensor.hpp>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tutti::nccl {
+
+/// A symbol of the library by name; null: it has none. Names that were asked for and are not there are noted, so that
+/// messages can name them.
+class Symbols {
+ public:
+    explicit Symbols(void* handle) : handle_(handle) {}
+    /// Must be there in every version that is served.
+    template <class Function>
+    void need(Function*& to, const char* name) {
+        to = reinterpret_cast<Function*>(find(name));
+        if (to == nullptr) missing_.emplace_back(name);
+    }
+    /// Came with a later version.
+    template <class Function>
+    void want(Function*& to, const char* name) {
+        to = reinterpret_cast<Function*>(find(name));
+        if (to == nullptr) absent_.emplace_back(name);
+    }
+    void* find(const char* name) const;
+    const std::vector<std::string>& missing() const noexcept { return missing_; }
+    const std::vector<std::string>& absent() const noexcept { return absent_; }
+
+ private:
+    void* const handle_;
+    std::vector<std::string> missing_, absent_;
+};
+
+/// What the library can do beside what every one can; what it cannot do is composed.
+struct Abilities {
+    std::vector<Type> reduced_types{int8,    uint8,   int32,   uint32,   int64,      uint64,
+                                    float16, float32, float64, bfloat16, float8e4m3, float8e5m2};
+    bool product = true;
+    bool avg = true;
+    bool premul_sum = true;
+    bool split = true;
+};
+
+/// A kind of library: what a plug-in is made of.
+struct Vendor {
+    std::string backend;                 ///< "nccl": the backend's name, for messages too
+    std::string title;                   ///< "NCCL"
+    std::string prefix;                  ///< of its functions' names, for messages: "nccl"
+    std::vector<std::string> files;      ///< names for the loader, the first one that is there: "libnccl.so.2"
+    std::string variable;                ///< names a file instead: "TUTTI_NCCL_LIB"
+    std::vector<std::string> in_python;  ///< folders below site-packages: "nvidia/nccl/lib"
+    std::vector<Device::Type> devices;   ///< what it serves
+    int oldest = 0;                      ///< the version that is needed, as GetVersion counts; messages call it
+    std::string oldest_text;             ///< "2.18"
+    std::string how_to_get;              ///< "pip install nvidia-nccl-cu12 brings it", for messages
+    /// Fills the table. By what need() found missing the library is refused.
+    void (*resolve)(Symbols& symbols, Interface& calls) = nullptr;
+    /// By version, after the table has been filled.
+    Abilities (*abilities)(int version) = nullptr;
+    /// "2.28.3" of what GetVersion says.
+    std::string (*version_text)(int version) = nullptr;
+    /// A symbol of the library, which tells the file that it comes from; null: what the table has as GetVersion.
+    const char* anchor = nullptr;
+};
+
+/// NCCL's names and numbers, which RCCL has, too.
+void resolve_nccl(Symbols& symbols, Interface& calls);
+Abilities nccl_abilities(int version);
+std::string nccl_version_text(int version);
+
+class Library {
+ public:
+    /// The file that is loaded already; else the one that the variable names; else one beside torch or in a Python
+    /// environment; else by the loader's path. Throws DistBackendError: not found (where it looked), too old, without
+    /// functions (which), a file of the variable that cannot be loaded (why).
+    static std::shared_ptr<const Library> open(const Vendor& vendor);
+    /// What open() found, and the devices, as a sentence for "tutti doctor"; it begins with "not here: " where groups
+    /// cannot be made.
+    static std::string report(const Vendor& vendor) noexcept;
+
+    /// Of a program's own table (tests).
+    Library(const Vendor& vendor, const Interface& calls, std::string file, int version, bool host_memory);
+
+    const Interface& calls() const noexcept { return calls_; }
+    const Vendor& vendor() const noexcept { return vendor_; }
+    const std::string& file() const noexcept { return file_; }
+    bool was_loaded_before() const noexcept { return was_loaded_before_; }
+    int version() const noexcept { return version_; }
+    std::string version_text() const { return vendor_.version_text(version_); }
+    /// Functions of later versions that it does not have.
+    const std::vector<std::string>& absent() const noexcept { return absent_; }
+    const Abilities& abilities() const noexcept { return abilities_; }
+    /// It works on host memory, without a device (int tuttiNcclHostMemory(void) says so).
+    bool host_memory() const noexcept { return host_memory_; }
+    /// "NCCL 2.28.3 (/usr/lib/libnccl.so.2)"
+    std::string describe() const;
+
+ private:
+    static std::shared_ptr<const Library> load(const Vendor& vendor);
+
+    Vendor vendor_;
+    Interface calls_;
+    Abilities abilities_;
+    std::string file_;
+    std::vector<std::string> absent_;
+    int version_ = 0;
+    bool was_loaded_before_ = false, host_memory_ = false;
+};
+
+}  // namespace tutti::nccl

@@ -1,0 +1,54 @@
+// Messages: sends and receives. The library has neither tags nor "from any rank", and its receive must not be put into
+// a stream long before the send. So each message is matched first, over the context's companion: the sender sends an
+// offer, the receiver answers "go" when it has a receive for it and puts the receive into the stream of that directed
+// pair; the sender puts the send there in the order of the gos (lane.hpp). A pair's communicator is made at its first
+// message, by a thread of its own, with the id that the first go carries. To oneself: a copy on the device.
+//
+//        sender                                          receiver
+//        isend  -- offer: number, count, dtype ------->  irecv, with the caller's tag, of a rank or of any
+//        lane   <- answer: go, number (first: id) -----  lane: one for each sender
+//        ncclSend ==== data, in the order of the gos ==> ncclRecv
+//
+// A send of up to 64 KB is over for its caller when it has been copied on the device; the copy waits for its receive.
+//
+// Deadlines and deaths: while an operation waits for its other side, the companion watches over it; afterwards the
+// context's watcher does.
+//
+// Threads: run() any, one at a time; it does not block. Continuations of the companion's messages match; the lanes'
+// threads carry.
+#pragma once
+
+#include "nccl/context.hpp"
+
+#include <tutti/backend.hpp>
+
+#include <exception>
+#include <functional>
+#include <memory>
+
+namespace tutti::nccl {
+
+class Messages {
+ public:
+    /// All ranks of the group make it together: it splits the companion.
+    explicit Messages(std::shared_ptr<Context> context);
+    /// Fails what is under way.
+    ~Messages();
+    Messages(const Messages&) = delete;
+    Messages& operator=(const Messages&) = delete;
+
+    /// BackendCall::send, receive. Messages of one pair with one tag arrive in the order of their sends. Another count,
+    /// dtype or kind of device than the sender's: CollectiveMismatch on both, and the group goes on.
+    void run(const BackendRequest& request, BackendCompletion completion);
+    /// Tells what has ended the companion, as it heard from other ranks; null: nothing. May outlive this.
+    std::function<std::exception_ptr()> probe() const;
+    /// Waits until no send or receive is under way that has been matched, nor a copied one, at most until then: whether
+    /// it is so. What was copied for a rank that has left does not count.
+    bool drain(Clock::time_point until);
+
+ private:
+    class Core;
+    const std::shared_ptr<Core> core_;
+};
+
+}  // namespace tutti::nccl

@@ -1,0 +1,203 @@
+#include "nccl/plug_in.hpp"
+
+#include "nccl/by_host.hpp"
+#include "nccl/collectives.hpp"
+#include "nccl/context.hpp"
+#include "nccl/meeting.hpp"
+#include "nccl/messages.hpp"
+#include "nccl/with_title.hpp"
+
+#include <tutti/error.hpp>
+#include <tutti/nccl.hpp>
+
+#include <algorithm>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+namespace tutti::nccl {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto time_to_leave = 5000ms;  // until the library has freed its communicators
+constexpr auto time_to_fail = 5000ms;
+
+NcclOptions options_from(const Vendor& vendor, const std::any& pg_options) {
+    if (!pg_options.has_value()) return {};
+    if (const auto* options = std::any_cast<NcclOptions>(&pg_options)) return *options;
+    throw InvalidArgument(vendor.backend + ": pg_options of type " + pg_options.type().name() +
+                          ": expected tutti::NcclOptions");
+}
+
+// Several parts may be made at once; a rank is in one of them.
+int color_of(const DistributedBackendOptions* part) {
+    return part == nullptr ? -1 : std::ranges::min(part->global_ranks_in_group);
+}
+
+bool has_driver(Device::Type type) {
+    try {
+        return open_driver(type) != nullptr;
+    } catch (const DistError&) {
+        return false;
+    }
+}
+
+// A communicator that was split off the one of a larger group.
+struct Part {
+    Device device;
+    std::shared_ptr<Communicator> communicator;
+    Agreement agreed;
+};
+
+class PlugIn final : public CustomBackend {
+ public:
+    PlugIn(std::shared_ptr<const Library> library, const DistributedBackendOptions& options, NcclOptions nccl_options,
+           const std::optional<Part>& part = {})
+        : context_(std::make_shared<Context>(std::move(library), options, std::move(nccl_options))),
+          by_host_(std::make_shared<ByHost>(context_)),
+          messages_(std::make_unique<Messages>(context_)),
+          collectives_(std::make_unique<Collectives>(context_, by_host_)),
+          device_(serves(options.device) ? options.device : std::nullopt) {
+        context_->watcher().set_probe([probe = messages_->probe(), title = context_->title()] {
+            const auto error = probe();
+            return error ? with_title(title, "told by another rank", error) : nullptr;
+        });
+        if (part) {
+            context_->adopt(part->communicator);
+            collectives_->connect(part->device, part->communicator, part->agreed);
+        } else if (device_) {
+            collectives_->connect(*device_);
+        }
+    }
+    ~PlugIn() override { abort("its group has ended"); }
+
+    void run(const BackendRequest& request, BackendCompletion completion) override {
+        context_->throw_if_over();
+        const bool is_message = request.call == BackendCall::send || request.call == BackendCall::receive;
+        if (is_captured(request) && (is_message || !collectives_->can_capture(request))) {
+            throw DistBackendError(
+                context_->title() + ": " + Context::what(request) +
+                ": it cannot be captured into a graph: expected a collective that the library itself "
+                "carries out, after the group's first one");
+        }
+        if (is_message)
+            messages_->run(request, std::move(completion));
+        else
+            collectives_->run(request, std::move(completion));
+    }
+    // Messages are matched first, so they begin one by one all the same.
+    void begin_group() override { collectives_->begin_group(); }
+    void end_group() override { collectives_->end_group(); }
+    bool takes_blocks() const override { return true; }
+
+    bool can_split() const override { return device_.has_value() && context_->library()->abilities().split; }
+    std::shared_ptr<CustomBackend> split(const DistributedBackendOptions* part, const std::any& pg_options) override;
+
+    void leave() noexcept override;
+    void abort(const std::string& reason) noexcept override;
+
+ private:
+    bool serves(const std::optional<Device>& device) const {
+        if (!device) return false;
+        const auto& served = context_->library()->vendor().devices;
+        return std::ranges::find(served, device->type) != served.end();
+    }
+
+    bool is_captured(const BackendRequest& request) {
+        if (request.device.type == Device::Type::cpu || request.stream.handle == nullptr) return false;
+        try {
+            return context_->place(request.device).driver->is_capturing(request.stream.handle);
+        } catch (const DistError&) {  // of a device that is not there the operation itself tells all ranks
+            return false;
+        }
+    }
+
+    const std::shared_ptr<Context> context_;
+    const std::shared_ptr<ByHost> by_host_;
+    const std::unique_ptr<Messages> messages_;
+    const std::unique_ptr<Collectives> collectives_;
+    const std::optional<Device> device_;  // whose communicator was made at once
+    std::mutex ending_;
+    bool has_ended_ = false;
+};
+
+std::shared_ptr<CustomBackend> PlugIn::split(const DistributedBackendOptions* part, const std::any& pg_options) {
+    if (!can_split()) return nullptr;
+    context_->throw_if_over();
+    const Channel& whole = collectives_->settled(*device_);
+    const CurrentDevice current(*whole.place->driver, whole.place->device.index);
+    const NcclOptions options =
+        part == nullptr ? NcclOptions{} : options_from(context_->library()->vendor(), pg_options);
+    CommunicatorOptions of_part = context_->communicator_options(0, 0);
+    if (part != nullptr) {
+        of_part.rank = part->group_rank;
+        of_part.size = part->group_size;
+        of_part.config = options.config;
+    }
+    std::shared_ptr<Communicator> communicator;
+    try {
+        communicator = Communicator::split(*whole.communicator, color_of(part), part == nullptr ? 0 : part->group_rank,
+                                           of_part, context_->over_flag());
+    } catch (...) {
+        context_->fail(std::current_exception());
+        throw;
+    }
+    if (part == nullptr) return nullptr;
+    return std::make_shared<PlugIn>(context_->library(), *part, options,
+                                    Part{*device_, std::move(communicator), whole.agreed});
+}
+
+void PlugIn::leave() noexcept {
+    const auto until = Clock::now() + context_->timeout();
+    collectives_->drain(until);
+    by_host_->drain(until);
+    context_->keep_quiet();
+    if (!messages_->drain(until) || !context_->watcher().drain(until) || context_->is_over()) return;
+    context_->leave(Clock::now() + time_to_leave);
+}
+
+void PlugIn::abort(const std::string& reason) noexcept {
+    const std::lock_guard one(ending_);
+    if (has_ended_) return;
+    has_ended_ = true;
+    context_->fail(std::make_exception_ptr(Aborted(context_->title() + ": " + reason)));
+    const auto until = Clock::now() + time_to_fail;
+    context_->wait_for_end(until);
+    by_host_->drain(until);  // its thread lets go of buffers when their copies have ended
+}
+
+}  // namespace
+
+std::shared_ptr<CustomBackend> make_backend(std::shared_ptr<const Library> library,
+                                            const DistributedBackendOptions& options, const std::any& pg_options) {
+    NcclOptions nccl_options = options_from(library->vendor(), pg_options);
+    return std::make_shared<PlugIn>(std::move(library), options, std::move(nccl_options));
+}
+
+void register_plug_in(const Vendor& vendor) {
+    std::vector<Device::Type> devices = vendor.devices;
+    try {
+        if (Library::open(vendor)->host_memory()) {
+            std::erase_if(devices, [](Device::Type type) { return !has_driver(type); });
+            devices.insert(devices.begin(), Device::Type::cpu);
+        }
+    } catch (const DistError&) {  // NOLINT(bugprone-empty-catch): whoever makes a group is told
+    }
+    Backend::register_backend(
+        vendor.backend,
+        Backend::Extended([vendor](const DistributedBackendOptions& options, const std::any& pg_options) {
+            std::shared_ptr<const Library> library;
+            std::string trouble;
+            try {
+                library = Library::open(vendor);
+            } catch (const DistError& error) {
+                trouble = error.what();
+            }
+            roll_call(options, vendor.backend, trouble);
+            return make_backend(library, options, pg_options);
+        }),
+        devices);
+}
+
+}  // namespace tutti::nccl
