@@ -33,6 +33,8 @@ struct Device {
 TUTTI_API std::string to_string(Device device);                                     ///< "cuda:0"; "cpu"
 TUTTI_API std::string_view name_of(Device::Type type) noexcept;                     ///< "cuda"
 TUTTI_API std::optional<Device::Type> device_type(std::string_view name) noexcept;  ///< of such a name
+/// From "cpu", "cuda", "cuda:1"; without an index, the first one. Throws InvalidArgument.
+TUTTI_API Device device_from_string(std::string_view text);
 
 /// A list of sizes or strides: inline up to four dimensions, on the heap beyond.
 class TUTTI_API Extents {
@@ -173,9 +175,10 @@ class TUTTI_API Tensor {
     Device device() const noexcept { return view_.device(); }
     std::int64_t element_count() const noexcept { return view_.element_count(); }
     std::size_t byte_count() const noexcept { return view_.byte_count(); }
-    Tensor clone() const;  ///< a contiguous copy
+    Tensor clone() const;  ///< a contiguous copy, of a tensor in host memory
 
-    /// Takes over a DLPack tensor (host memory); its deleter runs when the last handle goes.
+    /// Takes over a DLPack tensor; its deleter runs when the last handle goes. Host memory that a device can read too
+    /// (kDLCUDAHost, kDLROCMHost) is host memory, managed memory is CUDA's, kDLExtDev Ascend's.
     /// Throws InvalidArgument for devices or types that tutti does not know.
     static Tensor from_dlpack(DLManagedTensor* tensor);
     /// A DLPack tensor that shares this memory; the receiver calls its deleter.
@@ -201,7 +204,7 @@ Tensor tensor(std::initializer_list<T> values) {
 
 /// Copies `from` into `to`, element by element in row-major order: equal dtype and element count, any shapes and any
 /// strides on either side (negative ones too; 0 repeats an element of `from`). They may overlap only where both are
-/// contiguous. Throws InvalidArgument.
+/// contiguous. Throws InvalidArgument, also for what is not in host memory.
 TUTTI_API void copy(TensorView to, ConstTensorView from);
 
 }  // namespace tutti

@@ -209,6 +209,10 @@ void copy(TensorView to, ConstTensorView from) {
                                           to.element_count(), from.element_count()));
     }
     if (from.element_count() == 0) return;
+    for (const Device device : {to.device(), from.device()}) {
+        if (device.type != Device::Type::cpu)
+            throw InvalidArgument(fmt::format("copy: a tensor is on {}: expected host memory", to_string(device)));
+    }
     if (to.contiguous() && from.contiguous()) {
         std::memmove(to.data(), from.data(), to.byte_count());
         return;

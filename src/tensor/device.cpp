@@ -1,4 +1,5 @@
 // Kinds of devices, and the stream that a thread works with.
+#include <tutti/error.hpp>
 #include <tutti/stream.hpp>
 #include <tutti/tensor.hpp>
 
@@ -6,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <utility>
 
 namespace tutti {
@@ -38,6 +40,19 @@ std::optional<Type> device_type(std::string_view name) noexcept {
 std::string to_string(Device device) {
     if (device.type == Type::cpu) return "cpu";
     return fmt::format("{}:{}", name_of(device.type), device.index);
+}
+
+Device device_from_string(std::string_view text) {
+    const std::string_view name = text.substr(0, text.find(':'));
+    const std::optional<Type> type = device_type(name);
+    if (!type) throw InvalidArgument(fmt::format("device is '{}': expected cpu, cuda, rocm, npu or xpu", text));
+    Device device{*type, 0};
+    if (name.size() == text.size()) return device;
+    const char* const end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data() + name.size() + 1, end, device.index);
+    if (error != std::errc() || rest != end || device.index < 0)
+        throw InvalidArgument(fmt::format("device is '{}': expected an index from 0 after the colon", text));
+    return device;
 }
 
 Stream current_stream(Type device) noexcept {

@@ -46,6 +46,22 @@ std::optional<DType> from_dl(DLDataType type) {
     return std::nullopt;
 }
 
+// DLPack's numbers of devices; the header of DLPack 0.6 does not name oneAPI's.
+std::optional<Device::Type> device_type_from_dl(int type) {
+    constexpr int one_api = 14;
+    switch (type) {
+        case kDLCPU:
+        case kDLCUDAHost:
+        case kDLROCMHost: return Device::Type::cpu;
+        case kDLCUDA:
+        case kDLCUDAManaged: return Device::Type::cuda;
+        case kDLROCM: return Device::Type::rocm;
+        case kDLExtDev: return Device::Type::npu;
+        case one_api: return Device::Type::xpu;
+        default: return std::nullopt;
+    }
+}
+
 // What an exported tensor keeps alive.
 struct Export {
     Tensor tensor;
@@ -58,9 +74,12 @@ struct Export {
 Tensor Tensor::from_dlpack(DLManagedTensor* tensor) {
     if (tensor == nullptr) throw InvalidArgument("from_dlpack: tensor is null");
     const DLTensor& dl = tensor->dl_tensor;
-    if (dl.device.device_type != kDLCPU) {
-        throw InvalidArgument(fmt::format("from_dlpack: device type {}: expected host memory (1)",
-                                          static_cast<int>(dl.device.device_type)));
+    const auto type = device_type_from_dl(static_cast<int>(dl.device.device_type));
+    if (!type) {
+        throw InvalidArgument(
+            fmt::format("from_dlpack: device type {}: expected host memory (1, 3, 11), CUDA (2, 13), ROCm (10), Ascend "
+                        "(12) or oneAPI (14)",
+                        static_cast<int>(dl.device.device_type)));
     }
     const auto dtype = from_dl(dl.dtype);
     if (!dtype) {
@@ -73,7 +92,9 @@ Tensor Tensor::from_dlpack(DLManagedTensor* tensor) {
     Extents shape(std::span<const std::int64_t>(dl.shape, dimensions));
     Extents strides;
     if (dl.strides != nullptr) strides = Extents(std::span<const std::int64_t>(dl.strides, dimensions));
-    TensorView view(static_cast<std::byte*>(dl.data) + dl.byte_offset, std::move(shape), *dtype, std::move(strides));
+    const Device device{*type, *type == Device::Type::cpu ? 0 : dl.device.device_id};
+    TensorView view(static_cast<std::byte*>(dl.data) + dl.byte_offset, std::move(shape), *dtype, std::move(strides),
+                    device);
     return {std::move(view), std::shared_ptr<void>(tensor, [](void* p) {
                 auto* managed = static_cast<DLManagedTensor*>(p);
                 if (managed->deleter != nullptr) managed->deleter(managed);
@@ -86,7 +107,7 @@ DLManagedTensor* Tensor::to_dlpack() const {
     exported->shape.assign(shape().begin(), shape().end());
     DLTensor& dl = exported->managed.dl_tensor;
     dl.data = raw_data();
-    dl.device = {kDLCPU, 0};
+    dl.device = {static_cast<DLDeviceType>(device().type), device().index};
     dl.ndim = static_cast<int>(exported->shape.size());
     dl.dtype = to_dl(dtype());
     dl.shape = exported->shape.data();

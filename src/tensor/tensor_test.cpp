@@ -248,11 +248,52 @@ TEST(Tensor, crosses_dlpack_in_both_directions) {
         EXPECT_EQ(back.dtype(), dtype);
         EXPECT_EQ(back.shape(), Extents({2, 3}));
     }
-    Tensor tensor = zeros(float32, {2});
-    DLManagedTensor* exported = tensor.to_dlpack();
-    exported->dl_tensor.device.device_type = kDLCUDA;
+}
+
+TEST(Tensor, crosses_dlpack_with_its_device) {
+    using Type = Device::Type;
+    float values[2] = {1, 2};
+    for (const Type type : {Type::cuda, Type::rocm, Type::npu, Type::xpu}) {
+        const Device device{type, 3};
+        const Tensor tensor(TensorView(values, {2}, float32, {}, device), nullptr);
+        DLManagedTensor* exported = tensor.to_dlpack();
+        EXPECT_EQ(static_cast<int>(exported->dl_tensor.device.device_type), static_cast<int>(type));
+        EXPECT_EQ(exported->dl_tensor.device.device_id, 3);
+        EXPECT_EQ(Tensor::from_dlpack(exported).device(), device);
+    }
+    struct {
+        int dlpack;
+        Device device;
+    } const others[] = {{3, {}}, {11, {}}, {13, {Type::cuda, 1}}, {1, {}}};
+    for (const auto& [number, device] : others) {
+        DLManagedTensor* exported = zeros(float32, {2}).to_dlpack();
+        exported->dl_tensor.device = {static_cast<DLDeviceType>(number), 1};
+        EXPECT_EQ(Tensor::from_dlpack(exported).device(), device) << number;
+    }
+    DLManagedTensor* exported = zeros(float32, {2}).to_dlpack();
+    exported->dl_tensor.device.device_type = kDLVulkan;
     EXPECT_THROW(Tensor::from_dlpack(exported), InvalidArgument);
     exported->deleter(exported);
+}
+
+TEST(Device, has_a_name_that_can_be_read_back) {
+    using Type = Device::Type;
+    for (const Device device :
+         {Device{}, Device{Type::cuda, 0}, Device{Type::rocm, 7}, Device{Type::npu, 12}, Device{Type::xpu, 1}})
+        EXPECT_EQ(device_from_string(to_string(device)), device);
+    EXPECT_EQ(to_string(Device{Type::rocm, 7}), "rocm:7");
+    EXPECT_EQ(device_from_string("cuda"), (Device{Type::cuda, 0}));
+    EXPECT_EQ(name_of(Type::npu), "npu");
+    for (const char* bad : {"", "gpu", "cuda:", "cuda:-1", "cuda:1x", "CUDA:0", "cuda :0"})
+        EXPECT_THROW(device_from_string(bad), InvalidArgument) << bad;
+}
+
+TEST(Copy, refuses_memory_of_a_device) {
+    float values[2] = {1, 2};
+    const TensorView host(values, {2}, float32), card(values, {2}, float32, {}, {Device::Type::cuda, 0});
+    EXPECT_THROW(copy(host, card), InvalidArgument);
+    EXPECT_THROW(copy(card, host), InvalidArgument);
+    EXPECT_THROW(Tensor(card, nullptr).clone(), InvalidArgument);
 }
 
 }  // namespace
