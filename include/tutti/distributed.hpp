@@ -37,10 +37,11 @@ using std::chrono::milliseconds;
 
 struct InitOptions {
     /// A name (backend.hpp), or "device:name,device:name": operations go where their tensors are. "": native for host
-    /// memory, and with a device_id of another kind who serves that.
+    /// memory, and for the devices of the machine their usual backends, where these can be used (nccl for cuda, rccl
+    /// for rocm, hccl for npu, xccl for xpu); for the kind of a device_id one that serves it. All ranks need the same.
     std::string backend{};
     std::string init_method{};  ///< env:// (default), tcp://host:port, file:///path; ?rank=R&world_size=N allowed
-    std::optional<milliseconds> timeout{};  ///< default 30 min
+    std::optional<milliseconds> timeout{};  ///< default 30 min; 10 min where nccl or its like does everything
     int world_size = -1;
     int rank = -1;
     Store store{};             ///< instead of init_method; needs rank and world_size

@@ -27,9 +27,10 @@
 namespace tutti {
 
 struct NewGroupOptions {
-    std::optional<std::chrono::milliseconds> timeout{};  ///< of its operations; default 30 min, or TUTTI_TIMEOUT_MS
-    std::string backend{};                               ///< "": the world's; else as InitOptions::backend
-    std::any pg_options{};                               ///< for the backend's constructor; "": the world's
+    std::optional<std::chrono::milliseconds>
+        timeout{};          ///< of its operations; default as of InitOptions, or TUTTI_TIMEOUT_MS
+    std::string backend{};  ///< "": the world's; else as InitOptions::backend
+    std::any pg_options{};  ///< for the backend's constructor; "": the world's
     /// Only the members call, and wait for each other in the store. Ranks that wait for each other in a circle, because
     /// they make overlapping groups in different orders, get InvalidArgument.
     bool use_local_synchronization = false;

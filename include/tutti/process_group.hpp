@@ -116,7 +116,8 @@ class TUTTI_API ProcessGroup {
     std::chrono::milliseconds timeout() const;
     void set_timeout(std::chrono::milliseconds timeout);
     Determinism determinism() const;
-    /// "native", or who serves host memory, or else what there is.
+    /// Of the device_id; else, where the machine has a device and the group its usual backend beside native, as groups
+    /// have whose backend was left out, that one; else of host memory, or the one that there is.
     const std::string& backend() const;
     /// Host index of each rank: ranks with equal numbers share memory.
     std::vector<int> hosts() const;

@@ -24,15 +24,9 @@ using detail::Group;
 using detail::World;
 using Ranks = std::vector<int>;
 
-milliseconds timeout_of(const NewGroupOptions& o) {
-    if (o.timeout && *o.timeout <= milliseconds::zero()) {
-        throw InvalidArgument(fmt::format("new_group: timeout {} ms: expected more than zero", o.timeout->count()));
-    }
-    return o.timeout.value_or(settings::timeout().value_or(default_timeout));
-}
-
 void check(const NewGroupOptions& o) {
-    timeout_of(o);
+    if (o.timeout && *o.timeout <= milliseconds::zero())
+        throw InvalidArgument(fmt::format("new_group: timeout {} ms: expected more than zero", o.timeout->count()));
     if (!o.backend.empty() || o.device_id) backend::parse(o.backend, o.device_id, "new_group");
 }
 
@@ -46,9 +40,18 @@ Movers movers_of(const Group& pattern) {
     return {pattern.backends(), pattern.pg_options(), pattern.device()};
 }
 Movers movers_of(const NewGroupOptions& o) {
-    if (o.backend.empty() && !o.device_id) return movers_of(*api::group_of(o.world, "new_group"));
+    if (o.backend.empty() && !o.device_id) {
+        Movers movers = movers_of(*api::group_of(o.world, "new_group"));
+        if (o.pg_options.has_value()) movers.pg_options = o.pg_options;
+        return movers;
+    }
     return {backend::parse(o.backend, o.device_id, "new_group"), o.pg_options,
             o.device_id ? o.device_id : api::group_of(o.world, "new_group")->device()};
+}
+
+milliseconds timeout_of(const NewGroupOptions& o, const Movers& movers) {
+    if (o.timeout) return *o.timeout;
+    return settings::timeout().value_or(backend::default_timeout_of(movers.backends));
 }
 
 // Ascending, each once, all of the world.
@@ -115,9 +118,11 @@ std::uint64_t next_number(const World& world, const Ranks& ranks) {
 
 ProcessGroup make_among_members(const std::shared_ptr<World>& world, const Ranks& ranks, const NewGroupOptions& o) {
     if (std::ranges::find(ranks, world->rank()) == ranks.end()) return ProcessGroup::non_member();
-    detail::Meeting meeting(*world, ranks, next_number(*world, ranks), Deadline::after(timeout_of(o)));
+    const Movers movers = movers_of(o);
+    const milliseconds timeout = timeout_of(o, movers);
+    detail::Meeting meeting(*world, ranks, next_number(*world, ranks), Deadline::after(timeout));
     const World::Place place = meeting.take_place(Group::part_bytes(*world, ranks));
-    ProcessGroup group = make(world, ranks, place, o.group_desc, timeout_of(o), movers_of(o));
+    ProcessGroup group = make(world, ranks, place, o.group_desc, timeout, movers);
     meeting.wait_for_all();
     return group;
 }
@@ -145,11 +150,12 @@ std::vector<ProcessGroup> new_groups(std::vector<Ranks> lists, const NewGroupOpt
     // Ranks count alike: none has counted what they did not agree about.
     const World::Place first = world->next_place(static_cast<std::uint32_t>(lists.size()), bytes);
     const Movers movers = movers_of(o);
+    const milliseconds timeout = timeout_of(o, movers);
     const std::shared_ptr<Group> whole = all_of(*world);
     std::vector<ProcessGroup> groups;
     for (std::uint32_t i = 0; i < lists.size(); ++i)
-        groups.push_back(make(world, lists[i], {first.index + i, first.offset + i * bytes}, o.group_desc, timeout_of(o),
-                              movers, whole));
+        groups.push_back(
+            make(world, lists[i], {first.index + i, first.offset + i * bytes}, o.group_desc, timeout, movers, whole));
     return groups;
 }
 

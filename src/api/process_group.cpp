@@ -92,7 +92,10 @@ Determinism ProcessGroup::determinism() const {
     return checked(*this).determinism();
 }
 const std::string& ProcessGroup::backend() const {
-    return checked(*this).backends().begin()->second;
+    const detail::Group& group = checked(*this);
+    const auto bound = group.device() ? group.backends().find(group.device()->type) : group.backends().end();
+    if (bound != group.backends().end()) return bound->second;
+    return backend::main_backend(group.backends(), backend::devices_of_machine());
 }
 std::vector<int> ProcessGroup::hosts() const {
     return checked(*this).hosts();
@@ -114,8 +117,8 @@ namespace {
 milliseconds check(const InitOptions& options) {
     take_debug_level_from_env();
     api::check_environment();
-    backend::parse(options.backend, options.device_id, "init_process_group");
-    const auto timeout = options.timeout.value_or(default_timeout);
+    const auto devices = backend::parse(options.backend, options.device_id, "init_process_group");
+    const auto timeout = options.timeout.value_or(backend::default_timeout_of(devices));
     if (timeout <= milliseconds::zero()) {
         throw InvalidArgument(
             fmt::format("init_process_group: timeout {} ms: expected more than zero", timeout.count()));

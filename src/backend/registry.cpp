@@ -21,7 +21,7 @@ namespace backend {
 namespace {
 
 // Names that torch.distributed has attributes for, or that tutti may bring: valid words, whether or not they are here.
-constexpr std::array known_words{"native", "gloo", "nccl", "ucc", "mpi", "xccl", "hf_zmq"};
+constexpr std::array known_words{"native", "gloo", "nccl", "ucc", "mpi", "xccl", "hf_zmq", "rccl", "hccl"};
 
 struct Entry {
     Backend::Extended make;
@@ -99,14 +99,32 @@ Entry found(const std::string& name, const char* operation) {
                     operation, name, hint, hint.empty() ? "" : "; ", name));
 }
 
-}  // namespace
-
-std::string to_string(const Devices& devices) {
-    std::string text;
-    for (const auto& [type, name] : devices)
-        text += fmt::format("{}{}:{}", text.empty() ? "" : ",", name_of(type), name);
-    return text;
+// The usual backend of a device, if it is here; else "", and why.
+std::string usual_one(Device::Type type, std::string& why_not) {
+    const std::string name(usual_backend(type));
+    try {
+        const auto entry = Registry::instance().find(name);
+        if (entry && serves(*entry, type)) return name;
+        why_not = fmt::format("there is no backend \"{}\" that serves it", name);
+    } catch (const DistBackendError& error) {
+        why_not = error.what();
+        TUTTI_DEBUG("{}", why_not);
+    }
+    return {};
 }
+
+// The usual one, or else whoever is registered for it.
+std::string one_that_serves(Device device, const char* operation) {
+    std::string why_not;
+    if (std::string name = usual_one(device.type, why_not); !name.empty()) return name;
+    for (const std::string& name : Registry::instance().names()) {
+        if (serves(found(name, operation), device.type)) return name;
+    }
+    throw DistBackendError(fmt::format("{}: device_id {}: no backend is registered that serves it, and {}", operation,
+                                       tutti::to_string(device), why_not));
+}
+
+}  // namespace
 
 Devices parse(const std::string& text, const std::optional<Device>& device, const char* operation) {
     Devices devices;
@@ -120,15 +138,12 @@ Devices parse(const std::string& text, const std::optional<Device>& device, cons
     if (lower.find(':') == std::string::npos) {
         if (lower.empty()) {
             add(Device::Type::cpu, native);
-            if (!device || device->type == Device::Type::cpu) return devices;
-            for (const std::string& name : Registry::instance().names()) {
-                if (serves(found(name, operation), device->type)) {
-                    add(device->type, name);
-                    return devices;
-                }
+            for (const Device::Type type : devices_of_machine()) {
+                std::string why_not;
+                if (const std::string name = usual_one(type, why_not); !name.empty()) add(type, name);
             }
-            throw DistBackendError(fmt::format("{}: device_id {}: no backend is registered that serves it", operation,
-                                               tutti::to_string(*device)));
+            if (device && !devices.contains(device->type)) add(device->type, one_that_serves(*device, operation));
+            return devices;
         }
         const std::string name = canonical(lower);
         for (const Device::Type type : found(name, operation).devices) add(type, name);

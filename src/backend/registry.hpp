@@ -3,10 +3,11 @@
 // Threads: any.
 #pragma once
 
+#include "backend/devices.hpp"
+
 #include <tutti/backend.hpp>
 
 #include <any>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,16 +16,12 @@ namespace tutti::backend {
 
 inline constexpr const char* native = "native";
 
-/// Which backend serves which kind of device.
-using Devices = std::map<Device::Type, std::string>;
-
-/// From "", "name" or "device:name,device:name". "": native for host memory, or who serves the device. Loads libraries.
+/// From "", "name" or "device:name,device:name". "": native for host memory, and for the machine's devices their usual
+/// backends where these are here; for the kind of `device` one that serves it. Loads libraries.
 /// Throws InvalidArgument for a bad text, DistBackendError for a backend that is not there.
 Devices parse(const std::string& text, const std::optional<Device>& device, const char* operation);
 /// One that is there; not native.
 std::shared_ptr<CustomBackend> make(const std::string& name, const DistributedBackendOptions& options,
                                     const std::any& pg_options);
-/// What parse() reads.
-std::string to_string(const Devices& devices);
 
 }  // namespace tutti::backend

@@ -94,8 +94,13 @@ TEST(Maps, from_devices_to_backends_are_read_and_checked) {
     EXPECT_EQ(backend::parse("CPU:Native,cuda:cards", {}, "f"),
               (backend::Devices{{Type::cpu, "native"}, {Type::cuda, "cards"}}));
     EXPECT_EQ(backend::parse("cpu:native", {}, "f"), (backend::Devices{{Type::cpu, "native"}}));
+    Backend::register_backend("others", Backend::Plain([](auto...) { return std::make_shared<Idle>(); }),
+                              {Type::rocm, Type::npu, Type::xpu});
+    EXPECT_EQ(backend::parse("rocm:others,xpu:others", {}, "f"),
+              (backend::Devices{{Type::rocm, "others"}, {Type::xpu, "others"}}));
+    EXPECT_EQ(backend::parse("", Device{Type::npu, 1}, "f").at(Type::npu), "others");
     for (const char* bad : {":", "cpu:", "cpu", "tpu:native", "cpu:native,cpu:native", "cpu:native;cuda:cards",
-                            "cpu:cards", "cuda:native", "cpu:pigeon"}) {
+                            "cpu:cards", "cuda:native", "cpu:pigeon", "rocm:cards", "cuda:others"}) {
         EXPECT_THROW(backend::parse(bad, {}, "f"), InvalidArgument) << bad;
     }
 }
