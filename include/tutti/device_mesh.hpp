@@ -97,8 +97,9 @@ struct FromGroupOptions {
 
 class TUTTI_API DeviceMesh {
  public:
-    /// Ranks of the world in any order, each at most once. `device_type`: "cpu", without an index. Initialises the
-    /// default group where there is none; otherwise nothing is sent.
+    /// Ranks of the world in any order, each at most once. `device_type`: "cpu", "cuda", "rocm", "npu" or "xpu",
+    /// without an index (each rank chooses its device itself); the group of all ranks must serve it, and the mesh's
+    /// groups have its backends. Initialises the default group where there is none; otherwise nothing is sent.
     DeviceMesh(std::string_view device_type, const RankArray& mesh, const MeshOptions& options = {});
     DeviceMesh(const DeviceMesh&) = default;
     DeviceMesh& operator=(const DeviceMesh&) = default;

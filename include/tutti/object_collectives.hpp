@@ -9,7 +9,8 @@
 //   - `group`, `src`/`dst`, `group_src`/`group_dst`, `timeout` and the errors as in distributed.hpp. `timeout` is for
 //   the
 //     whole call.
-//   - `device`: where the bytes travel from; host memory is all there is, so anything else is InvalidArgument.
+//   - `device`: a kind that the group serves, or cpu; InvalidArgument for others. The bytes travel in host memory
+//     whatever it says, also in a group that serves only a device: there is nothing to copy to it and back.
 // Follows torch.distributed; where it fills a list that the caller made, there is also a form that returns one.
 #pragma once
 

@@ -1,5 +1,6 @@
 #include "api/agreement.hpp"
 
+#include "api/host_bytes.hpp"
 #include "api/request.hpp"
 
 #include <tutti/error.hpp>
@@ -25,6 +26,7 @@ std::vector<std::uint64_t> gather_words(const std::shared_ptr<Group>& group, std
     const auto view_of = [](std::span<std::uint64_t> s) {
         return TensorView(s.data(), Extents::of(static_cast<std::int64_t>(s.size())), uint64);
     };
+    const HostBytes own;
     const Prepared prepared = api::all_gather_into_tensor(view_of(all), view_of(words), {.group = ProcessGroup(group)});
     prepared->name = operation;
     prepared->operands.fingerprint =

@@ -75,8 +75,7 @@ std::vector<std::string> DeviceMesh::dim_names() const {
     return names;
 }
 const std::string& DeviceMesh::device_type() const {
-    static const std::string host = "cpu";  // what the checks let through
-    return host;
+    return state_->device_type();
 }
 std::string DeviceMesh::to_string() const {
     const auto names = dim_names();

@@ -22,13 +22,23 @@ using Names = std::vector<std::string>;
 
 // What is wrong; empty: nothing.
 std::string fault_of_device(std::string_view type) {
-    if (type == "cpu") return {};
     if (type.find(':') != std::string_view::npos) {
         return fmt::format("device_type \"{}\": expected \"{}\": a mesh has no device index, each rank chooses its own",
                            type, type.substr(0, type.find(':')));
     }
-    if (type == "cuda") return "device_type \"cuda\": expected \"cpu\": this build works on host memory";
-    return fmt::format("device_type \"{}\": expected \"cpu\"", type);
+    try {
+        (void)device_from_string(type);
+        return {};
+    } catch (const InvalidArgument&) {
+        return fmt::format("device_type \"{}\": expected \"cpu\", \"cuda\", \"rocm\", \"npu\" or \"xpu\"", type);
+    }
+}
+
+// A mesh's groups have the backends of the group of all ranks, or are groups that are there.
+std::string fault_of_backends(std::string_view type, const detail::Group& group) {
+    if (group.serves(device_from_string(type).type)) return {};
+    return fmt::format("device_type \"{}\": no backend of group \"{}\" serves it: expected one of {}", type,
+                       group.name(), backend::to_string(group.backends()));
 }
 
 std::string fault_of_names(const Names& names, std::size_t ndim) {
@@ -103,9 +113,9 @@ void check_layout(const char* operation, std::string_view device_type, const Ran
 }
 
 std::shared_ptr<MeshState> checked_state(const char* operation, const std::shared_ptr<World>& world,
-                                         const RankArray& mesh, const Names& names) {
+                                         const RankArray& mesh, const Names& names, std::string_view device_type) {
     throw_if(operation, fault_of_ranks(mesh, world->size()));
-    return std::make_shared<MeshState>(world, mesh, names);
+    return std::make_shared<MeshState>(world, mesh, names, device_from_string(device_type).type);
 }
 
 }  // namespace
@@ -113,7 +123,9 @@ std::shared_ptr<MeshState> checked_state(const char* operation, const std::share
 DeviceMesh::DeviceMesh(std::string_view device_type, const RankArray& mesh, const MeshOptions& o)
     : axes_(all_dims(mesh.shape().size())) {
     check_layout("DeviceMesh", device_type, mesh, o.dim_names);
-    state_ = checked_state("DeviceMesh", world_of("DeviceMesh", o), mesh, o.dim_names);
+    const std::shared_ptr<World> world = world_of("DeviceMesh", o);
+    if (const auto all = world->find(0)) throw_if("DeviceMesh", fault_of_backends(device_type, *all));
+    state_ = checked_state("DeviceMesh", world, mesh, o.dim_names, device_type);
 }
 
 DeviceMesh init_device_mesh(std::string_view device_type, const std::vector<int>& shape, const MeshOptions& o) {
@@ -133,7 +145,10 @@ DeviceMesh init_device_mesh(std::string_view device_type, const std::vector<int>
                      .in_words = [&] { return mine; },
                      .expected = "the same mesh"});
     throw_if(operation, first_of(std::move(fault), fault_of_product(shape, world->size())));
-    return {std::make_shared<MeshState>(world, RankArray::row_major(shape), o.dim_names), all_dims(shape.size())};
+    throw_if(operation, fault_of_backends(device_type, *all));
+    return {std::make_shared<MeshState>(world, RankArray::row_major(shape), o.dim_names,
+                                        device_from_string(device_type).type),
+            all_dims(shape.size())};
 }
 
 namespace {
@@ -204,7 +219,9 @@ DeviceMesh DeviceMesh::from_group(const std::vector<ProcessGroup>& groups, std::
                                         o.mesh->shape().size(), groups.size()));
     }
     check_layout(operation, device_type, *o.mesh, o.dim_names);
-    const auto state = checked_state(operation, world_of(groups, o.world), *o.mesh, o.dim_names);
+    for (const ProcessGroup& group : groups)
+        if (group) throw_if(operation, fault_of_backends(device_type, *group.impl()));
+    const auto state = checked_state(operation, world_of(groups, o.world), *o.mesh, o.dim_names, device_type);
     check_groups(groups, *state);
     for (std::size_t i = 0; i < groups.size(); ++i) state->set_group(i, groups[i]);
     if (groups.size() == 1) state->set_members(groups[0]);

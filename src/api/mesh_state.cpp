@@ -25,8 +25,9 @@ std::string in_words(const MeshAxis& axis, const RankArray& mesh) {
 
 }  // namespace
 
-MeshState::MeshState(std::shared_ptr<World> world, RankArray mesh, const std::vector<std::string>& names)
-    : world_(std::move(world)), layout_(std::move(mesh), world_->rank()) {
+MeshState::MeshState(std::shared_ptr<World> world, RankArray mesh, const std::vector<std::string>& names,
+                     Device::Type device_type)
+    : world_(std::move(world)), layout_(std::move(mesh), world_->rank()), device_type_(name_of(device_type)) {
     for (std::size_t d = 0; d < layout_.mesh().shape().size(); ++d)
         axes_.push_back({.name = names.empty() ? "" : names[d], .dims = {d}});
 }
@@ -118,7 +119,11 @@ ProcessGroup MeshState::make(const MeshAxis& axis) {
                                                 lines.ranks[lines.own],
                                                 fmt::format("{}_{}", description, index),
                                                 description,
-                                                all->timeout()}));
+                                                all->timeout(),
+                                                all->backends(),
+                                                all->pg_options(),
+                                                all->device(),
+                                                all}));
 }
 
 }  // namespace tutti::detail

@@ -28,10 +28,12 @@ struct MeshAxis {
 class MeshState {
  public:
     /// The ranks are the world's, each at most once, and as many names as dimensions, or none.
-    MeshState(std::shared_ptr<World> world, RankArray mesh, const std::vector<std::string>& names);
+    MeshState(std::shared_ptr<World> world, RankArray mesh, const std::vector<std::string>& names,
+              Device::Type device_type);
 
     const MeshLayout& layout() const noexcept { return layout_; }
     const World& world() const noexcept { return *world_; }
+    const std::string& device_type() const noexcept { return device_type_; }
 
     /// The dimensions come first.
     const MeshAxis& axis(std::size_t index) const;
@@ -52,6 +54,7 @@ class MeshState {
 
     const std::shared_ptr<World> world_;
     const MeshLayout layout_;
+    const std::string device_type_;
     ProcessGroup members_;
 
     mutable std::mutex mutex_;

@@ -2,6 +2,7 @@
 // number of bytes, and the bytes too where they fit; then, where they do not, the bytes themselves.
 //
 // Threads: as the public headers say.
+#include "api/host_bytes.hpp"
 #include "api/request.hpp"
 #include "group/fingerprint.hpp"
 #include "object/codec.hpp"
@@ -77,15 +78,10 @@ class Call {
             throw InvalidArgument(
                 fmt::format("{}: timeout {} ms: expected zero (the group's) or more", name, timeout.count()));
         }
-        if (device && device->type != Device::Type::cpu) {
-            throw InvalidArgument(fmt::format("{}: device {}: expected cpu: this group sends from host memory", name,
-                                              to_string(*device)));
-        }
-        if (!group_->serves(Device::Type::cpu)) {
-            throw DistBackendError(
-                fmt::format("{}: no backend of group \"{}\" serves host memory, in which objects "
-                            "travel",
-                            name, group_->name()));
+        if (device && device->type != Device::Type::cpu && !group_->serves(device->type)) {
+            throw InvalidArgument(fmt::format("{}: device {}: expected cpu, or a device that group \"{}\" serves: {}",
+                                              name, to_string(*device), group_->name(),
+                                              backend::to_string(group_->backends())));
         }
         deadline_ = Deadline::after(timeout.count() > 0 ? timeout : group_->timeout());
     }
@@ -169,6 +165,7 @@ class Call {
     }
 
  private:
+    const api::HostBytes own_;
     const char* name_;
     std::shared_ptr<Group> group_;
     Deadline deadline_ = Deadline::never();

@@ -15,8 +15,9 @@ namespace detail {
 
 class PlannedCall {
  public:
-    PlannedCall(api::Prepared model, milliseconds timeout)
-        : model_(std::move(model)), group_(*model_->group), timeout_(timeout) {
+    PlannedCall(api::Prepared model, milliseconds timeout, Stream stream)
+        : model_(std::move(model)), group_(*model_->group), timeout_(timeout), stream_(stream) {
+        if (model_->device.type != Device::Type::cpu) return;  // a backend's
         const bool direct = !model_->begin && !model_->finish;
         if (!model_->is_collective)
             quick_ = direct && model_->transfer.peer >= 0 ? Quick::message : Quick::none;
@@ -84,6 +85,7 @@ class PlannedCall {
     void issue(bool asynchronous) {
         api::Prepared next = model_->again();
         next->timeout = timeout_.count() > 0 ? timeout_ : group_.timeout();
+        if (stream_ == Stream{}) next->stream = current_stream(next->device.type);  // of now
         group_.submit(next, asynchronous);
         last_ = std::move(next);
     }
@@ -91,6 +93,7 @@ class PlannedCall {
     api::Prepared model_;  // never issued
     Group& group_;
     milliseconds timeout_;
+    Stream stream_;
     Quick quick_ = Quick::none;
     api::Prepared last_, gone_;
     int source_ = -1;
@@ -126,9 +129,9 @@ int Plan::source_rank() const {
 namespace plan {
 
 // Each call of distributed.hpp, from its one description in api/request.
-#define TUTTI_PLAN(name, PARAMETERS, arguments)                                                   \
-    Plan name PARAMETERS {                                                                        \
-        return Plan(std::make_unique<detail::PlannedCall>(api::name arguments, options.timeout)); \
+#define TUTTI_PLAN(name, PARAMETERS, arguments)                                                                   \
+    Plan name PARAMETERS {                                                                                        \
+        return Plan(std::make_unique<detail::PlannedCall>(api::name arguments, options.timeout, options.stream)); \
     }
 
 TUTTI_PLAN(broadcast, (TensorView tensor, const BroadcastOptions& options), (tensor, options))

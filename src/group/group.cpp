@@ -179,7 +179,8 @@ void Group::open_memory() {
         arena_ = transport::Arena::part(world_->arena(), offset_, layout, std::move(doors));
     }
     const auto native = backend_names_.find(Device::Type::cpu);
-    if (native == backend_names_.end() || native->second != backend::native) arena_.reset();
+    if (native != backend_names_.end() && native->second != backend::native) arena_.reset();
+    carries_own_bytes_alone_ = native == backend_names_.end();
     ground_.arena = arena_.get();
     ground_.staging_copy = &world_->staging_copy();
     ground_.copy_choices = &world_->copy_choices();

@@ -291,7 +291,9 @@ class Group : public std::enable_shared_from_this<Group> {
         return bytes <= transport::SmallSlot::payload_bytes ? small_head(state, rank).payload()
                                                             : small_area(state, rank);
     }
-    bool uses_shared_memory_only() const noexcept { return arena_ && arena_->layout().ranks == size_; }
+    bool uses_shared_memory_only() const noexcept {
+        return arena_ && arena_->layout().ranks == size_ && !carries_own_bytes_alone_;
+    }
     bool shares_memory_with(int peer) const noexcept {
         return arena_ && ground_.local_of[static_cast<std::size_t>(peer)] >= 0;
     }
@@ -310,6 +312,8 @@ class Group : public std::enable_shared_from_this<Group> {
     std::optional<record::Inquiry> inquiry_;
     std::atomic<bool> tail_published_{false};
     std::shared_ptr<transport::Arena> arena_;
+    bool carries_own_bytes_alone_ =
+        false;                        // natively: no backend serves host memory, and calls are not looked at as short
     std::vector<int> rank_of_local_;  // ranks of this host in their order: an arena rank is an index of it
     transport::SymmetricMemory own_symmetric_;
     transport::SymmetricMemory* symmetric_;  // the world's for the group of all ranks: messages know that

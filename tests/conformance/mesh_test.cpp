@@ -279,7 +279,7 @@ TEST_P(Mesh, refuses_what_is_none) {
                    "device_type \"cuda:0\": expected \"cuda\": a mesh has no device index");
         expect_has(error_of("cpu:0", {4}, {}), "init_device_mesh: device_type \"cpu:0\": expected \"cpu\"");
         expect_has(error_of("cuda", {4}, {}),
-                   "device_type \"cuda\": expected \"cpu\": this build works on host memory");
+                   "device_type \"cuda\": no backend of group \"world\" serves it: expected one of cpu:native");
         expect_has(error_of("toaster", {4}, {}), "device_type \"toaster\": expected \"cpu\"");
         expect_has(error_of("cpu", {2, 3}, {}), "mesh_shape [2, 3]: has 6 ranks: expected 4, the number of ranks");
         expect_has(error_of("cpu", {1 << 30, 1 << 30, 16}, {}), "expected 4, the number of ranks");
