@@ -54,7 +54,8 @@ namespace detail {
 class Reducer;
 }
 
-/// A parameter, and where its gradient is computed. Both are host memory of any strides.
+/// A parameter, and where its gradient is computed: both in host memory, of any strides; or both on one device, in one
+/// piece, where the group serves it.
 struct NamedParameter {
     std::string name;  ///< not empty, unlike the others
     TensorView tensor;
@@ -82,17 +83,19 @@ struct DistributedDataParallelOptions {
     std::optional<int> output_device{};    ///< logged; default: the one of device_ids, and nothing else beside one
 };
 
-/// The gradients of some parameters, of one dtype, as one tensor. What a communication hook gets.
+/// The gradients of some parameters, of one dtype and on one device, in host memory as one tensor. What a communication
+/// hook gets.
 class TUTTI_API GradBucket {
  public:
-    /// All of them, one after the other: [elements]. This rank's sums; a hook may write to it. Copies share it.
+    /// All of them, one after the other: [elements]. This rank's sums; a hook may write to it. Copies share it. Empty
+    /// where they are on a device.
     const Tensor& buffer() const noexcept { return buffer_; }
     /// Buckets are sent in this order, from 0.
     std::size_t index() const noexcept { return index_; }
     bool is_last() const noexcept { return is_last_; }
     /// The parameters whose gradients it holds, in order.
     const std::vector<TensorView>& parameters() const noexcept { return parameters_; }
-    /// Their gradients: views of the buffer, in the parameters' shapes.
+    /// Their gradients: views of the buffer, in the parameters' shapes; on a device, where the program has them.
     const std::vector<TensorView>& gradients() const noexcept { return gradients_; }
 
  private:
@@ -136,6 +139,10 @@ TUTTI_API CommHook quantized_comm_hook(QuantizedOptions options = {}, ErrorFeedb
 /// waiting for it.
 /// Threads: one at a time. A group's collectives need the same order on all ranks: use the group for nothing else
 /// between forward() and finish(), or one of its own for the object.
+/// Devices: gradients on a device are averaged by its backend where they are, those of a bucket in one launch; nothing
+/// is copied or allocated there. finish() makes the current stream (tutti/stream.hpp) wait for the averages and
+/// returns; ready() is called when what computes the gradient is in that stream. A hook's bucket has no buffer(): the
+/// hook leaves the averages in gradients(). gradient_as_bucket_view and find_unused_parameters are for host memory.
 /// Cost: forward(): a broadcast of the buffers; an iteration: one all_reduce for each bucket, and with
 /// find_unused_parameters one of an int32 for each parameter. Memory: that of all gradients, unless they are views.
 class TUTTI_API DistributedDataParallel {

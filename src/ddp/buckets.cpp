@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <utility>
 
 namespace tutti::ddp {
@@ -12,11 +13,12 @@ Buckets assign_buckets(std::span<const Gradient> gradients, std::span<const std:
         std::size_t bytes = 0, last = 0;  // last: where its last member stands in the order
         bool is_first = true;
     };
-    std::map<DType, Open> open;
+    using Kind = std::tuple<DType, Device::Type, int>;
+    std::map<Kind, Open> open;
     std::vector<std::pair<std::size_t, std::vector<std::size_t>>> closed;  // by `last`
     for (std::size_t position = 0; position < order.size(); ++position) {
         const Gradient& gradient = gradients[order[position]];
-        Open& bucket = open[gradient.dtype];
+        Open& bucket = open[{gradient.dtype, gradient.device.type, gradient.device.index}];
         bucket.members.push_back(order[position]);
         bucket.bytes += gradient.bytes;
         bucket.last = position;
@@ -24,7 +26,7 @@ Buckets assign_buckets(std::span<const Gradient> gradients, std::span<const std:
         closed.emplace_back(bucket.last, std::move(bucket.members));
         bucket = {.members = {}, .is_first = false};
     }
-    for (auto& [dtype, bucket] : open) {
+    for (auto& [kind, bucket] : open) {
         if (!bucket.members.empty()) closed.emplace_back(bucket.last, std::move(bucket.members));
     }
     std::ranges::sort(closed, {}, &std::pair<std::size_t, std::vector<std::size_t>>::first);

@@ -1,6 +1,7 @@
 // The reducer's beginning: buckets, and the calls of an iteration up to the last gradient. sending.cpp has the rest.
 #include "ddp/reducer.hpp"
 
+#include "api/host_bytes.hpp"
 #include "core/log.hpp"
 #include "ddp/replicas.hpp"
 
@@ -27,7 +28,8 @@ ProcessGroup checked_group(const DistributedDataParallelOptions& o) {
 ddp::Buckets assigned(const std::vector<NamedParameter>& parameters, const std::vector<std::size_t>& order,
                       std::size_t cap) {
     std::vector<ddp::Gradient> gradients;
-    for (const NamedParameter& p : parameters) gradients.push_back({p.tensor.dtype(), p.tensor.byte_count()});
+    for (const NamedParameter& p : parameters)
+        gradients.push_back({p.tensor.dtype(), p.tensor.byte_count(), p.tensor.device()});
     return ddp::assign_buckets(gradients, order, {std::min(ddp::first_bucket_cap_bytes, cap), cap});
 }
 
@@ -100,7 +102,10 @@ ddp::Buckets Reducer::buckets() const {
 
 std::vector<std::size_t> Reducer::bucket_bytes() const {
     std::vector<std::size_t> bytes;
-    for (const Bucket& bucket : buckets_) bytes.push_back(bucket.shown.buffer().byte_count());
+    for (const Bucket& bucket : buckets_) {
+        bytes.push_back(0);
+        for (const std::size_t i : bucket.members) bytes.back() += parameters_[i].tensor.byte_count();
+    }
     return bytes;
 }
 
@@ -135,12 +140,21 @@ void Reducer::make_buckets(const ddp::Buckets& buckets) {
         Bucket& bucket = buckets_.emplace_back();
         bucket.members = members;
         const DType dtype = parameters_[members.front()].tensor.dtype();
+        bucket.on_device = parameters_[members.front()].tensor.device().type != Device::Type::cpu;
         std::int64_t count = 0;
         for (const std::size_t i : members) count += parameters_[i].tensor.element_count();
         GradBucket& shown = bucket.shown;
-        shown.buffer_ = zeros(dtype, Extents::of(count));
         shown.index_ = buckets_.size() - 1;
         shown.is_last_ = buckets_.size() == buckets.size();
+        if (bucket.on_device) {  // the gradients stay where they are
+            for (const std::size_t i : members) {
+                places_[i] = {shown.index_, shown.gradients_.size()};
+                shown.parameters_.push_back(parameters_[i].tensor);
+                shown.gradients_.push_back(parameters_[i].gradient.value_or(parameters_[i].tensor));
+            }
+            continue;
+        }
+        shown.buffer_ = zeros(dtype, Extents::of(count));
         auto* at = static_cast<std::byte*>(shown.buffer_.raw_data());
         for (const std::size_t i : members) {
             places_[i] = {shown.index_, shown.gradients_.size()};
@@ -158,6 +172,7 @@ void Reducer::make_buckets(const ddp::Buckets& buckets) {
 void Reducer::adopt_order_of_first_rank() {
     if (rebuilding_ != Rebuilding::due) return;
     std::vector<std::uint64_t> order(first_order_.begin(), first_order_.end());
+    const api::HostBytes own;
     async::broadcast(order, {.group = options_.group, .group_src = 0}).wait();
     rebuilding_ = Rebuilding::done;
     const ddp::Buckets wanted =
@@ -248,6 +263,9 @@ void Reducer::ready(std::size_t i, const TensorView* elsewhere) {
     }
     if (elsewhere == nullptr && !parameters_[i].gradient && !options_.gradient_as_bucket_view)
         refuse(" has no gradient: expected one in the constructor, or in this call");
+    if (elsewhere != nullptr && elsewhere->device().type != Device::Type::cpu && !elsewhere->contiguous())
+        refuse(fmt::format(": its gradient on {} is not in one piece: expected contiguous memory",
+                           to_string(elsewhere->device())));
     const auto now = ddp::Clock::now();
     if (!moments_.backward_began) moments_.backward_began = now;
     if (elsewhere != nullptr && options_.gradient_as_bucket_view)
@@ -265,7 +283,11 @@ void Reducer::ready(std::size_t i, const TensorView* elsewhere) {
 
 // Into its bucket.
 void Reducer::fill(std::size_t i) {
-    if (!options_.gradient_as_bucket_view) copy(in_bucket(i), *gradients_[i]);
+    Bucket& bucket = buckets_[places_[i].bucket];
+    if (bucket.on_device)
+        bucket.shown.gradients_[places_[i].position] = *gradients_[i];
+    else if (!options_.gradient_as_bucket_view)
+        copy(in_bucket(i), *gradients_[i]);
 }
 
 void Reducer::mark(std::size_t i, Gradient state) {

@@ -59,6 +59,7 @@ class Reducer {
     struct Bucket {
         std::vector<std::size_t> members;
         GradBucket shown;
+        bool on_device = false;  // there is no buffer then: gradients are averaged where they are
         std::size_t awaited = 0;
         std::optional<Work> work;  // on its way; or, with a hook:
         std::optional<CommHookResult> hooked;

@@ -1,5 +1,8 @@
 #include "ddp/replicas.hpp"
 
+#include "api/host_bytes.hpp"
+#include "group/group.hpp"
+
 #include <tutti/coalescing.hpp>
 #include <tutti/error.hpp>
 #include <tutti/object_collectives.hpp>
@@ -21,14 +24,19 @@ TUTTI_OBJECT(Description, fault, parameters, buffers, options);
 
 namespace {
 
+// Ranks may use devices with other indices, but not others of another kind.
+std::string in_words(const TensorView& view) {
+    if (view.device().type == Device::Type::cpu) return view.to_string();
+    return fmt::format("{} on {}", view.to_string(), name_of(view.device().type));
+}
+
 Description describe(const std::vector<NamedParameter>& parameters, const DistributedDataParallelOptions& o,
                      const std::string& fault) {
     Description all;
     all.fault = fault;
     for (const NamedParameter& p : parameters)
-        all.parameters.push_back(fmt::format("\"{}\" {}", p.name, p.tensor.to_string()));
-    for (const NamedBuffer& b : o.buffers)
-        all.buffers.push_back(fmt::format("\"{}\" {}", b.name, b.tensor.to_string()));
+        all.parameters.push_back(fmt::format("\"{}\" {}", p.name, in_words(p.tensor)));
+    for (const NamedBuffer& b : o.buffers) all.buffers.push_back(fmt::format("\"{}\" {}", b.name, in_words(b.tensor)));
     all.options = {fmt::format("broadcast_buffers = {}", o.broadcast_buffers),
                    fmt::format("bucket_cap_bytes = {}", o.bucket_cap_bytes),
                    fmt::format("find_unused_parameters = {}", o.find_unused_parameters)};
@@ -84,15 +92,48 @@ std::string fault_of_gradient(const NamedParameter& p, const DistributedDataPara
     return {};
 }
 
+bool is_on_device(const TensorView& view) {
+    return view.device().type != Device::Type::cpu;
+}
+
+bool serves(const DistributedDataParallelOptions& o, const TensorView& view) {
+    return o.group.impl()->serves(view.device().type);
+}
+std::string fault_of_serving(const DistributedDataParallelOptions& o, const std::string& what, const TensorView& view) {
+    return fmt::format("{} is on {}: no backend of group \"{}\" serves it", what, to_string(view.device()),
+                       o.group.name());
+}
+
+// tutti has no memory on devices, and writes none there: gradients are averaged where they are.
+std::string fault_of_device(const NamedParameter& p, const DistributedDataParallelOptions& o) {
+    const std::string device = to_string(p.tensor.device());
+    if (!serves(o, p.tensor)) return fault_of_serving(o, "it", p.tensor);
+    if (p.gradient && p.gradient->device() != p.tensor.device())
+        return fmt::format("its gradient is on {}: expected {}, as the parameter", to_string(p.gradient->device()),
+                           device);
+    if (!is_on_device(p.tensor)) return {};
+    if (o.gradient_as_bucket_view)
+        return fmt::format(
+            "it is on {}, but gradient_as_bucket_view is true: expected host memory, in which buckets are", device);
+    if (o.find_unused_parameters)
+        return fmt::format(
+            "it is on {}, but find_unused_parameters is true: expected host memory, as an unused "
+            "parameter counts as zeros, which are to be written",
+            device);
+    for (const TensorView* view : {&p.tensor, p.gradient ? &*p.gradient : nullptr}) {
+        if (view != nullptr && !view->contiguous())
+            return fmt::format("it, or its gradient, is on {} and not in one piece: expected contiguous memory",
+                               device);
+    }
+    return {};
+}
+
 std::string fault_of(const NamedParameter& p, const DistributedDataParallelOptions& o) {
     const DType dtype = p.tensor.dtype();
     if (!is_floating_point(dtype) && !is_complex(dtype))
         return fmt::format("it is {}: expected a floating-point or complex dtype", p.tensor.to_string());
-    for (const TensorView* view : {&p.tensor, p.gradient ? &*p.gradient : nullptr}) {
-        if (view != nullptr && view->device().type != Device::Type::cpu)
-            return fmt::format("it is on {}: expected host memory", to_string(view->device()));
-    }
-    return fault_of_gradient(p, o);
+    const std::string fault = fault_of_device(p, o);
+    return fault.empty() ? fault_of_gradient(p, o) : fault;
 }
 
 std::string fault_of_devices(const DistributedDataParallelOptions& o) {
@@ -159,9 +200,10 @@ std::string fault_of(const std::vector<NamedParameter>& parameters, const Distri
         if (!fault.empty()) return fmt::format("{}parameter {} (\"{}\"): {}", begin, i, p.name, fault);
     }
     for (const NamedBuffer& b : o.buffers) {
-        if (b.tensor.device().type != Device::Type::cpu)
-            return fmt::format("{}buffer \"{}\" is on {}: expected host memory", begin, b.name,
-                               to_string(b.tensor.device()));
+        if (!serves(o, b.tensor)) return begin + fault_of_serving(o, fmt::format("buffer \"{}\"", b.name), b.tensor);
+        if (is_on_device(b.tensor) && !b.tensor.contiguous())
+            return fmt::format("{}buffer \"{}\" is on {} and not in one piece: expected contiguous memory", begin,
+                               b.name, to_string(b.tensor.device()));
     }
     std::string fault = fault_of_devices(o);
     if (fault.empty()) fault = fault_of_memory(parameters, o);
@@ -175,6 +217,7 @@ void compare_replicas(const ProcessGroup& group, const std::vector<NamedParamete
     const std::vector<std::uint64_t> word{fault.empty() ? digest(mine) : faulty};
     std::vector<std::uint64_t> words(static_cast<std::size_t>(group.size()));
     // As a Work, so that no scope of Coalescing collects it.
+    const api::HostBytes own;
     async::all_gather_into_tensor(words, word, {.group = group}).wait();
     const bool equal = std::ranges::all_of(words, [&](std::uint64_t w) { return w == words[0] && w != faulty; });
     if (equal) return;

@@ -2,6 +2,7 @@
 #include "ddp/reducer.hpp"
 #include "ddp/replicas.hpp"
 
+#include <tutti/coalescing.hpp>
 #include <tutti/debug.hpp>
 #include <tutti/distributed.hpp>
 #include <tutti/error.hpp>
@@ -43,8 +44,9 @@ void Reducer::send(Bucket& bucket) {
             if (times_are_taken_)
                 bucket.arrival = std::visit([&](const auto& future) { return future.then(now); }, *bucket.hooked);
         } else {
-            bucket.work =
-                async::all_reduce(bucket.shown.buffer_.view(), {.op = ReduceOp::avg, .group = options_.group});
+            const AllReduceOptions average{.op = ReduceOp::avg, .group = options_.group};
+            bucket.work = bucket.on_device ? async::all_reduce_coalesced(bucket.shown.gradients_, average)
+                                           : async::all_reduce(bucket.shown.buffer_.view(), average);
             if (times_are_taken_) bucket.arrival = bucket.work->get_future().then(now);
         }
     } catch (...) {
@@ -57,7 +59,7 @@ void Reducer::receive(Bucket& bucket) {
         take_hooked(bucket);
     else
         bucket.work->wait();
-    if (options_.gradient_as_bucket_view) return;
+    if (options_.gradient_as_bucket_view || bucket.on_device) return;
     for (const std::size_t i : bucket.members) {
         if (states_[i] == Gradient::ready) copy(*gradients_[i], in_bucket(i));
     }
@@ -65,6 +67,7 @@ void Reducer::receive(Bucket& bucket) {
 
 // What the hook has made, into the bucket's buffer if it is elsewhere.
 void Reducer::take_hooked(Bucket& bucket) {
+    if (bucket.on_device) return std::visit([](const auto& future) { (void)future.wait(); }, *bucket.hooked);
     const TensorView result = std::visit([](const auto& future) { return tensor_of(future.wait()); }, *bucket.hooked);
     const TensorView& buffer = bucket.shown.buffer_.view();
     if (result.dtype() != buffer.dtype() || result.element_count() != buffer.element_count() ||

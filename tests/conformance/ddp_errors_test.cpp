@@ -278,8 +278,9 @@ TEST_F(DdpMisuse, of_the_constructor_is_refused) {
     refused("parameter 1 is called \"a\", as another one: expected a name for each", {{"a", a_}, {"a", b_}}, {});
     std::vector<int> integers(3);
     refused("parameter 0 (\"n\"): it is int32[3]: expected a floating-point or complex dtype", {{"n", integers}}, {});
-    refused("parameter 0 (\"x\"): it is on cuda:1: expected host memory",
-            {{"x", TensorView(a_.data(), {4}, float32, {}, {Device::Type::cuda, 1})}}, {});
+    const TensorView on_card(a_.data(), {4}, float32, {}, {Device::Type::cuda, 1});
+    refused("parameter 0 (\"x\"): it is on cuda:1: no backend of group \"world\" serves it", {{"x", on_card}}, {});
+    refused("buffer \"m\" is on cuda:1: no backend of group \"world\" serves it", both_, {.buffers = {{"m", on_card}}});
     refused(
         "parameter 0 (\"a\"): it has no gradient: expected one, for what other ranks say about a parameter that is "
         "unused "
