@@ -9,7 +9,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
-#include <charconv>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -147,7 +147,7 @@ bool Array::take_dlpack(nb::handle object, const char* operation, const char* ar
     }
     nb::object capsule;
     try {
-        capsule = source.attr("__dlpack__")();
+        capsule = dlpack_of(source);
     } catch (nb::python_error& error) {
         throw InvalidArgument(fmt::format("{}: {} of type {} gives no DLPack tensor: {}", operation, argument,
                                           class_name(object), nb::cast<std::string>(nb::str(error.value()))));
@@ -164,17 +164,55 @@ bool Array::take_dlpack(nb::handle object, const char* operation, const char* ar
     return true;
 }
 
+nb::object Array::dlpack_of(nb::handle object) {
+    // PyTorch's tensors say that they are the host's without the detour by __dlpack_device__.
+    const bool is_cpu = nb::hasattr(object, "is_cpu") && object.attr("is_cpu").is(nb::handle(Py_True));
+    if (is_cpu || !nb::hasattr(object, "__dlpack_device__")) return object.attr("__dlpack__")();
+    const nb::object device = object.attr("__dlpack_device__")();
+    const nb::int_ type(device[0]);
+    if (nb::cast<int>(type) == kDLCPU) return object.attr("__dlpack__")();
+    const nb::object exported =
+        nb::module_::import_("tutti._streams").attr("export")(object, type, nb::int_(device[1]));
+    stream_ = exported[1];
+    return exported[0];
+}
+
+InStream::InStream(const StreamSource& source) {
+    if (source.device == Device::Type::cpu) return;
+    Stream stream;
+    if (source.current.is_valid() && !source.current.is_none())
+        stream.handle = reinterpret_cast<void*>(nb::cast<std::uintptr_t>(source.current()));
+    scopes_.push_back(std::make_unique<CurrentStream>(source.device, stream));
+}
+
+InStream::InStream(Ambient) {
+    for (const nb::handle one : nb::module_::import_("tutti._streams").attr("ambient")()) {
+        const auto device = device_type(nb::cast<std::string>(one[0]));
+        const Stream stream{reinterpret_cast<void*>(nb::cast<std::uintptr_t>(one[1]))};
+        if (device) scopes_.push_back(std::make_unique<CurrentStream>(*device, stream));
+    }
+}
+
+StreamSource source_of(const std::vector<Array>& arrays) {
+    for (const Array& array : arrays) {
+        if (array.view().device().type != Device::Type::cpu) return array.source();
+    }
+    return {};
+}
+
 Array::Array(Array&& other) noexcept
     : view_(std::move(other.view_)),
       buffer_(other.buffer_),
       has_buffer_(std::exchange(other.has_buffer_, false)),
-      shared_(std::move(other.shared_)) {}
+      shared_(std::move(other.shared_)),
+      stream_(std::move(other.stream_)) {}
 
 Array& Array::operator=(Array&& other) noexcept {
     std::swap(view_, other.view_);
     std::swap(buffer_, other.buffer_);
     std::swap(has_buffer_, other.has_buffer_);
     std::swap(shared_, other.shared_);
+    std::swap(stream_, other.stream_);
     return *this;
 }
 
@@ -238,22 +276,24 @@ nb::object to_numpy(const Tensor& tensor) {
     return result;
 }
 
+namespace {
+bool is_rocm() {
+    return nb::cast<bool>(nb::module_::import_("tutti._streams").attr("is_rocm")());
+}
+}  // namespace
+
+std::string kind_of_device(const std::string& kind) {
+    return kind == "cuda" && is_rocm() ? "rocm" : kind;
+}
+
 Device device_of(nb::handle device, const char* operation) {
-    const auto text = nb::cast<std::string>(nb::str(device));
-    const std::string_view name = std::string_view(text).substr(0, text.find(':'));
     Device result;
-    if (name == "cuda")
-        result.type = Device::Type::cuda;
-    else if (name != "cpu")
-        throw InvalidArgument(fmt::format("{}: device is '{}': expected cpu or cuda", operation, text));
-    if (name.size() < text.size()) {
-        const char* end = text.data() + text.size();
-        const auto [rest, error] = std::from_chars(text.data() + name.size() + 1, end, result.index);
-        if (error != std::errc() || rest != end || result.index < 0) {
-            throw InvalidArgument(
-                fmt::format("{}: device is '{}': expected an index from 0 after the colon", operation, text));
-        }
+    try {
+        result = device_from_string(nb::cast<std::string>(nb::str(device)));
+    } catch (const InvalidArgument& unknown) {
+        throw InvalidArgument(fmt::format("{}: {}", operation, unknown.what()));
     }
+    if (result.type == Device::Type::cuda && is_rocm()) result.type = Device::Type::rocm;
     return result;
 }
 

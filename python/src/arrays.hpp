@@ -3,18 +3,39 @@
 // Threads: those that hold the interpreter's lock; the views may be used without it.
 #pragma once
 
+#include <tutti/stream.hpp>
 #include <tutti/tensor.hpp>
 
 #include "python.hpp"
 
+#include <memory>
+#include <string>
 #include <vector>
 
 namespace tutti::python {
 
+/// Where the library of a tensor on a device works. Of host memory: nothing.
+struct StreamSource {
+    Device::Type device = Device::Type::cpu;
+    nb::object current;  ///< a function that returns its current stream; None: the device's default stream
+};
+
+/// While it lives, this thread's operations are in a library's current stream. Made with the interpreter's lock.
+class InStream {
+ public:
+    explicit InStream(const StreamSource& source);
+    /// In those of the libraries that have begun to use a device, for what has no arrays.
+    struct Ambient {};
+    explicit InStream(Ambient where);
+
+ private:
+    std::vector<std::unique_ptr<CurrentStream>> scopes_;
+};
+
 /// The memory of a Python object, which cannot go away while this lives. Moving it keeps the view valid.
 ///
 /// NumPy arrays, also of ml_dtypes' types; objects with the buffer protocol (bytearray, memoryview, array.array);
-/// objects with __dlpack__ (PyTorch's tensors, which may require a gradient; CuPy, JAX). Any strides.
+/// objects with __dlpack__ (PyTorch's tensors, which may require a gradient; CuPy, JAX), also on devices. Any strides.
 class Array {
  public:
     enum class Access { read, write };
@@ -27,17 +48,23 @@ class Array {
     ~Array();
 
     const TensorView& view() const noexcept { return view_; }
+    StreamSource source() const { return {view_.device().type, stream_}; }
 
  private:
     bool take_buffer(nb::handle object, Access access, const char* operation, const char* argument);
     bool take_typed_array(nb::handle object, Access access, const char* operation, const char* argument);
     bool take_dlpack(nb::handle object, const char* operation, const char* argument);
+    nb::object dlpack_of(nb::handle object);
 
     TensorView view_;
     Py_buffer buffer_{};
     bool has_buffer_ = false;
-    Tensor shared_;  // a DLPack tensor
+    Tensor shared_;      // a DLPack tensor
+    nb::object stream_;  // StreamSource::current
 };
+
+/// Of the first array that is on a device.
+StreamSource source_of(const std::vector<Array>& arrays);
 
 /// A list or tuple of arrays, for all_gather and its kin. None: empty.
 struct ArrayList {
@@ -51,8 +78,11 @@ struct ArrayList {
 
 /// A new NumPy array over the tensor's memory, which it keeps alive; ml_dtypes' types where NumPy has none.
 nb::object to_numpy(const Tensor& tensor);
-/// Where a tensor lives, from "cpu", "cuda:1", or an object that prints as such (torch.device).
+/// Where a tensor lives, from "cpu", "cuda:1", or an object that prints as such (torch.device). "cuda" is ROCm where
+/// PyTorch is here and built for it.
 Device device_of(nb::handle device, const char* operation);
+/// The same for a kind of device alone, as meshes have; it is not checked.
+std::string kind_of_device(const std::string& kind);
 
 void bind_arrays(nb::module_& m);
 

@@ -1,6 +1,7 @@
 #include "backends.hpp"
 
 #include "calls.hpp"
+#include "device_arrays.hpp"
 #include "groups.hpp"
 #include "stores.hpp"
 
@@ -12,13 +13,20 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdint>
 #include <memory>
 #include <numeric>
+#include <set>
 #include <string>
 #include <vector>
 
 namespace tutti::python {
 namespace {
+
+std::string lower(std::string text) {
+    std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    return text;
+}
 
 std::uint64_t total(const std::vector<std::uint64_t>& counts) {
     return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
@@ -36,10 +44,21 @@ struct Request {
 
     nb::object array(const void* data, std::uint64_t count) const {
         if (data == nullptr) return nb::none();
-        return to_numpy(
-            Tensor(TensorView(const_cast<void*>(data), Extents::of(static_cast<std::int64_t>(count)), request->dtype),
-                   nullptr));
+        return to_array(TensorView(const_cast<void*>(data), Extents::of(static_cast<std::int64_t>(count)),
+                                   request->dtype, {}, request->device));
     }
+    // Of each rank's block; the lengths are those of the side of the operation that has several.
+    template <class Pointers>
+    nb::object blocks(const Pointers& pointers, const std::vector<std::uint64_t>& exchanged) const {
+        if (pointers.empty()) return nb::none();
+        const auto& counts = request->call == BackendCall::all_to_all ? exchanged : request->counts;
+        nb::list list;
+        for (std::size_t i = 0; i < pointers.size(); ++i)
+            list.append(array(pointers[i], counts.empty() ? request->count : counts[i]));
+        return list;
+    }
+    nb::object inputs() const { return blocks(request->inputs, request->send_counts); }
+    nb::object outputs() const { return blocks(request->outputs, request->receive_counts); }
     std::uint64_t mine() const { return request->counts.at(static_cast<std::size_t>(rank)); }
     nb::object input() const {
         switch (request->call) {
@@ -63,11 +82,33 @@ struct Request {
     }
 };
 
-// A backend whose run(request, completion) and abort(reason) are Python's.
+// The end of an operation on a device: an object with make_wait(stream).
+class PythonEvent : public DeviceEvent {
+ public:
+    explicit PythonEvent(nb::handle event) : event_(std::any_cast<std::shared_ptr<PyObject>>(shared_object(event))) {}
+
+    void make_wait(Stream stream) override {
+        const nb::gil_scoped_acquire lock;
+        try {
+            nb::handle(event_.get()).attr("make_wait")(reinterpret_cast<std::uintptr_t>(stream.handle));
+        } catch (const nb::python_error& error) {
+            throw DistBackendError(fmt::format("the event of a backend raised {}", error.what()));
+        }
+    }
+
+ private:
+    std::shared_ptr<PyObject> event_;
+};
+
+// A backend whose run(request, completion) and abort(reason) are Python's, and what else it has.
 class PythonBackend : public CustomBackend {
  public:
     PythonBackend(nb::object backend, int rank, int size)
-        : backend_(std::any_cast<std::shared_ptr<PyObject>>(shared_object(backend))), rank_(rank), size_(size) {}
+        : takes_blocks_(nb::cast<bool>(nb::bool_(nb::getattr(backend, "takes_blocks", nb::bool_(false))))),
+          groups_(nb::hasattr(backend, "begin_group") && nb::hasattr(backend, "end_group")),
+          backend_(std::any_cast<std::shared_ptr<PyObject>>(shared_object(backend))),
+          rank_(rank),
+          size_(size) {}
 
     void run(const BackendRequest& request, BackendCompletion completion) override {
         const nb::gil_scoped_acquire lock;
@@ -77,6 +118,13 @@ class PythonBackend : public CustomBackend {
             throw DistBackendError(fmt::format("{}: the backend raised {}", request.name, error.what()));
         }
     }
+    void begin_group() override {
+        if (groups_) call("begin_group");
+    }
+    void end_group() override {
+        if (groups_) call("end_group");
+    }
+    bool takes_blocks() const override { return takes_blocks_; }
     void abort(const std::string& reason) noexcept override {
         const nb::gil_scoped_acquire lock;
         try {
@@ -88,6 +136,16 @@ class PythonBackend : public CustomBackend {
     }
 
  private:
+    void call(const char* method) const {
+        const nb::gil_scoped_acquire lock;
+        try {
+            nb::handle(backend_.get()).attr(method)();
+        } catch (const nb::python_error& error) {
+            throw DistBackendError(fmt::format("{} of the backend raised {}", method, error.what()));
+        }
+    }
+
+    const bool takes_blocks_, groups_;
     std::shared_ptr<PyObject> backend_;
     int rank_, size_;
 };
@@ -114,6 +172,11 @@ nb::handle object_in(const std::any& options) {
     return held == nullptr ? nb::handle(Py_None) : nb::handle(held->get());
 }
 
+std::set<std::string>& names_from_python() {
+    static auto* names = new std::set<std::string>();
+    return *names;
+}
+
 void register_backend(const std::string& name, nb::handle func, bool extended_api,
                       const std::vector<std::string>& devices) {
     std::vector<Device::Type> types;
@@ -138,12 +201,17 @@ void register_backend(const std::string& name, nb::handle func, bool extended_ap
             },
             types);
     }
+    names_from_python().insert(lower(name));
 }
 
 void bind_third_party(nb::module_& m) {
-    nb::class_<Request>(m, "BackendRequest",
-                        "One operation for a backend, in its plainest form: buffers in one piece, ranks of the group.\n"
-                        "The arrays are the caller's memory, valid until the operation is complete.")
+    nb::class_<Request>(
+        m, "BackendRequest",
+        "One operation for a backend, in its plainest form: buffers in one piece, ranks of the group.\n"
+        "The arrays are the caller's memory, valid until the operation is complete: NumPy's, or, on a\n"
+        "device, DeviceArrays. `stream`: the caller's, whose work the operation comes after; 0: the\n"
+        "default one. `inputs`, `outputs`: for a backend whose attribute takes_blocks is true, where each\n"
+        "rank's block is if they do not adjoin on a device; None otherwise.")
         .def_prop_ro("call", [](const Request& self) { return std::string(to_string(self.request->call)); })
         .def_prop_ro("name", [](const Request& self) { return self.request->name; })
         .def_prop_ro("sequence", [](const Request& self) { return self.request->sequence; })
@@ -156,11 +224,32 @@ void bind_third_party(nb::module_& m) {
         .def_prop_ro("send_offsets", [](const Request& self) { return self.request->send_offsets; })
         .def_prop_ro("receive_counts", [](const Request& self) { return self.request->receive_counts; })
         .def_prop_ro("receive_offsets", [](const Request& self) { return self.request->receive_offsets; })
+        .def_prop_ro("device", [](const Request& self) { return to_string(self.request->device); })
+        .def_prop_ro("stream",
+                     [](const Request& self) { return reinterpret_cast<std::uintptr_t>(self.request->stream.handle); })
+        .def_prop_ro(
+            "timeout", [](const Request& self) { return timedelta(self.request->timeout); },
+            nb::sig("def timeout(self) -> datetime.timedelta"))
+        .def_prop_ro("inputs", &Request::inputs, nb::sig("def inputs(self) -> list[typing.Any] | None"))
+        .def_prop_ro("outputs", &Request::outputs, nb::sig("def outputs(self) -> list[typing.Any] | None"))
         .def_prop_ro("in_rank_order", [](const Request& self) { return self.request->in_rank_order; })
         .def_prop_ro("input", &Request::input, nb::sig("def input(self) -> typing.Any"))
         .def_prop_ro("output", &Request::output, nb::sig("def output(self) -> typing.Any"));
     nb::class_<BackendCompletion>(
-        m, "BackendCompletion", "How a backend says that an operation is over; one of the two, once, from any thread.")
+        m, "BackendCompletion",
+        "How a backend says that an operation is over: success() or failure(), once, from any thread.")
+        .def(
+            "enqueued",
+            [](const BackendCompletion& self, nb::handle event, int source) {
+                if (!nb::hasattr(event, "make_wait"))
+                    throw_type_error("BackendCompletion.enqueued", "event", event, "an object with make_wait(stream)");
+                auto shared = std::make_shared<PythonEvent>(event);
+                without_gil([&] { self.enqueued(std::move(shared), source); });
+            },
+            nb::arg("event"), nb::arg("source") = -1,
+            nb::sig("def enqueued(self, event: typing.Any, source: int = -1) -> None"),
+            "Before success(), on a device: it is in a stream, and nothing is left for the host to do.\n"
+            "event.make_wait(stream) lets a stream wait for it, without blocking.")
         .def(
             "success", [](const BackendCompletion& self, int source) { without_gil([&] { self.success(source); }); },
             nb::arg("source") = -1, "`source`: of a receive, the group rank of the sender.")
@@ -178,15 +267,27 @@ void bind_third_party(nb::module_& m) {
         .def_prop_ro(
             "timeout", [](const DistributedBackendOptions& self) { return timedelta(self.timeout); },
             nb::sig("def timeout(self) -> datetime.timedelta"))
+        .def_prop_ro(
+            "device",
+            [](const DistributedBackendOptions& self) {
+                return self.device ? nb::object(nb::str(to_string(*self.device).c_str())) : nb::object(nb::none());
+            },
+            nb::sig("def device(self) -> str | None"))
         .def_ro("group_id", &DistributedBackendOptions::group_id)
         .def_ro("global_ranks_in_group", &DistributedBackendOptions::global_ranks_in_group);
 }
 
 }  // namespace
 
+bool is_from_python(const std::string& name) {
+    return names_from_python().contains(lower(name));
+}
+
 void bind_backends(nb::module_& m) {
+    bind_device_arrays(m);
     bind_third_party(m);
     m.def("register_backend", &register_backend);
+    m.def("_is_from_python", &is_from_python, nb::arg("name"));
     m.def("backend_name", [](const std::string& name) { return Backend(name).name(); });
     m.def("available_backends", &Backend::available, "Names that groups can use now.");
     m.def(

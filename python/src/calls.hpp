@@ -80,6 +80,7 @@ auto without_gil(F call) {
 /// Runs a blocking call that uses the arrays, without the interpreter's lock.
 template <class F>
 auto block(std::vector<Array>& arrays, F call) {
+    const InStream in_stream(source_of(arrays));
     keep_if_collected(arrays);
     return without_gil(std::move(call));
 }
@@ -87,6 +88,7 @@ auto block(std::vector<Array>& arrays, F call) {
 /// Begins a call that uses the arrays; None where the caller is not in the group. `outputs`: Work.result().
 template <class F>
 OptionalWork begin(std::vector<Array> arrays, nb::object outputs, F call) {
+    const InStream in_stream(source_of(arrays));
     Work work = without_gil(std::move(call));
     if (!work) return OptionalWork(nb::none());
     return OptionalWork(PendingWork::object(std::move(work), std::move(arrays), std::move(outputs)));

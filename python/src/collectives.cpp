@@ -253,6 +253,11 @@ auto all_to_all(Way way, nb::handle output_list, nb::handle input_list, nb::hand
         [&] { return plan::all_to_all(to, from, options); });
 }
 
+bool is_for_devices(const ProcessGroup& group) {
+    if (group.is_non_member() || !(group || is_initialized())) return false;
+    return (group ? group : default_group()).backend() != "native";
+}
+
 template <class Way>
 auto barrier(Way way, nb::handle group, nb::handle device_ids, nb::handle timeout) {
     const char* name = way.name("plan.barrier");
@@ -264,6 +269,9 @@ auto barrier(Way way, nb::handle group, nb::handle device_ids, nb::handle timeou
             options.device_ids.push_back(*rank_of(id, name, "device_ids"));
         }
     }
+    // Of a group for host memory it waits for no stream.
+    std::optional<InStream> in_stream;
+    if (is_for_devices(options.group)) in_stream.emplace(InStream::Ambient{});
     return way(
         {}, nb::list(), [&] { tutti::barrier(options); }, [&] { return async::barrier(options); },
         [&] { return plan::barrier(options); });

@@ -1,6 +1,7 @@
 #include "groups.hpp"
 
 #include "calls.hpp"
+#include "pg_options.hpp"
 #include "stores.hpp"
 
 #include <tutti/coalescing.hpp>
@@ -61,10 +62,8 @@ NewGroupOptions new_group_options(nb::handle timeout, const std::string& backend
                             .use_local_synchronization = local,
                             .group_desc = description};
     if (!device_id.is_none()) options.device_id = device_of(device_id, operation);
-    if (!pg_options.is_none()) {
-        options.pg_options = shared_object(pg_options);
-        if (backend.empty()) options.backend = get_backend();  // the world's, with other options
-    }
+    // Without a backend: the world's, with other options.
+    options.pg_options = pg_options_of(pg_options, backend, operation);
     return options;
 }
 
@@ -96,7 +95,7 @@ void init(const std::string& backend, const std::string& init_method, nb::handle
                         .determinism = determinism_of(determinism)};
     if (!store.is_none()) options.store = store_of(store, operation);
     if (!device_id.is_none()) options.device_id = device_of(device_id, operation);
-    if (!pg_options.is_none()) options.pg_options = shared_object(pg_options);
+    options.pg_options = pg_options_of(pg_options, backend, operation);
     without_gil([&] { init_process_group(options); });
 }
 
@@ -110,6 +109,7 @@ class CoalescingScope {
     }
     nb::object end() {
         leave();
+        const InStream in_stream(source_of(arrays_));
         Work work = without_gil([&] { return scope_->end(); });
         scope_.reset();
         if (!work) return nb::none();

@@ -91,11 +91,11 @@ DeviceMesh from_group(nb::handle group, const std::string& device_type, nb::hand
     FromGroupOptions options{.dim_names = names_of(names)};
     if (!mesh.is_none()) options.mesh = rank_array(mesh);
     if (!PyList_Check(group.ptr()) && !PyTuple_Check(group.ptr())) {
-        return DeviceMesh::from_group(group_of(group, "DeviceMesh.from_group"), device_type, options);
+        return DeviceMesh::from_group(group_of(group, "DeviceMesh.from_group"), kind_of_device(device_type), options);
     }
     std::vector<ProcessGroup> groups;
     for (const nb::handle one : group) groups.push_back(group_of(one, "DeviceMesh.from_group"));
-    return DeviceMesh::from_group(groups, device_type, options);
+    return DeviceMesh::from_group(groups, kind_of_device(device_type), options);
 }
 
 // `with mesh:` on this thread; scopes end in the reverse order.
@@ -114,7 +114,8 @@ void bind_mesh(nb::module_& m) {
             [](DeviceMesh* self, const std::string& device_type, nb::handle mesh, nb::handle names, bool) {
                 const RankArray array = rank_array(mesh);
                 const MeshOptions options{.dim_names = names_of(names)};
-                new (self) DeviceMesh(without_gil([&] { return DeviceMesh(device_type, array, options); }));
+                const std::string kind = kind_of_device(device_type);
+                new (self) DeviceMesh(without_gil([&] { return DeviceMesh(kind, array, options); }));
             },
             nb::arg("device_type"), nb::arg("mesh"), nb::kw_only(), nb::arg("mesh_dim_names") = nb::none(),
             nb::arg("_init_backend") = true,
@@ -130,7 +131,12 @@ void bind_mesh(nb::module_& m) {
             "shape", [](const DeviceMesh& self) { return nb::tuple(nb::cast(self.shape())); },
             nb::sig("def shape(self) -> tuple[int, ...]"))
         .def_prop_ro("ndim", &DeviceMesh::ndim)
-        .def_prop_ro("device_type", &DeviceMesh::device_type)
+        .def_prop_ro(
+            "device_type",
+            [](const DeviceMesh& self) {
+                return nb::module_::import_("tutti._streams").attr("torch_says")(self.device_type());
+            },
+            nb::sig("def device_type(self) -> str"))
         .def_prop_ro(
             "mesh_dim_names",
             [](const DeviceMesh& self) { return self.dim_names().empty() ? nb::object(nb::none()) : dim_names(self); },
@@ -214,7 +220,8 @@ void bind_mesh(nb::module_& m) {
         }
         for (const nb::handle size : shape) sizes.push_back(*rank_of(size, "init_device_mesh", "mesh_shape"));
         const MeshOptions options{.dim_names = names_of(names)};
-        return without_gil([&] { return init_device_mesh(device_type, sizes, options); });
+        const std::string kind = kind_of_device(device_type);
+        return without_gil([&] { return init_device_mesh(kind, sizes, options); });
     });
     m.def("current_device_mesh", &current_device_mesh, "The mesh of the innermost `with mesh:` of this thread.");
 }

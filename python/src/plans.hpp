@@ -18,13 +18,16 @@ class ArrayPlan {
         : plan_(std::move(plan)), arrays_(std::move(arrays)), outputs_(std::move(outputs)) {}
 
     void run() {
+        const InStream in_stream(source_of(arrays_));
         without_gil([&] { plan_.run(); });
     }
     /// The arrays are the plan's, so the plan, `self`, lives as long as what it has begun.
     nb::object start(const nb::object& self) {
+        StreamSource source = source_of(arrays_);
+        const InStream in_stream(source);
         Work work = without_gil([&] { return plan_.start(); });
         if (!work) return nb::none();
-        return PendingWork::object(std::move(work), {}, outputs_, self);
+        return PendingWork::object(std::move(work), outputs_, self, std::move(source));
     }
     int source_rank() const { return plan_.source_rank(); }
 

@@ -116,6 +116,7 @@ nb::typed<nb::list, PendingWork> batch_isend_irecv(
                          .tag = integer_of(operation[4], name, "tag"),
                          .group_peer = rank_of(operation[5], name, "group_peer")});
     }
+    const InStream in_stream(source_of(arrays));
     std::vector<Work> works = without_gil([&] { return tutti::batch_isend_irecv(batch); });
     nb::typed<nb::list, PendingWork> result;
     for (std::size_t i = 0; i < works.size(); ++i) {

@@ -89,18 +89,42 @@ void keep_until_complete(PendingWork work) {
     dropped().push_back(std::move(work));
 }
 
-PendingWork::~PendingWork() {
-    if (!work_ || (arrays_.empty() && !owner_.is_valid()) || work_.is_completed()) return;
-    keep_until_complete(PendingWork(std::move(work_), std::move(arrays_), std::move(outputs_), std::move(owner_)));
+// An operation on a device is complete when it is in a stream, and uses the arrays for longer: their library may give
+// their memory to others, whose work comes after it if the library's stream waits for it.
+void PendingWork::let_stream_wait() noexcept {
+    try {
+        const nb::error_scope kept;
+        const InStream in_stream(source_);
+        without_gil([&] { Work(work_).wait(); });
+    } catch (...) {  // it has failed, and nobody asks
+    }
 }
 
-nb::object PendingWork::object(Work work, std::vector<Array> arrays, nb::object outputs, nb::object owner) {
+PendingWork::~PendingWork() {
+    if (!work_ || (arrays_.empty() && !owner_.is_valid())) return;
+    if (work_.is_completed()) {
+        if (source_.device != Device::Type::cpu && !waited_) let_stream_wait();
+        return;
+    }
+    keep_until_complete(
+        PendingWork(std::move(work_), std::move(arrays_), std::move(outputs_), std::move(owner_), std::move(source_)));
+}
+
+nb::object PendingWork::object(Work work, std::vector<Array> arrays, nb::object outputs) {
     release_completed();
-    return nb::cast(PendingWork(std::move(work), std::move(arrays), std::move(outputs), std::move(owner)));
+    StreamSource source = source_of(arrays);
+    return nb::cast(PendingWork(std::move(work), std::move(arrays), std::move(outputs), {}, std::move(source)));
+}
+
+nb::object PendingWork::object(Work work, nb::object outputs, nb::object owner, StreamSource source) {
+    release_completed();
+    return nb::cast(PendingWork(std::move(work), {}, std::move(outputs), std::move(owner), std::move(source)));
 }
 
 bool PendingWork::wait(milliseconds timeout) {
+    const InStream in_stream(source_);
     const bool done = without_gil([&] { return Work(work_).wait(timeout); });
+    waited_ = true;
     arrays_.clear();
     return done;
 }
@@ -136,10 +160,12 @@ void bind_work(nb::module_& m) {
             nb::arg("timeout") = nb::none(),
             nb::sig("def wait(self, timeout: datetime.timedelta | None = None) -> bool"),
             "Blocks until it has finished; returns True. Raises what the operation failed with, and Timeout when a\n"
-            "`timeout` other than zero passes first; the operation goes on then.")
+            "`timeout` other than zero passes first; the operation goes on then. On a device: the current stream of "
+            "the\n"
+            "arrays' library waits for it, not the caller, unless there is a `timeout`.")
         .def(
             "synchronize", [](PendingWork& self) { self.wait(milliseconds(0)); },
-            "The same as wait() for operations on host memory.")
+            "The same as wait() without a timeout; returns None.")
         .def(
             "is_success", [](const PendingWork& self) { return self.work().is_success(); },
             "Whether it has finished without an error.")
@@ -180,6 +206,13 @@ void bind_work(nb::module_& m) {
             [](const PendingWork& self, nb::object function) { call_when_complete(self.work(), std::move(function)); },
             nb::arg("function"),
             nb::sig("def _when_complete(self, function: collections.abc.Callable[[], object]) -> None"))
+        .def_prop_ro(
+            "_stream_source",
+            [](const PendingWork& self) {
+                return self.source().current.is_valid() ? nb::borrow(self.source().current) : nb::object(nb::none());
+            },
+            nb::sig("def _stream_source(self) -> typing.Any"))
+        .def_prop_ro("_is_on_device", [](const PendingWork& self) { return self.source().device != Device::Type::cpu; })
         .def("_how_it_ended", [](const PendingWork& self) {
             return without_gil([&] { return self.work().get_future_result().wait(); });
         });

@@ -14,25 +14,35 @@ namespace tutti::python {
 /// Threads: those that hold the interpreter's lock.
 class PendingWork {
  public:
-    PendingWork(Work work, std::vector<Array> arrays, nb::object outputs, nb::object owner)
-        : work_(std::move(work)), arrays_(std::move(arrays)), outputs_(std::move(outputs)), owner_(std::move(owner)) {}
+    PendingWork(Work work, std::vector<Array> arrays, nb::object outputs, nb::object owner, StreamSource source)
+        : work_(std::move(work)),
+          arrays_(std::move(arrays)),
+          outputs_(std::move(outputs)),
+          owner_(std::move(owner)),
+          source_(std::move(source)) {}
     PendingWork(PendingWork&&) noexcept = default;
     PendingWork& operator=(PendingWork&&) = delete;
     ~PendingWork();
 
-    /// `owner`: of the arrays, where they are not here.
-    static nb::object object(Work work, std::vector<Array> arrays, nb::object outputs, nb::object owner = {});
+    static nb::object object(Work work, std::vector<Array> arrays, nb::object outputs);
+    /// `owner`: of the arrays, where they are not here. `source`: of their stream.
+    static nb::object object(Work work, nb::object outputs, nb::object owner, StreamSource source);
 
     const Work& work() const noexcept { return work_; }
+    const StreamSource& source() const noexcept { return source_; }
+    /// On a device: by the current stream of the arrays' library.
     bool wait(std::chrono::milliseconds timeout);
     nb::object result() const;
 
  private:
     friend void keep_until_complete(PendingWork work);
+    void let_stream_wait() noexcept;
     Work work_;
     std::vector<Array> arrays_;
     nb::object outputs_;  // a list, in the order of Work::result()
     nb::object owner_;
+    StreamSource source_;
+    bool waited_ = false;
 };
 
 /// Lets go of arrays whose operations have completed since.

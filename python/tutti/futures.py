@@ -4,6 +4,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, Callable, Generator, Generic, TypeVar, cast
 
+from . import _streams
+
 if TYPE_CHECKING:
     from ._core import Work, WorkResult
 
@@ -11,6 +13,7 @@ __all__ = ["Future", "collect_all", "wait_all"]
 
 T = TypeVar("T")
 S = TypeVar("S")
+Nothing = Callable[[], object]
 
 
 class Future(Generic[T]):
@@ -112,6 +115,45 @@ class Future(Generic[T]):
             callback(self)
 
 
+class DeviceFuture(Future[T]):
+    """A future of what is computed on a device: done as soon as the device has been told to, where that is so when the
+    future is made, else when it has finished.
+
+    wait() makes the current stream of the arrays' library wait for it, not the caller. A callback of then() runs in a
+    stream of its own that waits for it; the future of the callback waits for what the callback has put in there.
+    """
+
+    def __init__(self, source: Any, let_stream_wait: Nothing = lambda: None) -> None:
+        super().__init__()
+        self._source, self._let_stream_wait = source, let_stream_wait
+
+    def wait(self) -> T:
+        value = super().wait()
+        self._let_stream_wait()
+        return value
+
+    def __await__(self) -> Generator[Any, None, T]:
+        value = yield from super().__await__()
+        self._let_stream_wait()
+        return value
+
+    def then(self, callback: Callable[[Future[T]], S]) -> Future[S]:
+        following: DeviceFuture[S] = DeviceFuture(self._source)
+
+        def run(future: Future[T]) -> None:
+            try:
+                with _streams.beside(self._source) as end_of_what_is_there:
+                    self._let_stream_wait()
+                    result = callback(future)
+                    following._let_stream_wait = end_of_what_is_there()
+                following.set_result(result)
+            except BaseException as error:  # noqa: BLE001: handed on
+                following.set_exception(error)
+
+        self._when_done(run)
+        return following
+
+
 def collect_all(futures: list[Future[Any]]) -> Future[list[Future[Any]]]:
     """Completes with the list, never with an exception, when all of them are done."""
     everything: Future[list[Future[Any]]] = Future()
@@ -135,12 +177,17 @@ def collect_all(futures: list[Future[Any]]) -> Future[list[Future[Any]]]:
 def wait_all(futures: list[Future[Any]]) -> list[Any]:
     """The values in order; the first exception of the list is raised, after all are done."""
     collect_all(futures).wait()
-    return [future.value() for future in futures]
+    return [future.wait() for future in futures]
 
 
 def future_of(work: Work) -> Future[list[Any]]:
     """What Work.get_future() returns."""
-    future: Future[list[Any]] = Future()
+    def let_stream_wait() -> None:
+        if work.exception() is None:
+            work.synchronize()
+
+    future: Future[list[Any]] = (
+        DeviceFuture(work._stream_source, let_stream_wait) if work._is_on_device else Future())
 
     def complete() -> None:
         error = work.exception()
@@ -149,7 +196,10 @@ def future_of(work: Work) -> Future[list[Any]]:
         else:
             future.set_result(work.result())
 
-    work._when_complete(complete)
+    if work._is_on_device and work.is_completed():  # it is in a stream, which the device will come to
+        complete()
+    else:
+        work._when_complete(complete)
     return future
 
 

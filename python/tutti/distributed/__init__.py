@@ -43,6 +43,7 @@ from .trace import GroupCounters, dump_trace, group_counters, operation_hooks, p
 
 _coalescing_manager = coalescing
 default_pg_timeout = _timedelta(minutes=30)
+default_pg_nccl_timeout = _timedelta(minutes=10)
 
 
 class _DeprecatedReduceOp:
@@ -68,7 +69,7 @@ __all__ = [
     "all_gather_coalesced", "all_gather_into_tensor", "all_gather_into_tensor_coalesced",
     "all_gather_into_tensor_uneven", "all_gather_object", "all_reduce", "all_reduce_coalesced", "all_to_all",
     "all_to_all_single", "all_to_all_v", "barrier", "batch_isend_irecv", "breakpoint", "broadcast",
-    "broadcast_object_list", "coalescing", "current_device_mesh", "default_pg_timeout", "destroy_process_group",
+    "broadcast_object_list", "coalescing", "current_device_mesh", "default_pg_nccl_timeout", "default_pg_timeout", "destroy_process_group",
     "distributed_c10d", "dump_trace", "empty_symmetric", "gather", "gather_object", "get_backend", "get_debug_level",
     "get_global_rank", "get_group_rank", "get_process_group_ranks", "get_rank", "get_world_size", "group",
     "group_counters", "init_device_mesh", "init_process_group", "irecv", "is_available", "is_backend_available",

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
-from .. import _core
+from .. import _core, _streams
 from .._core import (
     is_backend_available, is_gloo_available, is_mpi_available, is_nccl_available, is_ucc_available, is_xccl_available,
 )
@@ -25,6 +25,9 @@ class Backend(str):
     MPI = "mpi"
     XCCL = "xccl"
 
+    default_device_backend_map = {"cpu": "native", "cuda": "nccl", "rocm": "rccl", "npu": "hccl", "xpu": "xccl"}
+    """Who serves a kind of device in groups whose backend is left out."""
+
     def __new__(cls, name: str) -> Backend:
         if not isinstance(name, str):
             raise InvalidArgument(f"Backend: name is {name!r}: expected a str")
@@ -38,7 +41,9 @@ class Backend(str):
         func(store, rank, world_size, timeout), or with `extended_api` func(DistributedBackendOptions, pg_options), is
         called once for each group and rank. It returns an object with run(request, completion), which begins a
         BackendRequest and sees to it that completion.success() or completion.failure(error) is called once, from any
-        thread; and abort(reason), which ends what is under way.
+        thread; and abort(reason), which ends what is under way. `devices`: kinds that it serves, "cpu" and "cuda" by
+        default. For devices the object may have begin_group() and end_group(), around calls of run() that belong together;
+        an attribute takes_blocks that is true; and call completion.enqueued(event).
         """
         if not isinstance(name, str):
             raise InvalidArgument(f"Backend.register_backend: name is {name!r}: expected a str")
@@ -47,3 +52,29 @@ class Backend(str):
         served = ["cpu", "cuda"] if devices is None else [devices] if isinstance(devices, str) else list(devices)
         _core.register_backend(name, func, extended_api, served)
         setattr(cls, name.upper(), name.lower())
+
+
+_asked_for: set[str] = set()
+
+
+def nccl_may_be_in_use() -> bool:
+    """Whether a group on NCCL, or RCCL, has been asked for: the library has read its environment variables then."""
+    if "" in _asked_for and not {"nccl", "rccl"}.isdisjoint(_core.available_backends()):
+        return True
+    return any(name in text for text in _asked_for for name in ("nccl", "rccl"))
+
+
+def backend_text(backend: Any) -> str:
+    """What the core is told for a `backend` argument of a group. Where PyTorch is built for AMD's devices it calls them
+    "cuda", and RCCL "nccl"."""
+    text = str(backend or "")
+    _asked_for.add(text.lower())
+    if not text or not _streams.is_rocm():
+        return text
+    parts = [part.strip().lower().split(":") for part in text.split(",")]
+    for part in parts:
+        if part[0] == "cuda" and len(part) > 1:
+            part[0] = "rocm"
+        if part[-1] == "nccl" and not _core._is_from_python("nccl"):
+            part[-1] = "rccl"
+    return ",".join(":".join(part) for part in parts)

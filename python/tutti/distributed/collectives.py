@@ -1,11 +1,12 @@
 """The collectives: torch.distributed's, in its order of arguments.
 
-Common to all. A tensor is a NumPy array, or anything with the buffer protocol or DLPack, in host memory, of any shape and
-strides; dtypes and element counts must agree between ranks, shapes need not. `group`: None is the default group; a
-DeviceMesh of one dimension will do. `src`, `dst` are global ranks, `group_src`, `group_dst` ranks in the group; never
-both. With `async_op` the call returns a Work at once, and the arrays must not be touched until it is complete; otherwise
-it blocks and returns None. Outside the group it returns None and does nothing. `timeout`: of this call; None or zero is
-the group's.
+Common to all. A tensor is a NumPy array, or anything with the buffer protocol or DLPack, of any shape and strides; or, where
+a backend of the group serves it, on a device and in one piece, and the operation is put in its library's current stream: a
+blocking call returns when it is there, and the stream waits for it (docs/devices.md). Dtypes and element counts must agree
+between ranks, shapes need not. `group`: None is the default group; a DeviceMesh of one dimension will do. `src`, `dst` are
+global ranks, `group_src`, `group_dst` ranks in the group; never both. With `async_op` the call returns a Work at once, and
+the arrays must not be touched until it is complete; otherwise it blocks and returns None. Outside the group it returns None
+and does nothing. `timeout`: of this call; None or zero is the group's.
 
 Errors: InvalidArgument before anything is sent; CollectiveMismatch, PeerLost, Timeout, Aborted on every rank, and the
 group is unusable afterwards. Ctrl-C ends a blocking call within 100 ms, and with it the group; Work.wait() can be called
@@ -135,7 +136,8 @@ def all_to_all_v(output: Any, input: Any, *, send_counts: list[int] | None = Non
 
 def barrier(group: Group = None, async_op: bool = False, device_ids: list[int] | None = None, *,
             timeout: timedelta | None = None) -> Work | None:
-    """Returns when every rank has entered; with `async_op` its Work's wait() does. `device_ids` are ignored."""
+    """Returns when every rank has entered; with `async_op` its Work's wait() does. `device_ids` are ignored. In a group that
+    serves only a device it comes after what is in the current stream."""
     return _core.barrier(group, async_op, device_ids, timeout)
 
 

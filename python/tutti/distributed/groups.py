@@ -7,6 +7,7 @@ from typing import Any
 from .. import _core
 from .._core import ProcessGroup, Store, is_available, is_initialized, is_torchelastic_launched
 from ..errors import ArgumentTypeError, InvalidArgument
+from .backends import backend_text
 from .collectives import Group
 
 __all__ = [
@@ -52,17 +53,19 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
                        determinism: str = "fast", allow_pickle: bool = False) -> None:
     """Makes the default group; returns when all ranks have joined. From one thread of each process.
 
-    backend      a name, or "cpu:native,cuda:NAME"; None: native for host memory.
+    backend      a name, or "cpu:native,cuda:NAME"; None: native for host memory, and for the machine's devices their usual
+                 backends (Backend.default_device_backend_map), where these can be used. The same on all ranks.
     init_method  env:// (the default: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT), tcp://host:port, file:///path, with
                  ?rank=R&world_size=N if need be. Not with `store`, which needs `rank` and `world_size`.
-    timeout      of every operation that gives none; 30 minutes.
+    timeout      of every operation that gives none; 30 minutes, or 10 where nccl (rccl, hccl, xccl) does everything.
     group_name   accepted, ignored.
-    device_id    what this rank works on; with it, connections to all ranks are made at once.
+    pg_options   of the backend: for nccl a ProcessGroupNCCL.Options.
+    device_id    what this rank works on ("cuda:0", a torch.device); with it, connections to all ranks are made at once.
     transport    automatic, shm or tcp.
     determinism  fast, run_to_run or layout_invariant.
     allow_pickle whether object collectives may pickle what they cannot describe.
     """
-    _core.init_process_group(str(backend or ""), init_method or "", timeout, world_size, rank, store, group_name,
+    _core.init_process_group(backend_text(backend), init_method or "", timeout, world_size, rank, store, group_name,
                              pg_options, device_id, transport, determinism)
     if allow_pickle:
         _core.default_group().allow_pickle = True
@@ -84,7 +87,8 @@ def get_world_size(group: Group = None) -> int:
 
 
 def get_backend(group: Group = None) -> str:
-    """The name of the group's backend, lower case."""
+    """The name of the group's backend, lower case: of the device_id; or else, where the backend was left out, of the
+    machine's device; or else of host memory, or the one that there is."""
     return _core.get_backend(group)
 
 
@@ -113,7 +117,7 @@ def new_group(ranks: list[int] | None = None, timeout: timedelta | None = None, 
               device_id: Any = None, *, allow_pickle: bool = False) -> ProcessGroup:
     """A group of some ranks of the world, or of all. All ranks call it, in one order, and get GroupMember.NON_GROUP_MEMBER
     where they are not in it; with `use_local_synchronization` only the members call."""
-    made = _core.new_group(ranks, timeout, str(backend or ""), pg_options, use_local_synchronization, group_desc or "",
+    made = _core.new_group(ranks, timeout, backend_text(backend), pg_options, use_local_synchronization, group_desc or "",
                            device_id)
     if allow_pickle and not made.is_non_member:
         made.allow_pickle = True
@@ -129,14 +133,14 @@ def new_subgroups(group_size: int | None = None, group: Group = None, timeout: t
         import os
 
         group_size = int(os.environ.get("LOCAL_WORLD_SIZE", get_world_size()))
-    return _core.new_subgroups(group_size, timeout, str(backend or ""), pg_options, group_desc or "")
+    return _core.new_subgroups(group_size, timeout, backend_text(backend), pg_options, group_desc or "")
 
 
 def new_subgroups_by_enumeration(ranks_per_subgroup_list: list[list[int]], timeout: timedelta | None = None,
                                  backend: str | None = None, pg_options: Any = None,
                                  group_desc: str | None = None) -> tuple[ProcessGroup, list[ProcessGroup]]:
     """A group of each list, in which every rank stands at most once; this rank's, and all."""
-    return _core.new_subgroups_by_enumeration(ranks_per_subgroup_list, timeout, str(backend or ""), pg_options,
+    return _core.new_subgroups_by_enumeration(ranks_per_subgroup_list, timeout, backend_text(backend), pg_options,
                                               group_desc or "")
 
 

@@ -1,10 +1,10 @@
-"""Options of the backend nccl, where somebody has registered one: there is none in tutti itself."""
+"""Options of groups on the backend nccl, and on rccl, which is the same for AMD's devices."""
 from __future__ import annotations
 
 from typing import Any
 
 from ..errors import ArgumentTypeError, DistBackendError, InvalidArgument
-from .backends import is_nccl_available
+from .backends import is_backend_available
 
 __all__ = ["ProcessGroupNCCL"]
 
@@ -37,15 +37,18 @@ class ProcessGroupNCCL:
     """Holds the name Options, as torch.distributed.ProcessGroupNCCL does."""
 
     class Options:
-        """`pg_options` of groups with the backend nccl: the function that Backend.register_backend("nccl", func,
-        extended_api=True) names gets it. DistBackendError where no backend nccl can be used."""
+        """`pg_options` of init_process_group and new_group. With `is_high_priority_stream` communication is picked before
+        other work of the device that waits for it; `config` holds the fields of NCCL's configuration. Backends that are
+        registered from Python, with extended_api, get the object itself. DistBackendError where no backend nccl can be
+        used: NCCL's library is not found, and nobody has registered one."""
 
         backend = "nccl"
 
         def __init__(self, is_high_priority_stream: bool = False) -> None:
-            if not is_nccl_available():
+            if not (is_backend_available("nccl") or is_backend_available("rccl")):
                 raise DistBackendError(
-                    "ProcessGroupNCCL.Options: the backend nccl cannot be used here: expected one that is registered "
+                    "ProcessGroupNCCL.Options: the backend nccl cannot be used here: expected NCCL's library (doctor says "
+                    "where it is looked for; TUTTI_NCCL_LIB names another), or a backend nccl that is registered "
                     "(Backend.register_backend) or in a library of TUTTI_BACKEND_PATH")
             if not isinstance(is_high_priority_stream, bool):
                 raise ArgumentTypeError("ProcessGroupNCCL.Options: is_high_priority_stream is "

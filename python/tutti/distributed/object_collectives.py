@@ -2,7 +2,8 @@
 lists the types. `allow_pickle` (default: the group's, which init_process_group and new_group set) opens pickle for the
 rest, with a PickleWarning. An object that cannot be sent is an ObjectError that names the place, on the rank that sends
 it and on those that receive it; nobody waits, and the group stays usable. `timeout`: of the whole call; None or zero is
-the group's. Other errors and threads: as in collectives.py.
+the group's. `device` may be one that the group serves; the bytes travel in host memory whatever it is, also in a group that
+serves only a device. Other errors and threads: as in collectives.py.
 """
 from __future__ import annotations
 

@@ -69,6 +69,10 @@ def pairwise_apply(f: Callable[..., Any], x: Any, args: tuple[Any, ...] = (), gr
     then on that of the rank before it, and so on."""
     import numpy
 
+    device = x.__dlpack_device__() if hasattr(x, "__dlpack_device__") else (1, 0)
+    if int(device[0]) not in (1, 3, 11):  # DLPack's numbers of what is the host's
+        raise InvalidArgument(f"pairwise_apply: x is on a device (DLPack's type {int(device[0])}): expected host memory, as "
+                              "what f gets are NumPy arrays")
     mine = numpy.ascontiguousarray(x) if numpy.ndim(x) else numpy.asarray(x)
     n, me = get_world_size(group), get_rank(group)
     shapes: list[Any] = [None] * n

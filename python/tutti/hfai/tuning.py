@@ -1,5 +1,7 @@
-"""NCCL's tuning, as hfai names it: environment variables of this process, which NCCL reads when it is used first. tutti's
-own groups are not concerned; those of a backend nccl, of PyTorch or a plug-in, are. Call it before either is used.
+"""NCCL's tuning, as hfai names it: environment variables of this process, which NCCL's library reads when it is used
+first, and never again. So it is called before the first group of the backend nccl is made, by tutti or by PyTorch; that
+the library has been loaded (by `import torch`, or is_nccl_available()) does no harm. A later call sets the variables for
+processes that this one starts, and warns. Native groups are not concerned.
 
 Follows hfai.distributed.set_nccl_opt_level.
 """
@@ -7,8 +9,11 @@ from __future__ import annotations
 
 import os
 import pathlib
+import sys
+import warnings
 from typing import Any, Callable
 
+from ..distributed.backends import nccl_may_be_in_use
 from ..errors import ArgumentTypeError, InvalidArgument
 
 __all__ = ["HFAI_NCCL_OPT_LEVEL", "set_nccl_opt_level"]
@@ -44,7 +49,8 @@ def set_nccl_opt_level(OPT_LEVEL: int = 0, CUSTOM_CONFIG: dict[str, Any] | None 
     MIN_NCHANNELS, MAX_NCHANNELS   a str with an integer of at least 1
 
     InvalidArgument for another level, key or value, or a CUSTOM_CONFIG at another level; nothing is changed then. Variables
-    that the user has set win over AUTO and FULL, not over CUSTOM_CONFIG. Not thread-safe, as os.environ is not.
+    that the user has set win over AUTO and FULL, not over CUSTOM_CONFIG. RuntimeWarning where NCCL may have read them
+    already. Not thread-safe, as os.environ is not.
     """
     if OPT_LEVEL not in _LEVELS:
         raise InvalidArgument(f"set_nccl_opt_level: OPT_LEVEL is {OPT_LEVEL!r}: expected one of HFAI_NCCL_OPT_LEVEL, "
@@ -54,6 +60,9 @@ def set_nccl_opt_level(OPT_LEVEL: int = 0, CUSTOM_CONFIG: dict[str, Any] | None 
         raise InvalidArgument(f"set_nccl_opt_level: CUSTOM_CONFIG is given at the level {_LEVELS[OPT_LEVEL]}: expected "
                               "it with COVER_AUTO or CUSTOM")
     custom = _variables_of(CUSTOM_CONFIG or {})
+    if user := _user_of_nccl():
+        warnings.warn(f"set_nccl_opt_level: {user} has made a group on NCCL, whose library keeps what it has read of its "
+                      "variables: expected the call before the first such group", RuntimeWarning, stacklevel=2)
     _take_back()
     chosen = {}
     if OPT_LEVEL in (HFAI_NCCL_OPT_LEVEL.AUTO, HFAI_NCCL_OPT_LEVEL.FULL, HFAI_NCCL_OPT_LEVEL.COVER_AUTO):
@@ -63,6 +72,15 @@ def set_nccl_opt_level(OPT_LEVEL: int = 0, CUSTOM_CONFIG: dict[str, Any] | None 
             continue
         _set_by_us[name] = os.environ.get(name)
         os.environ[name] = value
+
+
+def _user_of_nccl() -> str:
+    if nccl_may_be_in_use():
+        return "tutti"
+    torch = sys.modules.get("torch.distributed")
+    if torch is not None and torch.is_available() and torch.is_initialized() and "nccl" in str(torch.get_backend()):
+        return "PyTorch"
+    return ""
 
 
 def _take_back() -> None:
