@@ -10,7 +10,10 @@
 // "hf_zmq" (also spelled "hf_barrier"), each if its library was there when tutti was built; "nccl" and its relatives,
 // which look for theirs when they are loaded. It contains TUTTI_BACKEND_LIBRARY { Backend::register_backend(...); } and
 // uses libtutti.so: programs that have tutti linked statically register theirs themselves. A library that was built
-// for another version of this header (TUTTI_BACKEND_ABI) is refused with a sentence.
+// for another version of this header (TUTTI_BACKEND_ABI) is refused with a sentence. It may also export the C function
+// const char* tutti_backend_report(void), what "tutti doctor" says about it. Where that begins with "not here: " (a
+// library that it needs is missing) is_backend_available() is false, and groups whose backend is left out go without
+// it.
 //
 // Threads: Backend's functions, any. What a backend must bear is said at CustomBackend.
 // Follows torch.distributed.Backend.

@@ -10,6 +10,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <mutex>
+#include <string_view>
 #include <utility>
 
 namespace tutti::backend {
@@ -24,6 +27,29 @@ std::filesystem::path own_folder() {
     std::error_code ignored;
     const std::filesystem::path library = std::filesystem::canonical(found.dli_fname, ignored);
     return library.empty() ? library : library.parent_path() / "tutti" / "backends";
+}
+
+// What loaded libraries say about themselves; null: nothing.
+using Report = const char* (*)();
+class Reports {
+ public:
+    void set(const std::string& name, Report report) {
+        const std::lock_guard lock(mutex_);
+        by_name_[name] = report;
+    }
+    Report find(const std::string& name) {
+        const std::lock_guard lock(mutex_);
+        const auto found = by_name_.find(name);
+        return found == by_name_.end() ? nullptr : found->second;
+    }
+
+ private:
+    std::mutex mutex_;
+    std::map<std::string, Report> by_name_;
+};
+Reports& reports() {
+    static Reports all;
+    return all;
 }
 
 std::vector<std::filesystem::path> folders() {
@@ -66,10 +92,19 @@ std::string load_library(const std::string& name) {
                 name, file, version, TUTTI_BACKEND_ABI));
         }
         begin();
+        reports().set(name, reinterpret_cast<Report>(::dlsym(library, "tutti_backend_report")));
         TUTTI_DEBUG("backend {} comes from {}", name, file);
         return file;
     }
     return {};
+}
+
+std::string trouble_of(const std::string& name) {
+    constexpr std::string_view not_here = "not here: ";
+    const Report ask = reports().find(name);
+    const char* text = ask == nullptr ? nullptr : ask();
+    const std::string_view said = text == nullptr ? "" : text;
+    return said.starts_with(not_here) ? std::string(said.substr(not_here.size())) : "";
 }
 
 std::string canonical(std::string name) {

@@ -104,8 +104,9 @@ std::string usual_one(Device::Type type, std::string& why_not) {
     const std::string name(usual_backend(type));
     try {
         const auto entry = Registry::instance().find(name);
-        if (entry && serves(*entry, type)) return name;
-        why_not = fmt::format("there is no backend \"{}\" that serves it", name);
+        why_not = trouble_of(name);
+        if (entry && serves(*entry, type) && why_not.empty()) return name;
+        if (why_not.empty()) why_not = fmt::format("there is no backend \"{}\" that serves it", name);
     } catch (const DistBackendError& error) {
         why_not = error.what();
         TUTTI_DEBUG("{}", why_not);
@@ -237,7 +238,7 @@ bool is_backend_available(std::string_view name) {
     const std::string wanted = backend::canonical(env::lower(std::string(name)));
     if (wanted == backend::native) return true;
     try {
-        return backend::is_word(wanted) && Registry::instance().find(wanted);
+        return backend::is_word(wanted) && Registry::instance().find(wanted) && backend::trouble_of(wanted).empty();
     } catch (const DistBackendError& error) {
         TUTTI_DEBUG("{}", error.what());
         return false;

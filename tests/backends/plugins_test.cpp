@@ -67,9 +67,24 @@ TEST(Plugins, are_available_where_their_library_was_when_tutti_was_built) {
         if (is_backend_available(name) && name != "nccl") {
             EXPECT_TRUE(has(message_of<InvalidArgument>(on_cards), "does not serve cuda"));
         } else if (!is_backend_available(name)) {
-            EXPECT_TRUE(has(message_of<DistBackendError>(on_cards), "is not here"));
+            // nccl's plug-in is there without NCCL, and says what it misses.
+            EXPECT_TRUE(has(message_of<DistBackendError>(on_cards), name == "nccl" ? "nccl" : "is not here"));
         }
     }
+}
+
+TEST(Plugins, that_lack_something_here_are_not_available_until_they_have_it) {
+    covers("S1-036");
+    const char* folder = std::getenv("FOLDER_OF_TROUBLED");
+    if (folder == nullptr) GTEST_SKIP() << "FOLDER_OF_TROUBLED is not set";
+    ::setenv("TUTTI_BACKEND_PATH", folder, 1);
+    ::setenv("TROUBLE", "not here: its library is missing", 1);
+    EXPECT_FALSE(is_backend_available("troubled"));
+    ::setenv("TROUBLE", "its library 1.2 (its file)", 1);
+    EXPECT_TRUE(is_backend_available("troubled"));
+    ::unsetenv("TROUBLE");
+    EXPECT_TRUE(is_backend_available("troubled"));
+    ::unsetenv("TUTTI_BACKEND_PATH");
 }
 
 TEST(Plugins, that_cannot_be_loaded_are_not_available_and_say_why) {
