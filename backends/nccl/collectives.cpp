@@ -68,6 +68,7 @@ class Collectives::Core : public std::enable_shared_from_this<Core> {
 
     // A device that is not there is told to the others, who wait for this rank to make the communicator.
     Channel& connected(Device device) {
+        if (last_ != nullptr && last_->place->device == device) return *last_;
         Channel* own = nullptr;
         try {
             own = &channel(device);
@@ -78,6 +79,7 @@ class Collectives::Core : public std::enable_shared_from_this<Core> {
             throw;
         }
         connect(*own);
+        last_ = own;
         return *own;
     }
 
@@ -190,9 +192,10 @@ class Collectives::Core : public std::enable_shared_from_this<Core> {
                     continue;
                 }
                 const std::size_t end = end_of_launch(jobs, at);
-                const auto one = std::make_shared<Launch>(*context_, connected(jobs[at].request->device),
-                                                          std::vector<Job>(&jobs[at], &jobs[at] + (end - at)));
-                if (one->go(may) == Launch::State::waits) return go_on_later(one, std::move(jobs), at, end);
+                Channel& own = connected(jobs[at].request->device);
+                Launch one(*context_, own, {&jobs[at], end - at});
+                if (one.go(may) == Launch::State::waits)
+                    return go_on_later(std::make_shared<Launch>(std::move(one)), std::move(jobs), at, end);
                 at = end;
             }
         } catch (...) {
@@ -264,6 +267,7 @@ class Collectives::Core : public std::enable_shared_from_this<Core> {
     std::mutex mutex_;
     std::condition_variable changed_;
     std::map<Device::Type, Channel> channels_;  // their contents: who begins operations
+    Channel* last_ = nullptr;                   // the one that operations use: who begins them
     std::deque<std::function<void()>> queue_;
     std::exception_ptr ended_;
     std::vector<BackendCompletion> failed_;  // until the cause is known

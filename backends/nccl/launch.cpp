@@ -32,12 +32,12 @@ std::optional<NativeReduction> reduction_of(const BackendRequest& request, const
 
 }  // namespace
 
-Launch::Launch(Context& context, Channel& channel, std::vector<Job> jobs)
+Launch::Launch(Context& context, Channel& channel, std::span<const Job> jobs)
     : context_(context),
       channel_(channel),
       driver_(*channel.place->driver),
       stream_(channel.stream->handle()),
-      jobs_(std::move(jobs)) {
+      jobs_(jobs) {
     tasks_.reserve(jobs_.size());
     for (const Job& job : jobs_) {
         tasks_.emplace_back(*job.request, context.rank(), context.size(),
@@ -56,7 +56,7 @@ void Launch::prepare() {
     Stream last{};
     for (std::size_t i = 0; i < jobs_.size(); ++i) {
         const Stream stream = jobs_[i].request->stream;
-        if (i == 0 || stream != last) channel_.place->events->record(stream.handle)->make_wait(stream_);
+        if (i == 0 || stream != last) channel_.place->events->order(stream.handle, stream_);
         last = stream;
     }
     const auto bytes =
@@ -163,10 +163,6 @@ void Launch::finish() {
                                   .kept = is_last ? keep(std::move(kept_)) : nullptr},
                                  job.request->call == BackendCall::barrier ? Watcher::Told::no : Watcher::Told::yes);
     }
-}
-
-void Launch::fail(const std::exception_ptr& error) const {
-    for (const Job& job : jobs_) job.completion.failure(error);
 }
 
 }  // namespace tutti::nccl

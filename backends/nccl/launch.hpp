@@ -10,6 +10,7 @@
 #include <tutti/backend.hpp>
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -35,11 +36,11 @@ class Launch {
     enum class May { block, not_block };
     enum class State { begun, waits };
 
-    Launch(Context& context, Channel& channel, std::vector<Job> jobs);
+    /// `jobs`: at least one, of one device.
+    Launch(Context& context, Channel& channel, std::span<const Job> jobs);
     /// Begins its operations. `waits`: the library is at work in the background, and go(May::block) must be called.
-    /// What it throws has ended nothing: fail().
+    /// What it throws has ended nothing.
     State go(May may);
-    void fail(const std::exception_ptr& error) const;
 
  private:
     void prepare();
@@ -51,7 +52,7 @@ class Launch {
     Channel& channel_;
     const Driver& driver_;
     const Driver::StreamHandle stream_;
-    std::vector<Job> jobs_;
+    std::span<const Job> jobs_;  // stay where they are while it goes
     std::vector<Task> tasks_;
     std::vector<Memory> kept_;
     bool needs_group_ = false, is_captured_ = false;

@@ -20,23 +20,24 @@ void Event::make_wait(Stream stream) {
     make_wait(stream.handle);
 }
 
+// Those that were taken first are free first, unless somebody keeps a Work.
 std::shared_ptr<Event> Events::take() {
-    std::unique_ptr<Event> event;
-    {
-        const std::lock_guard lock(mutex_);
-        if (!free_.empty()) {
-            event = std::move(free_.back());
-            free_.pop_back();
-        }
+    constexpr int tries = 4;
+    const std::lock_guard lock(mutex_);
+    for (int i = 0; i < tries && !all_.empty(); ++i) {
+        all_.push_back(std::move(all_.front()));
+        all_.pop_front();
+        if (all_.back().use_count() == 1) return all_.back();
     }
-    if (!event) event = std::make_unique<Event>(driver_, device_);
-    return {event.release(), [pool = weak_from_this()](Event* over) {
-                std::unique_ptr<Event> back(over);
-                if (const auto events = pool.lock()) {
-                    const std::lock_guard lock(events->mutex_);
-                    events->free_.push_back(std::move(back));
-                }
-            }};
+    return all_.emplace_back(std::make_shared<Event>(driver_, device_));
+}
+
+// A wait is for what the event meant when it was asked for: one event is enough for all.
+void Events::order(Driver::StreamHandle first, Driver::StreamHandle stream) {
+    const std::lock_guard lock(mutex_);
+    if (!between_) between_ = std::make_unique<Event>(driver_, device_);
+    between_->record(first);
+    between_->make_wait(stream);
 }
 
 OwnStream::OwnStream(std::shared_ptr<const Driver> driver, int device, bool high_priority)

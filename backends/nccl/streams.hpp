@@ -8,9 +8,9 @@
 #include <tutti/backend.hpp>
 
 #include <cstddef>
+#include <deque>
 #include <memory>
 #include <mutex>
-#include <vector>
 
 namespace tutti::nccl {
 
@@ -18,7 +18,7 @@ namespace tutti::nccl {
 /// has been reached.
 std::shared_ptr<const Driver> host_driver();
 
-/// A point in a stream. Goes back to its pool.
+/// A point in a stream.
 class Event final : public DeviceEvent {
  public:
     explicit Event(std::shared_ptr<const Driver> driver, int device);
@@ -39,22 +39,25 @@ class Event final : public DeviceEvent {
 };
 
 /// Events of a device that are used again.
-class Events : public std::enable_shared_from_this<Events> {
+class Events {
  public:
     Events(std::shared_ptr<const Driver> driver, int device) : driver_(std::move(driver)), device_(device) {}
-    /// One that nobody else holds. It comes back when its last handle goes.
+    /// One that nobody else holds.
     std::shared_ptr<Event> take();
     std::shared_ptr<Event> record(Driver::StreamHandle stream) {
         auto event = take();
         event->record(stream);
         return event;
     }
+    /// What comes into `stream` from now on waits for what `first` holds.
+    void order(Driver::StreamHandle first, Driver::StreamHandle stream);
 
  private:
     const std::shared_ptr<const Driver> driver_;
     const int device_;
     std::mutex mutex_;
-    std::vector<std::unique_ptr<Event>> free_;
+    std::deque<std::shared_ptr<Event>> all_;
+    std::unique_ptr<Event> between_;  // of order()
 };
 
 /// A stream of the plug-in's own.

@@ -47,8 +47,10 @@ class Watcher::Core : public std::enable_shared_from_this<Core> {
             if (operation.completion) operation.completion->failure(error);
             return;
         }
-        const bool sleeps = open_++ == 0;
+        ++open_;
         arrived_.push_back(std::move(operation));
+        const bool sleeps = std::exchange(sleeps_, false);
+        lock.unlock();
         if (sleeps) changed_.notify_all();
     }
 
@@ -81,7 +83,9 @@ class Watcher::Core : public std::enable_shared_from_this<Core> {
             std::exception_ptr ended;
             {
                 std::unique_lock lock(mutex_);
-                if (is_idle()) changed_.wait(lock, [&] { return stopped_ || !is_idle(); });
+                sleeps_ = is_idle();
+                if (sleeps_) changed_.wait(lock, [&] { return stopped_ || !is_idle(); });
+                sleeps_ = false;
                 if (stopped_ && !ended_) ended_ = std::make_exception_ptr(Aborted(title_ + ": the group has ended"));
                 std::ranges::move(arrived_, std::back_inserter(active_));
                 arrived_.clear();
@@ -101,8 +105,10 @@ class Watcher::Core : public std::enable_shared_from_this<Core> {
             if (over > 0 && open_ == 0) changed_.notify_all();
             if (open_ > 0)
                 changed_.wait_for(lock, nap, [&] { return stopped_ || ended_; });
-            else if (waiting_ > 0)
+            else if (waiting_ > 0) {
+                sleeps_ = true;
                 changed_.wait_for(lock, time_between_questions, [&] { return stopped_ || open_ > 0 || is_idle(); });
+            }
         }
     }
 
@@ -196,6 +202,7 @@ class Watcher::Core : public std::enable_shared_from_this<Core> {
     std::vector<Watched> arrived_;
     std::size_t open_ = 0;  // arrived and active ones
     int waiting_ = 0;
+    bool sleeps_ = false;  // for long: whoever brings something wakes it
     std::function<std::exception_ptr()> probe_;
     std::exception_ptr ended_;
     bool stopped_ = false;
