@@ -162,7 +162,7 @@ void Group::hand_over(CustomBackend& backend, const std::shared_ptr<Operation>& 
         const World::Held held(*world_);
         begin(operation);
         operation->handed_over = std::make_unique<BackendRequest>(request_of(*operation, *this));
-        handed_over_.push_back(operation);
+        operation->handed_over_at = handed_over_.insert(handed_over_.end(), operation);
     }
     try {
         backend.run(*operation->handed_over, BackendCompletion(operation));
@@ -178,7 +178,9 @@ void Group::note_enqueued(const std::shared_ptr<Operation>& operation, int sourc
 
 void Group::take_back(const std::shared_ptr<Operation>& operation, int source, const std::exception_ptr& error) {
     const World::Held held(*world_);
-    if (std::erase(handed_over_, operation) == 0) return;  // it is over already
+    if (!operation->handed_over_at) return;  // it is over already
+    handed_over_.erase(*operation->handed_over_at);
+    operation->handed_over_at.reset();
     if (operation->is_receive && source >= 0) operation->transfer.peer = global(source);
     world_->complete(operation, error);
 }
@@ -239,6 +241,7 @@ void Group::end_backends(const std::exception_ptr& failure) {
     {
         const World::Held held(*world_);
         open = std::exchange(handed_over_, {});
+        for (const auto& operation : open) operation->handed_over_at.reset();
     }
     // Backends may tell the other ranks before the world does.
     abort_backends(fmt::format("group \"{}\" has failed: {}", name_, text_of(failure)));

@@ -13,6 +13,7 @@
 #include <atomic>
 #include <exception>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -115,6 +116,8 @@ class Operation {
 
     // Of one that is a backend's to run: what it is told.
     std::unique_ptr<BackendRequest> handed_over;
+    /// Where it is in its group's list of those, until it is over; under the world's lock.
+    std::optional<std::list<std::shared_ptr<Operation>>::iterator> handed_over_at{};
 
     /// A new one that does the same, on the same buffers and temporaries.
     std::shared_ptr<Operation> again() const;
