@@ -24,6 +24,7 @@ std::string file_of(void* symbol, const std::string& asked) {
 
 std::string driver_text(const Library& library) {
     const auto driver = open_driver(library.vendor().devices.front());
+    if (driver->device_count() == 0) throw DistBackendError(driver->file() + " has none");
     return driver->file() + " has " + std::to_string(driver->device_count()) + " devices";
 }
 
