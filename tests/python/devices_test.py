@@ -242,7 +242,7 @@ def options_and_times(rank):
 
 
 class Devices(unittest.TestCase):
-    @rows("S7-003", "S7-001")
+    @rows("S7-001")
     def test_operations_are_in_the_stream_in_which_torch_works(self):
         alone(streams_of_torch)
 
@@ -262,11 +262,10 @@ class Devices(unittest.TestCase):
 
         run_ranks(body, 1, init=False)
 
-    @rows("S7-005", "S7-006", "S7-007", "S7-008", "S7-018", "S7-020", "S7-021", "S7-022")
+    @rows("S7-005", "S7-006", "S7-007", "S7-008", "S7-018", "S7-020", "S7-021")
     def test_works_and_futures_make_streams_wait(self):
         run_ranks(works_and_futures, 1, init=False)
 
-    @rows("S9-003", "S9-004", "S8-033", "S14-015")
     def test_groups_with_a_device_do_everything_on_it_but_objects(self):
         for backend, name in (("cpu:native,cuda:lane", "native"), ("cuda:lane", "lane"), ("lane", "lane")):
             results = run_ranks(two_ranks, 2, (backend,), init=False)
@@ -276,7 +275,7 @@ class Devices(unittest.TestCase):
                 self.assertEqual(refused, "" if name == "native" else
                                  "all_reduce: tensor is on cpu: no backend of group \"world\" serves it")
 
-    @rows("A-03", "S1-015", "S1-018", "S1-019", "S1-020")
+    @rows("A-03", "S1-015", "S1-018")
     def test_groups_of_nccl_have_its_options_and_times(self):
         self.assertEqual(run_ranks(options_and_times, 1, init=False),
                          [[600, 600, 1800, 600, 600, 7, 1800]])
