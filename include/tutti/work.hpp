@@ -47,7 +47,9 @@ class TUTTI_API Work {
     std::vector<TensorView> result() const;
     /// Rank in the group of the sender that a receive met; InvalidArgument for other operations or before completion.
     int source_rank() const;
-    /// Completes with the list of output tensors. future.hpp says where its continuations run.
+    /// Completes with the list of output tensors. Of tensors on a device: as soon as the operation is enqueued, and the
+    /// stream that it was called with, which is the current one of continuations, waits for its end. future.hpp says
+    /// where they run.
     Future<std::vector<TensorView>> get_future() const;
     /// Completes with how the operation ended; never with an exception.
     Future<WorkResult> get_future_result() const;

@@ -317,8 +317,11 @@ void check_device(const char* operation, const char* argument, const ConstTensor
         throw InvalidArgument(
             fmt::format("{}: {} is on {}: expected host memory", operation, argument, to_string(view.device())));
     }
-    throw InvalidArgument(fmt::format("{}: {} is on {}: no backend of group \"{}\" serves it", operation, argument,
-                                      to_string(view.device()), group.name()));
+    std::string served;
+    for (const auto& [device, backend] : group.backends())
+        served += fmt::format("{}{}:{}", served.empty() ? "" : ",", name_of(device), backend);
+    throw InvalidArgument(fmt::format("{}: {} is on {}: no backend of group \"{}\" serves it; expected one of {}",
+                                      operation, argument, to_string(view.device()), group.name(), served));
 }
 
 std::shared_ptr<Group> group_of(const ProcessGroup& group, const char* operation) {

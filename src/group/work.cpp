@@ -5,6 +5,7 @@
 #include "group/world.hpp"
 
 #include <tutti/error.hpp>
+#include <tutti/stream.hpp>
 #include <tutti/work.hpp>
 
 #include <utility>
@@ -155,26 +156,35 @@ void drive_for_future(detail::Operation& operation) {
 
 }  // namespace
 
-// Who waits is woken at once; continuations run where the group's lock is not held.
+// Who waits is woken at once; continuations run where the group's lock is not held. Those of an operation on a device
+// have the stream that it was called with as their current one.
 template <class T>
 void Work::complete(const Future<T>& future, const detail::Operation& operation,
                     std::optional<std::type_identity_t<T>> value, std::exception_ptr error) {
     auto continuations = future.settle(std::move(value), std::move(error));
     if (continuations.empty()) return;
-    detail::run_later(operation.group.get(),
-                      [future, continuations = std::move(continuations)] { future.run(continuations); });
+    detail::run_later(operation.group.get(), [future, device = operation.device.type, stream = operation.stream,
+                                              continuations = std::move(continuations)] {
+        const CurrentStream scope(device, stream);
+        future.run(continuations);
+    });
 }
 
 Future<std::vector<TensorView>> Work::get_future() const {
     detail::Operation& operation = checked("get_future");
     drive_for_future(operation);
     Future<std::vector<TensorView>> future;
-    operation.on_completion([future, self = operation_] {
+    auto settle = [future, self = operation_] {
+        self->make_wait(self->stream);
         if (const auto error = self->error())
             complete(future, *self, std::nullopt, error);
         else
             complete(future, *self, self->outputs, nullptr);
-    });
+    };
+    if (operation.device.type == Device::Type::cpu)
+        operation.on_completion(std::move(settle));
+    else
+        operation.on_issue(std::move(settle));
     return future;
 }
 
