@@ -1,6 +1,7 @@
 #include "nccl/collectives.hpp"
 
 #include "shared/join.hpp"
+#include "shared/ways.hpp"
 
 #include <tutti/error.hpp>
 
@@ -187,6 +188,7 @@ class Collectives::Core : public std::enable_shared_from_this<Core> {
             while (at < jobs.size()) {
                 context_->throw_if_over();
                 if (goes_by_host(*jobs[at].request)) {
+                    backends::count(backends::Way::by_host);
                     by_host_->run(*jobs[at].request, jobs[at].completion);
                     ++at;
                     continue;

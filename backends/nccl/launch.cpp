@@ -1,5 +1,7 @@
 #include "nccl/launch.hpp"
 
+#include "shared/ways.hpp"
+
 #include <tutti/error.hpp>
 
 #include <algorithm>
@@ -137,6 +139,7 @@ void Launch::finish() {
     for (Task& task : tasks_) {
         task.drop_operator(*channel_.communicator);
         task.finish(driver_, stream_);
+        if (task.units() > 0) backends::count(task.is_native() ? backends::Way::native : backends::Way::composed);
     }
     if (!driver_.has_streams()) {  // it has been carried out
         for (const Job& job : jobs_) job.completion.success();

@@ -34,6 +34,8 @@ class Task {
     int units() const { return units_; }
     /// Its only unit is one call.
     bool is_one_call() const { return units_ == 1 && !is_pairs(); }
+    /// The library's own function for it, on the caller's memory.
+    bool is_native() const { return is_one_call() && !packs_ && form_ != Form::barrier; }
     /// The calls of a unit. The worst of their results; call() names the one.
     Result issue(int unit, const Interface& calls, Comm comm, Driver::StreamHandle stream);
     const char* call() const { return call_; }

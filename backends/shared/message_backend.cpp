@@ -3,6 +3,7 @@
 #include "shared/collectives.hpp"
 #include "shared/join.hpp"
 #include "shared/messages.hpp"
+#include "shared/ways.hpp"
 
 #include <tutti/error.hpp>
 
@@ -114,8 +115,10 @@ class MessageBackend::Core : public std::enable_shared_from_this<Core> {
             lock.unlock();
             std::exception_ptr error;
             try {
-                if (!parts_.foreign || !parts_.foreign(*pending.request, lane))
+                const bool is_native = parts_.foreign && parts_.foreign(*pending.request, lane);
+                if (!is_native)
                     run_collective(*pending.request, {parts_.rank, parts_.size, *messages_}, pending.channel);
+                count(is_native ? Way::native : Way::composed);
             } catch (...) {
                 error = std::current_exception();
             }
