@@ -4,10 +4,10 @@
 Usage: targets.py [--build build] [--repeat 1] [--seconds 0.05] [--torch-python python3] [--only GROUP,...] [--keep] [-v]
 
 Every figure comes from programs that took turns in one run (tutti bench --against, store_bench, init_bench,
-tcp/veth.py, quantize/quantized.py) or of one program (progress_bench, quantize_bench). A target has cases, such as a
-collective and a size; with --repeat N all is measured N times and the median of each case counts. A target holds when
-all its cases do; its line shows the case that is furthest from the limit, and -v all of them. What could not be
-measured falls short.
+tcp/veth.py, quantize/quantized.py) or of one program (progress_bench, quantize_bench, nccl_bench). A target has cases,
+such as a collective and a size; with --repeat N all is measured N times and the median of each case counts. A target
+holds when all its cases do; its line shows the case that is furthest from the limit, and -v all of them. What could not
+be measured falls short.
 
 Writes BUILD/bench/targets.json: a list of {target, limit, measured, case, holds, cases}. --keep adds to what earlier
 runs with --keep measured (BUILD/bench/measured.json), so that groups can be run one by one. The exit status tells
@@ -117,6 +117,8 @@ def targets():
         "graph plain": Target("graph", "the same, not put together: time to eager", "<=", 1.0),
         "graph layers": Target("graph", "two layers with an all_reduce each, one graph: time to eager", "<=", 1.0),
         "graph gloo": Target("graph", "the same: time to eager on gloo", "<=", 0.6),
+        "nccl call": Target("nccl", "all_reduce on GPUs: the plug-in's own time, over NCCL's call", "<=", 300, "ns"),
+        "nccl load": Target("nccl", "the backend nccl: time to load it with its library", "<=", 50, "ms"),
         "regret": Target("regret", "the choice: time to the best algorithm's", "<=", 1.1),
     }
 
@@ -383,6 +385,14 @@ class Bench:
             self.note(names[row["case"]], f"{row['mb']} MB", row["time"])
             if row["case"] != "int8 one leg":
                 self.note(f"{row['case']} bytes", f"{row['mb']} MB", row["bytes"])
+
+    def nccl(self):
+        library = os.environ.get("TUTTI_NCCL_LIB") or self.build / "lib/libtutti-nccl.so.2"
+        for row in self.rows("env", f"TUTTI_NCCL_LIB={library}", self.build / "bench/nccl_bench"):
+            if row["case"] == "call":
+                self.note("nccl call", "all_reduce", row["plug_in_ns"] - row["raw_ns"])
+            else:
+                self.note("nccl load", pathlib.Path(library).name, row["ms"])
 
     # ---- figures of one row
 
