@@ -1,6 +1,6 @@
 # The daily commands. `make` or `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help deps configure build demo bench check test python wheel torch test-torch drill sanitizers spec docs format format-check clean
+.PHONY: help deps configure build demo bench check test test-gpu python wheel torch test-torch drill sanitizers spec docs format format-check clean
 .NOTPARALLEL:
 
 JOBS ?= $(shell nproc)
@@ -48,6 +48,9 @@ check: build  ## build, then run the tests that take less than a minute in all
 test: build  ## build, then run all tests, here and under the sanitizers; the last lines are the sum
 	@echo "tutti: running all tests; logs go to build/test-logs"
 	@tools/test $(JOBS)
+
+test-gpu: build  ## what only a GPU can show, on those of this machine: build/test-gpu/table.md
+	@tools/test-gpu build
 
 python: build  ## the Python package in build/python/venv, with its tests and types; pip installs what it needs there
 	@tools/python build

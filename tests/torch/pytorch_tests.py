@@ -6,7 +6,7 @@ gloo's name then, so that everything that gloo can do is asked for (or, with --a
 name before the tests run. Ranks are forked instead of spawned: PyTorch is loaded once. Tests that need a GPU skip
 themselves.
 
-`replaced` is gloo with TUTTI_REPLACE_GLOO=1. The results are JSON, {test: [outcome, seconds, reason]}, and are added to: a
+`replaced` is gloo with TUTTI_REPLACE_GLOO=1; "cpu:tutti,cuda:nccl" needs a GPU. The results are JSON, {test: [outcome, seconds, reason]}, and are added to: a
 test that was skipped before may pass with another world size. Exit status 1 if a test failed.
 """
 
@@ -24,12 +24,14 @@ import tempfile
 import time
 import unittest
 
+MIXED = "cpu:tutti,cuda:nccl"  # tools/test-gpu
+
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Runs PyTorch's own distributed tests on one backend.")
-    parser.add_argument("--backend", choices=["tutti", "gloo", "replaced"], default="tutti")
+    parser.add_argument("--backend", choices=["tutti", "gloo", "replaced", MIXED], default="tutti")
     parser.add_argument("--world-size", type=int, default=3)
-    parser.add_argument("--as", dest="asked_as", choices=["gloo", "mpi"], default="gloo", help="whose abilities are tested")
+    parser.add_argument("--as", dest="asked_as", choices=["gloo", "mpi", "nccl"], default="gloo", help="whose abilities are tested")
     parser.add_argument("--only", default="", help="regular expression: tests whose name contains it")
     parser.add_argument("--skipped", help="regular expression: only tests that were skipped for a reason that contains it")
     parser.add_argument("--limit", type=float, default=1e9, help="start no test after so many seconds")
@@ -75,13 +77,16 @@ def load(backend: str, asked_as: str) -> type:
     from torch.testing._internal.distributed import distributed_test
 
     torch.set_num_threads(1)
-    name = "tutti" if backend == "tutti" else "gloo"
+    name = backend if backend in ("tutti", MIXED) else "gloo"
     if backend != "gloo":
         import tutti.torch  # noqa: F401
     TwoNames.other_name = asked_as
     if name != asked_as:
         for feature in ("ddp", "subgroup"):
             common_distributed.DistTestCases.backend_feature[feature].add(name)
+        if backend == MIXED:
+            for names in common_distributed.DistTestCases.backend_feature.values():
+                names |= {name} if asked_as in names else set()
         distributed_test.BACKEND = TwoNames(name)
         os.environ["BACKEND"] = name
 
