@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <random>
 #include <string_view>
 #include <system_error>
 #include <thread>
@@ -62,6 +63,11 @@ std::string hint(std::string_view text) {
     return {};
 }
 
+// Where an id that is longer than NCCL's lies in the store.
+std::string key_of(const UniqueId& id) {
+    return "id/" + std::string(id.bytes, sizeof id.bytes);
+}
+
 class Naps {
  public:
     void take() {
@@ -82,16 +88,22 @@ Communicator::Use::Use(const Communicator& communicator) : communicator_(communi
     throw Aborted(communicator_.options_.name + ": its communicator has ended");
 }
 
-UniqueId Communicator::make_id(const Library& library) {
+UniqueId Communicator::make_id(const Library& library, Store& store) {
+    const Interface& calls = library.calls();
     UniqueId id{};
-    const Result result = library.calls().GetUniqueId(&id);
+    std::string long_id(calls.id_bytes, '\0');
+    const Result result = calls.GetLongId != nullptr ? calls.GetLongId(long_id.data()) : calls.GetUniqueId(&id);
     if (result != Result::success) {
         const char* more = library.calls().GetLastError(nullptr);
-        throw DistBackendError(library.vendor().backend +
-                               ": no id for a communicator could be made: " + library.calls().GetErrorString(result) +
-                               " (" + std::to_string(static_cast<int>(result)) +
+        throw DistBackendError(library.vendor().backend + ": no id for a communicator could be made: " +
+                               library.calls().GetErrorString(result) + " (" + std::to_string(code_of(result)) +
                                (more == nullptr || *more == '\0' ? "" : ", " + std::string(more)) + "), from " +
                                library.describe());
+    }
+    if (calls.GetLongId != nullptr) {
+        std::random_device chance;
+        for (char& byte : id.bytes) byte = static_cast<char>('a' + chance() % 26);
+        store.set(key_of(id), long_id);
     }
     return id;
 }
@@ -107,7 +119,12 @@ Communicator::Communicator(std::shared_ptr<const Library> library, std::span<con
     const Interface& calls = library_->calls();
     Config settings = config();
     try {
-        if (ids.size() > 1 && calls.CommInitRankScalable != nullptr) {
+        if (calls.CommInitRankLongId != nullptr) {
+            Store store = options_.store;
+            const std::string id = store.get(key_of(ids.front()));
+            check(calls.CommInitRankLongId(&handle_, options_.size, id.data(), options_.rank, options_.store),
+                  "CommInitRank", what);
+        } else if (ids.size() > 1 && calls.CommInitRankScalable != nullptr) {
             std::vector<UniqueId> all(ids.begin(), ids.end());
             check(calls.CommInitRankScalable(&handle_, options_.size, options_.rank, static_cast<int>(all.size()),
                                              all.data(), &settings),
@@ -183,7 +200,7 @@ std::exception_ptr Communicator::failure(Result result, const char* call, const 
     }
     return std::make_exception_ptr(
         DistBackendError(options_.name + ": " + what + ": " + library_->vendor().prefix + call + ": " +
-                             (text == nullptr ? "error" : text) + " (" + std::to_string(static_cast<int>(result)) +
+                             (text == nullptr ? "error" : text) + " (" + std::to_string(code_of(result)) +
                              (more.empty() ? "" : ", " + more) + "), from " + library_->describe() + hint(more),
                          {.operation = what, .rank = options_.rank}));
 }

@@ -22,13 +22,15 @@ struct CommunicatorOptions {
     std::string name;  ///< for messages: "nccl: rank 1 of group \"dp\" (4 ranks)"
     NcclConfig config{};
     std::chrono::milliseconds timeout{0};
+    Store store{};  ///< the group's
 };
 
 class Communicator {
  public:
     using Clock = std::chrono::steady_clock;
 
-    static UniqueId make_id(const Library& library);
+    /// `store`: the group's. Where the library's ids are longer than NCCL's, they lie there.
+    static UniqueId make_id(const Library& library, Store& store);
 
     /// Blocks until all `size` ranks have come with the same ids, at most for the options' timeout. One id for each 128
     /// ranks is enough; a library that cannot take several gets the first. The device that it is for must be the

@@ -190,7 +190,12 @@ bool Context::wait_for_end(Clock::time_point until) const {
 }
 
 CommunicatorOptions Context::communicator_options(int rank, int size) const {
-    return {.rank = rank, .size = size, .name = title_, .config = nccl_options_.config, .timeout = timeout_};
+    return {.rank = rank,
+            .size = size,
+            .name = title_,
+            .config = nccl_options_.config,
+            .timeout = timeout_,
+            .store = store_};
 }
 
 std::shared_ptr<Communicator> Context::make_communicator(std::span<const UniqueId> ids, int rank, int size,

@@ -5,6 +5,8 @@
 // layout of ncclConfig_t are those of its public header, stable since 2.18.
 #pragma once
 
+#include <tutti/store.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -24,6 +26,17 @@ enum class Result : int {
     remote_error = 6,
     in_progress = 7,
 };
+
+/// Results of libraries with numbers of their own, positive or negative: foreign(4) is their 4, whatever NCCL's 4 means.
+inline constexpr int foreign_base = 100'000;
+constexpr Result foreign(int code) {
+    return static_cast<Result>(foreign_base + code);
+}
+/// The number as the library counts.
+constexpr int code_of(Result result) {
+    const int number = static_cast<int>(result);
+    return number > foreign_base / 2 ? number - foreign_base : number;
+}
 
 enum Type : int {
     int8 = 0,
@@ -100,6 +113,11 @@ struct Interface {
     Result (*GroupEnd)() = nullptr;
     Result (*RedOpCreatePreMulSum)(ReduceOpHandle*, void* scalar, Type, int residence, Comm) = nullptr;
     Result (*RedOpDestroy)(ReduceOpHandle, Comm) = nullptr;
+
+    // Where ids are longer than NCCL's, or ranks meet in a store: instead of GetUniqueId and CommInitRankConfig.
+    std::size_t id_bytes = sizeof(UniqueId);
+    Result (*GetLongId)(void* id) = nullptr;
+    Result (*CommInitRankLongId)(Comm* comm, int ranks, const void* id, int rank, const Store& store) = nullptr;
 
     // From 2.28 on; null before.
     Result (*AlltoAll)(const void* in, void* out, std::size_t block, Type, Comm, StreamHandle) = nullptr;

@@ -103,7 +103,7 @@ void Lane::connect(const Message& first) {
     }
     UniqueId id{};
     if (parts_.go) {
-        id = Communicator::make_id(*context.library());
+        id = Communicator::make_id(*context.library(), context.store());
         parts_.go(first, &id);
     } else {
         const std::lock_guard lock(mutex_);

@@ -103,7 +103,8 @@ Result Launch::issue_cut(Comm comm) {
             unit_ = 0;
             continue;
         }
-        note(task.issue(unit_, calls, comm, stream_), task.call());
+        const Result result = task.issue(unit_, calls, comm, stream_);  // which says what it has called
+        note(result, task.call());
         ++unit_;
         ++issued;
     }

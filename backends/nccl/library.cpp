@@ -28,7 +28,8 @@ std::string driver_text(const Library& library) {
     return driver->file() + " has " + std::to_string(driver->device_count()) + " devices";
 }
 
-bool works_on_host_memory(const Symbols& symbols) {
+bool works_on_host_memory(const Vendor& vendor, const Symbols& symbols) {
+    if (vendor.on_host != nullptr) return vendor.on_host();
     auto* const says = reinterpret_cast<int (*)()>(symbols.find("tuttiNcclHostMemory"));
     return says != nullptr && says() != 0;
 }
@@ -62,7 +63,7 @@ std::shared_ptr<const Library> Library::load(const Vendor& vendor) {
                                vendor.title + " " + vendor.oldest_text + " or later");
     }
     if (version == 0) throw DistBackendError(where + " does not say its version: expected " + vendor.title);
-    auto library = std::make_shared<Library>(vendor, calls, file, version, works_on_host_memory(symbols));
+    auto library = std::make_shared<Library>(vendor, calls, file, version, works_on_host_memory(vendor, symbols));
     library->was_loaded_before_ = found.was_loaded_before;
     library->absent_ = symbols.absent();
     return library;

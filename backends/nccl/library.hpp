@@ -47,6 +47,7 @@ struct Abilities {
     bool product = true;
     bool avg = true;
     bool premul_sum = true;
+    bool carries_nan = true;  ///< through min and max
     bool split = true;
 };
 
@@ -70,6 +71,8 @@ struct Vendor {
     std::string (*version_text)(int version) = nullptr;
     /// A symbol of the library, which tells the file that it comes from; null: what the table has as GetVersion.
     const char* anchor = nullptr;
+    /// Whether it works on host memory, too; null: the library says so by int tuttiNcclHostMemory(void).
+    bool (*on_host)() = nullptr;
 };
 
 /// NCCL's names and numbers, which RCCL has, too.

@@ -234,7 +234,7 @@ Agreement meet(Context& context, const Facts& own, const std::string& meeting) {
     std::string note = packed(own);
     if (context.rank() % ranks_of_an_id == 0 && own.trouble.empty()) {
         try {
-            note += Writer().put(bytes_of(Communicator::make_id(*context.library()))).take();
+            note += Writer().put(bytes_of(Communicator::make_id(*context.library(), context.store()))).take();
         } catch (const DistError& error) {
             Facts cannot = own;
             cannot.trouble = error.what();

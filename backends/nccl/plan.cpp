@@ -76,6 +76,8 @@ std::optional<NativeReduction> native_reduction(const ReduceOp& op, DType dtype,
     if (premultiplied && (!abilities.premul_sum || !takes_factor(*type))) return std::nullopt;
     if (*native == Op::avg && !abilities.avg) return std::nullopt;
     if (*native == Op::prod && !abilities.product) return std::nullopt;
+    const bool compares = *native == Op::min || *native == Op::max;
+    if (compares && is_floating_point(dtype) && !abilities.carries_nan) return std::nullopt;
     return NativeReduction{
         .type = *type, .op = *native, .premultiplied = premultiplied, .parts = is_complex(dtype) ? 2U : 1U};
 }
