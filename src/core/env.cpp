@@ -18,6 +18,7 @@ namespace tutti::env {
 namespace {
 
 constexpr auto table = std::to_array<Variable>({
+    {"TUTTI_ACL_LIB", "backend hccl: the file of AscendCL (default libascendcl.so)"},
     {"TUTTI_ALGORITHM", "use this algorithm where it applies: NAME or COLLECTIVE=NAME[,…]; rank 0's counts"},
     {"TUTTI_BACKEND_PATH", "folders, separated by colons, with libraries of backends (before tutti's own folder)"},
     {"TUTTI_CONFORMANCE_BACKEND", "set by tutti-backend-conformance: what its tests are about"},
@@ -27,6 +28,8 @@ constexpr auto table = std::to_array<Variable>({
     {"TUTTI_DISTRIBUTED_DEBUG",
      "off (default), info or detail: what is checked and logged; before TORCH_DISTRIBUTED_DEBUG"},
     {"TUTTI_HANDSHAKE_TIMEOUT_MS", "how long a new connection may take to prove the secret (default 5000)"},
+    {"TUTTI_HCCL_LIB", "backend hccl: the file of HCCL (default libhccl.so)"},
+    {"TUTTI_HIP_LIB", "backend rccl: the file of HIP's runtime (default libamdhip64.so)"},
     {"TUTTI_HOST", "address that this process listens on (default: the one that reaches the master)"},
     {"TUTTI_HUGE_PAGES", "0: no huge pages for buffers that are used often (default 1)"},
     {"TUTTI_INSECURE", "1: allow a job on several hosts without a secret"},
@@ -43,11 +46,14 @@ constexpr auto table = std::to_array<Variable>({
     {"TUTTI_NCCL_LIB", "backend nccl: the file of NCCL's library (default: beside torch, then the loader's path)"},
     {"TUTTI_PROGRESS_NICE",
      "niceness of the thread of asynchronous operations, over its process's (default -5, where it may; -20 to 19)"},
+    {"TUTTI_RCCL_LIB",
+     "backend rccl: the file of RCCL (default: beside torch, then librccl.so.1 by the loader's path)"},
     {"TUTTI_REPLACE_GLOO",
      "1: `import tutti.torch`, which `import torch` does, puts tutti in the place of PyTorch's gloo"},
     {"TUTTI_SPEC_DIR", "where tests write the inventory rows that they showed"},
     {"TUTTI_STORE_LOCAL", "0: clients of a TCPStore on its own host use TCP too (default 1: a Unix socket)"},
     {"TUTTI_STORE_PORT", "set by tutti run: where it serves the store, so that rank 0 does not"},
+    {"TUTTI_SYCL_LIB", "backend xccl: the file of libtutti-sycl.so (default: by the loader's path)"},
     {"TUTTI_TCP_CHECKSUM",
      "CRC-32C of what ranks send over TCP: auto (default: but for loopback), on or off; rank 0's counts"},
     {"TUTTI_TCP_CONGESTION",
@@ -57,8 +63,11 @@ constexpr auto table = std::to_array<Variable>({
     {"TUTTI_TRACE_DIR", "folder for what the recorder holds: when a group fails or ends, and on SIGUSR2"},
     {"TUTTI_TRANSPORT", "auto (default), shm or tcp"},
     {"TUTTI_TUNE", "auto (default), off, nocache, remeasure, COLLECTIVE[:BYTES]=ALGORITHM or a file; rank 0's counts"},
+    {"TUTTI_UCC_LIB", "backend ucc: the file of UCC (default libucc.so.1)"},
     {"TUTTI_WAIT",
      "auto (default), spin, yield or sleep: what a waiting rank does; others than auto leave it on its core"},
+    {"TUTTI_XCCL_LIB",
+     "backend xccl: the file of oneCCL (default: beside torch, then libccl.so.2 by the loader's path)"},
 });
 
 std::string_view nearest(std::string_view name) {
