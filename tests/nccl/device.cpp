@@ -128,6 +128,18 @@ int Cuda::device_count() const {
     return count;
 }
 
+std::string gpu_backend() {
+    const char* named = std::getenv("TUTTI_TEST_GPU");
+    return named != nullptr && *named != '\0' ? named : "cuda:nccl";
+}
+
+Device::Type gpu_kind() {
+    const std::string kind = gpu_backend().substr(0, gpu_backend().find(':'));
+    if (kind == "rocm") return Device::Type::rocm;
+    if (kind == "npu") return Device::Type::npu;
+    return kind == "xpu" ? Device::Type::xpu : Device::Type::cuda;
+}
+
 void covers_on_gpu(std::initializer_list<const char*> rows) {
     if (cuda().is_fake()) return;
     for (const char* row : rows) covers(row);

@@ -58,6 +58,11 @@ struct Cuda {
 /// Opened once; nothing of it has been called then. Throws std::runtime_error that says what is missing.
 const Cuda& cuda();
 
+/// "cuda:nccl", or what TUTTI_TEST_GPU names instead: "npu:hccl".
+std::string gpu_backend();
+/// What tensors on a GPU are: cuda, or another vendor's kind. The fakes of their drivers share CUDA's devices.
+Device::Type gpu_kind();
+
 /// For rows of the inventory that need a GPU: the running test shows them if this is one.
 void covers_on_gpu(std::initializer_list<const char*> rows);
 
@@ -86,7 +91,7 @@ class Gpu {
     Gpu(const Gpu&) = delete;
     Gpu& operator=(const Gpu&) = delete;
 
-    Device device() const { return {Device::Type::cuda, index_}; }
+    Device device() const { return {gpu_kind(), index_}; }
     /// Makes it this thread's current one.
     void use() const;
     /// One that does not wait for the default stream.
@@ -149,7 +154,7 @@ class OnGpu {
 
 struct GpuWorld {
     std::chrono::milliseconds timeout = 30s;
-    std::string backend = "cpu:native,cuda:nccl";
+    std::string backend = "cpu:native," + gpu_backend();
     bool bound = true;  ///< device_id is given
     std::any pg_options{};
     Determinism determinism = Determinism::fast;
