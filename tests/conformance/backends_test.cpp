@@ -188,7 +188,7 @@ TEST(Backends, of_a_device_work_in_the_streams_of_their_callers) {
         all_reduce(on_device(y), {.group = w});
     }
     EXPECT_EQ(log.order, "(..)");
-    EXPECT_EQ(log.waits.size(), 5U) << "one, and both of the scope's";
+    EXPECT_EQ(log.waits.size(), 6U) << "the future's, one, and both of the scope's";
     const auto overlapping = [&] {
         const TensorView front = on_device(far), back(far.data() + 1, {1}, float32, {}, {Device::Type::cuda, 0});
         reduce_scatter_tensor(back, TensorView(front.data(), {1}, float32, {}, front.device()), {.group = w});

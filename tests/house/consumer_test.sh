@@ -60,7 +60,7 @@ expect "pkg-config, static, C" "$work/pc-static-c"
 # Older C++ gets one sentence for the C++ interface, and can use C's.
 old=(c++ -std=c++17 -fsyntax-only -x c++ $(pkg-config --cflags tutti) -)
 said=$(echo '#include <tutti/tutti.hpp>' | "${old[@]}" 2>&1) && fail "C++17 compiles tutti/tutti.hpp"
-[ "$(grep -c 'error' <<<"$said")" = 1 ] && grep -q 'needs C++20' <<<"$said" || fail "C++17 gets: $said"
+[ "$(grep -c ': error:' <<<"$said")" = 1 ] && grep -q 'needs C++20' <<<"$said" || fail "C++17 gets: $said"
 echo '#include <tutti/tutti.h>
 static_assert(TUTTI_VERSION >= TUTTI_MAKE_VERSION(0, 1, 0) && sizeof(TUTTI_VERSION_STRING) > 5, "");' | "${old[@]}" || fail "C++17 cannot use tutti/tutti.h"
 echo "consumer: C++17 is told what it needs, and can use the C interface"
