@@ -273,7 +273,7 @@ class Devices(unittest.TestCase):
                 self.assertEqual(made, [[2.0, 5.0], [0.0, 0.0, 1.0, 1.0], [1, 1, 1], {"rank": 0}, [1, 5001], [20.0]])
                 self.assertEqual((kind, main_backend, barrier), ("cuda", name, name == "lane"))
                 self.assertEqual(refused, "" if name == "native" else
-                                 "all_reduce: tensor is on cpu: no backend of group \"world\" serves it")
+                                 "all_reduce: tensor is on cpu: no backend of group \"world\" serves it; expected one of cuda:lane")
 
     @rows("A-03", "S1-015", "S1-018")
     def test_groups_of_nccl_have_its_options_and_times(self):
