@@ -27,7 +27,8 @@ enum class Result : int {
     in_progress = 7,
 };
 
-/// Results of libraries with numbers of their own, positive or negative: foreign(4) is their 4, whatever NCCL's 4 means.
+/// Results of libraries with numbers of their own, positive or negative: foreign(4) is their 4, whatever NCCL's 4
+/// means.
 inline constexpr int foreign_base = 100'000;
 constexpr Result foreign(int code) {
     return static_cast<Result>(foreign_base + code);

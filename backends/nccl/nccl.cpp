@@ -26,12 +26,4 @@ const Vendor& vendor() {
 }  // namespace
 }  // namespace tutti::nccl
 
-TUTTI_BACKEND_LIBRARY {
-    tutti::nccl::register_plug_in(tutti::nccl::vendor());
-}
-
-/// What "tutti doctor" says about it; the text stays.
-extern "C" __attribute__((visibility("default"))) const char* tutti_backend_report() {
-    static const std::string text = tutti::nccl::Library::report(tutti::nccl::vendor());
-    return text.c_str();
-}
+TUTTI_NCCL_PLUG_IN(tutti::nccl::vendor())

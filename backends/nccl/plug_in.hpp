@@ -22,3 +22,13 @@ std::shared_ptr<CustomBackend> make_backend(std::shared_ptr<const Library> libra
                                             const DistributedBackendOptions& options, const std::any& pg_options);
 
 }  // namespace tutti::nccl
+
+/// What makes a library a plug-in for a vendor's: it registers itself, and has a text for `tutti doctor`, which stays.
+#define TUTTI_NCCL_PLUG_IN(vendor)                                                         \
+    TUTTI_BACKEND_LIBRARY {                                                                \
+        tutti::nccl::register_plug_in(vendor);                                             \
+    }                                                                                      \
+    extern "C" __attribute__((visibility("default"))) const char* tutti_backend_report() { \
+        static const std::string text = tutti::nccl::Library::report(vendor);              \
+        return text.c_str();                                                               \
+    }

@@ -273,7 +273,7 @@ Vendor ucc_vendor() {
     vendor.devices = {Device::Type::cuda};
     vendor.oldest = 10200;
     vendor.oldest_text = "1.2";
-    vendor.how_to_get = "NVIDIA's HPC-X brings it, and github.com/openucx/ucc";
+    vendor.how_to_get = "NVIDIA's HPC-X brings it; OpenUCX has its sources";
     vendor.resolve = resolve;
     vendor.abilities = abilities;
     vendor.version_text = version_text;
@@ -284,12 +284,4 @@ Vendor ucc_vendor() {
 
 }  // namespace tutti::nccl
 
-TUTTI_BACKEND_LIBRARY {
-    tutti::nccl::register_plug_in(tutti::nccl::ucc_vendor());
-}
-
-/// What "tutti doctor" says about it; the text stays.
-extern "C" __attribute__((visibility("default"))) const char* tutti_backend_report() {
-    static const std::string text = tutti::nccl::Library::report(tutti::nccl::ucc_vendor());
-    return text.c_str();
-}
+TUTTI_NCCL_PLUG_IN(tutti::nccl::ucc_vendor())

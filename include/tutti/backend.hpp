@@ -141,8 +141,8 @@ class TUTTI_API CustomBackend {
     /// any: the part's backend is then made as if it had no parent.
     virtual bool can_split() const { return false; }
     virtual std::shared_ptr<CustomBackend> split(const DistributedBackendOptions* part, const std::any& pg_options);
-    /// The group is destroyed in peace; abort() follows. Waits until operations that have completed here reach the other
-    /// ranks, even if this process ends, as far as these have not left or failed.
+    /// The group is destroyed in peace; abort() follows. Waits until operations that have completed here reach the
+    /// other ranks, even if this process ends, as far as these have not left or failed.
     virtual void leave() noexcept {}
     /// Ends what is under way, with failures: when it returns, no buffer is touched any more. Later operations fail.
     /// Any thread, also while run() runs, and more than once. Also called when the group is destroyed, after leave().

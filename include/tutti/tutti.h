@@ -16,8 +16,8 @@
 #ifndef TUTTI_TUTTI_H
 #define TUTTI_TUTTI_H
 
-#include <tutti/export.hpp>
 #include <tutti/version.h>
+#include <tutti/export.hpp>
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
-/* The version of these headers; tutti_version() and tutti::version() tell that of the library that the program runs with.
- * CMake and the packages read theirs here. */
+/* The version of these headers; tutti_version() and tutti::version() tell that of the library that the program runs
+ * with. CMake and the packages read theirs here. */
 #ifndef TUTTI_VERSION_H
 #define TUTTI_VERSION_H
 

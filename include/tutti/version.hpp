@@ -1,8 +1,8 @@
 // The version of the library.
 #pragma once
 
-#include <tutti/export.hpp>
 #include <tutti/version.h>
+#include <tutti/export.hpp>
 
 namespace tutti {
 

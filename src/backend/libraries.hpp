@@ -18,7 +18,8 @@ std::vector<std::filesystem::path> named_folders();
 /// is no backend.
 std::string load_library(const std::string& name);
 
-/// Why a backend whose library has been loaded cannot be used here: what its tutti_backend_report() says after "not here: ".
+/// Why a backend whose library has been loaded cannot be used here: what its tutti_backend_report() says after "not
+/// here: ".
 /// "" where it can be used, or says nothing.
 std::string trouble_of(const std::string& name);
 

@@ -241,7 +241,7 @@ class Operation(unittest.TestCase):
         self.run_document("numpy")
 
     @unittest.skipUnless(has_torch, "no torch")
-    @rows("S21-001", "S21-016", "S21-022", "S21-023", "S21-024", "S21-025", "E-401")
+    @rows("A-25", "S21-001", "S21-016", "S21-022", "S21-023", "S21-024", "S21-025", "E-401")
     def test_the_documents_program_runs_with_torch(self):
         self.run_document("torch")
 
@@ -349,7 +349,7 @@ class Operation(unittest.TestCase):
             self.assertIn(f"{file.name}, /server_list/0/device/0/rank_id: rank 1", str(raised.exception))
             self.assertEqual(raised.exception.code, "ERROR_INVALID_PARAM")
 
-    @rows("S21-014", "S21-027")
+    @rows("A-59", "S21-014", "S21-027")
     def test_nothing_of_a_job_that_was_killed_is_in_the_way_of_the_next(self):
         before = set(os.listdir("/dev/shm"))
         for _ in range(2):

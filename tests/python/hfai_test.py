@@ -106,6 +106,9 @@ def exchanges(rank, backend):
     for work in begun:
         assert work.wait() is True and work.is_completed() and work.is_success() and work.exception() is None
     assert begun[2].result() is lists[2] and asyncio.run(waited(begun[1])) is lists[1]
+    several = [1, {"b": 2}] if rank == 0 else [None, None]
+    dist.broadcast(several, src=0)
+    assert several == [1, {"b": 2}], several
     lonely = tutti.distributed.new_group([1])
     alone = dist.broadcast(["x"], src=1, group=lonely, async_op=True)
     assert (alone is None) == (rank == 0) and (alone is None or alone.wait())
@@ -156,7 +159,7 @@ class Cluster(unittest.TestCase):
         self.assertEqual([first[3], second[3]], [[11, 22], [33, 44, 55]])
         return first[4]
 
-    @rows("S19-006", "S19-007", "A-05")
+    @rows("S19-006", "S19-007", "A-05", "A-58")
     def test_objects_travel_while_the_program_goes_on(self):
         for backend in ("native", "hf_zmq"):
             if not tutti.distributed.is_backend_available(backend):
@@ -168,7 +171,7 @@ class Cluster(unittest.TestCase):
                 self.assertIn("could not be sent", first[3])
                 self.assertIn("lock", second[3])
 
-    @rows("S19-025", "S19-026", "S19-027", "S19-028", "S19-029", "S19-030", "S19-031", "E-004")
+    @rows("A-27", "S19-025", "S19-026", "S19-027", "S19-028", "S19-029", "S19-030", "S19-031", "E-004")
     def test_a_function_of_each_pair(self):
         for rank, (results, texts) in enumerate(run_ranks(pairs, 4)):
             self.assertEqual(results[0], [[rank + i] for i in range(4)])
@@ -215,7 +218,7 @@ class Tuning(unittest.TestCase):
             finally:
                 tuning._SYSTEM = system
 
-    @rows("S19-019", "S19-020", "S19-021", "S19-022", "S19-023", "S19-024", "E-006")
+    @rows("A-18", "S19-019", "S19-020", "S19-021", "S19-022", "S19-023", "S19-024", "E-006")
     def test_settings_of_the_user_are_checked_and_set(self):
         dist.set_nccl_opt_level(HFAI_NCCL_OPT_LEVEL.CUSTOM, {
             "GRAPH_OPT": "path/to/your/graph.txt", "NCCL_ALGO": "Ring", "NCCL_PROTO": "Simple", "GDR": True,

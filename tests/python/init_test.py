@@ -248,8 +248,10 @@ class Joining(unittest.TestCase):
         self.assertEqual(first, (0, 1, [0], timedelta(seconds=7)))
         self.assertEqual((same, second, name), (4, {"mine": 1}, "nccl"))
 
-    @rows("S1-008", "S2-001", "S2-007", "S2-010", "S2-011", "S2-012", "E-241")
+    @rows("A-57", "S1-008", "S2-001", "S2-007", "S2-010", "S2-011", "S2-012", "E-241")
     def test_backends_have_names(self):
+        self.assertIs(dist.distributed_c10d.is_xccl_available, dist.is_xccl_available)
+        self.assertIs(dist.device_mesh.init_device_mesh, dist.init_device_mesh)
         self.assertEqual(dist.Backend("GLOO"), "gloo")
         self.assertEqual((dist.Backend.NCCL, dist.Backend.MPI, dist.Backend.XCCL, dist.Backend.UNDEFINED),
                          ("nccl", "mpi", "xccl", "undefined"))
