@@ -49,6 +49,7 @@ void serve_many_clients_below_the_hard_limit() {
 }
 
 TEST(AcceptorDeathTest, raises_the_soft_limit_when_it_needs_more) {
+    if (test::sanitizer_needs_descriptors) GTEST_SKIP() << test::for_sanitizer;
     EXPECT_EXIT(serve_many_clients_below_the_hard_limit(), ::testing::ExitedWithCode(0), "");
 }
 
