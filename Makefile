@@ -43,7 +43,8 @@ bench: deps  ## install the peers, measure tutti beside them; the targets' table
 
 check: build  ## build, then run the tests that take less than a minute in all
 	@ctest --test-dir build --output-on-failure -j $(JOBS) -L unit -E "$$(paste -sd '|' tests/long)"
-	@build/tests/conformance --gtest_brief=1 --gtest_filter='*/threads*'
+	@pids=; for half in 0 1; do GTEST_TOTAL_SHARDS=2 GTEST_SHARD_INDEX=$$half build/tests/conformance --gtest_brief=1 \
+	  --gtest_filter='*/threads*' & pids="$$pids $$!"; done; for pid in $$pids; do wait $$pid || exit 1; done
 
 test: build  ## build, then run all tests, here and under the sanitizers; the last lines are the sum
 	@echo "tutti: running all tests; logs go to build/test-logs"
