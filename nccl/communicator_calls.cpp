@@ -1,4 +1,5 @@
-// The exported functions about communicators that exist: their ends, what is known about them, what belongs to them.
+// The exported functions about communicators that exist: their ends, their properties, and the operators and memory
+// that belong to them.
 #include "exports.hpp"
 #include "group_call.hpp"
 #include "unique_id.hpp"

@@ -9,7 +9,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <utility>
 
 namespace tutti::nccl {
@@ -202,10 +201,7 @@ std::shared_ptr<const Driver> load_acl() {
 }  // namespace
 
 std::shared_ptr<const Driver> open_acl_driver() {
-    static std::mutex mutex;
-    static std::shared_ptr<const Driver> driver;
-    const std::lock_guard lock(mutex);
-    if (!driver) driver = load_acl();
+    static const std::shared_ptr<const Driver> driver = load_acl();  // one that throws is tried again
     return driver;
 }
 

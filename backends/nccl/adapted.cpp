@@ -75,4 +75,33 @@ Result Adapted::destroy(Comm comm) {
     return code == 0 ? Result::success : foreign(code);
 }
 
+Result Adapted::finalize(Comm) {
+    return Result::success;
+}
+
+const char* Adapted::text(Result result) {
+    switch (result) {
+        case Result::success: return "no error";
+        case Result::in_progress: return "in progress";
+        case Result::invalid_argument: return "invalid argument";
+        case Result::invalid_usage: return "invalid usage";
+        case Result::system_error: return "no thread can be started";
+        default: return nullptr;
+    }
+}
+
+std::size_t size_of(Type type) {
+    switch (type) {
+        case float16:
+        case bfloat16: return 2;
+        case int32:
+        case uint32:
+        case float32: return 4;
+        case int64:
+        case uint64:
+        case float64: return 8;
+        default: return 1;
+    }
+}
+
 }  // namespace tutti::nccl

@@ -7,6 +7,7 @@
 #include "nccl/interface.hpp"
 
 #include <atomic>
+#include <cstddef>
 #include <functional>
 
 namespace tutti::nccl {
@@ -25,6 +26,13 @@ class Adapted {
     static Result state(Comm comm);
     /// Ends it, and frees `comm`. One that is still being made is ended by its thread, when it is there.
     static Result destroy(Comm comm);
+    /// Nothing: destroy() does it all.
+    static Result finalize(Comm comm);
+    /// What a result that is no library's means; null: the library says it.
+    static const char* text(Result result);
 };
+
+/// Bytes of an element.
+std::size_t size_of(Type type);
 
 }  // namespace tutti::nccl

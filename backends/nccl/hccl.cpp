@@ -69,20 +69,6 @@ int type_of(Type type) {
     }
 }
 
-std::size_t size_of(Type type) {
-    switch (type) {
-        case float16:
-        case bfloat16: return 2;
-        case int32:
-        case uint32:
-        case float32: return 4;
-        case int64:
-        case uint64:
-        case float64: return 8;
-        default: return 1;
-    }
-}
-
 // sum, prod, max, min have NCCL's numbers.
 bool is_known(ReduceOpHandle op) {
     return op >= sum && op <= min;
@@ -130,18 +116,9 @@ Result get_async_error(Comm comm, Result* error) {
     *error = result_of(code);
     return result_of(answer);
 }
-Result finalize(Comm) {
-    return Result::success;  // CommDestroy does it all
-}
 const char* error_string(Result result) {
-    switch (result) {
-        case Result::success: return "no error";
-        case Result::in_progress: return "in progress";
-        case Result::invalid_argument: return "invalid argument";
-        case Result::invalid_usage: return "invalid usage";
-        case Result::system_error: return "no thread can be started";
-        default: return hccl.GetErrorString(code_of(result));
-    }
+    const char* own = Adapted::text(result);
+    return own != nullptr ? own : hccl.GetErrorString(code_of(result));
 }
 const char* last_error(Comm) {
     return "";  // it has none
@@ -254,7 +231,7 @@ void resolve(Symbols& symbols, Interface& calls) {
     calls.id_bytes = root_info_bytes;
     calls.GetLongId = get_id;
     calls.CommInitRankLongId = init_rank;
-    calls.CommFinalize = finalize;
+    calls.CommFinalize = Adapted::finalize;
     calls.CommDestroy = Adapted::destroy;
     calls.CommAbort = Adapted::destroy;
     calls.CommGetAsyncError = get_async_error;

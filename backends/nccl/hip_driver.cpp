@@ -6,7 +6,6 @@
 #include <tutti/error.hpp>
 
 #include <cstdint>
-#include <mutex>
 #include <utility>
 
 namespace tutti::nccl {
@@ -194,10 +193,7 @@ std::shared_ptr<const Driver> load_hip() {
 }  // namespace
 
 std::shared_ptr<const Driver> open_hip_driver() {
-    static std::mutex mutex;
-    static std::shared_ptr<const Driver> driver;
-    const std::lock_guard lock(mutex);
-    if (!driver) driver = load_hip();
+    static const std::shared_ptr<const Driver> driver = load_hip();  // one that throws is tried again
     return driver;
 }
 

@@ -8,7 +8,6 @@
 #include <tutti/error.hpp>
 
 #include <cstdint>
-#include <mutex>
 #include <utility>
 
 namespace tutti::nccl {
@@ -112,10 +111,7 @@ std::shared_ptr<const Driver> load_sycl() {
 }  // namespace
 
 std::shared_ptr<const Driver> open_sycl_driver() {
-    static std::mutex mutex;
-    static std::shared_ptr<const Driver> driver;
-    const std::lock_guard lock(mutex);
-    if (!driver) driver = load_sycl();
+    static const std::shared_ptr<const Driver> driver = load_sycl();  // one that throws is tried again
     return driver;
 }
 

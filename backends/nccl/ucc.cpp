@@ -39,20 +39,6 @@ int type_of(Type type) {
 }
 constexpr unsigned type_shift = 3;
 
-std::size_t size_of(Type type) {
-    switch (type) {
-        case float16:
-        case bfloat16: return 2;
-        case int32:
-        case uint32:
-        case float32: return 4;
-        case int64:
-        case uint64:
-        case float64: return 8;
-        default: return 1;
-    }
-}
-
 Result result_of(ucc::Status status) {
     return status == ucc::ok ? Result::success : foreign(status);
 }
@@ -117,18 +103,9 @@ Result get_async_error(Comm comm, Result* error) {
     if (*error == Result::success && team != nullptr) *error = result_of(team->error());
     return Result::success;
 }
-Result finalize(Comm) {
-    return Result::success;  // CommDestroy does it all
-}
 const char* error_string(Result result) {
-    switch (result) {
-        case Result::success: return "no error";
-        case Result::in_progress: return "in progress";
-        case Result::invalid_argument: return "invalid argument";
-        case Result::invalid_usage: return "invalid usage";
-        case Result::system_error: return "no thread can be started";
-        default: return ucc_status_text(code_of(result));
-    }
+    const char* own = Adapted::text(result);
+    return own != nullptr ? own : ucc_status_text(code_of(result));
 }
 const char* last_error(Comm) {
     return "";  // it logs; UCC_LOG_LEVEL says how much
@@ -217,7 +194,7 @@ void resolve(Symbols& symbols, Interface& calls) {
     calls.id_bytes = id_bytes;
     calls.GetLongId = get_id;
     calls.CommInitRankLongId = init_rank;
-    calls.CommFinalize = finalize;
+    calls.CommFinalize = Adapted::finalize;
     calls.CommDestroy = Adapted::destroy;
     calls.CommAbort = Adapted::destroy;
     calls.CommGetAsyncError = get_async_error;
@@ -252,11 +229,6 @@ Abilities abilities(int) {
     return known;
 }
 
-std::string version_text(int version) {
-    return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
-           std::to_string(version % 100);
-}
-
 bool always() {
     return true;
 }
@@ -276,7 +248,7 @@ Vendor ucc_vendor() {
     vendor.how_to_get = "NVIDIA's HPC-X brings it; OpenUCX has its sources";
     vendor.resolve = resolve;
     vendor.abilities = abilities;
-    vendor.version_text = version_text;
+    vendor.version_text = nccl_version_text;
     vendor.anchor = "ucc_get_version";
     vendor.on_host = always;
     return vendor;

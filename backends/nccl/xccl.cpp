@@ -113,17 +113,9 @@ Result get_async_error(Comm comm, Result* error) {
     *error = Adapted::state(comm);
     return Result::success;
 }
-Result finalize(Comm) {
-    return Result::success;  // CommDestroy does it all
-}
 const char* error_string(Result result) {
-    switch (result) {
-        case Result::success: return "no error";
-        case Result::in_progress: return "in progress";
-        case Result::invalid_usage: return "invalid usage";
-        case Result::system_error: return "no thread can be started";
-        default: return oneccl.GetErrorString(code_of(result));
-    }
+    const char* own = Adapted::text(result);
+    return own != nullptr ? own : oneccl.GetErrorString(code_of(result));
 }
 const char* last_error(Comm comm) {
     void* own = comm == nullptr ? nullptr : Adapted::own(comm);
@@ -188,7 +180,7 @@ void resolve(Symbols& symbols, Interface& calls) {
     calls.id_bytes = sizeof(OnecclId);
     calls.GetLongId = get_id;
     calls.CommInitRankLongId = init_rank;
-    calls.CommFinalize = finalize;
+    calls.CommFinalize = Adapted::finalize;
     calls.CommDestroy = Adapted::destroy;
     calls.CommAbort = Adapted::destroy;
     calls.CommGetAsyncError = get_async_error;
@@ -215,11 +207,6 @@ Abilities abilities(int) {
     return known;
 }
 
-std::string version_text(int version) {
-    return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
-           std::to_string(version % 100);
-}
-
 }  // namespace
 
 Vendor xccl_vendor() {
@@ -235,7 +222,7 @@ Vendor xccl_vendor() {
     vendor.how_to_get = "pip install oneccl brings it, and Intel's oneAPI";
     vendor.resolve = resolve;
     vendor.abilities = abilities;
-    vendor.version_text = version_text;
+    vendor.version_text = nccl_version_text;
     vendor.anchor = "onecclGetVersion";
     vendor.on_host = on_host;
     return vendor;

@@ -40,10 +40,9 @@ nb::object to_array(const TensorView& view) {
 }
 
 void bind_device_arrays(nb::module_& m) {
-    nb::class_<DeviceArray>(
-        m, "DeviceArray",
-        "A buffer on a device, of one dimension, in one piece: torch.from_dlpack(array) and\n"
-        "cupy.from_dlpack(array) are views of it. What is done with it belongs in the request's stream.")
+    nb::class_<DeviceArray>(m, "DeviceArray",
+                            "A buffer on a device, of one dimension, in one piece: torch.from_dlpack(array) and\n"
+                            "cupy.from_dlpack(array) are views of it. Work on it belongs in the request's stream.")
         .def_prop_ro(
             "data_ptr",
             [](const DeviceArray& self) { return reinterpret_cast<std::uintptr_t>(self.tensor.raw_data()); },

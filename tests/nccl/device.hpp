@@ -82,7 +82,7 @@ class Flag {
     std::atomic<bool>* const set_;  // in shared memory
 };
 
-/// A GPU as one rank's thread uses it. What is made from it lives as long as it does, as freeing memory waits for all
+/// A GPU as one rank's thread uses it. Its streams and buffers live as long as it does, as freeing memory waits for all
 /// ranks that share the GPU.
 class Gpu {
  public:

@@ -1,4 +1,5 @@
-// Streams, as torch.distributed documents them for NCCL: what waits for what, and what does not.
+// Streams, as torch.distributed documents them for NCCL: which stream or thread waits for an operation, and which does
+// not.
 //
 // Every operation of the fake's streams takes its time, so that a wait that is missing shows as wrong data.
 #include "device.hpp"

@@ -1,5 +1,6 @@
-// The relatives of the backend "nccl", by what is theirs alone: whose words and numbers an error has, what is looked
-// for, and host memory where a library works on it. Every operation on their devices: the other tests of tests/nccl.
+// The relatives of the backend "nccl", by what is theirs alone: the words and numbers of its errors, the files that are
+// searched, and host memory where a library works on it. Every operation on their devices: the other tests of
+// tests/nccl.
 #include "nccl/device.hpp"
 
 #include <dlfcn.h>
