@@ -4,6 +4,7 @@
 #include "core/env.hpp"
 #include "core/this_host.hpp"
 #include "launch/launcher.hpp"
+#include "launch/placement.hpp"
 
 #include <tutti/error.hpp>
 
@@ -24,9 +25,7 @@ constexpr std::uint16_t default_master_port = 29500;  // torchrun's and DeepSpee
 
 struct RunArguments {
     std::string ranks;  // as given
-    std::string nodes;
-    int node_rank = 0;
-    std::string master_addr;
+    std::string nodes, node_rank, master_addr, endpoint;
     int master_port = 0;
     std::string hostfile, include, exclude, launcher_args;
     int ssh_port = 0;
@@ -36,7 +35,7 @@ struct RunArguments {
     std::string transport;
     std::string colour = "auto";
     bool no_prefix = false;
-    double timeout_s = 0, grace_s = 3;
+    double timeout_s = 0, grace_s = 3, join_timeout_s = 600;  // 600: torchrun's
 };
 
 int count_gpus() {
@@ -52,29 +51,59 @@ std::optional<int> number(const std::string& text) {
     return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
 }
 
-int ranks_of(const std::string& text) {
+int ranks_of(const launch::Given& given) {
+    const std::string& text = given.value;
     if (text.empty()) return 1;
     if (text == "cpu" || text == "auto") return this_host::cpus();
     if (text == "gpu") return count_gpus();
     const auto value = number(text);
     if (!value || *value < 1 || *value > 65536) {
-        throw InvalidArgument(
-            fmt::format("tutti run: --nproc-per-node {}: expected 1 to 65536 ranks, cpu, gpu or auto", text));
+        throw InvalidArgument(fmt::format("tutti run: {}: expected 1 to 65536 ranks, cpu, gpu or auto", given.text()));
     }
     return *value;
 }
 
 // torchrun allows a range there, for jobs that change their size.
-int nodes_of(const std::string& text) {
+int nodes_of(const launch::Given& given) {
+    const std::string& text = given.value;
     if (text.empty()) return 1;
     const std::size_t colon = text.find(':');
     const auto least = number(text.substr(0, colon));
     const auto most = colon == std::string::npos ? least : number(text.substr(colon + 1));
     if (!least || !most || *least != *most || *least < 1 || *least > 65536) {
         throw InvalidArgument(
-            fmt::format("tutti run: --nnodes {}: expected 1 to 65536 (jobs do not change their size)", text));
+            fmt::format("tutti run: {}: expected 1 to 65536 (jobs do not change their size)", given.text()));
     }
     return *least;
+}
+
+int number_of(const launch::Given& given, int otherwise, int least, int most) {
+    if (!given) return otherwise;
+    const auto value = number(given.value);
+    if (!value || *value < least || *value > most)
+        throw InvalidArgument(fmt::format("tutti run: {}: expected {} to {}", given.text(), least, most));
+    return *value;
+}
+
+// What flags say of it; what they leave open comes from the platform.
+launch::Placement placement_of(const RunArguments& a) {
+    launch::Placement placement{
+        .nodes = {a.nodes, "--nnodes"},
+        .node_rank = {a.node_rank, "--node-rank"},
+        .ranks = {a.ranks, "--nproc-per-node"},
+        .master_addr = {a.master_addr, "--master-addr"},
+        .master_port = {a.master_port == 0 ? "" : std::to_string(a.master_port), "--master-port"}};
+    if (!a.endpoint.empty()) {
+        if (placement.master_addr || placement.master_port)
+            throw InvalidArgument(
+                "tutti run: --rdzv-endpoint says what --master-addr and --master-port say: expected "
+                "one of both ways");
+        launch::set_endpoint(placement, {a.endpoint, "--rdzv-endpoint"});
+    }
+    if (a.standalone || !a.hostfile.empty()) return placement;
+    if (const std::string taken = launch::complete(placement, launch::this_pod()); !taken.empty())
+        fmt::print(stderr, "{}\n", taken);
+    return placement;
 }
 
 // Ten years are as good as no end, and can be added to any clock.
@@ -108,8 +137,12 @@ void add_options(CLI::App& sub, RunArguments& a) {
     flag("--standalone", a.standalone, "one node, any free port (as without any flag of several nodes)", job);
 
     option("--nnodes,--num-nodes", a.nodes, "number of nodes; of the hostfile: the first so many", nodes);
-    option("--node-rank", a.node_rank, "which of them this is, from 0", nodes)->capture_default_str();
+    option("--node-rank", a.node_rank, "which of them this is, from 0 [0]", nodes);
     option("--master-addr", a.master_addr, "address of node 0, by which the others reach it", nodes);
+    option("--rdzv-endpoint", a.endpoint, "both in one word, HOST:PORT", nodes);
+    option("--join-timeout", a.join_timeout_s, "how long to wait for the other nodes, in seconds", nodes)
+        ->check(is_duration(Zero::refused))
+        ->capture_default_str();
     option("--master-port", a.master_port, "free port there [29500]; on one node: the ranks' MASTER_PORT [any]", nodes)
         ->check(CLI::Range(1, 65535));
     flag("--lifeline", a.lifeline, "end the job when standard input ends", nodes);
@@ -145,8 +178,7 @@ launch::Options options_of(const RunArguments& a, const std::vector<std::string>
     if (!a.transport.empty()) options.environment.push_back("TUTTI_TRANSPORT=" + a.transport);
     if (a.timeout_s > 0) options.timeout = from_seconds(a.timeout_s);
     options.grace = from_seconds(a.grace_s);
-    options.master_addr = a.master_addr;
-    options.master_port = static_cast<std::uint16_t>(a.master_port);
+    options.join_timeout = from_seconds(a.join_timeout_s);
     options.max_restarts = a.max_restarts;
     options.run_id = a.run_id;
     options.log_dir = a.log_dir;
@@ -187,11 +219,15 @@ int run_on_hosts(const RunArguments& a, launch::Options options, const std::vect
 
 int run(const RunArguments& a, const std::vector<std::string>& command) {
     launch::Options options = options_of(a, command);
-    options.ranks = ranks_of(a.ranks);
-    options.nodes = nodes_of(a.nodes);
-    options.node_rank = a.node_rank;
+    const launch::Placement placement = placement_of(a);
+    options.ranks = ranks_of(placement.ranks);
+    options.nodes = nodes_of(placement.nodes);
+    const int last_node = a.hostfile.empty() ? options.nodes - 1 : 65535;  // with one it is refused below
+    options.node_rank = number_of(placement.node_rank, 0, 0, last_node);
+    options.master_addr = placement.master_addr.value;
+    options.master_port = static_cast<std::uint16_t>(number_of(placement.master_port, 0, 1, 65535));
     options.local_rank_argument = !a.use_env;
-    if (a.standalone && (options.nodes > 1 || !a.master_addr.empty() || a.master_port != 0 || !a.hostfile.empty())) {
+    if (a.standalone && (options.nodes > 1 || placement.master_addr || placement.master_port || !a.hostfile.empty())) {
         throw InvalidArgument(
             "tutti run: --standalone is one node on a port of its own: expected no --nnodes, --master-addr, "
             "--master-port or --hostfile beside it");
@@ -203,7 +239,7 @@ int run(const RunArguments& a, const std::vector<std::string>& command) {
             if (given) throw InvalidArgument(fmt::format("tutti run: {} needs --hostfile", name));
         }
     } else {
-        if (a.node_rank != 0 || a.lifeline)
+        if (!a.node_rank.empty() || a.lifeline)
             throw InvalidArgument("tutti run: --hostfile starts all nodes itself: expected no --node-rank beside it");
         const auto hosts = launch::select_hosts(
             launch::read_hostfile(a.hostfile),

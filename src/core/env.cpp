@@ -44,6 +44,8 @@ constexpr auto table = std::to_array<Variable>({
     {"TUTTI_METRICS_FILE", "file that takes the counters of this process every second, as Prometheus reads them"},
     {"TUTTI_NCCL_FAULTS", "libtutti-nccl: faults for tests, such as \"error=remote_error after=3 rank=1\""},
     {"TUTTI_NCCL_LIB", "backend nccl: the file of NCCL's library (default: beside torch, then the loader's path)"},
+    {"TUTTI_NNODES",
+     "tutti run in a pod of a Kubernetes Indexed Job: how many pods the job has (default: one job each)"},
     {"TUTTI_PROGRESS_NICE",
      "niceness of the thread of asynchronous operations, over its process's (default -5, where it may; -20 to 19)"},
     {"TUTTI_RCCL_LIB",

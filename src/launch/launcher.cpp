@@ -55,8 +55,10 @@ void check(const Options& o) {
     if (o.log_dir.empty() && o.redirects.any())
         throw InvalidArgument("tutti run: --redirects needs --log-dir: the folder where the files are to be");
     // A name that means this machine only here (Debian gives the host's own name 127.0.1.1) is of no use to others.
+    // With a secret the store listens on every address, and the name may mean something else there.
     const bool meant = o.master_addr == "localhost" || o.master_addr.starts_with("127.") || o.master_addr == "::1";
-    if (o.nodes > 1 && o.node_rank == 0 && !meant && net::is_loopback(o.master_addr)) {
+    if (o.nodes > 1 && o.node_rank == 0 && !meant && !security::Secret::from_environment() &&
+        net::is_loopback(o.master_addr)) {
         throw InvalidArgument(
             fmt::format("tutti run: --master-addr {}: that is a loopback address here: expected one "
                         "by which the other nodes reach this one",
@@ -92,7 +94,8 @@ class Job {
                                         .max_restarts = options.max_restarts,
                                         .id = guard_.id(),
                                         .run_id = run_id_,
-                                        .ranks_port = ranks_port_ ? ranks_port_->number() : std::uint16_t{0}});
+                                        .ranks_port = ranks_port_ ? ranks_port_->number() : std::uint16_t{0},
+                                        .patience = options.join_timeout});
         } else {
             layout_ = {.first_rank = 0,
                        .world_size = options.ranks,
@@ -133,10 +136,13 @@ class Job {
         const bool one_node = options_.nodes == 1;
         address_ = options_.master_addr.empty() ? "127.0.0.1" : options_.master_addr;
         ranks_port_.emplace(one_node ? options_.master_port : std::uint16_t{0});
-        UniqueFd listener = net::listen_tcp(address_, one_node ? std::uint16_t{0} : options_.master_port);
-        port_ = net::local_address(listener.get()).port;
-        const bool alone = options_.nodes == 1 && net::is_loopback(address_);
         auto own = security::Secret::from_environment();
+        // Whoever knows the secret may come by any address, so that this node's name need not be known here yet.
+        const bool everywhere = !one_node && own;
+        UniqueFd listener =
+            net::listen_tcp(everywhere ? "" : address_, one_node ? std::uint16_t{0} : options_.master_port);
+        port_ = net::local_address(listener.get()).port;
+        const bool alone = one_node && net::is_loopback(address_);
         security::JobSecret job = alone ? security::JobSecret{own ? std::move(*own) : security::Secret::generate()}
                                         : security::resolve_secret({.host = address_, .port = port_, .is_master = true},
                                                                    Deadline::after(milliseconds(5000)));

@@ -37,6 +37,7 @@ struct Options {
     /// Of several nodes: where node 0's launcher serves the job's store; the ranks' MASTER_PORT is another one. Of one
     /// node: MASTER_PORT; 0: any that is free.
     std::uint16_t master_port = 0;
+    std::chrono::milliseconds join_timeout{std::chrono::minutes(10)};  ///< until all nodes have come
     int max_restarts = 0;              ///< how often all ranks are started again after one failed; equal on all nodes
     std::string run_id;                ///< empty: a random one; node 0's counts
     bool local_rank_argument = false;  ///< --local-rank=N before the program's own arguments
@@ -57,7 +58,7 @@ struct Options {
 /// signal when it or the launcher was ended by one, 124 after `timeout`, 126 or 127 when the program cannot be executed
 /// or is not there. When it returns no process of the job is left on this node, grandchildren included. Throws
 /// std::system_error when processes or descriptors cannot be had, InvalidArgument for bad options, DistNetworkError
-/// when the store's address cannot be listened on, or the nodes of a job do not find each other within five minutes.
+/// when the store's address cannot be listened on, or the nodes of a job do not find each other within `join_timeout`.
 int launch(const Options& options);
 
 struct SshOptions {

@@ -26,6 +26,7 @@ constexpr auto silence = 15s;      // of a launcher that is taken for dead
 constexpr auto stall = 2s;         // between two looks at the others, after which their silence may be our own
 constexpr auto farewell = 3s;      // node 0 waits for the others' leaving
 constexpr auto attempt_time = 2s;  // of one try to reach the store
+constexpr auto retry = 200ms;      // between two of them
 
 std::string key(int attempt, const char* what) {
     return fmt::format("launch/{}/{}", attempt, what);
@@ -188,7 +189,12 @@ Store Nodes::connect() {
             store_ = std::move(own);
             return watched;
         } catch (const DistError& error) {
-            if (is_absence(error) && Clock::now() < end) continue;
+            if (is_absence(error) && Clock::now() < end) {
+                // A name that nobody knows yet is refused at once, and asking again loads the name's server.
+                tutti::patience::look();
+                std::this_thread::sleep_for(retry);
+                continue;
+            }
             throw DistNetworkError(fmt::format("tutti run: the launcher of node 0 is not to be reached at "
                                                "--master-addr {} --master-port {}: {}",
                                                options_.master_addr, options_.master_port, error.what()),

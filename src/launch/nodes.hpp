@@ -42,10 +42,10 @@ struct NodesOptions {
     int node_rank = 0;
     int ranks = 1;  ///< of this node
     int max_restarts = 0;
-    std::string id{};                                             ///< of this launcher, no other's
-    std::string run_id{};                                         ///< node 0's counts
-    std::uint16_t ranks_port = 0;                                 ///< MASTER_PORT of the ranks; node 0's counts
-    std::chrono::milliseconds patience{std::chrono::minutes(5)};  ///< until all have come
+    std::string id{};                      ///< of this launcher, no other's
+    std::string run_id{};                  ///< node 0's counts
+    std::uint16_t ranks_port = 0;          ///< MASTER_PORT of the ranks; node 0's counts
+    std::chrono::milliseconds patience{};  ///< until all have come
 };
 
 class Nodes {
