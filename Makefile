@@ -1,6 +1,6 @@
 # The daily commands. `make` or `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help deps configure build demo bench check test test-gpu python wheel torch test-torch drill sanitizers spec docs format format-check clean
+.PHONY: help deps configure build demo bench check test test-gpu test-engines python wheel torch test-torch drill sanitizers spec docs format format-check clean
 .NOTPARALLEL:
 
 JOBS ?= $(shell nproc)
@@ -52,6 +52,9 @@ test: build  ## build, then run all tests, here and under the sanitizers; the la
 
 test-gpu: build  ## what only a GPU can show, on those of this machine: build/test-gpu/table.md
 	@tools/test-gpu build
+
+test-engines: python  ## tutti on the engines that people have, with their own packages: pip installs them in build/engines
+	@tools/test-engines build $(ENGINES)
 
 python: build  ## the Python package in build/python/venv, with its tests and types; pip installs what it needs there
 	@tools/python build
