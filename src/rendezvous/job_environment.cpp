@@ -29,10 +29,16 @@ constexpr Launcher hydra{"Hydra (MPICH's mpirun)", "PMI_RANK",       "MPI_LOCALN
 // A batch script has SLURM_PROCID as well; only what srun started has a step.
 constexpr Launcher slurm{
     "Slurm (srun)", "SLURM_PROCID", "SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_LOCALID", ""};
+// flux run; its PMI variables say the same.
+constexpr Launcher flux{
+    "Flux (flux run)", "FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_JOB_SIZE", "", "FLUX_TASK_LOCAL_ID", ""};
+// Cray's and HPE's mpiexec and aprun; the number of ranks comes by PMI.
+constexpr Launcher pals{"PALS (Cray's mpiexec)", "PALS_RANKID",   "PALS_APID", "PMI_SIZE", "",
+                        "PALS_LOCAL_RANKID",     "PMI_LOCAL_SIZE"};
 constexpr Launcher pmi{"a PMI process manager", "PMI_RANK", "PMI_SIZE", "PMI_SIZE", "", "", ""};
 constexpr Launcher pmix{"a PMIx process manager", "PMIX_RANK", "PMIX_NAMESPACE", "", "", "", ""};
 // mpirun inside a Slurm job starts its helpers with srun, so it comes before Slurm.
-constexpr std::array<const Launcher*, 5> launchers{&open_mpi, &hydra, &slurm, &pmi, &pmix};
+constexpr std::array<const Launcher*, 7> launchers{&open_mpi, &hydra, &slurm, &flux, &pals, &pmi, &pmix};
 
 class Reader {
  public:
@@ -54,6 +60,8 @@ class Reader {
         job.local_rank = first_of({"LOCAL_RANK", l.local_rank});
         job.local_world_size = first_of({"LOCAL_WORLD_SIZE", l.local_size});
         if (launcher_ == &slurm && !job.local_world_size) job.local_world_size = tasks_of_this_node();
+        if (launcher_ == &flux && get("FLUX_JOB_NNODES") == "1" && !job.local_world_size)
+            job.local_world_size = {job.world_size.value, "FLUX_JOB_NNODES", true};
         for (const Fact* number : {&job.rank, &job.world_size, &job.local_rank, &job.local_world_size}) {
             if (*number) check_number(*number);
         }
@@ -163,6 +171,8 @@ class Reader {
     Fact made_port() const {
         if (launcher_ == &open_mpi) return port_from({"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"});
         if (launcher_ == &slurm) return port_from({"SLURM_JOB_ID", "SLURM_STEP_ID"});
+        if (launcher_ == &flux) return port_from({"FLUX_JOB_ID"});
+        if (launcher_ == &pals) return port_from({"PALS_APID"});
         if (launcher_ == &pmix) return port_from({"PMIX_NAMESPACE"});
         if (launcher_ == &hydra) {
             if (const auto control = from_.hydra_control_port())

@@ -7,6 +7,8 @@
 //   Open MPI      OMPI_COMM_WORLD_*; the master's address is that of mpirun's host (OMPI_MCA_orte_hnp_uri)
 //   Hydra         MPICH's mpirun: PMI_RANK and MPI_LOCAL*; mpirun's host, from the command line of Hydra's proxy
 //   Slurm         srun: SLURM_PROCID and its like; the first host of the step
+//   Flux          FLUX_TASK_RANK and its like; the address where all ranks are on one host
+//   PALS          Cray's mpiexec: PALS_RANKID, and PMI_SIZE
 //   PMI, PMIx     other process managers: ranks only
 //
 // When all ranks are on one host the address is 127.0.0.1. Rank 0 listens at the address, so under mpirun on several

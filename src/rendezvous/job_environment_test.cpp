@@ -49,6 +49,42 @@ TEST(JobEnvironment, says_nothing_where_nobody_does) {
     EXPECT_FALSE(job.rank || job.world_size || job.local_rank || job.master_addr || job.master_port);
 }
 
+TEST(JobEnvironment, of_flux_has_an_address_where_all_ranks_are_on_one_host) {
+    Variables variables{{"FLUX_TASK_RANK", "3"},
+                        {"FLUX_JOB_SIZE", "4"},
+                        {"FLUX_TASK_LOCAL_ID", "1"},
+                        {"FLUX_JOB_ID", "f2UhPNqp"},
+                        {"FLUX_JOB_NNODES", "2"},
+                        {"PMI_RANK", "3"},
+                        {"PMI_SIZE", "4"}};
+    const auto job = read(variables);
+    EXPECT_EQ(job.launcher, "Flux (flux run)");
+    expect(job.rank, "3", "FLUX_TASK_RANK");
+    expect(job.world_size, "4", "FLUX_JOB_SIZE");
+    expect(job.local_rank, "1", "FLUX_TASK_LOCAL_ID");
+    expect(job.master_port, job.master_port.value, "FLUX_JOB_ID");
+    EXPECT_TRUE(job.master_port);
+    EXPECT_FALSE(job.master_addr || job.local_world_size);
+    variables["FLUX_JOB_NNODES"] = "1";
+    expect(read(variables).master_addr, "127.0.0.1", "FLUX_JOB_NNODES");
+    expect(read(variables).local_world_size, "4", "FLUX_JOB_NNODES");
+}
+
+TEST(JobEnvironment, of_pals_has_the_number_of_ranks_by_pmi) {
+    const auto job = read({{"PALS_RANKID", "5"},
+                           {"PALS_APID", "8a1c"},
+                           {"PALS_LOCAL_RANKID", "1"},
+                           {"PMI_RANK", "5"},
+                           {"PMI_SIZE", "8"},
+                           {"PMI_LOCAL_SIZE", "4"}});
+    EXPECT_EQ(job.launcher, "PALS (Cray's mpiexec)");
+    expect(job.rank, "5", "PALS_RANKID");
+    expect(job.world_size, "8", "PMI_SIZE");
+    expect(job.local_rank, "1", "PALS_LOCAL_RANKID");
+    expect(job.local_world_size, "4", "PMI_LOCAL_SIZE");
+    EXPECT_TRUE(job.master_port);
+}
+
 TEST(JobEnvironment, of_the_user_wins_over_every_launcher) {
     Variables variables = of_open_mpi;
     variables.insert({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "node1"}, {"MASTER_PORT", "1234"}});
