@@ -251,14 +251,16 @@ void bind_kinds(nb::module_& m) {
         .def(
             "__init__",
             [](TCPStore* self, const std::string& host, int port, nb::handle world_size, bool is_master,
-               nb::handle timeout, bool wait_for_workers, bool multi_tenant, nb::handle listen_fd, bool use_libuv) {
+               nb::handle timeout, bool wait_for_workers, bool multi_tenant, nb::handle listen_fd, bool use_libuv,
+               const std::optional<std::string>& secret) {
                 TCPStoreOptions options{.host = host,
                                         .port = port_of(port),
                                         .world_size = rank_of(world_size, "TCPStore", "world_size"),
                                         .is_master = is_master,
                                         .wait_for_workers = wait_for_workers,
                                         .multi_tenant = multi_tenant,
-                                        .use_libuv = use_libuv};
+                                        .use_libuv = use_libuv,
+                                        .secret = secret};
                 if (options.world_size && *options.world_size < 0) options.world_size.reset();
                 if (const auto time = duration_of(timeout, "TCPStore", "timeout")) options.timeout = *time;
                 if (const auto fd = rank_of(listen_fd, "TCPStore", "master_listen_fd")) options.master_listen_fd = *fd;
@@ -266,13 +268,14 @@ void bind_kinds(nb::module_& m) {
             },
             nb::arg("host_name"), nb::arg("port"), nb::arg("world_size") = nb::none(), nb::arg("is_master") = false,
             nb::arg("timeout") = nb::none(), nb::arg("wait_for_workers") = true, nb::arg("multi_tenant") = false,
-            nb::arg("master_listen_fd") = nb::none(), nb::arg("use_libuv") = true,
+            nb::arg("master_listen_fd") = nb::none(), nb::arg("use_libuv") = true, nb::kw_only(),
+            nb::arg("secret") = nb::none(),
             nb::sig("def __init__(self, host_name: str, port: int, world_size: int | None = None, "
                     "is_master: bool = False, timeout: datetime.timedelta | None = None, "
                     "wait_for_workers: bool = True, multi_tenant: bool = False, master_listen_fd: int | None = None, "
-                    "use_libuv: bool = True) -> None"),
+                    "use_libuv: bool = True, *, secret: str | None = None) -> None"),
             "`port` 0 on the master: any that is free, see the attribute. `timeout`: 300 s. Every connection proves\n"
-            "the job's secret.")
+            "the job's secret: `secret`, else TUTTI_JOB_SECRET; where the host is a loopback address the master makes one.")
         .def_prop_ro("host", [](const TCPStore& self) { return self.host(); })
         .def_prop_ro("port", [](const TCPStore& self) { return self.port(); })
         .def_prop_ro("libuvBackend", &TCPStore::libuv_backend);

@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""tutti.dask.run on a real cluster of Dask on this machine: three workers, a process each."""
+import os
+import signal
+import sys
+import time
+import unittest
+
+import numpy as np
+from distributed import Client, LocalCluster
+
+import tutti.dask
+import tutti.distributed as dist
+
+N = 3
+
+
+def total(x, scale=1.0):
+    x = x * (dist.get_rank() + 1)
+    dist.all_reduce(x)
+    return dist.get_rank(), dist.get_world_size(), os.getpid(), (scale * x).tolist()
+
+
+def one_fails():
+    if dist.get_rank() == 1:
+        raise ValueError("the disk of rank 1 is full")
+    dist.barrier()
+
+
+def one_dies():
+    pids = [None] * dist.get_world_size()
+    dist.all_gather_object(pids, os.getpid())
+    if dist.get_rank() == 0:
+        time.sleep(0.5)
+        os.kill(pids[2], signal.SIGKILL)
+        killed = time.monotonic()
+        try:
+            dist.barrier()
+        except dist.PeerLost as error:
+            error.args = (f"{error} [after {time.monotonic() - killed:.2f} s]",)
+            raise
+    dist.barrier()
+
+
+class Dask(unittest.TestCase):
+    def setUp(self):
+        self.cluster = LocalCluster(n_workers=N, threads_per_worker=1, dashboard_address=None)
+        self.client = Client(self.cluster)
+        self.client.wait_for_workers(N)
+        self.addCleanup(self.cluster.close)
+        self.addCleanup(self.client.close)
+
+    def test_every_worker_is_a_rank_and_jobs_may_follow_each_other(self):
+        for _ in range(2):
+            results = tutti.dask.run(self.client, total, np.ones(2), scale=2.0)
+            self.assertEqual([rank for rank, *_ in results], list(range(N)))
+            self.assertEqual({size for _, size, *_ in results}, {N})
+            self.assertEqual(len({pid for *_, pid, _ in results}), N)
+            self.assertEqual([x for *_, x in results], [[12.0, 12.0]] * N)
+
+    def test_ranks_are_in_the_order_of_the_workers_that_are_named(self):
+        names = list(self.client.scheduler_info(n_workers=-1)["workers"])
+        chosen = [names[2], names[0]]
+        results = tutti.dask.run(self.client, total, np.ones(1), workers=chosen)
+        self.assertEqual([x for *_, x in results], [[3.0]] * 2)
+        with self.assertRaisesRegex(ValueError, "nowhere:1 is no worker of this cluster"):
+            tutti.dask.run(self.client, total, np.ones(1), workers=["tcp://nowhere:1"])
+        with self.assertRaisesRegex(ValueError, "named twice"):
+            tutti.dask.run(self.client, total, np.ones(1), workers=[names[0], names[0]])
+
+    def test_the_exception_of_the_rank_that_failed_is_raised_and_the_workers_can_be_used_again(self):
+        with self.assertRaisesRegex(ValueError, "the disk of rank 1 is full"):
+            tutti.dask.run(self.client, one_fails)
+        self.assertEqual(len(tutti.dask.run(self.client, total, np.ones(1))), N)
+
+    def test_a_worker_that_dies_is_named_to_the_others_within_a_second(self):
+        with self.assertRaisesRegex(dist.PeerLost, r"rank 2 .*is gone[\s\S]*rank 2 is worker .* at tcp://") as caught:
+            tutti.dask.run(self.client, one_dies)
+        if "[after" in str(caught.exception):
+            self.assertLess(float(str(caught.exception).split("[after ")[1].split()[0]), 1)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + sys.argv[2:], verbosity=2)

@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""tutti.spark.init in the tasks of a real Spark's barrier stage on this machine. Needs Java."""
+import os
+import signal
+import sys
+import time
+import unittest
+
+from pyspark.sql import SparkSession
+
+N = 2
+os.environ["PYSPARK_PYTHON"] = sys.executable
+
+
+def total(rows):
+    import numpy as np
+
+    import tutti.distributed as dist
+    import tutti.spark
+
+    tutti.spark.init()
+    x = np.array([float(sum(rows))])
+    dist.all_reduce(x)
+    rank, size = dist.get_rank(), dist.get_world_size()
+    dist.destroy_process_group()
+    yield rank, size, x.tolist()
+
+
+def one_dies(rows):
+    from pyspark import BarrierTaskContext
+
+    import tutti.distributed as dist
+    import tutti.spark
+
+    tutti.spark.init()
+    pids = [None] * N
+    dist.all_gather_object(pids, os.getpid())
+    if dist.get_rank() == 0:
+        os.kill(pids[1], signal.SIGKILL)
+        begin = time.monotonic()
+        try:
+            dist.barrier()
+        except dist.PeerLost as error:
+            raise RuntimeError(f"rank 0 was told after {time.monotonic() - begin:.2f} s: {error}") from None
+    time.sleep(20)
+    BarrierTaskContext.get().barrier()
+    yield 0
+
+
+class Spark(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.session = (SparkSession.builder.master(f"local[{N},1]").config("spark.ui.enabled", "false")
+                       .config("spark.driver.host", "127.0.0.1").getOrCreate())
+        cls.context = cls.session.sparkContext
+        cls.context.setLogLevel("OFF")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.session.stop()
+
+    def test_the_tasks_of_a_barrier_stage_are_the_ranks(self):
+        for _ in range(2):  # stages may follow each other in the same processes
+            results = self.context.parallelize(range(10), N).barrier().mapPartitions(total).collect()
+            self.assertEqual(results, [(0, N, [45.0]), (1, N, [45.0])])
+
+    def test_outside_of_a_barrier_stage_it_says_what_was_expected(self):
+        with self.assertRaisesRegex(Exception, "no task of a barrier stage: expected rdd.barrier"):
+            self.context.parallelize(range(4), N).mapPartitions(total).collect()
+
+    def test_a_task_that_dies_is_named_to_the_others_within_a_second(self):
+        with self.assertRaises(Exception) as caught:
+            self.context.parallelize(range(4), N).barrier().mapPartitions(one_dies).collect()
+        text = str(caught.exception)
+        if "rank 0 was told" in text:  # Spark may end the stage for the dead worker first
+            self.assertRegex(text, r"after 0\.\d+ s: .*rank 1 .*is gone")
+        else:
+            self.assertRegex(text, "worker exited unexpectedly|crashed")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + sys.argv[2:], verbosity=2)
