@@ -27,6 +27,7 @@ constexpr auto table = std::to_array<Variable>({
     {"TUTTI_DETERMINISM", "fast (default), run_to_run or layout_invariant"},
     {"TUTTI_DISTRIBUTED_DEBUG",
      "off (default), info or detail: what is checked and logged; before TORCH_DISTRIBUTED_DEBUG"},
+    {"TUTTI_FAULTS", "faults for drills, such as \"rank=3 op=all_reduce@100 kill; rank=1 op=send stop=5s\""},
     {"TUTTI_HANDSHAKE_TIMEOUT_MS", "how long a new connection may take to prove the secret (default 5000)"},
     {"TUTTI_HCCL_LIB", "backend hccl: the file of HCCL (default libhccl.so)"},
     {"TUTTI_HIP_LIB", "backend rccl: the file of HIP's runtime (default libamdhip64.so)"},

@@ -17,10 +17,12 @@ void Group::start(Operation& operation) {
     remember(operation.sequence, fingerprint);
     recorder_.start(operation.ticket);
     if (make_small(operation)) {
+        suffer(operation, false, true);  // in its one turn, before the others have this rank's part
         operation.small_state = begin_small(operation.small);
         operation.small_state.ticket = operation.ticket;
     } else {
         begin_schedule(operation);
+        suffer(operation, false, false);
     }
 }
 
@@ -89,7 +91,9 @@ bool Group::progress() {
             if (world_->failure()) return true;
         }
         if (operation->execution) {
-            moved |= world_->run(*operation->execution);
+            const bool ran = world_->run(*operation->execution);
+            moved |= ran;
+            suffer(*operation, ran, false);
             if (world_->failure()) return true;
             if (const auto& other = operation->execution->mismatch()) {
                 const auto [peer, theirs] = *other;
@@ -104,6 +108,7 @@ bool Group::progress() {
             if (world_->failure()) return true;
             if (operation->execution) continue;
         }
+        suffer(*operation, true, true);
         collectives_.pop_front();
         world_->complete(operation, nullptr);
         moved = true;

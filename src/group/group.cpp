@@ -76,6 +76,7 @@ Group::Group(std::shared_ptr<World> world, Part part)
       recorder_(name_, rank_, size_, &group::Fingerprint::describe, members_),
       symmetric_(is_whole_world() ? &world_->symmetric() : &own_symmetric_) {
     // Equal on the ranks of this group alone.
+    has_quick_way_ = world_->faults() == nullptr;
     recorder_.set_world(world_->id() + index_ * 0x9e3779b97f4a7c15ULL);
     inquiry_.emplace(PrefixStore(verdict_prefix(*world_, index_), world_->store()));
     small_seen_.resize(static_cast<std::size_t>(size_));
@@ -205,6 +206,11 @@ void Group::begin(const std::shared_ptr<Operation>& operation) {
     operation->group = shared_from_this();
     if (operation->is_collective) operation->sequence = ++sequence_;
     operation->ticket = record_call(*operation);
+    if (Faults* const faults = world_->faults()) operation->fault = faults->begin(operation->name);
+}
+
+void Group::suffer(Operation& operation, bool moved, bool ends) {
+    if (operation.fault) world_->faults()->turn(*operation.fault, moved, ends, *world_, title_of(operation));
 }
 
 void Group::submit(const std::shared_ptr<Operation>& operation, bool asynchronous) {
@@ -218,6 +224,7 @@ void Group::submit(const std::shared_ptr<Operation>& operation, bool asynchronou
             collectives_.push_back(operation);
             world_->activate(*this);
         } else {
+            suffer(*operation, false, true);
             world_->post(operation);
         }
         world_->progress();
@@ -256,6 +263,7 @@ void Group::leave() {
     {
         const World::Held held(*world_);
         if (std::exchange(left_, true)) return;
+        has_quick_way_ = false;
     }
     world_->leave(*this);
     leave_memory();

@@ -214,6 +214,8 @@ class Group : public std::enable_shared_from_this<Group> {
 
     void abort_backends(const std::string& reason) noexcept;
     void begin(const std::shared_ptr<Operation>& operation);
+    /// The fault that TUTTI_FAULTS asks for in it, when its time has come.
+    void suffer(Operation& operation, bool moved, bool ends);
     CustomBackend* backend_of(const Operation& operation) const;
     void make_backends(const Part& part);
     void hand_over(CustomBackend& backend, const std::shared_ptr<Operation>& operation);
@@ -321,6 +323,7 @@ class Group : public std::enable_shared_from_this<Group> {
     std::uint64_t symmetric_segments_ = 0;  // made so far; equal on all ranks of the host
     engine::Ground ground_;
     bool left_ = false;
+    bool has_quick_way_ = true;  // of short calls: not when it has been left, nor where faults are asked for
     bool memory_left_ = false;
     backend::Devices backend_names_;
     std::map<Device::Type, std::shared_ptr<CustomBackend>> backends_;  // those that are not native

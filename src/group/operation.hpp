@@ -5,6 +5,7 @@
 #include "core/deadline.hpp"
 #include "engine/execution.hpp"
 #include "engine/quantized.hpp"
+#include "group/faults.hpp"
 #include "record/recorder.hpp"
 
 #include <tutti/backend.hpp>
@@ -113,6 +114,7 @@ class Operation {
     SmallState small_state;
     Instant started;
     record::Ticket ticket = 0;
+    std::optional<ArmedFault> fault;  ///< that TUTTI_FAULTS asks for
 
     // Of one that is a backend's to run: what it is told.
     std::unique_ptr<BackendRequest> handed_over;

@@ -158,7 +158,7 @@ bool Group::run_small(const char* name, const SmallCall& call, std::chrono::mill
 template <Collective c>
 bool Group::run_small_as(const char* name, const SmallCall& call, std::chrono::milliseconds timeout) {
     BiasedMutex::Entry entry(world_->mutex());
-    if (!entry || !world_->quiet() || left_) return false;
+    if (!entry || !world_->quiet() || !has_quick_way_) return false;
     const std::uint64_t sequence = ++sequence_;
     remember(sequence, call.fingerprint);
     SmallState state = begin_small_as<c>(call);

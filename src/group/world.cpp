@@ -79,6 +79,7 @@ World::World(const ProcessGroupOptions& options, std::optional<Deadline> joining
       listen_host_(options.listen_host),
       congestion_(transport::Congestion::from_environment()),
       lanes_(transport::Lanes::from_environment()),
+      faults_(Faults::from_environment(options.rank)),
       progress_nice_(settings::progress_nice()) {
     try {
         meet_the_others(options, joining);
@@ -287,6 +288,22 @@ transport::SocketStream& World::socket_to(int peer) {
     if (!stream)
         stream = std::make_unique<transport::SocketStream>(congestion_, lanes_, checksums_with(peer), socket_time_);
     return static_cast<transport::SocketStream&>(*stream);
+}
+
+int World::break_connections() {
+    int count = 0;
+    for (int peer = 0; peer < size_; ++peer) {
+        if (!has_connection_to(peer)) continue;
+        socket_to(peer).cut();
+        ++count;
+    }
+    return count;
+}
+
+int World::spoil_connections() {
+    int count = 0;
+    for (int peer = 0; peer < size_; ++peer) count += has_connection_to(peer) && socket_to(peer).spoil() ? 1 : 0;
+    return count;
 }
 
 bool World::has_connection_to(int peer) const {

@@ -111,6 +111,11 @@ class World : public std::enable_shared_from_this<World> {
     /// Machines of some ranks, whatever carries their messages.
     int machines_of(const std::vector<int>& ranks) const;
     const std::shared_ptr<transport::Arena>& arena() const noexcept { return arena_; }
+    /// What TUTTI_FAULTS asks of this rank; mostly null.
+    Faults* faults() const noexcept { return faults_.get(); }
+    /// For faults: TCP connections break, or what is sent next on them is changed on the way; on how many.
+    int break_connections();
+    int spoil_connections();
     Waiting& waiting() noexcept { return waiting_; }
     /// Of ranks that share CPUs, unless TUTTI_WAIT says what who waits does; otherwise null.
     Spread* spread() noexcept { return spread_ ? &*spread_ : nullptr; }
@@ -339,6 +344,7 @@ class World : public std::enable_shared_from_this<World> {
     std::unique_ptr<transport::Mailbox> mailbox_;
     std::optional<transport::Offers> offers_;  // where ranks of this host share memory
     HugePages huge_pages_;
+    std::unique_ptr<Faults> faults_;
     transport::StagingCopy staging_copy_, small_copy_;  // of tiles; of short collectives and messages
     transport::CopyChoices copy_choices_;
     Waiting waiting_, background_waiting_;  // of the threads that call, and of the progress thread

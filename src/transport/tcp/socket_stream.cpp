@@ -101,6 +101,15 @@ void SocketStream::close() noexcept {
     for (const auto& lane : lanes_) lane->close_output();
 }
 
+void SocketStream::cut() noexcept {
+    for (const auto& lane : lanes_) ::shutdown(lane->fd(), SHUT_RDWR);
+}
+
+bool SocketStream::spoil() noexcept {
+    spoils_next_ = checksums_ == Checksums::on;
+    return spoils_next_;
+}
+
 bool SocketStream::delivered() const noexcept {
     return std::ranges::all_of(lanes_, [](const auto& lane) { return lane->confirmed(); });
 }
@@ -159,6 +168,7 @@ ChunkHeader SocketStream::header_of(std::uint32_t number, std::uint64_t begin, s
         if (sum_.begin != begin || sum_.end != end) sum_ = {begin, end, window.sum(begin, end)};
         header.sum = sum_.value;
     }
+    if (std::exchange(spoils_next_, false)) header.sum ^= 1;
     header.own_sum = header.right_sum();
     return header;
 }

@@ -53,6 +53,10 @@ class SocketStream final : public Stream {
     /// There will be no further lanes; without any, nothing to write on.
     void give_up() noexcept;
     int lanes() const noexcept { return static_cast<int>(lanes_.size()); }
+    /// For faults on request: all connections break off.
+    void cut() noexcept;
+    /// And the next chunk is sent as if it had been changed on the way; false: without checksums nobody would see it.
+    bool spoil() noexcept;
 
  private:
     void use(int count);
@@ -75,6 +79,7 @@ class SocketStream final : public Stream {
     std::vector<std::unique_ptr<Lane>> lanes_;
     bool given_up_ = false, wants_lane_ = false;
     bool has_end_ = false;                   // nothing more is written
+    bool spoils_next_ = false;               // chunk
     StreamState state_ = StreamState::open;  // of what the peer sends
     std::string reason_;
 

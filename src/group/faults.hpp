@@ -1,0 +1,78 @@
+// Faults: what TUTTI_FAULTS asks this rank to suffer in the midst of an operation, for drills: a rank that dies, stops,
+// is slow, or whose network fails, at a place that can be chosen and repeated.
+//
+//     TUTTI_FAULTS="rank=3 op=all_reduce@100 kill; rank=1 op=send stop=5s step=2"
+//
+// Faults are separated by ";", their words by spaces:
+//
+//   rank=N         whose fault it is, a rank of the world; without it every rank's
+//   op=NAME[@K]    in the K-th call of that operation on this rank ("any": of all operations); without @K in the first,
+//                  and with delay in every one
+//   step=S         when S turns of the call have moved data; without it the seed chooses, 0 to 7. An operation that
+//   ends
+//                  before suffers it at its end
+//   seed=N         for the choice (default 0)
+//   kill           the process kills itself with SIGKILL
+//   stop=TIME      the process stops (SIGSTOP), and goes on after TIME: 5s, 200ms, 10us
+//   delay=TIME     it sleeps for TIME at each turn of the call from that step on
+//   drop           its TCP connections break
+//   corrupt        what it sends next over each TCP connection is changed on the way: the checksum does not match
+//
+// Where the variable is not set there is none of this: one test where an operation begins, and not on the quick way of
+// short calls, which is closed while there are faults.
+//
+// Threads: under the world's lock, but for parsing.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tutti::detail {
+
+class World;
+
+struct Fault {
+    enum class Action { kill, stop, delay, drop, corrupt };
+    Action action = Action::kill;
+    std::chrono::nanoseconds time{};  ///< of stop and delay
+    std::optional<int> rank{};        ///< none: all
+    std::string operation = "any";
+    std::uint64_t number = 0;  ///< of the call, from 1; 0: every one
+    std::optional<int> step{};
+    std::uint64_t seed = 0;
+};
+/// Of all ranks. Throws InvalidArgument that names the word and what was expected.
+std::vector<Fault> parse_faults(std::string_view text);
+
+/// A fault of one operation under way.
+struct ArmedFault {
+    const Fault* fault = nullptr;
+    int turns = 0;  ///< that may move before it strikes
+    bool struck = false;
+};
+
+class Faults {
+ public:
+    Faults(std::vector<Fault> all, int rank);
+    /// Null: TUTTI_FAULTS is not set, or names other ranks. Throws InvalidArgument.
+    static std::unique_ptr<Faults> from_environment(int rank);
+
+    /// An operation begins on this rank.
+    std::optional<ArmedFault> begin(std::string_view operation);
+    /// One of its turns is over, and data has moved or not; or it is about to end. `title`: of the operation.
+    void turn(ArmedFault& armed, bool moved, bool ends, World& world, const std::string& title);
+
+ private:
+    std::vector<Fault> mine_;
+    int rank_;
+    std::map<std::string, std::uint64_t, std::less<>> calls_;  // by operation
+    std::uint64_t all_calls_ = 0;
+};
+
+}  // namespace tutti::detail
