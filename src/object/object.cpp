@@ -43,7 +43,7 @@ bool same_tensors(const Tensor& a, const Tensor& b) {
     return a.byte_count() == 0 || std::memcmp(x.raw_data(), y.raw_data(), a.byte_count()) == 0;
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
     constexpr std::size_t longest = 200;
     std::string result(1, '"');
     for (const char c : text.substr(0, longest)) {
@@ -83,7 +83,7 @@ void print(std::string& out, const Object& object) {
         case Kind::complex:
             out += fmt::format("({}{:+}j)", object.as_complex().real(), object.as_complex().imag());
             break;
-        case Kind::string: out += quoted(object.as_string()); break;
+        case Kind::string: out += in_quotes(object.as_string()); break;
         case Kind::bytes: out += fmt::format("<{} bytes>", object.size()); break;
         case Kind::list:
             out += '[';
