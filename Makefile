@@ -1,6 +1,6 @@
 # The daily commands. `make` or `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help deps configure build demo bench check test test-gpu test-engines python wheel torch test-torch drill sanitizers spec docs format format-check clean
+.PHONY: $(shell sed -nE 's/^([a-z-]+):.*/\1/p' $(firstword $(MAKEFILE_LIST)))
 .NOTPARALLEL:
 
 JOBS ?= $(shell nproc)
@@ -73,6 +73,17 @@ torch: deps  ## build tutti.torch, the backend for PyTorch, in build/python; TOR
 
 test-torch: torch  ## PyTorch's own distributed tests on tutti, on gloo, and with gloo replaced; writes docs/pytorch-tests.md (20 minutes)
 	@tools/torch-tests pytorch
+
+deb: deps  ## Debian packages in build/deb, checked by lintian (10 minutes with an empty cache)
+	@$(DEPS) deb
+	@tools/deb
+
+test-deb: deb  ## install the packages into a clean system made by debootstrap, use them there, remove them (5 minutes more)
+	@tests/deb/packages_test
+
+test-platforms: deps  ## build and test on other distributions with other compilers, by debootstrap; writes docs/platforms.md (10 minutes each)
+	@$(DEPS) deb
+	@tools/platforms
 
 drill: build  ## 200 jobs in network namespaces with random faults and checked results (20 minutes; DRILL="--seed 7 --jobs 1": one)
 	@tests/drill/drill --build build --seconds 1200 $(DRILL)
