@@ -8,6 +8,7 @@
 #include "algorithm/cost.hpp"
 #include "algorithm/select.hpp"
 #include "algorithm/table.hpp"
+#include "core/suggestion.hpp"
 
 #include <tutti/error.hpp>
 
@@ -15,6 +16,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <vector>
 
 namespace tutti::algorithm {
 namespace {
@@ -43,9 +45,10 @@ Found by_name(const Context& c) {
     for (const Algorithm& a : algorithms()) {
         if (a.name == *c.request.algorithm && can_serve(a, c)) return {&a, "it was asked for by name"};
     }
-    throw InvalidArgument(fmt::format("algorithm \"{}\" cannot serve this {}: expected one of {}", *c.request.algorithm,
-                                      to_string(c.request.collective),
-                                      fmt::join(applicable(c.layout, c.request), ", ")));
+    const auto can = applicable(c.layout, c.request);
+    throw InvalidArgument(fmt::format("algorithm \"{}\" cannot serve this {}: expected one of {}{}",
+                                      *c.request.algorithm, to_string(c.request.collective), fmt::join(can, ", "),
+                                      did_you_mean(*c.request.algorithm, can)));
 }
 
 Found by_rule(const Context& c) {

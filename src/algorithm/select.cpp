@@ -1,5 +1,7 @@
 #include "algorithm/select.hpp"
 
+#include "core/suggestion.hpp"
+
 #include <tutti/error.hpp>
 
 #include <fmt/format.h>
@@ -22,13 +24,15 @@ Collective collective_of(std::string_view name, std::string_view where) {
         known.push_back(to_string(static_cast<Collective>(c)));
         if (known.back() == name) return static_cast<Collective>(c);
     }
-    refuse(where, name, fmt::format("a collective: {}", fmt::join(known, ", ")));
+    refuse(where, name, fmt::format("a collective: {}{}", fmt::join(known, ", "), did_you_mean(name, known)));
 }
 
 void check_algorithm(Collective collective, const std::string& name, std::string_view where) {
     const auto names = algorithm_names(collective);
     if (std::ranges::find(names, name) == names.end())
-        refuse(where, name, fmt::format("an algorithm for {}: {}", to_string(collective), fmt::join(names, ", ")));
+        refuse(where, name,
+               fmt::format("an algorithm for {}: {}{}", to_string(collective), fmt::join(names, ", "),
+                           did_you_mean(name, names)));
 }
 
 // 65536, 64K, 1M, 2G or any.
@@ -95,8 +99,8 @@ std::optional<std::string> parse_override(std::string_view text, Collective coll
         const std::size_t equal = item.find('=');
         const std::string name(equal == std::string_view::npos ? item : item.substr(equal + 1));
         if (std::ranges::find(known, name) == known.end()) {
-            throw InvalidArgument(fmt::format("TUTTI_ALGORITHM: \"{}\" is no algorithm: expected one of {}", name,
-                                              fmt::join(known, ", ")));
+            throw InvalidArgument(fmt::format("TUTTI_ALGORITHM: \"{}\" is no algorithm: expected one of {}{}", name,
+                                              fmt::join(known, ", "), did_you_mean(name, known)));
         }
         if (equal == std::string_view::npos) {
             // Without a collective, only where it exists.

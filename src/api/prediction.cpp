@@ -1,23 +1,27 @@
 // What a collective of a group will take, by the numbers that its ranks agreed on when they met.
 #include "api/request.hpp"
+#include "core/suggestion.hpp"
 
 #include <tutti/error.hpp>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <vector>
 
 namespace tutti {
 namespace {
 
 Collective collective_of(std::string_view name) {
-    std::string names;
+    std::vector<std::string_view> names;
     for (int i = 1; i <= collective_count; ++i) {
         const auto collective = static_cast<Collective>(i);
         if (to_string(collective) == name) return collective;
-        names += (i > 1 ? ", " : "") + std::string(to_string(collective));
+        names.push_back(to_string(collective));
     }
-    throw InvalidArgument(fmt::format("ProcessGroup.predicted_us: collective \"{}\": expected one of {}", name, names));
+    throw InvalidArgument(fmt::format("ProcessGroup.predicted_us: collective \"{}\": expected one of {}{}", name,
+                                      fmt::join(names, ", "), did_you_mean(name, names)));
 }
 
 algorithm::Request request_of(Collective collective, std::uint64_t bytes, std::size_t ranks) {

@@ -1,6 +1,7 @@
 #include "api/quantized.hpp"
 
 #include "api/detail.hpp"
+#include "core/suggestion.hpp"
 #include "group/fingerprint.hpp"
 #include "record/public_call.hpp"
 
@@ -16,6 +17,7 @@
 #include <map>
 #include <numeric>
 #include <utility>
+#include <vector>
 
 namespace tutti {
 namespace api {
@@ -364,7 +366,8 @@ template <class T, std::size_t count>
 T named(const char* what, std::string_view name, const std::array<const char*, count>& names) {
     const auto found = std::ranges::find(names, name);
     if (found == names.end())
-        throw InvalidArgument(fmt::format("{} \"{}\": expected one of {}", what, name, fmt::join(names, ", ")));
+        throw InvalidArgument(fmt::format("{} \"{}\": expected one of {}{}", what, name, fmt::join(names, ", "),
+                                          did_you_mean(name, names)));
     return static_cast<T>(found - names.begin());
 }
 

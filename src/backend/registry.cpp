@@ -3,6 +3,7 @@
 #include "backend/libraries.hpp"
 #include "core/env.hpp"
 #include "core/log.hpp"
+#include "core/suggestion.hpp"
 
 #include <tutti/error.hpp>
 
@@ -15,6 +16,7 @@
 #include <mutex>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace tutti {
 namespace backend {
@@ -86,10 +88,11 @@ Entry found(const std::string& name, const char* operation) {
     if (name == native) return {nullptr, {Device::Type::cpu}};
     if (auto entry = Registry::instance().find(name)) return *entry;
     if (std::ranges::find(known_words, name) == known_words.end()) {
+        const auto names = Registry::instance().names();
         throw InvalidArgument(
             fmt::format("{}: backend \"{}\": expected one of {}, or a library "
-                        "libtutti-backend-{}.so in a folder of TUTTI_BACKEND_PATH",
-                        operation, name, fmt::join(Registry::instance().names(), ", "), name));
+                        "libtutti-backend-{}.so in a folder of TUTTI_BACKEND_PATH{}",
+                        operation, name, fmt::join(names, ", "), name, did_you_mean(name, names)));
     }
     const std::string hint = how_to_get(name);
     throw DistBackendError(
@@ -196,8 +199,8 @@ const Backend Backend::UNDEFINED{Known{}, "undefined"};
 Backend::Backend(std::string_view name) : name_(backend::canonical(env::lower(std::string(name)))) {
     if (std::ranges::find(backend::known_words, name_) != backend::known_words.end()) return;
     if (backend::is_word(name_) && Registry::instance().find(name_)) return;
-    throw InvalidArgument(fmt::format("Backend: \"{}\": expected one of {}, or a registered name", name,
-                                      fmt::join(backend::known_words, ", ")));
+    throw InvalidArgument(fmt::format("Backend: \"{}\": expected one of {}, or a registered name{}", name,
+                                      fmt::join(backend::known_words, ", "), did_you_mean(name, backend::known_words)));
 }
 
 void Backend::register_backend(std::string_view name, Extended func, const std::vector<Device::Type>& devices) {

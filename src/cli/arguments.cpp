@@ -1,7 +1,5 @@
 #include "cli/arguments.hpp"
 
-#include "core/env.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -51,21 +49,6 @@ CLI::Validator is_duration(Zero zero) {
                             : fmt::format("{}: expected seconds, {}", text, zero_too ? "0 or more" : "more than 0");
             },
             "SECONDS"};
-}
-
-std::string nearest(const std::string& word, const std::vector<std::string>& known) {
-    std::string best;
-    std::size_t distance = std::max<std::size_t>(2, word.size() / 3) + 1;
-    for (const std::string& name : known) {
-        // "--nprok" means "--nproc-per-node".
-        if (word.size() >= 5 && name.size() > word.size() && name.compare(0, 5, word, 0, 5) == 0 && best.empty())
-            best = name;
-        if (const std::size_t d = env::edit_distance(word, name); d < distance) {
-            distance = d;
-            best = name;
-        }
-    }
-    return best;
 }
 
 std::vector<std::string> option_names(const CLI::App& app) {

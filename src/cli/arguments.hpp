@@ -17,8 +17,6 @@ std::uint64_t bytes_of(const std::string& text, const std::string& option);
 /// For option->check(): a finite number of seconds.
 enum class Zero { refused, allowed };
 CLI::Validator is_duration(Zero zero);
-/// The known name that is nearest to `word`; empty when none is near.
-std::string nearest(const std::string& word, const std::vector<std::string>& known);
 /// All option names of a sub-command.
 std::vector<std::string> option_names(const CLI::App& app);
 

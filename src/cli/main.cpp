@@ -1,5 +1,6 @@
 // tutti: the command-line program.
 #include "cli/arguments.hpp"
+#include "core/suggestion.hpp"
 
 #include <tutti/error.hpp>
 #include <tutti/version.hpp>

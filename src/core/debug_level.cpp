@@ -2,12 +2,14 @@
 
 #include "core/env.hpp"
 #include "core/log.hpp"
+#include "core/suggestion.hpp"
 
 #include <tutti/debug.hpp>
 #include <tutti/error.hpp>
 
 #include <fmt/format.h>
 
+#include <array>
 #include <atomic>
 #include <string>
 
@@ -53,7 +55,8 @@ void set_debug_level(DebugLevel level) noexcept {
 
 void set_debug_level_from_env() {
     const DebugLevel level = from_environment([](const char* variable, const std::string& text) {
-        throw InvalidArgument(fmt::format("environment variable {}={}: expected OFF, INFO or DETAIL", variable, text));
+        throw InvalidArgument(fmt::format("environment variable {}={}: expected OFF, INFO or DETAIL{}", variable, text,
+                                          did_you_mean(text, std::array{"OFF", "INFO", "DETAIL"})));
     });
     debug_level_now = static_cast<int>(level);
     log::follow(level);

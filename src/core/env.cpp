@@ -1,6 +1,7 @@
 #include "core/env.hpp"
 
 #include "core/log.hpp"
+#include "core/suggestion.hpp"
 
 #include <tutti/error.hpp>
 
@@ -10,13 +11,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
-#include <numeric>
+#include <ranges>
 
 extern char** environ;
 
 namespace tutti::env {
 namespace {
 
+constexpr std::string_view prefix = "TUTTI_";
 constexpr auto table = std::to_array<Variable>({
     {"TUTTI_ACL_LIB", "backend hccl: the file of AscendCL (default libascendcl.so)"},
     {"TUTTI_ALGORITHM", "use this algorithm where it applies: NAME or COLLECTIVE=NAME[,…]; rank 0's counts"},
@@ -73,10 +75,12 @@ constexpr auto table = std::to_array<Variable>({
      "backend xccl: the file of oneCCL (default: beside torch, then libccl.so.2 by the loader's path)"},
 });
 
-std::string_view nearest(std::string_view name) {
-    const auto best =
-        std::ranges::min_element(table, {}, [&](const Variable& v) { return edit_distance(v.name, name); });
-    return best->name;
+// All begin alike, which says nothing about how near they are.
+std::string after_the_prefix(std::string_view name) {
+    const std::string near =
+        nearest(name.substr(prefix.size()),
+                table | std::views::transform([](const Variable& v) { return v.name.substr(prefix.size()); }));
+    return near.empty() ? near : fmt::format("{}{}", prefix, near);
 }
 
 }  // namespace
@@ -117,7 +121,8 @@ bool truth(std::string_view name, const std::string& text) {
     const std::string value = lower(text);
     if (value == "1" || value == "true" || value == "yes" || value == "on") return true;
     if (value == "0" || value == "false" || value == "no" || value == "off") return false;
-    throw InvalidArgument(fmt::format("environment variable {}={}: expected 1 or 0", name, text));
+    throw InvalidArgument(fmt::format("environment variable {}={}: expected 1 or 0{}", name, text,
+                                      did_you_mean(text, std::array{"true", "false", "yes", "no", "on", "off"})));
 }
 
 std::vector<std::string> unknown_variables(std::span<const char* const> environment) {
@@ -125,9 +130,12 @@ std::vector<std::string> unknown_variables(std::span<const char* const> environm
     for (const char* entry : environment) {
         const std::string_view text(entry);
         const std::string_view name = text.substr(0, text.find('='));
-        if (!name.starts_with("TUTTI_")) continue;
+        if (!name.starts_with(prefix)) continue;
         if (std::ranges::any_of(table, [&](const Variable& v) { return v.name == name; })) continue;
-        sentences.push_back(fmt::format("unknown environment variable {}; did you mean {}?", name, nearest(name)));
+        const std::string near = after_the_prefix(name);
+        sentences.push_back(
+            fmt::format("unknown environment variable {}; {}", name,
+                        near.empty() ? "tutti doctor --variables lists all" : fmt::format("did you mean {}?", near)));
     }
     return sentences;
 }
@@ -139,21 +147,6 @@ void warn_about_unknown_variables() {
         while (environ[count] != nullptr) ++count;
         for (const auto& sentence : unknown_variables({environ, count})) TUTTI_WARN("{}", sentence);
     });
-}
-
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-    std::vector<std::size_t> row(b.size() + 1);
-    std::iota(row.begin(), row.end(), std::size_t{0});
-    for (std::size_t i = 1; i <= a.size(); ++i) {
-        std::size_t diagonal = row[0];
-        row[0] = i;
-        for (std::size_t j = 1; j <= b.size(); ++j) {
-            const std::size_t above = row[j];
-            row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
-            diagonal = above;
-        }
-    }
-    return row[b.size()];
 }
 
 }  // namespace tutti::env

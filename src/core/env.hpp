@@ -38,7 +38,4 @@ std::vector<std::string> unknown_variables(std::span<const char* const> environm
 /// Logs a warning for each unknown variable of this process, once.
 void warn_about_unknown_variables();
 
-/// Levenshtein distance, also used for command-line suggestions.
-std::size_t edit_distance(std::string_view a, std::string_view b);
-
 }  // namespace tutti::env

@@ -1,35 +1,44 @@
 #include "core/log.hpp"
 
 #include "core/env.hpp"
+#include "core/suggestion.hpp"
 
+#include <fmt/format.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <array>
 #include <atomic>
 #include <memory>
-#include <optional>
+#include <ranges>
 #include <string>
+#include <string_view>
+#include <utility>
 
 namespace tutti::log {
 namespace {
 
-std::optional<Level> parse(const std::string& value) {
-    const std::string text = env::lower(value);
-    if (text == "trace") return Level::trace;
-    if (text == "debug") return Level::debug;
-    if (text == "info") return Level::info;
-    if (text == "warning" || text == "warn") return Level::warning;
-    if (text == "error") return Level::error;
-    if (text == "off") return Level::off;
-    return std::nullopt;
-}
+constexpr std::array<std::pair<std::string_view, Level>, 7> names{{{"trace", Level::trace},
+                                                                   {"debug", Level::debug},
+                                                                   {"info", Level::info},
+                                                                   {"warning", Level::warning},
+                                                                   {"warn", Level::warning},
+                                                                   {"error", Level::error},
+                                                                   {"off", Level::off}}};
 
+// A wrong value is no reason to stop a job; nor is it one to say nothing. PyTorch warns of its own variable.
 Level initial_level() {
-    for (const char* name : {"TUTTI_LOG_LEVEL", "TORCH_CPP_LOG_LEVEL"}) {
-        if (const auto text = env::get(name)) {
-            if (const auto level = parse(*text)) return *level;
+    for (const char* variable : {"TUTTI_LOG_LEVEL", "TORCH_CPP_LOG_LEVEL"}) {
+        const auto text = env::get(variable);
+        if (!text) continue;
+        for (const auto& [name, level] : names) {
+            if (env::lower(*text) == name) return level;
         }
+        if (std::string_view(variable).starts_with("TUTTI_"))
+            write(Level::warning, __FILE__, __LINE__,
+                  fmt::format("environment variable {}={}: expected trace, debug, info, warning, error or off{}",
+                              variable, *text, did_you_mean(*text, names | std::views::keys)));
     }
     return Level::warning;
 }

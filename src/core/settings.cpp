@@ -1,12 +1,14 @@
 #include "core/settings.hpp"
 
 #include "core/env.hpp"
+#include "core/suggestion.hpp"
 
 #include <tutti/error.hpp>
 
 #include <fmt/format.h>
 
 #include <array>
+#include <ranges>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -36,7 +38,8 @@ T chosen(std::string_view variable, const std::array<Named<T>, N>& choices) {
     for (const auto& [name, value] : choices) {
         if (*text == name) return value;
     }
-    throw InvalidArgument(fmt::format("environment variable {}={}: expected {}", variable, *text, names_of(choices)));
+    throw InvalidArgument(fmt::format("environment variable {}={}: expected {}{}", variable, *text, names_of(choices),
+                                      did_you_mean(*text, choices | std::views::keys)));
 }
 
 }  // namespace

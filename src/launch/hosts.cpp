@@ -1,18 +1,23 @@
 #include "launch/hosts.hpp"
 
+#include "core/suggestion.hpp"
+
 #include <tutti/error.hpp>
 
 #include <fmt/format.h>
 #include <string.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <fstream>
 #include <map>
 #include <numeric>
 #include <optional>
+#include <ranges>
 #include <sstream>
+#include <vector>
 
 namespace tutti::launch {
 namespace {
@@ -44,8 +49,13 @@ Host parse_line(const std::string& line, const std::string& where) {
     int slots = 1;
     while (words >> word) {
         const auto value = word.starts_with("slots=") ? number(word.substr(6)) : std::nullopt;
-        if (!value || *value == 0)
-            throw InvalidArgument(fmt::format("{}: \"{}\": expected HOST slots=NUMBER", where, word));
+        if (!value || *value == 0) {
+            const std::size_t equal = word.find('=');
+            const bool other_key = equal != std::string::npos && !word.starts_with("slots=");
+            throw InvalidArgument(
+                fmt::format("{}: \"{}\": expected HOST slots=NUMBER{}", where, word,
+                            other_key ? did_you_mean(word.substr(0, equal), std::array{"slots"}) : ""));
+        }
         slots = *value;
     }
     // The name becomes a word of ssh's command line, where one that begins with a dash would be an option.
@@ -65,7 +75,8 @@ std::map<std::string, std::vector<int>> parse_filter(const std::string& text, co
         const std::string name(item.substr(0, colon));
         const auto host = std::ranges::find(hosts, name, &Host::name);
         if (host == hosts.end()) {
-            throw InvalidArgument(fmt::format("tutti run: {} {}: no host \"{}\" in the hostfile", option, text, name));
+            throw InvalidArgument(fmt::format("tutti run: {} {}: no host \"{}\" in the hostfile{}", option, text, name,
+                                              did_you_mean(name, hosts | std::views::transform(&Host::name))));
         }
         auto& slots = filter[name];
         if (colon == std::string_view::npos) {

@@ -5,6 +5,7 @@
 #include "core/log.hpp"
 #include "core/patience.hpp"
 #include "core/socket.hpp"
+#include "core/suggestion.hpp"
 #include "rendezvous/job_environment.hpp"
 #include "rendezvous/table.hpp"
 
@@ -13,6 +14,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <array>
 #include <charconv>
 #include <chrono>
 #include <filesystem>
@@ -40,11 +42,15 @@ std::optional<int> parse_int(std::string_view text) {
     return value;
 }
 
+[[noreturn]] void refuse_scheme(const std::string& text) {
+    throw InvalidArgument(fmt::format("init_method \"{}\": expected env://, tcp://host:port or file:///path{}", text,
+                                      did_you_mean(text.substr(0, text.find(':')), std::array{"env", "tcp", "file"})));
+}
+
 Url parse(const std::string& text) {
     const std::size_t colon = text.find("://");
     if (colon == std::string::npos) {
-        throw InvalidArgument(
-            fmt::format("init_method \"{}\": expected env://, tcp://host:port or file:///path", text));
+        refuse_scheme(text);
     }
     Url url{text.substr(0, colon), text.substr(colon + 3), {}, {}};
     const std::size_t question = url.rest.find('?');
@@ -57,8 +63,8 @@ Url parse(const std::string& text) {
         const auto name = item.substr(0, equal);
         const auto value = equal == std::string_view::npos ? std::nullopt : parse_int(item.substr(equal + 1));
         if ((name != "rank" && name != "world_size") || !value) {
-            throw InvalidArgument(
-                fmt::format("init_method \"{}\": \"{}\": expected rank=R or world_size=N", text, item));
+            throw InvalidArgument(fmt::format("init_method \"{}\": \"{}\": expected rank=R or world_size=N{}", text,
+                                              item, value ? did_you_mean(name, std::array{"rank", "world_size"}) : ""));
         }
         (name == "rank" ? url.rank : url.world_size) = value;
     }
@@ -317,7 +323,7 @@ Joined resolve(const Request& request) {
     if (url.scheme == "env") return by_environment(url, method, request);
     if (url.scheme == "tcp") return by_address(url, method, request);
     if (url.scheme == "file") return by_file(url, method, request);
-    throw InvalidArgument(fmt::format("init_method \"{}\": expected env://, tcp://host:port or file:///path", method));
+    refuse_scheme(method);
 }
 
 void stay_for_others(const DistError& error, bool serves, int world_size) {

@@ -1,4 +1,6 @@
 // Kinds of devices, and the stream that a thread works with.
+#include "core/suggestion.hpp"
+
 #include <tutti/error.hpp>
 #include <tutti/stream.hpp>
 #include <tutti/tensor.hpp>
@@ -45,7 +47,9 @@ std::string to_string(Device device) {
 Device device_from_string(std::string_view text) {
     const std::string_view name = text.substr(0, text.find(':'));
     const std::optional<Type> type = device_type(name);
-    if (!type) throw InvalidArgument(fmt::format("device is '{}': expected cpu, cuda, rocm, npu or xpu", text));
+    if (!type)
+        throw InvalidArgument(fmt::format("device is '{}': expected cpu, cuda, rocm, npu or xpu{}", text,
+                                          did_you_mean(name, std::array{"cpu", "cuda", "rocm", "npu", "xpu"})));
     Device device{*type, 0};
     if (name.size() == text.size()) return device;
     const char* const end = text.data() + text.size();

@@ -1,4 +1,6 @@
 // Names of the element types, and conversions of the small floating-point formats (round to nearest even).
+#include "core/suggestion.hpp"
+
 #include <tutti/dtype.hpp>
 #include <tutti/error.hpp>
 
@@ -91,7 +93,22 @@ DType dtype_from_string(std::string_view name) {
     for (std::size_t i = 0; i < names.size(); ++i) {
         if (names[i] == name) return static_cast<DType>(i);
     }
-    throw InvalidArgument(fmt::format("dtype \"{}\": expected one of {}", name, fmt::join(names, ", ")));
+    // What C++, MPI and nccl-tests call them.
+    static constexpr auto others = std::to_array<std::pair<std::string_view, std::string_view>>({{"bf16", "bfloat16"},
+                                                                                                 {"boolean", "bool"},
+                                                                                                 {"char", "int8"},
+                                                                                                 {"double", "float64"},
+                                                                                                 {"float", "float32"},
+                                                                                                 {"fp16", "float16"},
+                                                                                                 {"fp32", "float32"},
+                                                                                                 {"fp64", "float64"},
+                                                                                                 {"half", "float16"},
+                                                                                                 {"int", "int32"},
+                                                                                                 {"long", "int64"}});
+    const auto* const usual =
+        std::ranges::find(others, std::string_view(name), &std::pair<std::string_view, std::string_view>::first);
+    throw InvalidArgument(fmt::format("dtype \"{}\": expected one of {}{}", name, fmt::join(names, ", "),
+                                      did_you_mean(usual == others.end() ? name : usual->second, names)));
 }
 
 Float16::Float16(float value) noexcept : bits(static_cast<std::uint16_t>(encode(value, half))) {}

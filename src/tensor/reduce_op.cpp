@@ -1,3 +1,5 @@
+#include "core/suggestion.hpp"
+
 #include <tutti/error.hpp>
 #include <tutti/reduce_op.hpp>
 
@@ -21,7 +23,8 @@ ReduceOp reduce_op_from_string(std::string_view name) {
     for (std::size_t i = 0; i < op_names.size(); ++i) {
         if (op_names[i] == name) return ReduceOp(static_cast<ReduceOp::Kind>(i));
     }
-    throw InvalidArgument(fmt::format("reduce op \"{}\": expected one of {}", name, fmt::join(op_names, ", ")));
+    throw InvalidArgument(fmt::format("reduce op \"{}\": expected one of {}{}", name, fmt::join(op_names, ", "),
+                                      did_you_mean(name, op_names)));
 }
 
 bool is_supported(ReduceOp::Kind kind, DType dtype) noexcept {

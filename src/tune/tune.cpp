@@ -4,6 +4,7 @@
 #include "core/env.hpp"
 #include "core/huge_pages.hpp"
 #include "core/log.hpp"
+#include "core/suggestion.hpp"
 #include "object/codec.hpp"
 #include "tune/cache.hpp"
 #include "tune/machine.hpp"
@@ -13,6 +14,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -20,6 +22,7 @@
 #include <optional>
 #include <sstream>
 #include <thread>
+#include <vector>
 
 namespace tutti::algorithm {
 TUTTI_OBJECT(Rule, collective, algorithm, up_to_bytes, up_to_ranks);
@@ -138,8 +141,8 @@ Setting parse_setting(std::string_view text, Files files) {
         else
             throw InvalidArgument(
                 fmt::format("{}: \"{}\": expected auto, off, nocache, remeasure, "
-                            "COLLECTIVE[:BYTES]=ALGORITHM, or a file with a table (./NAME)",
-                            variable, item));
+                            "COLLECTIVE[:BYTES]=ALGORITHM, or a file with a table (./NAME){}",
+                            variable, item, did_you_mean(item, std::array{"auto", "off", "nocache", "remeasure"})));
     }
     return setting;
 }

@@ -4,6 +4,7 @@
 #include "cli/arguments.hpp"
 #include "cli/bench/computing.hpp"
 #include "cli/bench/folder.hpp"
+#include "core/suggestion.hpp"
 #include "core/thread.hpp"
 #include "launch/launcher.hpp"
 

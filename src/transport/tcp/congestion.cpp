@@ -1,6 +1,7 @@
 #include "transport/tcp/congestion.hpp"
 
 #include "core/env.hpp"
+#include "core/suggestion.hpp"
 #include "core/unique_fd.hpp"
 
 #include <tutti/error.hpp>
@@ -10,6 +11,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <cstdint>
 #include <fstream>
 #include <string_view>
@@ -48,8 +50,8 @@ Congestion Congestion::from_environment() {
             std::getline(file, allowed);
             throw InvalidArgument(
                 fmt::format("environment variable TUTTI_TCP_CONGESTION={}: expected auto, system or one that this "
-                            "system allows ({})",
-                            name, allowed));
+                            "system allows ({}){}",
+                            name, allowed, did_you_mean(name, std::array{"auto", "system"})));
         }
     }
     return Congestion(std::move(name));

@@ -1,6 +1,7 @@
 #include "transport/tcp/lane_growth.hpp"
 
 #include "core/env.hpp"
+#include "core/suggestion.hpp"
 
 #include <tutti/error.hpp>
 
@@ -10,6 +11,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <string>
 #include <utility>
@@ -44,8 +46,8 @@ Lanes Lanes::from_environment() {
     int count = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
     if (error != std::errc() || end != text.data() + text.size() || count < 1 || count > LaneGrowth::lanes_max) {
-        throw InvalidArgument(fmt::format("environment variable TUTTI_TCP_CONNECTIONS={}: expected auto or 1 to {}",
-                                          text, LaneGrowth::lanes_max));
+        throw InvalidArgument(fmt::format("environment variable TUTTI_TCP_CONNECTIONS={}: expected auto or 1 to {}{}",
+                                          text, LaneGrowth::lanes_max, did_you_mean(text, std::array{"auto"})));
     }
     return {.most = count, .as_needed = false};
 }
