@@ -3,6 +3,7 @@
 
 #include "algorithm/explain.hpp"
 #include "algorithm/select.hpp"
+#include "algorithm/walk.hpp"
 
 #include <gtest/gtest.h>
 
@@ -52,6 +53,53 @@ TEST(Cost, every_flat_algorithm_has_a_formula_and_more_bytes_never_take_less) {
                     last = now;
                 }
             }
+        }
+    }
+}
+
+double walked(const Layout& layout, Request request, const CostModel& costs) {
+    std::vector<schedule::Schedule> schedules;
+    for (request.rank = 0; request.rank < layout.size(); ++request.rank) schedules.push_back(plan(layout, request));
+    return walked_us(schedules, layout, request.element_bytes, costs);
+}
+
+TEST(Walk, takes_about_what_the_formula_says) {
+    for (const int ranks : {2, 4, 8}) {
+        CostModel costs;
+        costs.cores = ranks;
+        const Layout layout = layout_of(ranks, false, costs);
+        for (const char* name : {"ring", "recursive_doubling", "recursive_halving"}) {
+            for (const std::uint64_t bytes : {1 << 10, 1 << 16, 1 << 20}) {
+                Request request = request_of(Collective::all_reduce, bytes, ranks);
+                request.element_bytes = 1;
+                request.algorithm = name;
+                const auto all = estimates(layout, request, costs);
+                const auto formula = std::ranges::find(all, name, &Estimate::algorithm);
+                ASSERT_NE(formula, all.end());
+                const double us = walked(layout, request, costs);
+                EXPECT_GT(us, *formula->us / 3) << name << ' ' << bytes << " bytes, ranks: " << ranks;
+                EXPECT_LT(us, *formula->us * 3) << name << ' ' << bytes << " bytes, ranks: " << ranks;
+            }
+        }
+    }
+}
+
+TEST(Walk, reaches_the_end_of_what_has_no_formula_and_more_bytes_take_longer) {
+    Layout layout = layout_of(8, true);
+    layout.host_of = {0, 0, 0, 0, 1, 1, 1, 1};
+    layout.machines = 2;
+    layout.pulls = false;
+    for (int c = 1; c <= collective_count; ++c) {
+        const auto collective = static_cast<Collective>(c);
+        if (collective == Collective::all_to_all) continue;
+        double last = 0;
+        for (const std::uint64_t bytes : {1 << 10, 1 << 16, 1 << 20}) {
+            Request request = request_of(collective, bytes, 8);
+            request.element_bytes = 1;
+            const double us = walked(layout, request, CostModel{});
+            EXPECT_GE(us, CostModel{}.tcp_us - CostModel{}.tcp_send_us) << to_string(collective);
+            EXPECT_GE(us, last) << to_string(collective) << ' ' << bytes;
+            last = us;
         }
     }
 }

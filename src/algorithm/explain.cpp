@@ -1,5 +1,7 @@
 #include "algorithm/explain.hpp"
 
+#include "algorithm/walk.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -44,7 +46,7 @@ std::string text_of(const Schedule& s, const Step& step) {
                                step.arrival_first ? fmt::format("rank {}'s op {}", step.peer, sources)
                                                   : fmt::format("{} op rank {}'s", sources, step.peer));
         case StepKind::publish:
-            return fmt::format("round {}: {}{}{}", step.round, sources.empty() ? "a sign" : sources,
+            return fmt::format("round {}: {}{}{}", step.round, sources.empty() ? "a sign that it is here" : sources,
                                step.offer == schedule::Offer::none   ? ""
                                : step.offer == schedule::Offer::copy ? ", copied"
                                                                      : ", offered",
@@ -58,8 +60,9 @@ std::string text_of(const Schedule& s, const Step& step) {
         case StepKind::write:
             return fmt::format("round {}: rank {}'s offer [{}, +{}] = {}", step.round, step.peer, step.slot_offset,
                                s.operands[step.first_operand].chunk.count, sources);
-        case StepKind::release: return fmt::format("rounds before {}", step.round);
-        case StepKind::settle: return fmt::format("rounds before {}, by all", step.round);
+        case StepKind::release: return fmt::format("reads nothing of the rounds before {} any more", step.round);
+        case StepKind::settle:
+            return fmt::format("waits until all ranks of the host have released the rounds before {}", step.round);
     }
     return {};
 }
@@ -75,18 +78,51 @@ std::uint64_t moved(const Schedule& s, const Step& step) {
     return count;
 }
 
-}  // namespace
+// What a kind of step does, for those who see it for the first time.
+std::string_view meaning(StepKind kind) {
+    switch (kind) {
+        case StepKind::copy: return "copies from one of the rank's buffers to another";
+        case StepKind::combine: return "combines values of the rank's own buffers";
+        case StepKind::send: return "sends a message";
+        case StepKind::receive: return "takes a message";
+        case StepKind::receive_combine: return "takes a message and combines its values with the rank's own";
+        case StepKind::publish: return "shows values to the other ranks of the host, as the round of that number";
+        case StepKind::read: return "waits for a round of another rank and copies what it shows";
+        case StepKind::read_combine: return "waits for a round of other ranks and combines what they show";
+        case StepKind::write: return "puts values where another rank has offered room in a round";
+        case StepKind::release: return "gives back the memory in which other ranks showed earlier rounds";
+        case StepKind::settle: return "waits until the others have read everything, so that the buffers are free again";
+    }
+    return {};
+}
 
-namespace {
+std::string meanings(const std::vector<Step>& steps) {
+    std::string text = "  the steps:\n";
+    for (int kind = 0; kind <= static_cast<int>(StepKind::settle); ++kind) {
+        const auto one = static_cast<StepKind>(kind);
+        if (std::ranges::find(steps, one, &Step::kind) != steps.end())
+            text += fmt::format("    {:<15} {}\n", schedule::to_string(one), meaning(one));
+    }
+    return text + "    [A, +B] are B elements from element A on; \"after\" names steps that have to be done before.\n";
+}
 
 // What was measured or assumed, and what every algorithm would take by these numbers.
-std::string prices(const Layout& layout, const Request& request, const CostModel& costs, const std::string& source) {
+std::string prices(const Layout& layout, const Request& request, const CostModel& costs, const std::string& source,
+                   const std::string& chosen, const std::vector<Schedule>& schedules) {
     std::string text = fmt::format("  numbers ({}):", source);
     for (const CostField& field : cost_fields()) text += fmt::format(" {} {:.4g}", field.name, costs.*field.value);
     text += "\n  predicted:";
+    std::string unknown;
     for (const Estimate& e : estimates(layout, request, costs)) {
-        text += e.us ? fmt::format(" {} {:.1f} us", e.algorithm, *e.us) : fmt::format(" {} (no formula)", e.algorithm);
+        if (e.us)
+            text += fmt::format(" {} {:.1f} us", e.algorithm, *e.us);
+        else if (e.algorithm == chosen)
+            text += fmt::format(" {} {:.1f} us (walked step by step)", e.algorithm,
+                                walked_us(schedules, layout, request.element_bytes, costs));
+        else
+            unknown += fmt::format("{}{}", unknown.empty() ? "" : ", ", e.algorithm);
     }
+    if (!unknown.empty()) text += fmt::format("\n  without a formula: {}; --algorithm NAME walks its steps", unknown);
     return text + '\n';
 }
 
@@ -108,7 +144,9 @@ std::string explain(const Layout& layout, Request request, const std::string& so
                                    choice.algorithm, choice.reason);
     text += fmt::format("  rank 0: {} steps, {} bytes sent, {} bytes published, {} elements of scratch\n",
                         schedules[0].steps.size(), sent, published, schedules[0].scratch_count);
-    text += prices(layout, request, layout.tuning.costs.value_or(CostModel{}), source);
+    const CostModel costs = layout.tuning.costs.value_or(CostModel{});
+    text += prices(layout, request, costs, source, choice.algorithm, schedules);
+    text += meanings(schedules[0].steps);
     constexpr std::size_t shown_steps = 40;
     const std::size_t shown_ranks = layout.size() <= 4 && schedules[0].steps.size() <= 12 ? schedules.size() : 1;
     for (std::size_t rank = 0; rank < shown_ranks; ++rank) {

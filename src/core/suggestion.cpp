@@ -43,7 +43,7 @@ bool abbreviates(const std::string& word, const std::string& name) {
 
 std::string nearest(std::string_view word, const std::vector<std::string_view>& known) {
     const std::string letters = letters_of(word);
-    constexpr std::size_t beginning = 5;  // "--nprok" means "--nproc-per-node"
+    constexpr std::size_t beginning = 4;  // "--nprok" means "--nproc-per-node"
     std::string_view best, similar;
     std::size_t limit = letters.size() < 3 ? 1 : (letters.size() + 2) / 3 + 1;
     for (const std::string_view name : known) {

@@ -97,10 +97,14 @@ std::optional<Measurement> Cache::load() const {
     if (size > file_max) return std::nullopt;
     try {
         const Object all = object::decode_string({text.data(), size});
-        if (all.size() != 4 || all.at("machine").as_string() != topology_) return std::nullopt;
+        if (all.size() != 9 || all.at("machine").as_string() != topology_) return std::nullopt;
         const auto costs = costs_of(all.at("costs"));
         if (!costs) return std::nullopt;
-        return Measurement{*costs, all.at("missing").get<std::uint32_t>(), all.at("attempts").get<std::uint32_t>()};
+        const Circumstances circumstances{all.at("load").as_double(), all.at("stolen").as_double(),
+                                          all.at("waited").as_double(), all.at("spread").as_double(),
+                                          all.at("when").get<std::int64_t>()};
+        return Measurement{*costs, all.at("missing").get<std::uint32_t>(), all.at("attempts").get<std::uint32_t>(),
+                           circumstances};
     } catch (const ObjectError&) {
         return std::nullopt;
     }
@@ -108,10 +112,16 @@ std::optional<Measurement> Cache::load() const {
 
 bool Cache::save(const Measurement& measured) const {
     if (!folder_) return false;
+    const Circumstances& c = measured.circumstances;
     const std::string text = object::encode_string(Object::map({{"machine", topology_},
                                                                 {"costs", object_of(measured.costs)},
                                                                 {"missing", measured.missing},
-                                                                {"attempts", measured.attempts}}));
+                                                                {"attempts", measured.attempts},
+                                                                {"load", Object::real(c.load)},
+                                                                {"stolen", Object::real(c.stolen)},
+                                                                {"waited", Object::real(c.waited)},
+                                                                {"spread", Object::real(c.spread)},
+                                                                {"when", c.when}}));
     const std::string draft = fmt::format(".{}.{}", file_, ::getpid());
     const UniqueFd file(
         ::openat(folder_.get(), draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));

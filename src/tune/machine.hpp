@@ -11,15 +11,37 @@ namespace tutti::tune {
 
 inline constexpr std::chrono::milliseconds measuring_limit{20};
 
+/// How quiet the machine was while it was measured.
+struct Circumstances {
+    double load = 0;        ///< processes that ran in the minute before, for each core of the machine
+    double stolen = 0;      ///< part of the cores' time that other virtual machines had meanwhile
+    double waited = 0;      ///< part of the time that the measuring thread could have run and had no core
+    double spread = 0;      ///< how much longer the same piece of work took on average than at best: 0.1 is a tenth
+    std::int64_t when = 0;  ///< seconds since 1970; 0: not known
+
+    /// The numbers are worse than the machine is: others had its cores. The load alone says nothing about that: it
+    /// counts the job that was there before.
+    bool busy() const noexcept { return stolen > 0.05 || waited > 0.1 || spread > 0.5; }
+    /// "load 0.2, 0 % stolen, ..."
+    std::string to_string() const;
+    friend bool operator==(const Circumstances&, const Circumstances&) = default;
+};
+
 /// The numbers of a machine, as far as they are known.
 struct Measurement {
     algorithm::CostModel costs;                 ///< defaults for what is missing
     std::uint32_t missing = ~std::uint32_t{0};  ///< a bit for each of cost_fields()
     std::uint32_t attempts = 0;
+    Circumstances circumstances{};
     static constexpr std::uint32_t most_attempts = 4;
+    static constexpr std::int64_t busy_for_s = 60;  ///< a busy machine is looked at again after so many seconds
 
-    /// There is nothing to be gained by measuring again: all is known, or has been tried often.
+    /// There is nothing to be gained by measuring what is missing: all is known, or has been tried often.
     bool settled() const noexcept { return missing == 0 || attempts >= most_attempts; }
+    /// The machine was busy, and that is a while ago.
+    bool outdated(std::int64_t now) const noexcept {
+        return circumstances.busy() && (now - busy_for_s >= circumstances.when || now < circumstances.when);
+    }
     friend bool operator==(const Measurement&, const Measurement&) = default;
 };
 

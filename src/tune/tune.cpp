@@ -17,6 +17,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <mutex>
 #include <optional>
@@ -62,6 +63,18 @@ Measurement measured_now(Measurement known = {}) {
     return known;
 }
 
+// What is missing, or all anew where it was busy; of two busy times the quieter counts.
+Measurement measured_again(const Measurement& known) {
+    if (!known.outdated(std::time(nullptr))) return measured_now(known);
+    Measurement now = measured_now();
+    const auto disturbed = [](const Circumstances& c) { return c.stolen + c.waited + c.spread; };
+    if (now.missing == 0 && disturbed(now.circumstances) <= disturbed(known.circumstances)) return now;
+    if (known.missing != 0 && now.missing == 0) return now;
+    Measurement kept = known;
+    kept.circumstances.when = now.circumstances.when;
+    return kept;
+}
+
 std::optional<Measurement> cached_or_measured(const Setting& setting, bool rank_0) {
     if (setting.numbers == Setting::Numbers::uncached) return rank_0 ? std::optional(measured_now()) : std::nullopt;
     Cache cache(topology());
@@ -69,7 +82,7 @@ std::optional<Measurement> cached_or_measured(const Setting& setting, bool rank_
     Measurement known;  // some of it, where there was no time for all
     const auto load = [&] {
         if (const auto cached = fresh ? std::nullopt : cache.load()) known = *cached;
-        return known.settled();
+        return known.settled() && !known.outdated(std::time(nullptr));
     };
     if (load()) return known;
     bool mine = cache.claim();
@@ -79,7 +92,7 @@ std::optional<Measurement> cached_or_measured(const Setting& setting, bool rank_
         mine = cache.claim();
     }
     if (load()) return known;  // measured meanwhile
-    known = measured_now(known);
+    known = measured_again(known);
     if (!cache.save(known)) TUTTI_DEBUG("the numbers of this machine cannot be kept in {}", Cache::user_folder());
     return known;
 }
@@ -173,6 +186,12 @@ std::vector<std::string_view> still_missing() {
         bit <<= 1;
     }
     return names;
+}
+
+bool measured_while_busy() {
+    Known& known = this_hosts();
+    const std::lock_guard lock(known.mutex);
+    return known.numbers && known.numbers->circumstances.busy();
 }
 
 std::string decide(const Setting& setting, const std::string& named, const std::vector<std::string>& offers) {

@@ -38,6 +38,10 @@ std::string offer(const Setting& setting, bool rank_0);
 /// has no such thing. Defaults stand in for them.
 std::vector<std::string_view> still_missing();
 
+/// Whether others had the cores when those numbers were measured: they are worse than the machine, and later starts
+/// measure them again.
+bool measured_while_busy();
+
 /// Rank 0: the tuning of a group, encoded for everyone. `named`: TUTTI_ALGORITHM. Of several hosts' numbers the slowest
 /// count; offers that are no numbers are left out.
 std::string decide(const Setting& setting, const std::string& named, const std::vector<std::string>& offers);

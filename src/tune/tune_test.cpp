@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <tutti/error.hpp>
 
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstdlib>
@@ -21,6 +22,8 @@
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <list>
+#include <memory>
 #include <sstream>
 #include <thread>
 
@@ -45,7 +48,7 @@ class Folder {
 };
 
 Measurement some_costs() {
-    Measurement measured{.missing = 5, .attempts = 2};
+    Measurement measured{.missing = 5, .attempts = 2, .circumstances = {0.5, 0.125, 0.25, 0.75, 1'700'000'000}};
     double value = 1;
     for (const auto& field : algorithm::cost_fields())
         measured.costs.*field.value = std::clamp(value += 0.123456789012345, field.min, field.max);
@@ -107,15 +110,31 @@ TEST(Cache, ignores_every_damaged_file) {
     };
     for (const Object& object : {Object(), Object(1), Object("a host"), Object::list({1, 2}), Object::map()})
         expect_ignored(object);
-    const auto expect_costs_ignored = [&](const Object& costs) {
-        expect_ignored(Object::map({{"machine", "a host"}, {"costs", costs}, {"missing", 0}, {"attempts", 1}}));
-    };
     const Object good_costs = object_of(some_costs().costs);
+    // A whole file in which one entry is another; empty: a good one.
+    const auto with = [&](const std::string& name, const Object& value) {
+        Object all = Object::map({{"machine", "a host"},
+                                  {"costs", good_costs},
+                                  {"missing", 0},
+                                  {"attempts", 1},
+                                  {"load", 0.5},
+                                  {"stolen", 0.5},
+                                  {"waited", 0.5},
+                                  {"spread", 0.5},
+                                  {"when", 1}});
+        if (!name.empty()) all.at(name) = value;
+        return all;
+    };
+    write(object::encode_string(with("", {})));
+    EXPECT_NE(cache.load(), std::nullopt) << "what is changed below is good before";
+    const auto expect_costs_ignored = [&](const Object& costs) { expect_ignored(with("costs", costs)); };
     expect_ignored(Object::map({{"machine", "a host"}, {"costs", good_costs}}));
-    expect_ignored(Object::map({{"machine", "A host"}, {"costs", good_costs}, {"missing", 0}, {"attempts", 1}}));
-    expect_ignored(Object::map({{"machine", "a host"}, {"costs", good_costs}, {"missing", 0}, {"more", 1}}));
-    expect_ignored(Object::map({{"machine", "a host"}, {"costs", good_costs}, {"missing", -1}, {"attempts", 1}}));
-    expect_ignored(Object::map({{"machine", "a host"}, {"costs", good_costs}, {"missing", 0}, {"attempts", "1"}}));
+    expect_ignored(Object::map({{"machine", "a host"}, {"costs", good_costs}, {"missing", 0}, {"attempts", 1}}));
+    expect_ignored(with("machine", "A host"));
+    expect_ignored(with("missing", -1));
+    expect_ignored(with("attempts", "1"));
+    expect_ignored(with("load", "much"));
+    expect_ignored(with("when", 0.5));
     expect_costs_ignored(Object());
     for (const Object& value : {Object(-1.0), Object(1e300), Object(std::numeric_limits<double>::infinity()),
                                 Object(std::nan("")), Object("two"), Object()}) {
@@ -261,6 +280,64 @@ TEST(Machine, what_is_missing_is_measured_and_what_is_known_stays) {
         const bool was_missing = (known.missing & bit_of(field.name)) != 0;
         EXPECT_EQ(measured.costs.*field.value != known.costs.*field.value, was_missing) << field.name;
     }
+}
+
+TEST(Machine, that_is_busy_is_known_to_be) {
+    // More threads that want to run than there are cores: four for each, so that this one waits most of the time.
+    std::atomic<bool> stop{false};
+    std::list<std::jthread> others;
+    const auto end = [&](int*) {
+        stop = true;
+        others.clear();
+    };
+    int any = 0;
+    const std::unique_ptr<int, decltype(end)> ends(&any, end);
+    for (unsigned i = 0; i < 4 * std::max(1U, std::thread::hardware_concurrency()); ++i)
+        others.emplace_back([&stop] {
+            while (!stop) {
+            }
+        });
+    if (!std::ifstream("/proc/thread-self/schedstat")) GTEST_SKIP() << "this system does not say who waits for a core";
+    const Measurement measured = measure(Deadline::after(std::chrono::seconds(2)));
+    EXPECT_TRUE(measured.circumstances.busy()) << measured.circumstances.to_string();
+    EXPECT_FALSE(measured.outdated(measured.circumstances.when)) << "not at once: it may still be busy";
+    EXPECT_TRUE(measured.outdated(measured.circumstances.when + Measurement::busy_for_s));
+    EXPECT_TRUE(measured.outdated(measured.circumstances.when - 1)) << "the clock was set back";
+}
+
+TEST(Machine, that_was_quiet_is_not_measured_again) {
+    const Measurement quiet{.missing = 0,
+                            .circumstances = {.load = 3, .stolen = 0.01, .waited = 0.02, .spread = 0.1, .when = 1}};
+    EXPECT_FALSE(quiet.circumstances.busy()) << "load alone is the job that was there before";
+    EXPECT_FALSE(quiet.outdated(1'900'000'000));
+    for (double Circumstances::*member : {&Circumstances::stolen, &Circumstances::waited, &Circumstances::spread}) {
+        Circumstances one = quiet.circumstances;
+        one.*member = 0.6;
+        EXPECT_TRUE(one.busy());
+    }
+}
+
+TEST(Offer, measures_again_what_was_measured_on_a_busy_machine) {
+    const Folder folder;
+    const std::string before = std::getenv("XDG_CACHE_HOME") == nullptr ? "" : std::getenv("XDG_CACHE_HOME");
+    ::setenv("XDG_CACHE_HOME", folder.path().c_str(), 1);
+    Measurement busy = some_costs();
+    busy.missing = 0;
+    busy.circumstances = {.waited = 0.99, .spread = 9, .when = 1'700'000'000};
+    ASSERT_TRUE(Cache(topology()).save(busy));
+    // A process keeps what it has once found: another one asks.
+    const pid_t child = ::fork();
+    if (child == 0) ::_exit(offer({}, true).empty() ? 1 : 0);
+    int status = 1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    const auto now = Cache(topology()).load();
+    if (before.empty())
+        ::unsetenv("XDG_CACHE_HOME");
+    else
+        ::setenv("XDG_CACHE_HOME", before.c_str(), 1);
+    ASSERT_TRUE(now.has_value());
+    EXPECT_GT(now->circumstances.when, 1'700'000'000);
 }
 
 TEST(Setting, is_read_from_a_list) {

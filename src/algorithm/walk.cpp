@@ -1,0 +1,183 @@
+#include "algorithm/walk.hpp"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+namespace tutti::algorithm {
+namespace {
+
+using schedule::Operand;
+using schedule::Schedule;
+using schedule::Step;
+using schedule::StepKind;
+
+bool staged(StepKind kind) {
+    return kind == StepKind::publish || kind == StepKind::read || kind == StepKind::read_combine ||
+           kind == StepKind::write || kind == StepKind::release || kind == StepKind::settle;
+}
+
+class Walk {
+ public:
+    Walk(const std::vector<Schedule>& schedules, const Layout& layout, std::uint64_t element_bytes,
+         const CostModel& costs)
+        : schedules_(schedules), layout_(layout), element_bytes_(static_cast<double>(element_bytes)), costs_(costs) {
+        std::uint64_t held = 0;
+        for (const Schedule& s : schedules) {
+            Walker& walker = walkers_.emplace_back();
+            walker.done.resize(s.steps.size());
+            held = std::max(held, s.used_end[0] + s.used_end[1] + s.scratch_count);
+        }
+        crowd_ = std::max(1.0, layout.size() / (costs.cores * layout.machines));
+        const bool cached = static_cast<double>(held) * element_bytes_ * crowd_ <= 1024 * costs.cache_kb;
+        copy_gbps_ = cached ? costs.cache_copy_gbps : costs.memory_copy_gbps;
+        combine_gbps_ = cached ? costs.combine_gbps : std::min(costs.combine_gbps, costs.memory_copy_gbps);
+    }
+
+    double run() {
+        for (bool moved = true; moved;) {
+            moved = false;
+            for (Rank rank = 0; rank < layout_.size(); ++rank) moved |= advance(rank);
+        }
+        return std::ranges::max_element(walkers_, {}, &Walker::now)->now;
+    }
+
+ private:
+    struct Walker {
+        double now = 0;                           // when the core has time for the next step
+        std::vector<std::optional<double>> done;  // when each step was
+        std::size_t first = 0;                    // of those that are not
+    };
+    using Lane = std::pair<Rank, Rank>;
+    static constexpr std::size_t looked_ahead = 256;  // steps that wait, beyond which none is looked for
+
+    // Does what can be done now, in the order of the program where several can.
+    bool advance(Rank rank) {
+        const Schedule& s = schedules_[static_cast<std::size_t>(rank)];
+        Walker& walker = walkers_[static_cast<std::size_t>(rank)];
+        bool moved = false, staging = true;
+        std::map<std::pair<Rank, bool>, bool> waiting;  // messages of one peer and direction keep their order
+        std::size_t blocked_steps = 0;
+        for (std::size_t i = walker.first; i < s.steps.size() && blocked_steps < looked_ahead; ++i) {
+            if (walker.done[i]) continue;
+            const Step& step = s.steps[i];
+            const bool receives = step.kind == StepKind::receive || step.kind == StepKind::receive_combine;
+            const bool message = receives || step.kind == StepKind::send;
+            bool& blocked = waiting[{step.peer, receives}];
+            const auto ready =
+                (staged(step.kind) && !staging) || (message && blocked) ? std::nullopt : ready_at(rank, step);
+            if (!ready) {
+                ++blocked_steps;
+                if (staged(step.kind)) staging = false;
+                if (message) blocked = true;
+                continue;
+            }
+            walker.now = std::max(walker.now, *ready) + crowd_ * busy_us(rank, step);
+            walker.done[i] = walker.now;
+            if (step.kind == StepKind::publish) published_[{rank, step.round}] = walker.now;
+            if (step.kind == StepKind::send) arrivals_[{rank, step.peer}].push_back(walker.now + way_us(rank, step));
+            if (receives) ++taken_[{step.peer, rank}];
+            moved = true;
+        }
+        while (walker.first < s.steps.size() && walker.done[walker.first]) ++walker.first;
+        return moved;
+    }
+
+    // When everything that the step needs is there; empty: that is not known yet.
+    std::optional<double> ready_at(Rank rank, const Step& step) const {
+        const Schedule& s = schedules_[static_cast<std::size_t>(rank)];
+        double ready = 0;
+        for (std::uint32_t a = 0; a < step.after_count; ++a) {
+            const auto& done = walkers_[static_cast<std::size_t>(rank)].done[s.after[step.first_after + a]];
+            if (!done) return std::nullopt;
+            ready = std::max(ready, *done);
+        }
+        const auto wait_for = [&](Rank peer) {
+            const auto found = published_.find({peer, step.round});
+            if (found == published_.end()) return false;
+            ready = std::max(ready, found->second + 2 * costs_.line_us);
+            return true;
+        };
+        if ((step.kind == StepKind::read || step.kind == StepKind::write) && !wait_for(step.peer)) return std::nullopt;
+        if (step.kind == StepKind::read_combine) {
+            for (std::uint32_t i = 0; i < step.operand_count; ++i) {
+                const Operand& operand = s.operands[step.first_operand + i];
+                if (operand.peer >= 0 && operand.peer != rank && !wait_for(operand.peer)) return std::nullopt;
+            }
+        }
+        if (step.kind == StepKind::receive || step.kind == StepKind::receive_combine) {
+            const Lane lane{step.peer, rank};
+            const auto arrived = arrivals_.find(lane);
+            const auto taken = taken_.find(lane);
+            const std::size_t next = taken == taken_.end() ? 0 : taken->second;
+            if (arrived == arrivals_.end() || next >= arrived->second.size()) return std::nullopt;
+            ready = std::max(ready, arrived->second[next]);
+        }
+        return ready;
+    }
+
+    bool near(Rank a, Rank b) const {
+        const auto& host = layout_.host_of;
+        return layout_.shared_memory && host[static_cast<std::size_t>(a)] == host[static_cast<std::size_t>(b)];
+    }
+
+    double bytes_of(const Schedule& s, const Step& step) const {
+        std::uint64_t count = 0;
+        for (std::uint32_t i = 0; i < step.operand_count; ++i) count += s.operands[step.first_operand + i].chunk.count;
+        return static_cast<double>(count) * element_bytes_;
+    }
+
+    // What keeps the rank's core.
+    double busy_us(Rank rank, const Step& step) const {
+        const double target = static_cast<double>(step.target.count) * element_bytes_ / 1e3;
+        const double operands = bytes_of(schedules_[static_cast<std::size_t>(rank)], step) / 1e3;
+        const double inputs = std::max(1.0, step.operand_count - 1.0);
+        switch (step.kind) {
+            case StepKind::copy: return target / copy_gbps_;
+            case StepKind::combine: return target * inputs / combine_gbps_;
+            case StepKind::publish: return operands / copy_gbps_ + costs_.line_us;
+            case StepKind::write:
+            case StepKind::read: return std::max(target, operands) / costs_.share_gbps;
+            case StepKind::read_combine: return target * inputs / std::min(combine_gbps_, costs_.share_gbps);
+            case StepKind::send:
+                return near(rank, step.peer) ? 3 * costs_.line_us + operands / copy_gbps_
+                                             : costs_.tcp_send_us + operands / costs_.tcp_gbps;
+            case StepKind::receive:
+            case StepKind::receive_combine: {
+                const double sum = step.kind == StepKind::receive ? 0 : target / combine_gbps_;
+                return near(rank, step.peer) ? 3 * costs_.line_us + target / costs_.share_gbps + sum
+                                             : costs_.tcp_receive_us + sum;
+            }
+            case StepKind::release:
+            case StepKind::settle: return 0;
+        }
+        return 0;
+    }
+
+    // From the end of a send to its arrival.
+    double way_us(Rank rank, const Step& step) const {
+        return near(rank, step.peer) ? 3 * costs_.line_us
+                                     : std::max(0.0, costs_.tcp_us - costs_.tcp_send_us - costs_.tcp_receive_us);
+    }
+
+    const std::vector<Schedule>& schedules_;
+    const Layout& layout_;
+    double element_bytes_;
+    const CostModel& costs_;
+    double crowd_ = 1, copy_gbps_ = 1, combine_gbps_ = 1;
+    std::vector<Walker> walkers_;
+    std::map<std::pair<Rank, std::uint32_t>, double> published_;  // by rank and round
+    std::map<Lane, std::vector<double>> arrivals_;
+    std::map<Lane, std::size_t> taken_;
+};
+
+}  // namespace
+
+double walked_us(const std::vector<Schedule>& schedules, const Layout& layout, std::uint64_t element_bytes,
+                 const CostModel& costs) {
+    return Walk(schedules, layout, element_bytes, costs).run();
+}
+
+}  // namespace tutti::algorithm
