@@ -1,6 +1,11 @@
 #include "cli/arguments.hpp"
 
+#include "core/suggestion.hpp"
+
+#include <tutti/dtype.hpp>
+
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
@@ -49,6 +54,25 @@ CLI::Validator is_duration(Zero zero) {
                             : fmt::format("{}: expected seconds, {}", text, zero_too ? "0 or more" : "more than 0");
             },
             "SECONDS"};
+}
+
+CLI::Validator one_of(const std::vector<std::string>& words) {
+    return {[words](const std::string& text) -> std::string {
+                if (std::ranges::find(words, text) != words.end()) return "";
+                return fmt::format("\"{}\": expected {}{}", text, fmt::join(words, ", "), did_you_mean(text, words));
+            },
+            fmt::format("{{{}}}", fmt::join(words, ","))};
+}
+
+CLI::Validator shows(const std::vector<std::string>& words, Form form) {
+    return {[](const std::string&) { return std::string(); },
+            fmt::format("{{{}}}{}", fmt::join(words, ","), form == Form::list ? ",..." : "")};
+}
+
+std::vector<std::string> dtype_names() {
+    std::vector<std::string> names;
+    for (int i = 0; i < dtype_count; ++i) names.emplace_back(to_string(static_cast<DType>(i)));
+    return names;
 }
 
 std::vector<std::string> option_names(const CLI::App& app) {

@@ -17,6 +17,12 @@ std::uint64_t bytes_of(const std::string& text, const std::string& option);
 /// For option->check(): a finite number of seconds.
 enum class Zero { refused, allowed };
 CLI::Validator is_duration(Zero zero);
+/// For option->check(): one of these words. Help and completion show them.
+CLI::Validator one_of(const std::vector<std::string>& words);
+/// For option->check(): checks nothing, as what reads the value does; help and completion show the words.
+enum class Form { word, list };
+CLI::Validator shows(const std::vector<std::string>& words, Form form);
+std::vector<std::string> dtype_names();
 /// All option names of a sub-command.
 std::vector<std::string> option_names(const CLI::App& app);
 
@@ -32,5 +38,9 @@ Command add_bench(CLI::App& app);
 Command add_explain(CLI::App& app);
 Command add_doctor(CLI::App& app);
 Command add_trace(CLI::App& app);
+/// Of the commands that `app` has.
+Command add_completion(CLI::App& app);
+/// Hidden: writes the man pages and the scripts for completion into a folder; the build does.
+Command add_manual(CLI::App& app);
 
 }  // namespace tutti::cli

@@ -14,6 +14,7 @@
 
 #include <arpa/inet.h>
 #include <dlfcn.h>
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <ifaddrs.h>
@@ -27,6 +28,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -65,14 +67,18 @@ Finding cores() {
                 fmt::format("ranks that wait by spinning use up the quota: start at most {} here, or TUTTI_WAIT=sleep",
                             std::max(1, static_cast<int>(quota)))};
     }
-    return {Kind::good, "cores", fmt::format("{}; more ranks than that wait by sleeping", found)};
+    return {Kind::good,
+            "cores",
+            fmt::format("{}; more ranks than that wait by sleeping", found),
+            {},
+            "no control group allows less than the cores that this process may use"};
 }
 
 Finding open_files() {
     rlimit limit{};
     ::getrlimit(RLIMIT_NOFILE, &limit);
     const std::string found = limit.rlim_cur == RLIM_INFINITY ? "no limit" : std::to_string(limit.rlim_cur);
-    if (limit.rlim_cur >= 1024) return {Kind::good, "open files", found};
+    if (limit.rlim_cur >= 1024) return {Kind::good, "open files", found, {}, "at least 1024"};
     return {Kind::slow, "open files", found,
             "a rank keeps a connection to each rank of other hosts that it talks to: ulimit -n 4096"};
 }
@@ -93,7 +99,7 @@ Finding peer_memory() {
     std::string found = "large messages are read from the sender's memory in one copy";
     if (in_user_namespace())
         found += "; copied twice between ranks that are started in user namespaces of their own, as this process is";
-    return {Kind::good, "peers' memory", found};
+    return {Kind::good, "peers' memory", found, {}, "process_vm_readv and pidfd_open are allowed"};
 }
 
 Finding network() {
@@ -110,7 +116,12 @@ Finding network() {
                                          first_line(fmt::format("/sys/class/net/{}/mtu", at->ifa_name))));
     }
     ::freeifaddrs(list);
-    if (!interfaces.empty()) return {Kind::good, "network", fmt::format("{}", fmt::join(interfaces, ", "))};
+    if (!interfaces.empty())
+        return {Kind::good,
+                "network",
+                fmt::format("{}", fmt::join(interfaces, ", ")),
+                {},
+                "an interface that is up and has an address, beside loopback"};
     return {Kind::missing, "network", "only loopback", "jobs on several hosts need an interface with an address"};
 }
 
@@ -127,7 +138,7 @@ Finding socket_buffers() {
         found.push_back(fmt::format("{} {} KiB", name, most >> 10));
     }
     const std::string text = found.empty() ? "not to be seen here" : fmt::format("at most {}", fmt::join(found, ", "));
-    if (least >= enough) return {Kind::good, "socket buffers", text};
+    if (least >= enough) return {Kind::good, "socket buffers", text, {}, "at least 4096 KiB each"};
     return {Kind::slow, "socket buffers", text,
             "one connection does not fill a fast network: sysctl net.ipv4.tcp_wmem and tcp_rmem up to 4 MiB and more"};
 }
@@ -139,9 +150,22 @@ Finding tuning() {
     const tune::Cache cache(tune::topology());
     if (const auto known = cache.load()) {
         const algorithm::CostModel& costs = known->costs;
-        return {Kind::good, "tuning",
-                fmt::format("measured: a cache line {:.0f} ns, memory {:.1f} GB/s, a wake-up {:.0f} us ({})",
-                            costs.line_us * 1000, costs.memory_copy_gbps, costs.wake_us, cache.file_name())};
+        const tune::Circumstances& then = known->circumstances;
+        const std::string numbers = fmt::format(
+            "measured {:%Y-%m-%d %H:%M} UTC: a cache line {:.0f} ns, memory {:.1f} GB/s, a wake-up {:.0f} us ({})",
+            fmt::gmtime(static_cast<std::time_t>(then.when)), costs.line_us * 1000, costs.memory_copy_gbps,
+            costs.wake_us, cache.file_name());
+        if (then.busy())
+            return {
+                Kind::slow, "tuning", fmt::format("{}, on a busy host: {}", numbers, then.to_string()),
+                "the numbers are worse than the host is; the next start measures again, a minute after the last one "
+                "at the earliest (now: TUTTI_TUNE=remeasure)"};
+        return {Kind::good,
+                "tuning",
+                numbers,
+                {},
+                fmt::format("a quiet host: at most 5 % of the time stolen, 10 % waited, repeats 50 % apart; it was: {}",
+                            then.to_string())};
     }
     if (cache.usable())
         return {Kind::good, "tuning", fmt::format("not measured yet; will be in {}", cache.file_name())};
@@ -153,7 +177,11 @@ std::vector<Finding> environment() {
     std::vector<Finding> findings;
     try {
         api::check_environment();
-        findings.push_back({Kind::good, "variables", "every TUTTI_ variable has a value that a group can take"});
+        findings.push_back({Kind::good,
+                            "variables",
+                            "every TUTTI_ variable has a value that a group can take",
+                            {},
+                            "tutti doctor --variables"});
     } catch (const DistError& error) {
         findings.push_back({Kind::broken, "variables", error.what(), "no group can be made until it is right"});
     }
@@ -251,7 +279,7 @@ Finding program(const char* name, const char* use) {
 // Two ranks, processes of this machine, that meet and sum.
 Finding trial(const char* what, TransportKind transport) {
     const auto begin = std::chrono::steady_clock::now();
-    double microseconds = 0;
+    double microseconds[2] = {};  // what a call takes, and what the tuning predicts
     int result[2];
     if (::pipe(result) != 0) return {Kind::broken, what, "no pipe can be made", "ulimit -n"};
     try {
@@ -276,20 +304,30 @@ Finding trial(const char* what, TransportKind transport) {
                         std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count());
                 }
                 std::ranges::nth_element(took, took.begin() + 10);
-                if (rank == 0) (void)!::write(result[1], &took[10], sizeof took[10]);
+                const double told[2] = {took[10], group.predicted_us("all_reduce", x.size() * sizeof(float))};
+                if (rank == 0) (void)!::write(result[1], told, sizeof told);
                 group.destroy();
             },
             2);
-        if (::read(result[0], &microseconds, sizeof microseconds) != sizeof microseconds) microseconds = 0;
+        if (::read(result[0], microseconds, sizeof microseconds) != sizeof microseconds) microseconds[0] = 0;
     } catch (const std::exception& error) {
         ::close(result[0]), ::close(result[1]);
         return {Kind::broken, what, error.what(), "two ranks of this machine do not meet: see the message"};
     }
     ::close(result[0]), ::close(result[1]);
     const std::chrono::duration<double, std::milli> all = std::chrono::steady_clock::now() - begin;
-    return {Kind::good, what,
-            fmt::format("two ranks met; all_reduce of 1 MiB takes {:.0f} us ({:.0f} ms in all)", microseconds,
-                        all.count())};
+    const std::string found = fmt::format("two ranks met; all_reduce of 1 MiB takes {:.0f} us ({:.0f} ms in all)",
+                                          microseconds[0], all.count());
+    constexpr double too_long = 5;
+    const std::string predicted = fmt::format("the tuning predicts {:.0f} us", microseconds[1]);
+    if (microseconds[0] > too_long * microseconds[1])
+        return {Kind::slow, what, fmt::format("{}; {}", found, predicted),
+                "others use the cores now (top, vmstat 1), or the host has changed: TUTTI_TUNE=remeasure"};
+    return {Kind::good,
+            what,
+            found,
+            {},
+            fmt::format("each sum is right, and {}: at most {:.0f} times that", predicted, too_long)};
 }
 
 Finding shared_memory() {

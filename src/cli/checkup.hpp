@@ -11,7 +11,8 @@ namespace tutti::cli {
 struct Finding {
     enum class Kind { good, slow, missing, broken } kind = Kind::good;
     std::string what, found;
-    std::string hint{};  ///< what to do about it; empty when good
+    std::string hint{};      ///< what to do about it; empty when good
+    std::string compared{};  ///< good: what it was compared with; empty where "found" says it
 };
 
 /// Tries out what can be tried: two ranks meet over shared memory and over TCP, at most five seconds each.

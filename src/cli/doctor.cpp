@@ -1,6 +1,7 @@
 // tutti doctor: what tutti finds where it runs. --env: which rank of which job this process is, and who says so.
 #include "cli/arguments.hpp"
 #include "cli/checkup.hpp"
+#include "cli/manual/page.hpp"
 #include "core/env.hpp"
 #include "core/this_host.hpp"
 #include "rendezvous/job_environment.hpp"
@@ -9,12 +10,15 @@
 #include <tutti/version.hpp>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string>
+#include <string_view>
 
 namespace tutti::cli {
 namespace {
@@ -58,13 +62,35 @@ int print_variables() {
     return std::fflush(stdout) == 0 ? 0 : 1;
 }
 
+// Nobody sees colours in a file, and some do not want them (no-color.org).
+bool coloured() {
+    const char* const no = std::getenv("NO_COLOR");
+    const char* const terminal = std::getenv("TERM");
+    return ::isatty(STDOUT_FILENO) != 0 && (no == nullptr || *no == '\0') && terminal != nullptr &&
+           std::string_view(terminal) != "dumb";
+}
+
 int print_checkup() {
-    constexpr std::array words{"ok", "slow", "missing", "broken"};
+    struct Word {
+        const char *text, *colour;
+    };
+    constexpr std::array<Word, 4> words{{{"ok", "32"}, {"slow", "33"}, {"missing", "36"}, {"broken", "1;31"}}};
     const std::vector<Finding> findings = checkup();
+    const bool colours = coloured();
+    constexpr std::size_t column = 25;
+    const std::size_t width = manual::width_of_output() - column;
+    const auto below = [&](const std::string& text) {
+        const std::string lines = manual::wrapped(text, width, column);
+        fmt::print("{:{}}{}\n", "", column, colours ? fmt::format("\033[2m{}\033[0m", lines) : lines);
+    };
     fmt::print("tutti {} on {}\n", version(), this_host::name());
     for (const Finding& finding : findings) {
-        fmt::print("{:<8} {:<15} {}\n", words.at(static_cast<std::size_t>(finding.kind)), finding.what, finding.found);
-        if (!finding.hint.empty()) fmt::print("{:<24} {}\n", "", finding.hint);
+        const Word& word = words.at(static_cast<std::size_t>(finding.kind));
+        const std::string mark = fmt::format("{:<8}", word.text);
+        fmt::print("{} {:<15} {}\n", colours ? fmt::format("\033[{}m{}\033[0m", word.colour, mark) : mark, finding.what,
+                   manual::wrapped(finding.found, width, column));
+        if (!finding.hint.empty()) below(finding.hint);
+        if (!finding.compared.empty()) below("compared with: " + finding.compared);
     }
     const bool broken = std::ranges::any_of(findings, [](const Finding& f) { return f.kind == Finding::Kind::broken; });
     return std::fflush(stdout) == 0 && !broken ? 0 : 1;
@@ -79,7 +105,7 @@ Command add_doctor(CLI::App& app) {
     sub->add_flag("--env", *environment)
         ->description("which rank of which job this process would be, and from which variables");
     sub->footer(
-        "Start it as you would start your program: srun -n 4 tutti doctor --env\n"
+        "Start it as you would start your program: srun -n 4 tutti doctor --env\n\n"
         "Exit status: 0 when ranks can meet (--env: when init_process_group() would know all it needs), otherwise 1.");
     return [environment, variables] {
         if (*variables) return print_variables();

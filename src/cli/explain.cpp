@@ -5,6 +5,7 @@
 #include "algorithm/slots.hpp"
 #include "cli/arguments.hpp"
 #include "cli/explain_quantized.hpp"
+#include "cli/manual/page.hpp"
 #include "cli/requests.hpp"
 #include "core/env.hpp"
 #include "transport/shm/arena.hpp"
@@ -16,9 +17,11 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <numeric>
+#include <sstream>
 
 namespace tutti::cli {
 namespace {
@@ -80,6 +83,7 @@ std::string slots_instead(const algorithm::Layout& layout, const algorithm::Requ
 std::string source_of(const algorithm::Layout& layout) {
     if (!layout.tuning.costs) return "assumed, and not asked: the table's limits choose";
     std::string source = "measured on this host";
+    if (tune::measured_while_busy()) source += " while it was busy: later starts measure again";
     if (layout.machines > 1) source += "; the others are assumed to be alike";
     if (const auto missing = tune::still_missing(); !missing.empty())
         source += fmt::format("; not measured but assumed: {}", fmt::join(missing, ", "));
@@ -104,6 +108,27 @@ std::string explain_quantised(const ExplainArguments& a) {
                              layout.tuning.costs.value_or(algorithm::CostModel{}), source_of(layout));
 }
 
+// Lines that are longer than the terminal is wide go on below: under the words of a step, or a little to the right.
+void print(const std::string& text) {
+    const std::size_t width = manual::width_of_output();
+    constexpr std::size_t words_of_a_step = 25;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+        const std::size_t begin = std::min(line.find_first_not_of(' '), line.size());
+        const bool step = begin < line.size() && line[begin] >= '0' && line[begin] <= '9';
+        const std::size_t indent = step ? words_of_a_step : begin + 4;
+        while (line.size() > width) {
+            std::size_t end = line.rfind(' ', width);
+            if (end != std::string::npos && line[end + 1] == '+' && line[end - 1] == ',')
+                end = line.rfind(' ', end - 1);
+            if (end == std::string::npos || end <= indent) break;
+            fmt::print("{}\n", line.substr(0, end));
+            line = std::string(indent, ' ') + line.substr(end + 1);
+        }
+        fmt::print("{}\n", line);
+    }
+}
+
 std::vector<std::string> explained_collectives() {
     std::vector<std::string> names = planned_collectives();
     names.emplace_back(quantised);
@@ -115,25 +140,36 @@ std::vector<std::string> explained_collectives() {
 Command add_explain(CLI::App& app) {
     auto a = std::make_shared<ExplainArguments>();
     CLI::App* sub = app.add_subcommand("explain", "Print the schedule that a collective would use, why, and its cost");
-    sub->add_option("collective", a->collective, "which one")->check(CLI::IsMember(explained_collectives()));
-    sub->add_option("-n,--ranks", a->ranks, "number of ranks")->check(CLI::Range(1, 4096))->capture_default_str();
-    sub->add_option("-b,--bytes", a->bytes, "size of the whole buffer: 8, 64K, 1M")->capture_default_str();
+    sub->add_option("collective", a->collective, "which one")->check(one_of(explained_collectives()));
+    sub->add_option("-n,--np,--ranks", a->ranks, "number of ranks")->check(CLI::Range(1, 4096))->capture_default_str();
+    sub->add_option("-b,--bytes", a->bytes, "size of the whole buffer: 8, 64K, 1M")
+        ->type_name("SIZE")
+        ->capture_default_str();
     sub->add_option("--hosts", a->hosts, "hosts that the ranks are spread over")->capture_default_str();
-    sub->add_option("--dtype", a->dtype, "element type")->capture_default_str();
+    sub->add_option("--dtype", a->dtype, "element type")
+        ->check(shows(dtype_names(), Form::word))
+        ->capture_default_str();
     sub->add_option("--transport", a->transport, "tcp: no shared memory inside a host")
-        ->check(CLI::IsMember({"auto", "shm", "tcp"}));
-    sub->add_option("--algorithm", a->algorithm, "this one instead of the table's choice");
+        ->check(one_of({"auto", "shm", "tcp"}));
+    sub->add_option("--algorithm", a->algorithm, "this one instead of the table's choice")
+        ->check(one_of(algorithm::algorithm_names()));
     sub->add_option("--rank", a->rank, "whose steps are printed when there are many ranks")->capture_default_str();
     sub->add_option("--root", a->root, "broadcast, reduce, gather, scatter")->capture_default_str();
     sub->add_flag(both_spellings("--layout-invariant"), a->rank_order, "combine in the order of ranks");
     sub->add_flag("--table", a->table, "print all algorithms and the rules that choose among them");
     sub->add_flag("--choices", a->choices, "print what is chosen for these ranks, by size, in the form of the table");
-    sub->add_option("--type", a->type, "quantized_all_reduce: int8, int4, float8_e4m3fn, float8_e5m2")
+    sub->add_option("--type", a->type, "quantized_all_reduce: what is sent")
+        ->check(one_of({"int8", "int4", "float8_e4m3fn", "float8_e5m2"}))
         ->capture_default_str();
     sub->add_option("--block", a->block, "quantized_all_reduce: elements with one scale")->capture_default_str();
     sub->add_flag(both_spellings("--one-leg"), a->one_leg, "quantized_all_reduce: results travel as they are");
     sub->add_option("--network", a->network_gbps, "quantized_all_reduce: GB/s that a rank can send and receive")
-        ->check(CLI::PositiveNumber);
+        ->check(CLI::PositiveNumber.description(""));
+    sub->footer(
+        "Examples:\n"
+        "  tutti explain all_reduce -n 8 -b 1M --hosts 2\n"
+        "  tutti explain --table\n"
+        "  tutti explain --choices -n 4");
     return [a] {
         if (a->table) {
             std::fputs(algorithm::describe_table(tuning_of().rules).c_str(), stdout);
@@ -163,15 +199,14 @@ Command add_explain(CLI::App& app) {
             }
         }
         if (a->collective == quantised) {
-            std::fputs(explain_quantised(*a).c_str(), stdout);
+            print(explain_quantised(*a));
             return 0;
         }
         const algorithm::Layout layout = layout_of(*a);
         const std::string source = source_of(layout);
         algorithm::Request request = request_of(*a);
         if (!request.algorithm) request.algorithm = algorithm::parse_override(layout.tuning.named, request.collective);
-        std::fputs(slots_instead(layout, request).c_str(), stdout);
-        std::fputs(algorithm::explain(layout, request, source).c_str(), stdout);
+        print(slots_instead(layout, request) + algorithm::explain(layout, request, source));
         return 0;
     };
 }

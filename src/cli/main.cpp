@@ -1,9 +1,13 @@
 // tutti: the command-line program.
 #include "cli/arguments.hpp"
+#include "cli/manual/page.hpp"
 #include "core/suggestion.hpp"
 
 #include <tutti/error.hpp>
 #include <tutti/version.hpp>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -17,10 +21,32 @@ int fail(const std::string& text) {
     return 2;
 }
 
+// What is said about words that CLI11 could not place.
+std::string unexpected(const CLI::App& sub, const std::vector<std::string>& words) {
+    const std::string help = fmt::format("; tutti {} --help lists them", sub.get_name());
+    for (const std::string& word : words) {
+        if (word.size() < 2 || word.front() != '-') continue;
+        const std::string near = nearest(word.substr(0, word.find('=')), option_names(sub));
+        return fmt::format("{}: unknown option {}{}", sub.get_name(), word,
+                           near.empty() ? help : fmt::format("; did you mean {}?", near));
+    }
+    return fmt::format("{}: unexpected words: {}{}", sub.get_name(), fmt::join(words, " "), help);
+}
+
+std::string unknown_command(const std::string& word, const std::vector<std::string>& known) {
+    const std::string meant = did_you_mean(word, known);
+    return fmt::format("unknown command \"{}\"{}", word, meant.empty() ? "; tutti --help lists them" : meant);
+}
+
 int main(int argc, char** argv) {
-    CLI::App app("Collective communication between processes: starts them, measures them, explains them.", "tutti");
+    CLI::App app("Collective communication between processes: tutti starts them, measures them, explains them.",
+                 "tutti");
     app.require_subcommand(1);
-    app.set_version_flag("-V,--version", std::string("tutti ") + tutti::version());
+    app.formatter_fn([](const CLI::App* command, const std::string& /*name*/, CLI::AppFormatMode /*mode*/) {
+        return manual::help(manual::page_of(*command));
+    });
+    app.set_help_flag("-h,--help", "print this");
+    app.set_version_flag("-V,--version", std::string("tutti ") + tutti::version(), "print the version");
     std::vector<std::string> command;  // of run and launch
     std::map<std::string, Command> commands;
     commands["run"] = add_run(app, command);
@@ -29,12 +55,21 @@ int main(int argc, char** argv) {
     commands["explain"] = add_explain(app);
     commands["doctor"] = add_doctor(app);
     commands["trace"] = add_trace(app);
+    commands["completion"] = add_completion(app);
+    commands["manual"] = add_manual(app);
     app.add_subcommand("version", "Print the version");
     commands["version"] = [] {
         std::printf("tutti %s\n", tutti::version());
         return 0;
     };
-    app.footer("tutti help COMMAND, or tutti COMMAND --help: what a command takes.");
+    app.footer(
+        "tutti help COMMAND, or tutti COMMAND --help: what a command takes.\n\n"
+        "Examples:\n"
+        "  tutti run -n 4 ./program\n"
+        "  tutti bench all_reduce -n 2\n"
+        "  tutti doctor\n\n"
+        "Exit status: 2 for a command line that is wrong, with a sentence on standard error; otherwise each "
+        "command's.");
 
     std::vector<std::string> arguments(argv + 1, argv + argc);
     if (arguments.empty()) arguments = {"--help"};
@@ -43,28 +78,17 @@ int main(int argc, char** argv) {
         arguments.emplace_back("--help");
     }
     const std::string& first = arguments.front();
-    if (first.front() != '-' && commands.count(first) == 0) {
-        std::vector<std::string> names;
-        for (const auto& [name, action] : commands) names.push_back(name);
-        const std::string near = nearest(first, names);
-        return fail("unknown command \"" + first + "\"" +
-                    (near.empty() ? "; tutti --help lists them" : "; did you mean \"" + near + "\"?"));
-    }
-    if (first == "bench") std::ranges::replace(arguments, "-np", "--np");  // mpirun's
+    std::vector<std::string> names;
+    for (const auto& [name, summary] : manual::page_of(app).commands) names.push_back(name);
+    if (first.empty() || (first.front() != '-' && commands.count(first) == 0))
+        return fail(unknown_command(first, names));
+    if (first == "bench" || first == "explain") std::ranges::replace(arguments, "-np", "--np");  // mpirun's
     if (first == "run" || first == "launch") command = take_command(*app.get_subcommand(first), arguments);
     std::ranges::reverse(arguments);  // as CLI11 wants them
     try {
         app.parse(std::move(arguments));
     } catch (const CLI::ExtrasError& error) {
-        const auto& sub = *app.get_subcommands().front();
-        for (const std::string& word : app.remaining(true)) {
-            if (word.size() < 2 || word.front() != '-') continue;
-            const std::string near = nearest(word.substr(0, word.find('=')), option_names(sub));
-            return fail(
-                sub.get_name() + ": unknown option " + word +
-                (near.empty() ? "; tutti " + sub.get_name() + " --help lists them" : "; did you mean " + near + "?"));
-        }
-        return fail(error.what());
+        return fail(unexpected(*app.get_subcommands().front(), app.remaining(true)));
     } catch (const CLI::ParseError& error) {
         if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
         const auto subs = app.get_subcommands();

@@ -35,6 +35,7 @@ struct RunArguments {
     std::string transport;
     std::string colour = "auto";
     bool no_prefix = false;
+    std::vector<std::string> program;  // for help alone: take_command() takes it
     double timeout_s = 0, grace_s = 3, join_timeout_s = 600;  // 600: torchrun's
 };
 
@@ -121,13 +122,13 @@ void add_options(CLI::App& sub, RunArguments& a) {
     };
     const char *job = "The job", *nodes = "Several nodes, one command on each", *hosts = "Several hosts, over ssh",
                *program = "The program", *output = "Output";
-    option("-n,-N,--np,--nproc-per-node,--num-gpus", a.ranks, "ranks on each node: a number, cpu, gpu or auto [1]",
-           job);
+    option("-n,-N,--np,--nproc-per-node,--num-gpus", a.ranks, "ranks on each node: a number, cpu, gpu or auto [1]", job)
+        ->type_name("N");
     option("--max-restarts", a.max_restarts, "start all ranks again when one fails, so many times at most", job)
         ->check(CLI::NonNegativeNumber)
         ->capture_default_str();
     option("--transport", a.transport, "what carries the data (sets TUTTI_TRANSPORT)", job)
-        ->check(CLI::IsMember({"auto", "shm", "tcp"}));
+        ->check(one_of({"auto", "shm", "tcp"}));
     option("--timeout", a.timeout_s, "end the job after so many seconds, with exit status 124", job)
         ->check(is_duration(Zero::refused));
     option("--grace", a.grace_s, "seconds between SIGTERM and SIGKILL when the job is stopped", job)
@@ -136,10 +137,11 @@ void add_options(CLI::App& sub, RunArguments& a) {
     option("--run-id,--rdzv-id", a.run_id, "TORCHELASTIC_RUN_ID [random]", job);
     flag("--standalone", a.standalone, "one node, any free port (as without any flag of several nodes)", job);
 
-    option("--nnodes,--num-nodes", a.nodes, "number of nodes; of the hostfile: the first so many", nodes);
-    option("--node-rank", a.node_rank, "which of them this is, from 0 [0]", nodes);
-    option("--master-addr", a.master_addr, "address of node 0, by which the others reach it", nodes);
-    option("--rdzv-endpoint", a.endpoint, "both in one word, HOST:PORT", nodes);
+    option("--nnodes,--num-nodes", a.nodes, "number of nodes; of the hostfile: the first so many", nodes)
+        ->type_name("N");
+    option("--node-rank", a.node_rank, "which of them this is, from 0 [0]", nodes)->type_name("N");
+    option("--master-addr", a.master_addr, "address of node 0, by which the others reach it", nodes)->type_name("HOST");
+    option("--rdzv-endpoint", a.endpoint, "both in one word", nodes)->type_name("HOST:PORT");
     option("--join-timeout", a.join_timeout_s, "how long to wait for the other nodes, in seconds", nodes)
         ->check(is_duration(Zero::refused))
         ->capture_default_str();
@@ -147,10 +149,12 @@ void add_options(CLI::App& sub, RunArguments& a) {
         ->check(CLI::Range(1, 65535));
     flag("--lifeline", a.lifeline, "end the job when standard input ends", nodes);
 
-    option("-H,--hostfile", a.hostfile, "start the job on these hosts: lines HOST slots=RANKS", hosts);
-    option("--include", a.include, "only these: HOST[:SLOT,SLOT...][@HOST...]", hosts);
-    option("--exclude", a.exclude, "all but these", hosts);
-    option("--launcher-args", a.launcher_args, "arguments for ssh, in one word: \"-i key -o User=me\"", hosts);
+    option("-H,--hostfile", a.hostfile, "start the job on these hosts: lines HOST slots=RANKS", hosts)
+        ->type_name("FILE");
+    option("--include", a.include, "only these: HOST[:SLOT,SLOT...][@HOST...]", hosts)->type_name("HOSTS");
+    option("--exclude", a.exclude, "all but these", hosts)->type_name("HOSTS");
+    option("--launcher-args", a.launcher_args, "arguments for ssh, in one word: \"-i key -o User=me\"", hosts)
+        ->type_name("WORDS");
     option("--ssh-port", a.ssh_port, "where the hosts' sshd listens", hosts)->check(CLI::Range(1, 65535));
 
     flag("--use-env", a.use_env, "the local rank comes by LOCAL_RANK only; --use-env=False: --local-rank=N as well",
@@ -158,12 +162,14 @@ void add_options(CLI::App& sub, RunArguments& a) {
     flag("-m,--module", a.module, "the program is a Python module", program);
     flag("--no-python", a.no_python, "a program whose name ends in .py is started as it is", program);
 
-    option("--log-dir", a.log_dir, "write DIR/RUN_ID/attempt_A/RANK/{stdout,stderr}.log as well", output);
+    option("--log-dir", a.log_dir, "write DIR/RUN_ID/attempt_A/RANK/{stdout,stderr}.log as well", output)
+        ->type_name("FOLDER");
     option("-r,--redirects", a.redirects, "streams that go there only: 1 stdout, 2 stderr, 3 both; LOCAL_RANK:N,...",
-           output);
-    option("-t,--tee", a.tee, "streams that go there and here [3 without --redirects]", output);
+           output)
+        ->type_name("STREAMS");
+    option("-t,--tee", a.tee, "streams that go there and here [3 without --redirects]", output)->type_name("STREAMS");
     option("--color", a.colour, "colour the names of the ranks", output)
-        ->check(CLI::IsMember({"auto", "always", "never"}))
+        ->check(one_of({"auto", "always", "never"}))
         ->capture_default_str();
     flag("--no-prefix", a.no_prefix, "pass on every byte as it is", output);
 }
@@ -258,13 +264,20 @@ Command add(CLI::App& app, const std::vector<std::string>& command, const char* 
     a->use_env = use_env;
     CLI::App* sub = app.add_subcommand(name, text);
     add_options(*sub, *a);
-    sub->footer(
-        "Everything after the program's name goes to the program. Flags may have underscores for dashes.\n"
-        "Rank 0 reads standard input. Ctrl-Z, SIGCONT, SIGQUIT, SIGUSR1, SIGUSR2 and SIGWINCH are passed on to the "
-        "ranks.\n"
+    sub->add_option("program", a->program, "what is started, and its arguments")->type_name("COMMAND");
+    sub->footer(fmt::format(
+        "Everything after the program's name goes to the program. Flags may have underscores for dashes, as "
+        "--nproc_per_node has. Rank 0 reads standard input. Ctrl-Z, SIGCONT, SIGQUIT, SIGUSR1, SIGUSR2 and SIGWINCH "
+        "are passed on to the ranks.\n\n"
+        "Examples:\n"
+        "  tutti {0} -n 4 ./program\n"
+        "  tutti {0} -n auto train.py --epochs 3\n"
+        "  tutti {0} --nnodes 2 --node-rank 1 --master-addr node0 -n 8 train.py\n"
+        "  tutti {0} --hostfile hosts.txt -n 8 train.py\n\n"
         "Exit status: that of the first rank that fails (128 + signal when it was killed), 0 when none does; 124 "
-        "after\n"
-        "--timeout, 126 when the program cannot be executed, 127 when it is not there.");
+        "after --timeout, 126 when the program cannot be executed, 127 when it is not there, 2 for a command line that "
+        "is wrong.",
+        name));
     return [a, &command] { return run(*a, command); };
 }
 

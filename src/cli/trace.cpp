@@ -50,8 +50,17 @@ int trace(const TraceArguments& a) {
 Command add_trace(CLI::App& app) {
     auto a = std::make_shared<TraceArguments>();
     CLI::App* sub = app.add_subcommand("trace", "Print who waits for whom, from the dumps of a job's ranks");
-    sub->add_option("dumps", a->places, "dumps, or folders of them (TUTTI_TRACE_DIR of the job)")->required();
-    sub->add_option("--chrome,--perfetto", a->chrome, "also write a timeline for ui.perfetto.dev or chrome://tracing");
+    sub->add_option("dumps", a->places, "dumps, or folders of them (TUTTI_TRACE_DIR of the job)")
+        ->required()
+        ->type_name("FILE");
+    sub->add_option("--chrome,--perfetto", a->chrome, "also write a timeline for ui.perfetto.dev or chrome://tracing")
+        ->type_name("FILE");
+    sub->footer(
+        "A rank writes a dump when its group fails or ends, and on SIGUSR2.\n\n"
+        "Examples:\n"
+        "  TUTTI_TRACE_DIR=dumps tutti run -n 4 ./program\n"
+        "  tutti trace dumps\n"
+        "  tutti trace dumps --perfetto timeline.json");
     return [a] { return trace(*a); };
 }
 

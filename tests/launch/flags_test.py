@@ -38,8 +38,7 @@ class Flags(CliCase):
                          "--master-port", "--use-env", "--hostfile", "--include", "--exclude", "--standalone",
                          "--max-restarts", "--log-dir", "--redirects", "--tee", "--module", "--no-python"):
                 self.assertIn(flag, said)
-                if "-" in flag[2:]:
-                    self.assertIn("--" + flag[2:].replace("-", "_"), said)
+            self.assertIn("may have underscores for dashes", said)
 
     def test_the_program_says_what_it_can_do(self):
         for words in ((), ("--help",), ("help",), ("-h",)):

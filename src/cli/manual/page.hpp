@@ -1,0 +1,61 @@
+// What a command takes, read off CLI11's tree of commands: help, man pages and completions are all made of it, so that
+// they say the same.
+//
+// A footer of a command is paragraphs. One that begins with "Examples:" or "Exit status:" becomes a section of the man
+// page; the others stand before them.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <string>
+#include <vector>
+
+namespace tutti::cli::manual {
+
+struct Entry {
+    std::vector<std::string> names;  ///< "-n", "--np"; of what has no flag one word; without other spellings
+    std::string value;               ///< what follows it: FILE, N; empty: nothing
+    std::string text;                ///< a sentence
+    std::string fallback;            ///< what counts when it is not given; may be empty
+    std::vector<std::string> words;  ///< what it can be; empty: anything
+    bool list = false;               ///< several of the words, with commas between
+    bool required = false, repeats = false;
+};
+struct Section {
+    std::string title;  ///< empty: that of the flags that have no other
+    std::vector<Entry> entries;
+};
+struct Note {
+    std::string title;  ///< empty, "Examples" or "Exit status"
+    std::vector<std::string> lines;
+};
+struct Page {
+    std::string name;     ///< "tutti run"
+    std::string summary;  ///< a sentence
+    std::string usage;    ///< what follows the name
+    std::vector<Entry> positionals;
+    std::vector<Section> sections;
+    std::vector<std::pair<std::string, std::string>> commands;  ///< names and sentences; of the program alone
+    std::vector<Note> notes;
+};
+
+Page page_of(const CLI::App& command);
+/// The program's, then each command's that has flags of its own.
+std::vector<Page> pages_of(const CLI::App& program);
+
+/// Words of `text` in lines of at most `width` columns; each line after the first begins with `indent` spaces. What is
+/// longer than a line stays whole.
+std::string wrapped(const std::string& text, std::size_t width, std::size_t indent);
+/// Columns of the terminal that standard output is; 100 where it is none, and at most that many.
+std::size_t width_of_output();
+
+/// What `--help` prints.
+std::string help(const Page& page);
+/// A man page of section 1 (man(7)).
+std::string roff(const Page& page);
+/// Scripts that complete the program's command line.
+std::string bash_completion(const std::vector<Page>& pages);
+std::string zsh_completion(const std::vector<Page>& pages);
+std::string fish_completion(const std::vector<Page>& pages);
+
+}  // namespace tutti::cli::manual
