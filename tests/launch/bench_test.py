@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import sys
 import tempfile
 
 from cli_case import CliCase, TUTTI, main
@@ -139,7 +140,8 @@ class Bench(CliCase):
 
         def numbers(text):
             """What was measured, and what there was no time for: the next starts do that."""
-            source, values = re.search(r"numbers \(measured on this host(.*?)\): (.*)", text).groups()
+            source, values = re.search(r"numbers \(measured on this host(.*?)\): (.*?) predicted:",
+                                       re.sub(r"\s+", " ", text)).groups()
             missing = re.search(r"not measured but assumed: (.*)", source)
             missing = set(missing[1].split(", ")) if missing else set()
             words = values.split()
@@ -183,6 +185,52 @@ class Bench(CliCase):
         self.assertNotEqual(refused.returncode, 0)
         for words in ("TUTTI_TUNE", "rign", "recursive_doubling"):
             self.assertIn(words, refused.stderr)
+
+    def test_a_report_needs_nothing_and_is_never_lost(self):
+        """Without Python the page has no plots and says so; without limits it names none."""
+        with tempfile.TemporaryDirectory() as folder:
+            place = pathlib.Path(folder) / "a report"
+            done = self.tutti("bench", "all_reduce,barrier", "-n", 2, "--sizes", "8,64", "--seconds", "0.02", "--no-limits",
+                              "--report", place, env={"PATH": "/nonexistent"})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("the report will have no plots", done.stderr)
+            self.assertEqual(sorted(file.name for file in place.iterdir()), ["about.json", "index.html", "rows.json"])
+            rows, page = json.loads((place / "rows.json").read_text()), (place / "index.html").read_text()
+            self.assertEqual([row["bytes"] for row in rows], [8, 64, 0])
+            self.assertEqual({row["bound_us"] for row in rows}, {None})
+            self.assertIn("This page has no plots", page)
+            self.assertIn("tutti bench all_reduce,barrier -n 2", page)
+            about = json.loads((place / "about.json").read_text())
+            for fact in (about["host"], about["cpu"], about["date"], about["versions"]["tutti"]):
+                self.assertIn(fact, page)
+            self.assertEqual(page.count("<tr"), 2 + 3)
+            for word in ("limit", "<img"):
+                self.assertNotIn(word, page.replace("--no-limits", ""))
+            self.assertNotIn("bound", done.stdout)
+            refused = self.tutti("bench", "all_reduce", "--report", "/proc/nowhere")
+            self.assertEqual((refused.returncode, refused.stdout), (2, ""), "before anything is measured")
+
+    def test_plots_are_drawn_where_matplotlib_is(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = self.tutti("bench", "all_reduce", "-n", 2, "--sizes", "8,1K,64K", "--seconds", "0.02", "--report", folder,
+                              "--plot-python", sys.executable, timeout=100)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            if "has no matplotlib" in done.stderr:
+                self.skipTest("this Python has no matplotlib")
+            picture = (pathlib.Path(folder) / "all_reduce.svg").read_text()
+            self.assertIn("<svg", picture)
+            self.assertNotIn("<script", picture)
+            self.assertIn("tutti", picture)
+            self.assertIn('src="all_reduce.svg"', (pathlib.Path(folder) / "index.html").read_text())
+
+    def test_no_limit_explains_more_than_all_of_a_time(self):
+        for transport in ("shm", "tcp"):
+            table, found = self.measure("all_reduce,barrier", "-n", 2, "--sizes", "8,64K,1M", "--transport", transport)
+            for row in found:
+                if row["bound_us"] is not None:
+                    self.assertLessEqual(row["bound_us"], row["median_us"])
+            for percent in re.findall(r" (\d+)%", table):
+                self.assertLessEqual(int(percent), 100)
 
     def test_bus_bandwidth_is_nccl_tests_s(self):
         _, found = self.measure("all_reduce,all_gather", "-n", 4, "-b", "1M", "-e", "1M")

@@ -4,6 +4,7 @@
 #include "cli/arguments.hpp"
 #include "cli/bench/computing.hpp"
 #include "cli/bench/folder.hpp"
+#include "cli/bench/page.hpp"
 #include "core/suggestion.hpp"
 #include "core/thread.hpp"
 #include "launch/launcher.hpp"
@@ -57,10 +58,8 @@ void complete(Arguments& a) {
     }
     for (const std::string& name : o.collectives) {
         if (std::ranges::find(known, name) != known.end()) continue;
-        const std::string near = nearest(name, known);
-        throw CLI::ValidationError("collective \"" + name + "\": expected all or some of " +
-                                   fmt::format("{}", fmt::join(known, ",")) +
-                                   (near.empty() ? "" : "; did you mean " + near + "?"));
+        throw CLI::ValidationError(fmt::format("collective \"{}\": expected all or some of {}{}", name,
+                                               fmt::join(known, ","), did_you_mean(name, known)));
     }
     o.min_bytes = bytes_of(a.min, "-b");
     o.max_bytes = bytes_of(a.max, "-e");
@@ -83,13 +82,16 @@ void complete(Arguments& a) {
             throw CLI::ValidationError(option + *file +
                                        ": expected a file that can be written: " + std::strerror(errno));
     }
+    if (!o.report.empty() && o.regret)
+        throw CLI::ValidationError("--report: expected no --regret, whose rows are others; --json has them");
     if (!o.csv.empty() && o.regret)
         throw CLI::ValidationError("--csv: expected no --regret, whose rows are others; --json has them");
     o.against = list_of(a.against);
     const auto peers = bench::peer_names();
     for (const std::string& name : o.against) {
         if (std::ranges::find(peers, name) != peers.end()) continue;
-        throw CLI::ValidationError(fmt::format("--against \"{}\": expected some of {}", name, fmt::join(peers, ",")));
+        throw CLI::ValidationError(fmt::format("--against \"{}\": expected some of {}{}", name, fmt::join(peers, ","),
+                                               did_you_mean(name, peers)));
     }
     if (!o.against.empty() && o.dtypes.size() > 1) {
         throw CLI::ValidationError("--dtype " + a.dtypes + ": expected one type with --against");
@@ -106,17 +108,25 @@ void complete(Arguments& a) {
     o.table = !a.quiet;
 }
 
-int finish(const Options& options, const Limits& limits, const std::vector<Row>& rows) {
+bool all_right(const std::vector<Row>& rows) {
+    return std::ranges::none_of(rows, [](const Row& row) { return row.wrong.value_or(0) > 0; });
+}
+
+// What is left to do where the command was typed.
+int finish(const Options& options, const Limits& limits, const std::vector<Row>& rows, bench::Report* report) {
     if (options.regret) return 0;
     if (options.table) bench::print_summary(stdout, rows);
     std::fflush(stdout);
     if (!options.json.empty()) bench::write_json(options.json, rows, limits);
     if (!options.csv.empty()) bench::write_csv(options.csv, rows, limits);
-    if (!options.report.empty()) {
-        bench::write_report(options.report, rows, limits);
-        std::printf("# report: %s/index.html\n", options.report.c_str());
+    if (report != nullptr) {
+        bench::About about = bench::about_this_host();
+        about.versions = bench::versions_of(options);
+        report->write(rows, limits, std::move(about));
+        std::printf("# report: %s/index.html%s\n", options.report.c_str(),
+                    report->why_no_plots().empty() ? "" : ", without plots");
     }
-    return std::ranges::any_of(rows, [](const Row& row) { return row.wrong.value_or(0) > 0; }) ? 1 : 0;
+    return all_right(rows) ? 0 : 1;
 }
 
 // What one rank does. Regrets are told here; rows are returned, for finish().
@@ -129,7 +139,7 @@ std::vector<Row> run_rank_of(const Options& options, const Limits& limits, const
 }
 
 // Ranks as threads. The first error is the one to tell: the others follow from it.
-int run_threads(const Options& options, const Limits& limits) {
+int run_threads(const Options& options, const Limits& limits, bench::Report* report) {
     const HashStore store;
     std::vector<Row> rows;
     std::exception_ptr first;
@@ -162,14 +172,16 @@ int run_threads(const Options& options, const Limits& limits) {
     start.notify_all();
     threads.clear();
     if (first) std::rethrow_exception(first);
-    return finish(options, limits, rows);
+    return finish(options, limits, rows, report);
 }
 
 int run_rank(const Options& options, const std::string& limits_text) {
     const Limits limits = bench::limits_from_text(limits_text);
     init_process_group();
     const auto rows = run_rank_of(options, limits, default_group());
-    const int status = get_rank() == 0 ? finish(options, limits, rows) : 0;
+    const bool writes = get_rank() == 0 && !options.regret && !options.json.empty();
+    if (writes) bench::write_json(options.json, rows, limits);
+    const int status = all_right(rows) ? 0 : 1;
     destroy_process_group();
     return status;
 }
@@ -203,10 +215,8 @@ int run_processes(const Arguments& a, const Limits& limits, bool table) {
                    "--worker",
                    bench::to_text(limits)};
     if (!o.json.empty()) job.command.insert(job.command.end(), {"--json", o.json});
-    if (table && !o.csv.empty()) job.command.insert(job.command.end(), {"--csv", o.csv});
     if (!o.line_file.empty()) job.command.insert(job.command.end(), {"--line-file", o.line_file});
     if (!table) job.command.emplace_back("--quiet");
-    if (table && !o.report.empty()) job.command.insert(job.command.end(), {"--report", o.report});
     if (o.regret) job.command.insert(job.command.end(), {"--regret", "--rounds", std::to_string(o.rounds)});
     if (o.symmetric) job.command.emplace_back("--symmetric");
     if (a.no_check) job.command.emplace_back("--no-check");
@@ -216,7 +226,21 @@ int run_processes(const Arguments& a, const Limits& limits, bool table) {
     return launch::launch(job);
 }
 
-int run_against(const Arguments& a, const Limits& limits) {
+// Tutti's ranks alone: they print the rows and give them to this process.
+int run_own(const Arguments& a, const Limits& limits, bench::Report* report) {
+    const bench::Folder folder;
+    Arguments asked = a;
+    asked.options.line_file = folder / "line";
+    if (a.options.regret) return run_processes(asked, limits, true);
+    asked.options.json = folder / "rows.json";
+    const int status = run_processes(asked, limits, a.options.table);
+    if (status > 1 || !std::filesystem::exists(asked.options.json)) return status;
+    std::vector<Row> rows = bench::read_json(asked.options.json);
+    for (Row& row : rows) row.bound_us = bench::bound_us(row, limits);
+    return finish(a.options, limits, rows, report);
+}
+
+int run_against(const Arguments& a, const Limits& limits, bench::Report* report) {
     const auto rows = bench::compare(a.options, limits, [&](const Options& options) {
         Arguments asked = a;
         asked.options = options;
@@ -225,9 +249,22 @@ int run_against(const Arguments& a, const Limits& limits) {
     double own = 0;
     for (const Row& row : rows) {
         if (row.implementation == "tutti") own = row.median_us;
-        bench::print_row(stdout, row, own);
+        bench::print_row(stdout, row, limits, own);
     }
-    return finish(a.options, limits, rows);
+    return finish(a.options, limits, rows, report);
+}
+
+}  // namespace
+
+namespace {
+
+// Null: none is asked for.
+std::unique_ptr<bench::Report> report_of(const Options& options) {
+    if (options.report.empty()) return nullptr;
+    auto report = std::make_unique<bench::Report>(options.report, options.plot_python);
+    if (!report->why_no_plots().empty())
+        std::fprintf(stderr, "tutti bench: the report will have no plots: %s\n", report->why_no_plots().c_str());
+    return report;
 }
 
 }  // namespace
@@ -236,22 +273,30 @@ Command add_bench(CLI::App& app) {
     auto a = std::make_shared<Arguments>();
     Options& o = a->options;
     CLI::App* sub = app.add_subcommand("bench", "Measure collectives: tutti bench all_reduce -n 2 -b 8 -e 64M -f 2");
-    sub->add_option("collectives", a->collectives,
-                    "all, or a list: " + fmt::format("{}", fmt::join(bench::collective_names(), ",")))
-        ->required();
+    std::vector<std::string> collectives = bench::collective_names();
+    collectives.insert(collectives.begin(), "all");
+    sub->add_option("collectives", a->collectives, "what is measured")
+        ->required()
+        ->check(shows(collectives, Form::list));
     sub->add_option("-n,--np,--ranks", o.ranks, "number of ranks")->check(CLI::Range(1, 1024))->capture_default_str();
-    sub->add_option("-b,--begin", a->min, "smallest size")->capture_default_str();
-    sub->add_option("-e,--end", a->max, "largest size")->capture_default_str();
+    sub->add_option("-b,--begin", a->min, "smallest size")->type_name("SIZE")->capture_default_str();
+    sub->add_option("-e,--end", a->max, "largest size")->type_name("SIZE")->capture_default_str();
     sub->add_option("-f,--factor", o.factor, "from one size to the next")->capture_default_str();
-    sub->add_option("--sizes", a->sizes, "a list of sizes, such as 8,64K,1M, instead of -b, -e and -f");
-    sub->add_option("-d,--dtype", a->dtypes, "element types, a list")->capture_default_str();
-    sub->add_option("-o,--op", o.op, "how values are combined")->capture_default_str();
+    sub->add_option("--sizes", a->sizes, "a list of sizes, such as 8,64K,1M, instead of -b, -e and -f")
+        ->type_name("SIZES");
+    sub->add_option("-d,--dtype", a->dtypes, "element types")
+        ->check(shows(dtype_names(), Form::list))
+        ->capture_default_str();
+    sub->add_option("-o,--op", o.op, "how values are combined")
+        ->check(shows(bench::op_names(), Form::word))
+        ->capture_default_str();
     sub->add_option("--transport", o.transport, "what carries the data; inproc: ranks are threads")
-        ->check(CLI::IsMember({"shm", "tcp", "inproc"}))
+        ->check(one_of({"shm", "tcp", "inproc"}))
         ->capture_default_str();
     sub->add_flag("--symmetric", o.symmetric, "tutti's buffers are symmetric memory (empty_symmetric)");
-    sub->add_option("--json", o.json, "also write the rows to this file, as JSON");
-    sub->add_option("--csv", o.csv, "also write the rows to this file, with commas between the columns");
+    sub->add_option("--json", o.json, "also write the rows to this file, as JSON")->type_name("FILE");
+    sub->add_option("--csv", o.csv, "also write the rows to this file, with commas between the columns")
+        ->type_name("FILE");
     sub->add_option("-i,--iters", o.sampling.iterations, "samples of each row; 0: as many as fit in --seconds")
         ->check(CLI::Range(0, 1'000'000))
         ->capture_default_str();
@@ -265,10 +310,10 @@ Command add_bench(CLI::App& app) {
     sub->add_option("-c,--check", a->check, "the same in nccl-tests' form: 0 does not check")->check(CLI::Range(0, 1));
     sub->add_flag("--plan", o.plan, "measure each call as a plan too, in a row of its own");
     sub->add_flag(both_spellings("--no-pin"), a->no_pin, "leave the ranks to the scheduler");
-    sub->add_flag(both_spellings("--no-limits"), a->no_limits, "do not measure the machine's limits; bound stays 0");
-    sub->add_option(
-        "--against", a->against,
-        "also run these peers, in turn with tutti, a list: " + fmt::format("{}", fmt::join(bench::peer_names(), ",")));
+    sub->add_flag(both_spellings("--no-limits"), a->no_limits,
+                  "do not measure the machine's limits, and leave out what they explain");
+    sub->add_option("--against", a->against, "also run these peers, in turn with tutti")
+        ->check(shows(bench::peer_names(), Form::list));
     sub->add_flag("--regret", o.regret,
                   "run every algorithm by name, in turn, and print how much the chosen one is slower than the best");
     sub->add_option("--rounds", o.rounds, "turns of each, with --against or --regret; times are medians over them")
@@ -279,27 +324,41 @@ Command add_bench(CLI::App& app) {
            "measure beside that many processes that compute; rows take all of --seconds, see mean_us in --json")
         ->check(CLI::Range(0, 4096))
         ->capture_default_str();
-    sub->add_option("--report", o.report, "write plots and a page into this folder (needs gnuplot)");
+    sub->add_option("--report", o.report, "also write the rows, a page and plots (by matplotlib) into this folder")
+        ->type_name("FOLDER");
+    sub->add_option(both_spellings("--plot-python"), o.plot_python, "the interpreter that has matplotlib")
+        ->type_name("FILE")
+        ->capture_default_str();
     sub->add_option(both_spellings("--torch-python"), o.torch_python, "the interpreter that has torch")
+        ->type_name("FILE")
         ->capture_default_str();
     sub->add_flag(both_spellings("--quiet"), a->quiet)->group("");
     sub->add_flag(both_spellings("--fill"), o.sampling.fill)->group("");
     sub->add_option("--worker", a->worker)->group("");
     sub->add_option("--line-file", o.line_file)->group("");
+    sub->footer(
+        "Columns and bus bandwidth are nccl-tests'. Every result is checked.\n\n"
+        "Examples:\n"
+        "  tutti bench all_reduce -n 2 -b 8 -e 64M -f 2\n"
+        "  tutti bench all -n 4 --sizes 8,64K,1M --report report\n"
+        "  tutti bench all_reduce -n 2 --against openmpi,mpich,gloo\n"
+        "  tutti bench all_reduce -n 4 --regret\n\n"
+        "Exit status: 0 when every result is right, 1 when one is wrong or a rank fails, 2 for a command line that is "
+        "wrong.");
     return [a] {
         complete(*a);
         Options& options = a->options;
         if (!a->worker.empty()) return run_rank(options, a->worker);
+        const auto report = report_of(options);
         const Limits limits = a->no_limits || options.regret
                                   ? Limits{}
                                   : bench::measure_limits(options.transport == "tcp", options.ranks);
         if (options.beside > 0) options.sampling.fill = true;
         const bench::Computing beside(options.beside);
         if (!options.regret) bench::print_header(stdout, options, limits);
-        if (!options.against.empty()) return run_against(*a, limits);
-        const bench::Folder folder;
-        options.line_file = folder / "line";
-        return options.transport == "inproc" ? run_threads(options, limits) : run_processes(*a, limits, true);
+        if (!options.against.empty()) return run_against(*a, limits, report.get());
+        return options.transport == "inproc" ? run_threads(options, limits, report.get())
+                                             : run_own(*a, limits, report.get());
     };
 }
 

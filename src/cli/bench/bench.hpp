@@ -42,7 +42,8 @@ struct Options {
     std::vector<std::string> against;  ///< peers: openmpi, mpich, gloo, torch
     int rounds = 3;                    ///< of tutti and each peer, or of the algorithms, in turn
     bool regret = false;               ///< all algorithms by name, and how much the choice is slower than the best
-    std::string report;                ///< folder for plots and a page; empty: none
+    std::string report;                ///< folder for a page, plots and the rows; empty: none
+    std::string plot_python = "python3";
     std::string torch_python = "python3";
     std::string line_file;  ///< by which ranks measure a cache line's way between them (LineProbe); empty: not at all
 };
@@ -78,7 +79,7 @@ struct Row {
     double algbw_gbps = 0, busbw_gbps = 0;
     double bus_factor = 1;               ///< busbw = algbw × this
     std::optional<std::uint64_t> wrong;  ///< elements that differ from what they should be; empty: not checked
-    double bound_us = 0;                 ///< the best that the limits allow
+    std::optional<double> bound_us;      ///< the best that the limits allow; empty: not known
     double cpu_us = 0;                   ///< user and system time of one call, all ranks together
     double line_before_ns = 0;           ///< a cache line's way between the ranks' CPUs, before the row; 0: not known
     double line_after_ns = 0;
@@ -105,6 +106,8 @@ std::vector<std::string> collective_names();
 /// `bytes` is rounded down to what divides among the ranks. `symmetric`: in symmetric memory; then all ranks call it.
 std::unique_ptr<Case> make_case(const std::string& collective, std::uint64_t bytes, DType dtype, ReduceOp op,
                                 const ProcessGroup& group, bool symmetric = false);
+std::vector<std::string> op_names();
+/// Takes "product", too. Throws InvalidArgument.
 ReduceOp op_from_string(const std::string& name);
 
 /// Measures all rows; all ranks call it, rank 0 gets rows and prints them to `table` (may be null).
@@ -132,11 +135,13 @@ Ranks ranks_of(const ProcessGroup& group);
 
 /// A cache line's way when this row was measured, or, where that is not known, before the rows.
 double line_ns(const Row& row, const Limits& limits);
-/// What the limits allow: the way of one line or byte, and each byte that has to move to a rank copied once.
-double bound_us(const Row& row, const Limits& limits);
+/// What the limits allow: the way of one line or byte, and each byte that has to move to a rank copied once. Empty
+/// where no limits were measured, and where the row took less: then the machine was busier, or stood otherwise, while
+/// they were.
+std::optional<double> bound_us(const Row& row, const Limits& limits);
 /// What an all_reduce takes that moves each byte no more than it must, by the machine's memory: every rank reads as
-/// much as the buffer (its part of each rank's) and writes as much, all at once. 0: not known.
-double traffic_bound_us(const Row& row, const Limits& limits);
+/// much as the buffer (its part of each rank's) and writes as much, all at once. Empty: not known.
+std::optional<double> traffic_bound_us(const Row& row, const Limits& limits);
 
 /// The rounds to compare, of each implementation those in which the ranks' CPUs stood to one another as in the others':
 /// a cache line took as long, before and after. Chosen so that the implementation with the fewest has the most. What
@@ -152,15 +157,14 @@ using StartOwn = std::function<int(const Options& options)>;
 std::vector<Row> compare(const Options& options, const Limits& limits, const StartOwn& own);
 std::vector<std::string> peer_names();
 
-/// Plots (SVG, by gnuplot) of each collective's time and bus bandwidth over size, and index.html, in `folder`.
-/// Throws std::runtime_error when gnuplot is missing or fails.
-void write_report(const std::string& folder, const std::vector<Row>& rows, const Limits& limits);
-
 void print_header(std::FILE* to, const Options& options, const Limits& limits);
 /// 0 where nothing is moved.
 double cpu_ns_per_byte(const Row& row);
-/// `tutti_us`: tutti's time for the same work, where there are peers; 0: none.
-void print_row(std::FILE* to, const Row& row, double tutti_us = 0);
+/// "41 %" of the time, or "-" where it is not known.
+std::string bound_text(const Row& row);
+/// `tutti_us`: tutti's time for the same work, where there are peers; 0: none. Without limits there is no column for
+/// them.
+void print_row(std::FILE* to, const Row& row, const Limits& limits, double tutti_us = 0);
 void print_summary(std::FILE* to, const std::vector<Row>& rows);
 /// A list of objects, one a row, each with the limits that count for it. Throws std::system_error that names the file.
 void write_json(const std::string& file, const std::vector<Row>& rows, const Limits& limits);

@@ -1,10 +1,14 @@
 #include "cli/bench/bench.hpp"
 #include "cli/bench/contents.hpp"
+#include "core/suggestion.hpp"
 
 #include <tutti/distributed.hpp>
 #include <tutti/error.hpp>
 #include <tutti/plan.hpp>
 #include <tutti/symmetric.hpp>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -363,6 +367,10 @@ std::unique_ptr<Case> make_case(const std::string& collective, std::uint64_t byt
     return std::make_unique<Simple>(*layout, Shape{dtype, op, group, counts, symmetric}, entry->call, entry->plan);
 }
 
+std::vector<std::string> op_names() {
+    return {"sum", "avg", "prod", "min", "max", "band", "bor", "bxor", "premul_sum"};
+}
+
 ReduceOp op_from_string(const std::string& name) {
     const std::pair<const char*, ReduceOp> known[] = {
         {"sum", ReduceOp::sum},      {"avg", ReduceOp::avg},
@@ -373,7 +381,8 @@ ReduceOp op_from_string(const std::string& name) {
     for (const auto& [text, op] : known) {
         if (name == text) return op;
     }
-    throw InvalidArgument("--op \"" + name + "\": expected sum, avg, prod, min, max, band, bor, bxor or premul_sum");
+    throw InvalidArgument(
+        fmt::format("--op \"{}\": expected {}{}", name, fmt::join(op_names(), ", "), did_you_mean(name, op_names())));
 }
 
 }  // namespace tutti::bench

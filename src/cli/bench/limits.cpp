@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <functional>
@@ -113,9 +114,14 @@ Pair connected() {
     return pair;
 }
 
-bool move(int fd, std::byte* data, std::size_t bytes, bool send) {
+bool would_wait() {
+    return errno == EAGAIN || errno == EWOULDBLOCK;
+}
+
+bool move(int fd, std::byte* data, std::size_t bytes, bool send, int flags = 0) {
     while (bytes > 0) {
-        const ssize_t done = send ? ::send(fd, data, bytes, MSG_NOSIGNAL) : ::recv(fd, data, bytes, 0);
+        const ssize_t done = send ? ::send(fd, data, bytes, MSG_NOSIGNAL) : ::recv(fd, data, bytes, flags);
+        if (done < 0 && flags != 0 && would_wait()) continue;
         if (done <= 0) return false;
         data += done;
         bytes -= static_cast<std::size_t>(done);
@@ -123,13 +129,16 @@ bool move(int fd, std::byte* data, std::size_t bytes, bool send) {
     return true;
 }
 
+// Both look for the byte again and again, or both sleep until it is there: either may be quicker.
 double tcp_us() {
     const Pair pair = connected();
-    constexpr int turns = 2000, rounds = 3;
+    constexpr int turns = 1000, rounds = 6;
+    const auto flags = [](int round) { return round % 2 == 0 ? MSG_DONTWAIT : 0; };
     thread::Joined echo(thread::start(limits_thread, [&] {
         std::byte byte{};
         for (int i = 0; i < turns * rounds; ++i) {
-            if (!move(pair.far.get(), &byte, 1, false) || !move(pair.far.get(), &byte, 1, true)) return;
+            if (!move(pair.far.get(), &byte, 1, false, flags(i / turns)) || !move(pair.far.get(), &byte, 1, true))
+                return;
         }
     }));
     double best = 1e9;
@@ -137,7 +146,7 @@ double tcp_us() {
     for (int round = 0; round < rounds; ++round) {
         const auto start = Clock::now();
         for (int i = 0; i < turns; ++i) {
-            if (!move(pair.near.get(), &byte, 1, true) || !move(pair.near.get(), &byte, 1, false)) break;
+            if (!move(pair.near.get(), &byte, 1, true) || !move(pair.near.get(), &byte, 1, false, flags(round))) break;
         }
         best = std::min(best, seconds_since(start) * 1e6 / turns / 2);
     }
@@ -146,18 +155,21 @@ double tcp_us() {
 
 double tcp_gbps() {
     const Pair pair = connected();
-    constexpr std::size_t chunk = 1 << 20, chunks = 256;
+    constexpr std::size_t chunk = 1 << 20, chunks = 64, rounds = 4;
     thread::Joined sender(thread::start(limits_thread, [&] {
         const auto data = std::make_unique<std::byte[]>(chunk);
-        for (std::size_t i = 0; i < chunks && move(pair.near.get(), data.get(), chunk, true); ++i) {
+        for (std::size_t i = 0; i < chunks * rounds && move(pair.near.get(), data.get(), chunk, true); ++i) {
         }
     }));
     const auto data = std::make_unique<std::byte[]>(chunk);
-    const auto start = Clock::now();
-    for (std::size_t i = 0; i < chunks && move(pair.far.get(), data.get(), chunk, false); ++i) {
+    double best = 0;
+    for (std::size_t round = 0; round < rounds; ++round) {
+        const auto start = Clock::now();
+        for (std::size_t i = 0; i < chunks && move(pair.far.get(), data.get(), chunk, false); ++i) {
+        }
+        best = std::max(best, static_cast<double>(chunk * chunks) / seconds_since(start) / 1e9);
     }
-    const double gbps = static_cast<double>(chunk * chunks) / seconds_since(start) / 1e9;
-    return gbps;
+    return best;
 }
 
 int cores_of(int ranks) {
@@ -180,24 +192,29 @@ Limits measure_limits(bool tcp, int ranks) {
     return limits;
 }
 
+// A limit is the best: of what was found right before and right after the row, on its ranks' CPUs, the less.
 double line_ns(const Row& row, const Limits& limits) {
-    const double between_ns = (row.line_before_ns + row.line_after_ns) / 2;
-    return between_ns > 0 ? between_ns : limits.line_ns;
+    if (row.line_before_ns > 0 && row.line_after_ns > 0) return std::min(row.line_before_ns, row.line_after_ns);
+    return std::max(row.line_before_ns, row.line_after_ns) > 0 ? std::max(row.line_before_ns, row.line_after_ns)
+                                                               : limits.line_ns;
 }
 
-double bound_us(const Row& row, const Limits& limits) {
-    if (row.ranks < 2) return 0;
+std::optional<double> bound_us(const Row& row, const Limits& limits) {
+    if (row.ranks < 2 || limits.copies.empty()) return std::nullopt;
     const bool tcp = row.transport == "tcp";
     const double first = tcp ? limits.tcp_us : line_ns(row, limits) / 1000;
     double gbps = tcp ? limits.tcp_gbps : 0;
-    for (const auto& copy : limits.copies) {
-        if (!tcp && (gbps == 0 || copy.bytes <= row.bytes)) gbps = copy.gbps;
-    }
-    return first + (gbps > 0 ? static_cast<double>(row.bytes) * row.bus_factor / gbps / 1000 : 0);
+    // More bytes are never copied quicker than fewer: where they were, the fewer were disturbed.
+    const auto* const next = std::ranges::upper_bound(limits.copies.data(), limits.copies.data() + limits.copies.size(),
+                                                      row.bytes, {}, &Limits::Copy::bytes);
+    for (const auto* copy = std::max(next - 1, limits.copies.data()); !tcp && copy < &limits.copies.back() + 1; ++copy)
+        gbps = std::max(gbps, copy->gbps);
+    const double bound = first + (gbps > 0 ? static_cast<double>(row.bytes) * row.bus_factor / gbps / 1000 : 0);
+    return bound <= row.median_us ? std::optional(bound) : std::nullopt;
 }
 
-double traffic_bound_us(const Row& row, const Limits& limits) {
-    if (row.transport == "tcp" || limits.copies.empty()) return 0;
+std::optional<double> traffic_bound_us(const Row& row, const Limits& limits) {
+    if (row.transport == "tcp" || limits.copies.empty()) return std::nullopt;
     // A buffer of each rank is read and written in place; a copy has two buffers on each core. What counts is how much
     // there is in the caches in all.
     const std::uint64_t buffers = row.bytes * static_cast<std::uint64_t>(row.ranks);

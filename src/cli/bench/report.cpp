@@ -1,7 +1,10 @@
 #include "cli/bench/bench.hpp"
+#include "cli/bench/page.hpp"
 
 #include <tutti/version.hpp>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -14,21 +17,17 @@
 namespace tutti::bench {
 namespace {
 
-std::string cpu_name() {
-    std::ifstream info("/proc/cpuinfo");
-    for (std::string line; std::getline(info, line);) {
-        if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-    }
-    return "unknown CPU";
-}
-
-void print_columns(std::FILE* to, bool peers) {
-    std::fputs("# time: median over samples of the mean over ranks; cpu: user and system time of all ranks, a byte; ",
+void print_columns(std::FILE* to, bool bound, bool peers) {
+    std::fputs("# time: median over samples of the mean over ranks; cpu: user and system time of all ranks, a byte\n",
                to);
-    std::fputs("bound: the limits' part of the time\n", to);
-    std::fprintf(to, "#%13s %14s %12s %13s %9s %10s %10s %10s %8s %8s %10s %7s %6s%s\n", "collective", "size(B)",
-                 "count", "type", "redop", "time(us)", "p10(us)", "p90(us)", "algbw", "busbw", "cpu(ns/B)", "#wrong",
-                 "bound", peers ? "  time/tutti  implementation" : "");
+    if (bound)
+        std::fputs(
+            "# bound: the part of the time that the limits explain, at most 100%; -: the row was quicker than these "
+            "limits\n",
+            to);
+    std::fprintf(to, "#%13s %14s %12s %13s %9s %10s %10s %10s %8s %8s %10s %7s%s%s\n", "collective", "size(B)", "count",
+                 "type", "redop", "time(us)", "p10(us)", "p90(us)", "algbw", "busbw", "cpu(ns/B)", "#wrong",
+                 bound ? "  bound" : "", peers ? "  time/tutti  implementation" : "");
     std::fflush(to);
 }
 
@@ -40,11 +39,11 @@ double cpu_ns_per_byte(const Row& row) {
 
 void print_header(std::FILE* to, const Options& options, const Limits& limits) {
     std::fprintf(to, "# tutti %s, %d ranks, %s, on %s with %u hardware threads\n", tutti::version(), options.ranks,
-                 options.transport.c_str(), cpu_name().c_str(), std::thread::hardware_concurrency());
+                 options.transport.c_str(), about_this_host().cpu.c_str(), std::thread::hardware_concurrency());
     if (options.beside > 0)
         std::fprintf(to, "# beside %d processes that compute; what single calls take then differs widely\n",
                      options.beside);
-    if (limits.copies.empty()) return print_columns(to, !options.against.empty() || options.plan);
+    if (limits.copies.empty()) return print_columns(to, false, !options.against.empty() || options.plan);
     std::fprintf(to, "# limits of this machine: cache line %.0f ns one way, memcpy", limits.line_ns);
     for (const auto& copy : limits.copies) {
         std::fprintf(to, " %.1f", copy.gbps);
@@ -59,16 +58,20 @@ void print_header(std::FILE* to, const Options& options, const Limits& limits) {
         std::fprintf(to, ", TCP loopback %.1f us one way, %.2f GB/s", limits.tcp_us, limits.tcp_gbps);
     }
     std::fputs("\n", to);
-    print_columns(to, !options.against.empty() || options.plan);
+    print_columns(to, true, !options.against.empty() || options.plan);
 }
 
-void print_row(std::FILE* to, const Row& row, double tutti_us) {
-    std::fprintf(to, "%14s %14llu %12llu %13.13s %9s %10.2f %10.2f %10.2f %8.2f %8.2f %10.3g %7s %5.0f%%",
+std::string bound_text(const Row& row) {
+    return row.bound_us ? fmt::format("{:.0f}%", 100 * *row.bound_us / row.median_us) : "-";
+}
+
+void print_row(std::FILE* to, const Row& row, const Limits& limits, double tutti_us) {
+    std::fprintf(to, "%14s %14llu %12llu %13.13s %9s %10.2f %10.2f %10.2f %8.2f %8.2f %10.3g %7s",
                  row.collective.c_str(), static_cast<unsigned long long>(row.bytes),
                  static_cast<unsigned long long>(row.count), std::string(to_string(row.dtype)).c_str(), row.op.c_str(),
                  row.median_us, row.p10_us, row.p90_us, row.algbw_gbps, row.busbw_gbps, cpu_ns_per_byte(row),
-                 row.wrong ? std::to_string(*row.wrong).c_str() : "n/a",
-                 row.median_us > 0 ? 100 * row.bound_us / row.median_us : 0.0);
+                 row.wrong ? std::to_string(*row.wrong).c_str() : "n/a");
+    if (!limits.copies.empty()) std::fprintf(to, " %6s", bound_text(row).c_str());
     if (tutti_us > 0) std::fprintf(to, " %11.2f  %s", row.median_us / tutti_us, row.implementation.c_str());
     std::fputs("\n", to);
     std::fflush(to);
@@ -106,13 +109,15 @@ nlohmann::json object_of(const Row& row, const Limits& limits) {
                              {"busbw_gbps", row.busbw_gbps},
                              {"cpu_us", row.cpu_us},
                              {"cpu_ns_per_byte", nullptr},
-                             {"bound_us", row.bound_us},
-                             {"traffic_bound_us", traffic_bound_us(row, limits)},
+                             {"bound_us", nullptr},
+                             {"traffic_bound_us", nullptr},
                              {"line_ns", line_ns(row, limits)},
                              {"line_before_ns", row.line_before_ns},
                              {"line_after_ns", row.line_after_ns},
                              {"wrong", nullptr}};
     if (row.wrong) object["wrong"] = *row.wrong;
+    if (row.bound_us) object["bound_us"] = *row.bound_us;
+    if (const auto bound = traffic_bound_us(row, limits)) object["traffic_bound_us"] = *bound;
     if (row.bytes > 0) object["cpu_ns_per_byte"] = cpu_ns_per_byte(row);
     return object;
 }
@@ -158,6 +163,7 @@ std::vector<Row> read_json(const std::string& file) {
         row.dtype = dtype_from_string(object.at("dtype").get<std::string>());
         row.count = row.bytes / size_of(row.dtype);
         row.op = object.at("op");
+        row.transport = object.value("transport", "");  // peers do not say
         row.ranks = object.at("ranks");
         row.median_us = object.at("median_us");
         row.p10_us = object.at("p10_us");

@@ -80,7 +80,7 @@ std::vector<Row> measure(const Options& options, const Limits& limits, const Pro
                 if (group.rank() != 0) continue;
                 const double plain_us = options.plan ? measured.front().median_us : 0;
                 for (Row& one : measured) {
-                    if (table != nullptr) print_row(table, one, plain_us);
+                    if (table != nullptr) print_row(table, one, limits, plain_us);
                     rows.push_back(std::move(one));
                 }
             }
