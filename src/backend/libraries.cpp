@@ -29,6 +29,13 @@ std::filesystem::path own_folder() {
     return library.empty() ? library : library.parent_path() / "tutti" / "backends";
 }
 
+// Whether this library is the one that the Python package carries: tutti/lib/libtutti.so.
+bool in_python_package() {
+    const std::filesystem::path lib = own_folder().parent_path().parent_path();
+    std::error_code ignored;
+    return !lib.empty() && std::filesystem::exists(lib.parent_path() / "__init__.py", ignored);
+}
+
 // What loaded libraries say about themselves; null: nothing.
 using Report = const char* (*)();
 class Reports {
@@ -112,6 +119,9 @@ std::string canonical(std::string name) {
 }
 
 std::string how_to_get(const std::string& name) {
+    const bool has_extra = name == "gloo" || name == "hf_zmq";
+    if (has_extra && in_python_package())
+        return fmt::format("{} comes with an extra of the Python package: pip install 'tutti[backends]'", name);
     const auto package = [&](const char* packages) {
         return fmt::format("tutti brings {} where {} installed when tutti is built (tools/install-deps does it)", name,
                            packages);

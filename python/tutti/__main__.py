@@ -1,0 +1,19 @@
+"""The command `tutti`, and `python -m tutti`: the program that the package carries takes this process's place."""
+import os
+import pathlib
+import sys
+from typing import NoReturn
+
+
+def main() -> NoReturn:
+    program = pathlib.Path(__file__).parent / "bin" / "tutti"
+    os.environ.setdefault("PYTHON_EXEC", sys.executable)  # a script that it starts gets this interpreter
+    try:
+        os.execv(program, ["tutti", *sys.argv[1:]])
+    except OSError as error:
+        sys.exit(f"tutti: {program} cannot be started: {error.strerror}; "
+                 "install the package anew: pip install --force-reinstall tutti")
+
+
+if __name__ == "__main__":
+    main()

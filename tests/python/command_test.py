@@ -1,0 +1,76 @@
+"""The command in the installed package: the program, as `tutti` and as `python -m tutti`, and what is not in the package."""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+from rows import main
+
+import tutti
+
+PACKAGE = pathlib.Path(tutti.__file__).parent
+COMMANDS = {"tutti": [str(pathlib.Path(sys.executable).with_name("tutti"))], "python -m tutti": [sys.executable, "-m", "tutti"]}
+
+
+def run(*words, folder=None, **environment):
+    """Without what a checkout may have set, and with no environment of Python's activated."""
+    kept = {name: value for name, value in os.environ.items() if name in ("HOME", "XDG_CACHE_HOME")}
+    return subprocess.run(words, capture_output=True, text=True, timeout=90, cwd=folder,
+                          env={"PATH": "/usr/bin:/bin", **kept, **environment})
+
+
+class Command(unittest.TestCase):
+    def test_both_ways_start_the_packages_program(self):
+        for name, command in COMMANDS.items():
+            with self.subTest(command=name):
+                done = run(*command, "--version")
+                self.assertEqual((done.returncode, done.stdout), (0, f"tutti {tutti.__version__}\n"), done.stderr)
+
+    def test_the_programs_answers_and_statuses_are_its_own(self):
+        for name, command in COMMANDS.items():
+            with self.subTest(command=name):
+                done = run(*command, "no-such-command")
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertIn('unknown command "no-such-command"', done.stderr)
+                self.assertEqual(run(*command, "run", "-n", "2", "sh", "-c", "exit 7").returncode, 7)
+
+    def test_a_script_gets_the_packages_interpreter(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "who.py").write_text("import sys, tutti\nprint(sys.executable)\n")
+            done = run(*COMMANDS["tutti"], "run", "-n", "2", "--no-prefix", "who.py", folder=folder)
+            self.assertEqual((done.returncode, done.stdout), (0, f"{sys.executable}\n" * 2), done.stderr)
+            other = run(*COMMANDS["tutti"], "run", "-n", "1", "who.py", folder=folder, PYTHON_EXEC="/bin/false")
+            self.assertEqual(other.returncode, 1)
+
+    def test_a_package_without_its_program_says_what_to_do(self):
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copy(PACKAGE / "__main__.py", folder)
+            done = run(sys.executable, str(pathlib.Path(folder, "__main__.py")), "--version")
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("/bin/tutti cannot be started: No such file or directory; install the package anew", done.stderr)
+
+    def test_where_the_extra_is_not_installed_the_error_names_it(self):
+        ask = "import sys, tutti.distributed as dist; dist.init_process_group(sys.argv[1])"
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(PACKAGE, pathlib.Path(folder, "tutti"),
+                            ignore=shutil.ignore_patterns("*backend-gloo.so", "*backend-hf_zmq.so", "__pycache__"))
+            for backend in ("gloo", "hf_zmq", "hf_barrier"):
+                with self.subTest(backend=backend):
+                    done = run(sys.executable, "-c", ask, backend, PYTHONPATH=folder, RANK="0", WORLD_SIZE="1",
+                               MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
+                    self.assertEqual(done.returncode, 1, done.stdout)
+                    self.assertIn("pip install 'tutti[backends]'", done.stderr)
+
+    def test_doctor_sees_the_backends_of_the_package(self):
+        there = [file.stem.removeprefix("libtutti-backend-") for file in (PACKAGE / "lib/tutti/backends").iterdir()]
+        done = run(*COMMANDS["tutti"], "doctor")
+        line = next((line for line in done.stdout.splitlines() if " backends " in line), "")
+        self.assertEqual(set(line.replace(",", "").split()[2:]), {"native", *there}, done.stdout + done.stderr)
+
+
+if __name__ == "__main__":
+    main("python_" + pathlib.Path(__file__).stem)
