@@ -59,8 +59,11 @@ test-engines: python  ## tutti on the engines that people have, with their own p
 python: build  ## the Python package in build/python/venv, with its tests and types; pip installs what it needs there
 	@tools/python build
 
-wheel: build  ## a wheel of the Python package that needs nothing of this machine: build/python/wheels
+wheel: build  ## wheels of the Python package and its backends, tried, that need nothing of this machine: build/python/wheels
 	@tools/python build wheel
+
+sdist: deps  ## the sources as pip takes them: build/python/sdist; pip installs them in a fresh environment (ten minutes)
+	@tools/sdist build
 
 torch: deps  ## build tutti.torch, the backend for PyTorch, in build/python; TORCH_PYTHON=/path names the Python that has PyTorch
 	@echo "tutti: building tutti.torch for the PyTorch of $(TORCH_PYTHON)"

@@ -4,9 +4,11 @@ import pathlib
 import sys
 from typing import NoReturn
 
+from . import _core
+
 
 def main() -> NoReturn:
-    program = pathlib.Path(__file__).parent / "bin" / "tutti"
+    program = pathlib.Path(_core.__file__ or "").parent / "bin" / "tutti"
     os.environ.setdefault("PYTHON_EXEC", sys.executable)  # a script that it starts gets this interpreter
     try:
         os.execv(program, ["tutti", *sys.argv[1:]])

@@ -23,6 +23,11 @@ def run(*words, folder=None, **environment):
                           env={"PATH": "/usr/bin:/bin", **kept, **environment})
 
 
+def copy_without(folder, *patterns):
+    """The package in another folder, for PYTHONPATH."""
+    shutil.copytree(PACKAGE, pathlib.Path(folder, "tutti"), ignore=shutil.ignore_patterns("__pycache__", *patterns))
+
+
 class Command(unittest.TestCase):
     def test_both_ways_start_the_packages_program(self):
         for name, command in COMMANDS.items():
@@ -48,16 +53,15 @@ class Command(unittest.TestCase):
 
     def test_a_package_without_its_program_says_what_to_do(self):
         with tempfile.TemporaryDirectory() as folder:
-            shutil.copy(PACKAGE / "__main__.py", folder)
-            done = run(sys.executable, str(pathlib.Path(folder, "__main__.py")), "--version")
+            copy_without(folder, "bin")
+            done = run(*COMMANDS["python -m tutti"], "--version", PYTHONPATH=folder)
             self.assertEqual(done.returncode, 1)
             self.assertIn("/bin/tutti cannot be started: No such file or directory; install the package anew", done.stderr)
 
     def test_where_the_extra_is_not_installed_the_error_names_it(self):
         ask = "import sys, tutti.distributed as dist; dist.init_process_group(sys.argv[1])"
         with tempfile.TemporaryDirectory() as folder:
-            shutil.copytree(PACKAGE, pathlib.Path(folder, "tutti"),
-                            ignore=shutil.ignore_patterns("*backend-gloo.so", "*backend-hf_zmq.so", "__pycache__"))
+            copy_without(folder, "*backend-gloo.so", "*backend-hf_zmq.so")
             for backend in ("gloo", "hf_zmq", "hf_barrier"):
                 with self.subTest(backend=backend):
                     done = run(sys.executable, "-c", ask, backend, PYTHONPATH=folder, RANK="0", WORLD_SIZE="1",
