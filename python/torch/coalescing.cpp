@@ -34,7 +34,7 @@ WorkPtr ProcessGroupTutti::allreduce_coalesced(Tensors& tensors, const c10d::All
         check_supported(op, tensor, "all_reduce_coalesced");
     }
     const TensorList views = views_of(tensors, "all_reduce_coalesced", "tensors", Use::combined);
-    const AllReduceOptions ours{.op = op, .group = group_, .timeout = timeout_of(options.timeout)};
+    const AllReduceOptions ours{.op = op, .group = group(), .timeout = timeout_of(options.timeout)};
     return issue(
         {"all_reduce", c10d::OpType::ALLREDUCE_COALESCED, options.asyncOp, ours.timeout},
         [&] { tutti::all_reduce_coalesced(views, ours); },
@@ -78,7 +78,7 @@ WorkPtr ProcessGroupTutti::allgather_coalesced(std::vector<Tensors>& outputs, Te
         views.push_back(views_of(outputs[rank], "all_gather_coalesced", "output_tensor_lists"));
     }
     const ConstTensorList from = const_views_of(inputs, "all_gather_coalesced", "input_tensor_list");
-    const CollectiveOptions ours{.group = group_, .timeout = timeout_of(options.timeout)};
+    const CollectiveOptions ours{.group = group(), .timeout = timeout_of(options.timeout)};
     return issue(
         {"all_gather", c10d::OpType::ALLGATHER_COALESCED, options.asyncOp, ours.timeout},
         [&] { tutti::all_gather_coalesced(views, from, ours); },
@@ -102,7 +102,7 @@ WorkPtr ProcessGroupTutti::allgather_into_tensor_coalesced(Tensors& outputs, Ten
     }
     const TensorList to = views_of(outputs, "all_gather_into_tensor_coalesced", "outputs");
     const ConstTensorList from = const_views_of(inputs, "all_gather_into_tensor_coalesced", "inputs");
-    const CollectiveOptions ours{.group = group_, .timeout = timeout_of(options.timeout)};
+    const CollectiveOptions ours{.group = group(), .timeout = timeout_of(options.timeout)};
     return issue(
         {"all_gather", all_gather_into_tensor_type<c10d::OpType>(), options.asyncOp, ours.timeout},
         [&] { tutti::all_gather_into_tensor_coalesced(to, from, ours); },
@@ -128,7 +128,7 @@ WorkPtr ProcessGroupTutti::reduce_scatter_tensor_coalesced(Tensors& outputs, Ten
     for (const at::Tensor& tensor : outputs) check_supported(op, tensor, "reduce_scatter_tensor_coalesced");
     const TensorList to = views_of(outputs, "reduce_scatter_tensor_coalesced", "outputs", Use::combined);
     const ConstTensorList from = const_views_of(inputs, "reduce_scatter_tensor_coalesced", "inputs", Use::combined);
-    const tutti::ReduceScatterOptions ours{.op = op, .group = group_, .timeout = timeout_of(options.timeout)};
+    const tutti::ReduceScatterOptions ours{.op = op, .group = group(), .timeout = timeout_of(options.timeout)};
     return issue(
         {"reduce_scatter", c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED, options.asyncOp, ours.timeout},
         [&] { tutti::reduce_scatter_tensor_coalesced(to, from, ours); },

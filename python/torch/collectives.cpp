@@ -47,7 +47,7 @@ WorkPtr ProcessGroupTutti::broadcast(Tensors& tensors, const c10d::BroadcastOpti
     at::Tensor& tensor = tensors[static_cast<std::size_t>(options.rootTensor)];
     const TensorView view = view_of(tensor, "broadcast", "tensor");
     const BroadcastOptions ours{
-        .group = group_, .group_src = static_cast<int>(options.rootRank), .timeout = timeout_of(options.timeout)};
+        .group = group(), .group_src = static_cast<int>(options.rootRank), .timeout = timeout_of(options.timeout)};
     const Call call{"broadcast", c10d::OpType::BROADCAST, options.asyncOp && tensors.size() == 1, ours.timeout};
     WorkPtr work = issue(
         call, [&] { tutti::broadcast(view, ours); }, [&] { return tutti::async::broadcast(view, ours); },
@@ -78,7 +78,7 @@ WorkPtr ProcessGroupTutti::allreduce(Tensors& tensors, const c10d::AllreduceOpti
     if (tensors.size() != 1) return allreduce_several(call, tensors, op);
     const TensorView view = view_of(tensor, "all_reduce", "tensor", Use::combined);
     if (!is_supported(op.kind(), view.dtype())) check_supported(op, tensor, "all_reduce");
-    const AllReduceOptions ours{.op = op, .group = group_, .timeout = call.timeout};
+    const AllReduceOptions ours{.op = op, .group = group(), .timeout = call.timeout};
     return issue(
         call, [&] { tutti::all_reduce(view, ours); }, [&] { return tutti::async::all_reduce(view, ours); },
         [&] {
@@ -103,8 +103,8 @@ WorkPtr ProcessGroupTutti::allreduce_several(const Call& call, Tensors& tensors,
         [&] { combine(op, view.dtype(), view.data(), inputs, static_cast<std::uint64_t>(view.element_count())); });
     issue(
         {call.operation, call.type, false, call.timeout},
-        [&] { tutti::all_reduce(view, {.op = op, .group = group_, .timeout = call.timeout}); },
-        [&] { return tutti::async::all_reduce(view, {.op = op, .group = group_, .timeout = call.timeout}); },
+        [&] { tutti::all_reduce(view, {.op = op, .group = group(), .timeout = call.timeout}); },
+        [&] { return tutti::async::all_reduce(view, {.op = op, .group = group(), .timeout = call.timeout}); },
         [&] {
             return Kept{{{sum}}, tensors};
         });
@@ -127,7 +127,7 @@ WorkPtr ProcessGroupTutti::reduce(Tensors& tensors, const c10d::ReduceOptions& o
     const TensorView view = view_of(tensors[0], "reduce", "tensor", Use::combined);
     check_supported(op, tensors[0], "reduce");
     const tutti::ReduceOptions ours{.op = op,
-                                    .group = group_,
+                                    .group = group(),
                                     .group_dst = static_cast<int>(options.rootRank),
                                     .timeout = timeout_of(options.timeout)};
     return issue(
@@ -161,7 +161,7 @@ WorkPtr ProcessGroupTutti::allgather(std::vector<Tensors>& outputs, Tensors& inp
     check_list(invalid, outputs[0], inputs[0], options_->backend == "gloo");
     const ConstTensorView input = view_of(inputs[0], "all_gather", "tensor");
     const TensorList views = views_of(outputs[0], "all_gather", "output_tensors");
-    const CollectiveOptions ours{.group = group_, .timeout = timeout_of(options.timeout)};
+    const CollectiveOptions ours{.group = group(), .timeout = timeout_of(options.timeout)};
     return issue(
         {"all_gather", c10d::OpType::ALLGATHER, options.asyncOp, ours.timeout},
         [&] { tutti::all_gather(views, input, ours); }, [&] { return tutti::async::all_gather(views, input, ours); },
@@ -208,7 +208,7 @@ WorkPtr ProcessGroupTutti::_allgather_base(at::Tensor& output, at::Tensor& input
     }
     const TensorView to = view_of(output, "all_gather_into_tensor", "output_tensor");
     const ConstTensorView from = view_of(input, "all_gather_into_tensor", "input_tensor");
-    const CollectiveOptions ours{.group = group_, .timeout = timeout_of(options.timeout)};
+    const CollectiveOptions ours{.group = group(), .timeout = timeout_of(options.timeout)};
     return issue(
         {"all_gather", c10d::OpType::_ALLGATHER_BASE, options.asyncOp, ours.timeout},
         [&] { tutti::all_gather_into_tensor(to, from, ours); },
@@ -244,7 +244,7 @@ WorkPtr ProcessGroupTutti::gather(std::vector<Tensors>& outputs, Tensors& inputs
     const ConstTensorView input = view_of(inputs[0], "gather", "tensor");
     const TensorList views = root ? views_of(outputs[0], "gather", "gather_list") : TensorList();
     const GatherOptions ours{
-        .group = group_, .group_dst = static_cast<int>(options.rootRank), .timeout = timeout_of(options.timeout)};
+        .group = group(), .group_dst = static_cast<int>(options.rootRank), .timeout = timeout_of(options.timeout)};
     return issue(
         {"gather", c10d::OpType::GATHER, options.asyncOp, ours.timeout}, [&] { tutti::gather(input, views, ours); },
         [&] { return tutti::async::gather(input, views, ours); },
@@ -296,7 +296,7 @@ WorkPtr ProcessGroupTutti::scatter(Tensors& outputs, std::vector<Tensors>& input
     const TensorView output = view_of(outputs[0], "scatter", "tensor");
     const ConstTensorList views = root ? const_views_of(inputs[0], "scatter", "scatter_list") : ConstTensorList();
     const ScatterOptions ours{
-        .group = group_, .group_src = static_cast<int>(options.rootRank), .timeout = timeout_of(options.timeout)};
+        .group = group(), .group_src = static_cast<int>(options.rootRank), .timeout = timeout_of(options.timeout)};
     return issue(
         {"scatter", c10d::OpType::SCATTER, options.asyncOp, ours.timeout}, [&] { tutti::scatter(output, views, ours); },
         [&] { return tutti::async::scatter(output, views, ours); },
@@ -327,7 +327,7 @@ WorkPtr ProcessGroupTutti::reduce_scatter(Tensors& outputs, std::vector<Tensors>
     const TensorView output = view_of(outputs[0], "reduce_scatter", "output", Use::combined);
     const ConstTensorList views = const_views_of(inputs[0], "reduce_scatter", "input_list", Use::combined);
     check_supported(op, outputs[0], "reduce_scatter");
-    const tutti::ReduceScatterOptions ours{.op = op, .group = group_, .timeout = timeout_of(options.timeout)};
+    const tutti::ReduceScatterOptions ours{.op = op, .group = group(), .timeout = timeout_of(options.timeout)};
     return issue(
         {"reduce_scatter", c10d::OpType::REDUCE_SCATTER, options.asyncOp, ours.timeout},
         [&] { tutti::reduce_scatter(output, views, ours); },
@@ -355,7 +355,7 @@ WorkPtr ProcessGroupTutti::_reduce_scatter_base(at::Tensor& output, at::Tensor& 
     const TensorView to = view_of(output, "reduce_scatter_tensor", "output", Use::combined);
     const ConstTensorView from = view_of(input, "reduce_scatter_tensor", "input", Use::combined);
     check_supported(op, output, "reduce_scatter_tensor");
-    const tutti::ReduceScatterOptions ours{.op = op, .group = group_, .timeout = timeout_of(options.timeout)};
+    const tutti::ReduceScatterOptions ours{.op = op, .group = group(), .timeout = timeout_of(options.timeout)};
     return issue(
         {"reduce_scatter", c10d::OpType::_REDUCE_SCATTER_BASE, options.asyncOp, ours.timeout},
         [&] { tutti::reduce_scatter_tensor(to, from, ours); },
@@ -391,7 +391,7 @@ WorkPtr ProcessGroupTutti::alltoall_base(at::Tensor& output, at::Tensor& input,
         even ? view_of(input, "all_to_all_single", "input") : shaped_view_of(input, "all_to_all_single", "input");
     const AllToAllSingleOptions ours{.output_split_sizes = output_splits,
                                      .input_split_sizes = input_splits,
-                                     .group = group_,
+                                     .group = group(),
                                      .timeout = timeout_of(options.timeout)};
     return issue(
         {"all_to_all", c10d::OpType::ALLTOALL_BASE, options.asyncOp, ours.timeout},
@@ -419,7 +419,7 @@ WorkPtr ProcessGroupTutti::alltoall(Tensors& outputs, Tensors& inputs, const c10
     }
     const TensorList to = views_of(outputs, "all_to_all", "output_tensor_list");
     const ConstTensorList from = const_views_of(inputs, "all_to_all", "input_tensor_list");
-    const CollectiveOptions ours{.group = group_, .timeout = timeout_of(options.timeout)};
+    const CollectiveOptions ours{.group = group(), .timeout = timeout_of(options.timeout)};
     return issue(
         {"all_to_all", c10d::OpType::ALLTOALL, options.asyncOp, ours.timeout},
         [&] { tutti::all_to_all(to, from, ours); }, [&] { return tutti::async::all_to_all(to, from, ours); },

@@ -9,8 +9,11 @@
 #include <tutti/work.hpp>
 
 #include <atomic>
+#include <cstdint>
 #include <exception>
 #include <functional>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -50,9 +53,19 @@ decltype(auto) translating_of_store(Function&& function) {
     }
 }
 
-/// What has failed in a group. Threads: any.
+/// What has failed in a group, and who wants to hear of it at once. Threads: any.
 class Failures {
  public:
+    using Hook = std::function<void()>;
+
+    /// `hook` is called once, when something fails for the first time or tell_hooks() is called: on the thread that
+    /// notices, with no lock held. One of the same `id` is replaced.
+    void add_hook(std::int64_t id, Hook hook);
+    void remove_hook(std::int64_t id);
+    void tell_hooks() noexcept { hooks()->tell(); }
+    /// The group has been made anew: forgets what has failed before. What still goes on then calls no hooks.
+    void reset();
+
     /// An operation that was carried out within its call failed so.
     void note(const std::exception_ptr& error) noexcept;
     /// An operation that goes on after its call: how it ends is looked up when somebody asks, or with later ones.
@@ -61,8 +74,23 @@ class Failures {
     c10d::ErrorType first();
 
  private:
+    struct Hooks {
+        std::mutex mutex;
+        std::map<std::int64_t, Hook> all;
+        bool told = false;
+        void tell() noexcept;
+    };
+    std::shared_ptr<Hooks> hooks() {
+        const std::lock_guard lock(mutex_);
+        return hooks_;
+    }
+    static void listen(const std::shared_ptr<Hooks>& hooks, const tutti::Work& work);
+    /// Whether it is a failure of the group's.
+    bool set_first(const std::exception_ptr& error) noexcept;
     void look_up();
 
+    std::shared_ptr<Hooks> hooks_ = std::make_shared<Hooks>();
+    std::atomic<bool> has_hooks_{false};
     std::atomic<c10d::ErrorType> first_{c10d::ErrorType::SUCCESS};
     std::mutex mutex_;
     std::vector<tutti::Work> watched_;

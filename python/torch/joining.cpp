@@ -26,13 +26,6 @@ constexpr std::size_t looked_at_once = 64;
 constexpr std::size_t longest_list = 48;
 constexpr const char* state_key = "state";
 
-std::string new_nonce() {
-    std::random_device random;
-    std::ostringstream text;
-    text << std::hex << random() << random();
-    return text.str();
-}
-
 // Equal on all hosts, whatever their libraries.
 std::string hash_of(const std::string& text) {
     std::uint64_t hash = 0xcbf29ce484222325;
@@ -120,6 +113,13 @@ void put_note(Store& board, std::uint64_t own, int rank, const std::string& why)
 }
 
 }  // namespace
+
+std::string new_nonce() {
+    std::random_device random;
+    std::ostringstream text;
+    text << std::hex << random() << random();
+    return text.str();
+}
 
 Joining::State::State(std::string whole) : text(std::move(whole)) {
     std::istringstream words(text);

@@ -31,6 +31,9 @@
 
 namespace tutti::torch {
 
+/// Text that nobody else has.
+std::string new_nonce();
+
 class Joining : private JoiningWatch {
  public:
     struct Facts {

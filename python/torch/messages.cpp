@@ -23,7 +23,7 @@ WorkPtr ProcessGroupTutti::send(Tensors& tensors, int destination, int tag) {
     at::Tensor& tensor = only_one(tensors, options_->backend);
     check_rank("send", "dst", destination);
     const ConstTensorView view = view_of(tensor, "send", "tensor");
-    const SendOptions ours{.tag = tag, .group = group_};
+    const SendOptions ours{.tag = tag, .group = group()};
     return issue(
         {"send", c10d::OpType::SEND, true, ours.timeout, false}, [&] { tutti::send(view, destination, ours); },
         [&] { return tutti::isend(view, destination, ours); },
@@ -41,7 +41,7 @@ WorkPtr ProcessGroupTutti::receive(Tensors& tensors, std::optional<int> source, 
     }
     at::Tensor& tensor = only_one(tensors, options_->backend);
     const TensorView view = view_of(tensor, "recv", "tensor");
-    const RecvOptions ours{.src = source, .tag = tag, .group = group_};
+    const RecvOptions ours{.src = source, .tag = tag, .group = group()};
     return issue(
         {source ? "recv" : "recvAnySource", type, true, ours.timeout, false}, [&] { tutti::recv(view, ours); },
         [&] { return tutti::irecv(view, ours); },
@@ -60,7 +60,7 @@ WorkPtr ProcessGroupTutti::recvAnysource(Tensors& tensors, int tag) {
 }
 
 WorkPtr ProcessGroupTutti::barrier(const c10d::BarrierOptions& options) {
-    const tutti::BarrierOptions ours{.group = group_, .timeout = timeout_of(options.timeout)};
+    const tutti::BarrierOptions ours{.group = group(), .timeout = timeout_of(options.timeout)};
     return issue(
         {"barrier", c10d::OpType::BARRIER, options.asyncOp, ours.timeout}, [&] { tutti::barrier(ours); },
         [&] { return tutti::async::barrier(ours); }, [] { return Kept{}; });
@@ -75,7 +75,7 @@ void ProcessGroupTutti::monitoredBarrier(const c10d::BarrierOptions& options, bo
         C10_THROW_ERROR(DistBackendError, "Rank 0 timed out in monitoredBarrier after 0 ms.");
     }
     try {
-        monitored_barrier({.group = group_,
+        monitored_barrier({.group = group(),
                            .timeout = no_time ? std::chrono::milliseconds(1) : timeout_of(options.timeout),
                            .wait_all_ranks = wait_all_ranks});
     } catch (const DistBackendError& error) {

@@ -201,8 +201,16 @@ PYBIND11_MODULE(_backend, module) {
                  return make_group<InsteadOfGloo>(store, rank, size, std::move(own));
              }),
              py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"))
-        .def(py::init([](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, Milliseconds timeout, bool) {
+        .def(py::init([](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, Milliseconds timeout,
+                         bool enable_reconfigure) {
                  auto own = c10::make_intrusive<Options>(timeout, "gloo");
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+                 own->enable_reconfigure = enable_reconfigure;
+#else
+                 TORCH_CHECK_VALUE(!enable_reconfigure,
+                                   "ProcessGroupGloo: enable_reconfigure is True; expected False, "
+                                   "since this PyTorch has no reconfigure (2.14 has)");
+#endif
                  const py::tuple meant = py::module_::import("tutti.torch.gloo").attr("meant")();
                  own->group_name = py::cast<std::string>(meant[0]);
                  own->global_ranks_in_group = py::cast<std::vector<std::uint64_t>>(meant[1]);

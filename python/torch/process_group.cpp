@@ -3,8 +3,8 @@
 #include "issue.hpp"
 #include "joining.hpp"
 #include "store.hpp"
+#include "without_gil.hpp"
 
-#include <Python.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <algorithm>
@@ -14,20 +14,6 @@
 
 namespace tutti::torch {
 namespace {
-
-// Threads of the world may need the GIL, for a store that is written in Python, while this one waits for them.
-class WithoutGil {
- public:
-    WithoutGil() : state_(Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread() : nullptr) {}
-    ~WithoutGil() {
-        if (state_) PyEval_RestoreThread(state_);
-    }
-    WithoutGil(const WithoutGil&) = delete;
-    WithoutGil& operator=(const WithoutGil&) = delete;
-
- private:
-    PyThreadState* state_;
-};
 
 // The groups that have been made and not left.
 struct Alive {
@@ -46,6 +32,9 @@ ProcessGroupTutti::Options::Options(const c10d::Backend::Options& other, const s
     group_name = other.group_name;
     group_desc = other.group_desc;
     global_ranks_in_group = other.global_ranks_in_group;
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+    enable_reconfigure = other.enable_reconfigure;
+#endif
     if (const auto* ours = dynamic_cast<const Options*>(&other)) {
         threads = ours->threads;
         devices_of_gloo = ours->devices_of_gloo;
@@ -59,30 +48,41 @@ ProcessGroupTutti::ProcessGroupTutti(const c10::intrusive_ptr<c10d::Store>& stor
                                      c10::intrusive_ptr<Options> options)
     : c10d::Backend(rank, size), options_(std::move(options)), store_(store) {
     const WithoutGil guard;
-    translating([&] {
-        Joining joining(store_to_join_in(store), {.rank = rank,
-                                                  .size = size,
-                                                  .members = options_->global_ranks_in_group,
-                                                  .name = options_->group_name,
-                                                  .limit = options_->timeout});
-        group_ = joining.join([&](const Store& place) {
-            return ProcessGroup(
-                ProcessGroupOptions{.store = place,
-                                    .rank = rank,
-                                    .world_size = size,
-                                    .timeout = options_->timeout,
-                                    .name = options_->group_name.empty() ? "world" : options_->group_name,
-                                    .transport = options_->transport,
-                                    .determinism = options_->determinism,
-                                    .listen_host = options_->listen_host});
-        });
-    });
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+    const bool joins = !options_->enable_reconfigure;
+#else
+    constexpr bool joins = true;
+#endif
+    if (joins) group_ = join(store, rank, options_->global_ranks_in_group, size, options_->timeout);
+    nonce_ = new_nonce();
     init();
     setGroupUid(options_->group_name);
     Recorder::prepare();
     if (Recorder::is_on()) recorded_as_ = Recorder::get().add_group();
     const std::lock_guard lock(alive().mutex);
     alive().groups.insert(this);
+}
+
+ProcessGroup ProcessGroupTutti::join(const c10::intrusive_ptr<c10d::Store>& store, int rank,
+                                     const std::vector<std::uint64_t>& members, int size,
+                                     std::chrono::milliseconds limit) const {
+    return translating([&] {
+        Joining joining(store_to_join_in(store),
+                        {.rank = rank, .size = size, .members = members, .name = options_->group_name, .limit = limit});
+        return joining.join([&](const Store& place) {
+            ProcessGroup group(
+                ProcessGroupOptions{.store = place,
+                                    .rank = rank,
+                                    .world_size = size,
+                                    .timeout = limit,
+                                    .name = options_->group_name.empty() ? "world" : options_->group_name,
+                                    .transport = options_->transport,
+                                    .determinism = options_->determinism,
+                                    .listen_host = options_->listen_host});
+            if (limit != options_->timeout) group.set_timeout(options_->timeout);
+            return group;
+        });
+    });
 }
 
 ProcessGroupTutti::~ProcessGroupTutti() {
@@ -98,6 +98,9 @@ ProcessGroupTutti::~ProcessGroupTutti() {
 void ProcessGroupTutti::refuse(const char* operation, const std::string& message) const {
     TORCH_CHECK(false, options_->backend == "gloo" ? "ProcessGroupGloo::" : "ProcessGroupTutti::", operation, ": ",
                 message);
+}
+void ProcessGroupTutti::refuse_for_want_of_ranks() const {
+    refuse("init", "the group was made with enable_reconfigure=True and has no ranks yet; call reconfigure first");
 }
 void ProcessGroupTutti::check_not_coalesced(const char* operation) const {
     if (coalesced()) refuse(operation, "takes one dense tensor a rank between startCoalescing and endCoalescing");
@@ -158,11 +161,24 @@ WorkPtr ProcessGroupTutti::finished(const Call& call, std::vector<Tensors> outpu
 
 void ProcessGroupTutti::setTimeout(std::chrono::milliseconds timeout) {
     options_->timeout = timeout;
-    translating([&] { group_.set_timeout(timeout); });
+    if (group_) translating([&] { group_.set_timeout(timeout); });
+}
+
+void ProcessGroupTutti::addEphemeralTimeout(const std::chrono::milliseconds& /*timeout*/) {
+    TORCH_WARN_ONCE("the backend ", options_->backend, " ignores _add_ephemeral_timeout; expected: set_timeout");
 }
 
 c10d::ErrorType ProcessGroupTutti::getError() {
     return failures_.first();
+}
+
+c10::intrusive_ptr<ProcessGroupTutti::Options> ProcessGroupTutti::options_of_another(
+    const c10::intrusive_ptr<c10d::Backend::Options>& given) const {
+    auto own = c10::make_intrusive<Options>(given ? *given : *options_, options_->backend);
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+    own->enable_reconfigure = false;  // its ranks are known
+#endif
+    return own;
 }
 
 c10::intrusive_ptr<c10d::Backend> ProcessGroupTutti::split(const c10::intrusive_ptr<c10d::Store>& store,
@@ -170,8 +186,7 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupTutti::split(const c10::intrusive_
                                                            const c10::intrusive_ptr<c10d::Backend::Options>& options) {
     const auto place = std::ranges::find(ranks, rank_);
     if (place == ranks.end()) return nullptr;
-    auto own = options ? c10::make_intrusive<Options>(*options, options_->backend)
-                       : c10::make_intrusive<Options>(*options_, options_->backend);
+    auto own = options_of_another(options);
     const auto parents = own->global_ranks_in_group;
     own->global_ranks_in_group.clear();
     for (const int rank : ranks) {
@@ -188,20 +203,21 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupTutti::split(const c10::intrusive_
 c10::intrusive_ptr<c10d::Backend> ProcessGroupTutti::merge(const c10::intrusive_ptr<c10d::Store>& store,
                                                            const c10::intrusive_ptr<c10d::Backend::Options>& options,
                                                            const int& rank, const int& size) {
-    auto own = options ? c10::make_intrusive<Options>(*options, options_->backend)
-                       : c10::make_intrusive<Options>(*options_, options_->backend);
+    auto own = options_of_another(options);
     auto prefixed = c10::make_intrusive<c10d::PrefixStore>("merge/" + own->group_name, store);
     return c10::make_intrusive<ProcessGroupTutti>(prefixed, rank, size, own);
 }
 
 void ProcessGroupTutti::abort() {
     const WithoutGil guard;
-    translating([&] { group_.abort("ProcessGroup.abort was called"); });
+    failures_.tell_hooks();
+    if (group_) translating([&] { group_.abort("ProcessGroup.abort was called"); });
 }
 
 void ProcessGroupTutti::shutdown() {
     const WithoutGil guard;
     drop_coalesced();
+    if (!group_) return;
     try {
         group_.destroy();
     } catch (const DistError& error) {
@@ -216,9 +232,17 @@ void ProcessGroupTutti::leave_all() {
     std::vector<ProcessGroup> groups;
     {
         const std::lock_guard lock(alive().mutex);
-        for (ProcessGroupTutti* one : std::exchange(alive().groups, {})) groups.push_back(one->group_);
+        for (ProcessGroupTutti* one : std::exchange(alive().groups, {})) {
+            if (one->group_) groups.push_back(one->group_);
+        }
     }
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+    leave(std::move(groups), "the interpreter of this rank has ended", end);
+    TorchWork::wait_until_all_is_told(end);
+}
+
+void ProcessGroupTutti::leave(std::vector<ProcessGroup> groups, const std::string& why,
+                              std::chrono::steady_clock::time_point end) {
     for (ProcessGroup& group : groups) {
         std::future<void> left = std::async(std::launch::async, [&group] {
             try {
@@ -226,9 +250,8 @@ void ProcessGroupTutti::leave_all() {
             } catch (const DistError&) {  // NOLINT(bugprone-empty-catch): nobody is left to be told
             }
         });
-        if (left.wait_until(end) == std::future_status::timeout) group.abort("the interpreter of this rank has ended");
+        if (left.wait_until(end) == std::future_status::timeout) group.abort(why);
     }
-    TorchWork::wait_until_all_is_told(end);
 }
 
 std::unique_ptr<ProcessGroupTutti::Coalesced> ProcessGroupTutti::take_coalesced() {
@@ -256,7 +279,7 @@ void ProcessGroupTutti::drop_coalesced() noexcept {
 
 void ProcessGroupTutti::startCoalescing() {
     translating([&] {
-        auto own = std::make_unique<Coalesced>(group_);  // throws where this thread has one already
+        auto own = std::make_unique<Coalesced>(group());  // throws where this thread has one already
         own->kept.outputs.resize(1);
         const std::lock_guard lock(coalescing_mutex_);
         coalesced_[std::this_thread::get_id()] = std::move(own);

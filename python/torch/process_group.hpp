@@ -19,6 +19,8 @@
 #include <tutti/tutti.hpp>
 
 #include <atomic>
+#include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -52,6 +54,7 @@ class ProcessGroupTutti : public c10d::Backend {
     };
 
     /// Joins: returns when all `size` ranks have. Throws c10::DistStoreError that lists the ranks that did not come.
+    /// With options->enable_reconfigure it joins nobody; reconfigure() does.
     ProcessGroupTutti(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                       c10::intrusive_ptr<Options> options);
     ~ProcessGroupTutti() override;
@@ -77,6 +80,28 @@ class ProcessGroupTutti : public c10d::Backend {
                                             const int& size) override;
     void abort() override;
     void shutdown() override;
+    // Virtual in the base since 2.14; before that nothing calls them.
+    /// `hook` is called when something fails in the group, once, before abort() ends it, on the thread that notices.
+    void registerAbortHook(std::int64_t id, std::function<void()> hook) { failures_.add_hook(id, std::move(hook)); }
+    void unregisterAbortHook(std::int64_t id) { failures_.remove_hook(id); }
+    bool supportsAbortHooks() const { return true; }
+    /// Ignored, as by gloo; it says so.
+    void addEphemeralTimeout(const std::chrono::milliseconds& timeout);
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+    bool supportsReconfigure() const override {
+        return true;
+    }
+    /// "tutti:RANK:UUID:NONCE": the rank among all, the last reconfigure (-1: none), and what tells this object apart.
+    c10d::ReconfigureHandle get_reconfigure_handle() const override;
+    /// Makes the group anew, of those whose handles are given: all of them call it, and it returns when all have. A
+    /// set is ordered by the ranks among all. The group stays as it is where this fails; it leaves the ranks that are
+    /// not in the new one.
+    WorkPtr reconfigure(const c10d::ReconfigureOptions& options) override;
+#endif
+#ifdef C10D_BACKEND_HAS_WINDOW
+    /// Refused.
+    c10::intrusive_ptr<c10d::Window> new_window(const std::optional<at::Tensor>& tensor) override;
+#endif
     /// Leaves every group of this process, before the interpreter ends: continuations in Python could not run later.
     /// Waits at most two seconds for operations that are still under way, then ends them.
     static void leave_all();
@@ -122,7 +147,7 @@ class ProcessGroupTutti : public c10d::Backend {
     WorkPtr quantized_by(TorchQuantizedReducer& reducer, at::Tensor tensor, std::int64_t bucket, bool async_op);
     /// See ProcessGroup::predicted_us.
     double predicted_us(const std::string& collective, std::uint64_t bytes) const {
-        return translating([&] { return group_.predicted_us(collective, bytes); });
+        return translating([&] { return group().predicted_us(collective, bytes); });
     }
 
     WorkPtr send(Tensors& tensors, int destination, int tag) override;
@@ -132,6 +157,21 @@ class ProcessGroupTutti : public c10d::Backend {
     void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
 
  private:
+    /// Throws where reconfigure() has yet to make it.
+    const ProcessGroup& group() const {
+        if (!group_) [[unlikely]]
+            refuse_for_want_of_ranks();
+        return group_;
+    }
+    [[noreturn]] void refuse_for_want_of_ranks() const;
+    /// A world of these ranks, which meet in `store`.
+    ProcessGroup join(const c10::intrusive_ptr<c10d::Store>& store, int rank, const std::vector<std::uint64_t>& members,
+                      int size, std::chrono::milliseconds limit) const;
+    /// For a group that is made of this one.
+    c10::intrusive_ptr<Options> options_of_another(const c10::intrusive_ptr<c10d::Backend::Options>& given) const;
+    static void leave(std::vector<ProcessGroup> groups, const std::string& why,
+                      std::chrono::steady_clock::time_point end);
+
     /// What the operations have in common.
     struct Call {
         const char* operation;  ///< tutti's name of it
@@ -176,6 +216,8 @@ class ProcessGroupTutti : public c10d::Backend {
     c10::intrusive_ptr<Options> options_;
     c10::intrusive_ptr<c10d::Store> store_;
     ProcessGroup group_;
+    std::string nonce_;             // in the handle for reconfigure()
+    std::int64_t generation_ = -1;  // the uuid of the last reconfigure()
     std::atomic<std::uint64_t> sequence_{0};
     Failures failures_;
     std::size_t recorded_as_ = 0;  // the flight recorder's number of this group

@@ -62,7 +62,7 @@ WorkPtr ProcessGroupTutti::quantized(const std::string& operation, at::Tensor ou
         });
     }
     QuantizedOptions options = options_of(how);
-    options.group = group_;
+    options.group = group();
     const TensorView to = shaped_view_of(output, kind.name, "output");
     const ConstTensorView from = shaped_view_of(input, kind.name, "input");
     return issue(
@@ -83,7 +83,7 @@ WorkPtr ProcessGroupTutti::quantized_by(TorchQuantizedReducer& reducer, at::Tens
             return quantized_by(reducer, staging.out(tensor, Staging::Fill::yes), bucket, async_op);
         });
     }
-    QuantizedReducer& ours = reducer.in(group_);
+    QuantizedReducer& ours = reducer.in(group());
     const TensorView view = shaped_view_of(tensor, name, "tensor");
     const auto index = static_cast<std::size_t>(bucket);
     return issue(

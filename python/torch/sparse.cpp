@@ -31,7 +31,7 @@ WorkPtr ProcessGroupTutti::allreduce_sparse(Tensors& tensors, const c10d::Allred
         refuse("allreduce",
                "unsupported reduction operation (allreduce of sparse tensors only works with ReduceOp.SUM and AVG)");
     }
-    const CollectiveOptions ours{.group = group_, .timeout = timeout_of(options.timeout)};
+    const CollectiveOptions ours{.group = group(), .timeout = timeout_of(options.timeout)};
     const CallSiteScope site(python::call_site());
     const at::NoGradGuard no_grad;
     at::Tensor own = tensor.coalesce();

@@ -16,7 +16,7 @@ at::Tensor ProcessGroupTutti::empty_symmetric(const std::vector<std::int64_t>& s
     const at::Tensor like = at::empty({0}, type);
     const DType dtype = view_of(like, "empty_symmetric", "dtype").dtype();
     tutti::Tensor memory =
-        translating([&] { return tutti::empty_symmetric(dtype, Extents(std::span(sizes)), {.group = group_}); });
+        translating([&] { return tutti::empty_symmetric(dtype, Extents(std::span(sizes)), {.group = group()}); });
     void* data = TensorView(memory).data();
     return at::from_blob(
         data, sizes, [memory = std::move(memory)](void*) mutable { memory = tutti::Tensor(); }, like.options());

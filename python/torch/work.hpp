@@ -57,7 +57,7 @@ class TorchWork : public c10d::Work {
     c10::intrusive_ptr<c10::ivalue::Future> getFutureResult() override;
     const std::vector<Tensors>& outputs() const noexcept { return state_->outputs; }
     std::uint64_t getSequencenumber() const override { return facts_.sequence; }
-    // Virtual in the base since 2.15; before that nothing calls it.
+    // Virtual in the base since 2.14; before that nothing calls it.
     std::chrono::milliseconds getTimeout() const { return facts_.timeout; }
 
  private:

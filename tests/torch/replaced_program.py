@@ -36,6 +36,12 @@ def rank_main(rank: int, n: int, folder: str) -> None:
     direct.allreduce([x]).wait()
     assert x.eq(n).all() and isinstance(direct, dist.ProcessGroupGloo) and direct.name() == "gloo"
     found.append(whose(direct))
+    try:
+        dist.ProcessGroupGloo(dist.HashStore(), 0, 2, datetime.timedelta(milliseconds=10))
+    except RuntimeError as error:  # in words that programs look for
+        assert "timeout after 10ms" in str(error), error
+    else:
+        raise AssertionError("a group of one rank of two was made")
     if rank == 0:
         print(*found, flush=True)
 

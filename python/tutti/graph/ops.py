@@ -154,7 +154,11 @@ def lower() -> None:
     def in_place(operator: Any) -> Any:
         def lowering(*arguments: Any) -> None:
             with V.graph.fake_mode:
-                _, tensors, others, unflatten, _ = ir._CollectiveKernel.process_kernel(operator, *arguments)
+                result = ir._CollectiveKernel.process_kernel(operator, *arguments)
+            if isinstance(result, tuple):  # PyTorch 2.13
+                _, tensors, others, unflatten, _ = result
+            else:
+                tensors, others, unflatten = result.tensor_args, result.non_tensor_args, result.unflatten_args
             for tensor in tensors:
                 tensor.realize()
                 V.graph.mark_buffer_mutated(tensor.get_name())

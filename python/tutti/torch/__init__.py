@@ -82,6 +82,15 @@ def _timeout(options: Any) -> timedelta:
     return timeout if isinstance(timeout, timedelta) else timedelta(seconds=float(timeout))
 
 
+def _describe(own: Any, options: Any) -> None:
+    """Writes what torch.distributed says of a group into our options."""
+    own._timeout = _timeout(options)
+    own.group_name = options.group_id
+    own.global_ranks_in_group = options.global_ranks_in_group or list(range(options.group_size))
+    if getattr(options, "enable_reconfigure", False):  # since PyTorch 2.14
+        own.enable_reconfigure = True
+
+
 def _create(options: Any, backend_options: Any) -> Any:
     """What torch.distributed calls for each group. `options`: its _DistributedBackendOptions."""
     from ._module import backend
@@ -89,12 +98,10 @@ def _create(options: Any, backend_options: Any) -> Any:
     module = backend()
     own = backend_options
     if own is None:
-        own = module.ProcessGroupTutti.Options(timeout=_timeout(options))
+        own = module.ProcessGroupTutti.Options()
     elif not isinstance(own, module.ProcessGroupTutti.Options):
         raise TypeError(f"tutti: pg_options is a {type(own).__name__}; expected tutti.torch.Options or None")
-    own._timeout = _timeout(options)
-    own.group_name = options.group_id
-    own.global_ranks_in_group = options.global_ranks_in_group or list(range(options.group_size))
+    _describe(own, options)
     return module.ProcessGroupTutti(options.store, options.group_rank, options.group_size, own)
 
 

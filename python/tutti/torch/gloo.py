@@ -40,13 +40,12 @@ def _telling(make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _create(options: Any, backend_options: Any) -> Any:
-    from . import _timeout
+    from . import _describe
     from ._module import backend
 
     module = backend()
-    own = module.ProcessGroupTutti.Options(timeout=_timeout(options))
-    own.group_name = options.group_id
-    own.global_ranks_in_group = options.global_ranks_in_group or list(range(options.group_size))
+    own = module.ProcessGroupTutti.Options()
+    _describe(own, options)
     return module.ProcessGroupGloo(options.store, options.group_rank, options.group_size, own)
 
 
