@@ -28,6 +28,11 @@ bool reduces(const BackendRequest& request) {
            request.call == BackendCall::reduce_scatter;
 }
 
+std::optional<NativeReduction> reduction_of(const BackendRequest& request, const Library& library) {
+    if (!reduces(request)) return std::nullopt;
+    return native_reduction(request.op, request.dtype, library.abilities());
+}
+
 }  // namespace
 
 class Collectives::Core : public std::enable_shared_from_this<Core> {
@@ -84,6 +89,13 @@ class Collectives::Core : public std::enable_shared_from_this<Core> {
         return *own;
     }
 
+    Job job_of(const BackendRequest& request, BackendCompletion completion) {
+        if (request.call == BackendCall::barrier && request.device.type == Device::Type::cpu &&
+            !context_->library()->host_memory())
+            return barrier_of(request, std::move(completion));
+        return {&request, std::move(completion), nullptr, reduction_of(request, *context_->library())};
+    }
+
     // A barrier has no buffers: it is on the group's device, or on the one that this thread uses.
     Job barrier_of(const BackendRequest& request, BackendCompletion completion) {
         auto own = std::make_shared<BackendRequest>(request);
@@ -105,20 +117,29 @@ class Collectives::Core : public std::enable_shared_from_this<Core> {
         return {type, current >= 0 ? current : context_->rank() % std::max(driver->device_count(), 1)};
     }
 
-    void issue(std::vector<Job> jobs) {
+    void issue(Job job) {
+        std::vector<Job> jobs = std::exchange(spare_jobs_, {});
+        jobs.push_back(std::move(job));
+        issue(jobs);
+        jobs.clear();
+        spare_jobs_ = std::move(jobs);
+    }
+
+    // Takes what is in `jobs` where it cannot begin now.
+    void issue(std::vector<Job>& jobs) {
         context_->throw_if_over();
         {
             const std::lock_guard lock(mutex_);
             if (!queue_.empty() || is_busy_ || !can_begin(jobs)) {
-                queue_.emplace_back([this, jobs = std::move(jobs)]() mutable { begin(std::move(jobs), May::block); });
+                queue_.emplace_back([this, jobs = std::move(jobs)]() mutable { begin(jobs, May::block); });
                 return wake();
             }
         }
-        begin(std::move(jobs), May::not_block);
+        begin(jobs, May::not_block);
     }
 
-    bool can_capture(const BackendRequest& request) {
-        if (!is_connected(request.device.type) || goes_by_host(request)) return false;
+    bool can_capture(const Job& job) {
+        if (!is_connected(job.request->device.type) || goes_by_host(job)) return false;
         const std::lock_guard lock(mutex_);
         return queue_.empty() && !is_busy_;
     }
@@ -164,17 +185,15 @@ class Collectives::Core : public std::enable_shared_from_this<Core> {
         return found != channels_.end() && found->second.communicator != nullptr;
     }
 
-    bool is_for_host(const BackendRequest& r) {
-        if (!reduces(r)) return false;
-        return r.in_rank_order || !native_reduction(r.op, r.dtype, context_->library()->abilities());
+    static bool is_for_host(const Job& job) {
+        return reduces(*job.request) && (job.request->in_rank_order || !job.reduction);
     }
 
     // In the caller's thread, without waiting.
     bool can_begin(const std::vector<Job>& jobs) {
         for (const Job& job : jobs) {
-            const BackendRequest& r = *job.request;
-            if (is_for_host(r)) continue;
-            const auto found = channels_.find(r.device.type);
+            if (is_for_host(job)) continue;
+            const auto found = channels_.find(job.request->device.type);
             if (found == channels_.end() || !found->second.communicator || found->second.place->calls_block)
                 return false;
         }
@@ -182,12 +201,12 @@ class Collectives::Core : public std::enable_shared_from_this<Core> {
     }
 
     // Neighbours of one device in one launch; those of the host one by one. The first that waits makes the rest wait.
-    void begin(std::vector<Job> jobs, May may) {
+    void begin(std::vector<Job>& jobs, May may) {
         std::size_t at = 0;
         try {
             while (at < jobs.size()) {
                 context_->throw_if_over();
-                if (goes_by_host(*jobs[at].request)) {
+                if (goes_by_host(jobs[at])) {
                     backends::count(backends::Way::by_host);
                     by_host_->run(*jobs[at].request, jobs[at].completion);
                     ++at;
@@ -208,7 +227,7 @@ class Collectives::Core : public std::enable_shared_from_this<Core> {
     std::size_t end_of_launch(const std::vector<Job>& jobs, std::size_t at) {
         const Device device = jobs[at].request->device;
         std::size_t end = at + 1;
-        while (end < jobs.size() && jobs[end].request->device == device && !goes_by_host(*jobs[end].request)) ++end;
+        while (end < jobs.size() && jobs[end].request->device == device && !goes_by_host(jobs[end])) ++end;
         return end;
     }
 
@@ -221,7 +240,8 @@ class Collectives::Core : public std::enable_shared_from_this<Core> {
             } catch (...) {
                 return fail(jobs, at);
             }
-            begin({jobs.begin() + static_cast<std::ptrdiff_t>(end), jobs.end()}, May::block);
+            std::vector<Job> rest(jobs.begin() + static_cast<std::ptrdiff_t>(end), jobs.end());
+            begin(rest, May::block);
         });
         wake();
     }
@@ -238,8 +258,9 @@ class Collectives::Core : public std::enable_shared_from_this<Core> {
         for (std::size_t i = from; i < jobs.size(); ++i) jobs[i].completion.failure(ended_);
     }
 
-    bool goes_by_host(const BackendRequest& r) {
-        if (is_for_host(r)) return true;
+    bool goes_by_host(const Job& job) {
+        const BackendRequest& r = *job.request;
+        if (is_for_host(job)) return true;
         return reduces(r) && is_float8(r.dtype) && !connected(r.device).agreed.reduces_float8;
     }
 
@@ -276,6 +297,7 @@ class Collectives::Core : public std::enable_shared_from_this<Core> {
     bool is_busy_ = false, stopped_ = false;
     std::thread worker_;
     std::optional<std::vector<Job>> group_;
+    std::vector<Job> spare_jobs_;  // empty: its memory is used again
 
     friend class Collectives;
 };
@@ -303,17 +325,15 @@ void Collectives::connect(Device device, std::shared_ptr<Communicator> communica
 }
 
 void Collectives::run(const BackendRequest& request, BackendCompletion completion) {
-    const bool needs_device = request.call == BackendCall::barrier && request.device.type == Device::Type::cpu &&
-                              !core_->context_->library()->host_memory();
-    Job job = needs_device ? core_->barrier_of(request, std::move(completion)) : Job{&request, std::move(completion)};
+    Job job = core_->job_of(request, std::move(completion));
     if (core_->group_)
         core_->group_->push_back(std::move(job));
     else
-        core_->issue({std::move(job)});
+        core_->issue(std::move(job));
 }
 
 bool Collectives::can_capture(const BackendRequest& request) {
-    return core_->can_capture(request);
+    return core_->can_capture(core_->job_of(request, BackendCompletion(nullptr)));
 }
 
 void Collectives::begin_group() {
@@ -324,7 +344,7 @@ void Collectives::end_group() {
     if (!core_->group_) return;
     std::vector<Job> jobs = std::move(*core_->group_);
     core_->group_.reset();
-    if (!jobs.empty()) core_->issue(std::move(jobs));
+    if (!jobs.empty()) core_->issue(jobs);
 }
 
 const Channel& Collectives::settled(Device device) {

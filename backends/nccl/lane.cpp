@@ -137,7 +137,7 @@ void Lane::carry(const Message& message) {
     parts_.context->watcher().watch({.completion = message.completion,
                                      .end = message.place.events->record(stream),
                                      .communicator = communicator_,
-                                     .what = message.what,
+                                     .what = [what = message.what] { return what; },
                                      .deadline = message.deadline,
                                      .timeout = message.timeout,
                                      .source = source,

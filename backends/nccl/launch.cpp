@@ -21,15 +21,11 @@ std::size_t aligned(std::size_t bytes) {
     return (bytes + alignment - 1) / alignment * alignment;
 }
 
-std::shared_ptr<void> keep(std::vector<Memory> memory) {
-    return memory.empty() ? nullptr : std::make_shared<std::vector<Memory>>(std::move(memory));
-}
-
-std::optional<NativeReduction> reduction_of(const BackendRequest& request, const Library& library) {
-    if (request.call != BackendCall::all_reduce && request.call != BackendCall::reduce &&
-        request.call != BackendCall::reduce_scatter)
-        return std::nullopt;
-    return native_reduction(request.op, request.dtype, library.abilities());
+// What an operation needs until its end.
+std::shared_ptr<void> keep(std::vector<Memory> memory, const std::shared_ptr<const BackendRequest>& request) {
+    if (memory.empty() && !request) return nullptr;
+    return std::make_shared<std::pair<std::vector<Memory>, std::shared_ptr<const BackendRequest>>>(std::move(memory),
+                                                                                                   request);
 }
 
 }  // namespace
@@ -39,12 +35,11 @@ Launch::Launch(Context& context, Channel& channel, std::span<const Job> jobs)
       channel_(channel),
       driver_(*channel.place->driver),
       stream_(channel.stream->handle()),
-      jobs_(jobs) {
+      jobs_(jobs),
+      tasks_(std::move(channel.spare_tasks)) {
     tasks_.reserve(jobs_.size());
-    for (const Job& job : jobs_) {
-        tasks_.emplace_back(*job.request, context.rank(), context.size(),
-                            reduction_of(*job.request, *context.library()), channel.agreed.gathers);
-    }
+    for (const Job& job : jobs_)
+        tasks_.emplace_back(*job.request, context.rank(), context.size(), job.reduction, channel.agreed.gathers);
     needs_group_ = tasks_.size() > 1 || !tasks_.front().is_one_call();
 }
 
@@ -86,6 +81,11 @@ void Launch::prepare() {
     prepared_ = true;
 }
 
+bool Launch::is_issued() {
+    while (task_ < tasks_.size() && unit_ == tasks_[task_].units()) ++task_, unit_ = 0;
+    return task_ == tasks_.size();
+}
+
 // As many units as a group takes.
 Result Launch::issue_cut(Comm comm) {
     const Interface& calls = context_.library()->calls();
@@ -96,17 +96,10 @@ Result Launch::issue_cut(Comm comm) {
         call_ = call;
     };
     if (needs_group_) note(calls.GroupStart(), "GroupStart");
-    for (int issued = 0; issued < units_of_a_group && task_ < tasks_.size();) {
+    for (int issued = 0; issued < units_of_a_group && !is_issued(); ++issued) {
         Task& task = tasks_[task_];
-        if (unit_ == task.units()) {
-            ++task_;
-            unit_ = 0;
-            continue;
-        }
-        const Result result = task.issue(unit_, calls, comm, stream_);  // which says what it has called
+        const Result result = task.issue(unit_++, calls, comm, stream_);  // which says what it has called
         note(result, task.call());
-        ++unit_;
-        ++issued;
     }
     if (needs_group_) note(calls.GroupEnd(), "GroupEnd");
     return worst;
@@ -115,25 +108,23 @@ Result Launch::issue_cut(Comm comm) {
 Launch::State Launch::go(May may) {
     const CurrentDevice current(driver_, channel_.place->device.index);
     Communicator& communicator = *channel_.communicator;
-    const auto timeout = context_.timeout_of(*jobs_.front().request);
-    if (!prepared_) {
-        const Communicator::Use use(communicator);
-        prepare();
-    }
     for (;;) {
-        if (pending_ == Result::in_progress) {
-            if (may == May::not_block) return State::waits;
-            communicator.finish(std::exchange(pending_, Result::success), call_, what(), timeout);
+        {
+            const Communicator::Use use(communicator);
+            if (!prepared_) prepare();
+            while (pending_ == Result::success && !is_issued()) {
+                pending_ = issue_cut(use.handle());
+                if (pending_ != Result::success) communicator.check(pending_, call_, what());
+            }
+            if (pending_ == Result::success) {
+                finish();
+                return State::begun;
+            }
         }
-        while (task_ < tasks_.size() && unit_ == tasks_[task_].units()) ++task_, unit_ = 0;
-        if (task_ == tasks_.size()) break;
-        const Communicator::Use use(communicator);
-        pending_ = issue_cut(use.handle());
-        communicator.check(pending_, call_, what());
+        if (may == May::not_block) return State::waits;
+        communicator.finish(std::exchange(pending_, Result::success), call_, what(),
+                            context_.timeout_of(*jobs_.front().request));
     }
-    const Communicator::Use use(communicator);
-    finish();
-    return State::begun;
 }
 
 void Launch::finish() {
@@ -142,6 +133,8 @@ void Launch::finish() {
         task.finish(driver_, stream_);
         if (task.units() > 0) backends::count(task.is_native() ? backends::Way::native : backends::Way::composed);
     }
+    tasks_.clear();
+    channel_.spare_tasks = std::move(tasks_);
     if (!driver_.has_streams()) {  // it has been carried out
         for (const Job& job : jobs_) job.completion.success();
         return;
@@ -161,10 +154,10 @@ void Launch::finish() {
         context_.watcher().watch({.completion = job.completion,
                                   .end = end,
                                   .communicator = channel_.communicator,
-                                  .what = Context::what(*job.request),
+                                  .what = [request = job.request] { return Context::what(*request); },
                                   .deadline = Clock::now() + timeout,
                                   .timeout = timeout,
-                                  .kept = is_last ? keep(std::move(kept_)) : nullptr},
+                                  .kept = keep(is_last ? std::move(kept_) : std::vector<Memory>(), job.own)},
                                  job.request->call == BackendCall::barrier ? Watcher::Told::no : Watcher::Told::yes);
     }
 }

@@ -10,6 +10,7 @@
 #include <tutti/backend.hpp>
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,12 +24,16 @@ struct Channel {
     Agreement agreed;
     std::unique_ptr<OwnStream> stream;
     Memory scratch{};  // for the operations in the stream, one after the other
+    /// An empty one whose memory the next launch uses.
+    std::vector<Task> spare_tasks{};
 };
 
 struct Job {
     const BackendRequest* request;
     BackendCompletion completion;
     std::shared_ptr<const BackendRequest> own{};  ///< `request`, where it is not the caller's
+    /// Of all_reduce, reduce, reduce_scatter: by the library; none: it cannot.
+    std::optional<NativeReduction> reduction{};
 };
 
 class Launch {
@@ -44,6 +49,7 @@ class Launch {
 
  private:
     void prepare();
+    bool is_issued();
     Result issue_cut(Comm comm);
     void finish();
     std::string what() const;
@@ -58,8 +64,8 @@ class Launch {
     bool needs_group_ = false, is_captured_ = false;
     bool prepared_ = false;
     Result pending_ = Result::success;  // of the last cut
-    const char* call_ = "";
-    std::size_t task_ = 0;  // where the next cut begins
+    const char* call_ = "";             // which it is of
+    std::size_t task_ = 0;              // where the next cut begins
     int unit_ = 0;
 };
 

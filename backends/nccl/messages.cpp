@@ -121,7 +121,7 @@ class Messages::Core : public std::enable_shared_from_this<Core> {
         context_->watcher().watch({.completion = std::move(completion),
                                    .end = message->before,
                                    .communicator = nullptr,
-                                   .what = message->what,
+                                   .what = [what = message->what] { return what; },
                                    .deadline = message->deadline,
                                    .timeout = message->timeout,
                                    .kept = std::move(data)});
@@ -294,7 +294,7 @@ class Messages::Core : public std::enable_shared_from_this<Core> {
             context_->watcher().watch({.completion = message->completion,
                                        .end = end,
                                        .communicator = nullptr,
-                                       .what = message->what,
+                                       .what = [what = message->what] { return what; },
                                        .deadline = message->deadline,
                                        .timeout = message->timeout,
                                        .source = message == &sent ? -1 : source});

@@ -25,10 +25,10 @@ std::shared_ptr<Event> Events::take() {
     constexpr int tries = 4;
     const std::lock_guard lock(mutex_);
     for (int i = 0; i < tries && !all_.empty(); ++i) {
-        all_.push_back(std::move(all_.front()));
-        all_.pop_front();
-        if (all_.back().use_count() == 1) return all_.back();
+        last_ = last_ + 1 < all_.size() ? last_ + 1 : 0;
+        if (all_[last_].use_count() == 1) return all_[last_];
     }
+    last_ = all_.size();
     return all_.emplace_back(std::make_shared<Event>(driver_, device_));
 }
 

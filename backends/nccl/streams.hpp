@@ -8,9 +8,9 @@
 #include <tutti/backend.hpp>
 
 #include <cstddef>
-#include <deque>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 namespace tutti::nccl {
 
@@ -56,7 +56,8 @@ class Events {
     const std::shared_ptr<const Driver> driver_;
     const int device_;
     std::mutex mutex_;
-    std::deque<std::shared_ptr<Event>> all_;
+    std::vector<std::shared_ptr<Event>> all_;
+    std::size_t last_ = 0;            // that was taken
     std::unique_ptr<Event> between_;  // of order()
 };
 

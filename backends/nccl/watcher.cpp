@@ -17,6 +17,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto shortest_nap = 20us, longest_nap = 1000us;
+constexpr auto last_idle_nap = 200us;          // a longer one with nothing under way is sleep
 constexpr auto time_between_questions = 50ms;  // to the library, how its communicators are
 
 }  // namespace
@@ -39,7 +40,7 @@ class Watcher::Core : public std::enable_shared_from_this<Core> {
         backends::join(thread_);
     }
 
-    void watch(Watched&& operation) {
+    void watch(Watched&& operation, bool at_once) {
         std::unique_lock lock(mutex_);
         if (ended_ || stopped_) {
             const auto error = ended_;
@@ -49,9 +50,11 @@ class Watcher::Core : public std::enable_shared_from_this<Core> {
         }
         ++open_;
         arrived_.push_back(std::move(operation));
-        const bool sleeps = std::exchange(sleeps_, false);
+        if (!sleeps_ && !at_once) return;
+        sleeps_ = false;
+        is_called_ = true;
         lock.unlock();
-        if (sleeps) changed_.notify_all();
+        changed_.notify_all();
     }
 
     void set_probe(std::function<std::exception_ptr()> probe) {
@@ -62,6 +65,7 @@ class Watcher::Core : public std::enable_shared_from_this<Core> {
     void add_waiting(int number) {
         const std::lock_guard lock(mutex_);
         waiting_ += number;
+        is_called_ = true;
         changed_.notify_all();
     }
 
@@ -78,19 +82,18 @@ class Watcher::Core : public std::enable_shared_from_this<Core> {
 
  private:
     void work() {
-        auto nap = std::chrono::microseconds(shortest_nap);
+        std::vector<Watched> arrived;
         for (;;) {
             std::exception_ptr ended;
             {
                 std::unique_lock lock(mutex_);
-                sleeps_ = is_idle();
-                if (sleeps_) changed_.wait(lock, [&] { return stopped_ || !is_idle(); });
-                sleeps_ = false;
+                rest(lock);
                 if (stopped_ && !ended_) ended_ = std::make_exception_ptr(Aborted(title_ + ": the group has ended"));
-                std::ranges::move(arrived_, std::back_inserter(active_));
-                arrived_.clear();
+                arrived.swap(arrived_);
                 ended = ended_;
             }
+            std::ranges::move(arrived, std::back_inserter(active_));
+            arrived.clear();
             if (ended) {
                 close(ended);
                 const std::lock_guard lock(mutex_);
@@ -98,18 +101,28 @@ class Watcher::Core : public std::enable_shared_from_this<Core> {
                 continue;
             }
             const std::size_t over = look();
-            nap = over > 0 ? std::chrono::microseconds(shortest_nap)
-                           : std::min<std::chrono::microseconds>(nap * 3 / 2, longest_nap);
-            std::unique_lock lock(mutex_);
+            nap_ = over > 0 ? std::chrono::microseconds(shortest_nap)
+                            : std::min<std::chrono::microseconds>(nap_ * 3 / 2, longest_nap);
+            const std::lock_guard lock(mutex_);
             open_ -= over;
             if (over > 0 && open_ == 0) changed_.notify_all();
-            if (open_ > 0)
-                changed_.wait_for(lock, nap, [&] { return stopped_ || ended_; });
-            else if (waiting_ > 0) {
-                sleeps_ = true;
-                changed_.wait_for(lock, time_between_questions, [&] { return stopped_ || open_ > 0 || is_idle(); });
-            }
         }
+    }
+
+    // Until there may be something to see.
+    void rest(std::unique_lock<std::mutex>& lock) {
+        const auto is_called = [&] { return stopped_ || is_called_ || (ended_ && open_ > 0); };
+        if (open_ > 0 || (nap_ <= last_idle_nap && !ended_)) {
+            changed_.wait_for(lock, nap_, is_called);
+        } else {
+            sleeps_ = true;
+            if (waiting_ > 0 && !ended_)
+                changed_.wait_for(lock, time_between_questions, is_called);
+            else
+                changed_.wait(lock, is_called);
+            sleeps_ = false;
+        }
+        if (std::exchange(is_called_, false)) nap_ = shortest_nap;
     }
 
     // Completes what has been reached; the number of them. Operations of one communicator are reached in their order.
@@ -128,8 +141,9 @@ class Watcher::Core : public std::enable_shared_from_this<Core> {
             } catch (const Timeout&) {
                 failure = std::current_exception();
             } catch (const std::exception& error) {
-                failure = std::make_exception_ptr(DistBackendError(title_ + ": " + operation.what + ": " + error.what(),
-                                                                   {.operation = operation.what}));
+                const std::string what = operation.what();
+                failure = std::make_exception_ptr(
+                    DistBackendError(title_ + ": " + what + ": " + error.what(), {.operation = what}));
             }
             if (own != nullptr) busy.push_back(own);
             return false;
@@ -152,15 +166,14 @@ class Watcher::Core : public std::enable_shared_from_this<Core> {
     }
 
     void throw_late(const Watched& operation) const {
+        const std::string what = operation.what();
         throw Timeout(
-            title_ + ": " + operation.what + ": the device has not reached its end after " +
+            title_ + ": " + what + ": the device has not reached its end after " +
                 std::to_string(operation.timeout.count()) +
                 " ms: expected all ranks to come to it, and what the caller's stream held to end" +
                 (operation.communicator == nullptr ? "" : "; from " + operation.communicator->library().describe()),
-            {.operation = operation.what, .elapsed = operation.timeout});
+            {.operation = what, .elapsed = operation.timeout});
     }
-
-    bool is_idle() const { return open_ == 0 && (waiting_ == 0 || ended_); }  // with the lock
 
     // How the other ranks are, and the communicators.
     std::exception_ptr ask() {
@@ -180,7 +193,7 @@ class Watcher::Core : public std::enable_shared_from_this<Core> {
             asked.push_back(own);
             const Result result = own->state();
             if (result == Result::success || result == Result::in_progress) continue;
-            return own->failure(result, "CommGetAsyncError", operation.what);
+            return own->failure(result, "CommGetAsyncError", operation.what());
         }
         return nullptr;
     }
@@ -202,11 +215,13 @@ class Watcher::Core : public std::enable_shared_from_this<Core> {
     std::vector<Watched> arrived_;
     std::size_t open_ = 0;  // arrived and active ones
     int waiting_ = 0;
-    bool sleeps_ = false;  // for long: whoever brings something wakes it
+    bool sleeps_ = false;     // for long: whoever brings something wakes it
+    bool is_called_ = false;  // to end its sleep, or nap
     std::function<std::exception_ptr()> probe_;
     std::exception_ptr ended_;
     bool stopped_ = false;
-    std::vector<Watched> active_;  // the thread's alone, as the next one
+    std::vector<Watched> active_;  // the thread's alone, as the next ones
+    std::chrono::microseconds nap_ = longest_nap;
     Clock::time_point next_question_{};
     std::thread thread_;
 };
@@ -234,7 +249,7 @@ void Watcher::set_probe(std::function<std::exception_ptr()> probe) {
 
 void Watcher::watch(Watched operation, Told is_told) {
     if (operation.completion && is_told == Told::yes) operation.completion->enqueued(operation.end, operation.source);
-    core_->watch(std::move(operation));
+    core_->watch(std::move(operation), is_told == Told::no);  // then the host waits for its end
 }
 
 bool Watcher::drain(Clock::time_point until) {

@@ -2,7 +2,8 @@
 // reached their event; with a failure when their communicator reports one or their time is over, and then every
 // operation that the group still has.
 //
-// Threads: any; it has one of its own, which sleeps while nothing is under way.
+// Threads: any; it has one of its own, which sleeps while nothing is under way. It falls asleep a moment after the last
+// operation's end, so that calls that follow each other closely need not wake it.
 #pragma once
 
 #include "nccl/communicator.hpp"
@@ -26,7 +27,8 @@ struct Watched {
     std::optional<BackendCompletion> completion;  ///< none: the caller knows already
     std::shared_ptr<Event> end;
     std::shared_ptr<Communicator> communicator;  ///< null: copies alone
-    std::string what;                            ///< "all_reduce #41", for messages
+    /// Says "all_reduce #41", for messages, until the end.
+    std::function<std::string()> what;
     Clock::time_point deadline{};
     std::chrono::milliseconds timeout{0};
     int source = -1;

@@ -174,8 +174,9 @@ void Group::hand_over(CustomBackend& backend, const std::shared_ptr<Operation>& 
 }
 
 void Group::note_enqueued(const std::shared_ptr<Operation>& operation, int source) {
+    if (!operation->is_receive || source < 0) return;
     const World::Held held(*world_);
-    if (operation->is_receive && source >= 0) operation->transfer.peer = global(source);
+    operation->transfer.peer = global(source);
 }
 
 void Group::take_back(const std::shared_ptr<Operation>& operation, int source, const std::exception_ptr& error) {
