@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -14,10 +15,11 @@
 namespace tutti::nccl_library {
 namespace {
 
-// A batch that is under way: begin() when its communicator's turn has come, then finish().
+// A batch that is under way: begin() when its communicator's turn has come, then finish(). Of a graph that runs it
+// takes no turn: turns are taken at the calls.
 class Run {
  public:
-    Run(Batch batch, std::uint64_t turn) : batch_(std::move(batch)), turn_(turn) {}
+    explicit Run(Batch batch, std::optional<std::uint64_t> turn = {}) : batch_(std::move(batch)), turn_(turn) {}
     Run(const Run&) = delete;
     Run& operator=(const Run&) = delete;
     ~Run() { end(); }
@@ -27,7 +29,7 @@ class Run {
 
     void begin() noexcept {
         try {
-            communicator()->await_turn(turn_);
+            await_turn();
             for (const Operation& operation : batch_.operations) {
                 if (!suffers(operation)) started_.push_back(start(operation, *communicator()));
                 if (hanging_ != nullptr) return;
@@ -41,7 +43,7 @@ class Run {
     void carry_out_alone(bool until_abort) noexcept {
         const Operation& operation = batch_.operations.front();
         try {
-            communicator()->await_turn(turn_);
+            await_turn();
             if (!suffers(operation)) carry_out(operation, *communicator());
         } catch (...) {
             note_of(operation, as_failure(std::current_exception()));
@@ -93,6 +95,9 @@ class Run {
         }
         return true;
     }
+    void await_turn() {
+        if (turn_) communicator()->await_turn(*turn_);
+    }
     // What tutti says knows nothing of NCCL's names.
     void note_of(const Operation& operation, const Failure& failure) noexcept {
         const std::string known = communicator()->sentence();
@@ -112,11 +117,11 @@ class Run {
             ended_ = true;
             changed_.notify_all();
         }
-        communicator()->pass_turn(turn_);
+        if (turn_) communicator()->pass_turn(*turn_);
     }
 
     Batch batch_;
-    std::uint64_t turn_;
+    std::optional<std::uint64_t> turn_;
     std::vector<Started> started_;
     std::optional<Failure> failure_;
     const char* hanging_ = nullptr;  // the operation that a fault holds
@@ -204,9 +209,65 @@ void launch_in_stream(ncclStream_t stream, const Runs& runs) {
     }
 }
 
+// ---- In graphs ------------------------------------------------------------------------------------------------------
+
+bool is_for_graph(const Batch& batch) {
+    return std::ranges::any_of(batch.operations, [](const Operation& one) { return is_captured(one.stream); });
+}
+
+ncclStream_t only_stream_of(const Batch& batch) {
+    const ncclStream_t first = batch.operations.front().stream;
+    for (const Operation& operation : batch.operations) {
+        if (operation.stream != first) {
+            fail(ncclInvalidUsage, "a group has operations in the streams ", first, " and ", operation.stream,
+                 ", of which one is being captured into a graph: expected one stream");
+        }
+    }
+    return first;
+}
+
+// Until the process ends: nobody says when the last graph is gone that runs it.
+void keep(std::shared_ptr<const std::function<void()>> work) {
+    static std::mutex mutex;
+    static auto* const all = new std::vector<std::shared_ptr<const std::function<void()>>>;
+    const std::lock_guard lock(mutex);
+    all->push_back(std::move(work));
+}
+
+// Batches of one captured stream. A communicator that has been freed has no part in its graphs any more.
+void capture(ncclStream_t stream, const std::vector<Batch>& batches) {
+    struct Captured {
+        std::weak_ptr<Communicator> communicator;
+        std::vector<Operation> operations;
+    };
+    std::vector<Captured> captured;
+    for (const Batch& batch : batches) captured.push_back({batch.communicator, batch.operations});
+    const auto work = std::make_shared<const std::function<void()>>([captured = std::move(captured)] {
+        Runs runs;
+        for (const Captured& one : captured) {
+            if (auto communicator = one.communicator.lock())
+                runs.push_back(std::make_shared<Run>(Batch{std::move(communicator), one.operations}));
+        }
+        carry_out(runs, true);
+    });
+    keep(work);
+    run_in_graph(stream, *work);
+}
+
+void capture(std::vector<Batch> batches) {
+    std::map<ncclStream_t, std::vector<Batch>> by_stream;
+    for (Batch& batch : batches) by_stream[only_stream_of(batch)].push_back(std::move(batch));
+    for (const auto& [stream, of_stream] : by_stream) capture(stream, of_stream);
+}
+
 }  // namespace
 
 ncclResult_t launch(std::vector<Batch> batches) {
+    const auto captured = std::ranges::stable_partition(batches, [](const Batch& one) { return !is_for_graph(one); });
+    if (!captured.empty()) {
+        capture({std::make_move_iterator(captured.begin()), std::make_move_iterator(captured.end())});
+        batches.erase(captured.begin(), captured.end());
+    }
     std::vector<std::pair<ncclStream_t, Runs>> of_streams;
     Runs at_once, in_background;
     for (const auto& run : take_turns(std::move(batches))) {

@@ -2,7 +2,8 @@
 //
 // In streams of a driver each communicator's operations run in the order of the first stream that they were given; the
 // others of its streams wait there. Without a driver they have run when launch() returns, or, of communicators that do
-// not block, when ncclCommGetAsyncError no longer says ncclInProgress.
+// not block, when ncclCommGetAsyncError no longer says ncclInProgress. What streams hold that are being captured into a
+// graph runs whenever the graph does; the program orders it with what else runs on the communicator then.
 //
 // Threads: any.
 #pragma once

@@ -44,6 +44,11 @@ const Driver& driver() {
     return found;
 }
 
+void launch(ncclStream_t stream, HostFunction function, void* data) {
+    const int code = driver().launch(stream, function, data);
+    if (code != 0) fail(ncclUnhandledCudaError, "cuLaunchHostFunc failed with ", code, " for the stream ", stream);
+}
+
 }  // namespace
 
 bool is_ordered(ncclStream_t stream) {
@@ -51,22 +56,27 @@ bool is_ordered(ncclStream_t stream) {
 }
 
 void run_in_stream(ncclStream_t stream, std::function<void()> work) {
-    int capturing = 0;
-    if (driver().is_capturing != nullptr && driver().is_capturing(stream, &capturing) == 0 && capturing != 0) {
-        fail(ncclInvalidUsage, "the stream ", stream,
-             " is being captured into a graph: expected one that runs, as an "
-             "operation is carried out once here");
-    }
     auto held = std::make_unique<std::function<void()>>(std::move(work));
-    const int code = driver().launch(
+    launch(
         stream,
         [](void* data) {
             const std::unique_ptr<std::function<void()>> run(static_cast<std::function<void()>*>(data));
             (*run)();
         },
         held.get());
-    if (code != 0) fail(ncclUnhandledCudaError, "cuLaunchHostFunc failed with ", code, " for the stream ", stream);
     (void)held.release();  // the stream has it
+}
+
+bool is_captured(ncclStream_t stream) {
+    int status = 0;  // CU_STREAM_CAPTURE_STATUS_NONE
+    return is_ordered(stream) && driver().is_capturing != nullptr && driver().is_capturing(stream, &status) == 0 &&
+           status != 0;
+}
+
+void run_in_graph(ncclStream_t stream, const std::function<void()>& work) {
+    launch(
+        stream, [](void* data) { (*static_cast<const std::function<void()>*>(data))(); },
+        const_cast<std::function<void()>*>(&work));
 }
 
 int current_device() {

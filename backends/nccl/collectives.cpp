@@ -90,10 +90,28 @@ class Collectives::Core : public std::enable_shared_from_this<Core> {
     }
 
     Job job_of(const BackendRequest& request, BackendCompletion completion) {
-        if (request.call == BackendCall::barrier && request.device.type == Device::Type::cpu &&
-            !context_->library()->host_memory())
-            return barrier_of(request, std::move(completion));
-        return {&request, std::move(completion), nullptr, reduction_of(request, *context_->library())};
+        const bool needs_device = request.call == BackendCall::barrier && request.device.type == Device::Type::cpu &&
+                                  !context_->library()->host_memory();
+        Job job = needs_device ? barrier_of(request, std::move(completion)) : Job{&request, std::move(completion)};
+        job.reduction = reduction_of(request, *context_->library());
+        job.is_captured = context_->is_captured(*job.request);
+        if (job.is_captured) check_capture(job);
+        return job;
+    }
+
+    // A graph can hold what is put into its stream here and now, by the library alone, without memory of ours.
+    void check_capture(const Job& job) {
+        const BackendRequest& r = *job.request;
+        drain(context_->deadline_of(r));
+        const auto refuse = [&](const std::string& why) { throw context_->cannot_be_captured(r, why); };
+        if (r.call == BackendCall::barrier) refuse("the host takes part in it, which waits for the device");
+        if (!is_connected(r.device.type)) refuse("the host takes part in it, which makes the communicator");
+        if (goes_by_host(job)) refuse("the host takes part in it, which combines the values");
+        const Task task(r, context_->rank(), context_->size(), job.reduction, connected(r.device).agreed.gathers);
+        if (task.scratch_bytes() > 0)
+            refuse(
+                "it brings blocks together in memory that other operations use, too, as they are of several "
+                "lengths or do not adjoin");
     }
 
     // A barrier has no buffers: it is on the group's device, or on the one that this thread uses.
@@ -136,12 +154,6 @@ class Collectives::Core : public std::enable_shared_from_this<Core> {
             }
         }
         begin(jobs, May::not_block);
-    }
-
-    bool can_capture(const Job& job) {
-        if (!is_connected(job.request->device.type) || goes_by_host(job)) return false;
-        const std::lock_guard lock(mutex_);
-        return queue_.empty() && !is_busy_;
     }
 
     bool drain(Clock::time_point until) {
@@ -227,7 +239,10 @@ class Collectives::Core : public std::enable_shared_from_this<Core> {
     std::size_t end_of_launch(const std::vector<Job>& jobs, std::size_t at) {
         const Device device = jobs[at].request->device;
         std::size_t end = at + 1;
-        while (end < jobs.size() && jobs[end].request->device == device && !goes_by_host(jobs[end])) ++end;
+        const auto fits = [&](const Job& job) {
+            return job.request->device == device && job.is_captured == jobs[at].is_captured && !goes_by_host(job);
+        };
+        while (end < jobs.size() && fits(jobs[end])) ++end;
         return end;
     }
 
@@ -330,10 +345,6 @@ void Collectives::run(const BackendRequest& request, BackendCompletion completio
         core_->group_->push_back(std::move(job));
     else
         core_->issue(std::move(job));
-}
-
-bool Collectives::can_capture(const BackendRequest& request) {
-    return core_->can_capture(core_->job_of(request, BackendCompletion(nullptr)));
 }
 
 void Collectives::begin_group() {

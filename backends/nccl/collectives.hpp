@@ -27,9 +27,8 @@ class Collectives {
     /// With a communicator that is there already.
     void connect(Device device, std::shared_ptr<Communicator> communicator, const Agreement& agreed);
 
+    /// Throws DistBackendError for one that a graph should capture and cannot.
     void run(const BackendRequest& request, BackendCompletion completion);
-    /// Whether run() would put it into its stream at once, and by the library: what a graph can capture.
-    bool can_capture(const BackendRequest& request);
     void begin_group();
     void end_group();
 

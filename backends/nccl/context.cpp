@@ -73,6 +73,8 @@ Context::Context(std::shared_ptr<const Library> library, const DistributedBacken
 Context::~Context() = default;
 
 const Place& Context::place(Device device) {
+    const Place* const last = last_place_.load(std::memory_order_acquire);
+    if (last != nullptr && last->device == device) return *last;
     const std::lock_guard lock(state_->mutex);
     auto& place = state_->places[device.type];
     if (!place) {
@@ -94,7 +96,24 @@ const Place& Context::place(Device device) {
         throw DistBackendError(title_ + ": a tensor on " + to_string(device) + ": expected one on " +
                                to_string(place->device) + ", which the group's communicator is for");
     }
+    last_place_.store(place.get(), std::memory_order_release);
     return *place;
+}
+
+bool Context::is_captured(const BackendRequest& request) {
+    if (request.device.type == Device::Type::cpu || request.stream.handle == nullptr) return false;
+    try {
+        return place(request.device).driver->is_capturing(request.stream.handle);
+    } catch (const DistError&) {  // of a device that is not there the operation itself tells all ranks
+        return false;
+    }
+}
+
+DistBackendError Context::cannot_be_captured(const BackendRequest& request, const std::string& why) const {
+    return DistBackendError(title_ + ": " + what(request) + ": it cannot be captured into a graph: " + why +
+                                ": expected a collective that " + library_->vendor().title +
+                                " carries out by itself, after the group's first one on the device",
+                            {.operation = request.name, .rank = rank_});
 }
 
 std::string Context::what(const BackendRequest& request) {

@@ -10,6 +10,7 @@
 #include "nccl/watcher.hpp"
 
 #include <tutti/backend.hpp>
+#include <tutti/error.hpp>
 #include <tutti/nccl.hpp>
 #include <tutti/process_group.hpp>
 
@@ -55,6 +56,10 @@ class Context : public std::enable_shared_from_this<Context> {
     /// Of the buffers' device. Throws DistBackendError where this process cannot serve it, or where the group has used
     /// another device of that kind.
     const Place& place(Device device);
+    /// Its stream is being captured into a graph.
+    bool is_captured(const BackendRequest& request);
+    /// What is said of an operation that a graph cannot hold; `why`: "barrier holds up the host".
+    DistBackendError cannot_be_captured(const BackendRequest& request, const std::string& why) const;
 
     /// "all_reduce #41", and when its time is over.
     static std::string what(const BackendRequest& request);
@@ -105,6 +110,7 @@ class Context : public std::enable_shared_from_this<Context> {
     Store store_;
     ProcessGroup companion_;
     std::unique_ptr<Watcher> watcher_;
+    std::atomic<const Place*> last_place_{nullptr};  // that was asked for
     std::atomic<bool> over_{false}, is_quiet_{false};
 };
 

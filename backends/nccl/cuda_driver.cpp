@@ -1,14 +1,12 @@
 // CUDA's driver (libcuda.so.1): the functions that are used, by the names and numbers of NVIDIA's "CUDA Driver API".
+#include "nccl/beside_captures.hpp"
 #include "nccl/driver.hpp"
+#include "nccl/driver_file.hpp"
 
 #include <tutti/error.hpp>
 
-#include <dlfcn.h>
-
 #include <array>
 #include <cstdint>
-#include <cstdlib>
-#include <cstring>
 #include <mutex>
 #include <vector>
 
@@ -23,6 +21,8 @@ constexpr Code success = 0, not_ready = 600;
 constexpr int capability_major = 75, capability_minor = 76;               // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_…
 constexpr int memory_type = 2, device_ordinal = 9, memory_is_device = 2;  // CU_POINTER_ATTRIBUTE_…
 constexpr unsigned own_order = 1, without_timing = 2, for_all_contexts = 1;
+
+void* const legacy_stream = reinterpret_cast<void*>(1);  // CU_STREAM_LEGACY
 
 struct Functions {
     Code (*cuInit)(unsigned) = nullptr;
@@ -43,6 +43,7 @@ struct Functions {
     Code (*cuStreamSynchronize)(void*) = nullptr;
     Code (*cuStreamWaitEvent)(void*, void*, unsigned) = nullptr;
     Code (*cuStreamIsCapturing)(void*, int*) = nullptr;
+    Code (*cuThreadExchangeStreamCaptureMode)(int*) = nullptr;
     Code (*cuEventCreate)(void**, unsigned) = nullptr;
     Code (*cuEventDestroy)(void*) = nullptr;
     Code (*cuEventRecord)(void*, void*) = nullptr;
@@ -55,23 +56,51 @@ struct Functions {
     Code (*cuPointerGetAttribute)(void*, int, Address) = nullptr;
 };
 
+const DriverFile cuda_file{"CUDA", "TUTTI_CUDA_LIB", {"libcuda.so.1"}, "NVIDIA's driver brings it"};
+
 Address address(const void* memory) {
     return reinterpret_cast<Address>(memory);
 }
 
+Functions resolve(const OpenedDriver& opened) {
+    Symbols symbols(opened.handle);
+    Functions f;
+    symbols.need(f.cuInit, "cuInit");
+    symbols.need(f.cuGetErrorName, "cuGetErrorName");
+    symbols.need(f.cuGetErrorString, "cuGetErrorString");
+    symbols.need(f.cuDeviceGetCount, "cuDeviceGetCount");
+    symbols.need(f.cuDeviceGet, "cuDeviceGet");
+    symbols.need(f.cuDeviceGetAttribute, "cuDeviceGetAttribute");
+    symbols.need(f.cuDeviceGetPCIBusId, "cuDeviceGetPCIBusId");
+    symbols.want(f.cuDeviceGetUuid, "cuDeviceGetUuid_v2");
+    symbols.need(f.cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain");
+    symbols.need(f.cuCtxGetCurrent, "cuCtxGetCurrent");
+    symbols.need(f.cuCtxSetCurrent, "cuCtxSetCurrent");
+    symbols.need(f.cuCtxGetDevice, "cuCtxGetDevice");
+    symbols.need(f.cuCtxGetStreamPriorityRange, "cuCtxGetStreamPriorityRange");
+    symbols.need(f.cuStreamCreateWithPriority, "cuStreamCreateWithPriority");
+    symbols.need(f.cuStreamDestroy, "cuStreamDestroy_v2");
+    symbols.need(f.cuStreamSynchronize, "cuStreamSynchronize");
+    symbols.need(f.cuStreamWaitEvent, "cuStreamWaitEvent");
+    symbols.need(f.cuStreamIsCapturing, "cuStreamIsCapturing");
+    symbols.need(f.cuThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode");
+    symbols.need(f.cuEventCreate, "cuEventCreate");
+    symbols.need(f.cuEventDestroy, "cuEventDestroy_v2");
+    symbols.need(f.cuEventRecord, "cuEventRecord");
+    symbols.need(f.cuEventQuery, "cuEventQuery");
+    symbols.need(f.cuMemAlloc, "cuMemAlloc_v2");
+    symbols.need(f.cuMemFree, "cuMemFree_v2");
+    symbols.need(f.cuMemHostAlloc, "cuMemHostAlloc");
+    symbols.need(f.cuMemFreeHost, "cuMemFreeHost");
+    symbols.need(f.cuMemcpyAsync, "cuMemcpyAsync");
+    symbols.need(f.cuPointerGetAttribute, "cuPointerGetAttribute");
+    check_symbols(symbols, cuda_file, opened.file);
+    return f;
+}
+
 class CudaDriver final : public Driver {
  public:
-    CudaDriver() {
-        const char* named = std::getenv("TUTTI_CUDA_LIB");
-        const std::string wanted = named != nullptr && *named != '\0' ? named : "libcuda.so.1";
-        void* library = ::dlopen(wanted.c_str(), RTLD_NOW | RTLD_LOCAL);
-        if (library == nullptr) {
-            const char* why = ::dlerror();
-            throw DistBackendError("CUDA's driver cannot be opened: " + std::string(why == nullptr ? wanted : why) +
-                                   ": expected libcuda.so.1 of NVIDIA's driver, or its file in TUTTI_CUDA_LIB");
-        }
-        file_ = wanted;
-        resolve(library);
+    explicit CudaDriver(const OpenedDriver& opened) : file_(opened.file), call_(resolve(opened)) {
         check(call_.cuInit(0), "cuInit");
         int count = 0;
         check(call_.cuDeviceGetCount(&count), "cuDeviceGetCount");
@@ -127,12 +156,13 @@ class CudaDriver final : public Driver {
     }
     void destroy_stream(StreamHandle stream) const noexcept override { call_.cuStreamDestroy(stream); }
     void wait_for_stream(StreamHandle stream) const override {
+        const BesideCaptures beside(call_.cuThreadExchangeStreamCaptureMode);
         check(call_.cuStreamSynchronize(stream), "cuStreamSynchronize");
     }
 
     bool is_capturing(StreamHandle stream) const override {
-        if (stream == nullptr) return false;  // the default stream: CUDA refuses to capture it
-        int status = 0;                       // CU_STREAM_CAPTURE_STATUS_NONE
+        if (stream == nullptr || stream == legacy_stream) return false;  // CUDA refuses to capture it
+        int status = 0;                                                  // CU_STREAM_CAPTURE_STATUS_NONE
         check(call_.cuStreamIsCapturing(stream, &status), "cuStreamIsCapturing");
         return status != 0;
     }
@@ -148,6 +178,7 @@ class CudaDriver final : public Driver {
         check(call_.cuEventRecord(event, stream), "cuEventRecord");
     }
     bool reached(EventHandle event) const override {
+        const BesideCaptures beside(call_.cuThreadExchangeStreamCaptureMode);
         const Code code = call_.cuEventQuery(event);
         if (code != not_ready) check(code, "cuEventQuery");
         return code == success;
@@ -158,17 +189,25 @@ class CudaDriver final : public Driver {
 
     void* allocate(int device, std::size_t bytes) const override {
         const CurrentDevice current(*this, device);
+        const BesideCaptures beside(call_.cuThreadExchangeStreamCaptureMode);
         Address memory = 0;
         check(call_.cuMemAlloc(&memory, bytes), "cuMemAlloc");
         return reinterpret_cast<void*>(memory);
     }
-    void release(int, void* memory) const noexcept override { call_.cuMemFree(address(memory)); }
+    void release(int, void* memory) const noexcept override {
+        const BesideCaptures beside(call_.cuThreadExchangeStreamCaptureMode);
+        call_.cuMemFree(address(memory));
+    }
     void* allocate_host(std::size_t bytes) const override {
+        const BesideCaptures beside(call_.cuThreadExchangeStreamCaptureMode);
         void* memory = nullptr;
         check(call_.cuMemHostAlloc(&memory, bytes, for_all_contexts), "cuMemHostAlloc");
         return memory;
     }
-    void release_host(void* memory) const noexcept override { call_.cuMemFreeHost(memory); }
+    void release_host(void* memory) const noexcept override {
+        const BesideCaptures beside(call_.cuThreadExchangeStreamCaptureMode);
+        call_.cuMemFreeHost(memory);
+    }
     void copy(void* to, const void* from, std::size_t bytes, StreamHandle stream) const override {
         if (bytes > 0) check(call_.cuMemcpyAsync(address(to), address(from), bytes, stream), "cuMemcpyAsync");
     }
@@ -180,48 +219,6 @@ class CudaDriver final : public Driver {
     }
 
  private:
-    void resolve(void* library) {
-        std::string missing;
-        const auto find = [&](auto& to, const char* name, bool needed = true) {
-            to = reinterpret_cast<std::remove_reference_t<decltype(to)>>(::dlsym(library, name));
-            if (to == nullptr && needed) missing += (missing.empty() ? "" : ", ") + std::string(name);
-        };
-        find(call_.cuInit, "cuInit");
-        find(call_.cuGetErrorName, "cuGetErrorName");
-        find(call_.cuGetErrorString, "cuGetErrorString");
-        find(call_.cuDeviceGetCount, "cuDeviceGetCount");
-        find(call_.cuDeviceGet, "cuDeviceGet");
-        find(call_.cuDeviceGetAttribute, "cuDeviceGetAttribute");
-        find(call_.cuDeviceGetPCIBusId, "cuDeviceGetPCIBusId");
-        find(call_.cuDeviceGetUuid, "cuDeviceGetUuid_v2", false);
-        find(call_.cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain");
-        find(call_.cuCtxGetCurrent, "cuCtxGetCurrent");
-        find(call_.cuCtxSetCurrent, "cuCtxSetCurrent");
-        find(call_.cuCtxGetDevice, "cuCtxGetDevice");
-        find(call_.cuCtxGetStreamPriorityRange, "cuCtxGetStreamPriorityRange");
-        find(call_.cuStreamCreateWithPriority, "cuStreamCreateWithPriority");
-        find(call_.cuStreamDestroy, "cuStreamDestroy_v2");
-        find(call_.cuStreamSynchronize, "cuStreamSynchronize");
-        find(call_.cuStreamWaitEvent, "cuStreamWaitEvent");
-        find(call_.cuStreamIsCapturing, "cuStreamIsCapturing");
-        find(call_.cuEventCreate, "cuEventCreate");
-        find(call_.cuEventDestroy, "cuEventDestroy_v2");
-        find(call_.cuEventRecord, "cuEventRecord");
-        find(call_.cuEventQuery, "cuEventQuery");
-        find(call_.cuMemAlloc, "cuMemAlloc_v2");
-        find(call_.cuMemFree, "cuMemFree_v2");
-        find(call_.cuMemHostAlloc, "cuMemHostAlloc");
-        find(call_.cuMemFreeHost, "cuMemFreeHost");
-        find(call_.cuMemcpyAsync, "cuMemcpyAsync");
-        find(call_.cuPointerGetAttribute, "cuPointerGetAttribute");
-        Dl_info where{};
-        if (call_.cuInit != nullptr && ::dladdr(reinterpret_cast<void*>(call_.cuInit), &where) != 0 &&
-            where.dli_fname != nullptr)
-            file_ = where.dli_fname;
-        if (!missing.empty())
-            throw DistBackendError("CUDA's driver " + file_ + " lacks " + missing + ": expected CUDA 11 or later");
-    }
-
     void check(Code code, const char* function) const {
         if (code == success) return;
         const char* name = nullptr;
@@ -256,8 +253,8 @@ class CudaDriver final : public Driver {
         return nullptr;
     }
 
-    std::string file_;
-    Functions call_;
+    const std::string file_;
+    const Functions call_;
     mutable std::mutex mutex_;
     mutable std::vector<Context> contexts_;
 };
@@ -265,7 +262,7 @@ class CudaDriver final : public Driver {
 }  // namespace
 
 std::shared_ptr<const Driver> open_cuda_driver() {
-    return std::make_shared<CudaDriver>();
+    return std::make_shared<CudaDriver>(open_driver_file(cuda_file));
 }
 
 }  // namespace tutti::nccl

@@ -31,7 +31,8 @@ class Driver {
     virtual StreamHandle make_stream(int device, bool high_priority) const = 0;
     virtual void destroy_stream(StreamHandle stream) const noexcept = 0;
     virtual void wait_for_stream(StreamHandle stream) const = 0;  ///< blocks
-    /// Its work goes into a graph that is run later.
+    /// Its work goes into a graph that is run later. Meanwhile the other functions do no harm to what the program
+    /// captures, in whatever thread they are called.
     virtual bool is_capturing(StreamHandle /*stream*/) const { return false; }
     virtual EventHandle make_event(int device) const = 0;
     virtual void destroy_event(EventHandle event) const noexcept = 0;

@@ -1,5 +1,6 @@
 // HIP's runtime, for AMD's devices. Numbers and signatures: hip_runtime_api.h of ROCm 5.2 to 7; what differs between
 // them is said where it is.
+#include "nccl/beside_captures.hpp"
 #include "nccl/driver_file.hpp"
 #include "nccl/vendors.hpp"
 
@@ -38,6 +39,8 @@ struct HipFunctions {
     int (*hipStreamDestroy)(void* stream);
     int (*hipStreamSynchronize)(void* stream);
     int (*hipStreamWaitEvent)(void* stream, void* event, unsigned flags);
+    int (*hipStreamIsCapturing)(void* stream, int* status);
+    int (*hipThreadExchangeStreamCaptureMode)(int* mode);
     int (*hipEventCreateWithFlags)(void** event, unsigned flags);
     int (*hipEventDestroy)(void* event);
     int (*hipEventRecord)(void* event, void* stream);
@@ -101,7 +104,14 @@ class HipDriver final : public Driver {
     }
     void destroy_stream(StreamHandle stream) const noexcept override { call_.hipStreamDestroy(stream); }
     void wait_for_stream(StreamHandle stream) const override {
+        const BesideCaptures beside(call_.hipThreadExchangeStreamCaptureMode);
         check(call_.hipStreamSynchronize(stream), "hipStreamSynchronize");
+    }
+    bool is_capturing(StreamHandle stream) const override {
+        if (stream == nullptr) return false;  // HIP refuses to capture the default stream
+        int status = 0;                       // hipStreamCaptureStatusNone
+        check(call_.hipStreamIsCapturing(stream, &status), "hipStreamIsCapturing");
+        return status != 0;
     }
     EventHandle make_event(int device) const override {
         const CurrentDevice current(*this, device);
@@ -114,6 +124,7 @@ class HipDriver final : public Driver {
         check(call_.hipEventRecord(event, stream), "hipEventRecord");
     }
     bool reached(EventHandle event) const override {
+        const BesideCaptures beside(call_.hipThreadExchangeStreamCaptureMode);
         const int code = call_.hipEventQuery(event);
         if (code != not_ready) check(code, "hipEventQuery");
         return code == 0;
@@ -124,17 +135,25 @@ class HipDriver final : public Driver {
 
     void* allocate(int device, std::size_t bytes) const override {
         const CurrentDevice current(*this, device);
+        const BesideCaptures beside(call_.hipThreadExchangeStreamCaptureMode);
         void* memory = nullptr;
         check(call_.hipMalloc(&memory, bytes), "hipMalloc");
         return memory;
     }
-    void release(int, void* memory) const noexcept override { call_.hipFree(memory); }
+    void release(int, void* memory) const noexcept override {
+        const BesideCaptures beside(call_.hipThreadExchangeStreamCaptureMode);
+        call_.hipFree(memory);
+    }
     void* allocate_host(std::size_t bytes) const override {
+        const BesideCaptures beside(call_.hipThreadExchangeStreamCaptureMode);
         void* memory = nullptr;
         check(call_.hipHostMalloc(&memory, bytes, 0), "hipHostMalloc");
         return memory;
     }
-    void release_host(void* memory) const noexcept override { call_.hipHostFree(memory); }
+    void release_host(void* memory) const noexcept override {
+        const BesideCaptures beside(call_.hipThreadExchangeStreamCaptureMode);
+        call_.hipHostFree(memory);
+    }
     void copy(void* to, const void* from, std::size_t bytes, StreamHandle stream) const override {
         check(call_.hipMemcpyAsync(to, from, bytes, memcpy_default, stream), "hipMemcpyAsync");
     }
@@ -173,6 +192,8 @@ std::shared_ptr<const Driver> load_hip() {
     symbols.need(f.hipStreamDestroy, "hipStreamDestroy");
     symbols.need(f.hipStreamSynchronize, "hipStreamSynchronize");
     symbols.need(f.hipStreamWaitEvent, "hipStreamWaitEvent");
+    symbols.need(f.hipStreamIsCapturing, "hipStreamIsCapturing");
+    symbols.need(f.hipThreadExchangeStreamCaptureMode, "hipThreadExchangeStreamCaptureMode");
     symbols.need(f.hipEventCreateWithFlags, "hipEventCreateWithFlags");
     symbols.need(f.hipEventDestroy, "hipEventDestroy");
     symbols.need(f.hipEventRecord, "hipEventRecord");

@@ -28,15 +28,26 @@ std::shared_ptr<void> keep(std::vector<Memory> memory, const std::shared_ptr<con
                                                                                                    request);
 }
 
+// Graphs have one of their own, as operations that are no part of them may come while one is captured.
+Driver::StreamHandle stream_for(const Context& context, Channel& channel, bool is_captured) {
+    if (!is_captured) return channel.stream->handle();
+    if (!channel.captured_stream) {
+        channel.captured_stream = std::make_unique<OwnStream>(channel.place->driver, channel.place->device.index,
+                                                              context.nccl_options().is_high_priority_stream);
+    }
+    return channel.captured_stream->handle();
+}
+
 }  // namespace
 
 Launch::Launch(Context& context, Channel& channel, std::span<const Job> jobs)
     : context_(context),
       channel_(channel),
       driver_(*channel.place->driver),
-      stream_(channel.stream->handle()),
       jobs_(jobs),
-      tasks_(std::move(channel.spare_tasks)) {
+      tasks_(std::move(channel.spare_tasks)),
+      is_captured_(jobs.front().is_captured),
+      stream_(stream_for(context, channel, is_captured_)) {
     tasks_.reserve(jobs_.size());
     for (const Job& job : jobs_)
         tasks_.emplace_back(*job.request, context.rank(), context.size(), job.reduction, channel.agreed.gathers);
@@ -60,12 +71,6 @@ void Launch::prepare() {
         std::accumulate(tasks_.begin(), tasks_.end(), std::size_t{0},
                         [](std::size_t sum, const Task& task) { return sum + aligned(task.scratch_bytes()); });
     std::byte* scratch = channel_.scratch.data();
-    is_captured_ = driver_.has_streams() && driver_.is_capturing(last.handle);
-    if (is_captured_ && bytes > 0) {
-        throw DistBackendError(context_.title() + ": " + what() +
-                               ": it brings blocks together in memory that a graph cannot keep: expected, while a "
-                               "graph is captured, no barrier, blocks of one length, and tensors that adjoin");
-    }
     if (bytes > channel_.scratch.bytes()) {
         const bool stays = bytes <= most_scratch;
         Memory more(channel_.place->driver, channel_.place->device.index, stays ? std::bit_ceil(bytes) : bytes);
@@ -121,10 +126,18 @@ Launch::State Launch::go(May may) {
                 return State::begun;
             }
         }
-        if (may == May::not_block) return State::waits;
+        // A capture may be over when another thread goes on.
+        if (may == May::not_block && !is_captured_) return State::waits;
         communicator.finish(std::exchange(pending_, Result::success), call_, what(),
                             context_.timeout_of(*jobs_.front().request));
     }
+}
+
+std::shared_ptr<Event> Launch::record_end() {
+    if (!is_captured_) return channel_.place->events->record(stream_);
+    auto end = std::make_shared<Event>(channel_.place->driver, channel_.place->device.index);
+    end->record_captured(stream_);
+    return end;
 }
 
 void Launch::finish() {
@@ -139,14 +152,7 @@ void Launch::finish() {
         for (const Job& job : jobs_) job.completion.success();
         return;
     }
-    const auto end = channel_.place->events->record(stream_);
-    if (is_captured_) {  // there is nothing to be watched: it runs with its graph
-        for (const Job& job : jobs_) {
-            job.completion.enqueued(end);
-            job.completion.success();
-        }
-        return;
-    }
+    const auto end = record_end();
     for (const Job& job : jobs_) {
         const auto timeout = context_.timeout_of(*job.request);
         const bool is_last = &job == &jobs_.back();
@@ -155,7 +161,7 @@ void Launch::finish() {
                                   .end = end,
                                   .communicator = channel_.communicator,
                                   .what = [request = job.request] { return Context::what(*request); },
-                                  .deadline = Clock::now() + timeout,
+                                  .deadline = is_captured_ ? Clock::time_point::max() : Clock::now() + timeout,
                                   .timeout = timeout,
                                   .kept = keep(is_last ? std::move(kept_) : std::vector<Memory>(), job.own)},
                                  job.request->call == BackendCall::barrier ? Watcher::Told::no : Watcher::Told::yes);

@@ -23,7 +23,8 @@ struct Channel {
     std::shared_ptr<Communicator> communicator;
     Agreement agreed;
     std::unique_ptr<OwnStream> stream;
-    Memory scratch{};  // for the operations in the stream, one after the other
+    std::unique_ptr<OwnStream> captured_stream{};  ///< for graphs; made when it is needed
+    Memory scratch{};                              // for the operations in the stream, one after the other
     /// An empty one whose memory the next launch uses.
     std::vector<Task> spare_tasks{};
 };
@@ -34,6 +35,7 @@ struct Job {
     std::shared_ptr<const BackendRequest> own{};  ///< `request`, where it is not the caller's
     /// Of all_reduce, reduce, reduce_scatter: by the library; none: it cannot.
     std::optional<NativeReduction> reduction{};
+    bool is_captured = false;  ///< into a graph, with its stream
 };
 
 class Launch {
@@ -52,16 +54,18 @@ class Launch {
     bool is_issued();
     Result issue_cut(Comm comm);
     void finish();
+    std::shared_ptr<Event> record_end();
     std::string what() const;
 
     Context& context_;
     Channel& channel_;
     const Driver& driver_;
-    const Driver::StreamHandle stream_;
     std::span<const Job> jobs_;  // stay where they are while it goes
     std::vector<Task> tasks_;
     std::vector<Memory> kept_;
-    bool needs_group_ = false, is_captured_ = false;
+    bool needs_group_ = false;
+    const bool is_captured_;
+    const Driver::StreamHandle stream_;
     bool prepared_ = false;
     Result pending_ = Result::success;  // of the last cut
     const char* call_ = "";             // which it is of

@@ -75,16 +75,10 @@ class PlugIn final : public CustomBackend {
     void run(const BackendRequest& request, BackendCompletion completion) override {
         context_->throw_if_over();
         const bool is_message = request.call == BackendCall::send || request.call == BackendCall::receive;
-        if (is_captured(request) && (is_message || !collectives_->can_capture(request))) {
-            throw DistBackendError(
-                context_->title() + ": " + Context::what(request) +
-                ": it cannot be captured into a graph: expected a collective that the library itself "
-                "carries out, after the group's first one");
-        }
-        if (is_message)
-            messages_->run(request, std::move(completion));
-        else
-            collectives_->run(request, std::move(completion));
+        if (!is_message) return collectives_->run(request, std::move(completion));
+        if (context_->is_captured(request))
+            throw context_->cannot_be_captured(request, "the host takes part in it, which matches messages");
+        messages_->run(request, std::move(completion));
     }
     // Messages are matched first, so they begin one by one all the same.
     void begin_group() override { collectives_->begin_group(); }
@@ -102,15 +96,6 @@ class PlugIn final : public CustomBackend {
         if (!device) return false;
         const auto& served = context_->library()->vendor().devices;
         return std::ranges::find(served, device->type) != served.end();
-    }
-
-    bool is_captured(const BackendRequest& request) {
-        if (request.device.type == Device::Type::cpu || request.stream.handle == nullptr) return false;
-        try {
-            return context_->place(request.device).driver->is_capturing(request.stream.handle);
-        } catch (const DistError&) {  // of a device that is not there the operation itself tells all ranks
-            return false;
-        }
     }
 
     const std::shared_ptr<Context> context_;

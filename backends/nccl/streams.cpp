@@ -12,6 +12,12 @@ Event::~Event() {
     driver_->destroy_event(handle_);
 }
 
+bool Event::reached() const {
+    if (captured_in_ == nullptr) return driver_->reached(handle_);
+    const CurrentDevice current(*driver_, device_);
+    return !driver_->is_capturing(captured_in_);
+}
+
 // The default streams' handles (null, and CUDA's 1 and 2) mean those of the thread's device.
 void Event::make_wait(Stream stream) {
     constexpr std::uintptr_t last_default = 2;

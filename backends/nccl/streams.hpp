@@ -27,7 +27,14 @@ class Event final : public DeviceEvent {
     Event& operator=(const Event&) = delete;
 
     void record(Driver::StreamHandle stream) { driver_->record(handle_, stream); }
-    bool reached() const { return driver_->reached(handle_); }  ///< throws what went wrong on the device
+    /// In a stream that is being captured into a graph.
+    void record_captured(Driver::StreamHandle stream) {
+        record(stream);
+        captured_in_ = stream;
+    }
+    /// Throws what went wrong on the device. Of a captured one: the capture is over; it runs with the graph, and a
+    /// driver that were asked for it would break the capture.
+    bool reached() const;
     void make_wait(Stream stream) override;
     /// A stream of the plug-in's own, or a default one of the thread's device.
     void make_wait(Driver::StreamHandle stream) { driver_->make_wait(stream, handle_); }
@@ -36,6 +43,7 @@ class Event final : public DeviceEvent {
     const std::shared_ptr<const Driver> driver_;
     const int device_;
     const Driver::EventHandle handle_;
+    Driver::StreamHandle captured_in_ = nullptr;
 };
 
 /// Events of a device that are used again.

@@ -82,6 +82,12 @@ Cuda open() {
     resolve(library, c.EventCreate, "cuEventCreate");
     resolve(library, c.EventDestroy, "cuEventDestroy_v2");
     resolve(library, c.EventRecord, "cuEventRecord");
+    resolve(library, c.StreamBeginCapture, "cuStreamBeginCapture_v2");
+    resolve(library, c.StreamEndCapture, "cuStreamEndCapture");
+    resolve(library, c.GraphInstantiate, "cuGraphInstantiateWithFlags");
+    resolve(library, c.GraphLaunch, "cuGraphLaunch");
+    resolve(library, c.GraphExecDestroy, "cuGraphExecDestroy");
+    resolve(library, c.GraphDestroy, "cuGraphDestroy");
     resolve(library, c.MemAlloc, "cuMemAlloc_v2");
     resolve(library, c.MemFree, "cuMemFree_v2");
     resolve(library, c.MemAllocHost, "cuMemAllocHost_v2");
@@ -110,8 +116,7 @@ void* pointer_to(CUdeviceptr memory) {
 }
 
 void run_function(void* held) {
-    const std::unique_ptr<std::function<void()>> function(static_cast<std::function<void()>*>(held));
-    (*function)();
+    (*static_cast<std::function<void()>*>(held))();
 }
 
 }  // namespace
@@ -205,10 +210,10 @@ void Gpu::wait_for(Stream stream) const {
 
 void Gpu::add(Stream stream, void* data, std::int64_t value, unsigned count) const {
     if (cuda().is_fake()) {
-        auto* function = new std::function<void()>([data, value, count] {
+        functions_.emplace_back([data, value, count] {
             for (unsigned i = 0; i < count; ++i) static_cast<std::int64_t*>(data)[i] += value;
         });
-        check(cuda().fake_launch(handle_of(stream), run_function, function), "fakeCudaLaunch");
+        check(cuda().fake_launch(handle_of(stream), run_function, &functions_.back()), "fakeCudaLaunch");
         return;
     }
     if (kernel_ == nullptr) {
@@ -223,8 +228,31 @@ void Gpu::add(Stream stream, void* data, std::int64_t value, unsigned count) con
 }
 
 void Gpu::call(Stream stream, std::function<void()> function) const {
-    check(cuda().LaunchHostFunc(handle_of(stream), run_function, new std::function<void()>(std::move(function))),
-          "cuLaunchHostFunc");
+    functions_.push_back(std::move(function));
+    check(cuda().LaunchHostFunc(handle_of(stream), run_function, &functions_.back()), "cuLaunchHostFunc");
+}
+
+GpuGraph::GpuGraph(const Gpu& gpu, Stream stream, const std::function<void()>& put_in, Mode mode) {
+    gpu.use();
+    check(cuda().StreamBeginCapture(handle_of(stream), static_cast<int>(mode)), "cuStreamBeginCapture");
+    try {
+        put_in();
+    } catch (...) {
+        cuda().StreamEndCapture(handle_of(stream), &graph_);
+        if (graph_ != nullptr) cuda().GraphDestroy(graph_);
+        throw;
+    }
+    error_ = cuda().StreamEndCapture(handle_of(stream), &graph_);
+    if (error_ == 0) error_ = cuda().GraphInstantiate(&exec_, graph_, 0);
+}
+
+GpuGraph::~GpuGraph() {
+    if (exec_ != nullptr) cuda().GraphExecDestroy(exec_);
+    if (graph_ != nullptr) cuda().GraphDestroy(graph_);
+}
+
+void GpuGraph::run(Stream stream) const {
+    check(cuda().GraphLaunch(exec_, handle_of(stream)), "cuGraphLaunch");
 }
 
 void* Gpu::staging(std::size_t bytes) const {

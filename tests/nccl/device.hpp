@@ -10,6 +10,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -36,6 +37,12 @@ struct Cuda {
     decltype(&cuEventCreate) EventCreate;
     decltype(&cuEventDestroy_v2) EventDestroy;
     decltype(&cuEventRecord) EventRecord;
+    decltype(&cuStreamBeginCapture_v2) StreamBeginCapture;
+    decltype(&cuStreamEndCapture) StreamEndCapture;
+    decltype(&cuGraphInstantiateWithFlags) GraphInstantiate;
+    decltype(&cuGraphLaunch) GraphLaunch;
+    decltype(&cuGraphExecDestroy) GraphExecDestroy;
+    decltype(&cuGraphDestroy) GraphDestroy;
     decltype(&cuMemAlloc_v2) MemAlloc;
     decltype(&cuMemFree_v2) MemFree;
     decltype(&cuMemAllocHost_v2) MemAllocHost;
@@ -118,6 +125,26 @@ class Gpu {
     mutable std::vector<CUevent> events_;
     mutable std::vector<CUdeviceptr> memory_;
     mutable std::vector<void*> host_memory_;
+    mutable std::deque<std::function<void()>> functions_;  // that streams, or graphs, have
+};
+
+/// What a graph of a GPU holds that was captured from a stream.
+class GpuGraph {
+ public:
+    enum class Mode { global, thread_local_, relaxed };
+    /// Captures what `put_in` puts into the stream. What that throws is thrown when the capture has ended.
+    GpuGraph(const Gpu& gpu, Stream stream, const std::function<void()>& put_in, Mode mode = Mode::global);
+    ~GpuGraph();
+    GpuGraph(const GpuGraph&) = delete;
+    GpuGraph& operator=(const GpuGraph&) = delete;
+
+    int error() const { return error_; }  ///< the driver's, at the end of the capture; 0: there is a graph
+    void run(Stream stream) const;
+
+ private:
+    int error_ = 0;
+    CUgraph graph_ = nullptr;
+    CUgraphExec exec_ = nullptr;
 };
 
 /// A tensor on a GPU.

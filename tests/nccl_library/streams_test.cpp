@@ -6,7 +6,9 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <mutex>
+#include <vector>
 
 namespace tutti::test {
 namespace {
@@ -60,6 +62,7 @@ class Stream {
 
 std::atomic<int> refuse_after{-1};  // launches; -1: none is refused
 std::atomic<bool> capturing{false};
+std::vector<std::function<void()>> graph;  // what has been captured
 
 }  // namespace
 
@@ -67,7 +70,10 @@ extern "C" __attribute__((visibility("default"))) int cuLaunchHostFunc(void* str
                                                                        void* data) {
     if (refuse_after == 0) return 400;
     if (refuse_after > 0) --refuse_after;
-    static_cast<Stream*>(stream)->push([function, data] { function(data); });
+    if (capturing)
+        graph.emplace_back([function, data] { function(data); });
+    else
+        static_cast<Stream*>(stream)->push([function, data] { function(data); });
     return 0;
 }
 extern "C" __attribute__((visibility("default"))) int cuStreamIsCapturing(void*, int* status) {
@@ -195,17 +201,37 @@ TEST(NcclStreams, tell_later_what_went_wrong_in_them) {
     });
 }
 
-TEST(NcclStreams, that_are_captured_into_a_graph_are_refused) {
-    Stream stream;
+TEST(NcclStreams, that_are_captured_carry_out_their_operations_whenever_the_graph_runs) {
+    Stream stream, other;
     ncclComm_t comm = nullptr;
     good(ncclCommInitAll(&comm, 1, nullptr));
-    int value = 1;
+    int in = 1, out = 0, again = 0;
     capturing = true;
-    EXPECT_NE(sentence(ncclInvalidUsage, ncclBcast(&value, 1, ncclInt32, 0, comm, stream.handle()))
-                  .find("is being captured into a graph"),
-              std::string::npos);
+    good(ncclGroupStart());
+    good(ncclAllReduce(&in, &out, 1, ncclInt32, ncclSum, comm, stream.handle()));
+    good(ncclAllReduce(&in, &again, 1, ncclInt32, ncclSum, comm, stream.handle()));
+    good(ncclGroupEnd());
     capturing = false;
-    good(ncclCommAbort(comm));
+    EXPECT_EQ(out, 0) << "nothing has run";
+    for (int turn = 2; turn < 5; ++turn) {
+        in = turn;
+        good(ncclAllReduce(&in, &in, 1, ncclInt32, ncclSum, comm, stream.handle()));  // operations that are in none
+        for (const auto& node : graph) stream.push(node);
+        stream.wait();
+        EXPECT_EQ(out, turn);
+        EXPECT_EQ(again, turn);
+    }
+    capturing = true;
+    good(ncclGroupStart());
+    good(ncclAllReduce(&in, &out, 1, ncclInt32, ncclSum, comm, stream.handle()));
+    good(ncclAllReduce(&in, &again, 1, ncclInt32, ncclSum, comm, other.handle()));
+    EXPECT_NE(sentence(ncclInvalidUsage, ncclGroupEnd()).find("expected one stream"), std::string::npos);
+    capturing = false;
+    good(ncclCommDestroy(comm));
+    in = 7;
+    for (const auto& node : graph) node();
+    EXPECT_EQ(out, 4) << "of a communicator that is gone nothing runs";
+    graph.clear();
 }
 
 TEST(NcclStreams, that_the_driver_refuses_are_errors_of_the_call) {

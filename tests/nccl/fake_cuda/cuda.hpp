@@ -14,6 +14,8 @@ using CUdeviceptr = unsigned long long;
 using CUcontext = struct FakeContext*;
 using CUstream = struct FakeStream*;
 using CUevent = struct FakeEvent*;
+using CUgraph = struct FakeGraph*;
+using CUgraphExec = struct FakeGraphExec*;
 using CUhostFn = void (*)(void*);
 
 FAKE_CUDA_API CUresult cuInit(unsigned flags);
@@ -45,7 +47,6 @@ FAKE_CUDA_API CUresult cuStreamQuery(CUstream stream);
 FAKE_CUDA_API CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags);
 FAKE_CUDA_API CUresult cuStreamGetPriority(CUstream stream, int* priority);
 FAKE_CUDA_API CUresult cuStreamGetCtx(CUstream stream, CUcontext* context);
-FAKE_CUDA_API CUresult cuStreamIsCapturing(CUstream stream, int* status);
 FAKE_CUDA_API CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* argument);
 
 FAKE_CUDA_API CUresult cuEventCreate(CUevent* event, unsigned flags);
@@ -53,6 +54,15 @@ FAKE_CUDA_API CUresult cuEventDestroy_v2(CUevent event);
 FAKE_CUDA_API CUresult cuEventRecord(CUevent event, CUstream stream);
 FAKE_CUDA_API CUresult cuEventQuery(CUevent event);
 FAKE_CUDA_API CUresult cuEventSynchronize(CUevent event);
+
+FAKE_CUDA_API CUresult cuStreamBeginCapture_v2(CUstream stream, int mode);
+FAKE_CUDA_API CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph);
+FAKE_CUDA_API CUresult cuStreamIsCapturing(CUstream stream, int* status);
+FAKE_CUDA_API CUresult cuThreadExchangeStreamCaptureMode(int* mode);
+FAKE_CUDA_API CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph, unsigned long long flags);
+FAKE_CUDA_API CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream);
+FAKE_CUDA_API CUresult cuGraphExecDestroy(CUgraphExec exec);
+FAKE_CUDA_API CUresult cuGraphDestroy(CUgraph graph);
 
 FAKE_CUDA_API CUresult cuMemAlloc_v2(CUdeviceptr* memory, std::size_t bytes);
 FAKE_CUDA_API CUresult cuMemFree_v2(CUdeviceptr memory);

@@ -24,11 +24,27 @@ constexpr ErrorText error_texts[] = {
     {invalid_device, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
     {invalid_context, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
     {invalid_handle, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
+    {illegal_state, "CUDA_ERROR_ILLEGAL_STATE", "the operation cannot be performed in the present state"},
     {not_ready, "CUDA_ERROR_NOT_READY", "device not ready"},
     {illegal_address, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
     {context_is_destroyed, "CUDA_ERROR_CONTEXT_IS_DESTROYED", "context is destroyed"},
     {launch_failed, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
     {not_permitted, "CUDA_ERROR_NOT_PERMITTED", "operation not permitted"},
+    {capture_unsupported, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "operation not permitted when stream is capturing"},
+    {capture_invalidated, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
+     "operation failed due to a previous error during capture"},
+    {capture_merge, "CUDA_ERROR_STREAM_CAPTURE_MERGE",
+     "operation would result in a merge of separate capture sequences"},
+    {capture_unmatched, "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED", "capture was not ended in the same stream as it began"},
+    {capture_unjoined, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED", "capturing stream has unjoined work"},
+    {capture_isolation, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION",
+     "dependency created on uncaptured work in another stream"},
+    {capture_implicit, "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT",
+     "operation would make the legacy stream depend on a capturing blocking stream"},
+    {captured_event, "CUDA_ERROR_CAPTURED_EVENT",
+     "operation not permitted on an event last recorded in a capturing stream"},
+    {capture_wrong_thread, "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD",
+     "attempt to terminate a thread-local capture sequence from another thread"},
 };
 
 const ErrorText* text_of(int error) {
@@ -175,7 +191,7 @@ CUresult cuCtxGetDevice(CUdevice* device) {
 }
 
 CUresult cuCtxSynchronize() {
-    const Call call("cuCtxSynchronize", Needs::context);
+    const Call call("cuCtxSynchronize", Needs::context, Beside::no_capture);
     if (call.error != success) return call.error;
     for (const MarkerPtr& marker : driver().tails(*call.device)) marker->wait();
     return call.device->error();

@@ -79,6 +79,15 @@ MarkerPtr Driver::push(Stream& stream, std::function<void()> run, const MarkerPt
     return stream.push(std::move(run), std::move(after));
 }
 
+int Driver::enqueue(Stream& stream, std::function<void()> run, MarkerPtr* end) {
+    int error = success;
+    if (stream.kind == Stream::Kind::legacy) error = captures.refuse_default(stream.device);
+    if (error != success || captures.take(stream, run, error)) return error;
+    const MarkerPtr marker = push(stream, std::move(run));
+    if (end != nullptr) *end = marker;
+    return success;
+}
+
 std::vector<MarkerPtr> Driver::tails(Device& device) {
     const auto all = streams.all();
     const std::lock_guard lock(device.mutex);
@@ -103,7 +112,7 @@ std::vector<CUcontext>& contexts() {
     return stack;
 }
 
-Call::Call(const char* name, Needs needs) {
+Call::Call(const char* name, Needs needs, Beside beside) {
     Driver& all = driver();
     error = all.faults.on_call(name);
     if (error != success || needs == Needs::nothing) return;
@@ -113,12 +122,12 @@ Call::Call(const char* name, Needs needs) {
         error = not_initialized;
     } else {
         device = contexts().empty() ? nullptr : all.device_of(contexts().back());
-        if (needs != Needs::context) return;
-        if (device == nullptr)
+        if (needs == Needs::context && device == nullptr)
             error = invalid_context;
-        else
+        else if (needs == Needs::context)
             error = device->retained == 0 ? context_is_destroyed : device->error();
     }
+    if (error == success && beside == Beside::no_capture) error = all.captures.refuse_unsafe();
 }
 
 }  // namespace fake_cuda

@@ -3,6 +3,7 @@
 // Lives until the process ends: threads of streams may outlast main().
 #pragma once
 
+#include "capture.hpp"
 #include "cuda.hpp"
 #include "faults.hpp"
 #include "memory.hpp"
@@ -26,11 +27,21 @@ enum Error : int {
     invalid_device = 101,
     invalid_context = 201,
     invalid_handle = 400,
+    illegal_state = 401,
     not_ready = 600,
     illegal_address = 700,
     context_is_destroyed = 709,
     launch_failed = 719,
     not_permitted = 800,
+    capture_unsupported = 900,
+    capture_invalidated = 901,
+    capture_merge = 902,
+    capture_unmatched = 903,
+    capture_unjoined = 904,
+    capture_isolation = 905,
+    capture_implicit = 906,
+    captured_event = 907,
+    capture_wrong_thread = 908,
 };
 
 inline constexpr int least_priority = 0;
@@ -104,6 +115,8 @@ class Driver {
     std::shared_ptr<Stream> stream(CUstream handle, Device& device);
     /// Pushes behind what the stream must wait for; `event`: too.
     MarkerPtr push(Stream& stream, std::function<void()> run, const MarkerPtr& event = nullptr);
+    /// Pushes it, or makes it a node of the graph that the stream is captured into. `end`: null then.
+    int enqueue(Stream& stream, std::function<void()> run, MarkerPtr* end = nullptr);
     /// The ends of all that is under way on a device.
     std::vector<MarkerPtr> tails(Device& device);
 
@@ -111,6 +124,9 @@ class Driver {
     Memory memory;
     Handles<Stream, CUstream> streams;
     Handles<Event, CUevent> events;
+    Captures captures;
+    Handles<Graph, CUgraph> graphs;
+    Handles<Graph, CUgraphExec> runnable_graphs;
     std::mutex mutex;  // Event::recorded
     std::atomic<unsigned> delay_us{0};
 
@@ -129,11 +145,13 @@ class InHostFunction {
 };
 
 enum class Needs { nothing, initialized, context };
+/// Whether it may be called while a stream is captured, as far as modes say.
+enum class Beside { captures, no_capture };
 
 /// A call of one of the driver's functions: counts it, and says what is in its way.
 class Call {
  public:
-    Call(const char* name, Needs needs);
+    Call(const char* name, Needs needs, Beside beside = Beside::captures);
     int error = success;
     Device* device = nullptr;  // of the current context
 };

@@ -47,9 +47,14 @@ int copy(const Call& call, Way way, void* to, const void* from, std::size_t byte
     if (bytes == 0) return success;
     const auto target = driver().memory.range(to, bytes), source = driver().memory.range(from, bytes);
     if (to == nullptr || from == nullptr || !target || !source || !fits(way, *target, *source)) return invalid_value;
-    const MarkerPtr end = driver().push(*stream, [to, from, bytes] { std::memmove(to, from, bytes); });
     // Memory that is not pinned is copied while the caller waits, in any function.
-    if (wait || target->kind == MemoryKind::pageable || source->kind == MemoryKind::pageable) {
+    wait = wait || target->kind == MemoryKind::pageable || source->kind == MemoryKind::pageable;
+    if (const int error = wait ? driver().captures.refuse(*stream) : success; error != success) return error;
+    MarkerPtr end;
+    const int error = driver().enqueue(
+        *stream, [to, from, bytes] { std::memmove(to, from, bytes); }, &end);
+    if (error != success) return error;
+    if (wait) {
         end->wait();
         return stream->device.error();
     }
@@ -61,7 +66,7 @@ int copy(const Call& call, Way way, void* to, const void* from, std::size_t byte
 extern "C" {
 
 CUresult cuMemAlloc_v2(CUdeviceptr* memory, std::size_t bytes) {
-    const Call call("cuMemAlloc", Needs::context);
+    const Call call("cuMemAlloc", Needs::context, Beside::no_capture);
     if (call.error != success) return call.error;
     if (memory == nullptr || bytes == 0) return invalid_value;
     *memory = address(driver().memory.allocate(MemoryKind::device, call.device->index, bytes));
@@ -69,7 +74,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr* memory, std::size_t bytes) {
 }
 
 CUresult cuMemFree_v2(CUdeviceptr memory) {
-    const Call call("cuMemFree", Needs::context);
+    const Call call("cuMemFree", Needs::context, Beside::no_capture);
     if (call.error != success || memory == 0) return call.error;
     const Place place = driver().memory.place_of(pointer(memory));
     if (place.kind != MemoryKind::device || place.begin != memory) return invalid_value;
@@ -78,15 +83,15 @@ CUresult cuMemFree_v2(CUdeviceptr memory) {
 }
 
 CUresult cuMemHostAlloc(void** memory, std::size_t bytes, unsigned) {
-    return allocate_host(Call("cuMemHostAlloc", Needs::context), memory, bytes);
+    return allocate_host(Call("cuMemHostAlloc", Needs::context, Beside::no_capture), memory, bytes);
 }
 
 CUresult cuMemAllocHost_v2(void** memory, std::size_t bytes) {
-    return allocate_host(Call("cuMemAllocHost", Needs::context), memory, bytes);
+    return allocate_host(Call("cuMemAllocHost", Needs::context, Beside::no_capture), memory, bytes);
 }
 
 CUresult cuMemFreeHost(void* memory) {
-    const Call call("cuMemFreeHost", Needs::context);
+    const Call call("cuMemFreeHost", Needs::context, Beside::no_capture);
     if (call.error != success) return call.error;
     for (int i = 0; i < driver().device_count(); ++i) wait_for(*driver().device(i));
     return driver().memory.release(MemoryKind::pinned, memory) ? success : invalid_value;
@@ -112,8 +117,8 @@ CUresult cuPointerGetAttribute(void* value, int attribute, CUdeviceptr memory) {
 }
 
 CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) {
-    return copy(Call("cuMemcpy", Needs::context), Way::any, const_cast<void*>(pointer(to)), pointer(from), bytes,
-                nullptr, true);
+    return copy(Call("cuMemcpy", Needs::context, Beside::no_capture), Way::any, const_cast<void*>(pointer(to)),
+                pointer(from), bytes, nullptr, true);
 }
 
 CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
@@ -122,12 +127,13 @@ CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUst
 }
 
 CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, std::size_t bytes) {
-    return copy(Call("cuMemcpyHtoD", Needs::context), Way::to_device, const_cast<void*>(pointer(to)), from, bytes,
-                nullptr, true);
+    return copy(Call("cuMemcpyHtoD", Needs::context, Beside::no_capture), Way::to_device,
+                const_cast<void*>(pointer(to)), from, bytes, nullptr, true);
 }
 
 CUresult cuMemcpyDtoH_v2(void* to, CUdeviceptr from, std::size_t bytes) {
-    return copy(Call("cuMemcpyDtoH", Needs::context), Way::to_host, to, pointer(from), bytes, nullptr, true);
+    return copy(Call("cuMemcpyDtoH", Needs::context, Beside::no_capture), Way::to_host, to, pointer(from), bytes,
+                nullptr, true);
 }
 
 CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) {
@@ -157,7 +163,6 @@ CUresult cuMemsetD8Async(CUdeviceptr memory, unsigned char value, std::size_t co
     const auto place = driver().memory.range(pointer(memory), count);
     if (!place || place->kind == MemoryKind::pageable) return invalid_value;
     void* const begin = const_cast<void*>(pointer(memory));
-    driver().push(*stream, [begin, value, count] { std::memset(begin, value, count); });
-    return success;
+    return driver().enqueue(*stream, [begin, value, count] { std::memset(begin, value, count); });
 }
 }

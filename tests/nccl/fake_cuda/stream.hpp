@@ -2,6 +2,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstddef>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -64,10 +65,15 @@ class Stream {
     MarkerPtr tail_;
 };
 
+struct Capture;
+
 struct Event {
     explicit Event(Device& event_device) : device(event_device) {}
     Device& device;
-    MarkerPtr recorded;  // guarded by Driver::mutex; null: never
+    MarkerPtr recorded;  // guarded by Driver::mutex; null: never, or in a stream that was captured
+    // Guarded by Captures: where it was recorded in a captured stream.
+    std::shared_ptr<Capture> capture;
+    std::vector<std::size_t> nodes;
 };
 
 }  // namespace fake_cuda

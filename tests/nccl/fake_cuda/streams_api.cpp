@@ -23,8 +23,7 @@ int launch(const Call& call, CUstream handle, CUhostFn function, void* argument)
     if (function == nullptr) return invalid_value;
     const auto stream = driver().stream(handle, *call.device);
     if (!stream || &stream->device != call.device) return invalid_handle;
-    driver().push(*stream, [function, argument] { function(argument); });
-    return success;
+    return driver().enqueue(*stream, [function, argument] { function(argument); });
 }
 
 MarkerPtr recorded(const Event& event) {
@@ -57,19 +56,21 @@ CUresult cuStreamDestroy_v2(CUstream handle) {
 }
 
 CUresult cuStreamSynchronize(CUstream handle) {
-    const Call call("cuStreamSynchronize", Needs::context);
+    const Call call("cuStreamSynchronize", Needs::context, Beside::no_capture);
     if (call.error != success) return call.error;
     const auto stream = driver().stream(handle, *call.device);
     if (!stream) return invalid_handle;
+    if (const int error = driver().captures.refuse(*stream); error != success) return error;
     driver().push(*stream, nullptr)->wait();
     return stream->device.error();
 }
 
 CUresult cuStreamQuery(CUstream handle) {
-    const Call call("cuStreamQuery", Needs::context);
+    const Call call("cuStreamQuery", Needs::context, Beside::no_capture);
     if (call.error != success) return call.error;
     const auto stream = driver().stream(handle, *call.device);
     if (!stream) return invalid_handle;
+    if (const int error = driver().captures.refuse(*stream); error != success) return error;
     if (stream->device.error() != success) return stream->device.error();
     const std::lock_guard lock(stream->device.mutex);
     return !stream->tail() || stream->tail()->reached() ? success : not_ready;
@@ -81,6 +82,8 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned) {
     const auto stream = driver().stream(handle, *call.device);
     const auto event = driver().events.find(event_handle);
     if (!stream || !event) return invalid_handle;
+    int error = success;
+    if (driver().captures.wait(*stream, *event, error)) return error;
     if (const MarkerPtr marker = recorded(*event)) driver().push(*stream, nullptr, marker);
     return success;
 }
@@ -100,14 +103,6 @@ CUresult cuStreamGetCtx(CUstream handle, CUcontext* context) {
     const auto stream = driver().stream(handle, *call.device);
     if (!stream) return invalid_handle;
     *context = stream->device.context();
-    return success;
-}
-
-CUresult cuStreamIsCapturing(CUstream handle, int* status) {
-    const Call call("cuStreamIsCapturing", Needs::context);
-    if (call.error != success) return call.error;
-    if (!driver().stream(handle, *call.device)) return invalid_handle;
-    *status = 0;
     return success;
 }
 
@@ -139,27 +134,31 @@ CUresult cuEventRecord(CUevent event_handle, CUstream handle) {
     const auto stream = driver().stream(handle, *call.device);
     const auto event = driver().events.find(event_handle);
     if (!stream || !event || &event->device != &stream->device) return invalid_handle;
-    const MarkerPtr marker = driver().push(*stream, nullptr);
+    int error = success;
+    const MarkerPtr marker =
+        driver().captures.record(*stream, *event, error) ? nullptr : driver().push(*stream, nullptr);
     const std::lock_guard lock(driver().mutex);
     event->recorded = marker;
-    return success;
+    return error;
 }
 
 CUresult cuEventQuery(CUevent handle) {
-    const Call call("cuEventQuery", Needs::initialized);
+    const Call call("cuEventQuery", Needs::initialized, Beside::no_capture);
     if (call.error != success) return call.error;
     const auto event = driver().events.find(handle);
     if (!event) return invalid_handle;
+    if (const int error = driver().captures.refuse(*event); error != success) return error;
     if (event->device.error() != success) return event->device.error();
     const MarkerPtr marker = recorded(*event);
     return !marker || marker->reached() ? success : not_ready;
 }
 
 CUresult cuEventSynchronize(CUevent handle) {
-    const Call call("cuEventSynchronize", Needs::context);
+    const Call call("cuEventSynchronize", Needs::context, Beside::no_capture);
     if (call.error != success) return call.error;
     const auto event = driver().events.find(handle);
     if (!event) return invalid_handle;
+    if (const int error = driver().captures.refuse(*event); error != success) return error;
     if (const MarkerPtr marker = recorded(*event)) marker->wait();
     return event->device.error();
 }

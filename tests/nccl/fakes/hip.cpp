@@ -64,6 +64,13 @@ FAKE_API int hipStreamWaitEvent(void* stream, void* event, unsigned flags) {
     enter();
     return cuStreamWaitEvent(fakes::stream(stream), fakes::event(event), flags);
 }
+FAKE_API int hipStreamIsCapturing(void* stream, int* status) {
+    enter();
+    return cuStreamIsCapturing(fakes::stream(stream), status);
+}
+FAKE_API int hipThreadExchangeStreamCaptureMode(int* mode) {
+    return cuThreadExchangeStreamCaptureMode(mode);
+}
 FAKE_API int hipEventCreateWithFlags(void** event, unsigned flags) {
     enter();
     return cuEventCreate(reinterpret_cast<CUevent*>(event), flags);
