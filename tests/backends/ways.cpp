@@ -1,6 +1,6 @@
-// backend_ways NAME [cuda]: how the backend NAME carries out each collective, as lines "COLLECTIVE TYPE OPERATOR WAY"
-// with tabs between them, for tools/backend-table. Three ranks: threads, or the processes of mpirun. `cuda`: on tensors
-// of the driver that TUTTI_CUDA_LIB names. All results have been checked by the conformance suite.
+// backend_ways NAME [DEVICE]: how the backend NAME carries out each collective, as lines "COLLECTIVE TYPE OPERATOR WAY"
+// with tabs between them, for tools/backend-table. Three ranks: threads, or the processes of mpirun. DEVICE (cuda,
+// rocm, npu, xpu): on tensors there, by the driver that TUTTI_CUDA_LIB or the other vendor's variable names. All results have been checked by the conformance suite.
 #include "conformance/world.hpp"
 #include "nccl/device.hpp"
 #include "support/covers.hpp"
@@ -182,10 +182,11 @@ class Table {
     Memory memory_;
 };
 
-int run(const std::string& backend, bool on_gpu) {
-    if (on_gpu) {
+int run(const std::string& backend, const std::string& device) {
+    if (!device.empty()) {
+        ::setenv("TUTTI_TEST_GPU", (device + ":" + backend).c_str(), 1);
         on_gpus(ranks, [&](const ProcessGroup& g, const Gpu& gpu) { Table(g, backend, &gpu).write(); },
-                {.backend = "cuda:" + backend});
+                {.backend = gpu_backend()});
     } else {
         ::setenv("TUTTI_CONFORMANCE_BACKEND", backend.c_str(), 1);
         run_ranks(ranks, How::threads, [&](const ProcessGroup& g) { Table(g, backend, nullptr).write(); });
@@ -197,12 +198,12 @@ int run(const std::string& backend, bool on_gpu) {
 }  // namespace tutti::test
 
 int main(int argc, char** argv) {
-    if (argc < 2 || argc > 3 || (argc == 3 && std::string_view(argv[2]) != "cuda")) {
-        std::fputs("usage: backend_ways NAME [cuda]\n", stderr);
+    if (argc < 2 || argc > 3) {
+        std::fputs("usage: backend_ways NAME [DEVICE]\n", stderr);
         return 2;
     }
     try {
-        return tutti::test::run(argv[1], argc == 3);
+        return tutti::test::run(argv[1], argc == 3 ? argv[2] : "");
     } catch (const std::exception& error) {
         std::fprintf(stderr, "backend_ways: %s\n", error.what());
         return 1;
