@@ -31,6 +31,15 @@ demo: configure  ## install what is missing, build what it takes (minutes), then
 	  echo "tutti: the build failed; mend the first error above and type: make demo"; exit 1; }
 	@tools/demo build
 
+PREFIX ?= /usr/local
+install: configure  ## build the library, the program and the backends, and install them; PREFIX=/folder (default /usr/local)
+	@echo "tutti: building what is installed in build/"
+	@cmake --build build -j $(JOBS) --target tutti tutti-static tutti-cli tutti-backends tutti-nccl tutti-backend-conformance || { \
+	  echo "tutti: the build failed; mend the first error above and type: make install"; exit 1; }
+	@cmake --install build --prefix "$(PREFIX)" >build/install.log || { \
+	  echo "tutti: $(PREFIX) cannot be written to; type: make install PREFIX=/a/folder/of/yours, or type it as root"; exit 1; }
+	@echo "tutti: installed in $(PREFIX); build/install.log has the list"
+
 bench: deps  ## install the peers, measure tutti beside them; the targets' table, build/bench/targets.json and a report
 	@$(DEPS) bench
 	@$(MAKE) --no-print-directory build DEPS=true
