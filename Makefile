@@ -119,12 +119,9 @@ spec:  ## every row of the inventory: pass, open or no-device, and how many are 
 	fi
 	@tools/spec build
 
-docs:  ## the reference of the public headers, by Doxygen: build/docs/html/index.html
-	@command -v doxygen >/dev/null || { echo "tutti: there is no doxygen; type: tools/install-deps"; exit 1; }
+docs:  ## the manual and the reference of the public headers, by Doxygen: build/docs/html/index.html
 	@echo "tutti: writing the reference to build/docs/html"
-	@mkdir -p build/docs
-	@doxygen docs/Doxyfile || { echo "tutti: the comments above refer to what is not there; mend them and type: make docs"; \
-	  exit 1; }
+	@tools/docs
 
 format:  ## lay the code out
 	@echo "tutti: laying out $(words $(sources)) files"

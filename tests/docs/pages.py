@@ -94,14 +94,19 @@ def code(page):
             yield number, found.group(1)
 
 
+def slug(heading):
+    """The name of a heading, as GitHub makes it."""
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
+    return re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
+
+
 def anchors(page):
-    """The names of a page's headings, as GitHub makes them."""
+    """The names of a page's headings."""
     seen, found = {}, set()
     for _, line in prose(page):
         heading = re.match(r"#+ (.*)", line)
         if heading:
-            text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading.group(1)).replace("`", "")
-            name = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
+            name = slug(heading.group(1))
             count = seen.get(name, 0)
             seen[name] = count + 1
             found.add(f"{name}-{count}" if count else name)
