@@ -2,7 +2,7 @@
 """Doxygen's view of a file: `filter.py FILE` prints it, line for line.
 
 Headers (.hpp)  what a header begins with is true of all that it declares: that becomes the page of the file; what it declares
-                goes into a topic of docs/doxygen/topics.dox, in distributed.hpp each section into its own
+                goes into a topic of tools/doxygen/topics.dox, in distributed.hpp each section into its own
 C (.h)          the same, with C's comments
 Pages (.md)     headings get the names that GitHub gives them, so that links to them work in both places; marks for tests go
 """
