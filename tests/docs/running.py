@@ -38,7 +38,7 @@ class Runner:
     def __init__(self, part, build, scratch, prefix=None):
         self.part, self.build, self.scratch = part, pathlib.Path(build).resolve(), pathlib.Path(scratch).resolve()
         self.ran, self.skipped, self.failures = [], {}, []
-        self.forked = []  # (place, program) of PyTorch's, which are run together
+        self.forked, self.forked_says = [], []  # (place, program) of PyTorch's, which are run together; what they print
         shutil.rmtree(self.scratch, ignore_errors=True)
         tools = self.scratch / "bin"
         tools.mkdir(parents=True)
@@ -89,6 +89,12 @@ class Runner:
             if block.skip or why or re.search(r"python -m venv|activate", command):
                 self.skip(block, block.skip or why or "makes an environment")
                 continue
+            # PyTorch takes seconds to import, so its programs run in forks of one process; TUTTI_TORCH_TESTS=all: as typed.
+            program = re.fullmatch(r"tutti run -n 2 (\w+\.py)", command)
+            if program and self.part == "torch" and os.environ.get("TUTTI_TORCH_TESTS") != "all":
+                self.forked.append((place, folder / program.group(1)))
+                self.forked_says += [re.sub(r"^\[rank \d+\] ", "", line) for line in expected]
+                continue
             # The same program of two pages is compiled once.
             output = re.search(r"\s-o (\S+)", command)
             key = None
@@ -126,7 +132,8 @@ class Runner:
         if self.forked:
             driver = pathlib.Path(__file__).parent / "forked.py"
             programs = " ".join(str(program) for _, program in self.forked)
-            self.note(", ".join(place for place, _ in self.forked), self.shell(f"python3 {driver} {programs}", self.scratch))
+            self.note(", ".join(place for place, _ in self.forked), self.shell(f"python3 {driver} {programs}", self.scratch),
+                      self.forked_says)
 
     def report(self):
         ran = len(self.ran) + max(0, len(self.forked) - 1) * (not self.failures)
