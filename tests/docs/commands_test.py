@@ -51,6 +51,9 @@ def main():
         if not checker.fault(invented):
             wrong.append(f"{' '.join(invented)}: the checker finds nothing wrong with it")
 
+    if running.matches(["[rank 0] 7"], "[rank 0] 6\n") is None:
+        wrong.append("output that differs from what a page says is not noticed")
+
     prefix = build / "docs-test/prefix"
     subprocess.run(["cmake", "--install", build, "--prefix", prefix], check=True, stdout=subprocess.DEVNULL)
     runner = running.Runner("cpp", build, build / "docs-test/cpp", prefix)

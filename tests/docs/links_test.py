@@ -2,8 +2,10 @@
 """Every relative link in a Markdown file leads to a file, and every anchor to a heading; every picture is there.
 What stands between backticks and looks like a TUTTI_ variable or a C++ name of tutti is one that the sources know.
 """
+import pathlib
 import re
 import sys
+import tempfile
 
 import pages
 
@@ -41,12 +43,24 @@ def read(*patterns):
                      for file in sorted(pages.ROOT.glob(pattern)) if file.is_file())
 
 
+def seeded_faults_not_found(headers, sources):
+    """A page with four faults: what the test does not see of them."""
+    faults = ("[a](missing.md)", "[b](#nowhere)", "`tutti::make_coffee()`", f"`TUTTI_{'COFFEE'}=1`")
+    with tempfile.TemporaryDirectory() as folder:
+        page = pathlib.Path(folder) / "page.md"
+        page.write_text("# A page\n\n" + "\n".join(faults) + "\n[c](#a-page), `tutti::all_reduce(x)`, `TUTTI_TUNE`\n")
+        found = [*broken_links(page), *unknown_names(page, headers, sources)]
+    lines = {int(line.partition(":")[0]) for line in found}
+    if lines != {3, 4, 5, 6}:
+        yield f"tests/docs/links_test.py: faults in lines 3 to 6 were seeded, and found in {sorted(lines)}"
+
+
 def main():
     headers = read("include/tutti/*")
     sources = re.findall(r"TUTTI_[A-Z0-9_]+", headers + read("CMakeLists.txt", "cmake/*", "src/**/*.[ch]pp", "backends/**/*.[ch]pp", "nccl/**/*.[ch]pp",
                              "python/**/*.py", "python/**/*.cpp", "tests/**/*.py", "tests/*/*", "tools/*"))
     headers, sources = set(re.findall(r"\w+", headers)), set(sources)
-    count, wrong = 0, []
+    count, wrong = 0, list(seeded_faults_not_found(headers, sources))
     for page in pages.pages():
         count += 1
         name = page.relative_to(pages.ROOT)
