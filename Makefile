@@ -71,6 +71,7 @@ python: build  ## the Python package in build/python/venv, with its tests and ty
 wheel: build  ## wheels of the Python package and its backends, tried, that need nothing of this machine: build/python/wheels
 	@tools/python build wheel
 
+.PHONY: sdist
 sdist: deps  ## the sources as pip takes them: build/python/sdist; pip installs them in a fresh environment (ten minutes)
 	@tools/sdist build
 
