@@ -84,8 +84,11 @@ torch: deps  ## build tutti.torch, the backend for PyTorch, in build/python; TOR
 	  echo "tutti: the build failed; mend the first error above and type: make torch"; exit 1; }
 	@echo "tutti: use it by: PYTHONPATH=$(CURDIR)/build/python $(TORCH_PYTHON) ..."
 
-test-torch: torch  ## PyTorch's own distributed tests on tutti, on gloo, and with gloo replaced; writes docs/pytorch-tests.md (20 minutes)
-	@tools/torch-tests pytorch
+test-torch: $(if $(TORCH_VERSION),build,torch)  ## PyTorch's own distributed tests on tutti, on gloo, and with gloo replaced; writes docs/pytorch-tests.md (20 minutes). TORCH_VERSION=2.14.1: ours, on that one (6 GB)
+	@tools/torch-tests $(if $(TORCH_VERSION),version $(TORCH_VERSION),pytorch)
+
+test-frameworks: build torch  ## small trainings of accelerate, transformers, Lightning, DeepSpeed, Ray and others on tutti; writes docs/frameworks.md (half an hour; 2 GB)
+	@tools/torch-tests frameworks $(FRAMEWORKS)
 
 deb: deps  ## Debian packages in build/deb, checked by lintian (10 minutes with an empty cache)
 	@$(DEPS) deb

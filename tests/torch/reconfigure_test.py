@@ -113,7 +113,8 @@ def a_failed_one_changes_nothing(rank: int, n: int, name: str, path: str) -> Non
     now = me.meet("now")
     own = dist._get_reconfigure_handle()
     for wrong, *words in (([], "is not among the 0 handles", own), (handles, own, "is not among"),
-                          ([own, own], f"rank {rank} twice"), (["gloo:0:-1:0:"], "gloo:0:-1:0:", "get_reconfigure_handle"), ([f"tutti:{rank}"], "expected")):
+                          ([own, own], f"rank {rank} twice"), ([f"tutti:{rank}"], "expected"),
+                          (["gloo:0:-1:0:"], "gloo:0:-1:0:", "get_reconfigure_handle")):
         expect(message_of(me.make, 2, wrong), "reconfigure", *words)
     expect(message_of(me.make, 2, now, timedelta(0)), "timeout is 0 ms")
     me.meet("before the used one")

@@ -1,0 +1,201 @@
+"""Runs each framework's program three times: on gloo, on tutti by name, and with gloo replaced; compares what came of it, and
+writes docs/frameworks.md. Usage: run.py [--only NAME,...] RESULTS_FOLDER [DOCUMENT]
+
+The Python that runs this has the frameworks; PYTHONPATH has tutti.torch. What was right is kept in RESULTS_FOLDER, as long as
+neither the program nor a package changes; the document is written when that is all of them. The exit status is 1 where
+something is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import dataclasses
+import hashlib
+import importlib.metadata
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+FOLDER = pathlib.Path(__file__).resolve().parent
+ROUNDING = 1e-6  # of a number, relative to the largest of the tensor list
+
+
+@dataclasses.dataclass
+class Framework:
+    name: str  # of the program
+    title: str
+    package: str  # whose version is told
+    torchrun: bool = True
+
+
+FRAMEWORKS = [
+    Framework("accelerate", "accelerate", "accelerate"),
+    Framework("transformers", "transformers, `Trainer`", "transformers"),
+    Framework("fabric", "Lightning, `Fabric`", "lightning"),
+    Framework("lightning", "Lightning, `Trainer`", "lightning"),
+    Framework("ignite", "ignite", "pytorch-ignite"),
+    Framework("deepspeed", "DeepSpeed, ZeRO 1 to 3", "deepspeed"),
+    Framework("ray", "Ray Train", "ray", torchrun=False),
+    Framework("torchft", "torchft", "torchft-nightly", torchrun=False),
+    Framework("dcp", "DCP (`torch.distributed.checkpoint`)", "torch"),
+]
+#: How a program is run: what it does, and what is in its environment.
+HOW = {"gloo": ("default", "0"), "name": ("name", "0"), "replaced": ("default", "1")}
+
+
+def source_of(name: str) -> str:
+    return (FOLDER / f"{name}_program.py").read_text()
+
+
+def lines_of(name: str) -> str:
+    """What a user writes: between `# lines` and `# end` in the program that was run."""
+    lines = source_of(name).splitlines()
+    begin, end = (next(i for i, line in enumerate(lines) if line.strip() == mark) for mark in ("# lines", "# end"))
+    indent = len(lines[begin]) - len(lines[begin].lstrip())
+    return "\n".join(line[indent:] for line in lines[begin + 1:end])
+
+
+def known_of(name: str) -> str:
+    """What is known not to work: KNOWN in the program."""
+    for statement in ast.parse(source_of(name)).body:
+        if isinstance(statement, ast.Assign) and getattr(statement.targets[0], "id", "") == "KNOWN":
+            return str(ast.literal_eval(statement.value))
+    return ""
+
+
+def run(framework: Framework, how: str, logs: pathlib.Path) -> dict:
+    """What the program said, and the seconds that it took. RuntimeError where it fails."""
+    program = str(FOLDER / f"{framework.name}_program.py")
+    command = [sys.executable, program]
+    name, replaced = HOW[how]
+    environment = os.environ | {"FRAMEWORKS_HOW": name, "TUTTI_REPLACE_GLOO": replaced, "HF_HUB_OFFLINE": "1"}
+    log = logs / f"{framework.name}.{how}.log"
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        if framework.torchrun:
+            command[1:1] = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--log-dir", folder]
+        with open(log, "w") as errors:
+            done = subprocess.run(["timeout", "--kill-after", "5", "600", *command], stdout=subprocess.PIPE, stderr=errors,
+                                  text=True, env=environment)
+    said = [line for line in done.stdout.splitlines() if line.startswith('{"code"')]
+    if done.returncode != 0 or len(said) != 1:
+        raise RuntimeError(f"status {done.returncode}, {len(said)} outcomes; see {log}")
+    return json.loads(said[0]) | {"seconds": round(time.monotonic() - began)}
+
+
+def compare(ours: dict, theirs: dict) -> str:
+    """"bit for bit" or "within rounding". ValueError where they differ, or are not whose they should be."""
+    if (ours["code"], theirs["code"]) != ("tutti", "gloo"):
+        raise ValueError(f"it ran on {ours['code']}, its reference on {theirs['code']}")
+    exact = True
+    for what in ("losses", "parameters"):
+        mine, expected = ([float.fromhex(number) for number in outcome[what]] for outcome in (ours, theirs))
+        if len(mine) != len(expected) or not expected:
+            raise ValueError(f"{len(mine)} {what}, gloo has {len(expected)}")
+        limit = ROUNDING * max(map(abs, expected))
+        for index, (a, b) in enumerate(zip(mine, expected)):
+            if not abs(a - b) <= limit:
+                raise ValueError(f"{what}[{index}] is {a}, gloo's is {b}")
+        exact = exact and mine == expected
+    return "bit for bit" if exact else "within rounding"
+
+
+BEGINNING = """# Frameworks on tutti
+
+Written by `make test-frameworks`, from a run of each framework's own package with PyTorch {torch} on two ranks: a small
+training on gloo, the same on tutti by name, and the same program with gloo replaced. "Bit for bit": all losses and all
+parameters at the end are gloo's. What the column at the right says that a framework refuses, the run has tried.
+
+By replacement nothing in the program changes ([pytorch.md](pytorch.md)):
+
+```console
+$ TUTTI_REPLACE_GLOO=1 torchrun --nproc-per-node 2 train.py
+```
+
+By name a program has the lines that stand under the table, as they were run.
+
+| framework | version | by name | gloo replaced | what does not work |
+|---|---|---|---|---|
+"""
+
+
+def public(version: str) -> str:
+    """Without what it was built for: "2.13.0" of "2.13.0+cpu"."""
+    return version.partition("+")[0]
+
+
+def document(results: dict) -> str:
+    text = BEGINNING.format(torch=public(importlib.metadata.version("torch")))
+    for framework in FRAMEWORKS:
+        said = results.get(framework.name, {"version": "-", "name": "not run", "replaced": "not run"})
+        text += (f"| {framework.title} | {public(said['version'])} | {said['name']} | {said['replaced']} | "
+                 f"{known_of(framework.name) or '-'} |\n")
+    for framework in FRAMEWORKS:
+        text += f"\n## {framework.title}\n\n```python\n{lines_of(framework.name)}\n```\n"
+    return text
+
+
+def facts_of(framework: Framework) -> dict:
+    """What a result is of: the versions, and what was run."""
+    source = source_of(framework.name) + (FOLDER / "small.py").read_text()
+    return {"version": importlib.metadata.version(framework.package), "torch": importlib.metadata.version("torch"),
+            "program": hashlib.sha256(source.encode()).hexdigest()}
+
+
+def check(framework: Framework, logs: pathlib.Path) -> dict:
+    """Runs it all three ways. ValueError that says how it went wrong."""
+    outcomes = {}
+    for how in HOW:
+        try:
+            outcomes[how] = run(framework, how, logs)
+        except RuntimeError as error:
+            raise ValueError(f"{how}: {error}") from None
+    said = {how: compare(outcomes[how], outcomes["gloo"]) for how in ("name", "replaced")}
+    return said | facts_of(framework) | {"seconds": sum(outcome["seconds"] for outcome in outcomes.values())}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", help="names of programs, with commas between them")
+    parser.add_argument("results", type=pathlib.Path)
+    parser.add_argument("document", type=pathlib.Path, nargs="?")
+    given = parser.parse_args()
+    wanted = given.only.split(",") if given.only else [framework.name for framework in FRAMEWORKS]
+    unknown = set(wanted) - {framework.name for framework in FRAMEWORKS}
+    if unknown:
+        parser.error(f"--only names {sorted(unknown)}; expected some of {[framework.name for framework in FRAMEWORKS]}")
+    given.results.mkdir(parents=True, exist_ok=True)
+    kept = given.results / "results.json"
+    results = json.loads(kept.read_text()) if kept.exists() else {}
+    failed = 0
+    for framework in FRAMEWORKS:
+        if framework.name not in wanted:
+            continue
+        results.pop(framework.name, None)
+        try:
+            said = check(framework, given.results)
+        except ValueError as error:
+            failed += 1
+            print(f"FAILED {framework.name}, {error}", flush=True)
+        else:
+            results[framework.name] = said
+            print(f"{framework.name} {said['version']}: by name {said['name']}, replaced {said['replaced']} "
+                  f"({said['seconds']} s)", flush=True)
+        kept.write_text(json.dumps(results, indent=1))
+    missing = [framework.name for framework in FRAMEWORKS
+               if not facts_of(framework).items() <= results.get(framework.name, {}).items()]
+    if given.document and missing:
+        print(f"{given.document} stays as it was: there is no result of {', '.join(missing)}")
+    elif given.document:
+        given.document.write_text(document(results))
+        print(f"{given.document} tells so")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
