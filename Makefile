@@ -10,7 +10,7 @@ export TORCH ?= 1
 sources = $(shell find src include nccl tests examples bench backends python -name '*.cpp' -o -name '*.hpp' -o -name '*.c' -o -name '*.h')
 
 help:  ## list these commands
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
 
 deps:
 	@$(DEPS)
