@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Draws what `tutti bench` measured, by matplotlib, as SVG without scripts, legible on a light and on a dark page.
 
-  plots.py FOLDER                         the plots of a report: FOLDER has rows.json
-  plots.py --picture FILE.svg ROWS.json   README's picture: how much longer than tutti the peers take, by size
+  plots.py FOLDER                       the plots of a report: FOLDER has rows.json
+  plots.py --picture FILE.svg FOLDER    README's picture, of a report: how much longer than tutti its peers take, by size
 """
 import argparse
 import json
@@ -40,7 +40,9 @@ def size_text(count):
 
 
 def name_of(implementation):
-    return NAMES.get(implementation, implementation)
+    """Of "openmpi 4.1.4", as its makers write it."""
+    word, *version = implementation.split(" ")
+    return " ".join([NAMES.get(word, word), *version])
 
 
 def style_of(implementation):
@@ -129,13 +131,15 @@ def report(folder):
         draw(folder / f"{collective}.svg", collective, [row for row in mine if row["dtype"] == mine[0]["dtype"]])
 
 
-def picture(file, rows):
+def picture(file, folder):
     """The peers' times over tutti's: what a reader wants to know first, and all that holds on other machines."""
+    rows = json.loads((folder / "rows.json").read_text())
+    about = json.loads((folder / "about.json").read_text())
     curves = by_implementation(rows)
     own = {row["bytes"]: row["median_us"] for row in curves.pop("tutti")}
-    figure, axes = plt.subplots(figsize=(8.6, 4.3), layout="constrained")
+    figure, axes = plt.subplots(figsize=(8.6, 4.4), layout="constrained")
     axes.axhline(1, zorder=3, color=STYLES["tutti"][0], linewidth=2.6)
-    axes.annotate("tutti", (max(own), 1), xytext=(8, 0), textcoords="offset points", va="center",
+    axes.annotate("tutti", (max(own), 1), xytext=(14, 0), textcoords="offset points", va="center",
                   color=STYLES["tutti"][0], weight="bold")
     ends = []
     for implementation, points in curves.items():
@@ -144,10 +148,10 @@ def picture(file, rows):
         ends.append([implementation, ratios[-1]])
     axes.set_yscale("log", base=2)
     # Names at the lines' ends, as far from one another as words are high.
-    apart, below = 1.28, 1.0
+    apart, below = 1.45, 1.0
     for implementation, ratio in sorted(ends, key=lambda end: end[1]):
         below = max(ratio, below * apart)
-        axes.annotate(name_of(implementation), (max(own), below), xytext=(8, 0), textcoords="offset points", va="center",
+        axes.annotate(name_of(implementation), (max(own), below), xytext=(14, 0), textcoords="offset points", va="center",
                       color=STYLES[implementation.split(" ")[0]][0], annotation_clip=False)
     top = max(row["median_us"] / own[row["bytes"]] for points in curves.values() for row in points)
     ticks = [2**i for i in range(-1, 9) if 2**i <= top * 1.3]
@@ -157,19 +161,22 @@ def picture(file, rows):
     over_sizes(axes, sorted(own))
     first = rows[0]
     where = "TCP over loopback" if first["transport"] == "tcp" else "one host"
-    axes.set_title(f"{first['collective']}, {first['ranks']} ranks, {where}: how many times longer than tutti it takes")
+    axes.set_title(f"{first['collective']}, {first['ranks']} processes, {where}: time over tutti's (less is better)")
+    notes = ["Gloo has no shared memory and goes over loopback"] if "gloo" in about["versions"] else []
+    notes = [f"{about['cpu']}, {about['date'].split()[0]}; medians of rounds in turn", *notes]
     axes.set_xlabel(f"size of the buffer ({first['dtype']})")
+    figure.supxlabel(". ".join(notes) + ".", fontsize=9, x=0.01, ha="left")
     save(figure, file)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--picture", type=pathlib.Path, metavar="FILE.svg")
-    parser.add_argument("place", type=pathlib.Path, metavar="FOLDER|ROWS.json")
+    parser.add_argument("place", type=pathlib.Path, metavar="FOLDER")
     arguments = parser.parse_args()
     prepare()
     if arguments.picture:
-        picture(arguments.picture, json.loads(arguments.place.read_text()))
+        picture(arguments.picture, arguments.place)
     else:
         report(arguments.place)
     return 0

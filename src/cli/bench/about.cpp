@@ -20,6 +20,12 @@
 namespace tutti::bench {
 namespace {
 
+#ifdef __clang__
+constexpr const char* compiler = __VERSION__;  // "Clang 16.0.6"
+#else
+constexpr const char* compiler = "g++ " __VERSION__;
+#endif
+
 std::string cpu_name() {
     std::ifstream info("/proc/cpuinfo");
     for (std::string line; std::getline(info, line);) {
@@ -69,10 +75,10 @@ About about_this_host() {
 }
 
 std::vector<std::pair<std::string, std::string>> versions_of(const Options& options) {
-    std::vector<std::pair<std::string, std::string>> versions{{"tutti", version()}, {"compiler", __VERSION__}};
+    std::vector<std::pair<std::string, std::string>> versions{{"tutti", version()}, {"compiler", compiler}};
     for (const std::string& peer : options.against) {
         const std::string command =
-            peer == "openmpi" ? "mpirun.openmpi --version"
+            peer == "openmpi" ? "mpirun.openmpi --version | sed 's/.* //'"
             : peer == "mpich" ? "mpiexec.mpich --version | sed -n 's/ *Version: *//p'"
             : peer == "gloo"  ? "dpkg-query -W -f '${Version}' libgloo-dev"
                               : fmt::format("'{}' -c 'import torch; print(torch.__version__)'", options.torch_python);

@@ -32,7 +32,7 @@ std::string escaped(const std::string& text) {
 
 // Lines that begin with a dot or an apostrophe would be macros.
 std::string lines_of(const std::string& text) {
-    constexpr std::size_t columns = 76;
+    constexpr std::size_t columns = 70;  // letters: some formatters write others than ASCII longer
     std::string result;
     for (const char c : wrapped(text, columns, 0)) {
         if ((c == '.' || c == '\'') && (result.empty() || result.back() == '\n')) result += "\\&";
