@@ -63,7 +63,7 @@ def c_header(lines):
         elif section:
             title = section.group(1)
             name = "c_" + re.sub(r"\W+", "_", title.lower()).strip("_")
-            line = (END if is_open else "") + f"/** @defgroup {name} {title} (C)\n@ingroup c\nOf `tutti/tutti.h`. */ /** @{{ */"
+            line = (END if is_open else "") + f"/** @defgroup {name} {title} (C)\n@ingroup c\nFunctions and types of `tutti/tutti.h`. */ /** @{{ */"
             is_open = True
         else:
             line = re.sub(r"^(\s*)/\* (---- )?", r"\1/** ", line)
