@@ -16,7 +16,7 @@ namespace {
 thread_local int thread_device = -1;
 
 const DriverFile sycl_file{
-    "SYCL", "TUTTI_SYCL_LIB", {"libtutti-sycl.so"}, "tutti's build makes it where it finds a SYCL compiler (icpx)"};
+    "SYCL", "TUTTI_SYCL_LIB", {"libtutti-sycl.so"}, "tutti's build makes it where it finds SYCL's headers and library"};
 
 class SyclDriver final : public Driver {
  public:

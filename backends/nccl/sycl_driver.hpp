@@ -1,5 +1,5 @@
 // What libtutti-sycl.so offers: SYCL has C++ classes alone, so the part that uses them is a library of its own, which a
-// SYCL compiler builds (sycl/tutti_sycl.cpp). Streams are sycl::queue*, events are this library's.
+// build makes where SYCL's headers are (sycl/tutti_sycl.cpp). Streams are sycl::queue*, events are this library's.
 #pragma once
 
 #include <cstddef>

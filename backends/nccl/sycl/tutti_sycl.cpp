@@ -1,4 +1,5 @@
-// libtutti-sycl.so: the part of the SYCL driver that SYCL's classes need. Built by a SYCL compiler, where there is one.
+// libtutti-sycl.so: the part of the SYCL driver that SYCL's classes need. There are no kernels in it, so that any
+// compiler builds it, where the headers and libsycl.so are.
 //
 // Devices are numbered as PyTorch numbers them: Level Zero's GPUs, in their platform's order; contexts are the
 // platform's default one, so that memory of PyTorch's is known here.
@@ -24,12 +25,21 @@ sycl::queue make(const Place& place, const sycl::property_list& properties) {
     return sycl::queue(place.context, place.device, properties);
 }
 
+// By the name that the headers know; the later ones warn of the other.
+template <class Platform>
+sycl::context default_context(const Platform& platform) {
+    if constexpr (requires { platform.khr_get_default_context(); })
+        return platform.khr_get_default_context();
+    else
+        return platform.ext_oneapi_get_default_context();
+}
+
 std::vector<Place> find_places() {
     std::vector<Place> places;
     for (const sycl::platform& platform : sycl::platform::get_platforms()) {
         if (platform.get_backend() != sycl::backend::ext_oneapi_level_zero) continue;
         for (const sycl::device& device : platform.get_devices(sycl::info::device_type::gpu)) {
-            Place place{device, platform.ext_oneapi_get_default_context(), nullptr};
+            Place place{device, default_context(platform), nullptr};
             place.queue = std::make_unique<sycl::queue>(make(place, {sycl::property::queue::in_order()}));
             places.push_back(std::move(place));
         }
