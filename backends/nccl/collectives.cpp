@@ -60,6 +60,7 @@ class Collectives::Core : public std::enable_shared_from_this<Core> {
         own.stream = std::make_unique<OwnStream>(place.driver, place.device.index,
                                                  context_->nccl_options().is_high_priority_stream);
         own.communicator = std::move(communicator);
+        own.communicator->keep_for_shrink();
     }
 
     // Blocks.
@@ -107,7 +108,7 @@ class Collectives::Core : public std::enable_shared_from_this<Core> {
         if (r.call == BackendCall::barrier) refuse("the host takes part in it, which waits for the device");
         if (!is_connected(r.device.type)) refuse("the host takes part in it, which makes the communicator");
         if (goes_by_host(job)) refuse("the host takes part in it, which combines the values");
-        const Task task(r, context_->rank(), context_->size(), job.reduction, connected(r.device).agreed.gathers);
+        const Task task(r, context_->rank(), context_->size(), job.reduction, connected(r.device).agreed);
         if (task.scratch_bytes() > 0)
             refuse(
                 "it brings blocks together in memory that other operations use, too, as they are of several "
@@ -364,6 +365,10 @@ const Channel& Collectives::settled(Device device) {
                       std::to_string(core_->context_->timeout().count()) + " ms: expected all ranks to come to them");
     }
     return core_->connected(device);
+}
+
+const Channel* Collectives::connected_channel(Device device) {
+    return core_->is_connected(device.type) ? &core_->channel(device) : nullptr;
 }
 
 bool Collectives::drain(Clock::time_point until) {

@@ -35,6 +35,9 @@ class Collectives {
     /// The channel of a device that is connected; waits until what was issued before has been begun.
     const Channel& settled(Device device);
 
+    /// Null: its communicator has not been made.
+    const Channel* connected_channel(Device device);
+
     /// Whether nothing waits to be begun; waits for it until then.
     bool drain(Clock::time_point until);
 

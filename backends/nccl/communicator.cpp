@@ -20,6 +20,7 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 constexpr unsigned config_magic = 0xcafebeef;
+constexpr int shrink_abort = 1;         // NCCL_SHRINK_ABORT: what the parent still has under way ends
 constexpr auto time_for_calls = 200ms;  // that are just being made, before the handle goes under them
 constexpr auto time_for_end = 1000ms;   // of ncclCommAbort and ncclCommDestroy
 
@@ -163,7 +164,33 @@ std::shared_ptr<Communicator> Communicator::split(Communicator& parent, int colo
     return part;
 }
 
+std::shared_ptr<Communicator> Communicator::shrink(Communicator& parent, std::vector<int> left_out,
+                                                   CommunicatorOptions options, std::chrono::milliseconds timeout) {
+    const std::string what = "making a communicator of the ranks that are left";
+    const std::shared_ptr<Communicator> rest(new Communicator(parent.library_, std::move(options), nullptr));
+    const Interface& calls = rest->library_->calls();
+    Config settings = rest->config();
+    try {
+        rest->check(calls.CommShrink(parent.handle_, left_out.data(), static_cast<int>(left_out.size()), &rest->handle_,
+                                     &settings, shrink_abort),
+                    "CommShrink", what);
+        // The parent's own state is of no use but for this: it has failed.
+        Result now = Result::in_progress;
+        const auto until = Clock::now() + timeout;
+        for (Naps naps; now == Result::in_progress && Clock::now() < until; naps.take())
+            if (calls.CommGetAsyncError(parent.handle_, &now) != Result::success) break;
+        if (rest->handle_ == nullptr) rest->check(Result::internal_error, "CommShrink", what);
+        rest->wait_while_in_progress(*rest, "CommShrink", what, timeout);
+    } catch (...) {
+        rest->abort();
+        throw;
+    }
+    return rest;
+}
+
 Communicator::~Communicator() {
+    if (is_kept_)
+        run_within(time_for_end, [end = library_->calls().CommAbort, handle = handle_] { (void)end(handle); });
     finalize(Clock::now() + time_for_end);
 }
 
@@ -250,6 +277,22 @@ bool Communicator::take_handle() noexcept {
     const auto until = Clock::now() + time_for_calls;
     while (users_.load(std::memory_order_acquire) > 0 && Clock::now() < until) std::this_thread::sleep_for(50us);
     return handle_ != nullptr;
+}
+
+void Communicator::keep_for_shrink() noexcept {
+    may_be_kept_ = library_->calls().CommRevoke != nullptr && library_->calls().CommShrink != nullptr;
+}
+
+void Communicator::stop() noexcept {
+    if (!may_be_kept_) return abort();
+    if (!take_handle()) return;
+    const Interface& calls = library_->calls();
+    const auto result = std::make_shared<std::atomic<Result>>(Result::in_progress);
+    run_within(time_for_end, [calls, handle = handle_, result] { *result = calls.CommRevoke(handle, 0); });
+    if (*result == Result::success || *result == Result::in_progress)
+        is_kept_ = true;
+    else
+        run_within(time_for_end, [end = calls.CommAbort, handle = handle_] { (void)end(handle); });
 }
 
 void Communicator::abort() noexcept {

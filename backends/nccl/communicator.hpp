@@ -14,6 +14,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace tutti::nccl {
 
@@ -42,6 +43,11 @@ class Communicator {
     /// colour is negative.
     static std::shared_ptr<Communicator> split(Communicator& parent, int color, int key, CommunicatorOptions options,
                                                const std::atomic<bool>* given_up = nullptr);
+    /// Of the ranks of `parent` that are left: all but `left_out`, in their order. All of them call it, with one that
+    /// was stopped. Blocks, at most that long, and throws as the constructor, also where the library cannot do it
+    /// without the others.
+    static std::shared_ptr<Communicator> shrink(Communicator& parent, std::vector<int> left_out,
+                                                CommunicatorOptions options, std::chrono::milliseconds timeout);
     /// Frees it.
     ~Communicator();
     Communicator(const Communicator&) = delete;
@@ -80,6 +86,12 @@ class Communicator {
 
     /// Waits until what it was given has been carried out, then frees it; at most until the deadline, then it aborts.
     void finalize(Clock::time_point until) noexcept;
+    /// stop() leaves what shrink() needs, where the library can stop a communicator without freeing it (from 2.29 on).
+    void keep_for_shrink() noexcept;
+    /// Ends its kernels, and frees it unless it is kept. Returns within about a second, as abort(). Any thread.
+    void stop() noexcept;
+    /// It has been stopped, and is kept.
+    bool is_kept() const noexcept { return is_kept_; }
     /// Ends its kernels. Returns within about a second even if the library does not. More than once, any thread.
     void abort() noexcept;
 
@@ -97,6 +109,7 @@ class Communicator {
     const std::atomic<bool>* const given_up_;
     Comm handle_ = nullptr;
     std::atomic<bool> over_{false};
+    std::atomic<bool> may_be_kept_{false}, is_kept_{false};
     mutable std::atomic<int> users_{0};
 };
 

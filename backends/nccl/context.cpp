@@ -16,11 +16,6 @@
 namespace tutti::nccl {
 namespace {
 
-std::string title_of(const std::string& backend, const DistributedBackendOptions& options) {
-    return backend + ": rank " + std::to_string(options.group_rank) + " of group \"" + options.group_id + "\" (" +
-           std::to_string(options.group_size) + " ranks)";
-}
-
 constexpr auto time_for_the_cause = std::chrono::milliseconds(1000);
 
 // Each may take its time: all at the same time.
@@ -39,6 +34,11 @@ void for_each(const std::vector<std::shared_ptr<Communicator>>& communicators,
 }
 
 }  // namespace
+
+std::string title_of(const std::string& backend, const DistributedBackendOptions& options) {
+    return backend + ": rank " + std::to_string(options.group_rank) + " of group \"" + options.group_id + "\" (" +
+           std::to_string(options.group_size) + " ranks)";
+}
 
 struct Context::State {
     mutable std::mutex mutex;
@@ -147,7 +147,7 @@ void Context::fail(std::exception_ptr error) noexcept {
         state_->changed.notify_all();
         ends.swap(state_->ends);
     }
-    for_each(communicators(), [](Communicator& one) { one.abort(); });
+    for_each(communicators(), [](Communicator& one) { one.stop(); });
     for (const auto& end : ends) end(error);
     watcher_->end(error);
     try {

@@ -35,6 +35,9 @@ struct Place {
     bool calls_block = false;
 };
 
+/// "nccl: rank 1 of group "dp" (4 ranks)"
+std::string title_of(const std::string& backend, const DistributedBackendOptions& options);
+
 class Context : public std::enable_shared_from_this<Context> {
  public:
     Context(std::shared_ptr<const Library> library, const DistributedBackendOptions& options, NcclOptions nccl_options);
@@ -69,7 +72,7 @@ class Context : public std::enable_shared_from_this<Context> {
     Watcher& watcher() noexcept { return *watcher_; }
 
     /// The first failure, or an abort: everything that is under way ends with it, and everything later. Any thread.
-    /// Runs what when_over() was given, once; communicators that were made here are aborted.
+    /// Runs what when_over() was given, once; communicators that were made here are stopped.
     void fail(std::exception_ptr error) noexcept;
     /// fail(), unless another does within a second: what a library or the companion says when a peer has died is a
     /// symptom, and tutti, which knows the cause, ends the group a moment later. Returns at once.

@@ -93,6 +93,7 @@ struct Interface {
     Result (*CommInitRankScalable)(Comm* comm, int ranks, int rank, int ids, UniqueId* id, Config* config) = nullptr;
     Result (*CommSplit)(Comm comm, int color, int key, Comm* part, Config* config) = nullptr;
     Result (*CommShrink)(Comm comm, int* excluded, int excluded_count, Comm* part, Config* config, int flags) = nullptr;
+    Result (*CommRevoke)(Comm comm, int flags) = nullptr;
     Result (*CommFinalize)(Comm comm) = nullptr;
     Result (*CommDestroy)(Comm comm) = nullptr;
     Result (*CommAbort)(Comm comm) = nullptr;

@@ -50,7 +50,7 @@ Launch::Launch(Context& context, Channel& channel, std::span<const Job> jobs)
       stream_(stream_for(context, channel, is_captured_)) {
     tasks_.reserve(jobs_.size());
     for (const Job& job : jobs_)
-        tasks_.emplace_back(*job.request, context.rank(), context.size(), job.reduction, channel.agreed.gathers);
+        tasks_.emplace_back(*job.request, context.rank(), context.size(), job.reduction, channel.agreed);
     needs_group_ = tasks_.size() > 1 || !tasks_.front().is_one_call();
 }
 

@@ -70,6 +70,7 @@ std::string packed(const Facts& f) {
     return Writer()
         .put(f.version)
         .put(f.gathers ? 1 : 0)
+        .put(f.exchanges ? 1 : 0)
         .put(f.capability)
         .put(f.library)
         .put(f.host)
@@ -84,6 +85,7 @@ Facts facts_from(Reader& in) {
     Facts f;
     f.version = in.number();
     f.gathers = in.number() != 0;
+    f.exchanges = in.number() != 0;
     f.capability = in.number();
     f.library = in.text();
     f.host = in.text();
@@ -126,6 +128,22 @@ bool came(Context& context, const std::string& key, Clock::time_point until) {
                   {.rank = context.rank(), .peer = rank, .elapsed = context.timeout()});
 }
 
+// Until all ranks of the group have come to this meeting.
+void wait_for_all(const DistributedBackendOptions& options, const std::string& backend, const std::string& meeting) {
+    Store store = options.store;
+    const std::string all = "all " + meeting;
+    if (store.add(meeting, 1) == options.group_size) store.set(all, "yes");
+    try {
+        store.wait({all}, options.timeout);
+    } catch (const DistStoreError& error) {
+        if (error.code() != ErrorCode::timeout) throw;
+        throw Timeout(backend + ": " + std::to_string(store.add(meeting, 0)) + " of the " +
+                          std::to_string(options.group_size) + " ranks of group \"" + options.group_id +
+                          "\" have come within " + std::to_string(options.timeout.count()) + " ms: expected all",
+                      {.rank = options.group_rank, .elapsed = options.timeout});
+    }
+}
+
 // Rank 0: hears all, and says what holds.
 std::string decide(Context& context, const std::string& key) {
     const auto until = Clock::now() + context.timeout();
@@ -142,28 +160,30 @@ std::string decide(Context& context, const std::string& key) {
     if (!trouble.empty()) return Writer().put(trouble).take();
     const Agreement found = agreement(all);
     Writer out;
-    out.put("").put(found.version).put(found.gathers ? 1 : 0).put(found.reduces_float8 ? 1 : 0);
+    out.put("")
+        .put(found.version)
+        .put(found.gathers ? 1 : 0)
+        .put(found.exchanges ? 1 : 0)
+        .put(found.reduces_float8 ? 1 : 0);
     for (const std::string& id : ids) out.put(id);
     return out.take();
 }
 
 }  // namespace
 
+bool all_say_yes(const DistributedBackendOptions& options, const std::string& backend, const std::string& what,
+                 bool yes) {
+    Store store = options.store;
+    if (!yes) store.set("no to " + what, "yes");
+    wait_for_all(options, backend, what);
+    return !store.check({"no to " + what});
+}
+
 void roll_call(const DistributedBackendOptions& options, const std::string& backend, const std::string& trouble) {
     Store store = options.store;
     if (!trouble.empty())
         store.compare_set("trouble", "", "rank " + std::to_string(options.group_rank) + ": " + trouble);
-    const auto present = store.add("present", 1);
-    if (present == options.group_size) store.set("all present", "yes");
-    try {
-        store.wait({"all present"}, options.timeout);
-    } catch (const DistStoreError& error) {
-        if (error.code() != ErrorCode::timeout) throw;
-        throw Timeout(backend + ": " + std::to_string(store.add("present", 0)) + " of the " +
-                          std::to_string(options.group_size) + " ranks of group \"" + options.group_id +
-                          "\" have come within " + std::to_string(options.timeout.count()) + " ms: expected all",
-                      {.rank = options.group_rank, .elapsed = options.timeout});
-    }
+    wait_for_all(options, backend, "present");
     if (store.check({"trouble"}))
         throw DistBackendError(backend + ": group \"" + options.group_id + "\" cannot be made; " + store.get("trouble"),
                                {.rank = options.group_rank});
@@ -200,6 +220,7 @@ Agreement agreement(const std::vector<Facts>& facts) {
     return {
         .version = facts.front().version,
         .gathers = all([](const Facts& f) { return f.gathers; }),
+        .exchanges = all([](const Facts& f) { return f.exchanges; }),
         .reduces_float8 =
             all([](const Facts& f) { return f.version >= float8_since && f.capability >= float8_capability; }),
         .ids = {},
@@ -210,6 +231,7 @@ Facts facts_of(Context& context, const Place& place) {
     const Library& library = *context.library();
     Facts facts{.version = library.version(),
                 .gathers = library.calls().Gather != nullptr && library.calls().Scatter != nullptr,
+                .exchanges = library.calls().AlltoAll != nullptr,
                 .library = library.describe(),
                 .host = machine(),
                 .device_text = to_string(place.device)};
@@ -255,8 +277,11 @@ Agreement meet(Context& context, const Facts& own, const std::string& meeting) {
     Reader in(context.store().get(verdict_key));
     if (const std::string trouble = in.text(); !trouble.empty())
         throw DistBackendError(trouble, {.rank = context.rank()});
-    Agreement agreed{
-        .version = in.number(), .gathers = in.number() != 0, .reduces_float8 = in.number() != 0, .ids = {}};
+    Agreement agreed{.version = in.number(),
+                     .gathers = in.number() != 0,
+                     .exchanges = in.number() != 0,
+                     .reduces_float8 = in.number() != 0,
+                     .ids = {}};
     while (in.more()) agreed.ids.push_back(id_from(in.text()));
     return agreed;
 }

@@ -17,10 +17,15 @@ namespace tutti::nccl {
 /// Timeout where some do not come.
 void roll_call(const DistributedBackendOptions& options, const std::string& backend, const std::string& trouble);
 
+/// Whether all ranks say yes to `what`. Throws as roll_call() where some do not come.
+bool all_say_yes(const DistributedBackendOptions& options, const std::string& backend, const std::string& what,
+                 bool yes);
+
 /// Of one rank.
 struct Facts {
     int version = 0;
     bool gathers = false;     ///< its library has Gather and Scatter
+    bool exchanges = false;   ///< its library has AlltoAll
     int capability = 0;       ///< of its device
     std::string library;      ///< version and file, for messages
     std::string host;         ///< as NCCL sees it: NCCL_HOSTID, or the machine's own
@@ -33,7 +38,7 @@ struct Facts {
 /// What holds for all ranks.
 struct Agreement {
     int version = 0;
-    bool gathers = false;
+    bool gathers = false, exchanges = false;
     bool reduces_float8 = false;
     std::vector<UniqueId> ids;
 };

@@ -22,6 +22,8 @@ using namespace std::chrono_literals;
 
 constexpr auto time_to_leave = 5000ms;  // until the library has freed its communicators
 constexpr auto time_to_fail = 5000ms;
+// A rank whose library fails lets the others wait within theirs.
+constexpr std::chrono::milliseconds most_for_shrinking{60'000};
 
 NcclOptions options_from(const Vendor& vendor, const std::any& pg_options) {
     if (!pg_options.has_value()) return {};
@@ -88,10 +90,15 @@ class PlugIn final : public CustomBackend {
     bool can_split() const override { return device_.has_value() && context_->library()->abilities().split; }
     std::shared_ptr<CustomBackend> split(const DistributedBackendOptions* part, const std::any& pg_options) override;
 
+    std::shared_ptr<CustomBackend> shrink(const DistributedBackendOptions& rest, const std::vector<int>& left_out,
+                                          const std::any& pg_options) override;
+
     void leave() noexcept override;
     void abort(const std::string& reason) noexcept override;
 
  private:
+    CommunicatorOptions communicator_options_of(const DistributedBackendOptions& group,
+                                                const NcclOptions& options) const;
     bool serves(const std::optional<Device>& device) const {
         if (!device) return false;
         const auto& served = context_->library()->vendor().devices;
@@ -114,12 +121,8 @@ std::shared_ptr<CustomBackend> PlugIn::split(const DistributedBackendOptions* pa
     const CurrentDevice current(*whole.place->driver, whole.place->device.index);
     const NcclOptions options =
         part == nullptr ? NcclOptions{} : options_from(context_->library()->vendor(), pg_options);
-    CommunicatorOptions of_part = context_->communicator_options(0, 0);
-    if (part != nullptr) {
-        of_part.rank = part->group_rank;
-        of_part.size = part->group_size;
-        of_part.config = options.config;
-    }
+    const CommunicatorOptions of_part =
+        part == nullptr ? context_->communicator_options(0, 0) : communicator_options_of(*part, options);
     std::shared_ptr<Communicator> communicator;
     try {
         communicator = Communicator::split(*whole.communicator, color_of(part), part == nullptr ? 0 : part->group_rank,
@@ -131,6 +134,39 @@ std::shared_ptr<CustomBackend> PlugIn::split(const DistributedBackendOptions* pa
     if (part == nullptr) return nullptr;
     return std::make_shared<PlugIn>(context_->library(), *part, options,
                                     Part{*device_, std::move(communicator), whole.agreed});
+}
+
+CommunicatorOptions PlugIn::communicator_options_of(const DistributedBackendOptions& group,
+                                                    const NcclOptions& options) const {
+    return {.rank = group.group_rank,
+            .size = group.group_size,
+            .name = title_of(context_->library()->vendor().backend, group),
+            .config = options.config,
+            .timeout = group.timeout,
+            .store = group.store};
+}
+
+// The ranks agree twice: whether all have a communicator that can be shrunk, and whether that has gone well. A library
+// may need a rank that is gone; then they meet anew.
+std::shared_ptr<CustomBackend> PlugIn::shrink(const DistributedBackendOptions& rest, const std::vector<int>& left_out,
+                                              const std::any& pg_options) {
+    abort("it goes on with fewer ranks");
+    const std::string& backend = context_->library()->vendor().backend;
+    const Channel* const whole =
+        device_ && rest.device == device_ ? collectives_->connected_channel(*device_) : nullptr;
+    const bool can = whole != nullptr && whole->communicator->is_kept() && !left_out.empty();
+    if (!all_say_yes(rest, backend, "shrinking", can)) return nullptr;
+    const NcclOptions options = options_from(context_->library()->vendor(), pg_options);
+    std::shared_ptr<Communicator> communicator;
+    try {
+        const CurrentDevice current(*whole->place->driver, whole->place->device.index);
+        communicator = Communicator::shrink(*whole->communicator, left_out, communicator_options_of(rest, options),
+                                            std::min(rest.timeout, most_for_shrinking));
+    } catch (const DistError&) {  // NOLINT(bugprone-empty-catch): all ranks are told
+    }
+    if (!all_say_yes(rest, backend, "what was shrunk", communicator != nullptr)) return nullptr;
+    return std::make_shared<PlugIn>(context_->library(), rest, options,
+                                    Part{*device_, std::move(communicator), whole->agreed});
 }
 
 void PlugIn::leave() noexcept {

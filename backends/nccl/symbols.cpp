@@ -8,7 +8,8 @@
 namespace tutti::nccl {
 namespace {
 
-constexpr int scalable_since = 22300, float8_since = 22400, shrink_since = 22700, gather_since = 22800;
+constexpr int scalable_since = 22300, float8_since = 22400, shrink_since = 22700, gather_since = 22800,
+              revoke_since = 22900;
 
 }  // namespace
 
@@ -47,6 +48,7 @@ void resolve_nccl(Symbols& symbols, Interface& calls) {
     };
     since(scalable_since, calls.CommInitRankScalable, "ncclCommInitRankScalable");
     since(shrink_since, calls.CommShrink, "ncclCommShrink");
+    since(revoke_since, calls.CommRevoke, "ncclCommRevoke");
     since(gather_since, calls.AlltoAll, "ncclAlltoAll");
     since(gather_since, calls.Gather, "ncclGather");
     since(gather_since, calls.Scatter, "ncclScatter");

@@ -25,7 +25,7 @@ class Task {
 
     /// `reduction`: of all_reduce, reduce, reduce_scatter.
     Task(const BackendRequest& request, int rank, int size, const std::optional<NativeReduction>& reduction,
-         bool gathers);
+         const Agreement& agreed);
 
     /// Device memory that it needs from prepare() to finish().
     std::size_t scratch_bytes() const { return scratch_bytes_; }
@@ -58,7 +58,8 @@ class Task {
         all_gather_blocks,      // each rank's to each other's
         reduce_scatter,         // blocks of one length
         reduce_scatter_blocks,  // each by a reduce of its own
-        all_to_all,
+        all_to_all,             // blocks of one length, which adjoin
+        all_to_all_blocks,
         gather,
         gather_blocks,
         scatter,
@@ -67,11 +68,12 @@ class Task {
     };
 
     bool is_pairs() const {
-        return form_ == Form::all_gather_blocks || form_ == Form::all_to_all || form_ == Form::gather_blocks ||
+        return form_ == Form::all_gather_blocks || form_ == Form::all_to_all_blocks || form_ == Form::gather_blocks ||
                form_ == Form::scatter_blocks;
     }
     void plan_one(Form form);
     void plan_gathering(bool native, Form one, Form blocks, bool adjoin);
+    void plan_exchange(bool native);
     void plan_blocks(Form one, Form blocks, bool adjoin);
     Result note(Result result, const char* call);
     Result send(const Interface& calls, const void* data, std::uint64_t elements, int peer, Comm comm,

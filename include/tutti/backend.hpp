@@ -46,7 +46,7 @@ class Operation;
 struct DistributedBackendOptions;
 
 /// Of this header; libraries of another version are not loaded.
-#define TUTTI_BACKEND_ABI 2
+#define TUTTI_BACKEND_ABI 3
 
 enum class BackendCall {
     broadcast = 1,
@@ -88,6 +88,8 @@ struct BackendRequest {
     std::vector<std::uint64_t> counts;
     /// all_to_all: blocks to and from each rank, and where they begin.
     std::vector<std::uint64_t> send_counts, send_offsets, receive_counts, receive_offsets;
+    /// all_to_all: its caller gave no sizes, as on all ranks; so all their blocks are of one length, and adjoin.
+    bool even = false;
     std::chrono::milliseconds timeout{0};  ///< tutti watches it while it waits; a backend may, too
     /// Of buffers on a device: the caller's stream. What it holds already comes before the operation.
     Stream stream{};
@@ -141,6 +143,12 @@ class TUTTI_API CustomBackend {
     /// any: the part's backend is then made as if it had no parent.
     virtual bool can_split() const { return false; }
     virtual std::shared_ptr<CustomBackend> split(const DistributedBackendOptions* part, const std::any& pg_options);
+    /// A backend for those ranks of this one's group that are left, as the group has failed or goes on without some:
+    /// made by all of them together. `rest` says which group they are now; `left_out`: the ranks, in the old one, of
+    /// the others. What is under way here ends first, as by abort(). Returns null on all ranks where it cannot make
+    /// any: the new one is then made as if there had been no other.
+    virtual std::shared_ptr<CustomBackend> shrink(const DistributedBackendOptions& rest,
+                                                  const std::vector<int>& left_out, const std::any& pg_options);
     /// The group is destroyed in peace; abort() follows. Waits until operations that have completed here reach the
     /// other ranks, even if this process ends, as far as these have not left or failed.
     virtual void leave() noexcept {}

@@ -145,7 +145,9 @@ struct AllToAllVOptions {
 };
 struct BarrierOptions {
     ProcessGroup group{};
-    std::vector<int> device_ids{};  ///< accepted; host barriers need none
+    /// Of a group that serves devices: the barrier is one of the first of these, and comes after what its stream holds.
+    /// Default: where the group's barriers are. Of a group for host memory they mean nothing.
+    std::vector<int> device_ids{};
     milliseconds timeout{0};
     Stream stream{};
 };

@@ -76,6 +76,7 @@ struct SplitOptions {
     int key = 0;    ///< the order of ranks in the new group; equal keys: the order in this one
     std::optional<std::chrono::milliseconds> timeout{};  ///< of the new group; default: this group's
     std::string group_desc{};
+    std::any pg_options{};  ///< of its backend; default: this group's
 };
 
 /// How long ProcessGroup::shrink waits for whom.

@@ -184,16 +184,20 @@ void bind_process_group(nb::module_& m) {
             "Whether the object collectives of this group may pickle what they cannot describe.")
         .def(
             "split",
-            [](const ProcessGroup& self, int color, int key, nb::handle timeout, const std::string& group_desc) {
-                const SplitOptions options{.color = color,
-                                           .key = key,
-                                           .timeout = duration_of(timeout, "ProcessGroup.split", "timeout"),
-                                           .group_desc = group_desc};
+            [](const ProcessGroup& self, int color, int key, nb::handle timeout, const std::string& group_desc,
+               nb::handle pg_options) {
+                const SplitOptions options{
+                    .color = color,
+                    .key = key,
+                    .timeout = duration_of(timeout, "ProcessGroup.split", "timeout"),
+                    .group_desc = group_desc,
+                    .pg_options = pg_options_of(pg_options, self.backend(), "ProcessGroup.split")};
                 return group_object(without_gil([&] { return self.split(options); }));
             },
             nb::arg("color"), nb::arg("key") = 0, nb::arg("timeout") = nb::none(), nb::arg("group_desc") = "",
+            nb::arg("pg_options") = nb::none(),
             nb::sig("def split(self, color: int, key: int = 0, timeout: datetime.timedelta | None = None, "
-                    "group_desc: str = '') -> ProcessGroup"),
+                    "group_desc: str = '', pg_options: typing.Any = None) -> ProcessGroup"),
             "Groups of the ranks with equal colours; a negative colour joins none.")
         .def(
             "shrink",

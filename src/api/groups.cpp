@@ -226,7 +226,8 @@ ProcessGroup ProcessGroup::split(const SplitOptions& o) const {
         const std::uint64_t* theirs = all.data() + static_cast<std::size_t>(r) * mine.size();
         colours[static_cast<int>(theirs[0])].emplace_back(static_cast<int>(theirs[1]), r);
     }
-    const Movers movers = movers_of(*parent);
+    Movers movers = movers_of(*parent);
+    if (o.pg_options.has_value()) movers.pg_options = o.pg_options;
     if (o.color < 0) {
         parent->stay_out_of_split(movers.backends);
         return non_member();

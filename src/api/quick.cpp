@@ -28,6 +28,7 @@ class Target {
     }
     explicit operator bool() const noexcept { return group_ != nullptr; }
     Group* operator->() const noexcept { return group_; }
+    Group& operator*() const noexcept { return *group_; }
 
  private:
     Group* group_;
@@ -316,6 +317,7 @@ bool all_to_all_v(const TensorView& output, const ConstTensorView& input, const 
 bool barrier(const BarrierOptions& o) {
     const Target group(o.group);
     if (!group || o.timeout.count() < 0 || !group->is_small(Collective::barrier, 0)) return false;
+    if (!o.device_ids.empty() && api::barrier_device(o, *group)) return false;
     SmallCall call{.collective = Collective::barrier};
     call.fingerprint = fingerprint(call.collective, DType::uint8, {}, -1, 0);
     return group->run_small("barrier", call, o.timeout);

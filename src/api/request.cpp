@@ -75,6 +75,13 @@ class Maker {
         operation_->request.symmetric = group->uses_symmetric_memory();
     }
 
+    void say_even() { operation_->even_blocks = true; }
+    // What has no buffers.
+    void put_on(Device device) {
+        operation_->device = device;
+        if (operation_->stream == Stream{}) operation_->stream = current_stream(device.type);
+    }
+
     algorithm::Request& request() { return operation_->request; }
     engine::Operands& operands() { return operation_->operands; }
 
@@ -575,7 +582,10 @@ Prepared all_to_all_single(TensorView output, ConstTensorView input, const AllTo
     return exchange(
         "all_to_all_single", output, input, {o.group, o.timeout, o.stream},
         [&](algorithm::Request& request, int ranks) { set_split_blocks(request, ranks, output, input, o); },
-        [&](Maker& m) { return m.unpacked(output, false); });
+        [&](Maker& m) {
+            if (o.input_split_sizes.empty() && o.output_split_sizes.empty()) m.say_even();
+            return m.unpacked(output, false);
+        });
 }
 
 Prepared all_to_all_v(TensorView output, ConstTensorView input, const AllToAllVOptions& o) {
@@ -605,9 +615,20 @@ Prepared all_to_all(const TensorList& outputs, const ConstTensorList& inputs, co
     return m.finish(pack(Collective::all_to_all, dtype, {}, -1, 0));
 }
 
+std::optional<Device> barrier_device(const BarrierOptions& o, const Group& group) {
+    if (o.device_ids.empty()) return std::nullopt;
+    const int index = o.device_ids.front();
+    if (index < 0) throw InvalidArgument(fmt::format("barrier: device_ids has {}: expected zero or more", index));
+    for (const auto& [device, name] : group.backends()) {
+        if (device != Device::Type::cpu) return Device{device, index};
+    }
+    return std::nullopt;
+}
+
 Prepared barrier(const BarrierOptions& o) {
     const auto& group = group_of(o.group, "barrier");
     Maker m("barrier", Collective::barrier, group, o);
+    if (const auto device = barrier_device(o, *group)) m.put_on(*device);
     return m.finish(pack(Collective::barrier, uint8, {}, -1, 0));
 }
 

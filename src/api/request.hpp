@@ -57,6 +57,8 @@ Prepared reduce_scatter_tensor_uneven(TensorView output, ConstTensorView input,
 Prepared all_to_all_single(TensorView output, ConstTensorView input, const AllToAllSingleOptions& options);
 Prepared all_to_all_v(TensorView output, ConstTensorView input, const AllToAllVOptions& options);
 Prepared all_to_all(const TensorList& outputs, const ConstTensorList& inputs, const CollectiveOptions& options);
+/// Where it is, if its options say so and the group serves devices. Throws InvalidArgument.
+std::optional<Device> barrier_device(const BarrierOptions& options, const detail::Group& group);
 Prepared barrier(const BarrierOptions& options);
 Prepared send(ConstTensorView tensor, int dst, const SendOptions& options);
 Prepared recv(TensorView tensor, const RecvOptions& options);

@@ -45,6 +45,10 @@ ProcessGroup ProcessGroup::shrink(const ShrinkOptions& o) const {
                                 o.patience);
     const std::vector<int> ranks = survivors.agree();
     const auto own = std::ranges::find(ranks, old.rank());
+    std::vector<int> left_out;
+    for (int rank = 0; rank < old.size(); ++rank) {
+        if (!std::ranges::binary_search(ranks, rank)) left_out.push_back(rank);
+    }
     const std::string who = fmt::format("{} of \"{}\"", fmt::join(old.global(ranks), ", "), old.name());
     try {
         return ProcessGroup(detail::Group::of_all({.store = survivors.store(),
@@ -56,8 +60,10 @@ ProcessGroup ProcessGroup::shrink(const ShrinkOptions& o) const {
                                                    .determinism = old.determinism(),
                                                    .backend = backend::to_string(old.backends()),
                                                    .pg_options = old.pg_options(),
+                                                   .device_id = old.device(),
                                                    .listen_host = world.listen_host()},
-                                                  survivors.deadline(), "ranks " + who));
+                                                  survivors.deadline(), "ranks " + who,
+                                                  {.of = group_, .left_out = std::move(left_out)}));
     } catch (const DistStoreError& error) {
         if (error.code() != ErrorCode::timeout) throw;
         throw Timeout(fmt::format("shrink: a rank was lost while ranks {} joined: {}", who, error.what()),

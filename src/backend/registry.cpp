@@ -268,6 +268,10 @@ DeviceEvent::~DeviceEvent() = default;
 std::shared_ptr<CustomBackend> CustomBackend::split(const DistributedBackendOptions*, const std::any&) {
     return nullptr;
 }
+std::shared_ptr<CustomBackend> CustomBackend::shrink(const DistributedBackendOptions&, const std::vector<int>&,
+                                                     const std::any&) {
+    return nullptr;
+}
 
 std::string_view to_string(BackendCall call) noexcept {
     constexpr std::array names{"broadcast",      "all_reduce", "reduce",  "all_gather", "gather", "scatter",

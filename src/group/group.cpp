@@ -37,7 +37,7 @@ std::string verdict_prefix(const World& world, std::uint32_t index) {
 }  // namespace
 
 std::shared_ptr<Group> Group::of_all(const ProcessGroupOptions& options, std::optional<Deadline> joining,
-                                     std::string description) {
+                                     std::string description, Remains remains) {
     std::shared_ptr<World> world;
     try {
         backend::Devices backends = backend::parse(options.backend, options.device_id, "ProcessGroup");
@@ -47,7 +47,8 @@ std::shared_ptr<Group> Group::of_all(const ProcessGroupOptions& options, std::op
                                .timeout = world->timeout(),
                                .backends = std::move(backends),
                                .pg_options = options.pg_options,
-                               .device = options.device_id});
+                               .device = options.device_id,
+                               .remains = std::move(remains)});
     } catch (const std::exception& error) {  // the others are on their way, and wait for this rank
         if (world)
             world->say_failed(error);

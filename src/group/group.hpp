@@ -43,6 +43,12 @@ class History {
 };
 
 /// A group of some ranks of a world.
+/// A group that is left of another one, which has ended.
+struct Remains {
+    std::shared_ptr<const Group> of{};
+    std::vector<int> left_out{};  ///< ranks of that one, ascending
+};
+
 struct Part {
     World::Place place;
     std::vector<int> members;  ///< ranks of the world, in the order of the group
@@ -53,13 +59,14 @@ struct Part {
     std::any pg_options{};
     std::optional<Device> device{};         ///< that this process is bound to
     std::shared_ptr<const Group> parent{};  ///< all of its ranks take part in making this one
+    Remains remains{};
 };
 
 class Group : public std::enable_shared_from_this<Group> {
  public:
     /// The group of all ranks of a new world. Throws as ProcessGroup's constructor.
     static std::shared_ptr<Group> of_all(const ProcessGroupOptions& options, std::optional<Deadline> joining = {},
-                                         std::string description = {});
+                                         std::string description = {}, Remains remains = {});
     /// This rank is a member. Nothing is exchanged: all members make it of equal parts.
     static std::shared_ptr<Group> of_some(const std::shared_ptr<World>& world, Part part);
     /// Shared memory that such a group takes on each host, at most: equal on all ranks.
@@ -161,6 +168,7 @@ class Group : public std::enable_shared_from_this<Group> {
     void submit_together(const std::vector<std::shared_ptr<Operation>>& operations, bool asynchronous);
     /// A backend of this group that makes those of its parts; null where there is none. Equal on all ranks.
     CustomBackend* splittable(const std::string& name) const;
+    CustomBackend* backend_of_name(const std::string& name) const;
     /// A part is made of which this rank is no member.
     void stay_out_of_split(const backend::Devices& names) const;
     bool takes_blocks(Device::Type device) const {

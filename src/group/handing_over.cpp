@@ -78,6 +78,7 @@ BackendRequest request_of(const Operation& operation, const Group& group) {
     r.send_offsets = request.send_offsets;
     r.receive_counts = request.receive_counts;
     r.receive_offsets = request.receive_offsets;
+    r.even = operation.even_blocks;
     return r;
 }
 
@@ -115,15 +116,22 @@ void Group::make_backends(const Part& part) {
         std::shared_ptr<CustomBackend> made;
         if (CustomBackend* whole = part.parent ? part.parent->splittable(name) : nullptr)
             made = whole->split(&options, pg_options_);
+        if (CustomBackend* before = part.remains.of ? part.remains.of->backend_of_name(name) : nullptr)
+            made = before->shrink(options, part.remains.left_out, pg_options_);
         backends_[device] = made ? made : backend::make(name, options, pg_options_);
     }
 }
 
-CustomBackend* Group::splittable(const std::string& name) const {
+CustomBackend* Group::backend_of_name(const std::string& name) const {
     for (const auto& [device, backend] : backends_) {
-        if (backend_names_.at(device) == name && backend->can_split()) return backend.get();
+        if (backend_names_.at(device) == name) return backend.get();
     }
     return nullptr;
+}
+
+CustomBackend* Group::splittable(const std::string& name) const {
+    CustomBackend* const backend = backend_of_name(name);
+    return backend != nullptr && backend->can_split() ? backend : nullptr;
 }
 
 void Group::stay_out_of_split(const backend::Devices& names) const {

@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <thread>
 
 namespace tutti::test {
@@ -188,6 +190,49 @@ TEST(NcclFailures, a_communicator_that_is_never_made_ends_at_the_time_limit) {
     };
     for (const std::string& text : sentences_of(2, on_all({faults("hang=init")}), body))
         expect_sentence(text, {"rank", "2000 ms|2 s", library()});
+}
+
+// Ranks 0 and 2 go on without rank 1, which dies.
+void go_on_without_rank_1(const Variables& variables) {
+    const TemporaryFolder folder;
+    Flag died;
+    in_processes(
+        3, [&](int) { return variables; },
+        [&](int rank) {
+            const Device device{Device::Type::cuda, rank};
+            const FileStore store(folder.path() + "/store", 3);
+            ProcessGroup g({.store = store,
+                            .rank = rank,
+                            .world_size = 3,
+                            .timeout = 20s,
+                            .name = "world",
+                            .backend = "cpu:native,cuda:nccl",
+                            .device_id = device});
+            all_reduce_on_gpu(rank, g);
+            if (rank == 1) {
+                died.set();
+                ::_exit(0);
+            }
+            EXPECT_TRUE(died.wait());
+            EXPECT_NE(told([&] { all_reduce_on_gpu(rank, g, 100); }), "");
+            const ProcessGroup smaller = g.shrink({.timeout = 15s});
+            EXPECT_EQ(smaller.size(), 2);
+            EXPECT_EQ(smaller.rank(), rank / 2);
+            const Gpu gpu(rank);
+            const OnGpu x(gpu, tensor<std::int64_t>({rank + 1}));
+            all_reduce(x, {.group = smaller});
+            EXPECT_EQ(x.value<std::int64_t>(), 4);
+            const OnGpu whole(gpu, zeros(int64, {2}));
+            all_gather_into_tensor(whole, x, {.group = smaller});
+            EXPECT_EQ(whole.values().data<std::int64_t>()[1], 4);
+        });
+}
+
+TEST(NcclFailures, the_ranks_that_are_left_go_on_with_a_communicator_that_was_shrunk_or_made_anew) {
+    const Limit limit;
+    go_on_without_rank_1({faults("version=2.29.2")});
+    go_on_without_rank_1({faults("version=2.28.9")});
+    go_on_without_rank_1({faults("version=2.29.2;missing=ncclCommShrink")});
 }
 
 TEST(NcclFailures, a_device_that_breaks_is_named_with_the_drivers_words) {

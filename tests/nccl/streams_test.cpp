@@ -193,6 +193,23 @@ TEST_F(Streams, a_barrier_holds_up_the_host_until_all_ranks_have_come) {
             {.backend = "nccl"});
 }
 
+TEST_F(Streams, a_barrier_of_a_named_device_comes_after_what_its_stream_holds) {
+    Flag came;
+    on_gpus(2, [&](const ProcessGroup& g, const Gpu& gpu) {
+        warm_up(g, gpu);
+        const Stream mine = gpu.make_stream();
+        if (g.rank() == 1) {
+            gpu.call(mine, [&] {
+                std::this_thread::sleep_for(200ms);
+                came.set();
+            });
+        }
+        barrier({.group = g, .device_ids = {gpu.device().index}, .stream = mine});
+        EXPECT_TRUE(came.is_set()) << "it is none of the host's, where the group has another backend";
+        EXPECT_THROW(barrier({.group = g, .device_ids = {-1}}), InvalidArgument);
+    });
+}
+
 TEST_F(Streams, operations_follow_each_other_whatever_streams_they_came_from) {
     on_gpus(3, [](const ProcessGroup& g, const Gpu& gpu) {
         const Stream streams[] = {{}, gpu.make_stream(), gpu.make_stream()};
@@ -301,6 +318,18 @@ TEST_F(Streams, groups_of_some_ranks_are_made_of_the_whole) {
             all_reduce(y, {.group = three});
             EXPECT_EQ(y.value<std::int64_t>(), 3);
         }
+    });
+}
+
+TEST_F(Streams, a_part_of_a_group_has_options_of_its_own) {
+    if (!cuda().is_fake()) GTEST_SKIP() << "by design: only the fake counts streams by priority";
+    on_gpus(2, [](const ProcessGroup& g, const Gpu& gpu) {
+        warm_up(g, gpu);
+        EXPECT_EQ(cuda().fake_streams_of_priority(gpu.device().index, -5), 0);
+        const ProcessGroup half = g.split({.color = 0, .pg_options = NcclOptions{.is_high_priority_stream = true}});
+        warm_up(half, gpu);
+        EXPECT_GT(cuda().fake_streams_of_priority(gpu.device().index, -5), 0);
+        EXPECT_THROW((void)g.split({.color = 0, .pg_options = 7}), InvalidArgument);
     });
 }
 

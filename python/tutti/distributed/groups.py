@@ -148,7 +148,6 @@ def split_group(parent_pg: ProcessGroup | None = None, split_ranks: list[list[in
                 timeout: timedelta | None = None, pg_options: Any = None,
                 group_desc: str | None = None) -> ProcessGroup | None:
     """This rank's group of those lists of ranks of `parent_pg`, all of which call it; None where it is in no list."""
-    del pg_options
     parent = parent_pg if parent_pg is not None else _core.default_group()
     if not isinstance(parent, ProcessGroup):
         raise ArgumentTypeError(f"split_group: parent_pg is of type {type(parent).__name__}: expected a ProcessGroup or None")
@@ -157,7 +156,8 @@ def split_group(parent_pg: ProcessGroup | None = None, split_ranks: list[list[in
         raise InvalidArgument(f"split_group: split_ranks is {split_ranks!r:.80}: expected a list of lists of ranks")
     mine = [i for i, ranks in enumerate(lists) if parent.rank() in ranks]
     color = mine[0] if mine else -1
-    made = parent.split(color, sorted(lists[color]).index(parent.rank()) if mine else 0, timeout, group_desc or "")
+    made = parent.split(color, sorted(lists[color]).index(parent.rank()) if mine else 0, timeout, group_desc or "",
+                        pg_options)
     return None if made.is_non_member else made
 
 
