@@ -32,6 +32,9 @@ class BiasedMutex {
     [[gnu::always_inline]] bool enter() {
         if (owner_.load(std::memory_order_relaxed) == this_thread()) {
             if (held_) return false;
+            // A store and a look, kept in order by who clears biased_: its membarrier is a fence at some point here. If
+            // that comes before the look, the look sees false; if after, that thread sees inside_. What this thread
+            // finds true it has stored itself, behind the lock of inner_, so nobody has been in since.
             inside_.store(true, std::memory_order_relaxed);
             std::atomic_signal_fence(std::memory_order_seq_cst);
             if (biased_.load(std::memory_order_relaxed)) return true;
@@ -41,7 +44,7 @@ class BiasedMutex {
     }
     [[gnu::always_inline]] void leave() {
         if (owner_.load(std::memory_order_relaxed) == this_thread() && inside_.load(std::memory_order_relaxed))
-            inside_.store(false, std::memory_order_release);
+            inside_.store(false, std::memory_order_release);  // behind what was done inside; taken() acquires it
         else
             unlock();
     }

@@ -58,6 +58,7 @@ const PeerMemory* Execution::memory_of(int peer) const {
 bool Execution::read_from(int peer, std::uint64_t publication, std::uint64_t address, std::span<std::byte> into) const {
     const PeerMemory* memory = memory_of(peer);
     const bool copied = memory != nullptr && memory->read(into.data(), address, into.size());
+    // The kernel's loads stay before this one: who has read what was written after a revocation sees the revocation.
     std::atomic_thread_fence(std::memory_order_seq_cst);
     if (!published(peer, publication) || (memory != nullptr && !(copied ? memory->same() : memory->alive(ending))))
         return false;
@@ -108,10 +109,10 @@ bool Execution::write_to(int peer, std::uint64_t publication, std::uint64_t addr
     auto& writing_to = ground_.arena->control(ground_.local_rank).writing_to;
     const int local = ground_.local_of[static_cast<std::size_t>(peer)];
     writing_to.store(static_cast<std::uint32_t>(local) + 1, std::memory_order_seq_cst);
-    std::atomic_thread_fence(std::memory_order_seq_cst);
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the one in revoke()
     const bool copied = memory != nullptr && published(peer, publication) && memory->same() &&
                         memory->write(address, from.data(), from.size());
-    writing_to.store(0, std::memory_order_release);
+    writing_to.store(0, std::memory_order_release);  // behind what was written; revoke() acquires it
     if (copied || !published(peer, publication) || (memory != nullptr && !memory->alive(ending))) return copied;
     throw DistBackendError(fmt::format("{}: the kernel refuses to write {} bytes to the memory of rank {}",
                                        schedule_->algorithm, from.size(), peer));
@@ -122,7 +123,8 @@ void Execution::revoke() const noexcept {
     if (std::ranges::all_of(addresses_, [](const std::byte* at) { return at == nullptr; })) return;
     auto& own = ground_.arena->control(ground_.local_rank);
     for (auto& stamp : own.stamps) stamp.store(0, std::memory_order_seq_cst);
-    std::atomic_thread_fence(std::memory_order_seq_cst);
+    std::atomic_thread_fence(
+        std::memory_order_seq_cst);  // pairs with the one in write_to(), and keeps what follows behind
     for (std::size_t r = 0; r < ground_.local_of.size(); ++r) {
         const int local = ground_.local_of[r];
         if (local < 0 || local == ground_.local_rank) continue;

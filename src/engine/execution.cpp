@@ -109,6 +109,7 @@ bool Execution::published(int peer, std::uint64_t publication) const {
     const Run* const run = run_with(peer, publication);
     const std::uint64_t first = run != nullptr ? run->first : publication;
     const std::uint64_t last = run != nullptr ? base_ + schedule_->publications - 1 : publication;
+    // An acquire: what was stored before the stamp is there for all that this rank reads from here on.
     const std::uint64_t made =
         stamp_of(peer, first).load(std::memory_order_acquire) & ~transport::stamp_flags;  // number + 1
     return first < made && made <= last + 1;
@@ -127,10 +128,11 @@ bool Execution::usable(int peer, std::uint64_t publication) {
     const std::uint64_t sequence = operands_.channel ^ ground_.channel;
     const int local = ground_.local_of[static_cast<std::size_t>(peer)];
     const auto& record = ground_.arena->control(local).records[sequence % transport::RankControl::record_count];
-    const std::uint64_t theirs = record.fingerprint.load(std::memory_order_acquire);
-    // A peer that is far ahead has overwritten its record; it could not be without us if it had not agreed.
-    if (record.sequence.load(std::memory_order_acquire) == sequence && theirs != operands_.fingerprint) {
-        mismatch_.emplace(peer, theirs);
+    // Its publication came after its record. A peer that is far ahead has overwritten that; it could not be without us
+    // if it had not agreed.
+    const auto theirs = record.read(sequence, &transport::RankControl::Record::fingerprint);
+    if (theirs && *theirs != operands_.fingerprint) {
+        mismatch_.emplace(peer, *theirs);
         return false;
     }
     agreed_[static_cast<std::size_t>(peer)] = true;

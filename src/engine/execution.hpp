@@ -156,6 +156,7 @@ class Execution final : public Running {
         std::byte* at = nullptr;
         bool offered = false;       ///< to be written
         std::uint64_t address = 0;  ///< not 0: there, in the peer's process
+        bool revoked = false;       ///< the peer has given the operation up since usable()
     };
     Source source(int peer, std::uint64_t publication, std::uint64_t slot_offset, std::uint64_t count) const;
 

@@ -60,6 +60,7 @@ bool Execution::run_shared(const Step& step) {
             if (!usable(step.peer, publication)) return false;
             if (step.target.count == 0 || (step.delivered && was_delivered(step, publication))) return true;
             const Source from = source(step.peer, publication, step.slot_offset, step.target.count);
+            if (from.revoked) return false;
             if (from.address != 0) return read_on(step, from.address);
             const std::span into(address(step.target), bytes(step.target));
             timed_reading(Way::staging, into.size(), [&] { std::memcpy(into.data(), from.at, into.size()); });
@@ -68,6 +69,7 @@ bool Execution::run_shared(const Step& step) {
         case StepKind::read_combine: return read_combine(step);
         case StepKind::write: return write(step);
         case StepKind::release:
+            // Behind all that was read of those publications.
             arena.control(ground_.local_rank).released.store(publication, std::memory_order_release);
             arena.ring_all_doorbells(ground_.local_rank);
             return true;
@@ -79,16 +81,19 @@ bool Execution::run_shared(const Step& step) {
     }
 }
 
-/// Whether the values of this publication have been written where this rank offered room for them.
+/// Whether the values of this publication have been written where this rank offered room for them. Relaxed, here and
+/// below: usable() has acquired this stamp, and it stays until this rank releases it, or is 0 from some moment on: the
+/// peer has revoked it.
 bool Execution::was_delivered(const Step& read, std::uint64_t publication) const {
-    return !stages() && place_of(read.target.buffer) != 0 &&
-           (stamp_of(read.peer, publication).load(std::memory_order_relaxed) & transport::published_undelivered) == 0;
+    const std::uint64_t stamp = stamp_of(read.peer, publication).load(std::memory_order_relaxed);
+    return !stages() && place_of(read.target.buffer) != 0 && stamp != 0 &&
+           (stamp & transport::published_undelivered) == 0;
 }
 
 /// Whether every other rank of this host has released all publications before this one.
 bool Execution::all_released(std::uint64_t publication) const {
     for (int r = 0; r < ground_.arena->layout().ranks; ++r) {
-        if (r != ground_.local_rank &&
+        if (r != ground_.local_rank &&  // an acquire: what this rank writes next stays behind the others' reading
             ground_.arena->control(r).released.load(std::memory_order_acquire) < publication) {
             return false;
         }
@@ -140,6 +145,7 @@ bool Execution::publish(const Step& step) {
         }
     }
     if (stages() && step.delivered && wanted(step)) stamp |= transport::published_undelivered;
+    // Behind what the slot holds, and behind what was delivered to others before.
     arena.control(ground_.local_rank)
         .stamps[publication % arena.layout().slots]
         .store(stamp, std::memory_order_release);
@@ -212,7 +218,9 @@ Execution::Source Execution::source(int peer, std::uint64_t publication, std::ui
     } else {
         const transport::Arena& arena = *ground_.arena;
         std::byte* const slot = arena.slot(local, publication);
-        if ((stamp_of(peer, publication).load(std::memory_order_relaxed) & transport::published_in_place) == 0) {
+        const std::uint64_t stamp = stamp_of(peer, publication).load(std::memory_order_relaxed);
+        if (stamp == 0) return {.revoked = true};
+        if ((stamp & transport::published_in_place) == 0) {
             ground_.read_last[arena.place(local, publication)] = true;
             return {.at = slot + offset};
         }
@@ -256,6 +264,7 @@ bool Execution::read_combine(const Step& step) {
             continue;
         }
         const Source from = source(operand.peer, publication, operand.slot_offset, operand.chunk.count);
+        if (from.revoked) return false;
         inputs[i] = from.at;
         if (from.address != 0) {
             far_.push_back(
@@ -378,9 +387,11 @@ bool Execution::write(const Step& step) {
     }
     if (!usable(step.peer, publication)) return false;
     const auto stamp = stamp_of(step.peer, publication).load(std::memory_order_relaxed);
+    if (stamp == 0) return false;
     const bool offered = (stamp & transport::published_in_place) != 0;
     if (offered && chunk.count > 0) {
         const Source to = source(step.peer, publication, step.slot_offset, chunk.count);
+        if (to.revoked) return false;
         const std::span from(address(chunk), bytes(chunk));
         if (to.address == 0)
             std::memcpy(to.at, from.data(), from.size());

@@ -12,6 +12,8 @@
 
 namespace tutti::detail {
 
+using transport::RankControl;
+
 void Group::start(Operation& operation) {
     const std::uint64_t fingerprint = operation.operands.fingerprint;
     remember(operation.sequence, fingerprint);
@@ -30,7 +32,8 @@ void Group::begin_schedule(Operation& operation) {
     const std::uint64_t fingerprint = operation.operands.fingerprint;
     if (arena_ && size_ > 1) {
         // Of two ranks that disagree, the one that comes second sees the first: the fence keeps both from reading
-        // before they have written. Not every disagreement meets a message, as when ranks name different roots.
+        // before they have written (Dekker's algorithm: a full fence after the store, on either side). Not every
+        // disagreement meets a message, as when ranks name different roots.
         std::atomic_thread_fence(std::memory_order_seq_cst);
         check_records(operation.sequence);
         if (world_->failure()) return;
@@ -59,20 +62,17 @@ void Group::remember(std::uint64_t sequence, std::uint64_t fingerprint) {
     if (!arena_) return history_->put(sequence, fingerprint);
     agreement_ = (agreement_ ^ fingerprint) * 0x9e3779b97f4a7c15ULL;
     agreement_ ^= agreement_ >> 32;
-    auto& record = arena_->control(ground_.local_rank).records[sequence % transport::RankControl::record_count];
-    // Who finds a new value under the old number finds the number gone when it looks again.
-    record.sequence.store(0, std::memory_order_relaxed);
-    record.fingerprint.store(fingerprint, std::memory_order_release);
-    record.agreement.store(agreement_, std::memory_order_release);
-    record.sequence.store(sequence, std::memory_order_release);
+    arena_->control(ground_.local_rank)
+        .records[sequence % RankControl::record_count]
+        .put(sequence, fingerprint, agreement_);
 }
 
 std::uint64_t Group::fingerprint_at(std::uint64_t sequence) const {
     if (!arena_) return history_->find(sequence);
-    const auto& record = arena_->control(ground_.local_rank).records[sequence % transport::RankControl::record_count];
-    return record.sequence.load(std::memory_order_relaxed) == sequence
-               ? record.fingerprint.load(std::memory_order_relaxed)
-               : 0;
+    return arena_->control(ground_.local_rank)
+        .records[sequence % RankControl::record_count]
+        .read(sequence, &RankControl::Record::fingerprint)
+        .value_or(0);
 }
 
 bool Group::progress() {
@@ -193,31 +193,27 @@ bool Group::has_left(int peer) const {
 
 // Compares what the ranks of this host have done up to this collective, which has begun here.
 void Group::check_records(std::uint64_t sequence) {
-    const std::size_t index = sequence % transport::RankControl::record_count;
-    const auto& own = arena_->control(ground_.local_rank).records[index];
-    if (sequence == 0 || own.sequence.load(std::memory_order_relaxed) != sequence) return;
-    const std::uint64_t mine = own.agreement.load(std::memory_order_relaxed);
+    const auto agreement_of = [&](int local) {
+        return arena_->control(local).records[sequence % RankControl::record_count].read(
+            sequence, &RankControl::Record::agreement);
+    };
+    const auto mine = sequence == 0 ? std::nullopt : agreement_of(ground_.local_rank);
+    if (!mine) return;
     for (std::size_t local = 0; local < rank_of_local_.size(); ++local) {
-        const auto& record = arena_->control(static_cast<int>(local)).records[index];
-        if (record.sequence.load(std::memory_order_acquire) != sequence) continue;
-        const std::uint64_t theirs = record.agreement.load(std::memory_order_acquire);
-        if (theirs == mine || record.sequence.load(std::memory_order_relaxed) != sequence) continue;
-        return disagreement(rank_of_local_[local], sequence);
+        const auto theirs = agreement_of(static_cast<int>(local));
+        if (theirs && theirs != mine) return disagreement(rank_of_local_[local], sequence);
     }
 }
 
 // Finds the first collective about which this rank and a peer disagree: the latest, or an earlier one in which neither
 // had to wait for the other.
 void Group::disagreement(int peer, std::uint64_t sequence) {
-    using transport::RankControl;
     const auto& records = arena_->control(ground_.local_of[static_cast<std::size_t>(peer)]).records;
     std::uint64_t first = sequence, theirs = 0, mine = 0;
     for (std::uint64_t s = sequence; s > 0 && sequence - s < RankControl::record_count; --s) {
-        const RankControl::Record& record = records[s % RankControl::record_count];
-        if (record.sequence.load(std::memory_order_acquire) != s) continue;
-        const std::uint64_t fingerprint = record.fingerprint.load(std::memory_order_acquire);
-        if (record.sequence.load(std::memory_order_relaxed) != s || fingerprint == fingerprint_at(s)) continue;
-        first = s, theirs = fingerprint, mine = fingerprint_at(s);
+        const auto fingerprint = records[s % RankControl::record_count].read(s, &RankControl::Record::fingerprint);
+        if (!fingerprint || fingerprint == fingerprint_at(s)) continue;
+        first = s, theirs = *fingerprint, mine = fingerprint_at(s);
     }
     if (theirs != mine) return mismatch(peer, first, theirs, mine);
     mismatch(peer, sequence,

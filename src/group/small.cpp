@@ -239,7 +239,7 @@ bool Group::awaits_only_others_cpus(const SmallCall& call, const SmallState& sta
     if (!state.published) return false;  // it waits for room, which any rank may have to make
     for (int peer = state.next; peer < size_; ++peer) {
         if (needs(call.collective, call.root, peer, rank_) && spread->is_here(world_->local_of(global(peer))) &&
-            small_head(state, peer).sequence.load(std::memory_order_acquire) != state.sequence)
+            !small_head(state, peer).holds(state.sequence))
             return false;
     }
     return true;
@@ -263,6 +263,7 @@ template <Collective c>
                                     : offsetof(RankControl, in_turn) + slot * sizeof(SmallSlot);
         state.turn = number;
     }
+    // Behind what this rank has read of all before it.
     arena_->control(ground_.local_rank).small_begun.store(state.sequence, std::memory_order_release);
     return state;
 }
@@ -280,7 +281,7 @@ template <Collective c>
         const int peer = state.next;
         if (!needs(c, call.root, peer, rank_)) continue;
         const SmallHead& head = small_head(state, peer);
-        if (head.sequence.load(std::memory_order_acquire) != state.sequence) {
+        if (!head.holds(state.sequence)) {
             state.waited = true;
             return false;
         }
@@ -317,7 +318,7 @@ template <Collective c>
             copy_payload(call, small_area(state, rank_), call.input, bytes);
         else
             copy_few(head.payload(), call.input, bytes);
-        head.sequence.store(state.sequence, std::memory_order_release);
+        head.publish(state.sequence);
     }
     state.published = true;
     arena_->ring_all_doorbells(ground_.local_rank);

@@ -197,10 +197,12 @@ void Arena::choose_fences(const std::shared_ptr<Arena>& arena, bool sleeps_often
     membarrier::when_global([arena] {
         RankControl& first = arena->control(0);
         if (first.relying.fetch_add(1) + 1 == static_cast<std::uint32_t>(arena->layout_.ranks))
-            first.nobody_fences.store(1, std::memory_order_seq_cst);
+            first.nobody_fences.store(1, std::memory_order_seq_cst);  // any order would do: see its declaration
     });
 }
 
+// The membarrier is a full fence at some point of each other rank's program: what that rank stored before is seen by
+// this one, and what it looks at after is what this one has stored.
 void Arena::fence_for_sleep() const noexcept {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     if ((whole_ ? whole_.get() : this)->fences_for_all_) membarrier::fence_all_processes();
@@ -213,7 +215,7 @@ void Arena::wake(int rank, RankControl& peer) const noexcept {
         (void)!::eventfd_write(bell.get(), 1);
         return;
     }
-    peer.rings.fetch_add(1, std::memory_order_release);
+    peer.rings.fetch_add(1, std::memory_order_release);  // behind the change: see sleep()
     futex_wake(peer.rings);
 }
 

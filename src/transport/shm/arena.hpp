@@ -1,8 +1,10 @@
 // Arena: the memory that the ranks of one host share: a staging area, small slots, byte rings, doorbells.
 //
 // One mapping for all local ranks, laid out identically everywhere; addresses are computed, nothing is negotiated.
-// Every word has one writer, and words with different writers are 128 bytes apart (the adjacent-line prefetcher pairs
-// lines). Threads: one thread of a rank at a time uses that rank's side; different ranks run in parallel.
+// Every word has one writer at a time, and words with different writers are 128 bytes apart (the adjacent-line
+// prefetcher pairs lines). Beside each atomic stands why its order is enough on a CPU that reorders whatever it may
+// (Arm); MEMORY-ORDER.md has the argument as a whole, tests/memory_model tries it out. Threads: one thread of a rank at
+// a time uses that rank's side; different ranks run in parallel.
 //
 // Doorbell. A rank that is about to sleep sets `sleeping`, looks once more, and waits on `rings` (futex). Whoever
 // changes something that it may wait for looks at `sleeping` after the change. Between the two either side needs a full
@@ -27,6 +29,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -55,9 +58,12 @@ struct InPlace {
 /// What a rank contributes to a small collective: a head and, right behind it, a payload, so that a short one comes in
 /// the head's cache line.
 struct SmallHead {
-    std::atomic<std::uint64_t> sequence{0};  ///< written last
-    std::uint64_t agreement = 0;             ///< of this collective and all before it (Group::remember)
+    std::atomic<std::uint64_t> sequence{0};
+    std::uint64_t agreement = 0;  ///< of this collective and all before it (Group::remember)
     std::byte* payload() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
+    /// Last: the release hands over agreement and payload, and whatever lies in the areas, to who acquires the number.
+    void publish(std::uint64_t number) noexcept { sequence.store(number, std::memory_order_release); }
+    bool holds(std::uint64_t number) const noexcept { return sequence.load(std::memory_order_acquire) == number; }
 };
 /// One of `bytes` in all.
 template <std::size_t bytes>
@@ -75,47 +81,80 @@ using ShortSlot = SmallPlace<32>;
 struct RankControl {
     static constexpr std::size_t slots_max = 16;
     /// By slot: one more than the publication that it holds, and perhaps some of stamp_flags. Publications need not be
-    /// made in order.
+    /// made in order. A release behind what the slot holds; the reader's acquire of the stamp comes before it reads
+    /// that (Execution::published).
     alignas(line_spacing) std::atomic<std::uint64_t> stamps[slots_max]{};
-    alignas(line_spacing) std::atomic<std::uint64_t> released{0};  ///< publications below this are not needed any more
-    alignas(line_spacing) std::atomic<std::uint32_t> rings{0};     ///< doorbell
-    std::atomic<std::uint32_t> sleeping{0};                        ///< a Sleep
-    /// Where ranks share CPUs: one more than the one on which this rank waited last; 0: not known.
+    /// Publications below this are not needed any more: a release behind what this rank has read there; the owner's
+    /// acquire comes before it writes there again (Execution::has_room).
+    alignas(line_spacing) std::atomic<std::uint64_t> released{0};
+    /// The doorbell: it changes between the sleeper's look at it and its sleep if somebody rang (sleep()).
+    alignas(line_spacing) std::atomic<std::uint32_t> rings{0};
+    /// A Sleep. One side of Dekker's algorithm, whose other side is any change that wakes: a fence after the store
+    /// here, one (or the sleeper's membarrier) before the look.
+    std::atomic<std::uint32_t> sleeping{0};
+    /// Where ranks share CPUs: one more than the one on which this rank waited last; 0: not known. A hint: relaxed.
     std::atomic<std::uint32_t> cpu_and_one{0};
     enum Sleep : std::uint32_t { awake = 0, on_memory = 1, on_bell = 2 };
-    /// The last collectives of this rank: whoever meets one compares it with its own.
+    /// The last collectives of this rank: whoever meets one compares it with its own. A record is read while it may be
+    /// written anew (a sequence lock).
     struct Record {
         std::atomic<std::uint64_t> sequence{0};
         std::atomic<std::uint64_t> fingerprint{0};
         std::atomic<std::uint64_t> agreement{0};  ///< of it and all before it
+
+        /// By its rank only.
+        void put(std::uint64_t number, std::uint64_t of_it, std::uint64_t of_all) noexcept {
+            // Each value's release takes the 0 along: who finds a new value under the old number finds the number gone
+            // when it looks again.
+            sequence.store(0, std::memory_order_relaxed);
+            fingerprint.store(of_it, std::memory_order_release);
+            agreement.store(of_all, std::memory_order_release);
+            sequence.store(number, std::memory_order_release);
+        }
+        /// `value` is one of the two above. Nothing where this record is of another collective, or is becoming so.
+        std::optional<std::uint64_t> read(std::uint64_t number,
+                                          std::atomic<std::uint64_t> Record::*value) const noexcept {
+            // The first acquire sees the values of this number or later ones, the second keeps the last look behind it.
+            if (sequence.load(std::memory_order_acquire) != number) return std::nullopt;
+            const std::uint64_t read = (this->*value).load(std::memory_order_acquire);
+            if (sequence.load(std::memory_order_relaxed) != number) return std::nullopt;
+            return read;
+        }
     };
     static constexpr std::size_t small_slots = 128;
     /// Who compares looks back to its last look but one, and others may be as far ahead as there are slots.
     static constexpr std::size_t record_count = 4 * small_slots;
     alignas(line_spacing) Record records[record_count];
-    /// Of rank 0's only: all ranks leave fences to who goes to sleep.
+    /// Of rank 0's only: all ranks leave fences to who goes to sleep. Looked at relaxed: it is 1 only after all
+    /// sleepers make them, for good, and who still sees 0 makes one too many.
     alignas(line_spacing) std::atomic<std::uint32_t> nobody_fences{0};
-    /// Of rank 0's only: how many do so far.
+    /// Of rank 0's only: how many do so far. A change of one word: whoever makes it all, comes last.
     std::atomic<std::uint32_t> relying{0};
-    /// Whether this rank has mapped the arena, and may read and write the memory of all other ranks (PeerMemory).
+    /// Whether this rank has mapped the arena, and may read and write the memory of all other ranks (PeerMemory). A
+    /// release; who acquires the count of them all has acquired each.
     enum class Attached : std::uint32_t { not_yet = 0, and_reads = 1, only = 2 };
     std::atomic<Attached> attached{Attached::not_yet};
-    /// Of rank 0's only: how many have mapped it.
+    /// Of rank 0's only: how many have mapped it. acq_rel: each adds what the ones before it have said.
     std::atomic<std::uint32_t> attachments{0};
-    /// Of rank 0's only, set before anybody attaches: tells this arena from all others.
+    /// Of rank 0's only, set before anybody attaches: tells this arena from all others. The descriptor came by a
+    /// socket, after it.
     std::atomic<std::uint64_t> identity{0};
-    /// One more than the arena rank into whose memory this rank is writing, where that has offered it; 0: none.
+    /// One more than the arena rank into whose memory this rank is writing, where that has offered it; 0: none. One
+    /// side of Dekker's algorithm, whose other side is the owner's stamp (Execution::revoke); the 0 is a release behind
+    /// what was written.
     alignas(line_spacing) std::atomic<std::uint32_t> writing_to{0};
-    /// The same of the one from whose memory it is reading a message (Offers).
+    /// The same of the one from whose memory it is reading a message (Offers); the other side is `withdrawn`.
     std::atomic<std::uint32_t> reading_from{0};
     /// This rank's messages may not be read any more where they lie.
     alignas(line_spacing) std::atomic<std::uint32_t> withdrawn{0};
     /// Nanoseconds a byte that this rank took lately to read what others could have published either way, by
-    /// CopyChoice::Way; 0: not yet.
+    /// CopyChoice::Way; 0: not yet. A number by itself: any order would do.
     std::atomic<float> reading_ns[2]{};
-    /// Of rank 0's only: a CopyChoice::Way, one that all take together, by kind and size (CopyChoices).
+    /// Of rank 0's only: a CopyChoice::Way, one that all take together, by kind and size (CopyChoices). Relaxed: who
+    /// sees an older one takes a way that is right as well.
     std::atomic<CopyChoice::Way> way_of_everyone[CopyChoices::kinds][CopyChoice::sizes]{};
-    /// The latest small collective that this rank has begun. It has read what it needed of all before.
+    /// The latest small collective that this rank has begun. It has read what it needed of all before: the release
+    /// comes behind that, and the acquire of who wants its place again before it writes there (Group::reusable).
     alignas(line_spacing) std::atomic<std::uint64_t> small_begun{0};
     /// Small collectives in which all wait for all, by their number among these: who is through with one has heard of
     /// all others that they are with the one before. So two places are enough, and few lines travel often: two ranks
@@ -126,7 +165,8 @@ struct RankControl {
     /// Those with a root, by number among all small ones: who waits for nobody may be this many ahead of the slowest.
     alignas(line_spacing) ShortSlot short_ahead[small_slots];
     SmallSlot ahead[small_slots];
-    /// Of a part's: this rank has left its group. Of the part's first rank: how many have.
+    /// Of a part's: this rank has left its group: a release behind all that it has sent. Of the part's first rank: how
+    /// many have; acq_rel: the last one gives the pages back behind what all of them did there.
     std::atomic<std::uint32_t> left{0}, departures{0};
     /// Payloads that are longer than a slot's own, of either kind. As many places as there are slots, so that a rank
     /// that is read by others comes back to a line long after it has left their own caches: a broadcast of 32 KB takes
@@ -142,8 +182,10 @@ struct RankControl {
 /// `inline_bytes` lie here, a longer payload in the ring of bytes.
 struct alignas(line_spacing) MessageSlot {
     static constexpr std::size_t inline_bytes = 88;
-    std::uint64_t stamp;  ///< one more than the message's number; written last, and read as an atomic
-    std::uint64_t at;     ///< how many bytes of the ring come before this message
+    /// One more than the message's number. Written last, a release behind all of the message, its bytes in the ring
+    /// too; the reader's acquire comes before it reads any of it.
+    std::uint64_t stamp;
+    std::uint64_t at;  ///< how many bytes of the ring come before this message
     ShortMessage message;
     std::array<std::byte, inline_bytes> payload;
 
@@ -154,11 +196,16 @@ static_assert(sizeof(MessageSlot) == line_spacing);
 /// A single-producer single-consumer ring of bytes, and slots for short messages beside it: all count since the start.
 struct RingControl {
     static constexpr std::size_t slots = 64;
-    alignas(line_spacing) std::atomic<std::uint64_t> written{0};  ///< bytes, those of short messages not at once
-    std::atomic<std::uint32_t> ended{0};                          ///< the writer will write nothing more
-    alignas(line_spacing) std::atomic<std::uint64_t> taken{0};    ///< bytes, those of short messages not at once
-    std::atomic<std::uint64_t> slots_taken{0};                    ///< messages, not at once
-    MessageSlot messages[slots];                                  // left as they are: fresh pages are zero
+    /// Bytes, those of short messages not at once: a release behind them, and behind the stamps before them. The reader
+    /// acquires it before it looks for the next stamp, so bytes that it sees come before any message that it does not.
+    alignas(line_spacing) std::atomic<std::uint64_t> written{0};
+    /// The writer will write nothing more: a release behind `written` and all stamps.
+    std::atomic<std::uint32_t> ended{0};
+    /// Bytes, those of short messages not at once: a release behind what the reader has read; the writer's acquire
+    /// comes before it writes over that. The same below.
+    alignas(line_spacing) std::atomic<std::uint64_t> taken{0};
+    std::atomic<std::uint64_t> slots_taken{0};  ///< messages, not at once
+    MessageSlot messages[slots];                // left as they are: fresh pages are zero
 };
 
 struct ArenaLayout {
@@ -251,10 +298,13 @@ class Arena {
     template <class Ready>
     void sleep(int rank, std::chrono::nanoseconds limit, Ready ready) const {
         RankControl& own = control(rank);
+        // The store is a release so that this look stays before it: who rings because of the store is not overlooked.
+        // Who rang before has made its change before, and the fence brings that to ready().
         const std::uint32_t seen = own.rings.load(std::memory_order_relaxed);
         own.sleeping.store(RankControl::on_memory, std::memory_order_seq_cst);
         fence_for_sleep();
         if (!ready()) futex_wait(own.rings, seen, limit);
+        // Seen late, it costs a needless ring.
         own.sleeping.store(RankControl::awake, std::memory_order_relaxed);
     }
     /// As sleep(), but inside `wait(bell)`, which has to return when the bell becomes readable. Needs bells.
@@ -279,6 +329,8 @@ class Arena {
     void fence_for_sleep() const noexcept;
     static void silence(const UniqueFd& bell) noexcept;
     [[gnu::always_inline]] void fence_for_doorbell() const noexcept {
+        // Between the change (before) and the look at `sleeping` (after): a store and a load, which only a full fence
+        // keeps in order, on x86 too.
         if ((whole_ ? whole_.get() : this)->control(0).nobody_fences.load(std::memory_order_relaxed) == 0)
             std::atomic_thread_fence(std::memory_order_seq_cst);
         else  // the compiler keeps the order, the sleeper sees to the CPU

@@ -6,7 +6,7 @@ namespace tutti::transport {
 
 void Offers::withdraw(const std::function<const PeerMemory*(int peer)>& memory) const noexcept {
     arena_->control(local_rank_).withdrawn.store(1, std::memory_order_seq_cst);
-    std::atomic_thread_fence(std::memory_order_seq_cst);
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the first one in read_from()
     for (int peer = 0; peer < arena_->layout().ranks; ++peer) {
         const auto& reading_from = arena_->control(peer).reading_from;
         while (peer != local_rank_ &&

@@ -30,11 +30,12 @@ class Offers {
     bool read_from(int peer, Read read) const {
         auto& reading_from = arena_->control(local_rank_).reading_from;
         reading_from.store(static_cast<std::uint32_t>(peer) + 1, std::memory_order_seq_cst);
-        std::atomic_thread_fence(std::memory_order_seq_cst);
+        std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the one in withdraw()
         if (stand(peer)) read();
+        // Loads stay before loads: who has read what was written after a withdrawal sees the withdrawal.
         std::atomic_thread_fence(std::memory_order_seq_cst);
         const bool stood = stand(peer);
-        reading_from.store(0, std::memory_order_release);
+        reading_from.store(0, std::memory_order_release);  // behind what was read; withdraw() acquires it
         return stood;
     }
     /// For good: nobody reads this rank's messages any more when it returns. `memory`: of an arena rank, as for
