@@ -1,0 +1,39 @@
+// Scenarios: the library's protocols between ranks of one host, by the library's own code, in a size that can be
+// explored to the end.
+#pragma once
+
+#include "explorer.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tutti::memory_model {
+
+/// Two ranks; the second changes a word twice and rings, the first sleeps until it has seen that. `left_to_sleeper`:
+/// who rings makes no fence.
+Scenario sleeping(bool left_to_sleeper);
+/// The same once, while the third of all ranks says that it relies on the sleeper's fences, too.
+Scenario sleeping_while_fences_are_given_up();
+/// A stream's bytes, more than its ring holds.
+Scenario bytes_in_ring();
+/// A message, bytes, and the stream's end.
+Scenario end_of_stream();
+/// Short messages with and without a payload of their own in the ring, between bytes.
+Scenario messages_in_ring();
+/// More messages than there are slots.
+Scenario messages_all_round();
+/// A rank takes back a message that another may be reading where it lies. `waits_for_readers`: as for those that run.
+Scenario withdrawing(bool waits_for_readers);
+/// Publications on the staging area, more of them than slots.
+Scenario staging(std::size_t ranks);
+/// A rank publishes its buffer where it lies, gives the operation up, and uses the buffer otherwise. `offers_room`: for
+/// others to write there.
+Scenario revoking(bool offers_room);
+/// Small collectives in which all wait for all.
+Scenario small_in_turn(std::size_t ranks, std::uint64_t calls);
+/// Small collectives from a root, which runs ahead as far as there are places.
+Scenario small_ahead(std::size_t ranks, std::uint64_t calls);
+/// What a rank notes of its collectives, read while it is written anew.
+Scenario records();
+
+}  // namespace tutti::memory_model

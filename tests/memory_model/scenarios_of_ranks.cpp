@@ -1,0 +1,308 @@
+// Scenarios of values that ranks publish, and take back.
+#include "arena_memory.hpp"
+#include "engine/execution.hpp"
+#include "scenarios.hpp"
+#include "schedule/builder.hpp"
+#include "transport/shm/offers.hpp"
+#include "transport/shm/peer_memory.hpp"
+
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tutti::memory_model {
+
+using transport::Arena;
+using transport::ArenaLayout;
+using transport::RankControl;
+
+namespace {
+
+// A buffer of a rank that others reach by the kernel.
+struct alignas(64) Buffer {
+    std::array<std::uint64_t, 2> words{};
+    std::byte* bytes() { return reinterpret_cast<std::byte*>(words.data()); }
+    SharedMemory memory() {
+        return {
+            .begin = bytes(), .bytes = sizeof words, .name = [](std::size_t) { return "a buffer"; }, .by_kernel = true};
+    }
+    std::uint64_t get() const { return words[0]; }
+    void set(std::uint64_t value) { words[0] = value; }
+    std::uint64_t load(std::size_t index) { return std::atomic_ref(words[index]).load(std::memory_order_relaxed); }
+    void store(std::size_t index, std::uint64_t value) {
+        std::atomic_ref(words[index]).store(value, std::memory_order_relaxed);
+    }
+};
+
+constexpr std::uint64_t old_value = 7, new_value = 9;
+
+struct Offering {
+    std::shared_ptr<Arena> arena = arena_of({.ranks = 2, .ring_bytes = 0}, 2);
+    Buffer buffer;
+    transport::PeerMemory memory{::getpid()};
+    bool waits_for_readers = true;
+};
+
+}  // namespace
+
+Scenario withdrawing(bool waits_for_readers) {
+    const auto state = std::make_shared<Offering>();
+    state->buffer.words[0] = old_value;
+    state->waits_for_readers = waits_for_readers;
+    Scenario scenario{.memory = {memory_of(*state->arena), state->buffer.memory()}, .state = state};
+    scenario.memory[1].by_kernel = !waits_for_readers;  // else a matter of order: nobody reads there any more
+    scenario.threads = {[s = state.get()] {
+                            const transport::Offers offers(s->arena, 0);
+                            offers.withdraw([s](int) { return s->waits_for_readers ? &s->memory : nullptr; });
+                            s->waits_for_readers ? s->buffer.set(new_value) : s->buffer.store(0, new_value);
+                        },
+                        [s = state.get()] {
+                            const transport::Offers offers(s->arena, 1);
+                            std::uint64_t value = 0;
+                            const bool stood = offers.read_from(
+                                0, [&] { value = s->waits_for_readers ? s->buffer.get() : s->buffer.load(0); });
+                            check(!stood || value == old_value, "what was offered");
+                        }};
+    return scenario;
+}
+
+namespace {
+
+// Ranks of one host that run a schedule each, twice.
+struct Job {
+    std::shared_ptr<Arena> arena;
+    std::vector<engine::Ground> grounds;
+    std::vector<std::vector<std::uint64_t>> inputs, outputs;
+    std::vector<std::shared_ptr<const schedule::Schedule>> schedules;
+    std::vector<std::optional<engine::Execution>> executions;
+    std::vector<Buffer> buffers;
+    transport::PeerMemory memory{::getpid()};
+    ReduceOp::Kind op = ReduceOp::Kind::sum;
+
+    Job(std::size_t ranks, ArenaLayout layout) : grounds(ranks), executions(ranks), buffers(ranks) {
+        layout.ranks = static_cast<int>(ranks);
+        layout.ring_bytes = 0;
+        arena = arena_of(layout, layout.ranks);
+        for (std::size_t rank = 0; rank < ranks; ++rank) {
+            grounds[rank].arena = arena.get();
+            grounds[rank].local_rank = static_cast<int>(rank);
+            for (std::size_t peer = 0; peer < ranks; ++peer) grounds[rank].local_of.push_back(static_cast<int>(peer));
+        }
+    }
+    engine::Execution& begin(std::size_t rank, std::byte* input, std::byte* output) {
+        return executions[rank].emplace(
+            schedules[rank], engine::Operands{.input = input, .output = output, .dtype = DType::int64, .op = op},
+            grounds[rank]);
+    }
+    static void run(engine::Execution& execution) {
+        while (!execution.done()) {
+            is_known_by(std::hash<std::string>()(execution.where()));
+            begin_look();
+            if (!execution.progress()) wait_for_news();
+        }
+    }
+};
+
+using schedule::Builder;
+using schedule::Chunk;
+
+}  // namespace
+
+// Two ranks publish a word a round each, and read the other's; of more, the first publishes, and the others read only
+// what has been in the same slot: so few steps are enough to use a slot again.
+Scenario staging(std::size_t ranks) {
+    constexpr std::uint32_t slots = 4, rounds = slots + 1;
+    static std::map<std::size_t, std::vector<std::shared_ptr<const schedule::Schedule>>> known;
+    auto& schedules = known[ranks];
+    for (std::size_t rank = schedules.size(); rank < ranks; ++rank) {
+        Builder b("staging");
+        for (std::uint32_t t = 0; t < rounds; ++t) {
+            if (ranks == 2 || rank == 0) b.publish(t, std::vector{Chunk{schedule::Buffer::input, t, 1}});
+            if (ranks == 2 || (rank != 0 && t % slots == 0)) {
+                b.read(rank == 0 ? 1 : 0, t, 0, {schedule::Buffer::output, t, 1});
+                b.release(t + 1);
+            }
+        }
+        b.use_rounds(rounds);
+        schedules.push_back(std::make_shared<schedule::Schedule>(std::move(b).finish()));
+    }
+    const auto state = std::make_shared<Job>(ranks, ArenaLayout{.slots = slots, .slot_bytes = 64});
+    state->schedules = schedules;
+    state->inputs.resize(ranks, std::vector<std::uint64_t>(rounds));
+    state->outputs = state->inputs;
+    Scenario scenario{.memory = {memory_of(*state->arena)}, .state = state};
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+        for (std::uint32_t t = 0; t < rounds; ++t) state->inputs[rank][t] = 100 * rank + t + 1;
+        auto& execution = state->begin(rank, reinterpret_cast<std::byte*>(state->inputs[rank].data()),
+                                       reinterpret_cast<std::byte*>(state->outputs[rank].data()));
+        scenario.threads.emplace_back([&execution] { Job::run(execution); });
+    }
+    scenario.at_end = [s = state.get(), ranks] {
+        for (std::size_t rank = ranks == 2 ? 0 : 1; rank < ranks; ++rank) {
+            for (std::uint32_t t = 0; t < rounds; t += ranks == 2 ? 1 : slots)
+                check(s->outputs[rank][t] == s->inputs[rank == 0 ? 1 : 0][t], "the values that were published");
+        }
+    };
+    return scenario;
+}
+
+// Rank 0 publishes its buffer where it lies, gives the operation up, and uses the buffer otherwise.
+Scenario revoking(bool offers_room) {
+    static std::array<std::vector<std::shared_ptr<const schedule::Schedule>>, 2> known;
+    auto& schedules = known[offers_room ? 1 : 0];
+    for (std::size_t rank = schedules.size(); rank < 2; ++rank) {
+        const Chunk all{schedule::Buffer::output, 0, 1};
+        Builder b("revoking");
+        if (rank == 0)
+            b.publish(0, std::vector{all}, offers_room ? schedule::Offer::room : schedule::Offer::none);
+        else if (offers_room)
+            b.write(0, 0, 0, all);
+        else
+            b.read(0, 0, 0, all);
+        b.release(1);
+        b.use_rounds(1);
+        b.name_by_address();
+        schedules.push_back(std::make_shared<schedule::Schedule>(std::move(b).finish()));
+    }
+    const auto state = std::make_shared<Job>(2, ArenaLayout{.slots = 4, .slot_bytes = 128});
+    Job* const s = state.get();
+    s->schedules = schedules;
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+        s->grounds[rank].memory = [s](int) { return &s->memory; };
+        s->buffers[rank].words[0] = rank == 0 ? old_value : 1;
+        s->begin(rank, nullptr, s->buffers[rank].bytes());
+    }
+    Scenario scenario{.memory = {memory_of(*s->arena), s->buffers[0].memory(), s->buffers[1].memory()}, .state = state};
+    scenario.threads = {[s] {
+                            s->executions[0]->progress();
+                            s->executions[0].reset();
+                            s->buffers[0].store(0, new_value);
+                            s->buffers[0].store(1, 1);  // it is over
+                        },
+                        [s, offers_room] {
+                            engine::Execution& mine = *s->executions[1];
+                            const auto over = [s] { return s->buffers[0].load(1) != 0; };
+                            for (begin_look(); !mine.done() && !over(); begin_look()) {
+                                if (!mine.progress()) wait_for_news();
+                            }
+                            if (!offers_room && mine.done())
+                                check(s->buffers[1].load(0) == old_value, "what was published");
+                        }};
+    return scenario;
+}
+
+namespace {
+
+// The small collectives' slots (Group::publish, advance, reusable, begin_small), with fewer places: contributions of a
+// word, from each rank to all, or from rank 0 only.
+struct Small {
+    std::shared_ptr<Arena> arena;
+    std::size_t ranks;
+    static constexpr std::uint64_t places = RankControl::in_turns;
+
+    transport::ShortSlot& slot(std::size_t rank, std::uint64_t number, bool in_turn) const {
+        const int r = static_cast<int>(rank);
+        if (!in_turn) return arena->control(r).short_ahead[number % places];
+        return arena->control(r).short_in_turns[number % places];  // small_head(): each in its own control block
+    }
+    // Two ranks take turns with it (Group::small_area).
+    std::byte* area(std::size_t rank, std::uint64_t number) const {
+        const int owner = arena->in_turn(static_cast<int>(rank), number, places);
+        return arena->control(owner).area_in_turn[number % places];
+    }
+    void publish(std::size_t rank, std::uint64_t number, bool in_turn) const {
+        transport::ShortSlot& own = slot(rank, number, in_turn);
+        const std::uint64_t value = 100 * number + rank;
+        own.head.agreement = number;
+        std::memcpy(own.head.payload(), &value, sizeof value);
+        if (in_turn) std::memcpy(area(rank, number), &value, sizeof value);
+        own.head.publish(number);
+    }
+    void take(std::size_t peer, std::uint64_t number, bool in_turn) const {
+        transport::ShortSlot& theirs = slot(peer, number, in_turn);
+        look_until([&] { return theirs.head.holds(number); });
+        std::uint64_t value = 0;
+        std::memcpy(&value, theirs.head.payload(), sizeof value);
+        check(value == 100 * number + peer && theirs.head.agreement == number, "the contribution to this collective");
+        if (in_turn) std::memcpy(&value, area(peer, number), sizeof value);
+        check(value == 100 * number + peer, "what is too long for a slot");
+    }
+    void begin(std::size_t rank, std::uint64_t number) const {
+        arena->control(static_cast<int>(rank)).small_begun.store(number, std::memory_order_release);
+    }
+    void await_room(std::size_t rank, std::uint64_t number) const {
+        for (std::size_t peer = 0; peer < ranks; ++peer) {
+            if (peer == rank || number <= places) continue;
+            look_until([&] {
+                return arena->control(static_cast<int>(peer)).small_begun.load(std::memory_order_acquire) + places >
+                       number;
+            });
+        }
+    }
+};
+
+}  // namespace
+
+Scenario small_in_turn(std::size_t ranks, std::uint64_t calls) {
+    const auto state = std::make_shared<Small>(
+        Small{arena_of({.ranks = static_cast<int>(ranks), .ring_bytes = 0}, static_cast<int>(ranks)), ranks});
+    Scenario scenario{.memory = {memory_of(*state->arena)}, .state = state};
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+        scenario.threads.emplace_back([s = state.get(), rank, calls] {
+            for (std::uint64_t number = 1; number <= calls; ++number) {
+                s->publish(rank, number, true);
+                for (std::size_t peer = 0; peer < s->ranks; ++peer) {
+                    if (peer != rank) s->take(peer, number, true);
+                }
+            }
+        });
+    }
+    return scenario;
+}
+
+Scenario small_ahead(std::size_t ranks, std::uint64_t calls) {
+    const auto state = std::make_shared<Small>(
+        Small{arena_of({.ranks = static_cast<int>(ranks), .ring_bytes = 0}, static_cast<int>(ranks)), ranks});
+    Scenario scenario{.memory = {memory_of(*state->arena)}, .state = state};
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+        scenario.threads.emplace_back([s = state.get(), rank, calls] {
+            for (std::uint64_t number = 1; number <= calls; ++number) {
+                s->begin(rank, number);
+                if (rank == 0) {
+                    s->await_room(0, number);
+                    s->publish(0, number, false);
+                } else {
+                    s->take(0, number, false);
+                }
+            }
+        });
+    }
+    return scenario;
+}
+
+Scenario records() {
+    const auto arena = arena_of({.ranks = 2, .ring_bytes = 0}, 2);
+    Scenario scenario{.memory = {memory_of(*arena)}};
+    RankControl::Record& record = arena->control(0).records[1];
+    scenario.threads = {[&record] {
+                            record.put(1, 11, 12);
+                            record.put(1 + RankControl::record_count, 21, 22);
+                        },
+                        [&record] {
+                            const auto first = record.read(1, &RankControl::Record::fingerprint);
+                            check(!first || *first == 11, "the fingerprint of this number");
+                            const auto second = record.read(1, &RankControl::Record::agreement);
+                            check(!second || *second == 12, "the agreement of this number");
+                        }};
+    return scenario;
+}
+
+}  // namespace tutti::memory_model
