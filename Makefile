@@ -71,9 +71,16 @@ python: build  ## the Python package in build/python/venv, with its tests and ty
 wheel: build  ## wheels of the Python package and its backends, tried, that need nothing of this machine: build/python/wheels
 	@tools/python build wheel
 
-.PHONY: sdist
 sdist: deps  ## the sources as pip takes them: build/python/sdist; pip installs them in a fresh environment (ten minutes)
 	@tools/sdist build
+
+arm:  ## the library on 64-bit Arm: cross compiled, tests under QEMU (half an hour; 60 MB of Debian packages into build/arm)
+	@$(DEPS) arm
+	@JOBS=$(JOBS) tools/arm build/arm
+
+arm-wheel:  ## a wheel of the Python package for 64-bit Arm, tried under QEMU: build/arm/wheels (a quarter of an hour)
+	@$(DEPS) arm
+	@JOBS=$(JOBS) tools/arm build/arm wheel
 
 torch: deps  ## build tutti.torch, the backend for PyTorch, in build/python; TORCH_PYTHON=/path names the Python that has PyTorch
 	@echo "tutti: building tutti.torch for the PyTorch of $(TORCH_PYTHON)"

@@ -18,6 +18,8 @@ bool invariant_counter() {
 #if defined(__x86_64__)
     unsigned a = 0, b = 0, c = 0, d = 0;
     return __get_cpuid(0x80000007U, &a, &b, &c, &d) != 0 && (d & (1U << 8)) != 0;
+#elif defined(__aarch64__)
+    return true;  // it always runs at one rate
 #else
     return false;
 #endif

@@ -393,7 +393,7 @@ double tcp_gbps(const Deadline& limit, const std::vector<int>& cpus) {
 }
 
 // What the processor calls itself: its brand string, which every x86-64 has. Asking costs 8 us in a virtual machine,
-// and the kernel writes a page for every few CPUs.
+// and the kernel writes a page for every few CPUs. Arm's has numbers for its maker and its kind instead.
 std::string processor() {
 #if defined(__x86_64__)
     std::array<unsigned, 12> name{};
@@ -405,10 +405,13 @@ std::string processor() {
     return text.substr(0, text.find('\0'));
 #else
     std::ifstream info("/proc/cpuinfo");
-    for (std::string line; std::getline(info, line);) {
-        if (line.starts_with("model name")) return line.substr(std::min(line.size(), line.find(':') + 1));
+    std::string numbers;
+    for (std::string line; std::getline(info, line) && (numbers.empty() || !line.empty());) {
+        const std::string value = line.substr(std::min(line.size(), line.find(':') + 1));
+        if (line.starts_with("model name")) return value;
+        if (line.starts_with("CPU ")) numbers += value;  // implementer, architecture, variant, part, revision
     }
-    return "unknown";
+    return numbers.empty() ? "unknown" : "Arm" + numbers;
 #endif
 }
 

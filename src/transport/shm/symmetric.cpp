@@ -18,7 +18,9 @@
 namespace tutti::transport {
 namespace {
 
-constexpr std::size_t symmetric_page = 4096;
+// The largest page that a machine of this kind has: some kernels for Arm have pages of 64 KB, and the parts have to
+// begin with a page to be given back.
+constexpr std::size_t symmetric_page = std::size_t{64} << 10;
 
 // At the start of a segment; fresh pages are zero.
 struct SegmentHead {
