@@ -39,10 +39,14 @@ OnGpu number(const Gpu& gpu, std::int64_t value, Stream stream = {}) {
 
 // As ranks that are threads share a process, in which a capture in the driver's global mode allows no thread anything:
 // one captures after the other.
+void meet(const ProcessGroup& g) {
+    (void)all_gather_object(0, {.group = g});
+}
 void in_turn(const ProcessGroup& g, const std::function<void()>& f) {
+    meet(g);
     for (int rank = 0; rank < g.size(); ++rank) {
         if (rank == g.rank()) f();
-        (void)all_gather_object(0, {.group = g});
+        meet(g);
     }
 }
 
@@ -169,6 +173,7 @@ TEST_F(Graphs, are_captured_while_other_operations_of_the_group_are_under_way) {
                 },
                 g.rank() == 0 ? GpuGraph::Mode::global : GpuGraph::Mode::thread_local_);
         };
+        meet(g);
         // The first rank captures while it waits for the second one, which comes when that has been done.
         std::unique_ptr<GpuGraph> graph;
         EXPECT_TRUE(g.rank() == 0 || captured.wait());
