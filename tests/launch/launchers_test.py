@@ -1,6 +1,7 @@
 """The same program under other launchers: mpirun (Open MPI, MPICH), torchrun's and Slurm's variables; tutti doctor --env."""
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -97,6 +98,11 @@ class UnderOthers(CliCase):
         self.assertEqual(said["local rank"], ["1", "SLURM_LOCALID"])
         self.assertEqual(said["master address"], ["node07", "first host of SLURM_STEP_NODELIST"])
 
+    @staticmethod
+    def findings(done):
+        """What doctor printed, a finding to a line."""
+        return re.sub(r"\n {25}", " ", done.stdout)
+
     def test_doctor_tells_what_is_missing(self):
         said = self.doctor({}, status=1)
         self.assertEqual(said["launcher"], ["none"])
@@ -119,33 +125,33 @@ class UnderOthers(CliCase):
     def test_doctor_tries_what_is_here(self):
         done = self.start(TUTTI, "doctor")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        for finding in (r"ok +variables", r"ok +shared memory +two ranks met; all_reduce of 1 MiB takes [1-9]",
-                        r"ok +tcp +two ranks met", r"\w+ +tuning", r"\w+ +cores +\d+ of \d+", r"ok +backends +native",
-                        r"\w+ +network", r"missing +secret +none\n +jobs on several hosts need"):
-            self.assertRegex(done.stdout, f"(?m)^{finding}")
+        for finding in (r"ok +variables", r"(ok|slow) +shared memory +two ranks met; all_reduce of 1 MiB takes [1-9]",
+                        r"(ok|slow) +tcp +two ranks met", r"\w+ +tuning", r"\w+ +cores +\d+ of \d+", r"ok +backends +native",
+                        r"\w+ +network", r"missing +secret +none jobs on several hosts need"):
+            self.assertRegex(self.findings(done), f"(?m)^{finding}")
 
     def test_doctor_names_what_is_slow_or_broken(self):
         done = self.start("sh", "-c", 'ulimit -n 200; exec "$@"', "sh", TUTTI, "doctor",
                           env={"XDG_CACHE_HOME": "/proc/none", "TUTTI_TIMOUT_MS": "3"})
         self.assertEqual(done.returncode, 0, done.stderr)
-        for finding in (r"slow +open files +200\n .*ulimit", r"slow +tuning +cannot be kept\n .*XDG_CACHE_HOME",
+        for finding in (r"slow +open files +200 .*ulimit", r"slow +tuning +cannot be kept .*XDG_CACHE_HOME",
                         r"slow +variables +.*TUTTI_TIMOUT_MS.*TUTTI_TIMEOUT_MS"):
-            self.assertRegex(done.stdout, f"(?m)^{finding}")
+            self.assertRegex(self.findings(done), f"(?m)^{finding}")
         done = self.start(TUTTI, "doctor", env={"TUTTI_ALGORITHM": "fastest"})
         self.assertEqual(done.returncode, 1)
-        self.assertRegex(done.stdout, r"(?m)^broken +variables +.*TUTTI_ALGORITHM.*fastest")
+        self.assertRegex(self.findings(done), r"(?m)^broken +variables +.*TUTTI_ALGORITHM.*fastest")
 
     def test_doctor_tells_of_memory_that_cannot_be_shared_or_read(self):
         done = self.start("sh", "-c", 'ulimit -f 1000; exec "$@"', "sh", TUTTI, "doctor")
         self.assertEqual(done.returncode, 0, done.stdout)
-        self.assertRegex(done.stdout, r"(?m)^slow +shared memory .*ulimit -f\) is 512000 bytes.*\n +without it .* TCP")
-        self.assertRegex(done.stdout, r"(?m)^ok +tcp +two ranks met")
+        self.assertRegex(self.findings(done), r"(?m)^slow +shared memory .*ulimit -f\) is 512000 bytes.* without it .* TCP")
+        self.assertRegex(self.findings(done), r"(?m)^(ok|slow) +tcp +two ranks met")
         own = ("unshare", "--user", "--map-current-user")
         if subprocess.run([*own, "true"], stderr=subprocess.DEVNULL).returncode != 0:
             self.skipTest("user namespaces are not allowed here")
         done = self.start(*own, TUTTI, "doctor")
-        self.assertRegex(done.stdout, r"(?m)^ok +shared memory +two ranks met")
-        self.assertRegex(done.stdout, r"(?m)^ok +peers' memory .*user namespaces of their own, as this process is")
+        self.assertRegex(self.findings(done), r"(?m)^(ok|slow) +shared memory +two ranks met")
+        self.assertRegex(self.findings(done), r"(?m)^ok +peers' memory .*user namespaces of their own, as this process is")
 
     def test_ranks_in_user_namespaces_of_their_own(self):
         own = ("unshare", "--user", "--map-current-user")
