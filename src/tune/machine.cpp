@@ -8,6 +8,7 @@
 #include "core/this_host.hpp"
 #include "core/thread.hpp"
 #include "reduce/reduce.hpp"
+#include "tune/watch.hpp"
 
 #include <tutti/error.hpp>
 #include <tutti/version.hpp>
@@ -32,9 +33,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <fstream>
 #include <functional>
 #include <string>
@@ -481,72 +480,6 @@ void measure_missing(const Deadline& deadline, Measurement& known) {
     }
 }
 
-// What tells whether others use the cores. A line that is not there counts as quiet.
-class Watch {
- public:
-    Watch() : began_(Clock::now()), waited_ns_(waited_ns()), cpu_(cpu_ticks()) { look(); }
-
-    Circumstances circumstances() {
-        look();
-        Circumstances now{.spread = spread_, .when = std::time(nullptr)};
-        std::array<double, 1> load{};
-        if (::getloadavg(load.data(), 1) == 1) now.load = load[0] / this_host::cpus();
-        const Ticks cpu = cpu_ticks();
-        // One tick is ten milliseconds, which is half of all the time there is: a single one says nothing.
-        if (cpu.stolen > cpu_.stolen + 1 && cpu.all > cpu_.all)
-            now.stolen = static_cast<double>(cpu.stolen - cpu_.stolen) / static_cast<double>(cpu.all - cpu_.all);
-        const double ns = std::chrono::duration<double, std::nano>(Clock::now() - began_).count();
-        now.waited = std::clamp((waited_ns() - waited_ns_) / ns, 0.0, 1.0);
-        return now;
-    }
-
- private:
-    struct Ticks {
-        std::uint64_t all = 0, stolen = 0;
-    };
-
-    // The same work again and again: nothing in it may take longer once than another time.
-    void look() {
-        constexpr int repeats = 32, turns = 4000;
-        double best = 0, sum = 0;
-        for (int repeat = 0; repeat < repeats; ++repeat) {
-            const auto start = Clock::now();
-            for (int turn = 0; turn < turns; ++turn) asm volatile("" : : "r"(turn));
-            const double us = us_since(start);
-            best = repeat == 0 ? us : std::min(best, us);
-            sum += us;
-        }
-        if (best > 0) spread_ = std::max(spread_, sum / repeats / best - 1);
-    }
-
-    // Nanoseconds that this thread has waited for a core.
-    static double waited_ns() {
-        std::ifstream file("/proc/thread-self/schedstat");
-        double ran = 0, waited = 0;
-        return file >> ran >> waited ? waited : 0;
-    }
-
-    // Of all cores.
-    static Ticks cpu_ticks() {
-        std::ifstream file("/proc/stat");
-        std::string name;
-        Ticks ticks;
-        constexpr int stolen = 7;  // after user, nice, system, idle, iowait, irq and softirq
-        file >> name;
-        std::uint64_t value = 0;
-        for (int i = 0; i <= stolen && file >> value; ++i) {
-            ticks.all += value;
-            if (i == stolen) ticks.stolen = value;
-        }
-        return ticks;
-    }
-
-    Instant began_;
-    double waited_ns_;
-    Ticks cpu_;
-    double spread_ = 0;
-};
-
 }  // namespace
 
 Measurement measure(const Deadline& deadline, Measurement known) {
@@ -568,12 +501,6 @@ Measurement measure(const Deadline& deadline, Measurement known) {
             known.circumstances.*member = std::max(known.circumstances.*member, before.*member);
     }
     return known;
-}
-
-std::string Circumstances::to_string() const {
-    return fmt::format(
-        "load {:.1f} a core, {:.0f} % of the time stolen, {:.0f} % waited for a core, repeats {:.0f} % apart", load,
-        100 * stolen, 100 * waited, 100 * spread);
 }
 
 std::string topology() {
