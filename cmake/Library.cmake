@@ -36,7 +36,8 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/tutti" DESTINATION "${CMAKE_INS
 foreach(document IN ITEMS LICENSE NOTICE README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md VERSIONING.md)
   install(FILES "${PROJECT_SOURCE_DIR}/${document}" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 endforeach()
-install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs" DESTINATION "${CMAKE_INSTALL_DOCDIR}" FILES_MATCHING PATTERN "*.md")
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs" DESTINATION "${CMAKE_INSTALL_DOCDIR}"
+        FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN "*.png")
 install(TARGETS tutti EXPORT tuttiTargets)
 install(TARGETS tutti-static EXPORT tuttiStaticTargets)
 install(EXPORT tuttiTargets NAMESPACE tutti:: DESTINATION "${tutti_cmake_dir}")
