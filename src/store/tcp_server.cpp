@@ -414,12 +414,12 @@ class TcpServer::Loop {
         }
         if (c.fd >= 0) fork_guard::forget(c.fd);
         if (c.posts_fd >= 0) fork_guard::forget(c.posts_fd);
-        const auto closed = [](uv_handle_t* handle) {
+        const auto on_close = [](uv_handle_t* handle) {
             auto& gone = *static_cast<Connection*>(handle->data);
             if (--gone.open_handles == 0) self_of(gone).connections_.erase(gone.where);
         };
-        uv_close(&c.socket.handle, closed);
-        if (c.open_handles > 1) uv_close(as_handle(&c.posts), closed);
+        uv_close(&c.socket.handle, on_close);
+        if (c.open_handles > 1) uv_close(as_handle(&c.posts), on_close);
     }
 
     void close_everything() {
