@@ -70,7 +70,6 @@ std::string packed(const Facts& f) {
     return Writer()
         .put(f.version)
         .put(f.gathers ? 1 : 0)
-        .put(f.exchanges ? 1 : 0)
         .put(f.capability)
         .put(f.library)
         .put(f.host)
@@ -85,7 +84,6 @@ Facts facts_from(Reader& in) {
     Facts f;
     f.version = in.number();
     f.gathers = in.number() != 0;
-    f.exchanges = in.number() != 0;
     f.capability = in.number();
     f.library = in.text();
     f.host = in.text();
@@ -160,11 +158,7 @@ std::string decide(Context& context, const std::string& key) {
     if (!trouble.empty()) return Writer().put(trouble).take();
     const Agreement found = agreement(all);
     Writer out;
-    out.put("")
-        .put(found.version)
-        .put(found.gathers ? 1 : 0)
-        .put(found.exchanges ? 1 : 0)
-        .put(found.reduces_float8 ? 1 : 0);
+    out.put("").put(found.version).put(found.gathers ? 1 : 0).put(found.reduces_float8 ? 1 : 0);
     for (const std::string& id : ids) out.put(id);
     return out.take();
 }
@@ -220,7 +214,6 @@ Agreement agreement(const std::vector<Facts>& facts) {
     return {
         .version = facts.front().version,
         .gathers = all([](const Facts& f) { return f.gathers; }),
-        .exchanges = all([](const Facts& f) { return f.exchanges; }),
         .reduces_float8 =
             all([](const Facts& f) { return f.version >= float8_since && f.capability >= float8_capability; }),
         .ids = {},
@@ -231,7 +224,6 @@ Facts facts_of(Context& context, const Place& place) {
     const Library& library = *context.library();
     Facts facts{.version = library.version(),
                 .gathers = library.calls().Gather != nullptr && library.calls().Scatter != nullptr,
-                .exchanges = library.calls().AlltoAll != nullptr,
                 .library = library.describe(),
                 .host = machine(),
                 .device_text = to_string(place.device)};
@@ -277,11 +269,8 @@ Agreement meet(Context& context, const Facts& own, const std::string& meeting) {
     Reader in(context.store().get(verdict_key));
     if (const std::string trouble = in.text(); !trouble.empty())
         throw DistBackendError(trouble, {.rank = context.rank()});
-    Agreement agreed{.version = in.number(),
-                     .gathers = in.number() != 0,
-                     .exchanges = in.number() != 0,
-                     .reduces_float8 = in.number() != 0,
-                     .ids = {}};
+    Agreement agreed{
+        .version = in.number(), .gathers = in.number() != 0, .reduces_float8 = in.number() != 0, .ids = {}};
     while (in.more()) agreed.ids.push_back(id_from(in.text()));
     return agreed;
 }

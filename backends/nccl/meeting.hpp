@@ -25,7 +25,6 @@ bool all_say_yes(const DistributedBackendOptions& options, const std::string& ba
 struct Facts {
     int version = 0;
     bool gathers = false;     ///< its library has Gather and Scatter
-    bool exchanges = false;   ///< its library has AlltoAll
     int capability = 0;       ///< of its device
     std::string library;      ///< version and file, for messages
     std::string host;         ///< as NCCL sees it: NCCL_HOSTID, or the machine's own
@@ -38,7 +37,7 @@ struct Facts {
 /// What holds for all ranks.
 struct Agreement {
     int version = 0;
-    bool gathers = false, exchanges = false;
+    bool gathers = false;
     bool reduces_float8 = false;
     std::vector<UniqueId> ids;
 };

@@ -32,7 +32,7 @@ Task::Task(const BackendRequest& request, int rank, int size, const std::optiona
         case BackendCall::reduce_scatter:
             plan_blocks(Form::reduce_scatter, Form::reduce_scatter_blocks, input_adjoins);
             break;
-        case BackendCall::all_to_all: plan_exchange(agreed.exchanges && request.even); break;
+        case BackendCall::all_to_all: plan_exchange(); break;
         case BackendCall::gather:
             plan_gathering(agreed.gathers, Form::gather, Form::gather_blocks, rank != request.root || output_adjoins);
             break;
@@ -64,10 +64,10 @@ void Task::plan_blocks(Form one, Form blocks, bool adjoin) {
         units_ = blocks == Form::all_gather_blocks ? size_ - 1 : size_;
 }
 
-void Task::plan_exchange(bool native) {
-    form_ = native ? Form::all_to_all : Form::all_to_all_blocks;
-    if (native) block_ = request_->send_counts.front();
-    units_ = native ? (block_ > 0 ? 1 : 0) : size_ - 1;
+// Of the others' blocks a rank knows nothing, so that it cannot know whether one function would do for all.
+void Task::plan_exchange() {
+    form_ = Form::all_to_all;
+    units_ = size_ - 1;
 }
 
 void Task::plan_gathering(bool native, Form one, Form blocks, bool adjoin) {
@@ -117,7 +117,7 @@ void Task::prepare(const Driver& driver, Driver::StreamHandle stream, std::byte*
             if (packs_) copy(scratch_ + bytes(block_) * own, request_->input, count_of(rank_));
             break;
         case Form::all_gather_blocks: copy(output_block(rank_), request_->input, count_of(rank_)); break;
-        case Form::all_to_all_blocks: copy(output_block(rank_), input_block(rank_), request_->send_counts[own]); break;
+        case Form::all_to_all: copy(output_block(rank_), input_block(rank_), request_->send_counts[own]); break;
         case Form::gather_blocks:
             if (is_root) copy(output_block(rank_), request_->input, block_);
             break;
@@ -171,7 +171,7 @@ Result Task::issue_pair(int unit, const Interface& calls, Comm comm, Driver::Str
             sent = send(calls, request_->input, count_of(rank_), to, comm, stream);
             received = receive(calls, output_block(from), count_of(from), from, comm, stream);
             break;
-        case Form::all_to_all_blocks:
+        case Form::all_to_all:
             sent = send(calls, input_block(to), request_->send_counts[static_cast<std::size_t>(to)], to, comm, stream);
             received = receive(calls, output_block(from), request_->receive_counts[static_cast<std::size_t>(from)],
                                from, comm, stream);
@@ -228,10 +228,8 @@ Result Task::issue(int unit, const Interface& calls, Comm comm, Driver::StreamHa
             return note(
                 calls.AllReduce(scratch_, scratch_, 1, int32, static_cast<ReduceOpHandle>(Op::max), comm, stream),
                 "AllReduce");
-        case Form::all_to_all:
-            return note(calls.AlltoAll(r.input, r.output, bytes(block_), uint8, comm, stream), "AlltoAll");
         case Form::all_gather_blocks:
-        case Form::all_to_all_blocks:
+        case Form::all_to_all:
         case Form::gather_blocks:
         case Form::scatter_blocks: return issue_pair(unit, calls, comm, stream);
     }

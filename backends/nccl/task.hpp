@@ -58,8 +58,7 @@ class Task {
         all_gather_blocks,      // each rank's to each other's
         reduce_scatter,         // blocks of one length
         reduce_scatter_blocks,  // each by a reduce of its own
-        all_to_all,             // blocks of one length, which adjoin
-        all_to_all_blocks,
+        all_to_all,             // as with blocks
         gather,
         gather_blocks,
         scatter,
@@ -68,12 +67,12 @@ class Task {
     };
 
     bool is_pairs() const {
-        return form_ == Form::all_gather_blocks || form_ == Form::all_to_all_blocks || form_ == Form::gather_blocks ||
+        return form_ == Form::all_gather_blocks || form_ == Form::all_to_all || form_ == Form::gather_blocks ||
                form_ == Form::scatter_blocks;
     }
     void plan_one(Form form);
     void plan_gathering(bool native, Form one, Form blocks, bool adjoin);
-    void plan_exchange(bool native);
+    void plan_exchange();
     void plan_blocks(Form one, Form blocks, bool adjoin);
     Result note(Result result, const char* call);
     Result send(const Interface& calls, const void* data, std::uint64_t elements, int peer, Comm comm,

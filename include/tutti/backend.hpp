@@ -88,8 +88,6 @@ struct BackendRequest {
     std::vector<std::uint64_t> counts;
     /// all_to_all: blocks to and from each rank, and where they begin.
     std::vector<std::uint64_t> send_counts, send_offsets, receive_counts, receive_offsets;
-    /// all_to_all: its caller gave no sizes, as on all ranks; so all their blocks are of one length, and adjoin.
-    bool even = false;
     std::chrono::milliseconds timeout{0};  ///< tutti watches it while it waits; a backend may, too
     /// Of buffers on a device: the caller's stream. What it holds already comes before the operation.
     Stream stream{};

@@ -75,7 +75,6 @@ class Maker {
         operation_->request.symmetric = group->uses_symmetric_memory();
     }
 
-    void say_even() { operation_->even_blocks = true; }
     // What has no buffers.
     void put_on(Device device) {
         operation_->device = device;
@@ -582,10 +581,7 @@ Prepared all_to_all_single(TensorView output, ConstTensorView input, const AllTo
     return exchange(
         "all_to_all_single", output, input, {o.group, o.timeout, o.stream},
         [&](algorithm::Request& request, int ranks) { set_split_blocks(request, ranks, output, input, o); },
-        [&](Maker& m) {
-            if (o.input_split_sizes.empty() && o.output_split_sizes.empty()) m.say_even();
-            return m.unpacked(output, false);
-        });
+        [&](Maker& m) { return m.unpacked(output, false); });
 }
 
 Prepared all_to_all_v(TensorView output, ConstTensorView input, const AllToAllVOptions& o) {

@@ -78,7 +78,6 @@ BackendRequest request_of(const Operation& operation, const Group& group) {
     r.send_offsets = request.send_offsets;
     r.receive_counts = request.receive_counts;
     r.receive_offsets = request.receive_offsets;
-    r.even = operation.even_blocks;
     return r;
 }
 

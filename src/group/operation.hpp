@@ -100,7 +100,6 @@ class Operation {
     std::optional<ReduceOp> premultiplied;                  // on a device: with the factor, for the backend
     std::vector<const void*> input_blocks;                  // on a device, where they do not adjoin
     std::vector<void*> output_blocks;
-    bool even_blocks = false;  // all_to_all: its caller gave no sizes
     Deadline deadline = Deadline::never();
     std::chrono::milliseconds timeout{0};
     std::shared_ptr<Group> group;

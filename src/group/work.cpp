@@ -31,7 +31,6 @@ std::shared_ptr<Operation> Operation::again() const {
     next->premultiplied = premultiplied;
     next->input_blocks = input_blocks;
     next->output_blocks = output_blocks;
-    next->even_blocks = even_blocks;
     next->timeout = timeout;
     next->group = group;
     next->schedule = schedule;
