@@ -18,7 +18,7 @@ NOT_RUN = {
 OTHERS = set(NOT_RUN) | {
     "cat", "cc", "cd", "cmake", "cp", "ctest", "dmesg", "echo", "export", "g++", "gdb", "getent", "kill", "ldconfig", "ln",
     "ls", "mkdir", "mpirun", "mpiexec", "pkg-config", "python", "python3", "rm", "set", "source", ".", "ss", "tc", "torchrun",
-    "unzip", "man", "which", "ray", "accelerate", "deepspeed", "qemu-aarch64",
+    "unzip", "man", "which", "ray", "kubectl", "accelerate", "deepspeed", "qemu-aarch64",
 }
 
 
@@ -54,7 +54,7 @@ def flags_of(program, *subcommand):
     text = subprocess.run([program, *subcommand, "--help"], capture_output=True, text=True, check=True).stdout
     found = {}
     for line in text.splitlines():
-        named = re.match(r"\s+(-[-\w,\s]*?)((?:\s(?:TEXT|INT|UINT|FLOAT)\b\S*)?)(?:\s|$)", line)
+        named = re.match(r"  (-[-\w, ]*?)(?: ([A-Z]\S*))?(?: {2,}|$)", line)  # "  -b, --begin SIZE     smallest size"
         if named:
             for flag in re.split(r",\s*", named.group(1)):
                 found[flag.strip()] = bool(named.group(2))
@@ -67,7 +67,7 @@ class Checker:
     def __init__(self, build):
         self.tutti = pathlib.Path(build) / "bin/tutti"
         listed = subprocess.run([self.tutti, "--help"], capture_output=True, text=True, check=True).stdout
-        self.subcommands = re.findall(r"^  (\w+) {2,}", listed.partition("Subcommands:")[2], re.MULTILINE) + ["help"]
+        self.subcommands = re.findall(r"^  (\w+) {2,}", listed.partition("Commands:")[2].partition("Flags:")[0], re.MULTILINE) + ["help"]
         self.flags = {"": {**flags_of(self.tutti), "--help": False}}
         for name in self.subcommands:
             if name != "help":

@@ -57,7 +57,7 @@ def seeded_faults_not_found(headers, sources):
 
 def main():
     headers = read("include/tutti/*")
-    sources = re.findall(r"TUTTI_[A-Z0-9_]+", headers + read("CMakeLists.txt", "cmake/*", "src/**/*.[ch]pp", "backends/**/*.[ch]pp", "nccl/**/*.[ch]pp",
+    sources = re.findall(r"TUTTI_[A-Z0-9_]+", headers + read("CMakeLists.txt", "backends/CMakeLists.txt", "cmake/*", "src/**/*.[ch]pp", "backends/**/*.[ch]pp", "nccl/**/*.[ch]pp",
                              "python/**/*.py", "python/**/*.cpp", "tests/**/*.py", "tests/*/*", "tools/*"))
     headers, sources = set(re.findall(r"\w+", headers)), set(sources)
     count, wrong = 0, list(seeded_faults_not_found(headers, sources))

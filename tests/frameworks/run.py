@@ -105,6 +105,7 @@ def compare(ours: dict, theirs: dict) -> str:
     return "bit for bit" if exact else "within rounding"
 
 
+MARK = "<!-- test: skip because make test-frameworks runs it, with the framework's own package -->\n"
 BEGINNING = """# Frameworks on tutti
 
 Written by `make test-frameworks`, from a run of each framework's own package with PyTorch {torch} on two ranks: a small
@@ -113,6 +114,7 @@ parameters at the end are gloo's. What the column at the right says that a frame
 
 By replacement nothing in the program changes ([pytorch.md](pytorch.md)):
 
+<!-- test: skip because train.py is the reader's program -->
 ```console
 $ TUTTI_REPLACE_GLOO=1 torchrun --nproc-per-node 2 train.py
 ```
@@ -129,6 +131,10 @@ def public(version: str) -> str:
     return version.partition("+")[0]
 
 
+def section_of(framework: Framework) -> str:
+    return f"## {framework.title}\n\n{MARK}```python\n{lines_of(framework.name)}\n```"
+
+
 def document(results: dict) -> str:
     text = BEGINNING.format(torch=public(importlib.metadata.version("torch")))
     for framework in FRAMEWORKS:
@@ -136,7 +142,7 @@ def document(results: dict) -> str:
         text += (f"| {framework.title} | {public(said['version'])} | {said['name']} | {said['replaced']} | "
                  f"{known_of(framework.name) or '-'} |\n")
     for framework in FRAMEWORKS:
-        text += f"\n## {framework.title}\n\n```python\n{lines_of(framework.name)}\n```\n"
+        text += f"\n{section_of(framework)}\n"
     return text
 
 

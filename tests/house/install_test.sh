@@ -33,7 +33,7 @@ PYTHONPATH=$work cmake -S "$source" -B "$work/build" -G Ninja -DTUTTI_TESTS=OFF 
 cmake --install "$work/build" --prefix "$work/nothing" >"$work/install.log" 2>&1 && fail "what is not built was installed"
 grep -q "nothing is installed" "$work/install.log" || { cat "$work/install.log"; fail "the error does not say that nothing is installed"; }
 [ ! -e "$work/nothing" ] || fail "stopped half-way: $(cd "$work/nothing" && find . -type f | head -n 3)"
-mapfile -t missing < <(sed -n "s|^ *\($work/build/.*\)|\1|p" "$work/install.log")
+mapfile -t missing < <(sed -n "s|^ *\($work/build/[^: ]*\)$|\1|p" "$work/install.log")
 [ "${#missing[@]}" -ge 5 ] || { cat "$work/install.log"; fail "the error does not name the files"; }
 
 # One is still missing.
