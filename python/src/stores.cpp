@@ -275,7 +275,8 @@ void bind_kinds(nb::module_& m) {
                     "wait_for_workers: bool = True, multi_tenant: bool = False, master_listen_fd: int | None = None, "
                     "use_libuv: bool = True, *, secret: str | None = None) -> None"),
             "`port` 0 on the master: any that is free, see the attribute. `timeout`: 300 s. Every connection proves\n"
-            "the job's secret: `secret`, else TUTTI_JOB_SECRET; where the host is a loopback address the master makes one.")
+            "the job's secret: `secret`, else TUTTI_JOB_SECRET; where the host is a loopback address the master makes "
+            "one.")
         .def_prop_ro("host", [](const TCPStore& self) { return self.host(); })
         .def_prop_ro("port", [](const TCPStore& self) { return self.port(); })
         .def_prop_ro("libuvBackend", &TCPStore::libuv_backend);

@@ -35,7 +35,7 @@ struct RunArguments {
     std::string transport;
     std::string colour = "auto";
     bool no_prefix = false;
-    std::vector<std::string> program;  // for help alone: take_command() takes it
+    std::vector<std::string> program;                         // for help alone: take_command() takes it
     double timeout_s = 0, grace_s = 3, join_timeout_s = 600;  // 600: torchrun's
 };
 

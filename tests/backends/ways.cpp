@@ -1,6 +1,7 @@
 // backend_ways NAME [DEVICE]: how the backend NAME carries out each collective, as lines "COLLECTIVE TYPE OPERATOR WAY"
 // with tabs between them, for tools/backend-table. Three ranks: threads, or the processes of mpirun. DEVICE (cuda,
-// rocm, npu, xpu): on tensors there, by the driver that TUTTI_CUDA_LIB or the other vendor's variable names. All results have been checked by the conformance suite.
+// rocm, npu, xpu): on tensors there, by the driver that TUTTI_CUDA_LIB or the other vendor's variable names. All
+// results have been checked by the conformance suite.
 #include "conformance/world.hpp"
 #include "nccl/device.hpp"
 #include "support/covers.hpp"

@@ -271,7 +271,7 @@ class Devices(unittest.TestCase):
             results = run_ranks(two_ranks, 2, (backend,), init=False)
             for (made, refused, kind, main_backend, barrier) in results:
                 self.assertEqual(made, [[2.0, 5.0], [0.0, 0.0, 1.0, 1.0], [1, 1, 1], {"rank": 0}, [1, 5001], [20.0]])
-                self.assertEqual((kind, main_backend, barrier), ("cuda", name, name == "lane"))
+                self.assertEqual((kind, main_backend, barrier), ("cuda", name, True))
                 self.assertEqual(refused, "" if name == "native" else
                                  "all_reduce: tensor is on cpu: no backend of group \"world\" serves it; expected one of cuda:lane")
 
