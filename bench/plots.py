@@ -154,7 +154,8 @@ def picture(file, folder):
         axes.annotate(name_of(implementation), (max(own), below), xytext=(14, 0), textcoords="offset points", va="center",
                       color=STYLES[implementation.split(" ")[0]][0], annotation_clip=False)
     top = max(row["median_us"] / own[row["bytes"]] for points in curves.values() for row in points)
-    ticks = [2**i for i in range(-1, 9) if 2**i <= top * 1.3]
+    every = 2 if top > 300 else 1  # powers of two; with many every second one
+    ticks = [2**i for i in range(0, 20, every) if 2**i <= top * 1.3]
     axes.set_yticks(ticks, [f"{tick:g}×" for tick in ticks])
     axes.yaxis.minorticks_off()
     axes.set_ylim(0.6, top * 1.3)
