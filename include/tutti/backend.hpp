@@ -143,7 +143,7 @@ class TUTTI_API CustomBackend {
     virtual std::shared_ptr<CustomBackend> split(const DistributedBackendOptions* part, const std::any& pg_options);
     /// A backend for those ranks of this one's group that are left, as the group has failed or goes on without some:
     /// made by all of them together. `rest` says which group they are now; `left_out`: the ranks, in the old one, of
-    /// the others. What is under way here ends first, as by abort(). Returns null on all ranks where it cannot make
+    /// the others. Operations under way here end first, as by abort(). Returns null on all ranks where it cannot make
     /// any: the new one is then made as if there had been no other.
     virtual std::shared_ptr<CustomBackend> shrink(const DistributedBackendOptions& rest,
                                                   const std::vector<int>& left_out, const std::any& pg_options);

@@ -53,7 +53,7 @@ decltype(auto) translating_of_store(Function&& function) {
     }
 }
 
-/// What has failed in a group, and who wants to hear of it at once. Threads: any.
+/// The failures of a group, and the functions that are called at once when there is one. Threads: any.
 class Failures {
  public:
     using Hook = std::function<void()>;

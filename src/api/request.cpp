@@ -75,7 +75,7 @@ class Maker {
         operation_->request.symmetric = group->uses_symmetric_memory();
     }
 
-    // What has no buffers.
+    // For an operation without buffers.
     void put_on(Device device) {
         operation_->device = device;
         if (operation_->stream == Stream{}) operation_->stream = current_stream(device.type);

@@ -2,6 +2,7 @@
 
 #include "api/collected.hpp"
 #include "core/log.hpp"
+#include "core/split_mix.hpp"
 #include "group/group.hpp"
 
 #include <tutti/error.hpp>
@@ -32,18 +33,10 @@ namespace {
 
 constexpr std::size_t pairs_shown = 4;
 
-// SplitMix64.
-std::uint64_t stirred(std::uint64_t x) {
-    x += 0x9e3779b97f4a7c15ULL;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ULL;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebULL;
-    return x ^ x >> 31;
-}
-
 std::uint64_t hash_of(std::uint64_t from, std::uint64_t to, std::int64_t count, int dtype) {
     if (count == 0) return 0;  // an empty block is of any type
-    return stirred(stirred(stirred(from << 32 | to) ^ static_cast<std::uint64_t>(count)) ^
-                   static_cast<std::uint64_t>(dtype));
+    return split_mix(split_mix(split_mix(from << 32 | to) ^ static_cast<std::uint64_t>(count)) ^
+                     static_cast<std::uint64_t>(dtype));
 }
 
 // Calls that a coalescing scope collects begin later, and a group without host memory cannot be asked like this.

@@ -25,8 +25,7 @@ constexpr std::uint16_t default_master_port = 29500;  // torchrun's and DeepSpee
 
 struct RunArguments {
     std::string ranks;  // as given
-    std::string nodes, node_rank, master_addr, endpoint;
-    int master_port = 0;
+    std::string nodes, node_rank, master_addr, master_port, endpoint;
     std::string hostfile, include, exclude, launcher_args;
     int ssh_port = 0;
     bool standalone = false, use_env = true, module = false, no_python = false, lifeline = false;
@@ -88,12 +87,11 @@ int number_of(const launch::Given& given, int otherwise, int least, int most) {
 
 // What flags say of it; what they leave open comes from the platform.
 launch::Placement placement_of(const RunArguments& a) {
-    launch::Placement placement{
-        .nodes = {a.nodes, "--nnodes"},
-        .node_rank = {a.node_rank, "--node-rank"},
-        .ranks = {a.ranks, "--nproc-per-node"},
-        .master_addr = {a.master_addr, "--master-addr"},
-        .master_port = {a.master_port == 0 ? "" : std::to_string(a.master_port), "--master-port"}};
+    launch::Placement placement{.nodes = {a.nodes, "--nnodes"},
+                                .node_rank = {a.node_rank, "--node-rank"},
+                                .ranks = {a.ranks, "--nproc-per-node"},
+                                .master_addr = {a.master_addr, "--master-addr"},
+                                .master_port = {a.master_port, "--master-port"}};
     if (!a.endpoint.empty()) {
         if (placement.master_addr || placement.master_port)
             throw InvalidArgument(

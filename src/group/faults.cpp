@@ -2,6 +2,7 @@
 
 #include "core/env.hpp"
 #include "core/log.hpp"
+#include "core/split_mix.hpp"
 #include "group/world.hpp"
 
 #include <tutti/error.hpp>
@@ -124,14 +125,6 @@ Fault parse_fault(std::string_view text) {
     return fault;
 }
 
-// splitmix64.
-std::uint64_t mix(std::uint64_t value) {
-    value += 0x9e3779b97f4a7c15ULL;
-    value = (value ^ value >> 30) * 0xbf58476d1ce4e5b9ULL;
-    value = (value ^ value >> 27) * 0x94d049bb133111ebULL;
-    return value ^ value >> 31;
-}
-
 // A process that is stopped cannot wake itself: a grandchild does, which nobody has to wait for. It keeps none of the
 // connections open. _Fork, since what runs at a fork may want the lock that is held.
 void stop_for(nanoseconds time) {
@@ -193,7 +186,7 @@ std::optional<ArmedFault> Faults::begin(std::string_view operation) {
     for (const Fault& fault : mine_) {
         if (fault.operation != "any" && fault.operation != operation) continue;
         if (fault.number != 0 && fault.number != (fault.operation == "any" ? all_calls_ : number)) continue;
-        const auto seed = mix(fault.seed ^ mix(static_cast<std::uint64_t>(rank_)) ^ number);
+        const auto seed = split_mix(fault.seed ^ split_mix(static_cast<std::uint64_t>(rank_)) ^ number);
         return ArmedFault{&fault, fault.step.value_or(static_cast<int>(seed % steps_by_seed))};
     }
     return std::nullopt;
@@ -209,16 +202,17 @@ void Faults::turn(ArmedFault& armed, bool moved, bool ends, World& world, const 
     }
     if (!armed.struck) TUTTI_WARN("TUTTI_FAULTS: rank {} {} in {}", rank_, words_of(fault.action), title);
     armed.struck = true;
+    const auto streams = world.connected_streams();
     switch (fault.action) {
         case Fault::Action::kill: ::kill(::getpid(), SIGKILL); break;
         case Fault::Action::stop: stop_for(fault.time); break;
         case Fault::Action::delay: std::this_thread::sleep_for(fault.time); break;
         case Fault::Action::drop:
-            if (world.break_connections() == 0)
-                TUTTI_WARN("TUTTI_FAULTS: drop: rank {} has no TCP connection now", rank_);
+            if (streams.empty()) TUTTI_WARN("TUTTI_FAULTS: drop: rank {} has no TCP connection now", rank_);
+            for (transport::SocketStream* stream : streams) stream->cut();
             break;
         case Fault::Action::corrupt:
-            if (world.spoil_connections() == 0)
+            if (std::ranges::count_if(streams, [](transport::SocketStream* stream) { return stream->spoil(); }) == 0)
                 TUTTI_WARN(
                     "TUTTI_FAULTS: corrupt: rank {} has no TCP connection with checksums now (inside a host they "
                     "need TUTTI_TRANSPORT=tcp and TUTTI_TCP_CHECKSUM=on)",

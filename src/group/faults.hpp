@@ -8,9 +8,8 @@
 //   rank=N         whose fault it is, a rank of the world; without it every rank's
 //   op=NAME[@K]    in the K-th call of that operation on this rank ("any": of all operations); without @K in the first,
 //                  and with delay in every one
-//   step=S         when S turns of the call have moved data; without it the seed chooses, 0 to 7. An operation that
-//   ends
-//                  before suffers it at its end
+//   step=S         when S turns of the call have moved data; without it the seed chooses, 0 to 7. An operation of fewer
+//                  turns suffers it at its end
 //   seed=N         for the choice (default 0)
 //   kill           the process kills itself with SIGKILL
 //   stop=TIME      the process stops (SIGSTOP), and goes on after TIME: 5s, 200ms, 10us

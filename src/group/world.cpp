@@ -290,20 +290,12 @@ transport::SocketStream& World::socket_to(int peer) {
     return static_cast<transport::SocketStream&>(*stream);
 }
 
-int World::break_connections() {
-    int count = 0;
+std::vector<transport::SocketStream*> World::connected_streams() {
+    std::vector<transport::SocketStream*> streams;
     for (int peer = 0; peer < size_; ++peer) {
-        if (!has_connection_to(peer)) continue;
-        socket_to(peer).cut();
-        ++count;
+        if (has_connection_to(peer)) streams.push_back(&socket_to(peer));
     }
-    return count;
-}
-
-int World::spoil_connections() {
-    int count = 0;
-    for (int peer = 0; peer < size_; ++peer) count += has_connection_to(peer) && socket_to(peer).spoil() ? 1 : 0;
-    return count;
+    return streams;
 }
 
 bool World::has_connection_to(int peer) const {

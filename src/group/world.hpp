@@ -113,9 +113,8 @@ class World : public std::enable_shared_from_this<World> {
     const std::shared_ptr<transport::Arena>& arena() const noexcept { return arena_; }
     /// What TUTTI_FAULTS asks of this rank; mostly null.
     Faults* faults() const noexcept { return faults_.get(); }
-    /// For faults: TCP connections break, or what is sent next on them is changed on the way; on how many.
-    int break_connections();
-    int spoil_connections();
+    /// The streams to other ranks that have TCP connections now.
+    std::vector<transport::SocketStream*> connected_streams();
     Waiting& waiting() noexcept { return waiting_; }
     /// Of ranks that share CPUs, unless TUTTI_WAIT says what who waits does; otherwise null.
     Spread* spread() noexcept { return spread_ ? &*spread_ : nullptr; }

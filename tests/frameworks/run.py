@@ -1,7 +1,7 @@
 """Runs each framework's program three times: on gloo, on tutti by name, and with gloo replaced; compares what came of it, and
 writes docs/frameworks.md. Usage: run.py [--only NAME,...] RESULTS_FOLDER [DOCUMENT]
 
-The Python that runs this has the frameworks; PYTHONPATH has tutti.torch. What was right is kept in RESULTS_FOLDER, as long as
+The Python that runs this has the frameworks; PYTHONPATH has tutti.torch. A right result is kept in RESULTS_FOLDER as long as
 neither the program nor a package changes; the document is written when that is all of them. The exit status is 1 where
 something is wrong.
 """

@@ -24,28 +24,16 @@ on 3 python3 "$here/name_server.py" "$(address 3)" "$work/names" >"$work/server"
 for _ in $(seq 100); do grep -q ready "$work/server" && break; sleep 0.1; done
 grep -q ready "$work/server" || fail "the name server does not start" "$work/server"
 
-# pod HOST VARIABLE=VALUE... -- ARGUMENT...: `tutti run` in that pod, in the background; what it says in $work/pod.HOST
-declare -a ids=()
+# pod HOST VARIABLE=VALUE... -- ARGUMENT...: `tutti run` in that pod, in the background; what it says in $work/node.HOST
 pod() {
   local host=$1 variables=()
   shift
   while [ "$1" != -- ]; do variables+=("$1"); shift; done
   shift
   on "$host" unshare --uts bash -c 'hostname "$1"; shift; exec "$@"' bash "train-$((host - 1))" \
-    env "${variables[@]}" timeout 60 "$tutti" run "$@" >"$work/pod.$host" 2>&1 </dev/null &
+    env "${variables[@]}" timeout 60 "$tutti" run "$@" >"$work/node.$host" 2>&1 </dev/null &
   ids[host]=$!
 }
-expect_status() {  # expect_status STATUS SENTENCE: of all pods
-  local status wrong=""
-  for host in "${!ids[@]}"; do
-    wait "${ids[host]}"
-    status=$?
-    [ $status = "$1" ] || wrong+=" pod $host: $status"
-  done
-  ids=()
-  if [ -z "$wrong" ]; then echo "ok: $2"; else fail "$2: exit status$wrong" "$work"/pod.*; fi
-}
-says() { grep -Eq -- "$2" "$work/pod.$1" || fail "pod $1 does not say: $2" "$work/pod.$1"; }
 
 # ---- Kubeflow's Trainer: torchrun's variables, and nothing on the command line
 

@@ -8,6 +8,8 @@
 # on K COMMAND   runs it there
 # processes K    the numbers of the processes that run there
 # fail SENTENCE [FILE...]   counts a failure and shows the ends of the files
+# expect_status STATUS SENTENCE   waits for the launchers of all nodes, whose process numbers are in ids[NODE]
+# says NODE PATTERN   that launcher has printed it, into $work/node.NODE
 # $work          a folder that goes with the test
 test_name=$(basename "$0" .sh)
 skip() {
@@ -77,3 +79,15 @@ fail() {
   [ $# = 0 ] || tail -n 20 "$@"
   failed=1
 }
+declare -a ids=()
+expect_status() {
+  local status wrong=""
+  for rank in "${!ids[@]}"; do
+    wait "${ids[rank]}"
+    status=$?
+    [ $status = "$1" ] || wrong+=" node $rank: $status"
+  done
+  ids=()
+  if [ -z "$wrong" ]; then echo "ok: $2"; else fail "$2: exit status$wrong" "$work"/node.*; fi
+}
+says() { grep -Eq -- "$2" "$work/node.$1" || fail "node $1 does not say: $2" "$work/node.$1"; }

@@ -11,7 +11,6 @@ export TUTTI_JOB_SECRET=nodes-test-$RANDOM$RANDOM
 variables='echo "$RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $GROUP_RANK $GROUP_WORLD_SIZE $MASTER_ADDR $TORCHELASTIC_RESTART_COUNT"'
 
 # node HOST NODE_RANK NNODES ARGUMENT...: `tutti run` there, in the background; what it says in $work/node.NODE_RANK
-declare -a ids=()
 node() {
   local host=$1 rank=$2 count=$3
   shift 3
@@ -24,16 +23,6 @@ begin() {
   ids=()
   rm -f "$work"/node.*
 }
-expect_status() {  # expect_status STATUS SENTENCE: of all nodes
-  local status wrong=""
-  for rank in "${!ids[@]}"; do
-    wait "${ids[rank]}"
-    status=$?
-    [ $status = "$1" ] || wrong+=" node $rank: $status"
-  done
-  if [ -z "$wrong" ]; then echo "ok: $2"; else fail "$2: exit status$wrong" "$work"/node.*; fi
-}
-says() { grep -Eq -- "$2" "$work/node.$1" || fail "node $1 does not say: $2" "$work/node.$1"; }
 nothing_left() {  # nothing_left SENTENCE: but sshd
   local end=$((SECONDS + 10)) left
   while :; do

@@ -112,7 +112,7 @@ bool all_right(const std::vector<Row>& rows) {
     return std::ranges::none_of(rows, [](const Row& row) { return row.wrong.value_or(0) > 0; });
 }
 
-// What is left to do where the command was typed.
+// The process in which the command was typed prints, writes and judges.
 int finish(const Options& options, const Limits& limits, const std::vector<Row>& rows, bench::Report* report) {
     if (options.regret) return 0;
     if (options.table) bench::print_summary(stdout, rows);

@@ -43,8 +43,8 @@ Page page_of(const CLI::App& command);
 /// The program's, then each command's that has flags of its own.
 std::vector<Page> pages_of(const CLI::App& program);
 
-/// Words of `text` in lines of at most `width` columns; each line after the first begins with `indent` spaces. What is
-/// longer than a line stays whole.
+/// Words of `text` in lines of at most `width` columns; each line after the first begins with `indent` spaces. A word
+/// that is longer than a line stays whole.
 std::string wrapped(const std::string& text, std::size_t width, std::size_t indent);
 /// Columns of the terminal that standard output is; 100 where it is none, and at most that many.
 std::size_t width_of_output();

@@ -1,0 +1,16 @@
+// split_mix(): 64 bits to 64 bits, one to one, so that every bit of the result depends on every bit of the argument.
+// The finalizer of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
+#pragma once
+
+#include <cstdint>
+
+namespace tutti {
+
+constexpr std::uint64_t split_mix(std::uint64_t x) noexcept {
+    x += 0x9e3779b97f4a7c15ULL;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ULL;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebULL;
+    return x ^ x >> 31;
+}
+
+}  // namespace tutti
