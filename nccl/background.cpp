@@ -2,12 +2,16 @@
 
 #include "communicator.hpp"
 #include "failure.hpp"
+#include "process_mutex.hpp"
+
+#include <pthread.h>
 
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
 #include <list>
 #include <mutex>
+#include <new>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -17,20 +21,30 @@ namespace {
 
 using Communicators = std::vector<std::shared_ptr<Communicator>>;
 
+// A child that was forked has none of its parent's threads: it begins with an empty list, and their communicators stay
+// as they are.
 struct Running {
-    std::mutex mutex;
-    std::condition_variable ended;
+    static void begin_anew();
+    ProcessMutex mutex;
+    std::condition_variable_any ended;
     std::list<Communicators> all;
 };
 Running& running() {
-    static Running* instance = new Running;  // the threads may outlive main()
+    static Running* const instance = [] {  // the threads may outlive main()
+        auto* const made = new Running;
+        ::pthread_atfork(nullptr, nullptr, Running::begin_anew);
+        return made;
+    }();
     return *instance;
+}
+void Running::begin_anew() {
+    new (&running().all) std::list<Communicators>;
 }
 
 void give_up() {
     constexpr std::chrono::seconds limit{2};
     Running& now = running();
-    std::unique_lock lock(now.mutex);
+    std::unique_lock<ProcessMutex> lock(now.mutex);
     const std::list<Communicators> all = now.all;
     lock.unlock();
     for (const Communicators& some : all) {

@@ -1,5 +1,7 @@
 #include "failure.hpp"
 
+#include "process_mutex.hpp"
+
 #include <tutti/error.hpp>
 
 #include <mutex>
@@ -9,10 +11,13 @@
 namespace tutti::nccl_library {
 namespace {
 
-std::mutex process_mutex;
-std::string& last_of_process() {
-    static std::string* sentence = new std::string;  // outlives threads that end after main()
-    return *sentence;
+struct OfProcess {
+    ProcessMutex mutex;
+    std::string last;
+};
+OfProcess& of_process() {
+    static auto* const instance = new OfProcess;  // outlives threads that end after main()
+    return *instance;
 }
 thread_local std::string last_of_thread;
 thread_local std::string shown_to_thread;
@@ -57,15 +62,15 @@ Failure as_failure(const std::exception_ptr& error) {
 
 ncclResult_t remember(const Failure& failure) {
     last_of_thread = failure.sentence();
-    const std::lock_guard lock(process_mutex);
-    last_of_process() = failure.sentence();
+    const std::lock_guard lock(of_process().mutex);
+    of_process().last = failure.sentence();
     return failure.code();
 }
 
 const char* last_sentence() {
     if (!last_of_thread.empty()) return shown(last_of_thread);
-    const std::lock_guard lock(process_mutex);
-    return shown(last_of_process());
+    const std::lock_guard lock(of_process().mutex);
+    return shown(of_process().last);
 }
 
 const char* shown(const std::string& sentence) {

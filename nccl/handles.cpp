@@ -1,6 +1,7 @@
 // What an ncclComm_t points at: a few words that are never given back, so that a handle of a communicator that is gone
 // can be told from all others as long as the process lives.
 #include "communicator.hpp"
+#include "process_mutex.hpp"
 
 #include <unordered_set>
 #include <utility>
@@ -14,7 +15,7 @@ namespace tutti::nccl_library {
 namespace {
 
 struct Handles {
-    std::mutex mutex;
+    ProcessMutex mutex;
     std::unordered_set<ncclComm_t> all;
 };
 Handles& handles() {

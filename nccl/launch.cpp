@@ -2,6 +2,7 @@
 
 #include "background.hpp"
 #include "faults.hpp"
+#include "process_mutex.hpp"
 #include "streams.hpp"
 
 #include <algorithm>
@@ -134,8 +135,8 @@ using Runs = std::vector<std::shared_ptr<Run>>;
 
 // All at once, so that two threads that launch on the same communicators do so in one order on all of them.
 Runs take_turns(std::vector<Batch> batches) {
-    static std::mutex mutex;
-    const std::lock_guard lock(mutex);
+    static auto* const mutex = new ProcessMutex;
+    const std::lock_guard lock(*mutex);
     Runs runs;
     for (Batch& batch : batches) {
         const std::uint64_t turn = batch.communicator->take_turn();
@@ -228,9 +229,9 @@ ncclStream_t only_stream_of(const Batch& batch) {
 
 // Until the process ends: nobody says when the last graph is gone that runs it.
 void keep(std::shared_ptr<const std::function<void()>> work) {
-    static std::mutex mutex;
+    static auto* const mutex = new ProcessMutex;
     static auto* const all = new std::vector<std::shared_ptr<const std::function<void()>>>;
-    const std::lock_guard lock(mutex);
+    const std::lock_guard lock(*mutex);
     all->push_back(std::move(work));
 }
 

@@ -3,6 +3,7 @@
 #include "failure.hpp"
 #include "faults.hpp"
 #include "group_call.hpp"
+#include "process_mutex.hpp"
 
 #include <cstdlib>
 #include <mutex>
@@ -13,7 +14,7 @@ namespace nccl = tutti::nccl_library;
 namespace {
 
 struct Memory {
-    std::mutex mutex;
+    nccl::ProcessMutex mutex;
     std::set<void*> all;
 };
 Memory& memory_given() {

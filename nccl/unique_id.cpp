@@ -1,6 +1,7 @@
 #include "unique_id.hpp"
 
 #include "failure.hpp"
+#include "process_mutex.hpp"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -102,7 +103,7 @@ struct Served {
     pid_t process;
 };
 struct AllServed {
-    std::mutex mutex;
+    ProcessMutex mutex;
     std::list<Served> stores;
 };
 AllServed& served() {
@@ -112,21 +113,29 @@ AllServed& served() {
 
 constexpr const char* all_left = "all have left";
 
-// Those whose ranks have all left, in other processes. Precondition: the mutex is held.
-void drop_finished(AllServed& all) {
-    all.stores.remove_if([](Served& one) {
+// Those whose ranks have all left. A store is asked while nobody waits for it: the list is this thread's meanwhile.
+void drop_finished() {
+    AllServed& all = served();
+    std::list<Served> asked;
+    {
+        const std::lock_guard lock(all.mutex);
+        asked.swap(all.stores);
+    }
+    asked.remove_if([](Served& one) {
         try {
             return one.process == ::getpid() && one.store.check({all_left});
         } catch (...) {
             return true;
         }
     });
+    const std::lock_guard lock(all.mutex);
+    all.stores.splice(all.stores.end(), asked);
 }
 
 void serve(Store store) {
+    drop_finished();
     AllServed& all = served();
     const std::lock_guard lock(all.mutex);
-    drop_finished(all);
     all.stores.push_back({std::move(store), ::getpid()});
 }
 
@@ -200,9 +209,7 @@ void leave_meeting(Store store, int size) noexcept {
         // Whoever served the store has gone before: nobody needs it any more.
     }
     try {
-        AllServed& all = served();
-        const std::lock_guard lock(all.mutex);
-        drop_finished(all);
+        drop_finished();
     } catch (...) {
         // The next call that makes or leaves a communicator tries again.
     }

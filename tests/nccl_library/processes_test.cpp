@@ -2,6 +2,7 @@
 #include "children.hpp"
 
 #include <csignal>
+#include <thread>
 
 namespace tutti::test {
 namespace {
@@ -148,6 +149,65 @@ TEST(NcclProcesses, find_the_interface_that_they_are_told) {
         EXPECT_EQ(NCCL_CALL(library, ncclGetUniqueId)(&id), ncclInvalidUsage);
         EXPECT_STREQ(NCCL_CALL(library, ncclGetLastError)(nullptr),
                      "ncclGetUniqueId: NCCL_SOCKET_IFNAME=nosuch names no interface of this host that is up");
+    });
+}
+
+// A communicator of one rank whose calls go on in the background, as ncclConfig_t's blocking = 0 asks for.
+class InBackground {
+ public:
+    explicit InBackground(const Library& library) : library_(library) {
+        ncclUniqueId id{};
+        ncclConfig_t config = initialised_config();
+        config.blocking = 0;
+        EXPECT_EQ(NCCL_CALL(library_, ncclGetUniqueId)(&id), ncclSuccess);
+        wait(NCCL_CALL(library_, ncclCommInitRankConfig)(&comm_, 1, id, 0, &config));
+    }
+    InBackground(const InBackground&) = delete;
+    InBackground& operator=(const InBackground&) = delete;
+    ~InBackground() { NCCL_CALL(library_, ncclCommAbort)(comm_); }
+
+    void reduce() {
+        NCCL_CALL(library_, ncclGroupStart)();
+        NCCL_CALL(library_, ncclAllReduce)(&value_, &value_, 1, ncclInt32, ncclSum, comm_, nullptr);
+        wait(NCCL_CALL(library_, ncclGroupEnd)());
+    }
+
+ private:
+    void wait(ncclResult_t state) {
+        while (state == ncclInProgress) NCCL_CALL(library_, ncclCommGetAsyncError)(comm_, &state);
+        EXPECT_EQ(state, ncclSuccess) << NCCL_CALL(library_, ncclGetLastError)(comm_);
+    }
+    const Library& library_;
+    ncclComm_t comm_ = nullptr;
+    int value_ = 1;
+};
+
+// A child has none of the threads that may have held the library's locks. Those that work here call nothing of the
+// system's that a child must not find locked, as getaddrinfo() is.
+TEST(NcclProcesses, that_are_forked_while_threads_use_the_library_can_use_it) {
+    in_child({}, [](const Library& library) {
+        std::atomic<bool> over{false};
+        std::vector<std::thread> threads;
+        std::atomic<int> ready{0};
+        for (int i = 0; i < 2; ++i) {
+            threads.emplace_back([&] {
+                InBackground busy(library);
+                ++ready;
+                while (!over) busy.reduce();
+            });
+        }
+        while (ready < 2) ::usleep(1000);
+        for (int i = 0; i < 100 && !testing::Test::HasFailure(); ++i) {
+            const pid_t child = ::fork();
+            if (child == 0) {
+                ::alarm(20);
+                InBackground(library).reduce();
+                ::_exit(testing::Test::HasFailure() ? 1 : 0);
+            }
+            EXPECT_EQ(status_of(child), 0) << "child " << i;
+        }
+        over = true;
+        for (std::thread& thread : threads) thread.join();
     });
 }
 
