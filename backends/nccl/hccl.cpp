@@ -40,8 +40,6 @@ struct HcclFunctions {
     int (*AllGather)(void* in, void* out, std::uint64_t block, int type, void* comm, StreamHandle);
     int (*ReduceScatter)(void* in, void* out, std::uint64_t block, int type, int op, void* comm, StreamHandle);
     int (*Scatter)(void* in, void* out, std::uint64_t block, int type, std::uint32_t root, void* comm, StreamHandle);
-    int (*AlltoAll)(const void* in, std::uint64_t sent, int sent_type, const void* out, std::uint64_t received,
-                    int received_type, void* comm, StreamHandle);
     int (*Send)(void* data, std::uint64_t count, int type, std::uint32_t peer, void* comm, StreamHandle);
     int (*Recv)(void* data, std::uint64_t count, int type, std::uint32_t peer, void* comm, StreamHandle);
     int (*BatchSendRecv)(SendRecvItem* items, std::uint32_t count, void* comm, StreamHandle);
@@ -158,10 +156,6 @@ Result scatter(const void* in, void* out, std::size_t block, Type type, int root
         return hccl.Scatter(writable(in), out, block, t, static_cast<std::uint32_t>(root), own, stream);
     });
 }
-Result all_to_all(const void* in, void* out, std::size_t block, Type type, Comm comm, StreamHandle stream) {
-    return call(comm, block, type,
-                [&](void* own, int t) { return hccl.AlltoAll(in, block, t, out, block, t, own, stream); });
-}
 
 // A thread's group of calls.
 struct Batch {
@@ -223,7 +217,6 @@ void resolve(Symbols& symbols, Interface& calls) {
     symbols.need(hccl.AllGather, "HcclAllGather");
     symbols.need(hccl.ReduceScatter, "HcclReduceScatter");
     symbols.need(hccl.Scatter, "HcclScatter");
-    symbols.need(hccl.AlltoAll, "HcclAlltoAll");
     symbols.need(hccl.Send, "HcclSend");
     symbols.need(hccl.Recv, "HcclRecv");
     symbols.need(hccl.BatchSendRecv, "HcclBatchSendRecv");
@@ -243,7 +236,6 @@ void resolve(Symbols& symbols, Interface& calls) {
     calls.AllGather = all_gather;
     calls.ReduceScatter = reduce_scatter;
     calls.Scatter = scatter;
-    calls.AlltoAll = all_to_all;
     calls.Send = send;
     calls.Recv = receive;
     calls.GroupStart = group_start;

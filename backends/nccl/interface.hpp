@@ -122,7 +122,6 @@ struct Interface {
     Result (*CommInitRankLongId)(Comm* comm, int ranks, const void* id, int rank, const Store& store) = nullptr;
 
     // From 2.28 on; null before.
-    Result (*AlltoAll)(const void* in, void* out, std::size_t block, Type, Comm, StreamHandle) = nullptr;
     Result (*Gather)(const void* in, void* out, std::size_t block, Type, int root, Comm, StreamHandle) = nullptr;
     Result (*Scatter)(const void* in, void* out, std::size_t block, Type, int root, Comm, StreamHandle) = nullptr;
 };

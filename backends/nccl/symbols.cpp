@@ -49,7 +49,6 @@ void resolve_nccl(Symbols& symbols, Interface& calls) {
     since(scalable_since, calls.CommInitRankScalable, "ncclCommInitRankScalable");
     since(shrink_since, calls.CommShrink, "ncclCommShrink");
     since(revoke_since, calls.CommRevoke, "ncclCommRevoke");
-    since(gather_since, calls.AlltoAll, "ncclAlltoAll");
     since(gather_since, calls.Gather, "ncclGather");
     since(gather_since, calls.Scatter, "ncclScatter");
 }

@@ -156,12 +156,6 @@ Result reduce_scatter(const void* in, void* out, std::size_t block, Type type, R
         in_place(args);
     });
 }
-Result all_to_all(const void* in, void* out, std::size_t block, Type type, Comm comm, StreamHandle stream) {
-    return run(comm, Collective::all_to_all, block, type, out, stream, [&](ucc::CollArgs& args, UccTeam& team) {
-        args.src = buffer(in, block * team.size(), type);
-        args.dst = buffer(out, block * team.size(), type);
-    });
-}
 Result message(const void* data, std::size_t count, Type type, int from, int to, Comm comm, StreamHandle stream) {
     return run(comm, Collective::broadcast, count, type, data, stream, [&](ucc::CollArgs& args, UccTeam&) {
         args.src = buffer(data, count, type);
@@ -205,7 +199,6 @@ void resolve(Symbols& symbols, Interface& calls) {
     calls.Reduce = reduce;
     calls.AllGather = all_gather;
     calls.ReduceScatter = reduce_scatter;
-    calls.AlltoAll = all_to_all;
     calls.Send = send;
     calls.Recv = receive;
     calls.GroupStart = group_start;

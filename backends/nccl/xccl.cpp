@@ -56,7 +56,6 @@ struct OnecclFunctions {
     int (*Reduce)(const void* in, void* out, std::size_t count, int type, int op, int root, void* comm, StreamHandle);
     int (*AllGather)(const void* in, void* out, std::size_t block, int type, void* comm, StreamHandle);
     int (*ReduceScatter)(const void* in, void* out, std::size_t block, int type, int op, void* comm, StreamHandle);
-    int (*AllToAll)(const void* in, void* out, std::size_t block, int type, void* comm, StreamHandle);
     int (*Send)(const void* data, std::size_t count, int type, int peer, void* comm, StreamHandle);
     int (*Recv)(void* data, std::size_t count, int type, int peer, void* comm, StreamHandle);
     int (*GroupStart)();
@@ -142,9 +141,6 @@ Result reduce_scatter(const void* in, void* out, std::size_t block, Type type, R
                       StreamHandle stream) {
     return call(comm, [&](void* own) { return oneccl.ReduceScatter(in, out, block, type, op, own, stream); });
 }
-Result all_to_all(const void* in, void* out, std::size_t block, Type type, Comm comm, StreamHandle stream) {
-    return call(comm, [&](void* own) { return oneccl.AllToAll(in, out, block, type, own, stream); });
-}
 Result send(const void* data, std::size_t count, Type type, int peer, Comm comm, StreamHandle stream) {
     return call(comm, [&](void* own) { return oneccl.Send(data, count, type, peer, own, stream); });
 }
@@ -171,7 +167,6 @@ void resolve(Symbols& symbols, Interface& calls) {
     symbols.need(oneccl.Reduce, "onecclReduce");
     symbols.need(oneccl.AllGather, "onecclAllGather");
     symbols.need(oneccl.ReduceScatter, "onecclReduceScatter");
-    symbols.need(oneccl.AllToAll, "onecclAllToAll");
     symbols.need(oneccl.Send, "onecclSend");
     symbols.need(oneccl.Recv, "onecclRecv");
     symbols.need(oneccl.GroupStart, "onecclGroupStart");
@@ -191,7 +186,6 @@ void resolve(Symbols& symbols, Interface& calls) {
     calls.Reduce = reduce;
     calls.AllGather = all_gather;
     calls.ReduceScatter = reduce_scatter;
-    calls.AlltoAll = all_to_all;
     calls.Send = send;
     calls.Recv = receive;
     calls.GroupStart = group_start;

@@ -80,7 +80,6 @@ Interface noop_calls() {
     succeed(calls.GroupEnd);
     succeed(calls.RedOpCreatePreMulSum);
     succeed(calls.RedOpDestroy);
-    succeed(calls.AlltoAll);
     succeed(calls.Gather);
     succeed(calls.Scatter);
     return calls;

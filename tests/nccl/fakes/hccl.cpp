@@ -126,12 +126,6 @@ FAKE_API int HcclScatter(void* in, void* out, std::uint64_t block, int type, std
     return move(type,
                 [&](Type t) { return ncclScatter(in, out, block, t, static_cast<int>(root), comm_of(comm), stream); });
 }
-FAKE_API int HcclAlltoAll(const void* in, std::uint64_t sent, int sent_type, const void* out, std::uint64_t received,
-                          int received_type, void* comm, void* stream) {
-    if (sent != received || sent_type != received_type) return e_para;
-    return move(sent_type,
-                [&](Type t) { return ncclAlltoAll(in, const_cast<void*>(out), sent, t, comm_of(comm), stream); });
-}
 FAKE_API int HcclSend(void* data, std::uint64_t count, int type, std::uint32_t peer, void* comm, void* stream) {
     return move(type, [&](Type t) { return ncclSend(data, count, t, static_cast<int>(peer), comm_of(comm), stream); });
 }

@@ -25,7 +25,6 @@ Result ncclBroadcast(const void* in, void* out, std::size_t count, Type type, in
 Result ncclReduce(const void* in, void* out, std::size_t count, Type type, int op, int root, Comm comm, void* stream);
 Result ncclAllGather(const void* in, void* out, std::size_t block, Type type, Comm comm, void* stream);
 Result ncclReduceScatter(const void* in, void* out, std::size_t block, Type type, int op, Comm comm, void* stream);
-Result ncclAlltoAll(const void* in, void* out, std::size_t block, Type type, Comm comm, void* stream);
 Result ncclScatter(const void* in, void* out, std::size_t block, Type type, int root, Comm comm, void* stream);
 Result ncclSend(const void* data, std::size_t count, Type type, int peer, Comm comm, void* stream);
 Result ncclRecv(void* data, std::size_t count, Type type, int peer, Comm comm, void* stream);

@@ -111,10 +111,6 @@ FAKE_API int onecclReduceScatter(const void* in, void* out, std::size_t block, i
     if (!known(type, op)) return plugin_exception;
     return code(ncclReduceScatter(in, out, block, type_of(type), op, comm_of(comm), stream));
 }
-FAKE_API int onecclAllToAll(const void* in, void* out, std::size_t block, int type, void* comm, void* stream) {
-    if (!known(type)) return plugin_exception;
-    return code(ncclAlltoAll(in, out, block, type_of(type), comm_of(comm), stream));
-}
 FAKE_API int onecclSend(const void* data, std::size_t count, int type, int peer, void* comm, void* stream) {
     if (!known(type)) return plugin_exception;
     return code(ncclSend(data, count, type_of(type), peer, comm_of(comm), stream));

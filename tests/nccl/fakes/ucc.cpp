@@ -180,7 +180,6 @@ tutti::Work begin(Call& call) {
             return async::reduce_scatter_tensor(in_place ? part(out, me * block, block) : out, call.kept,
                                                 {.op = op_of(a.op), .group = g});
         }
-        case Collective::all_to_all: return async::all_to_all_single(out, in, {.group = g});
     }
     return {};
 }
