@@ -156,6 +156,7 @@ std::vector<int> Membership::await_cards(std::vector<Card>& cards) {
                            near_only ? "; only ranks of this host can: for others set TUTTI_JOB_SECRET on all" : "");
     });
     const auto take = [&](int rank, const std::string& bytes) {
+        if (const auto failure = other_version(bytes, rank)) refuse(*failure);
         Card card = decode_card(bytes, rank);
         if (card.world_size != options_.world_size) refuse(other_size(rank, card.world_size, options_.world_size));
         cards[static_cast<std::size_t>(rank)] = std::move(card);

@@ -1,6 +1,7 @@
 // Lifelines between real processes: ranks that leave take nobody's lifeline with them, and news reach everyone.
 #include "rendezvous/membership.hpp"
 
+#include "object/codec.hpp"
 #include "rendezvous/table.hpp"
 
 #include "support/forwarding_store.hpp"
@@ -14,6 +15,8 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <tutti/object.hpp>
+#include <tutti/version.hpp>
 
 #include <atomic>
 #include <barrier>
@@ -441,29 +444,29 @@ TEST(Joining, ranks_that_do_not_know_their_address_listen_everywhere_and_meet_by
     for (auto& thread : threads) thread.join();
 }
 
-// A rank that says of its network what another host would.
-class OtherHost : public test::ForwardingStore {
+// Rank 1 says something else on its card, as a rank of another host or of another build would.
+class OtherCard : public test::ForwardingStore {
  public:
-    using ForwardingStore::ForwardingStore;
+    OtherCard(std::shared_ptr<StoreBackend> store, std::function<std::string(std::string_view card)> other)
+        : ForwardingStore(std::move(store)), other_(std::move(other)) {}
     std::string compare_set(std::string_view key, std::string_view expected, std::string_view desired,
                             Milliseconds timeout) override {
-        std::string value(desired);
-        if (key == card_key(1)) {
-            Card card = decode_card(desired, 1);
-            card.host_key = "another boot/1/2/0";
-            value = encode(card);
-        }
+        const std::string value = key == card_key(1) ? other_(desired) : std::string(desired);
         const std::string stands = ForwardingStore::compare_set(key, expected, value, timeout);
         return stands == value ? std::string(desired) : stands;
     }
+
+ private:
+    std::function<std::string(std::string_view)> other_;
 };
 
-TEST(Joining, a_rank_that_others_cannot_reach_is_an_error_of_all_that_says_what_to_set) {
+// All of three ranks are told `part` when they join.
+void expect_nobody_joins(const std::function<std::string(std::string_view card)>& other, const std::string& part) {
     const Store inner = HashStore();
     std::vector<std::thread> threads;
     for (int rank = 0; rank < 3; ++rank) {
         threads.emplace_back([&, rank] {
-            const Store store(std::make_shared<OtherHost>(inner.backend()));
+            const Store store(std::make_shared<OtherCard>(inner.backend(), other));
             try {
                 const Membership membership(MembershipOptions{.store = store,
                                                               .rank = rank,
@@ -472,11 +475,29 @@ TEST(Joining, a_rank_that_others_cannot_reach_is_an_error_of_all_that_says_what_
                                                               .on_verdict = [](const Verdict&) {}});
                 ADD_FAILURE() << "rank " << rank << " joined";
             } catch (const InvalidArgument& error) {
-                EXPECT_NE(std::string(error.what()).find("set TUTTI_HOST"), std::string::npos) << error.what();
+                EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
             }
         });
     }
     for (auto& thread : threads) thread.join();
+}
+
+TEST(Joining, a_rank_that_others_cannot_reach_is_an_error_of_all_that_says_what_to_set) {
+    expect_nobody_joins(
+        [](std::string_view bytes) {
+            Card card = decode_card(bytes, 1);
+            card.host_key = "another boot/1/2/0";
+            return encode(card);
+        },
+        "set TUTTI_HOST");
+}
+
+TEST(Joining, a_rank_of_another_version_is_an_error_of_all_that_names_both) {
+    expect_nobody_joins(
+        [](std::string_view) {
+            return object::encode_string(Object(Object::List{Object("7.3.1"), Object("a card of another form")}));
+        },
+        std::string("rank 1 runs tutti 7.3.1, and this rank tutti ") + version());
 }
 
 // A store that has to be asked again and again, and is asked once the bell has rung.

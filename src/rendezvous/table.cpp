@@ -5,6 +5,7 @@
 
 #include <tutti/error.hpp>
 #include <tutti/object.hpp>
+#include <tutti/version.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -18,10 +19,22 @@ TUTTI_OBJECT(Table, missing, cards, decision, world, secret, failure);
 
 namespace {
 
+// What ranks write to each other stands behind the writer's version.
+std::string encode_with_version(Object value) {
+    return object::encode_string(Object(Object::List{Object(version()), std::move(value)}));
+}
+
+// 0.1 of 0.1.7: what has to be equal on all ranks (VERSIONING.md).
+std::string_view minor_of(std::string_view version) {
+    return version.substr(0, version.find('.', version.find('.') + 1));
+}
+
 template <class T>
 T decode(std::string_view bytes, const std::string& what) {
     try {
-        return object::decode_string(bytes).get<T>();
+        const Object all = object::decode_string(bytes);
+        const Object::List& parts = all.as_list();
+        return parts.size() == 2 ? parts[1].get<T>() : all.get<T>();  // which says what it is
     } catch (const ObjectError& error) {
         throw DistStoreError(fmt::format("init: {} in the store cannot be read: {}; does every process run the same "
                                          "version of tutti?",
@@ -52,13 +65,27 @@ std::string card_key(int rank) {
 }
 
 std::string encode(const Table& table) {
-    return object::encode_string(table);
+    return encode_with_version(Object(table));
 }
 std::string encode(const Failure& failure) {
     return encode(Table{.failure = failure});
 }
 std::string encode(const Card& card) {
-    return object::encode_string(card);
+    return encode_with_version(Object(card));
+}
+
+std::optional<Failure> other_version(std::string_view bytes, int rank) {
+    try {
+        const Object all = object::decode_string(bytes);
+        const std::string& theirs = all.as_list().at(0).as_string();
+        if (minor_of(theirs) == minor_of(version())) return std::nullopt;
+        return Failure{Failure::disagreement, rank,
+                       fmt::format("rank {} runs tutti {}, and this rank tutti {}: expected the same version on all "
+                                   "ranks, up to its last number",
+                                   rank, theirs, version())};
+    } catch (const std::exception&) {
+        return std::nullopt;  // it does not say; who decodes it says what is wrong
+    }
 }
 
 Card decode_card(std::string_view bytes, int rank) {
@@ -66,6 +93,7 @@ Card decode_card(std::string_view bytes, int rank) {
 }
 
 Table read_table(std::string_view bytes, int rank, int size) {
+    if (const auto failure = other_version(bytes, 0)) raise(*failure, rank, size);
     auto table = decode<Table>(bytes, "the table of the ranks");
     if (table.failure.kind != Failure::none) raise(table.failure, rank, size);
     if (!table.missing.empty()) {

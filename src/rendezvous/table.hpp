@@ -8,6 +8,7 @@
 #include "rendezvous/membership.hpp"
 
 #include <exception>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,6 +43,9 @@ std::string card_key(int rank);
 std::string encode(const Table& table);
 std::string encode(const Failure& failure);
 std::string encode(const Card& card);
+/// Where `bytes`, which `rank` has written, say that it runs a version of tutti that cannot be in a job with this one:
+/// another MINOR. The rest of them may be anything then.
+std::optional<Failure> other_version(std::string_view bytes, int rank);
 /// Throws DistStoreError for what rank `rank` cannot have written.
 Card decode_card(std::string_view bytes, int rank);
 /// As rank `rank` of `size` ranks reads it. Throws what the failure says, if there is one, else the timeout that names

@@ -1,6 +1,7 @@
 // The table of the ranks, as it may stand in a store.
 #include "rendezvous/table.hpp"
 
+#include "object/codec.hpp"
 #include "rendezvous/place.hpp"
 #include "support/forwarding_store.hpp"
 #include "support/message_of.hpp"
@@ -8,6 +9,7 @@
 #include <gtest/gtest.h>
 #include <tutti/error.hpp>
 #include <tutti/object.hpp>
+#include <tutti/version.hpp>
 
 #include <random>
 
@@ -42,6 +44,25 @@ TEST(Table, comes_back_as_it_was) {
     EXPECT_EQ(back.cards[2].world_size, 3);
     EXPECT_EQ(back.world, 7U);
     EXPECT_EQ(decode_card(encode(a_card()), 1).door, "door");
+}
+
+// What ranks of other versions write is this list, whatever its second part may be.
+TEST(Table, of_another_version_is_an_error_that_names_both) {
+    const auto written_by = [](const char* version) {
+        return object::encode_string(Object(Object::List{Object(version), Object("whatever it may be")}));
+    };
+    const std::string own = version();
+    expect_part(message_of<InvalidArgument>([&] { (void)read_table(written_by("7.3.1"), 1, 3); }),
+                "init of 3 ranks: rank 0 runs tutti 7.3.1, and this rank tutti " + own);
+    const auto failure = other_version(written_by("7.3.1"), 2);
+    ASSERT_TRUE(failure);
+    EXPECT_EQ(failure->rank, 2);
+    expect_part(failure->text, "rank 2 runs tutti 7.3.1, and this rank tutti " + own + ": expected the same version");
+    EXPECT_FALSE(other_version(encode(a_card()), 2));
+    EXPECT_FALSE(other_version(written_by((own.substr(0, own.rfind('.')) + ".99").c_str()), 2)) << "another PATCH";
+    EXPECT_FALSE(other_version("?", 2));
+    EXPECT_THROW((void)decode_card("?", 2), DistStoreError);
+    EXPECT_THROW((void)decode_card(object::encode_string(Object(5)), 2), DistStoreError);
 }
 
 TEST(Table, of_another_number_of_ranks_is_an_error_that_says_who_says_what) {
