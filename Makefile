@@ -111,6 +111,9 @@ test-platforms: deps  ## build and test on other distributions with other compil
 drill: build  ## 200 jobs in network namespaces with random faults and checked results (20 minutes; DRILL="--seed 7 --jobs 1": one)
 	@tests/drill/drill --build build --seconds 1200 $(DRILL)
 
+fuzz: deps  ## parsers of bytes from outside under libFuzzer, a minute each (FUZZ="120 object": seconds, targets); needs clang
+	@tools/fuzz $(FUZZ)
+
 sanitizers: deps  ## only the tests that share memory or run threads, under asan+ubsan and tsan
 	@for preset in asan tsan; do \
 	  echo "tutti: building and running the tests under $$preset"; \

@@ -113,7 +113,7 @@ std::size_t Mailbox::take(Peer& p, Stream& stream, std::span<std::byte> into) {
     return std::min(count, into.size());
 }
 
-// A peer's eager bytes have come, and it gives some of ours back.
+// A peer's eager bytes have come, and it gives some of ours back. What it says may be any number.
 bool Mailbox::count_eager(int from, Peer& p, std::uint64_t bytes, std::uint64_t given_back) {
     const bool allowed = bytes <= eager_bytes + message_cost && p.unconsumed + bytes <= credit_bytes &&
                          given_back <= credit_bytes - p.credit;
@@ -135,7 +135,9 @@ bool Mailbox::on_header(int from, Peer& p) {
                                                               : "it sent a message of another (older) world");
         return false;
     }
-    if (frame.kind == Frame::Kind::eager && !count_eager(from, p, frame.length + message_cost, frame.id)) return false;
+    if (frame.kind == Frame::Kind::eager &&
+        !count_eager(from, p, std::min<std::uint64_t>(frame.length, credit_bytes) + message_cost, frame.id))
+        return false;
     if (frame.kind == Frame::Kind::credit) return count_eager(from, p, 0, frame.id);
     switch (frame.kind) {
         case Frame::Kind::eager:

@@ -1,0 +1,107 @@
+// What a rank reads of connections: the proof that the other end knows the secret, and messages.
+#include "security/handshake.hpp"
+#include "security/secret.hpp"
+#include "targets.hpp"
+#include "transport/mailbox.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <list>
+#include <string>
+#include <vector>
+
+namespace tutti::fuzz {
+namespace {
+
+void answer(std::string_view bytes, security::Role role) {
+    security::Handshake handshake(security::Secret::from_text("the job's secret, which these bytes do not know"), role,
+                                  "peer");
+    auto rest = std::as_bytes(std::span(bytes));
+    while (handshake.state() == security::Handshake::State::needs_more && !rest.empty()) {
+        const std::size_t taken = handshake.consume(rest);
+        if (taken > rest.size()) wrong("the handshake took more than there was");
+        if (taken == 0 && handshake.wanted() > 0) wrong("the handshake wants bytes and takes none");
+        if (taken == 0) break;
+        rest = rest.subspan(taken);
+        handshake.sent(handshake.output().size());
+    }
+    if (handshake.state() == security::Handshake::State::done) wrong("bytes proved a secret that they do not know");
+}
+
+// Gives what it has, `piece` bytes at a time; then it is closed.
+class Bytes : public transport::Stream {
+ public:
+    Bytes(std::span<const std::byte> bytes, std::size_t piece) : bytes_(bytes), piece_(piece) {}
+    std::size_t write(std::span<const std::byte> header, std::span<const std::byte> payload) override {
+        return header.size() + payload.size();
+    }
+    std::size_t read(std::span<std::byte> into, std::span<std::byte> ahead) override {
+        const std::size_t first = take(into, piece_);
+        return first + take(ahead, piece_ - first);
+    }
+    transport::StreamState state() const noexcept override {
+        return bytes_.empty() ? transport::StreamState::closed : transport::StreamState::open;
+    }
+    std::string reason() const override { return "all has been read"; }
+    void close() noexcept override { bytes_ = {}; }
+
+ private:
+    std::size_t take(std::span<std::byte> into, std::size_t most) {
+        const std::size_t count = std::min({into.size(), most, bytes_.size()});
+        if (count > 0) std::memcpy(into.data(), bytes_.data(), count);
+        bytes_ = bytes_.subspan(count);
+        return count;
+    }
+    std::span<const std::byte> bytes_;
+    std::size_t piece_;
+};
+
+}  // namespace
+
+void handshake(std::string_view bytes) {
+    answer(bytes, security::Role::accepting);
+    answer(bytes, security::Role::connecting);
+}
+
+// A peer that says anything, to a rank with a few receives and sends under way. The first byte cuts the stream.
+void mailbox(std::string_view bytes) {
+    if (bytes.empty()) return;
+    const std::size_t piece = 1 + static_cast<unsigned char>(bytes.front());
+    Bytes stream(std::as_bytes(std::span(bytes)).subspan(1), piece);
+    bool over = false;
+    transport::MailboxEvents events;
+    events.stream = [&](int) { return &stream; };
+    events.open_stream = [&](int) { return &stream; };
+    events.mismatch = [](auto&&...) {};
+    events.lost = [&](int, const std::string&) { over = true; };
+    events.damaged = [&](int, const std::string&) { over = true; };
+    events.fingerprint_of = [](std::uint64_t channel) { return channel; };
+    transport::Mailbox box(0, 2, 7, events);
+
+    constexpr std::size_t size = 1000;
+    std::array<std::array<std::byte, size>, 4> memory{};
+    std::list<transport::Transfer> transfers;
+    const auto post = [&](std::uint64_t channel, std::size_t length) -> transport::Transfer& {
+        auto& transfer = transfers.emplace_back();
+        transfer.peer = 1;
+        transfer.channel = transfer.fingerprint = channel;
+        transfer.bytes = length;
+        return transfer;
+    };
+    for (std::uint64_t channel = 0; channel < memory.size(); ++channel) {
+        auto& receive = post(channel | (channel == 3 ? transport::collective_channel : 0), channel == 2 ? 0 : size);
+        receive.target = memory[channel].data();
+        box.post_receive(receive);
+    }
+    const std::vector<std::byte> large(600'000);
+    auto& send = post(5, large.size());
+    send.source = large.data();
+    box.post_send(send);
+    for (int turn = 0; turn < 1000 && !over; ++turn) {
+        if (!box.progress() && stream.state() != transport::StreamState::open) break;
+    }
+    box.drop_all();
+}
+
+}  // namespace tutti::fuzz
