@@ -23,7 +23,7 @@ foreach(kind IN ITEMS SHARED STATIC)
   target_include_directories(${target} PUBLIC "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
     "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
   target_compile_features(${target} PUBLIC cxx_std_20)
-  target_link_libraries(${target} PRIVATE OpenSSL::Crypto spdlog::spdlog fmt::fmt PkgConfig::LIBUV PkgConfig::HWY
+  target_link_libraries(${target} PRIVATE OpenSSL::SSL OpenSSL::Crypto spdlog::spdlog fmt::fmt PkgConfig::LIBUV PkgConfig::HWY
     Threads::Threads)
   add_library(tutti::${target} ALIAS ${target})
 endforeach()

@@ -65,6 +65,7 @@ constexpr auto table = std::to_array<Variable>({
      "auto (default: the system's congestion control, but Reno for BBR between near hosts), system, or a name"},
     {"TUTTI_TCP_CONNECTIONS", "auto (default: more where they help) or 1 to 16: connections between two ranks"},
     {"TUTTI_TIMEOUT_MS", "default time limit of an operation, in milliseconds"},
+    {"TUTTI_TLS", "on or off (default): TLS 1.3 for all connections between hosts; the same on all hosts"},
     {"TUTTI_TRACE_DIR", "folder for what the recorder holds: when a group fails or ends, and on SIGUSR2"},
     {"TUTTI_TRANSPORT", "auto (default), shm or tcp"},
     {"TUTTI_TUNE", "auto (default), off, nocache, remeasure, COLLECTIVE[:BYTES]=ALGORITHM or a file; rank 0's counts"},

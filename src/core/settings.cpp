@@ -73,6 +73,11 @@ TcpChecksum tcp_checksum() {
     return chosen("TUTTI_TCP_CHECKSUM", choices);
 }
 
+bool tls() {
+    static constexpr std::array<Named<bool>, 2> choices{{{"off", false}, {"on", true}}};
+    return chosen("TUTTI_TLS", choices);
+}
+
 std::optional<std::chrono::milliseconds> timeout() {
     constexpr std::int64_t longest = INT64_MAX / 2'000'000;  // as nanoseconds it can still be added to a time
     const auto ms = env::get_int("TUTTI_TIMEOUT_MS", 1, longest);

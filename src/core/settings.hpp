@@ -29,6 +29,9 @@ enum class TcpChecksum { automatic, on, off };
 /// TUTTI_TCP_CHECKSUM: auto, on or off.
 TcpChecksum tcp_checksum();
 
+/// TUTTI_TLS: whether connections that leave the host are encrypted, on or off (the default).
+bool tls();
+
 /// TUTTI_TIMEOUT_MS: of operations that give none, at least 1 ms; nullopt when unset.
 std::optional<std::chrono::milliseconds> timeout();
 

@@ -61,6 +61,16 @@ TEST_F(Settings, checksums_are_for_what_leaves_the_host_unless_told_otherwise) {
               "environment variable TUTTI_TCP_CHECKSUM=crc: expected auto, on or off");
 }
 
+TEST_F(Settings, encryption_is_on_or_off_and_off_unless_it_is_said) {
+    EXPECT_FALSE(tls());
+    set("TUTTI_TLS", "on");
+    EXPECT_TRUE(tls());
+    set("TUTTI_TLS", "off");
+    EXPECT_FALSE(tls());
+    set("TUTTI_TLS", "1");
+    EXPECT_EQ(complaint([] { tls(); }), "environment variable TUTTI_TLS=1: expected off or on");
+}
+
 TEST_F(Settings, the_progress_thread_comes_before_computations_unless_told_otherwise) {
     EXPECT_EQ(progress_nice(), -5);
     set("TUTTI_PROGRESS_NICE", "0");

@@ -4,6 +4,7 @@
 #include "core/socket.hpp"
 #include "core/thread.hpp"
 #include "security/local_secret.hpp"
+#include "store/encryption.hpp"
 
 #include <tutti/error.hpp>
 
@@ -195,13 +196,27 @@ Store Nodes::connect() {
                 std::this_thread::sleep_for(retry);
                 continue;
             }
-            throw DistNetworkError(fmt::format("tutti run: the launcher of node 0 is not to be reached at "
-                                               "--master-addr {} --master-port {}: {}",
-                                               options_.master_addr, options_.master_port, error.what()),
-                                   {}, error.code());
+            const std::string why = fmt::format(
+                "tutti run: the launcher of node 0 is not to be reached at --master-addr {} --master-port "
+                "{}: {}",
+                options_.master_addr, options_.master_port, error.what());
+            tell_node_0(error.what());
+            throw DistNetworkError(why, {}, error.code());
         }
     }
     return {};
+}
+
+// It may take other connections than those of work, so that all nodes end for the reason of this one.
+void Nodes::tell_node_0(const std::string& why) const noexcept {
+    try {
+        const store::OnlyToTell telling;
+        TCPStore store(
+            {.host = options_.master_addr, .port = options_.master_port, .timeout = attempt_time, .secret = secret_});
+        const Verdict verdict{.good = false, .again = false, .status = 1, .node = options_.node_rank, .text = why};
+        store.compare_set(key(0, "end"), "", to_text(verdict));
+    } catch (const std::exception&) {  // nobody can be told
+    }
 }
 
 void Nodes::meet(Store& store) {

@@ -85,6 +85,7 @@ class Nodes {
     void watch();
     Store connect();
     bool is_absence(const DistError& error) const;
+    void tell_node_0(const std::string& why) const noexcept;
     void meet(Store& store);
     bool watch_attempt(Store& store, int attempt);
     bool wait_for(Store& store, const std::string& key, int attempt);

@@ -1,5 +1,7 @@
 // How the ranks of a world reach each other, and who is let in.
+#include "core/log.hpp"
 #include "rendezvous/membership_parts.hpp"
+#include "rendezvous/place.hpp"
 
 #include <tutti/error.hpp>
 
@@ -71,11 +73,45 @@ UniqueFd Membership::knock(int rank) const {
     }
 }
 
-UniqueFd Membership::connect(int rank, const Deadline& deadline, const AbortFlag* abort) {
+security::Connection Membership::connect(int rank, const Deadline& deadline, const AbortFlag* abort) {
     return dial(rank, false, deadline, abort);
 }
 
-UniqueFd Membership::dial(int rank, bool lifeline, const Deadline& deadline, const AbortFlag* abort) {
+bool Membership::encrypts(int rank) const {
+    const Card& own = cards_[static_cast<std::size_t>(options_.rank)];
+    return own.tls && network_of(cards_[static_cast<std::size_t>(rank)].host_key) != network_of(own.host_key);
+}
+
+// What a connection by TLS says it is for; its key is derived for these very words.
+std::string Membership::tls_identity(int from, int to) const {
+    return fmt::format("tutti 1 world {:016x} rank {} to rank {}", world_id_, from, to);
+}
+
+bool Membership::is_for_this_rank(std::string_view identity) const {
+    for (int from = 0; from < options_.world_size; ++from) {
+        if (from != options_.rank && encrypts(from) && identity == tls_identity(from, options_.rank)) return true;
+    }
+    return false;
+}
+
+// Both ends to each other. Errors name the rank: of an end that somebody stands in the way of nothing else tells.
+security::Wire Membership::prove(int rank, int fd, const Deadline& deadline, const AbortFlag* abort) const {
+    const Card& card = cards_[static_cast<std::size_t>(rank)];
+    try {
+        if (encrypts(rank)) return security::secure(fd, *secret_, tls_identity(options_.rank, rank), deadline, abort);
+        security::authenticate(fd, *secret_, security::Role::connecting, "peer", deadline, abort);
+        return {};
+    } catch (const DistNetworkError& error) {
+        if (error.code() != ErrorCode::security) throw;
+        throw DistNetworkError(
+            fmt::format("rank {} has no safe connection to rank {} ({}, {}): {}", options_.rank, rank, card.host_name,
+                        net::to_string({card.listen_host, card.listen_port}), error.what()),
+            {.operation = "init", .rank = options_.rank, .peer = rank, .hint = error.context().hint},
+            ErrorCode::security);
+    }
+}
+
+security::Connection Membership::dial(int rank, bool lifeline, const Deadline& deadline, const AbortFlag* abort) {
     const Hello hello{world_id_, lifeline ? Hello::Purpose::lifeline : Hello::Purpose::data, options_.rank};
     const Card& card = cards_[static_cast<std::size_t>(rank)];
     for (;;) {
@@ -83,16 +119,16 @@ UniqueFd Membership::dial(int rank, bool lifeline, const Deadline& deadline, con
         const bool vouched = static_cast<bool>(fd);
         if (!fd) fd = reach(card, deadline, abort);
         try {
-            if (!vouched)
-                security::authenticate(fd.get(), *secret_, security::Role::connecting, "peer", deadline, abort);
-            net::send_all(fd.get(), bytes_of(hello), deadline, abort, "hello");
+            security::Wire wire;
+            if (!vouched) wire = prove(rank, fd.get(), deadline, abort);
+            wire.send_all(fd.get(), bytes_of(hello), deadline, abort, "hello");
             if (lifeline) {
                 News answer;
-                net::recv_all(fd.get(), std::as_writable_bytes(std::span(&answer, 1)), deadline, abort, "lifeline");
+                wire.receive_all(fd.get(), std::as_writable_bytes(std::span(&answer, 1)), deadline, abort, "lifeline");
                 const News confirm{attached, options_.rank};
-                net::send_all(fd.get(), bytes_of(confirm), deadline, abort, "lifeline");
+                wire.send_all(fd.get(), bytes_of(confirm), deadline, abort, "lifeline");
             }
-            return fd;
+            return {std::move(fd), std::move(wire)};
         } catch (const DistNetworkError& error) {
             // Closed before it answered: strangers crowd its door. One that is gone refuses the next connection.
             if (error.code() == ErrorCode::security || deadline.expired()) throw;
@@ -123,7 +159,8 @@ void Membership::accept_newcomers() {
         // A rank that listened everywhere, since it could not know where the others are, has no business with
         // strangers.
         if (everywhere_ && all_are_here_ && !net::is_loopback(net::local_address(fd->get()).host)) continue;
-        admit(std::make_unique<Newcomer>(std::move(*fd), *secret_));
+        admit(std::make_unique<Newcomer>(std::move(*fd), *secret_,
+                                         [this](std::string_view identity) { return is_for_this_rank(identity); }));
     }
     while (auto fd = door_ ? net::try_accept(door_.get()) : std::nullopt)
         admit(std::make_unique<Newcomer>(std::move(*fd)));
@@ -131,23 +168,44 @@ void Membership::accept_newcomers() {
     std::erase_if(newcomers_, [](const auto& n) { return !n->fd; });
 }
 
+// One that could not prove itself, or is not what it should be. Of the first of many there is a line in the log.
+void Membership::turn_away(Newcomer& n, std::string_view why) {
+    const auto times = turned_away_.happened();
+    try {
+        if (times)
+            TUTTI_WARN("rank {}: a connection from {} was refused: {}{}", options_.rank,
+                       net::to_string(net::peer_address(n.fd.get())), why,
+                       *times == 1 ? "" : fmt::format(" ({} such since the last line)", *times));
+    } catch (const DistNetworkError&) {
+        // It has gone already.
+    }
+    n.fd.reset();
+}
+
 // Goes on with one newcomer as far as its bytes allow; its descriptor is gone when it is done or refused.
 void Membership::welcome(Newcomer& n) {
-    using State = security::Handshake::State;
-    std::array<std::byte, 128> buffer;
+    using State = security::Entrance::State;
+    std::array<std::byte, 4096> buffer;
     for (;;) {
-        if (n.deadline.expired() || (n.handshake && n.handshake->state() == State::failed)) return n.fd.reset();
-        const bool proved = !n.handshake || n.handshake->state() == State::done;
-        const std::size_t want = proved ? sizeof(Hello) - n.hello.size() : n.handshake->wanted();
-        const ssize_t count = ::recv(n.fd.get(), buffer.data(), std::min(want, buffer.size()), 0);
+        if (n.deadline.expired()) return n.fd.reset();
+        if (!n.proved && n.entrance->state() == State::failed) return turn_away(n, n.entrance->error());
+        if (!n.proved && n.entrance->state() == State::done) {
+            n.wire = security::Wire(n.entrance->take_tls());
+            n.proved = true;
+        }
+        const std::size_t want = n.proved ? sizeof(Hello) - n.hello.size() : n.entrance->wanted();
+        const auto into = std::span(buffer).first(std::min(want, buffer.size()));
+        const ssize_t count =
+            n.proved ? n.wire.receive(n.fd.get(), into) : ::recv(n.fd.get(), into.data(), into.size(), MSG_DONTWAIT);
         if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
+        if (count < 0 && errno == EBADMSG) return turn_away(n, n.wire.error());
         if (count <= 0) return n.fd.reset();
-        const auto got = std::span(buffer).first(static_cast<std::size_t>(count));
-        if (!proved) {
-            n.handshake->consume(got);
-            const auto output = n.handshake->output();  // short: a fresh socket's buffer takes it
+        const auto got = into.first(static_cast<std::size_t>(count));
+        if (!n.proved) {
+            n.entrance->consume(got);
+            const auto output = n.entrance->output();  // short: a fresh socket's buffer takes it
             if (!output.empty()) (void)!::send(n.fd.get(), output.data(), output.size(), MSG_NOSIGNAL);
-            n.handshake->sent(output.size());
+            n.entrance->sent(output.size());
             continue;
         }
         n.hello.append(reinterpret_cast<const char*>(got.data()), got.size());
@@ -155,7 +213,10 @@ void Membership::welcome(Newcomer& n) {
         Hello hello;
         std::memcpy(&hello, n.hello.data(), sizeof hello);
         if (hello.world != world_id_ || hello.rank < 0 || hello.rank >= options_.world_size) return n.fd.reset();
-        const bool at_door = !n.handshake;
+        const bool at_door = !n.entrance;
+        if (!at_door && n.wire.is_encrypted() != encrypts(hello.rank))
+            return turn_away(n,
+                             fmt::format("rank {} comes {} TLS", hello.rank, encrypts(hello.rank) ? "without" : "by"));
         if (at_door && (hello.purpose == Hello::Purpose::data || !runs_at_other_end(hello.rank, n.fd)))
             return n.fd.reset();
         if (hello.purpose == Hello::Purpose::visit) {
@@ -164,19 +225,19 @@ void Membership::welcome(Newcomer& n) {
         }
         const std::lock_guard lock(mutex_);
         if (hello.purpose == Hello::Purpose::data) {
-            incoming_.emplace_back(hello.rank, std::move(n.fd));
+            incoming_.emplace_back(hello.rank, security::Connection{std::move(n.fd), std::move(n.wire)});
             has_incoming_.store(true, std::memory_order_release);
             wake();
         } else {
             const News words{attached, options_.rank};
-            (void)!::send(n.fd.get(), &words, sizeof words, MSG_NOSIGNAL | MSG_DONTWAIT);
-            add_edge(hello.rank, std::move(n.fd), false, false);
+            n.wire.post(n.fd.get(), bytes_of(words));
+            add_edge(hello.rank, {std::move(n.fd), std::move(n.wire)}, false, false);
         }
         return;
     }
 }
 
-std::vector<std::pair<int, UniqueFd>> Membership::take_incoming() {
+std::vector<std::pair<int, security::Connection>> Membership::take_incoming() {
     const std::lock_guard lock(mutex_);
     eventfd_t value = 0;
     ::eventfd_read(wake_.get(), &value);

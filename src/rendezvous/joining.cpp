@@ -2,9 +2,11 @@
 #include "core/env.hpp"
 #include "core/patience.hpp"
 #include "core/rank_list.hpp"
+#include "core/settings.hpp"
 #include "core/this_host.hpp"
 #include "rendezvous/membership_parts.hpp"
 #include "rendezvous/place.hpp"
+#include "rendezvous/rendezvous.hpp"
 #include "rendezvous/table.hpp"
 
 #include <tutti/error.hpp>
@@ -14,6 +16,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <thread>
 #include <utility>
 
 namespace tutti::rendezvous {
@@ -84,6 +87,7 @@ Card Membership::listen() {
             .place_to_try = options_.place_to_try,
             .cannot_share = options_.cannot_share,
             .world_size = options_.world_size,
+            .tls = settings::tls(),
             .note = tells ? options_.note() : std::string()};
 }
 
@@ -126,7 +130,10 @@ Table Membership::gather(Card own, const UniqueFd& bell) {
     table.cards.resize(static_cast<std::size_t>(options_.world_size));
     table.cards.front() = std::move(own);
     table.missing = await_cards(table.cards);
-    if (table.missing.empty()) settle_addresses(table.cards);
+    if (table.missing.empty()) {
+        compare_encryption(table.cards);
+        settle_addresses(table.cards);
+    }
     const std::vector<Card> all = table.cards;
     if (table.missing.empty()) {
         if (options_.decide) table.decision = options_.decide(table.cards);
@@ -183,6 +190,20 @@ std::vector<int> Membership::await_cards(std::vector<Card>& cards) {
     return {};
 }
 
+// Both ends of a connection between hosts have to encrypt it, or neither.
+void Membership::compare_encryption(const std::vector<Card>& cards) {
+    const Card& first = cards.front();
+    const auto leaves_host = [&](const Card& card) { return network_of(card.host_key) != network_of(first.host_key); };
+    const auto other = std::ranges::find_if(cards, [&](const Card& card) { return card.tls != first.tls; });
+    if (other == cards.end() || std::ranges::none_of(cards, leaves_host)) return;
+    const auto rank = static_cast<int>(other - cards.begin());
+    refuse({Failure::disagreement, rank,
+            fmt::format("TUTTI_TLS is {} for rank 0 ({}) and {} for rank {} ({}): set it to the same on all ranks "
+                        "(unset, it is off)",
+                        first.tls ? "on" : "off", process_of(first), other->tls ? "on" : "off", rank,
+                        process_of(*other))});
+}
+
 // Ranks that reached the store on its own host do not know by which address others reach them. Rank 0, if it is one of
 // them, asks the system by which one its own traffic leaves.
 void Membership::settle_addresses(std::vector<Card>& cards) {
@@ -204,8 +225,9 @@ void Membership::settle_addresses(std::vector<Card>& cards) {
 }
 
 void Membership::refuse(const Failure& failure) {
-    const std::string stands = options_.store.compare_set(table_key, "", encode(failure));
-    (void)read_table(stands, options_.rank, options_.world_size);  // throws what stands there
+    const std::string own = encode(failure), stands = options_.store.compare_set(table_key, "", own);
+    if (stands == own) std::this_thread::sleep_for(time_for_others);  // their store may be this process
+    (void)read_table(stands, options_.rank, options_.world_size);     // throws what stands there
     throw InternalError("a world that came together was refused");
 }
 

@@ -64,7 +64,7 @@ UniqueFd Membership::attach_unseen(int rank) {
 void Membership::build_tree() {
     const std::vector<int> parents = possible_parents();
     for (const int parent : parents) {
-        if (UniqueFd fd = attach_unseen(parent)) return adopt(parent, std::move(fd), false);
+        if (UniqueFd fd = attach_unseen(parent)) return adopt(parent, {std::move(fd), {}}, false);
         const Card& card = cards_[static_cast<std::size_t>(parent)];
         const Patience patience([&] {
             return fmt::format("the lifeline of rank {} to rank {} at {}", options_.rank, parent,
@@ -79,7 +79,7 @@ void Membership::build_tree() {
 }
 
 // A new parent. The old one, if it still waits for this rank to be safe, may go.
-void Membership::adopt(int parent, UniqueFd fd, bool confirmed) {
+void Membership::adopt(int parent, security::Connection connection, bool confirmed) {
     {
         const std::lock_guard lock(mutex_);
         for (const auto& old : edges_) {
@@ -90,16 +90,17 @@ void Membership::adopt(int parent, UniqueFd fd, bool confirmed) {
             old->up = false;
             old->left = true;
         }
-        if (fd) add_edge(parent, std::move(fd), true, confirmed);
+        if (connection.fd) add_edge(parent, std::move(connection), true, confirmed);
     }
     ::eventfd_write(stop_.get(), 1);  // the service thread looks at its edges again
 }
 
 // mutex_ is held. A process that ends tells so by its lifeline and by itself: a child of it that nobody knows of may
 // keep the lifeline open.
-void Membership::add_edge(int rank, UniqueFd fd, bool up, bool confirmed) {
+void Membership::add_edge(int rank, security::Connection connection, bool up, bool confirmed) {
     auto edge = std::make_unique<Edge>();
     edge->rank = rank;
+    UniqueFd& fd = connection.fd;
     net::end_when_silent(fd.get(), silence_limit_);
     const Card& card = cards_[static_cast<std::size_t>(rank)];
     if (can_watch(rank))
@@ -107,6 +108,7 @@ void Membership::add_edge(int rank, UniqueFd fd, bool up, bool confirmed) {
     else if (card.pulse_port != 0 && !near(rank))
         edge->pulse.emplace(net::Address{net::peer_address(fd.get()).host, card.pulse_port});
     edge->fd = fork_guard::GuardedFd(std::move(fd));
+    edge->wire = std::move(connection.wire);
     edge->up = up;
     edge->confirmed = confirmed;
     tell_what_happened(*edge);
@@ -182,11 +184,12 @@ void Membership::mend() {
 // What a neighbour says, or its end; false if there was nothing (more).
 bool Membership::read_edge(Edge& edge) {
     char buffer[1024];
-    const ssize_t count = edge.fd ? ::recv(edge.fd.get(), buffer, sizeof buffer, 0) : 0;
+    const ssize_t count = edge.fd ? edge.wire.receive(edge.fd.get(), std::as_writable_bytes(std::span(buffer))) : 0;
     if (!edge.fd || (count < 0 && (errno == EAGAIN || errno == EINTR))) return false;
     if (count <= 0) {
         const int error = count < 0 && edge.error == 0 ? errno : edge.error.load();
-        ended(edge, is_silence(error) && !near(edge.rank) ? End::host_is_lost : End::closed);
+        const bool altered = count < 0 && error == EBADMSG;
+        ended(edge, altered ? End::altered : is_silence(error) && !near(edge.rank) ? End::host_is_lost : End::closed);
         return false;
     }
     edge.inbox.append(buffer, static_cast<std::size_t>(count));
@@ -266,6 +269,8 @@ void Membership::look_at_process(Edge& edge) {
 // of its host. One that closes is noticed at both its ends and by all who have one to that rank; all else may not be.
 void Membership::ended(Edge& edge, End how) {
     bool counts = true;
+    // The other end is told by the lifeline itself, before it sees that end.
+    const bool told = how == End::altered && !edge.left && !stopping_ && forward(*death_of(edge, how), nullptr);
     {
         const std::lock_guard lock(mutex_);  // another thread may be sending news on it
         edge.fd.reset();
@@ -285,7 +290,7 @@ void Membership::ended(Edge& edge, End how) {
         const std::lock_guard lock(mutex_);
         unreachable_.insert(lost.begin(), lost.end());  // nobody waits for their answers
     }
-    const bool is_new = verdict && forward(*verdict, nullptr);
+    const bool is_new = verdict && (told || forward(*verdict, nullptr));
     if (verdict && how != End::closed) {
         go_around(lost);
         if (is_new) untold_.emplace_back(*verdict, Clock::now() + telling_patience);
@@ -310,6 +315,11 @@ void Membership::hear_what_all_have() {
 // Who leaves answers all that have come to its door, so a process that has ended without an answer died.
 std::optional<Verdict> Membership::death_of(const Edge& edge, End how) const {
     const Card& card = cards_[static_cast<std::size_t>(edge.rank)];
+    if (how == End::altered) {
+        return Verdict{VerdictKind::damaged, edge.rank,
+                       fmt::format("the lifeline of rank {} to rank {} ({}, pid {}): {}", options_.rank, edge.rank,
+                                   card.host_name, card.process, edge.wire.error())};
+    }
     const bool known = can_watch(edge.rank);
     std::optional<std::string> end = known ? end_of(card.process) : std::nullopt;
     if (how == End::outlived && !end) end = "its process has ended";

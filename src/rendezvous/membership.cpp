@@ -116,7 +116,7 @@ void Membership::serve() {
             for (const auto& edge : edges_) {
                 if (!edge->fd) continue;
                 edges.push_back(edge.get());
-                entries.push_back({edge->fd.get(), POLLIN, 0});
+                entries.push_back({edge->wire.to_poll(edge->fd.get()), POLLIN, 0});
                 if (edge->process) entries.push_back({edge->process.get(), POLLIN, 0});
                 if (edge->pulse && edge->pulse->fd() >= 0) entries.push_back({edge->pulse->fd(), POLLOUT, 0});
             }

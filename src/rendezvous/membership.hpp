@@ -23,11 +23,13 @@
 
 #include "core/fork_guard.hpp"
 #include "core/interrupt.hpp"
+#include "core/seldom.hpp"
 #include "core/socket.hpp"
 #include "core/unique_fd.hpp"
 #include "rendezvous/ledger.hpp"
 #include "rendezvous/pulse.hpp"
 #include "security/handshake.hpp"
+#include "security/wire.hpp"
 
 #include <tutti/store.hpp>
 
@@ -62,6 +64,7 @@ struct Card {
     std::uint64_t place_to_try = 0;   ///< an address in it, for those that try whether they may read its memory
     std::string cannot_share;         ///< why the rank shares no memory with others; empty: it can. For rank 0
     int world_size = 0;               ///< as this rank was told
+    bool tls = false;                 ///< it encrypts what leaves its host
     std::string note;                 ///< whatever the rank wants to tell about itself
 };
 
@@ -133,12 +136,14 @@ class Membership {
     std::uint64_t world_id() const noexcept { return world_id_; }
     const security::Secret& secret() const noexcept { return *secret_; }
     /// A fresh, authenticated connection on which we send to a rank.
-    UniqueFd connect(int rank, const Deadline& deadline, const AbortFlag* abort);
+    security::Connection connect(int rank, const Deadline& deadline, const AbortFlag* abort);
     /// A connection to a rank of this host, for MembershipOptions::on_visit. DistNetworkError if there is no way to it.
     UniqueFd visit(int rank, const Deadline& deadline, const AbortFlag* abort) const;
     bool has_incoming() const noexcept { return has_incoming_.load(std::memory_order_acquire); }
     /// Connections on which others send to us, since the last call.
-    std::vector<std::pair<int, UniqueFd>> take_incoming();
+    std::vector<std::pair<int, security::Connection>> take_incoming();
+    /// Whether connections to a rank leave the host, and are encrypted.
+    bool encrypts(int rank) const;
     /// The number of a look at who has come that begins after this call.
     std::uint64_t next_round() const noexcept;
     /// Whether that look is over: whoever had connected to this rank before is among the incoming ones. Hurries it.
@@ -165,6 +170,7 @@ class Membership {
     Table await_table(const UniqueFd& bell);
     Table gather(Card own, const UniqueFd& bell);
     std::vector<int> await_cards(std::vector<Card>& cards);
+    void compare_encryption(const std::vector<Card>& cards);
     void settle_addresses(std::vector<Card>& cards);
     [[noreturn]] void refuse(const Failure& failure);
     Milliseconds left() const;
@@ -173,7 +179,11 @@ class Membership {
     bool runs_at_other_end(int rank, const UniqueFd& fd) const;
     void build_tree();
     UniqueFd knock(int rank) const;
-    UniqueFd dial(int rank, bool lifeline, const Deadline& deadline, const AbortFlag* abort);
+    security::Connection dial(int rank, bool lifeline, const Deadline& deadline, const AbortFlag* abort);
+    security::Wire prove(int rank, int fd, const Deadline& deadline, const AbortFlag* abort) const;
+    std::string tls_identity(int from, int to) const;
+    bool is_for_this_rank(std::string_view identity) const;
+    void turn_away(Newcomer& newcomer, std::string_view why);
     UniqueFd attach_unseen(int rank);
     void serve();
     void accept_newcomers();
@@ -182,12 +192,12 @@ class Membership {
     void take(Edge& edge, const News& news, std::string text);
     void note_goodbye(Edge& edge, int rank);
     void look_at_process(Edge& edge);
-    enum class End { closed, host_is_lost, outlived };
+    enum class End { closed, altered, host_is_lost, outlived };
     void ended(Edge& edge, End how);
     std::optional<Verdict> death_of(const Edge& edge, End how) const;
     Verdict loss_of_host(const std::vector<int>& ranks) const;
     std::vector<int> ranks_beside(int rank);
-    void add_edge(int rank, UniqueFd fd, bool up, bool confirmed);
+    void add_edge(int rank, security::Connection connection, bool up, bool confirmed);
     bool is_connected(int rank) const;
     bool can_watch(int rank) const;
     // news.cpp
@@ -205,7 +215,7 @@ class Membership {
     void note_refusals();
     void mend_when_due();
     void mend();
-    void adopt(int parent, UniqueFd fd, bool confirmed = true);
+    void adopt(int parent, security::Connection connection, bool confirmed = true);
     std::vector<int> possible_parents();
     void linger();
     void stop();
@@ -246,7 +256,8 @@ class Membership {
     bool lacks_mender_ = false;  // no thread could be had, and the log says so
     AbortFlag closing_;
     std::thread mender_;
-    std::vector<std::pair<int, UniqueFd>> incoming_;
+    std::vector<std::pair<int, security::Connection>> incoming_;
+    Seldom turned_away_;
     std::atomic<bool> stopping_{false}, has_incoming_{false};
     std::atomic<std::uint64_t> rounds_{0};  // looks at newcomers that are over
     std::thread thread_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "rendezvous/membership.hpp"
+#include "security/entrance.hpp"
 
 #include <atomic>
 #include <chrono>
@@ -59,6 +60,7 @@ constexpr std::chrono::milliseconds mend_delay{20};
 struct Membership::Edge {
     int rank = -1;
     fork_guard::GuardedFd fd;         // a child that kept it would hide this rank's death
+    security::Wire wire;              // on it
     UniqueFd process;                 // of a rank of this host: readable when it has ended
     std::optional<PulseWatch> pulse;  // of one whose process cannot be seen
     std::string inbox;
@@ -70,13 +72,17 @@ struct Membership::Edge {
 
 struct Membership::Newcomer {
     UniqueFd fd;
-    std::optional<security::Handshake> handshake;  ///< none at the door, where the kernel vouches
+    std::optional<security::Entrance> entrance;  ///< none at the door, where the kernel vouches
+    bool proved = true;
+    security::Wire wire{};
     Deadline deadline;
     std::string hello;
     explicit Newcomer(UniqueFd socket)
         : fd(std::move(socket)), deadline(Deadline::after(security::handshake_timeout())) {}
-    Newcomer(UniqueFd socket, const security::Secret& secret) : Newcomer(std::move(socket)) {
-        handshake.emplace(secret, security::Role::accepting, "peer");
+    Newcomer(UniqueFd socket, const security::Secret& secret, security::Tls::Admits admits)
+        : Newcomer(std::move(socket)) {
+        entrance.emplace(secret, "peer", std::move(admits));
+        proved = false;
     }
 };
 

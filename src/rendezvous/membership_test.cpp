@@ -437,7 +437,7 @@ TEST(Joining, ranks_that_do_not_know_their_address_listen_everywhere_and_meet_by
                                                     .on_verdict = [](const Verdict&) {}});
             for (const Card& card : membership.cards()) EXPECT_EQ(card.listen_host, "127.0.0.1");
             for (int peer = 0; peer < rank; ++peer)
-                EXPECT_TRUE(membership.connect(peer, Deadline::after(10s), nullptr));
+                EXPECT_TRUE(membership.connect(peer, Deadline::after(10s), nullptr).fd);
             all_have_connected.arrive_and_wait();
         });
     }

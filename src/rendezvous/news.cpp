@@ -79,8 +79,7 @@ void Membership::tell_what_happened(Edge& edge) {
 }
 
 void Membership::say(Edge& edge, std::span<const std::byte> bytes) {
-    if (::send(edge.fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && is_silence(errno))
-        edge.error = errno;
+    if (!edge.wire.post(edge.fd.get(), bytes) && is_silence(errno)) edge.error = errno;
 }
 
 bool Membership::flood(const Verdict& verdict) {
@@ -154,16 +153,16 @@ void Membership::go_around(const std::vector<int>& ranks) {
 void Membership::contact(int rank) {
     if (UniqueFd fd = attach_unseen(rank)) {
         const std::lock_guard lock(mutex_);
-        return add_edge(rank, std::move(fd), false, false);
+        return add_edge(rank, {std::move(fd), {}}, false, false);
     }
     try {
         messengers_.emplace_back([this, rank] {
             serving = true;
             const Instant start = Clock::now();
             try {
-                UniqueFd fd = dial(rank, true, Deadline::after(contact_attempt), &closing_);
+                security::Connection made = dial(rank, true, Deadline::after(contact_attempt), &closing_);
                 const std::lock_guard lock(mutex_);
-                add_edge(rank, std::move(fd), false, true);
+                add_edge(rank, std::move(made), false, true);
             } catch (const DistError& error) {
                 TUTTI_DEBUG("rank {} cannot be told directly: {}", rank, error.what());
                 const std::lock_guard lock(mutex_);

@@ -8,6 +8,7 @@
 #include "core/suggestion.hpp"
 #include "rendezvous/job_environment.hpp"
 #include "rendezvous/table.hpp"
+#include "store/encryption.hpp"
 
 #include <tutti/error.hpp>
 
@@ -338,6 +339,7 @@ bool say_failed(const Request& request, const std::function<Store(const Joined&)
         Request brief = request;
         brief.only_to_tell = true;
         brief.timeout = brief_time;
+        const store::OnlyToTell telling;
         const Joined joined = resolve(brief);
         say_failed(place_in(joined), joined.rank, error);
         if (joined.hosts_store) std::this_thread::sleep_for(time_for_others);

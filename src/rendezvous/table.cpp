@@ -13,7 +13,7 @@
 namespace tutti::rendezvous {
 
 TUTTI_OBJECT(Card, listen_host, listen_port, door, host_key, host_name, process, process_space, pulse_port,
-             place_to_try, cannot_share, world_size, note);
+             place_to_try, cannot_share, world_size, tls, note);
 TUTTI_OBJECT(Failure, kind, rank, text);
 TUTTI_OBJECT(Table, missing, cards, decision, world, secret, failure);
 

@@ -17,10 +17,6 @@ namespace {
 // The last byte is the version.
 constexpr std::string_view magic = "TUTTIHS\x01";
 
-std::span<const std::byte> bytes_of(std::string_view text) {
-    return std::as_bytes(std::span(text));
-}
-
 }  // namespace
 
 Handshake::Handshake(const Secret& secret, Role role, std::string_view purpose)

@@ -47,6 +47,9 @@ class Secret {
     std::string text_;
 };
 
+inline std::span<const std::byte> bytes_of(std::string_view text) {
+    return std::as_bytes(std::span(text));
+}
 /// In constant time.
 bool equal(const Mac& a, const Mac& b) noexcept;
 void random_bytes(std::span<std::byte> bytes);

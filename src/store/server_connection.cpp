@@ -10,6 +10,8 @@ namespace {
 constexpr std::size_t large_bytes = std::size_t{16} << 10U;
 /// What is gathered at most, about.
 constexpr std::size_t gathered_max = std::size_t{64} << 10U;
+/// Of a large value, encrypted at once.
+constexpr std::size_t piece_bytes = std::size_t{1} << 20U;
 
 /// What did not fit into the socket at once.
 struct PendingWrite {
@@ -53,7 +55,31 @@ bool ServerConnection::flush() {
     return good;
 }
 
+// Of a large value so many bytes are made records of at once.
 bool ServerConnection::write(std::string_view bytes, const Field& large) {
+    if (!tls) return write_as_it_is(bytes, large);
+    if (!tls->write(std::as_bytes(std::span(bytes)))) return false;
+    for (std::string_view rest = large.bytes; !rest.empty(); rest.remove_prefix(std::min(rest.size(), piece_bytes))) {
+        if (!tls->write(std::as_bytes(std::span(rest.substr(0, piece_bytes)))) || !send_records()) return false;
+    }
+    return send_records();
+}
+
+bool ServerConnection::send_records() {
+    const auto records = tls->output().bytes();
+    if (records.empty()) return true;
+    const bool good = write_as_it_is({reinterpret_cast<const char*>(records.data()), records.size()}, {});
+    tls->output().remove(records.size());
+    return good;
+}
+
+void ServerConnection::say_end() {
+    if (!tls || fd < 0) return;
+    tls->end();
+    (void)send_records();
+}
+
+bool ServerConnection::write_as_it_is(std::string_view bytes, const Field& large) {
     std::array<uv_buf_t, 2> buffers{buffer_of(bytes), buffer_of(large.bytes)};
     const unsigned count = large.bytes.empty() ? 1 : 2;
     // Most answers fit into the socket's buffer at once.

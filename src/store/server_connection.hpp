@@ -5,7 +5,7 @@
 // in one piece; large values are sent from where they are, and kept until they are.
 #pragma once
 
-#include "security/handshake.hpp"
+#include "security/entrance.hpp"
 #include "store/server_data.hpp"
 #include "store/wire.hpp"
 
@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <list>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -39,9 +40,11 @@ struct ServerConnection {
     bool unsent = false;  ///< there is something to flush, or large values have left
     bool proved = false;  ///< it knows the secret
     std::uint64_t arrived_ms = 0;
-    std::uint64_t heard_in = 0;                      ///< see Crowd
-    std::optional<security::Handshake> handshake{};  ///< over TCP, until it is done
-    std::string door_proof{};                        ///< what has come of it, at the local door
+    std::uint64_t heard_in = 0;                    ///< see Crowd
+    std::optional<security::Entrance> entrance{};  ///< over TCP, until it is proved
+    std::unique_ptr<security::Tls> tls{};          ///< once it is, of one that came so
+    std::string objection{};                       ///< to it: what each of its requests is answered with
+    std::string door_proof{};                      ///< what has come of it, at the local door
     FrameReader frames{};
     std::list<ServerConnection>::iterator where{};
 
@@ -56,9 +59,14 @@ struct ServerConnection {
     bool answer(std::uint64_t request, Op op, std::span<const Field> fields, std::uint64_t body_bytes);
     bool send(std::string_view bytes);
     bool flush();
+    /// The same of what TLS has to say.
+    bool send_records();
+    /// Best effort: that nothing more will come.
+    void say_end();
 
  private:
     bool write(std::string_view bytes, const Field& large);
+    bool write_as_it_is(std::string_view bytes, const Field& large);
     std::string out_;
 };
 

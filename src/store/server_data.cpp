@@ -99,7 +99,8 @@ bool ServerData::perform(ConnectionId from, const FrameHeader& header, const Fie
             return true;
         case Op::post_pipe:  // the loop's affair
         case Op::ok:
-        case Op::error: return false;
+        case Op::error:
+        case Op::refused: return false;
     }
     return false;
 }

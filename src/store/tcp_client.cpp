@@ -4,6 +4,7 @@
 #include "core/log.hpp"
 #include "core/patience.hpp"
 #include "security/handshake.hpp"
+#include "store/encryption.hpp"
 #include "store/local_door.hpp"
 
 #include <tutti/error.hpp>
@@ -99,6 +100,7 @@ void TcpClient::move_to(const std::string& door, const security::Secret& secret)
         open_post_pipe(fd.get());
         fork_guard::forget(fd_.get());
         use(std::move(fd));
+        wire_ = {};
         local_ = true;
     } catch (const DistError& error) {
         TUTTI_DEBUG("{}: stays with TCP: {}", name_, error.what());
@@ -137,8 +139,7 @@ void TcpClient::connect(const net::Address& server, const security::Secret& secr
         fd_ = net::connect_tcp(server, deadline, abort);
         local_host_ = net::local_address(fd_.get()).host;
         try {
-            return security::authenticate(fd_.get(), secret, security::Role::connecting, store_purpose, deadline,
-                                          abort);
+            return prove(secret, deadline, abort);
         } catch (const Timeout&) {
             throw DistNetworkError(
                 fmt::format("{}: the process that listens there did not answer in time; is it a tutti store?", name_),
@@ -154,6 +155,13 @@ void TcpClient::connect(const net::Address& server, const security::Secret& secr
         std::this_thread::sleep_for(std::min<Clock::duration>(20ms, deadline.remaining()));
         check_wait(Deadline::never(), abort, "connect");
     }
+}
+
+void TcpClient::prove(const security::Secret& secret, const Deadline& deadline, const AbortFlag* abort) {
+    if (auto identity = tls_identity_for(fd_.get()))
+        wire_ = security::secure(fd_.get(), secret, std::move(*identity), deadline, abort);
+    else
+        security::authenticate(fd_.get(), secret, security::Role::connecting, store_purpose, deadline, abort);
 }
 
 void TcpClient::check_process() const {
@@ -214,7 +222,10 @@ std::string TcpClient::call(Op op, std::span<const std::string_view> fields, con
     }
     if (mine.op == Op::ok) return std::move(mine.body);
     const auto words = split_fields(mine.body);
-    throw DistStoreError(fmt::format("{}: {}", name_, words && !words->empty() ? words->front() : "unknown error"));
+    const std::string why =
+        fmt::format("{}: {}", name_, words && !words->empty() ? words->front() : std::string_view("unknown error"));
+    if (mine.op == Op::refused) throw InvalidArgument(why, {.operation = "connect"});
+    throw DistStoreError(why);
 }
 
 bool TcpClient::try_post(Op op, std::span<const std::string_view> fields, std::chrono::milliseconds timeout,
@@ -233,15 +244,17 @@ bool TcpClient::try_post(Op op, std::span<const std::string_view> fields, std::c
     for (const auto field : fields) compose_field(field, true);
     if (posts_fd_) return post_by_pipe(lock);
     if (!local_) throw_if_gone(lock);  // over TCP the first bytes would vanish; a Unix socket says so itself
-    const ssize_t sent = ::send(fd_.get(), output_.data(), output_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
+    const iovec whole{output_.data(), output_.size()};
+    const ssize_t sent = wire_.send(fd_.get(), {&whole, 1});
+    const bool later = sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
+    if (later && !wire_.has_begun()) return false;
     posts_.fetch_add(1, std::memory_order_relaxed);
     const auto done = static_cast<std::size_t>(std::max<ssize_t>(sent, 0));
     if (done == output_.size()) return true;
     writing_ = true;
     lock.unlock();
     finish_writing([&] {
-        if (sent < 0) throw DistNetworkError(closed);
+        if (sent < 0 && !later) throw DistNetworkError(closed);
         send(std::string_view(output_).substr(done), Deadline::after(timeout), abort);
     });
     return true;
@@ -289,7 +302,7 @@ void TcpClient::end_request() noexcept {
 }
 
 void TcpClient::send(std::string_view bytes, const Deadline& deadline, const AbortFlag* abort) {
-    net::send_all(fd_.get(), std::as_bytes(std::span(bytes)), deadline, abort, operation);
+    wire_.send_all(fd_.get(), std::as_bytes(std::span(bytes)), deadline, abort, operation);
 }
 
 void TcpClient::compose_header(const FrameHeader& header) {
@@ -360,8 +373,15 @@ void TcpClient::read_until(const Pending& mine, const Deadline& deadline, const 
             if (!broken_.empty()) return;
         }
         if (deadline.remaining() < wait_slice) {
-            net::wait_for(fd_.get(), POLLIN, deadline, abort, operation);
+            net::wait_for(wire_.to_poll(fd_.get()), POLLIN, deadline, abort, operation);
             if (!look()) return;
+            continue;
+        }
+        if (wire_.is_encrypted()) {
+            pollfd item{wire_.to_poll(fd_.get()), POLLIN, 0};
+            const bool ready = ::poll(&item, 1, Deadline::never().poll_ms(wait_slice)) > 0;
+            if (!look()) return;
+            if (!ready) check_wait(deadline, abort, operation);
             continue;
         }
         // At most a slice, see let_reads_wait.
@@ -372,14 +392,18 @@ void TcpClient::read_until(const Pending& mine, const Deadline& deadline, const 
 }
 
 bool TcpClient::look() {
-    return took(::recv(fd_.get(), buffer_.data(), buffer_.size(), MSG_DONTWAIT));
+    return took(wire_.receive(fd_.get(), std::as_writable_bytes(std::span(buffer_))));
 }
 
 bool TcpClient::took(ssize_t received) {
     if (received > 0) {
         take({buffer_.data(), static_cast<std::size_t>(received)});
     } else if (received == 0) {
-        break_connection(closed);
+        const std::string cut = wire_.error();
+        break_connection(cut.empty() ? closed : fmt::format("the server is gone ({})", cut));
+        return false;
+    } else if (errno == EBADMSG) {
+        break_connection(wire_.error());
         return false;
     } else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
         break_connection(fmt::format("the server is gone ({})", std::system_category().message(errno)));
@@ -420,8 +444,8 @@ void TcpClient::cancel(std::uint64_t request) {
         posts = posted_;
     }
     const auto raw = encode({Op::cancel, request, 0, posts});
-    const ssize_t sent = ::send(fd_.get(), raw.data(), raw.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent > 0 && static_cast<std::size_t>(sent) < raw.size()) break_connection("a request was sent in part only");
+    if (!wire_.post(fd_.get(), std::as_bytes(std::span(raw))) && errno == EMSGSIZE)
+        break_connection("a request was sent in part only");
     end_request();
 }
 

@@ -10,6 +10,7 @@
 #include "core/socket.hpp"
 #include "core/unique_fd.hpp"
 #include "security/secret.hpp"
+#include "security/wire.hpp"
 #include "store/spin.hpp"
 #include "store/wire.hpp"
 
@@ -69,6 +70,7 @@ class TcpClient {
     void throw_if_gone(std::unique_lock<std::mutex>& lock);
     void connect(const net::Address& server, const security::Secret& secret, const Deadline& deadline,
                  const AbortFlag* abort);
+    void prove(const security::Secret& secret, const Deadline& deadline, const AbortFlag* abort);
     void check_process() const;
     /// Begins to write, and expects an answer.
     std::uint64_t begin_request(Pending& mine, const Deadline& deadline, const AbortFlag* abort);
@@ -95,6 +97,7 @@ class TcpClient {
     unsigned generation_;
     bool local_ = false;
     UniqueFd fd_;
+    security::Wire wire_;     // on it
     std::string local_host_;  // our end's address
 
     std::mutex mutex_;  // guards what follows, but for the reader's part

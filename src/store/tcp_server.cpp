@@ -4,9 +4,9 @@
 #include "core/log.hpp"
 #include "core/seldom.hpp"
 #include "core/thread.hpp"
-#include "security/handshake.hpp"
 #include "security/local_secret.hpp"
 #include "store/acceptor.hpp"
+#include "store/encryption.hpp"
 #include "store/local_door.hpp"
 #include "store/server_connection.hpp"
 #include "store/server_data.hpp"
@@ -168,7 +168,7 @@ class TcpServer::Loop {
             uv_pipe_init(&loop_, &c.socket.pipe, 0);
         } else {
             uv_tcp_init(&loop_, &c.socket.tcp);
-            c.handshake.emplace(secret_, security::Role::accepting, store_purpose);
+            c.entrance.emplace(secret_, store_purpose, is_for_store);
         }
         c.socket.handle.data = &c;
         c.arrived_ms = uv_now(&loop_);
@@ -218,24 +218,45 @@ class TcpServer::Loop {
     }
 
     void received(Connection& c, std::string_view bytes) {
-        if (!c.proved && !(c.handshake ? shake_hands(c, bytes) : come_in(c, bytes))) return;
-        const bool good = c.frames.feed(bytes, [&](const FrameHeader& header, const FrameBody& body) {
-            while (c.posts_done != header.posts && read_posts(c)) {
-            }
-            if (c.closing) return false;
-            if (header.op == Op::post_pipe) return open_post_pipe(c);
-            return data_.handle(c.id, header, body.view()) && !c.closing;
-        });
+        if (!c.proved && !(c.entrance ? shake_hands(c, bytes) : come_in(c, bytes))) return;
+        const bool good = c.tls ? take_records(c, bytes) : take_frames(c, bytes);
         send_answers();
         if (!good) return close(c);
         look_for_more(c);
+    }
+
+    bool take_records(Connection& c, std::string_view bytes) {
+        c.tls->input().append(std::as_bytes(std::span(bytes)));
+        while (const std::size_t count = c.tls->read(std::as_writable_bytes(std::span(records_buffer_)))) {
+            if (!take_frames(c, {records_buffer_.data(), count})) return false;
+        }
+        if (c.tls->state() == security::Tls::State::failed) {
+            object(c, c.tls->error());
+            (void)c.send_records();
+        }
+        return c.tls->state() == security::Tls::State::open;
+    }
+
+    bool take_frames(Connection& c, std::string_view bytes) {
+        return c.frames.feed(bytes, [&](const FrameHeader& header, const FrameBody& body) {
+            while (c.posts_done != header.posts && read_posts(c)) {
+            }
+            if (c.closing) return false;
+            if (!c.objection.empty()) {
+                const Field field{c.objection};
+                answer(c.id, header.request, Op::refused, {&field, 1});
+                return !c.closing;
+            }
+            if (header.op == Op::post_pipe) return open_post_pipe(c);
+            return data_.handle(c.id, header, body.view()) && !c.closing;
+        });
     }
 
     void ended(Connection& c) {
         while (read_posts(c)) {
         }
         send_answers();
-        if (!c.proved && c.handshake && c.handshake->has_begun()) refuse(c, "it left in the midst of the handshake");
+        if (!c.proved && c.entrance && c.entrance->has_begun()) refuse(c, "it left in the midst of the handshake");
         close(c);
     }
 
@@ -318,40 +339,51 @@ class TcpServer::Loop {
 
     /// True when the peer is trusted and `bytes` is what it said after the handshake.
     bool shake_hands(Connection& c, std::string_view& bytes) {
-        while (!bytes.empty() && c.handshake->state() == security::Handshake::State::needs_more) {
-            bytes.remove_prefix(c.handshake->consume(std::as_bytes(std::span(bytes))));
-            if (const auto output = c.handshake->output(); !output.empty()) {
+        using State = security::Entrance::State;
+        while (!bytes.empty() && c.entrance->state() == State::needs_more) {
+            bytes.remove_prefix(c.entrance->consume(std::as_bytes(std::span(bytes))));
+            if (const auto output = c.entrance->output(); !output.empty()) {
                 const std::string text(reinterpret_cast<const char*>(output.data()), output.size());
-                c.handshake->sent(output.size());
+                c.entrance->sent(output.size());
                 if (!c.send(text)) close(c);
                 if (c.closing) return false;
             }
         }
-        if (c.handshake->state() == security::Handshake::State::failed) {
-            refuse(c, c.handshake->error());
+        if (c.entrance->state() == State::failed) {
+            refuse(c, c.entrance->error());
             close(c);
             return false;
         }
-        if (c.handshake->state() != security::Handshake::State::done) return false;
-        c.handshake.reset();
+        if (c.entrance->state() != State::done) return false;
+        c.tls = c.entrance->take_tls();
+        c.entrance.reset();
+        c.objection = objection_to(c.fd, c.tls ? std::optional(c.tls->identity()) : std::nullopt);
+        if (!c.objection.empty()) object(c, c.objection);
         trust(c);
         return true;
+    }
+
+    static std::string place_of(const Connection& c) {
+        try {
+            return net::to_string(net::peer_address(c.fd));
+        } catch (const DistNetworkError&) {
+            return "somewhere";  // it has gone already
+        }
+    }
+
+    /// Of a client that has proved the secret.
+    static void object(const Connection& c, std::string_view why) {
+        TUTTI_WARN("TCPStore server: the connection of a process at {}: {}", place_of(c), why);
     }
 
     /// Who waits for a rank that has another secret should learn why it does not come; strangers may not fill the log.
     void refuse(const Connection& c, std::string_view why) {
         const auto times = refused_.happened();
         if (!times) return;
-        std::string from = "somewhere";
-        try {
-            from = net::to_string(net::peer_address(c.fd));
-        } catch (const DistNetworkError&) {
-            // It has gone already.
-        }
         TUTTI_WARN(
             "TCPStore server: a process at {} did not prove the job's secret: {}{}; all ranks of a job need the same "
             "TUTTI_JOB_SECRET",
-            from, why, *times == 1 ? "" : fmt::format(" ({} such since the last line)", *times));
+            place_of(c), why, *times == 1 ? "" : fmt::format(" ({} such since the last line)", *times));
     }
 
     /// As shake_hands, at the local door.
@@ -407,6 +439,7 @@ class TcpServer::Loop {
     void close(Connection& c) {
         if (std::exchange(c.closing, true)) return;
         if (!c.proved) std::erase(strangers_, &c);
+        c.say_end();
         by_id_.erase(c.id);
         if (!stopping_) {
             data_.forget(c.id);
@@ -465,6 +498,7 @@ class TcpServer::Loop {
     Seldom refused_;
     ServerData data_;
     std::array<char, std::size_t{256} << 10U> buffer_;
+    std::array<char, std::size_t{64} << 10U> records_buffer_;
     std::array<char, std::size_t{64} << 10U> post_buffer_;  // as much as a pipe holds
     std::thread thread_;
 };

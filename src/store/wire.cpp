@@ -26,7 +26,7 @@ Integer take(const char* from) {
 
 bool known(std::uint8_t op) {
     return (op >= static_cast<std::uint8_t>(Op::set) && op <= static_cast<std::uint8_t>(Op::set_will)) ||
-           op == static_cast<std::uint8_t>(Op::ok) || op == static_cast<std::uint8_t>(Op::error);
+           (op >= static_cast<std::uint8_t>(Op::ok) && op <= static_cast<std::uint8_t>(Op::refused));
 }
 
 }  // namespace

@@ -42,7 +42,8 @@ enum class Op : std::uint8_t {
     set_will = 17,       ///< key, value: set when this connection ends, unless the key exists
     // Answers:
     ok = 64,
-    error = 65  ///< one field: the message
+    error = 65,   ///< one field: the message
+    refused = 66  ///< one field: why this client may not use the server, whatever it asks for
 };
 
 struct FrameHeader {

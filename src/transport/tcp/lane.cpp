@@ -66,7 +66,7 @@ bool Lane::begin(const ChunkStart& start, std::uint64_t begin, std::uint64_t end
     out_sent_ = 0;
     out_begin_ = begin;
     out_end_ = end;
-    const bool begun = send(window);
+    const bool begun = send(window) || wire_.has_begun();
     if (!begun) out_end_ = out_begin_;
     return begun;
 }
@@ -78,13 +78,16 @@ void Lane::go_on(const Window& window) {
 bool Lane::end(std::uint32_t number) {
     ChunkHeader header{.number = number};
     if (checks_) header.own_sum = header.right_sum();
-    const ssize_t sent = ::send(fd_.get(), &header, sizeof header, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const iovec part{&header, sizeof header};
+    const ssize_t sent = wire_.send(fd_.get(), {&part, 1});
     if (sent < 0 && errno != EAGAIN && errno != EINTR) broken_ = true;
     if (sent > 0 && sent < static_cast<ssize_t>(sizeof header)) broken_ = true;  // never: a buffer has room for it
+    ending_ = wire_.has_begun();
     return sent == sizeof header;
 }
 
 void Lane::close_output() noexcept {
+    wire_.end(fd_.get());
     ::shutdown(fd_.get(), SHUT_WR);
 }
 
@@ -102,10 +105,7 @@ bool Lane::send(const Window& window) {
         parts[count++] = {const_cast<std::byte*>(start.data()) + out_sent_, start.size() - out_sent_};
     count += window.cut(position(), out_end_, parts + count);
     if (count == 0) return false;
-    msghdr message{};
-    message.msg_iov = parts;
-    message.msg_iovlen = count;
-    const ssize_t sent = ::sendmsg(fd_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t sent = wire_.send(fd_.get(), {parts, count});
     if (sent <= 0) {
         if (sent < 0 && errno != EAGAIN && errno != EINTR) broken_ = true;
         return false;
@@ -115,11 +115,14 @@ bool Lane::send(const Window& window) {
     return true;
 }
 
-// What recv() or recvmsg() returned, without its errors.
+// What the wire's receive() returned, without its errors.
 std::size_t Lane::counted(ssize_t result) {
     if (result > 0) return static_cast<std::size_t>(result);
     if (result == 0) {
-        why_ = "it closed the connection";
+        const std::string cut = wire_.error();
+        why_ = cut.empty() ? "it closed the connection" : cut;
+    } else if (errno == EBADMSG) {
+        damage(wire_.error());
     } else if (errno != EAGAIN && errno != EINTR) {
         why_ = std::strerror(errno);
         broke_off_ = true;
@@ -159,7 +162,7 @@ std::optional<std::uint32_t> Lane::incoming() {
         std::copy(ahead_.begin() + static_cast<std::ptrdiff_t>(ahead_begin_),
                   ahead_.begin() + static_cast<std::ptrdiff_t>(ahead_end_), ahead_.begin());
         ahead_end_ -= std::exchange(ahead_begin_, 0);
-        ahead_end_ += counted(::recv(fd_.get(), ahead_.data() + ahead_end_, ahead_.size() - ahead_end_, MSG_DONTWAIT));
+        ahead_end_ += counted(wire_.receive(fd_.get(), std::span(ahead_).subspan(ahead_end_)));
     }
     if (buffered() < sizeof in_) return std::nullopt;
     std::memcpy(&in_, ahead_.data() + ahead_begin_, sizeof in_);
@@ -186,10 +189,8 @@ std::size_t Lane::take(std::span<std::byte> into) {
     } else if (why_.empty()) {
         // With the last bytes of a chunk comes the header of the next one.
         iovec parts[2] = {{into.data(), want}, {ahead_.data(), ahead_.size()}};
-        msghdr message{};
-        message.msg_iov = parts;
-        message.msg_iovlen = want == in_left_ ? 2 : 1;
-        const std::size_t received = counted(::recvmsg(fd_.get(), &message, MSG_DONTWAIT));
+        const std::size_t received =
+            counted(wire_.receive(fd_.get(), std::span<const iovec>(parts, want == in_left_ ? 2 : 1)));
         count = std::min(received, want);
         ahead_begin_ = 0;
         ahead_end_ = received - count;

@@ -11,7 +11,7 @@
 // Threads: one at a time.
 #pragma once
 
-#include "core/unique_fd.hpp"
+#include "security/wire.hpp"
 
 #include <algorithm>
 #include <array>
@@ -74,8 +74,14 @@ class ChunkStart {
 
 class Lane {
  public:
-    Lane(UniqueFd fd, Checksums checksums) : fd_(std::move(fd)), checks_(checksums == Checksums::on) {}
+    /// What TLS proves needs no checksums.
+    Lane(security::Connection connection, Checksums checksums)
+        : fd_(std::move(connection.fd)),
+          wire_(std::move(connection.wire)),
+          checks_(checksums == Checksums::on && !wire_.is_encrypted()) {}
     int fd() const noexcept { return fd_.get(); }
+    /// Readable where something more can be read.
+    int input_fd() const noexcept { return wire_.to_poll(fd_.get()); }
 
     /// A chunk is under way, whose last byte the kernel has not taken yet.
     bool sending() const noexcept { return out_begin_ < out_end_; }
@@ -90,10 +96,14 @@ class Lane {
     bool begin(const ChunkStart& start, std::uint64_t begin, std::uint64_t end, const Window& window);
     /// Goes on with the chunk under way.
     void go_on(const Window& window);
-    /// Says that the stream ends with this number; false, and nothing has happened, if the kernel does not take it now.
+    /// Says that the stream ends with this number; false if the kernel does not take it now: nothing has happened, or
+    /// it is ending(), and nothing else may be said on it.
     bool end(std::uint32_t number);
+    bool ending() const noexcept { return ending_; }
     /// The peer learns that nothing more will come on this lane.
     void close_output() noexcept;
+    /// For faults on request: what is sent next by TLS is changed on the way. False: there is no TLS.
+    bool spoil() noexcept { return wire_.spoil(); }
     /// Whether the peer's kernel has confirmed all that was sent, the end of the output too, or never will.
     bool confirmed() const noexcept;
 
@@ -129,8 +139,9 @@ class Lane {
     std::size_t counted(ssize_t result);
 
     UniqueFd fd_;
+    security::Wire wire_;
     bool checks_;
-    bool broken_ = false, damaged_ = false;
+    bool broken_ = false, damaged_ = false, ending_ = false;
     std::string why_;
     bool broke_off_ = false;
 

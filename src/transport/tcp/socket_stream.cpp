@@ -38,10 +38,11 @@ std::size_t timed(SocketTime& time, std::size_t at_most, Move&& move) {
 
 }  // namespace
 
-void SocketStream::add(UniqueFd fd) {
+void SocketStream::add(security::Connection connection) {
     if (lanes_.size() >= lanes_max) return;  // more than any peer makes
-    congestion_.apply(fd.get());
-    lanes_.push_back(std::make_unique<Lane>(std::move(fd), checksums_));
+    congestion_.apply(connection.fd.get());
+    if (connection.wire.is_encrypted()) checksums_ = Checksums::off;
+    lanes_.push_back(std::make_unique<Lane>(std::move(connection), checksums_));
     wants_lane_ = false;
 }
 
@@ -87,12 +88,19 @@ bool SocketStream::end() {
     if (has_end_ || lanes_.empty()) return true;
     // It says how many chunks there are, so it may be on any lane. Within a message nothing can be said.
     const bool cut = !window_assigned_ || std::ranges::any_of(lanes_, [](const auto& lane) { return lane->sending(); });
-    if (!cut && !closed() && !broken() &&
-        std::ranges::none_of(lanes_, [this](const auto& lane) { return lane->end(next_out_); }) && !broken())
-        return false;
+    if (!cut && !closed() && !broken() && !say_end() && !broken()) return false;
     has_end_ = true;
     for (const auto& lane : lanes_) lane->close_output();
     return true;
+}
+
+// On one of its lanes.
+bool SocketStream::say_end() {
+    for (const auto& lane : lanes_) {
+        if (lane->end(next_out_)) return true;
+        if (lane->ending()) break;
+    }
+    return false;
 }
 
 void SocketStream::close() noexcept {
@@ -107,7 +115,8 @@ void SocketStream::cut() noexcept {
 
 bool SocketStream::spoil() noexcept {
     spoils_next_ = checksums_ == Checksums::on;
-    return spoils_next_;
+    const bool by_tls = !lanes_.empty() && lanes_.front()->spoil();
+    return spoils_next_ || by_tls;
 }
 
 bool SocketStream::delivered() const noexcept {
@@ -278,7 +287,7 @@ void SocketStream::pollables(bool output, std::vector<Pollable>& into) const {
         const Lane& lane = *lanes_[i];
         // What came early cannot be read yet.
         const bool input = in_ != nullptr ? &lane == in_ : !lane.holds_chunk();
-        if (input && lane.ended().empty()) into.push_back({lane.fd(), false});
+        if (input && lane.ended().empty()) into.push_back({lane.input_fd(), false});
         const bool bytes_wait = lane.sending() || (i < used_ && !window_assigned_);
         if (output && bytes_wait && !closed() && !lane.broken()) into.push_back({lane.fd(), true});
     }

@@ -13,7 +13,7 @@
 #pragma once
 
 #include "core/deadline.hpp"
-#include "core/unique_fd.hpp"
+#include "security/wire.hpp"
 #include "transport/stream.hpp"
 #include "transport/tcp/congestion.hpp"
 #include "transport/tcp/lane.hpp"
@@ -49,13 +49,15 @@ class SocketStream final : public Stream {
     /// Another lane would help.
     bool wants_connection() const noexcept { return wants_lane_ && !closed(); }
     /// A connection to the peer, whoever made it.
-    void add(UniqueFd fd);
+    void add(security::Connection connection);
+    void add(UniqueFd fd) { add(security::Connection{std::move(fd), {}}); }
     /// There will be no further lanes; without any, nothing to write on.
     void give_up() noexcept;
     int lanes() const noexcept { return static_cast<int>(lanes_.size()); }
     /// For faults on request: all connections break off.
     void cut() noexcept;
-    /// And the next chunk is sent as if it had been changed on the way; false: without checksums nobody would see it.
+    /// And the next chunk is sent as if it had been changed on the way; false: without TLS or checksums nobody would
+    /// see it.
     bool spoil() noexcept;
 
  private:
@@ -65,6 +67,7 @@ class SocketStream final : public Stream {
     std::size_t header_alone(const Window& window) const;
     ChunkHeader header_of(std::uint32_t number, std::uint64_t begin, std::uint64_t end, const Window& window);
     bool broken() const noexcept;
+    bool say_end();
     Lane* incoming_lane();
     bool brings_next_chunk(Lane& lane);
     std::size_t take(std::span<std::byte> into);

@@ -1,0 +1,337 @@
+#include "security/tls.hpp"
+
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
+#include <openssl/bio.h>
+#include <openssl/crypto.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
+
+namespace tutti::security {
+namespace {
+
+constexpr std::string_view key_label = "tutti tls psk 1:";
+/// RFC 8446, section 5.5, bounds what AES-GCM encrypts with one key: 2^24.5 full records.
+constexpr std::uint64_t records_max = std::uint64_t{1} << 23;
+constexpr std::size_t header_bytes = 5;
+/// What a record says that it has behind its header, at most.
+constexpr std::size_t length_max = Tls::record_bytes + 256;
+
+bool has_aes_instructions() {
+#if defined(__x86_64__)
+    return __builtin_cpu_supports("aes") != 0;
+#elif defined(__aarch64__)
+    constexpr unsigned long aes = 1UL << 3;  // HWCAP_AES
+    return (::getauxval(AT_HWCAP) & aes) != 0;
+#else
+    return false;
+#endif
+}
+
+std::string last_error() {
+    const unsigned long code = ERR_peek_last_error();
+    const char* words = ERR_reason_error_string(code);
+    std::string text = words != nullptr ? words : fmt::format("error {:x}", code);
+    ERR_clear_error();
+    return text;
+}
+
+[[noreturn]] void cannot_set_up() {
+    throw InternalError(fmt::format("TLS cannot be set up: OpenSSL: {}", last_error()));
+}
+
+Tls& end_of(const SSL* ssl) {
+    return *static_cast<Tls*>(SSL_get_app_data(ssl));
+}
+
+// ---- The queues as OpenSSL's BIO
+
+int put(BIO* bio, const char* bytes, int count) {
+    static_cast<Tls*>(BIO_get_data(bio))
+        ->output()
+        .append(std::as_bytes(std::span(bytes, static_cast<std::size_t>(count))));
+    return count;
+}
+
+int take(BIO* bio, char* into, int count) {
+    BIO_clear_retry_flags(bio);
+    const std::size_t size = static_cast<Tls*>(BIO_get_data(bio))
+                                 ->give({reinterpret_cast<std::byte*>(into), static_cast<std::size_t>(count)});
+    if (size == 0) BIO_set_retry_read(bio);
+    return size == 0 ? -1 : static_cast<int>(size);
+}
+
+long control(BIO*, int command, long, void*) {
+    return command == BIO_CTRL_FLUSH ? 1 : 0;
+}
+
+}  // namespace
+
+std::span<std::byte> ByteQueue::room(std::size_t at_least) {
+    if (begin_ == end_) begin_ = end_ = 0;
+    if (size_ - end_ < at_least) {
+        const std::size_t held = end_ - begin_;
+        if (size_ - held >= at_least) {
+            std::memmove(memory_.get(), memory_.get() + begin_, held);
+        } else {
+            const std::size_t larger = std::max(2 * size_, held + at_least);
+            auto memory = std::make_unique_for_overwrite<std::byte[]>(larger);
+            if (held > 0) std::memcpy(memory.get(), memory_.get() + begin_, held);
+            memory_ = std::move(memory);
+            size_ = larger;
+        }
+        begin_ = 0;
+        end_ = held;
+    }
+    return {memory_.get() + end_, size_ - end_};
+}
+
+void ByteQueue::append(std::span<const std::byte> bytes) {
+    if (bytes.empty()) return;
+    std::memcpy(room(bytes.size()).data(), bytes.data(), bytes.size());
+    added(bytes.size());
+}
+
+// What was large once does not stay so.
+void ByteQueue::remove(std::size_t count) noexcept {
+    constexpr std::size_t kept_bytes = std::size_t{1} << 20;
+    begin_ += count;
+    if (begin_ != end_) return;
+    begin_ = end_ = 0;
+    if (size_ <= kept_bytes) return;
+    memory_.reset();
+    size_ = 0;
+}
+
+SSL_CTX& Tls::context() {
+    static SSL_CTX* const made = [] {
+        // Threads may still use it when the process ends.
+        OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
+        SSL_CTX* context = SSL_CTX_new(TLS_method());
+        if (context == nullptr) cannot_set_up();
+        const char* ciphers = has_aes_instructions() ? "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256"
+                                                     : "TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_GCM_SHA256";
+        if (SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) != 1 ||
+            SSL_CTX_set_max_proto_version(context, TLS1_3_VERSION) != 1 ||
+            SSL_CTX_set_ciphersuites(context, ciphers) != 1 || SSL_CTX_set1_groups_list(context, "X25519:P-256") != 1 ||
+            SSL_CTX_set_num_tickets(context, 0) != 1)
+            cannot_set_up();
+        SSL_CTX_set_options(context, SSL_OP_NO_TICKET | SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_PRIORITIZE_CHACHA);
+        SSL_CTX_clear_options(context, SSL_OP_ENABLE_MIDDLEBOX_COMPAT);
+        SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+        SSL_CTX_set_verify(context, SSL_VERIFY_NONE, nullptr);  // the key proves both ends
+        SSL_CTX_set_psk_use_session_callback(context, &Tls::use_key);
+        SSL_CTX_set_psk_find_session_callback(context, &Tls::find_key);
+        return context;
+    }();
+    return *made;
+}
+
+const BIO_METHOD* Tls::queues() {
+    static const BIO_METHOD* const made = [] {
+        BIO_METHOD* method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "tutti");
+        if (method == nullptr) cannot_set_up();
+        BIO_meth_set_write(method, put);
+        BIO_meth_set_read(method, take);
+        BIO_meth_set_ctrl(method, control);
+        return method;
+    }();
+    return made;
+}
+
+std::unique_ptr<Tls> Tls::connecting(const Secret& secret, std::string identity) {
+    auto made = std::unique_ptr<Tls>(new Tls(secret, {}, std::move(identity)));
+    SSL_set_connect_state(made->ssl_);
+    made->go_on();
+    return made;
+}
+
+std::unique_ptr<Tls> Tls::accepting(const Secret& secret, Admits admits) {
+    auto made = std::unique_ptr<Tls>(new Tls(secret, std::move(admits), {}));
+    SSL_set_accept_state(made->ssl_);
+    return made;
+}
+
+Tls::Tls(const Secret& secret, Admits admits, std::string identity)
+    : secret_(secret), admits_(std::move(admits)), identity_(std::move(identity)) {
+    ERR_clear_error();
+    ssl_ = SSL_new(&context());
+    BIO* bio = ssl_ != nullptr ? BIO_new(queues()) : nullptr;
+    if (bio == nullptr) cannot_set_up();
+    BIO_set_data(bio, this);
+    BIO_set_init(bio, 1);
+    SSL_set_bio(ssl_, bio, bio);
+    SSL_set_app_data(ssl_, this);
+}
+
+Tls::~Tls() {
+    SSL_free(ssl_);
+}
+
+// The key for this identity, in the form that OpenSSL wants it; null: it cannot be had.
+SSL_SESSION* Tls::session() const {
+    constexpr unsigned char aes_128_gcm_sha256[] = {0x13, 0x01};  // the other cipher has the same hash
+    Mac key = secret_.mac({bytes_of(key_label), bytes_of(identity_)});
+    SSL_SESSION* made = SSL_SESSION_new();
+    const SSL_CIPHER* cipher = SSL_CIPHER_find(ssl_, aes_128_gcm_sha256);
+    const bool good =
+        made != nullptr && cipher != nullptr &&
+        SSL_SESSION_set1_master_key(made, reinterpret_cast<const unsigned char*>(key.data()), key.size()) == 1 &&
+        SSL_SESSION_set_cipher(made, cipher) == 1 && SSL_SESSION_set_protocol_version(made, TLS1_3_VERSION) == 1;
+    OPENSSL_cleanse(key.data(), key.size());
+    if (good) return made;
+    SSL_SESSION_free(made);
+    return nullptr;
+}
+
+int Tls::use_key(SSL* ssl, const EVP_MD* hash, const unsigned char** identity, std::size_t* size,
+                 SSL_SESSION** session) {
+    const Tls& self = end_of(ssl);
+    *session = nullptr;
+    if (hash != nullptr && !EVP_MD_is_a(hash, "SHA256")) return 1;  // after a retry, with another cipher
+    *session = self.session();
+    *identity = reinterpret_cast<const unsigned char*>(self.identity_.data());
+    *size = self.identity_.size();
+    return *session != nullptr ? 1 : 0;
+}
+
+int Tls::find_key(SSL* ssl, const unsigned char* identity, std::size_t size, SSL_SESSION** session) {
+    Tls& self = end_of(ssl);
+    *session = nullptr;
+    self.identity_.assign(reinterpret_cast<const char*>(identity), size);
+    if (!self.admits_(self.identity_)) return 1;  // it goes on without a key, and fails for want of a certificate
+    *session = self.session();
+    return *session != nullptr ? 1 : 0;
+}
+
+std::string Tls::cipher() const {
+    const char* name = SSL_get_cipher_name(ssl_);
+    return name != nullptr ? name : "";
+}
+
+void Tls::fail(std::string why) noexcept {
+    if (state_ == State::failed) return;
+    state_ = State::failed;
+    error_ = std::move(why);
+}
+
+// What a call of OpenSSL's has failed of.
+void Tls::note_failure() {
+    const unsigned long code = ERR_peek_error();
+    const int reason = ERR_GET_REASON(code);
+    const bool is_alert = ERR_GET_LIB(code) == ERR_LIB_SSL && reason > SSL_AD_REASON_OFFSET;
+    const bool early = state_ == State::shaking_hands;
+    ERR_clear_error();
+    const char* words = ERR_reason_error_string(code);
+    const std::string what = words != nullptr ? words : "no reason given";
+    if (early && is_alert)
+        return fail(
+            fmt::format("it refused the handshake: it does not know this job's secret, or is not the one that "
+                        "is meant (TLS: {})",
+                        what));
+    if (early && admits_ && !identity_.empty() && reason != SSL_R_DECRYPTION_FAILED_OR_BAD_RECORD_MAC)
+        return fail(
+            fmt::format("it calls itself \"{}\", and does not know this job's secret, or means another than "
+                        "this one (TLS: {})",
+                        identity_, what));
+    if (reason == SSL_R_DECRYPTION_FAILED_OR_BAD_RECORD_MAC)
+        return fail(
+            fmt::format("what came is not what was sent: it was changed, injected or sent again on the way "
+                        "(TLS: {})",
+                        what));
+    if (is_alert) return fail(fmt::format("it says that what it got is not what was sent (TLS: {})", what));
+    fail(fmt::format("what it says is not the TLS of a job with this secret, or was changed on the way (TLS: {})",
+                     what));
+}
+
+void Tls::go_on() {
+    if (state_ != State::shaking_hands) return;
+    ERR_clear_error();
+    const int result = SSL_do_handshake(ssl_);
+    if (result == 1)
+        state_ = State::open;
+    else if (SSL_get_error(ssl_, result) != SSL_ERROR_WANT_READ)
+        note_failure();
+}
+
+bool Tls::write(std::span<const std::byte> bytes) {
+    if (state_ == State::failed || state_ == State::shaking_hands) return false;
+    ERR_clear_error();
+    while (!bytes.empty()) {
+        if (++records_ > records_max && !renew_key()) break;
+        std::size_t count = 0;
+        if (SSL_write_ex(ssl_, bytes.data(), std::min(bytes.size(), record_bytes), &count) != 1) break;
+        bytes = bytes.subspan(count);
+    }
+    if (!bytes.empty()) note_failure();
+    return bytes.empty();
+}
+
+bool Tls::renew_key() {
+    records_ = 0;
+    return SSL_key_update(ssl_, SSL_KEY_UPDATE_NOT_REQUESTED) == 1;
+}
+
+std::size_t Tls::read(std::span<std::byte> into) {
+    if (state_ != State::open) return 0;
+    ERR_clear_error();
+    std::size_t total = 0;
+    while (total < into.size()) {
+        std::size_t count = 0;
+        const auto rest = into.subspan(total);
+        if (SSL_read_ex(ssl_, rest.data(), rest.size(), &count) == 1) {
+            total += count;
+            if (!holds_record()) break;
+            continue;
+        }
+        const int error = SSL_get_error(ssl_, 0);
+        if (error == SSL_ERROR_WANT_READ) break;
+        if (error == SSL_ERROR_ZERO_RETURN)
+            state_ = State::ended;
+        else
+            note_failure();
+        break;
+    }
+    return total;
+}
+
+// Bytes of the record that comes next, if all of it is here; 0: it is not. One that is too long OpenSSL shall see.
+std::size_t Tls::whole_record() const noexcept {
+    const auto bytes = input_.bytes();
+    if (bytes.size() < header_bytes) return 0;
+    const std::size_t length = std::to_integer<std::size_t>(bytes[3]) << 8U | std::to_integer<std::size_t>(bytes[4]);
+    if (length > length_max) return bytes.size();
+    return bytes.size() >= header_bytes + length ? header_bytes + length : 0;
+}
+
+// OpenSSL gets whole records, so that one can tell from the queue whether there is another.
+std::size_t Tls::give(std::span<std::byte> into) noexcept {
+    if (record_left_ == 0) record_left_ = whole_record();
+    const std::size_t size = std::min(record_left_, into.size());
+    std::copy_n(input_.bytes().begin(), size, into.begin());
+    input_.remove(size);
+    record_left_ -= size;
+    return size;
+}
+
+bool Tls::holds_record() const noexcept {
+    return state_ == State::open && (SSL_pending(ssl_) > 0 || whole_record() > 0);
+}
+
+void Tls::end() noexcept {
+    if (state_ != State::open && state_ != State::ended) return;
+    ERR_clear_error();
+    SSL_shutdown(ssl_);
+    ERR_clear_error();
+}
+
+}  // namespace tutti::security

@@ -1,0 +1,123 @@
+// Tls: one end of a TLS 1.3 connection between two processes that know a secret. Bytes go in and come out: whoever uses
+// it has the socket (Wire), or an event loop's (the store's server).
+//
+// The secret is an external pre-shared key (RFC 8446, psk_dhe_ke): no certificates, and a fresh X25519 exchange for
+// each connection, so that who learns the secret later cannot read what was recorded. The key is derived for the
+// identity that the connecting end sends, which says what the connection is for and which ranks it connects: it cannot
+// be led to another rank or service, and its bytes played back to their sender mean nothing. There are no tickets and
+// no early data, so that nothing can be replayed.
+//
+// Threads: one at a time.
+#pragma once
+
+#include "security/secret.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+// OpenSSL's
+struct bio_method_st;
+struct evp_md_st;
+struct ssl_ctx_st;
+struct ssl_session_st;
+struct ssl_st;
+
+namespace tutti::security {
+
+/// Bytes that wait, with room behind them.
+class ByteQueue {
+ public:
+    std::span<const std::byte> bytes() const noexcept { return {memory_.get() + begin_, end_ - begin_}; }
+    bool empty() const noexcept { return begin_ == end_; }
+    /// At least so many; fill some of it in, and say how many with added().
+    std::span<std::byte> room(std::size_t at_least);
+    void added(std::size_t count) noexcept { end_ += count; }
+    void append(std::span<const std::byte> bytes);
+    void remove(std::size_t count) noexcept;
+
+ private:
+    std::unique_ptr<std::byte[]> memory_;
+    std::size_t size_ = 0, begin_ = 0, end_ = 0;
+};
+
+class Tls {
+ public:
+    /// Whether this end is the one that a connection of that identity is for.
+    using Admits = std::function<bool(std::string_view identity)>;
+    enum class State {
+        shaking_hands,
+        open,
+        ended,  ///< the other end has said that it sends nothing more
+        failed  ///< error() says why; nothing more can be read
+    };
+    static constexpr std::size_t record_bytes = std::size_t{1} << 14;
+    static constexpr std::size_t record_extra = 22;  ///< header, kind and tag
+
+    /// The end that connects; begins at once.
+    static std::unique_ptr<Tls> connecting(const Secret& secret, std::string identity);
+    static std::unique_ptr<Tls> accepting(const Secret& secret, Admits admits);
+    /// Whether a connection that begins with this byte begins with TLS.
+    static constexpr bool begins_with(std::byte first) { return first == std::byte{22}; }
+
+    ~Tls();
+    Tls(const Tls&) = delete;
+    Tls& operator=(const Tls&) = delete;
+
+    State state() const noexcept { return state_; }
+    const std::string& error() const noexcept { return error_; }
+    /// The other end is not here any more, though it has not said that it ends.
+    void cut() noexcept { fail("the connection was cut: it ended without TLS's close_notify"); }
+    /// What the connecting end has said it is; unproved until the state is open.
+    const std::string& identity() const noexcept { return identity_; }
+    /// Such as "TLS_AES_128_GCM_SHA256".
+    std::string cipher() const;
+
+    /// What has come from the other end: put it here, then go_on().
+    ByteQueue& input() noexcept { return input_; }
+    /// What has to go to the other end.
+    ByteQueue& output() noexcept { return output_; }
+    const ByteQueue& output() const noexcept { return output_; }
+    /// Goes on shaking hands with what has come.
+    void go_on();
+
+    /// Once open. All of the bytes, as records in output(); false when it has failed.
+    bool write(std::span<const std::byte> bytes);
+    /// Bytes that have come; 0: none are here now, or see state().
+    std::size_t read(std::span<std::byte> into);
+    /// read() gives something, or finds an end, without further input.
+    bool holds_record() const noexcept;
+    /// What is written from now on has a new key. It does so itself, long before one has encrypted too much.
+    bool renew_key();
+    /// Says that nothing more will be written.
+    void end() noexcept;
+    /// OpenSSL's part: takes bytes from input().
+    std::size_t give(std::span<std::byte> into) noexcept;
+
+ private:
+    Tls(const Secret& secret, Admits admits, std::string identity);
+    static int use_key(ssl_st*, const evp_md_st*, const unsigned char**, std::size_t*, ssl_session_st**);
+    static int find_key(ssl_st*, const unsigned char*, std::size_t, ssl_session_st**);
+    static ssl_ctx_st& context();
+    static const bio_method_st* queues();
+    ssl_session_st* session() const;
+    std::size_t whole_record() const noexcept;
+    void fail(std::string why) noexcept;
+    void note_failure();
+
+    Secret secret_;
+    Admits admits_;  // none: the connecting end
+    std::string identity_;
+    State state_ = State::shaking_hands;
+    std::string error_;
+    ByteQueue input_, output_;
+    ssl_st* ssl_ = nullptr;
+    std::size_t record_left_ = 0;  // of a record that OpenSSL has begun to take
+    std::uint64_t records_ = 0;    // written with one key
+};
+
+}  // namespace tutti::security

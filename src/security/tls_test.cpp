@@ -1,0 +1,405 @@
+// TLS between processes that know a secret: what it carries, and what it refuses.
+#include "security/tls.hpp"
+
+#include "core/socket.hpp"
+#include "security/entrance.hpp"
+#include "security/wire.hpp"
+
+#include <tutti/error.hpp>
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace tutti::security::tls_tests {
+namespace {
+
+using namespace std::chrono_literals;
+using Bytes = std::vector<std::byte>;
+
+constexpr std::string_view identity = "tutti 1 test rank 0 to rank 1";
+
+Secret the_secret() {
+    return Secret::from_text("a secret for tests");
+}
+Deadline soon() {
+    return Deadline::after(20s);
+}
+
+Bytes take_output(Tls& tls) {
+    const auto bytes = tls.output().bytes();
+    Bytes taken(bytes.begin(), bytes.end());
+    tls.output().remove(taken.size());
+    return taken;
+}
+
+void give(Tls& tls, std::span<const std::byte> bytes) {
+    tls.input().append(bytes);
+    tls.go_on();
+}
+
+struct Ends {
+    std::unique_ptr<Tls> client, server;
+    explicit Ends(const Secret& secret = the_secret(), std::string_view name = identity)
+        : client(Tls::connecting(secret, std::string(name))),
+          server(Tls::accepting(the_secret(), [](std::string_view named) { return named == identity; })) {}
+
+    // All that both have to say, in pieces.
+    void converse(std::size_t piece = 100'000) const {
+        for (bool moved = true; moved;) {
+            moved = false;
+            for (const auto& [from, to] :
+                 {std::pair(client.get(), server.get()), std::pair(server.get(), client.get())}) {
+                const Bytes bytes = take_output(*from);
+                for (std::size_t i = 0; i < bytes.size(); i += piece)
+                    give(*to, std::span(bytes).subspan(i, std::min(piece, bytes.size() - i)));
+                moved |= !bytes.empty();
+            }
+        }
+    }
+};
+
+std::string read_all(Tls& tls) {
+    std::string text;
+    std::array<std::byte, 1000> room;
+    while (const std::size_t count = tls.read(room)) text.append(reinterpret_cast<const char*>(room.data()), count);
+    return text;
+}
+
+TEST(Tls, opens_with_one_secret_however_the_bytes_are_cut_and_carries_both_ways) {
+    for (const std::size_t piece : {1, 7, 100, 100'000}) {
+        const Ends ends;
+        ends.converse(piece);
+        ASSERT_EQ(ends.client->state(), Tls::State::open) << ends.client->error();
+        ASSERT_EQ(ends.server->state(), Tls::State::open) << ends.server->error();
+        EXPECT_EQ(ends.server->identity(), identity);
+        EXPECT_TRUE(ends.client->cipher() == "TLS_AES_128_GCM_SHA256" ||
+                    ends.client->cipher() == "TLS_CHACHA20_POLY1305_SHA256")
+            << ends.client->cipher();
+        const std::string question(50'000, 'q'), answer = "yes";
+        ASSERT_TRUE(ends.client->write(bytes_of(question)));
+        const Bytes records = take_output(*ends.client);
+        EXPECT_EQ(std::ranges::search(records, bytes_of("qqqq")).size(), 0U) << "it travels as it is";
+        std::string got;
+        for (std::size_t i = 0; i < records.size(); i += piece) {
+            ends.server->input().append(std::span(records).subspan(i, std::min(piece, records.size() - i)));
+            got += read_all(*ends.server);
+        }
+        EXPECT_EQ(got, question);
+        ASSERT_TRUE(ends.server->write(bytes_of(answer)));
+        give(*ends.client, take_output(*ends.server));
+        EXPECT_EQ(read_all(*ends.client), answer);
+    }
+}
+
+TEST(Tls, two_connections_with_one_secret_have_different_keys) {
+    const Ends first, second;
+    first.converse();
+    second.converse();
+    ASSERT_TRUE(first.client->write(bytes_of("the same words")));
+    ASSERT_TRUE(second.client->write(bytes_of("the same words")));
+    EXPECT_NE(take_output(*first.client), take_output(*second.client));
+}
+
+TEST(Tls, goes_on_when_its_key_is_renewed) {
+    const Ends ends;
+    ends.converse();
+    for (int i = 0; i < 3; ++i) {
+        ASSERT_TRUE(ends.client->write(bytes_of("before")) && ends.client->renew_key() &&
+                    ends.client->write(bytes_of(" and after")));
+        ends.server->input().append(take_output(*ends.client));
+        EXPECT_EQ(read_all(*ends.server), "before and after") << ends.server->error();
+    }
+}
+
+TEST(Tls, fails_on_both_ends_with_another_secret_or_another_purpose) {
+    const Ends other_secret(Secret::from_text("another")), other_purpose(the_secret(), "tutti 1 test rank 0 to rank 2");
+    for (const Ends* ends : {&other_secret, &other_purpose}) {
+        ends->converse();
+        EXPECT_EQ(ends->client->state(), Tls::State::failed);
+        EXPECT_EQ(ends->server->state(), Tls::State::failed);
+        EXPECT_NE(ends->client->error().find("does not know this job's secret"), std::string::npos)
+            << ends->client->error();
+        EXPECT_NE(ends->server->error().find("rank 0 to rank"), std::string::npos) << ends->server->error();
+    }
+}
+
+TEST(Tls, its_own_words_given_back_are_refused) {
+    auto client = Tls::connecting(the_secret(), std::string(identity));
+    give(*client, take_output(*client));
+    EXPECT_EQ(client->state(), Tls::State::failed);
+
+    const Ends ends;
+    ends.converse();
+    ASSERT_TRUE(ends.client->write(bytes_of("what I say")));
+    ends.client->input().append(take_output(*ends.client));
+    EXPECT_EQ(read_all(*ends.client), "");
+    EXPECT_EQ(ends.client->state(), Tls::State::failed);
+}
+
+TEST(Tls, a_recorded_connection_is_refused_when_it_is_played_again) {
+    const Ends ends;
+    Bytes recorded = take_output(*ends.client);
+    give(*ends.server, recorded);
+    give(*ends.client, take_output(*ends.server));
+    ASSERT_EQ(ends.client->state(), Tls::State::open);
+    ASSERT_TRUE(ends.client->write(bytes_of("do this once")));
+    const Bytes rest = take_output(*ends.client);
+    recorded.insert(recorded.end(), rest.begin(), rest.end());
+    const auto again = Tls::accepting(the_secret(), [](std::string_view) { return true; });
+    for (const std::byte byte : recorded) give(*again, {&byte, 1});
+    EXPECT_EQ(read_all(*again), "");
+    EXPECT_EQ(again->state(), Tls::State::failed);
+}
+
+TEST(Tls, no_bit_that_flips_in_the_handshake_passes) {
+    for (std::size_t bit = 0; bit < 4000; bit += 37) {
+        const Ends ends;
+        Bytes hello = take_output(*ends.client);
+        if (bit / 8 >= hello.size()) break;
+        hello[bit / 8] ^= std::byte{1} << (bit % 8);
+        give(*ends.server, hello);
+        ends.converse();
+        EXPECT_FALSE(ends.server->state() == Tls::State::open && ends.client->state() == Tls::State::open) << bit;
+        EXPECT_NE(ends.server->state(), Tls::State::open) << bit;
+    }
+}
+
+TEST(Tls, nothing_of_a_record_that_was_changed_injected_dropped_or_sent_again_is_given) {
+    constexpr std::size_t header = 5;
+    const auto attack = [](auto&& change) {
+        const Ends ends;
+        ends.converse();
+        Bytes sent;
+        std::vector<std::size_t> ends_of_records;
+        for (const std::string_view word : {"one", "two", "six"}) {
+            EXPECT_TRUE(ends.client->write(bytes_of(word)));
+            const Bytes record = take_output(*ends.client);
+            sent.insert(sent.end(), record.begin(), record.end());
+            ends_of_records.push_back(sent.size());
+        }
+        change(sent, ends_of_records);
+        ends.server->input().append(sent);
+        const std::string got = read_all(*ends.server);
+        EXPECT_EQ(ends.server->state(), Tls::State::failed);
+        EXPECT_TRUE(std::string_view("onetwosix").starts_with(got)) << got;
+        return got;
+    };
+    using Places = std::vector<std::size_t>;
+    EXPECT_EQ(attack([](Bytes& sent, const Places& at) { sent[at[0] + header] ^= std::byte{4}; }), "one");
+    EXPECT_EQ(attack([](Bytes& sent, const Places& at) { sent[at[2] - 1] ^= std::byte{128}; }), "onetwo");
+    EXPECT_EQ(attack([](Bytes& sent, const Places& at) {
+                  const Bytes again(sent.begin(), sent.begin() + static_cast<std::ptrdiff_t>(at[0]));
+                  sent.insert(sent.end(), again.begin(), again.end());
+              }),
+              "onetwosix");
+    EXPECT_EQ(attack([](Bytes& sent, const Places& at) {
+                  sent.erase(sent.begin() + static_cast<std::ptrdiff_t>(at[0]),
+                             sent.begin() + static_cast<std::ptrdiff_t>(at[1]));
+              }),
+              "one");
+    EXPECT_EQ(attack([](Bytes& sent, const Places&) {
+                  const Bytes forged{std::byte{23}, std::byte{3}, std::byte{3}, std::byte{0}, std::byte{20}};
+                  sent.insert(sent.begin(), forged.begin(), forged.end());
+              }),
+              "");
+}
+
+TEST(Entrance, lets_in_who_comes_by_tls_and_who_comes_by_the_handshake) {
+    const auto admits = [](std::string_view named) { return named == identity; };
+    Entrance by_tls(the_secret(), "test", admits), by_handshake(the_secret(), "test", admits);
+    const auto tls = Tls::connecting(the_secret(), std::string(identity));
+    Handshake handshake(the_secret(), Role::connecting, "test");
+    for (int i = 0; i < 4; ++i) {
+        (void)by_tls.consume(take_output(*tls));
+        give(*tls, by_tls.output());
+        by_tls.sent(by_tls.output().size());
+        const Bytes words(handshake.output().begin(), handshake.output().end());
+        handshake.sent(words.size());
+        EXPECT_EQ(by_handshake.consume(words), words.size());
+        (void)handshake.consume(by_handshake.output());
+        by_handshake.sent(by_handshake.output().size());
+    }
+    EXPECT_EQ(by_tls.state(), Entrance::State::done);
+    EXPECT_NE(by_tls.take_tls(), nullptr);
+    EXPECT_EQ(by_handshake.state(), Entrance::State::done);
+    EXPECT_EQ(by_handshake.take_tls(), nullptr);
+}
+
+TEST(Entrance, a_stranger_is_refused_at_its_first_bytes) {
+    Entrance entrance(the_secret(), "test", [](std::string_view) { return true; });
+    (void)entrance.consume(bytes_of("GET / HTTP/1.1\r\n"));
+    EXPECT_EQ(entrance.state(), Entrance::State::failed);
+    Entrance other(the_secret(), "test", [](std::string_view) { return true; });
+    const std::byte nonsense[] = {std::byte{22}, std::byte{3}, std::byte{3}, std::byte{255}, std::byte{255}};
+    (void)other.consume(nonsense);
+    EXPECT_EQ(other.state(), Entrance::State::failed);
+}
+
+// ---- On sockets
+
+struct Sockets {
+    explicit Sockets(int buffer_bytes = 0) {
+        int ends[2];
+        if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) != 0) std::abort();
+        client.reset(ends[0]);
+        server.reset(ends[1]);
+        for (const int fd : ends) {
+            if (buffer_bytes != 0) ::setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer_bytes, sizeof buffer_bytes);
+        }
+    }
+    UniqueFd client, server;
+};
+
+Wire let_in(int fd) {
+    Entrance entrance(the_secret(), "test", [](std::string_view named) { return named == identity; });
+    std::array<std::byte, 4096> buffer;
+    while (entrance.state() == Entrance::State::needs_more) {
+        net::wait_for(fd, POLLIN, soon(), nullptr, "test");
+        const ssize_t got = ::recv(fd, buffer.data(), std::min(buffer.size(), entrance.wanted()), 0);
+        if (got <= 0) break;
+        (void)entrance.consume(std::span(buffer).first(static_cast<std::size_t>(got)));
+        net::send_all(fd, entrance.output(), soon(), nullptr, "test");
+        entrance.sent(entrance.output().size());
+    }
+    return Wire(entrance.take_tls());
+}
+
+struct Wires {
+    explicit Wires(Sockets& sockets) {
+        std::thread other([&] { server = let_in(sockets.server.get()); });
+        client = secure(sockets.client.get(), the_secret(), std::string(identity), soon(), nullptr);
+        other.join();
+    }
+    Wire client, server;
+};
+
+std::byte byte_at(std::size_t at) {
+    return static_cast<std::byte>((at * 2654435761U) >> 13U);
+}
+
+// Each end writes what the kernel takes of pieces of all sizes, and reads into rooms of all sizes.
+TEST(Wire, carries_all_bytes_both_ways_at_once_whatever_the_kernel_takes) {
+    constexpr std::size_t bytes = 6'000'000;
+    for (const int buffer : {4'000, 70'000, 0}) {
+        Sockets sockets(buffer);
+        Wires wires(sockets);
+        ASSERT_TRUE(wires.client.is_encrypted() && wires.server.is_encrypted());
+        Bytes whole(bytes);
+        for (std::size_t i = 0; i < bytes; ++i) whole[i] = byte_at(i);
+        const auto run = [&](Wire& wire, int fd, unsigned seed, Bytes& got) {
+            std::mt19937 random(seed);
+            std::size_t sent = 0, shown = 0;  // of what it was shown some may not be counted yet
+            Bytes room(300'000);
+            while (sent < bytes || got.size() < bytes) {
+                bool moved = false;
+                if (sent < bytes) {
+                    if (!wire.has_begun()) shown = std::min(bytes, sent + 1 + random() % 400'000);
+                    const std::size_t middle = sent + random() % (shown - sent + 1);
+                    const iovec parts[] = {{whole.data() + sent, middle - sent},
+                                           {whole.data() + middle, shown - middle}};
+                    const ssize_t count = wire.send(fd, parts);
+                    if (count < 0 && errno != EAGAIN) return ADD_FAILURE() << errno << wire.error();
+                    sent += static_cast<std::size_t>(std::max<ssize_t>(count, 0));
+                    moved = count > 0;
+                }
+                const auto into = std::span(room).first(1 + random() % room.size());
+                const ssize_t count = wire.receive(fd, into);
+                if (count == 0 || (count < 0 && errno != EAGAIN)) return ADD_FAILURE() << errno << wire.error();
+                if (count > 0) got.insert(got.end(), into.begin(), into.begin() + count);
+                if (moved || count > 0) continue;
+                pollfd entries[] = {{wire.to_poll(fd), POLLIN, 0}, {fd, POLLOUT, 0}};
+                ASSERT_GT(::poll(entries, sent < bytes ? 2 : 1, 5'000), 0) << "nothing tells that it goes on";
+            }
+        };
+        Bytes by_client, by_server;
+        std::thread other([&] { run(wires.server, sockets.server.get(), 1, by_server); });
+        run(wires.client, sockets.client.get(), 2, by_client);
+        other.join();
+        EXPECT_TRUE(by_client == whole && by_server == whole) << by_client.size() << " " << by_server.size();
+    }
+}
+
+TEST(Wire, says_of_bytes_that_it_holds_already_that_they_can_be_read) {
+    Sockets sockets;
+    Wires wires(sockets);
+    wires.client.send_all(sockets.client.get(), bytes_of("many words"), soon(), nullptr, "test");
+    std::array<std::byte, 4> room;
+    net::wait_for(sockets.server.get(), POLLIN, soon(), nullptr, "test");
+    ASSERT_EQ(wires.server.receive(sockets.server.get(), room), 4);
+    pollfd entry{wires.server.to_poll(sockets.server.get()), POLLIN, 0};
+    EXPECT_EQ(::poll(&entry, 1, 0), 1);
+    std::array<std::byte, 10> rest;
+    ASSERT_EQ(wires.server.receive(sockets.server.get(), rest), 6);
+    entry.fd = wires.server.to_poll(sockets.server.get());
+    EXPECT_EQ(::poll(&entry, 1, 0), 0);
+}
+
+TEST(Wire, tells_an_end_from_a_cut) {
+    for (const bool says_so : {true, false}) {
+        Sockets sockets;
+        Wires wires(sockets);
+        if (says_so) wires.client.end(sockets.client.get());
+        sockets.client.reset();
+        std::array<std::byte, 4> room;
+        net::wait_for(sockets.server.get(), POLLIN, soon(), nullptr, "test");
+        EXPECT_EQ(wires.server.receive(sockets.server.get(), room), 0);
+        EXPECT_EQ(wires.server.error().empty(), says_so) << wires.server.error();
+    }
+}
+
+TEST(Wire, what_is_spoiled_on_request_is_noticed) {
+    Sockets sockets;
+    Wires wires(sockets);
+    ASSERT_TRUE(wires.client.spoil());
+    wires.client.send_all(sockets.client.get(), bytes_of("words"), soon(), nullptr, "test");
+    std::array<std::byte, 5> room;
+    net::wait_for(sockets.server.get(), POLLIN, soon(), nullptr, "test");
+    EXPECT_EQ(wires.server.receive(sockets.server.get(), room), -1);
+    EXPECT_EQ(errno, EBADMSG);
+    EXPECT_NE(wires.server.error().find("changed"), std::string::npos) << wires.server.error();
+    EXPECT_FALSE(Wire().spoil());
+}
+
+TEST(Wire, a_peer_without_the_secret_or_without_tls_is_a_security_error) {
+    const auto attempt = [](auto&& answer) {
+        Sockets sockets;
+        std::thread other([&] {
+            std::array<std::byte, 100> heard;
+            net::recv_all(sockets.server.get(), std::span(heard).first(50), soon(), nullptr, "test");
+            answer(sockets.server.get());
+            ::shutdown(sockets.server.get(), SHUT_WR);
+        });
+        std::string text = "no error";
+        try {
+            (void)secure(sockets.client.get(), the_secret(), std::string(identity), soon(), nullptr);
+        } catch (const DistNetworkError& error) {
+            EXPECT_EQ(error.code(), ErrorCode::security);
+            text = error.what();
+        }
+        other.join();
+        EXPECT_NE(text.find(identity), std::string::npos) << text;
+        EXPECT_NE(text.find("TUTTI_JOB_SECRET"), std::string::npos) << text;
+    };
+    attempt([](int fd) { net::send_all(fd, bytes_of("HTTP/1.1 400 Bad Request\r\n\r\n"), soon(), nullptr, "test"); });
+    attempt([](int fd) {
+        const std::byte alert[] = {std::byte{21}, std::byte{3}, std::byte{3}, std::byte{0},
+                                   std::byte{2},  std::byte{2}, std::byte{40}};
+        net::send_all(fd, alert, soon(), nullptr, "test");
+    });
+}
+
+}  // namespace
+}  // namespace tutti::security::tls_tests

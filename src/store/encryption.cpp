@@ -1,0 +1,52 @@
+#include "store/encryption.hpp"
+
+#include "core/settings.hpp"
+#include "core/socket.hpp"
+#include "store/local_door.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace tutti::store {
+namespace {
+
+constexpr std::string_view to_work = "tutti 1 store";
+constexpr std::string_view to_tell = "tutti 1 store, to tell of a failure";
+
+thread_local bool only_tells = false;
+
+}  // namespace
+
+OnlyToTell::OnlyToTell() : before_(std::exchange(only_tells, true)) {}
+
+OnlyToTell::~OnlyToTell() {
+    only_tells = before_;
+}
+
+std::optional<std::string> tls_identity_for(int fd) {
+    if (same_host(fd) || !(only_tells || settings::tls())) return std::nullopt;
+    return std::string(only_tells ? to_tell : to_work);
+}
+
+bool is_for_store(std::string_view identity) {
+    return identity == to_work || identity == to_tell;
+}
+
+std::string objection_to(int fd, const std::optional<std::string>& identity) {
+    const bool on = settings::tls();
+    if (identity ? on || *identity == to_tell : !on || same_host(fd)) return {};
+    const auto server = net::to_string(net::local_address(fd)), client = net::to_string(net::peer_address(fd));
+    if (identity)
+        return fmt::format(
+            "TUTTI_TLS is off at the store ({}) and on at its client ({}): set it to the same on all hosts "
+            "of the job",
+            server, client);
+    return fmt::format(
+        "TUTTI_TLS is on at the store ({}) and off at its client ({}): set it to the same on all hosts of "
+        "the job. Where it is, the client takes that address for its own host's: give the address by "
+        "which other hosts reach the store",
+        server, client);
+}
+
+}  // namespace tutti::store
