@@ -257,7 +257,10 @@ void Tls::go_on() {
     if (state_ != State::shaking_hands) return;
     ERR_clear_error();
     const int result = SSL_do_handshake(ssl_);
-    if (result == 1)
+    // A server may shake hands by a certificate in place of the key, which proves nothing here.
+    if (result == 1 && SSL_session_reused(ssl_) != 1)
+        fail("it does not know this job's secret: it showed a certificate instead");
+    else if (result == 1)
         state_ = State::open;
     else if (SSL_get_error(ssl_, result) != SSL_ERROR_WANT_READ)
         note_failure();

@@ -8,6 +8,8 @@
 #include <tutti/error.hpp>
 
 #include <gtest/gtest.h>
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -134,6 +136,53 @@ TEST(Tls, fails_on_both_ends_with_another_secret_or_another_purpose) {
             << ends->client->error();
         EXPECT_NE(ends->server->error().find("rank 0 to rank"), std::string::npos) << ends->server->error();
     }
+}
+
+template <auto function>
+struct Free {
+    template <class T>
+    void operator()(T* object) const {
+        function(object);
+    }
+};
+
+// Any web server: it needs no key that both know, it has a certificate.
+class ServerWithCertificate {
+ public:
+    ServerWithCertificate() {
+        const std::unique_ptr<EVP_PKEY, Free<EVP_PKEY_free>> key(EVP_EC_gen("P-256"));
+        const std::unique_ptr<X509, Free<X509_free>> certificate(X509_new());
+        X509_gmtime_adj(X509_getm_notBefore(certificate.get()), 0);
+        X509_gmtime_adj(X509_getm_notAfter(certificate.get()), 3600);
+        X509_set_pubkey(certificate.get(), key.get());
+        X509_sign(certificate.get(), key.get(), EVP_sha256());
+        const std::unique_ptr<SSL_CTX, Free<SSL_CTX_free>> context(SSL_CTX_new(TLS_server_method()));
+        EXPECT_EQ(SSL_CTX_use_certificate(context.get(), certificate.get()), 1);
+        EXPECT_EQ(SSL_CTX_use_PrivateKey(context.get(), key.get()), 1);
+        ssl_.reset(SSL_new(context.get()));
+        SSL_set_bio(ssl_.get(), BIO_new(BIO_s_mem()), BIO_new(BIO_s_mem()));
+    }
+    Bytes answer(const Bytes& heard) {
+        BIO_write(SSL_get_rbio(ssl_.get()), heard.data(), static_cast<int>(heard.size()));
+        is_content_ = SSL_accept(ssl_.get()) == 1;
+        Bytes said(BIO_ctrl_pending(SSL_get_wbio(ssl_.get())));
+        BIO_read(SSL_get_wbio(ssl_.get()), said.data(), static_cast<int>(said.size()));
+        return said;
+    }
+    bool is_content() const { return is_content_; }
+
+ private:
+    std::unique_ptr<SSL, Free<SSL_free>> ssl_;
+    bool is_content_ = false;
+};
+
+TEST(Tls, a_server_that_has_a_certificate_and_not_the_secret_is_refused) {
+    const auto client = Tls::connecting(the_secret(), std::string(identity));
+    ServerWithCertificate server;
+    for (int turn = 0; turn < 3; ++turn) give(*client, server.answer(take_output(*client)));
+    EXPECT_EQ(client->state(), Tls::State::failed);
+    EXPECT_NE(client->error().find("does not know this job's secret"), std::string::npos) << client->error();
+    EXPECT_FALSE(client->write(std::as_bytes(std::span("what only ranks may know"))));
 }
 
 TEST(Tls, its_own_words_given_back_are_refused) {
