@@ -61,6 +61,9 @@ json parsed(const std::string& source, std::string_view text) {
                                                      "are for their readers";
         throw Error(ERROR_INVALID_PARAM, fmt::format("{}: {} ({})", source, cause,
                                                      text.empty() ? "it is empty" : place_of(text, error.byte)));
+    } catch (const json::out_of_range&) {
+        throw Error(ERROR_INVALID_PARAM,
+                    fmt::format("{}: a number in it is out of range: expected one below 1e308", source));
     }
 }
 
@@ -168,6 +171,8 @@ bool ends_early(std::string_view text) {
         return false;
     } catch (const json::parse_error& error) {
         return error.byte > text.size() || text.empty();
+    } catch (const json::out_of_range&) {  // a number that is too large
+        return false;
     }
 }
 

@@ -149,6 +149,7 @@ TEST(RankTable, that_is_no_json_is_refused_with_the_place) {
     expect_refused("{\n  \"status\": completed}", {"it is no JSON text", "line 2, column 13"});
     expect_refused("{\"status\": \"completed\" // usable\n}", {"comments are not JSON; remove them"});
     expect_refused("", {"it is empty"});
+    expect_refused(R"({"status": 1e999})", {"a number in it is out of range"});
     expect_refused("[]", {"expected an object"});
     expect_refused("{}", {"there is no \"server_list\", \"group_list\" or \"server_group_list\""});
     expect_refused(R"({"version": "2.0", "rank_list": []})", {"/version", "\"2.0\"", "\"1.0\" or \"1.2\""});
