@@ -50,7 +50,9 @@ std::vector<int> world_ranks(const DistributedBackendOptions& o, const Membershi
     if (worlds.size() == 1 && std::set<int>(ranks.begin(), ranks.end()).size() == ranks.size()) return ranks;
     throw DistBackendError("mpi: the members of group \"" + o.group_id +
                            "\" are not different ranks of one MPI world (" + all +
-                           "): expected a program that mpirun has started, and one member in each process");
+                           "): expected a program that mpirun has started, and one member in each process; this one "
+                           "has " +
+                           library_version() + ", so it must be that MPI's mpirun");
 }
 
 // Of groups that are made at the same time.

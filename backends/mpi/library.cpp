@@ -2,8 +2,7 @@
 
 #include <tutti/error.hpp>
 
-#include <dlfcn.h>
-
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -45,20 +44,12 @@ void at_exit() {
     finalize_if_last();
 }
 
-// Open MPI loads parts of itself that look for its functions among all symbols; this library was loaded out of sight.
-void show_symbols() {
-    Dl_info found{};
-    if (::dladdr(reinterpret_cast<void*>(&MPI_Init_thread), &found) != 0)
-        (void)::dlopen(found.dli_fname, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
-}
-
 void initialize() {
     int initialized = 0;
     MPI_Initialized(&initialized);
     if (is_over()) throw DistBackendError("mpi: MPI_Finalize has been called: expected groups before it");
     int level = 0;
     if (initialized == 0) {
-        show_symbols();
         // A process that mpirun has not started is a world by itself, and needs no daemon for it.
         if (std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr) ::setenv("OMPI_MCA_ess_singleton_isolated", "1", 0);
         check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level), "MPI_Init_thread");
@@ -89,6 +80,16 @@ void check(int code, const char* call) {
     int length = 0;
     MPI_Error_string(code, text.data(), &length);
     throw DistBackendError(std::string("mpi: ") + call + ": " + text.data());
+}
+
+std::string library_version() {
+    std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+    int length = 0;
+    MPI_Get_library_version(text.data(), &length);
+    std::string version = text.data();
+    version.resize(std::min(version.find_first_of(",\n"), version.size()));
+    for (char& c : version) c = c == '\t' ? ' ' : c;
+    return version;
 }
 
 Membership enter() {

@@ -16,6 +16,9 @@ namespace tutti::backends::mpi {
 /// Throws DistBackendError with MPI's text, unless `code` is MPI_SUCCESS. `call`: the name of the function.
 void check(int code, const char* call);
 
+/// "Open MPI v4.1.4", "MPICH Version: 5.0.2".
+std::string library_version();
+
 /// This process in MPI_COMM_WORLD. Initialises MPI once if the program has not, and finalises it at the process's end
 /// if so. Throws DistBackendError where MPI does not have MPI_THREAD_MULTIPLE, or where an earlier group broke off
 /// (break_off()).

@@ -1,13 +1,10 @@
-// The backend "mpi": MPI's collectives and messages, between the processes that mpirun has started; or alone in one.
+// The backend "mpi", as it is compiled for one family of MPIs: MPI's collectives and messages, between the processes
+// that mpirun has started; or alone in one.
 #include "mpi/carrier.hpp"
+#include "mpi/choice.hpp"
 #include "mpi/collectives.hpp"
 #include "mpi/communicators.hpp"
 #include "shared/message_backend.hpp"
-
-#include <tutti/backend.hpp>
-
-#include <any>
-#include <memory>
 
 namespace tutti::backends::mpi {
 namespace {
@@ -27,7 +24,5 @@ std::shared_ptr<CustomBackend> make(const DistributedBackendOptions& options, co
 }  // namespace
 }  // namespace tutti::backends::mpi
 
-TUTTI_BACKEND_LIBRARY {
-    tutti::Backend::register_backend("mpi", tutti::Backend::Extended(&tutti::backends::mpi::make),
-                                     {tutti::Device::Type::cpu});
-}
+extern "C" __attribute__((visibility("default"))) const tutti::backends::mpi::Make tutti_mpi_make =
+    &tutti::backends::mpi::make;

@@ -127,7 +127,7 @@ std::string how_to_get(const std::string& name) {
                            packages);
     };
     if (name == "gloo") return package("Debian's libgloo-dev is");
-    if (name == "mpi") return package("Debian's libopenmpi-dev is");
+    if (name == "mpi") return package("Debian's libopenmpi-dev or libmpich-dev are");
     if (name == "hf_zmq") return package("Debian's libzmq3-dev and cppzmq-dev are");
     return {};
 }

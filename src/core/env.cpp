@@ -45,6 +45,8 @@ constexpr auto table = std::to_array<Variable>({
      "how long a host may not answer until its ranks count as lost, in milliseconds (default 13500; at least 2000)"},
     {"TUTTI_LOG_LEVEL", "trace, debug, info, warning (default), error or off"},
     {"TUTTI_METRICS_FILE", "file that takes the counters of this process every second, as Prometheus reads them"},
+    {"TUTTI_MPI_LIB",
+     "backend mpi: the file of MPI's library (default: the one that is loaded, else by mpirun and the loader's path)"},
     {"TUTTI_NCCL_FAULTS", "libtutti-nccl: faults for tests, such as \"error=remote_error after=3 rank=1\""},
     {"TUTTI_NCCL_LIB", "backend nccl: the file of NCCL's library (default: beside torch, then the loader's path)"},
     {"TUTTI_NNODES",

@@ -1,5 +1,6 @@
 // The backend mpi on three ranks that mpirun has started: the tests run on all of them, in the same order.
 #include "support/covers.hpp"
+#include "support/job_of_mpirun.hpp"
 #include "support/message_of.hpp"
 
 #include <tutti/tutti.hpp>
@@ -25,8 +26,8 @@ namespace {
 using namespace std::chrono_literals;
 
 struct Job {
-    int rank = std::atoi(std::getenv("OMPI_COMM_WORLD_RANK"));
-    int size = std::atoi(std::getenv("OMPI_COMM_WORLD_SIZE"));
+    int rank = rank_of_mpirun();
+    int size = ranks_of_mpirun();
     TCPStore store{
         {.port = static_cast<std::uint16_t>(std::atoi(std::getenv("TUTTI_CONFORMANCE_PORT"))), .is_master = rank == 0}};
 

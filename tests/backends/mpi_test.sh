@@ -2,7 +2,8 @@
 # The backend mpi, on ranks that mpirun has started: a cut of the suite of all backends, and what is its own.
 # Usage: mpi_test.sh MPIRUN CONFORMANCE MPI_TEST
 set -uo pipefail
-mpirun=$1 conformance=$2 own=$3
+mpirun=("$1") conformance=$2 own=$3
+grep -Eq "Open MPI|OpenRTE" < <("$1" --version 2>&1) && mpirun+=(--oversubscribe --allow-run-as-root)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0
@@ -11,7 +12,7 @@ port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)
 job() {  # job RANKS SENTENCE COMMAND...
   local ranks=$1 sentence=$2
   shift 2
-  if timeout 60 env TUTTI_CONFORMANCE_PORT="$(port)" "$mpirun" --oversubscribe --allow-run-as-root -n "$ranks" "$@" >"$work/log" 2>&1; then
+  if timeout 60 env TUTTI_CONFORMANCE_PORT="$(port)" "${mpirun[@]}" -n "$ranks" "$@" >"$work/log" 2>&1; then
     echo "ok: $sentence"
   else
     echo "FAILED: $sentence"
@@ -27,7 +28,7 @@ grep -c "  PASSED  " "$work/log" | grep -qx 4 || { echo "FAILED: not four ranks 
 job 3 "a job of mpirun, and groups of some ranks" "$own" --gtest_filter=Mpi.*
 # Its processes end without MPI_Finalize, which mpirun calls a failure; now and then it never ends after that, so that it
 # is killed. What the ranks say counts. The rows are those of the run before.
-timeout --kill-after=2 20 env -u TUTTI_SPEC_DIR TUTTI_CONFORMANCE_PORT="$(port)" "$mpirun" --oversubscribe --allow-run-as-root -n 3 "$own" \
+timeout --kill-after=2 20 env -u TUTTI_SPEC_DIR TUTTI_CONFORMANCE_PORT="$(port)" "${mpirun[@]}" -n 3 "$own" \
   --gtest_filter=MpiAfterAll.* >"$work/log" 2>&1
 if [ "$(grep -c '  PASSED  .*1 test' "$work/log")" = 3 ]; then
   echo "ok: a group that is given up"

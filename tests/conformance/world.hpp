@@ -1,6 +1,7 @@
 // run_ranks: a test's body on n ranks, as threads of this process or as processes of their own.
 #pragma once
 
+#include "support/job_of_mpirun.hpp"
 #include "support/message_of.hpp"
 
 #include <tutti/tutti.hpp>
@@ -115,8 +116,7 @@ inline const char* port_of_job() {
 
 /// The body on the first ranks of that job; the others wait until they are done.
 inline void run_in_job(int size, const Body& body, const WorldOptions& options) {
-    const int rank = std::atoi(std::getenv("OMPI_COMM_WORLD_RANK"));
-    const int ranks = std::atoi(std::getenv("OMPI_COMM_WORLD_SIZE"));
+    const int rank = rank_of_mpirun(), ranks = ranks_of_mpirun();
     if (size > ranks) GTEST_SKIP() << "by design: a job of " << ranks << " ranks has no " << size;
     static const TCPStore store({.port = static_cast<std::uint16_t>(std::atoi(port_of_job())), .is_master = rank == 0});
     static int runs = 0;
