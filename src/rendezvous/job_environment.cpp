@@ -1,6 +1,7 @@
 #include "rendezvous/job_environment.hpp"
 
 #include "core/env.hpp"
+#include "rendezvous/slurm.hpp"
 
 #include <tutti/error.hpp>
 
@@ -27,7 +28,7 @@ constexpr Launcher open_mpi{
 constexpr Launcher hydra{"Hydra (MPICH's mpirun)", "PMI_RANK",       "MPI_LOCALNRANKS", "PMI_SIZE", "",
                          "MPI_LOCALRANKID",        "MPI_LOCALNRANKS"};
 // A batch script has SLURM_PROCID as well; only what srun started has a step.
-constexpr Launcher slurm{
+constexpr Launcher of_slurm{
     "Slurm (srun)", "SLURM_PROCID", "SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_LOCALID", ""};
 // flux run; its PMI variables say the same.
 constexpr Launcher flux{
@@ -38,7 +39,7 @@ constexpr Launcher pals{"PALS (Cray's mpiexec)", "PALS_RANKID",   "PALS_APID", "
 constexpr Launcher pmi{"a PMI process manager", "PMI_RANK", "PMI_SIZE", "PMI_SIZE", "", "", ""};
 constexpr Launcher pmix{"a PMIx process manager", "PMIX_RANK", "PMIX_NAMESPACE", "", "", "", ""};
 // mpirun inside a Slurm job starts its helpers with srun, so it comes before Slurm.
-constexpr std::array<const Launcher*, 7> launchers{&open_mpi, &hydra, &slurm, &flux, &pals, &pmi, &pmix};
+constexpr std::array<const Launcher*, 7> launchers{&open_mpi, &hydra, &of_slurm, &flux, &pals, &pmi, &pmix};
 
 class Reader {
  public:
@@ -59,9 +60,11 @@ class Reader {
         job.world_size = first_of({"WORLD_SIZE", l.size, l.other_size});
         job.local_rank = first_of({"LOCAL_RANK", l.local_rank});
         job.local_world_size = first_of({"LOCAL_WORLD_SIZE", l.local_size});
-        if (launcher_ == &slurm && !job.local_world_size) job.local_world_size = tasks_of_this_node();
+        if (launcher_ == &of_slurm && !job.local_world_size) job.local_world_size = tasks_of_this_node();
         if (launcher_ == &flux && get("FLUX_JOB_NNODES") == "1" && !job.local_world_size)
             job.local_world_size = {job.world_size.value, "FLUX_JOB_NNODES", true};
+        if (launcher_ == &pmix && job.rank.source == l.rank && !(job.world_size && job.local_world_size))
+            add_what_pmix_knows(job);
         for (const Fact* number : {&job.rank, &job.world_size, &job.local_rank, &job.local_world_size}) {
             if (*number) check_number(*number);
         }
@@ -114,24 +117,28 @@ class Reader {
         return std::string(launcher_->name);
     }
 
-    // SLURM_STEP_TASKS_PER_NODE: "2(x3),1" is 2, 2, 2, 1.
     Fact tasks_of_this_node() const {
         const auto list = get("SLURM_STEP_TASKS_PER_NODE"), node = get("SLURM_NODEID");
-        if (!list || !node) return {};
-        int index = -1;
-        std::from_chars(node->data(), node->data() + node->size(), index);
-        std::string_view rest = *list;
-        while (!rest.empty() && index >= 0) {
-            const std::string_view item = rest.substr(0, rest.find(','));
-            rest.remove_prefix(std::min(rest.size(), item.size() + 1));
-            int tasks = 0, times = 1;
-            const char* end = item.data() + item.size();
-            const auto count = std::from_chars(item.data(), end, tasks);
-            if (end - count.ptr > 2) std::from_chars(count.ptr + 2, end, times);
-            if (index < times) return {std::to_string(tasks), "SLURM_STEP_TASKS_PER_NODE and SLURM_NODEID", true};
-            index -= times;
-        }
-        return {};
+        const auto tasks = list && node ? slurm::tasks_of_node(*list, *node) : std::nullopt;
+        if (!tasks) return {};
+        return {std::to_string(*tasks), "SLURM_STEP_TASKS_PER_NODE and SLURM_NODEID", true};
+    }
+
+    static Fact by_pmix(const std::optional<int>& number) {
+        return number ? Fact{std::to_string(*number), "the PMIx server", true} : Fact{};
+    }
+    // PMIx's variables tell a process its rank and no more.
+    void add_what_pmix_knows(JobEnvironment& job) {
+        const auto facts = asked_pmix();
+        if (!facts) return;
+        if (!job.world_size) job.world_size = by_pmix(facts->size);
+        if (!job.local_rank) job.local_rank = by_pmix(facts->local_rank);
+        if (!job.local_world_size) job.local_world_size = by_pmix(facts->local_size);
+    }
+    const std::optional<PmixFacts>& asked_pmix() const {
+        if (!asked_) pmix_ = from_.pmix();
+        asked_ = true;
+        return pmix_;
     }
 
     Fact made_address(const JobEnvironment& job) const {
@@ -142,18 +149,29 @@ class Reader {
                 fmt::format("all ranks are on this host: {} = {}", job.local_world_size.source, job.world_size.source),
                 true};
         }
-        if (launcher_ == &open_mpi) return address_of_open_mpi();
+        if (launcher_ == &open_mpi) {
+            const Fact host = address_of_open_mpi();
+            return host ? host : host_by_pmix(job);  // Open MPI 5 has no such variable
+        }
+        if (launcher_ == &pmix) return host_by_pmix(job);
         if (launcher_ == &hydra) {
             const auto control = from_.hydra_control_port();
             if (!control) return {};
             return {control->substr(0, control->rfind(':')), "mpirun's host, from --control-port of Hydra's proxy",
                     true};
         }
-        if (launcher_ == &slurm) {
+        if (launcher_ == &of_slurm) {
             const Fact list = first_of({"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"});
-            if (list) return {first_host(list.value), "first host of " + list.source, true};
+            if (list) return {slurm::first_host(list.value), "first host of " + list.source, true};
         }
         return {};
+    }
+
+    Fact host_by_pmix(const JobEnvironment& job) const {
+        if (job.rank.source != launcher_->rank) return {};  // another launcher's, below this one
+        const auto& facts = asked_pmix();
+        if (!facts || facts->host_of_rank_0.empty()) return {};
+        return {facts->host_of_rank_0, "rank 0's host, from the PMIx server", true};
     }
 
     // "1231486976.0;tcp://192.0.2.2,10.0.0.2:43621;tcp6://[fd00::2]:38713"
@@ -170,7 +188,11 @@ class Reader {
 
     Fact made_port() const {
         if (launcher_ == &open_mpi) return port_from({"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"});
-        if (launcher_ == &slurm) return port_from({"SLURM_JOB_ID", "SLURM_STEP_ID"});
+        if (launcher_ == &of_slurm) {
+            const auto port = slurm::port(get("SLURM_JOB_ID").value_or(""), get("SLURM_STEP_ID").value_or(""));
+            if (port) return {std::to_string(*port), "made from SLURM_JOB_ID, SLURM_STEP_ID", true};
+            return port_from({"SLURM_JOB_ID", "SLURM_STEP_ID"});
+        }
         if (launcher_ == &flux) return port_from({"FLUX_JOB_ID"});
         if (launcher_ == &pals) return port_from({"PALS_APID"});
         if (launcher_ == &pmix) return port_from({"PMIX_NAMESPACE"});
@@ -202,6 +224,8 @@ class Reader {
 
     const Surroundings& from_;
     const Launcher* launcher_ = nullptr;
+    mutable bool asked_ = false;
+    mutable std::optional<PmixFacts> pmix_;
 };
 
 std::string contents(const std::string& path) {
@@ -236,26 +260,11 @@ std::optional<std::string> control_port_of_proxy() {
 }  // namespace
 
 Surroundings surroundings() {
-    return {[](std::string_view variable) { return env::get(variable); }, control_port_of_proxy};
+    return {[](std::string_view variable) { return env::get(variable); }, control_port_of_proxy, ask_pmix};
 }
 
 JobEnvironment read_job_environment(const Surroundings& from) {
     return Reader(from).read();
-}
-
-std::string first_host(std::string_view list) {
-    std::string host;
-    for (std::size_t i = 0; i < list.size() && list[i] != ','; ++i) {
-        if (list[i] != '[') {
-            host += list[i];
-            continue;
-        }
-        const std::size_t end = list.find(']', i);
-        host += list.substr(i + 1, list.find_first_of("-,]", i) - i - 1);
-        if (end == std::string_view::npos) break;
-        i = end;
-    }
-    return host;
 }
 
 }  // namespace tutti::rendezvous

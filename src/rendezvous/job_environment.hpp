@@ -9,16 +9,21 @@
 //   Slurm         srun: SLURM_PROCID and its like; the first host of the step
 //   Flux          FLUX_TASK_RANK and its like; the address where all ranks are on one host
 //   PALS          Cray's mpiexec: PALS_RANKID, and PMI_SIZE
-//   PMI, PMIx     other process managers: ranks only
+//   PMI           other process managers: ranks only
+//   PMIx          prterun and others: the rank; its server tells the rest (pmix.hpp), rank 0's host too, which Open MPI
+//   5
+//                 does not say otherwise
 //
 // When all ranks are on one host the address is 127.0.0.1. Rank 0 listens at the address, so under mpirun on several
 // hosts it has to run on mpirun's host, as it does unless a hostfile says otherwise. The port is made from what names
-// the job, 20000 to 29999. torchrun's own store serves MASTER_PORT and does not speak tutti's protocol: there rank 0
-// listens on a port that is made in the same way. `tutti run` serves tutti's store at TUTTI_STORE_PORT and leaves
-// MASTER_PORT free for a store of PyTorch's.
+// the job, 20000 to 29999; the tasks of a Slurm job array have different ones. torchrun's own store serves MASTER_PORT
+// and does not speak tutti's protocol: there rank 0 listens on a port that is made in the same way. `tutti run` serves
+// tutti's store at TUTTI_STORE_PORT and leaves MASTER_PORT free for a store of PyTorch's.
 //
 // Threads: any; a function of its argument.
 #pragma once
+
+#include "rendezvous/pmix.hpp"
 
 #include <functional>
 #include <optional>
@@ -47,14 +52,12 @@ struct Surroundings {
     std::function<std::optional<std::string>(std::string_view variable)> variable;
     /// host:port at which the nearest ancestor that is a proxy of Hydra reaches mpirun.
     std::function<std::optional<std::string>()> hydra_control_port;
+    std::function<std::optional<PmixFacts>()> pmix;  ///< asked at most once, where variables leave something open
 };
 /// Those of this process.
 Surroundings surroundings();
 
 /// Throws InvalidArgument that names a variable whose value makes no sense.
 JobEnvironment read_job_environment(const Surroundings& from = surroundings());
-
-/// The first host of a list as Slurm writes it: "node[007-010,012],login" is node007.
-std::string first_host(std::string_view list);
 
 }  // namespace tutti::rendezvous

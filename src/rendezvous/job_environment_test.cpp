@@ -14,13 +14,14 @@ namespace {
 
 using Variables = std::map<std::string, std::string, std::less<>>;
 
-JobEnvironment read(const Variables& variables, const std::optional<std::string>& hydra = {}) {
+JobEnvironment read(const Variables& variables, const std::optional<std::string>& hydra = {},
+                    const std::optional<PmixFacts>& pmix = {}) {
     return read_job_environment({[&](std::string_view name) -> std::optional<std::string> {
                                      const auto found = variables.find(name);
                                      if (found == variables.end()) return std::nullopt;
                                      return found->second;
                                  },
-                                 [&] { return hydra; }});
+                                 [&] { return hydra; }, [&] { return pmix; }});
 }
 
 void expect(const Fact& fact, const std::string& value, const std::string& source) {
@@ -153,16 +154,56 @@ TEST(JobEnvironment, of_slurm_is_read_in_a_step) {
     EXPECT_EQ(read(batch).launcher, "none") << "a batch script is not a rank";
 }
 
-TEST(JobEnvironment, lists_of_hosts_begin_with_a_host) {
-    for (const auto& [list, host] : std::map<std::string, std::string>{{"node7", "node7"},
-                                                                       {"a,b", "a"},
-                                                                       {"n[001-003,007],m", "n001"},
-                                                                       {"n[12]", "n12"},
-                                                                       {"r[2-4]n[05,07]-ib,x", "r2n05-ib"},
-                                                                       {"n[3", "n3"},
-                                                                       {"", ""}}) {
-        EXPECT_EQ(first_host(list), host) << list;
-    }
+// As Slurm 22.05 says it to a task of `salloc -n 2 : -n 3`, `srun --het-group=0,1`: sums of both components.
+TEST(JobEnvironment, of_a_heterogeneous_step_of_slurm_is_that_of_all_components) {
+    Variables variables{{"SLURM_HET_SIZE", "2"},
+                        {"SLURM_JOB_ID", "2"},
+                        {"SLURM_JOB_ID_HET_GROUP_1", "3"},
+                        {"SLURM_NTASKS_HET_GROUP_0", "2"},
+                        {"SLURM_NTASKS_HET_GROUP_1", "3"},
+                        {"SLURM_PROCID", "4"},
+                        {"SLURM_NODEID", "1"},
+                        {"SLURM_LOCALID", "2"},
+                        {"SLURM_STEP_ID", "0"},
+                        {"SLURM_STEP_NUM_TASKS", "5"},
+                        {"SLURM_STEP_TASKS_PER_NODE", "2,3"},
+                        {"SLURM_STEP_NODELIST", "n[0-1]"}};
+    const auto job = read(variables);
+    expect(job.rank, "4", "SLURM_PROCID");
+    expect(job.world_size, "5", "SLURM_STEP_NUM_TASKS");
+    expect(job.local_rank, "2", "SLURM_LOCALID");
+    expect(job.local_world_size, "3", "SLURM_STEP_TASKS_PER_NODE");
+    expect(job.master_addr, "n0", "SLURM_STEP_NODELIST");
+    // A step of the second component alone, beside one of the first: the same job, another step.
+    variables.insert_or_assign("SLURM_STEP_ID", "1");
+    EXPECT_NE(read(variables).master_port.value, job.master_port.value);
+}
+
+TEST(JobEnvironment, of_a_pmix_process_manager_is_completed_by_its_server) {
+    const Variables variables{{"PMIX_RANK", "3"}, {"PMIX_NAMESPACE", "prterun-node1-77@1"}};
+    const auto none = read(variables);
+    EXPECT_EQ(none.launcher, "a PMIx process manager");
+    expect(none.rank, "3", "PMIX_RANK");
+    EXPECT_FALSE(none.world_size || none.local_rank || none.master_addr);
+    EXPECT_TRUE(none.master_port);
+    const PmixFacts facts{.size = 4, .local_rank = 1, .local_size = 2, .host_of_rank_0 = "node1"};
+    const auto job = read(variables, {}, facts);
+    expect(job.world_size, "4", "PMIx server");
+    expect(job.local_rank, "1", "PMIx server");
+    expect(job.local_world_size, "2", "PMIx server");
+    expect(job.master_addr, "node1", "rank 0's host, from the PMIx server");
+    expect(read(variables, {}, PmixFacts{.size = 4, .local_size = 4}).master_addr, "127.0.0.1", "on this host");
+    // What the user, or another launcher below this one, says is not completed by it.
+    Variables other = variables;
+    other.insert({{"RANK", "0"}, {"WORLD_SIZE", "2"}});
+    EXPECT_FALSE(read(other, {}, facts).master_addr);
+}
+
+TEST(JobEnvironment, of_open_mpi_5_has_its_address_from_the_pmix_server) {
+    Variables variables = of_open_mpi;
+    variables.erase("OMPI_MCA_orte_hnp_uri");
+    EXPECT_FALSE(read(variables).master_addr);
+    expect(read(variables, {}, PmixFacts{.host_of_rank_0 = "node1"}).master_addr, "node1", "PMIx server");
 }
 
 TEST(JobEnvironment, of_torchrun_leaves_its_store_alone) {

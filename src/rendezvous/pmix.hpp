@@ -1,0 +1,20 @@
+// What a process manager that speaks PMIx knows and no variable says: asked of its server by PMIx's own library.
+//
+// Threads: any, one at a time. Takes some 20 ms.
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace tutti::rendezvous {
+
+struct PmixFacts {
+    std::optional<int> size, local_rank, local_size;
+    std::string host_of_rank_0;  ///< empty: not known
+};
+
+/// Nothing where no server has started this process, or libpmix.so.2 is not here. Of what the server does not tell,
+/// nothing.
+std::optional<PmixFacts> ask_pmix();
+
+}  // namespace tutti::rendezvous
