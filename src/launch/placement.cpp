@@ -1,6 +1,7 @@
 #include "launch/placement.hpp"
 
 #include "core/env.hpp"
+#include "rendezvous/slurm.hpp"
 
 #include <tutti/error.hpp>
 
@@ -110,6 +111,21 @@ void take_indexed_job(Placement& p, Reader& reader, const Pod& pod) {
     reader.take(p.master_addr, {name_of_first_pod(pod.full_name(), index), "this pod's name"});
 }
 
+// srun with one launcher on each node, as --ntasks-per-node=1 starts them.
+void take_step(Placement& p, Reader& reader) {
+    namespace slurm = rendezvous::slurm;
+    const Given nodes = reader.read("SLURM_STEP_NUM_NODES"), tasks = reader.read("SLURM_STEP_NUM_TASKS"),
+                node = reader.read("SLURM_NODEID"), hosts = reader.read("SLURM_STEP_NODELIST"),
+                step = reader.read("SLURM_STEP_ID"), job = reader.read("SLURM_JOB_ID");
+    const bool one_each = nodes && nodes.value == tasks.value && nodes.value != "1";
+    if (!one_each || !node || !hosts || !step || (p.nodes && p.nodes.value != nodes.value)) return;
+    reader.take(p.nodes, nodes);
+    reader.take(p.node_rank, node);
+    reader.take(p.master_addr, {slurm::first_host(hosts.value), hosts.source});
+    if (const auto port = slurm::port(job.value, step.value))
+        reader.take(p.master_port, {std::to_string(*port), job.source});
+}
+
 // One node for want of a number: each pod would be a job of its own, and nobody would know.
 std::string of_lone_pod(const Placement& p, const Reader& reader) {
     const Given index = reader.read("JOB_COMPLETION_INDEX");
@@ -163,6 +179,7 @@ std::string complete(Placement& p, const Pod& pod) {
     Reader reader(pod);
     take_torchrun(p, reader);
     take_indexed_job(p, reader, pod);
+    take_step(p, reader);
     check(p);
     if (reader.taken().empty()) return of_lone_pod(p, reader);
     const std::string sources = fmt::format("{}", fmt::join(reader.taken(), ", "));

@@ -5,9 +5,11 @@
 //                          PET_MASTER_PORT, and PET_RDZV_ENDPOINT where the last two are not set. Kubeflow's Trainer
 //                          sets them in every pod.
 //   JOB_COMPLETION_INDEX   a pod of a Kubernetes Indexed Job or JobSet: the node's rank. TUTTI_NNODES (or --nnodes)
-//   says
-//                          how many pods there are. A headless service gives each pod a name, JOB-INDEX.SERVICE...;
-//                          that of node 0 is the own one with 0 for the index.
+//                          says how many pods there are. A headless service gives each pod a name,
+//                          JOB-INDEX.SERVICE...; that of node 0 is the own one with 0 for the index.
+//   SLURM_STEP_*           a step of srun with one task on each of several nodes, which is this launcher: SLURM_NODEID,
+//                          the step's first host, and a port that is made from the numbers of the job and the step.
+//                          A step with more tasks on a node starts launchers of one node; so does --nnodes 1.
 //
 // Threads: any; functions of their arguments.
 #pragma once

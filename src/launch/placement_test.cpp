@@ -161,5 +161,35 @@ TEST(Placement, a_pod_that_does_not_know_the_number_of_pods_says_that_it_is_a_jo
     EXPECT_FALSE(placement.nodes || placement.node_rank);
 }
 
+// One launcher on each node, as `srun --ntasks-per-node=1 tutti run` starts them.
+const Variables of_step{{"SLURM_STEP_NUM_NODES", "3"},         {"SLURM_STEP_NUM_TASKS", "3"}, {"SLURM_NODEID", "1"},
+                        {"SLURM_STEP_NODELIST", "gpu[03-05]"}, {"SLURM_STEP_ID", "0"},        {"SLURM_JOB_ID", "4711"}};
+
+TEST(Placement, comes_from_a_step_of_slurm_with_one_launcher_on_each_node) {
+    Placement placement;
+    EXPECT_EQ(complete(placement, pod_with(of_step)),
+              "tutti run: node 1 of 3, node 0 is gpu03, port 24711 (SLURM_STEP_NUM_NODES, SLURM_NODEID, "
+              "SLURM_STEP_NODELIST, SLURM_JOB_ID)");
+    EXPECT_FALSE(placement.ranks) << "the flag's, or all cores";
+    Placement flags{.nodes = {"3", "--nnodes"},
+                    .node_rank = {"2", "--node-rank"},
+                    .master_addr = {"x", "--master-addr"},
+                    .master_port = {"7", "--master-port"}};
+    EXPECT_EQ(complete(flags, pod_with(of_step)), "") << "flags win, each for itself";
+}
+
+TEST(Placement, of_launchers_that_share_a_node_of_slurm_is_a_node_of_its_own) {
+    for (const auto& [variable, value] : Variables{{"SLURM_STEP_NUM_TASKS", "6"}, {"SLURM_STEP_NUM_NODES", "1"}}) {
+        Variables variables = of_step;
+        variables[variable] = value;
+        Placement placement;
+        EXPECT_EQ(complete(placement, pod_with(variables)), "") << variable;
+        EXPECT_FALSE(placement.nodes || placement.master_addr);
+    }
+    Placement one{.nodes = {"1", "--nnodes"}};
+    EXPECT_EQ(complete(one, pod_with(of_step)), "");
+    EXPECT_FALSE(one.master_addr || one.node_rank);
+}
+
 }  // namespace
 }  // namespace tutti::launch
