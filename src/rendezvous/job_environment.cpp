@@ -124,16 +124,16 @@ class Reader {
         return {std::to_string(*tasks), "SLURM_STEP_TASKS_PER_NODE and SLURM_NODEID", true};
     }
 
-    static Fact by_pmix(const std::optional<int>& number) {
-        return number ? Fact{std::to_string(*number), "the PMIx server", true} : Fact{};
+    static Fact by_pmix(const std::optional<int>& number, const char* key) {
+        return number ? Fact{std::to_string(*number), std::string("the PMIx server's ") + key, true} : Fact{};
     }
     // PMIx's variables tell a process its rank and no more.
     void add_what_pmix_knows(JobEnvironment& job) {
         const auto facts = asked_pmix();
         if (!facts) return;
-        if (!job.world_size) job.world_size = by_pmix(facts->size);
-        if (!job.local_rank) job.local_rank = by_pmix(facts->local_rank);
-        if (!job.local_world_size) job.local_world_size = by_pmix(facts->local_size);
+        if (!job.world_size) job.world_size = by_pmix(facts->size, "PMIX_JOB_SIZE");
+        if (!job.local_rank) job.local_rank = by_pmix(facts->local_rank, "PMIX_LOCAL_RANK");
+        if (!job.local_world_size) job.local_world_size = by_pmix(facts->local_size, "PMIX_LOCAL_SIZE");
     }
     const std::optional<PmixFacts>& asked_pmix() const {
         if (!asked_) pmix_ = from_.pmix();

@@ -188,7 +188,7 @@ TEST(JobEnvironment, of_a_pmix_process_manager_is_completed_by_its_server) {
     EXPECT_TRUE(none.master_port);
     const PmixFacts facts{.size = 4, .local_rank = 1, .local_size = 2, .host_of_rank_0 = "node1"};
     const auto job = read(variables, {}, facts);
-    expect(job.world_size, "4", "PMIx server");
+    expect(job.world_size, "4", "PMIx server's PMIX_JOB_SIZE");
     expect(job.local_rank, "1", "PMIx server");
     expect(job.local_world_size, "2", "PMIx server");
     expect(job.master_addr, "node1", "rank 0's host, from the PMIx server");

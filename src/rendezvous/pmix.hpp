@@ -1,6 +1,6 @@
 // What a process manager that speaks PMIx knows and no variable says: asked of its server by PMIx's own library.
 //
-// Threads: any, one at a time. Takes some 20 ms.
+// Threads: any. Takes some 20 ms, most of them in a process of its own.
 #pragma once
 
 #include <optional>
