@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+"""A real Slurm on three hosts: Debian's packages, unpacked below FOLDER, in network namespaces that the test makes. As on
+Debian, each host's own name is 127.0.1.1 to itself. Usage: slurm_test.py TUTTI FOLDER
+"""
+import os
+import pathlib
+import re
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+from command_lines import Watch
+
+TUTTI, ROOT = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
+TOUR = TUTTI.parents[1] / "examples/tour"
+LIBRARIES = next(ROOT.glob("usr/lib/*/slurm-wlm")).parent
+ID = os.getpid() % 10000
+HOSTS = ("nodea", "nodeb", "nodec")
+ADDRESS = {host: f"10.214.{ID % 250}.{number}" for number, host in enumerate(HOSTS, 1)}
+SPACE = {host: f"ts{ID}-{host}" for host in HOSTS}
+BRIDGE = f"tsb{ID}"
+CONFIGURATION = """ClusterName=test
+SlurmctldHost=nodea({addresses[nodea]})
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+SlurmUser=root
+SlurmdUser=root
+StateSaveLocation={folder}
+SlurmdSpoolDir={folder}/%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.%n.pid
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+PluginDir={libraries}/slurm-wlm
+SelectType=select/cons_tres
+SlurmdParameters=config_overrides
+SchedulerParameters=bf_interval=1,sched_interval=1
+{nodes}
+PartitionName=all Nodes={hosts} Default=YES State=UP
+"""
+LISTENER = """
+import os, signal, sys, time
+def told(number, frame):
+    os.write(1, f"rank {os.environ.get('RANK', os.environ['SLURM_PROCID'])} got {signal.Signals(number).name}\\n".encode())
+    time.sleep(2)  # were it sent twice, this would show it
+    sys.exit(0)
+signal.signal(signal.SIGUSR1, told)
+print("ready", flush=True)
+time.sleep(100)
+"""
+
+
+def ip(*words):
+    subprocess.run(["ip", *words], check=True)
+
+
+class UnderSlurm(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        cls.folder.chmod(0o755)  # munged refuses a folder where others could put a socket in its place
+        (cls.folder / "munge.key").write_bytes(secrets.token_bytes(32))
+        (cls.folder / "munge.key").chmod(0o400)
+        cls.make_hosts()
+        cls.configuration = cls.folder / "slurm.conf"
+        cls.configuration.write_text(CONFIGURATION.format(
+            folder=cls.folder, addresses=ADDRESS, libraries=LIBRARIES, hosts=",".join(HOSTS),
+            nodes="\n".join(f"NodeName={host} NodeAddr={ADDRESS[host]} CPUs=8 State=UNKNOWN" for host in HOSTS)))
+        keep = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "TUTTI_", "PMI", "MASTER_"))}
+        cls.environment = {**keep, "PATH": f"{ROOT}/usr/bin:{ROOT}/usr/sbin:{os.environ['PATH']}", "HOME": str(cls.folder),
+                           "LD_LIBRARY_PATH": f"{LIBRARIES}:{LIBRARIES}/slurm-wlm", "SLURM_CONF": str(cls.configuration)}
+        cls.daemon("nodea", "munged", "--foreground", f"--key-file={cls.folder}/munge.key",
+                   f"--socket={cls.folder}/munge.socket", f"--pid-file={cls.folder}/munged.pid",
+                   f"--log-file={cls.folder}/munged.log", f"--seed-file={cls.folder}/seed")
+        cls.until(lambda: (cls.folder / "munge.socket").exists(), "munged does not start")
+        cls.daemon("nodea", "slurmctld-wlm", "-D", "-f", cls.configuration)
+        for host in HOSTS:
+            (cls.folder / host).mkdir()
+            cls.daemon(host, "slurmd-wlm", "-D", "-N", host, "-f", cls.configuration, "-d", ROOT / "usr/sbin/slurmstepd-wlm")
+        cls.until(lambda: "3 idle" in cls.output("sinfo", "-h", "-o", "%D %t").stdout, "this Slurm does not get ready")
+
+    @classmethod
+    def make_hosts(cls):
+        def remove():
+            for host in HOSTS:
+                pids = subprocess.run(["ip", "netns", "pids", SPACE[host]], capture_output=True, text=True, check=False)
+                for pid in pids.stdout.split():
+                    subprocess.run(["kill", "-9", pid], stderr=subprocess.DEVNULL, check=False)
+                subprocess.run(["ip", "netns", "del", SPACE[host]], stderr=subprocess.DEVNULL, check=False)
+            subprocess.run(["ip", "link", "del", BRIDGE], stderr=subprocess.DEVNULL, check=False)
+        cls.addClassCleanup(remove)
+        ip("link", "add", BRIDGE, "type", "bridge")
+        ip("link", "set", BRIDGE, "up")
+        for number, host in enumerate(HOSTS):
+            space = SPACE[host]
+            ip("netns", "add", space)
+            ip("link", "add", f"tsv{ID}-{number}", "type", "veth", "peer", "name", "eth0", "netns", space)
+            ip("link", "set", f"tsv{ID}-{number}", "master", BRIDGE, "up")
+            ip("-n", space, "addr", "add", f"{ADDRESS[host]}/24", "dev", "eth0")
+            ip("-n", space, "link", "set", "eth0", "up")
+            ip("-n", space, "link", "set", "lo", "up")
+            others = "".join(f"{ADDRESS[other]} {other}\n" for other in HOSTS if other != host)
+            (cls.folder / f"hosts.{host}").write_text(f"127.0.0.1 localhost\n127.0.1.1 {host}\n{others}")
+
+    @classmethod
+    def on(cls, host, *words):
+        # Not by `ip netns exec`, which hides /sys/fs/cgroup.
+        return ["nsenter", f"--net=/run/netns/{SPACE[host]}", "unshare", "--uts", "--mount", "sh", "-c",
+                'hostname "$1" && mount --bind "$2" /etc/hosts && shift 2 && exec "$@"', "sh", host,
+                cls.folder / f"hosts.{host}", *map(str, words)]
+
+    @classmethod
+    def daemon(cls, host, name, *arguments):
+        with open(cls.folder / f"{name}.{host}.said", "w", encoding="utf-8") as said:
+            process = subprocess.Popen(cls.on(host, name, *arguments), env=cls.environment, stdin=subprocess.DEVNULL,
+                                       stdout=said, stderr=said)
+
+        def stop():
+            process.terminate()
+            try:
+                process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        cls.addClassCleanup(stop)
+
+    @classmethod
+    def until(cls, condition, sentence, seconds=60):
+        end = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > end:
+                logs = "".join(f"{log.name}:\n{log.read_text()[-2000:]}\n" for log in cls.folder.glob("*.said"))
+                raise AssertionError(f"{sentence}:\n{logs}")
+            time.sleep(0.2)
+
+    @classmethod
+    def output(cls, *command, **more):
+        """A command of a user who is logged in on nodea."""
+        return subprocess.run(cls.on("nodea", *command), env={**cls.environment, **more}, capture_output=True, text=True,
+                              timeout=120, check=False)
+
+    def good(self, *command, **more):
+        done = self.output(*command, **more)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout + done.stderr
+
+    def test_srun_on_several_hosts_whose_own_names_are_127_0_1_1(self):
+        secret = secrets.token_hex(32)
+        with Watch(secret) as watch:
+            said = self.good("srun", "-N", 3, "-n", 6, TOUR, TUTTI_JOB_SECRET=secret)
+        self.assertIn("every result is as expected", said)
+        self.assertEqual(watch.found, {}, "the secret is on a command line")
+
+    def test_without_a_secret_every_host_says_what_it_needs(self):
+        done = self.output("srun", "-N", 2, "-n", 2, "timeout", 15, TOUR)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("TUTTI_JOB_SECRET", done.stdout + done.stderr)
+
+    def test_a_heterogeneous_step_is_one_job(self):
+        secret = secrets.token_hex(32)
+        said = self.good("salloc", "-n", 1, ":", "-N", 2, "-n", 4, "sh", "-c",
+                         f"srun --het-group=0,1 {TOUR} && srun --het-group=0,1 --label {TUTTI} doctor --env && "
+                         f"srun {TOUR} : {TOUR}", TUTTI_JOB_SECRET=secret)
+        self.assertEqual(said.count("every result is as expected"), 2, said)
+        self.assertEqual(sorted(re.findall(r"(?m)^\d: rank +(\d) +SLURM_PROCID", said)), list("01234"), said)
+        self.assertEqual(len(re.findall(r"world size +5 +SLURM_STEP_NUM_TASKS", said)), 5, said)
+        self.assertEqual(len(re.findall(r"master address +nodea +first host of SLURM_STEP_NODELIST", said)), 5, said)
+
+    def test_components_that_run_apart_do_not_meet(self):
+        said = self.good("salloc", "-n", 2, ":", "-n", 3, "sh", "-c",
+                         f"srun --het-group=0 {TOUR} & srun --het-group=1 {TOUR} & wait")
+        self.assertEqual(said.count("every result is as expected"), 2, said)
+
+    def test_tutti_run_on_each_node_of_a_step_is_one_job(self):
+        secret = secrets.token_hex(32)
+        with Watch(secret) as watch:
+            said = self.good("srun", "-N", 3, "--ntasks-per-node=1", TUTTI, "run", "-n", 2, TOUR, TUTTI_JOB_SECRET=secret)
+        self.assertRegex(said, r"tutti run: node 2 of 3, node 0 is nodea, port 2\d{4} \(SLURM_STEP_NUM_NODES, SLURM_NODEID")
+        self.assertEqual(said.count("every result is as expected"), 1, said)
+        self.assertEqual(watch.found, {}, "the secret is on a command line")
+
+    def test_tasks_of_a_job_array_beside_each_other_do_not_meet(self):
+        script = self.folder / "array.sh"
+        script.write_text(f"#!/bin/sh\n#SBATCH --ntasks=2 --nodelist=nodeb --output={self.folder}/array-%a.out\n"
+                          f"srun {TUTTI} doctor --env\nsrun {TOUR}\n")
+        submitted = time.monotonic()
+        self.good("sbatch", "--wait", "--array=0-3", script)
+        self.assertLess(time.monotonic() - submitted, 100)
+        said = [(self.folder / f"array-{task}.out").read_text() for task in range(4)]
+        ports = {re.search(r"master port +(\d+) +made from SLURM_JOB_ID, SLURM_STEP_ID", text).group(1) for text in said}
+        self.assertEqual(len(ports), 4, said)
+        for text in said:
+            self.assertIn("every result is as expected", text)
+
+    def test_the_signal_before_the_time_limit_reaches_ranks_once_and_the_job_ends_well(self):
+        """Both have a minute; Slurm signals 50 s before its end, or up to that much earlier."""
+        jobs = {name: subprocess.Popen(self.on("nodea", "srun", "-N", 2, "--ntasks-per-node=1", "--time=1", "--signal=USR1@50",
+                                               *program, sys.executable, "-c", LISTENER),
+                                       env={**self.environment, "TUTTI_JOB_SECRET": "x" * 40}, stdout=subprocess.PIPE,
+                                       stderr=subprocess.STDOUT, text=True)
+                for name, program in {"ranks of srun": (), "tutti run": (TUTTI, "run", "-n", "2", "--no-prefix")}.items()}
+        for name, job in jobs.items():
+            with self.subTest(name=name):
+                said, _ = job.communicate(timeout=100)
+                ranks = 2 if name == "ranks of srun" else 4
+                self.assertEqual(job.returncode, 0, said)
+                self.assertEqual(sorted(re.findall(r"rank (\d) got SIGUSR1", said)), list("0123")[:ranks], said)
+
+
+if __name__ == "__main__":
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        print("left out: slurm_test: network namespaces need root and the command ip (Debian package iproute2)")
+        sys.exit(77)
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:], verbosity=2)
