@@ -168,7 +168,8 @@ void Attempt::take_signals() {
     while (const int signal = signals_.next()) {
         if (ends_job(signal)) end_by(signal);
         if (!is_for_ranks(signal)) continue;
-        pass_to_ranks(signal);
+        const bool is_users = signal == SIGUSR1 || signal == SIGUSR2;
+        if (!is_users || !guard_.got(signal)) pass_to_ranks(signal);
         if (signal == SIGTSTP && !stop_this_process()) {
             write_all(
                 2,

@@ -12,9 +12,11 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <set>
 #include <string>
 #include <system_error>
@@ -39,7 +41,19 @@ bool kill_marked(const std::string& variable) {
     return found;
 }
 
-// Messages: a process group; minus one to forget it; 0: all is done.
+constexpr pid_t forget_signals = std::numeric_limits<pid_t>::min();
+
+// Of a process with all signals blocked: whether that one waits.
+bool is_pending(pid_t process, int signal) {
+    std::ifstream status(fmt::format("/proc/{}/status", process));
+    for (std::string line; std::getline(status, line);) {
+        if (!line.starts_with("ShdPnd:")) continue;
+        return (std::strtoull(line.c_str() + 7, nullptr, 16) >> (signal - 1) & 1) != 0;
+    }
+    return false;
+}
+
+// Messages: a process group; minus one to forget it; forget_signals; 0: all is done.
 [[noreturn]] void guard(int pipe, const std::string& variable) noexcept {
     ::setsid();
     ::prctl(PR_SET_NAME, "tutti-guard");
@@ -53,6 +67,11 @@ bool kill_marked(const std::string& variable) {
         if (got < 0 && errno == EINTR) continue;
         if (got == sizeof message) {
             if (message == 0) ::_exit(0);
+            if (message == forget_signals) {
+                const timespec no_time{};
+                while (::sigtimedwait(&all, nullptr, &no_time) > 0) continue;
+                continue;
+            }
             if (message > 0)
                 groups.insert(message);
             else
@@ -107,6 +126,22 @@ void Guard::watch(pid_t process_group) {
 
 void Guard::forget(pid_t process_group) {
     tell(-process_group);
+}
+
+bool Guard::got(int signal) {
+    constexpr int looks = 10;
+    constexpr useconds_t between = 5000;
+    const auto becomes = [&](bool wanted) {
+        for (int look = 0; look < looks; ++look) {
+            if (is_pending(pid_, signal) == wanted) return true;
+            ::usleep(between);
+        }
+        return false;
+    };
+    if (!becomes(true)) return false;
+    tell(forget_signals);
+    becomes(false);
+    return true;
 }
 
 void Guard::tell(pid_t message) {

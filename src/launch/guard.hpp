@@ -27,6 +27,9 @@ class Guard {
     std::string variable() const { return "TUTTI_LAUNCHER=" + id_; }
     void watch(pid_t process_group);
     void forget(pid_t process_group);
+    /// Whether a signal that has come to the launcher has come, or comes within 50 ms, to the guard as well, which
+    /// nobody knows: then whoever sent it sent it to all processes of the job, as Slurm does. Forgets it.
+    bool got(int signal);
     pid_t pid() const noexcept { return pid_; }
 
  private:

@@ -228,6 +228,28 @@ class PassedOn(CliCase):
             for name in names[:4]:
                 self.assertEqual(said.count(f"got {name}\n".encode()), 2)
 
+    def test_a_signal_to_all_processes_of_the_job_reaches_each_rank_once(self):
+        """As Slurm sends one to a step, or systemctl kill to a unit: to the ranks as well, here after the launcher."""
+        with subprocess.Popen([TUTTI, "run", "-n", "2", sys.executable, "-c", LISTENER, "SIGUSR1", "SIGUSR2", "SIGTERM"],
+                              stdout=subprocess.PIPE, process_group=0) as job:
+            said = b""
+            while said.count(b"ready") < 2:
+                said += job.stdout.readline()
+            for number in (signal.SIGUSR1, signal.SIGUSR1, signal.SIGUSR2):
+                before = said.count(b"got " + number.name.encode())
+                for pid in [job.pid, *children(job.pid)]:
+                    os.kill(pid, number)
+                while said.count(b"got " + number.name.encode()) < before + 2:
+                    said += job.stdout.readline()
+                time.sleep(0.3)
+            job.send_signal(signal.SIGUSR2)  # and to the launcher alone
+            while said.count(b"got SIGUSR2") < 4:
+                said += job.stdout.readline()
+            job.send_signal(signal.SIGTERM)
+            said += job.stdout.read()
+            self.assertEqual(job.wait(timeout=20), 143)
+        self.assertEqual((said.count(b"got SIGUSR1"), said.count(b"got SIGUSR2")), (4, 4), said)
+
     def test_who_does_not_handle_it_ends_by_it(self):
         with subprocess.Popen([TUTTI, "run", "-n", "2", "sh", "-c", "echo ready; exec sleep 50"], stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, text=True) as job:
