@@ -11,8 +11,22 @@ from distributed import Client, LocalCluster
 
 import tutti.dask
 import tutti.distributed as dist
+from command_lines import Watch
 
 N = 3
+KNOWN = "0123456789abcdef" * 4
+
+
+def make_secret_known():
+    import tutti._engines
+
+    tutti._engines.secrets.token_hex = lambda count: KNOWN
+
+
+def total_and_wait(x):
+    result = total(x)
+    time.sleep(1)
+    return result
 
 
 def total(x, scale=1.0):
@@ -57,6 +71,13 @@ class Dask(unittest.TestCase):
             self.assertEqual({size for _, size, *_ in results}, {N})
             self.assertEqual(len({pid for *_, pid, _ in results}), N)
             self.assertEqual([x for *_, x in results], [[12.0, 12.0]] * N)
+
+    def test_the_secret_travels_in_the_tasks_and_is_on_no_command_line(self):
+        self.client.run(make_secret_known)
+        with Watch(KNOWN) as watch:
+            results = tutti.dask.run(self.client, total_and_wait, np.ones(1))
+        self.assertEqual([x for *_, x in results], [[6.0]] * N)
+        self.assertEqual(watch.found, {})
 
     def test_ranks_are_in_the_order_of_the_workers_that_are_named(self):
         names = list(self.client.scheduler_info(n_workers=-1)["workers"])

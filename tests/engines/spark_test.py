@@ -8,6 +8,8 @@ import unittest
 
 from pyspark.sql import SparkSession
 
+from command_lines import Watch
+
 N = 2
 os.environ["PYSPARK_PYTHON"] = sys.executable
 
@@ -47,6 +49,35 @@ def one_dies(rows):
     yield 0
 
 
+KNOWN = "0123456789abcdef" * 4
+
+
+def total_with_a_known_secret(rows):
+    import tutti._engines
+
+    tutti._engines.secrets.token_hex = lambda count: KNOWN
+    yield from total(rows)
+    time.sleep(1)
+
+
+def train(scale):
+    """For TorchDistributor, as its users write it: the name of the backend is all that is tutti's."""
+    import torch
+    import torch.distributed as dist
+
+    dist.init_process_group("tutti")
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1, bias=False))
+    torch.nn.init.ones_(model.module.weight)
+    model(torch.full((1, 4), scale * (dist.get_rank() + 1))).sum().backward()
+    gradient = model.module.weight.grad.tolist()
+    ranks = [None] * dist.get_world_size()
+    dist.all_gather_object(ranks, dist.get_rank())
+    backend = dist.get_backend()
+    dist.barrier()
+    dist.destroy_process_group()
+    return backend, ranks, gradient
+
+
 class Spark(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -63,6 +94,27 @@ class Spark(unittest.TestCase):
         for _ in range(2):  # stages may follow each other in the same processes
             results = self.context.parallelize(range(10), N).barrier().mapPartitions(total).collect()
             self.assertEqual(results, [(0, N, [45.0]), (1, N, [45.0])])
+
+    def test_the_secret_comes_by_spark_and_is_on_no_command_line(self):
+        with Watch(KNOWN) as watch:
+            results = self.context.parallelize(range(10), N).barrier().mapPartitions(total_with_a_known_secret).collect()
+        self.assertEqual(results, [(0, N, [45.0]), (1, N, [45.0])])
+        self.assertEqual(watch.found, {})
+
+    def test_torch_distributor_takes_tutti_by_its_name(self):
+        try:
+            import torch
+            import tutti.torch
+        except ImportError as error:
+            self.skipTest(f"{error}: the Python of TORCH_PYTHON has no PyTorch, or make torch has not been run")
+        from pyspark.ml.torch.distributor import TorchDistributor
+
+        for local in (True, False):  # on the driver; in tasks of a barrier stage
+            with self.subTest(local_mode=local):
+                distributor = TorchDistributor(num_processes=N, local_mode=local, use_gpu=False)
+                backend, ranks, gradient = distributor.run(train, 2.0)
+                self.assertEqual((backend, ranks), ("tutti", [0, 1]))
+                self.assertEqual(gradient, [[3.0] * 4])  # the mean of 2 and 4
 
     def test_outside_of_a_barrier_stage_it_says_what_was_expected(self):
         with self.assertRaisesRegex(Exception, "no task of a barrier stage: expected rdd.barrier"):
