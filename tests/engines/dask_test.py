@@ -9,6 +9,7 @@ import unittest
 import numpy as np
 from distributed import Client, LocalCluster
 
+import page
 import tutti.dask
 import tutti.distributed as dist
 from command_lines import Watch
@@ -63,6 +64,9 @@ class Dask(unittest.TestCase):
         self.client.wait_for_workers(N)
         self.addCleanup(self.cluster.close)
         self.addCleanup(self.client.close)
+
+    def test_the_program_of_the_page(self):
+        self.assertIn("[(0, 8.0), (1, 8.0)]", page.run("Dask").replace("np.float64(8.0)", "8.0"))
 
     def test_every_worker_is_a_rank_and_jobs_may_follow_each_other(self):
         for _ in range(2):

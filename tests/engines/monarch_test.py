@@ -15,9 +15,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = HERE = [str(ROOT / "examples/monarch"), str(ROOT / "tests/engines")]
 os.environ["PYTHONPATH"] = ":".join(HERE)  # for the processes of actors
 
-from monarch.actor import Actor, current_rank, endpoint, this_host
+from monarch.actor import endpoint, this_host
 
 import actors
+import page
 import tutti.distributed as dist
 from command_lines import Watch
 
@@ -46,21 +47,6 @@ class Known(actors.Worker):
             pathlib.Path(folder, str(self.rank)).write_text(f"told after {time.monotonic() - begin:.2f} s: {error}")
 
 
-class Trainer(Actor):
-    @endpoint
-    def train(self):
-        """As Monarch's users write it for gloo."""
-        import torch
-        import torch.distributed
-
-        torch.distributed.init_process_group("tutti")
-        x = torch.full((3,), float(current_rank().rank + 1))
-        torch.distributed.all_reduce(x)
-        backend = torch.distributed.get_backend()
-        torch.distributed.destroy_process_group()
-        return backend, x.tolist()
-
-
 def known_workers():
     workers = this_host().spawn_procs(per_host={"ranks": N}).spawn("known", Known, N)
     workers.join.call(workers.slice(ranks=0).serve.call_one("127.0.0.1").get()).get()
@@ -82,18 +68,13 @@ class Monarch(unittest.TestCase):
             workers.leave.call().get()
         self.assertEqual(watch.found, {})
 
-    def test_torch_takes_tutti_by_its_name(self):
+    def test_torch_takes_tutti_by_its_name_in_the_program_of_the_page(self):
         try:
             import torch
             import tutti.torch
         except ImportError as error:
             self.skipTest(f"{error}: the Python of TORCH_PYTHON has no PyTorch, or make torch has not been run")
-        from monarch.spmd import setup_torch_elastic_env
-
-        procs = this_host().spawn_procs(per_host={"ranks": N})
-        setup_torch_elastic_env(procs)
-        results = [x for _, x in procs.spawn("trainers", Trainer).train.call().get().items()]
-        self.assertEqual(results, [("tutti", [3.0] * 3)] * N)
+        self.assertIn("[12.0, 12.0]", page.run("Monarch"))  # four elements of 1 + 2
 
     def test_an_actor_that_dies_is_named_to_the_others_within_a_second(self):
         """In a process of its own, since Monarch ends its controller as well."""

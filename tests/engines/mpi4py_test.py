@@ -11,6 +11,7 @@ import sys
 import tempfile
 import unittest
 
+import page
 from command_lines import Watch
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -101,11 +102,14 @@ os._exit(0)  # MPI cannot be finalised without rank 1
 
 
 class Mpi4py(unittest.TestCase):
+    @staticmethod
+    def environment(mpi):
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("TUTTI_", "MASTER_"))}
+        return {**kept, "MPI4PY_LIBMPI": LIBRARY[mpi], "OMP_NUM_THREADS": "1"}
+
     def start(self, mpi, ranks, program, through=()):
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(("TUTTI_", "MASTER_"))}
-        environment.update(MPI4PY_LIBMPI=LIBRARY[mpi], OMP_NUM_THREADS="1")
-        return subprocess.run([*map(str, MPIRUNS[mpi]), "-n", str(ranks), *through, sys.executable, *program], env=environment,
-                              capture_output=True, text=True, timeout=120, check=False)
+        return subprocess.run([*map(str, MPIRUNS[mpi]), "-n", str(ranks), *through, sys.executable, *program],
+                              env=self.environment(mpi), capture_output=True, text=True, timeout=120, check=False)
 
     def on_both(self):
         if OPEN_MPI is None:
@@ -124,14 +128,8 @@ class Mpi4py(unittest.TestCase):
                 self.assertIn("after 400 steps: 1000.0 in all", said)
 
     def test_the_program_of_the_page(self):
-        """docs/deploy.md, as it stands there."""
-        page = (ROOT / "docs/deploy.md").read_text()
-        block = re.search(r"## Programs with mpi4py\n.*?```python\n(.*?)```", page, re.DOTALL).group(1)
-        with tempfile.NamedTemporaryFile("w", suffix=".py") as program:
-            program.write(block)
-            program.flush()
-            for mpi in self.on_both():
-                self.good(mpi, 3, program.name)
+        for mpi in self.on_both():
+            page.run("Programs with mpi4py", through=[*MPIRUNS[mpi], "-n", 3], env=self.environment(mpi))
 
     def test_the_secret_comes_by_mpi_and_is_on_no_command_line(self):
         for mpi in self.on_both():

@@ -14,7 +14,9 @@ import ray
 from ray.util import collective
 from ray.util.collective.types import ReduceOp
 
+import page
 import tutti.ray
+from command_lines import Watch
 
 try:
     import torch
@@ -22,6 +24,7 @@ except ImportError:
     torch = None
 
 N = 2
+KNOWN = "0123456789abcdef" * 4
 
 
 @ray.remote(num_cpus=0)
@@ -37,6 +40,11 @@ class Worker:
     def join(self):
         collective.init_collective_group(*self.place)
         return os.getpid()
+
+    def make_secret_known(self):
+        import tutti._engines
+
+        tutti._engines.secrets.token_hex = lambda count: KNOWN
 
     def leave(self):
         collective.destroy_collective_group(self.group)
@@ -138,6 +146,20 @@ class Ray(unittest.TestCase):
     @unittest.skipIf(torch is None, "left out: ray_test: there is no PyTorch")
     def test_every_operation_takes_tensors_of_torch(self):
         self.check_operations("torch_operations", "torch")
+
+    def test_the_program_of_the_page(self):
+        address = ray.get_runtime_context().gcs_address
+        self.assertIn("8.0", page.run("Ray", env={**os.environ, "RAY_ADDRESS": address}))
+
+    def test_the_secret_comes_by_rays_store_and_is_on_no_command_line(self):
+        workers = self.workers(group="known")
+        ray.get([worker.make_secret_known.remote() for worker in workers], timeout=60)
+        with Watch(KNOWN) as watch:
+            ray.get([worker.join.remote() for worker in workers], timeout=90)
+            results = ray.get([worker.call_and_time.remote("allreduce") for worker in workers], timeout=60)
+            time.sleep(1)
+        self.assertEqual([kind for _, kind, _ in results], ["", ""])
+        self.assertEqual(watch.found, {})
 
     def test_a_group_that_the_driver_declares(self):
         workers = self.workers(group="declared")

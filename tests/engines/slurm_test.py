@@ -13,6 +13,7 @@ import tempfile
 import time
 import unittest
 
+import page
 from command_lines import Watch
 
 TUTTI, ROOT = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
@@ -186,6 +187,16 @@ class UnderSlurm(unittest.TestCase):
         self.assertRegex(said, r"tutti run: node 2 of 3, node 0 is nodea, port 2\d{4} \(SLURM_STEP_NUM_NODES, SLURM_NODEID")
         self.assertEqual(said.count("every result is as expected"), 1, said)
         self.assertEqual(watch.found, {}, "the secret is on a command line")
+
+    def test_the_script_of_the_page(self):
+        """With the tour for the reader's program."""
+        (self.folder / "train").symlink_to(TOUR)
+        (self.folder / "job.sh").write_text(page.program("Slurm", language=""))
+        self.good("sh", "-c", f"cd {self.folder} && sbatch --wait --output=page.out job.sh",
+                  PATH=f"{TUTTI.parent}:{self.environment['PATH']}")
+        said = (self.folder / "page.out").read_text()
+        self.assertEqual(said.count("every result is as expected"), 2, said)
+        self.assertIn("tutti run: node 1 of 2, node 0 is nodea", said)
 
     def test_tasks_of_a_job_array_beside_each_other_do_not_meet(self):
         script = self.folder / "array.sh"

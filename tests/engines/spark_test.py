@@ -8,6 +8,7 @@ import unittest
 
 from pyspark.sql import SparkSession
 
+import page
 from command_lines import Watch
 
 N = 2
@@ -78,6 +79,15 @@ def train(scale):
     return backend, ranks, gradient
 
 
+def has_torch():
+    try:
+        import torch
+        import tutti.torch
+    except ImportError:
+        return False
+    return True
+
+
 class Spark(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -101,12 +111,14 @@ class Spark(unittest.TestCase):
         self.assertEqual(results, [(0, N, [45.0]), (1, N, [45.0])])
         self.assertEqual(watch.found, {})
 
+    def test_the_programs_of_the_page(self):
+        self.assertIn("[45.0, 45.0]", page.run("Spark"))
+        if has_torch():
+            self.assertIn("16.0", page.run("Spark", 1).split())  # four elements of 2 + 2
+
     def test_torch_distributor_takes_tutti_by_its_name(self):
-        try:
-            import torch
-            import tutti.torch
-        except ImportError as error:
-            self.skipTest(f"{error}: the Python of TORCH_PYTHON has no PyTorch, or make torch has not been run")
+        if not has_torch():
+            self.skipTest("the Python of TORCH_PYTHON has no PyTorch, or make torch has not been run")
         from pyspark.ml.torch.distributor import TorchDistributor
 
         for local in (True, False):  # on the driver; in tasks of a barrier stage
