@@ -1,5 +1,6 @@
 #include "cli/arguments.hpp"
 
+#include "core/env.hpp"
 #include "core/suggestion.hpp"
 
 #include <tutti/dtype.hpp>
@@ -73,6 +74,10 @@ std::vector<std::string> dtype_names() {
     std::vector<std::string> names;
     for (int i = 0; i < dtype_count; ++i) names.emplace_back(to_string(static_cast<DType>(i)));
     return names;
+}
+
+std::string python_of_scripts() {
+    return env::get("PYTHON_EXEC").value_or("python3");
 }
 
 std::vector<std::string> option_names(const CLI::App& app) {

@@ -26,6 +26,9 @@ std::vector<std::string> dtype_names();
 /// All option names of a sub-command.
 std::vector<std::string> option_names(const CLI::App& app);
 
+/// The interpreter of scripts: PYTHON_EXEC, which the command of the Python package sets to its own, else python3.
+std::string python_of_scripts();
+
 /// Cuts what follows a sub-command's name and options (or "--") off the arguments and returns it.
 std::vector<std::string> take_command(const CLI::App& sub, std::vector<std::string>& arguments);
 

@@ -216,8 +216,12 @@ std::map<std::string, std::filesystem::path> backend_libraries() {
     return found;
 }
 
-// What a backend's library says about the library that it is for; "" where it says nothing. Asked in a process of its
-// own: the program has tutti in itself, and who knows what a vendor's library does when it is opened.
+using Report = const char* (*)();
+constexpr std::string_view not_here = "not here: ";
+
+// What a backend's library says about the library that it is for; "" where it says nothing; after "not here: " why the
+// backend cannot be used. Asked in a process of its own: the program has tutti in itself, and who knows what a vendor's
+// library does when it is opened.
 std::string report_of(const std::filesystem::path& file) {
     int pipe[2];
     if (::pipe(pipe) != 0) return {};
@@ -226,9 +230,13 @@ std::string report_of(const std::filesystem::path& file) {
         constexpr unsigned seconds = 10;
         ::alarm(seconds);
         void* const library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-        if (library == nullptr) ::_exit(0);
-        auto* const report = reinterpret_cast<const char* (*)()>(::dlsym(library, "tutti_backend_report"));
-        const std::string_view text = report == nullptr ? "" : report();
+        std::string text;
+        if (library == nullptr) {
+            text = fmt::format("{}it cannot be loaded: {}", not_here, ::dlerror());
+        } else if (auto* const report = reinterpret_cast<Report>(::dlsym(library, "tutti_backend_report"));
+                   report != nullptr) {
+            text = report();
+        }
         (void)!::write(pipe[1], text.data(), text.size());
         ::_exit(0);
     }
@@ -240,21 +248,21 @@ std::string report_of(const std::filesystem::path& file) {
     ::close(pipe[0]);
     int status = 0;
     if (child > 0) (void)::waitpid(child, &status, 0);
-    if (child > 0 && status != 0) return "not here: asking its library ended the process, or took too long";
+    if (child > 0 && status != 0)
+        return fmt::format("{}asking its library ended the process, or took too long", not_here);
     return text;
 }
 
 // This program cannot load them; programs that use libtutti.so find those beside it.
 std::vector<Finding> backends() {
-    constexpr std::string_view not_here = "not here: ";
     std::vector<std::string> names{"native"};
     std::vector<Finding> findings(1);
     for (const auto& [name, file] : backend_libraries()) {
         names.push_back(name);
         const std::string report = report_of(file);
         if (report.starts_with(not_here))
-            findings.push_back(
-                {Kind::missing, name, report.substr(not_here.size()), "docs/nccl.md says where it looks"});
+            findings.push_back({Kind::missing, name, report.substr(not_here.size()),
+                                fmt::format("only groups with the backend \"{}\" need it", name)});
         else if (!report.empty())
             findings.push_back({Kind::good, name, report});
     }

@@ -1,7 +1,6 @@
 // tutti run: starts the ranks of a job, here, on this node of several, or on other hosts over ssh. Its flags are those
 // of torchrun and DeepSpeed's launcher; tutti launch is the same with the defaults of torch.distributed.launch.
 #include "cli/arguments.hpp"
-#include "core/env.hpp"
 #include "core/this_host.hpp"
 #include "launch/launcher.hpp"
 #include "launch/placement.hpp"
@@ -196,7 +195,7 @@ launch::Options options_of(const RunArguments& a, const std::vector<std::string>
 void find_interpreter(launch::Options& options, const RunArguments& a) {
     auto& command = options.command;
     if (command.empty() || (!a.module && (a.no_python || !command.front().ends_with(".py")))) return;
-    std::vector<std::string> words{env::get("PYTHON_EXEC").value_or("python3"), "-u"};
+    std::vector<std::string> words{python_of_scripts(), "-u"};
     if (a.module) words.emplace_back("-m");
     options.program_words = words.size() + 1;
     command.insert(command.begin(), words.begin(), words.end());

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 
 from cli_case import TOUR, TUTTI, CliCase, main, rows
@@ -129,6 +130,14 @@ class UnderOthers(CliCase):
                         r"(ok|slow) +tcp +two ranks met", r"\w+ +tuning", r"\w+ +cores +\d+ of \d+", r"ok +backends +native",
                         r"\w+ +network", r"missing +secret +none jobs on several hosts need"):
             self.assertRegex(self.findings(done), f"(?m)^{finding}")
+
+    def test_doctor_says_why_a_backend_s_library_cannot_be_loaded(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "libtutti-backend-torn.so").write_text("no library")
+            done = self.start(TUTTI, "doctor", env={"TUTTI_BACKEND_PATH": folder})
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(self.findings(done), r'(?m)^missing +torn +it cannot be loaded: .*libtutti-backend-torn\.so: .*'
+                                              r'only groups with the backend "torn" need it$')
 
     def test_doctor_names_what_is_slow_or_broken(self):
         done = self.start("sh", "-c", 'ulimit -n 200; exec "$@"', "sh", TUTTI, "doctor",

@@ -68,7 +68,7 @@ Start meeting(const Options& o, std::vector<std::string> command, const fs::path
 }
 
 std::string missing(const std::string& peer, const Options& o, const fs::path& program) {
-    if (!fs::exists(program)) return "it is not built; install it and type: make bench";
+    if (!fs::exists(program)) return "its program is not beside this tutti; in tutti's sources: make bench";
     if (peer == "openmpi" && !on_path("mpirun.openmpi")) return "mpirun.openmpi is not installed";
     if (peer == "mpich" && !on_path("mpiexec.mpich")) return "mpiexec.mpich is not installed";
     if (peer == "torch" &&

@@ -272,6 +272,7 @@ std::unique_ptr<bench::Report> report_of(const Options& options) {
 Command add_bench(CLI::App& app) {
     auto a = std::make_shared<Arguments>();
     Options& o = a->options;
+    o.plot_python = o.torch_python = python_of_scripts();
     CLI::App* sub = app.add_subcommand("bench", "Measure collectives: tutti bench all_reduce -n 2 -b 8 -e 64M -f 2");
     std::vector<std::string> collectives = bench::collective_names();
     collectives.insert(collectives.begin(), "all");
@@ -328,10 +329,10 @@ Command add_bench(CLI::App& app) {
         ->type_name("FOLDER");
     sub->add_option(both_spellings("--plot-python"), o.plot_python, "the interpreter that has matplotlib")
         ->type_name("FILE")
-        ->capture_default_str();
+        ->default_str("PYTHON_EXEC, else python3");
     sub->add_option(both_spellings("--torch-python"), o.torch_python, "the interpreter that has torch")
         ->type_name("FILE")
-        ->capture_default_str();
+        ->default_str("PYTHON_EXEC, else python3");
     sub->add_flag(both_spellings("--quiet"), a->quiet)->group("");
     sub->add_flag(both_spellings("--fill"), o.sampling.fill)->group("");
     sub->add_option("--worker", a->worker)->group("");
