@@ -35,6 +35,12 @@ class Command(unittest.TestCase):
                 done = run(*command, "--version")
                 self.assertEqual((done.returncode, done.stdout), (0, f"tutti {tutti.__version__}\n"), done.stderr)
 
+    def test_man_pages_and_completions_are_where_the_environment_has_them(self):
+        share = pathlib.Path(sys.prefix, "share")
+        for file in ("man/man1/tutti.1", "man/man1/tutti-run.1", "bash-completion/completions/tutti",
+                     "zsh/site-functions/_tutti", "fish/vendor_completions.d/tutti.fish"):
+            self.assertIn("tutti", (share / file).read_text(), file)
+
     def test_the_programs_answers_and_statuses_are_its_own(self):
         for name, command in COMMANDS.items():
             with self.subTest(command=name):
