@@ -25,6 +25,7 @@
 #include <tuple>
 #include <type_traits>
 #include <unordered_map>
+#include <utility>
 #include <variant>
 
 namespace tutti {
@@ -320,8 +321,9 @@ template <ObjectValue T>
 struct ObjectTraits<std::optional<T>> {
     static Object to(const std::optional<T>& value) { return value ? Object(*value) : Object(); }
     static void from(const Object& object, std::optional<T>& value) {
-        value.reset();
-        if (!object.is_nil()) read_object(object, value.emplace());
+        std::optional<T> read;
+        if (!object.is_nil()) read_object(object, read.emplace());
+        value = std::move(read);
     }
 };
 template <>
