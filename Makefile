@@ -87,9 +87,10 @@ torch: deps  ## build tutti.torch, the backend for PyTorch, in build/python; TOR
 	@mkdir -p build
 	@cmake --preset release -DTUTTI_TORCH=ON -DTUTTI_TORCH_PYTHON="$(TORCH_PYTHON)" >build/configure.log 2>&1 || \
 	  { cat build/configure.log; echo "tutti: configuring failed; the lines above say what is missing"; exit 1; }
-	@cmake --build build -j $(JOBS) --target tutti-torch || { \
+	@cmake --build build -j $(JOBS) --target tutti-torch tutti-cli || { \
 	  echo "tutti: the build failed; mend the first error above and type: make torch"; exit 1; }
-	@echo "tutti: use it by: PYTHONPATH=$(CURDIR)/build/python $(TORCH_PYTHON) ..."
+	@echo 'tutti: use it by: export PYTHONPATH=$(CURDIR)/build/python PATH=$(CURDIR)/build/bin:$$PATH'
+	@echo 'tutti: then, for example: tutti run -n 2 train.py'
 
 test-torch: $(if $(TORCH_VERSION),build,torch)  ## PyTorch's own distributed tests on tutti, on gloo, and with gloo replaced; writes docs/pytorch-tests.md (20 minutes). TORCH_VERSION=2.14.1: ours, on that one (6 GB)
 	@tools/torch-tests $(if $(TORCH_VERSION),version $(TORCH_VERSION),pytorch)
