@@ -2,6 +2,7 @@
 //
 // The recorder is always on: the last 4,096 operations of each group of this process. TUTTI_TRACE_DIR makes every
 // process of a job write them to a folder, when a group fails or ends and on SIGUSR2; `tutti trace FOLDER` reads them.
+// TUTTI_TRACE_FORMAT=torch adds files that PyTorch's torchfrtrace reads.
 // TUTTI_METRICS_FILE makes a process write its counters every second. The functions here do the same from a program.
 //
 // Threads: any.
@@ -21,6 +22,12 @@ namespace tutti {
 /// Writes one file for each group of this process into the folder, which is made if need be; returns their paths.
 /// Throws InvalidArgument, naming the file, when that cannot be done.
 TUTTI_API std::vector<std::string> dump_trace(const std::string& folder, const std::string& reason = "asked for");
+
+/// Writes what the groups of this process did in the form of PyTorch's flight recorder, one file for each rank of this
+/// process in each world, "flight_WORLD_rank_RANK"; returns their paths. PyTorch's torchfrtrace reads a folder with the
+/// files of all ranks. What each rank sent in an all_to_all is in it where TUTTI_TRACE_DIR is set. Throws as
+/// dump_trace.
+TUTTI_API std::vector<std::string> dump_flight_recorder(const std::string& folder);
 
 /// What this rank has done in one group since the group was made.
 struct GroupCounters {

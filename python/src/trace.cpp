@@ -69,6 +69,10 @@ void bind_trace(nb::module_& m) {
         "dump_trace", &dump_trace, nb::arg("folder"), nb::arg("reason") = "asked for",
         "Writes the flight records of this process's groups to a folder, which is made if need be; returns the files'\n"
         "paths. InvalidArgument, with the file, when that cannot be done.");
+    m.def("dump_flight_recorder", &dump_flight_recorder, nb::arg("folder"),
+          "Writes what this process's groups did for PyTorch's torchfrtrace, one file for each rank of this process in "
+          "each\n"
+          "world, to a folder, which is made if need be; returns the files' paths. InvalidArgument as by dump_trace.");
     m.def("prometheus_text", &prometheus_text, "The counters of all groups in Prometheus' text format.");
     nb::class_<GroupCounters>(m, "GroupCounters", "What this rank has done in one group since the group was made.")
         .def_ro("issued", &GroupCounters::issued, "Operations that were begun.")

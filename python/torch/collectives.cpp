@@ -28,6 +28,20 @@ void check_list(const Refuse& refuse, const Tensors& list, const at::Tensor& one
     }
 }
 
+// Rows by rank as elements by rank; none: the same number for each.
+std::vector<std::int64_t> elements_of(const std::vector<std::int64_t>& rows, const at::Tensor& tensor, int ranks) {
+    if (rows.empty()) return std::vector<std::int64_t>(static_cast<std::size_t>(ranks), tensor.numel() / ranks);
+    const std::int64_t row = tensor.size(0) == 0 ? 0 : tensor.numel() / tensor.size(0);
+    std::vector<std::int64_t> elements;
+    for (const std::int64_t count : rows) elements.push_back(count * row);
+    return elements;
+}
+std::vector<std::int64_t> elements_of(const Tensors& tensors) {
+    std::vector<std::int64_t> elements;
+    for (const at::Tensor& tensor : tensors) elements.push_back(tensor.numel());
+    return elements;
+}
+
 }  // namespace
 
 WorkPtr ProcessGroupTutti::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
@@ -389,12 +403,15 @@ WorkPtr ProcessGroupTutti::alltoall_base(at::Tensor& output, at::Tensor& input,
         even ? view_of(output, "all_to_all_single", "output") : shaped_view_of(output, "all_to_all_single", "output");
     const ConstTensorView from =
         even ? view_of(input, "all_to_all_single", "input") : shaped_view_of(input, "all_to_all_single", "input");
+    Recorder::Splits splits;
+    if (Recorder::is_on())
+        splits = {elements_of(input_splits, input, size_), elements_of(output_splits, output, size_)};
     const AllToAllSingleOptions ours{.output_split_sizes = output_splits,
                                      .input_split_sizes = input_splits,
                                      .group = group(),
                                      .timeout = timeout_of(options.timeout)};
     return issue(
-        {"all_to_all", c10d::OpType::ALLTOALL_BASE, options.asyncOp, ours.timeout},
+        {"all_to_all", c10d::OpType::ALLTOALL_BASE, options.asyncOp, ours.timeout, true, -1, splits},
         [&] { tutti::all_to_all_single(to, from, ours); },
         [&] { return tutti::async::all_to_all_single(to, from, ours); },
         [&] {
@@ -420,8 +437,10 @@ WorkPtr ProcessGroupTutti::alltoall(Tensors& outputs, Tensors& inputs, const c10
     const TensorList to = views_of(outputs, "all_to_all", "output_tensor_list");
     const ConstTensorList from = const_views_of(inputs, "all_to_all", "input_tensor_list");
     const CollectiveOptions ours{.group = group(), .timeout = timeout_of(options.timeout)};
+    Recorder::Splits splits;
+    if (Recorder::is_on()) splits = {elements_of(inputs), elements_of(outputs)};
     return issue(
-        {"all_to_all", c10d::OpType::ALLTOALL, options.asyncOp, ours.timeout},
+        {"all_to_all", c10d::OpType::ALLTOALL, options.asyncOp, ours.timeout, true, -1, splits},
         [&] { tutti::all_to_all(to, from, ours); }, [&] { return tutti::async::all_to_all(to, from, ours); },
         [&] {
             return Kept{{outputs}, inputs};

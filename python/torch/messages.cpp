@@ -25,8 +25,8 @@ WorkPtr ProcessGroupTutti::send(Tensors& tensors, int destination, int tag) {
     const ConstTensorView view = view_of(tensor, "send", "tensor");
     const SendOptions ours{.tag = tag, .group = group()};
     return issue(
-        {"send", c10d::OpType::SEND, true, ours.timeout, false}, [&] { tutti::send(view, destination, ours); },
-        [&] { return tutti::isend(view, destination, ours); },
+        {"send", c10d::OpType::SEND, true, ours.timeout, false, destination},
+        [&] { tutti::send(view, destination, ours); }, [&] { return tutti::isend(view, destination, ours); },
         [&] {
             return Kept{{tensors}, tensors};
         });
@@ -43,8 +43,8 @@ WorkPtr ProcessGroupTutti::receive(Tensors& tensors, std::optional<int> source, 
     const TensorView view = view_of(tensor, "recv", "tensor");
     const RecvOptions ours{.src = source, .tag = tag, .group = group()};
     return issue(
-        {source ? "recv" : "recvAnySource", type, true, ours.timeout, false}, [&] { tutti::recv(view, ours); },
-        [&] { return tutti::irecv(view, ours); },
+        {source ? "recv" : "recvAnySource", type, true, ours.timeout, false, source.value_or(-1)},
+        [&] { tutti::recv(view, ours); }, [&] { return tutti::irecv(view, ours); },
         [&] {
             return Kept{{tensors}, tensors};
         });

@@ -149,7 +149,10 @@ std::uint64_t ProcessGroupTutti::record(const Call& call, const WorkFacts& facts
                                   .sequence = facts.sequence,
                                   .message_sequence = is_message ? ++messages_ : messages_.load(),
                                   .is_message = is_message,
-                                  .title = options_->backend + ":" + call.operation,
+                                  .rank = rank_,
+                                  .peer = call.peer,
+                                  .splits = call.splits,
+                                  .title = call.operation,
                                   .timeout = facts.timeout},
                                  kept.inputs, kept.outputs);
 }

@@ -179,6 +179,8 @@ class ProcessGroupTutti : public c10d::Backend {
         bool async_op;
         std::chrono::milliseconds timeout;
         bool counted = true;  ///< collectives are numbered, messages are not
+        int peer = -1;        ///< of messages; -1: any
+        Recorder::Splits splits{};
     };
     struct Kept {
         std::vector<Tensors> outputs;

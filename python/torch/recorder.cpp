@@ -74,6 +74,7 @@ std::uint64_t Recorder::begin(const Facts& facts, const Tensors& inputs, const s
     std::optional<Entry> oldest;  // its traceback takes the GIL when it goes: not under the lock
     const std::lock_guard lock(mutex_);
     Group& group = groups_[facts.group];
+    if (facts.is_message && facts.peer >= 0) number(entry);
     if (!facts.is_message) group.last_enqueued = static_cast<std::int64_t>(facts.sequence);
     entry.id = next_id_++;
     if (entries_.size() >= capacity_) {
@@ -84,13 +85,21 @@ std::uint64_t Recorder::begin(const Facts& facts, const Tensors& inputs, const s
     return entries_.back().id;
 }
 
-void Recorder::end(std::uint64_t id, End how) {
+void Recorder::number(Entry& entry) {
+    entry.number = ++messages_[{.group = entry.group, .peer = entry.peer, .sends = entry.title == "send"}];
+}
+
+void Recorder::end(std::uint64_t id, End how, int source) {
     const std::lock_guard lock(mutex_);
     if (entries_.empty() || id < entries_.front().id) return;  // forgotten
     Entry& entry = entries_[id - entries_.front().id];
     entry.over = true;
     if (how == End::failed) return;
     entry.completed_ns = c10::getTime();
+    if (entry.is_message && entry.peer < 0 && source >= 0) {
+        entry.peer = source;
+        number(entry);
+    }
     Group& group = groups_[entry.group];
     if (!entry.is_message) {
         group.last_completed = std::max(group.last_completed, static_cast<std::int64_t>(entry.sequence));

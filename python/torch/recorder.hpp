@@ -33,6 +33,11 @@ class Recorder {
  public:
     using GroupName = std::pair<std::string, std::string>;  ///< and its description
 
+    /// Of an all_to_all: the elements that go to, and come from, each rank.
+    struct Splits {
+        std::vector<std::int64_t> input;
+        std::vector<std::int64_t> output;
+    };
     /// What one operation is about.
     struct Facts {
         std::size_t group = 0;
@@ -40,7 +45,10 @@ class Recorder {
         std::uint64_t sequence = 0;          ///< of the group's collectives
         std::uint64_t message_sequence = 0;  ///< of its messages
         bool is_message = false;
-        std::string title;  ///< "tutti:all_reduce"
+        int rank = 0;   ///< this one's, in the group
+        int peer = -1;  ///< of a message; -1: any, or none
+        Splits splits;
+        std::string title;  ///< "all_reduce"
         std::chrono::milliseconds timeout{0};
     };
     enum class End { well, failed };
@@ -50,6 +58,7 @@ class Recorder {
     };
     struct Entry : Facts {
         std::uint64_t id = 0;
+        std::uint64_t number = 0;  ///< counts the messages that go the same way between the same two ranks
         std::uint64_t thread_id = 0;
         std::string thread_name;
         std::int64_t created_ns = 0;
@@ -76,7 +85,8 @@ class Recorder {
     std::size_t add_group();
     void name_group(std::size_t number, const GroupName& name, const std::vector<std::uint64_t>& ranks);
     std::uint64_t begin(const Facts& facts, const Tensors& inputs, const std::vector<Tensors>& outputs);
-    void end(std::uint64_t id, End how);
+    /// `source`: of a message that was taken from any rank.
+    void end(std::uint64_t id, End how, int source = -1);
 
     std::vector<Entry> entries();
     std::map<std::size_t, Group> groups();
@@ -90,6 +100,14 @@ class Recorder {
     std::deque<Entry> entries_;
     std::uint64_t next_id_ = 0;
     std::map<std::size_t, Group> groups_;
+    struct Way {
+        std::size_t group = 0;
+        int peer = 0;
+        bool sends = false;
+        auto operator<=>(const Way&) const = default;
+    };
+    std::map<Way, std::uint64_t> messages_;
+    void number(Entry& entry);
 };
 
 }  // namespace tutti::torch

@@ -27,6 +27,11 @@ py::dict dict_of(const Recorder::Entry& entry) {
     dict["thread_id"] = std::to_string(entry.thread_id);
     dict["collective_seq_id"] = entry.sequence;
     dict["p2p_seq_id"] = entry.message_sequence;
+    dict["rank"] = entry.rank;
+    dict["peer"] = entry.peer;
+    dict["number"] = entry.number;
+    dict["input_split_sizes"] = entry.splits.input;
+    dict["output_split_sizes"] = entry.splits.output;
     dict["op_id"] = entry.is_message ? entry.message_sequence : entry.sequence;
     dict["profiling_name"] = entry.title;
     dict["time_created_ns"] = entry.created_ns;

@@ -8,6 +8,7 @@
 #include <ATen/core/jit_type.h>
 
 #include <condition_variable>
+#include <cstring>
 #include <memory>
 #include <system_error>
 #include <thread>
@@ -130,7 +131,11 @@ void TorchWork::State::tell(const tutti::Work& work) {
     }
     const std::exception_ptr error = work ? work.exception() : nullptr;
     if (end) end();
-    if (number) Recorder::get().end(*number, error ? Recorder::End::failed : Recorder::End::well);
+    if (number) {
+        const bool any = work && !error && std::strcmp(place.operation, "recvAnySource") == 0;
+        Recorder::get().end(*number, error ? Recorder::End::failed : Recorder::End::well,
+                            any ? work.source_rank() : -1);
+    }
     if (done) {
         if (error) {
             done->setErrorIfNeeded(translated(error, place));

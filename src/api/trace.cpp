@@ -15,6 +15,12 @@ std::vector<std::string> dump_trace(const std::string& folder, const std::string
     return files;
 }
 
+std::vector<std::string> dump_flight_recorder(const std::string& folder) {
+    std::vector<std::string> files;
+    for (const auto& file : record::dump_flight(folder)) files.push_back(file.string());
+    return files;
+}
+
 GroupCounters group_counters(const ProcessGroup& group) {
     const record::Counters c = api::group_of(group, "group_counters")->recorder().counters();
     return {.issued = c.issued,

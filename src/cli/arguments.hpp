@@ -40,6 +40,7 @@ Command add_launch(CLI::App& app, const std::vector<std::string>& command);
 Command add_bench(CLI::App& app);
 Command add_explain(CLI::App& app);
 Command add_doctor(CLI::App& app);
+Command add_status(CLI::App& app);
 Command add_trace(CLI::App& app);
 /// Of the commands that `app` has.
 Command add_completion(CLI::App& app);

@@ -54,6 +54,7 @@ int main(int argc, char** argv) {
     commands["bench"] = add_bench(app);
     commands["explain"] = add_explain(app);
     commands["doctor"] = add_doctor(app);
+    commands["status"] = add_status(app);
     commands["trace"] = add_trace(app);
     commands["completion"] = add_completion(app);
     commands["manual"] = add_manual(app);

@@ -1,5 +1,6 @@
 // tutti trace: what the dumps of a job's ranks say: who waits for whom, and a timeline to look at.
 #include "cli/arguments.hpp"
+#include "record/flight.hpp"
 #include "record/timeline.hpp"
 
 #include <tutti/error.hpp>
@@ -15,6 +16,7 @@ namespace {
 struct TraceArguments {
     std::vector<std::string> places;
     std::string chrome;
+    std::string torch;
 };
 
 // Files as they are named; of folders, what ends in .dump.
@@ -39,6 +41,11 @@ std::vector<std::filesystem::path> files_of(const std::vector<std::string>& plac
 int trace(const TraceArguments& a) {
     std::vector<record::Dump> dumps;
     for (const auto& file : files_of(a.places)) dumps.push_back(record::read_dump(file));
+    if (!a.torch.empty()) {
+        std::filesystem::create_directories(a.torch);
+        for (const record::FlightFile& file : record::flight_files(dumps))
+            record::write_file(std::filesystem::path(a.torch) / file.name, file.bytes);
+    }
     const std::vector<record::World> worlds = record::merge(std::move(dumps));
     for (const record::World& world : worlds) std::fputs(record::describe(world).c_str(), stdout);
     if (!a.chrome.empty()) record::write_file(a.chrome, record::chrome_trace(worlds));
@@ -55,12 +62,15 @@ Command add_trace(CLI::App& app) {
         ->type_name("FILE");
     sub->add_option("--chrome,--perfetto", a->chrome, "also write a timeline for ui.perfetto.dev or chrome://tracing")
         ->type_name("FILE");
+    sub->add_option("--torch", a->torch, "also write a file for each rank, for PyTorch's torchfrtrace, to this folder")
+        ->type_name("DIR");
     sub->footer(
         "A rank writes a dump when its group fails or ends, and on SIGUSR2.\n\n"
         "Examples:\n"
         "  TUTTI_TRACE_DIR=dumps tutti run -n 4 ./program\n"
         "  tutti trace dumps\n"
-        "  tutti trace dumps --perfetto timeline.json");
+        "  tutti trace dumps --perfetto timeline.json\n"
+        "  tutti trace dumps --torch flight && torchfrtrace flight");
     return [a] { return trace(*a); };
 }
 

@@ -77,8 +77,8 @@ Group::Group(std::shared_ptr<World> world, Part part)
       recorder_(name_, rank_, size_, &group::Fingerprint::describe, members_),
       symmetric_(is_whole_world() ? &world_->symmetric() : &own_symmetric_) {
     // Equal on the ranks of this group alone.
-    has_quick_way_ = world_->faults() == nullptr;
-    recorder_.set_world(world_->id() + index_ * 0x9e3779b97f4a7c15ULL);
+    has_quick_way_ = world_->faults() == nullptr && !recorder_.counts_operations();
+    recorder_.set_world(world_->id() + index_ * 0x9e3779b97f4a7c15ULL, world_->id());
     inquiry_.emplace(PrefixStore(verdict_prefix(*world_, index_), world_->store()));
     small_seen_.resize(static_cast<std::size_t>(size_));
     take_layout();
@@ -94,7 +94,7 @@ Group::~Group() {
         return;
     }
     abort_backends(fmt::format("group \"{}\" was destroyed", name_));
-    recorder_.dump_at_end(fmt::format("group \"{}\" was destroyed", name_));
+    recorder_.dump_at_end(fmt::format("group \"{}\" was destroyed", name_), record::Recorder::End::over);
     leave_memory();
 }
 

@@ -213,6 +213,7 @@ class Group : public std::enable_shared_from_this<Group> {
     // What the recorder is told (recording.cpp).
     void record_end(const Operation& operation, bool well);
     void record_failure(const std::exception_ptr& error);
+    void note_gone(int global);
     void note_waits(const Operation& operation, Instant since, Instant now);
     /// Any thread.
     void publish_tail(const std::string& reason);
@@ -273,6 +274,7 @@ class Group : public std::enable_shared_from_this<Group> {
     bool reusable(const SmallCall& call, SmallState& state, std::uint64_t sequence);
     void compare_at_checkpoint(const SmallCall& call, SmallState& state, std::uint64_t sequence);
     void record_small(const SmallCall& call, SmallState& state, std::uint64_t sequence);
+    void note_splits(const SmallCall& call, record::Ticket ticket);
     std::byte* small_blocks(int rank, const SmallState& state, std::uint64_t head) const noexcept;
     void publish_parts(const SmallCall& call, std::byte* to, std::size_t bytes);
     void copy_payload(const SmallCall& call, std::byte* to, const std::byte* from, std::size_t bytes);

@@ -9,8 +9,12 @@ bool Group::send_now(int peer, std::uint64_t channel, std::uint64_t fingerprint,
     if (!entry || !world_->sound() || !has_quick_way_) return false;
     if (!world_->mailbox().send_now(peer, channel, fingerprint, payload)) return false;
     // Here it costs nobody but this rank: the message is on its way meanwhile.
-    recorder_.settle(recorder_.begin_brief(
-        {.fingerprint = fingerprint, .bytes = payload.size(), .peer = rank_of(peer), .kind = record::Kind::send}));
+    const int to = rank_of(peer);
+    recorder_.settle(recorder_.begin_brief({.sequence = recorder_.number_message(record::Kind::send, to),
+                                            .fingerprint = fingerprint,
+                                            .bytes = payload.size(),
+                                            .peer = to,
+                                            .kind = record::Kind::send}));
     return true;
 }
 
@@ -20,9 +24,11 @@ bool Group::receive_now(transport::Transfer& receive) {
     if (!entry || !world_->quiet() || !has_quick_way_) return false;
     const std::uint64_t begun = record::ticks();
     if (!world_->mailbox().receive_now(receive, world_->waiting())) return false;
-    recorder_.settle(recorder_.begin_brief({.fingerprint = receive.fingerprint,
+    const int from = rank_of(receive.peer);
+    recorder_.settle(recorder_.begin_brief({.sequence = recorder_.number_message(record::Kind::receive, from),
+                                            .fingerprint = receive.fingerprint,
                                             .bytes = receive.bytes,
-                                            .peer = rank_of(receive.peer),
+                                            .peer = from,
                                             .kind = record::Kind::receive},
                                            begun));
     return true;

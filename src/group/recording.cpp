@@ -21,27 +21,43 @@ std::uint64_t bytes_of(const algorithm::Request& r) {
     }
 }
 
+// As metrics name it.
+const char* cause_of(const std::exception& error) {
+    if (dynamic_cast<const Timeout*>(&error) != nullptr) return "timeout";
+    if (dynamic_cast<const PeerLost*>(&error) != nullptr) return "peer_lost";
+    if (dynamic_cast<const CollectiveMismatch*>(&error) != nullptr) return "mismatch";
+    if (dynamic_cast<const Aborted*>(&error) != nullptr) return "aborted";
+    return "other";
+}
+
 }  // namespace
 
 record::Ticket Group::record_call(const Operation& operation) {
     if (!operation.is_collective) {
         const transport::Transfer& transfer = operation.transfer;
-        return recorder_.begin({.fingerprint = transfer.fingerprint,
+        const int peer = transfer.peer < 0 ? transfer.peer : rank_of(transfer.peer);
+        const Kind kind = operation.is_receive ? Kind::receive : Kind::send;
+        return recorder_.begin({.sequence = recorder_.number_message(kind, peer),
+                                .fingerprint = transfer.fingerprint,
                                 .bytes = transfer.bytes,
-                                .peer = transfer.peer < 0 ? transfer.peer : rank_of(transfer.peer),
-                                .kind = operation.is_receive ? Kind::receive : Kind::send},
+                                .peer = peer,
+                                .kind = kind},
                                record::State::started);
     }
     const algorithm::Request& request = operation.request;
-    return recorder_.begin({.sequence = operation.sequence,
-                            .fingerprint = operation.operands.fingerprint,
-                            .bytes = bytes_of(request),
-                            .peer = recorded_root(request.collective, request.root),
-                            .kind = recorded_kind(request.collective)},
-                           record::State::enqueued);
+    const record::Ticket ticket = recorder_.begin({.sequence = operation.sequence,
+                                                   .fingerprint = operation.operands.fingerprint,
+                                                   .bytes = bytes_of(request),
+                                                   .peer = recorded_root(request.collective, request.root),
+                                                   .kind = recorded_kind(request.collective)},
+                                                  record::State::enqueued);
+    if (request.collective == Collective::all_to_all && recorder_.keeps_splits())
+        recorder_.note_splits(ticket, request.send_counts, request.receive_counts);
+    return ticket;
 }
 
 void Group::record_end(const Operation& operation, bool well) {
+    if (well && operation.is_receive) recorder_.note_source(operation.ticket, rank_of(operation.transfer.peer));
     recorder_.end(operation.ticket, well ? record::State::completed : record::State::failed);
 }
 
@@ -49,7 +65,8 @@ void Group::record_failure(const std::exception_ptr& error) {
     try {
         std::rethrow_exception(error);
     } catch (const std::exception& cause) {
-        recorder_.dump_at_end(cause.what());
+        recorder_.note_failure(cause_of(cause));
+        recorder_.dump_at_end(cause.what(), record::Recorder::End::failed);
     }
 }
 
@@ -57,11 +74,15 @@ void Group::note_waits(const Operation& operation, Instant since, Instant now) {
     for (const int peer : waits_for(operation)) recorder_.note_wait(peer, now - std::max(since, operation.started));
 }
 
+void Group::note_gone(int global) {
+    if (const int rank = rank_of(global); rank >= 0) recorder_.note_gone(rank);
+}
+
 // Once: what this rank was doing when the trouble was noticed, for the others and for the dump.
 void Group::publish_tail(const std::string& reason) {
     if (tail_published_.exchange(true)) return;
     inquiry_->publish(recorder_.snapshot("", record::Inquiry::tail_length));
-    recorder_.dump_at_end(reason);
+    recorder_.dump_at_end(reason, record::Recorder::End::failed);
 }
 
 // All ranks hear of it, say what they were doing, and fail with one verdict.

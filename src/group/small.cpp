@@ -324,7 +324,11 @@ template <Collective c>
     arena_->ring_all_doorbells(ground_.local_rank);
     // Here it costs little: the others' contributions are on their way meanwhile.
     if (!one_way(c) && size_ > 1) __builtin_prefetch(&small_head(state, rank_ == 0 ? 1 : 0));
-    if (state.ticket == 0) state.ticket = recorder_.begin_brief(happening(call, sequence));
+    if (state.ticket == 0) {
+        state.ticket = recorder_.begin_brief(happening(call, sequence));
+        if (c == Collective::all_to_all && recorder_.keeps_splits()) [[unlikely]]
+            note_splits(call, state.ticket);
+    }
     return true;
 }
 
@@ -350,7 +354,10 @@ void Group::publish_parts(const SmallCall& call, std::byte* to, std::size_t byte
 
 // The same where it is not so short.
 void Group::record_small(const SmallCall& call, SmallState& state, std::uint64_t sequence) {
-    if (state.ticket == 0) state.ticket = recorder_.begin_brief(happening(call, sequence));
+    if (state.ticket != 0) return;
+    state.ticket = recorder_.begin_brief(happening(call, sequence));
+    if (call.collective == Collective::all_to_all && recorder_.keeps_splits()) [[unlikely]]
+        note_splits(call, state.ticket);
 }
 
 // Whether what this slot held before has been read by all who needed it.

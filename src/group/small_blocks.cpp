@@ -52,6 +52,12 @@ void SmallCall::set_blocks(std::span<const std::uint64_t> send, std::span<const 
     }
 }
 
+void Group::note_splits(const SmallCall& call, record::Ticket ticket) {
+    if (!call.send_counts.empty()) return recorder_.note_splits(ticket, call.send_counts, call.receive_counts);
+    const std::vector<std::uint64_t> even(static_cast<std::size_t>(size_), call.block_bytes / size_of(call.dtype));
+    recorder_.note_splits(ticket, even, even);
+}
+
 bool Group::blocks_fit(const SmallCall& call) const noexcept {
     const auto n = static_cast<std::size_t>(size_);
     if (n > table_ranks_max || named(call.collective)) return false;

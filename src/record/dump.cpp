@@ -25,6 +25,7 @@ using nlohmann::json;
 
 constexpr std::size_t line_max = 1 << 16;
 constexpr std::size_t text_max = 8192;
+constexpr std::size_t list_max = 1024;                    // longer ones are left out
 constexpr std::int64_t time_max = std::int64_t{1} << 61;  // differences of sums of times must not overflow
 
 constexpr std::array state_names{"enqueued", "started", "completed", "failed"};
@@ -66,6 +67,15 @@ class Fields {
         if (!found->is_array() || found->size() != count || !std::ranges::all_of(*found, fits))
             refuse(origin_, line_, fmt::format("{}: expected {} integers from {} to {}", name, count, min, max));
         return found->get<std::vector<int>>();
+    }
+    // None, or at most `count` of them.
+    std::vector<std::uint64_t> counts(const char* name, std::size_t count) const {
+        const auto found = object_.find(name);
+        if (found == object_.end()) return {};
+        const auto fits = [](const json& value) { return value.is_number_unsigned(); };
+        if (!found->is_array() || found->size() > count || !std::ranges::all_of(*found, fits))
+            refuse(origin_, line_, fmt::format("{}: expected at most {} counts", name, count));
+        return found->get<std::vector<std::uint64_t>>();
     }
     int integer32(const char* name, int min, int max, int absent) const {
         return static_cast<int>(integer(name, min, max, absent));
@@ -113,6 +123,7 @@ Dump header_of(const Fields& f, const std::string& origin) {
     Dump dump;
     dump.group = f.text("group");
     dump.world = f.hex("world");
+    if (!f.text("home").empty()) dump.home = f.hex("home");
     dump.size = f.integer32("size", 1, dump_ranks_max, 1);
     dump.rank = f.integer32("rank", 0, dump.size - 1, 0);
     dump.members = Members(f.integers("members", 0, dump_ranks_max - 1, static_cast<std::size_t>(dump.size)));
@@ -121,6 +132,9 @@ Dump header_of(const Fields& f, const std::string& origin) {
     dump.process = f.integer32("pid", 0, INT32_MAX, 0);
     dump.reason = f.text("reason");
     dump.taken_ns = f.integer("taken_ns", 0, time_max, 0);
+    for (const std::uint64_t rank : f.counts("waits_for", static_cast<std::size_t>(dump.size))) {
+        if (rank < static_cast<std::uint64_t>(dump.size)) dump.waits_for.push_back(static_cast<int>(rank));
+    }
     return dump;
 }
 
@@ -128,6 +142,7 @@ Entry entry_of(const Fields& f, int size) {
     Entry entry;
     entry.number = static_cast<std::uint64_t>(f.integer("number", 1, INT64_MAX, 1));
     entry.sequence = static_cast<std::uint64_t>(f.integer("sequence", 0, INT64_MAX, 0));
+    entry.message = static_cast<std::uint64_t>(f.integer("message", 0, INT64_MAX, 0));
     entry.fingerprint = f.hex("fingerprint");
     entry.what = f.text("what");
     entry.kind = f.name_of<Kind>("kind", kind_names);
@@ -137,6 +152,8 @@ Entry entry_of(const Fields& f, int size) {
     entry.started_ns = f.integer("started_ns", 0, time_max, 0);
     entry.ended_ns = f.integer("ended_ns", 0, time_max, 0);
     entry.site = f.text("site");
+    entry.sent = f.counts("sent", static_cast<std::size_t>(size));
+    entry.received = f.counts("received", static_cast<std::size_t>(size));
     return entry;
 }
 
@@ -174,6 +191,7 @@ std::string encode(const Dump& d) {
     json head({{"tutti_dump", dump_version},
                {"group", d.group},
                {"world", fmt::format("{:x}", d.world)},
+               {"home", fmt::format("{:x}", d.home)},
                {"rank", d.rank},
                {"size", d.size},
                {"host", d.host},
@@ -182,6 +200,7 @@ std::string encode(const Dump& d) {
                {"reason", d.reason.substr(0, text_max / 4)},
                {"taken_ns", d.taken_ns}});
     if (!d.members.ranks().empty()) head["members"] = d.members.ranks();
+    if (!d.waits_for.empty() && d.waits_for.size() <= list_max) head["waits_for"] = d.waits_for;
     std::string text = line_of(head);
     for (const Entry& e : d.entries) {
         json line{{"number", e.number},
@@ -190,11 +209,16 @@ std::string encode(const Dump& d) {
                   {"state", to_string(e.state)},
                   {"fingerprint", fmt::format("{:x}", e.fingerprint)}};
         if (e.sequence != 0) line["sequence"] = e.sequence;
+        if (e.message != 0) line["message"] = e.message;
         if (e.peer >= 0) line["peer"] = e.peer;
         if (e.enqueued_ns != 0) line["enqueued_ns"] = e.enqueued_ns;
         if (e.started_ns != 0) line["started_ns"] = e.started_ns;
         if (e.ended_ns != 0) line["ended_ns"] = e.ended_ns;
         if (!e.site.empty()) line["site"] = e.site.substr(0, text_max / 4);
+        if (e.sent.size() <= list_max && e.received.size() <= list_max) {
+            if (!e.sent.empty()) line["sent"] = e.sent;
+            if (!e.received.empty()) line["received"] = e.received;
+        }
         text += line_of(line);
     }
     return text;

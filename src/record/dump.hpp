@@ -53,6 +53,8 @@ class Members {
 struct Entry {
     std::uint64_t number = 0;    ///< counts the operations of this rank in this group from 1
     std::uint64_t sequence = 0;  ///< of collectives, equal on all ranks; 0 for messages
+    /// Of messages: counts those that go the same way between the same two ranks; 0: not known yet.
+    std::uint64_t message = 0;
     std::uint64_t fingerprint = 0;
     std::string what;  ///< "all_reduce of float32 × 10, sum"
     Kind kind = Kind::collective;
@@ -61,6 +63,8 @@ struct Entry {
     std::int64_t enqueued_ns = 0, started_ns = 0;
     std::int64_t ended_ns = 0;  ///< also 0 for what was over in a moment: then nobody looked at the clock
     std::string site;           ///< where it was called
+    /// Of an all_to_all, where somebody wanted to know: elements by rank.
+    std::vector<std::uint64_t> sent, received;
 
     /// "#41 all_reduce of float32 × 10, sum" or "receive of int32 × 10 from rank 1".
     std::string title(const Members& members) const;
@@ -70,6 +74,7 @@ struct Entry {
 struct Dump {
     std::string group;
     std::uint64_t world = 0;  ///< equal on all ranks of a group, and only there
+    std::uint64_t home = 0;   ///< equal for all groups that were made from the same ranks' meeting
     int rank = 0, size = 1;
     Members members;
     std::string host;
@@ -77,6 +82,7 @@ struct Dump {
     int process = 0;
     std::string reason;
     std::int64_t taken_ns = 0;
+    std::vector<int> waits_for;  ///< ranks of the group that the oldest open operation was lately seen to wait for
     std::vector<Entry> entries;  ///< in order of issue; older ones have been overwritten
 };
 

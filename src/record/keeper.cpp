@@ -4,6 +4,9 @@
 #include "core/log.hpp"
 #include "core/thread.hpp"
 #include "core/unique_fd.hpp"
+#include "record/flight.hpp"
+#include "record/metrics.hpp"
+#include "record/pages.hpp"
 
 #include <tutti/error.hpp>
 
@@ -40,6 +43,7 @@ class Keeper {
     }
 
     void add(Recorder& recorder) {
+        (void)wants_flight_files();  // throws where the variable says nothing that is known
         const std::lock_guard lifecycle(lifecycle_);
         if (process_ != ::getpid()) adopt_process();
         {
@@ -47,17 +51,31 @@ class Keeper {
             recorders_.push_back(&recorder);
         }
         if (!thread_.joinable()) start();
+        if (!pages_) pages_ = serve_pages(recorder.world_rank());
     }
     void remove(Recorder& recorder) noexcept {
         const std::lock_guard lifecycle(lifecycle_);
-        const bool served = process_ == ::getpid() && thread_.joinable();
+        const bool is_own = process_ == ::getpid();
+        const bool served = is_own && thread_.joinable();
         if (served && metrics_) write_metrics(*metrics_);  // the last figures of a group, and all of a short one
+        if (is_own) retain(recorder);
         {
             const std::lock_guard lock(mutex_);
             std::erase(recorders_, &recorder);
             if (!recorders_.empty()) return;
         }
+        if (is_own) {
+            write_last_flight();
+            pages_.reset();
+        }
         if (served) stop();
+    }
+    /// Of all groups of this process, also of those that have ended.
+    std::vector<Dump> all_dumps(const std::string& reason) const {
+        const std::lock_guard lock(mutex_);
+        std::vector<Dump> dumps = ended_;
+        for (const Recorder* recorder : recorders_) dumps.push_back(recorder->snapshot(reason));
+        return dumps;
     }
     template <class F>
     void for_each(F f) const {
@@ -68,12 +86,34 @@ class Keeper {
  private:
     Keeper() = default;
 
+    // What a group that ends has done is kept for the files with all groups of a rank: of the last ones, at most twice
+    // what one group may hold.
+    void retain(const Recorder& recorder) noexcept {
+        try {
+            if (!wants_flight_files()) return;
+            const std::lock_guard lock(mutex_);
+            ended_.push_back(recorder.snapshot("its group has ended"));
+            std::size_t entries = 0;
+            for (const Dump& dump : ended_) entries += dump.entries.size();
+            for (; entries > 2 * Recorder::capacity; ended_.erase(ended_.begin()))
+                entries -= ended_.front().entries.size();
+        } catch (const std::exception& error) {
+            TUTTI_WARN("no dumps: {}", error.what());
+        }
+    }
+    void write_last_flight() noexcept {
+        if (ended_.empty()) return;
+        write_flight_if_wanted();
+        ended_.clear();
+    }
     // A forked child has neither its parent's thread nor a part in its groups.
     void adopt_process() {
         process_ = ::getpid();
         if (thread_.joinable()) thread_.detach();
+        (void)pages_.release();  // their threads are the parent's
         const std::lock_guard lock(mutex_);
         recorders_.clear();
+        ended_.clear();
         wake_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
         request_fd.store(wake_.get());
     }
@@ -119,6 +159,7 @@ class Keeper {
     static void dump_on_request() noexcept {
         try {
             if (const auto directory = trace_directory()) dump_all(*directory, "asked for by SIGUSR2");
+            write_flight_if_wanted();
         } catch (const std::exception& error) {
             TUTTI_WARN("no dumps: {}", error.what());
         }
@@ -134,26 +175,23 @@ class Keeper {
     std::mutex lifecycle_;  // taken first: everything but recorders_
     mutable std::mutex mutex_;
     std::vector<Recorder*> recorders_;
+    std::vector<Dump> ended_;
     int process_ = -1;
     UniqueFd wake_;
     std::optional<std::string> metrics_;
     std::thread thread_;
     std::atomic<bool> stop_requested_{false};
+    std::unique_ptr<HttpServer> pages_;
     struct sigaction previous_ {};
     bool handles_signal_ = false;
 };
 
-// As the format wants label values.
-std::string label_value(std::string_view text) {
-    std::string result = "\"";
-    for (const char c : text) {
-        if (c == '\\' || c == '"') result += '\\';
-        if (c == '\n')
-            result += "\\n";
-        else
-            result += c;
-    }
-    return result + '"';
+void make_folder(const std::filesystem::path& directory) {
+    std::error_code error;
+    std::filesystem::create_directories(directory, error);
+    if (!std::filesystem::is_directory(directory, error))
+        throw InvalidArgument(
+            fmt::format("{}: expected a folder, or a place where one can be made", directory.string()));
 }
 
 }  // namespace
@@ -170,12 +208,42 @@ std::optional<std::filesystem::path> trace_directory() {
     return directory ? std::optional<std::filesystem::path>(*directory) : std::nullopt;
 }
 
+bool wants_flight_files() {
+    const auto format = env::get("TUTTI_TRACE_FORMAT");
+    if (!format || *format == "tutti") return false;
+    if (*format == "torch") return trace_directory().has_value();
+    throw InvalidArgument(fmt::format("environment variable TUTTI_TRACE_FORMAT={}: expected tutti or torch", *format));
+}
+
+bool wants_splits() {
+    return trace_directory().has_value() || status_port().has_value();
+}
+
+std::optional<int> status_port() {
+    const auto port = env::get_int("TUTTI_STATUS_PORT", 1, 65535);
+    return port ? std::optional(static_cast<int>(*port)) : std::nullopt;
+}
+
+std::vector<std::filesystem::path> dump_flight(const std::filesystem::path& directory) {
+    make_folder(directory);
+    std::vector<std::filesystem::path> files;
+    for (const FlightFile& file : flight_files(Keeper::instance().all_dumps(""))) {
+        files.push_back(directory / file.name);
+        write_file(files.back(), file.bytes);
+    }
+    return files;
+}
+
+void write_flight_if_wanted() noexcept {
+    try {
+        if (wants_flight_files()) dump_flight(*trace_directory());
+    } catch (const std::exception& error) {
+        TUTTI_WARN("no dumps for torchfrtrace: {}", error.what());
+    }
+}
+
 std::vector<std::filesystem::path> dump_all(const std::filesystem::path& directory, const std::string& reason) {
-    std::error_code error;
-    std::filesystem::create_directories(directory, error);
-    if (!std::filesystem::is_directory(directory, error))
-        throw InvalidArgument(
-            fmt::format("{}: expected a folder, or a place where one can be made", directory.string()));
+    make_folder(directory);
     std::vector<Dump> dumps;
     Keeper::instance().for_each([&](const Recorder& recorder) { dumps.push_back(recorder.snapshot(reason)); });
     std::vector<std::filesystem::path> files;
@@ -186,6 +254,12 @@ std::vector<std::filesystem::path> dump_all(const std::filesystem::path& directo
     return files;
 }
 
+std::vector<Dump> live_dumps(const std::string& reason, std::size_t count) {
+    std::vector<Dump> dumps;
+    Keeper::instance().for_each([&](const Recorder& recorder) { dumps.push_back(recorder.snapshot(reason, count)); });
+    return dumps;
+}
+
 std::vector<Counters> all_counters() {
     std::vector<Counters> all;
     Keeper::instance().for_each([&](const Recorder& recorder) { all.push_back(recorder.counters()); });
@@ -193,33 +267,7 @@ std::vector<Counters> all_counters() {
 }
 
 std::string prometheus_text() {
-    const auto all = all_counters();
-    std::string text;
-    const auto metric = [&](const char* name, const char* help, auto value) {
-        text += fmt::format("# HELP {0} {1}\n# TYPE {0} counter\n", name, help);
-        for (const Counters& c : all) {
-            text += fmt::format("{}{{group={},rank=\"{}\"}} {}\n", name, label_value(c.group), c.rank, value(c));
-        }
-    };
-    metric("tutti_operations_issued_total", "Operations that were called.", [](const auto& c) { return c.issued; });
-    metric("tutti_operations_completed_total", "Operations that succeeded.", [](const auto& c) { return c.completed; });
-    metric("tutti_operations_failed_total", "Operations that failed.", [](const auto& c) { return c.failed; });
-    metric("tutti_bytes_total", "Bytes that this rank contributed or received in messages.",
-           [](const auto& c) { return c.bytes; });
-    metric("tutti_operation_seconds_total",
-           "Time from call to completion, of operations that were not over in a moment.",
-           [](const auto& c) { return c.seconds; });
-    text +=
-        "# HELP tutti_waited_seconds_total Time spent waiting for a rank, in waits of more than some 10 ms.\n"
-        "# TYPE tutti_waited_seconds_total counter\n";
-    for (const Counters& c : all) {
-        for (std::size_t peer = 0; peer < c.waited_s.size(); ++peer) {
-            if (c.waited_s[peer] == 0) continue;
-            text += fmt::format("tutti_waited_seconds_total{{group={},rank=\"{}\",peer=\"{}\"}} {}\n",
-                                label_value(c.group), c.rank, peer, c.waited_s[peer]);
-        }
-    }
-    return text;
+    return prometheus_text_of(all_counters());
 }
 
 }  // namespace tutti::record

@@ -1,9 +1,10 @@
 // Keeper: the recorders of this process, and who wants to see them.
 //
 // With TUTTI_TRACE_DIR, dumps are written there: when an operation fails, when a group ends, and on SIGUSR2 (unless the
-// program handles that signal itself). With TUTTI_METRICS_FILE, the counters of all groups are written to that file
-// every second, as Prometheus reads them. For either one thread runs while there is a recorder; without them there is
-// no thread and no handler.
+// program handles that signal itself). TUTTI_TRACE_FORMAT=torch adds files for torchfrtrace (flight.hpp), with all
+// groups of a rank: when an operation fails, when the last group ends, and on SIGUSR2. With TUTTI_METRICS_FILE, the
+// counters of all groups are written to that file every second, as Prometheus reads them. For either one thread runs
+// while there is a recorder; without them there is no thread and no handler.
 //
 // Threads: any.
 #pragma once
@@ -21,12 +22,25 @@ namespace tutti::record {
 void add(Recorder& recorder);
 void remove(Recorder& recorder) noexcept;
 
+/// TUTTI_STATUS_PORT: the pages of the rank r of the world are at this port + r; nullopt: nobody wants pages.
+std::optional<int> status_port();
 /// TUTTI_TRACE_DIR.
 std::optional<std::filesystem::path> trace_directory();
 
+/// Whether files for torchfrtrace are wanted there, too.
+bool wants_flight_files();
+/// Whether what each rank sends in an all_to_all is recorded: where somebody is going to look.
+bool wants_splits();
+
+/// Writes the files for torchfrtrace where they are wanted.
+void write_flight_if_wanted() noexcept;
+/// Writes the files for torchfrtrace into the directory, as dump_all does.
+std::vector<std::filesystem::path> dump_flight(const std::filesystem::path& directory);
 /// Writes one file for each recorder into the directory, which is made if need be; returns the files. Throws
 /// InvalidArgument when that cannot be done.
 std::vector<std::filesystem::path> dump_all(const std::filesystem::path& directory, const std::string& reason);
+/// Of the groups that there are: the last `count` operations, and every older one that is still open.
+std::vector<Dump> live_dumps(const std::string& reason, std::size_t count);
 /// The counters of all recorders, in order of their making.
 std::vector<Counters> all_counters();
 /// The same in Prometheus' text format.

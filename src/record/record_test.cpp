@@ -102,6 +102,48 @@ TEST(Recorder, prolongs_what_turns_out_not_to_be_over_in_a_moment) {
     EXPECT_EQ(recorder.counters().failed, 1U);
 }
 
+TEST(Recorder, numbers_the_messages_that_go_one_way_between_two_ranks) {
+    Recorder recorder("g", 0, 3, &describe_number);
+    const auto message = [&](Kind kind, int peer) {
+        return recorder.begin({.sequence = recorder.number_message(kind, peer), .peer = peer, .kind = kind},
+                              State::started);
+    };
+    message(Kind::send, 1);
+    message(Kind::receive, 1);
+    message(Kind::send, 1);
+    message(Kind::send, 2);
+    const Ticket any = message(Kind::receive, -1);
+    EXPECT_EQ(recorder.snapshot("test").entries.at(4).message, 0U);
+    recorder.note_source(any, 1);
+    std::vector<std::pair<int, std::uint64_t>> seen;
+    for (const Entry& entry : decode(encode(recorder.snapshot("test")), "itself").entries) {
+        EXPECT_EQ(entry.sequence, 0U);
+        seen.emplace_back(entry.peer, entry.message);
+    }
+    EXPECT_EQ(seen, (std::vector<std::pair<int, std::uint64_t>>{{1, 1}, {1, 1}, {1, 2}, {2, 1}, {1, 2}}));
+}
+
+TEST(Recorder, keeps_what_each_rank_sends_and_for_whom_it_was_seen_to_wait) {
+    Recorder recorder("g", 0, 3, &describe_number);
+    recorder.set_world(5, 7);
+    call(recorder, 1);
+    const std::vector<std::uint64_t> sent{1, 2, 3}, received{4, 5, 6};
+    recorder.note_splits(call(recorder, 2), sent, received);
+    recorder.note_wait(2, 20ms);
+    const Dump dump = decode(encode(recorder.snapshot("test")), "itself");
+    EXPECT_EQ(dump.world, 5U);
+    EXPECT_EQ(dump.home, 7U);
+    EXPECT_EQ(dump.waits_for, std::vector{2});
+    EXPECT_TRUE(dump.entries.at(0).sent.empty());
+    EXPECT_EQ(dump.entries.at(1).sent, sent);
+    EXPECT_EQ(dump.entries.at(1).received, received);
+    const Ticket last = recorder.begin({.sequence = 3}, State::started);
+    for (Ticket ticket = 1; ticket < last; ++ticket) recorder.end(ticket, State::completed);
+    EXPECT_TRUE(recorder.snapshot("test").waits_for.empty());  // that was in an earlier one
+    for (std::uint64_t i = 0; i < Recorder::capacity; ++i) call(recorder, 4 + i);
+    for (const Entry& entry : recorder.snapshot("test").entries) EXPECT_TRUE(entry.sent.empty());
+}
+
 TEST(Recorder, ignores_the_end_of_an_operation_that_is_overwritten) {
     Recorder recorder("g", 0, 1, &describe_number);
     const Ticket old = call(recorder, 1);

@@ -40,7 +40,13 @@ Recorder::Recorder(std::string group, int rank, int size, Describe describe, std
       describe_(describe),
       process_(::getpid()),
       ring_(make_ring()),
-      waited_ns_(static_cast<std::size_t>(std::max(size, 1))) {
+      waited_ns_(static_cast<std::size_t>(std::max(size, 1))),
+      noted_ns_(waited_ns_.size()),
+      sent_(waited_ns_.size()),
+      received_(waited_ns_.size()),
+      statistics_(status_port() ? std::make_unique<Statistics>() : nullptr),
+      gone_(waited_ns_.size()),
+      keeps_splits_(wants_splits()) {
     begin_ticks();
     record::add(*this);
 }
@@ -52,6 +58,21 @@ Recorder::~Recorder() {
 void Recorder::note_wait(int peer, std::chrono::nanoseconds time) noexcept {
     auto& waited = waited_ns_[static_cast<std::size_t>(peer)];
     waited.store(waited.load(std::memory_order_relaxed) + time.count(), std::memory_order_relaxed);
+    noted_ns_[static_cast<std::size_t>(peer)].store(TickScale().now_ns(), std::memory_order_relaxed);
+}
+
+void Recorder::note_source(Ticket ticket, int peer) noexcept {
+    Slot* slot = find(ticket);
+    if (slot == nullptr || slot->peer.load(std::memory_order_relaxed) >= 0) return;
+    slot->peer.store(peer, std::memory_order_relaxed);
+    slot->sequence.store(number_message(Kind::receive, peer), std::memory_order_relaxed);
+}
+
+void Recorder::note_splits(Ticket ticket, std::span<const std::uint64_t> sent,
+                           std::span<const std::uint64_t> received) {
+    const std::lock_guard lock(splits_mutex_);
+    splits_.push_back({ticket, {sent.begin(), sent.end()}, {received.begin(), received.end()}});
+    while (splits_.front().ticket + capacity <= ticket) splits_.pop_front();
 }
 
 void Recorder::prolong(Ticket ticket) noexcept {
@@ -70,6 +91,7 @@ bool Recorder::read(Ticket ticket, const TickScale& scale, Entry& entry) const {
     entry.sequence = slot.sequence.load(std::memory_order_relaxed);
     entry.fingerprint = slot.fingerprint.load(std::memory_order_relaxed);
     entry.kind = slot.kind.load(std::memory_order_relaxed);
+    if (is_message(entry.kind)) entry.message = std::exchange(entry.sequence, 0);
     entry.peer = slot.peer.load(std::memory_order_relaxed);
     entry.enqueued_ns = scale.unix_ns(slot.enqueued.load(std::memory_order_relaxed));
     if (entry.state == brief) {
@@ -89,11 +111,24 @@ bool Recorder::read(Ticket ticket, const TickScale& scale, Entry& entry) const {
     return true;
 }
 
+// Ranks that somebody saw to be waited for in the oldest operation that is open, within the last second.
+std::vector<int> Recorder::seen_to_wait_for(const Dump& dump) const {
+    std::vector<int> peers;
+    const auto open = std::ranges::find_if(dump.entries, &Entry::open);
+    if (open == dump.entries.end()) return peers;
+    const std::int64_t since = std::max(open->enqueued_ns, dump.taken_ns - 1'000'000'000);
+    for (std::size_t peer = 0; peer < noted_ns_.size(); ++peer) {
+        if (noted_ns_[peer].load(std::memory_order_relaxed) > since) peers.push_back(static_cast<int>(peer));
+    }
+    return peers;
+}
+
 Dump Recorder::snapshot(const std::string& reason, std::size_t count) const {
     static const std::string host = this_host::name(), machine = this_host::boot_id();
     const TickScale scale;
     Dump dump{.group = group_,
               .world = world_.load(std::memory_order_relaxed),
+              .home = home_.load(std::memory_order_relaxed),
               .rank = rank_,
               .size = size_,
               .members = members_,
@@ -114,29 +149,57 @@ Dump Recorder::snapshot(const std::string& reason, std::size_t count) const {
         Entry entry;
         if (read(ticket, scale, entry)) dump.entries.push_back(std::move(entry));
     }
+    dump.waits_for = seen_to_wait_for(dump);
+    const std::lock_guard lock(splits_mutex_);
+    for (const Splits& splits : splits_) {
+        const auto entry = std::ranges::lower_bound(dump.entries, splits.ticket, {}, &Entry::number);
+        if (entry == dump.entries.end() || entry->number != splits.ticket) continue;
+        entry->sent = splits.sent;
+        entry->received = splits.received;
+    }
     return dump;
+}
+
+// "all_reduce" of "all_reduce of float32 × 10, sum".
+std::string Recorder::name_of(const Statistics::Row& row) const {
+    if (is_message(row.kind)) return std::string(to_string(row.kind));
+    const std::string text = describe_(row.fingerprint);
+    return text.substr(0, std::min(text.find(" of "), text.find(',')));
 }
 
 Counters Recorder::counters() const {
     Counters c{.group = group_,
                .rank = rank_,
+               .size = size_,
+               .gone = static_cast<int>(std::ranges::count_if(gone_, [](const auto& gone) { return gone.load(); })),
+               .failure = failure_.load(std::memory_order_relaxed),
                .issued = issued_.load(std::memory_order_relaxed),
                .completed = completed_.load(std::memory_order_relaxed),
                .failed = failed_.load(std::memory_order_relaxed),
                .bytes = bytes_.load(std::memory_order_relaxed),
                .seconds = TickScale().seconds(busy_ticks_.load(std::memory_order_relaxed))};
+    if (statistics_) {
+        for (const Statistics::Row& row : statistics_->rows()) c.by_operation.push_back({name_of(row), row});
+        const Dump open = snapshot("", 0);
+        for (const Entry& entry : open.entries) {
+            if (!entry.open()) continue;
+            ++c.open;
+            c.oldest_s = std::max(c.oldest_s, 1e-9 * static_cast<double>(open.taken_ns - entry.enqueued_ns));
+        }
+    }
     for (const auto& ns : waited_ns_)
         c.waited_s.push_back(1e-9 * static_cast<double>(ns.load(std::memory_order_relaxed)));
     return c;
 }
 
-void Recorder::dump_at_end(const std::string& reason) noexcept {
+void Recorder::dump_at_end(const std::string& reason, End end) noexcept {
     try {
         const auto directory = trace_directory();
         if (!directory || process_ != ::getpid() || dumped_at_end_.exchange(true)) return;
         const Dump dump = snapshot(reason);
         std::filesystem::create_directories(*directory);
         write_file(*directory / file_name(dump), encode(dump));
+        if (end == End::failed) write_flight_if_wanted();
     } catch (const std::exception& error) {
         TUTTI_WARN("no dump of group \"{}\": {}", group_, error.what());
     }

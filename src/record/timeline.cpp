@@ -124,6 +124,10 @@ void add_waits(const World& world, int rank, std::vector<Wait>& waits) {
             const auto& other = world.ranks[static_cast<std::size_t>(peer)];
             const Arrival arrival = arrival_of(other, *in);
             if (peer == rank || arrival == Arrival::past || !may_wait(*in, rank, peer)) continue;
+            // Of ranks without a dump it counts whom this one was seen to wait for, where anybody looked.
+            if (arrival == Arrival::unknown && in->open() && !dump.waits_for.empty() &&
+                std::ranges::find(dump.waits_for, peer) == dump.waits_for.end())
+                continue;
             if ((arrival == Arrival::inside) != outside) add(peer, reason_for(other, arrival, *in));
         }
         if (waits.size() > before) return;

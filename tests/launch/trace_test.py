@@ -1,6 +1,7 @@
 """tutti trace: dumps of a job's ranks, in words and as a timeline; what is no dump is refused."""
 import json
 import pathlib
+import pickle
 import tempfile
 
 from cli_case import TOUR, CliCase, main
@@ -30,6 +31,52 @@ class Trace(CliCase):
         starts, ends = ([e["id"] for e in events if e["ph"] == phase] for phase in "sf")
         self.assertTrue(starts)
         self.assertEqual(starts, ends)
+
+    def test_it_leaves_files_for_torchfrtrace_where_they_are_wanted(self):
+        job = self.tutti("run", "-n", 4, "--", TOUR,
+                         env={"TUTTI_TRACE_DIR": str(self.dumps), "TUTTI_TRACE_FORMAT": "torch"})
+        self.assertEqual(job.returncode, 0, job.stderr)
+        made = self.folder / "made"
+        trace = self.tutti("trace", self.dumps, "--torch", made)
+        self.assertEqual(trace.returncode, 0, trace.stderr)
+        for folder in (self.dumps, made):
+            ranks = [pickle.loads(next(folder.glob(f"flight_*_rank_{rank}")).read_bytes()) for rank in range(4)]
+            self.assertEqual({rank["version"] for rank in ranks}, {"2.11"})
+            self.check_flights(ranks)
+
+    def check_flights(self, ranks):
+        world = next(name for name, group in ranks[0]["pg_config"].items() if group["desc"] == "default_pg")
+        collectives, messages = [], {}
+        for trace in ranks:
+            self.assertEqual(trace["pg_config"][world]["ranks"], "[0, 1, 2, 3]")
+            for entry in trace["entries"]:
+                self.assertEqual((entry["state"], entry["retired"]), ("completed", True))
+                name, description = entry["process_group"]
+                self.assertEqual(trace["pg_config"][name]["desc"], description)
+                if entry["is_p2p"]:
+                    self.assertEqual(description, "messages")
+                    way = entry["profiling_name"].split(" ")[0]
+                    messages.setdefault((name, entry["collective_seq_id"], entry["input_sizes"][0][0]), []).append(way)
+            collectives.append([(entry["collective_seq_id"], entry["profiling_name"]) for entry in trace["entries"]
+                                if entry["process_group"][0] == world])
+            numbers = [entry["record_id"] for entry in trace["entries"]]
+            self.assertEqual(numbers, list(range(len(numbers))))
+            self.assertTrue(all(entry["frames"] for entry in trace["entries"] if not entry["is_p2p"]))
+        self.assertEqual(collectives, [collectives[0]] * 4)
+        names = {name for _, name in collectives[0]}
+        self.assertLessEqual({"gloo:all_reduce", "gloo:broadcast", "gloo:all_gather", "gloo:all_to_all"}, names)
+        self.assertTrue(messages)
+        self.assertEqual({tuple(sorted(ways)) for ways in messages.values()}, {("gloo:recv", "gloo:send")})
+        splits = [[(entry["input_split_sizes"], entry["output_split_sizes"]) for entry in trace["entries"]
+                   if entry["profiling_name"] == "gloo:all_to_all"] for trace in ranks]
+        for calls in zip(*splits):
+            self.assertEqual([[sent[to] for to in range(4)] for sent, _ in calls],
+                             [[calls[to][1][source] for to in range(4)] for source in range(4)])
+
+    def test_another_format_is_refused(self):
+        job = self.tutti("run", "-n", 2, "--", TOUR, env={"TUTTI_TRACE_FORMAT": "xml"})
+        self.assertNotEqual(job.returncode, 0)
+        self.assertIn("environment variable TUTTI_TRACE_FORMAT=xml: expected tutti or torch", job.stderr)
 
     def test_without_being_asked_a_job_leaves_nothing(self):
         job = self.tutti("run", "-n", 2, "--", TOUR, cwd=self.folder)

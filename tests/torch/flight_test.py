@@ -38,14 +38,16 @@ def recorded(rank: int, n: int, backend: str) -> None:
     assert trace["pg_status"]["0"]["last_completed_collective"] == 3, trace["pg_status"]
     entries = trace["entries"]
     assert len(entries) == 6, len(entries)
-    assert [entry["profiling_name"] for entry in entries[:3]] == [f"{backend}:all_reduce"] * 3
+    assert [entry["profiling_name"] for entry in entries[:3]] == ["gloo:all_reduce"] * 3  # also of tutti: readers accept no other
     assert entries[0]["input_sizes"] == [[9]] and entries[0]["input_dtypes"] == ["Float"]
     assert [entry["collective_seq_id"] for entry in entries[:3]] == [1, 2, 3]
     assert all(entry["state"] == "completed" and entry["retired"] for entry in entries[:5])
     assert any(frame["filename"] == __file__ for frame in entries[0]["frames"]), entries[0]["frames"]
     gather, message, waiting = entries[3:]
-    assert gather["process_group"][1] == "a pair" and gather["output_sizes"] == [[2, 2]] * n, gather
-    assert message["is_p2p"] and message["profiling_name"] == f"{backend}:{'send' if rank == 0 else 'recv'}", message
+    assert gather["process_group"][1] == "a pair" and gather["output_sizes"] == [[n * 2, 2]], gather
+    assert message["is_p2p"] and message["profiling_name"] == f"gloo:{'send 0->1' if rank == 0 else 'recv 1<-0'}", message
+    assert message["process_group"] == ("0, from 0 to 1", "messages"), message
+    assert trace["pg_config"]["0, from 0 to 1"]["ranks"] == "[0, 1]", trace["pg_config"]
     assert waiting["state"] == "started" and not waiting["retired"], waiting
     active = json.loads(c10d._dump_fr_trace_json(onlyActive=True))
     assert [entry["record_id"] for entry in active["entries"]] == [waiting["record_id"]], active

@@ -39,7 +39,7 @@ from .object_collectives import (
 )
 from .point_to_point import P2POp, batch_isend_irecv, irecv, isend, recv, send
 from .quantized import QuantizedReducer, quantized_all_gather, quantized_all_reduce, quantized_reduce_scatter
-from .trace import GroupCounters, dump_trace, group_counters, operation_hooks, prometheus_text
+from .trace import GroupCounters, dump_flight_recorder, dump_trace, group_counters, operation_hooks, prometheus_text
 
 _coalescing_manager = coalescing
 default_pg_timeout = _timedelta(minutes=30)
@@ -70,7 +70,7 @@ __all__ = [
     "all_gather_into_tensor_uneven", "all_gather_object", "all_reduce", "all_reduce_coalesced", "all_to_all",
     "all_to_all_single", "all_to_all_v", "barrier", "batch_isend_irecv", "breakpoint", "broadcast",
     "broadcast_object_list", "coalescing", "current_device_mesh", "default_pg_nccl_timeout", "default_pg_timeout", "destroy_process_group",
-    "distributed_c10d", "dump_trace", "empty_symmetric", "gather", "gather_object", "get_backend", "get_debug_level",
+    "distributed_c10d", "dump_flight_recorder", "dump_trace", "empty_symmetric", "gather", "gather_object", "get_backend", "get_debug_level",
     "get_global_rank", "get_group_rank", "get_process_group_ranks", "get_rank", "get_world_size", "group",
     "group_counters", "init_device_mesh", "init_process_group", "irecv", "is_available", "is_backend_available",
     "is_gloo_available", "is_initialized", "is_mpi_available", "is_nccl_available", "is_torchelastic_launched",

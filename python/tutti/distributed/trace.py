@@ -1,7 +1,7 @@
 """Looking at what a program's groups do: hooks around operations, counters, dumps of the flight recorder.
 
 The recorder is always on. TUTTI_TRACE_DIR makes every process of a job write it to a folder when a group fails or ends,
-and on SIGUSR2; `tutti trace FOLDER` reads it. TUTTI_METRICS_FILE makes a process write its counters every second. The
+and on SIGUSR2; `tutti trace FOLDER` reads it; TUTTI_TRACE_FORMAT=torch adds files for PyTorch's torchfrtrace. TUTTI_METRICS_FILE makes a process write its counters every second. The
 functions here do the same from a program. Threads: any.
 """
 from __future__ import annotations
@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from typing import Callable, Iterator
 
 from .. import _core
-from .._core import GroupCounters, dump_trace, prometheus_text
+from .._core import GroupCounters, dump_flight_recorder, dump_trace, prometheus_text
 from .collectives import Group
 
-__all__ = ["GroupCounters", "dump_trace", "group_counters", "operation_hooks", "prometheus_text"]
+__all__ = ["GroupCounters", "dump_flight_recorder", "dump_trace", "group_counters", "operation_hooks", "prometheus_text"]
 
 
 def group_counters(group: Group = None) -> GroupCounters:

@@ -30,6 +30,7 @@ __all__ = [
     "TCPStore",
     "all_gather_into_tensor",
     "all_gather_into_tensor_uneven",
+    "dump_flight_recorder",
     "empty_symmetric",
     "is_gloo_replaced",
     "quantized_all_gather",
@@ -70,6 +71,10 @@ def __getattr__(name: str) -> Any:
 
         if name in uneven.__all__:
             return getattr(uneven, name)
+    if name == "dump_flight_recorder":
+        from . import flight
+
+        return flight.dump_flight_recorder
     if name in ("FileStore", "HashStore", "TCPStore"):
         from . import stores
 

@@ -1,0 +1,74 @@
+// tutti status: a page of a running job on this host, with the secret from the environment and not from the command
+// line, which others could read.
+#include "cli/arguments.hpp"
+#include "core/env.hpp"
+#include "record/http.hpp"
+#include "security/secret.hpp"
+
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+namespace tutti::cli {
+namespace {
+
+struct StatusArguments {
+    int rank = 0;
+    std::string page = "status";
+    int port = 0;
+};
+
+int status(const StatusArguments& a) {
+    const auto given = env::get_int("TUTTI_STATUS_PORT", 1, 65535);
+    if (a.port == 0 && !given)
+        throw InvalidArgument("status: no port: expected --port, or the job's TUTTI_STATUS_PORT in the environment");
+    const auto secret = security::Secret::from_environment();
+    if (!secret)
+        throw InvalidArgument(
+            "status: no secret: expected the job's TUTTI_JOB_SECRET or TUTTI_JOB_SECRET_FILE in the environment");
+    const int port = (a.port != 0 ? a.port : static_cast<int>(*given)) + a.rank;
+    if (port > 65535) throw InvalidArgument(fmt::format("status: there is no port {}", port));
+    const AbortFlag stop;
+    const auto answer = record::http_get({static_cast<std::uint16_t>(port)}, "/" + a.page, *secret,
+                                         Deadline::after(std::chrono::seconds(10)), stop)
+                            .at(0);
+    if (answer.refused)
+        throw DistNetworkError(
+            fmt::format("status: nobody listens at 127.0.0.1:{}: is rank {} of a job with TUTTI_STATUS_PORT={} on this "
+                        "host, and has it a group?",
+                        port, a.rank, port - a.rank));
+    if (!answer.body)
+        throw DistNetworkError(fmt::format(
+            "status: no page {} from 127.0.0.1:{}: {}", a.page, port,
+            answer.status.empty() ? "no answer in 10 s; the process is stopped, or is none of tutti" : answer.status));
+    std::fputs(answer.body->c_str(), stdout);
+    return 0;
+}
+
+}  // namespace
+
+Command add_status(CLI::App& app) {
+    auto a = std::make_shared<StatusArguments>();
+    CLI::App* sub = app.add_subcommand("status", "Print what the ranks of a running job on this host wait for");
+    sub->add_option("page", a->page, "status (default), status.json, metrics or trace")
+        ->check(one_of({"status", "status.json", "metrics", "trace"}));
+    sub->add_option("--rank", a->rank, "whose page; any of this host shows the status of all (default 0)")
+        ->check(CLI::Range(0, 65535));
+    sub->add_option("--port", a->port, "the job's TUTTI_STATUS_PORT (default: that of the environment)")
+        ->check(CLI::Range(1, 65535));
+    sub->footer(
+        "The job's secret is taken from TUTTI_JOB_SECRET or TUTTI_JOB_SECRET_FILE.\n\n"
+        "Examples:\n"
+        "  export TUTTI_STATUS_PORT=9400 TUTTI_JOB_SECRET_FILE=secret\n"
+        "  tutti run -n 4 ./program &\n"
+        "  tutti status\n"
+        "  tutti status metrics --rank 2");
+    return [a] { return status(*a); };
+}
+
+}  // namespace tutti::cli

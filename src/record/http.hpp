@@ -1,0 +1,77 @@
+// HttpServer: a few pages over HTTP/1.1, for people and programs on this host who know the job's secret.
+//
+// Every request needs "Authorization: Bearer SECRET", compared in constant time; there is no query for it, which would
+// end up in histories and logs. Only GET and HEAD; one request a connection. What a client may cost is bounded:
+// connections at once, bytes of a request, the time in which it must come and its answer go.
+//
+// Threads: one accepts, each connection has its own: a page that asks other processes keeps nobody from being served.
+// Pages are called by these threads, several at once.
+#pragma once
+
+#include "core/deadline.hpp"
+#include "core/fork_guard.hpp"
+#include "core/interrupt.hpp"
+#include "security/secret.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace tutti::record {
+
+struct HttpPage {
+    std::string type;  ///< of its content, as "text/plain; charset=utf-8"
+    std::string body;
+};
+/// nullopt: there is no such page.
+using HttpPages = std::function<std::optional<HttpPage>(const std::string& path, const AbortFlag& stop)>;
+
+class HttpServer {
+ public:
+    static constexpr std::size_t connections_max = 16, request_bytes_max = 8192;
+    static constexpr std::chrono::seconds time_max{10};
+
+    /// Serves 127.0.0.1:`port`; throws DistNetworkError where it cannot be had, DistBackendError for want of threads.
+    HttpServer(std::uint16_t port, security::Secret secret, HttpPages pages);
+    /// Ends what is under way.
+    ~HttpServer();
+    HttpServer(const HttpServer&) = delete;
+    HttpServer& operator=(const HttpServer&) = delete;
+
+ private:
+    struct Connection {
+        std::thread thread;
+        std::atomic<bool> over{false};
+    };
+    void accept();
+    void serve(const UniqueFd& fd) const;
+    std::string answer(const std::string& head) const;
+    void clear();
+
+    const security::Secret secret_;
+    const HttpPages pages_;
+    fork_guard::GuardedFd listener_;
+    UniqueFd wake_;
+    AbortFlag stop_;
+    std::list<Connection> connections_;  // the accepting thread's
+    std::thread thread_;
+};
+
+/// Asks 127.0.0.1 for one page on several ports at once; those that have not answered with 200 by then have none.
+/// `refused`: nobody listens there.
+struct HttpAnswer {
+    std::optional<std::string> body;
+    std::string status;  ///< "404 Not Found"; empty: there was no answer
+    bool refused = false;
+};
+std::vector<HttpAnswer> http_get(const std::vector<std::uint16_t>& ports, const std::string& path,
+                                 const security::Secret& secret, const Deadline& deadline, const AbortFlag& stop);
+
+}  // namespace tutti::record

@@ -1,0 +1,186 @@
+#include "record/pages.hpp"
+
+#include "core/log.hpp"
+#include "record/keeper.hpp"
+#include "record/timeline.hpp"
+
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <set>
+#include <span>
+#include <utility>
+
+namespace tutti::record {
+namespace {
+
+using namespace std::chrono_literals;
+using nlohmann::json;
+
+constexpr auto patience = 2s;     // with the pages of other ranks
+constexpr int ranks_max = 1024;   // that one page asks
+constexpr std::size_t tail = 64;  // operations of each group; those that are still open in any case
+constexpr const char* plain = "text/plain; charset=utf-8";
+constexpr const char* index_text =
+    "/status       what the ranks of this host are in, and for whom they wait\n"
+    "/status.json  the same as JSON\n"
+    "/metrics      counters of this process, in Prometheus' text format\n"
+    "/trace        the last records of this process\n";
+
+// What is known of the job's ranks on this host, and what is not.
+struct View {
+    std::vector<World> worlds;
+    std::vector<int> elsewhere;  ///< no process here has their page
+    std::vector<int> silent;     ///< their process does not answer
+};
+
+std::vector<Dump> dumps_of(const std::string& body, int rank) {
+    std::vector<Dump> dumps;
+    const json parsed = json::parse(body, nullptr, false);
+    if (!parsed.is_array()) return dumps;
+    for (const json& text : parsed) {
+        if (text.is_string())
+            dumps.push_back(decode(text.get_ref<const std::string&>(), fmt::format("the page of rank {}", rank)));
+    }
+    return dumps;
+}
+
+class Pages {
+ public:
+    Pages(int first_port, security::Secret secret) : first_port_(first_port), secret_(std::move(secret)) {}
+
+    std::optional<HttpPage> operator()(const std::string& path, const AbortFlag& stop) const {
+        if (path == "/") return HttpPage{plain, index_text};
+        if (path == "/status") return HttpPage{plain, text_of(look(stop))};
+        if (path == "/status.json") return HttpPage{"application/json", json_of(look(stop)).dump(1) + "\n"};
+        if (path == "/metrics") return HttpPage{"text/plain; version=0.0.4; charset=utf-8", prometheus_text()};
+        if (path == "/trace") return HttpPage{"application/json", own_trace()};
+        return std::nullopt;
+    }
+
+ private:
+    static std::string own_trace() {
+        json texts = json::array();
+        for (const Dump& dump : live_dumps("asked for over HTTP", tail)) texts.push_back(encode(dump));
+        return texts.dump(-1, ' ', false, json::error_handler_t::replace);
+    }
+    View look(const AbortFlag& stop) const {
+        std::vector<Dump> dumps = live_dumps("asked for over HTTP", tail);
+        std::set<int> here;
+        int size = 0;
+        for (const Dump& dump : dumps) {
+            here.insert(dump.members[dump.rank]);
+            const std::vector<int>& members = dump.members.ranks();
+            size = std::max(size, members.empty() ? dump.size : *std::ranges::max_element(members) + 1);
+        }
+        std::vector<int> others;
+        std::vector<std::uint16_t> ports;
+        for (int rank = 0; rank < std::min(size, ranks_max) && first_port_ + rank <= 65535; ++rank) {
+            if (here.contains(rank)) continue;
+            others.push_back(rank);
+            ports.push_back(static_cast<std::uint16_t>(first_port_ + rank));
+        }
+        View view;
+        const auto answers = http_get(ports, "/trace", secret_, Deadline::after(patience), stop);
+        for (std::size_t i = 0; i < others.size(); ++i) {
+            if (!answers[i].body) {
+                (answers[i].refused ? view.elsewhere : view.silent).push_back(others[i]);
+                continue;
+            }
+            for (Dump& dump : dumps_of(*answers[i].body, others[i])) dumps.push_back(std::move(dump));
+        }
+        // Ranks in one process share a page.
+        std::set<int> known;
+        for (const Dump& dump : dumps) known.insert(dump.members[dump.rank]);
+        std::erase_if(view.elsewhere, [&](int rank) { return known.contains(rank); });
+        view.worlds = merge(std::move(dumps));
+        return view;
+    }
+    static std::string text_of(const View& view) {
+        std::string text;
+        const Members all;
+        if (!view.silent.empty())
+            text += fmt::format("no answer within {} s from {}: stopped, or cut off\n", patience.count(),
+                                all.list_of(view.silent));
+        if (!view.elsewhere.empty())
+            text += fmt::format("no page on this host of {}: on another host, ended, or in another process\n",
+                                all.list_of(view.elsewhere));
+        for (const World& world : view.worlds) text += describe(world);
+        return text;
+    }
+    static json json_of(const View& view) {
+        json groups = json::array();
+        for (const World& world : view.worlds) groups.push_back(json_of(world));
+        return {{"silent", view.silent}, {"elsewhere", view.elsewhere}, {"groups", std::move(groups)}};
+    }
+    static json json_of(const Members& members, const Entry& entry, std::int64_t now_ns) {
+        return {{"operation", entry.title(members)},
+                {"sequence", entry.sequence},
+                {"state", to_string(entry.state)},
+                {"since_unix_s", 1e-9 * static_cast<double>(entry.enqueued_ns)},
+                {"seconds", 1e-9 * static_cast<double>(std::max<std::int64_t>(0, now_ns - entry.enqueued_ns))},
+                {"called_at", entry.site}};
+    }
+    static json json_of(const World& world) {
+        json ranks = json::array(), waits = json::array();
+        for (const auto& dump : world.ranks) {
+            if (!dump) continue;
+            json open = json::array();
+            for (const Entry& entry : dump->entries) {
+                if (entry.open()) open.push_back(json_of(world.members, entry, dump->taken_ns));
+            }
+            ranks.push_back({{"rank", world.members[dump->rank]},
+                             {"host", dump->host},
+                             {"pid", dump->process},
+                             {"operations", dump->entries.empty() ? 0 : dump->entries.back().number},
+                             {"open", std::move(open)}});
+        }
+        for (const Wait& wait : wait_for_graph(world)) {
+            json peers = json::array();
+            for (const int peer : wait.peers) peers.push_back(world.members[peer]);
+            waits.push_back({{"rank", world.members[wait.rank]},
+                             {"for", std::move(peers)},
+                             {"in", wait.in.title(world.members)},
+                             {"sequence", wait.in.sequence},
+                             {"seconds", wait.seconds},
+                             {"because", wait.because}});
+        }
+        return {{"group", world.group},
+                {"size", world.ranks.size()},
+                {"ranks", std::move(ranks)},
+                {"waits", std::move(waits)}};
+    }
+
+    const int first_port_;
+    const security::Secret secret_;
+};
+
+}  // namespace
+
+std::unique_ptr<HttpServer> serve_pages(int rank) {
+    const auto first = status_port();
+    if (!first) return nullptr;
+    try {
+        const auto secret = security::Secret::from_environment();
+        if (!secret) {
+            TUTTI_WARN("TUTTI_STATUS_PORT is set, and the job has no secret: no pages; set TUTTI_JOB_SECRET");
+            return nullptr;
+        }
+        if (*first + rank > 65535) {
+            TUTTI_WARN("TUTTI_STATUS_PORT={}: rank {} has no page: there is no port {}", *first, rank, *first + rank);
+            return nullptr;
+        }
+        auto server =
+            std::make_unique<HttpServer>(static_cast<std::uint16_t>(*first + rank), *secret, Pages(*first, *secret));
+        TUTTI_INFO("the pages of rank {} are at http://127.0.0.1:{}/", rank, *first + rank);
+        return server;
+    } catch (const std::exception& error) {
+        TUTTI_WARN("rank {} has no pages: {}", rank, error.what());
+        return nullptr;
+    }
+}
+
+}  // namespace tutti::record

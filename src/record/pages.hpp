@@ -1,0 +1,23 @@
+// Pages: what this process does, and what the ranks of this host wait for, over HTTP (http.hpp).
+//
+//   /status, /status.json   every rank of this host: what it is in, since when, and for whom it waits
+//   /metrics                this process's counters, as Prometheus reads them
+//   /trace                  this process's last records, as the other pages ask each other for them
+//
+// The page of rank r of the world is at TUTTI_STATUS_PORT + r: so ranks find each other. No page waits for what a call
+// of the program holds: a rank that hangs in a collective answers.
+//
+// Threads: those of HttpServer.
+#pragma once
+
+#include "record/http.hpp"
+
+#include <memory>
+
+namespace tutti::record {
+
+/// Where a port is given and the job has a secret; null otherwise. What is amiss is in the log. `rank`: of this
+/// process, in the world.
+std::unique_ptr<HttpServer> serve_pages(int rank);
+
+}  // namespace tutti::record

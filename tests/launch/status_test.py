@@ -1,0 +1,259 @@
+"""The pages of a job's processes: what each rank waits for, counters for Prometheus; who may see them, and who cannot."""
+import contextlib
+import http.client
+import json
+import math
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+
+from cli_case import TOUR, TUTTI, CliCase, main
+
+SECRET = "open sesame, and close again"
+NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
+LABEL = r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\\\|\\"|\\n)*)"'
+
+
+def free_ports(count):
+    """The first of so many in a row that nobody has now."""
+    for first in range(21000, 32000, count):
+        taken = []
+        try:
+            for port in range(first, first + count):
+                taken.append(socket.socket())
+                taken[-1].bind(("127.0.0.1", port))
+            return first
+        except OSError:
+            continue
+        finally:
+            for each in taken:
+                each.close()
+    raise AssertionError("no free ports")
+
+
+def series(text):
+    """{name: {labels: value}} of Prometheus' text format 0.0.4; AssertionError for what that does not allow."""
+    assert text.endswith("\n")
+    found, types, helped = {}, {}, set()
+    current = None
+    for line in text.splitlines():
+        if line.startswith("# HELP "):
+            name = re.fullmatch(rf"# HELP ({NAME}) \S.*", line).group(1)
+            assert name not in helped, f"{name} twice"
+            helped.add(name)
+        elif line.startswith("# TYPE "):
+            current, kind = re.fullmatch(rf"# TYPE ({NAME}) (counter|gauge|histogram)", line).groups()
+            assert current in helped and current not in types, line
+            types[current] = kind
+            assert kind != "counter" or current.endswith("_total"), line
+        else:
+            name, labels, value = re.fullmatch(rf"({NAME})(?:\{{((?:{LABEL},?)*)\}})? (\S+)", line).group(1, 2, 5)
+            suffixes = ("_bucket", "_sum", "_count") if types[current] == "histogram" else ("",)
+            assert name in {current + suffix for suffix in suffixes}, f"{line} below {current}"
+            key = tuple(re.findall(LABEL, labels or ""))
+            assert len({label for label, _ in key}) == len(key), line
+            assert key not in found.setdefault(name, {}), f"{line}: twice"
+            found[name][key] = float(value)
+    for name in (name for name, kind in types.items() if kind == "histogram"):
+        buckets = {}
+        for key, value in found.get(f"{name}_bucket", {}).items():
+            bound = dict(key)["le"]
+            rest = tuple(label for label in key if label[0] != "le")
+            buckets.setdefault(rest, []).append((math.inf if bound == "+Inf" else float(bound), value))
+        for rest, values in buckets.items():
+            assert values == sorted(values) and [v for _, v in values] == sorted(v for _, v in values), (rest, values)
+            assert values[-1] == (math.inf, found[f"{name}_count"][rest]), rest
+            assert rest in found[f"{name}_sum"]
+    return found
+
+
+def value_of(found, name, **labels):
+    values = [value for key, value in found.get(name, {}).items() if labels.items() <= dict(key).items()]
+    assert len(values) == 1, (name, labels, found.get(name))
+    return values[0]
+
+
+class Status(CliCase):
+    def setUp(self):
+        self.port = free_ports(5)
+
+    def start(self, ranks=4, program=TOUR, **environment):
+        names = {k: v for k, v in os.environ.items() if not k.startswith(("TUTTI_", "RANK", "WORLD_SIZE"))}
+        names |= {"TUTTI_STATUS_PORT": str(self.port), "TUTTI_JOB_SECRET": SECRET} | environment
+        job = subprocess.Popen([TUTTI, "run", "-n", str(ranks), "--timeout", "100", "--", str(program)],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=names)
+        self.addCleanup(self.end, job)
+        return job
+
+    def end(self, job):
+        if job.poll() is None:
+            job.terminate()
+            self.go_on(job)
+        job.communicate(timeout=60)
+
+    @staticmethod
+    def go_on(job):
+        """Wakes the rank that a fault has stopped."""
+        for pid in pathlib.Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split():
+            with contextlib.suppress(OSError):
+                if pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T":
+                    os.kill(int(pid), signal.SIGCONT)
+
+    def ask(self, path, rank=0, method="GET", secret=SECRET, timeout=20):
+        """(status, headers, body); None where nobody listens."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port + rank, timeout=timeout)
+        try:
+            connection.request(method, path, headers={"Authorization": f"Bearer {secret}"} if secret else {})
+            answer = connection.getresponse()
+            return answer.status, answer.headers, answer.read().decode()
+        except ConnectionError:
+            return None
+        finally:
+            connection.close()
+
+    def status_when(self, wanted, rank=0):
+        """What /status.json says, once `wanted(it)`."""
+        end, status = time.monotonic() + 60, None
+        while time.monotonic() < end:
+            answer = self.ask("/status.json", rank)
+            if answer is not None:
+                self.assertEqual(answer[0], 200, answer)
+                status = json.loads(answer[2])
+                if wanted(status):
+                    return status
+            time.sleep(0.05)
+        raise AssertionError(f"in a minute it has only said {status}")
+
+    def waits_of_world(self, status):
+        return {wait["rank"]: wait for group in status["groups"] if group["size"] == 4 for wait in group["waits"]}
+
+    def test_who_hangs_still_says_for_whom(self):
+        job = self.start(TUTTI_FAULTS="rank=2 op=all_reduce@2 stop=90s", TUTTI_TIMEOUT_MS="90000")
+        def all_wait_for_2(status):
+            waits = self.waits_of_world(status)
+            return len(waits) == 3 and all(2 in wait["for"] for wait in waits.values())
+
+        status = self.status_when(all_wait_for_2)
+        self.assertEqual(status["silent"], [2])  # it is stopped
+        by_another = self.waits_of_world(self.status_when(all_wait_for_2, 3))
+        for wait in [*self.waits_of_world(status).values(), *by_another.values()]:
+            self.assertIn("all_reduce of ", wait["in"])
+            self.assertGreater(wait["sequence"], 0)
+            self.assertGreater(wait["seconds"], 0)
+        text = self.ask("/status")[2]
+        self.assertIn("no answer within 2 s from rank 2: stopped, or cut off\n", text)
+        self.assertRegex(text, r"rank 1 waits for rank 2 for \d+\.\d+ s in #\d+ all_reduce of ")
+        self.assertRegex(text, r"called at \S")
+
+        kind, text = self.ask("/metrics", 1)[1:]
+        self.assertEqual(kind["Content-Type"], "text/plain; version=0.0.4; charset=utf-8")
+        found = series(text)
+        world = next(dict(key)["group"] for key, value in found["tutti_live_peers"].items() if value == 3)
+        of_world = {"group": world, "rank": "1"}
+        self.assertEqual(value_of(found, "tutti_outstanding_operations", **of_world), 1)
+        self.assertGreater(value_of(found, "tutti_oldest_outstanding_seconds", **of_world), 0)
+        reduced = of_world | {"operation": "all_reduce"}
+        self.assertGreaterEqual(value_of(found, "tutti_operation_calls_total", **reduced), 2)
+        self.assertGreater(value_of(found, "tutti_operation_bytes_total", **reduced), 0)
+        self.assertGreaterEqual(value_of(found, "tutti_operation_duration_seconds_count", **reduced), 1)
+        calls = sum(value for key, value in found["tutti_operation_calls_total"].items() if of_world.items() <= dict(key).items())
+        self.assertEqual(calls, value_of(found, "tutti_operations_issued_total", **of_world))
+        try:
+            from prometheus_client.parser import text_string_to_metric_families
+        except ImportError:
+            pass
+        else:
+            self.assertGreater(len(list(text_string_to_metric_families(text))), 5)
+        self.go_on(job)
+        out, error = job.communicate(timeout=90)
+        self.assertEqual(job.returncode, 0, out + error)
+        self.assertIsNone(self.ask("/status"))
+
+    def test_who_may_look_and_at_what(self):
+        self.start(TUTTI_FAULTS="rank=1 op=all_reduce@1 stop=30s")
+        self.status_when(lambda status: self.waits_of_world(status))
+        for path, secret in (("/status", None), ("/metrics", SECRET + "x"), ("/nothing", SECRET.upper()),
+                             (f"/status?secret={SECRET.replace(' ', '%20')}", None)):
+            code, headers, body = self.ask(path, secret=secret)
+            self.assertEqual((code, headers["WWW-Authenticate"]), (401, 'Bearer realm="tutti"'))
+            self.assertNotIn("rank", body)
+        self.assertIn("/metrics", self.ask("/")[2])
+        self.assertEqual(self.ask("/nothing")[0], 404)
+        code, headers, _ = self.ask("/status", method="DELETE")
+        self.assertEqual((code, headers["Allow"]), (405, "GET, HEAD"))
+        with socket.socket() as other:  # no address but loopback's
+            other.bind(("127.0.0.2", self.port))
+
+    def test_tutti_status_takes_the_secret_from_the_environment(self):
+        self.start(TUTTI_FAULTS="rank=1 op=all_reduce@1 stop=30s")
+        self.status_when(lambda status: self.waits_of_world(status))
+        known = {"TUTTI_JOB_SECRET": SECRET}
+        said = self.tutti("status", env=known | {"TUTTI_STATUS_PORT": str(self.port)})
+        self.assertEqual(said.returncode, 0, said.stderr)
+        self.assertIn("rank 0 waits for rank 1", said.stdout)
+        said = self.tutti("status", "metrics", "--rank", 2, "--port", self.port, env=known)
+        self.assertIn('rank="2",operation="all_reduce"', said.stdout, said.stderr)
+        for arguments, environment, complaint in (
+                ([], known, "no port: expected --port"),
+                (["--port", self.port], {}, "no secret: expected the job's TUTTI_JOB_SECRET"),
+                (["--port", self.port], {"TUTTI_JOB_SECRET": "x"}, f"no page status from 127.0.0.1:{self.port}: 401 Unauth"),
+                (["--port", self.port + 4], known, f"nobody listens at 127.0.0.1:{self.port + 4}"),
+                (["pictures"], known, "pictures")):
+            said = self.tutti("status", *arguments, env=environment)
+            self.assertNotEqual(said.returncode, 0)
+            self.assertIn(complaint, said.stderr)
+
+    def test_many_may_look_at_once(self):
+        self.start(TUTTI_FAULTS="rank=1 op=all_reduce@1 stop=30s")
+        self.status_when(lambda status: self.waits_of_world(status))
+        idle = [socket.create_connection(("127.0.0.1", self.port)) for _ in range(4)]
+        codes = []
+        clients = [threading.Thread(target=lambda: codes.append(self.ask("/status.json")[0])) for _ in range(12)]
+        began = time.monotonic()
+        for client in clients:
+            client.start()
+        for client in clients:
+            client.join()
+        self.assertEqual(codes, [200] * 12)
+        self.assertLess(time.monotonic() - began, 20)
+        for each in idle:
+            each.close()
+
+    def test_what_cannot_be_is_said_and_keeps_no_job_from_running(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", self.port))
+            taken.listen()
+            job = self.start()
+            error = job.communicate(timeout=60)[1]
+        self.assertEqual(job.returncode, 0, error)
+        self.assertRegex(error, rf"rank 0 has no pages: cannot listen on 127\.0\.0\.1:{self.port}: .*in use")
+        done = self.tutti("run", "-n", 2, "--", TOUR, env={"TUTTI_STATUS_PORT": "http"})
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("environment variable TUTTI_STATUS_PORT=http: expected an integer from 1 to 65535", done.stderr)
+
+    def test_without_a_secret_there_are_no_pages(self):
+        with tempfile.TemporaryDirectory() as folder:
+            environment = {k: v for k, v in os.environ.items() if not k.startswith("TUTTI_")}
+            done = subprocess.run([TOUR], capture_output=True, text=True, timeout=60, check=False, cwd=folder,
+                                  env=environment | {"TUTTI_STATUS_PORT": str(self.port), "RANK": "0", "WORLD_SIZE": "1",
+                                                     "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.port + 1)})
+        self.assertIn("TUTTI_STATUS_PORT is set, and the job has no secret: no pages; set TUTTI_JOB_SECRET", done.stderr)
+
+    def test_without_the_variable_nobody_listens(self):
+        job = self.start(TUTTI_STATUS_PORT="", TUTTI_FAULTS="rank=1 op=all_reduce@1 stop=5s")
+        for _ in range(20):
+            self.assertIsNone(self.ask("/status"))
+            time.sleep(0.05)
+        ranks = [int(pid) for pid in pathlib.Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()]
+        names = {task.read_text().strip() for rank in ranks for task in pathlib.Path(f"/proc/{rank}/task").glob("*/comm")}
+        self.assertNotIn("tutti-pages", names)
+
+
+if __name__ == "__main__":
+    main("cli_status_test")
