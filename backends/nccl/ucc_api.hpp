@@ -85,7 +85,6 @@ inline constexpr std::uint64_t team_has_rank = 1U << 2U, team_has_rank_range = 1
 enum class Collective : int {
     all_gather = 1 << 0,
     all_reduce = 1 << 2,
-    all_to_all = 1 << 3,
     broadcast = 1 << 6,
     reduce = 1 << 11,
     reduce_scatter = 1 << 12,
