@@ -26,6 +26,7 @@ namespace tutti::record {
 namespace {
 
 constexpr int metrics_period_ms = 1000;
+constexpr std::chrono::milliseconds pause_between_flights{500};
 
 std::atomic<int> request_fd{-1};  // for the signal's handler
 
@@ -33,6 +34,14 @@ void on_request(int) {
     const int saved = errno;
     (void)!::eventfd_write(request_fd.load(std::memory_order_relaxed), 1);
     errno = saved;
+}
+
+void write_flight_if_wanted() noexcept {
+    try {
+        if (wants_flight_files()) dump_flight(*trace_directory());
+    } catch (const std::exception& error) {
+        TUTTI_WARN("no dumps for torchfrtrace: {}", error.what());
+    }
 }
 
 class Keeper {
@@ -43,7 +52,9 @@ class Keeper {
     }
 
     void add(Recorder& recorder) {
-        (void)wants_flight_files();  // throws where the variable says nothing that is known
+        const bool torch = env::get("TUTTI_TRACE_FORMAT") == "torch";
+        if (torch != wants_flight_files() && !warned_.exchange(true))  // which throws for what it does not know
+            TUTTI_WARN("TUTTI_TRACE_FORMAT=torch is for the files of TUTTI_TRACE_DIR, which is not set");
         const std::lock_guard lifecycle(lifecycle_);
         if (process_ != ::getpid()) adopt_process();
         {
@@ -182,6 +193,7 @@ class Keeper {
     std::thread thread_;
     std::atomic<bool> stop_requested_{false};
     std::unique_ptr<HttpServer> pages_;
+    std::atomic<bool> warned_{false};
     struct sigaction previous_ {};
     bool handles_signal_ = false;
 };
@@ -234,12 +246,12 @@ std::vector<std::filesystem::path> dump_flight(const std::filesystem::path& dire
     return files;
 }
 
-void write_flight_if_wanted() noexcept {
-    try {
-        if (wants_flight_files()) dump_flight(*trace_directory());
-    } catch (const std::exception& error) {
-        TUTTI_WARN("no dumps for torchfrtrace: {}", error.what());
-    }
+void write_flight_after_failure() noexcept {
+    static std::atomic<Clock::rep> latest{0};
+    const Clock::rep now = Clock::now().time_since_epoch().count();
+    Clock::rep before = latest.load();
+    if (before != 0 && now - before < Clock::duration(pause_between_flights).count()) return;
+    if (latest.compare_exchange_strong(before, now)) write_flight_if_wanted();
 }
 
 std::vector<std::filesystem::path> dump_all(const std::filesystem::path& directory, const std::string& reason) {

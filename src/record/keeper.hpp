@@ -32,8 +32,9 @@ bool wants_flight_files();
 /// Whether what each rank sends in an all_to_all is recorded: where somebody is going to look.
 bool wants_splits();
 
-/// Writes the files for torchfrtrace where they are wanted.
-void write_flight_if_wanted() noexcept;
+/// When a group has failed: writes the files for torchfrtrace where they are wanted. All groups of a world fail
+/// together, and the first one's files have them all.
+void write_flight_after_failure() noexcept;
 /// Writes the files for torchfrtrace into the directory, as dump_all does.
 std::vector<std::filesystem::path> dump_flight(const std::filesystem::path& directory);
 /// Writes one file for each recorder into the directory, which is made if need be; returns the files. Throws

@@ -14,6 +14,8 @@
 namespace tutti::record {
 namespace {
 
+constexpr std::size_t splits_max = 1 << 18;  // counts of one direction that a group keeps: 2 MB
+
 // "a message of int32 × 10": the direction is said elsewhere.
 std::string without_message(std::string text) {
     constexpr std::string_view prefix = "a message of ";
@@ -72,7 +74,8 @@ void Recorder::note_splits(Ticket ticket, std::span<const std::uint64_t> sent,
                            std::span<const std::uint64_t> received) {
     const std::lock_guard lock(splits_mutex_);
     splits_.push_back({ticket, {sent.begin(), sent.end()}, {received.begin(), received.end()}});
-    while (splits_.front().ticket + capacity <= ticket) splits_.pop_front();
+    const std::size_t most = std::max<std::size_t>(1, splits_max / std::max<std::size_t>(1, sent.size()));
+    while (splits_.front().ticket + capacity <= ticket || splits_.size() > most) splits_.pop_front();
 }
 
 void Recorder::prolong(Ticket ticket) noexcept {
@@ -199,7 +202,7 @@ void Recorder::dump_at_end(const std::string& reason, End end) noexcept {
         const Dump dump = snapshot(reason);
         std::filesystem::create_directories(*directory);
         write_file(*directory / file_name(dump), encode(dump));
-        if (end == End::failed) write_flight_if_wanted();
+        if (end == End::failed) write_flight_after_failure();
     } catch (const std::exception& error) {
         TUTTI_WARN("no dump of group \"{}\": {}", group_, error.what());
     }

@@ -77,6 +77,9 @@ class Trace(CliCase):
         job = self.tutti("run", "-n", 2, "--", TOUR, env={"TUTTI_TRACE_FORMAT": "xml"})
         self.assertNotEqual(job.returncode, 0)
         self.assertIn("environment variable TUTTI_TRACE_FORMAT=xml: expected tutti or torch", job.stderr)
+        job = self.tutti("run", "-n", 2, "--", TOUR, env={"TUTTI_TRACE_FORMAT": "torch"})
+        self.assertEqual(job.returncode, 0, job.stderr)
+        self.assertIn("TUTTI_TRACE_FORMAT=torch is for the files of TUTTI_TRACE_DIR, which is not set", job.stderr)
 
     def test_without_being_asked_a_job_leaves_nothing(self):
         job = self.tutti("run", "-n", 2, "--", TOUR, cwd=self.folder)
