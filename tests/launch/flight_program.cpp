@@ -1,7 +1,8 @@
 // Ranks that call each kind of operation, and then make the mistake that the argument names: for what reads their
 // records.
 //
-//   flight_program clean|sizes|types|absent|message      with three ranks; a mistake ends in an error, which it prints
+//   flight_program clean|sizes|types|splits|absent|message     with three ranks; a mistake ends in an error, which it
+//   prints
 #include <tutti/tutti.hpp>
 
 #include <chrono>
@@ -71,6 +72,14 @@ void mistake(const std::string& name, int rank, int size) {
     const bool last = rank == size - 1;
     if (name == "clean") return;
     if (name == "sizes") return tutti::all_reduce(some(last ? 5 : 4).view());
+    if (name == "splits") {  // rank 0 sends 3 elements to the last rank, which expects 1
+        std::vector<std::int64_t> sent(static_cast<std::size_t>(size), 2), received = sent;
+        if (rank == 0) sent.back() = 3;
+        if (last) received.front() = 1;
+        const std::int64_t more = rank == 0 ? 1 : 0, less = last ? 1 : 0;
+        return tutti::all_to_all_single(some(2 * size - less).view(), some(2 * size + more).view(),
+                                        {.output_split_sizes = received, .input_split_sizes = sent});
+    }
     if (name == "types" && last) return tutti::broadcast(some(4).view(), {.src = 0});
     if (name == "types" || (name == "absent" && !last)) return tutti::all_reduce(some(4).view());
     if (name == "message" && rank == 0) {
