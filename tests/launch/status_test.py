@@ -5,6 +5,7 @@ import json
 import math
 import os
 import pathlib
+import pickle
 import re
 import signal
 import socket
@@ -174,6 +175,22 @@ class Status(CliCase):
         out, error = job.communicate(timeout=90)
         self.assertEqual(job.returncode, 0, out + error)
         self.assertIsNone(self.ask("/status"))
+
+    def test_a_job_that_hangs_leaves_files_for_torchfrtrace_on_SIGUSR2(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        folder = pathlib.Path(temporary.name)
+        self.start(TUTTI_FAULTS="rank=2 op=all_reduce@2 stop=90s", TUTTI_TRACE_DIR=str(folder), TUTTI_TRACE_FORMAT="torch")
+        status = self.status_when(lambda status: len(self.waits_of_world(status)) == 3)
+        for pid in {rank["pid"] for group in status["groups"] for rank in group["ranks"]}:
+            os.kill(pid, signal.SIGUSR2)
+        end = time.monotonic() + 30
+        while len(list(folder.glob("flight_*_rank_[013]"))) < 3 and time.monotonic() < end:
+            time.sleep(0.05)
+        for rank in (0, 1, 3):
+            trace = pickle.loads(next(folder.glob(f"flight_*_rank_{rank}")).read_bytes())
+            last = trace["entries"][-1]
+            self.assertEqual((last["profiling_name"], last["state"], last["retired"]), ("gloo:all_reduce", "started", False))
 
     def test_who_may_look_and_at_what(self):
         self.start(TUTTI_FAULTS="rank=1 op=all_reduce@1 stop=30s")

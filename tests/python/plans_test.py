@@ -2,6 +2,7 @@
 import cProfile
 import io
 import pathlib
+import pickle
 import pstats
 import sys
 import tempfile
@@ -201,6 +202,12 @@ def counted(rank):
             raise AssertionError("a file is no folder")
         except dist.InvalidArgument as error:
             assert files[0] in str(error)
+        flights = dist.dump_flight_recorder(folder)
+        assert [path[-7:] for path in flights] == [f"_rank_{rank}"], flights
+        trace = pickle.loads(pathlib.Path(flights[0]).read_bytes())
+        last = trace["entries"][-1]
+        assert (last["profiling_name"], last["input_sizes"], last["state"]) == ("gloo:all_reduce", [[1000]], "completed"), last
+        assert "plans_test.py" in last["frames"][0]["filename"] and last["frames"][0]["line"] > 0, last
     assert "tutti_bytes_total" in dist.prometheus_text() and "issued=" in repr(after)
     return (after.issued - before.issued, after.completed - before.completed, after.failed, after.bytes - before.bytes,
             len(after.waited_s), after.seconds >= 0)
