@@ -281,6 +281,10 @@ void World::slow_checks() {
     next_slow_check_ = now + std::chrono::milliseconds(10);
     for (Group* group : active_) group->note_waits(*group->front(), last_slow_check_, now);
     for (const auto& operation : messages_) operation->group->note_waits(*operation, last_slow_check_, now);
+    for (Group* group : active_) {
+        if (!group->recorder().counts_operations()) continue;
+        for (const int rank : departed()) group->note_gone(rank);
+    }
     last_slow_check_ = now;
     if (leaving_) return;  // leave() looks after what is left
     std::vector<std::shared_ptr<Operation>> in_vain;

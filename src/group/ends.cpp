@@ -88,10 +88,6 @@ void World::on_verdict(const Verdict& verdict) {
     if (rendezvous::is_accusation(verdict.kind)) {
         if (const auto group = find(verdict.group)) group->publish_tail(verdict.text);
     }
-    if (verdict.kind == VerdictKind::peer_lost || verdict.kind == VerdictKind::host_lost ||
-        verdict.kind == VerdictKind::left) {
-        for (const auto& group : groups()) group->note_gone(verdict.rank);
-    }
     const std::lock_guard lock(verdict_mutex_);
     note(verdict);
     judged_.notify_all();

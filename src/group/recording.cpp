@@ -66,6 +66,7 @@ void Group::record_failure(const std::exception_ptr& error) {
         std::rethrow_exception(error);
     } catch (const std::exception& cause) {
         recorder_.note_failure(cause_of(cause));
+        if (const auto* lost = dynamic_cast<const PeerLost*>(&cause)) note_gone(lost->context().peer);
         recorder_.dump_at_end(cause.what(), record::Recorder::End::failed);
     }
 }
