@@ -19,6 +19,8 @@
 #include <cstdlib>
 #include <limits>
 #include <sstream>
+#include <thread>
+#include <utility>
 
 namespace tutti::rendezvous {
 namespace {
@@ -122,6 +124,10 @@ std::optional<PmixFacts> facts_of(const std::string& line) {
     return facts;
 }
 
+bool is_whole(const PmixFacts& facts) {
+    return facts.size && facts.local_rank && facts.local_size && !facts.host_of_rank_0.empty();
+}
+
 // MPI holds the library open already, and it counts who has begun.
 std::optional<PmixFacts> ask_beside_mpi() {
     void* const library = ::dlopen(library_name, RTLD_LAZY | RTLD_NOLOAD);
@@ -161,8 +167,15 @@ std::optional<PmixFacts> ask_in_child() {
 
 std::optional<PmixFacts> ask_pmix() {
     if (!env::get("PMIX_NAMESPACE")) return std::nullopt;
-    auto facts = ask_beside_mpi();
-    if (!facts) facts = ask_in_child();
+    // Open MPI 4's server answers processes that ask as soon as they have begun with half of it now and then, or not.
+    constexpr int tries = 4;
+    std::optional<PmixFacts> facts;
+    for (int n = 0; n < tries && !(facts && is_whole(*facts)); ++n) {
+        if (n > 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        auto again = ask_beside_mpi();
+        if (!again) again = ask_in_child();
+        if (again) facts = std::move(again);
+    }
     if (!facts) TUTTI_DEBUG("PMIX_NAMESPACE is set, but {} is not here, or its server does not answer", library_name);
     return facts;
 }

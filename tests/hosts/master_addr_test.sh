@@ -11,12 +11,12 @@ printf '127.0.0.1 localhost\n%s nodea\n' "$(address 1)" >"$work/hosts.2"
 declare -a ids=()
 port=29600
 
-# rank NAME HOST RANK SIZE VARIABLE...: one in the background, with its host's own names; output in $work/NAME.RANK
+# rank NAME HOST RANK SIZE VARIABLE...: one (VARIABLE...: words for env) in the background, with its host's own names; output in $work/NAME.RANK
 rank() {
   local name=$1 host=$2 rank=$3 size=$4
   shift 4
   on "$host" unshare -m bash -c 'mount --bind "$1" /etc/hosts && shift && exec "$@"' rank "$work/hosts.$host" \
-    env -u MASTER_ADDR RANK="$rank" WORLD_SIZE="$size" MASTER_PORT=$port "$@" timeout 40 "$tour" >"$work/$name.$rank" 2>&1 &
+    env -u MASTER_ADDR RANK="$rank" WORLD_SIZE="$size" MASTER_PORT=$port env "$@" timeout 40 "$tour" >"$work/$name.$rank" 2>&1 &
   ids+=($!)
 }
 begin() {
@@ -57,6 +57,17 @@ try localhost "rank 0 has localhost" MASTER_ADDR=localhost
 try everything "rank 0 has 0.0.0.0" MASTER_ADDR=0.0.0.0
 try forwarded "rank 0 has an address that is none of its host's" MASTER_ADDR=192.0.2.7
 grep -q "192.0.2.7 is none of them" "$work/forwarded.0" || fail "rank 0 does not say so" "$work"/forwarded.*
+
+# The same by the variables of a step of Slurm, whose first host is nodea: two tasks there, one on the other host.
+task() {  # task HOST RANK LOCAL NODE
+  rank step "$1" "$2" 3 -u RANK -u WORLD_SIZE -u MASTER_PORT SLURM_PROCID="$2" SLURM_LOCALID="$3" SLURM_NODEID="$4" SLURM_STEP_ID=0 \
+    SLURM_JOB_ID=4711 SLURM_STEP_NUM_TASKS=3 SLURM_STEP_TASKS_PER_NODE=2,1 SLURM_STEP_NODELIST="node[a,b]"
+}
+begin
+task 1 0 0 0
+task 1 1 1 0
+task 2 2 0 1
+expect_good step "the first host of a step of Slurm is 127.0.1.1 there"
 
 # One host with a secret, and listeners everywhere: nobody from outside is heard by the ranks.
 begin

@@ -56,6 +56,22 @@ class UnderOthers(CliCase):
                 self.assertEqual(done.stdout.count(launcher), 2, done.stdout + done.stderr)
                 self.assertEqual(done.stdout.count("127.0.0.1"), 2, done.stdout)
 
+    def test_a_process_manager_that_speaks_pmix_alone_needs_nothing_but_the_program(self):
+        """Open MPI's, without the variables that are its own: its PMIx server tells the rest."""
+        command = MPIRUNS["Open MPI (mpirun)"]
+        if shutil.which(command[0]) is None:
+            self.skipTest(f"{command[0]} is not installed")
+        own = self.start(*command, "-n", 1, "sh", "-c", "env | grep -o '^OMPI_[A-Za-z_0-9]*'").stdout.split()
+        self.assertIn("OMPI_COMM_WORLD_SIZE", own)
+        plain = ["env", *(word for name in own for word in ("-u", name))]
+        done = self.start(*command, "-n", 2, *plain, TUTTI, "doctor", "--env")
+        for words in ("launcher +a PMIx process manager", r"rank +\d +PMIX_RANK", "world size +2 +the PMIx server's PMIX_JOB_SIZE",
+                      r"master address +127\.0\.0\.1 +all ranks are on this host", r"master port +2\d{4} +made from PMIX_NAMESPACE"):
+            self.assertEqual(len(re.findall(f"(?m)^{words}", done.stdout)), 2, done.stdout + done.stderr)
+        done = self.start(*command, "-n", 3, *plain, TOUR)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("every result is as expected", done.stdout)
+
     def test_what_the_user_says_wins_under_mpirun(self):
         for launcher, command in self.mpiruns():
             with self.subTest(launcher=launcher):
