@@ -96,19 +96,22 @@ bool Membership::is_for_this_rank(std::string_view identity) const {
 
 // Both ends to each other. Errors name the rank: of an end that somebody stands in the way of nothing else tells.
 security::Wire Membership::prove(int rank, int fd, const Deadline& deadline, const AbortFlag* abort) const {
-    const Card& card = cards_[static_cast<std::size_t>(rank)];
     try {
         if (encrypts(rank)) return security::secure(fd, *secret_, tls_identity(options_.rank, rank), deadline, abort);
         security::authenticate(fd, *secret_, security::Role::connecting, "peer", deadline, abort);
         return {};
     } catch (const DistNetworkError& error) {
         if (error.code() != ErrorCode::security) throw;
-        throw DistNetworkError(
-            fmt::format("rank {} has no safe connection to rank {} ({}, {}): {}", options_.rank, rank, card.host_name,
-                        net::to_string({card.listen_host, card.listen_port}), error.what()),
-            {.operation = "init", .rank = options_.rank, .peer = rank, .hint = error.context().hint},
-            ErrorCode::security);
+        throw unsafe(rank, error);
     }
+}
+
+DistNetworkError Membership::unsafe(int rank, const DistNetworkError& cause) const {
+    const Card& card = cards_[static_cast<std::size_t>(rank)];
+    return DistNetworkError(
+        fmt::format("rank {} has no safe connection to rank {} ({}, {}): {}", options_.rank, rank, card.host_name,
+                    net::to_string({card.listen_host, card.listen_port}), cause.what()),
+        {.operation = "init", .rank = options_.rank, .peer = rank, .hint = cause.context().hint}, cause.code());
 }
 
 security::Connection Membership::dial(int rank, bool lifeline, const Deadline& deadline, const AbortFlag* abort) {
@@ -131,7 +134,8 @@ security::Connection Membership::dial(int rank, bool lifeline, const Deadline& d
             return {std::move(fd), std::move(wire)};
         } catch (const DistNetworkError& error) {
             // Closed before it answered: strangers crowd its door. One that is gone refuses the next connection.
-            if (error.code() == ErrorCode::security || deadline.expired()) throw;
+            if (error.code() == ErrorCode::security) throw;
+            if (deadline.expired()) throw unsafe(rank, error);
         }
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }

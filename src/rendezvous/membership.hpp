@@ -31,6 +31,7 @@
 #include "security/handshake.hpp"
 #include "security/wire.hpp"
 
+#include <tutti/error.hpp>
 #include <tutti/store.hpp>
 
 #include <atomic>
@@ -181,6 +182,7 @@ class Membership {
     UniqueFd knock(int rank) const;
     security::Connection dial(int rank, bool lifeline, const Deadline& deadline, const AbortFlag* abort);
     security::Wire prove(int rank, int fd, const Deadline& deadline, const AbortFlag* abort) const;
+    DistNetworkError unsafe(int rank, const DistNetworkError& cause) const;
     std::string tls_identity(int from, int to) const;
     bool is_for_this_rank(std::string_view identity) const;
     void turn_away(Newcomer& newcomer, std::string_view why);

@@ -18,7 +18,9 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace tutti::transport {
@@ -138,6 +140,63 @@ TEST(SocketStream, carries_bytes_in_order_over_any_number_of_connections) {
         EXPECT_EQ(a.state(), StreamState::open) << a.reason();
         EXPECT_EQ(a.lanes(), lanes);
     }
+}
+
+// ---- By TLS
+
+struct Secured {
+    security::Connection near, far;
+};
+Secured secured(int buffer_bytes = 0) {
+    const auto secret = security::Secret::from_text("a secret for tests");
+    Connection made = connection(buffer_bytes);
+    auto far = security::Tls::accepting(secret, [](std::string_view) { return true; });
+    std::thread other([&] {
+        while (far->state() == security::Tls::State::shaking_hands) {
+            net::wait_for(made.far.get(), POLLIN, Deadline::after(10s), nullptr, "test");
+            const auto room = far->input().room(4096);
+            const ssize_t got = ::recv(made.far.get(), room.data(), room.size(), 0);
+            far->input().added(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+            far->go_on();
+            net::send_all(made.far.get(), far->output().bytes(), Deadline::after(10s), nullptr, "test");
+            far->output().remove(far->output().bytes().size());
+        }
+    });
+    security::Wire near = security::secure(made.near.get(), secret, "test", Deadline::after(10s), nullptr);
+    other.join();
+    return {{std::move(made.near), std::move(near)}, {std::move(made.far), security::Wire(std::move(far))}};
+}
+
+TEST(SocketStream, carries_bytes_in_order_by_tls_over_any_number_of_connections_and_says_its_end) {
+    for (const auto& [lanes, buffer] : {std::pair(1, 0), std::pair(1, 65'536), std::pair(3, 65'536)}) {
+        SocketStream a = stream(1), b = stream(1);
+        for (int i = 0; i < lanes; ++i) {
+            Secured made = secured(buffer);
+            (i % 2 == 0 ? a : b).add(std::move(made.near));
+            (i % 2 == 0 ? b : a).add(std::move(made.far));
+        }
+        exchange(a, b, 4 << 20);
+        EXPECT_EQ(a.state(), StreamState::open) << a.reason();
+        while (!a.end()) std::this_thread::sleep_for(1ms);
+        std::array<std::byte, 8> room;
+        for (const auto limit = Deadline::after(10s); b.state() == StreamState::open && !limit.expired();)
+            EXPECT_EQ(b.read(room, {}), 0U);
+        EXPECT_EQ(b.state(), StreamState::ended) << b.reason();
+    }
+}
+
+TEST(SocketStream, says_of_what_was_changed_in_spite_of_tls_that_it_was) {
+    SocketStream a = stream(), b = stream();
+    Secured made = secured();
+    a.add(std::move(made.near));
+    b.add(std::move(made.far));
+    ASSERT_TRUE(a.spoil());
+    std::array<std::byte, 56> words{};
+    ASSERT_EQ(a.write(words, {}), words.size());
+    for (const auto limit = Deadline::after(10s); b.state() == StreamState::open && !limit.expired();)
+        EXPECT_EQ(b.read(words, {}), 0U);
+    EXPECT_EQ(b.state(), StreamState::damaged);
+    EXPECT_NE(b.reason().find("TLS"), std::string::npos) << b.reason();
 }
 
 TEST(SocketStream, takes_connections_while_bytes_are_under_way) {
