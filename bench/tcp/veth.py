@@ -3,13 +3,14 @@
 
 Usage: veth.py [--tutti build/bin/tutti] [--rounds 3] [--seconds 0.3] [--collective all_reduce] [--sizes 8,16M,64M,256M]
                [--hosts 2] [--ranks-per-host 1] [--named pairwise] [--links 4] [--link-rate 500mbit] [--json FILE]
-               [--only tutti,unchecked,named,wire,exchange,openmpi,mpich,gloo]
+               [--only tutti,unchecked,encrypted,named,wire,exchange,openmpi,mpich,gloo]
 
 Needs root, iproute2 and a C++ compiler; iperf3, the peers' programs (`make bench` builds them) and libgloo-dev where
 present. Contenders take turns, round by round; the table shows medians over the rounds. Everything is removed at the end,
 also after a failure.
 
 unchecked tutti without checksums of what it sends; only where it is asked for.
+encrypted tutti by TLS (TUTTI_TLS=on); only where it is asked for.
 wire      iperf3 --bidir with 1 to 4 connections each way: the best rate of one direction while both are busy. An
           all_reduce of S bytes among two ranks moves S bytes in each direction, so that S / time compares directly.
 named     tutti with one algorithm for that collective, --named; only where it is asked for.
@@ -162,7 +163,7 @@ class Bench:
         of_pairs = ["wire", "exchange", "gloo"] if self.o.hosts == 2 and self.o.collective == "all_reduce" else []
         known = ["tutti", "openmpi", *([] if self.crowded else ["mpich"]), *of_pairs]
         wanted = self.o.only.split(",") if self.o.only else known
-        asked_for = ["unchecked", "named"]
+        asked_for = ["unchecked", "encrypted", "named"]
         if unknown := [name for name in wanted if name not in [*known, *asked_for]]:
             raise SystemExit(f"veth.py: --only {unknown[0]}: expected some of {','.join([*known, *asked_for])}; of "
                              f"{self.o.collective} on {self.o.hosts} hosts")
@@ -171,6 +172,8 @@ class Bench:
             found["tutti"] = self.tutti
         if "unchecked" in wanted:
             found["unchecked"] = lambda: self.tutti(TUTTI_TCP_CHECKSUM="off")
+        if "encrypted" in wanted:
+            found["encrypted"] = lambda: self.tutti(TUTTI_TLS="on")
         if "named" in wanted:
             found[self.o.named] = lambda: self.tutti(TUTTI_ALGORITHM=self.o.named)
         if "wire" in wanted and shutil.which("iperf3") and any(size >= 1 << 20 for size in self.sizes):
