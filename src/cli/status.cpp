@@ -25,16 +25,20 @@ struct StatusArguments {
 
 int status(const StatusArguments& a) {
     const auto given = env::get_int("TUTTI_STATUS_PORT", 1, 65535);
-    if (a.port == 0 && !given)
+    if (a.port == 0 && !given && a.page != "token")
         throw InvalidArgument("status: no port: expected --port, or the job's TUTTI_STATUS_PORT in the environment");
     const auto secret = security::Secret::from_environment();
     if (!secret)
         throw InvalidArgument(
             "status: no secret: expected the job's TUTTI_JOB_SECRET or TUTTI_JOB_SECRET_FILE in the environment");
+    if (a.page == "token") {
+        fmt::print("{}\n", record::page_token(*secret).to_text());
+        return 0;
+    }
     const int port = (a.port != 0 ? a.port : static_cast<int>(*given)) + a.rank;
     if (port > 65535) throw InvalidArgument(fmt::format("status: there is no port {}", port));
     const AbortFlag stop;
-    const auto answer = record::http_get({static_cast<std::uint16_t>(port)}, "/" + a.page, *secret,
+    const auto answer = record::http_get({static_cast<std::uint16_t>(port)}, "/" + a.page, record::page_token(*secret),
                                          Deadline::after(std::chrono::seconds(10)), stop)
                             .at(0);
     if (answer.refused)
@@ -55,8 +59,9 @@ int status(const StatusArguments& a) {
 Command add_status(CLI::App& app) {
     auto a = std::make_shared<StatusArguments>();
     CLI::App* sub = app.add_subcommand("status", "Print what the ranks of a running job on this host wait for");
-    sub->add_option("page", a->page, "status (default), status.json, metrics or trace")
-        ->check(one_of({"status", "status.json", "metrics", "trace"}));
+    sub->add_option("page", a->page,
+                    "status (default), status.json, metrics or trace; token: with which others read them")
+        ->check(one_of({"status", "status.json", "metrics", "trace", "token"}));
     sub->add_option("--rank", a->rank, "whose page; any of this host shows the status of all (default 0)")
         ->check(CLI::Range(0, 65535));
     sub->add_option("--port", a->port, "the job's TUTTI_STATUS_PORT (default: that of the environment)")
@@ -67,7 +72,8 @@ Command add_status(CLI::App& app) {
         "  export TUTTI_STATUS_PORT=9400 TUTTI_JOB_SECRET_FILE=secret\n"
         "  tutti run -n 4 ./program &\n"
         "  tutti status\n"
-        "  tutti status metrics --rank 2");
+        "  tutti status metrics --rank 2\n"
+        "  curl -H \"Authorization: Bearer $(tutti status token)\" http://127.0.0.1:9400/status.json");
     return [a] { return status(*a); };
 }
 

@@ -88,12 +88,12 @@ std::string_view field(std::string_view lines, std::string_view name) {
     return {};
 }
 
-bool knows(const security::Secret& secret, std::string_view authorization) {
+bool knows(const security::Secret& expected, std::string_view authorization) {
     constexpr std::string_view scheme = "Bearer ";
     if (authorization.size() <= scheme.size() || authorization.size() > HttpServer::request_bytes_max) return false;
     if (!same_in_any_case(authorization.substr(0, scheme.size()), scheme)) return false;
     const std::string_view token = trimmed(authorization.substr(scheme.size()));
-    return !token.empty() && token.size() <= 4096 && security::Secret::from_text(token) == secret;
+    return !token.empty() && token.size() <= 4096 && security::Secret::from_text(token) == expected;
 }
 
 std::string response(const char* status, const HttpPage& page, const char* more = "") {
@@ -109,8 +109,12 @@ std::string refusal(const char* status, const std::string& why, const char* more
 
 }  // namespace
 
-HttpServer::HttpServer(std::uint16_t port, security::Secret secret, HttpPages pages)
-    : secret_(std::move(secret)),
+security::Secret page_token(const security::Secret& job) {
+    return job.derive("pages");
+}
+
+HttpServer::HttpServer(std::uint16_t port, security::Secret token, HttpPages pages)
+    : token_(std::move(token)),
       pages_(std::move(pages)),
       listener_(net::listen_tcp("127.0.0.1", port, static_cast<int>(connections_max))),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
@@ -186,10 +190,10 @@ std::string HttpServer::answer(const std::string& request) const {
     const std::size_t first = line.find(' '), last = line.rfind(' ');
     if (first == std::string_view::npos || first == last || !line.substr(last + 1).starts_with("HTTP/1."))
         return refusal("400 Bad Request", "expected a request of HTTP/1.1");
-    if (!knows(secret_, field(head.substr(line.size() + 2), "authorization"))) {
+    if (!knows(token_, field(head.substr(line.size() + 2), "authorization"))) {
         const Deadline pause = Deadline::after(pause_after_a_wrong_secret);
         while (!pause.expired() && !stop_.raised()) ::poll(nullptr, 0, pause.poll_ms(wait_slice));
-        return refusal("401 Unauthorized", "expected the job's secret: Authorization: Bearer SECRET",
+        return refusal("401 Unauthorized", "expected Authorization: Bearer TOKEN; tutti status token prints this job's",
                        "WWW-Authenticate: Bearer realm=\"tutti\"\r\n");
     }
     const std::string_view method = line.substr(0, first);
@@ -255,12 +259,12 @@ struct Asking {
 }  // namespace
 
 std::vector<HttpAnswer> http_get(const std::vector<std::uint16_t>& ports, const std::string& path,
-                                 const security::Secret& secret, const Deadline& deadline, const AbortFlag& stop) {
+                                 const security::Secret& token, const Deadline& deadline, const AbortFlag& stop) {
     std::vector<Asking> all(ports.size());
     for (std::size_t i = 0; i < ports.size(); ++i) {
         Asking& one = all[i];
         one.unsent = fmt::format("GET {} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nAuthorization: Bearer {}\r\n\r\n", path,
-                                 ports[i], secret.to_text());
+                                 ports[i], token.to_text());
         const int error = net::begin_connect({"127.0.0.1", ports[i]}, one.fd);
         if (error == 0) continue;
         one.answer.refused = error == ECONNREFUSED;

@@ -1,8 +1,10 @@
-// HttpServer: a few pages over HTTP/1.1, for people and programs on this host who know the job's secret.
+// HttpServer: a few pages over HTTP/1.1, for people and programs on this host who know a secret.
 //
-// Every request needs "Authorization: Bearer SECRET", compared in constant time; there is no query for it, which would
-// end up in histories and logs. Only GET and HEAD; one request a connection. What a client may cost is bounded:
-// connections at once, bytes of a request, the time in which it must come and its answer go.
+// Every request needs "Authorization: Bearer TOKEN", compared in constant time; there is no query for it, which would
+// end up in histories and logs. It travels as it is, and whoever listens at a port of this host may get it: so it is
+// made of the job's secret and does not tell it (page_token). Only GET and HEAD; one request a connection. What a
+// client may cost is bounded: connections at once, bytes of a request, the time in which it must come and its answer
+// go.
 //
 // Threads: one accepts, each connection has its own: a page that asks other processes keeps nobody from being served.
 // Pages are called by these threads, several at once.
@@ -26,6 +28,9 @@
 
 namespace tutti::record {
 
+/// With which a job's pages are read, and nothing else can be done.
+security::Secret page_token(const security::Secret& job);
+
 struct HttpPage {
     std::string type;  ///< of its content, as "text/plain; charset=utf-8"
     std::string body;
@@ -39,7 +44,7 @@ class HttpServer {
     static constexpr std::chrono::seconds time_max{10};
 
     /// Serves 127.0.0.1:`port`; throws DistNetworkError where it cannot be had, DistBackendError for want of threads.
-    HttpServer(std::uint16_t port, security::Secret secret, HttpPages pages);
+    HttpServer(std::uint16_t port, security::Secret token, HttpPages pages);
     /// Ends what is under way.
     ~HttpServer();
     HttpServer(const HttpServer&) = delete;
@@ -55,7 +60,7 @@ class HttpServer {
     std::string answer(const std::string& head) const;
     void clear();
 
-    const security::Secret secret_;
+    const security::Secret token_;
     const HttpPages pages_;
     fork_guard::GuardedFd listener_;
     UniqueFd wake_;
@@ -72,6 +77,6 @@ struct HttpAnswer {
     bool refused = false;
 };
 std::vector<HttpAnswer> http_get(const std::vector<std::uint16_t>& ports, const std::string& path,
-                                 const security::Secret& secret, const Deadline& deadline, const AbortFlag& stop);
+                                 const security::Secret& token, const Deadline& deadline, const AbortFlag& stop);
 
 }  // namespace tutti::record

@@ -50,7 +50,7 @@ std::vector<Dump> dumps_of(const std::string& body, int rank) {
 
 class Pages {
  public:
-    Pages(int first_port, security::Secret secret) : first_port_(first_port), secret_(std::move(secret)) {}
+    Pages(int first_port, security::Secret token) : first_port_(first_port), token_(std::move(token)) {}
 
     std::optional<HttpPage> operator()(const std::string& path, const AbortFlag& stop) const {
         if (path == "/") return HttpPage{plain, index_text};
@@ -84,7 +84,7 @@ class Pages {
             ports.push_back(static_cast<std::uint16_t>(first_port_ + rank));
         }
         View view;
-        const auto answers = http_get(ports, "/trace", secret_, Deadline::after(patience), stop);
+        const auto answers = http_get(ports, "/trace", token_, Deadline::after(patience), stop);
         for (std::size_t i = 0; i < others.size(); ++i) {
             if (!answers[i].body) {
                 (answers[i].refused ? view.elsewhere : view.silent).push_back(others[i]);
@@ -155,7 +155,7 @@ class Pages {
     }
 
     const int first_port_;
-    const security::Secret secret_;
+    const security::Secret token_;
 };
 
 }  // namespace
@@ -173,8 +173,9 @@ std::unique_ptr<HttpServer> serve_pages(int rank) {
             TUTTI_WARN("TUTTI_STATUS_PORT={}: rank {} has no page: there is no port {}", *first, rank, *first + rank);
             return nullptr;
         }
+        const security::Secret token = page_token(*secret);
         auto server =
-            std::make_unique<HttpServer>(static_cast<std::uint16_t>(*first + rank), *secret, Pages(*first, *secret));
+            std::make_unique<HttpServer>(static_cast<std::uint16_t>(*first + rank), token, Pages(*first, token));
         TUTTI_INFO("the pages of rank {} are at http://127.0.0.1:{}/", rank, *first + rank);
         return server;
     } catch (const std::exception& error) {

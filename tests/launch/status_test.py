@@ -1,5 +1,6 @@
 """The pages of a job's processes: what each rank waits for, counters for Prometheus; who may see them, and who cannot."""
 import contextlib
+import hmac
 import http.client
 import json
 import math
@@ -17,6 +18,8 @@ import time
 from cli_case import TOUR, TUTTI, CliCase, main
 
 SECRET = "open sesame, and close again"
+# What travels does not tell the secret.
+TOKEN = hmac.new(SECRET.encode(), b"tutti derive 1:pages", "sha256").hexdigest()
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 LABEL = r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\\\|\\"|\\n)*)"'
 
@@ -106,11 +109,11 @@ class Status(CliCase):
                 if pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T":
                     os.kill(int(pid), signal.SIGCONT)
 
-    def ask(self, path, rank=0, method="GET", secret=SECRET, timeout=20):
+    def ask(self, path, rank=0, method="GET", token=TOKEN, timeout=20):
         """(status, headers, body); None where nobody listens."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port + rank, timeout=timeout)
         try:
-            connection.request(method, path, headers={"Authorization": f"Bearer {secret}"} if secret else {})
+            connection.request(method, path, headers={"Authorization": f"Bearer {token}"} if token else {})
             answer = connection.getresponse()
             return answer.status, answer.headers, answer.read().decode()
         except ConnectionError:
@@ -195,9 +198,9 @@ class Status(CliCase):
     def test_who_may_look_and_at_what(self):
         self.start(TUTTI_FAULTS="rank=1 op=all_reduce@1 stop=30s")
         self.status_when(lambda status: self.waits_of_world(status))
-        for path, secret in (("/status", None), ("/metrics", SECRET + "x"), ("/nothing", SECRET.upper()),
-                             (f"/status?secret={SECRET.replace(' ', '%20')}", None)):
-            code, headers, body = self.ask(path, secret=secret)
+        for path, token in (("/status", None), ("/metrics", TOKEN + "x"), ("/nothing", TOKEN.upper()),
+                            ("/status", SECRET), (f"/status?token={TOKEN}", None)):
+            code, headers, body = self.ask(path, token=token)
             self.assertEqual((code, headers["WWW-Authenticate"]), (401, 'Bearer realm="tutti"'))
             self.assertNotIn("rank", body)
         self.assertIn("/metrics", self.ask("/")[2])
@@ -216,6 +219,7 @@ class Status(CliCase):
         self.assertIn("rank 0 waits for rank 1", said.stdout)
         said = self.tutti("status", "metrics", "--rank", 2, "--port", self.port, env=known)
         self.assertIn('rank="2",operation="all_reduce"', said.stdout, said.stderr)
+        self.assertEqual(self.tutti("status", "token", env=known).stdout, TOKEN + "\n")
         for arguments, environment, complaint in (
                 ([], known, "no port: expected --port"),
                 (["--port", self.port], {}, "no secret: expected the job's TUTTI_JOB_SECRET"),
