@@ -176,7 +176,7 @@ Choice choose() {
                 tried};
 }
 
-Make part_for(const Choice& choice) {
+Part part_for(const Choice& choice) {
     if (choice.family == nullptr) throw DistBackendError("mpi: " + choice.words);
     const Family& family = *choice.family;
     if (!is_built(family)) {
@@ -191,8 +191,10 @@ Make part_for(const Choice& choice) {
     void* const part = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (part == nullptr) throw DistBackendError("mpi: " + file + " cannot be loaded: " + last_error());
     auto* const make = reinterpret_cast<Make*>(::dlsym(part, "tutti_mpi_make"));
-    if (make == nullptr) throw DistBackendError("mpi: " + file + " is no part of this plug-in: build it anew");
-    return *make;
+    auto* const ways = ::dlsym(part, "tutti_backend_ways");
+    if (make == nullptr || ways == nullptr)
+        throw DistBackendError("mpi: " + file + " is no part of this plug-in: build it anew");
+    return {*make, reinterpret_cast<decltype(Part::ways)>(ways)};
 }
 
 }  // namespace tutti::backends::mpi

@@ -8,6 +8,7 @@
 #include <tutti/backend.hpp>
 
 #include <any>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -25,10 +26,14 @@ struct Choice {
 /// TUTTI_MPI_LIB names, else one that the loader finds: first of the family whose mpirun has started the process.
 Choice choose();
 
-/// What libtutti-mpi-FAMILY.so has to offer.
 using Make = std::shared_ptr<CustomBackend> (*)(const DistributedBackendOptions& options, const std::any& pg_options);
+/// What libtutti-mpi-FAMILY.so has to offer.
+struct Part {
+    Make make = nullptr;
+    void (*ways)(std::uint64_t (*counts)[3]) = nullptr;  ///< its tutti_backend_ways
+};
 /// Shows the chosen MPI's functions to all libraries and loads the part of its family.
 /// Throws DistBackendError that tells what was not found where.
-Make part_for(const Choice& choice);
+Part part_for(const Choice& choice);
 
 }  // namespace tutti::backends::mpi

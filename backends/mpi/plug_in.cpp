@@ -1,17 +1,27 @@
 // The plug-in "mpi": it finds out which MPI this process has when the first group is made, and hands over to what was
 // compiled for it.
 #include "mpi/choice.hpp"
+#include "shared/ways.hpp"
 
 namespace tutti::backends::mpi {
 namespace {
 
+const Part& part() {
+    static const Part one = part_for(choose());  // one MPI for a process
+    return one;
+}
+
 std::shared_ptr<CustomBackend> make(const DistributedBackendOptions& options, const std::any& pg_options) {
-    static const Make part = part_for(choose());  // one MPI for a process
-    return part(options, pg_options);
+    return part().make(options, pg_options);
 }
 
 }  // namespace
 }  // namespace tutti::backends::mpi
+
+// The part has carried them out.
+void tutti_backend_ways(std::uint64_t (*counts)[3]) {
+    tutti::backends::mpi::part().ways(counts);
+}
 
 TUTTI_BACKEND_LIBRARY {
     tutti::Backend::register_backend("mpi", tutti::Backend::Extended(&tutti::backends::mpi::make),
