@@ -34,6 +34,7 @@
 #include <map>
 #include <sstream>
 #include <string_view>
+#include <utility>
 
 namespace tutti::cli {
 namespace {
@@ -260,10 +261,12 @@ std::vector<Finding> backends() {
     for (const auto& [name, file] : backend_libraries()) {
         names.push_back(name);
         const std::string report = report_of(file);
-        if (report.starts_with(not_here))
-            findings.push_back({Kind::missing, name, report.substr(not_here.size()),
+        if (report.starts_with(not_here)) {
+            std::string why = report.substr(not_here.size());
+            if (why.starts_with(name + ": ")) why.erase(0, name.size() + 2);  // the line begins with it
+            findings.push_back({Kind::missing, name, std::move(why),
                                 fmt::format("only groups with the backend \"{}\" need it", name)});
-        else if (!report.empty())
+        } else if (!report.empty())
             findings.push_back({Kind::good, name, report});
     }
     findings.front() = {Kind::good, "backends", fmt::format("{}", fmt::join(names, ", "))};
