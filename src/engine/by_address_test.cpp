@@ -30,6 +30,7 @@ class ByAddress : public ::testing::Test {
  protected:
     std::shared_ptr<transport::Arena> arena = transport::Arena::create_private({.ranks = 2});
     transport::PeerMemory memory{::getpid()};
+    std::array<transport::CopyChoices, 2> choices_of;
     std::array<Ground, 2> grounds;
     std::array<std::vector<float>, 2> buffers{std::vector<float>(count, 1), std::vector<float>(count, 2)};
     std::array<std::optional<Execution>, 2> executions;
@@ -42,6 +43,10 @@ class ByAddress : public ::testing::Test {
             ground.local_of = {0, 1};
             ground.memory = [this](int) { return &memory; };
         }
+    }
+    // Each rank finds out for itself which way is quicker.
+    void each_chooses() {
+        for (const std::size_t rank : {0U, 1U}) grounds.at(rank).copy_choices = &choices_of.at(rank);
     }
     // A broadcast of rank 0's: it writes the first half, rank 1 reads the second.
     Execution& begin(std::size_t rank, bool either_way = false) {
@@ -224,8 +229,7 @@ TEST_F(ByAddress, whichever_way_the_root_takes_everybody_has_its_values) {
 }
 
 TEST_F(ByAddress, all_take_the_way_of_the_first_and_have_all_values) {
-    std::array<transport::CopyChoices, 2> choices;
-    for (std::size_t rank : {0, 1}) grounds.at(rank).copy_choices = &choices.at(rank);
+    each_chooses();
     std::array<int, 2> staged{};
     constexpr int uses = 4 * static_cast<int>(transport::CopyChoice::uses_of_trial);
     for (int use = 1; use <= uses; ++use) {
@@ -264,8 +268,7 @@ TEST_F(ByAddress, all_take_the_way_of_the_first_and_have_all_values) {
 
 TEST_F(ByAddress, sums_are_right_whichever_way_each_takes) {
     using Way = transport::CopyChoice::Way;
-    std::array<transport::CopyChoices, 2> choices;
-    for (std::size_t rank : {0, 1}) grounds.at(rank).copy_choices = &choices.at(rank);
+    each_chooses();
     auto& told = arena->control(0).way_of_everyone[static_cast<std::size_t>(Collective::all_reduce)]
                                                   [transport::CopyChoice::size_class(count * sizeof(float))];
     std::array<int, 4> met{};
