@@ -269,8 +269,12 @@ void Membership::look_at_process(Edge& edge) {
 // of its host. One that closes is noticed at both its ends and by all who have one to that rank; all else may not be.
 void Membership::ended(Edge& edge, End how) {
     bool counts = true;
+    {
+        const std::lock_guard lock(mutex_);
+        counts = !edge.left && !stopping_;
+    }
     // The other end is told by the lifeline itself, before it sees that end.
-    const bool told = how == End::altered && !edge.left && !stopping_ && forward(*death_of(edge, how), nullptr);
+    const bool told = how == End::altered && counts && forward(*death_of(edge, how), nullptr);
     {
         const std::lock_guard lock(mutex_);  // another thread may be sending news on it
         edge.fd.reset();
