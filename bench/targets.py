@@ -94,6 +94,8 @@ def targets():
         "tcp": Target("tcp", "TCP all_reduce, 16 to 256 MB: part of iperf3's two-way rate", ">=", 0.8, "%"),
         "tcp gloo": Target("tcp", "the same: speed over gloo's, both without checksums", ">=", 3.0),
         "tcp checked": Target("tcp", "the same with checksums, which gloo does not have: speed over gloo's", ">=", 2.0),
+        "tls": Target("tcp", "TCP all_reduce by TLS, 16 to 256 MB: part of the speed without", ">=", 0.6, "%"),
+        "tls small": Target("tcp", "TCP 8 B all_reduce by TLS: time to that without", "<=", 1.5),
         "checksums": Target("tcp", "TCP all_reduce, 64 MB, 1 Gbit/s: time with checksums to that without", "<=", 1.03),
         "tcp small": Target("tcp", "TCP 8 B all_reduce: time to a bare blocking exchange", "<=", 1.3),
         "tcp small gloo": Target("tcp", "TCP 8 B all_reduce: time to gloo's", "<=", 0.4),
@@ -354,12 +356,14 @@ class Bench:
     def tcp(self):
         sizes = [16 * MB, 64 * MB, 256 * MB]
         found = self.veth("--rounds", 3, "--sizes", ",".join(map(str, [8, *sizes])), "--only",
-                          "tutti,unchecked,wire,exchange,gloo")
+                          "tutti,encrypted,unchecked,wire,exchange,gloo")
         ours = found["tutti"]
         for size in sizes:
             self.note("tcp", human(size), found["wire"][size] / ours[size])
             self.note("tcp gloo", human(size), found["gloo"][size] / found["unchecked"][size])
             self.note("tcp checked", human(size), found["gloo"][size] / ours[size])
+            self.note("tls", human(size), ours[size] / found["encrypted"][size])
+        self.note("tls small", "8 B", found["encrypted"][8] / ours[8])
         self.note("tcp small", "8 B", ours[8] / found["exchange"]["exchange"])
         self.note("tcp small gloo", "8 B", ours[8] / found["gloo"][8])
         found = self.veth("--rounds", 2, "--sizes", 64 * MB, "--link-rate", "1gbit", "--only", "tutti,unchecked")
