@@ -34,7 +34,7 @@ struct Seen {
 };
 
 Seen look_at(pid_t pid) {
-    // Its first thread's line says the same, and QEMU's user mode does not make that one up, as it does a process's own.
+    // Its first thread's line says the same; QEMU's user mode makes up a process's own.
     std::ifstream file(fmt::format("/proc/{0}/task/{0}/stat", pid));
     // A process that goes while it is read makes the read fail; getline, unlike the buffer itself, does not throw.
     std::string text;
