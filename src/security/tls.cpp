@@ -6,10 +6,13 @@
 #include <openssl/bio.h>
 #include <openssl/crypto.h>
 #include <openssl/err.h>
+#include <openssl/evp.h>
 #include <openssl/ssl.h>
 
 #include <algorithm>
-#include <cstring>
+#include <array>
+#include <charconv>
+#include <tuple>
 #include <utility>
 
 #if defined(__aarch64__)
@@ -22,9 +25,12 @@ namespace {
 constexpr std::string_view key_label = "tutti tls psk 1:";
 /// RFC 8446, section 5.5, bounds what AES-GCM encrypts with one key: 2^24.5 full records.
 constexpr std::uint64_t records_max = std::uint64_t{1} << 23;
-constexpr std::size_t header_bytes = 5;
+constexpr std::size_t header_bytes = Records::header_bytes;
 /// What a record says that it has behind its header, at most.
 constexpr std::size_t length_max = Tls::record_bytes + 256;
+// RFC 8446, sections 4.6.3 and 6
+constexpr std::array<std::byte, 5> key_update{std::byte{24}, std::byte{0}, std::byte{0}, std::byte{1}, std::byte{0}};
+constexpr std::byte warning{1}, fatal{2}, close_notify{0}, unexpected_message{10}, bad_record_mac{20};
 
 bool has_aes_instructions() {
 #if defined(__x86_64__)
@@ -76,42 +82,6 @@ long control(BIO*, int command, long, void*) {
 
 }  // namespace
 
-std::span<std::byte> ByteQueue::room(std::size_t at_least) {
-    if (begin_ == end_) begin_ = end_ = 0;
-    if (size_ - end_ < at_least) {
-        const std::size_t held = end_ - begin_;
-        if (size_ - held >= at_least) {
-            std::memmove(memory_.get(), memory_.get() + begin_, held);
-        } else {
-            const std::size_t larger = std::max(2 * size_, held + at_least);
-            auto memory = std::make_unique_for_overwrite<std::byte[]>(larger);
-            if (held > 0) std::memcpy(memory.get(), memory_.get() + begin_, held);
-            memory_ = std::move(memory);
-            size_ = larger;
-        }
-        begin_ = 0;
-        end_ = held;
-    }
-    return {memory_.get() + end_, size_ - end_};
-}
-
-void ByteQueue::append(std::span<const std::byte> bytes) {
-    if (bytes.empty()) return;
-    std::memcpy(room(bytes.size()).data(), bytes.data(), bytes.size());
-    added(bytes.size());
-}
-
-// What was large once does not stay so.
-void ByteQueue::remove(std::size_t count) noexcept {
-    constexpr std::size_t kept_bytes = std::size_t{1} << 20;
-    begin_ += count;
-    if (begin_ != end_) return;
-    begin_ = end_ = 0;
-    if (size_ <= kept_bytes) return;
-    memory_.reset();
-    size_ = 0;
-}
-
 SSL_CTX& Tls::context() {
     static SSL_CTX* const made = [] {
         // Threads may still use it when the process ends.
@@ -131,6 +101,7 @@ SSL_CTX& Tls::context() {
         SSL_CTX_set_verify(context, SSL_VERIFY_NONE, nullptr);  // the key proves both ends
         SSL_CTX_set_psk_use_session_callback(context, &Tls::use_key);
         SSL_CTX_set_psk_find_session_callback(context, &Tls::find_key);
+        SSL_CTX_set_keylog_callback(context, &Tls::hear_secret);
         return context;
     }();
     return *made;
@@ -174,6 +145,7 @@ Tls::Tls(const Secret& secret, Admits admits, std::string identity)
 }
 
 Tls::~Tls() {
+    secrets_.wipe();
     SSL_free(ssl_);
 }
 
@@ -213,9 +185,26 @@ int Tls::find_key(SSL* ssl, const unsigned char* identity, std::size_t size, SSL
     return *session != nullptr ? 1 : 0;
 }
 
-std::string Tls::cipher() const {
-    const char* name = SSL_get_cipher_name(ssl_);
-    return name != nullptr ? name : "";
+// OpenSSL tells them in the form of NSS's key log: a label, the client's random number, the secret.
+void Tls::hear_secret(const SSL* ssl, const char* line) {
+    Tls& self = end_of(ssl);
+    const std::string_view text(line);
+    const auto take = [&](std::string_view label, std::optional<Mac>& into) {
+        if (!text.starts_with(label) || text.size() < 2 * sizeof(Mac)) return;
+        const std::string_view digits = text.substr(text.size() - 2 * sizeof(Mac));
+        into.emplace();
+        for (std::size_t i = 0; i < into->size(); ++i)
+            std::from_chars(digits.data() + 2 * i, digits.data() + 2 * i + 2,
+                            reinterpret_cast<unsigned char&>((*into)[i]), 16);
+    };
+    take("CLIENT_TRAFFIC_SECRET_0 ", self.secrets_.client);
+    take("SERVER_TRAFFIC_SECRET_0 ", self.secrets_.server);
+}
+
+void Tls::Secrets::wipe() {
+    for (auto* secret : {&client, &server}) {
+        if (*secret) OPENSSL_cleanse((*secret)->data(), (*secret)->size());
+    }
 }
 
 void Tls::fail(std::string why) noexcept {
@@ -261,53 +250,107 @@ void Tls::go_on() {
     if (result == 1 && SSL_session_reused(ssl_) != 1)
         fail("it does not know this job's secret: it showed a certificate instead");
     else if (result == 1)
-        state_ = State::open;
+        open();
     else if (SSL_get_error(ssl_, result) != SSL_ERROR_WANT_READ)
         note_failure();
 }
 
+// From here on records are made and opened without OpenSSL's TLS, which has no further part in it.
+void Tls::open() {
+    const SSL_CIPHER* suite = SSL_get_current_cipher(ssl_);
+    cipher_ = suite != nullptr ? SSL_CIPHER_get_name(suite) : "";
+    const bool is_aes = suite != nullptr && SSL_CIPHER_get_cipher_nid(suite) == NID_aes_128_gcm;
+    const EVP_CIPHER* cipher = is_aes ? EVP_aes_128_gcm() : EVP_chacha20_poly1305();
+    const auto& [own, other] =
+        admits_ ? std::tie(secrets_.server, secrets_.client) : std::tie(secrets_.client, secrets_.server);
+    if (!own || !other) return fail("OpenSSL did not tell the keys of the connection");
+    out_ = std::make_unique<Records>(cipher, *own);
+    in_ = std::make_unique<Records>(cipher, *other);
+    secrets_.wipe();
+    SSL_free(std::exchange(ssl_, nullptr));
+    state_ = State::open;
+}
+
 bool Tls::write(std::span<const std::byte> bytes) {
-    if (state_ == State::failed || state_ == State::shaking_hands) return false;
-    ERR_clear_error();
+    if (state_ != State::open && state_ != State::ended) return false;
     while (!bytes.empty()) {
-        if (++records_ > records_max && !renew_key()) break;
-        std::size_t count = 0;
-        if (SSL_write_ex(ssl_, bytes.data(), std::min(bytes.size(), record_bytes), &count) != 1) break;
-        bytes = bytes.subspan(count);
+        const auto content = bytes.first(std::min(bytes.size(), record_bytes));
+        if (out_->count() >= records_max && !renew_key()) return false;
+        if (!out_->seal(Records::Kind::data, content, output_)) {
+            fail("OpenSSL does not encrypt");
+            return false;
+        }
+        bytes = bytes.subspan(content.size());
     }
-    if (!bytes.empty()) note_failure();
-    return bytes.empty();
+    return true;
 }
 
 bool Tls::renew_key() {
-    records_ = 0;
-    return SSL_key_update(ssl_, SSL_KEY_UPDATE_NOT_REQUESTED) == 1;
+    if (!out_ || !out_->seal(Records::Kind::handshake, key_update, output_)) return false;
+    out_->renew();
+    return true;
 }
 
 std::size_t Tls::read(std::span<std::byte> into) {
-    if (state_ != State::open) return 0;
-    ERR_clear_error();
     std::size_t total = 0;
     while (total < into.size()) {
-        std::size_t count = 0;
         const auto rest = into.subspan(total);
-        if (SSL_read_ex(ssl_, rest.data(), rest.size(), &count) == 1) {
+        if (!opened_.empty()) {
+            const std::size_t count = std::min(rest.size(), opened_.bytes().size());
+            std::copy_n(opened_.bytes().begin(), count, rest.begin());
+            opened_.remove(count);
             total += count;
-            if (!holds_record()) break;
-            continue;
+        } else if (!holds_record()) {
+            break;
+        } else {
+            total += open_record(rest);
         }
-        const int error = SSL_get_error(ssl_, 0);
-        if (error == SSL_ERROR_WANT_READ) break;
-        if (error == SSL_ERROR_ZERO_RETURN)
-            state_ = State::ended;
-        else
-            note_failure();
-        break;
     }
     return total;
 }
 
-// Bytes of the record that comes next, if all of it is here; 0: it is not. One that is too long OpenSSL shall see.
+// The next record, straight into `into` if that has room for it. Returns how many bytes came there.
+std::size_t Tls::open_record(std::span<std::byte> into) {
+    const std::size_t size = whole_record();
+    const std::size_t content = Records::room_for(size);
+    const bool fits = content <= into.size();
+    const auto room = fits ? into : opened_.room(content);
+    const auto opened = in_->open(input_.bytes().first(size), room);
+    if (opened && opened->kind == Records::Kind::data) {
+        input_.remove(size);
+        if (!fits) opened_.added(opened->bytes);
+        return fits ? opened->bytes : 0;
+    }
+    if (opened)
+        take_message(opened->kind, room.first(opened->bytes));
+    else
+        fail_with(bad_record_mac,
+                  "what came is not what was sent: it was changed, injected, left out or sent again on "
+                  "the way (a TLS record does not decrypt)");
+    input_.remove(size);
+    return 0;
+}
+
+// What the other end has to say about the connection.
+void Tls::take_message(Records::Kind kind, std::span<const std::byte> message) {
+    if (kind == Records::Kind::alert && message.size() == 2) {
+        if (message[1] == close_notify)
+            state_ = State::ended;
+        else
+            fail(fmt::format("it says that what it got is not what was sent (TLS alert {})",
+                             std::to_integer<int>(message[1])));
+        return;
+    }
+    const bool is_update = kind == Records::Kind::handshake && message.size() == key_update.size() &&
+                           std::ranges::equal(message.first(4), std::span(key_update).first(4)) &&
+                           std::to_integer<int>(message[4]) <= 1;
+    if (!is_update) return fail_with(unexpected_message, "it sent a TLS message that has no place here");
+    in_->renew();
+    if (message[4] == std::byte{1} && !renew_key()) fail("OpenSSL does not encrypt");
+}
+
+// Bytes of the record that comes next, if all of it is here; 0: it is not. One that is too long is looked at as
+// it is.
 std::size_t Tls::whole_record() const noexcept {
     const auto bytes = input_.bytes();
     if (bytes.size() < header_bytes) return 0;
@@ -327,14 +370,18 @@ std::size_t Tls::give(std::span<std::byte> into) noexcept {
 }
 
 bool Tls::holds_record() const noexcept {
-    return state_ == State::open && (SSL_pending(ssl_) > 0 || whole_record() > 0);
+    return state_ == State::open && (!opened_.empty() || whole_record() > 0);
 }
 
-void Tls::end() noexcept {
-    if (state_ != State::open && state_ != State::ended) return;
-    ERR_clear_error();
-    SSL_shutdown(ssl_);
-    ERR_clear_error();
+void Tls::fail_with(std::byte alert, std::string why) {
+    const std::byte words[] = {fatal, alert};
+    out_->seal(Records::Kind::alert, words, output_);
+    fail(std::move(why));
+}
+
+void Tls::end() {
+    const std::byte words[] = {warning, close_notify};
+    if (state_ == State::open || state_ == State::ended) out_->seal(Records::Kind::alert, words, output_);
 }
 
 }  // namespace tutti::security

@@ -10,12 +10,15 @@
 // Threads: one at a time.
 #pragma once
 
+#include "security/byte_queue.hpp"
+#include "security/records.hpp"
 #include "security/secret.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,22 +32,6 @@ struct ssl_st;
 
 namespace tutti::security {
 
-/// Bytes that wait, with room behind them.
-class ByteQueue {
- public:
-    std::span<const std::byte> bytes() const noexcept { return {memory_.get() + begin_, end_ - begin_}; }
-    bool empty() const noexcept { return begin_ == end_; }
-    /// At least so many; fill some of it in, and say how many with added().
-    std::span<std::byte> room(std::size_t at_least);
-    void added(std::size_t count) noexcept { end_ += count; }
-    void append(std::span<const std::byte> bytes);
-    void remove(std::size_t count) noexcept;
-
- private:
-    std::unique_ptr<std::byte[]> memory_;
-    std::size_t size_ = 0, begin_ = 0, end_ = 0;
-};
-
 class Tls {
  public:
     /// Whether this end is the one that a connection of that identity is for.
@@ -55,8 +42,7 @@ class Tls {
         ended,  ///< the other end has said that it sends nothing more
         failed  ///< error() says why; nothing more can be read
     };
-    static constexpr std::size_t record_bytes = std::size_t{1} << 14;
-    static constexpr std::size_t record_extra = 22;  ///< header, kind and tag
+    static constexpr std::size_t record_bytes = Records::content_bytes;
 
     /// The end that connects; begins at once.
     static std::unique_ptr<Tls> connecting(const Secret& secret, std::string identity);
@@ -74,8 +60,8 @@ class Tls {
     void cut() noexcept { fail("the connection was cut: it ended without TLS's close_notify"); }
     /// What the connecting end has said it is; unproved until the state is open.
     const std::string& identity() const noexcept { return identity_; }
-    /// Such as "TLS_AES_128_GCM_SHA256".
-    std::string cipher() const;
+    /// Once open: such as "TLS_AES_128_GCM_SHA256".
+    const std::string& cipher() const noexcept { return cipher_; }
 
     /// What has come from the other end: put it here, then go_on().
     ByteQueue& input() noexcept { return input_; }
@@ -94,19 +80,24 @@ class Tls {
     /// What is written from now on has a new key. It does so itself, long before one has encrypted too much.
     bool renew_key();
     /// Says that nothing more will be written.
-    void end() noexcept;
+    void end();
     /// OpenSSL's part: takes bytes from input().
     std::size_t give(std::span<std::byte> into) noexcept;
 
  private:
     Tls(const Secret& secret, Admits admits, std::string identity);
     static int use_key(ssl_st*, const evp_md_st*, const unsigned char**, std::size_t*, ssl_session_st**);
+    static void hear_secret(const ssl_st*, const char* line);
     static int find_key(ssl_st*, const unsigned char*, std::size_t, ssl_session_st**);
     static ssl_ctx_st& context();
     static const bio_method_st* queues();
     ssl_session_st* session() const;
     std::size_t whole_record() const noexcept;
+    void open();
+    std::size_t open_record(std::span<std::byte> into);
+    void take_message(Records::Kind kind, std::span<const std::byte> message);
     void fail(std::string why) noexcept;
+    void fail_with(std::byte alert, std::string why);
     void note_failure();
 
     Secret secret_;
@@ -115,9 +106,15 @@ class Tls {
     State state_ = State::shaking_hands;
     std::string error_;
     ByteQueue input_, output_;
-    ssl_st* ssl_ = nullptr;
+    ByteQueue opened_;             // what was read and did not fit
+    ssl_st* ssl_ = nullptr;        // until it is open
     std::size_t record_left_ = 0;  // of a record that OpenSSL has begun to take
-    std::uint64_t records_ = 0;    // written with one key
+    struct Secrets {
+        std::optional<Mac> client, server;
+        void wipe();
+    } secrets_;
+    std::string cipher_;
+    std::unique_ptr<Records> in_, out_;
 };
 
 }  // namespace tutti::security

@@ -266,6 +266,121 @@ TEST(Tls, nothing_of_a_record_that_was_changed_injected_dropped_or_sent_again_is
               "");
 }
 
+// ---- With OpenSSL's own TLS at the other end, which knows nothing of ours
+
+class OpenSsl {
+ public:
+    enum class Role { client, server };
+    explicit OpenSsl(Role role) : context_(SSL_CTX_new(TLS_method())), ssl_(nullptr) {
+        SSL_CTX_set_min_proto_version(context_, TLS1_3_VERSION);
+        SSL_CTX_set_num_tickets(context_, 0);
+        SSL_CTX_set_block_padding(context_, 512);
+        SSL_CTX_set_psk_use_session_callback(context_, [](SSL* ssl, const EVP_MD*, const unsigned char** name,
+                                                          std::size_t* size, SSL_SESSION** session) {
+            *name = reinterpret_cast<const unsigned char*>(identity.data());
+            *size = identity.size();
+            *session = key(ssl);
+            return 1;
+        });
+        SSL_CTX_set_psk_find_session_callback(
+            context_, [](SSL* ssl, const unsigned char* name, std::size_t size, SSL_SESSION** session) {
+                const bool known = identity == std::string_view(reinterpret_cast<const char*>(name), size);
+                *session = known ? key(ssl) : nullptr;
+                return 1;
+            });
+        ssl_ = SSL_new(context_);
+        SSL_set_bio(ssl_, BIO_new(BIO_s_mem()), BIO_new(BIO_s_mem()));
+        if (role == Role::client)
+            SSL_set_connect_state(ssl_);
+        else
+            SSL_set_accept_state(ssl_);
+        SSL_do_handshake(ssl_);
+    }
+    ~OpenSsl() {
+        SSL_free(ssl_);
+        SSL_CTX_free(context_);
+    }
+    OpenSsl(const OpenSsl&) = delete;
+    OpenSsl& operator=(const OpenSsl&) = delete;
+
+    void take(const Bytes& bytes) {
+        if (!bytes.empty()) BIO_write(SSL_get_rbio(ssl_), bytes.data(), static_cast<int>(bytes.size()));
+        if (SSL_in_init(ssl_) != 0) SSL_do_handshake(ssl_);
+    }
+    Bytes output() {
+        Bytes bytes(BIO_ctrl_pending(SSL_get_wbio(ssl_)));
+        if (!bytes.empty()) BIO_read(SSL_get_wbio(ssl_), bytes.data(), static_cast<int>(bytes.size()));
+        return bytes;
+    }
+    bool write(std::string_view text) { return SSL_write(ssl_, text.data(), static_cast<int>(text.size())) > 0; }
+    std::string read() {
+        std::string text(100'000, '\0');
+        std::size_t size = 0;
+        for (int count = 1; count > 0; size += static_cast<std::size_t>(std::max(count, 0)))
+            count = SSL_read(ssl_, text.data() + size, static_cast<int>(text.size() - size));
+        return text.substr(0, size);
+    }
+    SSL* ssl() { return ssl_; }
+
+ private:
+    static SSL_SESSION* key(SSL* ssl) {
+        constexpr unsigned char suite[] = {0x13, 0x01};
+        const Mac psk = the_secret().mac({bytes_of("tutti tls psk 1:"), bytes_of(identity)});
+        SSL_SESSION* session = SSL_SESSION_new();
+        SSL_SESSION_set1_master_key(session, reinterpret_cast<const unsigned char*>(psk.data()), psk.size());
+        SSL_SESSION_set_cipher(session, SSL_CIPHER_find(ssl, suite));
+        SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION);
+        return session;
+    }
+    SSL_CTX* context_;
+    SSL* ssl_;
+};
+
+TEST(Tls, speaks_with_the_tls_of_openssl_as_either_end_with_padding_new_keys_and_both_ciphers) {
+    for (const auto role : {OpenSsl::Role::client, OpenSsl::Role::server}) {
+        for (const char* suite : {"TLS_AES_128_GCM_SHA256", "TLS_CHACHA20_POLY1305_SHA256"}) {
+            OpenSsl other(role);
+            SSL_set_ciphersuites(other.ssl(), suite);
+            if (role == OpenSsl::Role::client) {  // its words were made before
+                SSL_clear(other.ssl());
+                (void)other.output();
+                SSL_do_handshake(other.ssl());
+            }
+            const auto ours = role == OpenSsl::Role::client
+                                  ? Tls::accepting(the_secret(), [](std::string_view name) { return name == identity; })
+                                  : Tls::connecting(the_secret(), std::string(identity));
+            const auto converse = [&] {
+                for (int i = 0; i < 4; ++i) {
+                    give(*ours, other.output());
+                    other.take(take_output(*ours));
+                }
+            };
+            converse();
+            ASSERT_EQ(ours->state(), Tls::State::open) << ours->error();
+            EXPECT_EQ(ours->cipher(), suite);
+            for (int round = 0; round < 3; ++round) {
+                const std::string words(20'000, static_cast<char>('a' + round));
+                ASSERT_TRUE(ours->write(bytes_of(words)) && other.write(words));
+                other.take(take_output(*ours));
+                EXPECT_EQ(other.read(), words);
+                ours->input().append(other.output());
+                EXPECT_EQ(read_all(*ours), words) << ours->error();
+                ASSERT_TRUE(ours->renew_key());
+                // Asks for a new key of ours, too.
+                ASSERT_EQ(SSL_key_update(other.ssl(), SSL_KEY_UPDATE_REQUESTED), 1);
+            }
+            ours->end();
+            other.take(take_output(*ours));
+            EXPECT_EQ(other.read(), "");
+            EXPECT_EQ(SSL_get_shutdown(other.ssl()), SSL_RECEIVED_SHUTDOWN);
+            SSL_shutdown(other.ssl());
+            ours->input().append(other.output());
+            EXPECT_EQ(read_all(*ours), "");
+            EXPECT_EQ(ours->state(), Tls::State::ended) << ours->error();
+        }
+    }
+}
+
 TEST(Entrance, lets_in_who_comes_by_tls_and_who_comes_by_the_handshake) {
     const auto admits = [](std::string_view named) { return named == identity; };
     Entrance by_tls(the_secret(), "test", admits), by_handshake(the_secret(), "test", admits);

@@ -49,7 +49,7 @@ class Wire {
     void receive_all(int fd, std::span<std::byte> into, const Deadline& deadline, const AbortFlag* abort,
                      const char* operation);
     /// Says that nothing more will come, as far as the kernel takes that now.
-    void end(int fd) noexcept;
+    void end(int fd);
 
     /// The descriptor to poll for input: `fd`, or, where bytes are here already, one that can always be read.
     int to_poll(int fd) const noexcept;
