@@ -20,10 +20,10 @@ namespace tutti::security {
 namespace {
 
 /// Made records of at once; they stay in the cache until the kernel has them.
-constexpr std::size_t batch_bytes = 3 * Tls::record_bytes;
+constexpr std::size_t batch_bytes = 8 * Tls::record_bytes;
 /// Read at once: one record at first, more where many come.
 constexpr std::size_t input_bytes_min = Tls::record_bytes + 1024;
-constexpr std::size_t input_bytes_max = std::size_t{64} << 10;
+constexpr std::size_t input_bytes_max = std::size_t{256} << 10;
 /// What a peer that takes nothing may leave here.
 constexpr std::size_t posted_bytes_max = std::size_t{1} << 20;
 
