@@ -53,7 +53,7 @@ class Parts {
         return scratch.first(size);
     }
     void skip(std::size_t count) {
-        while (count > 0) {
+        while (count > 0 && !parts_.empty()) {
             const std::size_t here = std::min(count, parts_.front().iov_len - done_);
             done_ += here;
             count -= here;
@@ -180,15 +180,19 @@ ssize_t Wire::send(int fd, std::span<const iovec> parts) {
         message.msg_iovlen = parts.size();
         return ::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     }
-    static thread_local std::array<std::byte, Tls::record_bytes> scratch;
+    std::array<std::byte, Tls::record_bytes> scratch;  // not thread_local: programs may open the library late
     const std::lock_guard lock(secured_->mutex);
-    std::size_t total = 0;
+    std::size_t total = 0, shown = 0;
+    for (const iovec& part : parts) shown += part.iov_len;
     Parts rest(parts);
     for (;;) {
         if (!secured_->flush(fd)) break;
-        const std::size_t counted = std::exchange(secured_->begun, 0);
+        // It may have begun with more, when it was shown more.
+        const std::size_t counted = std::min(secured_->begun, shown - total);
+        secured_->begun -= counted;
         total += counted;
         rest.skip(counted);
+        if (secured_->begun > 0) return static_cast<ssize_t>(total);
         while (secured_->begun < batch_bytes) {
             Parts ahead = rest;
             ahead.skip(secured_->begun);
