@@ -355,7 +355,10 @@ std::size_t Tls::whole_record() const noexcept {
     const auto bytes = input_.bytes();
     if (bytes.size() < header_bytes) return 0;
     const std::size_t length = std::to_integer<std::size_t>(bytes[3]) << 8U | std::to_integer<std::size_t>(bytes[4]);
-    if (length > length_max) return bytes.size();
+    // Once it is open all records begin alike; of anything else the end may never come.
+    constexpr std::array<std::byte, 3> beginning{std::byte{23}, std::byte{3}, std::byte{3}};
+    const bool is_record = state_ == State::shaking_hands || std::ranges::equal(bytes.first(3), beginning);
+    if (length > length_max || !is_record) return bytes.size();
     return bytes.size() >= header_bytes + length ? header_bytes + length : 0;
 }
 

@@ -264,6 +264,13 @@ TEST(Tls, nothing_of_a_record_that_was_changed_injected_dropped_or_sent_again_is
                   sent.insert(sent.begin(), forged.begin(), forged.end());
               }),
               "");
+    // No record, which would have a length that never comes.
+    EXPECT_EQ(attack([](Bytes& sent, const Places& at) {
+                  const Bytes forged{std::byte{9}, std::byte{3}, std::byte{3}, std::byte{32}, std::byte{0}};
+                  sent.insert(sent.begin() + static_cast<std::ptrdiff_t>(at[0]), forged.begin(), forged.end());
+              }),
+              "one");
+    EXPECT_EQ(attack([](Bytes& sent, const Places&) { sent.assign(5, std::byte{255}); }), "");
 }
 
 // ---- With OpenSSL's own TLS at the other end, which knows nothing of ours
