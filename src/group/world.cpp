@@ -85,6 +85,7 @@ World::World(const ProcessGroupOptions& options, std::optional<Deadline> joining
         meet_the_others(options, joining);
     } catch (const std::exception& error) {
         if (membership_ && !bad_news_.raised()) say_failed(error);
+        membership_.reset();  // its thread calls on_verdict(), which needs all the rest
         throw;
     }
 }
