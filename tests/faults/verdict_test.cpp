@@ -53,12 +53,15 @@ void expect_the_same(const std::vector<Report>& reports, std::size_t count, Erro
     }
 }
 
-void expect_wait(const record::World& world, int rank, int peer, const std::string& because) {
-    const auto waits = record::wait_for_graph(world);
-    EXPECT_TRUE(std::ranges::any_of(waits, [&](const record::Wait& wait) {
+bool waits(const record::World& world, int rank, int peer, const std::string& because) {
+    return std::ranges::any_of(record::wait_for_graph(world), [&](const record::Wait& wait) {
         return wait.rank == rank && std::ranges::find(wait.peers, peer) != wait.peers.end() &&
                wait.because.find(because) != std::string::npos;
-    })) << describe(world);
+    });
+}
+
+void expect_wait(const record::World& world, int rank, int peer, const std::string& because) {
+    EXPECT_TRUE(waits(world, rank, peer, because)) << describe(world);
 }
 
 TEST_P(Verdicts, name_the_rank_that_never_calls_on_all_ranks_within_a_second_of_the_timeout) {
@@ -118,7 +121,9 @@ TEST_P(Verdicts, name_a_rank_that_is_stopped_as_silent) {
             EXPECT_EQ(r.peer, 1);
         }
     }
-    expect_wait(dumped(), 0, 1, "it left no dump");
+    // In a ring rank 0 waits for rank 2, which waits for rank 1.
+    const record::World world = dumped();
+    EXPECT_TRUE(waits(world, 0, 1, "it left no dump") || waits(world, 2, 1, "it left no dump")) << describe(world);
 }
 
 TEST_P(Verdicts, show_the_calls_of_all_ranks_when_one_differs) {
