@@ -234,12 +234,12 @@ Lane* SocketStream::incoming_lane() {
 
 std::size_t SocketStream::read(std::span<std::byte> into, std::span<std::byte> /*ahead*/) {
     return timed(time_, into.size(), [&] {
-        const std::size_t total = take(into);
-        return total == 0 && look_at_ends() ? take(into) : total;
+        const std::size_t total = fill(into);
+        return total == 0 && look_at_ends() ? fill(into) : total;
     });
 }
 
-std::size_t SocketStream::take(std::span<std::byte> into) {
+std::size_t SocketStream::fill(std::span<std::byte> into) {
     std::size_t total = 0;
     while (state_ == StreamState::open && total < into.size()) {
         Lane* lane = incoming_lane();

@@ -70,7 +70,7 @@ class SocketStream final : public Stream {
     bool say_end();
     Lane* incoming_lane();
     bool brings_next_chunk(Lane& lane);
-    std::size_t take(std::span<std::byte> into);
+    std::size_t fill(std::span<std::byte> into);
     bool look_at_ends();
     bool closed() const noexcept { return state_ == StreamState::closed || state_ == StreamState::damaged; }
     void break_off(std::string reason, StreamState as = StreamState::closed);
