@@ -19,6 +19,7 @@ from datetime import timedelta
 from typing import Any
 
 from . import distributed as dist
+from ._core import TCPStore
 from ._engines import Invitation, accept, serve
 from .errors import DistError, InvalidArgument
 
@@ -38,7 +39,8 @@ def init(comm: Any = None, backend: str | None = None, timeout: timedelta = time
                               "as MPI.COMM_WORLD")
     rank, size = comm.Get_rank(), comm.Get_size()
     hosts = comm.gather(MPI.Get_processor_name())
-    store, answer = None, None
+    store: TCPStore | None = None
+    answer: Invitation | str | None = None
     if hosts is not None:
         try:
             store, answer = serve(_address(hosts), timeout)
