@@ -324,11 +324,7 @@ template <Collective c>
     arena_->ring_all_doorbells(ground_.local_rank);
     // Here it costs little: the others' contributions are on their way meanwhile.
     if (!one_way(c) && size_ > 1) __builtin_prefetch(&small_head(state, rank_ == 0 ? 1 : 0));
-    if (state.ticket == 0) {
-        state.ticket = recorder_.begin_brief(happening(call, sequence));
-        if (c == Collective::all_to_all && recorder_.keeps_splits()) [[unlikely]]
-            note_splits(call, state.ticket);
-    }
+    record_small(call, state, sequence);
     return true;
 }
 
@@ -352,7 +348,6 @@ void Group::publish_parts(const SmallCall& call, std::byte* to, std::size_t byte
     write(to + before, call.input + before + call.block_bytes, bytes - before);
 }
 
-// The same where it is not so short.
 void Group::record_small(const SmallCall& call, SmallState& state, std::uint64_t sequence) {
     if (state.ticket != 0) return;
     state.ticket = recorder_.begin_brief(happening(call, sequence));
