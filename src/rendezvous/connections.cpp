@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <thread>
 
@@ -88,10 +89,13 @@ std::string Membership::tls_identity(int from, int to) const {
 }
 
 bool Membership::is_for_this_rank(std::string_view identity) const {
-    for (int from = 0; from < options_.world_size; ++from) {
-        if (from != options_.rank && encrypts(from) && identity == tls_identity(from, options_.rank)) return true;
-    }
-    return false;
+    constexpr std::string_view before = " rank ";
+    const std::string_view number = identity.substr(std::min(identity.find(before), identity.size()));
+    if (number.size() <= before.size()) return false;
+    int from = -1;
+    std::from_chars(number.data() + before.size(), number.data() + number.size(), from);
+    return from >= 0 && from < options_.world_size && from != options_.rank && encrypts(from) &&
+           identity == tls_identity(from, options_.rank);
 }
 
 // Both ends to each other. Errors name the rank: of an end that somebody stands in the way of nothing else tells.

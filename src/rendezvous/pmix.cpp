@@ -1,5 +1,6 @@
 #include "rendezvous/pmix.hpp"
 
+#include "core/deadline.hpp"
 #include "core/env.hpp"
 #include "core/log.hpp"
 #include "core/unique_fd.hpp"
@@ -138,8 +139,7 @@ std::optional<PmixFacts> ask_beside_mpi() {
 }
 
 // Otherwise MPI may begin later, and the library bears no second beginning in one process: a child asks.
-std::optional<PmixFacts> ask_in_child() {
-    constexpr auto most = std::chrono::seconds(5);
+std::optional<PmixFacts> ask_in_child(const Deadline& deadline) {
     int pipe[2];
     if (::pipe2(pipe, O_CLOEXEC) != 0) return std::nullopt;
     const UniqueFd from(pipe[0]), to(pipe[1]);
@@ -155,7 +155,7 @@ std::optional<PmixFacts> ask_in_child() {
     pollfd waiting{from.get(), POLLIN, 0};
     std::array<char, 1024> line{};
     ssize_t count = 0;
-    if (::poll(&waiting, 1, std::chrono::milliseconds(most).count()) == 1)
+    if (::poll(&waiting, 1, deadline.poll_ms(std::chrono::seconds(5))) == 1)
         count = ::read(from.get(), line.data(), line.size());
     else
         ::kill(child, SIGKILL);
@@ -169,11 +169,12 @@ std::optional<PmixFacts> ask_pmix() {
     if (!env::get("PMIX_NAMESPACE")) return std::nullopt;
     // Open MPI 4's server answers processes that ask as soon as they have begun with half of it now and then, or not.
     constexpr int tries = 4;
+    const Deadline deadline = Deadline::after(std::chrono::seconds(5));
     std::optional<PmixFacts> facts;
-    for (int n = 0; n < tries && !(facts && is_whole(*facts)); ++n) {
+    for (int n = 0; n < tries && !deadline.expired() && !(facts && is_whole(*facts)); ++n) {
         if (n > 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
         auto again = ask_beside_mpi();
-        if (!again) again = ask_in_child();
+        if (!again) again = ask_in_child(deadline);
         if (again) facts = std::move(again);
     }
     if (!facts) TUTTI_DEBUG("PMIX_NAMESPACE is set, but {} is not here, or its server does not answer", library_name);
