@@ -16,6 +16,9 @@ import unittest
 import page
 from command_lines import Watch
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+from daemons import start_daemon  # noqa: E402
+
 TUTTI, ROOT = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
 TOUR = TUTTI.parents[1] / "examples/tour"
 LIBRARIES = next(ROOT.glob("usr/lib/*/slurm-wlm")).parent
@@ -120,18 +123,7 @@ class UnderSlurm(unittest.TestCase):
 
     @classmethod
     def daemon(cls, host, name, *arguments):
-        with open(cls.folder / f"{name}.{host}.said", "w", encoding="utf-8") as said:
-            process = subprocess.Popen(cls.on(host, name, *arguments), env=cls.environment, stdin=subprocess.DEVNULL,
-                                       stdout=said, stderr=said)
-
-        def stop():
-            process.terminate()
-            try:
-                process.wait(timeout=20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        cls.addClassCleanup(stop)
+        start_daemon(cls, cls.on(host, name, *arguments), cls.folder / f"{name}.{host}.said", cls.environment)
 
     @classmethod
     def until(cls, condition, sentence, seconds=60):

@@ -11,6 +11,7 @@ import time
 import unittest
 
 from cli_case import TOUR, TUTTI, CliCase, main
+from daemons import start_daemon
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sinfo")
 PATH = os.environ.get("PATH", "") + ":/usr/sbin"
@@ -68,18 +69,7 @@ class UnderSlurm(CliCase):
 
     @classmethod
     def daemon(cls, path, name, *arguments):
-        with open(path / f"{name}.said", "w", encoding="utf-8") as said:
-            process = subprocess.Popen([name, *map(str, arguments)], env=cls.environment, stdin=subprocess.DEVNULL,
-                                       stdout=said, stderr=said)
-
-        def stop():
-            process.terminate()
-            try:
-                process.wait(timeout=20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        cls.addClassCleanup(stop)
+        start_daemon(cls, [name, *arguments], path / f"{name}.said", cls.environment)
 
     @classmethod
     def output(cls, *command, **more):
