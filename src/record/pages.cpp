@@ -30,7 +30,7 @@ constexpr const char* index_text =
     "/metrics      counters of this process, in Prometheus' text format\n"
     "/trace        the last records of this process\n";
 
-// What is known of the job's ranks on this host, and what is not.
+// The job's ranks on this host, as far as they have answered.
 struct View {
     std::vector<World> worlds;
     std::vector<int> elsewhere;  ///< no process here has their page

@@ -16,7 +16,7 @@
 
 namespace tutti::record {
 
-/// Where a port is given and the job has a secret; null otherwise. What is amiss is in the log. `rank`: of this
+/// Where a port is given and the job has a secret; null otherwise, and the log says why. `rank`: of this
 /// process, in the world.
 std::unique_ptr<HttpServer> serve_pages(int rank);
 

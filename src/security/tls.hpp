@@ -58,14 +58,14 @@ class Tls {
     const std::string& error() const noexcept { return error_; }
     /// The other end is not here any more, though it has not said that it ends.
     void cut() noexcept { fail("the connection was cut: it ended without TLS's close_notify"); }
-    /// What the connecting end has said it is; unproved until the state is open.
+    /// The name that the connecting end has given itself; unproved until the state is open.
     const std::string& identity() const noexcept { return identity_; }
     /// Once open: such as "TLS_AES_128_GCM_SHA256".
     const std::string& cipher() const noexcept { return cipher_; }
 
-    /// What has come from the other end: put it here, then go_on().
+    /// Bytes from the other end: put them here, then go_on().
     ByteQueue& input() noexcept { return input_; }
-    /// What has to go to the other end.
+    /// Bytes for the other end.
     ByteQueue& output() noexcept { return output_; }
     const ByteQueue& output() const noexcept { return output_; }
     /// Goes on shaking hands with what has come.
@@ -77,7 +77,7 @@ class Tls {
     std::size_t read(std::span<std::byte> into);
     /// read() gives something, or finds an end, without further input.
     bool holds_record() const noexcept;
-    /// What is written from now on has a new key. It does so itself, long before one has encrypted too much.
+    /// Later records have a new key. write() calls this itself, long before a key has encrypted too much.
     bool renew_key();
     /// Says that nothing more will be written.
     void end();
