@@ -32,19 +32,6 @@ constexpr auto fields = std::to_array<CostField>({
 /// tensors do. Less gets one if there is memory around it (HugePages): only what loses little without counts on that.
 constexpr double huge_pages_from = 1 << 20, huge_page_from = 128 << 10, ordinary_ends = 256 << 10;
 
-// What is adaptive takes the quicker of two ways: as single_copy, or, in these, as this; empty: as what has no formula.
-std::string_view other_way(Collective collective) {
-    switch (collective) {
-        case Collective::all_reduce: return "two_shot";
-        case Collective::all_gather:
-        case Collective::reduce_scatter:
-        case Collective::scatter: return "shared";
-        default: return {};
-    }
-}
-/// From so many bytes on it takes little to find out which; more than the cache holds take as long either way.
-constexpr std::uint64_t adaptive_from = 64 << 10;
-
 }  // namespace
 
 std::span<const CostField> cost_fields() {
@@ -104,10 +91,17 @@ double price_us(const Work& work, const Layout& layout, const CostModel& costs) 
                                    : 1 / (costs.tcp_gbps * 1e3);
     const double ends = pulled && !ringed ? 1 : 2;
 
-    const double busiest = work.most_sends * send_us + work.most_receives * receive_us + work.most_bytes * end_us +
-                           work.most_local * copy_us + work.most_sums * sum_us;
-    const double together =
-        (work.messages * (send_us + receive_us) + ends * work.bytes * end_us) / std::min(ranks, cores);
+    // Others read the messages of a rank that sends first, while it copies.
+    const bool read_meanwhile = work.sends_first && pulled && !ringed;
+    const double local_us = work.most_local * copy_us;
+    const double busiest =
+        (read_meanwhile
+             ? std::max(work.most_sends * send_us + local_us, receive_us + message_bytes * end_us)
+             : work.most_sends * send_us + work.most_receives * receive_us + work.most_bytes * end_us + local_us) +
+        work.most_sums * sum_us;
+    const double together = (work.messages * (send_us + receive_us) +
+                             (read_meanwhile ? work.bytes * kernel_us + local_us : ends * work.bytes * end_us)) /
+                            std::min(ranks, cores);
     const double again = work.scratch * memory_us / std::min(work.scratch_ranks, cores) +
                          work.streamed * far_us / std::min(ranks, cores);
     const double most_staged = work.most_copied * copy_us + work.most_summed * sum_us + work.most_pulled * kernel_us;
@@ -126,17 +120,8 @@ double price_us(const Work& work, const Layout& layout, const CostModel& costs) 
 
 std::optional<double> predicted_us(const Layout& layout, Collective collective, std::string_view algorithm,
                                    std::uint64_t bytes, std::uint64_t tile_bytes, const CostModel& costs) {
-    const auto price = [&](std::string_view name) -> std::optional<double> {
-        const auto work = work_of(layout, collective, name, bytes, tile_bytes);
-        return work ? std::optional(price_us(*work, layout, costs)) : std::nullopt;
-    };
-    const auto us = price(algorithm);
-    const double handed_over = static_cast<double>(bytes) / (collective == Collective::all_reduce ? layout.size() : 1);
-    if (!us || algorithm != "adaptive" || other_way(collective).empty() || bytes < adaptive_from ||
-        handed_over > 2048 * costs.cache_kb || layout.size() > costs.cores)
-        return us;
-    // The times of both ways change, so their minimum is less than either in the mean.
-    return 0.9 * std::min(*us, *price(other_way(collective)));
+    const auto work = work_of(layout, collective, algorithm, bytes, tile_bytes);
+    return work ? std::optional(price_us(*work, layout, costs)) : std::nullopt;
 }
 
 }  // namespace tutti::algorithm

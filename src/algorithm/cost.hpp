@@ -41,6 +41,7 @@ struct Work {
     double held = 0;           ///< bytes of one rank's buffers and scratch: whether they stay in the cache
     double buffer = 0;     ///< bytes of one rank's smallest buffer that the kernel copies: whether it gets huge pages
     bool one_way = false;  ///< ranks that only send need not wait: calls overlap
+    bool sends_first = false;           ///< before it copies beside its messages: others may read these meanwhile
     bool counts_on_huge_pages = false;  ///< for short buffers too: it loses little where they get none
 };
 
@@ -50,10 +51,6 @@ std::optional<Work> work_of(const Layout& layout, Collective collective, std::st
 
 /// The kernel copies messages of so many bytes between ranks that have a core each (Mailbox::pull_bytes_on_own_cores).
 inline constexpr std::uint64_t pulled_from = std::uint64_t{128} << 10;
-
-/// Of what is copied from others to be combined, the kernel copies so many bytes at once
-/// (Execution::combined_at_once).
-inline constexpr double combined_at_once = 1 << 20;
 
 /// Microseconds.
 double price_us(const Work& work, const Layout& layout, const CostModel& costs);

@@ -32,9 +32,10 @@ std::string text_of(const Schedule& s, const Step& step) {
     std::string sources;
     for (std::uint32_t i = 0; i < step.operand_count; ++i) {
         const Operand& o = s.operands[step.first_operand + i];
-        if (i > 0) sources += step.kind == StepKind::publish ? " + " : " op ";
-        sources +=
-            o.peer < 0 ? text_of(o.chunk) : fmt::format("rank {}'s [{}, +{}]", o.peer, o.slot_offset, o.chunk.count);
+        if (i > 0) sources += step.kind == StepKind::publish || step.kind == StepKind::meet ? " + " : " op ";
+        sources += o.peer < 0   ? text_of(o.chunk)
+                   : s.in_place ? fmt::format("rank {}'s {}", o.peer, text_of(o.chunk))
+                                : fmt::format("rank {}'s [{}, +{}]", o.peer, o.slot_offset, o.chunk.count);
     }
     switch (step.kind) {
         case StepKind::copy:
@@ -45,21 +46,21 @@ std::string text_of(const Schedule& s, const Step& step) {
             return fmt::format("{} = {}", text_of(step.target),
                                step.arrival_first ? fmt::format("rank {}'s op {}", step.peer, sources)
                                                   : fmt::format("{} op rank {}'s", sources, step.peer));
+        case StepKind::meet:
+            return fmt::format("waits for all; others may touch {}", sources.empty() ? "nothing" : sources);
         case StepKind::publish:
-            return fmt::format("round {}: {}{}{}", step.round, sources.empty() ? "a sign that it is here" : sources,
-                               step.offer == schedule::Offer::none   ? ""
-                               : step.offer == schedule::Offer::copy ? ", copied"
-                                                                     : ", offered",
-                               step.delivered ? ", or a sign where it was delivered" : "");
+            return fmt::format("round {}: {}", step.round, sources.empty() ? "a sign that it is here" : sources);
         case StepKind::read:
-            return fmt::format("round {}: {} = rank {}'s [{}, +{}]{}", step.round, text_of(step.target), step.peer,
-                               step.slot_offset, step.target.count, step.delivered ? ", if not delivered" : "");
-        case StepKind::read_combine:
-            return fmt::format("round {}: {} = {}{}", step.round, text_of(step.target), sources,
-                               step.deliver ? ", delivered where offered" : "");
-        case StepKind::write:
-            return fmt::format("round {}: rank {}'s offer [{}, +{}] = {}", step.round, step.peer, step.slot_offset,
-                               s.operands[step.first_operand].chunk.count, sources);
+            if (s.in_place && step.operand_count > 0) return fmt::format("{} = {}", text_of(step.target), sources);
+            return fmt::format("round {}: {} = rank {}'s [{}, +{}]", step.round, text_of(step.target), step.peer,
+                               step.slot_offset, step.target.count);
+        case StepKind::read_combine: {
+            const std::string round = s.in_place ? std::string() : fmt::format("round {}: ", step.round);
+            const std::string owner = step.peer < 0 ? std::string() : fmt::format("rank {}'s ", step.peer);
+            return fmt::format("{}{}{} = {}{}", round, owner, text_of(step.target), sources,
+                               step.everywhere ? ", on all ranks" : "");
+        }
+        case StepKind::write: return fmt::format("rank {}'s {} = {}", step.peer, text_of(step.target), sources);
         case StepKind::release: return fmt::format("reads nothing of the rounds before {} any more", step.round);
         case StepKind::settle:
             return fmt::format("waits until all ranks of the host have released the rounds before {}", step.round);
@@ -86,10 +87,11 @@ std::string_view meaning(StepKind kind) {
         case StepKind::send: return "sends a message";
         case StepKind::receive: return "takes a message";
         case StepKind::receive_combine: return "takes a message and combines its values with the rank's own";
+        case StepKind::meet: return "says where its buffers lie, and waits until all ranks of the host have";
         case StepKind::publish: return "shows values to the other ranks of the host, as the round of that number";
-        case StepKind::read: return "waits for a round of another rank and copies what it shows";
-        case StepKind::read_combine: return "waits for a round of other ranks and combines what they show";
-        case StepKind::write: return "puts values where another rank has offered room in a round";
+        case StepKind::read: return "copies what another rank shows in a round, or, in place, from its buffers";
+        case StepKind::read_combine: return "combines what other ranks show in a round, or, in place, their buffers";
+        case StepKind::write: return "copies into another rank's buffers";
         case StepKind::release: return "gives back the memory in which other ranks showed earlier rounds";
         case StepKind::settle: return "waits until the others have read everything, so that the buffers are free again";
     }

@@ -45,8 +45,6 @@ struct Spread {
 struct Staging {
     std::uint64_t slot = 0;
     std::uint32_t slots = 0;
-    /// Two tiles of four rounds.
-    static constexpr std::uint32_t slots_for_both = 8;
 };
 
 /// `count` elements cut into `parts` pieces whose sizes differ by at most one; piece `index` as (offset, count).
@@ -103,12 +101,7 @@ std::uint64_t reduce_work(const Scope& s, const Staging& staging);
 void broadcast(Builder& b, const Scope& s, const Staging& staging, int root, Chunk buffer);
 /// `blocks`: where everyone's go; `own` may be its block there.
 void all_gather(Builder& b, const Scope& s, const Staging& staging, Chunk own, const std::vector<Chunk>& blocks);
-void broadcast_both(Builder& b, const Scope& s, const Staging& staging, int root, Chunk buffer);
 void gather(Builder& b, const Scope& s, const Staging& staging, int root, const std::vector<std::uint64_t>& counts);
-void gather_split(Builder& b, const Scope& s, const Staging& staging, int root,
-                  const std::vector<std::uint64_t>& counts);
-void gather_both(Builder& b, const Scope& s, const Staging& staging, int root,
-                 const std::vector<std::uint64_t>& counts);
 void scatter(Builder& b, const Scope& s, const Staging& staging, int root, const std::vector<std::uint64_t>& counts);
 /// `blocks`: my values for everyone; `own`: where the sum of everyone's for me goes.
 void reduce_scatter(Builder& b, const Scope& s, const Staging& staging, const std::vector<Chunk>& blocks, Chunk own,
@@ -116,6 +109,19 @@ void reduce_scatter(Builder& b, const Scope& s, const Staging& staging, const st
 void all_to_all(Builder& b, const Scope& s, const Staging& staging, const Request& request);
 void barrier(Builder& b, const Scope& s);
 }  // namespace shared
+
+/// Where the values lie; ranks of one host, which reach each other's buffers. in_place.cpp
+namespace in_place {
+/// For memory that all map. `in_place`: the output holds the input.
+void all_reduce(Builder& b, const Scope& s, Chunk input, Chunk output, bool in_place);
+void reduce(Builder& b, const Scope& s, int root, Chunk input, Chunk output, bool in_place);
+void reduce_scatter(Builder& b, const Scope& s, const std::vector<std::uint64_t>& counts);
+void all_gather(Builder& b, const Scope& s, const std::vector<std::uint64_t>& counts);
+void scatter(Builder& b, const Scope& s, int root, const std::vector<std::uint64_t>& counts);
+/// Not `maps`: also for memory that the kernel copies.
+void broadcast(Builder& b, const Scope& s, int root, Chunk buffer, bool maps);
+void gather(Builder& b, const Scope& s, int root, const std::vector<std::uint64_t>& counts, bool maps);
+}  // namespace in_place
 
 namespace messages {  // over any transport
 void all_reduce_direct(Builder& b, const Scope& s, Chunk input, Chunk output, bool finish);

@@ -157,12 +157,12 @@ void broadcast_chain(Builder& b, const Scope& s, int root, Chunk buffer, std::ui
 void all_gather_direct(Builder& b, const Scope& s, const std::vector<std::uint64_t>& counts) {
     const int n = s.size();
     const Chunk own{Buffer::input, 0, counts[static_cast<std::size_t>(s.me)]};
-    b.copy(block_of(Buffer::output, counts, s.me), own);
     for (int i = 1; i < n; ++i) {
         const int to = (s.me + i) % n, from = (s.me - i + n) % n;
         b.receive(s.rank(from), block_of(Buffer::output, counts, from));
         b.send(s.rank(to), own);
     }
+    b.copy(block_of(Buffer::output, counts, s.me), own);
 }
 
 void all_gather_ring(Builder& b, const Scope& s, const std::vector<std::uint64_t>& counts) {
@@ -201,10 +201,10 @@ void gather_direct(Builder& b, const Scope& s, int root, const std::vector<std::
 void scatter_direct(Builder& b, const Scope& s, int root, const std::vector<std::uint64_t>& counts) {
     const Chunk own{Buffer::output, 0, counts[static_cast<std::size_t>(s.me)]};
     if (s.me != root) return b.receive(s.rank(root), own);
-    b.copy(own, block_of(Buffer::input, counts, root));
     for (int i = 0; i < s.size(); ++i) {
         if (i != root) b.send(s.rank(i), block_of(Buffer::input, counts, i));
     }
+    b.copy(own, block_of(Buffer::input, counts, root));  // while the others read theirs
 }
 
 void reduce_scatter_direct(Builder& b, const Scope& s, const std::vector<std::uint64_t>& counts) {

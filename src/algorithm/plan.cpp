@@ -16,6 +16,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <memory>
 #include <vector>
 
 namespace tutti::algorithm {
@@ -110,8 +111,13 @@ schedule::Schedule plan(const Layout& layout, const Request& request) {
     Builder builder{std::string(algorithm.name)};
     algorithm.generate(builder, context);
     schedule::Schedule schedule = std::move(builder).finish();
-    // Messages between hosts come between the phases, and may change what near ranks would still read in place.
-    if (!layout.one_host()) std::ranges::fill(schedule.published_end, 0);
+    if (schedule.in_place) {
+        Request otherwise = request;
+        otherwise.algorithm.reset();
+        otherwise.staged = !schedule.maps;
+        otherwise.symmetric = false;
+        schedule.otherwise = std::make_shared<const schedule::Schedule>(plan(layout, otherwise));
+    }
     return schedule;
 }
 

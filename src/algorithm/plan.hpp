@@ -51,6 +51,7 @@ struct Request {
     /// The group has symmetric memory, so buffers may lie there: the formulas, which are about ordinary memory, do not
     /// choose.
     bool symmetric = false;
+    bool staged = false;  ///< nothing in place: what is planned for where ranks do not reach each other's buffers
     std::optional<std::string> algorithm;  ///< use this one; InvalidArgument if it does not exist or does not apply
     bool operator==(const Request&) const = default;
 };

@@ -26,33 +26,19 @@ void combine_pieces(Builder& b, const Scope& s, std::uint32_t round, const Tile&
                                 .slot_offset = before(tile.pieces, i, s.me)});
         }
     }
-    b.read_combine_deliver(round, target, operands, finish);
-}
-
-// Where the result takes the place of the input, it may be written there by whoever computes it.
-schedule::Offer in_place(const Chunk& input, const Chunk& output) {
-    return input == output ? schedule::Offer::result : schedule::Offer::none;
-}
-
-void read_result(Builder& b, Rank owner, std::uint32_t round, Chunk target, schedule::Offer offered) {
-    if (offered == schedule::Offer::result)
-        b.read_undelivered(owner, round, 0, target);
-    else
-        b.read(owner, round, 0, target);
+    b.read_combine(round, target, operands, finish);
 }
 
 }  // namespace
 
 void all_reduce_one_shot(Builder& b, const Scope& s, const Staging& staging, Chunk input, Chunk output, bool finish) {
-    const schedule::Offer offer = input == output ? schedule::Offer::copy : schedule::Offer::none;
     const std::uint64_t tiles = ceil_div(input.count, staging.slot);
     const std::uint32_t first = b.next_round();
     const auto tile = [&](Chunk whole, std::uint64_t t) {
         return part(whole, t * staging.slot, std::min(staging.slot, whole.count - t * staging.slot));
     };
     pipeline(
-        tiles,
-        [&](std::uint64_t t) { b.publish(first + static_cast<std::uint32_t>(t), std::vector{tile(input, t)}, offer); },
+        tiles, [&](std::uint64_t t) { b.publish(first + static_cast<std::uint32_t>(t), std::vector{tile(input, t)}); },
         [&](std::uint64_t t) {
             const auto round = first + static_cast<std::uint32_t>(t);
             std::vector<Operand> operands;
@@ -84,15 +70,15 @@ void all_reduce_two_shot(Builder& b, const Scope& s, const Staging& staging, Chu
         return tile;
     };
     pipeline(
-        tiles, [&](std::uint64_t t) { publish_pieces(b, s, rounds.ask(t), tile_of(t), in_place(input, output)); },
+        tiles, [&](std::uint64_t t) { publish_pieces(b, s, rounds.ask(t), tile_of(t)); },
         [&](std::uint64_t t) {
             combine_pieces(b, s, rounds.ask(t), tile_of(t), slice(output, t, s.me), finish);
-            b.publish_undelivered(rounds.answer(t), std::vector{slice(output, t, s.me)});
+            b.publish(rounds.answer(t), std::vector{slice(output, t, s.me)});
         },
         [&](std::uint64_t t) {
             for (int i = 1; i < n; ++i) {
                 const int owner = (s.me + i) % n;
-                read_result(b, s.rank(owner), rounds.answer(t), slice(output, t, owner), in_place(input, output));
+                b.read(s.rank(owner), rounds.answer(t), 0, slice(output, t, owner));
             }
             rounds.release(b, t);
         });
@@ -144,19 +130,18 @@ void reduce(Builder& b, const Scope& s, const Staging& staging, int root, Chunk 
         for (int i = 0; i < n; ++i) tile.add(slice(input, t, i));
         return tile;
     };
-    const schedule::Offer offer = s.me == root ? in_place(input, output) : schedule::Offer::none;
     const auto target = [&](std::uint64_t t) {
         return s.me == root ? slice(output, t, s.me) : part(output, 0, slice(input, t, s.me).count);
     };
     pipeline(
-        tiles, [&](std::uint64_t t) { publish_pieces(b, s, rounds.ask(t), tile_of(t), offer); },
+        tiles, [&](std::uint64_t t) { publish_pieces(b, s, rounds.ask(t), tile_of(t)); },
         [&](std::uint64_t t) {
             combine_pieces(b, s, rounds.ask(t), tile_of(t), target(t), finish);
-            if (s.me != root) b.publish_undelivered(rounds.answer(t), std::vector{target(t)}, s.rank(root));
+            if (s.me != root) b.publish(rounds.answer(t), std::vector{target(t)});
         },
         [&](std::uint64_t t) {
             for (int i = 0; s.me == root && i < n; ++i) {
-                if (i != root) read_result(b, s.rank(i), rounds.answer(t), slice(output, t, i), offer);
+                if (i != root) b.read(s.rank(i), rounds.answer(t), 0, slice(output, t, i));
             }
             rounds.release(b, t);
         });

@@ -23,26 +23,19 @@ void all_reduce_leaders(Builder& b, const Context& c) {
 bool shares_known_blocks(const Context& c) {
     return c.shares() && c.request.largest_count.has_value();
 }
-bool shares_for_both(const Context& c) {
-    return c.shares() && c.staging.slots >= Staging::slots_for_both;
+// All ranks reach each other's buffers, if these lie in memory that all map.
+bool maps(const Context& c) {
+    return c.shares() && c.request.symmetric && !c.request.staged;
 }
-
 // The kernel copies from one rank to another.
 bool copies_once(const Context& c) {
     return c.shares() && c.layout.pulls;
 }
-bool copies_once_for_both(const Context& c) {
-    return shares_for_both(c) && c.layout.pulls;
-}
-
-bool pair_copies_once(const Context& c) {
-    return copies_once(c) && c.all.size() == 2;
+bool reaches(const Context& c) {
+    return copies_once(c) && !c.request.staged;
 }
 bool only_stages_known_blocks(const Context& c) {
     return shares_known_blocks(c) && !c.layout.pulls;
-}
-bool pair_copies_known_blocks_once(const Context& c) {
-    return pair_copies_once(c) && c.request.largest_count.has_value();
 }
 
 // With fewer ranks it would take as many messages.
@@ -50,32 +43,23 @@ bool passes_blocks_on(const Context& c) {
     return c.request.even && c.all.size() > 3;
 }
 
-// What is staged, or published by address.
-template <void (*generate)(Builder&, const Context&)>
-void by_address(Builder& b, const Context& c) {
-    generate(b, c);
-    b.name_by_address();
+template <bool maps>
+void broadcast_in_place(Builder& b, const Context& c) {
+    in_place::broadcast(b, c.all, c.request.root, c.output(), maps);
 }
-// Either, whichever takes less: for what the root has, or for what everyone has.
-template <void (*generate)(Builder&, const Context&)>
-void either_way(Builder& b, const Context& c) {
-    by_address<generate>(b, c);
-    const Collective collective = c.request.collective;
-    const bool root_owns = collective == Collective::broadcast || collective == Collective::scatter;
-    b.either_way(collective, decisive_count(c.request), root_owns ? c.request.root : schedule::everyone);
+template <bool maps>
+void gather_in_place(Builder& b, const Context& c) {
+    in_place::gather(b, c.all, c.request.root, c.request.counts, maps);
 }
-void broadcast_both(Builder& b, const Context& c) {
-    shared::broadcast_both(b, c.all, c.staging, c.request.root, c.output());
+void shared_broadcast(Builder& b, const Context& c) {
+    shared::broadcast(b, c.all, c.staging, c.request.root, c.output());
+}
+void shared_gather(Builder& b, const Context& c) {
+    shared::gather(b, c.all, c.staging, c.request.root, c.request.counts);
 }
 void shared_all_gather(Builder& b, const Context& c) {
     shared::all_gather(b, c.all, c.staging, {Buffer::input, 0, c.request.counts[static_cast<std::size_t>(c.all.me)]},
                        blocks_of(Buffer::output, c.request.counts));
-}
-void gather_split(Builder& b, const Context& c) {
-    shared::gather_split(b, c.all, c.staging, c.request.root, c.request.counts);
-}
-void gather_both(Builder& b, const Context& c) {
-    shared::gather_both(b, c.all, c.staging, c.request.root, c.request.counts);
 }
 void two_shot_all_reduce(Builder& b, const Context& c) {
     shared::all_reduce_two_shot(b, c.all, c.staging, c.input(), c.output(), true);
@@ -92,20 +76,28 @@ void shared_reduce_scatter(Builder& b, const Context& c) {
 void shared_all_to_all(Builder& b, const Context& c) {
     shared::all_to_all(b, c.all, c.staging, c.request);
 }
+void direct_all_gather(Builder& b, const Context& c) {
+    messages::all_gather_direct(b, c.all, c.request.counts);
+}
+void direct_scatter(Builder& b, const Context& c) {
+    messages::scatter_direct(b, c.all, c.request.root, c.request.counts);
+}
 void shared_scatter(Builder& b, const Context& c) {
     shared::scatter(b, c.all, c.staging, c.request.root, c.request.counts);
 }
 
 const Algorithm table[] = {
+    {"in_place", Collective::all_reduce, true, true, maps,
+     [](Builder& b, const Context& c) {
+         in_place::all_reduce(b, c.all, c.input(), c.output(), c.request.in_place);
+     },
+     any_size, any_ranks,
+     "symmetric memory: each rank combines one slice where it lies in all buffers, and writes the result there"},
     {"one_shot", Collective::all_reduce, true, true, shares,
      [](Builder& b, const Context& c) {
          shared::all_reduce_one_shot(b, c.all, c.staging, c.input(), c.output(), true);
      },
      8192, any_ranks, "few bytes between ranks that share memory: everyone reads everyone once"},
-    {"single_copy", Collective::all_reduce, true, true, copies_once, by_address<two_shot_all_reduce>, 0, any_ranks,
-     "many bytes: each rank combines one slice where it lies in the others' memory, and writes the result there"},
-    {"adaptive", Collective::all_reduce, true, true, pair_copies_once, either_way<two_shot_all_reduce>, 0, 2,
-     "two ranks, many bytes: as single_copy or as two_shot, whichever took less lately"},
     {"two_shot", Collective::all_reduce, true, true, shares, two_shot_all_reduce, any_size, any_ranks,
      "shared memory: each rank combines one slice in one pass over all inputs"},
     {"hierarchical", Collective::all_reduce, false, false, hierarchical, all_reduce_leaders, 131072, any_ranks,
@@ -137,13 +129,17 @@ const Algorithm table[] = {
      [](Builder& b, const Context& c) { messages::all_reduce_two_shot(b, c.all, c.input(), c.output(), true); },
      any_size, any_ranks, "one rounding, or the order of ranks, is asked for"},
 
+    {"in_place", Collective::reduce, true, true, maps,
+     [](Builder& b, const Context& c) {
+         in_place::reduce(b, c.all, c.request.root, c.input(), c.output(), c.request.in_place);
+     },
+     any_size, any_ranks,
+     "symmetric memory: each rank combines one slice where it lies in all buffers, and writes it into the root's"},
     {"one_shot", Collective::reduce, true, true, shares,
      [](Builder& b, const Context& c) {
          shared::reduce_one_shot(b, c.all, c.staging, c.request.root, c.input(), c.output(), true);
      },
      0, any_ranks, "few ranks that share memory: the root reads everyone once, the others run ahead"},
-    {"single_copy", Collective::reduce, true, true, copies_once, by_address<two_shot_reduce>, 0, any_ranks,
-     "many bytes: each rank combines one slice where it lies in the others' memory, and writes it into the root's"},
     {"two_shot", Collective::reduce, true, true, shares, two_shot_reduce, any_size, any_ranks,
      "shared memory: each rank combines one slice, the root collects them"},
     {"hierarchical", Collective::reduce, false, false, hierarchical,
@@ -167,15 +163,12 @@ const Algorithm table[] = {
      },
      any_size, any_ranks, "one rounding, or the order of ranks, is asked for"},
 
-    {"shared", Collective::broadcast, true, true, shares,
-     [](Builder& b, const Context& c) { shared::broadcast(b, c.all, c.staging, c.request.root, c.output()); }, 65536,
-     any_ranks, "shared memory: the root writes once, everyone reads"},
-    {"adaptive", Collective::broadcast, true, true, copies_once_for_both, either_way<broadcast_both>, 0, any_ranks,
-     "many bytes: as single_copy or as shared_both, whichever took less lately"},
-    {"single_copy", Collective::broadcast, true, true, copies_once_for_both, by_address<broadcast_both>, any_size,
-     any_ranks, "many bytes: the root writes a part into the others' memory, they read the rest from its own"},
-    {"shared_both", Collective::broadcast, true, true, shares_for_both, broadcast_both, any_size, any_ranks,
-     "shared memory, many bytes: the root writes a part where there is room, everyone reads the rest"},
+    {"in_place", Collective::broadcast, true, true, maps, broadcast_in_place<true>, any_size, any_ranks, "symmetric memory: the root writes a part into the others' memory, they read the rest from its own"},
+    {"shared", Collective::broadcast, true, true, shares, shared_broadcast, 65536, any_ranks,
+     "shared memory: the root writes once, everyone reads"},
+    {"single_copy", Collective::broadcast, true, true, reaches, broadcast_in_place<false>, any_size, any_ranks, "many bytes: the root writes a part into the others' memory, they read the rest from its own"},
+    {"shared", Collective::broadcast, true, true, shares, shared_broadcast, any_size, any_ranks,
+     "shared memory: the root writes once, everyone reads"},
     {"hierarchical", Collective::broadcast, true, true, hierarchical,
      [](Builder& b, const Context& c) { hosts::broadcast(b, c.spread(), c.staging, c.output(), 2 * c.tile()); },
      any_size, any_ranks, "several ranks on a host: only one of them talks to the other hosts"},
@@ -193,11 +186,10 @@ const Algorithm table[] = {
      [](Builder& b, const Context& c) { messages::broadcast_chain(b, c.all, c.request.root, c.output(), c.segment()); },
      any_size, any_ranks, "many bytes: segments run down a line of ranks"},
 
+    {"in_place", Collective::all_gather, true, true, maps, [](Builder& b, const Context& c) { in_place::all_gather(b, c.all, c.request.counts); }, any_size, any_ranks, "symmetric memory: everyone reads the blocks where they lie"},
     {"shared", Collective::all_gather, true, true, shares, shared_all_gather, 65536, any_ranks,
      "shared memory: each rank writes its block once, everyone reads"},
-    {"adaptive", Collective::all_gather, true, true, copies_once, either_way<shared_all_gather>, 0, any_ranks,
-     "many bytes: as single_copy or as shared, whichever took less lately"},
-    {"single_copy", Collective::all_gather, true, true, copies_once, by_address<shared_all_gather>, any_size, any_ranks,
+    {"direct", Collective::all_gather, true, true, copies_once, direct_all_gather, any_size, any_ranks,
      "many bytes: everyone reads the blocks where they lie in the others' memory"},
     {"shared", Collective::all_gather, true, true, shares, shared_all_gather, any_size, any_ranks,
      "shared memory: each rank writes its block once, everyone reads"},
@@ -206,9 +198,7 @@ const Algorithm table[] = {
          hosts::all_gather_rails(b, c.spread(), c.staging, c.request.counts, c.tile());
      },
      any_size, any_ranks, "as many ranks on each host: a block comes to each host once"},
-    {"direct", Collective::all_gather, true, true, always,
-     [](Builder& b, const Context& c) { messages::all_gather_direct(b, c.all, c.request.counts); }, any_size, 8,
-     "few ranks: one exchange"},
+    {"direct", Collective::all_gather, true, true, always, direct_all_gather, any_size, 8, "few ranks: one exchange"},
     {"bruck", Collective::all_gather, true, true, always,
      [](Builder& b, const Context& c) { messages::all_gather_bruck(b, c.all, c.request.counts); }, 16384, any_ranks,
      "few bytes: log2(n) steps"},
@@ -219,13 +209,12 @@ const Algorithm table[] = {
      [](Builder& b, const Context& c) { messages::all_gather_ring(b, c.all, c.request.counts); }, any_size, any_ranks,
      "many bytes: blocks go round"},
 
-    {"shared", Collective::gather, true, true, shares,
-     [](Builder& b, const Context& c) { shared::gather(b, c.all, c.staging, c.request.root, c.request.counts); },
-     std::uint64_t{4} << 20, any_ranks, "shared memory: each rank writes its block once, the root reads"},
-    {"single_copy", Collective::gather, true, true, copies_once_for_both, by_address<gather_split>, any_size, any_ranks,
-     "many bytes: each rank writes most of its block to the root, which reads the rest"},
-    {"shared_both", Collective::gather, true, true, shares_for_both, gather_both, any_size, any_ranks,
-     "shared memory, many bytes: each rank writes its block to the root where there is room"},
+    {"in_place", Collective::gather, true, true, maps, gather_in_place<true>, any_size, any_ranks, "symmetric memory: each rank writes most of its block to the root, which reads the rest"},
+    {"shared", Collective::gather, true, true, shares, shared_gather, std::uint64_t{4} << 20, any_ranks,
+     "shared memory: each rank writes its block once, the root reads"},
+    {"single_copy", Collective::gather, true, true, reaches, gather_in_place<false>, any_size, any_ranks, "many bytes: each rank writes most of its block to the root, which reads the rest"},
+    {"shared", Collective::gather, true, true, shares, shared_gather, any_size, any_ranks,
+     "shared memory: each rank writes its block once, the root reads"},
     {"binomial", Collective::gather, true, true, always,
      [](Builder& b, const Context& c) { messages::gather_tree(b, c.all, 2, c.request.root, c.request.counts); }, 4096,
      any_ranks, "few bytes: a tree of depth log2(n)"},
@@ -233,25 +222,22 @@ const Algorithm table[] = {
      [](Builder& b, const Context& c) { messages::gather_direct(b, c.all, c.request.root, c.request.counts); },
      any_size, any_ranks, "every block goes straight to the root"},
 
+    {"in_place", Collective::scatter, true, true, maps, [](Builder& b, const Context& c) { in_place::scatter(b, c.all, c.request.root, c.request.counts); }, any_size, any_ranks, "symmetric memory: each rank reads its block where it lies"},
     {"shared", Collective::scatter, true, true, shares, shared_scatter, 65536, any_ranks,
      "shared memory: the root writes once, each rank reads its block"},
-    {"adaptive", Collective::scatter, true, true, copies_once, either_way<shared_scatter>, 0, any_ranks,
-     "many bytes: as single_copy or as shared, whichever took less lately"},
-    {"single_copy", Collective::scatter, true, true, copies_once, by_address<shared_scatter>, any_size, any_ranks,
+    {"direct", Collective::scatter, true, true, copies_once, direct_scatter, any_size, any_ranks,
      "many bytes: each rank reads its block where it lies in the root's memory"},
     {"shared", Collective::scatter, true, true, shares, shared_scatter, any_size, any_ranks,
      "shared memory: the root writes once, each rank reads its block"},
     {"binomial", Collective::scatter, true, true, always,
      [](Builder& b, const Context& c) { messages::scatter_tree(b, c.all, 2, c.request.root, c.request.counts); }, 4096,
      any_ranks, "few bytes: a tree of depth log2(n)"},
-    {"direct", Collective::scatter, true, true, always,
-     [](Builder& b, const Context& c) { messages::scatter_direct(b, c.all, c.request.root, c.request.counts); },
-     any_size, any_ranks, "every block goes straight from the root"},
+    {"direct", Collective::scatter, true, true, always, direct_scatter, any_size, any_ranks,
+     "every block goes straight from the root"},
 
-    {"adaptive", Collective::reduce_scatter, true, true, pair_copies_once, either_way<shared_reduce_scatter>, 0, 2,
-     "two ranks, many bytes: as single_copy or as shared, whichever took less lately"},
-    {"single_copy", Collective::reduce_scatter, true, true, copies_once, by_address<shared_reduce_scatter>, 0,
-     any_ranks, "many bytes: each rank combines its block where it lies in the others' memory"},
+    {"in_place", Collective::reduce_scatter, true, true, maps,
+     [](Builder& b, const Context& c) { in_place::reduce_scatter(b, c.all, c.request.counts); }, any_size, any_ranks,
+     "symmetric memory: each rank combines its block where it lies in all buffers"},
     {"shared", Collective::reduce_scatter, true, true, shares, shared_reduce_scatter, any_size, any_ranks,
      "shared memory: each rank combines its block in one pass over all inputs"},
     {"rails", Collective::reduce_scatter, false, false, rails,
@@ -273,9 +259,6 @@ const Algorithm table[] = {
 
     {"shared", Collective::all_to_all, true, true, shares_known_blocks, shared_all_to_all, 32768, any_ranks,
      "shared memory, blocks that stay in the cache: everyone publishes its blocks, everyone reads its own"},
-    {"adaptive", Collective::all_to_all, true, true, pair_copies_known_blocks_once, either_way<shared_all_to_all>,
-     131072, 2,
-     "two ranks: blocks are read where they lie in the other's memory, or as shared, whichever took less lately"},
     {"shared", Collective::all_to_all, true, true, only_stages_known_blocks, shared_all_to_all, 262144, 2,
      "shared memory, two ranks: they take turns with the same places, which stay in the cache"},
     {"bruck", Collective::all_to_all, true, true, passes_blocks_on,

@@ -47,13 +47,12 @@ struct Tile {
     }
 };
 
-inline void publish_pieces(Builder& b, const Scope& s, std::uint32_t round, const Tile& tile,
-                           schedule::Offer offer = schedule::Offer::none) {
+inline void publish_pieces(Builder& b, const Scope& s, std::uint32_t round, const Tile& tile) {
     std::vector<Chunk> out;
     for (int i = 0; i < s.size(); ++i) {
         if (i != s.me) out.push_back(tile.mine[static_cast<std::size_t>(i)]);
     }
-    b.publish(round, out, offer);
+    b.publish(round, out);
 }
 
 /// The rounds of tiles in which ranks ask and answer. Four rounds belong to two tiles: ask, ask, answer, answer. So an

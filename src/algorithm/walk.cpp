@@ -14,11 +14,6 @@ using schedule::Schedule;
 using schedule::Step;
 using schedule::StepKind;
 
-bool staged(StepKind kind) {
-    return kind == StepKind::publish || kind == StepKind::read || kind == StepKind::read_combine ||
-           kind == StepKind::write || kind == StepKind::release || kind == StepKind::settle;
-}
-
 class Walk {
  public:
     Walk(const std::vector<Schedule>& schedules, const Layout& layout, std::uint64_t element_bytes,
@@ -66,11 +61,12 @@ class Walk {
             const bool receives = step.kind == StepKind::receive || step.kind == StepKind::receive_combine;
             const bool message = receives || step.kind == StepKind::send;
             bool& blocked = waiting[{step.peer, receives}];
-            const auto ready =
-                (staged(step.kind) && !staging) || (message && blocked) ? std::nullopt : ready_at(rank, step);
+            const auto ready = (schedule::is_shared(step.kind) && !staging) || (message && blocked)
+                                   ? std::nullopt
+                                   : ready_at(rank, step);
             if (!ready) {
                 ++blocked_steps;
-                if (staged(step.kind)) staging = false;
+                if (schedule::is_shared(step.kind)) staging = false;
                 if (message) blocked = true;
                 continue;
             }
@@ -100,8 +96,9 @@ class Walk {
             ready = std::max(ready, found->second + 2 * costs_.line_us);
             return true;
         };
-        if ((step.kind == StepKind::read || step.kind == StepKind::write) && !wait_for(step.peer)) return std::nullopt;
-        if (step.kind == StepKind::read_combine) {
+        const bool waits = step.kind == StepKind::read && step.operand_count == 0;  // in place nothing else does
+        if (waits && !wait_for(step.peer)) return std::nullopt;
+        if (step.kind == StepKind::read_combine && !s.in_place) {
             for (std::uint32_t i = 0; i < step.operand_count; ++i) {
                 const Operand& operand = s.operands[step.first_operand + i];
                 if (operand.peer >= 0 && operand.peer != rank && !wait_for(operand.peer)) return std::nullopt;
@@ -137,6 +134,7 @@ class Walk {
         switch (step.kind) {
             case StepKind::copy: return target / copy_gbps_;
             case StepKind::combine: return target * inputs / combine_gbps_;
+            case StepKind::meet: return 2 * costs_.line_us;
             case StepKind::publish: return operands / copy_gbps_ + costs_.line_us;
             case StepKind::write:
             case StepKind::read: return std::max(target, operands) / costs_.share_gbps;

@@ -106,13 +106,6 @@ Work copied_once(double bytes, double tile, double calls_a_tile, double meetings
     return work;
 }
 
-// And each rank copies `bytes`.
-Work and_copied(const Shape& s, Work work, double bytes) {
-    work.copied += s.n * bytes;
-    work.most_copied += bytes;
-    return work;
-}
-
 // And each rank combines all ranks' values to `bytes` of results.
 Work and_combined(const Shape& s, Work work, double bytes) {
     work.most_summed += combining(s.n) * bytes;
@@ -138,30 +131,6 @@ Work broadcast_once(const Shape& s, double part) {
     const double others = std::max(1.0, s.n - 1);
     return copied_once(s.bytes, s.slot * (1 + 1 / others), part * others, 2, part * others * s.bytes,
                        part * shared_part(s));
-}
-
-Work all_reduce_once(const Shape& s) {
-    const double pulled = 2 * shared_part(s);
-    return and_combined(s, copied_once(s.bytes, two_shot_tile(s), 2 * (s.n - 1), 2, s.n * pulled, pulled),
-                        s.bytes / s.n);
-}
-
-Work all_gather_once(const Shape& s) {
-    const double others = (s.n - 1) * s.bytes;
-    return and_copied(s, copied_once(s.bytes, s.bytes, s.n - 1, 1, s.n * others, others), s.bytes);
-}
-
-Work reduce_scatter_once(const Shape& s) {
-    const double others = (s.n - 1) * s.bytes;
-    const double at_once = combined_at_once / std::max(1.0, s.n - 1);
-    return and_combined(s, copied_once(s.bytes, at_once, s.n - 1, 1, s.n * others, others), s.bytes);
-}
-
-Work scatter_once(const Shape& s) {
-    // The root, whose pages are looked up, has nothing to read itself.
-    constexpr double part = 0.8;
-    // The others need not come at once.
-    return copied_once(s.bytes, s.bytes, 1, 0.5, part * s.n * s.bytes, part * s.bytes);
 }
 
 Work gather_split(const Shape& s) {
@@ -191,8 +160,6 @@ const Formula formulas[] = {
          work.signals += 3;  // nobody has anything to do while the first pieces come
          return and_combined(s, work, s.bytes / s.n);
      }},
-    {Collective::all_reduce, "single_copy", all_reduce_once},
-    {Collective::all_reduce, "adaptive", [](const Shape& s) { return counting_on_huge_pages(all_reduce_once(s)); }},
     {Collective::all_reduce, "direct",
      [](const Shape& s) {
          const Work work = alike(s, 1, s.n - 1, (s.n - 1) * s.bytes);
@@ -245,12 +212,6 @@ const Formula formulas[] = {
          work.meetings = std::max(1.0, std::ceil(s.bytes / two_shot_tile(s)));
          return work;
      }},
-    {Collective::reduce, "single_copy",
-     [](const Shape& s) {
-         const double most = shared_part(s) + s.bytes / s.n;
-         return and_combined(s, copied_once(s.bytes, two_shot_tile(s), s.n, 2, (s.n + 1) * shared_part(s), most),
-                             s.bytes / s.n);
-     }},
     {Collective::reduce, "knomial",
      [](const Shape& s) {
          const double depth = levels_of(s.n, 4), children = std::min(s.n - 1, 3 * depth);
@@ -272,11 +233,6 @@ const Formula formulas[] = {
          return work;
      }},
     {Collective::broadcast, "single_copy", [](const Shape& s) { return broadcast_once(s, 1); }},
-    {Collective::broadcast, "adaptive",
-     [](const Shape& s) {
-         // The quicker of two ways, whose times change: less than either of them in the mean.
-         return counting_on_huge_pages(broadcast_once(s, 0.8));
-     }},
     {Collective::broadcast, "knomial",
      [](const Shape& s) {
          const double depth = levels_of(s.n, 4), children = std::min(s.n - 1, 3 * depth);
@@ -295,10 +251,10 @@ const Formula formulas[] = {
      [](const Shape& s) {
          return staged(s.bytes, s.slot, 1, s.n * (s.n + 1) * s.bytes, (s.n + 1) * s.bytes, (s.n - 1) * s.bytes);
      }},
-    {Collective::all_gather, "single_copy", all_gather_once},
-    {Collective::all_gather, "adaptive", [](const Shape& s) { return counting_on_huge_pages(all_gather_once(s)); }},
     {Collective::all_gather, "direct",
-     [](const Shape& s) { return with_own_block(s, alike(s, 1, s.n - 1, (s.n - 1) * s.bytes)); }},
+     [](const Shape& s) {
+         return counting_on_huge_pages(with_own_block(s, alike(s, 1, s.n - 1, (s.n - 1) * s.bytes)));
+     }},
     {Collective::all_gather, "bruck",
      [](const Shape& s) { return with_own_block(s, alike(s, s.levels, s.n - 1, (s.n - 1) * s.bytes)); }},
     {Collective::all_gather, "recursive_doubling",
@@ -336,8 +292,6 @@ const Formula formulas[] = {
          work.meetings = std::ceil(s.bytes / tile) / s.slots;
          return work;
      }},
-    {Collective::scatter, "single_copy", scatter_once},
-    {Collective::scatter, "adaptive", [](const Shape& s) { return counting_on_huge_pages(scatter_once(s)); }},
     {Collective::scatter, "binomial",
      [](const Shape& s) {
          const double passed_on = s.levels * s.n / 2 * s.bytes;
@@ -345,7 +299,9 @@ const Formula formulas[] = {
      }},
     {Collective::scatter, "direct",
      [](const Shape& s) {
-         return with_own_block(s, rooted(1, s.n - 1, (s.n - 1) * s.bytes, s.n - 1, (s.n - 1) * s.bytes, true));
+         Work work = with_own_block(s, rooted(1, s.n - 1, (s.n - 1) * s.bytes, s.n - 1, (s.n - 1) * s.bytes, true));
+         work.sends_first = true;
+         return counting_on_huge_pages(work);
      }},
 
     {Collective::reduce_scatter, "shared",
@@ -354,9 +310,6 @@ const Formula formulas[] = {
          return and_combined(s, staged(s.bytes, s.slot / std::max(1.0, s.n - 1), 1, s.n * others, others, others),
                              s.bytes);
      }},
-    {Collective::reduce_scatter, "single_copy", reduce_scatter_once},
-    {Collective::reduce_scatter, "adaptive",
-     [](const Shape& s) { return counting_on_huge_pages(reduce_scatter_once(s)); }},
     {Collective::reduce_scatter, "direct",
      [](const Shape& s) {
          const Work work = alike(s, 1, s.n - 1, (s.n - 1) * s.bytes);

@@ -20,8 +20,9 @@ using schedule::Step;
 using schedule::StepKind;
 
 namespace {
-bool is_shared(StepKind kind) {
-    return kind >= StepKind::publish;
+/// The first publication of a schedule, `next` or later.
+std::uint64_t first_of(const schedule::Schedule& s, std::uint64_t next) {
+    return s.fours ? (next + 3) / 4 * 4 : next;
 }
 
 // What cores usually share; virtual machines say anything of it.
@@ -43,38 +44,51 @@ Execution::Execution(std::shared_ptr<const schedule::Schedule> schedule, const O
       operands_(operands),
       ground_(ground),
       element_bytes_(size_of(operands.dtype)),
-      base_(schedule_->fours ? (ground.first_publication + 3) / 4 * 4 : ground.first_publication),
-      states_(schedule_->steps.size(), State::open),
-      transfers_(schedule_->steps.size()),
+      base_(first_of(*schedule_, ground.first_publication)),
       agreed_(ground.local_of.size()) {
-    ground.first_publication = base_ + schedule_->publications;
-    if (schedule_->scratch_count > 0) {
-        scratch_ = std::make_unique_for_overwrite<std::byte[]>(schedule_->scratch_count * element_bytes_);
-    }
+    std::uint64_t end = base_;
+    for (const schedule::Schedule* s = schedule_.get(); s != nullptr; s = s->otherwise.get())
+        end = first_of(*s, end) + s->publications;
+    ground.first_publication = end;
     if (ground.arena != nullptr) {
         const transport::ArenaLayout& layout = ground.arena->layout();
         ground.read_last.resize(static_cast<std::size_t>(layout.ranks) * layout.slots);
     }
-    while (next_shared_ < states_.size() && !is_shared(schedule_->steps[next_shared_].kind)) ++next_shared_;
-    if (ground.symmetric != nullptr) {
-        for (const Buffer buffer : {Buffer::input, Buffer::output}) {
-            const auto index = static_cast<std::size_t>(buffer);
-            const std::byte* base = buffer == Buffer::input ? operands.input : operands.output;
-            const std::uint64_t end = schedule_->published_end[index];
-            if (end > 0) places_[index] = ground.symmetric->find(base, end * element_bytes_);
+    begin();
+}
+
+/// Of the schedule, whose round 0 is publication base_.
+void Execution::begin() {
+    states_.assign(schedule_->steps.size(), State::open);
+    transfers_.clear();
+    transfers_.resize(schedule_->steps.size());
+    first_open_ = started_ = next_shared_ = 0;
+    if (schedule_->scratch_count > 0)
+        scratch_ = std::make_unique_for_overwrite<std::byte[]>(schedule_->scratch_count * element_bytes_);
+    while (next_shared_ < states_.size() && !schedule::is_shared(schedule_->steps[next_shared_].kind)) ++next_shared_;
+    // Publications that were left out need no room.
+    if (schedule_->publications > 0) {
+        auto& released = ground_.arena->control(ground_.local_rank).released;
+        if (released.load(std::memory_order_relaxed) < base_) {
+            released.store(base_, std::memory_order_release);  // behind all that was read of them
+            ground_.arena->ring_all_doorbells(ground_.local_rank);
         }
     }
-    // Messages and what is published by address are copied by the kernel.
-    if (ground.huge_pages != nullptr && ground.memory && (schedule_->by_address || schedule_->publications == 0))
-        tell_huge_pages();
-    if (schedule_->either_way > 0) choose_way();
-    if (schedule_->by_address && ground.memory && !stages()) name_by_address();
-    if (chooses_ && !stages()) see_whether_named();
-    had_delivery_.resize(ground.local_of.size());
+    // Messages are copied by the kernel, and so is ordinary memory in place.
+    const bool copied_by_kernel = schedule_->publications == 0 || (schedule_->in_place && !schedule_->maps);
+    if (ground_.huge_pages != nullptr && ground_.memory && copied_by_kernel) tell_huge_pages();
+}
+
+/// All ranks have seen that some rank's buffers cannot be reached.
+void Execution::fall_back() {
+    falls_back_ = met_ = false;
+    base_ = first_of(*schedule_->otherwise, base_ + schedule_->publications);
+    schedule_ = schedule_->otherwise;
+    begin();
 }
 
 Execution::~Execution() {
-    if (published_in_place_ && !done()) revoke();
+    if (met_ && !done()) revoke();
 }
 
 // Symmetric memory has its own pages.
@@ -103,16 +117,10 @@ bool Execution::ready(const Step& step) const {
     return true;
 }
 
-/// Whether it has been made, and not been revoked. The first of several may have left its slot to a later publication
-/// of the operation.
+/// Whether it has been made, and not been revoked.
 bool Execution::published(int peer, std::uint64_t publication) const {
-    const Run* const run = run_with(peer, publication);
-    const std::uint64_t first = run != nullptr ? run->first : publication;
-    const std::uint64_t last = run != nullptr ? base_ + schedule_->publications - 1 : publication;
     // An acquire: what was stored before the stamp is there for all that this rank reads from here on.
-    const std::uint64_t made =
-        stamp_of(peer, first).load(std::memory_order_acquire) & ~transport::stamp_flags;  // number + 1
-    return first < made && made <= last + 1;
+    return stamp_of(peer, publication).load(std::memory_order_acquire) == publication + 1;
 }
 
 const std::atomic<std::uint64_t>& Execution::stamp_of(int peer, std::uint64_t publication) const {
@@ -123,7 +131,6 @@ const std::atomic<std::uint64_t>& Execution::stamp_of(int peer, std::uint64_t pu
 // Published, and by an operation like ours: what a peer is doing is compared at the first contact.
 bool Execution::usable(int peer, std::uint64_t publication) {
     if (!published(peer, publication)) return false;
-    remember_run(peer, publication);
     if (agreed_[static_cast<std::size_t>(peer)]) return true;
     const std::uint64_t sequence = operands_.channel ^ ground_.channel;
     const int local = ground_.local_of[static_cast<std::size_t>(peer)];
@@ -137,12 +144,6 @@ bool Execution::usable(int peer, std::uint64_t publication) {
     }
     agreed_[static_cast<std::size_t>(peer)] = true;
     return true;
-}
-
-const Execution::Run* Execution::run_with(int peer, std::uint64_t publication) const {
-    if (runs_.empty()) return nullptr;
-    const Run& run = runs_[static_cast<std::size_t>(peer)];
-    return publication >= run.first && publication < run.end ? &run : nullptr;
 }
 
 bool Execution::progress() {
@@ -160,13 +161,13 @@ bool Execution::progress() {
             moved = true;
             continue;
         }
-        if (is_shared(step.kind)) {
+        if (schedule::is_shared(step.kind)) {
             if (i != next_shared_ || !ready(step) || !run_shared(step)) continue;
             states_[i] = State::done;
             moved = true;
             do ++next_shared_;
             while (next_shared_ < states_.size() &&
-                   (states_[next_shared_] == State::done || !is_shared(schedule_->steps[next_shared_].kind)));
+                   (states_[next_shared_] == State::done || !schedule::is_shared(schedule_->steps[next_shared_].kind)));
             continue;
         }
         const bool message =
@@ -178,6 +179,10 @@ bool Execution::progress() {
             continue;
         }
         moved |= start(i);
+    }
+    if (falls_back_) {
+        fall_back();
+        return true;
     }
     while (first_open_ < states_.size() && states_[first_open_] == State::done) ++first_open_;
     if (moved) {
@@ -197,10 +202,8 @@ bool Execution::start(std::size_t index) {
     const Operand* operands = schedule_->operands.data() + step.first_operand;
     if (step.kind == StepKind::copy) {
         const int ranks = ground_.arena != nullptr ? ground_.arena->layout().ranks : 1;
-        timed(own_ns_, [&] {
-            copy_local(address(step.target), address(operands[0].chunk), bytes(step.target),
-                       step.whole * element_bytes_, ranks);
-        });
+        copy_local(address(step.target), address(operands[0].chunk), bytes(step.target), step.whole * element_bytes_,
+                   ranks);
         states_[index] = State::done;
         return true;
     }
@@ -276,10 +279,13 @@ std::vector<int> Execution::waits_for() const {
             add_unreleased(publication, ground_.arena->layout().slots);
         } else if (step.kind == StepKind::settle) {
             add_unreleased(publication, 1);
-        } else if ((step.kind == StepKind::read || step.kind == StepKind::write) &&
-                   !published(step.peer, publication)) {
+        } else if (step.kind == StepKind::meet) {
+            for (std::size_t r = 0; r < ground_.local_of.size(); ++r) {
+                if (ground_.local_of[r] >= 0 && !published(static_cast<int>(r), publication)) add(static_cast<int>(r));
+            }
+        } else if (step.kind == StepKind::read && step.operand_count == 0 && !published(step.peer, publication)) {
             add(step.peer);
-        } else if (step.kind == StepKind::read_combine) {
+        } else if (step.kind == StepKind::read_combine && !schedule_->in_place) {
             for (std::uint32_t o = 0; o < step.operand_count; ++o) {
                 const int peer = schedule_->operands[step.first_operand + o].peer;
                 if (peer >= 0 && !published(peer, publication)) add(peer);

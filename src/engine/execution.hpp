@@ -11,7 +11,6 @@
 #include "schedule/schedule.hpp"
 #include "transport/mailbox.hpp"
 #include "transport/shm/arena.hpp"
-#include "transport/shm/copy_choice.hpp"
 #include "transport/shm/staging_copy.hpp"
 #include "transport/shm/symmetric.hpp"
 
@@ -35,9 +34,8 @@ struct Ground {
     transport::Arena* arena = nullptr;  ///< null: no shared memory
     const transport::SymmetricMemory* symmetric = nullptr;
     transport::StagingCopy* staging_copy = nullptr;  ///< null: memcpy
-    transport::CopyChoices* copy_choices = nullptr;  ///< null: what can be published in place is
-    HugePages* huge_pages = nullptr;                 ///< told what operations use; null: nobody is
     /// The memory of a rank (the mailbox's) of this host; empty: the kernel does not let ranks copy from each other.
+    HugePages* huge_pages = nullptr;  ///< told what operations use; null: nobody is
     std::function<const transport::PeerMemory*(int rank)> memory;
     std::vector<int> world_of;            ///< the mailbox's rank of each rank; empty: the same
     int rank = 0;                         ///< this rank
@@ -61,10 +59,6 @@ struct Operands {
 
 class Execution final : public Running {
  public:
-    /// Of what the kernel copies from others to be combined, so many bytes come at once: few calls, and what comes is
-    /// still in the cache when it is combined, the others' values too, where they are overwritten.
-    static constexpr std::size_t combined_at_once = std::size_t{1} << 20;
-
     Execution(std::shared_ptr<const schedule::Schedule> schedule, const Operands& operands, Ground& ground);
     ~Execution() override;
 
@@ -82,83 +76,42 @@ class Execution final : public Running {
     bool run_shared(const schedule::Step& step);
     bool publish(const schedule::Step& step);
     bool read_combine(const schedule::Step& step);
-    bool write(const schedule::Step& step);
-    // What may be published either way (either_way.cpp).
-    void choose_way();
-    void see_whether_named();
-    void tell_way();
-    transport::CopyChoice& copy_choice() const;
-    std::atomic<transport::CopyChoice::Way>& way_of_everyone() const;
     /// How to copy into the slot of this rank's `publication`; null: by ordinary stores, for this rank has read last
     /// what lies there, and has it in its cache.
     transport::StagingCopy* staging_copy(std::uint64_t publication) const noexcept {
         return ground_.read_last[ground_.arena->place(ground_.local_rank, publication)] ? nullptr
                                                                                         : ground_.staging_copy;
     }
-    bool stages() const noexcept { return chooses_ && way_ == transport::CopyChoice::Way::staging; }
-    /// Runs `copy`, and adds its time to `ns` if that is asked for.
-    template <class Copy>
-    auto timed(double& ns, Copy copy) {
-        if (!times()) return copy();
-        struct Timer {
-            double& ns;
-            Instant start = Clock::now();
-            ~Timer() { ns += std::chrono::duration<double, std::nano>(Clock::now() - start).count(); }
-        } const timer{ns};
-        return copy();
-    }
-    template <class Copy>
-    auto timed_reading(transport::CopyChoice::Way way, std::size_t bytes, Copy copy) {
-        if (leads_ && everyone_owns() && met_ == Instant{}) met_ = Clock::now();
-        Reading& reading = reading_[static_cast<std::size_t>(way)];
-        reading.bytes += static_cast<double>(bytes);
-        return timed(reading.ns, copy);
-    }
-    bool everyone_owns() const noexcept { return schedule_->either_way_owner == schedule::everyone; }
-    /// Whether single copies are timed. Who finds out for everyone counts all time from when it has met another rank.
-    bool times() const noexcept {
-        return schedule_->either_way > 0 && (!everyone_owns() || (leads_ && met_ == Instant{}));
-    }
-    std::size_t either_way_bytes() const noexcept { return schedule_->either_way * element_bytes_; }
     bool all_released(std::uint64_t publication) const;
     bool has_room(std::uint64_t publication) const;
-    bool combine(const schedule::Step& step, std::uint64_t count, std::span<const void* const> inputs, std::byte* slot);
+    void combine(const schedule::Step& step, std::byte* target, std::span<const void* const> inputs);
     std::byte* slot_of_result(const schedule::Step& step) const;
     bool ready(const schedule::Step& step) const;
     std::byte* address(const schedule::Chunk& chunk) const;
     std::size_t bytes(const schedule::Chunk& chunk) const { return chunk.count * element_bytes_; }
     bool published(int peer, std::uint64_t publication) const;
-    // Publications of one rank that were made with the first of them.
-    struct Run {
-        std::uint64_t first = 0, end = 0;
-        std::vector<transport::InPlace::Part> parts;  // of the first
-    };
-    const Run* run_with(int peer, std::uint64_t publication) const;
-    bool begins_run(int peer, std::uint64_t publication) const;
-    void remember_run(int peer, std::uint64_t publication);
     bool usable(int peer, std::uint64_t publication);
-    bool wanted(const schedule::Step& publish) const;
-    bool was_delivered(const schedule::Step& read, std::uint64_t publication) const;
-    bool in_place(const schedule::Step& publish) const;
-    // Buffers in ordinary memory (by_address.cpp).
-    void name_by_address();
+    void tell_published(std::uint64_t publication);
     void tell_huge_pages() const;
+    void begin();
+    void fall_back();
+    // Schedules in place (in_place.cpp).
+    bool run_in_place(const schedule::Step& step);
+    bool meet(const schedule::Step& step);
+    transport::NamedBuffers name_buffers(const schedule::Step& meet) const;
+    bool combine_in_place(const schedule::Step& step);
+    /// A chunk of a peer's: in memory that this rank maps, or where the peer's process has it.
+    struct Far {
+        std::byte* at = nullptr;
+        std::uint64_t address = 0;
+    };
+    Far far(int peer, const schedule::Chunk& chunk) const;
     const transport::PeerMemory* memory_of(int peer) const;
     const std::atomic<std::uint64_t>& stamp_of(int peer, std::uint64_t publication) const;
     bool read_from(int peer, std::uint64_t publication, std::uint64_t address, std::span<std::byte> into) const;
-    bool read_on(const schedule::Step& step, std::uint64_t address);
-    void done_through(std::size_t last, schedule::StepKind kind);
-    std::size_t combine_on(const schedule::Step& step, std::uint64_t& count) const;
     bool write_to(int peer, std::uint64_t publication, std::uint64_t address, std::span<const std::byte> from) const;
     void revoke() const noexcept;
-    std::uint64_t place_of(schedule::Buffer buffer) const;
-    struct Source {
-        std::byte* at = nullptr;
-        bool offered = false;       ///< to be written
-        std::uint64_t address = 0;  ///< not 0: there, in the peer's process
-        bool revoked = false;       ///< the peer has given the operation up since usable()
-    };
-    Source source(int peer, std::uint64_t publication, std::uint64_t slot_offset, std::uint64_t count) const;
+    std::byte* slot_of(int peer, std::uint64_t publication) const;
 
     std::shared_ptr<const schedule::Schedule> schedule_;
     Operands operands_;
@@ -178,33 +131,12 @@ class Execution final : public Running {
     std::unique_ptr<std::byte[]> scratch_;
     std::vector<std::pair<int, bool>> held_;  // of one turn: lanes (peer, sends)
     std::vector<bool> agreed_;                // by rank: its record has been compared
-    // Symmetric memory: where the buffers lie that schedules name, what has been published there, and who was given
-    // everything by the last step that delivers.
-    std::array<transport::Place, 3> places_;
-    std::array<const std::byte*, 3> addresses_{};  // where there is no place; null: values are copied
-    bool published_in_place_ = false;
-    Run told_;               // the last one of this rank's, without parts
-    std::vector<Run> runs_;  // of others, by rank: the last one that this rank has met
-    // Where there is a choice: what is taken for what this rank publishes, and what it has met, by way.
-    bool chooses_ = false;
-    bool leads_ = false;  // this rank finds out what is quicker
-    transport::CopyChoice::Way way_{};
-    double own_ns_ = 0;  // spent on copying what is its own; where everyone owns, before it met another rank
-    struct Reading {
-        double ns = 0, bytes = 0;
-    };
-    std::array<Reading, 2> reading_;
-    Instant met_{};                     // where everyone owns: when this rank read first
-    std::vector<bool> had_delivery_;    // by rank
+    // In place: what all ranks have said at `meet`, by rank, and whether others may touch this rank's buffers.
+    std::vector<transport::NamedBuffers> named_;
+    bool met_ = false;
+    bool falls_back_ = false;           // someone's buffers cannot be reached
     std::vector<std::byte*> delivery_;  // where the current step writes its result too
     bool in_slot_ = false;              // what the next publication names is in its slot already
-    struct Far {
-        std::size_t input = 0;  // which one
-        int peer = -1;
-        std::uint64_t address = 0;
-        bool offered = false;  // the result is written there too
-    };
-    std::vector<Far> far_;  // inputs of the current step that the kernel copies from elsewhere
     std::optional<std::pair<int, std::uint64_t>> mismatch_;
 };
 

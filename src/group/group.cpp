@@ -185,7 +185,6 @@ void Group::open_memory() {
     carries_own_bytes_alone_ = native == backend_names_.end();
     ground_.arena = arena_.get();
     ground_.staging_copy = &world_->staging_copy();
-    ground_.copy_choices = &world_->copy_choices();
     ground_.huge_pages = &world_->huge_pages();
     if (arena_ && size_ > 1) ground_.symmetric = symmetric_;
     if (arena_ && layout_.pulls) ground_.memory = [this](int rank) { return world_->memory_of(rank); };

@@ -125,7 +125,6 @@ void World::connect_shared_memory(const OfferedMemory& offer, const Deadline& de
     agree_about_memory(deadline);
     transport::Arena::choose_fences(arena_, !waiting_.has_own_core());
     static_assert(transport::Mailbox::pull_bytes_on_own_cores == algorithm::pulled_from);
-    static_assert(engine::Execution::combined_at_once == algorithm::combined_at_once);
     if (waiting_.has_own_core()) mailbox_->pull_from(transport::Mailbox::pull_bytes_on_own_cores);
     if (!waiting_.has_own_core() && settings::wait() == settings::Wait::automatic)
         spread_.emplace(arena_, local_of(rank_));

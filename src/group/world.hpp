@@ -164,7 +164,6 @@ class World : public std::enable_shared_from_this<World> {
     /// Null: it cannot be read.
     const transport::PeerMemory* memory_of(int peer);
     transport::StagingCopy& staging_copy() { return staging_copy_; }
-    transport::CopyChoices& copy_choices() { return copy_choices_; }
     HugePages& huge_pages() { return huge_pages_; }
     transport::StagingCopy& small_copy() { return small_copy_; }
     /// The group has collectives in flight, from now on until it has none.
@@ -345,8 +344,7 @@ class World : public std::enable_shared_from_this<World> {
     HugePages huge_pages_;
     std::unique_ptr<Faults> faults_;
     transport::StagingCopy staging_copy_, small_copy_;  // of tiles; of short collectives and messages
-    transport::CopyChoices copy_choices_;
-    Waiting waiting_, background_waiting_;  // of the threads that call, and of the progress thread
+    Waiting waiting_, background_waiting_;              // of the threads that call, and of the progress thread
     std::optional<Spread> spread_;
 
     BiasedMutex mutex_;

@@ -1,7 +1,6 @@
 #include "schedule/builder.hpp"
 
 #include <algorithm>
-#include <ranges>
 #include <utility>
 
 namespace tutti {
@@ -30,6 +29,7 @@ std::string_view to_string(StepKind kind) noexcept {
         case StepKind::send: return "send";
         case StepKind::receive: return "receive";
         case StepKind::receive_combine: return "receive_combine";
+        case StepKind::meet: return "meet";
         case StepKind::publish: return "publish";
         case StepKind::read: return "read";
         case StepKind::read_combine: return "read_combine";
@@ -212,16 +212,11 @@ void Builder::receive_combine(Rank peer, Chunk target, Chunk source, bool arriva
     end();
 }
 
-void Builder::publish(std::uint32_t round, std::span<const Chunk> sources, Offer offer, Rank reader) {
-    Step& step = begin(StepKind::publish);
-    step.round = round;
-    step.offer = offer;
-    step.peer = reader;
+void Builder::publish(std::uint32_t round, std::span<const Chunk> sources) {
+    begin(StepKind::publish).round = round;
     for (const Chunk& source : sources) {
         if (source.count == 0) continue;
         schedule_.operands.push_back({.chunk = source});
-        std::uint64_t& published_end = schedule_.published_end[static_cast<std::size_t>(source.buffer)];
-        published_end = std::max(published_end, source.offset + source.count);
         reads(source);
     }
     end();
@@ -233,11 +228,6 @@ void Builder::publish_signal(std::uint32_t round) {
     end();
 }
 
-void Builder::publish_undelivered(std::uint32_t round, std::span<const Chunk> sources, Rank reader) {
-    publish(round, sources, Offer::none, reader);
-    schedule_.steps.back().delivered = true;
-}
-
 void Builder::read(Rank peer, std::uint32_t round, std::uint64_t slot_offset, Chunk target) {
     Step& step = begin(StepKind::read);
     step.peer = peer;
@@ -246,11 +236,6 @@ void Builder::read(Rank peer, std::uint32_t round, std::uint64_t slot_offset, Ch
     step.target = target;
     writes(target);
     end();
-}
-
-void Builder::read_undelivered(Rank peer, std::uint32_t round, std::uint64_t slot_offset, Chunk target) {
-    read(peer, round, slot_offset, target);
-    schedule_.steps.back().delivered = true;
 }
 
 void Builder::read_combine(std::uint32_t round, Chunk target, std::span<const Operand> operands, bool finish) {
@@ -266,18 +251,52 @@ void Builder::read_combine(std::uint32_t round, Chunk target, std::span<const Op
     end();
 }
 
-void Builder::read_combine_deliver(std::uint32_t round, Chunk target, std::span<const Operand> operands, bool finish) {
-    read_combine(round, target, operands, finish);
-    schedule_.steps.back().deliver = true;
+void Builder::meet(std::span<const Chunk> open, bool maps) {
+    schedule_.in_place = true;
+    schedule_.maps = maps;
+    begin(StepKind::meet).round = next_round_;
+    use_rounds(1);
+    for (const Chunk& chunk : open) {
+        if (chunk.count == 0) continue;
+        uses(chunk);
+        schedule_.operands.push_back({.chunk = chunk});
+    }
+    end();
 }
 
-void Builder::write(Rank peer, std::uint32_t round, std::uint64_t slot_offset, Chunk source) {
+void Builder::read_in_place(Rank peer, Chunk source, Chunk target) {
+    if (target.count == 0) return;
+    Step& step = begin(StepKind::read);
+    step.peer = peer;
+    step.target = target;
+    schedule_.operands.push_back({.peer = peer, .chunk = source});
+    writes(target);
+    end();
+}
+
+void Builder::write_in_place(Rank peer, Chunk target, Chunk source) {
+    if (target.count == 0) return;
     Step& step = begin(StepKind::write);
     step.peer = peer;
-    step.round = round;
-    step.slot_offset = slot_offset;
+    step.target = target;
     schedule_.operands.push_back({.chunk = source});
     reads(source);
+    end();
+}
+
+void Builder::combine_in_place(Rank owner, Chunk target, std::span<const Operand> operands, bool everywhere,
+                               bool finish) {
+    if (target.count == 0) return;
+    Step& step = begin(StepKind::read_combine);
+    step.peer = owner;
+    step.target = target;
+    step.everywhere = everywhere;
+    step.finish = finish;
+    for (const Operand& operand : operands) {
+        schedule_.operands.push_back(operand);
+        if (operand.peer < 0) reads(operand.chunk);
+    }
+    if (owner < 0) writes(target);
     end();
 }
 
@@ -294,43 +313,14 @@ void Builder::begin_fours() {
     release(next_round_);
 }
 
-void Builder::settle() {
-    release(next_round_);
-    begin(StepKind::settle).round = next_round_;
-    end();
-}
-
 Schedule Builder::finish() && {
-    if (next_round_ > 0) settle();
-    schedule_.publications = next_round_;
-    find_following();
-    return std::move(schedule_);
-}
-
-/// Whether `next` is for the same ranks, has the same chunks as `before`, but for that each begins where the other
-/// ends, and is as free of conditions.
-bool Builder::follows(const Step& before, const Step& next) const {
-    const auto plain = [](const Step& step) { return step.offer == Offer::none && !step.delivered; };
-    if (!plain(before) || !plain(next) || before.peer != next.peer || next.after_count > 0 ||
-        next.round != before.round + 1 || before.operand_count == 0 || before.operand_count != next.operand_count)
-        return false;
-    // Where there is one chunk, that of the last publication may be shorter: nothing comes behind it in the slot.
-    const bool may_be_shorter = before.operand_count == 1 && next.following == 0;
-    const auto continues = [&](const Operand& a, const Operand& b) {
-        return b.chunk.buffer == a.chunk.buffer && b.chunk.offset == a.chunk.offset + a.chunk.count &&
-               (b.chunk.count == a.chunk.count || (may_be_shorter && b.chunk.count < a.chunk.count));
-    };
-    const Operand* const first = schedule_.operands.data() + before.first_operand;
-    return std::equal(first, first + before.operand_count, schedule_.operands.data() + next.first_operand, continues);
-}
-
-void Builder::find_following() {
-    const Step* next = nullptr;
-    for (Step& step : std::views::reverse(schedule_.steps)) {
-        if (step.kind != StepKind::publish) continue;
-        if (next != nullptr && follows(step, *next)) step.following = next->following + 1;
-        next = &step;
+    if (next_round_ > 0) release(next_round_);
+    if (schedule_.in_place) {
+        begin(StepKind::settle).round = next_round_;
+        end();
     }
+    schedule_.publications = next_round_;
+    return std::move(schedule_);
 }
 
 }  // namespace schedule

@@ -35,17 +35,18 @@ class Builder {
     /// Steps on the staging area are never dropped: they carry the order.
     /// An empty publication that tells that everything before it is done.
     void publish_signal(std::uint32_t round);
-    /// For `reader`, or all others: everyone.
-    void publish(std::uint32_t round, std::span<const Chunk> sources, Offer offer = Offer::none,
-                 Rank reader = everyone);
-    /// For ranks that may have had everything delivered by the step before.
-    void publish_undelivered(std::uint32_t round, std::span<const Chunk> sources, Rank reader = everyone);
+    void publish(std::uint32_t round, std::span<const Chunk> sources);
     void read(Rank peer, std::uint32_t round, std::uint64_t slot_offset, Chunk target);
-    void read_undelivered(Rank peer, std::uint32_t round, std::uint64_t slot_offset, Chunk target);
     void read_combine(std::uint32_t round, Chunk target, std::span<const Operand> operands, bool finish);
-    void read_combine_deliver(std::uint32_t round, Chunk target, std::span<const Operand> operands, bool finish);
-    void write(Rank peer, std::uint32_t round, std::uint64_t slot_offset, Chunk source);
     void release(std::uint32_t round);
+
+    // Steps of a schedule in place, which meet() begins: `open` is what others may touch. `maps`: it is for memory that
+    // all ranks map (symmetric), not for the kernel's copies.
+    void meet(std::span<const Chunk> open, bool maps);
+    void read_in_place(Rank peer, Chunk source, Chunk target);
+    void write_in_place(Rank peer, Chunk target, Chunk source);
+    /// The result goes to the target of `owner`; `everywhere`: and to that of all other ranks.
+    void combine_in_place(Rank owner, Chunk target, std::span<const Operand> operands, bool everywhere, bool finish);
 
     /// The number of the step written last; -1: there is none.
     std::int64_t last_step() const { return static_cast<std::int64_t>(schedule_.steps.size()) - 1; }
@@ -56,18 +57,9 @@ class Builder {
     void begin_fours();
     void not_single_rounding() { schedule_.single_rounding = false; }
 
-    /// Before steps that write what earlier ones have published.
-    void settle();
-    /// Ordinary memory may be published in place too.
-    void name_by_address() { schedule_.by_address = true; }
-    /// `owner` may copy its `count` elements all the same, and write nothing where others offer room; or `everyone` may
-    /// copy its own, `count` at most. What takes less is found for each collective by itself.
-    void either_way(Collective collective, std::uint64_t count, Rank owner) {
-        schedule_.either_way_of = collective;
-        schedule_.either_way = count;
-        schedule_.either_way_owner = owner;
-    }
-    /// Ends with release(next_round()) and settle(next_round()) if there were publications.
+    /// Others that name this rank's input mean its output.
+    void input_is_output() { schedule_.input_is_output = true; }
+    /// Ends with release(next_round()) if there were publications, and in place with settle(next_round()).
     Schedule finish() &&;
 
  private:
@@ -87,8 +79,6 @@ class Builder {
     void cover(Ranges& ranges, std::uint64_t start, std::uint64_t end);
     void wait_for(std::int64_t step);
     void wait_for_all();
-    void find_following();
-    bool follows(const Step& before, const Step& next) const;
 
     Schedule schedule_;
     Ranges ranges_[3];

@@ -30,15 +30,16 @@ std::optional<Disorder> hazard_in(const Schedule& s) {
             if (earlier >= i) return Disorder{i, "waits for a later step"};
             inherit(earlier);
         }
-        if (step.kind >= StepKind::publish) {
+        if (is_shared(step.kind)) {
             if (last_shared) inherit(*last_shared);
             last_shared = i;
         }
-        for (std::uint32_t o = 0; o < step.operand_count; ++o) {
+        for (std::uint32_t o = 0; step.kind != StepKind::meet && o < step.operand_count; ++o) {
             const Operand& operand = s.operands[step.first_operand + o];
             if (operand.peer < 0 && operand.chunk.count > 0) touched[i].first.push_back(operand.chunk);
         }
-        if (step.target.count > 0) touched[i].second.push_back(step.target);
+        const bool own_target = !s.in_place || step.peer < 0 || step.kind == StepKind::read;
+        if (step.target.count > 0 && own_target) touched[i].second.push_back(step.target);
         for (std::size_t k = 0; k < i; ++k) {
             if (before[i][k]) continue;
             if (overlap(touched[i].second, touched[k].second) || overlap(touched[i].second, touched[k].first) ||
@@ -72,8 +73,7 @@ void find_missed_turns(const Schedule& s, const Schedule& others, std::vector<Di
     std::map<std::uint32_t, std::size_t> last_read;  // by round: its last reader
     for (std::size_t i = 0; i < s.steps.size(); ++i) {
         const StepKind kind = s.steps[i].kind;
-        const bool looks = kind == StepKind::write && s.either_way == 0;  // else it may not wait for the offer
-        if (kind == StepKind::read || kind == StepKind::read_combine || looks) last_read[s.steps[i].round] = i;
+        if (kind == StepKind::read || kind == StepKind::read_combine) last_read[s.steps[i].round] = i;
     }
     for (std::size_t i = 0; i < s.steps.size(); ++i) {
         const Step& step = s.steps[i];
@@ -87,30 +87,6 @@ void find_missed_turns(const Schedule& s, const Schedule& others, std::vector<Di
     }
 }
 
-// What is published with a publication before it is known to who has read that one.
-void find_unknown_rounds(const Schedule& s, Rank peer, const Schedule& theirs, std::vector<Disorder>& found) {
-    std::map<std::uint32_t, std::uint32_t> first_of;  // by round
-    for (const Step& step : theirs.steps) {
-        for (std::uint32_t i = 1; step.kind == StepKind::publish && i <= step.following; ++i)
-            first_of.emplace(step.round + i, step.round);
-    }
-    std::set<std::uint32_t> read;
-    for (std::size_t i = 0; i < s.steps.size(); ++i) {
-        const Step& step = s.steps[i];
-        const auto reads = [&](const Operand& operand) { return operand.peer == peer; };
-        const Operand* const operands = s.operands.data() + step.first_operand;
-        if ((step.kind != StepKind::read || step.peer != peer) &&
-            (step.kind != StepKind::read_combine || std::none_of(operands, operands + step.operand_count, reads)))
-            continue;
-        const auto first = first_of.find(step.round);
-        if (first != first_of.end() && !read.contains(first->second))
-            found.push_back({i, fmt::format("reads what rank {} publishes with round {}, without reading that one "
-                                            "before",
-                                            peer, first->second)});
-        read.insert(step.round);
-    }
-}
-
 }  // namespace
 
 std::vector<Disorder> disorders_of(Rank rank, const std::vector<Schedule>& schedules, const Promise& promise) {
@@ -118,10 +94,7 @@ std::vector<Disorder> disorders_of(Rank rank, const std::vector<Schedule>& sched
     const Schedule& mine = schedules[static_cast<std::size_t>(rank)];
     if (auto hazard = hazard_in(mine)) found.push_back(std::move(*hazard));
     const Rank partner = partner_of(rank, promise);
-    if (partner >= 0) find_missed_turns(mine, schedules[static_cast<std::size_t>(partner)], found);
-    for (Rank peer = 0; peer < static_cast<Rank>(schedules.size()); ++peer) {
-        if (peer != rank) find_unknown_rounds(mine, peer, schedules[static_cast<std::size_t>(peer)], found);
-    }
+    if (partner >= 0 && !mine.in_place) find_missed_turns(mine, schedules[static_cast<std::size_t>(partner)], found);
     return found;
 }
 

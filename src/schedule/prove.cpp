@@ -1,6 +1,7 @@
 #include "schedule/prove.hpp"
 
 #include "schedule/order.hpp"
+#include "schedule/races.hpp"
 #include "schedule/symbols.hpp"
 
 #include <fmt/format.h>
@@ -14,14 +15,6 @@
 namespace tutti::schedule {
 namespace {
 
-struct Publication {
-    Values values;              // a copy
-    bool in_place = false;      // or, in symmetric memory,
-    std::vector<Chunk> chunks;  // where they lie
-    std::vector<bool> taken;    // by chunk: offered, delivered, and known to be so
-    Offer offer = Offer::none;
-};
-
 class Proof {
  public:
     Proof(const std::vector<Schedule>& schedules, const Promise& promise)
@@ -32,6 +25,7 @@ class Proof {
         for (Rank rank = 0; rank < size_; ++rank) {
             for (const Disorder& found : disorders_of(rank, schedules_, promise_)) fault(rank, found.step, found.what);
         }
+        for (const Race& race : races_in(schedules_)) fault(race.rank, race.step, race.what);
         while (faults_.size() < 5 && advance()) {
         }
         for (Rank rank = 0; rank < size_; ++rank) {
@@ -42,7 +36,6 @@ class Proof {
             fault(rank, index, "never completes (deadlock, or a message without a partner)");
         }
         if (faults_.empty()) check_results();
-        if (faults_.empty()) check_settled();
         return faults_;
     }
 
@@ -51,12 +44,12 @@ class Proof {
         Values buffers[3];
         std::vector<bool> done;
         std::vector<bool> started;
-        std::map<std::uint32_t, Publication> publications;
+        std::map<std::uint32_t, Values> publications;
+        bool met = false;  // said where its buffers lie
         std::uint32_t released = 0;
         std::size_t next_shared = 0;  // index in shared_order
         std::vector<std::size_t> shared_order;
         std::map<Rank, std::pair<std::vector<std::size_t>, std::size_t>> sends, receives;  // program order, next
-        std::vector<bool> had_delivery;  // by rank: the last step that delivers did so to it
     };
 
     void fault(Rank rank, std::size_t step, const std::string& what) {
@@ -72,7 +65,6 @@ class Proof {
             const Schedule& s = schedules_[static_cast<std::size_t>(rank)];
             std::tie(state.buffers[0], state.buffers[1]) = starting_with(rank, size_, promise_);
             state.buffers[2].resize(s.scratch_count);
-            state.had_delivery.assign(static_cast<std::size_t>(size_), false);
             state.done.assign(s.steps.size(), false);
             for (std::size_t i = 0; i < s.steps.size(); ++i) {
                 const Step& step = s.steps[i];
@@ -80,7 +72,7 @@ class Proof {
                 if (step.kind == StepKind::receive || step.kind == StepKind::receive_combine) {
                     state.receives[step.peer].first.push_back(i);
                 }
-                if (step.kind >= StepKind::publish) state.shared_order.push_back(i);
+                if (is_shared(step.kind)) state.shared_order.push_back(i);
             }
         }
     }
@@ -106,20 +98,6 @@ class Proof {
         return values;
     }
 
-    // What this rank itself must not touch: published in place, and perhaps still read; or offered, and not yet known
-    // to be delivered.
-    void check_published(Rank rank, std::size_t step, const Chunk& chunk, bool writes) {
-        for (const auto& [round, publication] : states_[static_cast<std::size_t>(rank)].publications) {
-            for (std::size_t i = 0; publication.in_place && i < publication.chunks.size(); ++i) {
-                if (publication.taken[i] || !overlap({chunk}, {publication.chunks[i]})) continue;
-                if (publication.offer != Offer::none)
-                    fault(rank, step, "touches what it has offered before it was delivered");
-                else if (writes && !released_by_others(rank, round + 1))
-                    fault(rank, step, "writes what it has published in place and others may still read");
-            }
-        }
-    }
-
     bool released_by_others(Rank rank, std::uint32_t round) const {
         for (Rank peer = 0; peer < size_; ++peer) {
             if (peer == rank || host(peer) != host(rank)) continue;
@@ -130,59 +108,35 @@ class Proof {
 
     int host(Rank rank) const { return promise_.host_of[static_cast<std::size_t>(rank)]; }
 
-    bool is_symmetric(Rank rank, Buffer buffer) const {
-        return !promise_.symmetric.empty() &&
-               schedules_[static_cast<std::size_t>(rank)].published_end[static_cast<std::size_t>(buffer)] > 0 &&
-               (promise_.symmetric[static_cast<std::size_t>(rank)] >> static_cast<unsigned>(buffer) & 1U) != 0;
-    }
-
-    // `count` elements from `offset` on of what a publication in place names, as a chunk of the publisher's.
-    std::optional<Chunk> place_of(const Publication& publication, std::uint64_t offset, std::uint64_t count) {
-        for (const Chunk& chunk : publication.chunks) {
-            if (offset < chunk.count) {
-                if (offset + count > chunk.count) return std::nullopt;
-                return Chunk{chunk.buffer, chunk.offset + offset, count};
-            }
-            offset -= chunk.count;
+    // `count` elements of a publication, from `offset` on.
+    Values fetch(Rank rank, std::size_t step, const Values& published, std::uint64_t offset, std::uint64_t count) {
+        if (offset + count > published.size()) {
+            fault(rank, step, "reads beyond what was published");
+            return Values(count);
         }
-        return std::nullopt;
+        const auto first = published.begin() + static_cast<std::ptrdiff_t>(offset);
+        return Values(first, first + static_cast<std::ptrdiff_t>(count));
     }
 
-    // What `peer` published: `count` elements from `offset` on.
-    Values fetch(Rank rank, std::size_t step, Rank peer, const Publication& publication, std::uint64_t offset,
-                 std::uint64_t count) {
-        if (count == 0) return {};
-        if (publication.in_place) {
-            if (const auto place = place_of(publication, offset, count)) return load(peer, step, *place);
-        } else if (offset + count <= publication.values.size()) {
-            const auto first = publication.values.begin() + static_cast<std::ptrdiff_t>(offset);
-            return Values(first, first + static_cast<std::ptrdiff_t>(count));
-        }
-        fault(rank, step, "reads beyond what was published");
-        return Values(count);
+    // What an operand names: of this rank, of a peer's publication, or, in place, of a peer. Empty: not published yet.
+    std::optional<Values> values_of(Rank rank, std::size_t i, const Operand& operand) {
+        if (operand.peer < 0) return load(rank, i, operand.chunk);
+        const Schedule& s = schedules_[static_cast<std::size_t>(rank)];
+        if (s.in_place) return load(operand.peer, i, at_owner(schedules_, operand.peer, operand.chunk));
+        const Values* const published = publication(rank, i, operand.peer);
+        if (published == nullptr) return std::nullopt;
+        return fetch(rank, i, *published, operand.slot_offset, operand.chunk.count);
     }
 
-    // Writes into what `peer` offered, if it did so in place.
-    bool deliver(Rank rank, std::size_t step, Rank peer, Publication& publication, std::uint64_t offset,
-                 const Values& values) {
-        if (!publication.in_place || publication.offer == Offer::none) return false;
-        if (values.empty()) return true;
-        const auto place = place_of(publication, offset, values.size());
-        if (!place) {
-            fault(rank, step, "writes beyond what was offered");
-            return false;
-        }
-        save(peer, step, *place, values);
-        return true;
-    }
-
-    Values load_own(Rank rank, std::size_t step, const Chunk& chunk) {
-        check_published(rank, step, chunk, false);
-        return load(rank, step, chunk);
-    }
-    void save_own(Rank rank, std::size_t step, const Chunk& chunk, const Values& values) {
-        check_published(rank, step, chunk, true);
-        save(rank, step, chunk, values);
+    // Null: there is none yet.
+    const Values* publication(Rank rank, std::size_t i, Rank peer) {
+        const std::uint32_t round = schedules_[static_cast<std::size_t>(rank)].steps[i].round;
+        if (host(peer) != host(rank)) fault(rank, i, "reads from another host");
+        if (round < states_[static_cast<std::size_t>(rank)].released)
+            fault(rank, i, "reads a round that it has released");
+        const auto& publications = states_[static_cast<std::size_t>(peer)].publications;
+        const auto found = publications.find(round);
+        return found == publications.end() ? nullptr : &found->second;
     }
 
     void save(Rank rank, std::size_t step, const Chunk& chunk, const Values& values) {
@@ -236,7 +190,7 @@ class Proof {
         State& state = states_[static_cast<std::size_t>(rank)];
         const Schedule& s = schedules_[static_cast<std::size_t>(rank)];
         const Step& step = s.steps[i];
-        if (step.kind >= StepKind::publish) {
+        if (is_shared(step.kind)) {
             if (state.shared_order[state.next_shared] != i || !attempt_shared(rank, i)) return false;
             ++state.next_shared;
             state.done[i] = true;
@@ -245,10 +199,10 @@ class Proof {
         if (step.kind == StepKind::copy || step.kind == StepKind::combine) {
             std::vector<Values> inputs;
             for (std::uint32_t o = 0; o < step.operand_count; ++o) {
-                inputs.push_back(load_own(rank, i, s.operands[step.first_operand + o].chunk));
+                inputs.push_back(load(rank, i, s.operands[step.first_operand + o].chunk));
             }
-            save_own(rank, i, step.target,
-                     step.kind == StepKind::copy ? inputs[0] : combined(rank, i, inputs, step.finish));
+            save(rank, i, step.target,
+                 step.kind == StepKind::copy ? inputs[0] : combined(rank, i, inputs, step.finish));
             state.done[i] = true;
             return true;
         }
@@ -277,15 +231,14 @@ class Proof {
                   fmt::format("sends {} elements to rank {}, which expects {}", source.count, step.peer,
                               receive.target.count));
         } else if (source.count > 0) {
-            const Values values = load_own(rank, i, source);
+            const Values values = load(rank, i, source);
             if (receive.kind == StepKind::receive) {
-                save_own(step.peer, j, receive.target, values);
+                save(step.peer, j, receive.target, values);
             } else {
-                const Values own = load_own(step.peer, j, theirs.operands[receive.first_operand].chunk);
-                save_own(
-                    step.peer, j, receive.target,
-                    combined(step.peer, j, receive.arrival_first ? std::vector{values, own} : std::vector{own, values},
-                             receive.finish));
+                const Values own = load(step.peer, j, theirs.operands[receive.first_operand].chunk);
+                save(step.peer, j, receive.target,
+                     combined(step.peer, j, receive.arrival_first ? std::vector{values, own} : std::vector{own, values},
+                              receive.finish));
             }
         }
         ++next_send;
@@ -298,123 +251,68 @@ class Proof {
         State& state = states_[static_cast<std::size_t>(rank)];
         const Schedule& s = schedules_[static_cast<std::size_t>(rank)];
         const Step& step = s.steps[i];
-        const auto published = [&](Rank peer) -> Publication* {
-            if (host(peer) != host(rank)) {
-                fault(rank, i, "reads from another host");
-                return nullptr;
-            }
-            if (step.round < state.released) fault(rank, i, "reads a round that it has released");
-            auto& publications = states_[static_cast<std::size_t>(peer)].publications;
-            const auto found = publications.find(step.round);
-            return found == publications.end() ? nullptr : &found->second;
-        };
         switch (step.kind) {
+            case StepKind::meet:
+                state.met = true;
+                for (Rank peer = 0; peer < size_; ++peer) {
+                    if (host(peer) == host(rank) && !states_[static_cast<std::size_t>(peer)].met) return false;
+                }
+                return true;
             case StepKind::publish: {
                 if (step.round >= promise_.slots && !released_by_others(rank, step.round - promise_.slots + 1))
                     return false;
                 if (step.round >= promise_.slots && state.released < step.round - promise_.slots + 1)
                     fault(rank, i, "publishes into a slot that it may still have to read");
                 if (step.round >= s.publications) fault(rank, i, "publishes a round beyond the schedule's");
-                Publication publication = publication_of(rank, i);
+                if (s.in_place) fault(rank, i, "publishes, in place");
+                Values values;
+                for (std::uint32_t o = 0; o < step.operand_count; ++o) {
+                    const Values part = load(rank, i, s.operands[step.first_operand + o].chunk);
+                    values.insert(values.end(), part.begin(), part.end());
+                }
+                if (values.size() > promise_.slot_elements) fault(rank, i, "publishes more than a slot holds");
                 // What lay in this slot is gone now.
                 std::erase_if(state.publications, [&](const auto& entry) {
                     return entry.first % promise_.slots == step.round % promise_.slots;
                 });
-                state.publications[step.round] = std::move(publication);
+                state.publications[step.round] = std::move(values);
                 return true;
             }
             case StepKind::read: {
-                Publication* publication = published(step.peer);
-                if (publication == nullptr) return false;
-                if (step.delivered && is_symmetric(rank, step.target.buffer)) {
-                    take_delivery(rank, step.target);
+                if (step.operand_count > 0) {
+                    save(rank, i, step.target, *values_of(rank, i, s.operands[step.first_operand]));
                     return true;
                 }
-                const Values values = fetch(rank, i, step.peer, *publication, step.slot_offset, step.target.count);
-                if (step.target.count > 0) save_own(rank, i, step.target, values);
+                const Values* const published = publication(rank, i, step.peer);
+                if (published == nullptr) return false;
+                if (step.target.count > 0)
+                    save(rank, i, step.target, fetch(rank, i, *published, step.slot_offset, step.target.count));
                 return true;
             }
             case StepKind::read_combine: {
                 std::vector<Values> inputs;
                 for (std::uint32_t o = 0; o < step.operand_count; ++o) {
-                    const Operand& operand = s.operands[step.first_operand + o];
-                    if (operand.peer < 0) {
-                        inputs.push_back(load_own(rank, i, operand.chunk));
-                        continue;
-                    }
-                    Publication* publication = published(operand.peer);
-                    if (publication == nullptr) return false;
-                    if (publication->offer == Offer::room) fault(rank, i, "reads what has no values yet");
-                    inputs.push_back(
-                        fetch(rank, i, operand.peer, *publication, operand.slot_offset, operand.chunk.count));
+                    auto values = values_of(rank, i, s.operands[step.first_operand + o]);
+                    if (!values) return false;
+                    inputs.push_back(std::move(*values));
                 }
                 const Values result = combined(rank, i, inputs, step.finish);
-                if (step.target.count > 0) save_own(rank, i, step.target, result);
-                for (std::uint32_t o = 0; step.deliver && o < step.operand_count; ++o) {
-                    const Operand& operand = s.operands[step.first_operand + o];
-                    if (operand.peer < 0) continue;
-                    state.had_delivery[static_cast<std::size_t>(operand.peer)] =
-                        deliver(rank, i, operand.peer, *published(operand.peer), operand.slot_offset,
-                                step.target.count > 0 ? result : Values{});
+                if (step.target.count == 0) return true;
+                save(step.peer < 0 ? rank : step.peer, i, step.target, result);
+                for (Rank peer = 0; step.everywhere && peer < size_; ++peer) {
+                    if (peer != rank) save(peer, i, step.target, result);
                 }
                 return true;
             }
-            case StepKind::write: {
-                Publication* publication = published(step.peer);
-                if (publication == nullptr) return false;
-                const Values values = load_own(rank, i, s.operands[step.first_operand].chunk);
-                state.had_delivery[static_cast<std::size_t>(step.peer)] =
-                    deliver(rank, i, step.peer, *publication, step.slot_offset, values);
+            case StepKind::write:
+                save(step.peer, i, step.target, load(rank, i, s.operands[step.first_operand].chunk));
                 return true;
-            }
             case StepKind::release:
                 if (step.round < state.released) fault(rank, i, "releases backwards");
                 state.released = step.round;
                 return true;
-            case StepKind::settle:
-                if (std::ranges::none_of(state.publications, [](const auto& p) { return p.second.in_place; }))
-                    return true;
-                return released_by_others(rank, step.round);
+            case StepKind::settle: return released_by_others(rank, step.round);
             default: return false;
-        }
-    }
-
-    Publication publication_of(Rank rank, std::size_t i) {
-        const State& state = states_[static_cast<std::size_t>(rank)];
-        const Schedule& s = schedules_[static_cast<std::size_t>(rank)];
-        const Step& step = s.steps[i];
-        Publication publication;
-        publication.offer = step.offer;
-        bool wanted = !step.delivered;
-        for (Rank peer = 0; step.delivered && peer < size_; ++peer) {
-            const bool reads = peer != rank && host(peer) == host(rank) && (step.peer < 0 || step.peer == peer);
-            if (reads && !state.had_delivery[static_cast<std::size_t>(peer)]) wanted = true;
-        }
-        publication.in_place = wanted && step.operand_count > 0 && step.offer != Offer::copy;
-        for (std::uint32_t o = 0; o < step.operand_count; ++o) {
-            const Chunk& chunk = s.operands[step.first_operand + o].chunk;
-            publication.chunks.push_back(chunk);
-            if (!is_symmetric(rank, chunk.buffer)) publication.in_place = false;
-        }
-        publication.taken.assign(publication.chunks.size(), false);
-        if (publication.in_place) return publication;
-        publication.chunks.clear();
-        if (!wanted || step.offer == Offer::room) return publication;
-        for (std::uint32_t o = 0; o < step.operand_count; ++o) {
-            const Values values = load_own(rank, i, s.operands[step.first_operand + o].chunk);
-            publication.values.insert(publication.values.end(), values.begin(), values.end());
-        }
-        if (publication.values.size() > promise_.slot_elements) fault(rank, i, "publishes more than a slot holds");
-        return publication;
-    }
-
-    // What lies in `target` was delivered: the rank may use it from now on.
-    void take_delivery(Rank rank, const Chunk& target) {
-        for (auto& [round, publication] : states_[static_cast<std::size_t>(rank)].publications) {
-            if (publication.offer == Offer::none) continue;
-            for (std::size_t i = 0; i < publication.chunks.size(); ++i) {
-                if (publication.chunks[i] == target) publication.taken[i] = true;
-            }
         }
     }
 
@@ -429,17 +327,6 @@ class Proof {
             if (!wrong.empty()) fault(rank, s.steps.size(), wrong);
         }
         if (promise_.collective == Collective::barrier) check_barrier();
-    }
-
-    // After its last step a rank's buffers are its caller's again.
-    void check_settled() {
-        for (Rank rank = 0; rank < size_; ++rank) {
-            const Schedule& s = schedules_[static_cast<std::size_t>(rank)];
-            const bool settles = std::ranges::any_of(s.steps, [&](const Step& step) {
-                return step.kind == StepKind::settle && step.round == s.publications;
-            });
-            if (s.publications > 0 && !settles) fault(rank, s.steps.size(), "ends without having settled");
-        }
     }
 
     // A rank leaves a barrier only after every rank has entered: its last step must depend on every rank's first.

@@ -3,8 +3,9 @@
 // A symbol says, for one element, whose contributions it holds and in which order they were combined. Checked: every
 // result element is exactly what the collective promises; nothing is read before it is written; every send meets a
 // receive of the same count; no deadlock even if no message is buffered; staging slots are neither read too early nor
-// overwritten too early, and what was published in place (symmetric memory) is left alone as long; steps that touch the
-// same elements are ordered by `after`; avg is finished exactly once. A pure function; meant for small element counts.
+// overwritten too early; in place, no two ranks touch the same elements without order, one of them writing (races.hpp);
+// steps that touch the same elements are ordered by `after`; avg is finished exactly once. A pure function; meant for
+// small element counts.
 #pragma once
 
 #include "schedule/schedule.hpp"
@@ -29,8 +30,6 @@ struct Promise {
     std::vector<int> host_of;      ///< who shares a staging area
     std::uint32_t slots = 8;
     std::uint64_t slot_elements = 1;
-    /// By rank: which of its buffers lie in symmetric memory, one bit (1 << Buffer) each. Empty: none.
-    std::vector<unsigned> symmetric;
 };
 
 /// The faults of these schedules (one per rank), in words; empty: proved.

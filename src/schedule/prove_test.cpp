@@ -133,28 +133,6 @@ TEST(Prover, finds_a_rank_that_publishes_before_it_has_read_what_lies_there) {
     EXPECT_TRUE(finds_a_fault(staged(9, 3), sum(9, 8)));
 }
 
-TEST(Prover, finds_a_reader_that_has_not_read_what_a_round_was_published_with) {
-    const auto at = [](std::uint64_t offset) { return Chunk{Buffer::output, offset, 1}; };
-    const auto broadcast = [&](bool reads_first) {
-        std::vector<Schedule> schedules;
-        Builder root("test"), other("test");
-        for (const std::uint64_t t : {0U, 1U}) root.publish(static_cast<std::uint32_t>(t), std::vector{at(t)});
-        if (reads_first) other.read(0, 0, 0, at(0));
-        other.read(0, 1, 0, at(1));
-        for (Builder* b : {&root, &other}) {
-            b->use_rounds(2);
-            schedules.push_back(std::move(*b).finish());
-        }
-        return schedules;
-    };
-    Promise promise = sum();
-    promise.collective = Collective::broadcast;
-    EXPECT_EQ(prove(broadcast(true), promise), std::vector<std::string>{});
-    const auto faults = prove(broadcast(false), promise);
-    EXPECT_TRUE(std::ranges::any_of(
-        faults, [](const std::string& fault) { return fault.find("with round 0") != std::string::npos; }));
-}
-
 TEST(Prover, finds_a_wrong_order_of_ranks) {
     auto s = exchange();
     std::swap(s[1].operands[s[1].steps[2].first_operand], s[1].operands[s[1].steps[2].first_operand + 1]);
@@ -178,76 +156,61 @@ TEST(Prover, finds_a_barrier_that_lets_someone_through) {
     EXPECT_TRUE(finds_a_fault(s, {.collective = Collective::barrier, .host_of = {0, 0, 0}}));
 }
 
-// all_reduce in place: each rank combines one element, and writes the result where the other offered room for it.
-// `meddles`: rank 0 writes there meanwhile.
-std::vector<Schedule> delivering(bool meddles = false) {
+// all_reduce in place: each rank combines one element where it lies on both, and writes the result to both.
+std::vector<Schedule> in_place(bool opens = true) {
     std::vector<Schedule> schedules;
     for (const Rank rank : {0, 1}) {
-        Builder b("delivering");
+        Builder b("in_place");
+        b.input_is_output();
+        b.meet(opens ? std::vector{output} : std::vector<Chunk>{}, true);
         const Chunk mine{Buffer::output, static_cast<std::uint64_t>(rank), 1};
-        const Chunk theirs{Buffer::output, static_cast<std::uint64_t>(1 - rank), 1};
-        const Chunk spare = b.scratch(1);
-        b.copy(spare, mine);
-        b.publish(0, std::vector{theirs}, Offer::result);
-        if (meddles && rank == 0) b.copy(theirs, spare);
-        const Operand own{.chunk = mine}, other{.peer = 1 - rank, .chunk = {.count = 1}};
-        b.read_combine_deliver(0, mine, rank == 0 ? std::vector{own, other} : std::vector{other, own}, true);
-        b.publish_undelivered(1, std::vector{mine});
-        b.read_undelivered(1 - rank, 1, 0, theirs);
-        b.use_rounds(2);
+        const Operand own{.chunk = mine}, other{.peer = 1 - rank, .chunk = {Buffer::input, mine.offset, 1}};
+        b.combine_in_place(-1, mine, rank == 0 ? std::vector{own, other} : std::vector{other, own}, true, true);
         schedules.push_back(std::move(b).finish());
     }
     return schedules;
 }
-Promise sum_in_place(std::vector<unsigned> symmetric) {
+Promise sum_in_place() {
     Promise promise = sum();
     promise.in_place = true;
-    promise.symmetric = std::move(symmetric);
     return promise;
 }
-constexpr unsigned of_output = 1U << static_cast<unsigned>(Buffer::output);
 
-TEST(Prover, accepts_symmetric_memory_of_all_and_of_some) {
-    for (const unsigned first : {0U, of_output}) {
-        for (const unsigned second : {0U, of_output})
-            EXPECT_EQ(prove(delivering(), sum_in_place({first, second})), std::vector<std::string>{});
+TEST(Prover, accepts_what_is_right_in_place) {
+    EXPECT_EQ(prove(in_place(), sum_in_place()), std::vector<std::string>{});
+}
+
+TEST(Prover, finds_every_step_in_place_that_is_left_out) {
+    for (std::size_t left_out = 0; left_out < in_place()[0].steps.size(); ++left_out) {
+        auto s = in_place();
+        Schedule& first = s[0];
+        const Step step = first.steps[left_out];
+        for (Step& later : first.steps) later.after_count = 0;  // all of its steps share memory, and keep their order
+        EXPECT_EQ(prove(s, sum_in_place()), std::vector<std::string>{});
+        first.steps.erase(first.steps.begin() + static_cast<std::ptrdiff_t>(left_out));
+        EXPECT_TRUE(finds_a_fault(s, sum_in_place())) << to_string(step.kind) << ", step " << left_out;
     }
 }
 
-TEST(Prover, finds_a_result_that_is_not_delivered) {
-    auto s = delivering();
-    s[0].steps[2].deliver = false;
-    EXPECT_TRUE(prove(s, sum_in_place({})).empty()) << "who offers nothing in place reads what is published";
-    EXPECT_TRUE(finds_a_fault(s, sum_in_place({of_output, of_output})));
+TEST(Prover, finds_a_rank_that_touches_what_another_one_has_not_opened) {
+    EXPECT_TRUE(finds_a_fault(in_place(false), sum_in_place()));
 }
 
-TEST(Prover, finds_a_buffer_that_is_written_while_others_read_it) {
-    auto s = delivering();
-    for (Schedule& schedule : s) {
-        schedule.steps[1].offer = Offer::none;
-        schedule.steps[4].delivered = false;
+TEST(Prover, finds_two_ranks_that_touch_the_same_elements_without_order) {
+    auto s = in_place();
+    for (Operand& operand : s[0].operands) {  // rank 0 combines both elements, also the one that rank 1 writes
+        if (operand.peer >= 0 || operand.chunk.count == 1) operand.chunk = {operand.chunk.buffer, 0, 2};
     }
-    EXPECT_TRUE(prove(s, sum_in_place({})).empty()) << "copies may be read for longer";
-    EXPECT_TRUE(finds_a_fault(s, sum_in_place({of_output, of_output})));
+    s[0].steps[1].target = output;
+    const auto faults = prove(s, sum_in_place());
+    EXPECT_TRUE(std::ranges::any_of(
+        faults, [](const std::string& fault) { return fault.find("without order") != std::string::npos; }));
 }
 
-TEST(Prover, finds_an_offer_that_is_touched_before_its_delivery) {
-    const auto s = delivering(true);
-    EXPECT_TRUE(prove(s, sum_in_place({})).empty()) << "what was copied may be written";
-    EXPECT_TRUE(finds_a_fault(s, sum_in_place({of_output, of_output})));
-}
-
-TEST(Prover, finds_a_rank_that_leaves_while_its_buffers_are_read) {
-    auto s = delivering();
-    s[1].steps.pop_back();
-    EXPECT_TRUE(finds_a_fault(s, sum_in_place({of_output, of_output})));
-}
-
-TEST(Prover, finds_room_that_is_read_before_anything_is_in_it) {
-    auto s = delivering();
-    s[0].steps[1].offer = Offer::room;
-    EXPECT_TRUE(finds_a_fault(s, sum_in_place({of_output, of_output})));
-    EXPECT_TRUE(finds_a_fault(s, sum_in_place({})));
+TEST(Prover, finds_a_result_that_does_not_go_everywhere) {
+    auto s = in_place();
+    s[0].steps[1].everywhere = false;
+    EXPECT_TRUE(finds_a_fault(s, sum_in_place()));
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 // Order. A step may start when all steps in its `after` list are complete. In addition
 //   - sends to one peer start in program order, and so do receives from one peer: the k-th send of a to b meets the
 //     k-th receive of b from a, and both have the same count;
-//   - publish, read, read_combine and release run in program order among themselves.
+//   - the steps that share memory, from `meet` to `settle`, run in program order among themselves.
 // A send completes no later than the matching receive has taken its bytes; a schedule must be free of deadlock even
 // if no send completes before its receive has started (no buffering).
 //
@@ -16,7 +16,7 @@
 // the peer's publication of that round. `release` with round r says: this rank will read no publication of any round <
 // r any more. Publishing round r waits until every other rank of the host has released round r - slots + 1 or later,
 // that is, needs none of the rounds <= r - slots; a rank publishes only after it has done so itself. Every rank ends
-// with release(publications) and settle(publications).
+// with release(publications).
 //
 // Two ranks take turns with a slot's memory (Arena::slot): of four publications the third and the fourth lie where the
 // other rank's first and second lay. So one of two ranks publishes round r only after it has read what the other one
@@ -24,26 +24,17 @@
 // fourth of them. What answers a round is therefore best published two rounds later: it is written where this rank has
 // just read.
 //
-// Symmetric memory. A buffer may lie in memory that all ranks of a host map. What such a rank publishes from it is not
-// copied: it publishes where the values lie, and readers read them there. Whether it does is its own affair, and
-// readers take both kinds; a schedule has to be right for either. Chunks published in place stay as they are until
-// every rank has released their round; `settle` waits for that. Beyond reading,
-//   - a publication may offer its chunks (Step::offer): where it is made in place, a `read_combine` that delivers
-//   writes
-//     the result there too, and `write` puts values there. What is only offered has no values yet;
-//   - a `read` of what then is there already (Step::delivered) has nothing to copy if its target lies in symmetric
-//     memory: it only waits;
-//   - a `publish` for readers that have had everything delivered (Step::delivered) is a mere sign.
-// What is published in place in tiles may be told at once: where the next publications are for the same readers, have
-// as many chunks, each of them the elements that follow, and wait for no step, a publication in place stands for them
-// too (Step::following). They then do nothing, and who reads does not wait for them. Who reads one of them has read the
-// first before.
-//
-// Ordinary memory is published in place as well where the kernel copies from one process to another
-// (Schedule::by_address): readers and writers name it by its address.
+// In place. A schedule of this kind (Schedule::in_place) moves no values through the staging area. It begins with
+// `meet`: all ranks of the host say where those chunks lie that others may touch, and each waits until it knows of all.
+// From then on every rank reads and writes the others' chunks where they are: `read`, `write` and `read_combine` name a
+// chunk of the peer's buffers, and wait for nothing. Every rank ends with release(publications), which says that it is
+// through, and settle(publications), which waits until all are: then its buffers hold the result, and are its caller's
+// again. If some rank cannot name its chunks, or others cannot reach them, all ranks run `otherwise` instead: they all
+// see the same at `meet`.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -86,51 +77,45 @@ enum class StepKind : std::uint8_t {
     send,             ///< operand 0 → peer
     receive,          ///< peer → target
     receive_combine,  ///< target = operand 0 op what arrives, or the other way round (see Step::arrival_first)
+    meet,             ///< in place: others may touch the operands from now on, and this rank theirs
     publish,          ///< operands → this rank's slot of `round`, one after the other from slot_offset on
-    read,             ///< peer's publication of `round`, from slot_offset on → target
-    read_combine,     ///< target = operand 0 op operand 1 op …; an operand is local or a peer's publication
-    write,            ///< operand 0 → what peer offered in `round`, from slot_offset on, if it did so in place
+    read,             ///< peer's publication of `round`, from slot_offset on → target; in place: operand 0 → target
+    read_combine,     ///< target = operand 0 op operand 1 op …; an operand is local or a peer's
+    write,            ///< in place: operand 0 → target, which is a chunk of peer's
     release,          ///< this rank reads no publication of a round < `round` any more
     settle,           ///< waits until no rank reads this rank's buffers any more: all have released `round`
 };
 
-/// What a publication's chunks may be used for, beside being read.
-enum class Offer : std::uint8_t {
-    none,
-    copy,    ///< nothing: they change soon, so readers get a copy, wherever they lie
-    result,  ///< the result of combining them may be written in their place
-    room,    ///< nothing is in them yet: values may be written there
-};
 std::string_view to_string(StepKind kind) noexcept;
+/// Whether such steps run in program order among themselves.
+constexpr bool is_shared(StepKind kind) noexcept {
+    return kind >= StepKind::meet;
+}
 
-/// An input of a step: a local chunk, or (read_combine) `count` elements of what `peer` published in the step's round.
+/// An input of a step: a local chunk, or `count` elements of what `peer` published in the step's round, or, in place, a
+/// chunk of the peer's.
 struct Operand {
     Rank peer = -1;                 ///< -1: local
-    Chunk chunk;                    ///< local: where; peer: only count is used
-    std::uint64_t slot_offset = 0;  ///< peer: first element inside its slot
+    Chunk chunk;                    ///< where; in a peer's slot: only count is used
+    std::uint64_t slot_offset = 0;  ///< in a peer's slot: its first element
 };
 
 struct Step {
     StepKind kind = StepKind::copy;
-    bool arrival_first = false;       ///< receive_combine: the arriving values are the left operand
-    bool finish = false;              ///< combining steps: this is the last combination (avg divides here)
-    Offer offer = Offer::none;        ///< publish
-    bool deliver = false;             ///< read_combine: write the result also where operands were offered for it
-    bool delivered = false;           ///< publish, read: may have been delivered already
-    Rank peer = -1;                   ///< send, receive, receive_combine, read, write; publish: the only reader
-    std::uint32_t round = 0;          ///< publish, read, read_combine, write, release, settle
-    std::uint32_t following = 0;      ///< publish: so many of the next rounds may be published in place with this one
-    std::uint64_t slot_offset = 0;    ///< publish, read, write: first element inside the slot
+    bool arrival_first = false;  ///< receive_combine: the arriving values are the left operand
+    bool finish = false;         ///< combining steps: this is the last combination (avg divides here)
+    bool everywhere = false;     ///< read_combine, in place: the result also goes to this chunk of all others
+    Rank peer = -1;  ///< send, receive, receive_combine, read, write; read_combine, in place: whose target it is, if
+                     ///< not this rank's
+    std::uint32_t round = 0;          ///< publish, read, read_combine, release, settle
+    std::uint64_t slot_offset = 0;    ///< publish, read: first element inside the slot
     std::uint64_t whole = 0;          ///< copy: elements of the chunk of which it copies a piece
-    Chunk target;                     ///< copy, combine, receive, receive_combine, read, read_combine
+    Chunk target;                     ///< copy, combine, receive, receive_combine, read, read_combine, write
     std::uint32_t first_operand = 0;  ///< in Schedule::operands
     std::uint32_t operand_count = 0;
     std::uint32_t first_after = 0;  ///< in Schedule::after: indices of earlier steps
     std::uint32_t after_count = 0;
 };
-
-/// Instead of a rank.
-inline constexpr Rank everyone = -1;
 
 /// What one rank does.
 struct Schedule {
@@ -138,18 +123,15 @@ struct Schedule {
     std::vector<Step> steps;
     std::vector<Operand> operands;
     std::vector<std::uint32_t> after;
-    std::uint64_t scratch_count = 0;   ///< elements of the scratch buffer
-    std::uint64_t published_end[3]{};  ///< by buffer: where the last chunk ends that a publish names;
-                                       ///< zero: symmetric memory is not looked for, all is copied
-    std::uint64_t used_end[3]{};       ///< by buffer: where the last chunk ends that this rank reads or writes
-    std::uint32_t publications = 0;    ///< rounds used; equal on all ranks of a host
-    bool fours = false;                ///< round 0 is the first of four publications; equal on all ranks of a host
-    bool by_address = false;           ///< ordinary memory may be published in place too; equal on all ranks
-    std::uint64_t either_way = 0;      ///< elements that a rank publishes in place or not, as it finds quicker;
-                                       ///< equal on all ranks
-    Rank either_way_owner = everyone;  ///< which rank does, or all for what they publish
-    Collective either_way_of{};        ///< what is timed with what
-    bool single_rounding = true;       ///< every result element comes out of one combining step
+    std::uint64_t scratch_count = 0;  ///< elements of the scratch buffer
+    std::uint64_t used_end[3]{};      ///< by buffer: where the last chunk ends that this rank reads or writes
+    std::uint32_t publications = 0;   ///< rounds used; equal on all ranks of a host
+    bool fours = false;               ///< round 0 is the first of four publications; equal on all ranks of a host
+    bool in_place = false;            ///< moves values without the staging area
+    bool input_is_output = false;     ///< others that name this rank's input mean its output, which holds it
+    bool maps = false;                ///< in place: only where all map the others' memory; else the kernel may copy
+    std::shared_ptr<const Schedule> otherwise;  ///< in place: where it cannot be
+    bool single_rounding = true;                ///< every result element comes out of one combining step
 };
 
 }  // namespace schedule

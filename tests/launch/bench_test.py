@@ -83,19 +83,22 @@ class Bench(CliCase):
         for collective, algorithm in names:
             if algorithm in ("hierarchical", "rails"):
                 continue  # tests/hosts
-            inside = ("shared", "shared_both", "single_copy", "adaptive", "one_shot", "two_shot")
+            inside = ("shared", "single_copy", "one_shot", "two_shot", "in_place")
             transport = "shm" if algorithm in inside else "tcp"
-            # What serves two ranks only says so.
-            pairs = algorithm == "adaptive" and collective in ("all_reduce", "reduce_scatter", "all_to_all")
+            # What needs symmetric memory is chosen there; by name it would be refused until a group has some.
+            extra = {"env": {"TUTTI_ALGORITHM": f"{collective}={algorithm}"}}
+            flags = []
+            if algorithm == "in_place":
+                extra, flags = {}, ["--symmetric"]
             with self.subTest(collective=collective, algorithm=algorithm):
-                _, found = self.measure(collective, "-n", 2 if pairs else 5, "-b", 40, "-e", "400K", "-f", 100,
+                _, found = self.measure(collective, "-n", 5, "-b", 40, "-e", "400K", "-f", 100,
                                         "--transport", transport, "--iters", 2, "--no-limits",
-                                        env={"TUTTI_ALGORITHM": f"{collective}={algorithm}"})
+                                        *flags, **extra)
                 self.assertEqual({row["wrong"] for row in found}, {0})
-        refused = self.tutti("bench", "all_reduce", "-n", 3, "--sizes", "1K", "--no-limits",
-                             env={"TUTTI_ALGORITHM": "all_reduce=adaptive"})
+        refused = self.tutti("bench", "all_reduce", "-n", 3, "--sizes", "1K", "--no-limits", "--transport", "tcp",
+                             env={"TUTTI_ALGORITHM": "all_reduce=two_shot"})
         self.assertNotEqual(refused.returncode, 0)
-        self.assertIn('algorithm "adaptive" cannot serve this all_reduce', refused.stderr)
+        self.assertIn('algorithm "two_shot" cannot serve this all_reduce', refused.stderr)
 
     def test_plans_stand_beside_the_plain_calls(self):
         table, found = self.measure("all", "-n", 3, "-b", 48, "-e", "64K", "-f", 40, "--plan")

@@ -26,9 +26,11 @@ Scenario messages_all_round();
 Scenario withdrawing(bool waits_for_readers);
 /// Publications on the staging area, more of them than slots.
 Scenario staging(std::size_t ranks);
-/// A rank publishes its buffer where it lies, gives the operation up, and uses the buffer otherwise. `offers_room`: for
-/// others to write there.
-Scenario revoking(bool offers_room);
+/// Two ranks for a schedule in place: one writes a word of the other's, which reads one of its.
+Scenario in_place();
+/// A rank meets another one for a schedule in place, gives the operation up, and uses the buffer otherwise. `is_written`:
+/// the other writes there, else it reads.
+Scenario revoking(bool is_written);
 /// Small collectives in which all wait for all.
 Scenario small_in_turn(std::size_t ranks, std::uint64_t calls);
 /// Small collectives from a root, which runs ahead as far as there are places.

@@ -154,22 +154,52 @@ Scenario staging(std::size_t ranks) {
     return scenario;
 }
 
-// Rank 0 publishes its buffer where it lies, gives the operation up, and uses the buffer otherwise.
-Scenario revoking(bool offers_room) {
+// Rank 0 writes the first word of rank 1's buffer, which reads the second one of its. Then both use their buffers
+// otherwise.
+Scenario in_place() {
+    static std::vector<std::shared_ptr<const schedule::Schedule>> schedules;
+    const Chunk first{schedule::Buffer::output, 0, 1}, second{schedule::Buffer::output, 1, 1};
+    for (std::size_t rank = schedules.size(); rank < 2; ++rank) {
+        Builder b("in_place");
+        b.meet(std::vector{Chunk{schedule::Buffer::output, 0, 2}}, false);
+        if (rank == 0)
+            b.write_in_place(1, first, first);
+        else
+            b.read_in_place(0, second, second);
+        schedules.push_back(std::make_shared<schedule::Schedule>(std::move(b).finish()));
+    }
+    const auto state = std::make_shared<Job>(2, ArenaLayout{.slots = 4, .slot_bytes = 128});
+    Job* const s = state.get();
+    s->schedules = schedules;
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+        s->grounds[rank].memory = [s](int) { return &s->memory; };
+        s->buffers[rank].words[0] = s->buffers[rank].words[1] = rank == 0 ? old_value : 1;
+        s->begin(rank, nullptr, s->buffers[rank].bytes());
+    }
+    Scenario scenario{.memory = {memory_of(*s->arena), s->buffers[0].memory(), s->buffers[1].memory()}, .state = state};
+    scenario.threads = {[s] {
+                            Job::run(*s->executions[0]);
+                            s->buffers[0].store(0, new_value);
+                            s->buffers[0].store(1, new_value);
+                        },
+                        [s] {
+                            Job::run(*s->executions[1]);
+                            check(s->buffers[1].load(0) == old_value, "what was written in place");
+                            check(s->buffers[1].load(1) == old_value, "what was read in place");
+                        }};
+    return scenario;
+}
+
+// Rank 0 says where its buffer lies, gives the operation up, and uses the buffer otherwise.
+Scenario revoking(bool is_written) {
     static std::array<std::vector<std::shared_ptr<const schedule::Schedule>>, 2> known;
-    auto& schedules = known[offers_room ? 1 : 0];
+    auto& schedules = known[is_written ? 1 : 0];
     for (std::size_t rank = schedules.size(); rank < 2; ++rank) {
         const Chunk all{schedule::Buffer::output, 0, 1};
         Builder b("revoking");
-        if (rank == 0)
-            b.publish(0, std::vector{all}, offers_room ? schedule::Offer::room : schedule::Offer::none);
-        else if (offers_room)
-            b.write(0, 0, 0, all);
-        else
-            b.read(0, 0, 0, all);
-        b.release(1);
-        b.use_rounds(1);
-        b.name_by_address();
+        b.meet(std::vector{all}, false);
+        if (rank == 1 && is_written) b.write_in_place(0, all, all);
+        if (rank == 1 && !is_written) b.read_in_place(0, all, all);
         schedules.push_back(std::make_shared<schedule::Schedule>(std::move(b).finish()));
     }
     const auto state = std::make_shared<Job>(2, ArenaLayout{.slots = 4, .slot_bytes = 128});
@@ -187,14 +217,17 @@ Scenario revoking(bool offers_room) {
                             s->buffers[0].store(0, new_value);
                             s->buffers[0].store(1, 1);  // it is over
                         },
-                        [s, offers_room] {
+                        [s, is_written] {
                             engine::Execution& mine = *s->executions[1];
                             const auto over = [s] { return s->buffers[0].load(1) != 0; };
                             for (begin_look(); !mine.done() && !over(); begin_look()) {
                                 if (!mine.progress()) wait_for_news();
                             }
-                            if (!offers_room && mine.done())
-                                check(s->buffers[1].load(0) == old_value, "what was published");
+                            const std::string where = mine.where();  // meets, reads, releases, settles
+                            const bool has_read =
+                                where.find("step 1") == where.npos && where.find("step 2") == where.npos;
+                            if (!is_written && has_read)
+                                check(s->buffers[1].load(0) == old_value, "what was read in place");
                         }};
     return scenario;
 }

@@ -20,7 +20,6 @@
 #pragma once
 
 #include "core/unique_fd.hpp"
-#include "transport/shm/copy_choice.hpp"
 #include "transport/stream.hpp"
 
 #include <array>
@@ -37,22 +36,10 @@ namespace tutti::transport {
 
 inline constexpr std::size_t line_spacing = 128;
 
-/// In a stamp: the slot holds no values but tells where they lie (InPlace).
-inline constexpr std::uint64_t published_in_place = std::uint64_t{1} << 63;
-/// In a stamp: who offered room for these values has not had them written there.
-inline constexpr std::uint64_t published_undelivered = std::uint64_t{1} << 62;
-inline constexpr std::uint64_t stamp_flags = published_in_place | published_undelivered;
-
-/// What a slot holds of a publication in place: this, then its chunks in order.
-struct InPlace {
-    struct Part {
-        std::uint64_t first = 0;  ///< byte of the publication with which it begins
-        std::uint64_t place = 0;  ///< Place::bits(), or an address
-        std::uint64_t bytes = 0;
-    };
-    std::uint64_t parts = 0;
-    std::uint64_t offered = 0;    ///< not 0: others may write there
-    std::uint64_t following = 0;  ///< so many of the next publications are made with it (schedule::Step::following)
+/// What a slot holds of a rank that meets the others: where its buffers begin, as Place::bits() or as an address.
+struct NamedBuffers {
+    std::uint64_t input = 0, output = 0;
+    std::uint64_t reachable = 0;  ///< 0: others cannot reach them
 };
 
 /// What a rank contributes to a small collective: a head and, right behind it, a payload, so that a short one comes in
@@ -80,7 +67,7 @@ using ShortSlot = SmallPlace<32>;
 /// What one rank tells the others.
 struct RankControl {
     static constexpr std::size_t slots_max = 16;
-    /// By slot: one more than the publication that it holds, and perhaps some of stamp_flags. Publications need not be
+    /// By slot: one more than the publication that it holds. Publications need not be
     /// made in order. A release behind what the slot holds; the reader's acquire of the stamp comes before it reads
     /// that (Execution::published).
     alignas(line_spacing) std::atomic<std::uint64_t> stamps[slots_max]{};
@@ -147,12 +134,6 @@ struct RankControl {
     std::atomic<std::uint32_t> reading_from{0};
     /// This rank's messages may not be read any more where they lie.
     alignas(line_spacing) std::atomic<std::uint32_t> withdrawn{0};
-    /// Nanoseconds a byte that this rank took lately to read what others could have published either way, by
-    /// CopyChoice::Way; 0: not yet. A number by itself: any order would do.
-    std::atomic<float> reading_ns[2]{};
-    /// Of rank 0's only: a CopyChoice::Way, one that all take together, by kind and size (CopyChoices). Relaxed: who
-    /// sees an older one takes a way that is right as well.
-    std::atomic<CopyChoice::Way> way_of_everyone[CopyChoices::kinds][CopyChoice::sizes]{};
     /// The latest small collective that this rank has begun. It has read what it needed of all before: the release
     /// comes behind that, and the acquire of who wants its place again before it writes there (Group::reusable).
     alignas(line_spacing) std::atomic<std::uint64_t> small_begun{0};

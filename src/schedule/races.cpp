@@ -1,0 +1,192 @@
+#include "schedule/races.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+namespace tutti::schedule {
+namespace {
+
+// Which of all steps of all ranks come before one. A rank's steps stand one after the other, its caller's use of the
+// buffers before the first and behind the last of them.
+class Order {
+ public:
+    explicit Order(const std::vector<Schedule>& schedules) : schedules_(schedules) {
+        for (const Schedule& s : schedules) {
+            first_.push_back(size_);
+            size_ += s.steps.size() + 2;
+        }
+        before_.assign(size_, std::vector<bool>(size_));
+        known_.assign(size_, false);
+    }
+
+    /// Number -1 is the caller's use before, and steps.size() that behind.
+    std::size_t node(Rank rank, std::ptrdiff_t step) const {
+        return first_[static_cast<std::size_t>(rank)] + static_cast<std::size_t>(step + 1);
+    }
+    bool comes_before(std::size_t node, std::size_t later) {
+        find(later);
+        return before_[later][node];
+    }
+
+ private:
+    void inherit(std::size_t node, std::size_t earlier) {
+        find(earlier);
+        before_[node][earlier] = true;
+        for (std::size_t i = 0; i < size_; ++i) {
+            if (before_[earlier][i]) before_[node][i] = true;
+        }
+    }
+
+    // A circle, which is a deadlock that the prover finds, ends here too: what is being found counts as found.
+    void find(std::size_t node) {
+        if (known_[node]) return;
+        known_[node] = true;
+        const auto next = std::upper_bound(first_.begin(), first_.end(), node);
+        const auto rank = static_cast<std::size_t>(next - first_.begin()) - 1;
+        const Schedule& s = schedules_[rank];
+        const auto me = static_cast<Rank>(rank);
+        const auto number = static_cast<std::ptrdiff_t>(node - first_[rank]) - 1;
+        if (number < 0) return;
+        inherit(node, this->node(me, -1));
+        const auto index = static_cast<std::size_t>(number);
+        if (index == s.steps.size()) {
+            for (std::size_t i = 0; i < index; ++i) inherit(node, this->node(me, static_cast<std::ptrdiff_t>(i)));
+            return;
+        }
+        const Step& step = s.steps[index];
+        for (std::uint32_t a = 0; a < step.after_count; ++a)
+            inherit(node, this->node(me, s.after[step.first_after + a]));
+        if (!is_shared(step.kind)) return;
+        for (std::size_t i = index; i-- > 0;) {
+            if (!is_shared(s.steps[i].kind)) continue;
+            inherit(node, this->node(me, static_cast<std::ptrdiff_t>(i)));
+            break;
+        }
+        for (Rank peer = 0; peer < static_cast<Rank>(schedules_.size()); ++peer) {
+            if (peer != me) inherit_from(node, step, peer);
+        }
+    }
+
+    void inherit_from(std::size_t node, const Step& step, Rank peer) {
+        if (step.kind == StepKind::meet) {
+            inherit(node, this->node(peer, -1));
+        } else if (step.kind == StepKind::settle) {
+            const auto& theirs = schedules_[static_cast<std::size_t>(peer)].steps;
+            const auto release = std::ranges::find_if(theirs, [&](const Step& other) {
+                return other.kind == StepKind::release && other.round >= step.round;
+            });
+            if (release != theirs.end()) inherit(node, this->node(peer, release - theirs.begin()));
+        }
+    }
+
+    const std::vector<Schedule>& schedules_;
+    std::vector<std::size_t> first_;  // node of each rank
+    std::size_t size_ = 0;
+    std::vector<std::vector<bool>> before_;
+    std::vector<bool> known_;
+};
+
+struct Access {
+    Rank rank;  // who
+    std::ptrdiff_t step;
+    Chunk chunk;
+    bool writes;
+};
+
+bool meet(const Access& a, const Access& b) {
+    return a.rank != b.rank && (a.writes || b.writes) && a.chunk.buffer == b.chunk.buffer &&
+           a.chunk.offset < b.chunk.offset + b.chunk.count && b.chunk.offset < a.chunk.offset + a.chunk.count;
+}
+
+// By owner of what is touched.
+std::vector<std::vector<Access>> accesses_of(const std::vector<Schedule>& schedules) {
+    std::vector<std::vector<Access>> found(schedules.size());
+    const auto size = static_cast<Rank>(schedules.size());
+    for (Rank rank = 0; rank < size; ++rank) {
+        const Schedule& s = schedules[static_cast<std::size_t>(rank)];
+        const auto add = [&](Rank owner, std::ptrdiff_t step, const Chunk& chunk, bool writes) {
+            if (chunk.count == 0) return;
+            const Chunk there = owner == rank ? chunk : at_owner(schedules, owner, chunk);
+            found[static_cast<std::size_t>(owner)].push_back({rank, step, there, writes});
+        };
+        for (std::size_t i = 0; i < s.steps.size(); ++i) {
+            const Step& step = s.steps[i];
+            const auto at = static_cast<std::ptrdiff_t>(i);
+            if (step.kind == StepKind::meet) continue;
+            for (std::uint32_t o = 0; o < step.operand_count; ++o) {
+                const Operand& operand = s.operands[step.first_operand + o];
+                add(operand.peer < 0 ? rank : operand.peer, at, operand.chunk, false);
+            }
+            const bool of_peer =
+                step.peer >= 0 && (step.kind == StepKind::write || step.kind == StepKind::read_combine);
+            add(of_peer ? step.peer : rank, at, step.target, true);
+            for (Rank peer = 0; step.everywhere && peer < size; ++peer) {
+                if (peer != rank) add(peer, at, step.target, true);
+            }
+        }
+        for (const Buffer buffer : {Buffer::input, Buffer::output}) {
+            const std::uint64_t all = UINT64_MAX / 2;
+            add(rank, -1, {buffer, 0, all}, true);
+            add(rank, static_cast<std::ptrdiff_t>(s.steps.size()), {buffer, 0, all}, true);
+        }
+    }
+    return found;
+}
+
+// What `meet` opens of `owner`'s buffers.
+std::vector<Chunk> opened(const Schedule& s) {
+    std::vector<Chunk> chunks;
+    for (const Step& step : s.steps) {
+        if (step.kind != StepKind::meet) continue;
+        for (std::uint32_t o = 0; o < step.operand_count; ++o)
+            chunks.push_back(s.operands[step.first_operand + o].chunk);
+    }
+    return chunks;
+}
+
+bool lies_in(const Chunk& chunk, const std::vector<Chunk>& chunks) {
+    return std::ranges::any_of(chunks, [&](const Chunk& whole) {
+        return whole.buffer == chunk.buffer && whole.offset <= chunk.offset &&
+               chunk.offset + chunk.count <= whole.offset + whole.count;
+    });
+}
+
+}  // namespace
+
+Chunk at_owner(const std::vector<Schedule>& schedules, Rank owner, Chunk chunk) {
+    if (chunk.buffer == Buffer::input && schedules[static_cast<std::size_t>(owner)].input_is_output)
+        chunk.buffer = Buffer::output;
+    return chunk;
+}
+
+std::vector<Race> races_in(const std::vector<Schedule>& schedules) {
+    std::vector<Race> races;
+    if (schedules.empty() || !schedules.front().in_place) return races;
+    Order order(schedules);
+    const auto all = accesses_of(schedules);
+    for (std::size_t owner = 0; owner < all.size(); ++owner) {
+        const std::vector<Chunk> open = opened(schedules[owner]);
+        bool found = false;
+        for (const Access& a : all[owner]) {
+            const auto at = static_cast<std::size_t>(std::max<std::ptrdiff_t>(a.step, 0));
+            if (a.rank != static_cast<Rank>(owner) && !lies_in(a.chunk, open))
+                races.push_back({a.rank, at, fmt::format("touches what rank {} has not opened", owner)});
+            for (const Access& b : all[owner]) {
+                if (found || a.rank >= b.rank || !meet(a, b)) continue;
+                const std::size_t first = order.node(a.rank, a.step), second = order.node(b.rank, b.step);
+                found = !order.comes_before(first, second) && !order.comes_before(second, first);
+                if (found)
+                    races.push_back(
+                        {a.rank, at,
+                         fmt::format("and step {} of rank {} touch the same elements of rank {}, without order", b.step,
+                                     b.rank, owner)});
+            }
+        }
+    }
+    return races;
+}
+
+}  // namespace tutti::schedule

@@ -1,0 +1,30 @@
+// Races of schedules in place: two ranks touch the same elements of one rank's buffers, one of them writes, and nothing
+// says which of them comes first.
+//
+// One step comes before another by program order of the steps that share memory, by `after`, by `meet` (all ranks'
+// beginnings come before its end), and by release and settle. Before a rank's first step,
+// and after its last one, its buffers are its caller's, who may write anywhere. A pure function.
+#pragma once
+
+#include "schedule/schedule.hpp"
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace tutti::schedule {
+
+struct Race {
+    Rank rank;
+    std::size_t step;
+    std::string what;
+};
+
+/// At most one of each rank's buffers, and what one rank touches of another's without having been let in (`meet`).
+/// Empty for schedules that are not in place.
+std::vector<Race> races_in(const std::vector<Schedule>& schedules);
+
+/// What others mean by a chunk of `owner`'s buffers.
+Chunk at_owner(const std::vector<Schedule>& schedules, Rank owner, Chunk chunk);
+
+}  // namespace tutti::schedule
