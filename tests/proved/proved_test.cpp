@@ -1,0 +1,284 @@
+// The engine runs what the prover has proved: every algorithm between ranks that are objects of one thread, which take
+// their turns in an order of chance. Numbers stand for the prover's symbols, and what the engine leaves in the outputs
+// is held to the same promise.
+#include "algorithm/plan.hpp"
+#include "engine/execution.hpp"
+#include "schedule/prove.hpp"
+#include "schedule/symbols.hpp"
+#include "transport/shm/ring_stream.hpp"
+#include "transport/shm/symmetric.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+using algorithm::Layout;
+using algorithm::Request;
+using schedule::Promise;
+using schedule::Symbol;
+using schedule::Values;
+
+// A symbol as a number: four bits count what each rank has contributed, and above them is the sum of its index, once
+// for each contribution.
+constexpr int index_bits = 24;
+std::int64_t number_of(const Symbol& symbol) {
+    std::int64_t number = static_cast<std::int64_t>(symbol.index * symbol.parts.size()) << index_bits;
+    for (const std::uint32_t rank : symbol.parts) number += std::int64_t{1} << (4 * rank);
+    return number;
+}
+constexpr std::int64_t untouched = -1;
+
+schedule::Value symbol_of(std::int64_t number, bool reduced) {
+    if (number == untouched) return std::nullopt;
+    Symbol symbol;
+    for (std::uint32_t rank = 0; rank < index_bits / 4; ++rank) {
+        for (std::int64_t times = number >> (4 * rank) & 15; times > 0; --times) symbol.parts.push_back(rank);
+    }
+    if (!symbol.parts.empty()) symbol.index = static_cast<std::uint64_t>(number >> index_bits) / symbol.parts.size();
+    symbol.finished = reduced;  // that shows in averages alone
+    symbol.combinations = reduced ? 1 : 0;
+    return symbol;
+}
+
+bool reduces(Collective collective) {
+    return collective == Collective::all_reduce || collective == Collective::reduce ||
+           collective == Collective::reduce_scatter;
+}
+
+// Which ranks' buffers others reach, and how.
+enum class Reach : std::uint8_t { mapped, kernel, none };
+
+// Some ranks, with all that an execution needs.
+class Ranks {
+ public:
+    Ranks(int size, std::size_t slot_bytes)
+        : size_(size), arena_(transport::Arena::create_private({.ranks = size, .slot_bytes = slot_bytes})) {
+        const UniqueFd memory = transport::SymmetricSegment::create(size, part_bytes);
+        for (int rank = 0; rank < size; ++rank) {
+            Rank& r = *ranks_.emplace_back(std::make_unique<Rank>());
+            r.segment = std::make_shared<transport::SymmetricSegment>(memory, 1, size, rank, part_bytes);
+            r.symmetric.add(r.segment);
+            for (int peer = 0; peer < size; ++peer)
+                r.rings.push_back(peer == rank ? nullptr : std::make_unique<transport::RingStream>(arena_, rank, peer));
+            transport::MailboxEvents events;
+            events.stream = [&r](int peer) { return r.rings[static_cast<std::size_t>(peer)].get(); };
+            events.mismatch = [](int peer, auto...) { ADD_FAILURE() << "a mismatch with rank " << peer; };
+            events.lost = [](int, const std::string& reason) { ADD_FAILURE() << reason; };
+            events.fingerprint_of = [](std::uint64_t) { return std::uint64_t{0}; };
+            r.mailbox = std::make_unique<transport::Mailbox>(rank, size, 1, std::move(events));
+            for (int peer = 0; peer < size; ++peer) {
+                if (peer != rank) r.mailbox->activate(peer);
+            }
+            r.ground.mailbox = r.mailbox.get();
+            r.ground.arena = arena_.get();
+            r.ground.symmetric = &r.symmetric;
+            r.ground.local_rank = r.ground.rank = rank;
+            for (int peer = 0; peer < size; ++peer) r.ground.local_of.push_back(peer);
+        }
+    }
+
+    /// Runs the schedules, of which each rank has one, and returns the outputs.
+    std::vector<Values> run(const std::vector<schedule::Schedule>& schedules, const Promise& promise,
+                            const std::vector<Reach>& reaches, std::mt19937& chance) {
+        for (int rank = 0; rank < size_; ++rank) {
+            const auto index = static_cast<std::size_t>(rank);
+            Rank& r = *ranks_[index];
+            const auto [input, output] = schedule::starting_with(rank, size_, promise);
+            r.memory.assign(input.size() + output.size(), untouched);
+            std::int64_t* at = reaches[index] == Reach::mapped ? reinterpret_cast<std::int64_t*>(r.segment->own_part())
+                                                               : r.memory.data();
+            r.ground.memory = {};
+            if (reaches[index] != Reach::none) r.ground.memory = [this](int) { return &process_; };
+            fill(at, input);
+            fill(at + input.size(), output);
+            r.output = at + input.size();
+            r.outputs = output.size();
+            const engine::Operands operands{.input = reinterpret_cast<std::byte*>(at),
+                                            .output = reinterpret_cast<std::byte*>(r.output),
+                                            .dtype = DType::int64,
+                                            .channel = transport::collective_channel | ++r.operations};
+            r.execution.emplace(std::make_shared<schedule::Schedule>(schedules[index]), operands, r.ground);
+        }
+        take_turns(chance);
+        std::vector<Values> results;
+        for (const auto& r : ranks_) {
+            Values& result = results.emplace_back();
+            for (std::size_t i = 0; i < r->outputs; ++i)
+                result.push_back(symbol_of(r->output[i], reduces(promise.collective)));
+        }
+        return results;
+    }
+
+ private:
+    static constexpr std::size_t part_bytes = std::size_t{64} << 10;
+    struct Rank {
+        std::shared_ptr<transport::SymmetricSegment> segment;
+        transport::SymmetricMemory symmetric;
+        std::vector<std::unique_ptr<transport::RingStream>> rings;
+        std::unique_ptr<transport::Mailbox> mailbox;
+        engine::Ground ground;
+        std::vector<std::int64_t> memory;
+        std::int64_t* output = nullptr;
+        std::size_t outputs = 0;
+        std::uint64_t operations = 0;
+        std::optional<engine::Execution> execution;
+    };
+
+    static void fill(std::int64_t* at, const Values& values) {
+        std::ranges::transform(values, at, [](const auto& value) { return value ? number_of(*value) : untouched; });
+    }
+
+    // Each time one of the ranks: some are far ahead of others.
+    void take_turns(std::mt19937& chance) {
+        for (int turn = 0; turn < 100000; ++turn) {
+            Rank& r = *ranks_[chance() % ranks_.size()];
+            for (std::uint32_t steps = chance() % 8; steps > 0; --steps) {
+                r.mailbox->progress();
+                r.execution->progress();
+            }
+            if (std::ranges::all_of(ranks_, [](const auto& rank) { return rank->execution->done(); })) return;
+        }
+        for (const auto& r : ranks_) {
+            EXPECT_TRUE(r->execution->done()) << "rank " << r->ground.rank << " waits, " << r->execution->where()
+                                              << ", for " << testing::PrintToString(r->execution->waits_for());
+        }
+    }
+
+    int size_;
+    std::shared_ptr<transport::Arena> arena_;
+    transport::PeerMemory process_{::getpid()};
+    std::vector<std::unique_ptr<Rank>> ranks_;
+};
+
+class Proved : public testing::TestWithParam<int> {
+ protected:
+    int size() const { return GetParam(); }
+    static constexpr std::uint64_t slot = 8;  // elements: most operations take many tiles
+
+    Layout layout() const {
+        Layout layout;
+        layout.host_of.assign(static_cast<std::size_t>(size()), 0);
+        layout.shared_memory = layout.pulls = true;
+        layout.slot_bytes = slot * sizeof(std::int64_t);
+        layout.slots = 8;
+        layout.segment_bytes = 3 * sizeof(std::int64_t);
+        return layout;
+    }
+
+    static Request request_of(const Promise& promise, int rank) {
+        Request request{.collective = promise.collective,
+                        .rank = rank,
+                        .root = promise.root,
+                        .element_bytes = sizeof(std::int64_t),
+                        .count = promise.count,
+                        .counts = promise.counts,
+                        .in_place = promise.in_place,
+                        .symmetric = true};
+        const auto me = static_cast<std::size_t>(rank);
+        std::uint64_t sent = 0, received = 0, largest = 0;
+        for (std::size_t peer = 0; peer < promise.matrix.size(); ++peer) {
+            request.send_counts.push_back(promise.matrix[me][peer]);
+            request.receive_counts.push_back(promise.matrix[peer][me]);
+            request.send_offsets.push_back(std::exchange(sent, sent + request.send_counts.back()));
+            request.receive_offsets.push_back(std::exchange(received, received + request.receive_counts.back()));
+            for (const std::uint64_t count : promise.matrix[peer]) largest = std::max(largest, count);
+        }
+        if (promise.collective == Collective::all_to_all) request.largest_count = largest;
+        return request;
+    }
+
+    // Proves what each algorithm plans, runs it a few times with other ranks ahead, and compares.
+    void try_all(Promise promise) {
+        promise.host_of.assign(static_cast<std::size_t>(size()), 0);
+        promise.slot_elements = slot;
+        for (const std::string& name : algorithm::applicable(layout(), request_of(promise, 0))) {
+            std::vector<schedule::Schedule> schedules;
+            for (int rank = 0; rank < size(); ++rank) {
+                Request request = request_of(promise, rank);
+                request.algorithm = name;
+                schedules.push_back(algorithm::plan(layout(), request));
+            }
+            ASSERT_EQ(schedule::prove(schedules, promise), std::vector<std::string>{}) << name;
+            for (int turn = 0; turn < 30; ++turn) try_one(name, schedules, promise, turn);
+        }
+    }
+
+    void try_one(const std::string& name, const std::vector<schedule::Schedule>& schedules, const Promise& promise,
+                 int turn) {
+        // All reached in one way, then each rank in one of its own.
+        std::vector<Reach> reaches(schedules.size(), static_cast<Reach>(turn % 3));
+        if (turn >= 3)
+            for (Reach& reach : reaches) reach = static_cast<Reach>(chance_() % 3);
+        const auto outputs = ranks_.run(schedules, promise, reaches, chance_);
+        for (int rank = 0; rank < size(); ++rank) {
+            const auto& output = outputs[static_cast<std::size_t>(rank)];
+            EXPECT_EQ(schedule::wrong_with(output, rank, size(), promise), "")
+                << to_string(promise.collective) << ' ' << name << ", rank " << rank << ", turn " << turn;
+        }
+        ++runs_;
+    }
+
+    std::mt19937 chance_{20261126};
+    Ranks ranks_{GetParam(), slot * sizeof(std::int64_t)};
+    int runs_ = 0;
+};
+
+TEST_P(Proved, schedules_do_what_was_proved_whoever_is_ahead) {
+    const auto n = static_cast<std::size_t>(size());
+    for (const std::uint64_t count : {0, 1, 5, 40}) {
+        for (const bool in_place : {false, true})
+            try_all({.collective = Collective::all_reduce, .count = count, .in_place = in_place});
+        std::vector<std::uint64_t> even(n, count), uneven(n);
+        for (std::size_t i = 0; i < n; ++i) uneven[i] = (count + 5 * i) % 23;
+        for (const int root : {0, size() - 1}) {
+            try_all({.collective = Collective::broadcast, .root = root, .count = count});
+            try_all({.collective = Collective::reduce, .root = root, .count = count});
+            for (const auto& counts : {even, uneven}) {
+                try_all({.collective = Collective::gather, .root = root, .counts = counts});
+                try_all({.collective = Collective::scatter, .root = root, .counts = counts});
+            }
+        }
+        for (const auto& counts : {even, uneven}) {
+            try_all({.collective = Collective::all_gather, .counts = counts});
+            try_all({.collective = Collective::reduce_scatter, .counts = counts});
+            std::vector<std::vector<std::uint64_t>> matrix(n, counts);
+            for (std::size_t i = 0; i < n; ++i)
+                std::ranges::rotate(matrix[i], matrix[i].begin() + static_cast<long>(i));
+            try_all({.collective = Collective::all_to_all, .matrix = matrix});
+        }
+        try_all({.collective = Collective::barrier});
+    }
+    EXPECT_GT(runs_, 10000);
+}
+
+TEST_P(Proved, a_schedule_that_is_wrong_leaves_something_else) {
+    const Promise promise{.collective = Collective::all_reduce,
+                          .count = 40,
+                          .host_of = std::vector<int>(static_cast<std::size_t>(size())),
+                          .slot_elements = slot};
+    std::vector<schedule::Schedule> schedules;
+    for (int rank = 0; rank < size(); ++rank) schedules.push_back(algorithm::plan(layout(), request_of(promise, rank)));
+    const std::vector<Reach> mapped(schedules.size(), Reach::mapped);
+    EXPECT_EQ(schedule::wrong_with(ranks_.run(schedules, promise, mapped, chance_)[1], 1, size(), promise), "");
+    for (schedule::Step& step : schedules[0].steps) step.everywhere = false;
+    EXPECT_NE(schedule::prove(schedules, promise), std::vector<std::string>{});
+    EXPECT_NE(schedule::wrong_with(ranks_.run(schedules, promise, mapped, chance_)[1], 1, size(), promise), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, Proved, testing::Values(2, 3, 5));
+
+}  // namespace
+}  // namespace tutti
