@@ -84,8 +84,6 @@ class Execution final : public Running {
     }
     bool all_released(std::uint64_t publication) const;
     bool has_room(std::uint64_t publication) const;
-    void combine(const schedule::Step& step, std::byte* target, std::span<const void* const> inputs);
-    std::byte* slot_of_result(const schedule::Step& step) const;
     bool ready(const schedule::Step& step) const;
     std::byte* address(const schedule::Chunk& chunk) const;
     std::size_t bytes(const schedule::Chunk& chunk) const { return chunk.count * element_bytes_; }
@@ -134,9 +132,7 @@ class Execution final : public Running {
     // In place: what all ranks have said at `meet`, by rank, and whether others may touch this rank's buffers.
     std::vector<transport::NamedBuffers> named_;
     bool met_ = false;
-    bool falls_back_ = false;           // someone's buffers cannot be reached
-    std::vector<std::byte*> delivery_;  // where the current step writes its result too
-    bool in_slot_ = false;              // what the next publication names is in its slot already
+    bool falls_back_ = false;  // someone's buffers cannot be reached
     std::optional<std::pair<int, std::uint64_t>> mismatch_;
 };
 

@@ -29,6 +29,8 @@ namespace {
 
 // How long a peer from whose memory the kernel does not copy may take to be gone. After that it is a refusal.
 constexpr std::chrono::milliseconds ending{200};
+// A result is written to several places in pieces that stay in the first-level cache.
+constexpr std::size_t piece_bytes = 8192;
 // Between two looks whether a peer still writes.
 constexpr std::chrono::microseconds writing{50};
 
@@ -137,12 +139,22 @@ bool Execution::combine_in_place(const Step& step) {
         const Operand& operand = schedule_->operands[step.first_operand + i];
         inputs.push_back(operand.peer < 0 ? address(operand.chunk) : far(operand.peer, operand.chunk).at);
     }
-    delivery_.clear();
+    std::byte* const target = step.peer < 0 ? address(step.target) : far(step.peer, step.target).at;
+    std::vector<std::byte*> others;
     for (std::size_t r = 0; step.everywhere && r < ground_.local_of.size(); ++r) {
         const int local = ground_.local_of[r];
-        if (local >= 0 && local != ground_.local_rank) delivery_.push_back(far(static_cast<int>(r), step.target).at);
+        if (local >= 0 && local != ground_.local_rank) others.push_back(far(static_cast<int>(r), step.target).at);
     }
-    combine(step, step.peer < 0 ? address(step.target) : far(step.peer, step.target).at, inputs);
+    // With several targets in pieces, which the copies find in the first-level cache.
+    std::vector<const void*> at(inputs.size());
+    const std::uint64_t piece = others.empty() ? step.target.count : piece_bytes / element_bytes_;
+    for (std::uint64_t done = 0; done < step.target.count; done += piece) {
+        const std::uint64_t now = std::min(piece, step.target.count - done);
+        const std::size_t offset = done * element_bytes_;
+        for (std::size_t i = 0; i < at.size(); ++i) at[i] = static_cast<const std::byte*>(inputs[i]) + offset;
+        kernels::combine(operands_.op, operands_.dtype, target + offset, at, now, step.finish ? operands_.divisor : 1);
+        for (std::byte* other : others) std::memcpy(other + offset, target + offset, now * element_bytes_);
+    }
     return true;
 }
 

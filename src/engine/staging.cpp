@@ -1,25 +1,17 @@
 // The steps of an execution that go through the staging area.
 #include "engine/execution.hpp"
 
-#include <tutti/error.hpp>
-
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <utility>
+#include <span>
+#include <vector>
 
 namespace tutti::engine {
 
 using schedule::Operand;
 using schedule::Step;
 using schedule::StepKind;
-
-namespace {
-// A result is written to several places in pieces that stay in the first-level cache.
-constexpr std::size_t delivery_bytes = 8192;
-}  // namespace
 
 bool Execution::run_shared(const Step& step) {
     if (step.kind == StepKind::meet) return meet(step);
@@ -61,18 +53,16 @@ bool Execution::publish(const Step& step) {
     if (!has_room(publication)) return false;
     const Operand* operands = schedule_->operands.data() + step.first_operand;
     std::byte* slot = arena.slot(ground_.local_rank, publication);
-    if (!std::exchange(in_slot_, false)) {  // else it is there
-        transport::StagingCopy* const copy = staging_copy(publication);
-        // More than two ranks usually share cores: what one copy takes says little there, so trials are seldom.
-        using Trial = transport::StagingCopy::Trial;
-        const Trial trial = arena.layout().ranks != 2                   ? Trial::now_and_then
-                            : slot == arena.slot(ground_.local_rank, 0) ? Trial::here
-                                                                        : Trial::elsewhere;
-        for (std::uint32_t i = 0; i < step.operand_count; ++i) {
-            const std::size_t size = bytes(operands[i].chunk);
-            transport::copy_staged(copy, slot, address(operands[i].chunk), size, trial);
-            slot += size;
-        }
+    transport::StagingCopy* const copy = staging_copy(publication);
+    // More than two ranks usually share cores: what one copy takes says little there, so trials are seldom.
+    using Trial = transport::StagingCopy::Trial;
+    const Trial trial = arena.layout().ranks != 2                   ? Trial::now_and_then
+                        : slot == arena.slot(ground_.local_rank, 0) ? Trial::here
+                                                                    : Trial::elsewhere;
+    for (std::uint32_t i = 0; i < step.operand_count; ++i) {
+        const std::size_t size = bytes(operands[i].chunk);
+        transport::copy_staged(copy, slot, address(operands[i].chunk), size, trial);
+        slot += size;
     }
     if (step.operand_count > 0) ground_.read_last[arena.place(ground_.local_rank, publication)] = false;
     tell_published(publication);
@@ -114,51 +104,15 @@ bool Execution::read_combine(const Step& step) {
         inputs[i] = operand.peer < 0 ? address(operand.chunk)
                                      : slot_of(operand.peer, publication) + operand.slot_offset * element_bytes_;
     }
-    delivery_.clear();
-    if (std::byte* const slot = slot_of_result(step)) {
-        delivery_.push_back(slot);
-        in_slot_ = true;
-    }
-    combine(step, address(step.target), inputs);
+    kernels::combine(operands_.op, operands_.dtype, address(step.target), inputs, step.target.count,
+                     step.finish ? operands_.divisor : 1);
     return true;
-}
-
-/// The slot into which the next step copies the result of this one by ordinary stores, if there is room in it now:
-/// copied piece by piece, the result comes from the first-level cache.
-std::byte* Execution::slot_of_result(const Step& step) const {
-    const auto next = static_cast<std::size_t>(&step - schedule_->steps.data()) + 1;
-    if (next == schedule_->steps.size()) return nullptr;
-    const Step& publication = schedule_->steps[next];
-    if (publication.kind != StepKind::publish || publication.operand_count != 1 ||
-        schedule_->operands[publication.first_operand].chunk != step.target || !has_room(base_ + publication.round))
-        return nullptr;
-    const transport::StagingCopy* const copy = staging_copy(base_ + publication.round);
-    if (copy != nullptr && copy->streams()) return nullptr;
-    return ground_.arena->slot(ground_.local_rank, base_ + publication.round);
 }
 
 /// Whether nobody needs any more what was in the slot of this publication.
 bool Execution::has_room(std::uint64_t publication) const {
     const std::uint32_t slots = ground_.arena->layout().slots;
     return publication < slots || all_released(publication - slots + 1);
-}
-
-/// Writes the result to all places of delivery_ too.
-void Execution::combine(const Step& step, std::byte* target, std::span<const void* const> inputs) {
-    const std::uint64_t count = step.target.count, divisor = step.finish ? operands_.divisor : 1;
-    if (delivery_.empty()) {
-        kernels::combine(operands_.op, operands_.dtype, target, inputs, count, divisor);
-        return;
-    }
-    std::vector<const void*> at(inputs.size());
-    const std::uint64_t piece = delivery_bytes / element_bytes_;
-    for (std::uint64_t done = 0; done < count; done += piece) {
-        const std::uint64_t now = std::min(piece, count - done);
-        const std::size_t offset = done * element_bytes_, bytes = now * element_bytes_;
-        for (std::size_t i = 0; i < at.size(); ++i) at[i] = static_cast<const std::byte*>(inputs[i]) + offset;
-        kernels::combine(operands_.op, operands_.dtype, target + offset, at, now, divisor);
-        for (std::byte* place : delivery_) std::memcpy(place + offset, target + offset, bytes);
-    }
 }
 
 }  // namespace tutti::engine

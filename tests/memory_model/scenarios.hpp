@@ -28,8 +28,8 @@ Scenario withdrawing(bool waits_for_readers);
 Scenario staging(std::size_t ranks);
 /// Two ranks for a schedule in place: one writes a word of the other's, which reads one of its.
 Scenario in_place();
-/// A rank meets another one for a schedule in place, gives the operation up, and uses the buffer otherwise. `is_written`:
-/// the other writes there, else it reads.
+/// A rank meets another one for a schedule in place, gives the operation up, and uses the buffer otherwise.
+/// `is_written`: the other writes there, else it reads.
 Scenario revoking(bool is_written);
 /// Small collectives in which all wait for all.
 Scenario small_in_turn(std::size_t ranks, std::uint64_t calls);

@@ -111,6 +111,21 @@ struct Job {
     }
 };
 
+// Two ranks that begin a schedule in place, the first of them with these words in its buffer, the other with ones.
+std::pair<Scenario, Job*> pair_in_place(const std::vector<std::shared_ptr<const schedule::Schedule>>& schedules,
+                                        std::array<std::uint64_t, 2> words) {
+    const auto state = std::make_shared<Job>(2, ArenaLayout{.slots = 4, .slot_bytes = 128});
+    Job* const s = state.get();
+    s->schedules = schedules;
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+        s->grounds[rank].memory = [s](int) { return &s->memory; };
+        for (std::size_t i = 0; i < words.size(); ++i)
+            s->buffers[rank].words[i] = rank == 0 ? words[i] : words[i] != 0 ? 1 : 0;
+        s->begin(rank, nullptr, s->buffers[rank].bytes());
+    }
+    return {{.memory = {memory_of(*s->arena), s->buffers[0].memory(), s->buffers[1].memory()}, .state = state}, s};
+}
+
 using schedule::Builder;
 using schedule::Chunk;
 
@@ -168,15 +183,8 @@ Scenario in_place() {
             b.read_in_place(0, second, second);
         schedules.push_back(std::make_shared<schedule::Schedule>(std::move(b).finish()));
     }
-    const auto state = std::make_shared<Job>(2, ArenaLayout{.slots = 4, .slot_bytes = 128});
-    Job* const s = state.get();
-    s->schedules = schedules;
-    for (std::size_t rank = 0; rank < 2; ++rank) {
-        s->grounds[rank].memory = [s](int) { return &s->memory; };
-        s->buffers[rank].words[0] = s->buffers[rank].words[1] = rank == 0 ? old_value : 1;
-        s->begin(rank, nullptr, s->buffers[rank].bytes());
-    }
-    Scenario scenario{.memory = {memory_of(*s->arena), s->buffers[0].memory(), s->buffers[1].memory()}, .state = state};
+    auto [scenario, job] = pair_in_place(schedules, {old_value, old_value});
+    Job* const s = job;
     scenario.threads = {[s] {
                             Job::run(*s->executions[0]);
                             s->buffers[0].store(0, new_value);
@@ -202,15 +210,8 @@ Scenario revoking(bool is_written) {
         if (rank == 1 && !is_written) b.read_in_place(0, all, all);
         schedules.push_back(std::make_shared<schedule::Schedule>(std::move(b).finish()));
     }
-    const auto state = std::make_shared<Job>(2, ArenaLayout{.slots = 4, .slot_bytes = 128});
-    Job* const s = state.get();
-    s->schedules = schedules;
-    for (std::size_t rank = 0; rank < 2; ++rank) {
-        s->grounds[rank].memory = [s](int) { return &s->memory; };
-        s->buffers[rank].words[0] = rank == 0 ? old_value : 1;
-        s->begin(rank, nullptr, s->buffers[rank].bytes());
-    }
-    Scenario scenario{.memory = {memory_of(*s->arena), s->buffers[0].memory(), s->buffers[1].memory()}, .state = state};
+    auto [scenario, job] = pair_in_place(schedules, {old_value, 0});
+    Job* const s = job;
     scenario.threads = {[s] {
                             s->executions[0]->progress();
                             s->executions[0].reset();
