@@ -68,7 +68,8 @@ Found by_rule(const Context& c) {
 Found by_limits(const Context& c) {
     const std::uint64_t bytes = decisive_bytes(c.request);
     for (const Algorithm& a : algorithms()) {
-        if (can_serve(a, c) && bytes <= a.preferred_bytes && c.layout.size() <= a.preferred_ranks)
+        if (can_serve(a, c) && a.preferred_bytes > 0 && bytes <= a.preferred_bytes &&
+            c.layout.size() <= a.preferred_ranks)
             return {&a, fmt::format("{} ({})", a.reason, sized(c))};
     }
     throw InternalError(fmt::format("no algorithm for {}", to_string(c.request.collective)));
