@@ -108,7 +108,7 @@ def targets():
         "start": Target("start", "32 processes to the end of their first barrier: speed over gloo's", ">=", 10.0),
         "cpu": Target("shm", "CPU time a byte, 1 to 64 MB: to the fastest peer's", "<=", 1.0),
         "overlap": Target("progress", "all_reduce beside a computation: time to one after the other", "<=", 1.1),
-        "left": Target("progress", "the same: what is left to wait for when the computation ends", "<=", 0.05, "%"),
+        "left": Target("progress", "the same, TUTTI_PROGRESS_NICE=-5: what is left to wait for at its end", "<=", 0.05, "%"),
         "quantise": Target("quantized", "quantising float16 to int8: elements a second over memcpy's", ">=", 0.25),
         "int8": Target("quantized", "1 Gbit/s, 16 to 64 MB, int8 on both legs: time to float16's all_reduce", "<=", 0.57),
         "one leg": Target("quantized", "the same, int8 on the first leg", "<=", 0.80),
@@ -295,11 +295,14 @@ class Bench:
             self.note("types", case, statistics.median(values))
 
     def progress(self):
-        for row in self.rows(self.program, "run", "-n", 2, "--", self.build / "bench/progress_bench", "--rounds", 11):
+        command = (self.program, "run", "-n", 2, "--", self.build / "bench/progress_bench", "--rounds", 11)
+        for row in self.rows(*command):
             if row["work"] == "wait":
                 self.note("wait", row["case"], row["share"])
             else:
                 self.note("overlap", f"{row['mib']} MB", row["together_us"] / row["one_after_other_us"])
+        for row in self.rows("env", "TUTTI_PROGRESS_NICE=-5", *command):
+            if row["work"] == "overlap":
                 self.note("left", f"{row['mib']} MB", row["left"])
 
     def store(self):

@@ -15,6 +15,8 @@ void check_environment() {
     settings::determinism();
     settings::wait();
     settings::progress_nice();
+    settings::spread();
+    settings::huge_pages();
     settings::timeout();
     settings::lifeline_timeout();
     settings::tcp_checksum();
@@ -23,7 +25,6 @@ void check_environment() {
     transport::Congestion::from_environment();
     transport::Lanes::from_environment();
     security::handshake_timeout();
-    env::get_bool("TUTTI_HUGE_PAGES", true);
     env::get_bool("TUTTI_INSECURE", false);
     env::get_bool("TUTTI_STORE_LOCAL", true);
 }

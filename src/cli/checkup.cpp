@@ -2,6 +2,7 @@
 
 #include "api/environment.hpp"
 #include "backend/libraries.hpp"
+#include "cli/host_settings.hpp"
 #include "core/env.hpp"
 #include "transport/shm/arena.hpp"
 #include "transport/shm/peer_memory.hpp"
@@ -359,6 +360,7 @@ std::vector<Finding> checkup() {
         findings.push_back(shared_memory());
         findings.push_back(trial("tcp", TransportKind::tcp));
         findings.push_back(tuning());
+        for (const auto& finding : host_settings()) findings.push_back(finding);
     }
     for (const auto& finding : {cores(), peer_memory(), open_files(), network(), socket_buffers(), secret()})
         findings.push_back(finding);

@@ -1,6 +1,7 @@
 #include "core/huge_pages.hpp"
 
-#include "core/env.hpp"
+#include "core/log.hpp"
+#include "core/settings.hpp"
 
 #include <fcntl.h>
 #include <sys/ioctl.h>
@@ -9,6 +10,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -44,11 +46,7 @@ bool HugePages::system_has_them() {
     return !setting.empty() && setting.find("[never]") == std::string::npos;
 }
 
-bool HugePages::asked_for() {
-    return env::get_bool("TUTTI_HUGE_PAGES", true);
-}
-
-HugePages::HugePages() : enabled_(asked_for() && system_has_them()) {
+HugePages::HugePages() : enabled_(settings::huge_pages() == settings::HugePages::all && system_has_them()) {
     if (enabled_) pages_ = UniqueFd(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
 }
 
@@ -122,6 +120,9 @@ void HugePages::used(const std::byte* at, std::size_t bytes) {
     }
     const std::uintptr_t eighth = (end - begin) / 8 / page_bytes * page_bytes;
     const std::uintptr_t stop = std::min(end, buffer.next + std::max<std::uintptr_t>(bytes_at_once, eighth));
+    static std::once_flag said;
+    std::call_once(
+        said, [] { TUTTI_INFO("buffers that are used often get huge pages in place, as TUTTI_HUGE_PAGES=1 asks"); });
     // Those that cannot be collapsed stay as they are.
     (void)!::madvise(reinterpret_cast<void*>(buffer.next), stop - buffer.next, MADV_COLLAPSE);
     buffer.next = stop;

@@ -64,7 +64,17 @@ Wait wait() {
 }
 
 int progress_nice() {
-    return static_cast<int>(env::get_int("TUTTI_PROGRESS_NICE", -20, 19).value_or(-5));
+    return static_cast<int>(env::get_int("TUTTI_PROGRESS_NICE", -20, 19).value_or(0));
+}
+
+bool spread() {
+    return env::get_bool("TUTTI_SPREAD", false);
+}
+
+HugePages huge_pages() {
+    static constexpr std::array<Named<HugePages>, 3> choices{
+        {{"own", HugePages::own}, {"1", HugePages::all}, {"0", HugePages::none}}};
+    return chosen("TUTTI_HUGE_PAGES", choices);
 }
 
 TcpChecksum tcp_checksum() {

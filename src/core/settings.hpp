@@ -21,8 +21,17 @@ enum class Wait { automatic, spin, yield, sleep };
 /// TUTTI_WAIT: auto, spin, yield or sleep.
 Wait wait();
 
-/// TUTTI_PROGRESS_NICE: by how much a world's progress thread is nicer than the thread that starts it, -20 to 19.
+/// TUTTI_PROGRESS_NICE: by how much a world's progress thread is nicer than the thread that starts it, -20 to 19; 0,
+/// the default, leaves it alone.
 int progress_nice();
+
+/// TUTTI_SPREAD: whether ranks that share a CPU may move their callers' threads to others, off by default.
+bool spread();
+
+/// Which memory gets huge pages: what `tutti::empty` makes; all buffers that are used often; none.
+enum class HugePages { own, all, none };
+/// TUTTI_HUGE_PAGES: own (the default), 1 for all, or 0 for none.
+HugePages huge_pages();
 
 /// Which bytes over TCP have checksums: those that leave the network of their host; all; none.
 enum class TcpChecksum { automatic, on, off };

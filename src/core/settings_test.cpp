@@ -71,13 +71,28 @@ TEST_F(Settings, encryption_is_on_or_off_and_off_unless_it_is_said) {
     EXPECT_EQ(complaint([] { tls(); }), "environment variable TUTTI_TLS=1: expected off or on");
 }
 
-TEST_F(Settings, the_progress_thread_comes_before_computations_unless_told_otherwise) {
-    EXPECT_EQ(progress_nice(), -5);
-    set("TUTTI_PROGRESS_NICE", "0");
+TEST_F(Settings, the_niceness_of_the_progress_thread_stays_as_it_is_unless_told_otherwise) {
     EXPECT_EQ(progress_nice(), 0);
+    set("TUTTI_PROGRESS_NICE", "-5");
+    EXPECT_EQ(progress_nice(), -5);
     set("TUTTI_PROGRESS_NICE", "-21");
     EXPECT_NE(complaint([] { progress_nice(); }).find("TUTTI_PROGRESS_NICE=-21: expected an integer from -20"),
               std::string::npos);
+}
+
+TEST_F(Settings, callers_threads_and_buffers_are_left_alone_unless_it_is_asked_for) {
+    EXPECT_FALSE(spread());
+    set("TUTTI_SPREAD", "1");
+    EXPECT_TRUE(spread());
+    set("TUTTI_SPREAD", "far");
+    EXPECT_NE(complaint([] { spread(); }).find("TUTTI_SPREAD=far: expected 1 or 0"), std::string::npos);
+    EXPECT_EQ(huge_pages(), HugePages::own);
+    set("TUTTI_HUGE_PAGES", "1");
+    EXPECT_EQ(huge_pages(), HugePages::all);
+    set("TUTTI_HUGE_PAGES", "0");
+    EXPECT_EQ(huge_pages(), HugePages::none);
+    set("TUTTI_HUGE_PAGES", "all");
+    EXPECT_EQ(complaint([] { huge_pages(); }), "environment variable TUTTI_HUGE_PAGES=all: expected own, 1 or 0");
 }
 
 TEST_F(Settings, a_timeout_is_a_number_of_milliseconds) {

@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <mutex>
 #include <utility>
 
 namespace tutti::detail {
@@ -19,10 +20,22 @@ namespace {
 constexpr int turns_before_yield = 8;  // over sockets
 constexpr int turns_before_check = 16;
 
-// To be less nice takes a privilege (CAP_SYS_NICE, or RLIMIT_NICE); without it this thread remains as it is.
 void be_nicer_by(int change) {
+    if (change == 0) return;
     const int now = ::getpriority(PRIO_PROCESS, 0);  // of this thread
-    ::setpriority(PRIO_PROCESS, 0, std::clamp(now + change, -20, 19));
+    const int wanted = std::clamp(now + change, -20, 19);
+    const bool may = ::setpriority(PRIO_PROCESS, 0, wanted) == 0;
+    static std::once_flag said;
+    std::call_once(said, [&] {
+        if (may)
+            TUTTI_INFO("the thread of asynchronous operations has niceness {}, as TUTTI_PROGRESS_NICE={} asks", wanted,
+                       change);
+        else
+            TUTTI_WARN(
+                "TUTTI_PROGRESS_NICE={}: the thread of asynchronous operations keeps niceness {}; less takes the right "
+                "to it (CAP_SYS_NICE, or ulimit -e)",
+                change, now);
+    });
 }
 
 }  // namespace

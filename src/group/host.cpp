@@ -127,7 +127,7 @@ void World::connect_shared_memory(const OfferedMemory& offer, const Deadline& de
     static_assert(transport::Mailbox::pull_bytes_on_own_cores == algorithm::pulled_from);
     if (waiting_.has_own_core()) mailbox_->pull_from(transport::Mailbox::pull_bytes_on_own_cores);
     if (!waiting_.has_own_core() && settings::wait() == settings::Wait::automatic)
-        spread_.emplace(arena_, local_of(rank_));
+        spread_.emplace(arena_, local_of(rank_), settings::spread() ? Spread::Moves::yes : Spread::Moves::no);
     for (const int peer : rank_of_local_) {
         if (peer != rank_) mailbox_->activate(peer);
     }

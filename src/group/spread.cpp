@@ -1,9 +1,12 @@
 #include "group/spread.hpp"
 
+#include "core/log.hpp"
+
 #include <sched.h>
 
 #include <algorithm>
 #include <array>
+#include <mutex>
 
 namespace tutti::detail {
 namespace {
@@ -17,7 +20,7 @@ void Spread::note() {
     auto& said = arena_->control(local_rank_).cpu_and_one;
     const auto mine = static_cast<std::uint32_t>(here_ + 1);
     if (said.load(std::memory_order_relaxed) != mine) said.store(mine, std::memory_order_relaxed);
-    if (++notes_ < notes_before_look) return;
+    if (moves_ == Moves::no || ++notes_ < notes_before_look) return;
     notes_ = 0;
     if (const Instant now = Clock::now(); now >= next_look_) {
         move();
@@ -36,7 +39,13 @@ void Spread::move() {
     if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
     CPU_ZERO(&only);
     CPU_SET(static_cast<std::size_t>(there), &only);
-    if (::sched_setaffinity(0, sizeof only, &only) == 0) ::sched_setaffinity(0, sizeof allowed, &allowed);
+    if (::sched_setaffinity(0, sizeof only, &only) != 0) return;
+    ::sched_setaffinity(0, sizeof allowed, &allowed);
+    static std::once_flag said;
+    std::call_once(said, [&] {
+        TUTTI_INFO("a thread that waits with other ranks on CPU {} moves to CPU {}, as TUTTI_SPREAD=1 asks", here_,
+                   there);
+    });
 }
 
 // An allowed one with at least two ranks less than this one, if this is the first rank here; otherwise this one. One

@@ -3,7 +3,8 @@
 // A rank that waits either looks again, which helps while those that it waits for run elsewhere, or yields, which helps
 // if one of them needs this CPU. And it only helps if they are spread evenly: with three on one CPU and one on the
 // other each round takes three turns instead of two, and the kernel, which balances a few times a second at best, may
-// leave it so for the whole of a short job. So a rank on a CPU with two more than another one moves there: it restricts
+// leave it so for the whole of a short job. With TUTTI_SPREAD=1 a rank on a CPU with two more than another one moves
+// there: it restricts
 // itself to that CPU and takes the restriction back at once. CPUs that the caller's thread is not allowed to use stay
 // so; those that its cpuset gains later it does not use by itself, as after any sched_setaffinity(2).
 //
@@ -21,10 +22,12 @@ namespace tutti::detail {
 
 class Spread {
  public:
-    Spread(std::shared_ptr<transport::Arena> arena, int local_rank)
-        : arena_(std::move(arena)), local_rank_(local_rank) {}
+    /// Whether note() may move the thread that calls it, which is the caller's: TUTTI_SPREAD.
+    enum class Moves { no, yes };
+    Spread(std::shared_ptr<transport::Arena> arena, int local_rank, Moves moves)
+        : arena_(std::move(arena)), local_rank_(local_rank), moves_(moves) {}
 
-    /// The calling thread waits: says where it runs, and moves it if that has been a bad place for a while.
+    /// The calling thread waits: says where it runs, and with Moves::yes moves it if that was a bad place for a while.
     void note();
     /// As far as is known, the other rank waits, or would go on, on the CPU of the last note().
     bool is_here(int local_rank) const noexcept { return cpu_of(local_rank) == here_; }
@@ -42,6 +45,7 @@ class Spread {
 
     std::shared_ptr<transport::Arena> arena_;
     int local_rank_;
+    Moves moves_;
     int here_ = -2;  // nowhere, yet
     int notes_ = 0;
     std::chrono::milliseconds pause_ = shortest;

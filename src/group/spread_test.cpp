@@ -2,11 +2,23 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <thread>
 #include <vector>
+
+namespace {
+int affinities_set = 0;
+}
+
+// The C library's, counted.
+extern "C" int sched_setaffinity(pid_t thread, std::size_t bytes, const cpu_set_t* cpus) noexcept {
+    ++affinities_set;
+    return static_cast<int>(::syscall(SYS_sched_setaffinity, thread, bytes, cpus));
+}
 
 namespace tutti::detail {
 namespace {
@@ -35,14 +47,16 @@ class Spreads : public ::testing::Test {
     // A thread as rank `me`, which notes while the others are where it has just been; the CPUs on which it was. It
     // looks around several times, and on a busy machine, where it may not run for long, until it was on as many as
     // expected.
-    std::vector<int> stay_among(int me, int others_here, const std::vector<int>& allowed, std::size_t expected = 1) {
+    std::vector<int> stay_among(int me, int others_here, const std::vector<int>& allowed, std::size_t expected = 1,
+                                Spread::Moves moves = Spread::Moves::yes) {
         std::vector<int> seen;
+        affinities_set = 0;
         std::thread([&] {
             cpu_set_t mine;
             CPU_ZERO(&mine);
             for (const int cpu : allowed) CPU_SET(static_cast<std::size_t>(cpu), &mine);
             ASSERT_EQ(::sched_setaffinity(0, sizeof mine, &mine), 0);
-            Spread spread(arena_, me);
+            Spread spread(arena_, me, moves);
             const int first = ::sched_getcpu();
             for (int rank = 0, left = others_here; rank < ranks; ++rank) {
                 if (rank != me && left-- > 0) put(rank, first);
@@ -62,7 +76,7 @@ class Spreads : public ::testing::Test {
 };
 
 TEST_F(Spreads, say_where_they_are_and_know_who_is_here) {
-    Spread spread(arena_, 1);
+    Spread spread(arena_, 1, Spread::Moves::no);
     EXPECT_FALSE(spread.is_here(0)) << "nothing is known of it";
     spread.note();
     const int here = noted(1);
@@ -81,6 +95,15 @@ TEST_F(Spreads, move_from_a_cpu_with_two_more_than_another) {
         EXPECT_EQ(seen.size(), 1U) << "there is nowhere to go";
     else
         EXPECT_GE(seen.size(), 2U);
+}
+
+TEST_F(Spreads, leave_the_thread_of_the_caller_alone_unless_they_are_asked_to_move_it) {
+    const std::vector<int> all = list_of(allowed_cpus());
+    stay_among(0, 3, all, 1, Spread::Moves::no);
+    EXPECT_EQ(affinities_set, 1) << "by this test";
+    if (all.size() == 1) return;
+    stay_among(0, 3, all, 2, Spread::Moves::yes);
+    EXPECT_GT(affinities_set, 2) << "by this test, and by the move and its end";
 }
 
 TEST_F(Spreads, keep_to_the_cpus_that_their_thread_is_allowed_to_use) {

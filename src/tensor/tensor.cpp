@@ -1,9 +1,12 @@
 // Views and tensors. Threads: values; the count of owners of a tensor's memory is atomic, its elements are not.
+#include "core/env.hpp"
+
 #include <tutti/error.hpp>
 #include <tutti/tensor.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <cstring>
@@ -15,15 +18,19 @@ namespace tutti {
 namespace {
 
 // Of few bytes: a cache line. Of many: a huge page, and no other memory in their last one, so that all of a tensor's
-// pages can become huge ones (core/huge_pages). What is not touched takes no memory.
+// pages can be huge: a megabyte and more asks for that (unless TUTTI_HUGE_PAGES is 0), shorter ones can become so
+// (core/huge_pages). What is not touched takes no memory, beside the rest of a huge page. That this is asked for stays
+// with the addresses when an allocator keeps them after a tensor's end, as with NumPy's arrays.
 constexpr std::size_t line_bytes = 64, huge_page_bytes = std::size_t{2} << 20;
-constexpr std::size_t least_in_huge_pages = std::size_t{128} << 10;
+constexpr std::size_t least_in_huge_pages = std::size_t{128} << 10, least_asked_for = std::size_t{1} << 20;
 
 std::shared_ptr<void> allocate(std::size_t bytes) {
     const std::size_t unit = bytes >= least_in_huge_pages ? huge_page_bytes : line_bytes;
     const std::size_t whole = std::max<std::size_t>(1, (bytes + unit - 1) / unit) * unit;
     const std::align_val_t alignment{unit};
-    return {::operator new(whole, alignment), [alignment](void* p) { ::operator delete(p, alignment); }};
+    void* const at = ::operator new(whole, alignment);
+    if (bytes >= least_asked_for && env::get("TUTTI_HUGE_PAGES") != "0") ::madvise(at, whole, MADV_HUGEPAGE);
+    return {at, [alignment](void* p) { ::operator delete(p, alignment); }};
 }
 
 std::int64_t checked_element_count(const Extents& shape, std::size_t element_bytes) {

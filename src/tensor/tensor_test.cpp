@@ -9,9 +9,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <numeric>
 #include <random>
+#include <sstream>
+#include <string>
 #include <vector>
 
 namespace tutti {
@@ -236,6 +242,34 @@ TEST(Tensor, of_many_bytes_has_huge_pages_to_itself) {
         EXPECT_EQ(::mincore(const_cast<void*>(first.raw_data()), whole, resident.data()), 0) << "mapped to its end";
     }
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(empty(uint8, {1}).raw_data()) % 64, 0U);
+}
+
+// By the kernel's list of this process's mappings: the flag that madvise sets.
+bool asks_for_huge_pages(const void* at) {
+    std::ifstream maps("/proc/self/smaps");
+    bool inside = false;
+    for (std::string line; std::getline(maps, line);) {
+        std::uintptr_t low = 0, high = 0;
+        char dash = 0;
+        if (std::istringstream(line) >> std::hex >> low >> dash >> high && dash == '-')
+            inside = low <= reinterpret_cast<std::uintptr_t>(at) && reinterpret_cast<std::uintptr_t>(at) < high;
+        if (inside && line.starts_with("VmFlags:")) return line.find(" hg") != std::string::npos;
+    }
+    return false;
+}
+
+TEST(Tensor, of_a_megabyte_asks_for_huge_pages_for_its_own_memory_alone) {
+    const std::int64_t mib = 1 << 20;
+    std::vector<char> callers(8 * mib);
+    const Tensor big = empty(uint8, {mib}), small = empty(uint8, {mib - 1});
+    if (!std::filesystem::exists("/sys/kernel/mm/transparent_hugepage/enabled")) GTEST_SKIP() << "this kernel has none";
+    EXPECT_TRUE(asks_for_huge_pages(big.raw_data()));
+    EXPECT_FALSE(asks_for_huge_pages(small.raw_data()));
+    EXPECT_FALSE(asks_for_huge_pages(callers.data() + 4 * mib));
+    ::setenv("TUTTI_HUGE_PAGES", "0", 1);
+    const Tensor without = empty(uint8, {64 * mib});  // no allocator hands out what it has for that
+    ::unsetenv("TUTTI_HUGE_PAGES");
+    EXPECT_FALSE(asks_for_huge_pages(without.raw_data()));
 }
 
 TEST(Tensor, crosses_dlpack_in_both_directions) {

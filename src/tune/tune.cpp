@@ -2,8 +2,8 @@
 
 #include "algorithm/select.hpp"
 #include "core/env.hpp"
-#include "core/huge_pages.hpp"
 #include "core/log.hpp"
+#include "core/settings.hpp"
 #include "core/suggestion.hpp"
 #include "object/codec.hpp"
 #include "tune/cache.hpp"
@@ -171,7 +171,7 @@ std::string offer(const Setting& setting, bool rank_0) {
     if (!known.numbers) known.numbers = cached_or_measured(setting, rank_0);
     if (!known.numbers) return {};
     CostModel costs = known.numbers->costs;
-    if (!HugePages::asked_for()) costs.pull_huge_gbps = costs.pull_gbps;
+    if (settings::huge_pages() != settings::HugePages::all) costs.pull_huge_gbps = costs.pull_gbps;
     return object::encode_string(object_of(costs));
 }
 

@@ -95,14 +95,19 @@ std::vector<int> niceness_of(std::string_view name) {
     return found;
 }
 
-TEST_P(Works, are_driven_by_a_thread_that_comes_before_computations_where_it_may) {
-    run_ranks(2, GetParam(), [](const ProcessGroup& g) {
+// `change`: what TUTTI_PROGRESS_NICE says, or null. The thread of asynchronous operations has the niceness that a
+// thread gets that asks for this much less.
+void expect_niceness_of_progress_thread(const How& how, const char* change) {
+    if (change != nullptr) ::setenv("TUTTI_PROGRESS_NICE", change, 1);
+    run_ranks(2, how, [change](const ProcessGroup& g) {
         if (!backend_under_test().empty()) return;  // which need not have a thread
         int expected = ::getpriority(PRIO_PROCESS, 0);
-        std::thread([&expected] {
-            if (::setpriority(PRIO_PROCESS, 0, std::max(expected - 5, -20)) == 0)
-                expected = ::getpriority(PRIO_PROCESS, 0);
-        }).join();
+        if (change != nullptr) {
+            std::thread([&expected, change] {
+                if (::setpriority(PRIO_PROCESS, 0, std::clamp(expected + std::stoi(change), -20, 19)) == 0)
+                    expected = ::getpriority(PRIO_PROCESS, 0);
+            }).join();
+        }
         int x = 0;
         Work work = irecv(std::span(&x, 1), {.src = 1 - g.rank(), .group = g});
         const auto until = Clock::now() + 10s;
@@ -118,6 +123,16 @@ TEST_P(Works, are_driven_by_a_thread_that_comes_before_computations_where_it_may
         work.wait();
         EXPECT_EQ(x, 1);
     });
+    ::unsetenv("TUTTI_PROGRESS_NICE");
+}
+
+TEST_P(Works, are_driven_by_a_thread_that_is_as_nice_as_all_others) {
+    expect_niceness_of_progress_thread(GetParam(), nullptr);
+}
+
+TEST_P(Works, are_driven_by_a_thread_that_is_as_nice_as_it_is_asked_to_be) {
+    expect_niceness_of_progress_thread(GetParam(), "-5");
+    expect_niceness_of_progress_thread(GetParam(), "3");
 }
 
 TEST_P(Works, say_what_became_of_them) {

@@ -1,6 +1,7 @@
 #include "transport/tcp/congestion.hpp"
 
 #include "core/env.hpp"
+#include "core/log.hpp"
 #include "core/suggestion.hpp"
 #include "core/unique_fd.hpp"
 
@@ -14,6 +15,7 @@
 #include <array>
 #include <cstdint>
 #include <fstream>
+#include <mutex>
 #include <string_view>
 #include <utility>
 
@@ -63,7 +65,15 @@ Congestion Congestion::from_environment() {
 void Congestion::apply(int fd) const noexcept {
     if (name_ == "system") return;
     if (name_ != "auto") return static_cast<void>(choose(fd, name_));
-    if (congestion_of(fd).starts_with("bbr") && is_near(fd)) choose(fd, "reno");
+    const std::string systems = congestion_of(fd);
+    if (!systems.starts_with("bbr") || !is_near(fd) || !choose(fd, "reno")) return;
+    static std::once_flag said;
+    std::call_once(said, [&] {
+        TUTTI_INFO(
+            "connections between near hosts use the congestion control reno instead of {}, which paces; "
+            "TUTTI_TCP_CONGESTION=system leaves the system's",
+            systems);
+    });
 }
 
 }  // namespace tutti::transport

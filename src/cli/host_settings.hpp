@@ -1,0 +1,16 @@
+// What tutti changes on its host beside its own memory and connections, as the environment has it: four settings, each
+// left alone or told of.
+//
+// Threads: any.
+#pragma once
+
+#include "cli/checkup.hpp"
+
+#include <vector>
+
+namespace tutti::cli {
+
+/// Throws InvalidArgument where a variable has a wrong value.
+std::vector<Finding> host_settings();
+
+}  // namespace tutti::cli

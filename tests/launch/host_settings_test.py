@@ -1,0 +1,84 @@
+"""What tutti changes on its host: nothing unasked but what it says, in the log and in tutti doctor."""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+from cli_case import CliCase, TOUR, TUTTI, main
+
+ROOT = os.geteuid() == 0
+FOUR = ("TUTTI_PROGRESS_NICE", "TUTTI_SPREAD", "TUTTI_HUGE_PAGES", "TUTTI_TCP_CONGESTION")
+
+
+class HostSettings(CliCase):
+    def log(self, *command, before=(), **settings):
+        """The lines of the log at level info, of a job by `tutti run` or `tutti bench`, that name one of the four."""
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("TUTTI_")}
+        done = subprocess.run([*before, TUTTI, *map(str, command)], capture_output=True, text=True, timeout=100, check=False,
+                              env={**environment, "TUTTI_LOG_LEVEL": "info", **settings})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return [line for line in done.stderr.splitlines() if any(name in line for name in FOUR)]
+
+    def bench(self, collective, size, *options, **more):
+        return self.log("bench", collective, "-n", 2, "--sizes", size, "--seconds", "0.02", "--no-limits", *options, **more)
+
+    def test_the_log_says_once_a_rank_when_the_progress_thread_gets_another_niceness(self):
+        self.assertEqual(self.log("run", "-n", 2, TOUR), [])
+        lines = self.log("run", "-n", 2, TOUR, TUTTI_PROGRESS_NICE="3")
+        self.assertEqual(len(lines), 2, lines)
+        for line in lines:
+            self.assertRegex(line, r"I\d.* niceness \d+, as TUTTI_PROGRESS_NICE=3 asks")
+
+    def test_the_log_warns_of_a_niceness_that_cannot_be_had(self):
+        before = ["setpriv", "--bounding-set", "-sys_nice"] if ROOT else []
+        if ROOT and not shutil.which("setpriv"):
+            self.skipTest("no setpriv")
+        lines = self.log("run", "-n", 2, TOUR, before=["sh", "-c", 'ulimit -e 0; exec "$@"', "sh", *before],
+                         TUTTI_PROGRESS_NICE="-5")
+        self.assertEqual(len(lines), 2, lines)
+        for line in lines:
+            self.assertRegex(line, r"W\d.*TUTTI_PROGRESS_NICE=-5: the thread of asynchronous operations keeps niceness")
+
+    def test_buffers_of_callers_get_huge_pages_only_where_that_is_asked_for_and_the_log_says_so(self):
+        setting = pathlib.Path("/sys/kernel/mm/transparent_hugepage/enabled")
+        if not setting.exists() or "[never]" in setting.read_text():
+            self.skipTest("no huge pages here")
+        self.assertEqual(self.bench("sendrecv", "512K"), [])
+        lines = self.bench("sendrecv", "512K", TUTTI_HUGE_PAGES="1")
+        self.assertLessEqual(len(lines), 2)
+        if not lines:
+            self.skipTest("no copies between processes here")
+        self.assertRegex(lines[0], "used often get huge pages in place, as TUTTI_HUGE_PAGES=1 asks")
+
+    def test_the_log_says_which_congestion_control_replaces_the_systems(self):
+        """In a network namespace whose system's is BBR."""
+        script = "ip link set lo up && echo bbr > /proc/sys/net/ipv4/tcp_congestion_control && exec \"$@\""
+        before = ["unshare", "-n", "sh", "-c", script, "sh"]
+        tried = subprocess.run([*before, "true"], capture_output=True, text=True, check=False)
+        if tried.returncode != 0:
+            self.skipTest("no network namespace with BBR: " + tried.stderr.strip())
+        lines = self.bench("all_reduce", "8", "--transport", "tcp", before=before)
+        self.assertEqual(len(lines), 2, "one of each rank")
+        for line in lines:
+            self.assertRegex(line, "use the congestion control reno instead of bbr, .*TUTTI_TCP_CONGESTION=system")
+        self.assertEqual(self.bench("all_reduce", "8", "--transport", "tcp", before=before, TUTTI_TCP_CONGESTION="system"), [])
+
+    def test_doctor_lists_all_four(self):
+        done = self.tutti("doctor")
+        said = re.sub(r"\n {25}", " ", done.stdout)
+        for finding in (r"niceness +left alone \(TUTTI_PROGRESS_NICE", r"callers' cores +left alone \(TUTTI_SPREAD=1",
+                        r"huge pages +(for tutti's tensors only \(TUTTI_HUGE_PAGES=1|this system has none)",
+                        r"tcp congestion +\w+, the system's"):
+            self.assertRegex(said, f"(?m)^ok +{finding}")
+        done = self.tutti("doctor", env={"TUTTI_PROGRESS_NICE": "-5", "TUTTI_SPREAD": "1", "TUTTI_HUGE_PAGES": "1",
+                                         "TUTTI_TCP_CONGESTION": "reno"})
+        said = re.sub(r"\n {25}", " ", done.stdout)
+        for finding in (r"niceness +-5 for the thread of asynchronous operations", r"callers' cores +threads that wait may be moved",
+                        r"huge pages +(for tutti's tensors, and for callers' buffers|this system has none)",
+                        r"tcp congestion +reno for tutti's connections"):
+            self.assertRegex(said, f"(?m)^ok +{finding}")
+
+
+if __name__ == "__main__":
+    main("cli_host_settings_test")
