@@ -4,7 +4,7 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 get_property(rooms GLOBAL PROPERTY TUTTI_ROOMS)
-list(REMOVE_ITEM rooms cli)
+list(REMOVE_ITEM rooms ${TUTTI_PROGRAM_ROOMS})
 set(room_objects "")
 foreach(room IN LISTS rooms)
   list(APPEND room_objects "$<TARGET_OBJECTS:tutti-${room}>")

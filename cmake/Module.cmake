@@ -1,6 +1,6 @@
 # add_module(NAME [SOURCES file…] [DEPENDS room…] [LIBRARIES target…] [TESTS file_test.cpp…])
 #
-# One room of src/: a static library tutti-NAME that may use the rooms in DEPENDS and nothing else. Checks that
+# One room, of src/ but for bench/collectives: a static library tutti-NAME that may use the rooms in DEPENDS and nothing else. Checks that
 # hold the direction: the link check below (undefined symbols), and tests/house/includes (headers).
 # TESTS: unit tests beside the sources, one executable NAME_test.
 set_property(GLOBAL PROPERTY TUTTI_ROOMS "")
@@ -13,6 +13,8 @@ function(add_module name)
   target_link_libraries(tutti-${name} PUBLIC ${room_libraries} ${arg_LIBRARIES} PRIVATE tutti-flags)
   set_property(GLOBAL APPEND PROPERTY TUTTI_ROOMS ${name})
   set_property(GLOBAL PROPERTY TUTTI_ROOM_DEPENDS_${name} "${arg_DEPENDS}")
+  file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}")
+  set_property(GLOBAL PROPERTY TUTTI_ROOM_FOLDER_${name} "${folder}")
 
   # An empty main linked with the whole room and only what it declares.
   file(GENERATE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/link_check.cpp" CONTENT "int main() { return 0; }\n")

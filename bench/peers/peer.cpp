@@ -1,7 +1,7 @@
 #include "peer.hpp"
 
-#include "cli/bench/contents.hpp"
-#include "cli/bench/line.hpp"
+#include "bench/collectives/contents.hpp"
+#include "bench/collectives/line.hpp"
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>

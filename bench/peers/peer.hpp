@@ -2,7 +2,7 @@
 // A peer brings the calls. `tutti bench … --against NAME` starts these programs; they are not installed.
 #pragma once
 
-#include "cli/bench/sampling.hpp"
+#include "bench/collectives/sampling.hpp"
 
 #include <cstddef>
 #include <functional>

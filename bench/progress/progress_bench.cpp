@@ -2,7 +2,7 @@
 // a job that `tutti run` starts; rank 0 prints and writes the figures.
 //
 // Threads: one, and the group's own.
-#include "cli/bench/sampling.hpp"
+#include "bench/collectives/sampling.hpp"
 
 #include <tutti/tutti.hpp>
 

@@ -1,6 +1,6 @@
 // tutti doctor: what tutti finds where it runs. --env: which rank of which job this process is, and who says so.
-#include "cli/arguments.hpp"
 #include "cli/checkup.hpp"
+#include "cli/commands.hpp"
 #include "cli/manual/page.hpp"
 #include "core/env.hpp"
 #include "core/this_host.hpp"

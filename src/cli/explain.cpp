@@ -3,10 +3,10 @@
 
 #include "algorithm/select.hpp"
 #include "algorithm/slots.hpp"
-#include "cli/arguments.hpp"
+#include "cli/commands.hpp"
 #include "cli/explain_quantized.hpp"
 #include "cli/manual/page.hpp"
-#include "cli/requests.hpp"
+#include "command/requests.hpp"
 #include "core/env.hpp"
 #include "transport/shm/arena.hpp"
 #include "transport/shm/peer_memory.hpp"

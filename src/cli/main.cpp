@@ -1,5 +1,6 @@
 // tutti: the command-line program.
-#include "cli/arguments.hpp"
+#include "bench/collectives/command.hpp"
+#include "cli/commands.hpp"
 #include "cli/manual/page.hpp"
 #include "core/suggestion.hpp"
 
@@ -51,7 +52,7 @@ int main(int argc, char** argv) {
     std::map<std::string, Command> commands;
     commands["run"] = add_run(app, command);
     commands["launch"] = add_launch(app, command);
-    commands["bench"] = add_bench(app);
+    commands["bench"] = bench::add_bench(app);
     commands["explain"] = add_explain(app);
     commands["doctor"] = add_doctor(app);
     commands["status"] = add_status(app);

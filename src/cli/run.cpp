@@ -1,6 +1,6 @@
 // tutti run: starts the ranks of a job, here, on this node of several, or on other hosts over ssh. Its flags are those
 // of torchrun and DeepSpeed's launcher; tutti launch is the same with the defaults of torch.distributed.launch.
-#include "cli/arguments.hpp"
+#include "cli/commands.hpp"
 #include "core/this_host.hpp"
 #include "launch/launcher.hpp"
 #include "launch/placement.hpp"

@@ -1,6 +1,6 @@
 // tutti status: a page of a running job on this host, with the secret from the environment and not from the command
 // line, which others could read.
-#include "cli/arguments.hpp"
+#include "cli/commands.hpp"
 #include "core/env.hpp"
 #include "record/http.hpp"
 #include "security/secret.hpp"

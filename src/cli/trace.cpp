@@ -1,5 +1,5 @@
 // tutti trace: what the dumps of a job's ranks say: who waits for whom, and a timeline to look at.
-#include "cli/arguments.hpp"
+#include "cli/commands.hpp"
 #include "record/flight.hpp"
 #include "record/timeline.hpp"
 

@@ -44,8 +44,8 @@ def direction(root, rooms):
     for index, room in enumerate(rooms):
         declared = set(room["depends"])
         for other in sorted(declared - set(names[:index])):
-            yield f"src/{room['name']}/CMakeLists.txt: declares {other}, which does not stand before it"
-        for file in files(root, (f"src/{room['name']}",)):
+            yield f"{room['folder']}/CMakeLists.txt: declares {other}, which does not stand before it"
+        for file in files(root, (room["folder"],)):
             for number, _, path in includes(file):
                 other = path.split("/")[0]
                 if "/" in path and other in names and other != room["name"] and other not in declared:
@@ -89,8 +89,8 @@ def paths(root, rooms):
 
 def rooms_have_readmes(root, rooms):
     for room in rooms:
-        if not (root / "src" / room["name"] / "README.md").is_file():
-            yield f"src/{room['name']}: has no README.md"
+        if not (root / room["folder"] / "README.md").is_file():
+            yield f"{room['folder']}: has no README.md"
 
 
 def variables(root, rooms):

@@ -19,7 +19,7 @@ class Rules(unittest.TestCase):
         folder = tempfile.TemporaryDirectory(dir=ROOMS.parent)
         self.addCleanup(folder.cleanup)
         self.copy = pathlib.Path(folder.name)
-        for part in ("src", "include"):
+        for part in ("src", "include", "bench"):
             shutil.copytree(ROOT / part, self.copy / part)
         self.rooms = json.loads(ROOMS.read_text())
 
@@ -47,6 +47,10 @@ class Rules(unittest.TestCase):
     def test_a_room_that_includes_one_above_it_is_found(self):
         self.append("src/core/env.cpp", '#include "store/wire.hpp"\n')
         self.expect_fault("direction", "src/core/env.cpp:")
+
+    def test_a_room_beside_the_others_keeps_the_direction_too(self):
+        self.append("bench/collectives/page.cpp", '#include "cli/checkup.hpp"\n')
+        self.expect_fault("direction", "bench/collectives/page.cpp:")
 
     def test_an_include_in_angle_brackets_with_spaces_is_found(self):
         self.append("src/tensor/copy.cpp", "  #  include <group/group.hpp>\n")

@@ -1,5 +1,5 @@
 // tutti completion SHELL, and what the build calls to write what is installed beside the program.
-#include "cli/arguments.hpp"
+#include "cli/commands.hpp"
 #include "cli/manual/page.hpp"
 
 #include <tutti/error.hpp>

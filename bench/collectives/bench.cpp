@@ -1,10 +1,10 @@
 // tutti bench: the command line, and the ranks that it starts.
-#include "cli/bench/bench.hpp"
+#include "bench/collectives/bench.hpp"
 
-#include "cli/arguments.hpp"
-#include "cli/bench/computing.hpp"
-#include "cli/bench/folder.hpp"
-#include "cli/bench/page.hpp"
+#include "bench/collectives/command.hpp"
+#include "bench/collectives/computing.hpp"
+#include "bench/collectives/folder.hpp"
+#include "bench/collectives/page.hpp"
 #include "core/suggestion.hpp"
 #include "core/thread.hpp"
 #include "launch/launcher.hpp"
@@ -26,12 +26,10 @@
 #include <mutex>
 #include <sstream>
 
-namespace tutti::cli {
+namespace tutti::bench {
 namespace {
 
-using bench::Limits;
-using bench::Options;
-using bench::Row;
+using namespace command;
 
 struct Arguments {
     std::string collectives, min = "8", max = "64M", sizes, dtypes = "float32";
@@ -51,7 +49,7 @@ std::vector<std::string> list_of(const std::string& text) {
 
 void complete(Arguments& a) {
     Options& o = a.options;
-    const auto known = bench::collective_names();
+    const auto known = collective_names();
     o.collectives = a.collectives == "all" ? known : list_of(a.collectives);
     if (o.collectives.empty()) {
         throw CLI::ValidationError(fmt::format("collectives \"\": expected all or some of {}", fmt::join(known, ",")));
@@ -75,7 +73,7 @@ void complete(Arguments& a) {
     o.dtypes.clear();
     for (const std::string& name : list_of(a.dtypes)) o.dtypes.push_back(dtype_from_string(name));
     if (o.dtypes.empty()) throw CLI::ValidationError("--dtype \"\": expected a list such as float32,int64");
-    bench::op_from_string(o.op);
+    op_from_string(o.op);
     // Better refused now than after the measurement.
     for (const auto& [option, file] : {std::pair("--json ", &o.json), std::pair("--csv ", &o.csv)}) {
         if (!file->empty() && a.worker.empty() && !std::ofstream(*file, std::ios::app))
@@ -87,7 +85,7 @@ void complete(Arguments& a) {
     if (!o.csv.empty() && o.regret)
         throw CLI::ValidationError("--csv: expected no --regret, whose rows are others; --json has them");
     o.against = list_of(a.against);
-    const auto peers = bench::peer_names();
+    const auto peers = peer_names();
     for (const std::string& name : o.against) {
         if (std::ranges::find(peers, name) != peers.end()) continue;
         throw CLI::ValidationError(fmt::format("--against \"{}\": expected some of {}{}", name, fmt::join(peers, ","),
@@ -113,15 +111,15 @@ bool all_right(const std::vector<Row>& rows) {
 }
 
 // The process in which the command was typed prints, writes and judges.
-int finish(const Options& options, const Limits& limits, const std::vector<Row>& rows, bench::Report* report) {
+int finish(const Options& options, const Limits& limits, const std::vector<Row>& rows, Report* report) {
     if (options.regret) return 0;
-    if (options.table) bench::print_summary(stdout, rows);
+    if (options.table) print_summary(stdout, rows);
     std::fflush(stdout);
-    if (!options.json.empty()) bench::write_json(options.json, rows, limits);
-    if (!options.csv.empty()) bench::write_csv(options.csv, rows, limits);
+    if (!options.json.empty()) write_json(options.json, rows, limits);
+    if (!options.csv.empty()) write_csv(options.csv, rows, limits);
     if (report != nullptr) {
-        bench::About about = bench::about_this_host();
-        about.versions = bench::versions_of(options);
+        About about = about_this_host();
+        about.versions = versions_of(options);
         report->write(rows, limits, std::move(about));
         std::printf("# report: %s/index.html%s\n", options.report.c_str(),
                     report->why_no_plots().empty() ? "" : ", without plots");
@@ -132,27 +130,27 @@ int finish(const Options& options, const Limits& limits, const std::vector<Row>&
 // What one rank does. Regrets are told here; rows are returned, for finish().
 std::vector<Row> run_rank_of(const Options& options, const Limits& limits, const ProcessGroup& group) {
     std::FILE* table = options.table && group.rank() == 0 ? stdout : nullptr;
-    if (!options.regret) return bench::measure(options, limits, group, table);
-    const auto regrets = bench::measure_regret(options, group, table);
-    if (group.rank() == 0 && !options.json.empty()) bench::write_json(options.json, regrets);
+    if (!options.regret) return measure(options, limits, group, table);
+    const auto regrets = measure_regret(options, group, table);
+    if (group.rank() == 0 && !options.json.empty()) write_json(options.json, regrets);
     return {};
 }
 
 // Ranks as threads. The first error is the one to tell: the others follow from it.
-int run_threads(const Options& options, const Limits& limits, bench::Report* report) {
+int run_threads(const Options& options, const Limits& limits, Report* report) {
     const HashStore store;
     std::vector<Row> rows;
     std::exception_ptr first;
     std::mutex mutex;
     // None begins before all are there: they would wait for those that cannot be had.
-    enum class Start { waits, goes, fails };
-    std::atomic<Start> start{Start::waits};
+    enum class Sign { waits, goes, fails };
+    std::atomic<Sign> start{Sign::waits};
     std::list<thread::Joined> threads;
     try {
         for (int rank = 0; rank < options.ranks; ++rank) {
             threads.emplace_back(thread::start({"tutti-rank", fmt::format("rank {}", rank)}, [&, rank] {
-                start.wait(Start::waits);
-                if (start == Start::fails) return;
+                start.wait(Sign::waits);
+                if (start == Sign::fails) return;
                 try {
                     ProcessGroup group({.store = store, .rank = rank, .world_size = options.ranks});
                     auto mine = run_rank_of(options, limits, group);
@@ -164,10 +162,10 @@ int run_threads(const Options& options, const Limits& limits, bench::Report* rep
                 }
             }));
         }
-        start = Start::goes;
+        start = Sign::goes;
     } catch (const DistError&) {
         first = std::current_exception();
-        start = Start::fails;
+        start = Sign::fails;
     }
     start.notify_all();
     threads.clear();
@@ -176,11 +174,11 @@ int run_threads(const Options& options, const Limits& limits, bench::Report* rep
 }
 
 int run_rank(const Options& options, const std::string& limits_text) {
-    const Limits limits = bench::limits_from_text(limits_text);
+    const Limits limits = limits_from_text(limits_text);
     init_process_group();
     const auto rows = run_rank_of(options, limits, default_group());
     const bool writes = get_rank() == 0 && !options.regret && !options.json.empty();
-    if (writes) bench::write_json(options.json, rows, limits);
+    if (writes) write_json(options.json, rows, limits);
     const int status = all_right(rows) ? 0 : 1;
     destroy_process_group();
     return status;
@@ -199,7 +197,7 @@ int run_processes(const Arguments& a, const Limits& limits, bool table) {
                    "-n",
                    std::to_string(o.ranks),
                    "--sizes",
-                   fmt::format("{}", fmt::join(bench::sizes_of(o), ",")),
+                   fmt::format("{}", fmt::join(sizes_of(o), ",")),
                    "--dtype",
                    a.dtypes,
                    "--op",
@@ -213,7 +211,7 @@ int run_processes(const Arguments& a, const Limits& limits, bool table) {
                    "--seconds",
                    fmt::format("{}", o.sampling.row_seconds),
                    "--worker",
-                   bench::to_text(limits)};
+                   to_text(limits)};
     if (!o.json.empty()) job.command.insert(job.command.end(), {"--json", o.json});
     if (!o.line_file.empty()) job.command.insert(job.command.end(), {"--line-file", o.line_file});
     if (!table) job.command.emplace_back("--quiet");
@@ -227,21 +225,21 @@ int run_processes(const Arguments& a, const Limits& limits, bool table) {
 }
 
 // Tutti's ranks alone: they print the rows and give them to this process.
-int run_own(const Arguments& a, const Limits& limits, bench::Report* report) {
-    const bench::Folder folder;
+int run_own(const Arguments& a, const Limits& limits, Report* report) {
+    const Folder folder;
     Arguments asked = a;
     asked.options.line_file = folder / "line";
     if (a.options.regret) return run_processes(asked, limits, true);
     asked.options.json = folder / "rows.json";
     const int status = run_processes(asked, limits, a.options.table);
     if (status > 1 || !std::filesystem::exists(asked.options.json)) return status;
-    std::vector<Row> rows = bench::read_json(asked.options.json);
-    for (Row& row : rows) row.bound_us = bench::bound_us(row, limits);
+    std::vector<Row> rows = read_json(asked.options.json);
+    for (Row& row : rows) row.bound_us = bound_us(row, limits);
     return finish(a.options, limits, rows, report);
 }
 
-int run_against(const Arguments& a, const Limits& limits, bench::Report* report) {
-    const auto rows = bench::compare(a.options, limits, [&](const Options& options) {
+int run_against(const Arguments& a, const Limits& limits, Report* report) {
+    const auto rows = compare(a.options, limits, [&](const Options& options) {
         Arguments asked = a;
         asked.options = options;
         return run_processes(asked, limits, false);
@@ -249,7 +247,7 @@ int run_against(const Arguments& a, const Limits& limits, bench::Report* report)
     double own = 0;
     for (const Row& row : rows) {
         if (row.implementation == "tutti") own = row.median_us;
-        bench::print_row(stdout, row, limits, own);
+        print_row(stdout, row, limits, own);
     }
     return finish(a.options, limits, rows, report);
 }
@@ -259,9 +257,9 @@ int run_against(const Arguments& a, const Limits& limits, bench::Report* report)
 namespace {
 
 // Null: none is asked for.
-std::unique_ptr<bench::Report> report_of(const Options& options) {
+std::unique_ptr<Report> report_of(const Options& options) {
     if (options.report.empty()) return nullptr;
-    auto report = std::make_unique<bench::Report>(options.report, options.plot_python);
+    auto report = std::make_unique<Report>(options.report, options.plot_python);
     if (!report->why_no_plots().empty())
         std::fprintf(stderr, "tutti bench: the report will have no plots: %s\n", report->why_no_plots().c_str());
     return report;
@@ -274,7 +272,7 @@ Command add_bench(CLI::App& app) {
     Options& o = a->options;
     o.plot_python = o.torch_python = python_of_scripts();
     CLI::App* sub = app.add_subcommand("bench", "Measure collectives: tutti bench all_reduce -n 2 -b 8 -e 64M -f 2");
-    std::vector<std::string> collectives = bench::collective_names();
+    std::vector<std::string> collectives = collective_names();
     collectives.insert(collectives.begin(), "all");
     sub->add_option("collectives", a->collectives, "what is measured")
         ->required()
@@ -289,7 +287,7 @@ Command add_bench(CLI::App& app) {
         ->check(shows(dtype_names(), Form::list))
         ->capture_default_str();
     sub->add_option("-o,--op", o.op, "how values are combined")
-        ->check(shows(bench::op_names(), Form::word))
+        ->check(shows(op_names(), Form::word))
         ->capture_default_str();
     sub->add_option("--transport", o.transport, "what carries the data; inproc: ranks are threads")
         ->check(one_of({"shm", "tcp", "inproc"}))
@@ -314,7 +312,7 @@ Command add_bench(CLI::App& app) {
     sub->add_flag(both_spellings("--no-limits"), a->no_limits,
                   "do not measure the machine's limits, and leave out what they explain");
     sub->add_option("--against", a->against, "also run these peers, in turn with tutti")
-        ->check(shows(bench::peer_names(), Form::list));
+        ->check(shows(peer_names(), Form::list));
     sub->add_flag("--regret", o.regret,
                   "run every algorithm by name, in turn, and print how much the chosen one is slower than the best");
     sub->add_option("--rounds", o.rounds, "turns of each, with --against or --regret; times are medians over them")
@@ -351,16 +349,15 @@ Command add_bench(CLI::App& app) {
         Options& options = a->options;
         if (!a->worker.empty()) return run_rank(options, a->worker);
         const auto report = report_of(options);
-        const Limits limits = a->no_limits || options.regret
-                                  ? Limits{}
-                                  : bench::measure_limits(options.transport == "tcp", options.ranks);
+        const Limits limits =
+            a->no_limits || options.regret ? Limits{} : measure_limits(options.transport == "tcp", options.ranks);
         if (options.beside > 0) options.sampling.fill = true;
-        const bench::Computing beside(options.beside);
-        if (!options.regret) bench::print_header(stdout, options, limits);
+        const Computing beside(options.beside);
+        if (!options.regret) print_header(stdout, options, limits);
         if (!options.against.empty()) return run_against(*a, limits, report.get());
         return options.transport == "inproc" ? run_threads(options, limits, report.get())
                                              : run_own(*a, limits, report.get());
     };
 }
 
-}  // namespace tutti::cli
+}  // namespace tutti::bench

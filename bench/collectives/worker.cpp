@@ -1,8 +1,8 @@
 // One rank of a benchmark: measures every row together with the others.
-#include "cli/bench/bench.hpp"
+#include "bench/collectives/bench.hpp"
 
-#include "cli/bench/line.hpp"
-#include "cli/bench/sampling.hpp"
+#include "bench/collectives/line.hpp"
+#include "bench/collectives/sampling.hpp"
 
 #include <tutti/distributed.hpp>
 

@@ -1,4 +1,4 @@
-#include "cli/arguments.hpp"
+#include "command/arguments.hpp"
 
 #include "core/env.hpp"
 #include "core/suggestion.hpp"
@@ -13,7 +13,7 @@
 #include <charconv>
 #include <cmath>
 
-namespace tutti::cli {
+namespace tutti::command {
 
 std::string both_spellings(const std::string& names) {
     std::string all;
@@ -107,4 +107,4 @@ std::vector<std::string> take_command(const CLI::App& sub, std::vector<std::stri
     return command;
 }
 
-}  // namespace tutti::cli
+}  // namespace tutti::command

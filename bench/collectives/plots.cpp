@@ -1,7 +1,7 @@
 // tutti bench --report: the folder, and the plots, which Python's matplotlib draws by bench/plots.py.
-#include "cli/bench/folder.hpp"
-#include "cli/bench/page.hpp"
-#include "cli/bench/plots_script.hpp"
+#include "bench/collectives/folder.hpp"
+#include "bench/collectives/page.hpp"
+#include "bench/collectives/plots_script.hpp"
 
 #include <tutti/error.hpp>
 

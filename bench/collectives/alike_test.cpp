@@ -1,4 +1,4 @@
-#include "cli/bench/bench.hpp"
+#include "bench/collectives/bench.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "cli/bench/computing.hpp"
+#include "bench/collectives/computing.hpp"
 
 #include <sys/prctl.h>
 #include <sys/wait.h>

@@ -5,7 +5,7 @@
 // (doc/PERFORMANCE.md there).
 #pragma once
 
-#include "cli/bench/sampling.hpp"
+#include "bench/collectives/sampling.hpp"
 
 #include <tutti/dtype.hpp>
 #include <tutti/process_group.hpp>

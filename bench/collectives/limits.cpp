@@ -1,5 +1,5 @@
-#include "cli/bench/bench.hpp"
-#include "cli/bench/sampling.hpp"
+#include "bench/collectives/bench.hpp"
+#include "bench/collectives/sampling.hpp"
 #include "core/pause.hpp"
 
 #include "core/socket.hpp"

@@ -1,6 +1,6 @@
 // The benchmark's check of results: that it counts what is wrong. Threads: each test runs its ranks as threads.
-#include "cli/bench/bench.hpp"
-#include "cli/bench/contents.hpp"
+#include "bench/collectives/bench.hpp"
+#include "bench/collectives/contents.hpp"
 
 #include <tutti/distributed.hpp>
 

@@ -1,4 +1,6 @@
-// Arguments: what the sub-commands share in reading their command line.
+// Arguments: what the sub-commands of the program share in reading their command line.
+//
+// Threads: one.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -8,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace tutti::cli {
+namespace tutti::command {
 
 /// "-n,--nproc-per-node,--nnodes" also with "--nproc_per_node".
 std::string both_spellings(const std::string& names);
@@ -32,19 +34,7 @@ std::string python_of_scripts();
 /// Cuts what follows a sub-command's name and options (or "--") off the arguments and returns it.
 std::vector<std::string> take_command(const CLI::App& sub, std::vector<std::string>& arguments);
 
-// Each adds its sub-command; the returned function runs it and gives the exit status.
+/// What a sub-command does once its words are read; gives the exit status.
 using Command = std::function<int()>;
-/// `command`: the program that is run and its arguments, filled by take_command() before the rest is parsed.
-Command add_run(CLI::App& app, const std::vector<std::string>& command);
-Command add_launch(CLI::App& app, const std::vector<std::string>& command);
-Command add_bench(CLI::App& app);
-Command add_explain(CLI::App& app);
-Command add_doctor(CLI::App& app);
-Command add_status(CLI::App& app);
-Command add_trace(CLI::App& app);
-/// Of the commands that `app` has.
-Command add_completion(CLI::App& app);
-/// Hidden: writes the man pages and the scripts for completion into a folder; the build does.
-Command add_manual(CLI::App& app);
 
-}  // namespace tutti::cli
+}  // namespace tutti::command

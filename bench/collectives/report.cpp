@@ -1,5 +1,5 @@
-#include "cli/bench/bench.hpp"
-#include "cli/bench/page.hpp"
+#include "bench/collectives/bench.hpp"
+#include "bench/collectives/page.hpp"
 
 #include <tutti/version.hpp>
 

@@ -1,6 +1,6 @@
 // Which rounds of a row can be compared: ratios of times that were measured with the CPUs in one cache here and in two
 // there tell about the machine only.
-#include "cli/bench/bench.hpp"
+#include "bench/collectives/bench.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -1,5 +1,5 @@
-#include "cli/bench/bench.hpp"
-#include "cli/bench/contents.hpp"
+#include "bench/collectives/bench.hpp"
+#include "bench/collectives/contents.hpp"
 #include "core/suggestion.hpp"
 
 #include <tutti/distributed.hpp>

@@ -1,5 +1,5 @@
 // Where, when and with what something was measured.
-#include "cli/bench/page.hpp"
+#include "bench/collectives/page.hpp"
 #include "core/this_host.hpp"
 
 #include <tutti/version.hpp>

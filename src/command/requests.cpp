@@ -1,4 +1,4 @@
-#include "cli/requests.hpp"
+#include "command/requests.hpp"
 
 #include <tutti/error.hpp>
 
@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-namespace tutti::cli {
+namespace tutti::command {
 
 std::vector<std::string> planned_collectives() {
     std::vector<std::string> names;
@@ -48,4 +48,4 @@ algorithm::Request request_for(const std::string& collective, std::uint64_t byte
     return request;
 }
 
-}  // namespace tutti::cli
+}  // namespace tutti::command

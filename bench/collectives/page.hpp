@@ -1,7 +1,7 @@
 // The report: a page that holds tables and plots of what was measured, and says where, when and how.
 #pragma once
 
-#include "cli/bench/bench.hpp"
+#include "bench/collectives/bench.hpp"
 
 #include <string>
 #include <utility>

@@ -1,6 +1,6 @@
 // tutti bench --against: the peers' programs (bench/peers), each started in its own way, in turn with tutti's.
-#include "cli/bench/bench.hpp"
-#include "cli/bench/folder.hpp"
+#include "bench/collectives/bench.hpp"
+#include "bench/collectives/folder.hpp"
 #include "launch/launcher.hpp"
 
 #include <tutti/error.hpp>

@@ -1,4 +1,4 @@
-#include "cli/bench/page.hpp"
+#include "bench/collectives/page.hpp"
 
 #include <tutti/version.hpp>
 

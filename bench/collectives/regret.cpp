@@ -1,7 +1,7 @@
 // The regret of the choice: every algorithm that can serve a collective takes turns with the one that is chosen.
 #include "algorithm/plan.hpp"
-#include "cli/bench/bench.hpp"
-#include "cli/requests.hpp"
+#include "bench/collectives/bench.hpp"
+#include "command/requests.hpp"
 #include "group/group.hpp"
 
 #include <tutti/distributed.hpp>
@@ -31,7 +31,7 @@ class Contest {
         // bytes() counts the whole buffer on the root only, where there is one: all ranks need the same request.
         std::uint64_t whole = work_->bytes();
         broadcast(std::span<std::uint64_t>(&whole, 1), {.src = 0, .group = group});
-        const algorithm::Request request = cli::request_for(collective, whole, dtype, group.size());
+        const algorithm::Request request = command::request_for(collective, whole, dtype, group.size());
         planned_ = request.collective;
         result_ = {.collective = collective, .bytes = whole, .dtype = dtype, .ranks = group.size()};
         result_.transport = options.transport;
@@ -102,7 +102,7 @@ std::vector<Regret> measure_regret(const Options& options, const ProcessGroup& g
                    table);
     }
     std::vector<Regret> regrets;
-    const auto planned = cli::planned_collectives();
+    const auto planned = command::planned_collectives();
     for (const std::string& collective : options.collectives) {
         if (std::ranges::find(planned, collective) == planned.end()) continue;  // sendrecv: there is one way
         for (const DType dtype : options.dtypes) {

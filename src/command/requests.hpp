@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace tutti::cli {
+namespace tutti::command {
 
 /// Names of the collectives that are planned.
 std::vector<std::string> planned_collectives();
@@ -17,4 +17,4 @@ std::vector<std::string> planned_collectives();
 /// Throws InvalidArgument for a name that is not in planned_collectives().
 algorithm::Request request_for(const std::string& collective, std::uint64_t bytes, DType dtype, int ranks);
 
-}  // namespace tutti::cli
+}  // namespace tutti::command
