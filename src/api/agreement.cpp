@@ -2,6 +2,7 @@
 
 #include "api/host_bytes.hpp"
 #include "api/request.hpp"
+#include "core/hash.hpp"
 
 #include <tutti/error.hpp>
 #include <tutti/object_collectives.hpp>
@@ -10,14 +11,9 @@
 
 namespace tutti::api {
 
-std::uint64_t digest(std::string_view text, std::uint64_t seed) {
-    for (const char c : text) seed = (seed ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
-    return seed;
-}
-
 std::uint64_t digest(std::span<const int> values, std::uint64_t seed) {
-    for (const int value : values) seed = (seed ^ static_cast<unsigned>(value)) * 1099511628211ULL;
-    return (seed ^ values.size()) * 1099511628211ULL;
+    for (const int value : values) seed = fnv1a_word(seed, static_cast<unsigned>(value));
+    return fnv1a_word(seed, values.size());
 }
 
 std::vector<std::uint64_t> gather_words(const std::shared_ptr<Group>& group, std::span<std::uint64_t> words,

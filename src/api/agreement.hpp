@@ -10,13 +10,11 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace tutti::api {
 
-inline constexpr std::uint64_t digest_seed = 14695981039346656037ULL;
-std::uint64_t digest(std::string_view text, std::uint64_t seed = digest_seed);
+/// Of the numbers, and how many they are, behind what made `seed`.
 std::uint64_t digest(std::span<const int> values, std::uint64_t seed);
 
 /// What every rank has, from all ranks of the group; all call it alike. `count` is compared, too.

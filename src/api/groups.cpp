@@ -3,6 +3,7 @@
 
 #include "api/agreement.hpp"
 #include "api/request.hpp"
+#include "core/hash.hpp"
 #include "core/settings.hpp"
 #include "group/group.hpp"
 #include "group/meeting.hpp"
@@ -93,7 +94,7 @@ void agree(const std::shared_ptr<Group>& all, const std::vector<Ranks>& lists) {
     api::agree(
         all, {.operation = "new_group",
               .making = group::Making::new_group,
-              .digest = api::digest(mine),
+              .digest = fnv1a(mine),
               .in_words = [&] { return fmt::format("{} of ranks {}", lists.size() == 1 ? "a group" : "groups", mine); },
               .expected = "the same groups in the same order",
               .count = lists.size()});

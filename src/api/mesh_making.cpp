@@ -2,6 +2,7 @@
 #include "api/agreement.hpp"
 #include "api/mesh_state.hpp"
 #include "api/request.hpp"
+#include "core/hash.hpp"
 
 #include <tutti/device_mesh.hpp>
 #include <tutti/error.hpp>
@@ -141,7 +142,7 @@ DeviceMesh init_device_mesh(std::string_view device_type, const std::vector<int>
                                          device_type, fmt::join(o.dim_names, ", "));
     api::agree(all, {.operation = operation,
                      .making = group::Making::mesh,
-                     .digest = api::digest(mine),
+                     .digest = fnv1a(mine),
                      .in_words = [&] { return mine; },
                      .expected = "the same mesh"});
     throw_if(operation, first_of(std::move(fault), fault_of_product(shape, world->size())));

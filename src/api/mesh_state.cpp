@@ -1,6 +1,7 @@
 #include "api/mesh_state.hpp"
 
 #include "api/agreement.hpp"
+#include "core/hash.hpp"
 
 #include <tutti/error.hpp>
 #include <tutti/groups.hpp>
@@ -100,8 +101,8 @@ ProcessGroup MeshState::make(const MeshAxis& axis) {
     // Ranks that all take part count by themselves, once they know that they count alike; others ask the store.
     World::Place first;
     if (!all->is_whole_world() && all->rank() == 0) first = world_->next_place_in_store(count, bytes);
-    std::uint64_t digest = api::digest(mesh.shape(), api::digest(mesh.ranks(), api::digest(axis.name)));
-    for (const std::size_t d : axis.dims) digest = api::digest(std::to_string(d) + ",", digest);
+    std::uint64_t digest = api::digest(mesh.shape(), api::digest(mesh.ranks(), fnv1a(axis.name)));
+    for (const std::size_t d : axis.dims) digest = fnv1a(std::to_string(d) + ",", digest);
     const auto theirs = api::agree(all,
                                    {.operation = "DeviceMesh.get_group",
                                     .making = group::Making::mesh,

@@ -3,6 +3,7 @@
 #include "atb/door.hpp"
 #include "atb/rank_table.hpp"
 #include "core/env.hpp"
+#include "core/hash.hpp"
 #include "core/interrupt.hpp"
 #include "core/log.hpp"
 #include "core/settings.hpp"
@@ -144,9 +145,7 @@ std::vector<std::string> marks_of_job() {
 std::vector<std::string> doors_of(const std::string& domain) {
     std::vector<std::string> names;
     for (const std::string& mark : marks_of_job()) {
-        std::uint64_t hash = 14695981039346656037ULL;  // FNV-1a: a name is short
-        for (const char c : mark + '\n' + domain) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
-        names.push_back(fmt::format("tutti/atb/{}/{:016x}", ::geteuid(), hash));
+        names.push_back(fmt::format("tutti/atb/{}/{:016x}", ::geteuid(), fnv1a(mark + '\n' + domain)));  // it is short
     }
     return names;
 }

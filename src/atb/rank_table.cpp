@@ -3,6 +3,7 @@
 #include "atb/rank_table.hpp"
 
 #include "atb/json.hpp"
+#include "core/hash.hpp"
 #include "core/interrupt.hpp"
 #include "core/patience.hpp"
 #include "core/unique_fd.hpp"
@@ -324,12 +325,6 @@ class Reader {
     Families device_families_{"device_ip"}, host_families_{"host_ip"};
 };
 
-// FNV-1a.
-std::uint64_t mixed(std::uint64_t hash, std::string_view text) {
-    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
-    return hash;
-}
-
 std::string named(const std::string& path) {
     return "rank table " + path;
 }
@@ -366,11 +361,11 @@ const std::string& RankTable::host_of(int rank) const {
 }
 
 std::uint64_t RankTable::fingerprint() const {
-    std::uint64_t hash = 14695981039346656037ULL;
+    std::uint64_t hash = fnv1a_basis;
     for (const Rank& rank : ranks) {
-        hash = mixed(hash, fmt::format("{}/{}/{}\n", servers[rank.server].id, rank.device, rank.host_port));
+        hash = fnv1a(fmt::format("{}/{}/{}\n", servers[rank.server].id, rank.device, rank.host_port), hash);
     }
-    return mixed(hash, group);
+    return fnv1a(group, hash);
 }
 
 MeetingPlace place_of(const RankTable& table, const std::string& domain) {
@@ -378,7 +373,7 @@ MeetingPlace place_of(const RankTable& table, const std::string& domain) {
     constexpr std::uint64_t first_port = 20000, ports = 10000;
     MeetingPlace place{.host = table.host_of(0), .port = table.ranks.front().host_port};
     if (!domain.empty() || place.port == 0) {
-        const std::uint64_t hash = mixed(table.fingerprint(), domain);
+        const std::uint64_t hash = fnv1a(domain, table.fingerprint());
         place.port = static_cast<std::uint16_t>(first_port + (hash ^ hash >> 32) % ports);
     }
     place.on_one_host = table.servers.size() == 1;

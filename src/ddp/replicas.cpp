@@ -1,6 +1,7 @@
 #include "ddp/replicas.hpp"
 
 #include "api/host_bytes.hpp"
+#include "core/hash.hpp"
 #include "group/group.hpp"
 
 #include <tutti/coalescing.hpp>
@@ -44,10 +45,8 @@ Description describe(const std::vector<NamedParameter>& parameters, const Distri
 }
 
 std::uint64_t digest(const Description& all) {
-    std::uint64_t hash = 14695981039346656037ULL;  // FNV-1a
-    const auto add = [&](const std::string& text) {
-        for (const char c : text + '\n') hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
-    };
+    std::uint64_t hash = fnv1a_basis;
+    const auto add = [&](const std::string& text) { hash = fnv1a(text + '\n', hash); };
     for (const auto* list : {&all.parameters, &all.buffers, &all.options}) {
         add(std::to_string(list->size()));
         for (const std::string& text : *list) add(text);

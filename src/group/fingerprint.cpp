@@ -1,5 +1,7 @@
 #include "group/fingerprint.hpp"
 
+#include "core/hash.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -70,8 +72,8 @@ std::uint64_t Fingerprint::pack(int operation, DType dtype, ReduceOp::Kind op, i
     if (std::ranges::adjacent_find(counts, std::ranges::not_equal_to{}) == counts.end()) {
         return pack(operation, dtype, op, root, counts.empty() ? 0 : counts[0]);
     }
-    std::uint64_t hash = 14695981039346656037ULL;
-    for (const std::uint64_t count : counts) hash = (hash ^ count) * 1099511628211ULL;
+    std::uint64_t hash = fnv1a_basis;
+    for (const std::uint64_t count : counts) hash = fnv1a_word(hash, count);
     return pack(operation, dtype, op, root, hash | hashed);
 }
 

@@ -1,6 +1,7 @@
 #include "rendezvous/job_environment.hpp"
 
 #include "core/env.hpp"
+#include "core/hash.hpp"
 #include "rendezvous/slurm.hpp"
 
 #include <tutti/error.hpp>
@@ -215,10 +216,9 @@ class Reader {
         return {port_of(text), names, true};
     }
 
-    // Below the ports that systems give to clients (32768 and up). FNV-1a.
+    // Below the ports that systems give to clients (32768 and up).
     static std::string port_of(std::string_view text) {
-        std::uint64_t hash = 14695981039346656037ULL;
-        for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+        const std::uint64_t hash = fnv1a(text);
         return std::to_string(20000 + (hash ^ hash >> 32) % 10000);
     }
 

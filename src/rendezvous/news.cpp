@@ -1,4 +1,5 @@
 // News of a world: how they travel, also around ranks that are silent.
+#include "core/hash.hpp"
 #include "core/log.hpp"
 #include "rendezvous/membership_parts.hpp"
 #include "rendezvous/place.hpp"
@@ -22,13 +23,6 @@ constexpr std::chrono::milliseconds patience_with_far{700};
 constexpr std::chrono::milliseconds patience_with_near{2000};
 constexpr std::chrono::milliseconds contact_attempt{1000};
 
-// FNV-1a: equal for the same news, whoever tells them.
-Ledger::Id id_of(std::string_view bytes) {
-    Ledger::Id id = 0xcbf29ce484222325ULL;
-    for (const char c : bytes) id = (id ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-    return id;
-}
-
 }  // namespace
 
 bool outranks(const Verdict& a, const Verdict& b) {
@@ -42,7 +36,7 @@ bool Membership::forward(const Verdict& verdict, const Edge* teller) {
     const std::string_view text = std::string_view(verdict.text).substr(0, news_text_max);
     News news{verdict.kind, verdict.rank, static_cast<std::uint32_t>(text.size()), verdict.group, verdict.from};
     const auto bytes = [&] { return std::string(reinterpret_cast<const char*>(&news), sizeof news).append(text); };
-    news.id = id_of(bytes());
+    news.id = fnv1a(bytes());  // equal for the same news, whoever tells them
     const std::string told = bytes();
     const bool asks = wants_answer(verdict);
     const Instant now = Clock::now();

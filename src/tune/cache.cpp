@@ -1,6 +1,7 @@
 #include "tune/cache.hpp"
 
 #include "core/env.hpp"
+#include "core/hash.hpp"
 #include "core/this_host.hpp"
 #include "object/codec.hpp"
 
@@ -22,13 +23,6 @@ namespace {
 using algorithm::CostModel;
 
 constexpr std::size_t file_max = 4096;
-
-// FNV-1a: a name for a file, no more; the file holds the whole text.
-std::uint64_t hash_of(const std::string& text) {
-    std::uint64_t hash = 0xcbf29ce484222325;
-    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-    return hash;
-}
 
 /// This user's, and nobody else can change it.
 bool ours(int fd, mode_t kind) {
@@ -67,7 +61,7 @@ std::string Cache::user_folder() {
 }
 
 Cache::Cache(const std::string& topology, const std::string& folder)
-    : topology_(topology), file_(fmt::format("tune-{:016x}", hash_of(topology))) {
+    : topology_(topology), file_(fmt::format("tune-{:016x}", fnv1a(topology))) {
     if (folder.empty() || ::geteuid() != ::getuid()) return;
     const std::string own = folder + "/tutti";
     const auto open_own = [&] {
