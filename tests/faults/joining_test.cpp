@@ -86,7 +86,7 @@ TEST_F(Joining, a_wrong_variable_is_refused_before_anyone_is_waited_for) {
         {"TUTTI_INSECURE", "maybe"},          {"TUTTI_STORE_LOCAL", "maybe"},
         {"TUTTI_HANDSHAKE_TIMEOUT_MS", "-1"}, {"TUTTI_TCP_CONNECTIONS", "0"},
         {"TUTTI_HUGE_PAGES", "some"},         {"TUTTI_PROGRESS_NICE", "20"},
-        {"TUTTI_TCP_CHECKSUM", "crc"},
+        {"TUTTI_TCP_CHECKSUM", "crc"},        {"TUTTI_SPREAD", "far"},
     };
     for (const auto& [variable, value] : wrong) {
         ::setenv(variable, value, 1);
