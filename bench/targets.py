@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The speed that tutti promises, measured beside its peers: the whole table, one line for each target.
 
-Usage: targets.py [--build build] [--repeat 1] [--seconds 0.05] [--torch-python python3] [--only GROUP,...] [--keep] [-v]
+Usage: targets.py [--build build] [--repeat 1] [--seconds 0.05] [--torch-python python3] [--only GROUP,...] [--keep] [--save FILE] [-v]
 
 Every figure comes from programs that took turns in one run (tutti bench --against, store_bench, init_bench,
 tcp/veth.py, quantize/quantized.py) or of one program (progress_bench, quantize_bench, nccl_bench). A target has cases,
@@ -9,9 +9,10 @@ such as a collective and a size; with --repeat N all is measured N times and the
 holds when all its cases do; its line shows the case that is furthest from the limit, and -v all of them. What could not
 be measured falls short.
 
-Writes BUILD/bench/targets.json: a list of {target, limit, measured, case, holds, cases}. --keep adds to what earlier
-runs with --keep measured (BUILD/bench/measured.json), so that groups can be run one by one. The exit status tells
-whether all could be measured, not whether all hold. Needs a quiet machine.
+Writes BUILD/bench/targets.json: a list of {target, sign, limit, unit, measured, case, holds, cases}. --keep adds to what earlier
+runs with --keep measured (BUILD/bench/measured.json), so that groups can be run one by one. --save FILE writes the lines
+with where and when they were measured, for docs/performance.md (results.py). The exit status tells whether all could be
+measured, not whether all hold. Needs a quiet machine.
 """
 import argparse
 import json
@@ -21,6 +22,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
+
+import results
 
 HERE = pathlib.Path(__file__).resolve().parent
 COLLECTIVES = ["all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"]
@@ -137,6 +140,7 @@ class Bench:
         if done.returncode != 0:
             raise SystemExit(f"targets.py: {self.program} does not run; type: make build")
         self.help = done.stdout
+        self.version = subprocess.run([str(self.program), "--version"], capture_output=True, text=True).stdout.split()[-1]
 
     def rows(self, *command):
         """What a program that takes --json writes."""
@@ -436,7 +440,7 @@ class Bench:
 
     def line(self, target):
         why = self.failures.get(target.group)
-        fields = {"target": target.text, "limit": f"{target.sign} {target.show(target.limit)}"}
+        fields = {"target": target.text, "sign": target.sign, "limit": target.limit, "unit": target.unit}
         if why or not target.cases:
             return {**fields, "measured": None, "case": f"not measured: {why or 'group ' + target.group + ' was not run'}",
                     "holds": False, "cases": {}}
@@ -452,13 +456,15 @@ class Bench:
         if len(line["cases"]) > 1 and short:
             word += f" in {len(short)} of {len(line['cases'])}"
         measured = target.show(line["measured"]) if line["measured"] is not None else "-"
-        print(f"{target.text:76} {line['limit']:>11} {measured:>10}  {word:24} {line['case']}")
+        limit = f"{target.sign} {target.show(target.limit)}"
+        print(f"{target.text:76} {limit:>11} {measured:>10}  {word:24} {line['case']}")
         if self.options.verbose:
             for case, one in line["cases"].items():
                 word = "holds" if one["holds"] else "falls short"
                 print(f"    {case:72} {'':>11} {target.show(one['measured']):>10}  {word}")
 
     def run(self):
+        about = results.facts(self.version, self.options.repeat, "python3 bench/targets.py " + " ".join(self.options.words))
         self.measure()
         out = self.build / "bench"
         out.mkdir(exist_ok=True)
@@ -470,6 +476,8 @@ class Bench:
             lines.append(self.line(target))
             self.print_line(target, lines[-1])
         (out / "targets.json").write_text(json.dumps(lines, indent=1) + "\n")
+        if self.options.save:
+            results.save(self.options.save, about, lines)
         print(f"\n{sum(line['holds'] for line in lines)} of {len(lines)} targets hold; {out / 'targets.json'}")
         for group, why in self.failures.items():
             print(f"tutti: not measured: {group}: {why}", file=sys.stderr)
@@ -487,8 +495,10 @@ def main():
     parser.add_argument("--torch-python", default="python3", help="the interpreter that has torch")
     parser.add_argument("--only", default=",".join(groups), help="groups to measure: " + ",".join(groups))
     parser.add_argument("--keep", action="store_true", help="add to what earlier runs with --keep measured")
+    parser.add_argument("--save", metavar="FILE", help="also write the lines, and where they were measured, to this file")
     parser.add_argument("-v", "--verbose", action="store_true", help="also each case")
     options = parser.parse_args()
+    options.words = [f"--repeat {options.repeat}"] + ([f"--only {options.only}"] if options.only != ",".join(groups) else [])
     options.only = [group for group in options.only.split(",") if group]
     for group in options.only:
         if group not in groups:

@@ -7,11 +7,16 @@ import sys
 import tempfile
 import unittest
 
+import results
+
 SCRIPT = pathlib.Path(__file__).resolve().parent / "targets.py"
 # Every collective takes 1 us at tutti and 2.5 us at its peers, but for what `slow` names; the peers use as much CPU.
 FAKE = '''#!{python}
 import json, os, sys
 words = sys.argv[1:]
+if "--version" in words:
+    print("tutti 1.2.3")
+    sys.exit(0)
 if "--help" in words:
     print("--sizes {flags}")
     sys.exit(0)
@@ -103,6 +108,26 @@ class Table(unittest.TestCase):
         _, lines = self.run_with("--only", "large", "--keep")
         self.assertTrue(self.line(lines, "4 KB to 1 MB")["holds"], "groups can be run one by one")
         self.assertTrue(self.line(lines, "all_reduce, 1 to 256 MB: speed")["holds"])
+
+    def test_saved_lines_become_the_table_of_a_page(self):
+        file = self.build / "saved.json"
+        self.run_with("--only", "shm", "--save", str(file), slow=[("gather", 65536)])
+        data = json.loads(file.read_text())
+        self.assertEqual((data["about"]["tutti"], data["about"]["turns"]), ("1.2.3", 1))
+        page = "before\n" + results.BEGIN + "old\n" + results.END + "after\n"
+        made = results.with_table(page, data)
+        self.assertTrue(made.startswith("before\n") and made.endswith("after\n") and "old" not in made)
+        self.assertIn("| 4 KB to 1 MB, every collective: time to the best's | <= 0.9 | **4** | gather 64 KB | 1 of 40 |", made)
+        self.assertIn("| 8 B all_reduce: time to a cache line's way between cores | <= 3 | 2 | all_reduce | 0 of 1 |", made)
+        self.assertIn("| a wait of 100 ms: part of a core | <= 2.0 % | - | not measured | - |", made)
+        self.assertEqual(results.with_table(made, data), made)
+        data["targets"][0]["measured"] = 0.123
+        self.assertNotEqual(results.with_table(made, data), made)
+
+    def test_the_page_shows_what_its_data_file_has(self):
+        docs = SCRIPT.parent.parent / "docs"
+        page, data = (docs / "performance.md").read_text(), json.loads((docs / "performance.json").read_text())
+        self.assertEqual(results.with_table(page, data), page, "type: bench/results.py")
 
     def test_wrong_results_are_a_failure(self):
         done, _ = self.run_with("--only", "large", wrong=3)
