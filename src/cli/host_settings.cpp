@@ -26,18 +26,19 @@ Finding niceness() {
 
 Finding callers_cpu() {
     return {Kind::good, "callers' cores",
-            settings::spread() ? "threads that wait may be moved to cores with fewer ranks (TUTTI_SPREAD)"
-                               : "left alone (TUTTI_SPREAD=1 moves threads that wait to cores with fewer ranks)"};
+            settings::spread() ? "threads that wait may be moved to cores with fewer ranks (TUTTI_SPREAD=0: none is)"
+                               : "left alone (TUTTI_SPREAD=0)"};
 }
 
 Finding huge_pages() {
     if (!HugePages::system_has_them()) return {Kind::good, "huge pages", "this system has none, or never gives any"};
     switch (settings::huge_pages()) {
         case settings::HugePages::all:
-            return {Kind::good, "huge pages", "for tutti's tensors, and for callers' buffers that are used often"};
+            return {
+                Kind::good, "huge pages",
+                "for tutti's tensors, and for callers' buffers that are used often (TUTTI_HUGE_PAGES=own: not these)"};
         case settings::HugePages::own:
-            return {Kind::good, "huge pages",
-                    "for tutti's tensors only (TUTTI_HUGE_PAGES=1: for callers' buffers, too)"};
+            return {Kind::good, "huge pages", "for tutti's tensors alone (TUTTI_HUGE_PAGES=own)"};
         case settings::HugePages::none: break;
     }
     return {Kind::good, "huge pages", "not asked for (TUTTI_HUGE_PAGES=0)"};

@@ -121,8 +121,9 @@ void HugePages::used(const std::byte* at, std::size_t bytes) {
     const std::uintptr_t eighth = (end - begin) / 8 / page_bytes * page_bytes;
     const std::uintptr_t stop = std::min(end, buffer.next + std::max<std::uintptr_t>(bytes_at_once, eighth));
     static std::once_flag said;
-    std::call_once(
-        said, [] { TUTTI_INFO("buffers that are used often get huge pages in place, as TUTTI_HUGE_PAGES=1 asks"); });
+    std::call_once(said, [] {
+        TUTTI_INFO("buffers that are used often get huge pages in place (TUTTI_HUGE_PAGES=own: tutti's own alone)");
+    });
     // Those that cannot be collapsed stay as they are.
     (void)!::madvise(reinterpret_cast<void*>(buffer.next), stop - buffer.next, MADV_COLLAPSE);
     buffer.next = stop;

@@ -1,5 +1,5 @@
-// HugePages: buffers that are used again and again get huge pages, where TUTTI_HUGE_PAGES=1 asks for it: their memory
-// is the caller's.
+// HugePages: buffers that are used again and again get huge pages, unless TUTTI_HUGE_PAGES says something else: their
+// memory is the caller's.
 //
 // The kernel copies between processes page by page; from huge pages (2 MiB) it takes half the time. Programs seldom ask
 // for them, and by the usual setting (`madvise`) the kernel gives none unasked. So a buffer that was used often is
@@ -32,7 +32,7 @@ class HugePages {
     /// Whether the system allows huge pages: its setting is not `never`.
     static bool system_has_them();
 
-    /// On if TUTTI_HUGE_PAGES is 1 and the system has them. Throws InvalidArgument for a wrong value.
+    /// On if TUTTI_HUGE_PAGES is 1, the default, and the system has them. Throws InvalidArgument for a wrong value.
     HugePages();
 
     /// An operation is about to use these bytes, which no other process knows of yet. Each huge page counts of which

@@ -90,13 +90,13 @@ std::size_t huge_bytes_after_all(HugePages& pages, const Memory& memory, std::si
     return memory.huge_bytes();
 }
 
-class HugePagesAskedFor : public ::testing::Test {
+class HugePagesOfCallers : public ::testing::Test {
  protected:
-    HugePagesAskedFor() { ::setenv("TUTTI_HUGE_PAGES", "1", 1); }
-    ~HugePagesAskedFor() override { ::unsetenv("TUTTI_HUGE_PAGES"); }
+    HugePagesOfCallers() { ::unsetenv("TUTTI_HUGE_PAGES"); }
+    ~HugePagesOfCallers() override { ::unsetenv("TUTTI_HUGE_PAGES"); }
 };
 
-TEST_F(HugePagesAskedFor, come_when_the_buffer_was_used_often_and_change_nothing_else) {
+TEST_F(HugePagesOfCallers, come_when_the_buffer_was_used_often_and_change_nothing_else) {
     if (const std::string why = missing(); !why.empty()) GTEST_SKIP() << why;
     HugePages pages;
     Memory memory(4 * page);
@@ -108,7 +108,7 @@ TEST_F(HugePagesAskedFor, come_when_the_buffer_was_used_often_and_change_nothing
     EXPECT_TRUE(memory.intact());
 }
 
-TEST_F(HugePagesAskedFor, are_those_that_the_buffer_covers_for_the_most_part) {
+TEST_F(HugePagesOfCallers, are_those_that_the_buffer_covers_for_the_most_part) {
     if (const std::string why = missing(); !why.empty()) GTEST_SKIP() << why;
     const struct {
         std::size_t offset, bytes, huge;
@@ -130,7 +130,7 @@ TEST_F(HugePagesAskedFor, are_those_that_the_buffer_covers_for_the_most_part) {
     }
 }
 
-TEST_F(HugePagesAskedFor, of_short_buffers_bring_only_so_much_memory_that_nobody_touched) {
+TEST_F(HugePagesOfCallers, of_short_buffers_bring_only_so_much_memory_that_nobody_touched) {
     if (const std::string why = missing(); !why.empty()) GTEST_SKIP() << why;
     HugePages pages;
     constexpr std::size_t added = page - HugePages::least_bytes, fit = HugePages::added_bytes_max / added;
@@ -148,7 +148,7 @@ TEST_F(HugePagesAskedFor, of_short_buffers_bring_only_so_much_memory_that_nobody
     EXPECT_EQ(huge(2, page / 2), 2U) << "of what is touched for the most part there may be more";
 }
 
-TEST_F(HugePagesAskedFor, of_many_bytes_come_with_several_uses) {
+TEST_F(HugePagesOfCallers, of_many_bytes_come_with_several_uses) {
     if (const std::string why = missing(); !why.empty()) GTEST_SKIP() << why;
     HugePages pages;
     Memory memory(HugePages::bytes_at_once + 4 * page);
@@ -159,7 +159,7 @@ TEST_F(HugePagesAskedFor, of_many_bytes_come_with_several_uses) {
     EXPECT_TRUE(memory.intact());
 }
 
-TEST_F(HugePagesAskedFor, stay_away_from_memory_that_is_gone) {
+TEST_F(HugePagesOfCallers, stay_away_from_memory_that_is_gone) {
     HugePages pages;
     auto memory = std::make_unique<Memory>(4 * page);
     const std::byte* at = memory->begin();
@@ -175,7 +175,7 @@ void renew(const Memory& memory) {
     ::prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0);
 }
 
-TEST_F(HugePagesAskedFor, come_for_the_next_buffer_in_the_same_place) {
+TEST_F(HugePagesOfCallers, come_for_the_next_buffer_in_the_same_place) {
     if (const std::string why = missing(); !why.empty()) GTEST_SKIP() << why;
     HugePages pages;
     Memory memory(4 * page);
@@ -188,7 +188,7 @@ TEST_F(HugePagesAskedFor, come_for_the_next_buffer_in_the_same_place) {
     }
 }
 
-TEST_F(HugePagesAskedFor, come_ever_more_seldom_where_every_use_has_other_memory) {
+TEST_F(HugePagesOfCallers, come_ever_more_seldom_where_every_use_has_other_memory) {
     if (const std::string why = missing(); !why.empty()) GTEST_SKIP() << why;
     HugePages pages;
     Memory memory(page);
@@ -202,7 +202,7 @@ TEST_F(HugePagesAskedFor, come_ever_more_seldom_where_every_use_has_other_memory
     EXPECT_LE(times, 6);
 }
 
-TEST_F(HugePagesAskedFor, leave_a_child_of_fork_its_copy) {
+TEST_F(HugePagesOfCallers, leave_a_child_of_fork_its_copy) {
     if (const std::string why = missing(); !why.empty()) GTEST_SKIP() << why;
     Memory memory(2 * page);
     int start[2];
@@ -223,8 +223,8 @@ TEST_F(HugePagesAskedFor, leave_a_child_of_fork_its_copy) {
     for (const int fd : start) ::close(fd);
 }
 
-TEST_F(HugePagesAskedFor, by_nobody_are_for_nobodys_buffers) {
-    for (const char* value : {"", "own", "0"}) {
+TEST_F(HugePagesOfCallers, are_left_alone_where_that_is_asked_for) {
+    for (const char* value : {"own", "0"}) {
         ::setenv("TUTTI_HUGE_PAGES", value, 1);
         HugePages pages;
         EXPECT_FALSE(pages.enabled());

@@ -68,12 +68,12 @@ int progress_nice() {
 }
 
 bool spread() {
-    return env::get_bool("TUTTI_SPREAD", false);
+    return env::get_bool("TUTTI_SPREAD", true);
 }
 
 HugePages huge_pages() {
     static constexpr std::array<Named<HugePages>, 3> choices{
-        {{"own", HugePages::own}, {"1", HugePages::all}, {"0", HugePages::none}}};
+        {{"1", HugePages::all}, {"own", HugePages::own}, {"0", HugePages::none}}};
     return chosen("TUTTI_HUGE_PAGES", choices);
 }
 

@@ -25,12 +25,12 @@ Wait wait();
 /// the default, leaves it alone.
 int progress_nice();
 
-/// TUTTI_SPREAD: whether ranks that share a CPU may move their callers' threads to others, off by default.
+/// TUTTI_SPREAD: whether ranks that share a CPU may move the threads of their callers to others; by default they may.
 bool spread();
 
-/// Which memory gets huge pages: what `tutti::empty` makes; all buffers that are used often; none.
-enum class HugePages { own, all, none };
-/// TUTTI_HUGE_PAGES: own (the default), 1 for all, or 0 for none.
+/// Which memory gets huge pages: what `tutti::empty` makes, and all buffers that are used often; the former; none.
+enum class HugePages { all, own, none };
+/// TUTTI_HUGE_PAGES: 1 for all (the default), own, or 0 for none.
 HugePages huge_pages();
 
 /// Which bytes over TCP have checksums: those that leave the network of their host; all; none.

@@ -80,19 +80,19 @@ TEST_F(Settings, the_niceness_of_the_progress_thread_stays_as_it_is_unless_told_
               std::string::npos);
 }
 
-TEST_F(Settings, callers_threads_and_buffers_are_left_alone_unless_it_is_asked_for) {
-    EXPECT_FALSE(spread());
-    set("TUTTI_SPREAD", "1");
+TEST_F(Settings, callers_threads_and_buffers_are_left_alone_where_that_is_asked_for) {
     EXPECT_TRUE(spread());
+    set("TUTTI_SPREAD", "0");
+    EXPECT_FALSE(spread());
     set("TUTTI_SPREAD", "far");
     EXPECT_NE(complaint([] { spread(); }).find("TUTTI_SPREAD=far: expected 1 or 0"), std::string::npos);
-    EXPECT_EQ(huge_pages(), HugePages::own);
-    set("TUTTI_HUGE_PAGES", "1");
     EXPECT_EQ(huge_pages(), HugePages::all);
+    set("TUTTI_HUGE_PAGES", "own");
+    EXPECT_EQ(huge_pages(), HugePages::own);
     set("TUTTI_HUGE_PAGES", "0");
     EXPECT_EQ(huge_pages(), HugePages::none);
     set("TUTTI_HUGE_PAGES", "all");
-    EXPECT_EQ(complaint([] { huge_pages(); }), "environment variable TUTTI_HUGE_PAGES=all: expected own, 1 or 0");
+    EXPECT_EQ(complaint([] { huge_pages(); }), "environment variable TUTTI_HUGE_PAGES=all: expected 1, own or 0");
 }
 
 TEST_F(Settings, a_timeout_is_a_number_of_milliseconds) {

@@ -43,7 +43,7 @@ void Spread::move() {
     ::sched_setaffinity(0, sizeof allowed, &allowed);
     static std::once_flag said;
     std::call_once(said, [&] {
-        TUTTI_INFO("a thread that waits with other ranks on CPU {} moves to CPU {}, as TUTTI_SPREAD=1 asks", here_,
+        TUTTI_INFO("a thread that waits with other ranks on CPU {} moves to CPU {} (TUTTI_SPREAD=0: none does)", here_,
                    there);
     });
 }

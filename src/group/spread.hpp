@@ -3,10 +3,10 @@
 // A rank that waits either looks again, which helps while those that it waits for run elsewhere, or yields, which helps
 // if one of them needs this CPU. And it only helps if they are spread evenly: with three on one CPU and one on the
 // other each round takes three turns instead of two, and the kernel, which balances a few times a second at best, may
-// leave it so for the whole of a short job. With TUTTI_SPREAD=1 a rank on a CPU with two more than another one moves
-// there: it restricts
-// itself to that CPU and takes the restriction back at once. CPUs that the caller's thread is not allowed to use stay
-// so; those that its cpuset gains later it does not use by itself, as after any sched_setaffinity(2).
+// leave it so for the whole of a short job. So a rank on a CPU with two more than another one moves there, unless
+// TUTTI_SPREAD is 0: it restricts itself to that CPU and takes the restriction back at once. CPUs that the caller's
+// thread is not allowed to use stay so; those that its cpuset gains later it does not use by itself, as after any
+// sched_setaffinity(2).
 //
 // Threads: one at a time; what the others read is atomic.
 #pragma once
@@ -22,7 +22,7 @@ namespace tutti::detail {
 
 class Spread {
  public:
-    /// Whether note() may move the thread that calls it, which is the caller's: TUTTI_SPREAD.
+    /// Whether note() may move the calling thread, which is the caller's: TUTTI_SPREAD.
     enum class Moves { no, yes };
     Spread(std::shared_ptr<transport::Arena> arena, int local_rank, Moves moves)
         : arena_(std::move(arena)), local_rank_(local_rank), moves_(moves) {}

@@ -2,17 +2,12 @@
 #include "conformance/world.hpp"
 
 #include <cstddef>
-#include <cstdlib>
 #include <vector>
 
 namespace tutti::test {
 namespace {
 
-class UsedOften : public ::testing::TestWithParam<How> {
- protected:
-    UsedOften() { ::setenv("TUTTI_HUGE_PAGES", "1", 1); }
-    ~UsedOften() override { ::unsetenv("TUTTI_HUGE_PAGES"); }
-};
+class UsedOften : public ::testing::TestWithParam<How> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, UsedOften, ::testing::ValuesIn(every_way()),
                          [](const auto& instance) { return to_string(instance.param); });
 

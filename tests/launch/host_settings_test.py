@@ -1,4 +1,4 @@
-"""What tutti changes on its host: nothing unasked but what it says, in the log and in tutti doctor."""
+"""What tutti changes on its host: nothing but what it says, in the log and in tutti doctor."""
 import os
 import pathlib
 import re
@@ -43,16 +43,16 @@ class HostSettings(CliCase):
         for line in lines:
             self.assertRegex(line, r"W\d.*TUTTI_PROGRESS_NICE=-5: the thread of asynchronous operations keeps niceness")
 
-    def test_buffers_of_callers_get_huge_pages_only_where_that_is_asked_for_and_the_log_says_so(self):
+    def test_the_log_says_that_buffers_of_callers_get_huge_pages_unless_they_are_left_alone(self):
         setting = pathlib.Path("/sys/kernel/mm/transparent_hugepage/enabled")
         if not setting.exists() or "[never]" in setting.read_text():
             self.skipTest("no huge pages here")
-        self.assertEqual(self.bench("sendrecv", "512K"), [])
-        lines = self.bench("sendrecv", "512K", TUTTI_HUGE_PAGES="1")
+        self.assertEqual(self.bench("sendrecv", "512K", TUTTI_HUGE_PAGES="own"), [])
+        lines = self.bench("sendrecv", "512K")
         self.assertLessEqual(len(lines), 2)
         if not lines:
             self.skipTest("no copies between processes here")
-        self.assertRegex(lines[0], "used often get huge pages in place, as TUTTI_HUGE_PAGES=1 asks")
+        self.assertRegex(lines[0], r"used often get huge pages in place \(TUTTI_HUGE_PAGES=own")
 
     def test_the_log_says_which_congestion_control_replaces_the_systems(self):
         """In a network namespace whose system's is BBR."""
@@ -70,15 +70,15 @@ class HostSettings(CliCase):
     def test_doctor_lists_all_four(self):
         done = self.tutti("doctor")
         said = re.sub(r"\n {25}", " ", done.stdout)
-        for finding in (r"niceness +left alone \(TUTTI_PROGRESS_NICE", r"callers' cores +left alone \(TUTTI_SPREAD=1",
-                        r"huge pages +(for tutti's tensors only \(TUTTI_HUGE_PAGES=1|this system has none)",
+        for finding in (r"niceness +left alone \(TUTTI_PROGRESS_NICE", r"callers' cores +threads that wait may be moved .*\(TUTTI_SPREAD=0",
+                        r"huge pages +(for tutti's tensors, and for callers' buffers .*\(TUTTI_HUGE_PAGES=own|this system has none)",
                         r"tcp congestion +\w+, the system's"):
             self.assertRegex(said, f"(?m)^ok +{finding}")
-        done = self.tutti("doctor", env={"TUTTI_PROGRESS_NICE": "-5", "TUTTI_SPREAD": "1", "TUTTI_HUGE_PAGES": "1",
+        done = self.tutti("doctor", env={"TUTTI_PROGRESS_NICE": "-5", "TUTTI_SPREAD": "0", "TUTTI_HUGE_PAGES": "own",
                                          "TUTTI_TCP_CONGESTION": "reno"})
         said = re.sub(r"\n {25}", " ", done.stdout)
-        for finding in (r"niceness +-5 for the thread of asynchronous operations", r"callers' cores +threads that wait may be moved",
-                        r"huge pages +(for tutti's tensors, and for callers' buffers|this system has none)",
+        for finding in (r"niceness +-5 for the thread of asynchronous operations", r"callers' cores +left alone",
+                        r"huge pages +(for tutti's tensors alone|this system has none)",
                         r"tcp congestion +reno for tutti's connections"):
             self.assertRegex(said, f"(?m)^ok +{finding}")
 
