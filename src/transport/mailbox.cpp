@@ -24,7 +24,7 @@ auto takes_from(int source) {
 }  // namespace
 
 Mailbox::Mailbox(int rank, int size, std::uint64_t world, MailboxEvents events)
-    : rank_(rank), size_(size), world_(world), events_(std::move(events)), peers_(static_cast<std::size_t>(size)) {}
+    : rank_(rank), world_(world), events_(std::move(events)), peers_(static_cast<std::size_t>(size)) {}
 
 Mailbox::~Mailbox() = default;
 

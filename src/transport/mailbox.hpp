@@ -220,7 +220,6 @@ class Mailbox {
     bool pull_piece_of(const Pull& pull, std::size_t piece);
 
     int rank_;
-    int size_;
     std::uint64_t world_;
     MailboxEvents events_;
     std::size_t pull_bytes_ = pull_bytes_on_shared_cores;
