@@ -91,7 +91,7 @@ std::string source_of(const algorithm::Layout& layout) {
 }
 
 // It is no schedule of the table's: messages hold codes.
-constexpr const char* quantised = "quantized_all_reduce";
+constexpr const char* quantized_name = "quantized_all_reduce";
 
 std::string explain_quantised(const ExplainArguments& a) {
     if (a.block < 32 || a.block > 1024 || a.block % 32 != 0)
@@ -131,7 +131,7 @@ void print(const std::string& text) {
 
 std::vector<std::string> explained_collectives() {
     std::vector<std::string> names = planned_collectives();
-    names.emplace_back(quantised);
+    names.emplace_back(quantized_name);
     return names;
 }
 
@@ -198,7 +198,7 @@ Command add_explain(CLI::App& app) {
                                       std::to_string(a->ranks - 1));
             }
         }
-        if (a->collective == quantised) {
+        if (a->collective == quantized_name) {
             print(explain_quantised(*a));
             return 0;
         }
