@@ -50,10 +50,10 @@ void measure(nlohmann::json& rows, std::size_t elements) {
     for (int f = 0; f < format_count; ++f) {
         const auto format = static_cast<Format>(f);
         for (const auto& [dtype, from] : {std::pair(DType::float16, &half), std::pair(DType::float32, &whole)}) {
-            cases.push_back({std::string("encode ") + std::string(to_string(dtype)) + " " + names[f],
-                             [&, format, dtype = dtype, from = from] {
-                                 encode(format, dtype, from->data(), run, Scales::found, scales.data(), codes.data());
-                             }});
+            cases.push_back(
+                {std::string("encode ") + std::string(to_string(dtype)) + " " + names[f], [&, format, dtype, from] {
+                     encode(format, dtype, from->data(), run, Scales::found, scales.data(), codes.data());
+                 }});
         }
         cases.push_back({std::string("add ") + names[f],
                          [&, format] { add(format, codes.data(), scales.data(), run, Into::sum, sums.data()); }});

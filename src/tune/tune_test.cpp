@@ -379,7 +379,7 @@ TEST(Setting, bad_values_are_refused_in_a_sentence) {
         {file, "line 2: \"rign\": expected an algorithm for all_reduce"},
     };
     for (const auto& [value, words] : cases) {
-        const std::string sentence = refusal([&value = value] { parse_setting(value, Files::read); });
+        const std::string sentence = refusal([&value] { parse_setting(value, Files::read); });
         EXPECT_NE(sentence.find("TUTTI_TUNE"), std::string::npos) << value << ": " << sentence;
         EXPECT_NE(sentence.find(words), std::string::npos) << value << ": " << sentence;
     }

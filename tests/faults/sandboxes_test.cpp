@@ -205,7 +205,7 @@ TEST_F(Sandboxes, a_rank_that_may_not_read_write_or_watch_others_is_right) {
     const std::pair<int, long> bounds[] = {
         {0, SYS_process_vm_readv}, {1, SYS_process_vm_readv}, {1, SYS_process_vm_writev}, {2, SYS_pidfd_open}};
     for (const auto& [bound, call] : bounds) {
-        EXPECT_RIGHT(outcomes_of([bound = bound, call = call](int rank) {
+        EXPECT_RIGHT(outcomes_of([bound, call](int rank) {
             if (rank == bound) forbid(call);
         }));
     }
