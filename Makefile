@@ -31,11 +31,14 @@ demo: configure  ## install what is missing, build what it takes (minutes), then
 	  echo "tutti: the build failed; mend the first error above and type: make demo"; exit 1; }
 	@tools/demo build
 
-PREFIX ?= /usr/local
-install: configure  ## build the library, the program and the backends, and install them; PREFIX=/folder (default /usr/local)
+# What `cmake --install` takes, without tests, examples and benches.
+installed: configure
 	@echo "tutti: building what is installed in build/"
 	@cmake --build build -j $(JOBS) --target tutti tutti-static tutti-cli tutti-backends tutti-nccl tutti-backend-conformance || { \
-	  echo "tutti: the build failed; mend the first error above and type: make install"; exit 1; }
+	  echo "tutti: the build failed; mend the first error above and type the same again"; exit 1; }
+
+PREFIX ?= /usr/local
+install: installed  ## build the library, the program and the backends, and install them; PREFIX=/folder (default /usr/local)
 	@cmake --install build --prefix "$(PREFIX)" >build/install.log || { \
 	  echo "tutti: $(PREFIX) cannot be written to; type: make install PREFIX=/a/folder/of/yours, or type it as root"; exit 1; }
 	@echo "tutti: installed in $(PREFIX); build/install.log has the list"
@@ -68,7 +71,7 @@ test-engines: python  ## tutti on the engines that people have, with their own p
 python: build  ## the Python package in build/python/venv, with its tests and types; pip installs what it needs there
 	@tools/python build
 
-wheel: build  ## wheels of the Python package and its backends, tried, that need nothing of this machine: build/python/wheels
+wheel: installed  ## wheels of the Python package and its backends, tried, that need nothing of this machine: build/python/wheels
 	@tools/python build wheel
 
 sdist: deps  ## the sources as pip takes them: build/python/sdist; pip installs them in a fresh environment (ten minutes)
