@@ -119,8 +119,9 @@ std::string canonical(std::string name) {
 }
 
 std::string how_to_get(const std::string& name) {
-    const bool has_extra = name == "gloo" || name == "hf_zmq";
-    if (has_extra && in_python_package())
+    // Those of python/CMakeLists.txt.
+    static constexpr std::string_view extra[] = {"gloo", "hf_zmq", "rccl", "hccl", "xccl", "ucc"};
+    if (std::ranges::find(extra, name) != std::end(extra) && in_python_package())
         return fmt::format("{} comes with an extra of the Python package: pip install 'tutti[backends]'", name);
     const auto package = [&](const char* packages) {
         return fmt::format("tutti brings {} where {} installed when tutti is built (tools/install-deps does it)", name,

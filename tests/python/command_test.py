@@ -67,8 +67,9 @@ class Command(unittest.TestCase):
     def test_where_the_extra_is_not_installed_the_error_names_it(self):
         ask = "import sys, tutti.distributed as dist; dist.init_process_group(sys.argv[1])"
         with tempfile.TemporaryDirectory() as folder:
-            copy_without(folder, "*backend-gloo.so", "*backend-hf_zmq.so")
-            for backend in ("gloo", "hf_zmq", "hf_barrier"):
+            extra = ("gloo", "hf_zmq", "rccl", "hccl", "xccl", "ucc")
+            copy_without(folder, *(f"*backend-{name}.so" for name in extra))
+            for backend in (*extra, "hf_barrier"):
                 with self.subTest(backend=backend):
                     done = run(sys.executable, "-c", ask, backend, PYTHONPATH=folder, RANK="0", WORLD_SIZE="1",
                                MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
