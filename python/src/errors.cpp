@@ -31,6 +31,7 @@ std::optional<nb::python_error>& raised_by_signal() {
 }
 
 std::thread::id main_thread;
+std::atomic<std::thread::id> ending_thread{};  // that ends the interpreter
 constexpr auto check_interval = std::chrono::milliseconds(20);
 
 // Runs Python's signal handlers in a wait of the main thread, as the interpreter does between two instructions. True:
@@ -130,6 +131,10 @@ void throw_type_error(const char* operation, const char* argument, nb::handle go
         fmt::format("{}: {} is of type {}: expected {}", operation, argument, class_name(got), expected));
 }
 
+void end_daemon_threads() {
+    ending_thread = std::this_thread::get_id();
+}
+
 void bind_errors(nb::module_&) {
     // Where nobody has imported threading, there is only the main thread.
     main_thread = std::this_thread::get_id();
@@ -142,7 +147,11 @@ void bind_errors(nb::module_&) {
         try {
             std::rethrow_exception(error);
         } catch (const DistError&) {
-            set_error(error);
+            const std::thread::id ending = ending_thread.load();
+            if (ending != std::thread::id() && ending != std::this_thread::get_id())
+                PyErr_SetNone(PyExc_SystemExit);
+            else
+                set_error(error);
         }
     });
 }

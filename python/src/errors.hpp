@@ -19,6 +19,11 @@ nb::object exception_object(const std::exception_ptr& error);
 /// "ndarray", "tutti.Work": for messages.
 std::string class_name(nb::handle object);
 
+/// The interpreter is about to end, which the calling thread sees to. Only daemon threads are left beside it: from now
+/// on an error of tutti's ends such a thread without a word (SystemExit). Tracebacks of many at once, while the
+/// interpreter takes itself down, can abort the process.
+void end_daemon_threads();
+
 void bind_errors(nb::module_& m);
 
 }  // namespace tutti::python

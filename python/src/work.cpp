@@ -42,6 +42,7 @@ const int forks_begin_outside = ::pthread_atfork(nullptr, nullptr, [] { inside =
 
 // Arrays may go with the interpreter: what is sent from them is received before, or taken back.
 void close() {
+    end_daemon_threads();
     without_gil([] { leave_all_groups(std::chrono::seconds(2)); });
     closed = true;
     without_gil([] {

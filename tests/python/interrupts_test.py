@@ -216,8 +216,10 @@ ENDINGS = {  # a program, and the status it ends with
     "callbacks that wait": ("f = dist.irecv(np.zeros(4), src=1 - rank).get_future().then(lambda f: print('never'))\n"
                             "dist.barrier()", 0),
     "a long collective": ("work = dist.all_reduce(np.zeros(1 << 20), async_op=True)", 0),
-    "threads in receives": ("for i in range(16): threading.Thread(daemon=True, target=lambda i=i: "
-                            "dist.recv(np.zeros(4), src=1 - rank, tag=i)).start()\ntime.sleep(0.2)\ndist.barrier()", 0),
+    "threads in receives": ("def receive(i):\n    try: dist.recv(np.zeros(4), src=1 - rank, tag=i)\n"
+                            "    except dist.PeerLost: pass\n"  # the other rank has ended first
+                            "for i in range(16): threading.Thread(daemon=True, target=receive, args=(i,)).start()\n"
+                            "time.sleep(0.2)\ndist.barrier()", 0),
     "an exception": ("work = dist.irecv(np.zeros(4), src=1 - rank)\ndist.barrier()\nraise ValueError('of a program')", 1),
     "sys.exit in the middle": ("dist.barrier()\nwork = dist.all_reduce(np.zeros(9), async_op=True)\nsys.exit(3)", 3),
     "one rank that leaves early": ("if rank == 1: sys.exit(0)\ntry: dist.all_reduce(np.zeros(9))\n"
@@ -321,6 +323,8 @@ class Endings(unittest.TestCase):
                     finally:
                         rank.kill()
                     self.assertEqual(rank.returncode, status, errors)
+                    if name == "threads in receives":
+                        self.assertNotIn("Traceback", errors)  # many at the interpreter's end can abort it
                 self.assertLess(time.monotonic() - begin, 15)
 
 
