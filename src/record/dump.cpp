@@ -257,7 +257,8 @@ void write_file(const std::filesystem::path& path, std::string_view text) {
         throw InvalidArgument(fmt::format("{}: cannot be {}: {}", path.string(), what, std::strerror(errno)));
     };
     static std::atomic<unsigned> files{0};  // two threads may write the same file at once: the later one stays
-    const std::string temporary = fmt::format("{}.{}.{}.new", path.string(), ::getpid(), ++files);
+    // Without the dump's name, by which readers of the folder know dumps.
+    const std::string temporary = (path.parent_path() / fmt::format(".{}.{}.new", ::getpid(), ++files)).string();
     {
         const UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
         if (!fd) fail("written");
