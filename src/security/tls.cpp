@@ -22,6 +22,10 @@
 namespace tutti::security {
 namespace {
 
+// Before anything else here uses OpenSSL, as its first user decides whether it cleans up at exit: worlds that static
+// objects hold end after that, and still shake hands; threads may use it, too.
+[[maybe_unused]] const int without_cleanup_at_exit = OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
+
 constexpr std::string_view key_label = "tutti tls psk 1:";
 /// RFC 8446, section 5.5, bounds what AES-GCM encrypts with one key: 2^24.5 full records.
 constexpr std::uint64_t records_max = std::uint64_t{1} << 23;
@@ -84,8 +88,6 @@ long control(BIO*, int command, long, void*) {
 
 SSL_CTX& Tls::context() {
     static SSL_CTX* const made = [] {
-        // Threads may still use it when the process ends.
-        OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
         SSL_CTX* context = SSL_CTX_new(TLS_method());
         if (context == nullptr) cannot_set_up();
         const char* ciphers = has_aes_instructions() ? "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256"
