@@ -44,7 +44,6 @@ struct Spread {
 /// The staging area, in elements.
 struct Staging {
     std::uint64_t slot = 0;
-    std::uint32_t slots = 0;
 };
 
 /// `count` elements cut into `parts` pieces whose sizes differ by at most one; piece `index` as (offset, count).

@@ -21,7 +21,7 @@ struct Layout {
     std::vector<int> host_of;               ///< host index of each rank, 0 … hosts-1; size() is the number of ranks
     bool shared_memory = false;             ///< ranks of one host share a staging area
     std::uint64_t slot_bytes = 0;           ///< size of one slot of a rank's staging area
-    std::uint32_t slots = 0;                ///< slots a rank owns: a multiple of four, 8 for all algorithms
+    std::uint32_t slots = 0;                ///< slots a rank owns: a multiple of four
     std::uint64_t segment_bytes = 1 << 20;  ///< how long a message may be before it is cut in pieces to overlap steps
     int machines = 1;                       ///< that the ranks run on, whatever carries their messages
     bool pulls = false;                     ///< ranks of one host read each other's memory for longer messages

@@ -24,7 +24,7 @@ struct Context {
         all.ranks.resize(static_cast<std::size_t>(l.size()));
         std::iota(all.ranks.begin(), all.ranks.end(), 0);
         all.me = q.rank;
-        staging = {l.slot_bytes / std::max<std::uint64_t>(1, q.element_bytes), l.slots};
+        staging = {l.slot_bytes / std::max<std::uint64_t>(1, q.element_bytes)};
     }
     bool shares() const { return layout.shared_memory && layout.one_host() && staging.slot >= 1; }
     std::uint64_t segment() const {

@@ -40,7 +40,8 @@ class Order {
         }
     }
 
-    // A circle, which is a deadlock that the prover finds, ends here too: what is being found counts as found.
+    // A circle, which is a deadlock that the prover finds, ends here too: a step whose predecessors
+    // are being found counts as found.
     void find(std::size_t node) {
         if (known_[node]) return;
         known_[node] = true;

@@ -85,7 +85,7 @@ class Bench(CliCase):
                 continue  # tests/hosts
             inside = ("shared", "single_copy", "one_shot", "two_shot", "in_place")
             transport = "shm" if algorithm in inside else "tcp"
-            # What needs symmetric memory is chosen there; by name it would be refused until a group has some.
+            # An algorithm that needs symmetric memory is chosen there; by name it would be refused until a group has some.
             extra = {"env": {"TUTTI_ALGORITHM": f"{collective}={algorithm}"}}
             flags = []
             if algorithm == "in_place":
