@@ -22,6 +22,7 @@ namespace tutti {
 namespace {
 
 using detail::Group;
+using detail::GroupPlace;
 using detail::World;
 using Ranks = std::vector<int>;
 
@@ -70,7 +71,7 @@ void check(Ranks& ranks, const World& world) {
 }
 
 // `parent`: a group all of whose ranks make this one together; null: only its members do.
-ProcessGroup make(const std::shared_ptr<World>& world, const Ranks& ranks, World::Place place,
+ProcessGroup make(const std::shared_ptr<World>& world, const Ranks& ranks, GroupPlace place,
                   const std::string& description, milliseconds timeout, const Movers& movers,
                   const std::shared_ptr<const Group>& parent = nullptr) {
     if (std::ranges::find(ranks, world->rank()) == ranks.end()) {
@@ -105,7 +106,7 @@ std::shared_ptr<World> world_of(const NewGroupOptions& o) {
 }
 
 std::shared_ptr<Group> all_of(const World& world) {
-    if (auto all = world.find(0)) return all;
+    if (auto all = world.groups().find(0)) return all;
     throw InvalidArgument("new_group: the group of all ranks is gone: expected a world that is in use");
 }
 
@@ -122,7 +123,7 @@ ProcessGroup make_among_members(const std::shared_ptr<World>& world, const Ranks
     const Movers movers = movers_of(o);
     const milliseconds timeout = timeout_of(o, movers);
     detail::Meeting meeting(*world, ranks, next_number(*world, ranks), Deadline::after(timeout));
-    const World::Place place = meeting.take_place(Group::part_bytes(*world, ranks));
+    const GroupPlace place = meeting.take_place(Group::part_bytes(*world, ranks));
     ProcessGroup group = make(world, ranks, place, o.group_desc, timeout, movers);
     meeting.wait_for_all();
     return group;
@@ -149,7 +150,7 @@ std::vector<ProcessGroup> new_groups(std::vector<Ranks> lists, const NewGroupOpt
     const auto making = world->making();
     agree(all_of(*world), lists);
     // Ranks count alike: none has counted what they did not agree about.
-    const World::Place first = world->next_place(static_cast<std::uint32_t>(lists.size()), bytes);
+    const GroupPlace first = world->groups().next_place(static_cast<std::uint32_t>(lists.size()), bytes);
     const Movers movers = movers_of(o);
     const milliseconds timeout = timeout_of(o, movers);
     const std::shared_ptr<Group> whole = all_of(*world);
@@ -211,11 +212,11 @@ ProcessGroup ProcessGroup::split(const SplitOptions& o) const {
     const std::uint64_t bytes = Group::part_bytes(*world, parent->members());
     const auto most = static_cast<std::uint32_t>(parent->size());
     const auto making = world->making();
-    World::Place first;
+    GroupPlace first;
     if (parent->is_whole_world()) {
-        first = world->next_place(most, bytes);
+        first = world->groups().next_place(most, bytes);
     } else if (parent->rank() == 0) {
-        first = world->next_place_in_store(most, bytes);
+        first = world->groups().next_place_in_store(most, bytes);
     }
     mine[2] = first.index, mine[3] = first.offset;
     const std::vector<std::uint64_t> all =

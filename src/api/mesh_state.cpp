@@ -80,7 +80,7 @@ void MeshState::set_group(std::size_t index, const ProcessGroup& group) {
 
 std::shared_ptr<Group> MeshState::members() {
     if (members_) return members_.impl();
-    const auto world = world_->find(0);
+    const auto world = world_->groups().find(0);
     if (!world) throw InvalidArgument("DeviceMesh: the group of all ranks is gone: expected a world that is in use");
     if (layout_.mesh().ranks().size() == static_cast<std::size_t>(world_->size())) return world;
     members_ = new_group(layout_.mesh().ranks(), {.timeout = world->timeout(),
@@ -99,8 +99,8 @@ ProcessGroup MeshState::make(const MeshAxis& axis) {
     for (const std::vector<int>& ranks : lines.ranks) bytes = std::max(bytes, Group::part_bytes(*world_, ranks));
 
     // Ranks that all take part count by themselves, once they know that they count alike; others ask the store.
-    World::Place first;
-    if (!all->is_whole_world() && all->rank() == 0) first = world_->next_place_in_store(count, bytes);
+    GroupPlace first;
+    if (!all->is_whole_world() && all->rank() == 0) first = world_->groups().next_place_in_store(count, bytes);
     std::uint64_t digest = api::digest(mesh.shape(), api::digest(mesh.ranks(), fnv1a(axis.name)));
     for (const std::size_t d : axis.dims) digest = fnv1a(std::to_string(d) + ",", digest);
     const auto theirs = api::agree(all,
@@ -110,8 +110,8 @@ ProcessGroup MeshState::make(const MeshAxis& axis) {
                                     .in_words = [&] { return in_words(axis, mesh); },
                                     .expected = "the same meshes, and one order of using their dimensions,"},
                                    {first.index, first.offset});
-    first = all->is_whole_world() ? world_->next_place(count, bytes)
-                                  : World::Place{static_cast<std::uint32_t>(theirs[0]), theirs[1]};
+    first = all->is_whole_world() ? world_->groups().next_place(count, bytes)
+                                  : GroupPlace{static_cast<std::uint32_t>(theirs[0]), theirs[1]};
 
     const auto index = static_cast<std::uint32_t>(first.index + lines.own);
     std::string description = axis.name;

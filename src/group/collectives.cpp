@@ -42,6 +42,7 @@ void Group::begin_schedule(Operation& operation) {
         operation.request.largest_count = largest / size_of(operation.operands.dtype);
     operation.operands.channel = Channel::of_collective(index_, operation.sequence);
     if (size_ > 1) world_->mailbox().check_unexpected(operation.operands.channel, fingerprint);
+    world_->heed_mailbox();
     if (world_->failure()) return;
     if (operation.quantized) {
         operation.execution = std::make_unique<engine::Quantized>(*operation.quantized, operation.operands, ground_);
@@ -105,6 +106,7 @@ bool Group::progress() {
             if (operation->room) end_relay(*operation);
             if (!operation->execution && operation->request.collective == Collective::all_to_all)
                 world_->mailbox().check_surplus(operation->operands.channel, operation->operands.fingerprint);
+            world_->heed_mailbox();
             if (world_->failure()) return true;
             if (operation->execution) continue;
         }
@@ -188,7 +190,7 @@ bool Group::has_left(int peer) const {
         arena_->control(ground_.local_of[static_cast<std::size_t>(peer)]).left.load(std::memory_order_acquire) != 0) {
         return true;
     }
-    return world_->has_left(index_, global(peer)) || world_->gone(global(peer));
+    return world_->groups().has_left(index_, global(peer)) || world_->gone(global(peer));
 }
 
 // Compares what the ranks of this host have done up to this collective, which has begun here.

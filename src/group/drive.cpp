@@ -1,45 +1,17 @@
 // Making progress in a world: running what is in flight, and waiting for it.
 #include "core/log.hpp"
-#include "core/thread.hpp"
 #include "group/group.hpp"
 #include "group/world.hpp"
 
 #include <tutti/error.hpp>
 
 #include <fmt/format.h>
-#include <poll.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <mutex>
 #include <utility>
 
 namespace tutti::detail {
-namespace {
-
-constexpr int turns_before_yield = 8;  // over sockets
-constexpr int turns_before_check = 16;
-
-void be_nicer_by(int change) {
-    if (change == 0) return;
-    const int now = ::getpriority(PRIO_PROCESS, 0);  // of this thread
-    const int wanted = std::clamp(now + change, -20, 19);
-    const bool may = ::setpriority(PRIO_PROCESS, 0, wanted) == 0;
-    static std::once_flag said;
-    std::call_once(said, [&] {
-        if (may)
-            TUTTI_INFO("the thread of asynchronous operations has niceness {}, as TUTTI_PROGRESS_NICE={} asks", wanted,
-                       change);
-        else
-            TUTTI_WARN(
-                "TUTTI_PROGRESS_NICE={}: the thread of asynchronous operations keeps niceness {}; less takes the right "
-                "to it (CAP_SYS_NICE, or ulimit -e)",
-                change, now);
-    });
-}
-
-}  // namespace
-
 World::Held::~Held() {
     const auto completed = std::exchange(world_.completed_, {});
     world_.mutex_.unlock();
@@ -55,34 +27,17 @@ void World::post(const std::shared_ptr<Operation>& message) {
     transport::Transfer& transfer = message->transfer;
     const std::byte* at = message->is_receive ? transfer.target : transfer.source;
     if (layout_.pulls && at != nullptr && transfer.bytes >= HugePages::least_bytes &&
-        !symmetric_.find(at, transfer.bytes))
+        !neighbours_->symmetric().find(at, transfer.bytes))
         huge_pages_.used(at, transfer.bytes);
     if (message->is_receive)
         mailbox_->post_receive(transfer);
     else
         mailbox_->post_send(transfer);
-}
-
-void World::drive_in_background() {
-    {
-        const std::lock_guard lock(mutex_);
-        if (!progress_thread_.joinable()) {
-            try {
-                start_progress_thread();
-                lacks_thread_ = false;
-            } catch (const DistBackendError& error) {
-                if (!lacks_thread_.exchange(true))
-                    TUTTI_WARN(
-                        "{}; without it operations go on only while a thread waits for one or asks for its future",
-                        error.what());
-            }
-        }
-    }
-    unpark();
+    heed_mailbox();
 }
 
 void World::drive_for(Operation& operation, Driving driving) {
-    if (!lacks_thread_ || operation.done() || operation.handed_over) return;
+    if (!driver_.lacks_thread() || operation.done() || operation.handed_over) return;
     if (driving == Driving::one_turn) {
         const Held held(*this);
         progress();
@@ -95,53 +50,57 @@ void World::drive_for(Operation& operation, Driving driving) {
     }
 }
 
-void World::start_progress_thread() {
-    const auto escaped = [this](const std::exception_ptr&) noexcept {
-        try {
-            abort(fmt::format("the progress thread of rank {} has failed", rank_));
-        } catch (const std::exception& error) {
-            TUTTI_ERROR("group {}: {}", name_, error.what());
-        }
-    };
-    progress_thread_ =
-        thread::start({"tutti-progress", fmt::format("what group \"{}\" has in flight", name_), escaped}, [this] {
-            be_nicer_by(progress_nice_);
-            run_progress_thread();
-        });
+// ---- What the driver asks for
+
+bool World::move() {
+    const Held held(*this);
+    return progress();
 }
 
-void World::unpark() {
-    work_waits_ = true;
-    if (!parked_) return;                            // it will see that
-    { const std::lock_guard lock(parking_mutex_); }  // it waits already
-    unparked_.notify_one();
+bool World::is_busy() {
+    const std::lock_guard lock(mutex_);
+    return !active_.empty() || !messages_.empty();
 }
 
-// A thread that took part in the lock while another one drives would cost that one two changes of context an operation.
-bool World::park() {
-    std::unique_lock lock(parking_mutex_);
-    parked_ = true;
-    const bool wanted =
-        unparked_.wait_for(lock, wait_slice, [this] { return stopping_ || (work_waits_ && drivers_ == 0); });
-    parked_ = false;
-    work_waits_ = false;
-    return wanted && !stopping_;
+void World::look_after() {
+    const Held held(*this);
+    slow_checks();
 }
+
+bool World::has_failed() {
+    const std::lock_guard lock(mutex_);
+    return failure_ != nullptr;
+}
+
+std::vector<transport::Pollable> World::pollables() {
+    std::vector<transport::Pollable> sockets;
+    const std::lock_guard lock(mutex_);
+    mailbox_->pollables(sockets);
+    return sockets;
+}
+
+void World::end_of_thread() noexcept {
+    try {
+        abort(fmt::format("the progress thread of rank {} has failed", rank_));
+    } catch (const std::exception& error) {
+        TUTTI_ERROR("group {}: {}", name_, error.what());
+    }
+}
+
+// ---- Progress
 
 bool World::take_connections() {
-    if (!membership_->has_incoming()) return false;
-    bool moved = false;
-    for (auto& [peer, fd] : membership_->take_incoming()) {
-        if (shares_memory_with(peer)) continue;
-        socket_to(peer).add(std::move(fd));
-        mailbox_->activate(peer);
-        moved = true;
+    const std::vector<int> arrived = links_->take_arrived();
+    for (const int peer : arrived) mailbox_->activate(peer);
+    if (const auto unreachable = links_->take_unreachable()) {
+        const auto& [peer, why] = *unreachable;
+        on_verdict({rendezvous::VerdictKind::peer_lost, peer, fmt::format("rank {} cannot be reached: {}", peer, why)});
     }
-    return moved;
+    return !arrived.empty();
 }
 
 void World::hear() {
-    if (has_verdict_.load(std::memory_order_acquire)) apply_verdict();
+    if (health_.has_news()) apply_verdict();
 }
 
 bool World::progress() {
@@ -152,6 +111,7 @@ bool World::progress() {
     if (failure_) return true;
     if (size_ > 1 && mailbox_->progress()) {
         moved = true;
+        heed_mailbox();
         // What has come may complete an operation: at once, without another look at the sockets.
         if (!failure_) progress_collectives();
     }
@@ -192,6 +152,7 @@ bool World::run(engine::Running& execution) {
     executing_ = true;
     const bool moved = execution.progress();
     executing_ = false;
+    heed_mailbox();
     if (deferred_) fail(std::exchange(deferred_, nullptr));
     return moved;
 }
@@ -203,21 +164,21 @@ void World::complete(std::shared_ptr<Operation> operation, const std::exception_
     completed_.push_back(std::move(operation));
 }
 
-World::Driver::~Driver() {
-    --world_.drivers_;
-    bool rest = false;
-    {
-        const std::lock_guard lock(world_.mutex_);
-        rest = !world_.active_.empty() || !world_.messages_.empty();
-    }
-    if (rest) world_.unpark();
-}
-
 void World::wait(Operation& operation, const Deadline& deadline) {
     if (inherited_ && !operation.done()) std::rethrow_exception(failure_);
     if (operation.handed_over) return operation.group->wait_for_backend(operation, deadline);
-    const Driver driver(*this);
-    drive(operation, deadline);
+    const auto waited = driver_.wait([&] { return operation.done(); }, deadline, operation.deadline);
+    if (waited == Driver::Waited::expired) {
+        const std::lock_guard lock(mutex_);
+        if (operation.done()) return;
+        const Group& group = *operation.group;
+        throw Timeout(fmt::format("{}: wait timed out; the operation goes on", group.title_of(operation)),
+                      group.context_of(operation));
+    }
+    if (waited == Driver::Waited::interrupted) {
+        throw Aborted(fmt::format("{}: interrupted by a signal", operation.name), {.operation = operation.name},
+                      ErrorCode::interrupted);
+    }
 }
 
 void World::wait_for_call(Operation& operation) {
@@ -233,57 +194,6 @@ void World::wait_for_call(Operation& operation) {
         throw;
     }
     if (const auto error = operation.error()) std::rethrow_exception(error);
-}
-
-void World::drive(Operation& operation, const Deadline& deadline) {
-    int idle = 0;
-    Waiting::Looks looks(waiting_);
-    while (!operation.done()) {
-        bool moved = false;
-        {
-            const Held held(*this);
-            moved = progress();
-        }
-        if (moved) {
-            if (idle > 0) waiting_.spared();
-            idle = 0;
-            looks = Waiting::Looks(waiting_);
-            continue;
-        }
-        if (operation.done()) break;
-        Waiting::Turn turn = waiting_.turn(++idle);
-        // A turn over sockets costs a system call anyway, and ranks of other hosts (containers, say) may be waiting for
-        // this very core: it is offered to them from the start.
-        if (turn == Waiting::Turn::look && !uses_shared_memory_only() && idle > turns_before_yield)
-            turn = Waiting::Turn::yield;
-        if (turn == Waiting::Turn::look) {
-            looks.pause();
-            continue;
-        }
-        if (turn == Waiting::Turn::yield) waiting_.yield(Clock::now());
-        if (turn == Waiting::Turn::sleep || idle % turns_before_check == 0) {
-            if (deadline.expired()) {
-                const std::lock_guard lock(mutex_);
-                if (operation.done()) break;
-                const Group& group = *operation.group;
-                throw Timeout(fmt::format("{}: wait timed out; the operation goes on", group.title_of(operation)),
-                              group.context_of(operation));
-            }
-            if (interrupt_requested()) {
-                clear_interrupt();
-                throw Aborted(fmt::format("{}: interrupted by a signal", operation.name), {.operation = operation.name},
-                              ErrorCode::interrupted);
-            }
-            const Held held(*this);
-            slow_checks();
-        }
-        if (turn == Waiting::Turn::sleep) {
-            const auto left = std::chrono::ceil<std::chrono::milliseconds>(
-                std::min(deadline, operation.deadline, [](auto a, auto b) { return a.when() < b.when(); }).remaining());
-            sleep(std::clamp(left, std::chrono::milliseconds(1), wait_slice));
-            waiting_.slept(Clock::now());
-        }
-    }
 }
 
 // What a waiting rank looks after now and then: deadlines, ranks that left, mismatches that no message shows.
@@ -319,82 +229,9 @@ void World::slow_checks() {
         if (failure_) return;
     }
     if (!active_.empty()) return;
-    for (const auto& group : groups()) {  // their last collectives, in which this rank may not have waited
+    for (const auto& group : groups_.all()) {  // their last collectives, in which this rank may not have waited
         group->check_last();
         if (failure_) return;
-    }
-}
-
-void World::sleep(std::chrono::milliseconds limit) {
-    // A rank has one flag that tells that it sleeps: the first of its threads that wakes would clear it for the others.
-    if (asleep_.exchange(true)) {
-        ::poll(nullptr, 0, 1);
-        return;
-    }
-    struct Wake {
-        std::atomic<bool>& asleep;
-        ~Wake() { asleep = false; }
-    } wake{asleep_};
-    std::vector<transport::Pollable> sockets;
-    {
-        const std::lock_guard lock(mutex_);
-        mailbox_->pollables(sockets);
-    }
-    const auto ready = [this] {
-        const Held held(*this);
-        return failure_ != nullptr || progress();
-    };
-    if (arena_ && sockets.empty() && uses_shared_memory_only()) {
-        arena_->sleep(local_of(rank_), limit, ready);
-        return;
-    }
-    std::vector<pollfd> entries{{membership_->wake_fd(), POLLIN, 0}};
-    for (const auto& socket : sockets) {
-        entries.push_back({socket.fd, static_cast<short>(socket.output ? POLLOUT : POLLIN), 0});
-    }
-    const auto poll = [&] { ::poll(entries.data(), entries.size(), static_cast<int>(limit.count())); };
-    if (!arena_) return poll();
-    arena_->sleep_by_bell(local_of(rank_), ready, [&](int bell) {
-        entries.push_back({bell, POLLIN, 0});
-        poll();
-    });
-}
-
-// Beside a computation on the same core a thread that yields comes last (core/waiting): so this one yields only where
-// that costs little.
-void World::run_progress_thread() {
-    using std::chrono::microseconds;
-    constexpr microseconds shortest{50}, longest{2000};
-    // Who starts an operation often waits for one soon, and drives then: it is not interrupted for that. The longer,
-    // the more often this thread came for nothing.
-    microseconds head_start = shortest;
-    bool just_came = false;
-    int idle = 0;
-    while (!stopping_) {
-        bool work = drivers_ == 0;
-        if (work) {
-            const Held held(*this);
-            work = !active_.empty() || !messages_.empty();
-            if (work && std::exchange(just_came, false)) head_start = shortest;
-            if (work && progress()) {
-                idle = 0;
-                continue;
-            }
-            if (work) slow_checks();
-        }
-        if (!work) {
-            if (just_came) head_start = std::min(2 * head_start, longest);
-            just_came = park();
-            if (just_came) std::this_thread::sleep_for(head_start);
-            idle = 0;
-            continue;
-        }
-        if (background_waiting_.turn(++idle) != Waiting::Turn::sleep) {
-            background_waiting_.yield(Clock::now());
-            continue;
-        }
-        sleep(std::chrono::milliseconds(10));
-        background_waiting_.slept(Clock::now());
     }
 }
 

@@ -1,4 +1,4 @@
-// What others say, and failures; and the groups of a world.
+// What others say, what the mailbox finds, and failures.
 #include "core/log.hpp"
 #include "group/fingerprint.hpp"
 #include "group/group.hpp"
@@ -18,134 +18,99 @@ using rendezvous::VerdictKind;
 
 namespace {
 
-constexpr std::chrono::milliseconds cause_patience{500};
+// Until all that can be reached have heard of an accusation, and until the rank that judges has done so.
+constexpr std::chrono::milliseconds hearing_patience{2000}, judgement_patience{3000};
 
 }  // namespace
 
-// ---- Groups
+// ---- What the mailbox has found
 
-void World::add(std::uint32_t index, const std::shared_ptr<Group>& group) {
-    const std::lock_guard lock(groups_mutex_);
-    std::erase_if(groups_, [](const auto& entry) { return entry.second.expired(); });
-    groups_[index] = group;
-}
-
-std::shared_ptr<Group> World::find(std::uint32_t index) const {
-    const std::lock_guard lock(groups_mutex_);
-    const auto found = groups_.find(index);
-    return found == groups_.end() ? nullptr : found->second.lock();
-}
-
-std::vector<std::shared_ptr<Group>> World::groups() const {
-    std::vector<std::shared_ptr<Group>> all;
-    const std::lock_guard lock(groups_mutex_);
-    for (const auto& [index, group] : groups_) {
-        if (auto held = group.lock()) all.push_back(std::move(held));
+void World::heed_mailbox() {
+    using Kind = transport::Finding::Kind;
+    if (!mailbox_->has_findings()) return;
+    for (const transport::Finding& finding : mailbox_->take_findings()) {
+        switch (finding.kind) {
+            case Kind::mismatch: mismatch(finding); break;
+            case Kind::damaged: damaged(finding); break;
+            case Kind::left_group: groups_.note_left(Channel::group(finding.channel), finding.peer); break;
+        }
     }
-    return all;
 }
 
-World::Place World::next_place(std::uint32_t count, std::uint64_t part_bytes) {
-    const std::lock_guard lock(mutex_);
-    if (next_index_ + count > Channel::groups_max / 2)
-        throw DistBackendError(fmt::format("{} groups: a world has no numbers for more", next_index_));
-    const Place place{next_index_, next_offset_};
-    next_index_ += count;
-    next_offset_ += count * part_bytes;
-    return place;
-}
-
-// Numbers and places of the upper half.
-World::Place World::next_place_in_store(std::uint32_t count, std::uint64_t part_bytes) {
-    Store store = PrefixStore("group/" + name_ + "/places", store_);
-    const auto index = store.add("index", count) - count;
-    const auto offset = store.add("offset", static_cast<std::int64_t>(count * part_bytes));
-    if (index + count > Channel::groups_max / 2)
-        throw DistBackendError(fmt::format("{} groups: a world has no numbers for more", index));
-    return {static_cast<std::uint32_t>(index) + Channel::groups_max / 2,
-            transport::Arena::parts_bytes / 2 + static_cast<std::uint64_t>(offset) - count * part_bytes};
-}
-
-std::uint64_t World::fingerprint_of(std::uint64_t channel) const {
-    const std::uint32_t index = Channel::group(channel);
-    const auto group = find(index);
-    return group ? group->fingerprint_at(Channel::sequence(channel)) : 0;
-}
-
-void World::mismatch(int peer, std::uint64_t channel, std::uint64_t theirs, std::uint64_t mine, std::size_t their_bytes,
-                     std::size_t my_bytes) {
-    const auto group = find(Channel::group(channel));
+void World::mismatch(const transport::Finding& finding) {
+    const auto group = groups_.find(Channel::group(finding.channel));
     if (!group) return;
-    const int from = group->rank_of(peer);
-    const std::uint64_t sequence = Channel::sequence(channel);
-    if (theirs == mine) return group->mismatch_of_blocks(from, sequence, mine, their_bytes, my_bytes);
-    group->mismatch(from, sequence, theirs, mine);
+    const int from = group->rank_of(finding.peer);
+    const std::uint64_t sequence = Channel::sequence(finding.channel);
+    if (finding.theirs == finding.mine)
+        return group->mismatch_of_blocks(from, sequence, finding.mine, finding.their_bytes, finding.my_bytes);
+    group->mismatch(from, sequence, finding.theirs, finding.mine);
+}
+
+void World::damaged(const transport::Finding& finding) {
+    const auto host_of = [this](int rank) { return membership_->cards()[static_cast<std::size_t>(rank)].host_name; };
+    const int from = finding.peer;
+    tell({VerdictKind::damaged, from,
+          fmt::format("what rank {} (host {}) sent to rank {} (host {}) over TCP was changed on the way: {}", from,
+                      host_of(from), rank_, host_of(rank_), finding.what)},
+         true);
 }
 
 // ---- What others say
 
 void World::on_verdict(const Verdict& verdict) {
     if (rendezvous::is_accusation(verdict.kind)) {
-        if (const auto group = find(verdict.group)) group->publish_tail(verdict.text);
+        if (const auto group = groups_.find(verdict.group)) group->publish_tail(verdict.text);
     }
-    const std::lock_guard lock(verdict_mutex_);
-    note(verdict);
-    judged_.notify_all();
-    if (verdict.kind == VerdictKind::silent || verdict.kind == VerdictKind::judged) return;
-    if (verdict.kind == VerdictKind::left && verdict.text.empty()) {
-        goodbyes_.insert(verdict.rank);
-        return;
-    }
-    // A cause beats a symptom.
-    if (!verdict_ || verdict_->kind == VerdictKind::left) verdict_ = verdict;
-    has_verdict_.store(true, std::memory_order_release);
-    bad_news_.raise(verdict_->text);  // whoever is connecting need not go on
+    health_.hear(verdict);
 }
 
 void World::tell(const Verdict& verdict, bool here) {
-    if (here) {
-        const std::lock_guard lock(verdict_mutex_);
-        if (verdict_) return;
-        verdict_ = verdict;
-        has_verdict_ = true;
-    }
+    if (here && !health_.blame(verdict)) return;
     membership_->flood(verdict);
 }
 
 std::optional<Verdict> World::gone(int peer) const {
-    const auto left = [&] { return Verdict{VerdictKind::left, peer, fmt::format("rank {} has left the group", peer)}; };
-    const auto ended = ended_streams_.find(peer);
-    {
-        const std::lock_guard lock(verdict_mutex_);
-        // A goodbye travels apart from the data: bytes that a connection still holds count first.
-        const bool is_over = ended != ended_streams_.end() || !has_connection_to(peer) || mailbox_->is_over(peer);
-        if (goodbyes_.contains(peer) && is_over) return left();
-    }
-    // Nothing more comes in any case. Why, a goodbye or a verdict tells, which may still be on its way.
-    if (ended != ended_streams_.end())
-        return Clock::now() - ended->second < cause_patience ? std::nullopt : std::optional(left());
-    const auto broken = broken_.find(peer);
-    if (broken == broken_.end() || Clock::now() - broken->second.when < cause_patience) return std::nullopt;
-    return Verdict{VerdictKind::peer_lost, peer,
-                   fmt::format("rank {} cannot be reached any more: {}", peer, broken->second.why)};
+    return health_.gone(peer, mailbox_->end_of(peer), !links_->is_connected(peer) || mailbox_->is_over(peer),
+                        Clock::now());
 }
 
 std::vector<int> World::departed() const {
     std::vector<int> ranks;
-    const std::lock_guard lock(verdict_mutex_);
     for (int rank = 0; rank < size_; ++rank) {
-        if (goodbyes_.contains(rank) || mailbox_->has_ended(rank)) ranks.push_back(rank);
+        const transport::StreamEnd* end = mailbox_->end_of(rank);
+        if (health_.has_said_goodbye(rank) || (end != nullptr && end->broken.empty())) ranks.push_back(rank);
     }
     return ranks;
 }
 
+bool World::accuse(const Verdict& accusation) {
+    if (!membership_->flood(accusation)) return false;
+    return health_.is_judge_of(
+        accusation, [this] { return membership_->settled(); }, Deadline::after(hearing_patience));
+}
+
+void World::fail_as_told(ErrorContext context) {
+    const Verdict told = health_.await_judgement(Deadline::after(judgement_patience));
+    context.rank = rank_;
+    context.peer = told.rank;
+    if (const auto group = groups_.find(told.group)) return group->fail_as_told(told, context);
+    const auto judgement = record::read_judgement(told.text);
+    const std::string text = fmt::format(
+        "group \"{}\" ({} ranks): a group of other ranks has failed, and with it the "
+        "world: {}",
+        name_, size_, judgement ? judgement->text : told.text);
+    const bool disagreement = judgement ? judgement->disagreement : told.kind == VerdictKind::mismatch;
+    if (disagreement) return fail(std::make_exception_ptr(CollectiveMismatch(text, context)));
+    fail(std::make_exception_ptr(Timeout(text, context)));
+}
+
+std::vector<int> World::gone_for_good() const {
+    return health_.gone_for_good(membership_->cards());
+}
+
 void World::apply_verdict() {
-    Verdict verdict;
-    {
-        const std::lock_guard lock(verdict_mutex_);
-        verdict = *verdict_;
-        has_verdict_.store(false, std::memory_order_relaxed);
-    }
+    const Verdict verdict = health_.take_news();
     if (failure_) return;
     std::string title = fmt::format("group \"{}\" ({} ranks)", name_, size_);
     ErrorContext context;
@@ -190,17 +155,11 @@ void World::fail(const std::exception_ptr& error) {
     }
     progress_messages();  // what has been sent, or has come, succeeded
     failure_ = error;
-    take_back_offers();
+    if (neighbours_) neighbours_->withdraw_offers();
     if (mailbox_) mailbox_->drop_all();
     for (Group* group : std::exchange(active_, {})) group->drop(error);
     for (auto& operation : std::exchange(messages_, {})) complete(operation, error);
-    for (const auto& group : groups()) group->record_failure(error);
-}
-
-// Whoever sent gets its memory back.
-void World::take_back_offers() noexcept {
-    if (!offers_) return;
-    offers_->withdraw([this](int local) { return memory_of(rank_of_local_[static_cast<std::size_t>(local)]); });
+    for (const auto& group : groups_.all()) group->record_failure(error);
 }
 
 void World::abort(const std::string& reason) {
@@ -210,7 +169,7 @@ void World::abort(const std::string& reason) {
         const Held held(*this);
         fail(std::make_exception_ptr(Aborted(fmt::format("group \"{}\" was aborted: {}", name_, reason))));
     }
-    for (const auto& group : groups()) group->end_backends(failure_);
+    for (const auto& group : groups_.all()) group->end_backends(failure_);
 }
 
 bool World::end(const std::string& reason) {

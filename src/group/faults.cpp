@@ -202,7 +202,7 @@ void Faults::turn(ArmedFault& armed, bool moved, bool ends, World& world, const 
     }
     if (!armed.struck) TUTTI_WARN("TUTTI_FAULTS: rank {} {} in {}", rank_, words_of(fault.action), title);
     armed.struck = true;
-    const auto streams = world.connected_streams();
+    const auto streams = world.links().connected();
     switch (fault.action) {
         case Fault::Action::kill: ::kill(::getpid(), SIGKILL); break;
         case Fault::Action::stop: stop_for(fault.time); break;

@@ -28,12 +28,6 @@ Worlds& worlds() {
     return *instance;
 }
 
-// Whoever held it is in another process.
-template <class Mutex>
-void renew(Mutex& mutex) {
-    new (&mutex) Mutex;
-}
-
 }  // namespace
 
 void World::watch_forks() {
@@ -77,13 +71,11 @@ void World::inherit_all() {
 
 // Other threads may have been anywhere: only what says that it is over is written.
 void World::inherit() noexcept {
-    renew(mutex_);
-    renew(making_);
-    renew(groups_mutex_);
-    renew(verdict_mutex_);
+    new (&mutex_) BiasedMutex;
+    groups_.renew_locks();
+    health_.renew();
     inherited_ = true;
     new (&failure_) std::exception_ptr(if_inherited_);
-    has_verdict_.store(false, std::memory_order_relaxed);
 }
 
 }  // namespace tutti::detail

@@ -60,7 +60,7 @@ std::shared_ptr<Group> Group::of_all(const ProcessGroupOptions& options, std::op
 
 std::shared_ptr<Group> Group::of_some(const std::shared_ptr<World>& world, Part part) {
     std::shared_ptr<Group> group(new Group(world, std::move(part)));
-    world->add(group->index_, group);
+    world->groups().add(group->index_, group);
     return group;
 }
 
@@ -75,7 +75,7 @@ Group::Group(std::shared_ptr<World> world, Part part)
       description_(std::move(part.description)),
       timeout_(part.timeout),
       recorder_(name_, rank_, size_, &group::Fingerprint::describe, members_),
-      symmetric_(is_whole_world() ? &world_->symmetric() : &own_symmetric_) {
+      symmetric_(is_whole_world() ? &world_->neighbours().symmetric() : &own_symmetric_) {
     // Equal on the ranks of this group alone.
     has_quick_way_ = world_->faults() == nullptr && !recorder_.counts_operations();
     recorder_.set_world(world_->id() + index_ * 0x9e3779b97f4a7c15ULL, world_->id());
@@ -135,7 +135,7 @@ void Group::take_layout() {
         }
         layout_.slot_bytes = transport::ArenaLayout::of(1, size_).slot_bytes;
         layout_.machines = world_->machines_of(ranks);
-        layout_.pulls = hosts.size() == 1 && world_->reads_memory();
+        layout_.pulls = hosts.size() == 1 && world_->neighbours().read_memory();
     }
     for (int c = 1; c <= collective_count && !layout_.tuning.named.empty(); ++c) {
         const auto collective = static_cast<Collective>(c);
@@ -168,17 +168,17 @@ void Group::open_memory() {
         if (layout_.host_of[static_cast<std::size_t>(r)] != host) continue;
         ground_.local_of[static_cast<std::size_t>(r)] = static_cast<int>(rank_of_local_.size());
         rank_of_local_.push_back(r);
-        doors.push_back(world_->local_of(global(r)));
+        doors.push_back(world_->neighbours().local_of(global(r)));
     }
     ground_.local_rank = ground_.local_of[static_cast<std::size_t>(rank_)];
     if (is_whole_world()) {
-        arena_ = world_->arena();
+        arena_ = world_->neighbours().arena();
     } else if (size_ == 1) {  // alone: the staging area is this rank's own
         arena_ = transport::Arena::create_private(part_layout(1, 1));
         layout_.shared_memory = true;
-    } else if (world_->arena() && doors.size() > 1) {
+    } else if (world_->neighbours().arena() && doors.size() > 1) {
         const transport::ArenaLayout layout = part_layout(static_cast<int>(doors.size()), size_);
-        arena_ = transport::Arena::part(world_->arena(), offset_, layout, std::move(doors));
+        arena_ = transport::Arena::part(world_->neighbours().arena(), offset_, layout, std::move(doors));
     }
     const auto native = backend_names_.find(Device::Type::cpu);
     if (native != backend_names_.end() && native->second != backend::native) arena_.reset();
@@ -187,7 +187,7 @@ void Group::open_memory() {
     ground_.staging_copy = &world_->staging_copy();
     ground_.huge_pages = &world_->huge_pages();
     if (arena_ && size_ > 1) ground_.symmetric = symmetric_;
-    if (arena_ && layout_.pulls) ground_.memory = [this](int rank) { return world_->memory_of(rank); };
+    if (arena_ && layout_.pulls) ground_.memory = [this](int rank) { return world_->neighbours().memory_of(rank); };
 }
 
 bool Group::choose_way(Operation& operation) {
@@ -229,7 +229,7 @@ void Group::submit(const std::shared_ptr<Operation>& operation, bool asynchronou
         }
         world_->progress();
     }
-    if (asynchronous && !operation->done()) world_->drive_in_background();
+    if (asynchronous && !operation->done()) world_->driver().drive_in_background();
 }
 
 void Group::run(const std::shared_ptr<Operation>& operation) {
@@ -256,7 +256,7 @@ std::shared_ptr<const schedule::Schedule> Group::plan_for(const algorithm::Reque
 void Group::leave() {
     if (world_->inherited()) return;  // what a child does concerns nobody else
     if (is_whole_world()) {
-        for (const auto& group : world_->groups()) group->leave_backends();
+        for (const auto& group : world_->groups().all()) group->leave_backends();
         return world_->leave();
     }
     leave_backends();

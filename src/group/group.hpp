@@ -50,7 +50,7 @@ struct Remains {
 };
 
 struct Part {
-    World::Place place;
+    GroupPlace place;
     std::vector<int> members;  ///< ranks of the world, in the order of the group
     std::string name;
     std::string description;

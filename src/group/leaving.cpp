@@ -33,12 +33,6 @@ Deadline earlier(const Deadline& a, const Deadline& b) {
 
 }  // namespace
 
-bool World::has_left(std::uint64_t channel) const {
-    if (leaving_) return true;
-    const std::lock_guard lock(groups_mutex_);
-    return ended_.contains(Channel::group(channel));
-}
-
 // Of one group, or of all. False: the time has passed first. Ends at the first failure: then there is nothing more to
 // wait for.
 bool World::wait_for_collectives(const Group* group, const Deadline& limit) {
@@ -98,7 +92,7 @@ std::vector<int> World::awaited_receivers(const Group* group) {
 // passed first, or a signal wants this to end.
 bool World::drive_until_none(const char* what, const std::function<std::vector<int>()>& awaited,
                              const Deadline& limit) {
-    const Driver driver(*this);
+    const Driver::Scope driving(driver_);
     std::vector<int> ranks;
     const Patience patience([&] {
         return fmt::format("{} to {}, before rank {} leaves group \"{}\"", rank_list(ranks), what, rank_, name_);
@@ -118,12 +112,7 @@ bool World::drive_until_none(const char* what, const std::function<std::vector<i
             return false;
         }
         patience::look();
-        if (waiting_.turn(idle + 1) != Waiting::Turn::sleep) {
-            waiting_.yield(Clock::now());
-            continue;
-        }
-        sleep(std::chrono::milliseconds(idle < long_idle ? 1 : 10));
-        waiting_.slept(Clock::now());
+        driver_.pause(idle + 1, std::chrono::milliseconds(idle < long_idle ? 1 : 10));
     }
 }
 
@@ -135,6 +124,7 @@ bool World::finish(const Deadline& limit) {
         const Held held(*this);
         if (failure_) return true;
         leaving_ = true;
+        groups_.leave_all();
         mailbox_->refuse_unmet();
     }
     if (!drive_until_none(
@@ -142,7 +132,7 @@ bool World::finish(const Deadline& limit) {
         return false;
     {
         const std::lock_guard lock(mutex_);
-        ending_ = true;
+        links_->stop_connecting();
     }
     return drive_until_none(
         "get all that was sent", [this] { return mailbox_->finish(); }, end);
@@ -153,17 +143,15 @@ void World::part() {
     {
         const Held held(*this);
         if (left_) return;
-        if (!failure_ && arena_ && size_ > 1) {
+        if (!failure_ && neighbours_->arena() && size_ > 1) {
             // Of two ranks that leave after collectives in which neither waited, the second sees the first.
             std::atomic_thread_fence(std::memory_order_seq_cst);
-            for (const auto& group : groups()) group->check_last();
+            for (const auto& group : groups_.all()) group->check_last();
             disagreement = failure_;
         }
         left_ = true;
         fail(std::make_exception_ptr(Aborted(fmt::format("group \"{}\" was destroyed", name_))));
-        for (const auto& stream : streams_) {
-            if (stream) stream->close();
-        }
+        links_->close();
     }
     membership_->flood({rendezvous::VerdictKind::left, rank_, {}});
     if (disagreement) std::rethrow_exception(disagreement);
@@ -182,10 +170,7 @@ void World::leave(Group& group) {
     wait_for_collectives(&group, Deadline::never());
     {
         const Held held(*this);
-        {
-            const std::lock_guard lock(groups_mutex_);
-            ended_.insert(group.index());
-        }
+        groups_.leave(group.index());
         if (!failure_) mailbox_->refuse_unmet();
     }
     drive_until_none(
@@ -193,10 +178,7 @@ void World::leave(Group& group) {
     const Held held(*this);
     const bool well = !failure_;
     if (well) group.check_last();
-    {
-        const std::lock_guard lock(groups_mutex_);
-        groups_.erase(group.index());
-    }
+    groups_.forget(group.index());
     if (well && failure_) std::rethrow_exception(failure_);
 }
 

@@ -29,8 +29,8 @@ struct Notice {
 };
 TUTTI_OBJECT(Notice, nonce, id, members);
 
-World::Place to_place(std::string_view text) {
-    World::Place place;
+GroupPlace to_place(std::string_view text) {
+    GroupPlace place;
     const char* end = text.data() + text.size();
     const auto index = std::from_chars(text.data(), end, place.index);
     if (index.ec == std::errc() && index.ptr != end && *index.ptr == ' ') {
@@ -61,10 +61,10 @@ Meeting::Meeting(World& world, std::vector<int> members, std::uint64_t number, c
       id_(fmt::format("{}#{}", fmt::join(members_, ","), number)),
       deadline_(deadline) {}
 
-World::Place Meeting::take_place(std::uint64_t part_bytes) {
+GroupPlace Meeting::take_place(std::uint64_t part_bytes) {
     const std::string key = id_ + "/place";
     if (members_.front() == world_.rank()) {
-        const World::Place place = world_.next_place_in_store(1, part_bytes);
+        const GroupPlace place = world_.groups().next_place_in_store(1, part_bytes);
         store_.set(key, fmt::format("{} {}", place.index, place.offset));
         return place;
     }

@@ -21,7 +21,7 @@ class Meeting {
     Meeting(World& world, std::vector<int> members, std::uint64_t number, const Deadline& deadline);
 
     /// A number and a place that all members learn: its lowest takes them.
-    World::Place take_place(std::uint64_t part_bytes);
+    GroupPlace take_place(std::uint64_t part_bytes);
     /// Returns when all members have called it. Throws InvalidArgument for a circle, Timeout that names who is missing.
     void wait_for_all();
 

@@ -107,7 +107,7 @@ record::Absent Group::absent() const {
         }
         return own;
     };
-    return {.departed = here(world_->departed()), .silent = here(world_->silent())};
+    return {.departed = here(world_->departed()), .silent = here(world_->health().silent())};
 }
 
 // `told`: a judgement, or, where none has come, an accusation.

@@ -238,7 +238,8 @@ bool Group::awaits_only_others_cpus(const SmallCall& call, const SmallState& sta
     spread->note();
     if (!state.published) return false;  // it waits for room, which any rank may have to make
     for (int peer = state.next; peer < size_; ++peer) {
-        if (needs(call.collective, call.root, peer, rank_) && spread->is_here(world_->local_of(global(peer))) &&
+        if (needs(call.collective, call.root, peer, rank_) &&
+            spread->is_here(world_->neighbours().local_of(global(peer))) &&
             !small_head(state, peer).holds(state.sequence))
             return false;
     }

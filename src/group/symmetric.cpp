@@ -21,7 +21,7 @@ std::shared_ptr<transport::SymmetricSegment> Group::make_symmetric(std::size_t b
     UniqueFd fd;
     if (ground_.local_rank == 0) fd = SymmetricSegment::create(ranks, bytes);
     const std::vector<int> here = global(rank_of_local_);
-    world_->pass_on_host(fmt::format("symmetric-{}-{}", index_, id), here, {&fd, 1}, deadline, &world_->bad_news());
+    world_->pass_on_host(fmt::format("symmetric-{}-{}", index_, id), here, {&fd, 1}, deadline);
     return std::make_shared<SymmetricSegment>(fd, id, ranks, ground_.local_rank, bytes);
 }
 

@@ -1,22 +1,24 @@
 // Making a world: membership, shared memory, streams.
 #include "group/world.hpp"
 
+#include "algorithm/cost.hpp"
 #include "algorithm/select.hpp"
 #include "core/env.hpp"
 #include "core/log.hpp"
 #include "core/settings.hpp"
+#include "core/this_host.hpp"
 #include "core/thread.hpp"
 #include "group/fingerprint.hpp"
 #include "group/group.hpp"
 #include "object/codec.hpp"
 #include "rendezvous/place.hpp"
-#include "transport/shm/ring_stream.hpp"
 #include "tune/tune.hpp"
 
 #include <tutti/error.hpp>
 #include <tutti/object.hpp>
 
 #include <fmt/format.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,8 +26,6 @@
 #include <thread>
 
 namespace tutti::detail {
-
-TUTTI_OBJECT(OfferedMemory, descriptor, identity);
 
 namespace {
 
@@ -49,10 +49,18 @@ constexpr std::size_t least_streamed_bytes = 8192;  // of short collectives and 
 // A place of a ring that is written the ordinary way among others that are not stays in the writer's own cache, shared
 // with the reader: that takes two to four times as long as where all are written so.
 constexpr double returning_part = 0.5;
-constexpr std::chrono::milliseconds connection_patience{20};
 constexpr std::chrono::milliseconds connection_margin{1500};
-constexpr std::chrono::milliseconds lane_patience{1000};
-constexpr std::chrono::milliseconds verdict_patience{300};  // for the cause, where a rank cannot be reached
+
+int usable_cores() {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+    return this_host::cpus();
+}
+
+// Sleeping costs wake_us in the end: a rank that has yielded for ten times that loses little by it.
+int yields_before_sleep(const std::optional<algorithm::CostModel>& costs) {
+    return costs ? static_cast<int>(std::clamp(10 * costs->wake_us / costs->yield_us, 100.0, 1000.0)) : 200;
+}
 
 void check(const ProcessGroupOptions& o) {
     if (!o.store) throw InvalidArgument("ProcessGroup: store is empty: expected a store that all ranks reach");
@@ -75,16 +83,17 @@ World::World(const ProcessGroupOptions& options, std::optional<Deadline> joining
       store_(options.store),
       timeout_(settings::timeout().value_or(options.timeout)),
       determinism_(options.determinism != Determinism::fast ? options.determinism : settings::determinism()),
-      transport_(options.transport != TransportKind::automatic ? options.transport : settings::transport()),
       listen_host_(options.listen_host),
-      congestion_(transport::Congestion::from_environment()),
-      lanes_(transport::Lanes::from_environment()),
+      health_(options.rank),
+      sharing_(options.rank, options.world_size, options.name,
+               options.transport != TransportKind::automatic ? options.transport : settings::transport(), health_),
+      groups_(options.name, options.store),
       faults_(Faults::from_environment(options.rank)),
-      progress_nice_(settings::progress_nice()) {
+      driver_(options.name, settings::progress_nice()) {
     try {
         meet_the_others(options, joining);
     } catch (const std::exception& error) {
-        if (membership_ && !bad_news_.raised()) say_failed(error);
+        if (membership_ && !health_.bad_news().raised()) say_failed(error);
         membership_.reset();  // its thread calls on_verdict(), which needs all the rest
         throw;
     }
@@ -107,33 +116,27 @@ void World::meet_the_others(const ProcessGroupOptions& options, std::optional<De
     const auto decide = [&](const std::vector<rendezvous::Card>& cards) {
         std::vector<std::string> offers;
         for (const auto& card : cards) offers.push_back(card.note);
-        const std::string without = why_not_shared(cards);
-        if (!without.empty()) arena_.reset();
-        return object::encode_string(
-            Decision{tune::decide(setting, named, offers), offer_memory(cards), without, static_cast<int>(checksum)});
+        return object::encode_string(Decision{tune::decide(setting, named, offers), sharing_.offer(cards),
+                                              sharing_.why_not(cards), static_cast<int>(checksum)});
     };
     Decision decision;
     const auto on_decision = [&](const std::string& text) {
         decision = object::decode_string(text).get<Decision>();
-        if (!decision.without_memory.empty()) go_without_memory(decision.without_memory);
+        if (!decision.without_memory.empty()) sharing_.go_without(decision.without_memory);
     };
-    const std::string cannot_share = prepare_memory();
-    membership_ = std::make_unique<rendezvous::Membership>(
-        rendezvous::MembershipOptions{place_in(options.store, name_), rank_, size_, deadline, options.listen_host,
-                                      [this](const rendezvous::Verdict& v) { on_verdict(v); },
-                                      [&] { return size_ > 1 ? tune::offer(setting, rank_ == 0) : std::string(); },
-                                      decide, on_decision, [this](const UniqueFd& visitor) { give_memory(visitor); },
-                                      transport::PeerMemory::place_to_try(), cannot_share});
+    const std::string cannot_share = sharing_.prepare();
+    membership_ = std::make_unique<rendezvous::Membership>(rendezvous::MembershipOptions{
+        place_in(options.store, name_), rank_, size_, deadline, options.listen_host,
+        [this](const rendezvous::Verdict& v) { on_verdict(v); },
+        [&] { return size_ > 1 ? tune::offer(setting, rank_ == 0) : std::string(); }, decide, on_decision,
+        [this](const UniqueFd& visitor) { sharing_.give_to(visitor); }, transport::PeerMemory::place_to_try(),
+        cannot_share});
     take_tuning(decision.tuning);
-    checksum_ = static_cast<settings::TcpChecksum>(decision.checksum);
-    lay_out(transport_);
-    streams_.resize(static_cast<std::size_t>(size_));
-    memories_.resize(static_cast<std::size_t>(size_));
-    wanted_.resize(static_cast<std::size_t>(size_));
-    make_mailbox();
-    lay_out_host();
-    connect_shared_memory(decision.memory, deadline);
-    layout_.pulls = local_of_.size() == rank_of_local_.size() && reads_memory_;
+    lay_out(sharing_.transport());
+    neighbours_ = sharing_.share(*membership_, lay_out_host(), decision.memory, deadline);
+    layout_.pulls = neighbours_->are_all() && neighbours_->read_memory();
+    driver_.attach(*this, *neighbours_);
+    make_links(static_cast<settings::TcpChecksum>(decision.checksum));
     watch_forks();
 }
 
@@ -146,8 +149,7 @@ Store World::place_in(const Store& store, const std::string& name) {
 std::shared_ptr<World> World::join(const ProcessGroupOptions& options, std::optional<Deadline> joining) {
     return std::shared_ptr<World>(new World(options, joining), [](World* world) {
         if (world->inherited()) return;  // its threads are in another process, its memory and peers another's
-        if (world->progress_thread_.get_id() != std::this_thread::get_id() && !rendezvous::Membership::on_own_thread())
-            return delete world;
+        if (!world->driver_.is_own_thread() && !rendezvous::Membership::on_own_thread()) return delete world;
         try {
             thread::start({"tutti-end", fmt::format("the end of group \"{}\"", world->name())}, [world] {
                 delete world;
@@ -166,11 +168,9 @@ World::~World() {
     forget_forks();
     {
         const std::lock_guard lock(mutex_);
-        stopping_ = true;
         left_ = true;
     }
-    unpark();
-    if (progress_thread_.joinable()) progress_thread_.join();
+    driver_.stop();
     membership_.reset();
 }
 
@@ -216,56 +216,31 @@ int World::machines_of(const std::vector<int>& ranks) const {
     return static_cast<int>(machines.size());
 }
 
-void World::make_mailbox() {
-    transport::MailboxEvents events;
-    events.stream = [this](int peer) { return stream_to(peer); };
-    events.mismatch = std::bind_front(&World::mismatch, this);
-    events.lost = [this](int peer, const std::string& reason) {
-        // One that died is reported by the membership. Only operations that wait for it are concerned (slow_checks).
-        TUTTI_DEBUG("group {}: the connection to rank {} ended: {}", name_, peer, reason);
-        broken_.try_emplace(peer, Break{Clock::now(), reason});
-    };
-    events.ended = [this](int peer) { ended_streams_.try_emplace(peer, Clock::now()); };
-    events.open_stream = [this](int peer) { return open_stream_to(peer); };
-    events.has_left = [this](std::uint64_t channel) { return has_left(channel); };
-    events.peer_left = [this](int peer, std::uint64_t channel) { left_groups_.emplace(Channel::group(channel), peer); };
-    events.while_offered = [this](int peer, const std::function<void()>& read) {
-        return offers_->read_from(local_of(peer), read);
-    };
-    events.damaged = [this](int peer, const std::string& what) {
-        const auto host_of = [this](int rank) {
-            return membership_->cards()[static_cast<std::size_t>(rank)].host_name;
-        };
-        tell({rendezvous::VerdictKind::damaged, peer,
-              fmt::format("what rank {} (host {}) sent to rank {} (host {}) over TCP was changed on the way: {}", peer,
-                          host_of(peer), rank_, host_of(rank_), what)},
-             true);
-    };
-    events.fingerprint_of = [this](std::uint64_t channel) { return fingerprint_of(channel); };
-    events.has_finished = [this](std::uint64_t channel) {
-        const auto group = find(Channel::group(channel));
-        return group && group->has_finished(Channel::number(channel));
-    };
-    events.has_sent_all = [this](int peer, std::uint64_t channel) {
-        const auto group = find(Channel::group(channel));
-        return group && group->has_sent_all(group->rank_of(peer), Channel::number(channel));
-    };
-    events.memory = [this](int peer) { return memory_of(peer); };
-    events.place = [this](int peer, std::span<const std::byte> message) {
-        return shares_memory_with(peer) ? symmetric_.find(message.data(), message.size()).bits() : 0;
-    };
-    events.at_place = [this](int peer, std::uint64_t place, std::size_t bytes) -> const std::byte* {
-        if (!shares_memory_with(peer)) return nullptr;
-        return symmetric_.address(transport::Place(place), local_of(peer), bytes);
-    };
-    mailbox_ = std::make_unique<transport::Mailbox>(rank_, size_, membership_->world_id(), std::move(events));
+// How the ranks of this host wait for each other; returns them.
+std::vector<int> World::lay_out_host() {
+    const int host = layout_.host_of[static_cast<std::size_t>(rank_)];
+    std::vector<int> ranks;
+    for (int r = 0; r < size_; ++r) {
+        if (layout_.host_of[static_cast<std::size_t>(r)] == host) ranks.push_back(r);
+    }
+    // Ranks of other name spaces (containers) run on the same cores, though they share no memory.
+    const std::string machine = rendezvous::machine_of(membership_->cards()[static_cast<std::size_t>(rank_)].host_key);
+    const auto ranks_of_machine = static_cast<int>(std::ranges::count_if(
+        membership_->cards(), [&](const auto& card) { return rendezvous::machine_of(card.host_key) == machine; }));
+    // A rank that is bound to one core says nothing about the others' cores.
+    const int cores = usable_cores(), yields = yields_before_sleep(layout_.tuning.costs);
+    driver_.waiting().choose(settings::wait(), ranks_of_machine, std::max(cores, this_host::cpus()), yields);
+    driver_.background_waiting().choose_beside(settings::wait(), cores == 1, yields);
+    const auto shape = transport::ArenaLayout::of(static_cast<int>(ranks.size()), size_);
+    layout_.slot_bytes = shape.slot_bytes;
+    layout_.slots = shape.slots;
+    if (size_ == 1) layout_.shared_memory = true;  // alone: the staging area is this rank's own
+    return ranks;
 }
 
-const transport::PeerMemory* World::memory_of(int peer) {
-    if (!reads_memory_ || !shares_memory_with(peer)) return nullptr;
-    auto& memory = memories_[static_cast<std::size_t>(peer)];
-    if (!memory) memory.emplace(membership_->cards()[static_cast<std::size_t>(peer)].process);
-    return *memory ? &*memory : nullptr;
+void World::pass_on_host(const std::string& what, std::span<const int> ranks, std::span<UniqueFd> fds,
+                         const Deadline& deadline) {
+    HostSharing::pass_on(*membership_, rank_, what, ranks, fds, deadline, &health_.bad_news());
 }
 
 bool World::is_deaf(int rank) const {
@@ -274,98 +249,55 @@ bool World::is_deaf(int rank) const {
 }
 
 // What stays in the memory of one kernel needs none there either.
-transport::Checksums World::checksums_with(int peer) const {
+std::vector<transport::Checksums> World::checksums(settings::TcpChecksum kind) const {
     using settings::TcpChecksum;
-    const auto network = [this](int rank) {
-        return rendezvous::network_of(membership_->cards()[static_cast<std::size_t>(rank)].host_key);
+    const auto network = [this](std::size_t rank) {
+        return rendezvous::network_of(membership_->cards()[rank].host_key);
     };
-    const bool on =
-        checksum_ == TcpChecksum::on || (checksum_ == TcpChecksum::automatic && network(peer) != network(rank_));
-    return on ? transport::Checksums::on : transport::Checksums::off;
+    const auto own = network(static_cast<std::size_t>(rank_));
+    std::vector<transport::Checksums> by_rank;
+    for (std::size_t rank = 0; rank < static_cast<std::size_t>(size_); ++rank) {
+        const bool on = kind == TcpChecksum::on || (kind == TcpChecksum::automatic && network(rank) != own);
+        by_rank.push_back(on ? transport::Checksums::on : transport::Checksums::off);
+    }
+    return by_rank;
 }
 
-transport::SocketStream& World::socket_to(int peer) {
-    auto& stream = streams_[static_cast<std::size_t>(peer)];
-    if (!stream)
-        stream = std::make_unique<transport::SocketStream>(congestion_, lanes_, checksums_with(peer), socket_time_);
-    return static_cast<transport::SocketStream&>(*stream);
+// A host that is lost is noticed before the patience for a connection ends.
+void World::make_links(settings::TcpChecksum checksum) {
+    transport::Connector& connector = *this;
+    links_ = std::make_unique<transport::Links>(
+        transport::LinkOptions{.rank = rank_,
+                               .congestion = transport::Congestion::from_environment(),
+                               .lanes = transport::Lanes::from_environment(),
+                               .checksums = checksums(checksum),
+                               .patience = settings::lifeline_timeout() + connection_margin,
+                               .short_copy = &small_copy_},
+        *neighbours_, connector);
+    mailbox_ = std::make_unique<transport::Mailbox>(rank_, size_, membership_->world_id(), *links_, groups_,
+                                                    neighbours_.get());
+    if (!neighbours_->arena() || size_ == 1) return;
+    const bool own_core = waiting().has_own_core();
+    transport::Arena::choose_fences(neighbours_->arena(), !own_core);
+    static_assert(transport::Mailbox::pull_bytes_on_own_cores == algorithm::pulled_from);
+    if (own_core) mailbox_->pull_from(transport::Mailbox::pull_bytes_on_own_cores);
+    if (!own_core && settings::wait() == settings::Wait::automatic) {
+        spread_.emplace(neighbours_->arena(), neighbours_->own_local(),
+                        settings::spread() ? Spread::Moves::yes : Spread::Moves::no);
+    }
+    for (const int peer : neighbours_->ranks()) {
+        if (peer != rank_) mailbox_->activate(peer);
+    }
 }
 
-std::vector<transport::SocketStream*> World::connected_streams() {
-    std::vector<transport::SocketStream*> streams;
-    for (int peer = 0; peer < size_; ++peer) {
-        if (has_connection_to(peer)) streams.push_back(&socket_to(peer));
+// Operations that wait for this connection, or for this thread, have their limits too.
+security::Connection World::connect(int peer, const Deadline& limit) {
+    Instant when = limit.when();
+    for (const Group* group : active_) {
+        if (const auto front = group->front()) when = std::min(when, front->deadline.when());
     }
-    return streams;
-}
-
-bool World::has_connection_to(int peer) const {
-    if (shares_memory_with(peer)) return false;
-    const auto& stream = streams_[static_cast<std::size_t>(peer)];
-    return stream && static_cast<const transport::SocketStream&>(*stream).lanes() > 0;
-}
-
-transport::Stream* World::open_stream_to(int peer) {
-    if (shares_memory_with(peer)) return stream_to(peer);
-    return has_connection_to(peer) ? streams_[static_cast<std::size_t>(peer)].get() : nullptr;
-}
-
-transport::Stream* World::stream_to(int peer) {
-    if (shares_memory_with(peer)) {
-        auto& stream = streams_[static_cast<std::size_t>(peer)];
-        if (!stream) {
-            stream = std::make_unique<transport::RingStream>(arena_, local_of(rank_), local_of(peer), &small_copy_);
-        }
-        return stream.get();
-    }
-    transport::SocketStream& socket = socket_to(peer);
-    if (socket.wants_connection() && !ending_) add_lane(peer, socket);
-    if (!socket.needs_connection()) return &socket;
-    if (ending_) return nullptr;
-    // Usually both ranks want the connection, to send or to receive. The lower one makes it; the other waits for that,
-    // but not for long.
-    if (rank_ > peer) {
-        const Instant now = Clock::now();
-        Instant& wanted = wanted_[static_cast<std::size_t>(peer)];
-        if (wanted == Instant{}) wanted = now;
-        if (now - wanted < connection_patience) return nullptr;
-    }
-    // It may have connected to this rank, sent what there was to send, and left: its connection has been let in then.
-    if (const auto failed = unreachable_.find(peer); failed != unreachable_.end()) {
-        const auto& [since, why, round] = failed->second;
-        if (!membership_->is_through(round) || Clock::now() - since < verdict_patience) return nullptr;
-        if (take_connections() && !socket.needs_connection()) return &socket;
-        socket.give_up();
-        on_verdict({rendezvous::VerdictKind::peer_lost, peer, fmt::format("rank {} cannot be reached: {}", peer, why)});
-        return &socket;
-    }
-    try {
-        // A host that is lost is noticed before; what waits for this connection, or for this thread, has its limits
-        // too.
-        Deadline deadline = Deadline::after(settings::lifeline_timeout() + connection_margin);
-        const auto heed = [&](const Operation& o) {
-            deadline = Deadline::at(std::min(deadline.when(), o.deadline.when()));
-        };
-        for (const Group* group : active_) {
-            if (const auto front = group->front()) heed(*front);
-        }
-        for (const auto& message : messages_) heed(*message);
-        socket.add(membership_->connect(peer, deadline, &bad_news_));
-    } catch (const DistError& error) {
-        unreachable_[peer] = {Clock::now(), error.what(), membership_->next_round()};
-        return nullptr;
-    }
-    return &socket;
-}
-
-void World::add_lane(int peer, transport::SocketStream& socket) {
-    try {
-        socket.add(membership_->connect(peer, Deadline::after(lane_patience), &bad_news_));
-        TUTTI_DEBUG("group {}: {} connections to rank {}", name_, socket.lanes(), peer);
-    } catch (const DistError& error) {
-        TUTTI_DEBUG("group {}: no further connection to rank {}: {}", name_, peer, error.what());
-        socket.give_up();
-    }
+    for (const auto& message : messages_) when = std::min(when, message->deadline.when());
+    return membership_->connect(peer, Deadline::at(when), &health_.bad_news());
 }
 
 }  // namespace tutti::detail

@@ -1,6 +1,8 @@
 // What comes: frames as they arrive, and where their payloads go.
 #include "transport/mailbox_state.hpp"
 
+#include "core/log.hpp"
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -15,7 +17,7 @@ constexpr int turn_frames = 16;
 // A message that no receive waits for is copied into memory of its own. Where this turn has just filled a receive, its
 // owner is likely to post the next one: the message stays in the stream until a turn that has nothing else to do here.
 bool Mailbox::read_some(int from, Peer& p) {
-    Stream* stream = events_.stream(from);
+    Stream* stream = streams_.to(from);
     if (stream == nullptr || !looks_at(p, *stream)) return false;
     bool moved = false, delivered = false;
     p.drained = false;
@@ -67,15 +69,22 @@ bool Mailbox::read_some(int from, Peer& p) {
 void Mailbox::look_at_end(int from, Peer& p, const Stream& stream) {
     const StreamState state = stream.state();
     if (state == StreamState::open) return;
-    p.lost = true;
-    p.ended = state == StreamState::ended && !p.in_payload && p.stage_begin == p.stage_end;
     p.out.clear();
-    if (p.ended) {
-        if (events_.ended) events_.ended(from);
-        return;
-    }
-    if (state == StreamState::damaged) return events_.damaged(from, stream.reason());
-    events_.lost(from, state == StreamState::ended ? "it ended within a message" : stream.reason());
+    const bool whole = !p.in_payload && p.stage_begin == p.stage_end;
+    if (state == StreamState::ended)
+        lose(p, whole ? "" : "it ended within a message");
+    else
+        lose(p, stream.reason().empty() ? "it broke off" : stream.reason());
+    if (state == StreamState::damaged)
+        findings_.push_back({.kind = Finding::Kind::damaged, .peer = from, .what = stream.reason()});
+}
+
+// Nothing is read from it or written to it any more. `why`: empty if the peer has said so.
+void Mailbox::lose(Peer& p, std::string why) {
+    p.lost = true;
+    if (p.end) return;
+    if (!why.empty()) TUTTI_DEBUG("the connection to rank {} ended: {}", p.rank, why);
+    p.end = StreamEnd{Clock::now(), std::move(why)};
 }
 
 // Reads ahead as far as the stage reaches; true when a whole header is there, which it leaves there.
@@ -114,7 +123,7 @@ std::size_t Mailbox::take(Peer& p, Stream& stream, std::span<std::byte> into) {
 }
 
 // A peer's eager bytes have come, and it gives some of ours back. What it says may be any number.
-bool Mailbox::count_eager(int from, Peer& p, std::uint64_t bytes, std::uint64_t given_back) {
+bool Mailbox::count_eager(Peer& p, std::uint64_t bytes, std::uint64_t given_back) {
     const bool allowed = bytes <= eager_bytes + message_cost && p.unconsumed + bytes <= credit_bytes &&
                          given_back <= credit_bytes - p.credit;
     if (allowed) {
@@ -122,23 +131,21 @@ bool Mailbox::count_eager(int from, Peer& p, std::uint64_t bytes, std::uint64_t 
         p.credit += given_back;
         return true;
     }
-    p.lost = true;
-    events_.lost(from, "it sent more than it was allowed to");
+    lose(p, "it sent more than it was allowed to");
     return false;
 }
 
 bool Mailbox::on_header(int from, Peer& p) {
     const Frame& frame = p.header;
     if (frame.magic != Frame::magic_number || frame.world != world_) {
-        p.lost = true;
-        events_.lost(from, frame.magic != Frame::magic_number ? "it sent something that is not a frame"
-                                                              : "it sent a message of another (older) world");
+        lose(p, frame.magic != Frame::magic_number ? "it sent something that is not a frame"
+                                                   : "it sent a message of another (older) world");
         return false;
     }
     if (frame.kind == Frame::Kind::eager &&
-        !count_eager(from, p, std::min<std::uint64_t>(frame.length, credit_bytes) + message_cost, frame.id))
+        !count_eager(p, std::min<std::uint64_t>(frame.length, credit_bytes) + message_cost, frame.id))
         return false;
-    if (frame.kind == Frame::Kind::credit) return count_eager(from, p, 0, frame.id);
+    if (frame.kind == Frame::Kind::credit) return count_eager(p, 0, frame.id);
     switch (frame.kind) {
         case Frame::Kind::eager:
             p.transfer = take_posted(from, frame.channel);
@@ -164,7 +171,7 @@ bool Mailbox::on_header(int from, Peer& p) {
                 if (!check(from, frame, *receive)) return false;
                 receive->peer = from;
                 grant(from, frame, *receive, When::now);
-            } else if (has_left(frame.channel)) {
+            } else if (calls_.has_left(frame.channel)) {
                 refuse(from, frame.channel, frame.id);
             } else {
                 if (!check_unmet(from, frame)) return false;
@@ -205,7 +212,8 @@ bool Mailbox::on_header(int from, Peer& p) {
                 waiting_sends_.erase(found);
                 --p.awaited;
             }
-            if ((frame.channel & collective_channel) != 0 && events_.peer_left) events_.peer_left(from, frame.channel);
+            if ((frame.channel & collective_channel) != 0)
+                findings_.push_back({.kind = Finding::Kind::left_group, .peer = from, .channel = frame.channel});
             return true;
         case Frame::Kind::data:
             if (const auto found = granted_.find(grant_key(from, frame.id));
@@ -224,8 +232,7 @@ bool Mailbox::on_header(int from, Peer& p) {
         case Frame::Kind::finished: on_finished(from, frame); return true;
         case Frame::Kind::credit: break;  // above
     }
-    p.lost = true;
-    events_.lost(from, "it sent a frame that makes no sense here");
+    lose(p, "it sent a frame that makes no sense here");
     return false;
 }
 

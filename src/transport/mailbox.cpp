@@ -1,7 +1,5 @@
 #include "transport/mailbox_state.hpp"
 
-#include "transport/shm/symmetric.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,8 +21,14 @@ auto takes_from(int source) {
 
 }  // namespace
 
-Mailbox::Mailbox(int rank, int size, std::uint64_t world, MailboxEvents events)
-    : rank_(rank), world_(world), events_(std::move(events)), peers_(static_cast<std::size_t>(size)) {}
+Mailbox::Mailbox(int rank, int size, std::uint64_t world, Streams& streams, const Calls& calls,
+                 const Neighbours* neighbours)
+    : rank_(rank),
+      world_(world),
+      streams_(streams),
+      calls_(calls),
+      neighbours_(neighbours),
+      peers_(static_cast<std::size_t>(size)) {}
 
 Mailbox::~Mailbox() = default;
 
@@ -71,8 +75,7 @@ void Mailbox::post_send(Transfer& transfer) {
     }
     Peer& p = peer(transfer.peer);
     frame.address = place_of(transfer.peer, std::span(transfer.source, transfer.bytes));
-    if (transfer.bytes >= pull_bytes_ && frame.address == 0 && events_.memory &&
-        events_.memory(transfer.peer) != nullptr)
+    if (transfer.bytes >= pull_bytes_ && frame.address == 0 && memory_of(transfer.peer) != nullptr)
         frame.address = reinterpret_cast<std::uint64_t>(transfer.source);
     const bool pulled = frame.address != 0;
     if (const std::size_t cost = transfer.bytes + message_cost;
@@ -165,8 +168,23 @@ void Mailbox::deliver_local(Transfer& send, Transfer& receive) {
 
 bool Mailbox::check(int source, const Frame& frame, const Transfer& receive) {
     if (frame.length == receive.bytes && frame.fingerprint == receive.fingerprint) return true;
-    events_.mismatch(source, frame.channel, frame.fingerprint, receive.fingerprint, frame.length, receive.bytes);
+    mismatch(source, frame, receive.fingerprint, frame.length, receive.bytes);
     return false;
+}
+
+void Mailbox::mismatch(int peer, const Frame& frame, std::uint64_t mine, std::size_t their_bytes,
+                       std::size_t my_bytes) {
+    findings_.push_back({.kind = Finding::Kind::mismatch,
+                         .peer = peer,
+                         .channel = frame.channel,
+                         .theirs = frame.fingerprint,
+                         .mine = mine,
+                         .their_bytes = their_bytes,
+                         .my_bytes = my_bytes});
+}
+
+const PeerMemory* Mailbox::memory_of(int peer) const {
+    return neighbours_ != nullptr ? neighbours_->memory_of(peer) : nullptr;
 }
 
 bool Mailbox::is_posted(int source, std::uint64_t channel) const {
@@ -188,9 +206,8 @@ Transfer* Mailbox::take_posted(int source, std::uint64_t channel) {
 }
 
 void Mailbox::grant(int source, const Frame& request, Transfer& receive, When when) {
-    const bool readable = Place(request.address)
-                              ? static_cast<bool>(events_.at_place)
-                              : request.address != 0 && events_.memory && events_.memory(source) != nullptr;
+    const bool readable =
+        Place(request.address) ? neighbours_ != nullptr : request.address != 0 && memory_of(source) != nullptr;
     if (readable)
         pulls_.push_back({source, request.id, request.address, &receive});
     else
@@ -204,12 +221,7 @@ bool Mailbox::pull_some() {
     Transfer& receive = *pull.receive;
     const std::size_t piece = std::min(receive.bytes - receive.bytes_done, receive.absorb ? bounce_bytes : pull_piece);
     bool read = false;
-    const auto read_piece = [&] { read = pull_piece_of(pull, piece); };
-    bool stood = true;
-    if (events_.while_offered)
-        stood = events_.while_offered(pull.source, read_piece);
-    else
-        read_piece();
+    const bool stood = neighbours_->read_offered(pull.source, [&] { read = pull_piece_of(pull, piece); });
     if (!stood) {  // its owner tells all why
         pulls_.pop_front();
         return true;
@@ -237,7 +249,7 @@ bool Mailbox::pull_piece_of(const Pull& pull, std::size_t piece) {
     Transfer& receive = *pull.receive;
     std::byte* to = receive.target + receive.bytes_done;
     if (Place(pull.address)) {
-        const std::byte* from = events_.at_place(pull.source, pull.address, receive.bytes);
+        const std::byte* from = neighbours_->at_place(pull.source, pull.address, receive.bytes);
         if (from == nullptr) return false;
         from += receive.bytes_done;
         if (receive.absorb)
@@ -246,7 +258,7 @@ bool Mailbox::pull_piece_of(const Pull& pull, std::size_t piece) {
             std::memmove(to, from, piece);
         return true;
     }
-    const PeerMemory& memory = *events_.memory(pull.source);
+    const PeerMemory& memory = *memory_of(pull.source);
     if (receive.absorb && bounce_.empty()) bounce_.resize(bounce_bytes);
     if (receive.absorb) to = bounce_.data();
     if (!memory.read(to, pull.address + receive.bytes_done, piece) || !memory.same()) return false;
@@ -288,6 +300,7 @@ bool Mailbox::looks_at(const Peer& p, const Stream& stream) const {
 }
 
 bool Mailbox::progress() {
+    if (!findings_.empty()) return true;  // its owner looks at them first
     bool moved = !clears_.empty();
     for (const auto& [to, frame] : std::exchange(clears_, {})) enqueue(to, frame, nullptr, 0, nullptr);
     moved |= pull_some();
@@ -297,12 +310,13 @@ bool Mailbox::progress() {
         if (p.lost || p.rank == rank_) continue;
         if (!p.out.empty()) moved |= write_some(p.rank, p);
         moved |= read_some(p.rank, p);
+        if (!findings_.empty()) return true;
     }
     return moved;
 }
 
 bool Mailbox::write_some(int to, Peer& p) {
-    Stream* stream = events_.stream(to);
+    Stream* stream = streams_.to(to);
     if (stream == nullptr) return false;
     bool moved = false;
     for (std::size_t left = turn_bytes; !p.out.empty() && left > 0;) {
@@ -329,26 +343,26 @@ bool Mailbox::write_some(int to, Peer& p) {
 // what its sender is doing.
 bool Mailbox::check_unmet(int from, const Frame& frame) {
     if ((frame.channel & collective_channel) == 0) return true;
-    const std::uint64_t mine = events_.fingerprint_of(frame.channel);
+    const std::uint64_t mine = calls_.fingerprint_of(frame.channel);
     if (mine == 0) return true;
-    const bool surplus = mine == frame.fingerprint && events_.has_finished && events_.has_finished(frame.channel);
+    const bool surplus = mine == frame.fingerprint && calls_.has_finished(frame.channel);
     if (mine == frame.fingerprint && !surplus) return true;
-    events_.mismatch(from, frame.channel, frame.fingerprint, mine, surplus ? frame.length : 0, 0);
+    mismatch(from, frame, mine, surplus ? frame.length : 0, 0);
     return false;
 }
 
 // A peer waits for us.
 bool Mailbox::on_probe(int from, const Frame& frame) {
-    if (has_left(frame.channel)) {
+    if (calls_.has_left(frame.channel)) {
         refuse(from, frame.channel, 0);
         return true;
     }
-    const std::uint64_t mine = events_.fingerprint_of(frame.channel);
+    const std::uint64_t mine = calls_.fingerprint_of(frame.channel);
     if (mine != 0 && mine != frame.fingerprint) {
-        events_.mismatch(from, frame.channel, frame.fingerprint, mine, 0, 0);
+        mismatch(from, frame, mine, 0, 0);
         return false;
     }
-    if (mine == 0 || !events_.has_sent_all || !events_.has_sent_all(from, frame.channel)) return true;
+    if (mine == 0 || !calls_.has_sent_all(from, frame.channel)) return true;
     Frame answer;
     answer.world = world_;
     answer.kind = Frame::Kind::finished;
@@ -365,14 +379,14 @@ void Mailbox::on_finished(int from, const Frame& frame) {
     if (found == posted_.end()) return;
     const auto vain = std::ranges::find(found->second, from, &Transfer::peer);
     if (vain == found->second.end() || (*vain)->fingerprint != frame.fingerprint) return;
-    events_.mismatch(from, frame.channel, frame.fingerprint, frame.fingerprint, 0, (*vain)->bytes);
+    mismatch(from, frame, frame.fingerprint, 0, (*vain)->bytes);
 }
 
 void Mailbox::check_surplus(std::uint64_t channel, std::uint64_t fingerprint) {
     const auto found = unexpected_.empty() ? unexpected_.end() : unexpected_.find(channel);
     if (found == unexpected_.end() || found->second.empty()) return;
     const Unexpected& message = found->second.front();
-    events_.mismatch(message.source, channel, message.frame.fingerprint, fingerprint, message.frame.length, 0);
+    mismatch(message.source, message.frame, fingerprint, message.frame.length, 0);
 }
 
 void Mailbox::check_unexpected(std::uint64_t channel, std::uint64_t fingerprint) {
@@ -380,7 +394,7 @@ void Mailbox::check_unexpected(std::uint64_t channel, std::uint64_t fingerprint)
     if (found == unexpected_.end()) return;
     for (const Unexpected& message : found->second) {
         if (message.frame.fingerprint == fingerprint) continue;
-        return events_.mismatch(message.source, channel, message.frame.fingerprint, fingerprint, 0, 0);
+        return mismatch(message.source, message.frame, fingerprint, 0, 0);
     }
 }
 
@@ -420,7 +434,7 @@ void Mailbox::refuse(int to, std::uint64_t channel, std::uint64_t id) {
 
 void Mailbox::refuse_unmet() {
     for (auto& [channel, messages] : unexpected_) {
-        if (!has_left(channel)) continue;
+        if (!calls_.has_left(channel)) continue;
         messages.remove_if([&](const Unexpected& message) {
             if (message.frame.kind != Frame::Kind::request) return false;
             refuse(message.source, message.frame.channel, message.frame.id);
@@ -434,7 +448,7 @@ std::vector<int> Mailbox::finish() {
     std::vector<int> late;
     for (const int rank : active_) {
         Peer& p = *peers_[static_cast<std::size_t>(rank)];
-        Stream* const stream = rank == rank_ || p.lost || !events_.open_stream ? nullptr : events_.open_stream(rank);
+        Stream* const stream = rank == rank_ || p.lost ? nullptr : streams_.existing(rank);
         if (stream == nullptr) continue;
         if (p.out.empty() && !p.has_end) p.has_end = stream->end();
         if (!p.has_end || !stream->delivered()) late.push_back(rank);
@@ -442,9 +456,9 @@ std::vector<int> Mailbox::finish() {
     return late;
 }
 
-bool Mailbox::has_ended(int rank) const noexcept {
+const StreamEnd* Mailbox::end_of(int rank) const noexcept {
     const auto& p = peers_[static_cast<std::size_t>(rank)];
-    return p && p->ended;
+    return p && p->end ? &*p->end : nullptr;
 }
 
 bool Mailbox::is_over(int rank) const noexcept {
@@ -476,7 +490,7 @@ void Mailbox::pollables(std::vector<Pollable>& into) const {
     for (const int rank : active_) {
         const Peer& p = *peers_[static_cast<std::size_t>(rank)];
         if (p.lost || rank == rank_) continue;
-        Stream* stream = events_.stream(rank);
+        Stream* stream = streams_.to(rank);
         if (stream == nullptr) continue;
         stream->pollables(!p.out.empty(), into);
     }

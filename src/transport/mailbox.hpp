@@ -14,8 +14,9 @@
 // Threads: one at a time (the group's lock). Transfers belong to the caller and must stay where they are while posted.
 #pragma once
 
+#include "core/deadline.hpp"
 #include "core/waiting.hpp"
-#include "transport/shm/peer_memory.hpp"
+#include "transport/shm/neighbours.hpp"
 #include "transport/stream.hpp"
 
 #include <cstddef>
@@ -79,46 +80,46 @@ struct Transfer {
     std::size_t bytes_done = 0;
 };
 
-/// What the world does about events that a mailbox cannot handle itself.
-struct MailboxEvents {
-    /// The stream to a peer; connects it if need be (may return null while that is going on).
-    std::function<Stream*(int peer)> stream;
-    /// A peer's message does not fit the receive that it meets, or a probe found another operation.
-    std::function<void(int peer, std::uint64_t channel, std::uint64_t theirs, std::uint64_t mine,
-                       std::size_t their_bytes, std::size_t my_bytes)>
-        mismatch;
-    /// A stream broke off, or carried garbage.
-    std::function<void(int peer, const std::string& reason)> lost;
-    /// What a peer sent was changed on the way; its stream is closed.
-    std::function<void(int peer, const std::string& what)> damaged;
-    /// A stream ended as its peer wished. May be empty.
-    std::function<void(int peer)> ended;
-    /// The stream to a peer if there is one; null otherwise. May be empty.
-    std::function<Stream*(int peer)> open_stream;
-    /// Whether this rank has left the group with that channel, or leaves it: no receive will come. May be empty.
-    std::function<bool(std::uint64_t channel)> has_left;
-    /// A peer has left the group with that channel of a collective: all that it sent there has been seen. May be empty.
-    std::function<void(int peer, std::uint64_t channel)> peer_left;
-    /// The memory of a rank of this host, if it can be read; null otherwise. May be empty.
-    std::function<const PeerMemory*(int peer)> memory;
-    /// Runs `read`, which reads a piece of what a rank of this host offers; false: it has taken that back. May be
-    /// empty.
-    std::function<bool(int peer, const std::function<void()>& read)> while_offered;
-    /// Where a message to `peer` lies in memory that it maps too (Place::bits()), 0 if it does not; and what a peer
-    /// named so, or null. Both may be empty.
-    std::function<std::uint64_t(int peer, std::span<const std::byte> message)> place;
-    std::function<const std::byte*(int peer, std::uint64_t place, std::size_t bytes)> at_place;
-    /// A peer asks what we did on a channel: our fingerprint, or 0 if not known (yet).
-    std::function<std::uint64_t(std::uint64_t channel)> fingerprint_of;
-    /// Whether a collective with that channel is over here: no receive will come. May be empty.
-    std::function<bool(std::uint64_t channel)> has_finished;
-    /// Whether all that goes to a peer on the channel of a collective has been given to its stream. May be empty.
-    std::function<bool(int peer, std::uint64_t channel)> has_sent_all;
+/// What the owner of a mailbox knows of the calls behind its channels. Asked under the mailbox's lock.
+class Calls {
+ public:
+    virtual ~Calls() = default;
+    /// Whether this rank has left the group with that channel, or leaves it: no receive will come.
+    virtual bool has_left(std::uint64_t /*channel*/) const { return false; }
+    /// The fingerprint of this rank's collective on a channel; 0: it is not known (yet).
+    virtual std::uint64_t fingerprint_of(std::uint64_t /*channel*/) const { return 0; }
+    /// Whether a collective with that channel is over here: no receive will come.
+    virtual bool has_finished(std::uint64_t /*channel*/) const { return false; }
+    /// Whether all that goes to a peer on the channel of a collective has been given to its stream.
+    virtual bool has_sent_all(int /*peer*/, std::uint64_t /*channel*/) const { return false; }
+};
+
+/// Something that a mailbox has found and cannot settle itself.
+struct Finding {
+    enum class Kind : std::uint8_t {
+        mismatch,    ///< a peer's message does not fit the receive that it meets, or a probe found another operation
+        damaged,     ///< what a peer sent was changed on the way; its stream is closed
+        left_group,  ///< a peer has left the group with that channel: all that it sent there has been seen
+    };
+    Kind kind = Kind::mismatch;
+    int peer = -1;
+    std::uint64_t channel = 0;
+    std::uint64_t theirs = 0, mine = 0;         ///< mismatch: fingerprints
+    std::size_t their_bytes = 0, my_bytes = 0;  ///< mismatch
+    std::string what{};                         ///< damaged
+};
+
+/// How the stream from a peer ended.
+struct StreamEnd {
+    Instant when;
+    std::string broken{};  ///< why it broke off; empty: its peer has said that nothing more comes
 };
 
 class Mailbox {
  public:
-    Mailbox(int rank, int size, std::uint64_t world, MailboxEvents events);
+    /// `neighbours`: null where no memory is shared. All three must outlive it.
+    Mailbox(int rank, int size, std::uint64_t world, Streams& streams, const Calls& calls,
+            const Neighbours* neighbours = nullptr);
     ~Mailbox();
     Mailbox(const Mailbox&) = delete;
     Mailbox& operator=(const Mailbox&) = delete;
@@ -144,6 +145,9 @@ class Mailbox {
     bool progress();
     /// How long this rank's own messages are that go so; before the first one.
     void pull_from(std::size_t bytes) noexcept { pull_bytes_ = bytes; }
+    /// What it has found since the last call. Once there is a mismatch it does not go on: its owner is to end it.
+    std::vector<Finding> take_findings() { return std::exchange(findings_, {}); }
+    bool has_findings() const noexcept { return !findings_.empty(); }
     /// Forgets all transfers; their owners are about to go.
     void drop_all();
     /// Forgets one receive that nothing has met yet; false if it is already being filled.
@@ -156,9 +160,9 @@ class Mailbox {
     /// Says on every stream that nothing more will come, once that is so. The peers that may still lack something that
     /// was sent: call it again.
     std::vector<int> finish();
-    /// Whether a peer has said that it sends nothing more, and all that it sent has been read.
-    bool has_ended(int peer) const noexcept;
-    /// That, or the stream has broken off.
+    /// Whether nothing more comes from a peer, of which all has been read; null: something may come.
+    const StreamEnd* end_of(int peer) const noexcept;
+    /// The same, or this rank has given the stream up.
     bool is_over(int peer) const noexcept;
     /// Descriptors worth polling: for input, or for output where something is queued.
     void pollables(std::vector<Pollable>& into) const;
@@ -194,13 +198,15 @@ class Mailbox {
     bool read_some(int from, Peer& peer);
     void look_at_end(int from, Peer& peer, const Stream& stream);
     void refuse(int to, std::uint64_t channel, std::uint64_t id);
-    bool has_left(std::uint64_t channel) const { return events_.has_left && events_.has_left(channel); }
+    void mismatch(int peer, const Frame& frame, std::uint64_t mine, std::size_t their_bytes, std::size_t my_bytes);
+    static void lose(Peer& peer, std::string why);
+    const PeerMemory* memory_of(int peer) const;
     bool on_header(int from, Peer& peer);
     bool put_short(int to, const Frame& frame);
     std::uint64_t place_of(int to, std::span<const std::byte> payload) const;
     bool on_short_frame(int from, Peer& peer, Stream& stream, const ShortMessage& message);
     bool on_short(int from, Peer& peer, Stream& stream, const ShortMessage& message, Transfer* receive);
-    bool count_eager(int from, Peer& peer, std::uint64_t bytes, std::uint64_t given_back);
+    bool count_eager(Peer& peer, std::uint64_t bytes, std::uint64_t given_back);
     void take_short(Stream& stream, Transfer& receive);
     bool check_unmet(int from, const Frame& frame);
     bool on_probe(int from, const Frame& frame);
@@ -221,7 +227,10 @@ class Mailbox {
 
     int rank_;
     std::uint64_t world_;
-    MailboxEvents events_;
+    Streams& streams_;
+    const Calls& calls_;
+    const Neighbours* neighbours_;
+    std::vector<Finding> findings_;
     std::size_t pull_bytes_ = pull_bytes_on_shared_cores;
     struct Pull {
         int source = 0;

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstring>
+#include <optional>
 
 namespace tutti::transport {
 
@@ -64,9 +65,9 @@ struct Mailbox::Peer {
     std::size_t carried = 0;  // bytes of an incomplete element at the front of `bounce_carry`
     std::vector<std::byte> bounce_carry;
     bool in_payload = false;
-    bool lost = false;     // nothing is read or written any more
-    bool ended = false;    // because the peer has said that it sends nothing more
-    bool has_end = false;  // the peer has been told so
+    bool lost = false;             // nothing is read or written any more
+    std::optional<StreamEnd> end;  // why
+    bool has_end = false;          // the peer has been told so
 };
 
 }  // namespace tutti::transport

@@ -1,7 +1,7 @@
 // Two mailboxes and the streams between them, driven by turns in one thread: when a message is taken from its stream.
 #include "transport/mailbox.hpp"
 
-#include "transport/shm/offers.hpp"
+#include "transport/shm/neighbours.hpp"
 #include "transport/shm/ring_stream.hpp"
 
 #include <gtest/gtest.h>
@@ -36,19 +36,21 @@ class OnlyBytes : public Stream {
     RingStream& ring_;
 };
 
+class OneStream : public Streams {
+ public:
+    explicit OneStream(Stream& stream) : stream_(stream) {}
+    Stream* to(int) override { return &stream_; }
+    Stream* existing(int) override { return &stream_; }
+
+ private:
+    Stream& stream_;
+};
+
 // The parameter: messages may go in one piece.
 class MailboxTurns : public testing::TestWithParam<bool> {
  protected:
-    MailboxEvents events(RingStream& ring, OnlyBytes& bytes) {
-        MailboxEvents events;
-        events.stream = [&](int) { return GetParam() ? static_cast<Stream*>(&ring) : &bytes; };
-        events.mismatch = [](int, std::uint64_t channel, auto, auto, auto, auto) {
-            ADD_FAILURE() << "a mismatch on channel " << channel;
-        };
-        events.lost = [](int, const std::string& reason) { ADD_FAILURE() << reason; };
-        events.fingerprint_of = [](std::uint64_t) { return std::uint64_t{0}; };
-        return events;
-    }
+    void TearDown() override { EXPECT_FALSE(sender_.has_findings() || receiver_.has_findings()); }
+    static Stream& of(RingStream& ring, OnlyBytes& bytes) { return GetParam() ? static_cast<Stream&>(ring) : bytes; }
 
     // A message of `length_` bytes, each of which is the channel's number.
     Transfer& post_send(int channel) {
@@ -85,7 +87,9 @@ class MailboxTurns : public testing::TestWithParam<bool> {
     std::shared_ptr<Arena> arena_ = Arena::create_private({.ranks = 2});
     RingStream out_{arena_, 0, 1}, in_{arena_, 1, 0};
     OnlyBytes out_bytes_{out_}, in_bytes_{in_};
-    Mailbox sender_{0, 2, 7, events(out_, out_bytes_)}, receiver_{1, 2, 7, events(in_, in_bytes_)};
+    OneStream to_receiver_{of(out_, out_bytes_)}, to_sender_{of(in_, in_bytes_)};
+    Calls no_calls_;
+    Mailbox sender_{0, 2, 7, to_receiver_, no_calls_}, receiver_{1, 2, 7, to_sender_, no_calls_};
     std::list<Transfer> transfers_;
     std::list<std::vector<std::byte>> contents_;
     std::thread taking_back_;
@@ -144,26 +148,21 @@ TEST_P(MailboxTurns, what_follows_the_end_of_a_long_message_waits_too) {
 
 // A receiver may be in the middle of reading when a sender takes its memory back.
 TEST_P(MailboxTurns, what_is_taken_back_while_it_is_read_is_not_received) {
-    const Offers offers(arena_, 0), reader(arena_, 1);
-    const PeerMemory own(::getpid());
+    const std::vector<pid_t> processes(2, ::getpid());
+    Neighbours senders(0, 2, {0, 1}, processes, arena_, Reads::yes);
+    const Neighbours receivers(1, 2, {0, 1}, processes, arena_, Reads::yes);
+    Mailbox sender(0, 2, 7, to_receiver_, no_calls_, &senders), receiver(1, 2, 7, to_sender_, no_calls_, &receivers);
     bool take_back = false;
-    MailboxEvents from = events(out_, out_bytes_), to = events(in_, in_bytes_);
-    from.memory = to.memory = [&](int) { return &own; };
-    to.while_offered = [&](int peer, const std::function<void()>& read) {
-        return reader.read_from(peer, [&] {
-            read();
-            // In another thread, as from a rank of another process: it waits until this read is over.
-            if (take_back) taking_back_ = std::thread([&] { offers.withdraw([&](int) { return &own; }); });
-            while (take_back && arena_->control(0).withdrawn.load() == 0) std::this_thread::yield();
-        });
-    };
-    Mailbox sender(0, 2, 7, std::move(from)), receiver(1, 2, 7, std::move(to));
     length_ = std::size_t{5} << 20;  // several pieces
     Transfer sent, got;
     const std::vector<std::byte> bytes(length_, std::byte{1});
-    std::vector<std::byte> target(length_);
     sent.peer = 1, sent.source = bytes.data(), sent.bytes = length_;
-    got.peer = 0, got.target = target.data(), got.bytes = length_;
+    got.peer = 0, got.bytes = length_;
+    got.absorb = [&](std::size_t, std::span<const std::byte>) {
+        // In another thread, as from a rank of another process: it waits until this read is over.
+        if (take_back && !taking_back_.joinable()) taking_back_ = std::thread([&] { senders.withdraw_offers(); });
+        while (take_back && arena_->control(0).withdrawn.load() == 0) std::this_thread::yield();
+    };
     receiver.post_receive(got);
     sender.post_send(sent);
     for (int turn = 0; turn < 100 && got.bytes_done == 0; ++turn) receiver.progress();
@@ -181,7 +180,7 @@ TEST_P(MailboxTurns, what_is_taken_back_while_it_is_read_is_not_received) {
 
 // Long messages that wait for the other side's answer, in both directions; one rank comes second.
 TEST_P(MailboxTurns, an_exchange_of_long_messages_goes_both_ways_at_once) {
-    Mailbox first(0, 2, 7, events(out_, out_bytes_)), second(1, 2, 7, events(in_, in_bytes_));
+    Mailbox first(0, 2, 7, to_receiver_, no_calls_), second(1, 2, 7, to_sender_, no_calls_);
     length_ = std::size_t{4} << 20;
     const std::vector<std::byte> bytes(length_, std::byte{1});
     std::array<std::vector<std::byte>, 2> targets{std::vector<std::byte>(length_), std::vector<std::byte>(length_)};
@@ -208,11 +207,12 @@ TEST_P(MailboxTurns, an_exchange_of_long_messages_goes_both_ways_at_once) {
 TEST_P(MailboxTurns, who_has_left_refuses_what_is_announced_and_says_so_when_asked) {
     const auto group = [](std::uint64_t channel) { return (channel & ~collective_channel) >> 8; };
     std::uint64_t left = 0;  // by the receiver
-    std::vector<std::pair<int, std::uint64_t>> heard;
-    MailboxEvents from = events(out_, out_bytes_), to = events(in_, in_bytes_);
-    to.has_left = [&](std::uint64_t channel) { return group(channel) == left; };
-    from.peer_left = [&](int peer, std::uint64_t channel) { heard.emplace_back(peer, group(channel)); };
-    Mailbox sender(0, 2, 7, std::move(from)), receiver(1, 2, 7, std::move(to));
+    struct Leaving : Calls {
+        std::function<bool(std::uint64_t)> left;
+        bool has_left(std::uint64_t channel) const override { return left(channel); }
+    } leaving;
+    leaving.left = [&](std::uint64_t channel) { return group(channel) == left; };
+    Mailbox sender(0, 2, 7, to_receiver_, no_calls_), receiver(1, 2, 7, to_sender_, leaving);
     receiver.activate(0);
     sender.activate(1);
     const std::vector<std::byte> bytes(std::size_t{1} << 20);
@@ -238,20 +238,22 @@ TEST_P(MailboxTurns, who_has_left_refuses_what_is_announced_and_says_so_when_ask
     EXPECT_TRUE(sends[0].refused);
     EXPECT_FALSE(sends[1].refused);
     EXPECT_TRUE(sends[2].refused);
-    EXPECT_TRUE(heard.empty());
+    EXPECT_FALSE(sender.has_findings());
     sender.probe(1, collective_channel | 2U << 8U, 5);
     turn();
-    EXPECT_TRUE(heard.empty());
+    EXPECT_FALSE(sender.has_findings());
     sender.probe(1, collective_channel | 1U << 8U, 5);
     turn();
-    EXPECT_EQ(heard, (std::vector{std::pair(1, std::uint64_t{1})}));
+    const std::vector<Finding> heard = sender.take_findings();
+    ASSERT_EQ(heard.size(), 1U);
+    EXPECT_EQ(heard.front().kind, Finding::Kind::left_group);
+    EXPECT_EQ(heard.front().peer, 1);
+    EXPECT_EQ(group(heard.front().channel), 1U);
 }
 
 TEST_P(MailboxTurns, an_end_comes_after_all_that_was_sent_before) {
     if (!GetParam()) GTEST_SKIP() << "by design: this stream carries bytes only, and has no end";
-    MailboxEvents from = events(out_, out_bytes_);
-    from.open_stream = from.stream;
-    Mailbox sender(0, 2, 7, std::move(from));
+    Mailbox sender(0, 2, 7, to_receiver_, no_calls_);
     Transfer sent;
     const std::vector<std::byte> bytes(length_, std::byte{3});
     sent.peer = 1, sent.channel = 3, sent.source = bytes.data(), sent.bytes = length_;
@@ -259,10 +261,27 @@ TEST_P(MailboxTurns, an_end_comes_after_all_that_was_sent_before) {
     ASSERT_TRUE(sent.done);
     EXPECT_TRUE(sender.finish().empty());
     const Transfer& got = receive(3);
-    EXPECT_FALSE(receiver_.has_ended(0));
+    EXPECT_EQ(receiver_.end_of(0), nullptr);
     while (receiver_.progress()) continue;
     EXPECT_TRUE(arrived(got));
-    EXPECT_TRUE(receiver_.has_ended(0));
+    ASSERT_NE(receiver_.end_of(0), nullptr);
+    EXPECT_EQ(receiver_.end_of(0)->broken, "");
+}
+
+TEST_P(MailboxTurns, a_message_that_does_not_fit_is_a_finding_and_nothing_moves_before_it_is_taken) {
+    send(1);
+    send(2);
+    length_ = 10;
+    const Transfer& short_one = receive(1);
+    length_ = 3000;
+    const Transfer& next = receive(2);
+    for (int turn = 0; turn < 3; ++turn) receiver_.progress();
+    const std::vector<Finding> findings = receiver_.take_findings();
+    ASSERT_EQ(findings.size(), 1U);
+    EXPECT_EQ(findings.front().kind, Finding::Kind::mismatch);
+    EXPECT_EQ(findings.front().their_bytes, 3000U);
+    EXPECT_EQ(findings.front().my_bytes, 10U);
+    EXPECT_FALSE(short_one.done || next.done);
 }
 
 INSTANTIATE_TEST_SUITE_P(, MailboxTurns, testing::Bool(),

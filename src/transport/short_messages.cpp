@@ -18,7 +18,7 @@ bool Mailbox::send_now(int to, std::uint64_t channel, std::uint64_t fingerprint,
     Peer& p = peer(to);
     const std::size_t cost = payload.size() + message_cost;
     if (p.lost || !p.out.empty() || cost > p.credit) return false;
-    Stream* stream = events_.stream(to);
+    Stream* stream = streams_.to(to);
     const ShortMessage message{channel, fingerprint, static_cast<std::uint32_t>(p.owed),
                                static_cast<std::uint8_t>(Frame::Kind::eager),
                                static_cast<std::uint32_t>(payload.size() & 0xffffff)};
@@ -30,14 +30,14 @@ bool Mailbox::send_now(int to, std::uint64_t channel, std::uint64_t fingerprint,
 
 // Where a message lies that the peer can read there (Place::bits()), or 0.
 std::uint64_t Mailbox::place_of(int to, std::span<const std::byte> payload) const {
-    return payload.size() >= pull_bytes_on_shared_cores && events_.place ? events_.place(to, payload) : 0;
+    return payload.size() >= pull_bytes_on_shared_cores && neighbours_ != nullptr ? neighbours_->place(to, payload) : 0;
 }
 
 bool Mailbox::receive_now(Transfer& receive, Waiting& waiting) {
     if (receive.peer == rank_ || (!unexpected_.empty() && unexpected_.contains(receive.channel))) return false;
     Peer& p = peer(receive.peer);
     if (p.lost || p.in_payload || p.stage_begin != p.stage_end || !p.out.empty() || !pulls_.empty()) return false;
-    Stream* stream = events_.stream(receive.peer);
+    Stream* stream = streams_.to(receive.peer);
     if (stream == nullptr) return false;
     ShortMessage message{};
     Arrival arrival = stream->next(message);
@@ -52,7 +52,7 @@ bool Mailbox::receive_now(Transfer& receive, Waiting& waiting) {
 
 // A frame without a payload, in one piece; false if the stream cannot.
 bool Mailbox::put_short(int to, const Frame& frame) {
-    Stream* stream = events_.stream(to);
+    Stream* stream = streams_.to(to);
     if (stream == nullptr) return false;
     const ShortRest rest{frame.length, frame.id, frame.address};
     const ShortMessage message{frame.channel, frame.fingerprint, 0, static_cast<std::uint8_t>(frame.kind), sizeof rest};
@@ -63,7 +63,7 @@ bool Mailbox::put_short(int to, const Frame& frame) {
 bool Mailbox::on_short(int from, Peer& p, Stream& stream, const ShortMessage& message, Transfer* receive) {
     const std::uint64_t bytes =
         message.length < pull_bytes_on_own_cores ? message.length + message_cost : credit_bytes + 1;
-    if (!count_eager(from, p, bytes, message.given_back)) return false;
+    if (!count_eager(p, bytes, message.given_back)) return false;
     Frame frame;
     frame.world = world_;
     frame.channel = message.channel;

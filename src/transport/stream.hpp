@@ -67,4 +67,14 @@ class Stream {
     virtual void pollables(bool /*output*/, std::vector<Pollable>& /*into*/) const {}
 };
 
+/// The streams of a rank, by peer.
+class Streams {
+ public:
+    virtual ~Streams() = default;
+    /// The stream to a peer, which is made if there is none. Null: not yet, ask again.
+    virtual Stream* to(int peer) = 0;
+    /// The stream to a peer if there is one; null otherwise.
+    virtual Stream* existing(int peer) = 0;
+};
+
 }  // namespace tutti::transport

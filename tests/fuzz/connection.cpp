@@ -69,15 +69,16 @@ void mailbox(std::string_view bytes) {
     if (bytes.empty()) return;
     const std::size_t piece = 1 + static_cast<unsigned char>(bytes.front());
     Bytes stream(std::as_bytes(std::span(bytes)).subspan(1), piece);
-    bool over = false;
-    transport::MailboxEvents events;
-    events.stream = [&](int) { return &stream; };
-    events.open_stream = [&](int) { return &stream; };
-    events.mismatch = [](auto&&...) {};
-    events.lost = [&](int, const std::string&) { over = true; };
-    events.damaged = [&](int, const std::string&) { over = true; };
-    events.fingerprint_of = [](std::uint64_t channel) { return channel; };
-    transport::Mailbox box(0, 2, 7, events);
+    struct OnlyStream : transport::Streams {
+        explicit OnlyStream(transport::Stream& only) : stream(only) {}
+        transport::Stream* to(int) override { return &stream; }
+        transport::Stream* existing(int) override { return &stream; }
+        transport::Stream& stream;
+    } streams(stream);
+    struct AnyCalls : transport::Calls {
+        std::uint64_t fingerprint_of(std::uint64_t channel) const override { return channel; }
+    } calls;
+    transport::Mailbox box(0, 2, 7, streams, calls);
 
     constexpr std::size_t size = 1000;
     std::array<std::array<std::byte, size>, 4> memory{};
@@ -98,8 +99,9 @@ void mailbox(std::string_view bytes) {
     auto& send = post(5, large.size());
     send.source = large.data();
     box.post_send(send);
-    for (int turn = 0; turn < 1000 && !over; ++turn) {
+    for (int turn = 0; turn < 1000 && box.end_of(1) == nullptr; ++turn) {
         if (!box.progress() && stream.state() != transport::StreamState::open) break;
+        box.take_findings();
     }
     box.drop_all();
 }

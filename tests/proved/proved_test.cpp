@@ -73,12 +73,7 @@ class Ranks {
             r.symmetric.add(r.segment);
             for (int peer = 0; peer < size; ++peer)
                 r.rings.push_back(peer == rank ? nullptr : std::make_unique<transport::RingStream>(arena_, rank, peer));
-            transport::MailboxEvents events;
-            events.stream = [&r](int peer) { return r.rings[static_cast<std::size_t>(peer)].get(); };
-            events.mismatch = [](int peer, auto...) { ADD_FAILURE() << "a mismatch with rank " << peer; };
-            events.lost = [](int, const std::string& reason) { ADD_FAILURE() << reason; };
-            events.fingerprint_of = [](std::uint64_t) { return std::uint64_t{0}; };
-            r.mailbox = std::make_unique<transport::Mailbox>(rank, size, 1, std::move(events));
+            r.mailbox = std::make_unique<transport::Mailbox>(rank, size, 1, r, no_calls_);
             for (int peer = 0; peer < size; ++peer) {
                 if (peer != rank) r.mailbox->activate(peer);
             }
@@ -124,7 +119,10 @@ class Ranks {
 
  private:
     static constexpr std::size_t part_bytes = std::size_t{64} << 10;
-    struct Rank {
+    struct Rank : transport::Streams {
+        transport::Stream* to(int peer) override { return rings[static_cast<std::size_t>(peer)].get(); }
+        transport::Stream* existing(int peer) override { return to(peer); }
+
         std::shared_ptr<transport::SymmetricSegment> segment;
         transport::SymmetricMemory symmetric;
         std::vector<std::unique_ptr<transport::RingStream>> rings;
@@ -149,6 +147,7 @@ class Ranks {
                 r.mailbox->progress();
                 r.execution->progress();
             }
+            ASSERT_FALSE(r.mailbox->has_findings()) << "a mismatch of rank " << r.ground.rank;
             if (std::ranges::all_of(ranks_, [](const auto& rank) { return rank->execution->done(); })) return;
         }
         for (const auto& r : ranks_) {
@@ -158,6 +157,7 @@ class Ranks {
     }
 
     int size_;
+    transport::Calls no_calls_;
     std::shared_ptr<transport::Arena> arena_;
     transport::PeerMemory process_{::getpid()};
     std::vector<std::unique_ptr<Rank>> ranks_;

@@ -1,0 +1,44 @@
+// Channel: what the number of a message's channel consists of.
+#pragma once
+
+#include "engine/execution.hpp"
+#include "transport/mailbox.hpp"
+
+#include <cstdint>
+
+namespace tutti::detail {
+
+/// Messages of the library's own, in a space that no tag of a caller's reaches: tags are ints.
+enum class OwnMessage : std::uint64_t {
+    object_head = std::uint64_t{1} << 40,  ///< apart from bodies: a receive from any rank must meet a head
+    object_body,
+    object_of_gather,
+    object_of_scatter,
+    barrier_report,
+    barrier_answer,
+};
+
+/// What a message's channel consists of: a mark of collectives, the group, and a collective's number, a tag or an
+/// OwnMessage.
+struct Channel {
+    static constexpr int group_shift = 44;
+    static constexpr std::uint64_t number_mask = (std::uint64_t{1} << group_shift) - 1;
+    static constexpr std::uint32_t groups_max = std::uint32_t{1} << (63 - group_shift);
+
+    static constexpr std::uint64_t of_message(std::uint32_t group, std::uint64_t tag) {
+        return static_cast<std::uint64_t>(group) << group_shift | tag;
+    }
+    static constexpr std::uint64_t of_collective(std::uint32_t group, std::uint64_t sequence) {
+        return transport::collective_channel | of_message(group, sequence & number_mask);
+    }
+    static constexpr std::uint32_t group(std::uint64_t channel) {
+        return static_cast<std::uint32_t>((channel & ~transport::collective_channel) >> group_shift);
+    }
+    static constexpr std::uint64_t number(std::uint64_t channel) { return channel & number_mask; }
+    /// Of a collective: which one, whatever part of it the channel is for.
+    static constexpr std::uint64_t sequence(std::uint64_t channel) {
+        return channel & ((std::uint64_t{1} << engine::part_of_channel_shift) - 1);
+    }
+};
+
+}  // namespace tutti::detail

@@ -1,0 +1,105 @@
+// Driver: who makes progress in a world, and how they wait. A thread that waits for an operation drives; while nobody
+// waits, the progress thread does, which exists from the first asynchronous operation on and sleeps when there is
+// nothing to do.
+//
+// Threads: any.
+#pragma once
+
+#include "core/deadline.hpp"
+#include "core/waiting.hpp"
+#include "transport/shm/neighbours.hpp"
+#include "transport/stream.hpp"
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace tutti::detail {
+
+/// What a driver moves. Its functions take the lock that they need.
+class Driven {
+ public:
+    virtual ~Driven() = default;
+    /// Moves on what can be moved; true if anything did.
+    virtual bool move() = 0;
+    /// Something is in flight.
+    virtual bool is_busy() = 0;
+    /// What a rank that waits looks after now and then: deadlines, ranks that have left.
+    virtual void look_after() = 0;
+    /// Nothing will move any more.
+    virtual bool has_failed() = 0;
+    /// What can wake a thread that sleeps: descriptors, and one that is readable when there is news.
+    virtual std::vector<transport::Pollable> pollables() = 0;
+    virtual int news_fd() const noexcept = 0;
+    /// The progress thread has ended with an exception.
+    virtual void end_of_thread() noexcept = 0;
+};
+
+class Driver {
+ public:
+    /// `group`: for messages; `niceness`: of the progress thread, added to what it has.
+    Driver(std::string group, int niceness) : group_(std::move(group)), niceness_(niceness) {}
+    ~Driver() { stop(); }
+    Driver(const Driver&) = delete;
+    Driver& operator=(const Driver&) = delete;
+
+    /// Before anything is driven. Both must outlive it; `neighbours` share memory, or nothing.
+    void attach(Driven& driven, const transport::Neighbours& neighbours);
+    Waiting& waiting() noexcept { return waiting_; }
+    Waiting& background_waiting() noexcept { return background_waiting_; }
+
+    /// While it lives a thread drives, and the progress thread need not.
+    class Scope {
+     public:
+        explicit Scope(Driver& driver) : driver_(driver) { ++driver_.drivers_; }
+        ~Scope();
+        Scope(const Scope&) = delete;
+        Scope& operator=(const Scope&) = delete;
+
+     private:
+        Driver& driver_;
+    };
+
+    enum class Waited { done, expired, interrupted };
+    /// Drives until `done`, a signal, or `limit`. `deadline`: a time at which something is due; it sleeps no longer.
+    Waited wait(const std::function<bool()>& done, const Deadline& limit, const Deadline& deadline);
+    /// Between two turns in vain of a thread that drives by itself, the `idle`th: yields, or sleeps for `nap`.
+    void pause(int idle, std::chrono::milliseconds nap);
+    /// Somebody has to make progress while nobody waits.
+    void drive_in_background();
+    /// No thread could be had for that.
+    bool lacks_thread() const noexcept { return lacks_thread_; }
+    bool is_own_thread() const noexcept { return thread_.get_id() == std::this_thread::get_id(); }
+    /// Ends the progress thread.
+    void stop();
+
+ private:
+    void sleep(std::chrono::milliseconds limit);
+    void start_thread();
+    void run_thread();
+    void unpark();
+    bool park();  ///< false: nobody wants this thread to drive
+
+    const std::string group_;
+    const int niceness_;
+    Driven* driven_ = nullptr;
+    const transport::Neighbours* neighbours_ = nullptr;
+    Waiting waiting_, background_waiting_;  // of the threads that call, and of the progress thread
+    std::atomic<int> drivers_{0};
+    std::atomic<bool> asleep_{false};  // one of this rank's threads is in sleep()
+    // Where the progress thread waits while there is nothing to do, or another thread drives.
+    std::mutex parking_mutex_;
+    std::condition_variable unparked_;
+    std::atomic<bool> parked_{false};
+    std::atomic<bool> work_waits_{false};
+    std::atomic<bool> stopping_{false};
+    std::atomic<bool> lacks_thread_{false};
+    std::mutex starting_;
+    std::thread thread_;
+};
+
+}  // namespace tutti::detail

@@ -1,0 +1,79 @@
+// GroupTable: the groups of a world by number, and which of them have been left.
+//
+// Numbers, and places in shared memory, are counted alike by all ranks, each making all groups; groups that only some
+// ranks make take theirs from the store.
+//
+// Threads: any.
+#pragma once
+
+#include "transport/mailbox.hpp"
+
+#include <tutti/store.hpp>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tutti::detail {
+
+class Group;
+
+/// What a group has of its world's numbers and shared memory.
+struct GroupPlace {
+    std::uint32_t index = 0;
+    std::uint64_t offset = 0;
+};
+
+class GroupTable final : public transport::Calls {
+ public:
+    GroupTable(std::string world, Store store) : world_(std::move(world)), store_(std::move(store)) {}
+
+    void add(std::uint32_t index, const std::shared_ptr<Group>& group);
+    /// The group with that number, 0: of all ranks; null: this rank is not in it, or it is gone.
+    std::shared_ptr<Group> find(std::uint32_t index) const;
+    std::vector<std::shared_ptr<Group>> all() const;
+
+    /// Held from agreeing about new groups until they have their numbers: two threads that make groups at once get the
+    /// same numbers on all ranks, or an error.
+    [[nodiscard]] std::unique_lock<std::mutex> making() { return std::unique_lock(making_); }
+    /// Takes `count` numbers, each with `part_bytes` of shared memory; returns the first.
+    GroupPlace next_place(std::uint32_t count, std::uint64_t part_bytes);
+    /// The same for groups that only some ranks make: counted in the store.
+    GroupPlace next_place_in_store(std::uint32_t count, std::uint64_t part_bytes);
+
+    /// This rank leaves one, or all: what is announced for it is refused.
+    void leave(std::uint32_t index);
+    void leave_all();
+    void forget(std::uint32_t index);
+    /// Another rank has left one. All that it sent there has been read.
+    void note_left(std::uint32_t index, int peer);
+    bool has_left(std::uint32_t index, int peer) const;
+
+    // What a mailbox asks.
+    bool has_left(std::uint64_t channel) const override;
+    std::uint64_t fingerprint_of(std::uint64_t channel) const override;
+    bool has_finished(std::uint64_t channel) const override;
+    bool has_sent_all(int peer, std::uint64_t channel) const override;
+
+    /// In a forked child: whoever held its locks is in another process.
+    void renew_locks() noexcept;
+
+ private:
+    std::string world_;
+    Store store_;
+    std::mutex making_;
+    mutable std::mutex mutex_;  // all below
+    std::map<std::uint32_t, std::weak_ptr<Group>> groups_;
+    std::uint32_t next_index_ = 1;  // 0: the group of all ranks
+    std::uint64_t next_offset_ = 0;
+    bool leaves_all_ = false;
+    std::set<std::uint32_t> left_;                          // by this rank
+    std::set<std::pair<std::uint32_t, int>> left_by_peer_;  // (group, rank)
+};
+
+}  // namespace tutti::detail

@@ -1,0 +1,97 @@
+// Links: the streams of one rank to all others. Rings to the ranks that share its memory, TCP to the rest; a TCP
+// connection is made when it is wanted first.
+//
+// Usually both ranks want a connection at once, to send or to receive. The lower one makes it; the other waits for that
+// for a moment, then makes it too. A rank that cannot be connected to may have connected to this one, sent what there
+// was to send, and left: so it counts as unreachable only after a look at all who had come by then, and a while in
+// which news of the cause arrives.
+//
+// Threads: one at a time (the world's lock).
+#pragma once
+
+#include "core/deadline.hpp"
+#include "security/wire.hpp"
+#include "transport/shm/neighbours.hpp"
+#include "transport/shm/staging_copy.hpp"
+#include "transport/stream.hpp"
+#include "transport/tcp/socket_stream.hpp"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tutti::transport {
+
+/// Makes connections between ranks, and takes those that others make.
+class Connector {
+ public:
+    virtual ~Connector() = default;
+    /// A connection on which this rank sends to a peer; at the latest at `limit`. Throws DistError.
+    virtual security::Connection connect(int peer, const Deadline& limit) = 0;
+    /// Whether take_incoming() brings any. Any thread.
+    virtual bool has_incoming() const noexcept = 0;
+    /// Connections that others have made, since the last call.
+    virtual std::vector<std::pair<int, security::Connection>> take_incoming() = 0;
+    /// The number of a look at who has come that begins after this call.
+    virtual std::uint64_t next_round() const noexcept = 0;
+    /// Whether that look is over: whoever had connected before is among the incoming ones.
+    virtual bool is_through(std::uint64_t round) const noexcept = 0;
+};
+
+struct LinkOptions {
+    int rank = 0;
+    Congestion congestion;
+    Lanes lanes;
+    std::vector<Checksums> checksums;    ///< by rank
+    std::chrono::milliseconds patience;  ///< for a connection to a peer
+    StagingCopy* short_copy = nullptr;   ///< how bytes get into a ring
+};
+
+class Links final : public Streams {
+ public:
+    /// Both must outlive it.
+    Links(LinkOptions options, const Neighbours& neighbours, Connector& connector);
+
+    Stream* to(int peer) override;
+    Stream* existing(int peer) override;
+    /// Whether there are TCP connections to a peer.
+    bool is_connected(int peer) const noexcept;
+    /// The streams to ranks that have TCP connections now.
+    std::vector<SocketStream*> connected();
+    /// Takes the connections that others have made; the ranks that have made any since the last call.
+    std::vector<int> take_arrived();
+    /// The first peer, since the last call, that has turned out to be unreachable, and why.
+    std::optional<std::pair<int, std::string>> take_unreachable() { return std::exchange(unreachable_, std::nullopt); }
+    /// No connection is made from now on: nothing more will be sent.
+    void stop_connecting() noexcept { connects_ = false; }
+    void close() noexcept;
+
+ private:
+    SocketStream& socket_to(int peer);
+    bool lets_peer_connect(int peer);
+    void add_lane(int peer, SocketStream& socket);
+    Stream* connect(int peer, SocketStream& socket);
+    void take_incoming();
+
+    struct Refused {
+        Instant since;
+        std::string why;
+        std::uint64_t round;  // of the connector: who had connected to this rank by then is known after it
+    };
+    LinkOptions options_;
+    const Neighbours& neighbours_;
+    Connector& connector_;
+    bool connects_ = true;
+    SocketTime socket_time_;
+    std::vector<std::unique_ptr<Stream>> streams_;  // by rank, made on first use
+    std::vector<Instant> wanted_;                   // by rank: when a connection was wanted first
+    std::map<int, Refused> refused_;                // ranks that could not be connected to
+    std::optional<std::pair<int, std::string>> unreachable_;
+    std::vector<int> arrived_;  // ranks whose connections have been taken
+};
+
+}  // namespace tutti::transport

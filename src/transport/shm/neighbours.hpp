@@ -1,0 +1,72 @@
+// Neighbours: the ranks of this host, and how each reaches the memory of the others: the arena that they share, the
+// symmetric memory that they map, and, where the kernel allows it, what is a process's own.
+//
+// Threads: one at a time (the world's lock). What the constructor fills in never changes.
+#pragma once
+
+#include "transport/shm/arena.hpp"
+#include "transport/shm/offers.hpp"
+#include "transport/shm/peer_memory.hpp"
+#include "transport/shm/symmetric.hpp"
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace tutti::transport {
+
+/// Whether ranks of a host may read the memory of each other's processes. Equal on all of them.
+enum class Reads : bool { no, yes };
+
+class Neighbours {
+ public:
+    /// `ranks` of this host, ascending, `rank` among them, of `size` in all; `processes`: theirs. `arena`: null where
+    /// they share no memory.
+    Neighbours(int rank, int size, std::vector<int> ranks, std::vector<pid_t> processes, std::shared_ptr<Arena> arena,
+               Reads reads);
+
+    /// In their order; an arena rank is an index of it.
+    const std::vector<int>& ranks() const noexcept { return ranks_; }
+    /// The arena rank; -1: on another host.
+    int local_of(int rank) const noexcept { return local_of_[static_cast<std::size_t>(rank)]; }
+    int own_local() const noexcept { return own_local_; }
+    const std::shared_ptr<Arena>& arena() const noexcept { return arena_; }
+    bool share_memory_with(int rank) const noexcept { return arena_ && local_of(rank) >= 0; }
+    /// All ranks share it.
+    bool are_all() const noexcept { return arena_ && ranks_.size() == local_of_.size(); }
+    bool read_memory() const noexcept { return reads_ == Reads::yes; }
+
+    /// The memory of a rank's process; null: it cannot be read.
+    const PeerMemory* memory_of(int rank) const;
+    /// Where a message to `rank` lies in memory that it maps, too (Place::bits()); 0: it does not.
+    std::uint64_t place(int rank, std::span<const std::byte> message) const;
+    /// What `rank` named so, `bytes` long; null if there is no such thing.
+    const std::byte* at_place(int rank, std::uint64_t place, std::size_t bytes) const;
+    /// Runs `read`, which reads a piece of what a rank offers. False: it has taken that back.
+    template <class Read>
+    bool read_offered(int rank, Read read) const {
+        return offers_->read_from(local_of(rank), std::move(read));
+    }
+    /// Takes back all that this rank offers; for good.
+    void withdraw_offers() noexcept;
+    /// Where buffers of the group of all ranks may lie.
+    SymmetricMemory& symmetric() noexcept { return symmetric_; }
+
+ private:
+    int own_local_ = 0;
+    std::vector<int> ranks_, local_of_;
+    std::vector<pid_t> processes_;
+    std::shared_ptr<Arena> arena_;
+    Reads reads_;
+    mutable std::vector<std::optional<PeerMemory>> memories_;  // by arena rank, opened on first use
+    std::optional<Offers> offers_;                             // where they share memory
+    SymmetricMemory symmetric_;
+};
+
+}  // namespace tutti::transport
