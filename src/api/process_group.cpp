@@ -4,6 +4,7 @@
 #include "core/debug_level.hpp"
 #include "core/env.hpp"
 #include "group/group.hpp"
+#include "group/worlds.hpp"
 #include "rendezvous/rendezvous.hpp"
 
 #include <tutti/distributed.hpp>
@@ -108,7 +109,7 @@ void ProcessGroup::destroy() {
 }
 
 void leave_all_groups(std::chrono::milliseconds limit) noexcept {
-    detail::World::leave_all(limit, "its program has ended");
+    detail::worlds::leave_all(limit, "its program has ended");
 }
 
 namespace {

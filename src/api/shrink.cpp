@@ -61,7 +61,7 @@ ProcessGroup ProcessGroup::shrink(const ShrinkOptions& o) const {
                                                    .backend = backend::to_string(old.backends()),
                                                    .pg_options = old.pg_options(),
                                                    .device_id = old.device(),
-                                                   .listen_host = world.listen_host()},
+                                                   .listen_host = world.setup().listen_host},
                                                   survivors.deadline(), "ranks " + who,
                                                   {.of = group_, .left_out = std::move(left_out)}));
     } catch (const DistStoreError& error) {

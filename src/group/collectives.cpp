@@ -36,14 +36,14 @@ void Group::begin_schedule(Operation& operation) {
         // disagreement meets a message, as when ranks name different roots.
         std::atomic_thread_fence(std::memory_order_seq_cst);
         check_records(operation.sequence);
-        if (world_->failure()) return;
+        if (world_->flight().failure()) return;
     }
     if (const std::uint64_t largest = operation.small_state.largest; largest != SmallState::unknown)
         operation.request.largest_count = largest / size_of(operation.operands.dtype);
     operation.operands.channel = Channel::of_collective(index_, operation.sequence);
-    if (size_ > 1) world_->mailbox().check_unexpected(operation.operands.channel, fingerprint);
-    world_->heed_mailbox();
-    if (world_->failure()) return;
+    if (size_ > 1) world_->flight().mailbox().check_unexpected(operation.operands.channel, fingerprint);
+    world_->flight().heed_mailbox();
+    if (world_->flight().failure()) return;
     if (operation.quantized) {
         operation.execution = std::make_unique<engine::Quantized>(*operation.quantized, operation.operands, ground_);
         return;
@@ -82,37 +82,37 @@ bool Group::progress() {
         const std::shared_ptr<Operation> operation = collectives_.front();
         if (operation->small_state.sequence == 0 && !operation->execution) {
             start(*operation);
-            if (world_->failure()) return true;
+            if (world_->flight().failure()) return true;
             moved = true;
         }
         SmallState& small = operation->small_state;
         if (small.sequence != 0 && !operation->execution) {
             if (!advance(operation->small, small, operation->sequence)) return moved;
-            if (!world_->failure() && small.large) begin_schedule(*operation);
-            if (world_->failure()) return true;
+            if (!world_->flight().failure() && small.large) begin_schedule(*operation);
+            if (world_->flight().failure()) return true;
         }
         if (operation->execution) {
-            const bool ran = world_->run(*operation->execution);
+            const bool ran = world_->flight().run(*operation->execution);
             moved |= ran;
             suffer(*operation, ran, false);
-            if (world_->failure()) return true;
+            if (world_->flight().failure()) return true;
             if (const auto& other = operation->execution->mismatch()) {
                 const auto [peer, theirs] = *other;
                 mismatch(peer, operation->sequence, theirs, operation->operands.fingerprint);
             }
-            if (world_->failure()) return true;
+            if (world_->flight().failure()) return true;
             if (!operation->execution->done()) return moved;
             operation->execution.reset();
             if (operation->room) end_relay(*operation);
             if (!operation->execution && operation->request.collective == Collective::all_to_all)
-                world_->mailbox().check_surplus(operation->operands.channel, operation->operands.fingerprint);
-            world_->heed_mailbox();
-            if (world_->failure()) return true;
+                world_->flight().mailbox().check_surplus(operation->operands.channel, operation->operands.fingerprint);
+            world_->flight().heed_mailbox();
+            if (world_->flight().failure()) return true;
             if (operation->execution) continue;
         }
         suffer(*operation, true, true);
         collectives_.pop_front();
-        world_->complete(operation, nullptr);
+        world_->flight().complete(operation, nullptr);
         moved = true;
     }
     return moved;
@@ -132,14 +132,14 @@ bool Group::has_sent_all(int peer, std::uint64_t sequence) const {
 void Group::drop(const std::exception_ptr& error) {
     const auto collectives = std::exchange(collectives_, {});
     for (const auto& operation : collectives) operation->execution.reset();
-    for (const auto& operation : collectives) world_->complete(operation, error);
+    for (const auto& operation : collectives) world_->flight().complete(operation, error);
 }
 
 void Group::check_front(Instant now) {
     const std::shared_ptr<Operation> operation = front();
     if (operation->deadline.expired(now)) return time_out(*operation);
     if (arena_) check_records(operation->sequence);
-    if (world_->failure() || now < next_probe_) return;
+    if (world_->flight().failure() || now < next_probe_) return;
     next_probe_ = now + std::chrono::milliseconds(200);
     if (now - operation->started >= std::chrono::milliseconds(100)) probe(*operation);
 }
@@ -157,31 +157,31 @@ void Group::probe(const Operation& operation) {
     };
     if (gone() >= 0) {
         // What it sent or wrote before it left may have come since this rank looked last.
-        if (world_->progress()) next_probe_ = {};
-        if (world_->failure() || front().get() != &operation || next_probe_ == Instant{}) return;
+        if (world_->flight().progress()) next_probe_ = {};
+        if (world_->flight().failure() || front().get() != &operation || next_probe_ == Instant{}) return;
         if (const int peer = gone(); peer >= 0) return give_up(peer);
     }
     // Of ranks that share memory, records tell it (check_records), but not which blocks they exchange.
     const bool asks_all = operation.request.collective == Collective::all_to_all;
     for (const int peer : waits_for(operation)) {
         if (asks_all || !shares_memory_with(peer))
-            world_->mailbox().probe(global(peer), operation.operands.channel, operation.operands.fingerprint);
+            world_->flight().mailbox().probe(global(peer), operation.operands.channel, operation.operands.fingerprint);
     }
 }
 
 bool Group::is_in_vain(const Operation& message) const {
     const transport::Transfer& transfer = message.transfer;
     if (transfer.done || transfer.peer < 0 || transfer.peer == world_->rank()) return false;
-    return transfer.refused || world_->gone(transfer.peer).has_value();
+    return transfer.refused || world_->verdicts().gone(transfer.peer).has_value();
 }
 
 void Group::give_up(int peer) {
     using rendezvous::VerdictKind;
     const int rank = global(peer);
-    rendezvous::Verdict verdict = world_->gone(rank).value_or(
+    rendezvous::Verdict verdict = world_->verdicts().gone(rank).value_or(
         rendezvous::Verdict{VerdictKind::left, rank, fmt::format("rank {} has left the group", rank)});
     verdict.group = index_;
-    world_->tell(verdict, true);
+    world_->verdicts().tell(verdict, true);
 }
 
 // All that it sent has been read.
@@ -190,7 +190,7 @@ bool Group::has_left(int peer) const {
         arena_->control(ground_.local_of[static_cast<std::size_t>(peer)]).left.load(std::memory_order_acquire) != 0) {
         return true;
     }
-    return world_->groups().has_left(index_, global(peer)) || world_->gone(global(peer));
+    return world_->groups().has_left(index_, global(peer)) || world_->verdicts().gone(global(peer));
 }
 
 // Compares what the ranks of this host have done up to this collective, which has begun here.
@@ -271,7 +271,7 @@ void Group::mismatch(int peer, std::uint64_t sequence, const std::string& sides)
 }
 
 void Group::disagreed(int peer, std::uint64_t sequence, const std::string& text) {
-    if (world_->failing()) return;
+    if (world_->flight().failing()) return;
     fail_together({.headline = text,
                    .sequence = sequence,
                    .rank = rank_,

@@ -44,14 +44,14 @@ std::shared_ptr<Group> Group::of_all(const ProcessGroupOptions& options, std::op
         world = World::join(options, joining);
         return of_some(world, {.name = world->name(),
                                .description = std::move(description),
-                               .timeout = world->timeout(),
+                               .timeout = world->setup().timeout,
                                .backends = std::move(backends),
                                .pg_options = options.pg_options,
                                .device = options.device_id,
                                .remains = std::move(remains)});
     } catch (const std::exception& error) {  // the others are on their way, and wait for this rank
         if (world)
-            world->say_failed(error);
+            world->verdicts().tell_of_failed_join(error);
         else if (options.store)
             rendezvous::say_failed(World::place_in(options.store, options.name), options.rank, error);
         throw;
@@ -77,9 +77,9 @@ Group::Group(std::shared_ptr<World> world, Part part)
       recorder_(name_, rank_, size_, &group::Fingerprint::describe, members_),
       symmetric_(is_whole_world() ? &world_->neighbours().symmetric() : &own_symmetric_) {
     // Equal on the ranks of this group alone.
-    has_quick_way_ = world_->faults() == nullptr && !recorder_.counts_operations();
+    has_quick_way_ = world_->means().faults == nullptr && !recorder_.counts_operations();
     recorder_.set_world(world_->id() + index_ * 0x9e3779b97f4a7c15ULL, world_->id());
-    inquiry_.emplace(PrefixStore(verdict_prefix(*world_, index_), world_->store()));
+    inquiry_.emplace(PrefixStore(verdict_prefix(*world_, index_), world_->setup().store));
     small_seen_.resize(static_cast<std::size_t>(size_));
     take_layout();
     backend_names_ = part.backends.empty() ? backend::Devices{{Device::Type::cpu, backend::native}} : part.backends;
@@ -157,7 +157,7 @@ std::uint64_t Group::part_bytes(const World& world, std::span<const int> members
 }
 
 void Group::open_memory() {
-    ground_.mailbox = &world_->mailbox();
+    ground_.mailbox = &world_->flight().mailbox();
     ground_.rank = rank_;
     ground_.world_of = members_;
     ground_.channel = Channel::of_collective(index_, 0);
@@ -184,50 +184,51 @@ void Group::open_memory() {
     if (native != backend_names_.end() && native->second != backend::native) arena_.reset();
     carries_own_bytes_alone_ = native == backend_names_.end();
     ground_.arena = arena_.get();
-    ground_.staging_copy = &world_->staging_copy();
-    ground_.huge_pages = &world_->huge_pages();
+    ground_.staging_copy = &world_->means().staging_copy;
+    ground_.huge_pages = &world_->means().huge_pages;
     if (arena_ && size_ > 1) ground_.symmetric = symmetric_;
     if (arena_ && layout_.pulls) ground_.memory = [this](int rank) { return world_->neighbours().memory_of(rank); };
 }
 
 bool Group::choose_way(Operation& operation) {
     if (make_small(operation)) return true;
-    const std::lock_guard lock(world_->mutex());
+    const std::lock_guard lock(world_->flight().mutex());
     operation.schedule = plan_for(operation.request);
     return false;
 }
 
 // What is the same whoever moves the data. Throws when the group can take no more.
 void Group::begin(const std::shared_ptr<Operation>& operation) {
-    if (world_->failure()) std::rethrow_exception(world_->failure());
+    if (world_->flight().failure()) std::rethrow_exception(world_->flight().failure());
     if (left_) throw Aborted(fmt::format("{}: group \"{}\" was destroyed", operation->name, name_));
     operation->started = Clock::now();
     operation->deadline = Deadline::after(operation->timeout, operation->started);
     operation->group = shared_from_this();
     if (operation->is_collective) operation->sequence = ++sequence_;
     operation->ticket = record_call(*operation);
-    if (Faults* const faults = world_->faults()) operation->fault = faults->begin(operation->name);
+    if (Faults* const faults = world_->means().faults.get()) operation->fault = faults->begin(operation->name);
 }
 
 void Group::suffer(Operation& operation, bool moved, bool ends) {
-    if (operation.fault) world_->faults()->turn(*operation.fault, moved, ends, *world_, title_of(operation));
+    if (operation.fault) world_->means().faults->turn(*operation.fault, moved, ends, *world_, title_of(operation));
 }
 
 void Group::submit(const std::shared_ptr<Operation>& operation, bool asynchronous) {
     if (operation->begin) operation->begin();
     if (CustomBackend* backend = backend_of(*operation)) return hand_over(*backend, operation);
     {
-        const World::Held held(*world_);
-        if (!operation->is_collective) world_->hear();  // a message that is sent at once succeeds, whatever comes then
+        const Flight::Held held(world_->flight());
+        if (!operation->is_collective)
+            world_->flight().hear();  // a message that is sent at once succeeds, whatever comes then
         begin(operation);
         if (operation->is_collective) {
             collectives_.push_back(operation);
-            world_->activate(*this);
+            world_->flight().activate(*this);
         } else {
             suffer(*operation, false, true);
-            world_->post(operation);
+            world_->flight().post(operation);
         }
-        world_->progress();
+        world_->flight().progress();
     }
     if (asynchronous && !operation->done()) world_->driver().drive_in_background();
 }
@@ -261,7 +262,7 @@ void Group::leave() {
     }
     leave_backends();
     {
-        const World::Held held(*world_);
+        const Flight::Held held(world_->flight());
         if (std::exchange(left_, true)) return;
         has_quick_way_ = false;
     }

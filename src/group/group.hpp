@@ -94,7 +94,7 @@ class Group : public std::enable_shared_from_this<Group> {
     const record::Recorder& recorder() const noexcept { return recorder_; }
     const std::string& name() const noexcept { return name_; }
     const std::string& description() const noexcept { return description_; }
-    Determinism determinism() const noexcept { return world_->determinism(); }
+    Determinism determinism() const noexcept { return world_->setup().determinism; }
     const std::vector<int>& hosts() const noexcept { return layout_.host_of; }
     std::chrono::milliseconds timeout() const noexcept { return timeout_.load(); }
     void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }

@@ -105,7 +105,8 @@ void Group::make_backends(const Part& part) {
             continue;
         }
         const DistributedBackendOptions options{
-            .store = PrefixStore(fmt::format("group/{}/{}/backend/{}", world_->name(), index_, name), world_->store()),
+            .store =
+                PrefixStore(fmt::format("group/{}/{}/backend/{}", world_->name(), index_, name), world_->setup().store),
             .group_rank = rank_,
             .group_size = size_,
             .timeout = timeout(),
@@ -168,7 +169,7 @@ void Group::submit_together(const std::vector<std::shared_ptr<Operation>>& opera
 void Group::hand_over(CustomBackend& backend, const std::shared_ptr<Operation>& operation) {
     const std::lock_guard order(handing_mutex_);
     {
-        const World::Held held(*world_);
+        const Flight::Held held(world_->flight());
         begin(operation);
         operation->handed_over = std::make_unique<BackendRequest>(request_of(*operation, *this));
         operation->handed_over_at = handed_over_.insert(handed_over_.end(), operation);
@@ -182,17 +183,17 @@ void Group::hand_over(CustomBackend& backend, const std::shared_ptr<Operation>& 
 
 void Group::note_enqueued(const std::shared_ptr<Operation>& operation, int source) {
     if (!operation->is_receive || source < 0) return;
-    const World::Held held(*world_);
+    const Flight::Held held(world_->flight());
     operation->transfer.peer = global(source);
 }
 
 void Group::take_back(const std::shared_ptr<Operation>& operation, int source, const std::exception_ptr& error) {
-    const World::Held held(*world_);
+    const Flight::Held held(world_->flight());
     if (!operation->handed_over_at) return;  // it is over already
     handed_over_.erase(*operation->handed_over_at);
     operation->handed_over_at.reset();
     if (operation->is_receive && source >= 0) operation->transfer.peer = global(source);
-    world_->complete(operation, error);
+    world_->flight().complete(operation, error);
 }
 
 void Group::wait_until_issued(Operation& operation) {
@@ -224,9 +225,9 @@ void Group::wait_for_backend(Operation& operation, const Deadline& deadline, Unt
         }
         std::exception_ptr failure;
         {
-            const World::Held held(*world_);
-            world_->progress();  // hears of ranks that have died
-            failure = world_->failure();
+            const Flight::Held held(world_->flight());
+            world_->flight().progress();  // hears of ranks that have died
+            failure = world_->flight().failure();
         }
         if (interrupt_requested()) {
             clear_interrupt();
@@ -234,9 +235,9 @@ void Group::wait_for_backend(Operation& operation, const Deadline& deadline, Unt
                           ErrorCode::interrupted);
         }
         if (!failure && operation.deadline.expired(Clock::now() - late)) {
-            const World::Held held(*world_);
+            const Flight::Held held(world_->flight());
             time_out(operation);
-            failure = world_->failure();
+            failure = world_->flight().failure();
         }
         if (failure) return end_backends(failure);
         if (deadline.expired()) {
@@ -251,14 +252,14 @@ void Group::wait_for_backend(Operation& operation, const Deadline& deadline, Unt
 void Group::end_backends(const std::exception_ptr& failure) {
     std::list<std::shared_ptr<Operation>> open;
     {
-        const World::Held held(*world_);
+        const Flight::Held held(world_->flight());
         open = std::exchange(handed_over_, {});
         for (const auto& operation : open) operation->handed_over_at.reset();
     }
     // Backends may tell the other ranks before the world does.
     abort_backends(fmt::format("group \"{}\" has failed: {}", name_, text_of(failure)));
-    const World::Held held(*world_);
-    for (auto& operation : open) world_->complete(std::move(operation), failure);
+    const Flight::Held held(world_->flight());
+    for (auto& operation : open) world_->flight().complete(std::move(operation), failure);
 }
 
 void Group::abort_backends(const std::string& reason) noexcept {
@@ -270,7 +271,7 @@ void Group::wait_for_backends() {
     for (;;) {
         std::shared_ptr<Operation> pending;
         {
-            const std::lock_guard lock(world_->mutex());
+            const std::lock_guard lock(world_->flight().mutex());
             if (!handed_over_.empty()) pending = handed_over_.front();
         }
         if (!pending) return;
@@ -285,7 +286,7 @@ void Group::wait_for_backends() {
 // Here, and not where the last handle goes: that may be a thread of the backend, while this process ends.
 void Group::leave_backends() {
     wait_for_backends();
-    if (!world_->failure()) {
+    if (!world_->flight().failure()) {
         for (const auto& [device, backend] : backends_) backend->leave();
     }
     abort_backends(fmt::format("group \"{}\" was destroyed", name_));

@@ -56,7 +56,7 @@ std::string failed_key(const std::string& id) {
 
 Meeting::Meeting(World& world, std::vector<int> members, std::uint64_t number, const Deadline& deadline)
     : world_(world),
-      store_(PrefixStore("group/" + world.name() + "/meetings", world.store())),
+      store_(PrefixStore("group/" + world.name() + "/meetings", world.setup().store)),
       members_(std::move(members)),
       id_(fmt::format("{}#{}", fmt::join(members_, ","), number)),
       deadline_(deadline) {}

@@ -5,9 +5,9 @@ namespace tutti::detail {
 
 bool Group::send_now(int peer, std::uint64_t channel, std::uint64_t fingerprint, std::span<const std::byte> payload) {
     if (!arena_ || !world_->neighbours().share_memory_with(peer)) return false;
-    const BiasedMutex::Entry entry(world_->mutex());
-    if (!entry || !world_->sound() || !has_quick_way_) return false;
-    if (!world_->mailbox().send_now(peer, channel, fingerprint, payload)) return false;
+    const BiasedMutex::Entry entry(world_->flight().mutex());
+    if (!entry || !world_->flight().sound() || !has_quick_way_) return false;
+    if (!world_->flight().mailbox().send_now(peer, channel, fingerprint, payload)) return false;
     // Here it costs nobody but this rank: the message is on its way meanwhile.
     const int to = rank_of(peer);
     recorder_.settle(recorder_.begin_brief({.sequence = recorder_.number_message(record::Kind::send, to),
@@ -20,10 +20,10 @@ bool Group::send_now(int peer, std::uint64_t channel, std::uint64_t fingerprint,
 
 bool Group::receive_now(transport::Transfer& receive) {
     if (!arena_ || receive.peer < 0 || !world_->neighbours().share_memory_with(receive.peer)) return false;
-    const BiasedMutex::Entry entry(world_->mutex());
-    if (!entry || !world_->quiet() || !has_quick_way_) return false;
+    const BiasedMutex::Entry entry(world_->flight().mutex());
+    if (!entry || !world_->flight().quiet() || !has_quick_way_) return false;
     const std::uint64_t begun = record::ticks();
-    if (!world_->mailbox().receive_now(receive, world_->waiting())) return false;
+    if (!world_->flight().mailbox().receive_now(receive, world_->driver().waiting())) return false;
     const int from = rank_of(receive.peer);
     recorder_.settle(recorder_.begin_brief({.sequence = recorder_.number_message(record::Kind::receive, from),
                                             .fingerprint = receive.fingerprint,

@@ -92,10 +92,10 @@ void Group::fail_together(const record::Subject& subject, ErrorContext context) 
     publish_tail(subject.headline);
     const rendezvous::Verdict accusation{subject.disagreement ? VerdictKind::mismatch : VerdictKind::timed_out,
                                          global(subject.peer), subject.headline, index_, world_->rank()};
-    if (!world_->accuse(accusation)) return world_->fail_as_told(context);
+    if (!world_->verdicts().accuse(accusation)) return world_->verdicts().fail_as_told(context);
     const record::Judgement judgement = inquiry_->decide(subject, size_, absent());
-    world_->tell({VerdictKind::judged, global(judgement.peer), record::to_text(judgement), index_, world_->rank()},
-                 false);
+    world_->verdicts().tell(
+        {VerdictKind::judged, global(judgement.peer), record::to_text(judgement), index_, world_->rank()}, false);
     fail_as_judged(judgement, std::move(context));
 }
 
@@ -107,7 +107,7 @@ record::Absent Group::absent() const {
         }
         return own;
     };
-    return {.departed = here(world_->departed()), .silent = here(world_->health().silent())};
+    return {.departed = here(world_->verdicts().departed()), .silent = here(world_->verdicts().health().silent())};
 }
 
 // `told`: a judgement, or, where none has come, an accusation.
@@ -128,9 +128,9 @@ void Group::fail_as_judged(const record::Judgement& judgement, ErrorContext cont
     context.peer = judgement.peer < size_ ? global(judgement.peer) : -1;
     if (judgement.disagreement) {
         context.sequence = judgement.sequence;
-        world_->fail(std::make_exception_ptr(CollectiveMismatch(judgement.text, context)));
+        world_->flight().fail(std::make_exception_ptr(CollectiveMismatch(judgement.text, context)));
     } else {
-        world_->fail(std::make_exception_ptr(Timeout(judgement.text, context)));
+        world_->flight().fail(std::make_exception_ptr(Timeout(judgement.text, context)));
     }
 }
 

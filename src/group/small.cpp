@@ -157,12 +157,12 @@ bool Group::run_small(const char* name, const SmallCall& call, std::chrono::mill
 
 template <Collective c>
 bool Group::run_small_as(const char* name, const SmallCall& call, std::chrono::milliseconds timeout) {
-    BiasedMutex::Entry entry(world_->mutex());
-    if (!entry || !world_->quiet() || !has_quick_way_) return false;
+    BiasedMutex::Entry entry(world_->flight().mutex());
+    if (!entry || !world_->flight().quiet() || !has_quick_way_) return false;
     const std::uint64_t sequence = ++sequence_;
     remember(sequence, call.fingerprint);
     SmallState state = begin_small_as<c>(call);
-    if (wait_briefly<c>(call, state, sequence) && !world_->failure() && !state.large) {
+    if (wait_briefly<c>(call, state, sequence) && !world_->flight().failure() && !state.large) {
         recorder_.settle(state.ticket);
         return true;
     }
@@ -175,9 +175,9 @@ void Group::go_on_small(BiasedMutex::Entry& entry, const char* name, const Small
                         std::uint64_t sequence, std::chrono::milliseconds timeout) {
     record_small(call, state, sequence);
     recorder_.prolong(state.ticket);
-    if (world_->failure()) {
+    if (world_->flight().failure()) {
         recorder_.end(state.ticket, record::State::failed);
-        std::rethrow_exception(world_->failure());
+        std::rethrow_exception(world_->flight().failure());
     }
     const auto operation = call.ordinary != nullptr ? call.ordinary(call.arguments) : std::make_shared<Operation>();
     operation->timeout = timeout.count() > 0 ? timeout : this->timeout();
@@ -193,7 +193,7 @@ void Group::go_on_small(BiasedMutex::Entry& entry, const char* name, const Small
     operation->small_state = state;
     operation->ticket = state.ticket;
     collectives_.push_back(operation);
-    world_->activate(*this);
+    world_->flight().activate(*this);
     entry.leave();
     world_->wait_for_call(*operation);
 }
@@ -202,8 +202,8 @@ void Group::go_on_small(BiasedMutex::Entry& entry, const char* name, const Small
 template <Collective c>
 [[gnu::always_inline]] inline bool Group::wait_briefly(const SmallCall& call, SmallState& state,
                                                        std::uint64_t sequence) {
-    for (Waiting::Looks looks(world_->waiting()); !advance_as<c>(call, state, sequence);) {
-        if (!looks.again()) return !world_->waiting().has_own_core() && yield_briefly(call, state, sequence);
+    for (Waiting::Looks looks(world_->driver().waiting()); !advance_as<c>(call, state, sequence);) {
+        if (!looks.again()) return !world_->driver().waiting().has_own_core() && yield_briefly(call, state, sequence);
     }
     return true;
 }
@@ -211,10 +211,10 @@ template <Collective c>
 bool Group::yield_briefly(const SmallCall& call, SmallState& state, std::uint64_t sequence) {
     // More ranks than cores: those that are waited for are most likely ready to run, and get this core, unless they
     // have others. The lock is kept meanwhile, so not for long.
-    Waiting& waiting = world_->waiting();
+    Waiting& waiting = world_->driver().waiting();
     const Instant start = Clock::now();
     Instant now = start;
-    for (int turn = 0; turn < turns_max && !waiting.sleeps_at_once() && world_->sound(); ++turn) {
+    for (int turn = 0; turn < turns_max && !waiting.sleeps_at_once() && world_->flight().sound(); ++turn) {
         if (awaits_only_others_cpus(call, state)) {
             for (int look = 0; look < looks_before_yield; ++look) {
                 pause_cpu();
@@ -233,7 +233,7 @@ bool Group::yield_briefly(const SmallCall& call, SmallState& state, std::uint64_
 
 // None of the ranks whose contributions are missing needs this CPU.
 bool Group::awaits_only_others_cpus(const SmallCall& call, const SmallState& state) {
-    Spread* const spread = world_->spread();
+    Spread* const spread = world_->means().spread ? &*world_->means().spread : nullptr;
     if (spread == nullptr) return false;
     spread->note();
     if (!state.published) return false;  // it waits for room, which any rank may have to make
@@ -277,7 +277,7 @@ bool Group::advance(const SmallCall& call, SmallState& state, std::uint64_t sequ
 
 template <Collective c>
 [[gnu::always_inline]] inline bool Group::advance_as(const SmallCall& call, SmallState& state, std::uint64_t sequence) {
-    if (!state.published && !publish<c>(call, state, sequence)) return world_->failure() != nullptr;
+    if (!state.published && !publish<c>(call, state, sequence)) return world_->flight().failure() != nullptr;
     for (; state.next < size_; ++state.next) {
         const int peer = state.next;
         if (!needs(c, call.root, peer, rank_)) continue;
@@ -291,7 +291,7 @@ template <Collective c>
             disagreement(peer, sequence);
         else if (c == Collective::all_to_all)
             check_blocks(call, state, sequence, peer);
-        if (world_->failure()) return true;
+        if (world_->flight().failure()) return true;
         // Who had to wait is as quick as the other: it would only take lines away that are about to be written.
         if (one_way(c) && !state.waited)
             __builtin_prefetch(reinterpret_cast<const std::byte*>(&arena_->control(peer)) +
@@ -332,7 +332,7 @@ template <Collective c>
 // Two ranks that take turns have in their caches what they write: there stores around them have nothing to win.
 void Group::copy_payload(const SmallCall& call, std::byte* to, const std::byte* from, std::size_t bytes) {
     const bool in_turn = size_ == 2 && !one_way(call.collective);
-    transport::copy_staged(in_turn ? nullptr : &world_->small_copy(), to, from, bytes);
+    transport::copy_staged(in_turn ? nullptr : &world_->means().small_copy, to, from, bytes);
 }
 
 // Others' blocks, `bytes` in all, one after the other: two ranks, who take turns with the area, write what they have
@@ -373,7 +373,7 @@ inline bool Group::reusable(const SmallCall& call, SmallState& state, std::uint6
         looked = true;
     }
     if (looked) compare_at_checkpoint(call, state, sequence);
-    return world_->failure() == nullptr;
+    return world_->flight().failure() == nullptr;
 }
 
 // Ranks that wait for nobody compare what they did when they last looked at the others: all have come past that.

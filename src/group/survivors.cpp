@@ -27,7 +27,7 @@ constexpr const char* too_late = "late";
 Survivors::Survivors(const Group& group, int attempt, milliseconds timeout, std::optional<milliseconds> patience)
     : group_(group),
       store_(PrefixStore(fmt::format("group/{}/shrink/{}/{}", group.world().name(), group.index(), attempt),
-                         group.world().store())),
+                         group.world().setup().store)),
       start_(Clock::now()),
       deadline_(Deadline::after(timeout, start_)),
       patience_(patience),
@@ -79,7 +79,7 @@ void Survivors::say(const char* what, int rank) {
 // What has come over the lifelines.
 std::vector<int> Survivors::hear_of_the_gone() {
     std::vector<int> fresh;
-    for (const int r : group_.world().gone_for_good()) {
+    for (const int r : group_.world().verdicts().gone_for_good()) {
         const int rank = group_.rank_of(r);
         if (rank >= 0 && rank != group_.rank() && gone_.insert(rank).second) fresh.push_back(rank);
     }
@@ -99,7 +99,7 @@ void Survivors::hear() {
 void Survivors::look_after(const std::vector<int>& ranks) {
     if (Clock::now() < next_look_) return;
     for (const int rank : ranks) {
-        if (group_.world().is_deaf(group_.global(rank))) {
+        if (group_.world().verdicts().is_deaf(group_.global(rank))) {
             gone_.insert(rank);
             say("gone", rank);
         }
@@ -152,7 +152,7 @@ std::string Survivors::list_of_those_here() {
     std::string list = agreed;
     for (const int rank : here_) {
         const bool own = rank == group_.rank();
-        if (own || (!gone_.contains(rank) && !group_.world().is_deaf(group_.global(rank))))
+        if (own || (!gone_.contains(rank) && !group_.world().verdicts().is_deaf(group_.global(rank))))
             list += fmt::format(" {}", rank);
     }
     return list;

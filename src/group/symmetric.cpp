@@ -14,7 +14,7 @@ bool Group::has_symmetric_memory() const noexcept {
 std::shared_ptr<transport::SymmetricSegment> Group::make_symmetric(std::size_t bytes, const Deadline& deadline) {
     using transport::SymmetricSegment;
     const std::uint64_t id = [&] {
-        const std::lock_guard lock(world_->mutex());
+        const std::lock_guard lock(world_->flight().mutex());
         return ++symmetric_segments_;
     }();
     const int ranks = static_cast<int>(rank_of_local_.size());
@@ -26,7 +26,7 @@ std::shared_ptr<transport::SymmetricSegment> Group::make_symmetric(std::size_t b
 }
 
 void Group::add_symmetric(std::shared_ptr<transport::SymmetricSegment> segment) {
-    const std::lock_guard lock(world_->mutex());
+    const std::lock_guard lock(world_->flight().mutex());
     symmetric_->add(std::move(segment));
     if (uses_shared_memory_only()) uses_symmetric_ = true;  // between hosts everything is staged
 }

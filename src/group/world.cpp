@@ -1,4 +1,4 @@
-// Making a world: membership, shared memory, streams.
+// Making a world: membership, shared memory, streams; and waiting in one.
 #include "group/world.hpp"
 
 #include "algorithm/cost.hpp"
@@ -10,6 +10,7 @@
 #include "core/thread.hpp"
 #include "group/fingerprint.hpp"
 #include "group/group.hpp"
+#include "group/worlds.hpp"
 #include "object/codec.hpp"
 #include "rendezvous/place.hpp"
 #include "tune/tune.hpp"
@@ -23,7 +24,7 @@
 
 #include <algorithm>
 #include <functional>
-#include <thread>
+#include <numeric>
 
 namespace tutti::detail {
 
@@ -74,43 +75,109 @@ void check(const ProcessGroupOptions& o) {
     }
 }
 
+algorithm::Layout layout_of(const std::vector<rendezvous::Card>& cards, TransportKind kind, const std::string& group) {
+    algorithm::Layout layout;
+    std::vector<std::string> keys;
+    for (std::size_t r = 0; r < cards.size(); ++r) {
+        const std::string key = kind == TransportKind::tcp ? std::to_string(r) : cards[r].host_key;
+        const auto found = std::ranges::find(keys, key);
+        layout.host_of.push_back(static_cast<int>(found - keys.begin()));
+        if (found == keys.end()) keys.push_back(key);
+    }
+    if (kind == TransportKind::shm && keys.size() > 1) {
+        throw InvalidArgument(
+            fmt::format("transport shm: the ranks of group \"{}\" are on {} hosts: expected one", group, keys.size()));
+    }
+    layout.shared_memory = kind != TransportKind::tcp;
+    return layout;
+}
+
+std::vector<int> ranks_of_host(const algorithm::Layout& layout, int rank) {
+    std::vector<int> ranks;
+    for (int r = 0; r < layout.size(); ++r) {
+        if (layout.host_of[static_cast<std::size_t>(r)] == layout.host_of[static_cast<std::size_t>(rank)])
+            ranks.push_back(r);
+    }
+    return ranks;
+}
+
+// How the ranks of this host wait for each other.
+void choose_waiting(Driver& driver, const std::vector<rendezvous::Card>& cards, int rank,
+                    const std::optional<algorithm::CostModel>& costs) {
+    // Ranks of other name spaces (containers) run on the same cores, though they share no memory.
+    const std::string machine = rendezvous::machine_of(cards[static_cast<std::size_t>(rank)].host_key);
+    const auto ranks_of_machine = static_cast<int>(std::ranges::count_if(
+        cards, [&](const auto& card) { return rendezvous::machine_of(card.host_key) == machine; }));
+    // A rank that is bound to one core says nothing about the others' cores.
+    const int cores = usable_cores(), yields = yields_before_sleep(costs);
+    driver.waiting().choose(settings::wait(), ranks_of_machine, std::max(cores, this_host::cpus()), yields);
+    driver.background_waiting().choose_beside(settings::wait(), cores == 1, yields);
+}
+
+// By rank. What stays in the memory of one kernel needs none there either.
+std::vector<transport::Checksums> checksums(const std::vector<rendezvous::Card>& cards, int rank,
+                                            settings::TcpChecksum kind) {
+    using settings::TcpChecksum;
+    const auto own = rendezvous::network_of(cards[static_cast<std::size_t>(rank)].host_key);
+    std::vector<transport::Checksums> by_rank;
+    for (const rendezvous::Card& card : cards) {
+        const bool on =
+            kind == TcpChecksum::on || (kind == TcpChecksum::automatic && rendezvous::network_of(card.host_key) != own);
+        by_rank.push_back(on ? transport::Checksums::on : transport::Checksums::off);
+    }
+    return by_rank;
+}
+
 }  // namespace
 
+class World::Dialer final : public transport::Connector {
+ public:
+    explicit Dialer(World& world) : world_(world), membership_(*world.membership_) {}
+    // Operations that wait for this connection, or for this thread, have their limits too.
+    security::Connection connect(int peer, const Deadline& limit) override {
+        return membership_.connect(peer, world_.flight_.first_deadline(limit), &world_.verdicts_.health().bad_news());
+    }
+    bool has_incoming() const noexcept override { return membership_.has_incoming(); }
+    std::vector<std::pair<int, security::Connection>> take_incoming() override { return membership_.take_incoming(); }
+    std::uint64_t next_round() const noexcept override { return membership_.next_round(); }
+    bool is_through(std::uint64_t round) const noexcept override { return membership_.is_through(round); }
+
+ private:
+    World& world_;
+    rendezvous::Membership& membership_;
+};
+
 World::World(const ProcessGroupOptions& options, std::optional<Deadline> joining)
-    : rank_(options.rank),
-      size_(options.world_size),
-      name_(options.name),
-      store_(options.store),
-      timeout_(settings::timeout().value_or(options.timeout)),
-      determinism_(options.determinism != Determinism::fast ? options.determinism : settings::determinism()),
-      listen_host_(options.listen_host),
-      health_(options.rank),
-      sharing_(options.rank, options.world_size, options.name,
-               options.transport != TransportKind::automatic ? options.transport : settings::transport(), health_),
+    : setup_{.rank = options.rank,
+             .size = options.world_size,
+             .name = options.name,
+             .store = options.store,
+             .timeout = settings::timeout().value_or(options.timeout),
+             .determinism = options.determinism != Determinism::fast ? options.determinism : settings::determinism(),
+             .listen_host = options.listen_host},
       groups_(options.name, options.store),
-      faults_(Faults::from_environment(options.rank)),
+      verdicts_(options.rank, options.world_size, options.name, groups_, flight_, membership_),
+      flight_(groups_, verdicts_),
+      sharing_(options.rank, options.world_size, options.name,
+               options.transport != TransportKind::automatic ? options.transport : settings::transport(),
+               verdicts_.health()),
       driver_(options.name, settings::progress_nice()) {
     try {
         meet_the_others(options, joining);
     } catch (const std::exception& error) {
-        if (membership_ && !health_.bad_news().raised()) say_failed(error);
-        membership_.reset();  // its thread calls on_verdict(), which needs all the rest
+        if (membership_ && !verdicts_.health().bad_news().raised()) verdicts_.tell_of_failed_join(error);
+        membership_.reset();  // its thread needs all the rest
         throw;
     }
 }
 
-// The others learn why.
-void World::say_failed(const std::exception& error) const {
-    membership_->flood({rendezvous::VerdictKind::aborted, rank_,
-                        fmt::format("rank {} failed while joining: {}", rank_, error.what())});
-}
-
 void World::meet_the_others(const ProcessGroupOptions& options, std::optional<Deadline> joining) {
     check(options);
-    leave_at_exit();
+    worlds::leave_at_exit();
     env::warn_about_unknown_variables();
-    const Deadline deadline = joining.value_or(Deadline::after(timeout_));
-    const tune::Setting setting = tune::setting_from_environment(rank_ == 0 ? tune::Files::read : tune::Files::ignored);
+    const Deadline deadline = joining.value_or(Deadline::after(setup_.timeout));
+    const tune::Setting setting =
+        tune::setting_from_environment(rank() == 0 ? tune::Files::read : tune::Files::ignored);
     const std::string named = named_algorithms();
     const settings::TcpChecksum checksum = settings::tcp_checksum();
     const auto decide = [&](const std::vector<rendezvous::Card>& cards) {
@@ -126,18 +193,29 @@ void World::meet_the_others(const ProcessGroupOptions& options, std::optional<De
     };
     const std::string cannot_share = sharing_.prepare();
     membership_ = std::make_unique<rendezvous::Membership>(rendezvous::MembershipOptions{
-        place_in(options.store, name_), rank_, size_, deadline, options.listen_host,
-        [this](const rendezvous::Verdict& v) { on_verdict(v); },
-        [&] { return size_ > 1 ? tune::offer(setting, rank_ == 0) : std::string(); }, decide, on_decision,
+        place_in(options.store, name()), rank(), size(), deadline, options.listen_host,
+        [this](const rendezvous::Verdict& v) { verdicts_.hear(v); },
+        [&] { return size() > 1 ? tune::offer(setting, rank() == 0) : std::string(); }, decide, on_decision,
         [this](const UniqueFd& visitor) { sharing_.give_to(visitor); }, transport::PeerMemory::place_to_try(),
         cannot_share});
+    const auto& cards = membership_->cards();
+    layout_ = layout_of(cards, sharing_.transport(), name());
+    const std::vector<int> here = ranks_of_host(layout_, rank());
+    const auto shape = transport::ArenaLayout::of(static_cast<int>(here.size()), size());
+    layout_.slot_bytes = shape.slot_bytes;
+    layout_.slots = shape.slots;
+    if (size() == 1) layout_.shared_memory = true;  // alone: the staging area is this rank's own
+    std::vector<int> everyone(cards.size());
+    std::iota(everyone.begin(), everyone.end(), 0);
+    layout_.machines = machines_of(everyone);
     take_tuning(decision.tuning);
-    lay_out(sharing_.transport());
-    neighbours_ = sharing_.share(*membership_, lay_out_host(), decision.memory, deadline);
+    choose_waiting(driver_, cards, rank(), layout_.tuning.costs);
+    neighbours_ = sharing_.share(*membership_, here, decision.memory, deadline);
     layout_.pulls = neighbours_->are_all() && neighbours_->read_memory();
-    driver_.attach(*this, *neighbours_);
+    means_.faults = Faults::from_environment(rank());
     make_links(static_cast<settings::TcpChecksum>(decision.checksum));
-    watch_forks();
+    driver_.attach(flight_, *neighbours_);
+    if_inherited_ = worlds::add(*this);
 }
 
 Store World::place_in(const Store& store, const std::string& name) {
@@ -165,11 +243,7 @@ World::~World() {
         leave();
     } catch (const DistError&) {  // NOLINT(bugprone-empty-catch): nobody is left to be told
     }
-    forget_forks();
-    {
-        const std::lock_guard lock(mutex_);
-        left_ = true;
-    }
+    worlds::remove(*this);
     driver_.stop();
     membership_.reset();
 }
@@ -179,32 +253,12 @@ void World::take_tuning(const std::string& decision) {
     layout_.tuning = tune::decided(decision);
     if (const auto& costs = layout_.tuning.costs) {
         const double penalty_ns = 1 / costs->stream_read_gbps - 1 / costs->cache_copy_gbps;
-        staging_copy_ = transport::StagingCopy(penalty_ns);
-        small_copy_ = transport::StagingCopy(penalty_ns, least_streamed_bytes, returning_part);
+        means_.staging_copy = transport::StagingCopy(penalty_ns);
+        means_.small_copy = transport::StagingCopy(penalty_ns, least_streamed_bytes, returning_part);
     }
-    // Rounding depends on the algorithm, and the formulas' choice on what was measured: who wants the same bits in
-    // every run gets the table's limits.
-    if (determinism_ != Determinism::fast) layout_.tuning.costs.reset();
-}
-
-void World::lay_out(TransportKind kind) {
-    const auto& cards = membership_->cards();
-    std::vector<std::string> keys;
-    std::vector<int> everyone;
-    for (int r = 0; r < size_; ++r) {
-        const std::string key =
-            kind == TransportKind::tcp ? std::to_string(r) : cards[static_cast<std::size_t>(r)].host_key;
-        const auto found = std::ranges::find(keys, key);
-        layout_.host_of.push_back(static_cast<int>(found - keys.begin()));
-        if (found == keys.end()) keys.push_back(key);
-        everyone.push_back(r);
-    }
-    if (kind == TransportKind::shm && keys.size() > 1) {
-        throw InvalidArgument(
-            fmt::format("transport shm: the ranks of group \"{}\" are on {} hosts: expected one", name_, keys.size()));
-    }
-    layout_.shared_memory = kind != TransportKind::tcp;
-    layout_.machines = machines_of(everyone);
+    // Rounding depends on the algorithm, and the formulas' choice on what was measured: a world that is to have the
+    // same bits in every run gets the table's limits.
+    if (setup_.determinism != Determinism::fast) layout_.tuning.costs.reset();
 }
 
 int World::machines_of(const std::vector<int>& ranks) const {
@@ -216,88 +270,118 @@ int World::machines_of(const std::vector<int>& ranks) const {
     return static_cast<int>(machines.size());
 }
 
-// How the ranks of this host wait for each other; returns them.
-std::vector<int> World::lay_out_host() {
-    const int host = layout_.host_of[static_cast<std::size_t>(rank_)];
-    std::vector<int> ranks;
-    for (int r = 0; r < size_; ++r) {
-        if (layout_.host_of[static_cast<std::size_t>(r)] == host) ranks.push_back(r);
-    }
-    // Ranks of other name spaces (containers) run on the same cores, though they share no memory.
-    const std::string machine = rendezvous::machine_of(membership_->cards()[static_cast<std::size_t>(rank_)].host_key);
-    const auto ranks_of_machine = static_cast<int>(std::ranges::count_if(
-        membership_->cards(), [&](const auto& card) { return rendezvous::machine_of(card.host_key) == machine; }));
-    // A rank that is bound to one core says nothing about the others' cores.
-    const int cores = usable_cores(), yields = yields_before_sleep(layout_.tuning.costs);
-    driver_.waiting().choose(settings::wait(), ranks_of_machine, std::max(cores, this_host::cpus()), yields);
-    driver_.background_waiting().choose_beside(settings::wait(), cores == 1, yields);
-    const auto shape = transport::ArenaLayout::of(static_cast<int>(ranks.size()), size_);
-    layout_.slot_bytes = shape.slot_bytes;
-    layout_.slots = shape.slots;
-    if (size_ == 1) layout_.shared_memory = true;  // alone: the staging area is this rank's own
-    return ranks;
-}
-
 void World::pass_on_host(const std::string& what, std::span<const int> ranks, std::span<UniqueFd> fds,
                          const Deadline& deadline) {
-    HostSharing::pass_on(*membership_, rank_, what, ranks, fds, deadline, &health_.bad_news());
-}
-
-bool World::is_deaf(int rank) const {
-    const rendezvous::Card& card = membership_->cards()[static_cast<std::size_t>(rank)];
-    return net::refuses({card.listen_host, card.listen_port}, Deadline::after(std::chrono::milliseconds(100)));
-}
-
-// What stays in the memory of one kernel needs none there either.
-std::vector<transport::Checksums> World::checksums(settings::TcpChecksum kind) const {
-    using settings::TcpChecksum;
-    const auto network = [this](std::size_t rank) {
-        return rendezvous::network_of(membership_->cards()[rank].host_key);
-    };
-    const auto own = network(static_cast<std::size_t>(rank_));
-    std::vector<transport::Checksums> by_rank;
-    for (std::size_t rank = 0; rank < static_cast<std::size_t>(size_); ++rank) {
-        const bool on = kind == TcpChecksum::on || (kind == TcpChecksum::automatic && network(rank) != own);
-        by_rank.push_back(on ? transport::Checksums::on : transport::Checksums::off);
-    }
-    return by_rank;
+    HostSharing::pass_on(*membership_, rank(), what, ranks, fds, deadline, &verdicts_.health().bad_news());
 }
 
 // A host that is lost is noticed before the patience for a connection ends.
 void World::make_links(settings::TcpChecksum checksum) {
-    transport::Connector& connector = *this;
+    dialer_ = std::make_unique<Dialer>(*this);
     links_ = std::make_unique<transport::Links>(
-        transport::LinkOptions{.rank = rank_,
+        transport::LinkOptions{.rank = rank(),
                                .congestion = transport::Congestion::from_environment(),
                                .lanes = transport::Lanes::from_environment(),
-                               .checksums = checksums(checksum),
+                               .checksums = checksums(membership_->cards(), rank(), checksum),
                                .patience = settings::lifeline_timeout() + connection_margin,
-                               .short_copy = &small_copy_},
-        *neighbours_, connector);
-    mailbox_ = std::make_unique<transport::Mailbox>(rank_, size_, membership_->world_id(), *links_, groups_,
+                               .short_copy = &means_.small_copy},
+        *neighbours_, *dialer_);
+    mailbox_ = std::make_unique<transport::Mailbox>(rank(), size(), membership_->world_id(), *links_, groups_,
                                                     neighbours_.get());
-    if (!neighbours_->arena() || size_ == 1) return;
-    const bool own_core = waiting().has_own_core();
+    flight_.attach({.neighbours = neighbours_.get(),
+                    .links = links_.get(),
+                    .mailbox = mailbox_.get(),
+                    .huge_pages = layout_.pulls ? &means_.huge_pages : nullptr,
+                    .news_fd = membership_->wake_fd()});
+    if (!neighbours_->arena() || size() == 1) return;
+    const bool own_core = driver_.waiting().has_own_core();
     transport::Arena::choose_fences(neighbours_->arena(), !own_core);
     static_assert(transport::Mailbox::pull_bytes_on_own_cores == algorithm::pulled_from);
     if (own_core) mailbox_->pull_from(transport::Mailbox::pull_bytes_on_own_cores);
     if (!own_core && settings::wait() == settings::Wait::automatic) {
-        spread_.emplace(neighbours_->arena(), neighbours_->own_local(),
-                        settings::spread() ? Spread::Moves::yes : Spread::Moves::no);
+        means_.spread.emplace(neighbours_->arena(), neighbours_->own_local(),
+                              settings::spread() ? Spread::Moves::yes : Spread::Moves::no);
     }
     for (const int peer : neighbours_->ranks()) {
-        if (peer != rank_) mailbox_->activate(peer);
+        if (peer != rank()) mailbox_->activate(peer);
     }
 }
 
-// Operations that wait for this connection, or for this thread, have their limits too.
-security::Connection World::connect(int peer, const Deadline& limit) {
-    Instant when = limit.when();
-    for (const Group* group : active_) {
-        if (const auto front = group->front()) when = std::min(when, front->deadline.when());
+std::unique_lock<std::mutex> World::making() {
+    if (inherited_) std::rethrow_exception(flight_.failure());
+    return groups_.making();
+}
+
+void World::inherit() noexcept {
+    groups_.renew_locks();
+    verdicts_.health().renew();
+    inherited_ = true;
+    flight_.inherit(if_inherited_);
+}
+
+// ---- Waiting
+
+void World::drive_for(Operation& operation, Driving driving) {
+    if (!driver_.lacks_thread() || operation.done() || operation.handed_over) return;
+    if (driving == Driving::one_turn) {
+        const Flight::Held held(flight_);
+        flight_.progress();
+        flight_.check();
+        return;
     }
-    for (const auto& message : messages_) when = std::min(when, message->deadline.when());
-    return membership_->connect(peer, Deadline::at(when), &health_.bad_news());
+    try {
+        wait(operation, Deadline::never());
+    } catch (const DistError&) {  // NOLINT(bugprone-empty-catch): the operation tells it
+    }
+}
+
+void World::wait(Operation& operation, const Deadline& deadline) {
+    if (inherited_ && !operation.done()) std::rethrow_exception(flight_.failure());
+    if (operation.handed_over) return operation.group->wait_for_backend(operation, deadline);
+    const auto waited = driver_.wait([&] { return operation.done(); }, deadline, operation.deadline);
+    if (waited == Driver::Waited::expired) {
+        const std::lock_guard lock(flight_.mutex());
+        if (operation.done()) return;
+        const Group& group = *operation.group;
+        throw Timeout(fmt::format("{}: wait timed out; the operation goes on", group.title_of(operation)),
+                      group.context_of(operation));
+    }
+    if (waited == Driver::Waited::interrupted) {
+        throw Aborted(fmt::format("{}: interrupted by a signal", operation.name), {.operation = operation.name},
+                      ErrorCode::interrupted);
+    }
+}
+
+void World::wait_for_call(Operation& operation) {
+    try {
+        if (operation.device.type != Device::Type::cpu) {
+            operation.group->wait_until_issued(operation);
+            operation.make_wait(operation.stream);
+        } else {
+            wait(operation, Deadline::never());
+        }
+    } catch (const Aborted& error) {
+        if (error.code() == ErrorCode::interrupted) abort(fmt::format("rank {} was interrupted by a signal", rank()));
+        throw;
+    }
+    if (const auto error = operation.error()) std::rethrow_exception(error);
+}
+
+void World::abort(const std::string& reason) {
+    if (inherited_) std::rethrow_exception(flight_.failure());
+    verdicts_.abort(reason);
+}
+
+bool World::end(const std::string& reason) {
+    if (inherited_) std::rethrow_exception(flight_.failure());
+    {
+        const Flight::Held held(flight_);
+        if (left_) return false;
+        flight_.progress();  // a verdict that nobody has looked at is the cause
+        if (flight_.failure()) return true;
+    }
+    abort(reason);
+    return true;
 }
 
 }  // namespace tutti::detail

@@ -1,0 +1,301 @@
+#include "group/flight.hpp"
+
+#include "core/log.hpp"
+#include "group/channel.hpp"
+#include "group/group.hpp"
+#include "group/verdicts.hpp"
+
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+#include <new>
+#include <utility>
+
+namespace tutti::detail {
+
+Flight::Held::~Held() {
+    const auto completed = std::exchange(flight_.completed_, {});
+    flight_.mutex_.unlock();
+    for (const auto& operation : completed) operation->run_continuations();
+}
+
+bool Flight::has_news() const noexcept {
+    return verdicts_.health().has_news();
+}
+
+std::shared_ptr<Operation> Flight::any() const {
+    if (!active_.empty()) return active_.front()->front();
+    return messages_.empty() ? nullptr : messages_.front();
+}
+
+Deadline Flight::first_deadline(const Deadline& limit) const {
+    Instant when = limit.when();
+    for (const Group* group : active_) {
+        if (const auto front = group->front()) when = std::min(when, front->deadline.when());
+    }
+    for (const auto& message : messages_) when = std::min(when, message->deadline.when());
+    return Deadline::at(when);
+}
+
+std::shared_ptr<Operation> Flight::collective_of(const Group* group) {
+    const std::lock_guard lock(mutex_);
+    for (Group* active : active_) {
+        if (group == nullptr || active == group) return active->front();
+    }
+    return nullptr;
+}
+
+// Other threads may have been anywhere: only what says that it is over is written.
+void Flight::inherit(const std::exception_ptr& failure) noexcept {
+    new (&mutex_) BiasedMutex;
+    new (&failure_) std::exception_ptr(failure);
+}
+
+void Flight::activate(Group& group) {
+    if (std::ranges::find(active_, &group) == active_.end()) active_.push_back(&group);
+}
+
+void Flight::post(const std::shared_ptr<Operation>& message) {
+    messages_.push_back(message);
+    transport::Transfer& transfer = message->transfer;
+    const std::byte* at = message->is_receive ? transfer.target : transfer.source;
+    if (ways_.huge_pages != nullptr && at != nullptr && transfer.bytes >= HugePages::least_bytes &&
+        !ways_.neighbours->symmetric().find(at, transfer.bytes))
+        ways_.huge_pages->used(at, transfer.bytes);
+    if (message->is_receive)
+        ways_.mailbox->post_receive(transfer);
+    else
+        ways_.mailbox->post_send(transfer);
+    heed_mailbox();
+}
+
+// ---- What the driver asks for
+
+bool Flight::move() {
+    const Held held(*this);
+    return progress();
+}
+
+bool Flight::is_busy() {
+    const std::lock_guard lock(mutex_);
+    return !active_.empty() || !messages_.empty();
+}
+
+void Flight::look_after() {
+    const Held held(*this);
+    check();
+}
+
+bool Flight::has_failed() {
+    const std::lock_guard lock(mutex_);
+    return failure_ != nullptr;
+}
+
+std::vector<transport::Pollable> Flight::pollables() {
+    std::vector<transport::Pollable> sockets;
+    const std::lock_guard lock(mutex_);
+    ways_.mailbox->pollables(sockets);
+    return sockets;
+}
+
+void Flight::end_of_thread() noexcept {
+    try {
+        verdicts_.abort("its progress thread has failed");
+    } catch (const std::exception& error) {
+        TUTTI_ERROR("{}", error.what());
+    }
+}
+
+// ---- Progress
+
+bool Flight::take_connections() {
+    const std::vector<int> arrived = ways_.links->take_arrived();
+    for (const int peer : arrived) ways_.mailbox->activate(peer);
+    if (const auto unreachable = ways_.links->take_unreachable()) {
+        const auto& [peer, why] = *unreachable;
+        verdicts_.hear(
+            {rendezvous::VerdictKind::peer_lost, peer, fmt::format("rank {} cannot be reached: {}", peer, why)});
+    }
+    return !arrived.empty();
+}
+
+void Flight::hear() {
+    if (has_news()) verdicts_.apply();
+}
+
+bool Flight::progress() {
+    hear();
+    if (failure_) return false;
+    bool moved = take_connections();
+    moved |= progress_collectives();
+    if (failure_) return true;
+    if (ways_.mailbox->progress()) {
+        moved = true;
+        heed_mailbox();
+        // What has come may complete an operation: at once, without another look at the sockets.
+        if (!failure_) progress_collectives();
+    }
+    if (failure_) return true;
+    return progress_messages() || moved;
+}
+
+bool Flight::progress_collectives() {
+    bool moved = false;
+    for (std::size_t i = 0; i < active_.size();) {
+        Group& group = *active_[i];
+        moved |= group.progress();
+        if (failure_) return true;
+        if (group.front() != nullptr)
+            ++i;
+        else
+            active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+    return moved;
+}
+
+bool Flight::progress_messages() {
+    bool moved = false;
+    for (auto it = messages_.begin(); it != messages_.end();) {
+        if (!(*it)->transfer.done) {
+            ++it;
+            continue;
+        }
+        std::shared_ptr<Operation> operation = *it;
+        it = messages_.erase(it);
+        complete(std::move(operation), nullptr);
+        moved = true;
+    }
+    return moved;
+}
+
+bool Flight::run(engine::Running& execution) {
+    executing_ = true;
+    const bool moved = execution.progress();
+    executing_ = false;
+    heed_mailbox();
+    if (deferred_) fail(std::exchange(deferred_, nullptr));
+    return moved;
+}
+
+void Flight::complete(std::shared_ptr<Operation> operation, const std::exception_ptr& error) {
+    operation->group->record_end(*operation, error == nullptr);
+    if (!error && operation->finish) operation->finish();
+    operation->complete(error);
+    completed_.push_back(std::move(operation));
+}
+
+// ---- What the mailbox has found
+
+void Flight::heed_mailbox() {
+    using Kind = transport::Finding::Kind;
+    if (!ways_.mailbox->has_findings()) return;
+    for (const transport::Finding& finding : ways_.mailbox->take_findings()) {
+        switch (finding.kind) {
+            case Kind::mismatch: mismatch(finding); break;
+            case Kind::damaged: verdicts_.tell_of_damage(finding.peer, finding.what); break;
+            case Kind::left_group: groups_.note_left(Channel::group(finding.channel), finding.peer); break;
+        }
+    }
+}
+
+void Flight::mismatch(const transport::Finding& finding) {
+    const auto group = groups_.find(Channel::group(finding.channel));
+    if (!group) return;
+    const int from = group->rank_of(finding.peer);
+    const std::uint64_t sequence = Channel::sequence(finding.channel);
+    if (finding.theirs == finding.mine)
+        return group->mismatch_of_blocks(from, sequence, finding.mine, finding.their_bytes, finding.my_bytes);
+    group->mismatch(from, sequence, finding.theirs, finding.mine);
+}
+
+// ---- Failing
+
+void Flight::fail(const std::exception_ptr& error) {
+    if (failure_) return;
+    if (executing_) {
+        if (!deferred_) deferred_ = error;
+        return;
+    }
+    progress_messages();  // what has been sent, or has come, succeeded
+    failure_ = error;
+    if (ways_.neighbours != nullptr) ways_.neighbours->withdraw_offers();
+    if (ways_.mailbox != nullptr) ways_.mailbox->drop_all();
+    for (Group* group : std::exchange(active_, {})) group->drop(error);
+    for (auto& operation : std::exchange(messages_, {})) complete(operation, error);
+    for (const auto& group : groups_.all()) group->record_failure(error);
+}
+
+void Flight::check() {
+    if (failure_) return;
+    const Instant now = Clock::now();
+    if (now < next_check_) return;
+    next_check_ = now + std::chrono::milliseconds(10);
+    for (Group* group : active_) group->note_waits(*group->front(), last_check_, now);
+    for (const auto& operation : messages_) operation->group->note_waits(*operation, last_check_, now);
+    for (Group* group : active_) {
+        if (!group->recorder().counts_operations()) continue;
+        for (const int rank : verdicts_.departed()) group->note_gone(rank);
+    }
+    last_check_ = now;
+    if (leaving_) return;
+    std::vector<std::shared_ptr<Operation>> in_vain;
+    for (const auto& operation : messages_) {
+        if (operation->deadline.expired(now)) return operation->group->time_out(*operation);
+        if (operation->group->is_in_vain(*operation)) in_vain.push_back(operation);
+    }
+    for (const auto& operation : in_vain) {
+        if (!operation->is_receive) {
+            give_up(operation);
+            continue;
+        }
+        // What its peer sent before it left may have come since this rank looked last.
+        if (progress() || failure_ || operation->done()) return;
+        return operation->group->give_up(operation->group->rank_of(operation->transfer.peer));
+    }
+    for (Group* group : active_) {
+        group->check_front(now);
+        if (failure_) return;
+    }
+    if (!active_.empty()) return;
+    for (const auto& group : groups_.all()) {  // their last collectives, in which this rank may not have waited
+        group->check_last();
+        if (failure_) return;
+    }
+}
+
+// Its receiver has left without it, which concerns nobody else: the streams are as they were.
+void Flight::give_up(const std::shared_ptr<Operation>& send) {
+    ways_.mailbox->cancel_send(send->transfer);
+    std::erase(messages_, send);
+    ErrorContext context = send->group->context_of(*send);
+    context.peer = send->transfer.peer;
+    complete(send, std::make_exception_ptr(
+                       PeerLost(fmt::format("{}: rank {} has left the group, and has not received this message",
+                                            send->group->title_of(*send), context.peer),
+                                std::move(context))));
+}
+
+std::vector<int> Flight::awaited_receivers(const Group* group) {
+    std::vector<int> awaited;
+    for (auto it = messages_.begin(); it != messages_.end();) {
+        const std::shared_ptr<Operation> message = *it++;
+        transport::Transfer& transfer = message->transfer;
+        if ((group != nullptr && message->group.get() != group) || transfer.done) continue;
+        const bool in_vain = message->group->is_in_vain(*message);
+        if (!message->is_receive && (transfer.peer == verdicts_.rank() || in_vain)) {
+            give_up(message);
+        } else if (message->is_receive && ways_.mailbox->cancel_receive(transfer)) {
+            std::erase(messages_, message);
+            complete(message, std::make_exception_ptr(
+                                  Aborted(fmt::format("group \"{}\" was destroyed", message->group->name()))));
+        } else if (!in_vain) {
+            awaited.push_back(transfer.peer);
+        }
+    }
+    return awaited;
+}
+
+}  // namespace tutti::detail

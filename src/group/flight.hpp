@@ -1,0 +1,125 @@
+// Flight: what a rank of a world has in flight, the lock that guards it, and what moves it: collectives of groups that
+// are active, and messages.
+//
+// Invariants: an execution is not destroyed while it runs, so a failure inside takes effect when it has returned. After
+// the first failure nothing is in flight any more, and nothing comes to be.
+//
+// Threads: any; functions need the lock unless they say otherwise.
+#pragma once
+
+#include "core/biased_mutex.hpp"
+#include "core/huge_pages.hpp"
+#include "group/driver.hpp"
+#include "group/group_table.hpp"
+#include "group/operation.hpp"
+#include "transport/links.hpp"
+
+#include <exception>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tutti::detail {
+
+class Verdicts;
+
+/// What messages go through.
+struct Ways {
+    transport::Neighbours* neighbours = nullptr;
+    transport::Links* links = nullptr;
+    transport::Mailbox* mailbox = nullptr;
+    HugePages* huge_pages = nullptr;  ///< null: the kernel copies nothing between ranks
+    int news_fd = -1;                 ///< readable when there are connections or news
+};
+
+class Flight final : public Driven {
+ public:
+    /// Both must outlive it.
+    Flight(GroupTable& groups, Verdicts& verdicts) : groups_(groups), verdicts_(verdicts) {}
+    /// Before anything is in flight. What it names must outlive this.
+    void attach(const Ways& ways) { ways_ = ways; }
+
+    transport::Mailbox& mailbox() noexcept { return *ways_.mailbox; }
+    transport::Links& links() noexcept { return *ways_.links; }
+    BiasedMutex& mutex() noexcept { return mutex_; }
+    /// The lock, held. What has been completed meanwhile is told when it is free again: continuations may issue more.
+    class Held {
+     public:
+        explicit Held(Flight& flight) : flight_(flight) { flight_.mutex_.lock(); }
+        ~Held();
+        Held(const Held&) = delete;
+        Held& operator=(const Held&) = delete;
+
+     private:
+        Flight& flight_;
+    };
+
+    /// Nothing is in flight, and nothing is wrong.
+    bool quiet() const noexcept { return active_.empty() && messages_.empty() && sound(); }
+    bool sound() const noexcept { return !failure_ && !has_news(); }
+    const std::exception_ptr& failure() const noexcept { return failure_; }
+    bool failing() const noexcept { return failure_ || deferred_; }
+    /// An operation in flight, of collectives first; null: there is none.
+    std::shared_ptr<Operation> any() const;
+    /// When the first deadline of what is in flight passes, but not later than `limit`.
+    Deadline first_deadline(const Deadline& limit) const;
+    /// The collective that moves in a group, or in any group (null); takes the lock.
+    std::shared_ptr<Operation> collective_of(const Group* group);
+
+    /// The group has collectives in flight, from now on until it has none.
+    void activate(Group& group);
+    void post(const std::shared_ptr<Operation>& message);
+    /// Moves everything on as far as it goes; true if anything moved.
+    bool progress();
+    void hear();          ///< fails, if that is the news
+    void heed_mailbox();  ///< does what its findings ask for
+    /// Moves an execution on; what fails inside fails when it has returned.
+    bool run(engine::Running& execution);
+    /// It is over: with an error, or well.
+    void complete(std::shared_ptr<Operation> operation, const std::exception_ptr& error);
+    /// Every operation of every group fails with it.
+    void fail(const std::exception_ptr& error);
+    /// What a rank looks after now and then: deadlines, ranks that left, mismatches that no message shows.
+    void check();
+    /// From now on check() ends no message: the rank that leaves looks after them.
+    void leave() noexcept { leaving_ = true; }
+    /// The ranks that have yet to take what was sent to them, in one group or in all (null), or to finish sending what
+    /// a receive has met. Other messages end here.
+    std::vector<int> awaited_receivers(const Group* group);
+    /// In a forked child, where nothing can be done: the lock is free, and this is the failure.
+    void inherit(const std::exception_ptr& failure) noexcept;
+
+    // For the driver; these take the lock.
+    bool move() override;
+    bool is_busy() override;
+    void look_after() override;
+    bool has_failed() override;
+    std::vector<transport::Pollable> pollables() override;
+    int news_fd() const noexcept override { return ways_.news_fd; }
+    void end_of_thread() noexcept override;
+
+ private:
+    bool has_news() const noexcept;
+    void mismatch(const transport::Finding& finding);
+    bool take_connections();
+    bool progress_collectives();
+    bool progress_messages();
+    void give_up(const std::shared_ptr<Operation>& send);
+
+    GroupTable& groups_;
+    Verdicts& verdicts_;
+    Ways ways_;
+    BiasedMutex mutex_;
+    std::vector<Group*> active_;  // their operations keep them alive
+    std::list<std::shared_ptr<Operation>> messages_;
+    std::vector<std::shared_ptr<Operation>> completed_;  // whose continuations have not been called yet
+    std::exception_ptr failure_;
+    bool executing_ = false;       // inside an execution
+    std::exception_ptr deferred_;  // what failed meanwhile
+    bool leaving_ = false;         // no receive will come
+    Instant next_check_{}, last_check_{};
+};
+
+}  // namespace tutti::detail

@@ -1,0 +1,129 @@
+#include "group/verdicts.hpp"
+
+#include "core/socket.hpp"
+#include "group/flight.hpp"
+#include "group/group.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace tutti::detail {
+
+using rendezvous::Verdict;
+using rendezvous::VerdictKind;
+
+namespace {
+
+// Until all that can be reached have heard of an accusation, and until the rank that judges has done so.
+constexpr std::chrono::milliseconds hearing_patience{2000}, judgement_patience{3000};
+
+}  // namespace
+
+void Verdicts::hear(const Verdict& verdict) {
+    if (rendezvous::is_accusation(verdict.kind)) {
+        if (const auto group = groups_.find(verdict.group)) group->publish_tail(verdict.text);
+    }
+    health_.hear(verdict);
+}
+
+void Verdicts::tell(const Verdict& verdict, bool here) {
+    if (here && !health_.blame(verdict)) return;
+    membership_->flood(verdict);
+}
+
+std::optional<Verdict> Verdicts::gone(int peer) const {
+    const transport::Mailbox& mailbox = flight_.mailbox();
+    return health_.gone(peer, mailbox.end_of(peer), !flight_.links().is_connected(peer) || mailbox.is_over(peer),
+                        Clock::now());
+}
+
+std::vector<int> Verdicts::departed() const {
+    std::vector<int> ranks;
+    for (int rank = 0; rank < size_; ++rank) {
+        const transport::StreamEnd* end = flight_.mailbox().end_of(rank);
+        if (health_.has_said_goodbye(rank) || (end != nullptr && end->broken.empty())) ranks.push_back(rank);
+    }
+    return ranks;
+}
+
+void Verdicts::tell_of_failed_join(const std::exception& error) {
+    membership_->flood(
+        {VerdictKind::aborted, rank_, fmt::format("rank {} failed while joining: {}", rank_, error.what())});
+}
+
+bool Verdicts::accuse(const Verdict& accusation) {
+    if (!membership_->flood(accusation)) return false;
+    return health_.is_judge_of(
+        accusation, [this] { return membership_->settled(); }, Deadline::after(hearing_patience));
+}
+
+void Verdicts::fail_as_told(ErrorContext context) {
+    const Verdict told = health_.await_judgement(Deadline::after(judgement_patience));
+    context.rank = rank_;
+    context.peer = told.rank;
+    if (const auto group = groups_.find(told.group)) return group->fail_as_told(told, context);
+    const auto judgement = record::read_judgement(told.text);
+    const std::string text = fmt::format(
+        "group \"{}\" ({} ranks): a group of other ranks has failed, and with it the "
+        "world: {}",
+        group_, size_, judgement ? judgement->text : told.text);
+    const bool disagreement = judgement ? judgement->disagreement : told.kind == VerdictKind::mismatch;
+    if (disagreement) return flight_.fail(std::make_exception_ptr(CollectiveMismatch(text, context)));
+    flight_.fail(std::make_exception_ptr(Timeout(text, context)));
+}
+
+void Verdicts::apply() {
+    const Verdict verdict = health_.take_news();
+    if (flight_.failure()) return;
+    std::string title = fmt::format("group \"{}\" ({} ranks)", group_, size_);
+    ErrorContext context;
+    // What this rank has in flight, in the group in which it is.
+    if (const auto disturbed = flight_.any()) {
+        title = disturbed->group->title_of(*disturbed);
+        context = disturbed->group->context_of(*disturbed);
+    }
+    if (context.group.empty()) context.group = group_;
+    context.rank = rank_;
+    context.peer = verdict.rank;
+    switch (verdict.kind) {
+        case VerdictKind::mismatch:
+        case VerdictKind::timed_out: return fail_as_told(context);
+        case VerdictKind::aborted:
+            return flight_.fail(std::make_exception_ptr(
+                Aborted(fmt::format("{}: aborted by rank {}: {}", title, verdict.rank, verdict.text), context)));
+        case VerdictKind::damaged:
+            return flight_.fail(std::make_exception_ptr(
+                DistBackendError(fmt::format("{}: {}", title, verdict.text), context, ErrorCode::network)));
+        case VerdictKind::peer_lost:
+        case VerdictKind::host_lost:
+        case VerdictKind::left:
+            return flight_.fail(std::make_exception_ptr(PeerLost(fmt::format("{}: {}", title, verdict.text), context)));
+        case VerdictKind::silent:
+        case VerdictKind::judged: return;  // they are not a verdict by themselves
+    }
+}
+
+void Verdicts::tell_of_damage(int from, const std::string& what) {
+    const auto host_of = [this](int rank) { return membership_->cards()[static_cast<std::size_t>(rank)].host_name; };
+    tell({VerdictKind::damaged, from,
+          fmt::format("what rank {} (host {}) sent to rank {} (host {}) over TCP was changed on the way: {}", from,
+                      host_of(from), rank_, host_of(rank_), what)},
+         true);
+}
+
+void Verdicts::abort(const std::string& reason) {
+    membership_->flood({VerdictKind::aborted, rank_, reason});
+    {
+        const Flight::Held held(flight_);
+        flight_.fail(std::make_exception_ptr(Aborted(fmt::format("group \"{}\" was aborted: {}", group_, reason))));
+    }
+    for (const auto& group : groups_.all()) group->end_backends(flight_.failure());
+}
+
+bool Verdicts::is_deaf(int rank) const {
+    const rendezvous::Card& card = membership_->cards()[static_cast<std::size_t>(rank)];
+    return net::refuses({card.listen_host, card.listen_port}, Deadline::after(std::chrono::milliseconds(100)));
+}
+
+}  // namespace tutti::detail

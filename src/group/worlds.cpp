@@ -1,0 +1,98 @@
+#include "group/worlds.hpp"
+
+#include "group/world.hpp"
+
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace tutti::detail::worlds {
+namespace {
+
+// What is under way when a program ends without having left its groups.
+constexpr std::chrono::milliseconds time_at_exit{2000};
+
+struct Worlds {
+    std::mutex mutex;
+    std::vector<World*> here;
+    std::vector<World*> inherited;  // for good: nobody may end them
+};
+
+/// Never destroyed: a fork may come while the process ends.
+Worlds& worlds() {
+    static auto* const instance = new Worlds;
+    return *instance;
+}
+
+void inherit_all() {
+    auto& all = worlds();
+    for (World* world : all.here) world->inherit();
+    all.inherited.insert(all.inherited.end(), all.here.begin(), all.here.end());
+    all.here.clear();
+}
+
+// Of this process, as long as they live.
+std::vector<std::shared_ptr<World>> all() {
+    std::vector<std::shared_ptr<World>> alive;
+    const std::lock_guard lock(worlds().mutex);
+    for (World* world : worlds().here) {
+        if (auto held = world->weak_from_this().lock()) alive.push_back(std::move(held));
+    }
+    return alive;
+}
+
+}  // namespace
+
+std::exception_ptr add(World& world) {
+    static const int once = ::pthread_atfork([] { worlds().mutex.lock(); }, [] { worlds().mutex.unlock(); },
+                                             [] {
+                                                 inherit_all();
+                                                 worlds().mutex.unlock();
+                                             });
+    (void)once;
+    const std::lock_guard lock(worlds().mutex);
+    worlds().here.push_back(&world);
+    return std::make_exception_ptr(InvalidArgument(
+        fmt::format("group \"{}\": this process is a fork of process {}, which joined it: expected a group that was "
+                    "made in this process",
+                    world.name(), ::getpid()),
+        {.group = world.name(), .rank = world.rank()}));
+}
+
+void remove(World& world) {
+    const std::lock_guard lock(worlds().mutex);
+    std::erase(worlds().here, &world);
+}
+
+void leave_all(std::chrono::milliseconds limit, const std::string& reason) noexcept {
+    const Deadline end = Deadline::after(limit);
+    for (const auto& world : all()) {
+        try {
+            world->leave_by(end, reason);
+        } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): nobody is left to be told
+        }
+    }
+}
+
+// On a thread of its own: this one's variables have gone already.
+void leave_at_exit() {
+    struct AtExit {
+        ~AtExit() {
+            if (all().empty()) return;
+            try {
+                std::thread([] { leave_all(time_at_exit, "its program has ended"); }).join();
+            } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): then they learn that it is gone
+            }
+        }
+    };
+    static const AtExit once;
+}
+
+}  // namespace tutti::detail::worlds
