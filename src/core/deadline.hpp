@@ -1,3 +1,5 @@
+// Clock: the one that says what time it is; a simulation may stand in for it.
+//
 // Deadline: the one notion of "until when" that every wait takes.
 // A value; cheap to copy. Built from a duration at the start of an operation and passed down.
 #pragma once
@@ -7,7 +9,22 @@
 
 namespace tutti {
 
-using Clock = std::chrono::steady_clock;
+/// The steady clock; on a thread that simulates, a time that the simulation sets.
+class Clock {
+ public:
+    using time_point = std::chrono::steady_clock::time_point;
+    using duration = time_point::duration;
+    using rep = duration::rep;
+    using period = duration::period;
+    static constexpr bool is_steady = true;
+
+    static time_point now() noexcept { return simulated_ == nullptr ? std::chrono::steady_clock::now() : *simulated_; }
+    /// From now on this thread's time is `*time`; null: the steady clock's again.
+    static void simulate(const time_point* time) noexcept { simulated_ = time; }
+
+ private:
+    inline static thread_local constinit const time_point* simulated_ [[gnu::tls_model("initial-exec")]] = nullptr;
+};
 using Instant = Clock::time_point;
 
 class Deadline {

@@ -5,6 +5,7 @@
 #include "engine/execution.hpp"
 #include "schedule/prove.hpp"
 #include "schedule/symbols.hpp"
+#include "support/symbol_numbers.hpp"
 #include "transport/shm/ring_stream.hpp"
 #include "transport/shm/symmetric.hpp"
 
@@ -28,35 +29,11 @@ namespace {
 using algorithm::Layout;
 using algorithm::Request;
 using schedule::Promise;
-using schedule::Symbol;
 using schedule::Values;
-
-// A symbol as a number: four bits count what each rank has contributed, and above them is the sum of its index, once
-// for each contribution.
-constexpr int index_bits = 24;
-std::int64_t number_of(const Symbol& symbol) {
-    std::int64_t number = static_cast<std::int64_t>(symbol.index * symbol.parts.size()) << index_bits;
-    for (const std::uint32_t rank : symbol.parts) number += std::int64_t{1} << (4 * rank);
-    return number;
-}
-constexpr std::int64_t untouched = -1;
-
-schedule::Value symbol_of(std::int64_t number, bool reduced) {
-    if (number == untouched) return std::nullopt;
-    Symbol symbol;
-    for (std::uint32_t rank = 0; rank < index_bits / 4; ++rank) {
-        for (std::int64_t times = number >> (4 * rank) & 15; times > 0; --times) symbol.parts.push_back(rank);
-    }
-    if (!symbol.parts.empty()) symbol.index = static_cast<std::uint64_t>(number >> index_bits) / symbol.parts.size();
-    symbol.finished = reduced;  // that shows in averages alone
-    symbol.combinations = reduced ? 1 : 0;
-    return symbol;
-}
-
-bool reduces(Collective collective) {
-    return collective == Collective::all_reduce || collective == Collective::reduce ||
-           collective == Collective::reduce_scatter;
-}
+using symbols::fill;
+using symbols::reduces;
+using symbols::symbol_of;
+using symbols::untouched;
 
 // Which ranks' buffers others reach, and how.
 enum class Reach : std::uint8_t { mapped, kernel, none };
@@ -134,10 +111,6 @@ class Ranks {
         std::uint64_t operations = 0;
         std::optional<engine::Execution> execution;
     };
-
-    static void fill(std::int64_t* at, const Values& values) {
-        std::ranges::transform(values, at, [](const auto& value) { return value ? number_of(*value) : untouched; });
-    }
 
     // Each time one of the ranks: some are far ahead of others.
     void take_turns(std::mt19937& chance) {

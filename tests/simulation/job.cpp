@@ -1,0 +1,470 @@
+#include "simulation/job.hpp"
+
+#include "algorithm/plan.hpp"
+#include "schedule/symbols.hpp"
+#include "support/symbol_numbers.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace tutti::simulation {
+namespace {
+
+using algorithm::Request;
+using detail::Channel;
+using rendezvous::Verdict;
+using rendezvous::VerdictKind;
+using schedule::Promise;
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using transport::Finding;
+using transport::Transfer;
+
+constexpr milliseconds time_limit{60'000}, between_checks{10}, between_probes{200};
+
+Request request_of(const Promise& promise, int rank) {
+    Request request{.collective = promise.collective,
+                    .rank = rank,
+                    .root = promise.root,
+                    .element_bytes = sizeof(std::int64_t),
+                    .count = promise.count,
+                    .counts = promise.counts,
+                    .in_place = promise.in_place};
+    const auto me = static_cast<std::size_t>(rank);
+    std::uint64_t sent = 0, received = 0, largest = 0;
+    for (std::size_t peer = 0; peer < promise.matrix.size(); ++peer) {
+        request.send_counts.push_back(promise.matrix[me][peer]);
+        request.receive_counts.push_back(promise.matrix[peer][me]);
+        request.send_offsets.push_back(std::exchange(sent, sent + request.send_counts.back()));
+        request.receive_offsets.push_back(std::exchange(received, received + request.receive_counts.back()));
+        for (const std::uint64_t count : promise.matrix[peer]) largest = std::max(largest, count);
+    }
+    if (promise.collective == Collective::all_to_all) request.largest_count = largest;
+    return request;
+}
+
+std::byte byte_of(std::size_t message, std::size_t at) {
+    return static_cast<std::byte>(message * 31 + at * 7 + at / 251);
+}
+
+}  // namespace
+
+// Of the script: a collective, or messages (from != to) of all ranks' pairs that it names.
+struct Job::Step {
+    std::vector<schedule::Schedule> schedules;  // by rank; empty: a message
+    Promise promise{};
+    std::uint64_t sequence = 0, fingerprint = 0;
+    int from = -1, to = -1;
+    std::size_t bytes = 0;
+    bool any_source = false;
+    // Rank culprit_ calls this instead.
+    std::shared_ptr<Step> instead{};
+};
+
+struct Job::Message {
+    std::size_t number = 0;
+    bool receives = false;
+    Transfer transfer;
+    std::vector<std::byte> bytes;
+};
+
+class Job::Rank final : public transport::Calls {
+ public:
+    Rank(Job& job, int rank)
+        : job_(job), rank_(rank), mailbox_(rank, job.size_, job.seed_, job.network_.streams_of(rank), *this) {
+        ground_.mailbox = &mailbox_;
+        ground_.rank = rank;
+        ground_.local_of.assign(static_cast<std::size_t>(job.size_), -1);
+        for (int peer = 0; peer < job.size_; ++peer) {
+            if (peer != rank) mailbox_.activate(peer);
+        }
+    }
+
+    bool turn();
+    void check();
+    void fail(const Verdict& verdict);
+    bool over() const { return finished_ || verdict_ || dead_; }
+    std::string state() const;
+
+    std::uint64_t fingerprint_of(std::uint64_t channel) const override {
+        const std::uint64_t sequence = Channel::sequence(channel);
+        return sequence < begun_.size() ? begun_[sequence] : 0;
+    }
+    bool has_finished(std::uint64_t channel) const override {
+        const std::uint64_t sequence = Channel::sequence(channel);
+        return sequence < begun_.size() && !(execution_ && sequence == begun_.size() - 1);
+    }
+    bool has_sent_all(int peer, std::uint64_t channel) const override {
+        return has_finished(channel) ||
+               (execution_ && Channel::sequence(channel) == begun_.size() - 1 && execution_->has_sent_all(peer));
+    }
+
+    bool dead_ = false, finished_ = false;
+    std::optional<Verdict> verdict_;
+    detail::Health health_{rank_};
+
+ private:
+    bool begin_next();
+    void begin(const Step& step);
+    void post(const Step& step, std::size_t number);
+    bool finish_collective();
+    bool finish_messages();
+    bool heed_mailbox();
+    void blame(const Verdict& verdict);
+    std::vector<int> waits_for() const;
+
+    Job& job_;
+    int rank_;
+    transport::Mailbox mailbox_;
+    engine::Ground ground_;
+    std::size_t next_ = 0;
+    std::vector<std::uint64_t> begun_{0};  // fingerprints by sequence; there is no collective 0
+    const Step* step_ = nullptr;
+    std::vector<std::int64_t> memory_;
+    std::size_t outputs_at_ = 0;
+    std::optional<engine::Execution> execution_;
+    std::list<Message> messages_;
+    Instant since_{}, next_probe_{};
+};
+
+bool Job::Rank::turn() {
+    if (health_.has_news()) {
+        fail(health_.take_news());
+        return true;
+    }
+    bool moved = mailbox_.progress();
+    if (!heed_mailbox()) return true;
+    if (execution_) {
+        moved |= execution_->progress();
+        if (!heed_mailbox()) return true;
+        if (execution_->done()) moved |= finish_collective();
+        if (!heed_mailbox()) return true;
+    }
+    moved |= finish_messages();
+    if (!execution_) moved |= begin_next();
+    if (!heed_mailbox()) return true;
+    if (next_ == job_.script_.size() && !execution_ && messages_.empty() && mailbox_.finish().empty()) {
+        finished_ = true;
+        return true;
+    }
+    if (moved) since_ = job_.now_;
+    return moved;
+}
+
+bool Job::Rank::begin_next() {
+    if (next_ == job_.script_.size()) return false;
+    const Step& planned = job_.script_[next_];
+    const Step& step = planned.instead && rank_ == job_.culprit_ ? *planned.instead : planned;
+    if (!step.schedules.empty())
+        begin(step);
+    else if (step.from == rank_ || step.to == rank_)
+        post(step, next_);
+    ++next_;
+    return true;
+}
+
+void Job::Rank::begin(const Step& step) {
+    step_ = &step;
+    const auto [input, output] = schedule::starting_with(rank_, job_.size_, step.promise);
+    memory_.assign(input.size() + output.size(), symbols::untouched);
+    outputs_at_ = input.size();
+    symbols::fill(memory_.data(), input);
+    symbols::fill(memory_.data() + outputs_at_, output);
+    const std::uint64_t channel = Channel::of_collective(0, step.sequence);
+    begun_.push_back(step.fingerprint);
+    mailbox_.check_unexpected(channel, step.fingerprint);
+    const engine::Operands operands{.input = reinterpret_cast<std::byte*>(memory_.data()),
+                                    .output = reinterpret_cast<std::byte*>(memory_.data() + outputs_at_),
+                                    .dtype = DType::int64,
+                                    .channel = channel,
+                                    .fingerprint = step.fingerprint};
+    execution_.emplace(std::make_shared<schedule::Schedule>(step.schedules[static_cast<std::size_t>(rank_)]), operands,
+                       ground_);
+}
+
+void Job::Rank::post(const Step& step, std::size_t number) {
+    Message& message = messages_.emplace_back();
+    message.number = number;
+    message.receives = step.to == rank_;
+    message.bytes.resize(step.bytes);
+    message.transfer.peer = message.receives ? (step.any_source ? transport::any_source : step.from) : step.to;
+    message.transfer.channel = Channel::of_message(0, number);
+    message.transfer.bytes = step.bytes;
+    if (message.receives) {
+        message.transfer.target = message.bytes.data();
+        mailbox_.post_receive(message.transfer);
+        return;
+    }
+    for (std::size_t i = 0; i < step.bytes; ++i) message.bytes[i] = byte_of(number, i);
+    message.transfer.source = message.bytes.data();
+    mailbox_.post_send(message.transfer);
+}
+
+bool Job::Rank::finish_collective() {
+    const Promise& promise = step_->promise;
+    schedule::Values values;
+    for (std::size_t i = outputs_at_; i < memory_.size(); ++i)
+        values.push_back(symbols::symbol_of(memory_[i], symbols::reduces(promise.collective)));
+    const std::string wrong = schedule::wrong_with(values, rank_, job_.size_, promise);
+    // A collective that a rank calls differently has no right result.
+    const bool agreed = job_.fault_ != Fault::mismatch || step_->sequence < job_.script_.back().sequence;
+    if (!wrong.empty() && agreed)
+        job_.wrong_ = fmt::format("rank {}, {} #{}: {}", rank_, to_string(promise.collective), step_->sequence, wrong);
+    execution_.reset();
+    if (promise.collective == Collective::all_to_all)
+        mailbox_.check_surplus(Channel::of_collective(0, step_->sequence), step_->fingerprint);
+    return true;
+}
+
+bool Job::Rank::finish_messages() {
+    return std::erase_if(messages_, [&](const Message& message) {
+               if (!message.transfer.done) return false;
+               for (std::size_t i = 0; message.receives && i < message.bytes.size(); ++i) {
+                   if (message.bytes[i] == byte_of(message.number, i)) continue;
+                   job_.wrong_ = fmt::format("rank {}: byte {} of message {} is wrong", rank_, i, message.number);
+                   break;
+               }
+               return true;
+           }) > 0;
+}
+
+// False: the rank has found something, and will fail.
+bool Job::Rank::heed_mailbox() {
+    for (const Finding& finding : mailbox_.take_findings()) {
+        if (finding.kind == Finding::Kind::mismatch)
+            blame({VerdictKind::mismatch, finding.peer, "mismatch", 0, rank_});
+        else if (finding.kind == Finding::Kind::damaged)
+            blame({VerdictKind::damaged, finding.peer, finding.what});
+        else
+            job_.wrong_ = fmt::format("rank {} hears that rank {} has left", rank_, finding.peer);
+    }
+    return !health_.has_news();
+}
+
+void Job::Rank::blame(const Verdict& verdict) {
+    if (health_.blame(verdict)) job_.tell(rank_, verdict, 2000);
+}
+
+std::vector<int> Job::Rank::waits_for() const {
+    std::vector<int> ranks = execution_ ? execution_->waits_for() : std::vector<int>{};
+    for (const Message& message : messages_) {
+        if (message.transfer.peer >= 0) ranks.push_back(message.transfer.peer);
+    }
+    return ranks;
+}
+
+// What a rank that waits looks after: peers that are gone, and what those do that it waits for.
+void Job::Rank::check() {
+    for (const int peer : waits_for()) {
+        const auto gone = health_.gone(peer, mailbox_.end_of(peer), mailbox_.is_over(peer), job_.now_);
+        if (gone) return blame(*gone);
+    }
+    if (!execution_ || job_.now_ - since_ < milliseconds(100) || job_.now_ < next_probe_) return;
+    next_probe_ = job_.now_ + between_probes;
+    for (const int peer : execution_->waits_for())
+        mailbox_.probe(peer, Channel::of_collective(0, step_->sequence), step_->fingerprint);
+}
+
+void Job::Rank::fail(const Verdict& verdict) {
+    if (!job_.is_excused(verdict)) {
+        job_.wrong_ = fmt::format("rank {} fails for no reason: {} of rank {}: {}", rank_,
+                                  static_cast<int>(verdict.kind), verdict.rank, verdict.text);
+    }
+    verdict_ = verdict;
+    mailbox_.drop_all();
+    execution_.reset();
+    messages_.clear();
+    memory_.clear();
+}
+
+std::string Job::Rank::state() const {
+    std::string waiting;
+    for (const int peer : waits_for()) waiting += fmt::format(" {}", peer);
+    return fmt::format("rank {}: step {} of {}, {}{} messages, waits for{}{}{}{}; ", rank_, next_, job_.script_.size(),
+                       execution_ ? execution_->where() + ", " : "", messages_.size(), waiting, dead_ ? ", dead" : "",
+                       finished_ ? ", finished" : "", verdict_ ? ", failed: " + verdict_->text : "");
+}
+
+Job::Job(std::uint64_t seed)
+    : seed_(seed), chance_(seed), size_(2 + static_cast<int>(below(chance_, 5))), network_(size_, chance_, now_) {
+    Clock::simulate(&now_);
+    const std::uint64_t dice = below(chance_, 100);
+    fault_ = dice < 50   ? Fault::none
+             : dice < 65 ? Fault::death
+             : dice < 78 ? Fault::cut
+             : dice < 85 ? Fault::damage
+                         : Fault::mismatch;
+    culprit_ = static_cast<int>(below(chance_, static_cast<std::uint64_t>(size_)));
+    other_ = static_cast<int>(
+        (static_cast<std::uint64_t>(culprit_) + 1 + below(chance_, static_cast<std::uint64_t>(size_ - 1))) %
+        static_cast<std::uint64_t>(size_));
+    lifelines_tell_ = below(chance_, 3) > 0;
+    strikes_at_ = now_ + microseconds(below(chance_, 20'000));
+    write_script();
+    for (int rank = 0; rank < size_; ++rank) ranks_.push_back(std::make_unique<Rank>(*this, rank));
+}
+
+Job::~Job() {
+    Clock::simulate(nullptr);
+}
+
+// The last collective of a job in which one rank calls another one is an all_reduce: all ranks wait for all.
+void Job::write_script() {
+    const auto n = static_cast<std::size_t>(size_);
+    algorithm::Layout layout;
+    for (int rank = 0; rank < size_; ++rank) layout.host_of.push_back(rank);
+    layout.machines = size_;
+    layout.segment_bytes = sizeof(std::int64_t) * (1 + below(chance_, 40));
+    const auto make = [&](Promise promise, std::uint64_t sequence) {
+        promise.host_of = layout.host_of;
+        Step step;
+        step.promise = promise;
+        step.sequence = sequence;
+        const auto names = algorithm::applicable(layout, request_of(promise, 0));
+        const std::string name = names[below(chance_, names.size())];
+        for (int rank = 0; rank < size_; ++rank) {
+            Request request = request_of(promise, rank);
+            request.algorithm = name;
+            step.schedules.push_back(algorithm::plan(layout, request));
+        }
+        step.fingerprint = 1 + (sequence << 8 | static_cast<std::uint64_t>(promise.collective) << 3 |
+                                static_cast<std::uint64_t>(promise.root));
+        return step;
+    };
+    std::uint64_t sequence = 0;
+    const std::uint64_t steps = 2 + below(chance_, 8);
+    for (std::uint64_t i = 0; i < steps; ++i) {
+        if (below(chance_, 3) == 0) {
+            Step& step = script_.emplace_back();
+            step.from = static_cast<int>(below(chance_, n));
+            step.to = static_cast<int>(below(chance_, n));
+            step.bytes = below(chance_, 20) == 0 ? below(chance_, 400'000) : below(chance_, 3000);
+            step.any_source = below(chance_, 4) == 0;
+            if (step.from == step.to) script_.pop_back();
+            continue;
+        }
+        Promise promise{.collective = static_cast<Collective>(1 + below(chance_, collective_count)),
+                        .root = static_cast<int>(below(chance_, n)),
+                        .count = below(chance_, 5) == 0 ? 0 : below(chance_, 120)};
+        for (std::size_t r = 0; r < n; ++r) promise.counts.push_back(below(chance_, 40));
+        if (promise.collective == Collective::gather || promise.collective == Collective::scatter)
+            promise.counts.assign(n, promise.counts.front());
+        if (promise.collective == Collective::all_to_all) {
+            for (std::size_t r = 0; r < n; ++r) {
+                auto& row = promise.matrix.emplace_back();
+                for (std::size_t peer = 0; peer < n; ++peer)
+                    row.push_back(below(chance_, 3) == 0 ? 0 : below(chance_, 30));
+            }
+        }
+        if (promise.collective == Collective::all_reduce) promise.in_place = below(chance_, 2) == 0;
+        script_.push_back(make(std::move(promise), ++sequence));
+    }
+    script_.push_back(make({.collective = Collective::all_reduce, .count = 1 + below(chance_, 50)}, ++sequence));
+    if (fault_ != Fault::mismatch) return;
+    Promise other{.collective = Collective::all_gather};
+    other.counts.assign(n, 1 + below(chance_, 50));
+    script_.back().instead = std::make_shared<Step>(make(std::move(other), sequence));
+}
+
+void Job::strike() {
+    struck_ = true;
+    switch (fault_) {
+        case Fault::none:
+        case Fault::mismatch: break;
+        case Fault::cut: network_.cut(culprit_, other_); break;
+        case Fault::damage: network_.damage(culprit_, other_); break;
+        case Fault::death: {
+            auto& dead = *ranks_[static_cast<std::size_t>(culprit_)];
+            if (dead.over()) break;
+            dead.dead_ = true;
+            network_.kill(culprit_);
+            if (lifelines_tell_) tell(culprit_, {VerdictKind::peer_lost, culprit_, "killed"}, 700'000);
+            break;
+        }
+    }
+}
+
+// All other ranks hear of it, each after a while.
+void Job::tell(int from, const Verdict& verdict, int latency_us) {
+    for (int rank = 0; rank < size_; ++rank) {
+        if (rank != from)
+            news_.push_back(
+                {now_ + microseconds(below(chance_, static_cast<std::uint64_t>(latency_us))), rank, verdict});
+    }
+}
+
+void Job::deliver_news() {
+    std::erase_if(news_, [&](const News& news) {
+        if (news.when > now_) return false;
+        ranks_[static_cast<std::size_t>(news.rank)]->health_.hear(news.verdict);
+        return true;
+    });
+}
+
+bool Job::is_excused(const Verdict& verdict) const {
+    switch (fault_) {
+        case Fault::none: return false;
+        case Fault::death: return struck_ && verdict.kind == VerdictKind::peer_lost && verdict.rank == culprit_;
+        case Fault::cut:
+            return struck_ && verdict.kind == VerdictKind::peer_lost &&
+                   (verdict.rank == culprit_ || verdict.rank == other_);
+        case Fault::damage: return struck_ && verdict.kind == VerdictKind::damaged && verdict.rank == culprit_;
+        case Fault::mismatch: return verdict.kind == VerdictKind::mismatch;
+    }
+    return false;
+}
+
+void Job::pass_time() {
+    Instant next = std::min(network_.next_arrival(), now_ + between_checks);
+    for (const News& news : news_) next = std::min(next, news.when);
+    if (!struck_) next = std::min(next, strikes_at_);
+    now_ = std::max(next, now_ + microseconds(1));
+}
+
+int Job::failed() const {
+    return static_cast<int>(std::ranges::count_if(ranks_, [](const auto& rank) { return rank->verdict_.has_value(); }));
+}
+
+std::string Job::state() const {
+    std::string text;
+    for (const auto& rank : ranks_) text += rank->state();
+    return text;
+}
+
+std::string Job::run() {
+    Instant next_check = now_;
+    while (wrong_.empty()) {
+        if (!struck_ && now_ >= strikes_at_) strike();
+        deliver_news();
+        bool moved = false, over = true;
+        for (int turn = 0; turn < size_; ++turn) {
+            Rank& rank = *ranks_[below(chance_, ranks_.size())];
+            for (std::uint64_t steps = 1 + below(chance_, 3); steps > 0 && !rank.over(); --steps) moved |= rank.turn();
+        }
+        for (const auto& rank : ranks_) {
+            if (!rank->over()) over = false;
+        }
+        if (over) break;
+        if (moved && below(chance_, 4) > 0) continue;
+        // Those that chance has left out may still be able to go on.
+        for (const auto& rank : ranks_) {
+            if (!moved && !rank->over()) moved |= rank->turn();
+        }
+        if (now_ >= next_check) {
+            next_check = now_ + between_checks;
+            for (const auto& rank : ranks_) {
+                if (!rank->over()) rank->check();
+            }
+        }
+        pass_time();
+        if (now_ - start_ > time_limit) return "it hangs: " + state();
+    }
+    if (!wrong_.empty()) return wrong_ + "; " + state();
+    if (fault_ == Fault::mismatch && failed() != size_) return "not all ranks heard of the mismatch: " + state();
+    return {};
+}
+
+}  // namespace tutti::simulation

@@ -1,0 +1,74 @@
+// A job of a few ranks in one process and in a time of its own: each has a mailbox, executions and what it hears of the
+// others, over a Network. All issue the same collectives and messages; one fault may come, by the seed.
+//
+// What a world of ranks does about news and findings is done here in a few lines: fail, and tell the others.
+//
+// Threads: one.
+#pragma once
+
+#include "engine/execution.hpp"
+#include "group/channel.hpp"
+#include "group/health.hpp"
+#include "schedule/prove.hpp"
+#include "simulation/network.hpp"
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace tutti::simulation {
+
+enum class Fault : std::uint8_t { none, death, cut, damage, mismatch };
+
+class Job {
+ public:
+    explicit Job(std::uint64_t seed);
+    ~Job();
+    Job(const Job&) = delete;
+    Job& operator=(const Job&) = delete;
+
+    /// Runs it to its end. What is wrong, in words; empty: nothing.
+    std::string run();
+    Fault fault() const noexcept { return fault_; }
+    Network& network() noexcept { return network_; }
+    /// Ranks that ended with a verdict.
+    int failed() const;
+
+ private:
+    struct Step;
+    struct Message;
+    class Rank;
+    struct News {
+        Instant when;
+        int rank;
+        rendezvous::Verdict verdict;
+    };
+
+    void write_script();
+    void strike();
+    void tell(int from, const rendezvous::Verdict& verdict, int latency_us);
+    void deliver_news();
+    void pass_time();
+    bool is_excused(const rendezvous::Verdict& verdict) const;
+    std::string state() const;
+
+    std::uint64_t seed_;
+    std::mt19937_64 chance_;
+    Instant start_{std::chrono::hours(1)}, now_ = start_, strikes_at_;
+    int size_;
+    Fault fault_ = Fault::none;
+    bool struck_ = false;
+    int culprit_ = -1, other_ = -1;  // of the fault
+    bool lifelines_tell_ = true;     // of a death
+    std::vector<Step> script_;
+    Network network_;
+    std::vector<std::unique_ptr<Rank>> ranks_;
+    std::list<News> news_;
+    std::string wrong_;
+};
+
+}  // namespace tutti::simulation
