@@ -21,20 +21,20 @@ void check_numbers(std::uint64_t taken, std::uint32_t count) {
 }  // namespace
 
 void GroupTable::add(std::uint32_t index, const std::shared_ptr<Group>& group) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     std::erase_if(groups_, [](const auto& entry) { return entry.second.expired(); });
     groups_[index] = group;
 }
 
 std::shared_ptr<Group> GroupTable::find(std::uint32_t index) const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = groups_.find(index);
     return found == groups_.end() ? nullptr : found->second.lock();
 }
 
 std::vector<std::shared_ptr<Group>> GroupTable::all() const {
     std::vector<std::shared_ptr<Group>> alive;
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const auto& [index, group] : groups_) {
         if (auto held = group.lock()) alive.push_back(std::move(held));
     }
@@ -42,7 +42,7 @@ std::vector<std::shared_ptr<Group>> GroupTable::all() const {
 }
 
 GroupPlace GroupTable::next_place(std::uint32_t count, std::uint64_t part_bytes) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     check_numbers(next_index_, count);
     const GroupPlace place{next_index_, next_offset_};
     next_index_ += count;
@@ -61,32 +61,32 @@ GroupPlace GroupTable::next_place_in_store(std::uint32_t count, std::uint64_t pa
 }
 
 void GroupTable::leave(std::uint32_t index) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     left_.insert(index);
 }
 
 void GroupTable::leave_all() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     leaves_all_ = true;
 }
 
 void GroupTable::forget(std::uint32_t index) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     groups_.erase(index);
 }
 
 void GroupTable::note_left(std::uint32_t index, int peer) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     left_by_peer_.emplace(index, peer);
 }
 
 bool GroupTable::has_left(std::uint32_t index, int peer) const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return left_by_peer_.contains({index, peer});
 }
 
 bool GroupTable::has_left(std::uint64_t channel) const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return leaves_all_ || left_.contains(Channel::group(channel));
 }
 
@@ -107,7 +107,7 @@ bool GroupTable::has_sent_all(int peer, std::uint64_t channel) const {
 
 void GroupTable::renew_locks() noexcept {
     new (&making_) std::mutex;
-    new (&mutex_) std::mutex;
+    new (&mutex_) Mutex;
 }
 
 }  // namespace tutti::detail

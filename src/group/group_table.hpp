@@ -6,6 +6,7 @@
 // Threads: any.
 #pragma once
 
+#include "core/thread_safety.hpp"
 #include "transport/mailbox.hpp"
 
 #include <tutti/store.hpp>
@@ -67,13 +68,13 @@ class GroupTable final : public transport::Calls {
     std::string world_;
     Store store_;
     std::mutex making_;
-    mutable std::mutex mutex_;  // all below
-    std::map<std::uint32_t, std::weak_ptr<Group>> groups_;
-    std::uint32_t next_index_ = 1;  // 0: the group of all ranks
-    std::uint64_t next_offset_ = 0;
-    bool leaves_all_ = false;
-    std::set<std::uint32_t> left_;                          // by this rank
-    std::set<std::pair<std::uint32_t, int>> left_by_peer_;  // (group, rank)
+    mutable Mutex mutex_;
+    std::map<std::uint32_t, std::weak_ptr<Group>> groups_ TUTTI_GUARDED_BY(mutex_);
+    std::uint32_t next_index_ TUTTI_GUARDED_BY(mutex_) = 1;  // 0: the group of all ranks
+    std::uint64_t next_offset_ TUTTI_GUARDED_BY(mutex_) = 0;
+    bool leaves_all_ TUTTI_GUARDED_BY(mutex_) = false;
+    std::set<std::uint32_t> left_ TUTTI_GUARDED_BY(mutex_);                          // by this rank
+    std::set<std::pair<std::uint32_t, int>> left_by_peer_ TUTTI_GUARDED_BY(mutex_);  // (group, rank)
 };
 
 }  // namespace tutti::detail
