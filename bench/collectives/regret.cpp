@@ -18,7 +18,7 @@
 namespace tutti::bench {
 namespace {
 
-/// What needs no schedule: a slot for each rank (group/small). It is always chosen where it can serve.
+/// What needs no schedule: a slot for each rank (engine/slots). It is always chosen where it can serve.
 constexpr const char* slots = "slots";
 
 // One collective of one size. `chosen` and the candidates are the same on all ranks.
@@ -38,7 +38,7 @@ class Contest {
         names_ = algorithm::applicable(group.impl()->layout(), request);
         const std::uint64_t block =
             (request.counts.empty() ? request.count : request.counts.front()) * request.element_bytes;
-        if (group.impl()->is_small(planned_, block)) names_.insert(names_.begin(), slots);
+        if (group.impl()->is_short(planned_, block)) names_.insert(names_.begin(), slots);
         result_.chosen = names_.front() == slots ? slots : algorithm::choose(group.impl()->layout(), request).algorithm;
     }
 

@@ -22,17 +22,14 @@ class PlannedCall {
         if (!model_->is_collective)
             quick_ = direct && model_->transfer.peer >= 0 ? Quick::message : Quick::none;
         else if (group_.choose_way(*model_) && direct)
-            quick_ = Quick::small;
-        // all_to_all: where some rank's blocks do not fit, it goes on as an operation.
-        model_->small.arguments = model_.get();
-        model_->small.ordinary = [](const void* given) { return static_cast<const Operation*>(given)->again(); };
+            quick_ = Quick::slots;
     }
 
     const char* name() const noexcept { return model_->name; }
 
     void run() {
         check_idle("run");
-        if (quick_ == Quick::small && group_.run_small(model_->name, model_->small, timeout_)) return;
+        if (quick_ == Quick::slots && group_.run_short(model_->name, model_->slot_call, timeout_, ordinary())) return;
         if (quick_ == Quick::message && run_message()) return;
         issue(false);
         group_.world().wait_for_call(*last_);
@@ -53,7 +50,12 @@ class PlannedCall {
     }
 
  private:
-    enum class Quick { none, small, message };
+    enum class Quick { none, slots, message };
+
+    // What takes longer, and an all_to_all where some rank's blocks do not fit, goes on as an operation.
+    OrdinaryCall ordinary() const {
+        return {[](const void* given) { return static_cast<const Operation*>(given)->again(); }, model_.get()};
+    }
 
     // Temporaries and buffers serve one call at a time.
     void check_idle(const char* method) const {

@@ -15,7 +15,7 @@ namespace tutti::api::quick {
 namespace {
 
 using detail::Group;
-using detail::SmallCall;
+using engine::SlotCall;
 using group::Fingerprint;
 
 constexpr std::size_t counts_max = 64;
@@ -63,7 +63,7 @@ std::uint64_t fingerprint_of_blocks(Collective c, DType dtype, ReduceOp op, int 
     return Fingerprint::pack(static_cast<int>(c), dtype, op.kind(), -1, all);
 }
 
-SmallCall call_of(Collective collective, const ConstTensorView& in, const ConstTensorView& out, std::uint64_t count) {
+SlotCall call_of(Collective collective, const ConstTensorView& in, const ConstTensorView& out, std::uint64_t count) {
     return {.collective = collective,
             .input = static_cast<const std::byte*>(in.data()),
             .output = static_cast<std::byte*>(const_cast<void*>(out.data())),
@@ -71,7 +71,7 @@ SmallCall call_of(Collective collective, const ConstTensorView& in, const ConstT
             .count = count,
             .dtype = in.dtype()};
 }
-void set_op(SmallCall& call, ReduceOp op, int ranks) {
+void set_op(SlotCall& call, ReduceOp op, int ranks) {
     call.op = op.kind();
     call.divisor = op.kind() == ReduceOp::Kind::avg ? static_cast<std::uint64_t>(ranks) : 1;
 }
@@ -150,9 +150,8 @@ class Blocks {
 
 /// The operation with which the call goes on where it is not as short for others: as the ordinary way makes it.
 template <class Arguments, auto make>
-void go_on_with(SmallCall& call, const Arguments& arguments) {
-    call.arguments = &arguments;
-    call.ordinary = [](const void* given) { return std::apply(make, *static_cast<const Arguments*>(given)); };
+detail::OrdinaryCall ordinary(const Arguments& arguments) {
+    return {[](const void* given) { return std::apply(make, *static_cast<const Arguments*>(given)); }, &arguments};
 }
 
 }  // namespace
@@ -161,32 +160,32 @@ bool all_reduce(const TensorView& tensor, const AllReduceOptions& o) {
     const Target group(o.group);
     if (!group || !plain(tensor) || !combines(o.op, tensor.dtype()) || o.timeout.count() < 0) return false;
     const std::uint64_t count = count_of(tensor);
-    SmallCall call = call_of(Collective::all_reduce, tensor, tensor, count);
-    if (!group->is_small(call.collective, call.block_bytes)) return false;
+    SlotCall call = call_of(Collective::all_reduce, tensor, tensor, count);
+    if (!group->is_short(call.collective, call.block_bytes)) return false;
     set_op(call, o.op, group->size());
     call.fingerprint = fingerprint(call.collective, call.dtype, o.op, -1, count);
-    return group->run_small("all_reduce", call, o.timeout);
+    return group->run_short("all_reduce", call, o.timeout);
 }
 
 bool broadcast(const TensorView& tensor, const BroadcastOptions& o) {
     const Target group(o.group);
     if (!group || !plain(tensor) || o.timeout.count() < 0) return false;
-    SmallCall call = call_of(Collective::broadcast, tensor, tensor, count_of(tensor));
+    SlotCall call = call_of(Collective::broadcast, tensor, tensor, count_of(tensor));
     call.root = root_of(o.src, o.group_src, -1, group);
-    if (call.root < 0 || !group->is_small(call.collective, call.block_bytes)) return false;
+    if (call.root < 0 || !group->is_short(call.collective, call.block_bytes)) return false;
     call.fingerprint = fingerprint(call.collective, call.dtype, {}, call.root, call.count);
-    return group->run_small("broadcast", call, o.timeout);
+    return group->run_short("broadcast", call, o.timeout);
 }
 
 bool reduce(const TensorView& tensor, const ReduceOptions& o) {
     const Target group(o.group);
     if (!group || !plain(tensor) || !combines(o.op, tensor.dtype()) || o.timeout.count() < 0) return false;
-    SmallCall call = call_of(Collective::reduce, tensor, tensor, count_of(tensor));
+    SlotCall call = call_of(Collective::reduce, tensor, tensor, count_of(tensor));
     call.root = root_of(o.dst, o.group_dst, -1, group);
-    if (call.root < 0 || !group->is_small(call.collective, call.block_bytes)) return false;
+    if (call.root < 0 || !group->is_short(call.collective, call.block_bytes)) return false;
     set_op(call, o.op, group->size());
     call.fingerprint = fingerprint(call.collective, call.dtype, o.op, call.root, call.count);
-    return group->run_small("reduce", call, o.timeout);
+    return group->run_short("reduce", call, o.timeout);
 }
 
 bool all_gather_into_tensor(const TensorView& output, const ConstTensorView& input, const CollectiveOptions& o) {
@@ -194,19 +193,19 @@ bool all_gather_into_tensor(const TensorView& output, const ConstTensorView& inp
     if (!group || !plain(input) || !plain(output) || input.dtype() != output.dtype() || o.timeout.count() < 0)
         return false;
     const auto n = static_cast<std::uint64_t>(group->size());
-    SmallCall call = call_of(Collective::all_gather, input, output, count_of(input));
+    SlotCall call = call_of(Collective::all_gather, input, output, count_of(input));
     if (n > counts_max || count_of(output) != call.count * n || overlap(input, output)) return false;
-    if (!group->is_small(call.collective, call.block_bytes)) return false;
+    if (!group->is_short(call.collective, call.block_bytes)) return false;
     call.fingerprint = fingerprint_of_blocks(call.collective, call.dtype, {}, group->size(), call.count);
-    return group->run_small("all_gather_into_tensor", call, o.timeout);
+    return group->run_short("all_gather_into_tensor", call, o.timeout);
 }
 
 bool gather(const ConstTensorView& tensor, const TensorList& outputs, const GatherOptions& o) {
     const Target group(o.group);
     if (!group || !plain(tensor) || o.timeout.count() < 0) return false;
-    SmallCall call = call_of(Collective::gather, tensor, tensor, count_of(tensor));
+    SlotCall call = call_of(Collective::gather, tensor, tensor, count_of(tensor));
     call.root = root_of(o.dst, o.group_dst, 0, group);
-    if (call.root < 0 || !group->is_small(call.collective, call.block_bytes)) return false;
+    if (call.root < 0 || !group->is_short(call.collective, call.block_bytes)) return false;
     if (group->rank() == call.root) {
         if (!adjoining(outputs, tensor, group->size())) return false;
         for (const TensorView& output : outputs) {
@@ -217,15 +216,15 @@ bool gather(const ConstTensorView& tensor, const TensorList& outputs, const Gath
         return false;
     }
     call.fingerprint = fingerprint(call.collective, call.dtype, {}, call.root, call.count);
-    return group->run_small("gather", call, o.timeout);
+    return group->run_short("gather", call, o.timeout);
 }
 
 bool scatter(const TensorView& tensor, const ConstTensorList& inputs, const ScatterOptions& o) {
     const Target group(o.group);
     if (!group || !plain(tensor) || o.timeout.count() < 0) return false;
-    SmallCall call = call_of(Collective::scatter, tensor, tensor, count_of(tensor));
+    SlotCall call = call_of(Collective::scatter, tensor, tensor, count_of(tensor));
     call.root = root_of(o.src, o.group_src, 0, group);
-    if (call.root < 0 || !group->is_small(call.collective, call.block_bytes)) return false;
+    if (call.root < 0 || !group->is_short(call.collective, call.block_bytes)) return false;
     if (group->rank() == call.root) {
         if (!adjoining(inputs, tensor, group->size())) return false;
         call.input = static_cast<const std::byte*>(inputs.front().data());
@@ -233,7 +232,7 @@ bool scatter(const TensorView& tensor, const ConstTensorList& inputs, const Scat
         return false;
     }
     call.fingerprint = fingerprint(call.collective, call.dtype, {}, call.root, call.count);
-    return group->run_small("scatter", call, o.timeout);
+    return group->run_short("scatter", call, o.timeout);
 }
 
 bool reduce_scatter_tensor(const TensorView& output, const ConstTensorView& input, const ReduceScatterOptions& o) {
@@ -241,12 +240,12 @@ bool reduce_scatter_tensor(const TensorView& output, const ConstTensorView& inpu
     if (!group || !plain(input) || !plain(output) || input.dtype() != output.dtype() || o.timeout.count() < 0)
         return false;
     const auto n = static_cast<std::uint64_t>(group->size());
-    SmallCall call = call_of(Collective::reduce_scatter, input, output, count_of(output));
+    SlotCall call = call_of(Collective::reduce_scatter, input, output, count_of(output));
     if (n > counts_max || count_of(input) != call.count * n || !combines(o.op, input.dtype())) return false;
-    if (!group->is_small(call.collective, call.block_bytes)) return false;
+    if (!group->is_short(call.collective, call.block_bytes)) return false;
     set_op(call, o.op, group->size());
     call.fingerprint = fingerprint_of_blocks(call.collective, call.dtype, o.op, group->size(), call.count);
-    return group->run_small("reduce_scatter_tensor", call, o.timeout);
+    return group->run_short("reduce_scatter_tensor", call, o.timeout);
 }
 
 bool all_to_all_single(const TensorView& output, const ConstTensorView& input, const AllToAllSingleOptions& o) {
@@ -261,13 +260,13 @@ bool all_to_all_single(const TensorView& output, const ConstTensorView& input, c
         return shape.size() == 1 || (!shape.empty() && static_cast<std::uint64_t>(shape[0]) % n == 0);
     };
     if (block * n != count || !splits(input.shape()) || !splits(output.shape())) return false;
-    SmallCall call = call_of(Collective::all_to_all, input, output, block);
+    SlotCall call = call_of(Collective::all_to_all, input, output, block);
     if (!group->blocks_fit(call)) return false;
     call.fingerprint = fingerprint(call.collective, call.dtype, {}, -1, 0);
     using Arguments = std::tuple<const TensorView&, const ConstTensorView&, const AllToAllSingleOptions&>;
     const Arguments arguments(output, input, o);
-    go_on_with<Arguments, api::all_to_all_single>(call, arguments);
-    return group->run_small("all_to_all_single", call, o.timeout);
+    return group->run_short("all_to_all_single", call, o.timeout,
+                            ordinary<Arguments, api::all_to_all_single>(arguments));
 }
 
 bool all_to_all(const TensorList& outputs, const ConstTensorList& inputs, const CollectiveOptions& o) {
@@ -278,7 +277,7 @@ bool all_to_all(const TensorList& outputs, const ConstTensorList& inputs, const 
     if (n > counts_max || !adjoining(inputs, inputs.front().dtype(), n, send.data()) ||
         !adjoining(outputs, inputs.front().dtype(), n, receive.data()))
         return false;
-    SmallCall call = call_of(Collective::all_to_all, inputs.front(), outputs.front(), 0);
+    SlotCall call = call_of(Collective::all_to_all, inputs.front(), outputs.front(), 0);
     call.set_blocks(std::span(send).first(n), std::span(receive).first(n));
     const std::size_t element = size_of(call.dtype);
     const auto me = static_cast<std::size_t>(group->rank());
@@ -289,8 +288,7 @@ bool all_to_all(const TensorList& outputs, const ConstTensorList& inputs, const 
     call.fingerprint = fingerprint(call.collective, call.dtype, {}, -1, 0);
     using Arguments = std::tuple<const TensorList&, const ConstTensorList&, const CollectiveOptions&>;
     const Arguments arguments(outputs, inputs, o);
-    go_on_with<Arguments, api::all_to_all>(call, arguments);
-    return group->run_small("all_to_all", call, o.timeout);
+    return group->run_short("all_to_all", call, o.timeout, ordinary<Arguments, api::all_to_all>(arguments));
 }
 
 bool all_to_all_v(const TensorView& output, const ConstTensorView& input, const AllToAllVOptions& o) {
@@ -302,7 +300,7 @@ bool all_to_all_v(const TensorView& output, const ConstTensorView& input, const 
     if (n > counts_max || !sent.lie_in(count_of(input), n) || !received.lie_in(count_of(output), n) ||
         !received.are_disjoint() || sent.counts()[me] != received.counts()[me] || overlap(input, output))
         return false;
-    SmallCall call = call_of(Collective::all_to_all, input, output, 0);
+    SlotCall call = call_of(Collective::all_to_all, input, output, 0);
     call.set_blocks(sent.counts(), received.counts());
     call.send_offsets = sent.offsets();
     call.receive_offsets = received.offsets();
@@ -310,17 +308,16 @@ bool all_to_all_v(const TensorView& output, const ConstTensorView& input, const 
     call.fingerprint = fingerprint(call.collective, call.dtype, {}, -1, 0);
     using Arguments = std::tuple<const TensorView&, const ConstTensorView&, const AllToAllVOptions&>;
     const Arguments arguments(output, input, o);
-    go_on_with<Arguments, api::all_to_all_v>(call, arguments);
-    return group->run_small("all_to_all_v", call, o.timeout);
+    return group->run_short("all_to_all_v", call, o.timeout, ordinary<Arguments, api::all_to_all_v>(arguments));
 }
 
 bool barrier(const BarrierOptions& o) {
     const Target group(o.group);
-    if (!group || o.timeout.count() < 0 || !group->is_small(Collective::barrier, 0)) return false;
+    if (!group || o.timeout.count() < 0 || !group->is_short(Collective::barrier, 0)) return false;
     if (!o.device_ids.empty() && api::barrier_device(o, *group)) return false;
-    SmallCall call{.collective = Collective::barrier};
+    SlotCall call{.collective = Collective::barrier};
     call.fingerprint = fingerprint(call.collective, DType::uint8, {}, -1, 0);
-    return group->run_small("barrier", call, o.timeout);
+    return group->run_short("barrier", call, o.timeout);
 }
 
 }  // namespace tutti::api::quick

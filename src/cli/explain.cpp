@@ -2,12 +2,12 @@
 #include "algorithm/explain.hpp"
 
 #include "algorithm/select.hpp"
-#include "algorithm/slots.hpp"
 #include "cli/commands.hpp"
 #include "cli/explain_quantized.hpp"
 #include "cli/manual/page.hpp"
 #include "command/requests.hpp"
 #include "core/env.hpp"
+#include "schedule/slots.hpp"
 #include "transport/shm/arena.hpp"
 #include "transport/shm/peer_memory.hpp"
 #include "tune/tune.hpp"
@@ -65,10 +65,18 @@ algorithm::Request request_of(const ExplainArguments& a) {
     return request;
 }
 
+// Calls whose blocks differ in length have a schedule.
+bool fits_slot(const algorithm::Request& request, int ranks) {
+    const std::vector<std::uint64_t>& counts =
+        request.collective == Collective::all_to_all ? request.send_counts : request.counts;
+    if (std::ranges::adjacent_find(counts, std::ranges::not_equal_to{}) != counts.end()) return false;
+    const std::uint64_t count = counts.empty() ? request.count : counts.front();
+    return schedule::fits_slot(request.collective, count * request.element_bytes, ranks);
+}
+
 // What calls do between ranks of one host that are short enough to need no schedule; empty: this one has a schedule.
 std::string slots_instead(const algorithm::Layout& layout, const algorithm::Request& request) {
-    if (!layout.shared_memory || !layout.one_host() || request.algorithm ||
-        !algorithm::fits_slot(request, layout.size()))
+    if (!layout.shared_memory || !layout.one_host() || request.algorithm || !fits_slot(request, layout.size()))
         return {};
     return fmt::format(
         "{} on {} ranks: slots\n"
@@ -76,7 +84,7 @@ std::string slots_instead(const algorithm::Layout& layout, const algorithm::Requ
         "reads "
         "the others'; no schedule runs\n"
         "  A schedule runs when --algorithm or TUTTI_ALGORITHM names one. The table's choice among them:\n",
-        to_string(request.collective), layout.size(), algorithm::slot_bytes(request.collective, layout.size()));
+        to_string(request.collective), layout.size(), schedule::slot_bytes(request.collective, layout.size()));
 }
 
 // Where the numbers come from that are printed.
@@ -181,8 +189,8 @@ Command add_explain(CLI::App& app) {
                 fmt::print(
                     "# A call whose contribution fits into a slot of {} bytes ({} of an all_to_all) runs no schedule, "
                     "unless TUTTI_ALGORITHM names one.\n",
-                    algorithm::slot_bytes(Collective::all_reduce, layout.size()),
-                    algorithm::slot_bytes(Collective::all_to_all, layout.size()));
+                    schedule::slot_bytes(Collective::all_reduce, layout.size()),
+                    schedule::slot_bytes(Collective::all_to_all, layout.size()));
             std::fputs(algorithm::describe_choices(layout).c_str(), stdout);
             return 0;
         }

@@ -18,10 +18,9 @@ void Group::start(Operation& operation) {
     const std::uint64_t fingerprint = operation.operands.fingerprint;
     remember(operation.sequence, fingerprint);
     recorder_.start(operation.ticket);
-    if (make_small(operation)) {
+    if (make_short(operation)) {
         suffer(operation, false, true);  // in its one turn, before the others have this rank's part
-        operation.small_state = begin_small(operation.small);
-        operation.small_state.ticket = operation.ticket;
+        begin_short(operation);
     } else {
         begin_schedule(operation);
         suffer(operation, false, false);
@@ -38,7 +37,7 @@ void Group::begin_schedule(Operation& operation) {
         check_records(operation.sequence);
         if (world_->flight().failure()) return;
     }
-    if (const std::uint64_t largest = operation.small_state.largest; largest != SmallState::unknown)
+    if (const std::uint64_t largest = operation.slot_state.largest; largest != engine::SlotState::unknown)
         operation.request.largest_count = largest / size_of(operation.operands.dtype);
     operation.operands.channel = Channel::of_collective(index_, operation.sequence);
     if (size_ > 1) world_->flight().mailbox().check_unexpected(operation.operands.channel, fingerprint);
@@ -80,15 +79,14 @@ bool Group::progress() {
     bool moved = false;
     while (!collectives_.empty()) {
         const std::shared_ptr<Operation> operation = collectives_.front();
-        if (operation->small_state.sequence == 0 && !operation->execution) {
+        if (operation->slot_state.sequence == 0 && !operation->execution) {
             start(*operation);
             if (world_->flight().failure()) return true;
             moved = true;
         }
-        SmallState& small = operation->small_state;
-        if (small.sequence != 0 && !operation->execution) {
-            if (!advance(operation->small, small, operation->sequence)) return moved;
-            if (!world_->flight().failure() && small.large) begin_schedule(*operation);
+        if (operation->slot_state.sequence != 0 && !operation->execution) {
+            if (!advance_short(*operation)) return moved;
+            if (!world_->flight().failure() && operation->slot_state.large) begin_schedule(*operation);
             if (world_->flight().failure()) return true;
         }
         if (operation->execution) {
@@ -224,7 +222,7 @@ void Group::disagreement(int peer, std::uint64_t sequence) {
 
 std::vector<int> Group::waits_for(const Operation& operation) const {
     if (operation.execution) return operation.execution->waits_for();
-    if (operation.small_state.sequence != 0) return missing(operation.small, operation.small_state);
+    if (operation.slot_state.sequence != 0) return slots_->waits_for(operation.slot_call, operation.slot_state);
     if (!operation.is_collective && operation.transfer.peer >= 0) return {rank_of(operation.transfer.peer)};
     return {};
 }

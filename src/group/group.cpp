@@ -80,7 +80,6 @@ Group::Group(std::shared_ptr<World> world, Part part)
     has_quick_way_ = world_->means().faults == nullptr && !recorder_.counts_operations();
     recorder_.set_world(world_->id() + index_ * 0x9e3779b97f4a7c15ULL, world_->id());
     inquiry_.emplace(PrefixStore(verdict_prefix(*world_, index_), world_->setup().store));
-    small_seen_.resize(static_cast<std::size_t>(size_));
     take_layout();
     backend_names_ = part.backends.empty() ? backend::Devices{{Device::Type::cpu, backend::native}} : part.backends;
     open_memory();
@@ -184,6 +183,7 @@ void Group::open_memory() {
     if (native != backend_names_.end() && native->second != backend::native) arena_.reset();
     carries_own_bytes_alone_ = native == backend_names_.end();
     ground_.arena = arena_.get();
+    if (uses_shared_memory_only()) slots_.emplace(*arena_, rank_, size_, &world_->means().small_copy);
     ground_.staging_copy = &world_->means().staging_copy;
     ground_.huge_pages = &world_->means().huge_pages;
     if (arena_ && size_ > 1) ground_.symmetric = symmetric_;
@@ -191,7 +191,7 @@ void Group::open_memory() {
 }
 
 bool Group::choose_way(Operation& operation) {
-    if (make_small(operation)) return true;
+    if (make_short(operation)) return true;
     const std::lock_guard lock(world_->flight().mutex());
     operation.schedule = plan_for(operation.request);
     return false;

@@ -114,18 +114,19 @@ class Group : public std::enable_shared_from_this<Group> {
 
     /// Queues the operation; asynchronous ones are progressed in the background.
     void submit(const std::shared_ptr<Operation>& operation, bool asynchronous);
-    /// Decides how a collective that is not issued yet will run, for all that are made from it: true, `small` is filled
-    /// in; false: `schedule` is.
+    /// Decides how a collective that is not issued yet will run, for all that are made from it: true, `slot_call` is
+    /// filled in; false: `schedule` is.
     bool choose_way(Operation& operation);
     /// Issues it, waits for it, and throws what it failed with.
     void run(const std::shared_ptr<Operation>& operation);
-    /// Runs a small collective at once, without an Operation, when nothing else is in flight. `timeout` zero: the
+    /// Runs a short collective at once, without an Operation, when nothing else is in flight. `timeout` zero: the
     /// group's. False, and nothing has happened, when it has to go the ordinary way.
-    bool run_small(const char* name, const SmallCall& call, std::chrono::milliseconds timeout);
-    /// Whether a collective of this shape is a small one. Depends only on what is equal on all ranks.
-    bool is_small(Collective collective, std::uint64_t block_bytes) const noexcept;
+    bool run_short(const char* name, const engine::SlotCall& call, std::chrono::milliseconds timeout,
+                   OrdinaryCall ordinary = {});
+    /// Whether a collective of this shape is a short one. Depends only on what is equal on all ranks.
+    bool is_short(Collective collective, std::uint64_t block_bytes) const noexcept;
     /// all_to_all: whether all that this rank sends fits into its slot. Ranks may differ in that.
-    bool blocks_fit(const SmallCall& call) const noexcept;
+    bool blocks_fit(const engine::SlotCall& call) const noexcept;
     /// Sends a short message to a rank (of the world) of this host at once; `payload` may be written again. False, and
     /// nothing has happened, when it has to go the ordinary way.
     bool send_now(int peer, std::uint64_t channel, std::uint64_t fingerprint, std::span<const std::byte> payload);
@@ -253,56 +254,29 @@ class Group : public std::enable_shared_from_this<Group> {
     std::optional<std::uint64_t> room_for_blocks(const Operation& operation);
     void begin_relay(Operation& operation, std::uint64_t room);
     void end_relay(Operation& operation);
-    bool make_small(Operation& operation) const;
     void remember(std::uint64_t sequence, std::uint64_t fingerprint);
-    SmallState begin_small(const SmallCall& call);
-    bool advance(const SmallCall& call, SmallState& state, std::uint64_t sequence);
-    template <Collective c>
-    bool run_small_as(const char* name, const SmallCall& call, std::chrono::milliseconds timeout);
-    template <Collective c>
-    SmallState begin_small_as(const SmallCall& call);
-    template <Collective c>
-    bool advance_as(const SmallCall& call, SmallState& state, std::uint64_t sequence);
-    void go_on_small(BiasedMutex::Entry& entry, const char* name, const SmallCall& call, SmallState& state,
-                     std::uint64_t sequence, std::chrono::milliseconds timeout);
-    bool awaits_only_others_cpus(const SmallCall& call, const SmallState& state);
-    template <Collective c>
-    bool wait_briefly(const SmallCall& call, SmallState& state, std::uint64_t sequence);
-    bool yield_briefly(const SmallCall& call, SmallState& state, std::uint64_t sequence);
-    template <Collective c>
-    bool publish(const SmallCall& call, SmallState& state, std::uint64_t sequence);
-    bool reusable(const SmallCall& call, SmallState& state, std::uint64_t sequence);
-    void compare_at_checkpoint(const SmallCall& call, SmallState& state, std::uint64_t sequence);
-    void record_small(const SmallCall& call, SmallState& state, std::uint64_t sequence);
-    void note_splits(const SmallCall& call, record::Ticket ticket);
-    std::byte* small_blocks(int rank, const SmallState& state, std::uint64_t head) const noexcept;
-    void publish_parts(const SmallCall& call, std::byte* to, std::size_t bytes);
-    void copy_payload(const SmallCall& call, std::byte* to, const std::byte* from, std::size_t bytes);
-    void publish_blocks(const SmallCall& call, SmallState& state);
-    void check_blocks(const SmallCall& call, SmallState& state, std::uint64_t sequence, int peer);
-    template <Collective c>
-    void finish(const SmallCall& call, const SmallState& state);
-    void take_blocks(const SmallCall& call, const SmallState& state);
     std::vector<int> waits_for(const Operation& operation) const;
-    std::vector<int> missing(const SmallCall& call, const SmallState& state) const;
-    transport::SmallHead& small_head(const SmallState& state, int rank) const noexcept {
-        std::byte* const control = reinterpret_cast<std::byte*>(&arena_->control(rank));
-        return *reinterpret_cast<transport::SmallHead*>(control + state.head);
-    }
-    /// Where it lies if it is longer than what comes with the head. Two ranks take turns where both write; a rank that
-    /// writes alone keeps to its own areas.
-    std::byte* small_area(const SmallState& state, int rank) const noexcept {
-        using transport::RankControl;
-        if (state.turn == 0) return arena_->control(rank).area_ahead[state.sequence % RankControl::small_slots];
-        const int owner = arena_->in_turn(rank, state.turn, RankControl::in_turns);
-        return arena_->control(owner).area_in_turn[state.turn % RankControl::in_turns];
-    }
-    /// Where a contribution of that many bytes lies.
-    [[gnu::always_inline]] std::byte* small_payload(const SmallState& state, int rank,
-                                                    std::size_t bytes) const noexcept {
-        return bytes <= transport::SmallSlot::payload_bytes ? small_head(state, rank).payload()
-                                                            : small_area(state, rank);
-    }
+    // Short calls (short_calls.cpp).
+    struct ShortCallEvents;
+    bool make_short(Operation& operation) const;
+    void begin_short(Operation& operation);
+    bool advance_short(Operation& operation);
+    bool advance_short(const engine::SlotCall& call, engine::SlotState& state, std::uint64_t sequence,
+                       record::Ticket& ticket);
+    template <Collective c>
+    bool run_short_as(const char* name, const engine::SlotCall& call, std::chrono::milliseconds timeout,
+                      OrdinaryCall ordinary);
+    template <Collective c>
+    bool wait_briefly(const engine::SlotCall& call, engine::SlotState& state, std::uint64_t sequence,
+                      record::Ticket& ticket);
+    bool yield_briefly(const engine::SlotCall& call, engine::SlotState& state, std::uint64_t sequence,
+                       record::Ticket& ticket);
+    bool awaits_only_others_cpus(const engine::SlotCall& call, const engine::SlotState& state);
+    void go_on(BiasedMutex::Entry& entry, const char* name, const engine::SlotCall& call,
+               const engine::SlotState& state, std::uint64_t sequence, record::Ticket ticket,
+               std::chrono::milliseconds timeout, OrdinaryCall ordinary);
+    void record_short(const engine::SlotCall& call, std::uint64_t sequence, record::Ticket& ticket);
+    void note_splits(const engine::SlotCall& call, record::Ticket ticket);
     bool uses_shared_memory_only() const noexcept {
         return arena_ && arena_->layout().ranks == size_ && !carries_own_bytes_alone_;
     }
@@ -345,12 +319,10 @@ class Group : public std::enable_shared_from_this<Group> {
 
     std::deque<std::shared_ptr<Operation>> collectives_;
     std::uint64_t sequence_ = 0;
-    std::uint64_t agreement_ = 0;  // a digest of the fingerprints of all collectives that have been started here
-    std::uint64_t small_sequence_ = 0;
-    std::uint64_t small_in_turn_ = 0;        // of these, those in which all wait for all
-    std::vector<std::uint64_t> small_seen_;  // by rank: the latest small collective that it has begun, as far as known
-    std::uint64_t small_checkpoint_ = 0;     // the collective that is compared when this rank runs out of slots
-    std::unique_ptr<History> history_;       // where there is no arena
+    std::uint64_t agreement_ = 0;         // a digest of the fingerprints of all collectives that have been started here
+    std::optional<engine::Slots> slots_;  // where all ranks share memory
+    std::uint64_t looked_back_to_ = 0;    // the collective that is compared when this rank runs out of slots
+    std::unique_ptr<History> history_;    // where there is no arena
     Instant next_probe_{};
     struct CachedPlan {
         algorithm::Request request;

@@ -5,6 +5,7 @@
 #include "core/deadline.hpp"
 #include "engine/execution.hpp"
 #include "engine/quantized.hpp"
+#include "engine/slots.hpp"
 #include "group/faults.hpp"
 #include "record/recorder.hpp"
 
@@ -28,43 +29,11 @@ namespace tutti::detail {
 class Group;
 class Operation;
 
-/// A collective whose contributions fit into one slot a rank (small.cpp): what it takes to run it.
-struct SmallCall {
-    Collective collective = Collective::barrier;
-    int root = 0;
-    const std::byte* input = nullptr;  ///< this rank's contribution, if it makes one
-    std::byte* output = nullptr;
-    std::size_t block_bytes = 0;  ///< of one rank's block; of the whole where there are no blocks
-    std::uint64_t count = 0;      ///< elements that are combined
-    DType dtype = DType::uint8;
-    ReduceOp::Kind op = ReduceOp::Kind::sum;
-    std::uint64_t divisor = 1;
-    std::uint64_t fingerprint = 0;
-
-    // all_to_all only.
-    std::span<const std::uint64_t> send_counts;  ///< by rank, in elements; empty: every block has `block_bytes`
-    std::span<const std::uint64_t> receive_counts;
-    std::span<const std::uint64_t> send_offsets;  ///< in elements; empty: one block after the other
-    std::span<const std::uint64_t> receive_offsets;
-    /// Sets the three. The counts stay where they are.
-    void set_blocks(std::span<const std::uint64_t> send, std::span<const std::uint64_t> receive);
-    bool large = false;  ///< what this rank sends does not fit: it says so, and all go on with a schedule
-    /// Makes the operation with which the call goes on, from `arguments`; null: this description is enough.
-    std::shared_ptr<Operation> (*ordinary)(const void* arguments) = nullptr;
+/// What a short call becomes where it is not as short for other ranks: make(arguments); null: its description is
+/// enough.
+struct OrdinaryCall {
+    std::shared_ptr<Operation> (*make)(const void* arguments) = nullptr;
     const void* arguments = nullptr;
-};
-struct SmallState {
-    std::uint64_t sequence = 0;  ///< among small collectives; 0: it is not one
-    std::uint64_t turn = 0;      ///< among those in which all wait for all; 0: it is not one
-    std::size_t head = 0;        ///< bytes in a rank's RankControl before its SmallHead
-    bool is_short = false;       ///< that is a ShortSlot's
-    bool published = false;
-    bool waited = false;  ///< for some rank's contribution
-    bool large = false;   ///< some rank's contribution did not fit
-    int next = 0;         ///< the rank whose contribution comes next
-    static constexpr std::uint64_t unknown = ~std::uint64_t{0};
-    std::uint64_t largest = unknown;  ///< all_to_all: bytes of the largest block that has been heard of
-    record::Ticket ticket = 0;        ///< 0: it is not recorded yet
 };
 
 /// How the recorder sees a collective.
@@ -110,8 +79,8 @@ class Operation {
     std::uint64_t sequence = 0;
     std::unique_ptr<engine::Running> execution;
     std::optional<std::uint64_t> room;  ///< of an all_to_all whose blocks are being passed on: bytes of a slot
-    SmallCall small;
-    SmallState small_state;
+    engine::SlotCall slot_call;         // where it is short
+    engine::SlotState slot_state;       // sequence 0: it is not, or has not begun
     Instant started;
     record::Ticket ticket = 0;
     std::optional<ArmedFault> fault;  ///< that TUTTI_FAULTS asks for

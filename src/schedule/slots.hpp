@@ -1,13 +1,14 @@
-// Which calls need no schedule: between ranks of one host, each rank writes the bytes that the others need of it into a
-// slot of its own, and reads the others' slots (group/small). Pure functions; equal on all ranks for equal calls.
+// What a slot of a short collective holds. Between ranks of one host, each rank writes the bytes that the others need
+// of it into a slot of its own, and reads the others' slots (engine/slots). Who plans and who runs such a call count
+// alike. Pure functions; equal on all ranks for equal calls.
 #pragma once
 
-#include "algorithm/plan.hpp"
+#include "schedule/schedule.hpp"
 
 #include <cstddef>
 #include <cstdint>
 
-namespace tutti::algorithm {
+namespace tutti::schedule {
 
 /// To each rank goes another block of the values that one rank contributes. That rank's own block stays in its buffer.
 constexpr bool splits(Collective collective) {
@@ -36,13 +37,4 @@ constexpr bool fits_slot(Collective collective, std::uint64_t block_bytes, int r
     return block_bytes <= most && block_bytes * blocks <= most;
 }
 
-/// The same for a request; calls whose blocks differ in length have a schedule.
-inline bool fits_slot(const Request& request, int ranks) {
-    const std::vector<std::uint64_t>& counts =
-        request.collective == Collective::all_to_all ? request.send_counts : request.counts;
-    if (std::ranges::adjacent_find(counts, std::ranges::not_equal_to{}) != counts.end()) return false;
-    const std::uint64_t count = counts.empty() ? request.count : counts.front();
-    return fits_slot(request.collective, count * request.element_bytes, ranks);
-}
-
-}  // namespace tutti::algorithm
+}  // namespace tutti::schedule

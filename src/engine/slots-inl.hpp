@@ -1,0 +1,248 @@
+// The steps of a call in the slots, made where they are called: what differs by collective, and whom events go to, is
+// decided there, and costs nothing on the way.
+#pragma once
+
+#include "engine/slots.hpp"
+#include "reduce/few.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tutti::engine {
+namespace slots {
+
+using transport::RankControl;
+using transport::ShortSlot;
+using transport::SmallHead;
+using transport::SmallSlot;
+
+// Ranks for which nobody waits run ahead: their contributions are fetched this many slots before they are needed.
+inline constexpr std::uint64_t fetched_ahead = 3;
+
+// Only the root's contribution is needed, or only the root needs contributions: the other side does not wait.
+constexpr bool from_root(Collective collective) {
+    return collective == Collective::broadcast || collective == Collective::scatter;
+}
+constexpr bool to_root(Collective collective) {
+    return collective == Collective::reduce || collective == Collective::gather;
+}
+constexpr bool one_way(Collective collective) {
+    return from_root(collective) || to_root(collective);
+}
+constexpr bool contributes(Collective collective, int root, int rank) {
+    if (from_root(collective)) return rank == root;
+    return !to_root(collective) || rank != root;
+}
+constexpr bool needs(Collective collective, int root, int peer, int rank) {
+    if (peer == rank) return false;
+    if (from_root(collective)) return peer == root;
+    return !to_root(collective) || rank == root;
+}
+
+// As memcpy, which is not called for the few bytes that most contributions have.
+[[gnu::always_inline]] inline void copy_few(std::byte* to, const std::byte* from, std::size_t bytes) {
+    if (bytes >= sizeof(std::uint64_t) && bytes <= 2 * sizeof(std::uint64_t)) {
+        std::uint64_t head = 0, tail = 0;  // which may overlap
+        std::memcpy(&head, from, sizeof head);
+        std::memcpy(&tail, from + bytes - sizeof tail, sizeof tail);
+        std::memcpy(to, &head, sizeof head);
+        std::memcpy(to + bytes - sizeof tail, &tail, sizeof tail);
+    } else if (bytes > 0) {
+        std::memcpy(to, from, bytes);
+    }
+}
+
+// Calls f<collective>(): what differs by collective is decided once, and not at every step on the way.
+template <class F>
+[[gnu::always_inline]] inline decltype(auto) by_collective(Collective collective, F f) {
+    switch (collective) {
+        case Collective::all_reduce: return f.template operator()<Collective::all_reduce>();
+        case Collective::broadcast: return f.template operator()<Collective::broadcast>();
+        case Collective::reduce: return f.template operator()<Collective::reduce>();
+        case Collective::all_gather: return f.template operator()<Collective::all_gather>();
+        case Collective::gather: return f.template operator()<Collective::gather>();
+        case Collective::scatter: return f.template operator()<Collective::scatter>();
+        case Collective::reduce_scatter: return f.template operator()<Collective::reduce_scatter>();
+        case Collective::all_to_all: return f.template operator()<Collective::all_to_all>();
+        default: return f.template operator()<Collective::barrier>();
+    }
+}
+
+}  // namespace slots
+
+// Where the head lies of a collective that comes so many later, if it is of the same kind.
+[[gnu::always_inline]] inline std::size_t Slots::head_ahead(const SlotState& state,
+                                                            std::uint64_t later) const noexcept {
+    using namespace slots;
+    const std::size_t slot = (state.sequence + later) & (ahead_ - 1);
+    return state.is_short ? offsetof(RankControl, short_ahead) + slot * sizeof(ShortSlot)
+                          : offsetof(RankControl, ahead) + slot * sizeof(SmallSlot);
+}
+
+template <Collective c>
+[[gnu::always_inline]] inline SlotState Slots::begin_as(const SlotCall& call, std::uint64_t digest) {
+    using namespace slots;
+    SlotState state{.sequence = ++sequence_, .digest = digest};
+    state.is_short = c != Collective::all_to_all &&
+                     schedule::blocks_in_slot(c, size_) * call.block_bytes <= ShortSlot::payload_bytes;
+    if (one_way(c)) {
+        state.head = head_ahead(state, 0);
+    } else {
+        const std::uint64_t number = ++turn_;
+        const std::size_t slot = number % RankControl::in_turns;
+        state.head = state.is_short ? offsetof(RankControl, short_in_turns) + slot * sizeof(ShortSlot)
+                                    : offsetof(RankControl, in_turn) + slot * sizeof(SmallSlot);
+        state.turn = number;
+    }
+    // Behind what this rank has read of all before it.
+    arena_->control(rank_).small_begun.store(state.sequence, std::memory_order_release);
+    return state;
+}
+
+inline SlotState Slots::begin(const SlotCall& call, std::uint64_t digest) {
+    return slots::by_collective(call.collective, [&]<Collective c> { return begin_as<c>(call, digest); });
+}
+
+template <SlotEvents Events>
+bool Slots::advance(const SlotCall& call, SlotState& state, Events& events) {
+    return slots::by_collective(call.collective, [&]<Collective c> { return advance_as<c>(call, state, events); });
+}
+
+template <Collective c, SlotEvents Events>
+[[gnu::always_inline]] inline bool Slots::advance_as(const SlotCall& call, SlotState& state, Events& events) {
+    using namespace slots;
+    if (!state.published && !publish<c>(call, state, events)) return events.failed();
+    for (; state.next < size_; ++state.next) {
+        const int peer = state.next;
+        if (!needs(c, call.root, peer, rank_)) continue;
+        const SmallHead& theirs = head(state, peer);
+        if (!theirs.holds(state.sequence)) {
+            state.waited = true;
+            return false;
+        }
+        seen_[static_cast<std::size_t>(peer)] = state.sequence;
+        if (theirs.agreement != state.digest) {
+            events.disagreement(peer);
+        } else if (c == Collective::all_to_all) {
+            if (const auto bytes = unexpected_block(call, state, peer))
+                events.blocks_differ(peer, *bytes, call.received_from(peer));
+        }
+        if (events.failed()) return true;
+        // Who had to wait is as quick as the other: it would only take lines away that are about to be written.
+        if (one_way(c) && !state.waited)
+            __builtin_prefetch(reinterpret_cast<const std::byte*>(&arena_->control(peer)) +
+                               head_ahead(state, fetched_ahead));
+    }
+    if (!state.large) finish<c>(call, state);
+    return true;
+}
+
+// Writes this rank's contribution, if any rank waits for one; false while there is no room for it.
+template <Collective c, SlotEvents Events>
+[[gnu::always_inline]] inline bool Slots::publish(const SlotCall& call, SlotState& state, Events& events) {
+    using namespace slots;
+    if (contributes(c, call.root, rank_)) {
+        constexpr bool has_blocks = c == Collective::all_to_all;
+        const std::size_t bytes = schedule::blocks_in_slot(c, size_) * call.block_bytes;
+        const bool inline_payload = !has_blocks && bytes <= SmallSlot::payload_bytes;
+        if (one_way(c) && !reusable(state, events)) return false;
+        SmallHead& own = head(state, rank_);
+        own.agreement = state.digest;
+        if (has_blocks)
+            publish_blocks(call, state);
+        else if (schedule::splits(c))
+            publish_parts(call, payload(state, rank_, bytes), bytes);
+        else if (!inline_payload)
+            copy_payload(call, area(state, rank_), call.input, bytes);
+        else
+            copy_few(own.payload(), call.input, bytes);
+        own.publish(state.sequence);
+    }
+    state.published = true;
+    arena_->ring_all_doorbells(rank_);
+    // Here it costs little: the others' contributions are on their way meanwhile.
+    if (!one_way(c) && size_ > 1) __builtin_prefetch(&head(state, rank_ == 0 ? 1 : 0));
+    events.published();
+    return true;
+}
+
+// Whether what this slot held before has been read by all who needed it.
+template <SlotEvents Events>
+inline bool Slots::reusable(const SlotState& state, Events& events) {
+    if (state.sequence <= ahead_) return true;
+    bool looked = false;
+    for (int peer = 0; peer < size_; ++peer) {
+        std::uint64_t& seen = seen_[static_cast<std::size_t>(peer)];
+        if (peer == rank_ || seen + ahead_ > state.sequence) continue;
+        // A look takes a cache line from a busy peer: wait until it is worth several places. Only such a look counts,
+        // as after it the records are compared.
+        const std::uint64_t begun = arena_->control(peer).small_begun.load(std::memory_order_acquire);
+        if (begun + ahead_ / 2 < state.sequence) return false;
+        seen = begun;
+        looked = true;
+    }
+    if (looked) events.look_back();
+    return !events.failed();
+}
+
+// All contributions that this rank needs are there.
+template <Collective c>
+[[gnu::always_inline]] inline void Slots::finish(const SlotCall& call, const SlotState& state) const {
+    using namespace slots;
+    if (c == Collective::all_to_all) return take_blocks(call, state);
+    const std::size_t bytes = call.block_bytes;
+    if (bytes == 0) return;
+    const std::size_t published = bytes * schedule::blocks_in_slot(c, size_);
+    const auto me = static_cast<std::size_t>(rank_);
+    // A rank's own contribution is where the caller has it: for those for which nobody waits it is nowhere else, and
+    // what was written around the cache would have to be fetched from memory. It may be where the result goes.
+    // Where the block for this rank lies, among all or without the contributor's own one.
+    constexpr bool split = schedule::splits(c);
+    const std::size_t at = split ? me * bytes : 0, at_of_earlier = split ? at - bytes : 0;
+    const auto part_for_me = [&](int rank) __attribute__((always_inline)) {
+        const std::byte* const whole = rank == rank_ ? call.input : payload(state, rank, published);
+        return whole + (rank < rank_ ? at_of_earlier : at);
+    };
+    const auto combine_more = [&]() __attribute__((noinline)) {
+        const void* few[64];
+        std::vector<const void*> many;
+        std::span<const void*> parts(few, static_cast<std::size_t>(std::min(size_, 64)));
+        if (size_ > 64) {
+            many.resize(static_cast<std::size_t>(size_));
+            parts = many;
+        }
+        for (int r = 0; r < size_; ++r) parts[static_cast<std::size_t>(r)] = part_for_me(r);
+        kernels::combine(call.op, call.dtype, call.output, parts, call.count, call.divisor);
+    };
+    const auto combine_parts = [&]() __attribute__((always_inline)) {
+        if (size_ != 2) return combine_more();
+        kernels::combine_pair(call.op, call.dtype, call.output, part_for_me(0), part_for_me(1), call.count,
+                              call.divisor);
+    };
+    switch (c) {
+        case Collective::all_reduce:
+        case Collective::reduce_scatter: return combine_parts();
+        case Collective::reduce:
+            if (rank_ == call.root) combine_parts();
+            return;
+        case Collective::broadcast:
+            if (rank_ != call.root) copy_few(call.output, part_for_me(call.root), bytes);
+            return;
+        case Collective::scatter:
+            if (const std::byte* const from = part_for_me(call.root); from != call.output)
+                copy_few(call.output, from, bytes);
+            return;
+        case Collective::gather:
+            if (rank_ != call.root) return;
+            [[fallthrough]];
+        case Collective::all_gather:
+            for (int r = 0; r < size_; ++r) {
+                std::byte* const to = call.output + static_cast<std::size_t>(r) * bytes;
+                if (const std::byte* const from = part_for_me(r); from != to) copy_few(to, from, bytes);
+            }
+            return;
+        default: return;
+    }
+}
+
+}  // namespace tutti::engine

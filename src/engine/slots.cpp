@@ -1,0 +1,43 @@
+#include "engine/slots-inl.hpp"
+
+namespace tutti::engine {
+
+using transport::RankControl;
+using transport::SmallSlot;
+
+// Two ranks that take turns have in their caches what they write: there stores around them have nothing to win.
+void Slots::copy_payload(const SlotCall& call, std::byte* to, const std::byte* from, std::size_t bytes) const {
+    const bool in_turn = size_ == 2 && !slots::one_way(call.collective);
+    transport::copy_staged(in_turn ? nullptr : copy_, to, from, bytes);
+}
+
+// Others' blocks, `bytes` in all, one after the other: two ranks, who take turns with the area, write what they have
+// read.
+void Slots::publish_parts(const SlotCall& call, std::byte* to, std::size_t bytes) const {
+    const auto write = [&](std::byte* at, const std::byte* from, std::size_t count) {
+        if (bytes <= SmallSlot::payload_bytes)
+            slots::copy_few(at, from, count);
+        else if (count > 0)
+            copy_payload(call, at, from, count);
+    };
+    const std::size_t before = static_cast<std::size_t>(rank_) * call.block_bytes;
+    write(to, call.input, before);
+    write(to + before, call.input + before + call.block_bytes, bytes - before);
+}
+
+bool Slots::awaits(const SlotCall& call, const SlotState& state, int peer) const noexcept {
+    return slots::needs(call.collective, call.root, peer, rank_) && !head(state, peer).holds(state.sequence);
+}
+
+std::vector<int> Slots::waits_for(const SlotCall& call, const SlotState& state) const {
+    std::vector<int> ranks;
+    for (int peer = 0; peer < size_; ++peer) {
+        if (peer == rank_) continue;
+        const bool absent = state.published ? awaits(call, state, peer)
+                                            : arena_->control(peer).small_begun.load() + ahead_ / 2 < state.sequence;
+        if (absent) ranks.push_back(peer);
+    }
+    return ranks;
+}
+
+}  // namespace tutti::engine

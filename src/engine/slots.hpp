@@ -1,0 +1,165 @@
+// Slots: short collectives among the ranks of one host. Each rank writes its contribution into a slot of its own,
+// header and payload together, and reads what it needs from the others' slots. No allocation, no clock; one cache miss
+// a peer where the payload is short.
+//
+// Where all wait for all, nobody is more than one collective ahead, and two slots do. Where not, a rank may run ahead:
+// the root of a broadcast waits for nobody. Before a slot is used again, all ranks must have begun a later collective
+// than the one that it holds, which they do only when they have read what they needed.
+//
+// Agreement. A slot carries a digest of this collective and of all before it. A rank that waits for another compares
+// it, so it finds any disagreement up to then, also about a collective in which nobody had to wait: those that wait
+// for nobody neither fence nor look, and return. What is left is found by a rank that runs out of slots
+// (SlotEvents::look_back), or by the group, when it begins a collective that is not short, waits for a message, leaves,
+// or waits for long: ranks that disagree may look for each other's contributions in different slots.
+//
+// all_to_all. The sizes of the blocks differ by pair, so no rank can tell by itself whether all contributions fit. Each
+// says it in its slot; if any does not fit, all see it, and all go on with a schedule (slots_blocks.cpp).
+//
+// Nothing here blocks: advance() does what can be done now. Threads: one at a time (the group's lock).
+#pragma once
+
+#include "reduce/reduce.hpp"
+#include "schedule/slots.hpp"
+#include "transport/shm/arena.hpp"
+#include "transport/shm/staging_copy.hpp"
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace tutti::engine {
+
+/// A collective whose contributions fit into one slot a rank.
+struct SlotCall {
+    Collective collective = Collective::barrier;
+    int root = 0;
+    const std::byte* input = nullptr;  ///< this rank's contribution, if it makes one
+    std::byte* output = nullptr;
+    std::size_t block_bytes = 0;  ///< of one rank's block; of the whole where there are no blocks
+    std::uint64_t count = 0;      ///< elements that are combined
+    DType dtype = DType::uint8;
+    ReduceOp::Kind op = ReduceOp::Kind::sum;
+    std::uint64_t divisor = 1;
+    std::uint64_t fingerprint = 0;
+
+    // all_to_all only.
+    std::span<const std::uint64_t> send_counts;  ///< by rank, in elements; empty: every block has `block_bytes`
+    std::span<const std::uint64_t> receive_counts;
+    std::span<const std::uint64_t> send_offsets;  ///< in elements; empty: one block after the other
+    std::span<const std::uint64_t> receive_offsets;
+    /// Sets the three. The counts stay where they are.
+    void set_blocks(std::span<const std::uint64_t> send, std::span<const std::uint64_t> receive);
+    /// Bytes of the blocks for and from a peer.
+    std::uint64_t sent_to(int peer) const noexcept { return bytes_of_block(send_counts, peer); }
+    std::uint64_t received_from(int peer) const noexcept { return bytes_of_block(receive_counts, peer); }
+    bool large = false;  ///< what this rank sends does not fit: it says so, and all go on with a schedule
+
+ private:
+    std::uint64_t bytes_of_block(std::span<const std::uint64_t> counts, int peer) const noexcept {
+        return counts.empty() ? block_bytes : counts[static_cast<std::size_t>(peer)] * size_of(dtype);
+    }
+};
+
+/// How far one has come on this rank.
+struct SlotState {
+    std::uint64_t sequence = 0;  ///< among the calls in slots; 0: it is not one
+    std::uint64_t turn = 0;      ///< among those in which all wait for all; 0: it is not one
+    std::uint64_t digest = 0;    ///< of this collective and all before it
+    std::size_t head = 0;        ///< bytes in a rank's RankControl before its SmallHead
+    bool is_short = false;       ///< that is a ShortSlot's
+    bool published = false;
+    bool waited = false;  ///< for some rank's contribution
+    bool large = false;   ///< some rank's contribution did not fit
+    int next = 0;         ///< the rank whose contribution comes next
+    static constexpr std::uint64_t unknown = ~std::uint64_t{0};
+    std::uint64_t largest = unknown;  ///< all_to_all: bytes of the largest block that has been heard of
+};
+
+/// What a call finds out on its way, and whom it tells. After any of these the call may have failed.
+template <class T>
+concept SlotEvents = requires(T& events, int peer, std::uint64_t bytes) {
+    { events.failed() } -> std::convertible_to<bool>;  // the call ends where it is
+    events.published();                        // this rank's contribution is there, and the others' are on their way
+    events.disagreement(peer);                 // that rank's digest is another one
+    events.blocks_differ(peer, bytes, bytes);  // all_to_all: it sends the first where this rank expects the second
+    events.look_back();  // this rank has looked how far the others are: all have come past its last look
+};
+
+/// One rank's side of the slots of a group.
+class Slots {
+ public:
+    /// `rank` is the arena's, of `size` ranks in all; `copy` is for payloads that are longer than a slot's own.
+    /// `ahead`: slots that a rank fills before it waits for those that read them; a power of two.
+    Slots(const transport::Arena& arena, int rank, int size, transport::StagingCopy* copy,
+          std::uint64_t ahead = transport::RankControl::small_slots)
+        : arena_(&arena), copy_(copy), rank_(rank), size_(size), ahead_(ahead), seen_(static_cast<std::size_t>(size)) {}
+
+    /// Whether all that this rank sends in an all_to_all fits into its slot. Ranks may differ in that.
+    bool blocks_fit(const SlotCall& call) const noexcept;
+
+    /// The next one, in the order in which all ranks call them. The one before is over.
+    SlotState begin(const SlotCall& call, std::uint64_t digest);
+    /// Goes on as far as the others' contributions allow; true when this rank is done with it, or has to go on with a
+    /// schedule (state.large), or it has failed.
+    template <SlotEvents Events>
+    bool advance(const SlotCall& call, SlotState& state, Events& events);
+
+    /// The same for one collective, where the caller is: the quickest way.
+    template <Collective c>
+    SlotState begin_as(const SlotCall& call, std::uint64_t digest);
+    template <Collective c, SlotEvents Events>
+    bool advance_as(const SlotCall& call, SlotState& state, Events& events);
+
+    /// Whether that rank's contribution is needed, and is not there yet.
+    bool awaits(const SlotCall& call, const SlotState& state, int peer) const noexcept;
+    /// The ranks that it waits for now: for their contributions, or until they have read what lies in its next slot.
+    std::vector<int> waits_for(const SlotCall& call, const SlotState& state) const;
+
+ private:
+    template <Collective c, SlotEvents Events>
+    bool publish(const SlotCall& call, SlotState& state, Events& events);
+    template <SlotEvents Events>
+    bool reusable(const SlotState& state, Events& events);
+    template <Collective c>
+    void finish(const SlotCall& call, const SlotState& state) const;
+    std::size_t head_ahead(const SlotState& state, std::uint64_t later) const noexcept;
+
+    void copy_payload(const SlotCall& call, std::byte* to, const std::byte* from, std::size_t bytes) const;
+    void publish_parts(const SlotCall& call, std::byte* to, std::size_t bytes) const;
+    // slots_blocks.cpp
+    std::byte* blocks(int rank, const SlotState& state, std::uint64_t head) const noexcept;
+    void publish_blocks(const SlotCall& call, SlotState& state) const;
+    std::optional<std::uint64_t> unexpected_block(const SlotCall& call, SlotState& state, int peer) const;
+    void take_blocks(const SlotCall& call, const SlotState& state) const;
+
+    transport::SmallHead& head(const SlotState& state, int rank) const noexcept {
+        std::byte* const control = reinterpret_cast<std::byte*>(&arena_->control(rank));
+        return *reinterpret_cast<transport::SmallHead*>(control + state.head);
+    }
+    /// Where it lies if it is longer than what comes with the head. Two ranks take turns where both write; a rank that
+    /// writes alone keeps to its own areas.
+    std::byte* area(const SlotState& state, int rank) const noexcept {
+        using transport::RankControl;
+        if (state.turn == 0) return arena_->control(rank).area_ahead[state.sequence & (ahead_ - 1)];
+        const int owner = arena_->in_turn(rank, state.turn, RankControl::in_turns);
+        return arena_->control(owner).area_in_turn[state.turn % RankControl::in_turns];
+    }
+    /// Where a contribution of that many bytes lies.
+    [[gnu::always_inline]] std::byte* payload(const SlotState& state, int rank, std::size_t bytes) const noexcept {
+        return bytes <= transport::SmallSlot::payload_bytes ? head(state, rank).payload() : area(state, rank);
+    }
+
+    const transport::Arena* arena_;
+    transport::StagingCopy* copy_;
+    int rank_;
+    int size_;
+    std::uint64_t ahead_;
+    std::uint64_t sequence_ = 0;
+    std::uint64_t turn_ = 0;           // of these, those in which all wait for all
+    std::vector<std::uint64_t> seen_;  // by rank: the latest call that it has begun, as far as known
+};
+
+}  // namespace tutti::engine

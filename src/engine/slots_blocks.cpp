@@ -1,0 +1,137 @@
+// all_to_all in the slots: what a slot says of its rank's blocks, and where they lie.
+#include "engine/slots.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tutti::engine {
+namespace {
+
+using transport::RankControl;
+using transport::SmallSlot;
+
+// What an all_to_all's payload begins with: the bytes of every block, or one of these and the bytes of the largest.
+// Then the area begins with a table of the blocks' bytes.
+constexpr std::uint64_t blocks_too_large = ~std::uint64_t{0};
+constexpr std::uint64_t blocks_by_table = blocks_too_large - 1;  // the blocks come after the table
+
+// With more ranks than that no table fits. Blocks are then too large for a slot also when they have no bytes.
+constexpr std::size_t table_ranks_max = RankControl::turn_area_bytes / sizeof(std::uint64_t);
+static_assert(schedule::slot_bytes(Collective::all_to_all, 3) <= RankControl::turn_area_bytes);
+
+std::uint64_t word_of(const std::byte* words, std::size_t index) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, words + index * sizeof word, sizeof word);
+    return word;
+}
+void set_word(std::byte* words, std::size_t index, std::uint64_t word) {
+    std::memcpy(words + index * sizeof word, &word, sizeof word);
+}
+// Where a peer's block begins in its buffer; without offsets it follows `before` bytes of other ranks' blocks.
+std::uint64_t block_begin(const SlotCall& call, std::span<const std::uint64_t> offsets, int peer,
+                          std::uint64_t before) {
+    return offsets.empty() ? before : offsets[static_cast<std::size_t>(peer)] * size_of(call.dtype);
+}
+
+}  // namespace
+
+void SlotCall::set_blocks(std::span<const std::uint64_t> send, std::span<const std::uint64_t> receive) {
+    const auto differs = [&](std::uint64_t other) { return other != send.front(); };
+    if (std::ranges::none_of(send, differs) && std::ranges::none_of(receive, differs)) {
+        block_bytes = send.front() * size_of(dtype);
+    } else {
+        send_counts = send;
+        receive_counts = receive;
+    }
+}
+
+bool Slots::blocks_fit(const SlotCall& call) const noexcept {
+    const auto n = static_cast<std::size_t>(size_);
+    if (n > table_ranks_max) return false;
+    if (call.send_counts.empty()) return schedule::fits_slot(call.collective, call.block_bytes, size_);
+    std::uint64_t left = std::min(RankControl::turn_area_bytes - n * sizeof(std::uint64_t),
+                                  schedule::slot_bytes(call.collective, size_));
+    for (int peer = 0; peer < size_; ++peer) {
+        if (peer == rank_) continue;
+        const std::uint64_t bytes = call.sent_to(peer);
+        if (bytes > left) return false;
+        left -= bytes;
+    }
+    return true;
+}
+
+// Where the blocks of a rank's all_to_all lie, one after the other in the order of ranks, without its own: so that two
+// ranks, who take turns with the area, write what they have read.
+std::byte* Slots::blocks(int rank, const SlotState& state, std::uint64_t said) const noexcept {
+    const auto n = static_cast<std::size_t>(size_);
+    if (said == blocks_by_table) return area(state, rank) + n * sizeof(std::uint64_t);
+    if (sizeof said + n * said > SmallSlot::payload_bytes) return area(state, rank);
+    return head(state, rank).payload() + sizeof said;
+}
+
+void Slots::publish_blocks(const SlotCall& call, SlotState& state) const {
+    const std::uint64_t said = call.large                 ? blocks_too_large
+                               : call.send_counts.empty() ? call.block_bytes
+                                                          : blocks_by_table;
+    const auto n = static_cast<std::size_t>(size_);
+    std::byte* const words = head(state, rank_).payload();
+    std::byte* const table = area(state, rank_);
+    set_word(words, 0, said);
+    state.large = call.large;
+    if (n > table_ranks_max) return;
+    state.largest = call.block_bytes;
+    if (said >= blocks_by_table) {
+        for (std::size_t peer = 0; peer < n; ++peer) {
+            const std::uint64_t bytes = call.sent_to(static_cast<int>(peer));
+            state.largest = std::max(state.largest, bytes);
+            set_word(table, peer, bytes);
+        }
+        set_word(words, 1, state.largest);
+    }
+    if (call.large) return;
+    std::byte* to = blocks(rank_, state, said);
+    std::uint64_t before = 0;
+    for (int peer = 0; peer < size_; ++peer) {
+        const std::uint64_t bytes = call.sent_to(peer);
+        if (bytes > 0 && peer != rank_) {
+            copy_payload(call, to, call.input + block_begin(call, call.send_offsets, peer, before), bytes);
+            to += bytes;
+        }
+        before += bytes;
+    }
+}
+
+// Takes note of what a peer says of its blocks. Returns the bytes of the one for this rank, if another length is
+// expected.
+std::optional<std::uint64_t> Slots::unexpected_block(const SlotCall& call, SlotState& state, int peer) const {
+    const std::byte* const words = head(state, peer).payload();
+    std::uint64_t theirs = word_of(words, 0);
+    if (theirs == blocks_too_large) state.large = true;
+    if (static_cast<std::size_t>(size_) > table_ranks_max) return std::nullopt;
+    state.largest = std::max(state.largest, theirs >= blocks_by_table ? word_of(words, 1) : theirs);
+    if (theirs >= blocks_by_table) theirs = word_of(area(state, peer), static_cast<std::size_t>(rank_));
+    return theirs == call.received_from(peer) ? std::nullopt : std::optional(theirs);
+}
+
+void Slots::take_blocks(const SlotCall& call, const SlotState& state) const {
+    std::uint64_t sent_before = 0, received_before = 0;
+    for (int peer = 0; peer < rank_; ++peer) sent_before += call.sent_to(peer);
+    for (int peer = 0; peer < size_; ++peer) {
+        const std::uint64_t bytes = call.received_from(peer);
+        if (bytes == 0) continue;
+        const std::byte* from = call.input + block_begin(call, call.send_offsets, rank_, sent_before);
+        if (peer != rank_) {
+            const std::uint64_t said = word_of(head(state, peer).payload(), 0);
+            from = blocks(peer, state, said);
+            const std::byte* const table = area(state, peer);
+            for (int before = 0; before < rank_; ++before) {
+                if (before == peer) continue;
+                from += said == blocks_by_table ? word_of(table, static_cast<std::size_t>(before)) : said;
+            }
+        }
+        std::memcpy(call.output + block_begin(call, call.receive_offsets, peer, received_before), from, bytes);
+        received_before += bytes;
+    }
+}
+
+}  // namespace tutti::engine

@@ -1,0 +1,225 @@
+// Short calls: collectives that run in the slots of the ranks of this host (engine/slots). Here is what they have to do
+// with the group: which calls these are, how long the caller looks for the others before it becomes an operation that
+// can time out, sleep and be interrupted, and what the recorder and the other ranks learn.
+#include "algorithm/plan.hpp"
+#include "engine/slots-inl.hpp"
+#include "group/group.hpp"
+
+#include <tutti/error.hpp>
+
+#include <algorithm>
+#include <cstddef>
+
+namespace tutti::detail {
+
+using engine::SlotCall;
+using engine::SlotState;
+
+namespace {
+
+// Turns for which a rank without a core of its own yields before it waits the ordinary way.
+constexpr int turns_max = 100;
+constexpr std::chrono::milliseconds turns_time{2};
+// Before yielding, where those that are waited for have other cores: about as long as a change of context takes.
+constexpr int looks_before_yield = 30;
+
+}  // namespace
+
+/// What a short call tells its group.
+struct Group::ShortCallEvents {
+    Group& group;
+    const SlotCall& call;
+    std::uint64_t sequence;
+    record::Ticket& ticket;
+
+    bool failed() const noexcept { return group.world_->flight().failure() != nullptr; }
+    void published() { group.record_short(call, sequence, ticket); }
+    void disagreement(int peer) { group.disagreement(peer, sequence); }
+    void blocks_differ(int peer, std::uint64_t theirs, std::uint64_t mine) {
+        group.mismatch_of_blocks(peer, sequence, call.fingerprint, theirs, mine);
+    }
+    // Ranks that wait for nobody compare what they did when they last looked at the others.
+    void look_back() {
+        group.record_short(call, sequence, ticket);
+        group.check_records(std::exchange(group.looked_back_to_, sequence));
+    }
+};
+
+bool Group::is_short(Collective collective, std::uint64_t block_bytes) const noexcept {
+    return slots_ && !named(collective) && schedule::fits_slot(collective, block_bytes, size_);
+}
+
+bool Group::blocks_fit(const SlotCall& call) const noexcept {
+    return slots_ && !named(call.collective) && slots_->blocks_fit(call);
+}
+
+// The same, for an operation that was made the ordinary way. Fills in `operation.slot_call` if it is short.
+bool Group::make_short(Operation& operation) const {
+    const algorithm::Request& request = operation.request;
+    const engine::Operands& operands = operation.operands;
+    if (!slots_ || operation.quantized) return false;
+    if (request.collective == Collective::all_to_all) {
+        operation.slot_call = {.collective = request.collective,
+                               .input = operands.input,
+                               .output = operands.output,
+                               .dtype = operands.dtype,
+                               .fingerprint = operands.fingerprint,
+                               .send_offsets = request.send_offsets,
+                               .receive_offsets = request.receive_offsets};
+        operation.slot_call.set_blocks(request.send_counts, request.receive_counts);
+        operation.slot_call.large = !blocks_fit(operation.slot_call);
+        return true;
+    }
+    std::uint64_t count = request.count;
+    if (!request.counts.empty()) {
+        count = request.counts.front();
+        if (std::ranges::any_of(request.counts, [count](std::uint64_t other) { return other != count; })) return false;
+    }
+    const std::uint64_t block_bytes = count * request.element_bytes;
+    if (!is_short(request.collective, block_bytes)) return false;
+    const bool in_place = request.in_place || request.collective == Collective::broadcast;
+    operation.slot_call = {.collective = request.collective,
+                           .root = request.root,
+                           .input = in_place ? operands.output : operands.input,
+                           .output = operands.output,
+                           .block_bytes = block_bytes,
+                           .count = count,
+                           .dtype = operands.dtype,
+                           .op = operands.op,
+                           .divisor = operands.divisor,
+                           .fingerprint = operands.fingerprint};
+    return true;
+}
+
+bool Group::run_short(const char* name, const SlotCall& call, std::chrono::milliseconds timeout,
+                      OrdinaryCall ordinary) {
+    return engine::slots::by_collective(call.collective,
+                                        [&]<Collective c> { return run_short_as<c>(name, call, timeout, ordinary); });
+}
+
+template <Collective c>
+bool Group::run_short_as(const char* name, const SlotCall& call, std::chrono::milliseconds timeout,
+                         OrdinaryCall ordinary) {
+    BiasedMutex::Entry entry(world_->flight().mutex());
+    if (!entry || !world_->flight().quiet() || !has_quick_way_) return false;
+    const std::uint64_t sequence = ++sequence_;
+    remember(sequence, call.fingerprint);
+    SlotState state = slots_->begin_as<c>(call, agreement_);
+    record::Ticket ticket = 0;
+    if (wait_briefly<c>(call, state, sequence, ticket) && !world_->flight().failure() && !state.large) {
+        recorder_.settle(ticket);
+        return true;
+    }
+    record_short(call, sequence, ticket);
+    go_on(entry, name, call, state, sequence, ticket, timeout, ordinary);
+    return true;
+}
+
+// It takes longer, or has failed: an ordinary operation from here on, which can time out, sleep and be interrupted.
+void Group::go_on(BiasedMutex::Entry& entry, const char* name, const SlotCall& call, const SlotState& state,
+                  std::uint64_t sequence, record::Ticket ticket, std::chrono::milliseconds timeout,
+                  OrdinaryCall ordinary) {
+    recorder_.prolong(ticket);
+    if (world_->flight().failure()) {
+        recorder_.end(ticket, record::State::failed);
+        std::rethrow_exception(world_->flight().failure());
+    }
+    const auto operation = ordinary.make != nullptr ? ordinary.make(ordinary.arguments) : std::make_shared<Operation>();
+    operation->timeout = timeout.count() > 0 ? timeout : this->timeout();
+    operation->started = Clock::now();
+    operation->deadline = Deadline::after(operation->timeout, operation->started);
+    operation->group = shared_from_this();
+    operation->sequence = sequence;
+    if (ordinary.make == nullptr || !make_short(*operation)) {
+        operation->name = name;
+        operation->operands.fingerprint = call.fingerprint;
+        operation->slot_call = call;
+    }
+    operation->slot_state = state;
+    operation->ticket = ticket;
+    collectives_.push_back(operation);
+    world_->flight().activate(*this);
+    entry.leave();
+    world_->wait_for_call(*operation);
+}
+
+// Looks while that is the quickest way on; false: it takes longer.
+template <Collective c>
+[[gnu::always_inline]] inline bool Group::wait_briefly(const SlotCall& call, SlotState& state, std::uint64_t sequence,
+                                                       record::Ticket& ticket) {
+    ShortCallEvents events{*this, call, sequence, ticket};
+    for (Waiting::Looks looks(world_->driver().waiting()); !slots_->advance_as<c>(call, state, events);) {
+        if (!looks.again())
+            return !world_->driver().waiting().has_own_core() && yield_briefly(call, state, sequence, ticket);
+    }
+    return true;
+}
+
+bool Group::yield_briefly(const SlotCall& call, SlotState& state, std::uint64_t sequence, record::Ticket& ticket) {
+    // More ranks than cores: those that are waited for are most likely ready to run, and get this core, unless they
+    // have others. The lock is kept meanwhile, so not for long.
+    Waiting& waiting = world_->driver().waiting();
+    const Instant start = Clock::now();
+    Instant now = start;
+    for (int turn = 0; turn < turns_max && !waiting.sleeps_at_once() && world_->flight().sound(); ++turn) {
+        if (awaits_only_others_cpus(call, state)) {
+            for (int look = 0; look < looks_before_yield; ++look) {
+                pause_cpu();
+                if (advance_short(call, state, sequence, ticket)) return true;
+            }
+        }
+        now = waiting.yield(now);
+        if (advance_short(call, state, sequence, ticket)) {
+            waiting.spared();
+            return true;
+        }
+        if (now - start > turns_time) return false;
+    }
+    return false;
+}
+
+// None of the ranks whose contributions are missing needs this CPU.
+bool Group::awaits_only_others_cpus(const SlotCall& call, const SlotState& state) {
+    Spread* const spread = world_->means().spread ? &*world_->means().spread : nullptr;
+    if (spread == nullptr) return false;
+    spread->note();
+    if (!state.published) return false;  // it waits for room, which any rank may have to make
+    for (int peer = state.next; peer < size_; ++peer) {
+        if (peer != rank_ && spread->is_here(world_->neighbours().local_of(global(peer))) &&
+            slots_->awaits(call, state, peer))
+            return false;
+    }
+    return true;
+}
+
+bool Group::advance_short(const SlotCall& call, SlotState& state, std::uint64_t sequence, record::Ticket& ticket) {
+    ShortCallEvents events{*this, call, sequence, ticket};
+    return slots_->advance(call, state, events);
+}
+
+bool Group::advance_short(Operation& operation) {
+    return advance_short(operation.slot_call, operation.slot_state, operation.sequence, operation.ticket);
+}
+
+void Group::begin_short(Operation& operation) {
+    operation.slot_state = slots_->begin(operation.slot_call, agreement_);
+}
+
+void Group::record_short(const SlotCall& call, std::uint64_t sequence, record::Ticket& ticket) {
+    if (ticket != 0) return;
+    ticket = recorder_.begin_brief({.sequence = sequence,
+                                    .fingerprint = call.fingerprint,
+                                    .bytes = call.block_bytes,
+                                    .peer = recorded_root(call.collective, call.root),
+                                    .kind = recorded_kind(call.collective)});
+    if (call.collective == Collective::all_to_all && recorder_.keeps_splits()) [[unlikely]]
+        note_splits(call, ticket);
+}
+
+void Group::note_splits(const SlotCall& call, record::Ticket ticket) {
+    if (!call.send_counts.empty()) return recorder_.note_splits(ticket, call.send_counts, call.receive_counts);
+    const std::vector<std::uint64_t> even(static_cast<std::size_t>(size_), call.block_bytes / size_of(call.dtype));
+    recorder_.note_splits(ticket, even, even);
+}
+
+}  // namespace tutti::detail
