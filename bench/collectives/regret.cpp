@@ -18,9 +18,6 @@
 namespace tutti::bench {
 namespace {
 
-/// What needs no schedule: a slot for each rank (engine/slots). It is always chosen where it can serve.
-constexpr const char* slots = "slots";
-
 // One collective of one size. `chosen` and the candidates are the same on all ranks.
 class Contest {
  public:
@@ -36,10 +33,7 @@ class Contest {
         result_ = {.collective = collective, .bytes = whole, .dtype = dtype, .ranks = group.size()};
         result_.transport = options.transport;
         names_ = algorithm::applicable(group.impl()->layout(), request);
-        const std::uint64_t block =
-            (request.counts.empty() ? request.count : request.counts.front()) * request.element_bytes;
-        if (group.impl()->is_short(planned_, block)) names_.insert(names_.begin(), slots);
-        result_.chosen = names_.front() == slots ? slots : algorithm::choose(group.impl()->layout(), request).algorithm;
+        result_.chosen = algorithm::choose(group.impl()->layout(), request).algorithm;
     }
 
     std::uint64_t bytes() const { return result_.bytes; }
@@ -60,7 +54,7 @@ class Contest {
  private:
     double time_of(const std::string& name) {
         const std::optional<std::string> before = group_.impl()->named(planned_);
-        group_.impl()->serve_with(planned_, name == slots ? std::nullopt : std::optional(name));
+        group_.impl()->serve_with(planned_, name);
         const auto times = sample(options_.sampling, ranks_of(group_), [this] { work_->run(); }).times_us;
         group_.impl()->serve_with(planned_, before);
         return quantile(times, 0.5);

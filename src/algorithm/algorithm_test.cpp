@@ -2,7 +2,9 @@
 #include "algorithm/explain.hpp"
 #include "algorithm/plan.hpp"
 #include "algorithm/select.hpp"
+#include "algorithm/slots.hpp"
 #include "schedule/prove.hpp"
+#include "schedule/slots.hpp"
 
 #include <gtest/gtest.h>
 #include <tutti/error.hpp>
@@ -345,6 +347,8 @@ TEST(Selection, passes_short_blocks_on_where_ranks_have_only_messages) {
     Request request{.collective = Collective::all_to_all, .element_bytes = 4, .largest_count = 64, .even = true};
     EXPECT_EQ(choose(layout_of(8, 1, 1 << 17), request).algorithm, "bruck");
     EXPECT_EQ(choose(layout_of(3, 1, 1 << 17), request).algorithm, "pairwise") << "it takes as many messages";
+    EXPECT_EQ(choose(layout_of(8, 0, 1 << 17), request).algorithm, "slots");
+    request.scheduled = true;
     EXPECT_EQ(choose(layout_of(8, 0, 1 << 17), request).algorithm, "shared");
     request.largest_count = 1 << 20;
     EXPECT_EQ(choose(layout_of(8, 1, 1 << 17), request).algorithm, "pairwise");
@@ -373,6 +377,8 @@ TEST(Pairwise, has_only_so_much_under_way_over_sockets) {
 TEST(Selection, chooses_by_size_layout_and_precision) {
     Layout host = layout_of(4, 0, 1 << 17), spread = layout_of(16, 1, 1 << 17);
     Request request{.collective = Collective::all_reduce, .element_bytes = 4, .count = 2};
+    EXPECT_EQ(choose(host, request).algorithm, "slots");
+    request.scheduled = true;
     EXPECT_EQ(choose(host, request).algorithm, "one_shot");
     EXPECT_EQ(choose(spread, request).algorithm, "recursive_doubling");
     request.count = 1 << 24;
@@ -431,15 +437,108 @@ TEST(Selection, can_be_overridden_by_name) {
     EXPECT_EQ(parse_override("ring", Collective::all_reduce), "ring");
     EXPECT_EQ(parse_override("ring", Collective::barrier), std::nullopt);
     EXPECT_EQ(parse_override("all_reduce=ring,broadcast=chain", Collective::broadcast), "chain");
+    EXPECT_EQ(parse_override("slots", Collective::barrier), "slots");
+    EXPECT_EQ(parse_override("all_reduce=^slots", Collective::all_reduce), "^slots");
+    EXPECT_THROW(parse_override("^rign", Collective::all_reduce), InvalidArgument);
     EXPECT_THROW(parse_override("rign", Collective::all_reduce), InvalidArgument);
 }
 
+TEST(Selection, takes_any_but_the_one_that_is_excluded) {
+    const Layout host = layout_of(4, 0, 1 << 17);
+    Request request{.collective = Collective::all_reduce, .element_bytes = 4, .count = 2, .algorithm = "^slots"};
+    EXPECT_EQ(choose(host, request).algorithm, "one_shot");
+    EXPECT_EQ(plan(host, request).algorithm, "one_shot");
+    const auto can = applicable(host, request);
+    EXPECT_EQ(std::ranges::find(can, "slots"), can.end());
+    request.algorithm = "^one_shot";
+    EXPECT_EQ(choose(host, request).algorithm, "slots");
+    request = {.collective = Collective::all_to_all, .algorithm = "^pairwise"};
+    EXPECT_THROW(choose(layout_of(3, 1, 1 << 17), request), InvalidArgument) << "there is no other one";
+}
+
+Request even_request(Collective collective, std::uint64_t bytes, int ranks) {
+    Request request{.collective = collective, .count = bytes, .largest_count = bytes, .even = true};
+    if (collective != Collective::all_to_all) request.counts.assign(static_cast<std::size_t>(ranks), bytes);
+    return request;
+}
+
+// What the group asks beforehand is what choose() says of each size.
+void expect_slot_sizes(const Layout& layout, const std::optional<std::string>& named) {
+    const int n = layout.size();
+    for (int c = 1; c <= collective_count; ++c) {
+        const auto collective = static_cast<Collective>(c);
+        const auto sizes = slot_sizes(layout, collective, named);
+        const std::uint64_t most = schedule::longest_in_slot(collective, n);
+        std::set<std::uint64_t> tried{0, 1, 8, 1000, most - 1, most, most + 1, 2 * most};
+        for (const Rule& rule : layout.tuning.rules) tried.insert({rule.up_to_bytes, rule.up_to_bytes + 1});
+        for (const std::uint64_t bytes : tried) {
+            if (bytes > (collective == Collective::barrier ? 0 : 4 * most)) continue;
+            Request request = even_request(collective, bytes, n);
+            request.algorithm = named;
+            const bool said =
+                std::ranges::any_of(sizes, [&](const SlotSizes& s) { return bytes >= s.from && bytes <= s.to; });
+            bool chosen = false;
+            try {
+                chosen = choose(layout, request).algorithm == in_slots;
+            } catch (const InvalidArgument&) {  // what is named does not serve it
+            }
+            EXPECT_EQ(said, chosen) << to_string(collective) << ' ' << bytes << " bytes, " << named.value_or("-");
+        }
+    }
+}
+
+TEST(Slots, are_taken_for_the_sizes_that_are_said_beforehand) {
+    for (const int n : {1, 2, 3, 8}) {
+        for (const int kind : {0, 1}) {
+            Layout layout = layout_of(n, kind, 1 << 17);
+            for (const char* const name : {"", "slots", "^slots", "^ring", "one_shot", "shared"}) {
+                const auto named = name[0] == 0 ? std::nullopt : std::optional<std::string>(name);
+                layout.tuning.rules = {};
+                expect_slot_sizes(layout, named);
+                layout.tuning.rules = {
+                    {Collective::all_reduce, "one_shot", 64},   {Collective::all_reduce, "slots", 1024},
+                    {Collective::all_reduce, "two_shot", 4096}, {Collective::broadcast, "shared"},
+                    {Collective::barrier, "shared", 0},         {Collective::all_to_all, "pairwise", 16}};
+                expect_slot_sizes(layout, named);
+                layout.tuning.costs = CostModel{};
+                expect_slot_sizes(layout, named);
+                layout.tuning.costs.reset();
+            }
+        }
+    }
+    Layout two = layout_of(2, 0, 1 << 17);
+    EXPECT_EQ(slot_sizes(two, Collective::all_reduce, {}), (std::vector<SlotSizes>{{0, 32768}}));
+    EXPECT_EQ(slot_sizes(two, Collective::all_reduce, "^slots"), std::vector<SlotSizes>{});
+    EXPECT_EQ(slot_sizes(layout_of(2, 1, 1 << 17), Collective::all_reduce, {}), std::vector<SlotSizes>{});
+    two.tuning.rules = {{Collective::all_reduce, "one_shot", 64},
+                        {Collective::all_reduce, "slots", 1024},
+                        {Collective::all_reduce, "two_shot", 4096}};
+    EXPECT_EQ(slot_sizes(two, Collective::all_reduce, {}), (std::vector<SlotSizes>{{65, 1024}, {4097, 32768}}));
+}
+
+TEST(Slots, are_published_into_once_and_by_all_ranks_or_none) {
+    const Layout layout = layout_of(3, 0, 4);
+    const Promise promise{
+        .collective = Collective::all_reduce, .count = 13, .host_of = layout.host_of, .slot_elements = 4};
+    Request request = request_of(layout, promise);
+    request.algorithm = "slots";
+    std::vector<Schedule> schedules = schedules_of(layout, request, promise);
+    EXPECT_TRUE(schedule::prove(schedules, promise).empty());
+    schedules[1].in_slots = false;
+    EXPECT_FALSE(schedule::prove(schedules, promise).empty()) << "one rank runs a schedule, the others do not";
+    schedules[1].in_slots = true;
+    const auto publish = std::ranges::find(schedules[2].steps, schedule::StepKind::publish, &schedule::Step::kind);
+    schedules[2].steps.insert(publish, *publish);
+    EXPECT_FALSE(schedule::prove(schedules, promise).empty()) << "a second publication";
+}
+
 TEST(Explain, names_the_algorithm_the_reason_and_the_steps) {
-    const std::string text = explain(layout_of(2, 0, 1 << 17),
-                                     {.collective = Collective::all_reduce, .element_bytes = 4, .count = 2}, "a test");
-    EXPECT_NE(text.find("one_shot"), std::string::npos);
-    EXPECT_NE(text.find("why:"), std::string::npos);
-    EXPECT_NE(text.find("read_combine"), std::string::npos);
+    Request request{.collective = Collective::all_reduce, .element_bytes = 4, .count = 2};
+    const std::string text = explain(layout_of(2, 0, 1 << 17), request, "a test");
+    for (const char* words : {"2 ranks: slots\n", "why:", "read_combine", "slots of 32768 bytes"})
+        EXPECT_NE(text.find(words), std::string::npos) << words << " in " << text;
+    request.algorithm = "^slots";
+    EXPECT_NE(explain(layout_of(2, 0, 1 << 17), request, "a test").find("2 ranks: one_shot\n"), std::string::npos);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <numeric>
 
 namespace tutti::algorithm {
@@ -40,15 +41,16 @@ TEST(Cost, every_flat_algorithm_has_a_formula_and_more_bytes_never_take_less) {
             const Layout layout = layout_of(ranks, shared);
             for (int c = 1; c <= collective_count; ++c) {
                 const auto collective = static_cast<Collective>(c);
-                std::vector<double> last;
+                std::map<std::string, double> last;
                 for (std::uint64_t bytes = 64; bytes <= 64 << 20; bytes *= 4) {
-                    std::vector<double> now;
+                    std::map<std::string, double> now;
                     for (const Estimate& e : estimates(layout, request_of(collective, bytes, ranks), CostModel{})) {
                         ASSERT_TRUE(e.us.has_value()) << to_string(collective) << ' ' << e.algorithm;
                         EXPECT_GT(*e.us, 0) << to_string(collective) << ' ' << e.algorithm;
-                        now.push_back(*e.us);
+                        now[e.algorithm] = *e.us;
                     }
-                    for (std::size_t i = 0; i < last.size(); ++i) EXPECT_GE(now[i], last[i]) << to_string(collective);
+                    for (const auto& [name, us] : now)
+                        EXPECT_GE(us, last[name]) << to_string(collective) << ' ' << name;
                     last = now;
                 }
             }

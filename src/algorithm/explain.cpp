@@ -1,6 +1,8 @@
 #include "algorithm/explain.hpp"
 
+#include "algorithm/slots.hpp"
 #include "algorithm/walk.hpp"
+#include "schedule/slots.hpp"
 
 #include <fmt/format.h>
 
@@ -146,6 +148,11 @@ std::string explain(const Layout& layout, Request request, const std::string& so
                                    choice.algorithm, choice.reason);
     text += fmt::format("  rank 0: {} steps, {} bytes sent, {} bytes published, {} elements of scratch\n",
                         schedules[0].steps.size(), sent, published, schedules[0].scratch_count);
+    if (schedules[0].in_slots)
+        text += fmt::format(
+            "  one call does all of this, in slots of {} bytes a rank; longer calls run a schedule, and with "
+            "TUTTI_ALGORITHM=^{} this one does, too\n",
+            schedule::slot_bytes(request.collective, layout.size()), in_slots);
     const CostModel costs = layout.tuning.costs.value_or(CostModel{});
     text += prices(layout, request, costs, source, choice.algorithm, schedules);
     text += meanings(schedules[0].steps);

@@ -106,6 +106,8 @@ void scatter(Builder& b, const Scope& s, const Staging& staging, int root, const
 void reduce_scatter(Builder& b, const Scope& s, const Staging& staging, const std::vector<Chunk>& blocks, Chunk own,
                     bool finish);
 void all_to_all(Builder& b, const Scope& s, const Staging& staging, const Request& request);
+/// Every block has `largest_count` elements, and one slot holds all that a rank sends.
+void all_to_all_even(Builder& b, const Scope& s, const Request& request);
 void barrier(Builder& b, const Scope& s);
 }  // namespace shared
 

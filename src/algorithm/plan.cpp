@@ -7,8 +7,10 @@
 
 #include "algorithm/cost.hpp"
 #include "algorithm/select.hpp"
+#include "algorithm/slots.hpp"
 #include "algorithm/table.hpp"
 #include "core/suggestion.hpp"
+#include "schedule/slots.hpp"
 
 #include <tutti/error.hpp>
 
@@ -26,10 +28,15 @@ std::uint64_t decisive_bytes(const Request& q) {
     return decisive_count(q) * q.element_bytes;
 }
 
+// The name of the one that shall not be taken; empty: there is none.
+std::string_view excluded(const Request& q) {
+    return q.algorithm && is_exclusion(*q.algorithm) ? std::string_view(*q.algorithm).substr(1) : std::string_view();
+}
+
 bool can_serve(const Algorithm& a, const Context& c) {
     const Request& q = c.request;
-    return a.collective == q.collective && a.serves(c) && (!q.single_rounding || a.single_rounding) &&
-           (!q.rank_order || a.rank_order);
+    return a.name != excluded(q) && a.collective == q.collective && a.serves(c) &&
+           (!q.single_rounding || a.single_rounding) && (!q.rank_order || a.rank_order);
 }
 
 std::string sized(const Context& c) {
@@ -72,17 +79,21 @@ Found by_limits(const Context& c) {
             c.layout.size() <= a.preferred_ranks)
             return {&a, fmt::format("{} ({})", a.reason, sized(c))};
     }
+    if (const std::string_view name = excluded(c.request); !name.empty())
+        throw InvalidArgument(
+            fmt::format("algorithm \"^{}\": no other one can serve this {}", name, to_string(c.request.collective)));
     throw InternalError(fmt::format("no algorithm for {}", to_string(c.request.collective)));
 }
 
-// By formula. The limits' choice stays where it has no formula.
+// By formula. The limits' choice stays where it has no formula, and where it is slots: formulas know nothing of what a
+// schedule takes beside its steps.
 Found by_cost(const Context& c, const CostModel& costs, const Found& usual) {
     const auto price = [&](const Algorithm& a) {
         return predicted_us(c.layout, a.collective, a.name, decisive_bytes(c.request),
                             c.tile() * c.request.element_bytes, costs);
     };
     const auto usual_us = price(*usual.row);
-    if (!usual_us) return usual;
+    if (!usual_us || usual.row->name == in_slots) return usual;
     const Algorithm* best = usual.row;
     double best_us = *usual_us;
     for (const Algorithm& a : algorithms()) {
@@ -98,7 +109,7 @@ Found by_cost(const Context& c, const CostModel& costs, const Found& usual) {
 }
 
 Found find(const Context& c) {
-    if (c.request.algorithm) return by_name(c);
+    if (c.request.algorithm && !is_exclusion(*c.request.algorithm)) return by_name(c);
     if (Found found = by_rule(c); found.row != nullptr) return found;
     Found usual = by_limits(c);
     return c.layout.tuning.costs && !c.request.symmetric ? by_cost(c, *c.layout.tuning.costs, usual) : usual;
@@ -116,10 +127,40 @@ schedule::Schedule plan(const Layout& layout, const Request& request) {
         Request otherwise = request;
         otherwise.algorithm.reset();
         otherwise.staged = !schedule.maps;
+        otherwise.scheduled = true;
         otherwise.symmetric = false;
         schedule.otherwise = std::make_shared<const schedule::Schedule>(plan(layout, otherwise));
     }
     return schedule;
+}
+
+std::vector<SlotSizes> slot_sizes(const Layout& layout, Collective collective,
+                                  const std::optional<std::string>& named) {
+    if (named && *named != in_slots && !is_exclusion(*named)) return {};
+    Request request{.collective = collective, .even = true, .algorithm = named};
+    const bool has_counts = collective != Collective::all_to_all && collective != Collective::barrier;
+    const std::uint64_t most = schedule::longest_in_slot(collective, layout.size());
+    // Where the choice may change: behind what some rule is for.
+    std::vector<std::uint64_t> begins{0};
+    for (const Rule& rule : layout.tuning.rules) {
+        if (rule.collective == collective && rule.up_to_bytes < most && collective != Collective::barrier)
+            begins.push_back(rule.up_to_bytes + 1);
+    }
+    std::ranges::sort(begins);
+    std::vector<SlotSizes> sizes;
+    for (std::size_t i = 0; i < begins.size(); ++i) {
+        request.count = begins[i];
+        request.largest_count = begins[i];
+        if (has_counts) request.counts.assign(static_cast<std::size_t>(layout.size()), begins[i]);
+        const std::vector<std::string> can = applicable(layout, request);
+        if (std::ranges::find(can, in_slots) == can.end() || choose(layout, request).algorithm != in_slots) continue;
+        const std::uint64_t end = i + 1 < begins.size() ? begins[i + 1] - 1 : most;
+        if (!sizes.empty() && sizes.back().to + 1 == begins[i])
+            sizes.back().to = end;
+        else
+            sizes.push_back({begins[i], end});
+    }
+    return sizes;
 }
 
 Choice choose(const Layout& layout, const Request& request) {

@@ -51,8 +51,10 @@ struct Request {
     /// The group has symmetric memory, so buffers may lie there: the formulas, which are about ordinary memory, do not
     /// choose.
     bool symmetric = false;
-    bool staged = false;  ///< nothing in place: what is planned for where ranks do not reach each other's buffers
-    std::optional<std::string> algorithm;  ///< use this one; InvalidArgument if it does not exist or does not apply
+    bool staged = false;     ///< nothing in place: what is planned for where ranks do not reach each other's buffers
+    bool scheduled = false;  ///< not in slots: some rank's part does not fit, or it is about what to do instead
+    /// Use this one; InvalidArgument if it does not exist or does not apply. "^ring": any but this one.
+    std::optional<std::string> algorithm;
     bool operator==(const Request&) const = default;
 };
 // Buffers: broadcast uses `output` on every rank. reduce, gather: `output` only on the root (reduce leaves the

@@ -60,6 +60,10 @@ int ranks_of(std::string_view text, std::string_view where) {
 Request request_of(Collective collective, std::uint64_t bytes, int ranks) {
     Request request{.collective = collective, .count = bytes};
     request.counts.assign(static_cast<std::size_t>(ranks), bytes);
+    if (collective == Collective::all_to_all) {
+        request.largest_count = bytes;
+        request.even = true;
+    }
     return request;
 }
 
@@ -97,7 +101,8 @@ std::optional<std::string> parse_override(std::string_view text, Collective coll
         const std::string_view item = text.substr(0, text.find(','));
         text.remove_prefix(std::min(text.size(), item.size() + 1));
         const std::size_t equal = item.find('=');
-        const std::string name(equal == std::string_view::npos ? item : item.substr(equal + 1));
+        const std::string value(equal == std::string_view::npos ? item : item.substr(equal + 1));
+        const std::string name = value.substr(is_exclusion(value) ? 1 : 0);
         if (std::ranges::find(known, name) == known.end()) {
             throw InvalidArgument(fmt::format("TUTTI_ALGORITHM: \"{}\" is no algorithm: expected one of {}{}", name,
                                               fmt::join(known, ", "), did_you_mean(name, known)));
@@ -105,9 +110,9 @@ std::optional<std::string> parse_override(std::string_view text, Collective coll
         if (equal == std::string_view::npos) {
             // Without a collective, only where it exists.
             const auto own = algorithm_names(collective);
-            if (std::ranges::find(own, name) != own.end()) result = name;
+            if (std::ranges::find(own, name) != own.end()) result = value;
         } else if (item.substr(0, equal) == to_string(collective)) {
-            result = name;
+            result = value;
         }
     }
     return result;

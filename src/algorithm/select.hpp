@@ -12,9 +12,14 @@
 
 namespace tutti::algorithm {
 
-/// The value of TUTTI_ALGORITHM ("ring" or "all_reduce=ring,broadcast=chain") for one collective; nullopt if it does
+/// The value of TUTTI_ALGORITHM ("ring" or "all_reduce=ring,broadcast=^chain") for one collective; nullopt if it does
 /// not name one. Throws InvalidArgument that lists the names for an unknown one.
 std::optional<std::string> parse_override(std::string_view text, Collective collective);
+
+/// Whether a name says which algorithm is not to be taken: "^ring".
+inline bool is_exclusion(std::string_view name) {
+    return name.starts_with('^');
+}
 
 /// "all_reduce=ring", or "all_reduce:64K=ring" for up to 64 KB (of the buffer, or of the largest block). `where` names
 /// the source in messages. Throws InvalidArgument that names it, the rule and what is expected.

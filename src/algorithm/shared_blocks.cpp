@@ -112,4 +112,25 @@ void all_to_all(Builder& b, const Scope& s, const Staging& staging, const Reques
     b.use_rounds(static_cast<std::uint32_t>(rounds));
 }
 
+// Everyone publishes its blocks for the others, one after the other, and reads its own of each.
+void all_to_all_even(Builder& b, const Scope& s, const Request& request) {
+    const std::uint64_t count = request.largest_count.value_or(0);
+    const auto block = [&](Buffer buffer, const auto& offsets, int i) {
+        return Chunk{buffer, offsets[static_cast<std::size_t>(i)], count};
+    };
+    std::vector<Chunk> others;
+    for (int i = 0; i < s.size(); ++i) {
+        if (i != s.me) others.push_back(block(Buffer::input, request.send_offsets, i));
+    }
+    const std::uint32_t round = b.next_round();
+    b.publish(round, others);
+    b.copy(block(Buffer::output, request.receive_offsets, s.me), block(Buffer::input, request.send_offsets, s.me));
+    for (int i = 0; i < s.size(); ++i) {
+        if (i == s.me) continue;
+        const auto before = static_cast<std::uint64_t>(s.me - (i < s.me ? 1 : 0));
+        b.read(s.rank(i), round, before * count, block(Buffer::output, request.receive_offsets, i));
+    }
+    b.use_rounds(1);
+}
+
 }  // namespace tutti::algorithm::shared

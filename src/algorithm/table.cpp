@@ -1,5 +1,8 @@
 #include "algorithm/table.hpp"
 
+#include "algorithm/slots.hpp"
+#include "schedule/slots.hpp"
+
 #include <algorithm>
 
 namespace tutti::algorithm {
@@ -86,18 +89,47 @@ void shared_scatter(Builder& b, const Context& c) {
     shared::scatter(b, c.all, c.staging, c.request.root, c.request.counts);
 }
 
+// A slot holds what the rank contributes, and blocks are equally long.
+bool fits_slot(const Context& c) {
+    const Request& q = c.request;
+    if (!c.shares() || q.scheduled) return false;
+    if (q.collective == Collective::all_to_all && !(q.even && q.largest_count)) return false;
+    if (std::ranges::adjacent_find(q.counts, std::ranges::not_equal_to{}) != q.counts.end()) return false;
+    return decisive_count(q) * q.element_bytes <= schedule::longest_in_slot(q.collective, c.layout.size());
+}
+
+// What such a call does is what one round of the staging area does, with all of a rank's contribution in it.
+template <void (*generate)(Builder&, const Context&)>
+void through_slots(Builder& b, const Context& c) {
+    Context whole = c;
+    whole.staging.slot = std::uint64_t{1} << 40;
+    generate(b, whole);
+    b.in_slots();
+}
+void one_shot_all_reduce(Builder& b, const Context& c) {
+    shared::all_reduce_one_shot(b, c.all, c.staging, c.input(), c.output(), true);
+}
+void one_shot_reduce(Builder& b, const Context& c) {
+    shared::reduce_one_shot(b, c.all, c.staging, c.request.root, c.input(), c.output(), true);
+}
+void shared_barrier(Builder& b, const Context& c) {
+    shared::barrier(b, c.all);
+}
+void even_all_to_all(Builder& b, const Context& c) {
+    shared::all_to_all_even(b, c.all, c.request);
+}
+constexpr std::string_view why_slots =
+    "one host, and a rank's part fits into its slot: each writes its own, and reads the others'";
+
 const Algorithm table[] = {
+    {in_slots, Collective::all_reduce, true, true, fits_slot, through_slots<one_shot_all_reduce>, any_size, any_ranks, why_slots},
     {"in_place", Collective::all_reduce, true, true, maps,
      [](Builder& b, const Context& c) {
          in_place::all_reduce(b, c.all, c.input(), c.output(), c.request.in_place);
      },
      any_size, any_ranks,
      "symmetric memory: each rank combines one slice where it lies in all buffers, and writes the result there"},
-    {"one_shot", Collective::all_reduce, true, true, shares,
-     [](Builder& b, const Context& c) {
-         shared::all_reduce_one_shot(b, c.all, c.staging, c.input(), c.output(), true);
-     },
-     8192, any_ranks, "few bytes between ranks that share memory: everyone reads everyone once"},
+    {"one_shot", Collective::all_reduce, true, true, shares, one_shot_all_reduce, 8192, any_ranks, "few bytes between ranks that share memory: everyone reads everyone once"},
     {"two_shot", Collective::all_reduce, true, true, shares, two_shot_all_reduce, any_size, any_ranks,
      "shared memory: each rank combines one slice in one pass over all inputs"},
     {"hierarchical", Collective::all_reduce, false, false, hierarchical, all_reduce_leaders, 131072, any_ranks,
@@ -129,17 +161,14 @@ const Algorithm table[] = {
      [](Builder& b, const Context& c) { messages::all_reduce_two_shot(b, c.all, c.input(), c.output(), true); },
      any_size, any_ranks, "one rounding, or the order of ranks, is asked for"},
 
+    {in_slots, Collective::reduce, true, true, fits_slot, through_slots<one_shot_reduce>, any_size, any_ranks, why_slots},
     {"in_place", Collective::reduce, true, true, maps,
      [](Builder& b, const Context& c) {
          in_place::reduce(b, c.all, c.request.root, c.input(), c.output(), c.request.in_place);
      },
      any_size, any_ranks,
      "symmetric memory: each rank combines one slice where it lies in all buffers, and writes it into the root's"},
-    {"one_shot", Collective::reduce, true, true, shares,
-     [](Builder& b, const Context& c) {
-         shared::reduce_one_shot(b, c.all, c.staging, c.request.root, c.input(), c.output(), true);
-     },
-     0, any_ranks, "few ranks that share memory: the root reads everyone once, the others run ahead"},
+    {"one_shot", Collective::reduce, true, true, shares, one_shot_reduce, 0, any_ranks, "few ranks that share memory: the root reads everyone once, the others run ahead"},
     {"two_shot", Collective::reduce, true, true, shares, two_shot_reduce, any_size, any_ranks,
      "shared memory: each rank combines one slice, the root collects them"},
     {"hierarchical", Collective::reduce, false, false, hierarchical,
@@ -163,6 +192,7 @@ const Algorithm table[] = {
      },
      any_size, any_ranks, "one rounding, or the order of ranks, is asked for"},
 
+    {in_slots, Collective::broadcast, true, true, fits_slot, through_slots<shared_broadcast>, any_size, any_ranks, why_slots},
     {"in_place", Collective::broadcast, true, true, maps, broadcast_in_place<true>, any_size, any_ranks, "symmetric memory: the root writes a part into the others' memory, they read the rest from its own"},
     {"shared", Collective::broadcast, true, true, shares, shared_broadcast, 65536, any_ranks,
      "shared memory: the root writes once, everyone reads"},
@@ -186,6 +216,7 @@ const Algorithm table[] = {
      [](Builder& b, const Context& c) { messages::broadcast_chain(b, c.all, c.request.root, c.output(), c.segment()); },
      any_size, any_ranks, "many bytes: segments run down a line of ranks"},
 
+    {in_slots, Collective::all_gather, true, true, fits_slot, through_slots<shared_all_gather>, any_size, any_ranks, why_slots},
     {"in_place", Collective::all_gather, true, true, maps, [](Builder& b, const Context& c) { in_place::all_gather(b, c.all, c.request.counts); }, any_size, any_ranks, "symmetric memory: everyone reads the blocks where they lie"},
     {"shared", Collective::all_gather, true, true, shares, shared_all_gather, 65536, any_ranks,
      "shared memory: each rank writes its block once, everyone reads"},
@@ -209,6 +240,7 @@ const Algorithm table[] = {
      [](Builder& b, const Context& c) { messages::all_gather_ring(b, c.all, c.request.counts); }, any_size, any_ranks,
      "many bytes: blocks go round"},
 
+    {in_slots, Collective::gather, true, true, fits_slot, through_slots<shared_gather>, any_size, any_ranks, why_slots},
     {"in_place", Collective::gather, true, true, maps, gather_in_place<true>, any_size, any_ranks, "symmetric memory: each rank writes most of its block to the root, which reads the rest"},
     {"shared", Collective::gather, true, true, shares, shared_gather, std::uint64_t{4} << 20, any_ranks,
      "shared memory: each rank writes its block once, the root reads"},
@@ -222,6 +254,7 @@ const Algorithm table[] = {
      [](Builder& b, const Context& c) { messages::gather_direct(b, c.all, c.request.root, c.request.counts); },
      any_size, any_ranks, "every block goes straight to the root"},
 
+    {in_slots, Collective::scatter, true, true, fits_slot, through_slots<shared_scatter>, any_size, any_ranks, why_slots},
     {"in_place", Collective::scatter, true, true, maps, [](Builder& b, const Context& c) { in_place::scatter(b, c.all, c.request.root, c.request.counts); }, any_size, any_ranks, "symmetric memory: each rank reads its block where it lies"},
     {"shared", Collective::scatter, true, true, shares, shared_scatter, 65536, any_ranks,
      "shared memory: the root writes once, each rank reads its block"},
@@ -235,6 +268,7 @@ const Algorithm table[] = {
     {"direct", Collective::scatter, true, true, always, direct_scatter, any_size, any_ranks,
      "every block goes straight from the root"},
 
+    {in_slots, Collective::reduce_scatter, true, true, fits_slot, through_slots<shared_reduce_scatter>, any_size, any_ranks, why_slots},
     {"in_place", Collective::reduce_scatter, true, true, maps,
      [](Builder& b, const Context& c) { in_place::reduce_scatter(b, c.all, c.request.counts); }, any_size, any_ranks,
      "symmetric memory: each rank combines its block where it lies in all buffers"},
@@ -257,6 +291,7 @@ const Algorithm table[] = {
      [](Builder& b, const Context& c) { messages::reduce_scatter_direct(b, c.all, c.request.counts); }, any_size,
      any_ranks, "one rounding, or the order of ranks, is asked for"},
 
+    {in_slots, Collective::all_to_all, true, true, fits_slot, through_slots<even_all_to_all>, any_size, any_ranks, why_slots},
     {"shared", Collective::all_to_all, true, true, shares_known_blocks, shared_all_to_all, 32768, any_ranks,
      "shared memory, blocks that stay in the cache: everyone publishes its blocks, everyone reads its own"},
     {"shared", Collective::all_to_all, true, true, only_stages_known_blocks, shared_all_to_all, 262144, 2,
@@ -272,8 +307,8 @@ const Algorithm table[] = {
      any_size, any_ranks,
      "every block goes straight to its rank, each rank starting with another"},
 
-    {"shared", Collective::barrier, true, true, shares, [](Builder& b, const Context& c) { shared::barrier(b, c.all); },
-     any_size, any_ranks, "shared memory: everyone sees everyone arrive"},
+    {in_slots, Collective::barrier, true, true, fits_slot, through_slots<shared_barrier>, any_size, any_ranks, why_slots},
+    {"shared", Collective::barrier, true, true, shares, shared_barrier, any_size, any_ranks, "shared memory: everyone sees everyone arrive"},
     {"hierarchical", Collective::barrier, true, true, hierarchical,
      [](Builder& b, const Context& c) { hosts::barrier(b, c.spread()); }, any_size, any_ranks,
      "several ranks on a host: only one of them talks to the other hosts"},

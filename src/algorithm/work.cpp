@@ -1,6 +1,8 @@
 // The work of each algorithm of the table, by formula.
 #include "algorithm/cost.hpp"
 
+#include "algorithm/slots.hpp"
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -327,6 +329,11 @@ const Formula formulas[] = {
          return combined(with_scratch(s, work, (s.n - 2) * s.bytes), combining(2) * (s.n - 1) * s.bytes);
      }},
 
+    {Collective::all_to_all, in_slots,
+     [](const Shape& s) {
+         const double others = (s.n - 1) * s.bytes;
+         return staged(s.bytes, s.bytes + 1, 1, 2 * s.n * others, 2 * others, others);
+     }},
     {Collective::all_to_all, "bruck",
      [](const Shape& s) {
          const double passed = s.levels * s.n / 2 * s.bytes;
@@ -343,6 +350,9 @@ const Formula formulas[] = {
 
 std::optional<Work> work_of(const Layout& layout, Collective collective, std::string_view algorithm,
                             std::uint64_t bytes, std::uint64_t tile_bytes) {
+    // A call in slots does what one round of the staging area does.
+    if (algorithm == in_slots && collective != Collective::all_to_all)
+        algorithm = collective == Collective::all_reduce || collective == Collective::reduce ? "one_shot" : "shared";
     const auto found = std::ranges::find_if(
         formulas, [&](const Formula& f) { return f.collective == collective && f.algorithm == algorithm; });
     if (found == std::end(formulas)) return std::nullopt;

@@ -7,7 +7,6 @@
 #include "cli/manual/page.hpp"
 #include "command/requests.hpp"
 #include "core/env.hpp"
-#include "schedule/slots.hpp"
 #include "transport/shm/arena.hpp"
 #include "transport/shm/peer_memory.hpp"
 #include "tune/tune.hpp"
@@ -63,28 +62,6 @@ algorithm::Request request_of(const ExplainArguments& a) {
     request.rank_order = a.rank_order;
     if (!a.algorithm.empty()) request.algorithm = a.algorithm;
     return request;
-}
-
-// Calls whose blocks differ in length have a schedule.
-bool fits_slot(const algorithm::Request& request, int ranks) {
-    const std::vector<std::uint64_t>& counts =
-        request.collective == Collective::all_to_all ? request.send_counts : request.counts;
-    if (std::ranges::adjacent_find(counts, std::ranges::not_equal_to{}) != counts.end()) return false;
-    const std::uint64_t count = counts.empty() ? request.count : counts.front();
-    return schedule::fits_slot(request.collective, count * request.element_bytes, ranks);
-}
-
-// What calls do between ranks of one host that are short enough to need no schedule; empty: this one has a schedule.
-std::string slots_instead(const algorithm::Layout& layout, const algorithm::Request& request) {
-    if (!layout.shared_memory || !layout.one_host() || request.algorithm || !fits_slot(request, layout.size()))
-        return {};
-    return fmt::format(
-        "{} on {} ranks: slots\n"
-        "  why: on one host, and a rank's contribution fits into a slot of {} bytes: each rank writes its own slot and "
-        "reads "
-        "the others'; no schedule runs\n"
-        "  A schedule runs when --algorithm or TUTTI_ALGORITHM names one. The table's choice among them:\n",
-        to_string(request.collective), layout.size(), schedule::slot_bytes(request.collective, layout.size()));
 }
 
 // Where the numbers come from that are printed.
@@ -184,14 +161,7 @@ Command add_explain(CLI::App& app) {
             return 0;
         }
         if (a->choices) {
-            const algorithm::Layout layout = layout_of(*a);
-            if (layout.shared_memory && layout.one_host())
-                fmt::print(
-                    "# A call whose contribution fits into a slot of {} bytes ({} of an all_to_all) runs no schedule, "
-                    "unless TUTTI_ALGORITHM names one.\n",
-                    schedule::slot_bytes(Collective::all_reduce, layout.size()),
-                    schedule::slot_bytes(Collective::all_to_all, layout.size()));
-            std::fputs(algorithm::describe_choices(layout).c_str(), stdout);
+            std::fputs(algorithm::describe_choices(layout_of(*a)).c_str(), stdout);
             return 0;
         }
         if (a->collective.empty())
@@ -214,7 +184,7 @@ Command add_explain(CLI::App& app) {
         const std::string source = source_of(layout);
         algorithm::Request request = request_of(*a);
         if (!request.algorithm) request.algorithm = algorithm::parse_override(layout.tuning.named, request.collective);
-        print(slots_instead(layout, request) + algorithm::explain(layout, request, source));
+        print(algorithm::explain(layout, request, source));
         return 0;
     };
 }

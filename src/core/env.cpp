@@ -21,7 +21,7 @@ namespace {
 constexpr std::string_view prefix = "TUTTI_";
 constexpr auto table = std::to_array<Variable>({
     {"TUTTI_ACL_LIB", "backend hccl: the file of AscendCL (default libascendcl.so)"},
-    {"TUTTI_ALGORITHM", "use this algorithm where it applies: NAME or COLLECTIVE=NAME[,…]; rank 0's counts"},
+    {"TUTTI_ALGORITHM", "use this algorithm: NAME or COLLECTIVE=NAME[,…], or any but this one: ^NAME; rank 0's counts"},
     {"TUTTI_BACKEND_PATH", "folders, separated by colons, with libraries of backends (before tutti's own folder)"},
     {"TUTTI_CONFORMANCE_BACKEND", "set by tutti-backend-conformance: what its tests are about"},
     {"TUTTI_CONFORMANCE_PORT", "tutti-backend-conformance under mpirun: where the ranks meet"},

@@ -48,7 +48,7 @@ void SlotCall::set_blocks(std::span<const std::uint64_t> send, std::span<const s
 bool Slots::blocks_fit(const SlotCall& call) const noexcept {
     const auto n = static_cast<std::size_t>(size_);
     if (n > table_ranks_max) return false;
-    if (call.send_counts.empty()) return schedule::fits_slot(call.collective, call.block_bytes, size_);
+    if (call.send_counts.empty()) return call.block_bytes <= schedule::longest_in_slot(call.collective, size_);
     std::uint64_t left = std::min(RankControl::turn_area_bytes - n * sizeof(std::uint64_t),
                                   schedule::slot_bytes(call.collective, size_));
     for (int peer = 0; peer < size_; ++peer) {

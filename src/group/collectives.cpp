@@ -39,6 +39,7 @@ void Group::begin_schedule(Operation& operation) {
     }
     if (const std::uint64_t largest = operation.slot_state.largest; largest != engine::SlotState::unknown)
         operation.request.largest_count = largest / size_of(operation.operands.dtype);
+    operation.request.scheduled = true;
     operation.operands.channel = Channel::of_collective(index_, operation.sequence);
     if (size_ > 1) world_->flight().mailbox().check_unexpected(operation.operands.channel, fingerprint);
     world_->flight().heed_mailbox();

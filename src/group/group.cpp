@@ -136,10 +136,9 @@ void Group::take_layout() {
         layout_.machines = world_->machines_of(ranks);
         layout_.pulls = hosts.size() == 1 && world_->neighbours().read_memory();
     }
-    for (int c = 1; c <= collective_count && !layout_.tuning.named.empty(); ++c) {
-        const auto collective = static_cast<Collective>(c);
-        serve_with(collective, algorithm::parse_override(layout_.tuning.named, collective));
-    }
+    for (int c = 1; c <= collective_count && !layout_.tuning.named.empty(); ++c)
+        named_[static_cast<std::size_t>(c)] =
+            algorithm::parse_override(layout_.tuning.named, static_cast<Collective>(c));
 }
 
 std::uint64_t Group::part_bytes(const World& world, std::span<const int> members) {
@@ -184,15 +183,22 @@ void Group::open_memory() {
     carries_own_bytes_alone_ = native == backend_names_.end();
     ground_.arena = arena_.get();
     if (uses_shared_memory_only()) slots_.emplace(*arena_, rank_, size_, &world_->means().small_copy);
+    for (int c = 1; c <= collective_count; ++c) take_short_sizes(static_cast<Collective>(c));
     ground_.staging_copy = &world_->means().staging_copy;
     ground_.huge_pages = &world_->means().huge_pages;
     if (arena_ && size_ > 1) ground_.symmetric = symmetric_;
     if (arena_ && layout_.pulls) ground_.memory = [this](int rank) { return world_->neighbours().memory_of(rank); };
 }
 
+void Group::serve_with(Collective collective, std::optional<std::string> algorithm) {
+    named_[static_cast<std::size_t>(collective)] = std::move(algorithm);
+    take_short_sizes(collective);
+}
+
 bool Group::choose_way(Operation& operation) {
     if (make_short(operation)) return true;
     const std::lock_guard lock(world_->flight().mutex());
+    operation.request.scheduled = true;
     operation.schedule = plan_for(operation.request);
     return false;
 }

@@ -6,6 +6,7 @@
 // Threads: any; the world's lock guards what moves.
 #pragma once
 
+#include "algorithm/slots.hpp"
 #include "backend/registry.hpp"
 #include "group/expected_blocks.hpp"
 #include "group/operation.hpp"
@@ -125,7 +126,7 @@ class Group : public std::enable_shared_from_this<Group> {
                    OrdinaryCall ordinary = {});
     /// Whether a collective of this shape is a short one. Depends only on what is equal on all ranks.
     bool is_short(Collective collective, std::uint64_t block_bytes) const noexcept;
-    /// all_to_all: whether all that this rank sends fits into its slot. Ranks may differ in that.
+    /// all_to_all: whether all that this rank sends is short. Ranks may differ in that.
     bool blocks_fit(const engine::SlotCall& call) const noexcept;
     /// Sends a short message to a rank (of the world) of this host at once; `payload` may be written again. False, and
     /// nothing has happened, when it has to go the ordinary way.
@@ -134,14 +135,12 @@ class Group : public std::enable_shared_from_this<Group> {
     /// flight. False: it has to go the ordinary way.
     bool receive_now(transport::Transfer& receive);
     const algorithm::Layout& layout() const noexcept { return layout_; }
-    /// The algorithm that is to serve a collective, whatever the tuning says; empty: none. Equal on all ranks; to be
-    /// set while no collective is under way.
+    /// The algorithm that is to serve a collective, whatever the tuning says, or the one that is not ("^ring"); empty:
+    /// none. Equal on all ranks; to be set while no collective is under way.
     const std::optional<std::string>& named(Collective collective) const noexcept {
         return named_[static_cast<std::size_t>(collective)];
     }
-    void serve_with(Collective collective, std::optional<std::string> algorithm) {
-        named_[static_cast<std::size_t>(collective)] = std::move(algorithm);
-    }
+    void serve_with(Collective collective, std::optional<std::string> algorithm);
     /// How many times this rank has asked for a smaller group, this one included; equal on all that do.
     int next_shrink() noexcept { return ++shrinks_; }
     /// Ends it, and with it the world.
@@ -258,6 +257,7 @@ class Group : public std::enable_shared_from_this<Group> {
     std::vector<int> waits_for(const Operation& operation) const;
     // Short calls (short_calls.cpp).
     struct ShortCallEvents;
+    void take_short_sizes(Collective collective);
     bool make_short(Operation& operation) const;
     void begin_short(Operation& operation);
     bool advance_short(Operation& operation);
@@ -293,7 +293,8 @@ class Group : public std::enable_shared_from_this<Group> {
     const std::string name_, description_;
     std::atomic<std::chrono::milliseconds> timeout_;
     algorithm::Layout layout_;
-    std::array<std::optional<std::string>, collective_count + 1> named_;  // by collective
+    std::array<std::optional<std::string>, collective_count + 1> named_;               // by collective
+    std::array<std::vector<algorithm::SlotSizes>, collective_count + 1> short_sizes_;  // by collective
     record::Recorder recorder_;
     std::optional<record::Inquiry> inquiry_;
     std::atomic<bool> tail_published_{false};

@@ -2,6 +2,7 @@
 // blocks differ, and no rank knows those of others; so each travels in a slot of one size, behind its length. Slots
 // also say how long the longest block of their source is. In the end each rank has heard of all: if one did not fit,
 // all know, and all go on with a schedule.
+#include "algorithm/select.hpp"
 #include "group/group.hpp"
 
 #include <algorithm>
@@ -27,9 +28,14 @@ std::uint64_t place_of(const Operation& operation, const std::vector<std::uint64
 
 // The largest slots with which passing blocks on is the quickest way; 0: none. Equal on all ranks.
 std::uint64_t Group::largest_slot() {
-    if (const auto& name = named(Collective::all_to_all)) return *name == "bruck" ? ExpectedBlocks::most_room : 0;
+    const auto& name = named(Collective::all_to_all);
+    if (name && !algorithm::is_exclusion(*name)) return *name == "bruck" ? ExpectedBlocks::most_room : 0;
     if (!largest_slot_) {
-        algorithm::Request request{.collective = Collective::all_to_all, .largest_count = 0, .even = true};
+        algorithm::Request request{.collective = Collective::all_to_all,
+                                   .largest_count = 0,
+                                   .even = true,
+                                   .scheduled = true,
+                                   .algorithm = name};
         std::uint64_t largest = 0;
         for (std::uint64_t room = ExpectedBlocks::least_room; room <= ExpectedBlocks::most_room;
              room *= ExpectedBlocks::step) {
@@ -45,7 +51,7 @@ std::uint64_t Group::largest_slot() {
 // as long as those before: often an all_to_all of counts comes before one of what they count.
 std::optional<std::uint64_t> Group::room_for_blocks(const Operation& operation) {
     if (operation.request.collective != Collective::all_to_all || size_ < 4) return {};
-    if (uses_shared_memory_only() && !named(Collective::all_to_all)) return {};
+    if (uses_shared_memory_only() && named(Collective::all_to_all) != "bruck") return {};
     const std::uint64_t limit = largest_slot();
     if (limit == 0) return {};
     return expected_blocks_.try_emplace(operation.operands.dtype, limit).first->second.next();

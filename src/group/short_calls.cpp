@@ -45,12 +45,26 @@ struct Group::ShortCallEvents {
     }
 };
 
-bool Group::is_short(Collective collective, std::uint64_t block_bytes) const noexcept {
-    return slots_ && !named(collective) && schedule::fits_slot(collective, block_bytes, size_);
+void Group::take_short_sizes(Collective collective) {
+    short_sizes_[static_cast<std::size_t>(collective)] =
+        slots_ ? algorithm::slot_sizes(layout_, collective, named(collective)) : std::vector<algorithm::SlotSizes>();
 }
 
+bool Group::is_short(Collective collective, std::uint64_t block_bytes) const noexcept {
+    for (const auto& [from, to] : short_sizes_[static_cast<std::size_t>(collective)]) {
+        if (block_bytes >= from && block_bytes <= to) return true;
+    }
+    return false;
+}
+
+// Rules are for blocks of one length. Where they differ they are judged by the longest of them, as far as a block of an
+// even call can be short at all.
 bool Group::blocks_fit(const SlotCall& call) const noexcept {
-    return slots_ && !named(call.collective) && slots_->blocks_fit(call);
+    if (call.send_counts.empty()) return is_short(call.collective, call.block_bytes) && slots_->blocks_fit(call);
+    if (!slots_ || !slots_->blocks_fit(call)) return false;
+    std::uint64_t longest = 0;
+    for (int peer = 0; peer < size_; ++peer) longest = std::max(longest, call.sent_to(peer));
+    return is_short(call.collective, std::min(longest, schedule::longest_in_slot(call.collective, size_)));
 }
 
 // The same, for an operation that was made the ordinary way. Fills in `operation.slot_call` if it is short.

@@ -57,6 +57,8 @@ class Builder {
     void begin_fours();
     void not_single_rounding() { schedule_.single_rounding = false; }
 
+    /// It says what a call in slots does.
+    void in_slots() { schedule_.in_slots = true; }
     /// Others that name this rank's input mean its output.
     void input_is_output() { schedule_.input_is_output = true; }
     /// Ends with release(next_round()) if there were publications, and in place with settle(next_round()).

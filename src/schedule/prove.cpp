@@ -22,6 +22,7 @@ class Proof {
 
     std::vector<std::string> run() {
         prepare();
+        check_kinds();
         for (Rank rank = 0; rank < size_; ++rank) {
             for (const Disorder& found : disorders_of(rank, schedules_, promise_)) fault(rank, found.step, found.what);
         }
@@ -270,7 +271,10 @@ class Proof {
                     const Values part = load(rank, i, s.operands[step.first_operand + o].chunk);
                     values.insert(values.end(), part.begin(), part.end());
                 }
-                if (values.size() > promise_.slot_elements) fault(rank, i, "publishes more than a slot holds");
+                if (values.size() > promise_.slot_elements && !s.in_slots)
+                    fault(rank, i, "publishes more than a slot holds");
+                if (s.in_slots && (step.round > 0 || state.publications.contains(0)))
+                    fault(rank, i, "publishes more than once, in slots");
                 // What lay in this slot is gone now.
                 std::erase_if(state.publications, [&](const auto& entry) {
                     return entry.first % promise_.slots == step.round % promise_.slots;
@@ -313,6 +317,21 @@ class Proof {
                 return true;
             case StepKind::settle: return released_by_others(rank, step.round);
             default: return false;
+        }
+    }
+
+    // What is short is one of these for all ranks.
+    void check_kinds() {
+        for (Rank rank = 0; rank < size_; ++rank) {
+            const Schedule& s = schedules_[static_cast<std::size_t>(rank)];
+            if (s.in_slots != schedules_.front().in_slots)
+                fault(rank, s.steps.size(), "is in slots, or is not, unlike rank 0");
+            if (s.in_slots && std::ranges::any_of(s.steps, [](const Step& step) {
+                    return step.kind == StepKind::send || step.kind == StepKind::receive ||
+                           step.kind == StepKind::receive_combine || step.kind == StepKind::meet ||
+                           step.kind == StepKind::write;
+                }))
+                fault(rank, s.steps.size(), "sends a message, or works in place, in slots");
         }
     }
 

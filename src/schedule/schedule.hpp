@@ -31,6 +31,10 @@
 // through, and settle(publications), which waits until all are: then its buffers hold the result, and are its caller's
 // again. If some rank cannot name its chunks, or others cannot reach them, all ranks run `otherwise` instead: they all
 // see the same at `meet`.
+//
+// In slots. A schedule of this kind (Schedule::in_slots) says what a short call does that needs none: each rank publishes
+// at most once, in round 0, and then reads what the others have published. The engine keeps no such schedule and uses no
+// staging area for it; it writes and reads slots of a kind of their own (engine/slots), as long as slots.hpp says.
 #pragma once
 
 #include <cstdint>
@@ -128,6 +132,7 @@ struct Schedule {
     std::uint32_t publications = 0;   ///< rounds used; equal on all ranks of a host
     bool fours = false;               ///< round 0 is the first of four publications; equal on all ranks of a host
     bool in_place = false;            ///< moves values without the staging area
+    bool in_slots = false;            ///< says what a call in the slots of short collectives does
     bool input_is_output = false;     ///< others that name this rank's input mean its output, which holds it
     bool maps = false;                ///< in place: only where all map the others' memory; else the kernel may copy
     std::shared_ptr<const Schedule> otherwise;  ///< in place: where it cannot be

@@ -28,13 +28,12 @@ constexpr std::size_t slot_bytes(Collective collective, int ranks) {
     return collective == Collective::all_to_all && ranks > 2 ? 131072 : 32768;
 }
 
-/// Whether the call's blocks fit into slots.
-constexpr bool fits_slot(Collective collective, std::uint64_t block_bytes, int ranks) {
+/// Bytes of the longest block (or buffer) with which a call fits into slots.
+constexpr std::uint64_t longest_in_slot(Collective collective, int ranks) {
     // A scatter of more goes in tiles, which the others read while the next ones are being written.
     const std::size_t blocks =
         collective == Collective::scatter ? static_cast<std::size_t>(ranks) : blocks_in_slot(collective, ranks);
-    const std::size_t most = slot_bytes(collective, ranks);
-    return block_bytes <= most && block_bytes * blocks <= most;
+    return slot_bytes(collective, ranks) / (blocks == 0 ? 1 : blocks);
 }
 
 }  // namespace tutti::schedule

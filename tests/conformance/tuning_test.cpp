@@ -69,5 +69,30 @@ TEST_P(Tuning, every_algorithm_that_is_named_for_a_group_serves_it) {
     }
 }
 
+TEST_P(Tuning, slots_serve_short_calls_unless_they_are_excluded) {
+    run_ranks(3, GetParam(), [](const ProcessGroup& g) {
+        const algorithm::Layout& layout = g.impl()->layout();
+        const auto me = static_cast<std::size_t>(g.rank());
+        for (const auto& name : {std::optional<std::string>(), std::optional<std::string>("^slots")}) {
+            for (const Collective c : {Collective::all_reduce, Collective::all_to_all}) {
+                g.impl()->serve_with(c, name);
+                EXPECT_EQ(g.impl()->is_short(c, 8), layout.shared_memory && layout.one_host() && !name);
+            }
+            for (int turn = 0; turn < 3; ++turn) {
+                std::vector<int> sum{g.rank(), turn};
+                all_reduce(sum, {.group = g});
+                EXPECT_EQ(sum, (std::vector<int>{3, 3 * turn}));
+                std::vector<int> sent(6, g.rank()), received(3 * (me + 1), -1), expected;
+                for (int rank = 0; rank < 3; ++rank) expected.insert(expected.end(), me + 1, rank);
+                all_to_all_single(received, sent,
+                                  {.output_split_sizes = std::vector<std::int64_t>(3, g.rank() + 1),
+                                   .input_split_sizes = {1, 2, 3},
+                                   .group = g});
+                EXPECT_EQ(received, expected);
+            }
+        }
+    });
+}
+
 }  // namespace
 }  // namespace tutti::test

@@ -83,7 +83,7 @@ class Bench(CliCase):
         for collective, algorithm in names:
             if algorithm in ("hierarchical", "rails"):
                 continue  # tests/hosts
-            inside = ("shared", "single_copy", "one_shot", "two_shot", "in_place")
+            inside = ("slots", "shared", "single_copy", "one_shot", "two_shot", "in_place")
             transport = "shm" if algorithm in inside else "tcp"
             # An algorithm that needs symmetric memory is chosen there; by name it would be refused until a group has some.
             extra = {"env": {"TUTTI_ALGORITHM": f"{collective}={algorithm}"}}
@@ -91,7 +91,8 @@ class Bench(CliCase):
             if algorithm == "in_place":
                 extra, flags = {}, ["--symmetric"]
             with self.subTest(collective=collective, algorithm=algorithm):
-                _, found = self.measure(collective, "-n", 5, "-b", 40, "-e", "400K", "-f", 100,
+                largest = "4000" if algorithm == "slots" else "400K"
+                _, found = self.measure(collective, "-n", 5, "-b", 40, "-e", largest, "-f", 100,
                                         "--transport", transport, "--iters", 2, "--no-limits",
                                         *flags, **extra)
                 self.assertEqual({row["wrong"] for row in found}, {0})
@@ -99,6 +100,10 @@ class Bench(CliCase):
                              env={"TUTTI_ALGORITHM": "all_reduce=two_shot"})
         self.assertNotEqual(refused.returncode, 0)
         self.assertIn('algorithm "two_shot" cannot serve this all_reduce', refused.stderr)
+        refused = self.tutti("bench", "all_reduce", "-n", 2, "--sizes", "8,64K", "--no-limits",
+                             env={"TUTTI_ALGORITHM": "slots"})
+        self.assertNotEqual(refused.returncode, 0)
+        self.assertIn('algorithm "slots" cannot serve this all_reduce: expected one of one_shot, two_shot', refused.stderr)
 
     def test_plans_stand_beside_the_plain_calls(self):
         table, found = self.measure("all", "-n", 3, "-b", 48, "-e", "64K", "-f", 40, "--plan")
@@ -125,6 +130,24 @@ class Bench(CliCase):
         refused = self.tutti("bench", "all_reduce", "--regret", "--against", "gloo")
         self.assertNotEqual(refused.returncode, 0)
         self.assertIn("--against", refused.stderr)
+
+    def test_slots_are_compared_like_any_other_algorithm_and_rules_come_before_them(self):
+        def regret(**env):
+            with tempfile.TemporaryDirectory() as folder:
+                file = pathlib.Path(folder) / "regret.json"
+                done = self.tutti("bench", "all_reduce,barrier,all_to_all", "-n", 2, "--sizes", "64,256K", "--regret",
+                                  "--rounds", 1, "--seconds", "0.005", "--json", file, env=env)
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                return {(row["collective"], row["bytes"]): row for row in json.loads(file.read_text())}
+
+        found = regret()
+        for key in (("all_reduce", 64), ("all_to_all", 64), ("barrier", 0)):
+            self.assertEqual(found[key]["chosen"], "slots")
+            self.assertIn("slots", found[key]["times_us"])
+        self.assertNotIn("slots", found["all_reduce", 256 << 10]["times_us"])
+        ruled = regret(TUTTI_TUNE="all_reduce:1K=one_shot")
+        self.assertEqual(ruled["all_reduce", 64]["chosen"], "one_shot")
+        self.assertEqual(ruled["barrier", 0]["chosen"], "slots")
 
     def test_ranks_with_different_settings_agree(self):
         """Rank 0's count. The others name algorithms of their own, measure, or turn the tuner off."""
@@ -276,7 +299,7 @@ class Bench(CliCase):
 
 
 class Explain(CliCase):
-    def test_short_calls_of_one_host_are_said_to_run_no_schedule(self):
+    def test_short_calls_of_one_host_are_said_to_run_in_slots(self):
         """What is said here is what `tutti bench --regret` finds chosen."""
         for collective, size, short in (("all_reduce", 8, True), ("all_reduce", "32K", True), ("all_reduce", "64K", False),
                                         ("scatter", "32K", True), ("scatter", "128K", False), ("barrier", 8, True),
@@ -286,9 +309,22 @@ class Explain(CliCase):
                 self.assertEqual(said.endswith(": slots"), short, said)
         for arguments in (["--algorithm", "one_shot"], ["--transport", "tcp"], ["--hosts", 2]):
             with self.subTest(arguments=arguments):
-                self.assertNotIn("slots", self.tutti("explain", "all_reduce", "-n", 2, "-b", 8, *arguments).stdout)
-        self.assertIn("# A call whose contribution fits into a slot", self.tutti("explain", "--choices", "-n", 2).stdout)
-        self.assertNotIn("#", self.tutti("explain", "--choices", "-n", 2, "--transport", "tcp").stdout)
+                said = self.tutti("explain", "all_reduce", "-n", 2, "-b", 8, *arguments).stdout.splitlines()[0]
+                self.assertNotIn("slots", said)
+        choices = self.tutti("explain", "--choices", "-n", 2).stdout
+        for collective, largest in (("all_reduce", "32768"), ("scatter", "16384"), ("barrier", "any")):
+            self.assertRegex(choices, rf"(?m)^{collective} +slots +{largest} ")
+        self.assertNotIn("slots", self.tutti("explain", "--choices", "-n", 2, "--transport", "tcp").stdout)
+        self.assertRegex(self.tutti("explain", "--table").stdout, r"(?m)^all_to_all +slots ")
+
+    def test_slots_are_named_and_excluded_like_any_other_algorithm(self):
+        for env, chosen in (({}, "slots"), ({"TUTTI_ALGORITHM": "^slots"}, "one_shot"),
+                            ({"TUTTI_ALGORITHM": "all_reduce=^slots"}, "one_shot"),
+                            ({"TUTTI_ALGORITHM": "barrier=^slots"}, "slots"), ({"TUTTI_ALGORITHM": "slots"}, "slots"),
+                            ({"TUTTI_TUNE": "off"}, "slots"), ({"TUTTI_TUNE": "all_reduce=one_shot"}, "one_shot")):
+            with self.subTest(env=env):
+                said = self.tutti("explain", "all_reduce", "-n", 2, "-b", 8, env=env).stdout.splitlines()[0]
+                self.assertTrue(said.endswith(f": {chosen}"), said)
 
     def test_explain_says_when_quantising_pays(self):
         def explained(*arguments):

@@ -1,8 +1,9 @@
-// The engine runs what the prover has proved: every algorithm between ranks that are objects of one thread, which take
-// their turns in an order of chance. Numbers stand for the prover's symbols, and what the engine leaves in the outputs
-// is held to the same promise.
+// The engine runs what the prover has proved: every algorithm, slots among them, between ranks that are objects of one
+// thread, which take their turns in an order of chance. Numbers stand for the prover's symbols, and what the engine
+// leaves in the outputs is held to the same promise.
 #include "algorithm/plan.hpp"
 #include "engine/execution.hpp"
+#include "engine/slots-inl.hpp"
 #include "schedule/prove.hpp"
 #include "schedule/symbols.hpp"
 #include "support/symbol_numbers.hpp"
@@ -59,6 +60,7 @@ class Ranks {
             r.ground.symmetric = &r.symmetric;
             r.ground.local_rank = r.ground.rank = rank;
             for (int peer = 0; peer < size; ++peer) r.ground.local_of.push_back(peer);
+            r.slots.emplace(*arena_, rank, size, nullptr);
         }
     }
 
@@ -82,9 +84,12 @@ class Ranks {
                                             .output = reinterpret_cast<std::byte*>(r.output),
                                             .dtype = DType::int64,
                                             .channel = transport::collective_channel | ++r.operations};
-            r.execution.emplace(std::make_shared<schedule::Schedule>(schedules[index]), operands, r.ground);
+            if (schedules[index].in_slots)
+                r.begin_in_slots(promise, operands);
+            else
+                r.execution.emplace(std::make_shared<schedule::Schedule>(schedules[index]), operands, r.ground);
         }
-        take_turns(chance);
+        schedules.front().in_slots ? take_turns_in_slots(chance) : take_turns(chance);
         std::vector<Values> results;
         for (const auto& r : ranks_) {
             Values& result = results.emplace_back();
@@ -110,7 +115,44 @@ class Ranks {
         std::size_t outputs = 0;
         std::uint64_t operations = 0;
         std::optional<engine::Execution> execution;
+        // For what says that it runs in slots.
+        std::optional<engine::Slots> slots;
+        engine::SlotCall call;
+        engine::SlotState state;
+        bool done_in_slots = false;
+
+        void begin_in_slots(const Promise& promise, const engine::Operands& operands) {
+            std::uint64_t count = promise.counts.empty() ? promise.count : promise.counts.front();
+            if (!promise.matrix.empty()) count = promise.matrix[0][0];
+            const bool in_place = promise.in_place || promise.collective == Collective::broadcast;
+            call = {.collective = promise.collective,
+                    .root = promise.root,
+                    .input = in_place ? operands.output : operands.input,
+                    .output = operands.output,
+                    .block_bytes = count * sizeof(std::int64_t),
+                    .count = count,
+                    .dtype = operands.dtype};
+            state = slots->begin(call, operations);
+            done_in_slots = false;
+        }
     };
+    struct NothingGoesWrong {
+        static bool failed() { return false; }
+        static void published() {}
+        static void disagreement(int peer) { ADD_FAILURE() << "a disagreement with rank " << peer; }
+        static void blocks_differ(int peer, std::uint64_t, std::uint64_t) { ADD_FAILURE() << "blocks of " << peer; }
+        static void look_back() {}
+    };
+
+    void take_turns_in_slots(std::mt19937& chance) {
+        NothingGoesWrong events;
+        for (int turn = 0; turn < 10000; ++turn) {
+            Rank& r = *ranks_[chance() % ranks_.size()];
+            if (!r.done_in_slots) r.done_in_slots = r.slots->advance(r.call, r.state, events);
+            if (std::ranges::all_of(ranks_, [](const auto& rank) { return rank->done_in_slots; })) return;
+        }
+        ADD_FAILURE() << "ranks wait for one another in the slots";
+    }
 
     // Each time one of the ranks: some are far ahead of others.
     void take_turns(std::mt19937& chance) {
@@ -169,7 +211,12 @@ class Proved : public testing::TestWithParam<int> {
             request.receive_offsets.push_back(std::exchange(received, received + request.receive_counts.back()));
             for (const std::uint64_t count : promise.matrix[peer]) largest = std::max(largest, count);
         }
-        if (promise.collective == Collective::all_to_all) request.largest_count = largest;
+        if (promise.collective == Collective::all_to_all) {
+            request.largest_count = largest;
+            request.even = std::ranges::all_of(promise.matrix, [&](const auto& row) {
+                return std::ranges::all_of(row, [&](std::uint64_t count) { return count == largest; });
+            });
+        }
         return request;
     }
 
@@ -243,7 +290,11 @@ TEST_P(Proved, a_schedule_that_is_wrong_leaves_something_else) {
                           .host_of = std::vector<int>(static_cast<std::size_t>(size())),
                           .slot_elements = slot};
     std::vector<schedule::Schedule> schedules;
-    for (int rank = 0; rank < size(); ++rank) schedules.push_back(algorithm::plan(layout(), request_of(promise, rank)));
+    for (int rank = 0; rank < size(); ++rank) {
+        Request request = request_of(promise, rank);
+        request.algorithm = "in_place";
+        schedules.push_back(algorithm::plan(layout(), request));
+    }
     const std::vector<Reach> mapped(schedules.size(), Reach::mapped);
     EXPECT_EQ(schedule::wrong_with(ranks_.run(schedules, promise, mapped, chance_)[1], 1, size(), promise), "");
     for (schedule::Step& step : schedules[0].steps) step.everywhere = false;

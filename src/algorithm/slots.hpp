@@ -1,0 +1,28 @@
+// Which calls run in slots (engine/slots): a row of the table like others, which the group has to know before a call is
+// anything that can be planned.
+#pragma once
+
+#include "algorithm/plan.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tutti::algorithm {
+
+/// The name of these rows.
+inline constexpr std::string_view in_slots = "slots";
+
+/// Bytes of the buffer, or of each block.
+struct SlotSizes {
+    std::uint64_t from = 0, to = 0;
+    friend bool operator==(const SlotSizes&, const SlotSizes&) = default;
+};
+
+/// The sizes for which choose() takes slots, ascending; of an all_to_all whose blocks are equally long. `named`: what
+/// Request::algorithm would say.
+std::vector<SlotSizes> slot_sizes(const Layout& layout, Collective collective, const std::optional<std::string>& named);
+
+}  // namespace tutti::algorithm
