@@ -113,6 +113,8 @@ class Slots {
     template <Collective c, SlotEvents Events>
     bool advance_as(const SlotCall& call, SlotState& state, Events& events);
 
+    /// The latest call that a rank has begun, as far as this one knows.
+    std::uint64_t begun_by(int rank) const noexcept { return seen_[static_cast<std::size_t>(rank)]; }
     /// Whether that rank's contribution is needed, and is not there yet.
     bool awaits(const SlotCall& call, const SlotState& state, int peer) const noexcept;
     /// The ranks that it waits for now: for their contributions, or until they have read what lies in its next slot.

@@ -84,6 +84,13 @@ const std::string not_written = "nobody writes the record meanwhile";
 const std::string by_kernel = "the kernel's copies are relaxed loads, which later stores do not pass in this model";
 const std::string by_stamp = "this rank's next stamp says the same";
 const std::string nobody_gives_up = "no rank gives the operation up here";
+// Each slot is read before its next contribution but one comes.
+std::map<Site, std::string> nobody_runs_ahead(int ranks) {
+    std::map<Site, std::string> spare;
+    for (int rank = 0; rank < ranks; ++rank)
+        spare[{rank, "small_begun store"}] = "all wait for all, so nobody looks at it";
+    return spare;
+}
 const std::string counts_only = "what it would bring is not read here";
 
 INSTANTIATE_TEST_SUITE_P(
@@ -171,14 +178,21 @@ INSTANTIATE_TEST_SUITE_P(
                   {{1, "released load"}, "nothing is written into this rank's buffer"},
                   {{1, "fingerprint of a record load"}, not_written},
                   {{1, "sequence of a record load"}, not_written}}},
-        Protocol{"SmallInTurnOfTwo", [] { return small_in_turn(2, 4); }, {}},
-        Protocol{"SmallInTurnOfThree", [] { return small_in_turn(3, 3); }, {}},
-        Protocol{"SmallAheadOfTwo",
-                 [] { return small_ahead(2, 4); },
+        Protocol{"SlotsInTurnOfTwo", [] { return in_slots(Collective::all_gather, 2, 4, 1); }, nobody_runs_ahead(2)},
+        Protocol{"SlotsInTurnOfThree", [] { return in_slots(Collective::all_gather, 3, 3, 1); }, nobody_runs_ahead(3)},
+        Protocol{"SlotsInTurnOfTwoWithMoreThanAHeadHolds", [] { return in_slots(Collective::all_gather, 2, 4, 16); },
+                 nobody_runs_ahead(2)},
+        Protocol{"SlotsWithBlocksOfTwo", [] { return in_slots(Collective::all_to_all, 2, 3, 0); },
+                 nobody_runs_ahead(2)},
+        Protocol{"SlotsAheadOfTwo",
+                 [] { return in_slots(Collective::broadcast, 2, 4, 1); },
                  {{{0, "small_begun store"}, "nobody waits for the root's places"}}},
-        Protocol{"SmallAheadOfThree",
-                 [] { return small_ahead(3, 3); },
+        Protocol{"SlotsAheadOfThree",
+                 [] { return in_slots(Collective::broadcast, 3, 3, 1); },
                  {{{0, "small_begun store"}, "nobody waits for the root's places"}}},
+        Protocol{"SlotsAheadOfARoot",
+                 [] { return in_slots(Collective::gather, 2, 4, 16); },
+                 {{{1, "small_begun store"}, "nobody waits for the places of one that reads nothing"}}},
         Protocol{"RecordsOfCollectives", records, {}}),
     [](const auto& protocol) { return protocol.param.name; });
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "explorer.hpp"
+#include "schedule/schedule.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -31,10 +32,9 @@ Scenario in_place();
 /// A rank meets another one for a schedule in place, gives the operation up, and uses the buffer otherwise.
 /// `is_written`: the other writes there, else it reads.
 Scenario revoking(bool is_written);
-/// Small collectives in which all wait for all.
-Scenario small_in_turn(std::size_t ranks, std::uint64_t calls);
-/// Small collectives from a root, which runs ahead as far as there are places.
-Scenario small_ahead(std::size_t ranks, std::uint64_t calls);
+/// So many calls of a short collective, with `words` in a block (of an all_to_all one to three), by the engine's slots,
+/// of which there are two. The root is rank 0.
+Scenario in_slots(Collective collective, std::size_t ranks, std::uint64_t calls, std::size_t words);
 /// What a rank notes of its collectives, read while it is written anew.
 Scenario records();
 

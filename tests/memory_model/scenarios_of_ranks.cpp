@@ -1,6 +1,7 @@
 // Scenarios of values that ranks publish, and take back.
 #include "arena_memory.hpp"
 #include "engine/execution.hpp"
+#include "engine/slots-inl.hpp"
 #include "scenarios.hpp"
 #include "schedule/builder.hpp"
 #include "transport/shm/offers.hpp"
@@ -235,88 +236,105 @@ Scenario revoking(bool is_written) {
 
 namespace {
 
-// The small collectives' slots (Group::publish, advance, reusable, begin_small), with fewer places: contributions of a
-// word, from each rank to all, or from rank 0 only.
-struct Small {
-    std::shared_ptr<Arena> arena;
-    std::size_t ranks;
-    static constexpr std::uint64_t places = RankControl::in_turns;
+// Ranks that call one short collective after the other, with fewer slots than there are.
+class InSlots {
+ public:
+    static constexpr std::uint64_t ahead = 2;
 
-    transport::ShortSlot& slot(std::size_t rank, std::uint64_t number, bool in_turn) const {
-        const int r = static_cast<int>(rank);
-        if (!in_turn) return arena->control(r).short_ahead[number % places];
-        return arena->control(r).short_in_turns[number % places];  // small_head(): each in its own control block
+    InSlots(std::shared_ptr<Arena> arena, std::size_t ranks, Collective collective, std::size_t words)
+        : ranks_(ranks), collective_(collective), words_(words) {
+        for (std::size_t rank = 0; rank < ranks; ++rank)
+            sides_.push_back({.slots = {*arena, static_cast<int>(rank), static_cast<int>(ranks), nullptr, ahead}});
     }
-    // Two ranks take turns with it (Group::small_area).
-    std::byte* area(std::size_t rank, std::uint64_t number) const {
-        const int owner = arena->in_turn(static_cast<int>(rank), number, places);
-        return arena->control(owner).area_in_turn[number % places];
-    }
-    void publish(std::size_t rank, std::uint64_t number, bool in_turn) const {
-        transport::ShortSlot& own = slot(rank, number, in_turn);
-        const std::uint64_t value = 100 * number + rank;
-        own.head.agreement = number;
-        std::memcpy(own.head.payload(), &value, sizeof value);
-        if (in_turn) std::memcpy(area(rank, number), &value, sizeof value);
-        own.head.publish(number);
-    }
-    void take(std::size_t peer, std::uint64_t number, bool in_turn) const {
-        transport::ShortSlot& theirs = slot(peer, number, in_turn);
-        look_until([&] { return theirs.head.holds(number); });
-        std::uint64_t value = 0;
-        std::memcpy(&value, theirs.head.payload(), sizeof value);
-        check(value == 100 * number + peer && theirs.head.agreement == number, "the contribution to this collective");
-        if (in_turn) std::memcpy(&value, area(peer, number), sizeof value);
-        check(value == 100 * number + peer, "what is too long for a slot");
-    }
-    void begin(std::size_t rank, std::uint64_t number) const {
-        arena->control(static_cast<int>(rank)).small_begun.store(number, std::memory_order_release);
-    }
-    void await_room(std::size_t rank, std::uint64_t number) const {
-        for (std::size_t peer = 0; peer < ranks; ++peer) {
-            if (peer == rank || number <= places) continue;
-            look_until([&] {
-                return arena->control(static_cast<int>(peer)).small_begun.load(std::memory_order_acquire) + places >
-                       number;
-            });
+
+    void call(std::size_t rank, std::uint64_t number) {
+        Side& side = sides_[rank];
+        fill(side, rank, number);
+        engine::SlotCall call{.collective = collective_,
+                              .input = reinterpret_cast<const std::byte*>(side.input.data()),
+                              .output = reinterpret_cast<std::byte*>(side.output.data()),
+                              .block_bytes = words_ * sizeof(std::uint64_t),
+                              .dtype = DType::int64};
+        if (collective_ == Collective::all_to_all) call.set_blocks(side.sent, side.received);
+        Events events;
+        engine::SlotState state = side.slots.begin(call, number);
+        for (;;) {
+            is_known_by(where(side, state));
+            begin_look();
+            if (side.slots.advance(call, state, events)) break;
+            wait_for_news();
         }
+        check(side.output == side.expected, "the others' contributions to this collective");
     }
+
+ private:
+    struct Side {
+        engine::Slots slots;
+        std::vector<std::uint64_t> input{}, output{}, expected{}, sent{}, received{};
+    };
+    struct Events {
+        static bool failed() { return false; }
+        static void published() {}
+        static void disagreement(int) { check(false, "the same digest"); }
+        static void blocks_differ(int, std::uint64_t, std::uint64_t) { check(false, "a block as long as expected"); }
+        static void look_back() {}
+    };
+
+    static std::uint64_t value(std::size_t rank, std::uint64_t number, std::size_t index) {
+        return 1000 * number + 100 * rank + index;
+    }
+    static std::size_t words_between(std::size_t from, std::size_t to) { return 1 + (2 * from + to) % 3; }
+
+    // The root is rank 0.
+    void fill(Side& side, std::size_t rank, std::uint64_t number) const {
+        side.input.clear(), side.expected.clear(), side.sent.clear(), side.received.clear();
+        const auto expect = [&](std::size_t from, std::size_t first, std::size_t words) {
+            for (std::size_t i = first; i < first + words; ++i) side.expected.push_back(value(from, number, i));
+        };
+        std::size_t words = words_;
+        for (std::size_t peer = 0; peer < ranks_; ++peer) {
+            if (collective_ == Collective::all_gather || (collective_ == Collective::gather && rank == 0))
+                expect(peer, 0, words_);
+            if (collective_ == Collective::broadcast && peer == 0) {
+                expect(0, 0, words_);
+                if (rank == 0) side.expected.assign(words_, 0);
+            }
+            if (collective_ != Collective::all_to_all) continue;
+            side.sent.push_back(words_between(rank, peer));
+            side.received.push_back(words_between(peer, rank));
+            std::size_t before = 0;
+            for (std::size_t other = 0; other < rank; ++other) before += words_between(peer, other);
+            expect(peer, before, side.received.back());
+            words = peer == 0 ? side.sent.back() : words + side.sent.back();
+        }
+        for (std::size_t i = 0; i < words; ++i) side.input.push_back(value(rank, number, i));
+        side.output.assign(side.expected.size(), 0);
+    }
+
+    std::uint64_t where(const Side& side, const engine::SlotState& state) const {
+        std::uint64_t bits = state.sequence << 8 | static_cast<std::uint64_t>(state.next) << 4 |
+                             (state.published ? 2U : 0U) | (state.waited ? 1U : 0U);
+        for (std::size_t peer = 0; peer < ranks_; ++peer)
+            bits = bits << 8 | side.slots.begun_by(static_cast<int>(peer));
+        return bits;
+    }
+
+    std::size_t ranks_;
+    Collective collective_;
+    std::size_t words_;
+    std::vector<Side> sides_;
 };
 
 }  // namespace
 
-Scenario small_in_turn(std::size_t ranks, std::uint64_t calls) {
-    const auto state = std::make_shared<Small>(
-        Small{arena_of({.ranks = static_cast<int>(ranks), .ring_bytes = 0}, static_cast<int>(ranks)), ranks});
-    Scenario scenario{.memory = {memory_of(*state->arena)}, .state = state};
+Scenario in_slots(Collective collective, std::size_t ranks, std::uint64_t calls, std::size_t words) {
+    const int size = static_cast<int>(ranks);
+    const auto arena = arena_of({.ranks = size, .ring_bytes = 0}, size);
+    const auto state = std::make_shared<InSlots>(arena, ranks, collective, words);
+    Scenario scenario{.memory = {memory_of(*arena)}, .state = state};
     for (std::size_t rank = 0; rank < ranks; ++rank) {
         scenario.threads.emplace_back([s = state.get(), rank, calls] {
-            for (std::uint64_t number = 1; number <= calls; ++number) {
-                s->publish(rank, number, true);
-                for (std::size_t peer = 0; peer < s->ranks; ++peer) {
-                    if (peer != rank) s->take(peer, number, true);
-                }
-            }
-        });
-    }
-    return scenario;
-}
-
-Scenario small_ahead(std::size_t ranks, std::uint64_t calls) {
-    const auto state = std::make_shared<Small>(
-        Small{arena_of({.ranks = static_cast<int>(ranks), .ring_bytes = 0}, static_cast<int>(ranks)), ranks});
-    Scenario scenario{.memory = {memory_of(*state->arena)}, .state = state};
-    for (std::size_t rank = 0; rank < ranks; ++rank) {
-        scenario.threads.emplace_back([s = state.get(), rank, calls] {
-            for (std::uint64_t number = 1; number <= calls; ++number) {
-                s->begin(rank, number);
-                if (rank == 0) {
-                    s->await_room(0, number);
-                    s->publish(0, number, false);
-                } else {
-                    s->take(0, number, false);
-                }
-            }
+            for (std::uint64_t number = 1; number <= calls; ++number) s->call(rank, number);
         });
     }
     return scenario;
