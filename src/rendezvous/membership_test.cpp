@@ -5,6 +5,7 @@
 
 #include "support/forwarding_store.hpp"
 #include "support/no_descriptors.hpp"
+#include "support/patience.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -79,7 +80,7 @@ class Ranks {
 
     void leave(int rank) { (void)!::write(orders_[static_cast<std::size_t>(rank)], "l", 1); }
     void kill(int rank) { ::kill(pids_[static_cast<std::size_t>(rank)], SIGKILL); }
-    std::optional<Line> next(std::chrono::milliseconds limit = 10s) {
+    std::optional<Line> next(std::chrono::milliseconds limit = test::patience(10s)) {
         pollfd entry{reports_, POLLIN, 0};
         Line line;
         if (::poll(&entry, 1, static_cast<int>(limit.count())) != 1) return std::nullopt;
@@ -96,7 +97,7 @@ class Ranks {
     }
     /// Every rank of `who` is told that `victim` is lost, within two seconds, and of no other loss.
     void expect_lost(std::vector<int> who, int victim) {
-        const Instant end = Clock::now() + 2s;
+        const Instant end = Clock::now() + test::patience(2s);
         while (!who.empty()) {
             const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
             const auto line = left > 0ms ? next(left) : std::nullopt;
@@ -132,7 +133,7 @@ class Ranks {
                 const Instant start = Clock::now();
                 membership.reset();
                 say(VerdictKind::left, rank, "gone");
-                if (Clock::now() - start > 900ms) say(VerdictKind::aborted, rank, "leaving took long");
+                if (Clock::now() - start > test::patience(900ms)) say(VerdictKind::aborted, rank, "leaving took long");
             }
         } catch (const std::exception& error) {
             std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
@@ -259,7 +260,8 @@ TEST(Lifelines, the_death_of_a_rank_that_has_not_looked_at_any_is_known_to_all) 
 
 // Says at rank 0's door that it is `rank`, whose lifeline ends at once. Whether rank 0 believes it.
 bool believed_at_the_door_of_0(const Membership& membership, int rank) {
-    const UniqueFd fd = net::connect_unix(membership.cards().front().door, Deadline::after(1s), nullptr);
+    const UniqueFd fd =
+        net::connect_unix(membership.cards().front().door, Deadline::after(test::patience(1s)), nullptr);
     const struct {
         std::uint64_t world;
         std::uint32_t lifeline = 1;
@@ -268,8 +270,8 @@ bool believed_at_the_door_of_0(const Membership& membership, int rank) {
         std::int32_t from;
         std::uint32_t none[6] = {};
     } words{.world = membership.world_id(), .rank = rank, .from = rank};
-    net::send_all(fd.get(), std::as_bytes(std::span(&words, 1)), Deadline::after(1s), nullptr, "test");
-    net::wait_for(fd.get(), POLLIN, Deadline::after(5s), nullptr, "test");
+    net::send_all(fd.get(), std::as_bytes(std::span(&words, 1)), Deadline::after(test::patience(1s)), nullptr, "test");
+    net::wait_for(fd.get(), POLLIN, Deadline::after(test::patience(5s)), nullptr, "test");
     char answer[32];
     return ::recv(fd.get(), answer, sizeof answer, 0) == sizeof answer;
 }
@@ -296,7 +298,7 @@ TEST(Lifelines, carry_the_last_words_of_a_rank_that_dies_right_after_joining) {
         ::raise(SIGKILL);  // flood has returned: the news are on their way
     });
     for (int told = 0; told < 3;) {
-        const auto line = ranks.next(2s);
+        const auto line = ranks.next(test::patience(2s));
         ASSERT_TRUE(line) << told << " of 3 ranks were told";
         if (line->kind == VerdictKind::aborted && std::strcmp(line->text, "enough") == 0) ++told;
     }
@@ -315,7 +317,7 @@ TEST(Lifelines, a_rank_that_comes_after_its_parent_left_is_told_by_another) {
     const HashStore store, own;  // of the late rank: the test carries over what is to be seen
     const auto join = [](const Store& where, int rank, std::function<void(const Verdict&)> hear) {
         return std::make_unique<Membership>(
-            MembershipOptions{where, rank, 4, Deadline::after(5s), {}, std::move(hear)});
+            MembershipOptions{where, rank, 4, Deadline::after(test::patience(5s)), {}, std::move(hear)});
     };
     std::atomic<int> told{0};
     std::vector<std::unique_ptr<Membership>> ranks(4);
@@ -335,7 +337,8 @@ TEST(Lifelines, a_rank_that_comes_after_its_parent_left_is_told_by_another) {
     Store(own).set("table", Store(store).get("table"));
     threads[3].join();
     ASSERT_TRUE(ranks[3]);
-    for (const Instant end = Clock::now() + 5s; told == 0 && Clock::now() < end;) std::this_thread::sleep_for(5ms);
+    for (const Instant end = Clock::now() + test::patience(5s); told == 0 && Clock::now() < end;)
+        std::this_thread::sleep_for(5ms);
     EXPECT_EQ(told, 1);
 }
 
@@ -364,7 +367,7 @@ TEST(Lifelines, carry_news_that_nobody_is_the_cause_of) {
     for (int rank = 0; rank < 3; ++rank) {
         threads.emplace_back([&, rank] {
             ranks[static_cast<std::size_t>(rank)] = std::make_unique<Membership>(
-                MembershipOptions{store, rank, 3, Deadline::after(5s), {}, [&](const Verdict& v) {
+                MembershipOptions{store, rank, 3, Deadline::after(test::patience(5s)), {}, [&](const Verdict& v) {
                                       if (v.kind == VerdictKind::left) return;  // in the end
                                       EXPECT_TRUE(v.kind == VerdictKind::timed_out && v.rank == -1) << v.text;
                                       ++told;
@@ -373,7 +376,8 @@ TEST(Lifelines, carry_news_that_nobody_is_the_cause_of) {
     }
     for (auto& thread : threads) thread.join();
     ranks[1]->flood({VerdictKind::timed_out, -1, "too long"});
-    for (const Instant end = Clock::now() + 5s; told < 2 && Clock::now() < end;) std::this_thread::sleep_for(1ms);
+    for (const Instant end = Clock::now() + test::patience(5s); told < 2 && Clock::now() < end;)
+        std::this_thread::sleep_for(1ms);
     EXPECT_EQ(told, 2);
     ranks.clear();
 }

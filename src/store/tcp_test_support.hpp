@@ -3,6 +3,7 @@
 
 #include "core/deadline.hpp"
 #include "core/socket.hpp"
+#include "support/patience.hpp"
 
 #include <tutti/error.hpp>
 #include <tutti/store.hpp>
@@ -25,14 +26,14 @@ inline TCPStore a_client(std::uint16_t port, std::chrono::milliseconds timeout =
 }
 
 inline UniqueFd connect_raw(std::uint16_t port) {
-    return net::connect_tcp({"127.0.0.1", port}, Deadline::after(std::chrono::seconds(10)), nullptr);
+    return net::connect_tcp({"127.0.0.1", port}, Deadline::after(patience(std::chrono::seconds(10))), nullptr);
 }
 
-/// True when the other end closes within the time.
+/// True when the other end closes within the time; an emulator is given more of it.
 inline bool closes_within(int fd, Clock::duration time) {
     std::byte byte{};
     try {
-        while (true) net::recv_all(fd, {&byte, 1}, Deadline::after(time), nullptr, "test");
+        while (true) net::recv_all(fd, {&byte, 1}, Deadline::after(patience(time)), nullptr, "test");
     } catch (const DistNetworkError&) {
         return true;
     } catch (const Timeout&) {

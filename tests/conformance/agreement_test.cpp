@@ -1,6 +1,7 @@
 // Ranks that call different things learn it, all of them, with both sides; impossible arguments never leave the caller.
 #include "conformance/world.hpp"
 #include "support/covers.hpp"
+#include "support/patience.hpp"
 
 namespace tutti::test {
 namespace {
@@ -181,14 +182,15 @@ TEST_P(Agreement, about_a_pair_s_blocks_is_checked_within_a_second) {
                     barrier({.group = g});  // others may be through with it before this rank is
                     all_to_all_v(out, in, {.send_counts = send, .receive_counts = receive, .group = g});
                     // A rank whose part was done learns it while it does something else.
-                    while (std::chrono::steady_clock::now() - start < (watched ? 5s : 1s)) barrier({.group = g});
+                    while (std::chrono::steady_clock::now() - start < patience(watched ? 5s : 1s))
+                        barrier({.group = g});
                     ADD_FAILURE() << "rank " << g.rank() << " noticed nothing";
                 } catch (const CollectiveMismatch& error) {
                     const std::string what = "rank 0 sends int32 × " + std::to_string(pair.sent) +
                                              " to rank 1, which expects " + std::to_string(pair.expected);
                     EXPECT_TRUE(has(error.what(), what)) << "rank " << g.rank() << ": " << error.what();
                 }
-                EXPECT_LT(std::chrono::steady_clock::now() - start, watched ? 5s : 1200ms) << pair.sent;
+                EXPECT_LT(std::chrono::steady_clock::now() - start, patience(watched ? 5s : 1200ms)) << pair.sent;
                 std::this_thread::sleep_for(120ms);  // the others have yet to hear of it
             };
             run_ranks(n, GetParam(), body, {.timeout = 10s, .leave = false});

@@ -1,6 +1,7 @@
 // Groups of some ranks: who is in them, what they do beside each other, and what goes wrong in making them.
 #include "conformance/world.hpp"
 #include "support/covers.hpp"
+#include "support/patience.hpp"
 
 #include <dirent.h>
 
@@ -251,7 +252,7 @@ TEST_P(Groups, made_in_a_circle_are_an_error_and_no_deadlock) {
             const auto begin = std::chrono::steady_clock::now();
             const std::string text = message_of<InvalidArgument>(
                 [&] { (void)new_group(first, {.use_local_synchronization = true, .world = w}); });
-            EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
+            EXPECT_LT(std::chrono::steady_clock::now() - begin, patience(5s));
             EXPECT_TRUE(has(text, "rank 0 makes the group of [0, 1]")) << text;
             EXPECT_TRUE(has(text, "rank 2 makes the group of [0, 2]")) << text;
         }
@@ -298,7 +299,7 @@ TEST_P(Groups, end_one_by_one_before_their_world) {
                       EXPECT_TRUE(has(text, "rank 1 has left the group")) << text;
                       // Who shares memory sees it, also while rank 1 is busy elsewhere.
                       const auto limit = g.hosts().back() == 0 ? 1500ms : 20'000ms;
-                      EXPECT_LT(std::chrono::steady_clock::now() - begin, limit);
+                      EXPECT_LT(std::chrono::steady_clock::now() - begin, patience(limit));
                   }
               },
               {.timeout = 20s, .leave = false});

@@ -3,6 +3,7 @@
 
 #include "support/job_of_mpirun.hpp"
 #include "support/message_of.hpp"
+#include "support/patience.hpp"
 
 #include <tutti/tutti.hpp>
 
@@ -76,7 +77,7 @@ inline std::uint16_t free_port() {
 using Body = std::function<void(const ProcessGroup&)>;
 
 struct WorldOptions {
-    std::chrono::milliseconds timeout = std::chrono::seconds(30);
+    std::chrono::milliseconds timeout = patience(std::chrono::seconds(30));
     Determinism determinism = Determinism::fast;
     bool leave = true;  // destroy the group after the body
 };
