@@ -1,6 +1,7 @@
 // Two ranks in one thread that reach each other's buffers, and what an operation leaves that is given up.
 #include "engine/execution.hpp"
 #include "schedule/builder.hpp"
+#include "support/copies_by_address.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -88,6 +89,7 @@ class InPlace : public ::testing::Test {
 };
 
 TEST_F(InPlace, both_sides_copy_and_nothing_is_staged) {
+    if (!test::copies_by_address()) GTEST_SKIP() << test::no_copies;
     run_both();
     EXPECT_EQ(buffers[1], std::vector<float>(count, 1));
     EXPECT_FALSE(staged());
@@ -109,6 +111,7 @@ TEST_F(InPlace, all_stage_where_one_rank_cannot_be_reached) {
 }
 
 TEST_F(InPlace, a_rank_goes_on_when_it_knows_where_all_buffers_lie) {
+    if (!test::copies_by_address()) GTEST_SKIP() << test::no_copies;
     Execution& root = begin(0);
     progress(root);
     EXPECT_EQ(buffers[1], std::vector<float>(count, 2));
@@ -123,6 +126,7 @@ TEST_F(InPlace, a_rank_goes_on_when_it_knows_where_all_buffers_lie) {
 }
 
 TEST_F(InPlace, a_root_keeps_its_buffer_until_it_has_been_read) {
+    if (!test::copies_by_address()) GTEST_SKIP() << test::no_copies;
     Execution &other = begin(1), &root = begin(0);
     other.progress();
     progress(root);
@@ -151,6 +155,7 @@ TEST_F(InPlace, a_late_reader_takes_nothing_of_a_buffer_that_was_given_up) {
 }
 
 TEST_F(InPlace, a_reader_that_has_met_its_peer_does_not_believe_what_it_reads_after_that_gave_up) {
+    if (!test::copies_by_address()) GTEST_SKIP() << test::no_copies;
     Execution &root = begin(0), &other = begin(1);
     root.progress();
     bool reads = false;
@@ -181,6 +186,7 @@ TEST_F(InPlace, a_buffer_is_given_up_when_nobody_writes_there_any_more) {
 }
 
 TEST_F(InPlace, memory_that_the_kernel_does_not_copy_is_known) {
+    if (!test::copies_by_address()) GTEST_SKIP() << test::no_copies;
     EXPECT_TRUE(transport::PeerMemory::reachable(reinterpret_cast<std::byte*>(buffers[0].data()), count));
     EXPECT_FALSE(transport::PeerMemory::reachable(reinterpret_cast<std::byte*>(4096), 100));  // nothing is there
 }

@@ -461,8 +461,10 @@ class Explorer {
     ucontext_t main_{};
 };
 
+Explorer* made = nullptr;  // none as long as no scenario has run: the hooks also see how it is made
+
 Explorer& explorer() {
-    static Explorer& instance = *new Explorer;
+    static Explorer& instance = *(made = new Explorer);
     return instance;
 }
 
@@ -503,13 +505,13 @@ void wait_for_news() {
 }
 
 bool is_shared(const volatile void* at) noexcept {
-    return explorer().is_shared(at);
+    return made != nullptr && made->is_shared(at);
 }
 bool is_by_kernel(const volatile void* at) noexcept {
-    return explorer().is_by_kernel(at);
+    return made != nullptr && made->is_by_kernel(at);
 }
 bool exploring() noexcept {
-    return explorer().exploring;
+    return made != nullptr && made->exploring;
 }
 std::uint64_t load(const volatile void* at, std::size_t bytes, std::memory_order order) {
     return explorer().load(at, bytes, order);

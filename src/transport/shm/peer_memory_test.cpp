@@ -1,6 +1,8 @@
 // Another process's memory, while it is there and when it ends.
 #include "transport/shm/peer_memory.hpp"
 
+#include "support/copies_by_address.hpp"
+
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -47,6 +49,7 @@ TEST(PeerMemory, of_a_process_that_ends) {
 }
 
 TEST(PeerMemory, is_out_of_reach_where_nothing_of_the_kind_lies) {
+    if (!test::copies_by_address()) GTEST_SKIP() << test::no_copies;
     EXPECT_TRUE(PeerMemory::reaches(::getpid(), PeerMemory::place_to_try()));
     const std::uint64_t other = 5;
     EXPECT_FALSE(PeerMemory::reaches(::getpid(), reinterpret_cast<std::uint64_t>(&other)));
