@@ -1,11 +1,15 @@
 #include "arena_memory.hpp"
 
+#include "core/membarrier.hpp"
+
 #include <fmt/format.h>
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <map>
 #include <string>
+#include <thread>
 
 namespace tutti::memory_model {
 
@@ -80,12 +84,21 @@ SharedMemory memory_of(const Arena& arena) {
             }};
 }
 
+// From then on Arena::choose_fences() does all of it before it returns. Where this process has more than one thread, as
+// it has under an emulator, yet another one asks the kernel.
+static void register_for_membarriers() {
+    std::atomic<bool> registered{false};
+    membarrier::when_global([&] { registered = true; });
+    while (!registered) std::this_thread::yield();
+}
+
 std::shared_ptr<Arena> arena_of(const ArenaLayout& layout, int relying) {
     static std::map<std::array<std::size_t, 5>, std::shared_ptr<Arena>> arenas;
     auto& arena = arenas[{static_cast<std::size_t>(layout.ranks), layout.slots, layout.slot_bytes, layout.ring_bytes,
                           static_cast<std::size_t>(relying)}];
     if (!arena) {
         arena = Arena::create_private(layout);
+        if (relying > 0) register_for_membarriers();
         for (int rank = 0; rank < relying; ++rank) Arena::choose_fences(arena, false);
     }
     return arena;
