@@ -108,6 +108,10 @@ deb: deps  ## Debian packages in build/deb, checked by lintian (10 minutes with 
 test-deb: deb  ## install the packages into a clean system made by debootstrap, use them there, remove them (5 minutes more)
 	@tests/deb/packages_test
 
+test-newcomer: deps  ## type what docs/getting-started.md says for C++ in a clean system made by debootstrap (a quarter of an hour)
+	@$(DEPS) deb
+	@tests/newcomer/newcomer_test
+
 test-platforms: deps  ## build and test on other distributions with other compilers, by debootstrap; writes docs/platforms.md (10 minutes each)
 	@$(DEPS) deb
 	@tools/platforms
