@@ -177,7 +177,7 @@ Work launch(const char* name, const std::shared_ptr<Group>& group, const std::ve
     const auto countdown = std::make_shared<Countdown>();
     countdown->left = started.size();
     countdown->results = std::move(results);
-    group->submit_together(started, in_background);
+    group->backends().submit_together(started, in_background);
     give_event(whole, started);
     for (const Prepared& operation : started) {
         operation->on_completion([whole, countdown, one = operation.get()] {

@@ -39,7 +39,7 @@ struct Movers {
     std::optional<Device> device{};
 };
 Movers movers_of(const Group& pattern) {
-    return {pattern.backends(), pattern.pg_options(), pattern.device()};
+    return {pattern.backends().names(), pattern.backends().options(), pattern.backends().device()};
 }
 Movers movers_of(const NewGroupOptions& o) {
     if (o.backend.empty() && !o.device_id) {
@@ -48,7 +48,7 @@ Movers movers_of(const NewGroupOptions& o) {
         return movers;
     }
     return {backend::parse(o.backend, o.device_id, "new_group"), o.pg_options,
-            o.device_id ? o.device_id : api::group_of(o.world, "new_group")->device()};
+            o.device_id ? o.device_id : api::group_of(o.world, "new_group")->backends().device()};
 }
 
 milliseconds timeout_of(const NewGroupOptions& o, const Movers& movers) {
@@ -75,7 +75,7 @@ ProcessGroup make(const std::shared_ptr<World>& world, const Ranks& ranks, Group
                   const std::string& description, milliseconds timeout, const Movers& movers,
                   const std::shared_ptr<const Group>& parent = nullptr) {
     if (std::ranges::find(ranks, world->rank()) == ranks.end()) {
-        if (parent) parent->stay_out_of_split(movers.backends);
+        if (parent) parent->backends().stay_out_of_split(movers.backends);
         return ProcessGroup::non_member();
     }
     const std::string name = fmt::format("{}_{}", description.empty() ? "group" : description, place.index);
@@ -231,7 +231,7 @@ ProcessGroup ProcessGroup::split(const SplitOptions& o) const {
     Movers movers = movers_of(*parent);
     if (o.pg_options.has_value()) movers.pg_options = o.pg_options;
     if (o.color < 0) {
-        parent->stay_out_of_split(movers.backends);
+        parent->backends().stay_out_of_split(movers.backends);
         return non_member();
     }
     auto& members = colours[o.color];

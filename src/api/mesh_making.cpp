@@ -39,7 +39,7 @@ std::string fault_of_device(std::string_view type) {
 std::string fault_of_backends(std::string_view type, const detail::Group& group) {
     if (group.serves(device_from_string(type).type)) return {};
     return fmt::format("device_type \"{}\": no backend of group \"{}\" serves it: expected one of {}", type,
-                       group.name(), backend::to_string(group.backends()));
+                       group.name(), backend::to_string(group.backends().names()));
 }
 
 std::string fault_of_names(const Names& names, std::size_t ndim) {

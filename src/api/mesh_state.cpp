@@ -121,9 +121,9 @@ ProcessGroup MeshState::make(const MeshAxis& axis) {
                                                 fmt::format("{}_{}", description, index),
                                                 description,
                                                 all->timeout(),
-                                                all->backends(),
-                                                all->pg_options(),
-                                                all->device(),
+                                                all->backends().names(),
+                                                all->backends().options(),
+                                                all->backends().device(),
                                                 all}));
 }
 

@@ -81,7 +81,7 @@ class Call {
         if (device && device->type != Device::Type::cpu && !group_->serves(device->type)) {
             throw InvalidArgument(fmt::format("{}: device {}: expected cpu, or a device that group \"{}\" serves: {}",
                                               name, to_string(*device), group_->name(),
-                                              backend::to_string(group_->backends())));
+                                              backend::to_string(group_->backends().names())));
         }
         deadline_ = Deadline::after(timeout.count() > 0 ? timeout : group_->timeout());
     }

@@ -94,9 +94,11 @@ Determinism ProcessGroup::determinism() const {
 }
 const std::string& ProcessGroup::backend() const {
     const detail::Group& group = checked(*this);
-    const auto bound = group.device() ? group.backends().find(group.device()->type) : group.backends().end();
-    if (bound != group.backends().end()) return bound->second;
-    return backend::main_backend(group.backends(), backend::devices_of_machine());
+    const backend::Devices& names = group.backends().names();
+    const auto& device = group.backends().device();
+    const auto bound = device ? names.find(device->type) : names.end();
+    if (bound != names.end()) return bound->second;
+    return backend::main_backend(names, backend::devices_of_machine());
 }
 std::vector<int> ProcessGroup::hosts() const {
     return checked(*this).hosts();

@@ -106,11 +106,11 @@ void check_options(const Kind& kind, const QuantizedOptions& o, const Group& gro
     if (!kind.reduces && o.scales == QuantizedScales::shared)
         throw InvalidArgument(
             fmt::format("{}: shared scales: expected per_rank, since nothing is added up", kind.name));
-    const auto native = group.backends().find(Device::Type::cpu);
-    if (native == group.backends().end() || native->second != backend::native) {
+    const auto native = group.backends().names().find(Device::Type::cpu);
+    if (native == group.backends().names().end() || native->second != backend::native) {
         throw DistBackendError(fmt::format("{}: host memory of group \"{}\" is served by backend {}: expected native",
                                            kind.name, group.name(),
-                                           native == group.backends().end() ? "none" : native->second));
+                                           native == group.backends().names().end() ? "none" : native->second));
     }
 }
 

@@ -252,7 +252,7 @@ class Maker {
     }
     bool is_on_device() const { return operation_->device.type != Device::Type::cpu; }
     bool takes_blocks(const ConstTensorView& view) const {
-        return view.contiguous() && group_->takes_blocks(view.device().type);
+        return view.contiguous() && group_->backends().takes_blocks(view.device().type);
     }
     // On a device nothing can be copied out of the way: a rank's own block may be where it is in the whole.
     void check_own_block_in_place() {
@@ -324,7 +324,7 @@ void check_device(const char* operation, const char* argument, const ConstTensor
             fmt::format("{}: {} is on {}: expected host memory", operation, argument, to_string(view.device())));
     }
     std::string served;
-    for (const auto& [device, backend] : group.backends())
+    for (const auto& [device, backend] : group.backends().names())
         served += fmt::format("{}{}:{}", served.empty() ? "" : ",", name_of(device), backend);
     throw InvalidArgument(fmt::format("{}: {} is on {}: no backend of group \"{}\" serves it; expected one of {}",
                                       operation, argument, to_string(view.device()), group.name(), served));
@@ -615,7 +615,7 @@ std::optional<Device> barrier_device(const BarrierOptions& o, const Group& group
     if (o.device_ids.empty()) return std::nullopt;
     const int index = o.device_ids.front();
     if (index < 0) throw InvalidArgument(fmt::format("barrier: device_ids has {}: expected zero or more", index));
-    for (const auto& [device, name] : group.backends()) {
+    for (const auto& [device, name] : group.backends().names()) {
         if (device != Device::Type::cpu) return Device{device, index};
     }
     return std::nullopt;

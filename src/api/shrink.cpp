@@ -58,9 +58,9 @@ ProcessGroup ProcessGroup::shrink(const ShrinkOptions& o) const {
                                                    .name = next_name(old.name()),
                                                    .transport = world.transport(),
                                                    .determinism = old.determinism(),
-                                                   .backend = backend::to_string(old.backends()),
-                                                   .pg_options = old.pg_options(),
-                                                   .device_id = old.device(),
+                                                   .backend = backend::to_string(old.backends().names()),
+                                                   .pg_options = old.backends().options(),
+                                                   .device_id = old.backends().device(),
                                                    .listen_host = world.setup().listen_host},
                                                   survivors.deadline(), "ranks " + who,
                                                   {.of = group_, .left_out = std::move(left_out)}));

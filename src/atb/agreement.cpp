@@ -42,7 +42,7 @@ std::uint64_t hash_of(std::uint64_t from, std::uint64_t to, std::int64_t count, 
 // Calls that a coalescing scope collects begin later, and a group without host memory cannot be asked like this.
 bool can_ask(const ProcessGroup& group) {
     return group.size() > 1 && !api::is_collected(*group.impl()) &&
-           group.impl()->backends().contains(Device::Type::cpu);
+           group.impl()->backends().names().contains(Device::Type::cpu);
 }
 
 /// Whether nobody was refused, and all pairs fit.

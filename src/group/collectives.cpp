@@ -12,11 +12,9 @@
 
 namespace tutti::detail {
 
-using transport::RankControl;
-
 void Group::start(Operation& operation) {
     const std::uint64_t fingerprint = operation.operands.fingerprint;
-    remember(operation.sequence, fingerprint);
+    agreement_->remember(operation.sequence, fingerprint);
     recorder_.start(operation.ticket);
     if (make_short(operation)) {
         suffer(operation, false, true);  // in its one turn, before the others have this rank's part
@@ -57,23 +55,6 @@ void Group::begin_schedule(Operation& operation) {
 void Group::execute(Operation& operation) {
     operation.execution = std::make_unique<engine::Execution>(
         operation.schedule ? operation.schedule : plan_for(operation.request), operation.operands, ground_);
-}
-
-void Group::remember(std::uint64_t sequence, std::uint64_t fingerprint) {
-    if (!arena_) return history_->put(sequence, fingerprint);
-    agreement_ = (agreement_ ^ fingerprint) * 0x9e3779b97f4a7c15ULL;
-    agreement_ ^= agreement_ >> 32;
-    arena_->control(ground_.local_rank)
-        .records[sequence % RankControl::record_count]
-        .put(sequence, fingerprint, agreement_);
-}
-
-std::uint64_t Group::fingerprint_at(std::uint64_t sequence) const {
-    if (!arena_) return history_->find(sequence);
-    return arena_->control(ground_.local_rank)
-        .records[sequence % RankControl::record_count]
-        .read(sequence, &RankControl::Record::fingerprint)
-        .value_or(0);
 }
 
 bool Group::progress() {
@@ -192,32 +173,14 @@ bool Group::has_left(int peer) const {
     return world_->groups().has_left(index_, global(peer)) || world_->verdicts().gone(global(peer));
 }
 
-// Compares what the ranks of this host have done up to this collective, which has begun here.
 void Group::check_records(std::uint64_t sequence) {
-    const auto agreement_of = [&](int local) {
-        return arena_->control(local).records[sequence % RankControl::record_count].read(
-            sequence, &RankControl::Record::agreement);
-    };
-    const auto mine = sequence == 0 ? std::nullopt : agreement_of(ground_.local_rank);
-    if (!mine) return;
-    for (std::size_t local = 0; local < rank_of_local_.size(); ++local) {
-        const auto theirs = agreement_of(static_cast<int>(local));
-        if (theirs && theirs != mine) return disagreement(rank_of_local_[local], sequence);
-    }
+    if (const auto found = agreement_->disagreement_at(sequence)) disagreement(*found);
 }
 
-// Finds the first collective about which this rank and a peer disagree: the latest, or an earlier one in which neither
-// had to wait for the other.
-void Group::disagreement(int peer, std::uint64_t sequence) {
-    const auto& records = arena_->control(ground_.local_of[static_cast<std::size_t>(peer)]).records;
-    std::uint64_t first = sequence, theirs = 0, mine = 0;
-    for (std::uint64_t s = sequence; s > 0 && sequence - s < RankControl::record_count; --s) {
-        const auto fingerprint = records[s % RankControl::record_count].read(s, &RankControl::Record::fingerprint);
-        if (!fingerprint || fingerprint == fingerprint_at(s)) continue;
-        first = s, theirs = *fingerprint, mine = fingerprint_at(s);
-    }
-    if (theirs != mine) return mismatch(peer, first, theirs, mine);
-    mismatch(peer, sequence,
+void Group::disagreement(const Agreement::Disagreement& found) {
+    const int peer = rank_of_local_[static_cast<std::size_t>(found.local)];
+    if (found.theirs != found.mine) return mismatch(peer, found.sequence, found.theirs, found.mine);
+    mismatch(peer, found.sequence,
              fmt::format("ranks {} and {} have disagreed about a collective before it", world_->rank(), global(peer)));
 }
 

@@ -81,18 +81,17 @@ Group::Group(std::shared_ptr<World> world, Part part)
     recorder_.set_world(world_->id() + index_ * 0x9e3779b97f4a7c15ULL, world_->id());
     inquiry_.emplace(PrefixStore(verdict_prefix(*world_, index_), world_->setup().store));
     take_layout();
-    backend_names_ = part.backends.empty() ? backend::Devices{{Device::Type::cpu, backend::native}} : part.backends;
-    open_memory();
-    make_backends(part);
-    if (!arena_) history_ = std::make_unique<History>();
+    open_memory(part.backends);
+    backends_ = std::make_unique<ForeignBackends>(*this, part);
+    agreement_.emplace(arena_.get(), ground_.local_rank);
 }
 
 Group::~Group() {
     if (world_->inherited()) {  // their threads and connections are another process's
-        new auto(std::move(backends_));
+        backends_->forget();
         return;
     }
-    abort_backends(fmt::format("group \"{}\" was destroyed", name_));
+    backends_->abort(fmt::format("group \"{}\" was destroyed", name_));
     recorder_.dump_at_end(fmt::format("group \"{}\" was destroyed", name_), record::Recorder::End::over);
     leave_memory();
 }
@@ -154,7 +153,7 @@ std::uint64_t Group::part_bytes(const World& world, std::span<const int> members
     return (part_layout(most, static_cast<int>(members.size())).total_bytes() + unit - 1) / unit * unit;
 }
 
-void Group::open_memory() {
+void Group::open_memory(const backend::Devices& backends) {
     ground_.mailbox = &world_->flight().mailbox();
     ground_.rank = rank_;
     ground_.world_of = members_;
@@ -178,9 +177,9 @@ void Group::open_memory() {
         const transport::ArenaLayout layout = part_layout(static_cast<int>(doors.size()), size_);
         arena_ = transport::Arena::part(world_->neighbours().arena(), offset_, layout, std::move(doors));
     }
-    const auto native = backend_names_.find(Device::Type::cpu);
-    if (native != backend_names_.end() && native->second != backend::native) arena_.reset();
-    carries_own_bytes_alone_ = native == backend_names_.end();
+    const auto of_host = backends.find(Device::Type::cpu);
+    if (of_host != backends.end() && of_host->second != backend::native) arena_.reset();
+    carries_own_bytes_alone_ = !backends.empty() && of_host == backends.end();
     ground_.arena = arena_.get();
     if (uses_shared_memory_only()) slots_.emplace(*arena_, rank_, size_, &world_->means().small_copy);
     for (int c = 1; c <= collective_count; ++c) take_short_sizes(static_cast<Collective>(c));
@@ -203,7 +202,6 @@ bool Group::choose_way(Operation& operation) {
     return false;
 }
 
-// What is the same whoever moves the data. Throws when the group can take no more.
 void Group::begin(const std::shared_ptr<Operation>& operation) {
     if (world_->flight().failure()) std::rethrow_exception(world_->flight().failure());
     if (left_) throw Aborted(fmt::format("{}: group \"{}\" was destroyed", operation->name, name_));
@@ -221,7 +219,7 @@ void Group::suffer(Operation& operation, bool moved, bool ends) {
 
 void Group::submit(const std::shared_ptr<Operation>& operation, bool asynchronous) {
     if (operation->begin) operation->begin();
-    if (CustomBackend* backend = backend_of(*operation)) return hand_over(*backend, operation);
+    if (backends_->submit(operation)) return;
     {
         const Flight::Held held(world_->flight());
         if (!operation->is_collective)
@@ -263,10 +261,10 @@ std::shared_ptr<const schedule::Schedule> Group::plan_for(const algorithm::Reque
 void Group::leave() {
     if (world_->inherited()) return;  // what a child does concerns nobody else
     if (is_whole_world()) {
-        for (const auto& group : world_->groups().all()) group->leave_backends();
+        for (const auto& group : world_->groups().all()) group->backends().leave();
         return world_->leave();
     }
-    leave_backends();
+    backends_->leave();
     {
         const Flight::Held held(world_->flight());
         if (std::exchange(left_, true)) return;

@@ -8,7 +8,9 @@
 
 #include "algorithm/slots.hpp"
 #include "backend/registry.hpp"
+#include "group/agreement.hpp"
 #include "group/expected_blocks.hpp"
+#include "group/foreign_backends.hpp"
 #include "group/operation.hpp"
 #include "group/world.hpp"
 #include "record/recorder.hpp"
@@ -25,25 +27,6 @@
 
 namespace tutti::detail {
 
-/// The fingerprints of recent collectives, by sequence number, where no arena keeps them.
-class History {
- public:
-    void put(std::uint64_t sequence, std::uint64_t fingerprint) { entries_[sequence % size] = {sequence, fingerprint}; }
-    /// 0 when it is not known (any more).
-    std::uint64_t find(std::uint64_t sequence) const {
-        const Entry& entry = entries_[sequence % size];
-        return entry.sequence == sequence ? entry.fingerprint : 0;
-    }
-
- private:
-    static constexpr std::size_t size = 256;
-    struct Entry {
-        std::uint64_t sequence = 0, fingerprint = 0;
-    };
-    std::array<Entry, size> entries_;
-};
-
-/// A group of some ranks of a world.
 /// A group that is left of another one, which has ended.
 struct Remains {
     std::shared_ptr<const Group> of{};
@@ -100,11 +83,8 @@ class Group : public std::enable_shared_from_this<Group> {
     std::chrono::milliseconds timeout() const noexcept { return timeout_.load(); }
     void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
     /// Whether it works on tensors there.
-    bool serves(Device::Type device) const noexcept { return backend_names_.contains(device); }
-    const backend::Devices& backends() const noexcept { return backend_names_; }
-    /// Options for groups made after this one's pattern.
-    const std::any& pg_options() const noexcept { return pg_options_; }
-    const std::optional<Device>& device() const noexcept { return device_; }
+    bool serves(Device::Type device) const noexcept { return backends_->names().contains(device); }
+    ForeignBackends& backends() const noexcept { return *backends_; }
     /// What a message's `tag`, zero or more, is called on the way.
     std::uint64_t message_channel(int tag) const noexcept {
         return Channel::of_message(index_, static_cast<std::uint64_t>(tag));
@@ -157,31 +137,10 @@ class Group : public std::enable_shared_from_this<Group> {
     /// Whether collectives that are issued from now on may find their buffers in symmetric memory. Equal on all ranks.
     bool uses_symmetric_memory() const noexcept { return uses_symmetric_.load(std::memory_order_relaxed); }
 
-    // ---- Operations of other backends (handing_over.cpp)
-
-    /// Waits for one.
-    enum class Until { done, issued };
-    void wait_for_backend(Operation& operation, const Deadline& deadline, Until until = Until::done);
-    void wait_until_issued(Operation& operation);
-    void note_enqueued(const std::shared_ptr<Operation>& operation, int source);
-    /// Operations that belong together, which a backend may begin as one.
-    void submit_together(const std::vector<std::shared_ptr<Operation>>& operations, bool asynchronous);
-    /// A backend of this group that makes those of its parts; null where there is none. Equal on all ranks.
-    CustomBackend* splittable(const std::string& name) const;
-    CustomBackend* backend_of_name(const std::string& name) const;
-    /// A part is made of which this rank is no member.
-    void stay_out_of_split(const backend::Devices& names) const;
-    bool takes_blocks(Device::Type device) const {
-        const auto found = backends_.find(device);
-        return found != backends_.end() && found->second->takes_blocks();
-    }
-    /// The world has failed: ends what they have under way; not under the world's lock.
-    void end_backends(const std::exception_ptr& failure);
-    /// One is over. Any thread.
-    void take_back(const std::shared_ptr<Operation>& operation, int source, const std::exception_ptr& error);
-
     // ---- For the world, under its lock unless it says otherwise
 
+    /// It is issued, whoever moves its data. Throws when the group can take no more.
+    void begin(const std::shared_ptr<Operation>& operation);
     /// Moves the collectives on as far as they go.
     bool progress();
     /// The collective that moves; null: none.
@@ -207,7 +166,7 @@ class Group : public std::enable_shared_from_this<Group> {
     void time_out(Operation& operation);
     /// Another rank has said what is wrong.
     void fail_as_told(const rendezvous::Verdict& told, const ErrorContext& context);
-    std::uint64_t fingerprint_at(std::uint64_t sequence) const;  ///< 0 when it is not known (any more)
+    const Agreement& agreement() const noexcept { return *agreement_; }
     ErrorContext context_of(const Operation& operation) const;
     std::string title_of(const Operation& operation) const;
     // What the recorder is told (recording.cpp).
@@ -221,25 +180,18 @@ class Group : public std::enable_shared_from_this<Group> {
  private:
     explicit Group(std::shared_ptr<World> world, Part part);
 
-    void abort_backends(const std::string& reason) noexcept;
-    void begin(const std::shared_ptr<Operation>& operation);
     /// The fault that TUTTI_FAULTS asks for in it, when its time has come.
     void suffer(Operation& operation, bool moved, bool ends);
-    CustomBackend* backend_of(const Operation& operation) const;
-    void make_backends(const Part& part);
-    void hand_over(CustomBackend& backend, const std::shared_ptr<Operation>& operation);
-    void wait_for_backends();
-    void leave_backends();
     int rank_of_member(int global) const noexcept;
     void take_layout();
-    void open_memory();
+    void open_memory(const backend::Devices& backends);
     void leave_memory();
     void start(Operation& operation);
     void begin_schedule(Operation& operation);
     void probe(const Operation& operation);
     bool has_left(int peer) const;
     void check_records(std::uint64_t sequence);
-    void disagreement(int peer, std::uint64_t sequence);
+    void disagreement(const Agreement::Disagreement& found);
     void mismatch(int peer, std::uint64_t sequence, const std::string& sides);
     void disagreed(int peer, std::uint64_t sequence, const std::string& text);
     record::Ticket record_call(const Operation& operation);
@@ -253,7 +205,6 @@ class Group : public std::enable_shared_from_this<Group> {
     std::optional<std::uint64_t> room_for_blocks(const Operation& operation);
     void begin_relay(Operation& operation, std::uint64_t room);
     void end_relay(Operation& operation);
-    void remember(std::uint64_t sequence, std::uint64_t fingerprint);
     std::vector<int> waits_for(const Operation& operation) const;
     // Short calls (short_calls.cpp).
     struct ShortCallEvents;
@@ -310,20 +261,14 @@ class Group : public std::enable_shared_from_this<Group> {
     bool left_ = false;
     bool has_quick_way_ = true;  // of short calls: not when it has been left, nor where faults are asked for
     bool memory_left_ = false;
-    backend::Devices backend_names_;
-    std::map<Device::Type, std::shared_ptr<CustomBackend>> backends_;  // those that are not native
-    std::any pg_options_;
-    std::optional<Device> device_;
-    std::recursive_mutex handing_mutex_;                 // keeps the order of issue
-    std::list<std::shared_ptr<Operation>> handed_over_;  // under the world's lock
+    std::unique_ptr<ForeignBackends> backends_;
     std::atomic<int> shrinks_{0};
 
     std::deque<std::shared_ptr<Operation>> collectives_;
     std::uint64_t sequence_ = 0;
-    std::uint64_t agreement_ = 0;         // a digest of the fingerprints of all collectives that have been started here
+    std::optional<Agreement> agreement_;  // of the collectives that have been started here
     std::optional<engine::Slots> slots_;  // where all ranks share memory
     std::uint64_t looked_back_to_ = 0;    // the collective that is compared when this rank runs out of slots
-    std::unique_ptr<History> history_;    // where there is no arena
     Instant next_probe_{};
     struct CachedPlan {
         algorithm::Request request;

@@ -92,7 +92,7 @@ bool GroupTable::has_left(std::uint64_t channel) const {
 
 std::uint64_t GroupTable::fingerprint_of(std::uint64_t channel) const {
     const auto group = find(Channel::group(channel));
-    return group ? group->fingerprint_at(Channel::sequence(channel)) : 0;
+    return group ? group->agreement().fingerprint_at(Channel::sequence(channel)) : 0;
 }
 
 bool GroupTable::has_finished(std::uint64_t channel) const {

@@ -34,7 +34,10 @@ struct Group::ShortCallEvents {
 
     bool failed() const noexcept { return group.world_->flight().failure() != nullptr; }
     void published() { group.record_short(call, sequence, ticket); }
-    void disagreement(int peer) { group.disagreement(peer, sequence); }
+    void disagreement(int peer) {
+        const int local = group.ground_.local_of[static_cast<std::size_t>(peer)];
+        group.disagreement(group.agreement_->disagreement_with(local, sequence));
+    }
     void blocks_differ(int peer, std::uint64_t theirs, std::uint64_t mine) {
         group.mismatch_of_blocks(peer, sequence, call.fingerprint, theirs, mine);
     }
@@ -117,8 +120,8 @@ bool Group::run_short_as(const char* name, const SlotCall& call, std::chrono::mi
     BiasedMutex::Entry entry(world_->flight().mutex());
     if (!entry || !world_->flight().quiet() || !has_quick_way_) return false;
     const std::uint64_t sequence = ++sequence_;
-    remember(sequence, call.fingerprint);
-    SlotState state = slots_->begin_as<c>(call, agreement_);
+    agreement_->remember(sequence, call.fingerprint);
+    SlotState state = slots_->begin_as<c>(call, agreement_->digest());
     record::Ticket ticket = 0;
     if (wait_briefly<c>(call, state, sequence, ticket) && !world_->flight().failure() && !state.large) {
         recorder_.settle(ticket);
@@ -216,7 +219,7 @@ bool Group::advance_short(Operation& operation) {
 }
 
 void Group::begin_short(Operation& operation) {
-    operation.slot_state = slots_->begin(operation.slot_call, agreement_);
+    operation.slot_state = slots_->begin(operation.slot_call, agreement_->digest());
 }
 
 void Group::record_short(const SlotCall& call, std::uint64_t sequence, record::Ticket& ticket) {

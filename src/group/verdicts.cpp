@@ -118,7 +118,7 @@ void Verdicts::abort(const std::string& reason) {
         const Flight::Held held(flight_);
         flight_.fail(std::make_exception_ptr(Aborted(fmt::format("group \"{}\" was aborted: {}", group_, reason))));
     }
-    for (const auto& group : groups_.all()) group->end_backends(flight_.failure());
+    for (const auto& group : groups_.all()) group->backends().end(flight_.failure());
 }
 
 bool Verdicts::is_deaf(int rank) const {

@@ -114,7 +114,7 @@ bool Work::is_completed() const {
 bool Work::wait(std::chrono::milliseconds timeout) {
     detail::Operation& operation = checked("wait");
     if (operation.device.type != Device::Type::cpu && timeout.count() == 0) {
-        operation.group->wait_until_issued(operation);
+        operation.group->backends().wait_until_issued(operation);
         operation.make_wait(current_stream(operation.device.type));
     } else if (!operation.done()) {
         operation.group->world().wait(operation, timeout.count() > 0 ? Deadline::after(timeout) : Deadline::never());

@@ -337,7 +337,7 @@ void World::drive_for(Operation& operation, Driving driving) {
 
 void World::wait(Operation& operation, const Deadline& deadline) {
     if (inherited_ && !operation.done()) std::rethrow_exception(flight_.failure());
-    if (operation.handed_over) return operation.group->wait_for_backend(operation, deadline);
+    if (operation.handed_over) return operation.group->backends().wait_for(operation, deadline);
     const auto waited = driver_.wait([&] { return operation.done(); }, deadline, operation.deadline);
     if (waited == Driver::Waited::expired) {
         const std::lock_guard lock(flight_.mutex());
@@ -355,7 +355,7 @@ void World::wait(Operation& operation, const Deadline& deadline) {
 void World::wait_for_call(Operation& operation) {
     try {
         if (operation.device.type != Device::Type::cpu) {
-            operation.group->wait_until_issued(operation);
+            operation.group->backends().wait_until_issued(operation);
             operation.make_wait(operation.stream);
         } else {
             wait(operation, Deadline::never());

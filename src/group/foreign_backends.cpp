@@ -1,4 +1,5 @@
-// Operations that another backend runs: told what to do in plain form, waited for, and taken back.
+#include "group/foreign_backends.hpp"
+
 #include "group/group.hpp"
 
 #include <tutti/error.hpp>
@@ -83,58 +84,69 @@ BackendRequest request_of(const Operation& operation, const Group& group) {
 
 }  // namespace
 
-CustomBackend* Group::backend_of(const Operation& operation) const {
-    if (backends_.empty()) return nullptr;
-    auto found = backends_.find(operation.device.type);
+CustomBackend* ForeignBackends::of(const Operation& operation) const {
+    if (made_.empty()) return nullptr;
+    auto found = made_.find(operation.device.type);
     // A barrier has no buffers: the backend for host memory makes it, or else the one that is there. Objects travel
     // natively where no backend serves host memory.
     const bool is_barrier = operation.is_collective && operation.request.collective == Collective::barrier;
-    if (found == backends_.end() && is_barrier && !serves(operation.device.type)) found = backends_.begin();
-    return found == backends_.end() ? nullptr : found->second.get();
+    if (found == made_.end() && is_barrier && !names_.contains(operation.device.type)) found = made_.begin();
+    return found == made_.end() ? nullptr : found->second.get();
 }
 
-void Group::make_backends(const Part& part) {
-    pg_options_ = part.pg_options;
-    device_ = part.device;
-    for (const auto& [device, name] : backend_names_) {
+ForeignBackends::ForeignBackends(Group& group, const Part& part)
+    : group_(group),
+      names_(part.backends.empty() ? backend::Devices{{Device::Type::cpu, backend::native}} : part.backends),
+      options_(part.pg_options),
+      device_(part.device) {
+    make(part);
+}
+
+void ForeignBackends::forget() noexcept {
+    new auto(std::move(made_));
+}
+
+void ForeignBackends::make(const Part& part) {
+    const World& world = group_.world();
+    for (const auto& [device, name] : names_) {
         if (name == backend::native) continue;
         const auto same = std::ranges::find_if(
-            backends_, [&, &wanted = name](const auto& made) { return backend_names_.at(made.first) == wanted; });
-        if (same != backends_.end()) {
-            backends_[device] = same->second;
+            made_, [&, &wanted = name](const auto& made) { return names_.at(made.first) == wanted; });
+        if (same != made_.end()) {
+            made_[device] = same->second;
             continue;
         }
         const DistributedBackendOptions options{
-            .store =
-                PrefixStore(fmt::format("group/{}/{}/backend/{}", world_->name(), index_, name), world_->setup().store),
-            .group_rank = rank_,
-            .group_size = size_,
-            .timeout = timeout(),
-            .group_id = name_,
-            .global_ranks_in_group = members(),
+            .store = PrefixStore(fmt::format("group/{}/{}/backend/{}", world.name(), group_.index(), name),
+                                 world.setup().store),
+            .group_rank = group_.rank(),
+            .group_size = group_.size(),
+            .timeout = group_.timeout(),
+            .group_id = group_.name(),
+            .global_ranks_in_group = group_.members(),
             .device = part.device};
         std::shared_ptr<CustomBackend> made;
-        if (CustomBackend* whole = part.parent ? part.parent->splittable(name) : nullptr)
-            made = whole->split(&options, pg_options_);
-        if (CustomBackend* before = part.remains.of ? part.remains.of->backend_of_name(name) : nullptr)
-            made = before->shrink(options, part.remains.left_out, pg_options_);
-        backends_[device] = made ? made : backend::make(name, options, pg_options_);
+        if (CustomBackend* whole = part.parent ? part.parent->backends().splittable(name) : nullptr)
+            made = whole->split(&options, options_);
+        if (CustomBackend* before = part.remains.of ? part.remains.of->backends().of_name(name) : nullptr)
+            made = before->shrink(options, part.remains.left_out, options_);
+        made_[device] = made ? made : backend::make(name, options, options_);
     }
 }
 
-CustomBackend* Group::backend_of_name(const std::string& name) const {
-    for (const auto& [device, backend] : backends_) {
-        if (backend_names_.at(device) == name) return backend.get();
+CustomBackend* ForeignBackends::of_name(const std::string& name) const {
+    for (const auto& [device, backend] : made_) {
+        if (names_.at(device) == name) return backend.get();
     }
     return nullptr;
 }
 
-CustomBackend* Group::splittable(const std::string& name) const {
-    CustomBackend* const backend = backend_of_name(name);
+CustomBackend* ForeignBackends::splittable(const std::string& name) const {
+    CustomBackend* const backend = of_name(name);
     return backend != nullptr && backend->can_split() ? backend : nullptr;
 }
 
-void Group::stay_out_of_split(const backend::Devices& names) const {
+void ForeignBackends::stay_out_of_split(const backend::Devices& names) const {
     std::set<std::string> asked;
     for (const auto& [device, name] : names) {
         CustomBackend* whole = asked.insert(name).second ? splittable(name) : nullptr;
@@ -142,15 +154,15 @@ void Group::stay_out_of_split(const backend::Devices& names) const {
     }
 }
 
-void Group::submit_together(const std::vector<std::shared_ptr<Operation>>& operations, bool asynchronous) {
+void ForeignBackends::submit_together(const std::vector<std::shared_ptr<Operation>>& operations, bool asynchronous) {
     std::set<CustomBackend*> used;
-    for (const auto& operation : operations) used.insert(backend_of(*operation));
+    for (const auto& operation : operations) used.insert(of(*operation));
     used.erase(nullptr);
-    const std::lock_guard order(handing_mutex_);
+    const std::lock_guard order(order_);
     for (CustomBackend* backend : used) backend->begin_group();
     std::exception_ptr failure;
     try {
-        for (const auto& operation : operations) submit(operation, asynchronous);
+        for (const auto& operation : operations) group_.submit(operation, asynchronous);
     } catch (...) {
         failure = std::current_exception();
     }
@@ -159,19 +171,26 @@ void Group::submit_together(const std::vector<std::shared_ptr<Operation>>& opera
             backend->end_group();
         } catch (...) {
             for (const auto& operation : operations) {
-                if (backend_of(*operation) == backend) take_back(operation, -1, std::current_exception());
+                if (of(*operation) == backend) take_back(operation, -1, std::current_exception());
             }
         }
     }
     if (failure) std::rethrow_exception(failure);
 }
 
-void Group::hand_over(CustomBackend& backend, const std::shared_ptr<Operation>& operation) {
-    const std::lock_guard order(handing_mutex_);
+bool ForeignBackends::submit(const std::shared_ptr<Operation>& operation) {
+    CustomBackend* const backend = of(*operation);
+    if (backend == nullptr) return false;
+    hand_over(*backend, operation);
+    return true;
+}
+
+void ForeignBackends::hand_over(CustomBackend& backend, const std::shared_ptr<Operation>& operation) {
+    const std::lock_guard order(order_);
     {
-        const Flight::Held held(world_->flight());
-        begin(operation);
-        operation->handed_over = std::make_unique<BackendRequest>(request_of(*operation, *this));
+        const Flight::Held held(group_.world().flight());
+        group_.begin(operation);
+        operation->handed_over = std::make_unique<BackendRequest>(request_of(*operation, group_));
         operation->handed_over_at = handed_over_.insert(handed_over_.end(), operation);
     }
     try {
@@ -181,26 +200,27 @@ void Group::hand_over(CustomBackend& backend, const std::shared_ptr<Operation>& 
     }
 }
 
-void Group::note_enqueued(const std::shared_ptr<Operation>& operation, int source) {
+void ForeignBackends::note_enqueued(const std::shared_ptr<Operation>& operation, int source) {
     if (!operation->is_receive || source < 0) return;
-    const Flight::Held held(world_->flight());
-    operation->transfer.peer = global(source);
+    const Flight::Held held(group_.world().flight());
+    operation->transfer.peer = group_.global(source);
 }
 
-void Group::take_back(const std::shared_ptr<Operation>& operation, int source, const std::exception_ptr& error) {
-    const Flight::Held held(world_->flight());
+void ForeignBackends::take_back(const std::shared_ptr<Operation>& operation, int source,
+                                const std::exception_ptr& error) {
+    const Flight::Held held(group_.world().flight());
     if (!operation->handed_over_at) return;  // it is over already
     handed_over_.erase(*operation->handed_over_at);
     operation->handed_over_at.reset();
-    if (operation->is_receive && source >= 0) operation->transfer.peer = global(source);
-    world_->flight().complete(operation, error);
+    if (operation->is_receive && source >= 0) operation->transfer.peer = group_.global(source);
+    group_.world().flight().complete(operation, error);
 }
 
-void Group::wait_until_issued(Operation& operation) {
-    if (!operation.issued()) wait_for_backend(operation, Deadline::never(), Until::issued);
+void ForeignBackends::wait_until_issued(Operation& operation) {
+    if (!operation.issued()) wait_for(operation, Deadline::never(), Until::issued);
 }
 
-void Group::wait_for_backend(Operation& operation, const Deadline& deadline, Until until) {
+void ForeignBackends::wait_for(Operation& operation, const Deadline& deadline, Until until) {
     struct Signal {
         std::mutex mutex;
         std::condition_variable changed;
@@ -225,9 +245,9 @@ void Group::wait_for_backend(Operation& operation, const Deadline& deadline, Unt
         }
         std::exception_ptr failure;
         {
-            const Flight::Held held(world_->flight());
-            world_->flight().progress();  // hears of ranks that have died
-            failure = world_->flight().failure();
+            const Flight::Held held(group_.world().flight());
+            group_.world().flight().progress();  // hears of ranks that have died
+            failure = group_.world().flight().failure();
         }
         if (interrupt_requested()) {
             clear_interrupt();
@@ -235,48 +255,48 @@ void Group::wait_for_backend(Operation& operation, const Deadline& deadline, Unt
                           ErrorCode::interrupted);
         }
         if (!failure && operation.deadline.expired(Clock::now() - late)) {
-            const Flight::Held held(world_->flight());
-            time_out(operation);
-            failure = world_->flight().failure();
+            const Flight::Held held(group_.world().flight());
+            group_.time_out(operation);
+            failure = group_.world().flight().failure();
         }
-        if (failure) return end_backends(failure);
+        if (failure) return end(failure);
         if (deadline.expired()) {
             if (operation.done()) return;
-            throw Timeout(fmt::format("{}: wait timed out; the operation goes on", title_of(operation)),
-                          context_of(operation));
+            throw Timeout(fmt::format("{}: wait timed out; the operation goes on", group_.title_of(operation)),
+                          group_.context_of(operation));
         }
     }
 }
 
 // What the backend says then is a symptom; the cause is known.
-void Group::end_backends(const std::exception_ptr& failure) {
+void ForeignBackends::end(const std::exception_ptr& failure) {
     std::list<std::shared_ptr<Operation>> open;
     {
-        const Flight::Held held(world_->flight());
+        const Flight::Held held(group_.world().flight());
         open = std::exchange(handed_over_, {});
         for (const auto& operation : open) operation->handed_over_at.reset();
     }
     // Backends may tell the other ranks before the world does.
-    abort_backends(fmt::format("group \"{}\" has failed: {}", name_, text_of(failure)));
-    const Flight::Held held(world_->flight());
-    for (auto& operation : open) world_->flight().complete(std::move(operation), failure);
+    abort(fmt::format("group \"{}\" has failed: {}", group_.name(), text_of(failure)));
+    const Flight::Held held(group_.world().flight());
+    for (auto& operation : open) group_.world().flight().complete(std::move(operation), failure);
 }
 
-void Group::abort_backends(const std::string& reason) noexcept {
-    for (const auto& [device, backend] : backends_) backend->abort(reason);
+void ForeignBackends::abort(const std::string& reason) noexcept {
+    for (const auto& [device, backend] : made_) backend->abort(reason);
 }
 
 // Those whose backends have not ended them in time end with the world.
-void Group::wait_for_backends() {
+void ForeignBackends::wait_for_all() {
     for (;;) {
         std::shared_ptr<Operation> pending;
         {
-            const std::lock_guard lock(world_->flight().mutex());
+            const std::lock_guard lock(group_.world().flight().mutex());
             if (!handed_over_.empty()) pending = handed_over_.front();
         }
         if (!pending) return;
         try {
-            wait_for_backend(*pending, Deadline::never());
+            wait_for(*pending, Deadline::never());
         } catch (const DistError&) {
             return;
         }
@@ -284,12 +304,12 @@ void Group::wait_for_backends() {
 }
 
 // Here, and not where the last handle goes: that may be a thread of the backend, while this process ends.
-void Group::leave_backends() {
-    wait_for_backends();
-    if (!world_->flight().failure()) {
-        for (const auto& [device, backend] : backends_) backend->leave();
+void ForeignBackends::leave() {
+    wait_for_all();
+    if (!group_.world().flight().failure()) {
+        for (const auto& [device, backend] : made_) backend->leave();
     }
-    abort_backends(fmt::format("group \"{}\" was destroyed", name_));
+    abort(fmt::format("group \"{}\" was destroyed", group_.name()));
 }
 
 }  // namespace tutti::detail
@@ -297,17 +317,17 @@ void Group::leave_backends() {
 namespace tutti {
 
 void BackendCompletion::success(int source) const {
-    operation_->group->take_back(operation_, source, nullptr);
+    operation_->group->backends().take_back(operation_, source, nullptr);
 }
 
 void BackendCompletion::enqueued(std::shared_ptr<DeviceEvent> event, int source) const {
-    operation_->group->note_enqueued(operation_, source);
+    operation_->group->backends().note_enqueued(operation_, source);
     operation_->enqueue(std::move(event));
 }
 
 void BackendCompletion::failure(std::exception_ptr error) const {
     if (!error) error = std::make_exception_ptr(DistBackendError("a backend failed without saying why"));
-    operation_->group->take_back(operation_, -1, error);
+    operation_->group->backends().take_back(operation_, -1, error);
 }
 
 }  // namespace tutti

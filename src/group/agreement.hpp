@@ -1,0 +1,55 @@
+// Agreement: whether the ranks of a group mean the same. Each keeps the fingerprints of its recent collectives, by
+// number, and a digest of all of them; ranks of one host read each other's records where they lie, in the arena.
+//
+// Of two ranks that disagree, the one that looks second sees the first, where both have a full fence between what they
+// write and what they read (Dekker's algorithm): the caller makes it.
+//
+// Threads: one at a time (the world's lock).
+#pragma once
+
+#include "transport/shm/arena.hpp"
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+namespace tutti::detail {
+
+class Agreement {
+ public:
+    /// `arena`: null where this rank shares no memory; `local`: its rank there. `arena` must outlive it.
+    Agreement(const transport::Arena* arena, int local);
+
+    /// This rank has begun its collective of that number: the next one.
+    void remember(std::uint64_t sequence, std::uint64_t fingerprint);
+    /// 0: it is not known (any more).
+    std::uint64_t fingerprint_at(std::uint64_t sequence) const;
+    /// Of all fingerprints so far; where memory is shared.
+    std::uint64_t digest() const noexcept { return digest_; }
+
+    struct Disagreement {
+        int local = -1;              ///< with whom
+        std::uint64_t sequence = 0;  ///< of the first collective about which both know, and differ
+        /// Fingerprints; equal: they differ about one before it, which is forgotten.
+        std::uint64_t theirs = 0, mine = 0;
+    };
+    /// Compares what the ranks of this host have done up to that collective, which has begun here. Nothing: those that
+    /// have begun it agree.
+    std::optional<Disagreement> disagreement_at(std::uint64_t sequence) const;
+    /// The same with one rank, of which it is known that its digest is another one.
+    Disagreement disagreement_with(int local, std::uint64_t sequence) const;
+
+ private:
+    struct Entry {
+        std::uint64_t sequence = 0, fingerprint = 0;
+    };
+    static constexpr std::size_t history_size = 256;
+
+    const transport::Arena* arena_;
+    int local_;
+    std::uint64_t digest_ = 0;
+    std::unique_ptr<std::array<Entry, history_size>> history_;  // without an arena
+};
+
+}  // namespace tutti::detail

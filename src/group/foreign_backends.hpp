@@ -1,0 +1,83 @@
+// ForeignBackends: a group's operations that another backend runs: it is told what to do in plain form, waited for, and
+// the operation is taken back.
+//
+// Threads: any. The order in which operations are handed over is that of their issue.
+#pragma once
+
+#include "backend/registry.hpp"
+#include "group/operation.hpp"
+
+#include <tutti/backend.hpp>
+
+#include <any>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tutti::detail {
+
+class Group;
+struct Part;
+
+class ForeignBackends {
+ public:
+    /// Of a group, which must outlive it; makes those that `part` names. Devices it does not name, and those that it
+    /// calls native, are the group's own.
+    ForeignBackends(Group& group, const Part& part);
+    /// Where the process is a fork, they are another process's: forgets them without a word.
+    void forget() noexcept;
+    /// None has anything to do any more.
+    void abort(const std::string& reason) noexcept;
+
+    /// By device, native ones included.
+    const backend::Devices& names() const noexcept { return names_; }
+    /// Options for groups made after this one's pattern.
+    const std::any& options() const noexcept { return options_; }
+    /// That this process is bound to.
+    const std::optional<Device>& device() const noexcept { return device_; }
+    bool takes_blocks(Device::Type device) const {
+        const auto found = made_.find(device);
+        return found != made_.end() && found->second->takes_blocks();
+    }
+    /// A backend of the group that makes those of its parts; null where there is none. Equal on all ranks.
+    CustomBackend* splittable(const std::string& name) const;
+    CustomBackend* of_name(const std::string& name) const;
+    /// A part is made of which this rank is no member.
+    void stay_out_of_split(const backend::Devices& names) const;
+
+    /// Issues the operation if one of these backends is to run it. False: it is the group's own to run.
+    bool submit(const std::shared_ptr<Operation>& operation);
+    /// Operations that belong together, which a backend may begin as one.
+    void submit_together(const std::vector<std::shared_ptr<Operation>>& operations, bool asynchronous);
+    /// Waits for one; throws Timeout when the deadline has passed first.
+    enum class Until { done, issued };
+    void wait_for(Operation& operation, const Deadline& deadline, Until until = Until::done);
+    void wait_until_issued(Operation& operation);
+    /// What a backend says of one. Any thread.
+    void note_enqueued(const std::shared_ptr<Operation>& operation, int source);
+    void take_back(const std::shared_ptr<Operation>& operation, int source, const std::exception_ptr& error);
+    /// The world has failed: ends what they have under way; not under the world's lock.
+    void end(const std::exception_ptr& failure);
+    /// Waits for what they have under way, and lets them go.
+    void leave();
+
+ private:
+    CustomBackend* of(const Operation& operation) const;
+    void make(const Part& part);
+    void hand_over(CustomBackend& backend, const std::shared_ptr<Operation>& operation);
+    void wait_for_all();
+
+    Group& group_;
+    backend::Devices names_;
+    std::map<Device::Type, std::shared_ptr<CustomBackend>> made_;  // those that are not native
+    std::any options_;
+    std::optional<Device> device_;
+    std::recursive_mutex order_;                         // of issue
+    std::list<std::shared_ptr<Operation>> handed_over_;  // under the world's lock
+};
+
+}  // namespace tutti::detail
