@@ -32,9 +32,10 @@
 // again. If some rank cannot name its chunks, or others cannot reach them, all ranks run `otherwise` instead: they all
 // see the same at `meet`.
 //
-// In slots. A schedule of this kind (Schedule::in_slots) says what a short call does that needs none: each rank publishes
-// at most once, in round 0, and then reads what the others have published. The engine keeps no such schedule and uses no
-// staging area for it; it writes and reads slots of a kind of their own (engine/slots), as long as slots.hpp says.
+// In slots. A schedule of this kind (Schedule::in_slots) says what a short call does that needs none: each rank
+// publishes at most once, in round 0, and then reads what the others have published. The engine keeps no such schedule
+// and uses no staging area for it; it writes and reads slots of a kind of their own (engine/slots), as long as
+// slots.hpp says.
 #pragma once
 
 #include <cstdint>
