@@ -359,7 +359,7 @@ TEST(Setting, a_printed_table_can_be_read_back) {
     std::ofstream(file) << "# a comment\n\n" << algorithm::describe_table();
     const Setting setting = parse_setting(file, Files::read);
     EXPECT_GT(setting.rules.size(), 25U);
-    EXPECT_EQ(setting.rules[1], (Rule{Collective::all_reduce, "one_shot", 8192, algorithm::any_ranks}));
+    EXPECT_EQ(setting.rules[2], (Rule{Collective::all_reduce, "one_shot", 8192, algorithm::any_ranks}));
     const algorithm::Tuning tuning = decided(decide(setting, "", {}));
     EXPECT_EQ(tuning.rules, setting.rules);
 }
@@ -370,7 +370,7 @@ TEST(Setting, bad_values_are_refused_in_a_sentence) {
     std::ofstream(file) << "all_reduce ring 64K any\nall_reduce rign any any\n";
     const std::pair<std::string, std::string> cases[] = {
         {"of", "\"of\": expected auto, off, nocache, remeasure"},
-        {"all_reduce=rign", "\"rign\": expected an algorithm for all_reduce: in_place"},
+        {"all_reduce=rign", "\"rign\": expected an algorithm for all_reduce: slots, in_place"},
         {"allreduce=ring", "\"allreduce\": expected a collective: all_reduce"},
         {"all_reduce:64X=ring", "\"64X\": expected a size in bytes"},
         {"all_reduce:=ring", "\"\": expected a size in bytes"},

@@ -31,7 +31,7 @@ class HostSettings(CliCase):
         lines = self.log(*ASYNCHRONOUS, TUTTI_PROGRESS_NICE="3")
         self.assertEqual(len(lines), 2, lines)
         for line in lines:
-            self.assertRegex(line, r"I\d.* niceness \d+, as TUTTI_PROGRESS_NICE=3 asks")
+            self.assertRegex(line, r"I\d.* niceness -?\d+, as TUTTI_PROGRESS_NICE=3 asks")
 
     def test_the_log_warns_of_a_niceness_that_cannot_be_had(self):
         before = ["setpriv", "--bounding-set", "-sys_nice"] if ROOT else []

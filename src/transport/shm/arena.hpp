@@ -135,7 +135,7 @@ struct RankControl {
     /// This rank's messages may not be read any more where they lie.
     alignas(line_spacing) std::atomic<std::uint32_t> withdrawn{0};
     /// The latest small collective that this rank has begun. It has read what it needed of all before: the release
-    /// comes behind that, and the acquire of who wants its place again before it writes there (Group::reusable).
+    /// comes behind that, and the acquire of who wants its place again before it writes there (Slots::reusable).
     alignas(line_spacing) std::atomic<std::uint64_t> small_begun{0};
     /// Small collectives in which all wait for all, by their number among these: who is through with one has heard of
     /// all others that they are with the one before. So two places are enough, and few lines travel often: two ranks
