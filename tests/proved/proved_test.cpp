@@ -6,6 +6,7 @@
 #include "engine/slots-inl.hpp"
 #include "schedule/prove.hpp"
 #include "schedule/symbols.hpp"
+#include "support/request_of.hpp"
 #include "support/symbol_numbers.hpp"
 #include "transport/shm/ring_stream.hpp"
 #include "transport/shm/symmetric.hpp"
@@ -193,30 +194,9 @@ class Proved : public testing::TestWithParam<int> {
         return layout;
     }
 
-    static Request request_of(const Promise& promise, int rank) {
-        Request request{.collective = promise.collective,
-                        .rank = rank,
-                        .root = promise.root,
-                        .element_bytes = sizeof(std::int64_t),
-                        .count = promise.count,
-                        .counts = promise.counts,
-                        .in_place = promise.in_place,
-                        .symmetric = true};
-        const auto me = static_cast<std::size_t>(rank);
-        std::uint64_t sent = 0, received = 0, largest = 0;
-        for (std::size_t peer = 0; peer < promise.matrix.size(); ++peer) {
-            request.send_counts.push_back(promise.matrix[me][peer]);
-            request.receive_counts.push_back(promise.matrix[peer][me]);
-            request.send_offsets.push_back(std::exchange(sent, sent + request.send_counts.back()));
-            request.receive_offsets.push_back(std::exchange(received, received + request.receive_counts.back()));
-            for (const std::uint64_t count : promise.matrix[peer]) largest = std::max(largest, count);
-        }
-        if (promise.collective == Collective::all_to_all) {
-            request.largest_count = largest;
-            request.even = std::ranges::all_of(promise.matrix, [&](const auto& row) {
-                return std::ranges::all_of(row, [&](std::uint64_t count) { return count == largest; });
-            });
-        }
+    static Request in_symmetric_memory(const Promise& promise, int rank) {
+        Request request = request_of(promise, rank);
+        request.symmetric = true;
         return request;
     }
 
@@ -224,10 +204,10 @@ class Proved : public testing::TestWithParam<int> {
     void try_all(Promise promise) {
         promise.host_of.assign(static_cast<std::size_t>(size()), 0);
         promise.slot_elements = slot;
-        for (const std::string& name : algorithm::applicable(layout(), request_of(promise, 0))) {
+        for (const std::string& name : algorithm::applicable(layout(), in_symmetric_memory(promise, 0))) {
             std::vector<schedule::Schedule> schedules;
             for (int rank = 0; rank < size(); ++rank) {
-                Request request = request_of(promise, rank);
+                Request request = in_symmetric_memory(promise, rank);
                 request.algorithm = name;
                 schedules.push_back(algorithm::plan(layout(), request));
             }
@@ -291,7 +271,7 @@ TEST_P(Proved, a_schedule_that_is_wrong_leaves_something_else) {
                           .slot_elements = slot};
     std::vector<schedule::Schedule> schedules;
     for (int rank = 0; rank < size(); ++rank) {
-        Request request = request_of(promise, rank);
+        Request request = in_symmetric_memory(promise, rank);
         request.algorithm = "in_place";
         schedules.push_back(algorithm::plan(layout(), request));
     }

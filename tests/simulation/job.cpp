@@ -2,6 +2,7 @@
 
 #include "algorithm/plan.hpp"
 #include "schedule/symbols.hpp"
+#include "support/request_of.hpp"
 #include "support/symbol_numbers.hpp"
 
 #include <fmt/format.h>
@@ -24,27 +25,6 @@ using transport::Finding;
 using transport::Transfer;
 
 constexpr milliseconds time_limit{60'000}, between_checks{10}, between_probes{200};
-
-Request request_of(const Promise& promise, int rank) {
-    Request request{.collective = promise.collective,
-                    .rank = rank,
-                    .root = promise.root,
-                    .element_bytes = sizeof(std::int64_t),
-                    .count = promise.count,
-                    .counts = promise.counts,
-                    .in_place = promise.in_place};
-    const auto me = static_cast<std::size_t>(rank);
-    std::uint64_t sent = 0, received = 0, largest = 0;
-    for (std::size_t peer = 0; peer < promise.matrix.size(); ++peer) {
-        request.send_counts.push_back(promise.matrix[me][peer]);
-        request.receive_counts.push_back(promise.matrix[peer][me]);
-        request.send_offsets.push_back(std::exchange(sent, sent + request.send_counts.back()));
-        request.receive_offsets.push_back(std::exchange(received, received + request.receive_counts.back()));
-        for (const std::uint64_t count : promise.matrix[peer]) largest = std::max(largest, count);
-    }
-    if (promise.collective == Collective::all_to_all) request.largest_count = largest;
-    return request;
-}
 
 std::byte byte_of(std::size_t message, std::size_t at) {
     return static_cast<std::byte>(message * 31 + at * 7 + at / 251);

@@ -1,0 +1,39 @@
+// What a rank asks for, of a collective that the prover describes for all ranks. Elements are of 64 bits.
+#pragma once
+
+#include "algorithm/plan.hpp"
+#include "schedule/prove.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+namespace tutti {
+
+inline algorithm::Request request_of(const schedule::Promise& promise, int rank) {
+    algorithm::Request request{.collective = promise.collective,
+                               .rank = rank,
+                               .root = promise.root,
+                               .element_bytes = sizeof(std::int64_t),
+                               .count = promise.count,
+                               .counts = promise.counts,
+                               .in_place = promise.in_place};
+    const auto me = static_cast<std::size_t>(rank);
+    std::uint64_t sent = 0, received = 0, largest = 0;
+    for (std::size_t peer = 0; peer < promise.matrix.size(); ++peer) {
+        request.send_counts.push_back(promise.matrix[me][peer]);
+        request.receive_counts.push_back(promise.matrix[peer][me]);
+        request.send_offsets.push_back(std::exchange(sent, sent + request.send_counts.back()));
+        request.receive_offsets.push_back(std::exchange(received, received + request.receive_counts.back()));
+        for (const std::uint64_t count : promise.matrix[peer]) largest = std::max(largest, count);
+    }
+    if (promise.collective == Collective::all_to_all) {
+        request.largest_count = largest;
+        request.even = std::ranges::all_of(promise.matrix, [&](const auto& row) {
+            return std::ranges::all_of(row, [&](std::uint64_t count) { return count == largest; });
+        });
+    }
+    return request;
+}
+
+}  // namespace tutti
