@@ -37,8 +37,11 @@ def children(pid):
 
 
 def ranks_of(launcher):
-    """Its children, but its guard."""
-    return [p for p in children(launcher) if "tutti-guard" not in pathlib.Path(f"/proc/{p}/comm").read_text()]
+    """Its children, but its guard. That one is called like the launcher until it has run for the first time."""
+    def names():
+        return {p: pathlib.Path(f"/proc/{p}/comm").read_text().strip() for p in children(launcher)}
+    assert until(lambda: "tutti-guard" in names().values()), names()
+    return [p for p, name in names().items() if name != "tutti-guard"]
 
 
 def until(condition, seconds=20):
