@@ -34,7 +34,7 @@ Layout layout_of(int n, int kind, std::uint64_t slot) {
     return layout;
 }
 
-// What all ranks ask for.
+// The request of all ranks.
 Request request_of(const Layout& layout, const Promise& promise) {
     Request request;
     request.collective = promise.collective;
@@ -44,7 +44,7 @@ Request request_of(const Layout& layout, const Promise& promise) {
     request.in_place = promise.in_place;
     request.single_rounding = promise.single_rounding;
     request.rank_order = promise.rank_order;
-    request.symmetric = true;  // so that what is in place applies too
+    request.symmetric = true;  // so that the algorithms in place apply too
     if (promise.collective == Collective::all_to_all) {
         request.send_counts.assign(static_cast<std::size_t>(layout.size()), 0);
         request.largest_count = 0;
@@ -74,7 +74,7 @@ void set_blocks(Request& request, const Promise& promise) {
         promise.receive_offsets.empty() ? offsets(request.receive_counts) : promise.receive_offsets[me];
 }
 
-// All ranks', by the algorithm that the request names.
+// All ranks' schedules, by the algorithm that the request names.
 std::vector<Schedule> schedules_of(const Layout& layout, Request request, const Promise& promise) {
     std::vector<Schedule> schedules;
     for (Rank rank = 0; rank < layout.size(); ++rank) {
@@ -462,7 +462,7 @@ Request even_request(Collective collective, std::uint64_t bytes, int ranks) {
     return request;
 }
 
-// What the group asks beforehand is what choose() says of each size.
+// The sizes that the group asks for beforehand agree with choose() for each size.
 void expect_slot_sizes(const Layout& layout, const std::optional<std::string>& named) {
     const int n = layout.size();
     for (int c = 1; c <= collective_count; ++c) {
@@ -480,7 +480,7 @@ void expect_slot_sizes(const Layout& layout, const std::optional<std::string>& n
             bool chosen = false;
             try {
                 chosen = choose(layout, request).algorithm == in_slots;
-            } catch (const InvalidArgument&) {  // what is named does not serve it
+            } catch (const InvalidArgument&) {  // the named algorithm does not serve it
             }
             EXPECT_EQ(said, chosen) << to_string(collective) << ' ' << bytes << " bytes, " << named.value_or("-");
         }

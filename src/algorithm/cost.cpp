@@ -28,8 +28,9 @@ constexpr auto fields = std::to_array<CostField>({
     {"tcp_gbps", &CostModel::tcp_gbps, 0.01, 1000, "one TCP connection, one direction, GB/s"},
 });
 
-/// What is used often gets huge pages if it is that long, but for its ends, unless it begins with a huge page, as
-/// tensors do. Less gets one if there is memory around it (HugePages): only what loses little without counts on that.
+/// Memory in frequent use gets huge pages if it is that long, but for its ends, unless it begins with a huge page, as
+/// tensors do. Shorter memory gets one if there is memory around it (HugePages): only algorithms that lose little
+/// without it count on that.
 constexpr double huge_pages_from = 1 << 20, huge_page_from = 128 << 10, ordinary_ends = 256 << 10;
 
 }  // namespace
@@ -42,35 +43,36 @@ double price_us(const Work& work, const Layout& layout, const CostModel& costs) 
     const double ranks = layout.size();
     const double cores = costs.cores * layout.machines;
     const double crowd = std::max(1.0, ranks / cores);  // ranks of one core
-    // Beyond the cache the memory's bandwidth counts, by and by.
+    // Beyond the cache the memory's bandwidth counts, gradually.
     const double beyond = std::clamp(work.held * crowd / (2048 * costs.cache_kb), 0.0, 1.0);
     const double memory_us = beyond / (costs.memory_copy_gbps * 1e3);  // a byte, more than it takes in the cache
     const double copy_us = (1 - beyond) / (costs.cache_copy_gbps * 1e3) + memory_us;
 
     const double sum_us = (1 - beyond) / (costs.combine_gbps * 1e3) + memory_us;
 
-    // What is touched again after a whole buffer has passed is seldom lost to the memory before it is much more.
+    // Bytes touched again after a whole buffer has passed seldom leave the cache before there are many more of them.
     const double far_us =
         std::clamp(work.held * crowd / (8192 * costs.cache_kb), 0.0, 1.0) / (costs.memory_copy_gbps * 1e3);
 
     const bool inside = layout.shared_memory && layout.one_host();
     const bool pulled = inside && layout.pulls;
-    // Who shares a core with others is seldom there when a message comes: it is met when its turn comes again.
+    // A rank that shares a core with others seldom runs when a message comes: it sees it when its turn comes again.
     const double absent_us = crowd > 1 ? 5 * costs.yield_us * crowd : 0;
     // A long message is announced, read with a system call, and confirmed. Ranks with cores of their own copy much
     // longer ones through a ring; lines that the sender has written long before cost less.
     const double message_bytes = work.messages > 0 ? work.bytes / work.messages : 0;
     const bool ringed = inside && crowd <= 1 && message_bytes < static_cast<double>(pulled_from);
     const bool long_messages = message_bytes >= 16384 && !ringed;
-    // Another process's memory takes longer to get hold of than one's own, which was measured. The rates hold as they
-    // are: what they miss for that reason is as much as they have of the call.
+    // To get hold of another process's memory takes longer than of one's own, which was measured. The rates hold as
+    // they are: they miss as much for that reason as they include of the call.
     const double call_us = 1.4 * costs.pull_us;
     const double pulling_us = pulled && long_messages ? call_us + 6 * costs.line_us : 0;
     const double send_us = inside ? 3 * costs.line_us + absent_us : costs.tcp_send_us;
     const double receive_us = inside ? 3 * costs.line_us + absent_us + pulling_us : costs.tcp_receive_us;
     const double latency_us =
         inside ? 3 * costs.line_us : std::max(0.0, costs.tcp_us - costs.tcp_send_us - costs.tcp_receive_us);
-    // Reading another process's memory does not prefetch, and what it wrote before its core was given away is cold.
+    // Reading another process's memory does not prefetch, and the bytes that it wrote before it gave its core away are
+    // cold.
     const double slower_us = std::max(0.0, memory_us - beyond / (costs.cache_copy_gbps * 1e3));
     const double ordinary = work.buffer < (work.counts_on_huge_pages ? huge_page_from : huge_pages_from)
                                 ? 1
@@ -82,7 +84,7 @@ double price_us(const Work& work, const Layout& layout, const CostModel& costs) 
     const double kernel_us = from_us + slower_us + 0.6 * memory_us;
     const double pull_us = kernel_us * crowd;
     // To write a line that another core has read, and to read one that another has written, both take longer than
-    // inside of one cache. Ranks take the quicker way.
+    // inside of one cache. Ranks use the quicker kind of store.
     const double cross_us =
         std::max(0.0, 1 / std::max(costs.share_gbps, costs.stream_gbps) - 2 / costs.cache_copy_gbps) / 1e3;
     const double end_us = ringed   ? copy_us + (work.one_way ? 0.4 : 1) * cross_us
@@ -108,10 +110,10 @@ double price_us(const Work& work, const Layout& layout, const CostModel& costs) 
     const double all_staged = work.copied * copy_us + work.summed * sum_us + work.pulled * kernel_us;
     const double staged = std::max(most_staged, all_staged / std::min(ranks, cores)) + work.crossing * cross_us;
     const double signal_us = crowd > 1 ? crowd * costs.yield_us : 2 * costs.line_us;
-    // A rank that waits for nobody begins its next call: depth is hidden in part.
+    // A rank that waits for no other begins its next call: depth is hidden in part.
     // With a core of its own a rank that waits for the others loses a moment; without, they have to be woken.
     const double meeting_us = crowd > 1 ? costs.wake_us : 0;
-    // The first call of an operation finds what it needs in no cache.
+    // The first call of an operation finds its data in no cache.
     const double first_us = work.calls > 0 || pulling_us > 0 ? 0.8 * costs.pull_us : 0;
     const double waiting = (work.exchanges * latency_us + work.signals * signal_us) * (work.one_way ? 0.25 : 1) +
                            work.meetings * meeting_us + work.calls * (call_us + 2 * costs.line_us) + first_us;

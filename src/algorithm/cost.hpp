@@ -1,9 +1,9 @@
-// Cost: what an algorithm takes, by formula, before anything is planned.
+// Cost: the time that an algorithm takes, by formula, before anything is planned.
 //
-// Each algorithm is described by what it asks of the machine (Work); one function turns that into time with the numbers
-// of the machine (CostModel). The model is Hockney's latency and bandwidth, with LogGP's overheads of sender and
-// receiver, and one thing more: ranks that share cores share their time, so that the work of all ranks counts beside
-// that of the busiest. Pure functions.
+// A Work describes each algorithm by its demands on the machine; one function turns that into time with the numbers of
+// the machine (CostModel). The model is Hockney's latency and bandwidth, with LogGP's overheads of sender and receiver,
+// and one thing more: ranks that share cores share their time, so that the work of all ranks counts beside that of the
+// busiest. Pure functions.
 // Sources: Hockney (1994); Alexandrov, Ionescu, Schauser, Scheiman, "LogGP" (1995); Thakur, Rabenseifner, Gropp (2005).
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace tutti::algorithm {
 
-/// What a collective asks of the machine. Bytes and messages are of all ranks together unless said.
+/// The demands of a collective on the machine. Bytes and messages are of all ranks together unless noted.
 struct Work {
     double exchanges = 0;  ///< messages that wait for one another
     double messages = 0;
@@ -37,7 +37,7 @@ struct Work {
     double pulled = 0;         ///< bytes that the kernel copies from rank to rank, beside messages
     double most_pulled = 0;    ///< of one rank
     double calls = 0;          ///< of the kernel by one rank, each to copy from or to another rank's memory
-    double meetings = 0;       ///< times that every rank waits until all others have come as far
+    double meetings = 0;       ///< times that every rank waits until all others have reached the same point
     double held = 0;           ///< bytes of one rank's buffers and scratch: whether they stay in the cache
     double buffer = 0;     ///< bytes of one rank's smallest buffer that the kernel copies: whether it gets huge pages
     bool one_way = false;  ///< ranks that only send need not wait: calls overlap

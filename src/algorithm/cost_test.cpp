@@ -1,4 +1,4 @@
-// The formulas: what they promise about each other, and what they choose.
+// The formulas: their promises about each other, and their choices.
 #include "algorithm/cost.hpp"
 
 #include "algorithm/explain.hpp"

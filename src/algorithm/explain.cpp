@@ -81,7 +81,7 @@ std::uint64_t moved(const Schedule& s, const Step& step) {
     return count;
 }
 
-// What a kind of step does, for those who see it for the first time.
+// The effect of a kind of step, for readers who see it for the first time.
 std::string_view meaning(StepKind kind) {
     switch (kind) {
         case StepKind::copy: return "copies from one of the rank's buffers to another";
@@ -110,7 +110,7 @@ std::string meanings(const std::vector<Step>& steps) {
     return text + "    [A, +B] are B elements from element A on; \"after\" names steps that have to be done before.\n";
 }
 
-// What was measured or assumed, and what every algorithm would take by these numbers.
+// The measured or assumed numbers, and the time of every algorithm by them.
 std::string prices(const Layout& layout, const Request& request, const CostModel& costs, const std::string& source,
                    const std::string& chosen, const std::vector<Schedule>& schedules) {
     std::string text = fmt::format("  numbers ({}):", source);

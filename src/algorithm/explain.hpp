@@ -1,4 +1,4 @@
-// explain(): a schedule in words, for people: what was chosen, why, its steps and what they cost.
+// explain(): a schedule in words, for people: the choice, its reason, the steps and their cost.
 #pragma once
 
 #include "algorithm/plan.hpp"

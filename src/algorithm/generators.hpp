@@ -41,7 +41,7 @@ struct Spread {
     bool leads() const { return inside.me == leader; }
 };
 
-/// The staging area, in elements.
+/// The staging area; sizes in elements.
 struct Staging {
     std::uint64_t slot = 0;
 };
@@ -98,15 +98,15 @@ void reduce_one_shot(Builder& b, const Scope& s, const Staging& staging, int roo
                      bool finish);
 std::uint64_t reduce_work(const Scope& s, const Staging& staging);
 void broadcast(Builder& b, const Scope& s, const Staging& staging, int root, Chunk buffer);
-/// `blocks`: where everyone's go; `own` may be its block there.
+/// `blocks`: the places of all ranks' blocks; `own` may be this rank's block there.
 void all_gather(Builder& b, const Scope& s, const Staging& staging, Chunk own, const std::vector<Chunk>& blocks);
 void gather(Builder& b, const Scope& s, const Staging& staging, int root, const std::vector<std::uint64_t>& counts);
 void scatter(Builder& b, const Scope& s, const Staging& staging, int root, const std::vector<std::uint64_t>& counts);
-/// `blocks`: my values for everyone; `own`: where the sum of everyone's for me goes.
+/// `blocks`: my values for each rank; `own`: the place of the sum of all ranks' values for me.
 void reduce_scatter(Builder& b, const Scope& s, const Staging& staging, const std::vector<Chunk>& blocks, Chunk own,
                     bool finish);
 void all_to_all(Builder& b, const Scope& s, const Staging& staging, const Request& request);
-/// Every block has `largest_count` elements, and one slot holds all that a rank sends.
+/// Every block has `largest_count` elements, and one slot holds all blocks that a rank sends.
 void all_to_all_even(Builder& b, const Scope& s, const Request& request);
 void barrier(Builder& b, const Scope& s);
 }  // namespace shared
@@ -143,7 +143,8 @@ void gather_direct(Builder& b, const Scope& s, int root, const std::vector<std::
 void scatter_direct(Builder& b, const Scope& s, int root, const std::vector<std::uint64_t>& counts);
 void reduce_scatter_direct(Builder& b, const Scope& s, const std::vector<std::uint64_t>& counts);
 void reduce_scatter_ring(Builder& b, const Scope& s, const std::vector<std::uint64_t>& counts);
-/// `under_way_max`: elements that a rank sends before it waits for the first of them, and for what comes meanwhile.
+/// `under_way_max`: elements that a rank sends before it waits for the first of them, and for those that arrive
+/// meanwhile.
 void all_to_all_pairwise(Builder& b, const Scope& s, const Request& request, std::uint64_t under_way_max);
 /// Blocks of `largest_count` elements, all of them.
 void all_to_all_bruck(Builder& b, const Scope& s, const Request& request);
@@ -165,7 +166,7 @@ namespace hosts {  // hosts.cpp
 /// Rails need an even spread.
 void all_reduce_rails(Builder& b, const Spread& s, const Staging& staging, Chunk input, Chunk output,
                       std::uint64_t message, bool finish);
-/// `exchange`: everything at once, inside in one round and between hosts in one exchange; a slot has to hold it.
+/// `exchange`: everything at once, one round inside and one exchange between hosts; a slot has to hold it.
 void all_reduce_leaders(Builder& b, const Spread& s, const Staging& staging, Chunk input, Chunk output,
                         std::uint64_t message, bool exchange, bool finish);
 void reduce(Builder& b, const Spread& s, const Staging& staging, Chunk input, Chunk output, std::uint64_t message,

@@ -8,8 +8,8 @@
 // Leaders. Otherwise, and for few bytes, one rank of each host talks to the others.
 //
 // Long buffers are cut into blocks, and the phases of neighbouring blocks overlap: while one is on its way between the
-// hosts, the next is combined inside them. The rounds of a block's phase are not interleaved with others, so that a
-// slot is never awaited for longer than that phase takes.
+// hosts, the next is combined inside them. The rounds of a block's phase are not interleaved with others, so that no
+// rank waits for a slot longer than that phase takes.
 // Source: the hierarchical collectives of NCCL (rails) and of any MPI (leaders); Thakur, Rabenseifner, Gropp (2005) for
 // the phases.
 #include "algorithm/generators.hpp"
@@ -58,7 +58,7 @@ std::vector<Chunk> pieces_of(Chunk whole, int parts) {
     return pieces;
 }
 
-// The sum of a host on its leader: in one round where a slot holds everything. Others need a place to work in.
+// The sum of a host on its leader: in one round where a slot holds everything. Other ranks need a place to work in.
 void reduce_inside(Builder& b, const Spread& s, const Staging& staging, Chunk input, Chunk output, bool whole) {
     if (s.inside.size() == 1)  // nothing is shared there
         b.copy(output, input);
@@ -159,7 +159,7 @@ void broadcast(Builder& b, const Spread& s, const Staging& staging, Chunk buffer
     interleave(static_cast<std::uint64_t>(blocks), stages);
 }
 
-// A segment of each block of the rail comes over the rail, and is read by the others of the host.
+// A segment of each block of the rail comes over the rail, and the other ranks of the host read it.
 void all_gather_rails(Builder& b, const Spread& s, const Staging& staging, const std::vector<std::uint64_t>& counts,
                       std::uint64_t message) {
     const int segments = block_count(*std::ranges::max_element(counts), message);
@@ -191,8 +191,8 @@ void all_gather_rails(Builder& b, const Spread& s, const Staging& staging, const
     interleave(static_cast<std::uint64_t>(segments), stages);
 }
 
-// The ranks of a host combine what each rail has to carry; then the rail's ranks exchange it and combine the hosts'
-// parts, in the order of hosts.
+// The ranks of a host combine the values that each rail has to carry; then the rail's ranks exchange them and combine
+// the hosts' parts, in the order of hosts.
 void reduce_scatter_rails(Builder& b, const Spread& s, const Staging& staging, const std::vector<std::uint64_t>& counts,
                           std::uint64_t message, bool finish) {
     b.not_single_rounding();
@@ -203,7 +203,8 @@ void reduce_scatter_rails(Builder& b, const Spread& s, const Staging& staging, c
                                                      : block_of(buffer, counts, rank);
         return piece_of(block, segments, static_cast<int>(k));
     };
-    // Places for what this host has combined, by host, and for what the other hosts have; used again and again.
+    // Places for the values that this host has combined, by host, and for those of the other hosts; used again and
+    // again.
     constexpr std::uint64_t kept = 4;
     const Rank me = s.rail.rank(s.rail.me);
     std::vector<Chunk> combined, arrived;

@@ -1,4 +1,4 @@
-// Collectives over messages, for ranks that share no memory (and for what a staging area cannot do).
+// Collectives over messages, for ranks that share no memory (and for collectives that a staging area cannot serve).
 //
 // Sources: ring, Rabenseifner's two phases and recursive doubling: Thakur, Rabenseifner, Gropp, "Optimization of
 // Collective Communication Operations in MPICH" (2005); Bruck et al. (1997); dissemination barrier: Hensgen, Finkel,
@@ -238,7 +238,7 @@ void reduce_scatter_ring(Builder& b, const Scope& s, const std::vector<std::uint
     }
 }
 
-// Rank i sends to i + 1, i + 2 and so on, and receives from i - 1, i - 2. Of many elements not all are under way at
+// Rank i sends to i + 1, i + 2 and so on, and receives from i - 1, i - 2. With many elements, not all are under way at
 // once: they would fill the sockets' buffers of all ranks, and no cache would hold them.
 void all_to_all_pairwise(Builder& b, const Scope& s, const Request& q, std::uint64_t under_way_max) {
     const int n = s.size();
@@ -273,8 +273,8 @@ void all_to_all_pairwise(Builder& b, const Scope& s, const Request& q, std::uint
 
 // Blocks of equal size in few messages, each of several blocks (Bruck et al., 1997). A block is known by its distance:
 // how far its target lies behind its source. Step k takes every block that has bit k in its distance 2^k ranks on, so
-// after ceil(log2 n) steps all are there. What arrives takes the place of what left: what a rank has at a distance in
-// the end came that far.
+// after ceil(log2 n) steps all are there. Arriving blocks take the places of those that left: the block that a rank has
+// at a distance in the end came that far.
 //
 //   distances at hand on each of 5 ranks:   0 1 2 3 4
 //   step 0, one rank on:                      1   3

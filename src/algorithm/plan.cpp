@@ -1,8 +1,8 @@
 // plan(): the rules that choose from the table of algorithms.
 //
 // The table is read from top to bottom: the first row whose algorithm can serve the request and whose limits hold is
-// taken. Before it come a name (Request::algorithm), the rules of Tuning, and, where the machine has been measured, the
-// formulas of cost.hpp.
+// taken. Before the table come a name (Request::algorithm), the rules of Tuning, and, where the machine has been
+// measured, the formulas of cost.hpp.
 #include "algorithm/plan.hpp"
 
 #include "algorithm/cost.hpp"
@@ -28,7 +28,7 @@ std::uint64_t decisive_bytes(const Request& q) {
     return decisive_count(q) * q.element_bytes;
 }
 
-// The name of the one that shall not be taken; empty: there is none.
+// The name of the excluded algorithm; empty: there is none.
 std::string_view excluded(const Request& q) {
     return q.algorithm && is_exclusion(*q.algorithm) ? std::string_view(*q.algorithm).substr(1) : std::string_view();
 }
@@ -43,7 +43,7 @@ std::string sized(const Context& c) {
     return fmt::format("{} bytes, {} ranks", decisive_bytes(c.request), c.layout.size());
 }
 
-/// A row, and why.
+/// A row, and the reason for it.
 struct Found {
     const Algorithm* row = nullptr;
     std::string reason;
@@ -85,8 +85,8 @@ Found by_limits(const Context& c) {
     throw InternalError(fmt::format("no algorithm for {}", to_string(c.request.collective)));
 }
 
-// By formula. The limits' choice stays where it has no formula, and where it is slots: formulas know nothing of what a
-// schedule takes beside its steps.
+// By formula. The limits' choice stays where it has no formula, and where it is slots: formulas do not know the
+// overhead of a schedule beside its steps.
 Found by_cost(const Context& c, const CostModel& costs, const Found& usual) {
     const auto price = [&](const Algorithm& a) {
         return predicted_us(c.layout, a.collective, a.name, decisive_bytes(c.request),
@@ -140,7 +140,7 @@ std::vector<SlotSizes> slot_sizes(const Layout& layout, Collective collective,
     Request request{.collective = collective, .even = true, .algorithm = named};
     const bool has_counts = collective != Collective::all_to_all && collective != Collective::barrier;
     const std::uint64_t most = schedule::longest_in_slot(collective, layout.size());
-    // Where the choice may change: behind what some rule is for.
+    // Sizes at which the choice may change: behind the limit of some rule.
     std::vector<std::uint64_t> begins{0};
     for (const Rule& rule : layout.tuning.rules) {
         if (rule.collective == collective && rule.up_to_bytes < most && collective != Collective::barrier)

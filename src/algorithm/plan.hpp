@@ -1,6 +1,6 @@
 // plan(): from a request to one rank's schedule. A pure function.
 //
-// Which algorithm serves a request is chosen by a printable table (select.hpp), unless the request names one.
+// A printable table chooses the algorithm that serves a request (select.hpp), unless the request names one.
 #pragma once
 
 #include "algorithm/tuning.hpp"
@@ -16,21 +16,21 @@
 
 namespace tutti::algorithm {
 
-/// How the ranks are laid out, and what the transports offer. Equal on all ranks of a group.
+/// The layout of the ranks, and the capabilities of the transports. Equal on all ranks of a group.
 struct Layout {
     std::vector<int> host_of;               ///< host index of each rank, 0 … hosts-1; size() is the number of ranks
     bool shared_memory = false;             ///< ranks of one host share a staging area
     std::uint64_t slot_bytes = 0;           ///< size of one slot of a rank's staging area
     std::uint32_t slots = 0;                ///< slots a rank owns: a multiple of four
     std::uint64_t segment_bytes = 1 << 20;  ///< how long a message may be before it is cut in pieces to overlap steps
-    int machines = 1;                       ///< that the ranks run on, whatever carries their messages
+    int machines = 1;                       ///< that the ranks run on, over whichever transport
     bool pulls = false;                     ///< ranks of one host read each other's memory for longer messages
     Tuning tuning;
     int size() const { return static_cast<int>(host_of.size()); }
     bool one_host() const { return std::ranges::adjacent_find(host_of, std::ranges::not_equal_to{}) == host_of.end(); }
 };
 
-/// What one rank asks for. Counts are in elements of `element_bytes`.
+/// The call of one rank. Counts are in elements of `element_bytes`.
 struct Request {
     Collective collective = Collective::barrier;
     Rank rank = 0;
@@ -40,7 +40,7 @@ struct Request {
     /// all_gather, gather, scatter, reduce_scatter: elements of each rank's block, equal on all ranks. Blocks lie one
     /// after the other, in rank order, in the buffer that holds them all.
     std::vector<std::uint64_t> counts;
-    /// all_to_all: what goes to and comes from each rank; blocks may lie anywhere (offsets) in input and output.
+    /// all_to_all: the blocks to and from each rank; they may lie anywhere (offsets) in input and output.
     std::vector<std::uint64_t> send_counts, send_offsets, receive_counts, receive_offsets;
     /// all_to_all: elements of the largest block that any rank sends, where all ranks know it.
     std::optional<std::uint64_t> largest_count;
@@ -51,8 +51,8 @@ struct Request {
     /// The group has symmetric memory, so buffers may lie there: the formulas, which are about ordinary memory, do not
     /// choose.
     bool symmetric = false;
-    bool staged = false;     ///< nothing in place: what is planned for where ranks do not reach each other's buffers
-    bool scheduled = false;  ///< not in slots: some rank's part does not fit, or it is about what to do instead
+    bool staged = false;     ///< nothing in place: the plan for ranks that do not reach each other's buffers
+    bool scheduled = false;  ///< not in slots: some rank's part does not fit, or the plan is for that case
     /// Use this one; InvalidArgument if it does not exist or does not apply. "^ring": any but this one.
     std::optional<std::string> algorithm;
     bool operator==(const Request&) const = default;
@@ -71,7 +71,7 @@ struct Choice {
 /// all_to_all: decided by largest_count alone, because ranks know only their own counts.
 Choice choose(const Layout& layout, const Request& request);
 
-/// What one algorithm would take.
+/// The predicted time of one algorithm.
 struct Estimate {
     std::string algorithm;
     std::optional<double> us;  ///< empty: there is no formula for it

@@ -20,7 +20,7 @@ const Chunk& at(const Chunks& chunks, int index) {
     return chunks[static_cast<std::size_t>(index)];
 }
 
-// Who acts for whom.
+// The ranks that act, and those for which they act.
 struct Fold {
     int power = 1, extra = 0;
     bool folded = false;  ///< I gave my part to the rank before me

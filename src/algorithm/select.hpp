@@ -1,4 +1,4 @@
-// The table that chooses an algorithm: printing it, and what people put before it, as text.
+// The table that chooses an algorithm: as text, with the rules that people put before it.
 #pragma once
 
 #include "algorithm/plan.hpp"
@@ -16,23 +16,23 @@ namespace tutti::algorithm {
 /// not name one. Throws InvalidArgument that lists the names for an unknown one.
 std::optional<std::string> parse_override(std::string_view text, Collective collective);
 
-/// Whether a name says which algorithm is not to be taken: "^ring".
+/// Whether a name excludes an algorithm: "^ring".
 inline bool is_exclusion(std::string_view name) {
     return name.starts_with('^');
 }
 
 /// "all_reduce=ring", or "all_reduce:64K=ring" for up to 64 KB (of the buffer, or of the largest block). `where` names
-/// the source in messages. Throws InvalidArgument that names it, the rule and what is expected.
+/// the source in messages. Throws InvalidArgument that names it, the rule and the expected form.
 Rule parse_rule(std::string_view text, std::string_view where);
 /// Rules as describe_table() prints them: "collective algorithm up-to-bytes ranks [why]", a line each; "any" for no
-/// limit; empty lines, lines that begin with # and the line of headings are left out. Throws as parse_rule, with the
+/// limit; empty lines, lines that begin with # and the line of headings do not count. Throws as parse_rule, with the
 /// number of the line.
 std::vector<Rule> parse_table(std::string_view text, std::string_view where);
 
 /// The table, for people and for parse_table(); rules that come before it first.
 std::string describe_table(const std::vector<Rule>& rules = {});
 
-/// What choose() takes for this layout, by size, in the form of the table.
+/// The choices of choose() for this layout, by size, in the form of the table.
 std::string describe_choices(const Layout& layout);
 /// One line of it.
 std::string table_line(std::string_view collective, std::string_view algorithm, std::string_view bytes,

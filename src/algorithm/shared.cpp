@@ -7,7 +7,7 @@
 // of the others; the owner combines its own (never staged) with theirs, in rank order, and answers with the result,
 // which everyone reads.
 //   n = 2, tile t:     rank 0  publish(x0[s1]) | out[s0] = x0[s0] op [x1[s0]] | publish(out[s0]) | out[s1] = [out[s1]]
-// Steps of neighbouring tiles are interleaved, so that a rank seldom waits for what has just been published.
+// Steps of neighbouring tiles are interleaved, so that a rank seldom waits for a publication that has just been made.
 // Source: the two-phase reduction of Rabenseifner (2004), with direct access in both phases as in shared-memory MPI
 // collectives (Graham and Shipman, 2008).
 #include "algorithm/tiles.hpp"

@@ -1,5 +1,5 @@
-// Which calls run in slots (engine/slots): a row of the table like others, which the group has to know before a call is
-// anything that can be planned.
+// Which calls run in slots (engine/slots): a row of the table like others, which the group has to know before a call
+// exists as a request to plan.
 #pragma once
 
 #include "algorithm/plan.hpp"
@@ -21,8 +21,8 @@ struct SlotSizes {
     friend bool operator==(const SlotSizes&, const SlotSizes&) = default;
 };
 
-/// The sizes for which choose() takes slots, ascending; of an all_to_all whose blocks are equally long. `named`: what
-/// Request::algorithm would say.
+/// The sizes for which choose() takes slots, ascending; of an all_to_all whose blocks are equally long. `named`: as
+/// Request::algorithm.
 std::vector<SlotSizes> slot_sizes(const Layout& layout, Collective collective, const std::optional<std::string>& named);
 
 }  // namespace tutti::algorithm

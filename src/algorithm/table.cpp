@@ -89,7 +89,7 @@ void shared_scatter(Builder& b, const Context& c) {
     shared::scatter(b, c.all, c.staging, c.request.root, c.request.counts);
 }
 
-// A slot holds what the rank contributes, and blocks are equally long.
+// A slot holds the rank's contribution, and blocks are equally long.
 bool fits_slot(const Context& c) {
     const Request& q = c.request;
     if (!c.shares() || q.scheduled) return false;
@@ -98,7 +98,7 @@ bool fits_slot(const Context& c) {
     return decisive_count(q) * q.element_bytes <= schedule::longest_in_slot(q.collective, c.layout.size());
 }
 
-// What such a call does is what one round of the staging area does, with all of a rank's contribution in it.
+// Such a call does the work of one round of the staging area, with all of a rank's contribution in it.
 template <void (*generate)(Builder&, const Context&)>
 void through_slots(Builder& b, const Context& c) {
     Context whole = c;

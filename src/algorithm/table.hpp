@@ -1,4 +1,5 @@
-// The table of algorithms: which there are for a collective, whom each serves, and up to what size it is taken.
+// The table of algorithms: those of each collective, the requests that each serves, and the size up to which it is
+// taken.
 #pragma once
 
 #include "algorithm/generators.hpp"
@@ -30,8 +31,8 @@ struct Context {
     std::uint64_t segment() const {
         return std::max<std::uint64_t>(1, layout.segment_bytes / std::max<std::uint64_t>(1, request.element_bytes));
     }
-    /// A slice of the ring: two of the kernel's packets of 64 KB, with room for their headers. What is under way then
-    /// stays in the cache, and no message ends in a packet of a few bytes.
+    /// A slice of the ring: two of the kernel's packets of 64 KB, with room for their headers. The bytes under way then
+    /// stay in the cache, and no message ends in a packet of a few bytes.
     std::uint64_t tile() const {
         return std::min<std::uint64_t>(
             segment(),

@@ -1,4 +1,4 @@
-// What the collectives through a staging area have in common: blocks cut into tiles, tiles into pieces for slots.
+// The common parts of the collectives through a staging area: blocks cut into tiles, tiles into pieces for slots.
 #pragma once
 
 #include "algorithm/generators.hpp"
@@ -37,7 +37,7 @@ inline std::uint64_t longest(const std::vector<Chunk>& blocks) {
     return std::ranges::max_element(blocks, {}, &Chunk::count)->count;
 }
 
-/// What one rank has for everyone in one tile.
+/// One rank's values for all ranks in one tile.
 struct Tile {
     std::vector<Chunk> mine;            ///< my input, by owner
     std::vector<std::uint64_t> pieces;  ///< counts, by owner
@@ -56,7 +56,7 @@ inline void publish_pieces(Builder& b, const Scope& s, std::uint32_t round, cons
 }
 
 /// The rounds of tiles in which ranks ask and answer. Four rounds belong to two tiles: ask, ask, answer, answer. So an
-/// answer comes two rounds after what it answers, and between two ranks lies in the same memory (Arena::slot).
+/// answer comes two rounds after its question, and between two ranks lies in the same memory (Arena::slot).
 struct Rounds {
     std::uint32_t first;
     explicit Rounds(Builder& b) {
@@ -67,7 +67,7 @@ struct Rounds {
         return first + static_cast<std::uint32_t>(4 * (tile / 2) + tile % 2);
     }
     std::uint32_t answer(std::uint64_t tile) const { return ask(tile) + 2; }
-    /// Answers are read in the order of tiles, and after what was asked of the next tile.
+    /// Answers are read in the order of tiles, and after the questions of the next tile.
     void release(Builder& b, std::uint64_t tile) const { b.release(answer(tile) + 1); }
     static void use(Builder& b, std::uint64_t tiles) {
         b.use_rounds(static_cast<std::uint32_t>(4 * ceil_div(tiles, 2)));

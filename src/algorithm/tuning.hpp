@@ -1,5 +1,5 @@
-// Tuning: what decides which algorithm serves a request, beside the fixed limits of the table. Values, equal on all
-// ranks of a group: rank 0's go to everyone when the group is made.
+// Tuning: the inputs to the choice of an algorithm, beside the fixed limits of the table. Values, equal on all ranks of
+// a group: rank 0's go to everyone when the group is made.
 #pragma once
 
 #include "schedule/schedule.hpp"
@@ -16,10 +16,10 @@ namespace tutti::algorithm {
 inline constexpr std::uint64_t any_size = ~std::uint64_t{0};
 inline constexpr int any_ranks = 1 << 30;
 
-/// What messages and memory cost on the hosts of a group. The defaults are rough figures of today's machines.
+/// The cost of messages and memory on the hosts of a group. The defaults are rough figures of today's machines.
 struct CostModel {
     double cores = 2;             ///< of one host
-    double cache_kb = 1024;       ///< of one core: what is not shared with others
+    double cache_kb = 1024;       ///< of one core: the part not shared with others
     double line_us = 0.15;        ///< a cache line from one core to another
     double yield_us = 0.5;        ///< giving the core away and getting it back
     double wake_us = 20;          ///< from a change to the moment at which a rank that sleeps has seen it
@@ -39,7 +39,7 @@ struct CostModel {
     friend bool operator==(const CostModel&, const CostModel&) = default;
 };
 
-/// One number of a CostModel: how it is called, and what may be believed.
+/// One number of a CostModel: its name, and the values that are credible.
 struct CostField {
     std::string_view name;
     double CostModel::*value;

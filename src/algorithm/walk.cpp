@@ -48,7 +48,7 @@ class Walk {
     using Lane = std::pair<Rank, Rank>;
     static constexpr std::size_t looked_ahead = 256;  // steps that wait, beyond which none is looked for
 
-    // Does what can be done now, in the order of the program where several can.
+    // Does the steps that can run now, in program order where several can.
     bool advance(Rank rank) {
         const Schedule& s = schedules_[static_cast<std::size_t>(rank)];
         Walker& walker = walkers_[static_cast<std::size_t>(rank)];
@@ -81,7 +81,7 @@ class Walk {
         return moved;
     }
 
-    // When everything that the step needs is there; empty: that is not known yet.
+    // The time at which everything that the step needs is there; empty: not known yet.
     std::optional<double> ready_at(Rank rank, const Step& step) const {
         const Schedule& s = schedules_[static_cast<std::size_t>(rank)];
         double ready = 0;
@@ -126,7 +126,7 @@ class Walk {
         return static_cast<double>(count) * element_bytes_;
     }
 
-    // What keeps the rank's core.
+    // The time for which the step keeps the rank's core.
     double busy_us(Rank rank, const Step& step) const {
         const double target = static_cast<double>(step.target.count) * element_bytes_ / 1e3;
         const double operands = bytes_of(schedules_[static_cast<std::size_t>(rank)], step) / 1e3;

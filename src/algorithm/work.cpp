@@ -10,7 +10,7 @@
 namespace tutti::algorithm {
 namespace {
 
-/// What formulas are about.
+/// The variables of the formulas.
 struct Shape {
     double n = 1;       // ranks
     double bytes = 0;   // of the buffer, or of a block
@@ -62,7 +62,7 @@ Work with_own_block(const Shape& s, Work work) {
     return work;
 }
 
-// From or to a root, which has `children` messages with `root_bytes`; an inner rank passes on what it gets.
+// From or to a root, which has `children` messages with `root_bytes`; an inner rank passes on all that it gets.
 Work rooted(double depth, double messages, double bytes, double children, double root_bytes, bool root_sends) {
     Work work{.exchanges = depth, .messages = messages, .bytes = bytes, .most_bytes = root_bytes, .one_way = true};
     (root_sends ? work.most_sends : work.most_receives) = children;
@@ -74,13 +74,13 @@ double combining(double inputs) {
     return (inputs + 1) / 3;
 }
 
-// What arrived in messages is combined.
+// The values that arrived in messages are combined.
 Work combined(Work work, double sums) {
     work.most_sums += sums;
     return work;
 }
 
-// To a root, which combines what its children send.
+// To a root, which combines its children's values.
 Work reduced(const Shape& s, double depth, double children) {
     return combined(rooted(depth, s.n - 1, (s.n - 1) * s.bytes, children, children * s.bytes, false),
                     0.75 * children * s.bytes);
@@ -136,7 +136,7 @@ Work broadcast_once(const Shape& s, double part) {
 }
 
 Work gather_split(const Shape& s) {
-    // Both sides take as long: the root, which copies its own block too, and who writes this part of its block.
+    // Both sides take as long: the root, which copies its own block too, and a rank that writes this part of its block.
     const double part = 1 - 0.625 / s.n;
     Work work = copied_once(s.bytes, s.slot, 1, 2, (s.n - 1) * s.bytes, part * s.bytes);
     work.copied = s.bytes;
@@ -159,7 +159,7 @@ const Formula formulas[] = {
          // The owner of a slice writes its result to the slot from the first-level cache.
          const double each = s.bytes * (2 * (s.n - 1) / s.n + 0.7 / s.n);
          Work work = staged(s.bytes, two_shot_tile(s), 2, s.n * each, each, 2 * shared_part(s));
-         work.signals += 3;  // nobody has anything to do while the first pieces come
+         work.signals += 3;  // ranks are idle while the first pieces come
          return and_combined(s, work, s.bytes / s.n);
      }},
     {Collective::all_reduce, "direct",
@@ -350,7 +350,7 @@ const Formula formulas[] = {
 
 std::optional<Work> work_of(const Layout& layout, Collective collective, std::string_view algorithm,
                             std::uint64_t bytes, std::uint64_t tile_bytes) {
-    // A call in slots does what one round of the staging area does.
+    // A call in slots does the work of one round of the staging area.
     if (algorithm == in_slots && collective != Collective::all_to_all)
         algorithm = collective == Collective::all_reduce || collective == Collective::reduce ? "one_shot" : "shared";
     const auto found = std::ranges::find_if(
@@ -366,7 +366,7 @@ std::optional<Work> work_of(const Layout& layout, Collective collective, std::st
     shape.slots = std::max<std::uint32_t>(1, layout.slots);
     Work work = found->work(shape);
     work.held += shape.bytes;
-    // What is combined is copied to a piece of scratch first. It counts where the pages come from.
+    // Values to combine go to a piece of scratch first. It matters where the pages come from.
     const bool all_blocks = collective == Collective::scatter || collective == Collective::all_to_all;
     const bool combines = collective == Collective::all_reduce || collective == Collective::reduce ||
                           collective == Collective::reduce_scatter;

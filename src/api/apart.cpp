@@ -36,7 +36,7 @@ std::vector<Piece> pieces_of(const std::vector<Prepared>& operations) {
     return pieces;
 }
 
-// Which calls touch what another one writes.
+// Of each call, whether it touches memory that another one writes.
 std::vector<bool> overlapping(const char* name, const std::vector<Prepared>& operations) {
     std::vector<bool> found(operations.size());
     std::vector<const Piece*> reaching;  // those before that end behind where we are
@@ -59,7 +59,7 @@ std::vector<bool> overlapping(const char* name, const std::vector<Prepared>& ope
     return found;
 }
 
-// What is read or written of a buffer, in bytes.
+// A part of a buffer that a call reads or writes, in bytes.
 struct Stretch {
     std::uint64_t at = 0, bytes = 0;
 };
@@ -124,7 +124,7 @@ std::function<void()> write_apart(Operation& o, std::byte*& output, Stretches st
     return [own, result, stretches = std::move(stretches)] { copy_stretches(result, own, stretches); };
 }
 
-// It reads now, and writes when the caller says so.
+// The operation reads now, and writes when the caller says so.
 std::function<void()> apart(const Prepared& operation) {
     Operation& o = *operation;
     if (o.begin) std::exchange(o.begin, nullptr)();
@@ -141,7 +141,7 @@ std::function<void()> apart(const Prepared& operation) {
         read_apart(o, source, {{0, o.transfer.bytes}});
         o.transfer.source = source;
     }
-    // `finish` has functions that unpack what is in temporaries.
+    // `finish` has functions that unpack temporaries.
     return [operation, write = std::move(write), unpack = std::exchange(o.finish, nullptr)] {
         if (write) write();
         if (unpack) unpack();

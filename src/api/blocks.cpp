@@ -32,7 +32,7 @@ void check_own(const char* operation, const algorithm::Request& request) {
 
 // ---- all_to_all_v
 
-/// One side of an all_to_all_v: what is sent from the input, or what comes into the output.
+/// One side of an all_to_all_v: the blocks sent from the input, or those received into the output.
 struct Side {
     const char* operation;
     const char* way;  ///< "for" or "from" a rank

@@ -1,5 +1,5 @@
 // The blocks of an all_to_all: from the sizes and offsets that a caller gives to those of a request, checked. Pure
-// functions, which know nothing of other ranks: what a pair of ranks disagrees about, the group finds.
+// functions, which know nothing of other ranks: the group finds a disagreement between a pair of ranks.
 #pragma once
 
 #include "algorithm/plan.hpp"
@@ -28,7 +28,7 @@ void set_split_blocks(algorithm::Request& request, int ranks, const ConstTensorV
 void set_adjoining_blocks(algorithm::Request& request, std::vector<std::uint64_t> send,
                           std::vector<std::uint64_t> receive);
 
-/// What an operation calls the blocks of one side, for messages.
+/// An operation's names for the blocks of one side, for messages.
 struct BlockNames {
     const char* counts;
     const char* offsets;
@@ -46,7 +46,7 @@ void set_displaced_blocks(algorithm::Request& request, int ranks, std::uint64_t 
                           std::uint64_t input_elements, const AllToAllVOptions& options,
                           const DisplacedNames& names = {});
 
-/// Whether the blocks that are received leave some of `elements` elements untouched.
+/// Whether the received blocks leave some of `elements` elements untouched.
 bool leaves_gaps(const algorithm::Request& request, std::uint64_t elements);
 
 }  // namespace tutti::api

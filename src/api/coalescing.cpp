@@ -1,4 +1,4 @@
-// Scopes that collect calls, the _coalesced collectives, and how what was collected is launched.
+// Scopes that collect calls, the _coalesced collectives, and the launch of collected calls.
 #include "api/collected.hpp"
 #include "record/public_call.hpp"
 
@@ -31,7 +31,7 @@ class CollectedCalls {
     bool is_own_thread() const noexcept { return thread_ == std::this_thread::get_id(); }
     const std::shared_ptr<Group>& group() const noexcept { return group_; }
     void add(const api::Prepared& operation) { operations_.push_back(operation); }
-    /// No call is collected any more; what has been.
+    /// Ends the collecting; returns the calls collected.
     std::vector<api::Prepared> close();
 
  private:
@@ -81,7 +81,7 @@ struct Batch {
     std::vector<Prepared> pieces;
 };
 
-// In the order of their first calls; equal on all ranks, as it depends only on what is.
+// In the order of their first calls; equal on all ranks, as its inputs are.
 std::vector<Batch> batches_of(const std::vector<Prepared>& operations) {
     std::vector<Batch> batches;
     for (const Prepared& operation : operations) {
@@ -114,7 +114,7 @@ struct Countdown {
     std::mutex mutex;
     std::size_t left;
     std::exception_ptr first;
-    std::vector<std::function<void()>> results;  // what is written when all have ended, in this order
+    std::vector<std::function<void()>> results;  // run when all have ended, in this order
 };
 
 // The ends of several operations on a device as one.
@@ -161,7 +161,7 @@ Work launch(const char* name, const std::shared_ptr<Group>& group, const std::ve
             Driver driver) {
     const bool in_background = driver == Driver::background;
     const std::vector<Batch> batches = batches_of(operations);
-    // Those of one pack are all read before it, and written after it, in their order.
+    // The tensors of one pack are all read before it, and written after it, in their order.
     std::vector<std::function<void()>> results;
     if (batches.size() > 1) results = set_apart(name, operations);
     std::vector<Prepared> started;
@@ -231,7 +231,7 @@ Work Coalescing::end() {
 
 namespace {
 
-// Prepares each of a list's calls; what is wrong with one says which.
+// Prepares each of a list's calls; an error of one says which.
 template <class F>
 Work launch_all(const char* name, const ProcessGroup& target, std::size_t count, api::Driver driver, F&& prepare) {
     const record::PublicCall public_call(name);

@@ -10,7 +10,7 @@
 
 namespace tutti::api {
 
-/// Scopes that this thread has open: nobody looks further where there are none.
+/// Scopes that this thread has open: where there are none, calls look no further.
 [[gnu::tls_model("initial-exec")]] inline constinit thread_local int open_scopes = 0;
 
 /// Whether a scope of this thread collects the group's calls.
@@ -18,27 +18,27 @@ bool is_collected(const Group& group) noexcept;
 /// Takes the operation for the scope that collects its group's calls; false: there is none.
 bool collect(const Prepared& operation);
 
-/// Who makes progress: the caller, who waits at once, or whoever there is.
+/// The thread that makes progress: the caller, which waits at once, or another.
 enum class Driver { caller, background };
-/// Starts them, short ones of a kind in one. Each reads what was there before any of them wrote; where several write to
-/// the same memory, the last one's result stays. Throws InvalidArgument, and nothing has been sent, when they overlap
+/// Starts them, short ones of a kind in one. Each reads the values from before any of them wrote; where several write
+/// to the same memory, the last one's result stays. Throws InvalidArgument, before sending anything, when they overlap
 /// on another device than the host.
 Work launch(const char* name, const std::shared_ptr<Group>& group, const std::vector<Prepared>& operations,
             Driver driver);
 
-/// Gives operations that overlap copies of their own; what writes their results, in their order, once all of them have
-/// ended (apart.cpp).
+/// Gives operations that overlap copies of their own. Returns the functions that write their results, in their order,
+/// once all of them have ended (apart.cpp).
 std::vector<std::function<void()>> set_apart(const char* name, const std::vector<Prepared>& operations);
 
 /// One operation for several of one kind (pack.cpp).
 bool may_be_packed(const Operation& operation);
 /// Of this rank's buffers and of the others' alike.
 std::uint64_t packed_bytes(const Operation& operation);
-/// What operations in one pack have in common.
+/// The kind, equal for all operations in one pack.
 std::uint64_t kind_of(const Operation& operation);
 Prepared pack(const std::vector<Prepared>& operations);
-/// The same of all_reduces that have not been made operations: of many short tensors that takes longer than to reduce
-/// them. Null where it is not for one pack of plain host memory.
+/// The same for all_reduces that are not operations yet: to make operations of many short tensors takes longer than to
+/// reduce them. Null where they do not fit into one pack of plain host memory.
 Prepared pack_all_reduce(const TensorList& tensors, const AllReduceOptions& options, std::uint64_t short_bytes,
                          std::uint64_t pack_bytes);
 

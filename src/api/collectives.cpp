@@ -25,7 +25,7 @@ bool never(const Arguments&...) {
     return false;
 }
 
-// Where no sizes are given: asks all ranks for theirs, and goes on with those. What is collected cannot wait for them.
+// Where no sizes are given: asks all ranks for theirs, and goes on with those. A collected call cannot wait for them.
 template <class Options>
 bool with_sizes_of_all(const char* name, std::vector<std::int64_t> Options::*sizes, const Options& options,
                        const ConstTensorView& own,
@@ -55,7 +55,7 @@ bool scatter_by_sizes_of_all(const TensorView& output, const ConstTensorView& in
 
 }  // namespace
 
-// Each collective, in both forms, from its one description in api/request; where it is short, by api/quick.
+// Each collective, in both forms, from its one description in api/request; a short one, by api/quick.
 #define TUTTI_COLLECTIVE(name, quickly, PARAMETERS, arguments)             \
     void name PARAMETERS {                                                 \
         if (options.group.is_non_member()) return;                         \

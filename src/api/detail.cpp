@@ -21,7 +21,7 @@
 namespace tutti::api {
 namespace {
 
-/// What a rank is about to call.
+/// The call that a rank is about to make.
 struct Announcement {
     std::string name;
     std::vector<std::int64_t> shape;
@@ -29,7 +29,7 @@ struct Announcement {
 };
 TUTTI_OBJECT(Announcement, name, shape, count);
 
-// As PyTorch calls them, whose messages these are.
+// As PyTorch names them, whose messages these are.
 std::string type_of(const std::string& name) {
     static constexpr std::array<std::pair<std::string_view, std::string_view>, 15> types{
         {{"broadcast", "BROADCAST"},

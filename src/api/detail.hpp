@@ -1,4 +1,4 @@
-// What the debug level DETAIL checks before a collective (tutti/debug.hpp).
+// The checks of the debug level DETAIL before a collective (tutti/debug.hpp).
 #pragma once
 
 #include "core/debug_level.hpp"
@@ -9,7 +9,7 @@
 
 namespace tutti::api {
 
-/// What ranks compare: the tensor whose element count must be the same on all, if there is one.
+/// The tensor whose element count must be the same on all ranks, if there is one.
 struct Compared {
     const ProcessGroup& group;
     milliseconds timeout;
@@ -19,7 +19,7 @@ struct Compared {
 inline bool in_detail() noexcept {
     return debug_level_is_detail();
 }
-/// Waits for all ranks and compares. Throws CollectiveMismatch on all of them, or what monitored_barrier throws.
+/// Waits for all ranks and compares. Throws CollectiveMismatch on all of them, or as monitored_barrier does.
 void verify(const char* name, const Compared& mine);
 
 // By the arguments of each collective.

@@ -1,4 +1,4 @@
-// DeviceMesh: what a mesh says of itself, its groups and its slices.
+// DeviceMesh: a mesh's description of itself, its groups and its slices.
 #include <tutti/device_mesh.hpp>
 
 #include "api/mesh_state.hpp"
@@ -49,7 +49,7 @@ std::vector<std::size_t> DeviceMesh::dims() const {
     return dims;
 }
 
-// ---- What it is
+// ---- Description
 
 RankArray DeviceMesh::mesh() const {
     return RankArray::of(shape(), state_->layout().ranks_along(dims()));

@@ -1,4 +1,4 @@
-// new_group, split, and what ranks are called in groups.
+// new_group, split, and the numbers of ranks in groups.
 #include <tutti/groups.hpp>
 
 #include "api/agreement.hpp"
@@ -32,7 +32,7 @@ void check(const NewGroupOptions& o) {
     if (!o.backend.empty() || o.device_id) backend::parse(o.backend, o.device_id, "new_group");
 }
 
-// Who moves the data of a new group: who was asked for, or who does it in `pattern`.
+// The backends that move the data of a new group: those asked for, or those of `pattern`.
 struct Movers {
     backend::Devices backends;
     std::any pg_options;
@@ -110,7 +110,7 @@ std::shared_ptr<Group> all_of(const World& world) {
     throw InvalidArgument("new_group: the group of all ranks is gone: expected a world that is in use");
 }
 
-// The same members may make several groups: the members number them alike.
+// The same members may make several groups: they number them alike.
 std::uint64_t next_number(const World& world, const Ranks& ranks) {
     static std::mutex mutex;
     static std::map<std::pair<std::pair<std::uint64_t, int>, Ranks>, std::uint64_t> numbers;
@@ -149,7 +149,7 @@ std::vector<ProcessGroup> new_groups(std::vector<Ranks> lists, const NewGroupOpt
     if (lists.empty()) return {};
     const auto making = world->making();
     agree(all_of(*world), lists);
-    // Ranks count alike: none has counted what they did not agree about.
+    // Ranks count alike: none has counted groups that they did not agree about.
     const GroupPlace first = world->groups().next_place(static_cast<std::uint32_t>(lists.size()), bytes);
     const Movers movers = movers_of(o);
     const milliseconds timeout = timeout_of(o, movers);

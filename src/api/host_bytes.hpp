@@ -1,12 +1,13 @@
-// HostBytes: collectives of tutti's own on a group's ranks, as of objects, or of what the ranks have to agree about.
+// HostBytes: tutti's own collectives on a group's ranks, as for objects and agreements.
 #pragma once
 
 #include <utility>
 
 namespace tutti::api {
 
-/// While it lives, what this thread prepares carries bytes in host memory between the ranks of a group, whatever the
-/// group's backends serve: the backend of host memory does it, or tutti itself where there is none.
+/// While it lives, the operations that this thread prepares carry bytes in host memory between the ranks of a group,
+/// whichever devices the group's backends serve: the backend of host memory runs them, or tutti itself where there is
+/// none.
 class HostBytes {
  public:
     HostBytes() : before_(std::exchange(meant_, true)) {}

@@ -1,4 +1,4 @@
-// Making meshes: init_device_mesh, from ranks, from groups; what is checked before a layout is one.
+// Making meshes: init_device_mesh, from ranks, from groups; and the checks before a layout.
 #include "api/agreement.hpp"
 #include "api/mesh_state.hpp"
 #include "api/request.hpp"
@@ -21,7 +21,7 @@ using detail::MeshState;
 using detail::World;
 using Names = std::vector<std::string>;
 
-// What is wrong; empty: nothing.
+// The fault; empty: none.
 std::string fault_of_device(std::string_view type) {
     if (type.find(':') != std::string_view::npos) {
         return fmt::format("device_type \"{}\": expected \"{}\": a mesh has no device index, each rank chooses its own",
@@ -35,7 +35,7 @@ std::string fault_of_device(std::string_view type) {
     }
 }
 
-// A mesh's groups have the backends of the group of all ranks, or are groups that are there.
+// A mesh's groups have the backends of the group of all ranks, or are existing groups.
 std::string fault_of_backends(std::string_view type, const detail::Group& group) {
     if (group.serves(device_from_string(type).type)) return {};
     return fmt::format("device_type \"{}\": no backend of group \"{}\" serves it: expected one of {}", type,

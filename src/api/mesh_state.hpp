@@ -1,7 +1,7 @@
-// MeshState: what all slices of a mesh have in common: its layout, and the groups that have been made of it.
+// MeshState: the state that all slices of a mesh share: its layout, and the groups made of it.
 //
-// Threads: any. The lock is not held while ranks wait for each other, so whoever needs a group first makes it: one
-// thread at a time. Invariant: an axis, once there, keeps its place, its dimensions and its name.
+// Threads: any. No thread holds the lock while ranks wait for each other, so the first thread that needs a group makes
+// it: one at a time. Invariant: an axis, once there, keeps its place, its dimensions and its name.
 #pragma once
 
 #include "api/mesh_layout.hpp"
@@ -18,7 +18,7 @@
 
 namespace tutti::detail {
 
-/// What groups lie along: a dimension, or several that have been flattened into one.
+/// A line of groups: along a dimension, or several that flatten() has made one.
 struct MeshAxis {
     std::string name{};  // "": none was given
     MeshLayout::Dims dims;

@@ -69,7 +69,7 @@ Encoded short_body(const Tensor& blocks, std::size_t index = 0) {
     return encoded;
 }
 
-// One call: its group, its name, what is left of its time.
+// One call: its group, its name, the rest of its time.
 class Call {
  public:
     Call(const char* name, const ProcessGroup& group, milliseconds timeout, std::optional<Device> device = {})
@@ -114,7 +114,8 @@ class Call {
         }
     }
     Object decode_one(const Encoded& encoded, int from) const { return std::move(decode(encoded, from, 1)[0]); }
-    // Memory for what other ranks announce. Without it this rank cannot go on, and the others must not wait for it.
+    // Memory for the objects that other ranks announce. Without it this rank cannot go on, and the others must not wait
+    // for it.
     Tensor room_for(std::size_t bytes) const {
         try {
             return bytes_tensor(bytes);

@@ -52,7 +52,7 @@ class PlannedCall {
  private:
     enum class Quick { none, slots, message };
 
-    // What takes longer, and an all_to_all where some rank's blocks do not fit, goes on as an operation.
+    // A call that takes longer, or an all_to_all where some rank's blocks do not fit, goes on as an operation.
     OrdinaryCall ordinary() const {
         return {[](const void* given) { return static_cast<const Operation*>(given)->again(); }, model_.get()};
     }
@@ -74,7 +74,7 @@ class PlannedCall {
         return true;
     }
 
-    // What all sends are that were gone at once.
+    // The operation of all sends that were gone at once.
     const api::Prepared& gone() {
         if (!gone_) {
             gone_ = model_->again();
@@ -83,7 +83,7 @@ class PlannedCall {
         return gone_;
     }
 
-    // What is refused has not begun: it is not the last.
+    // A refused operation has not begun: it is not the last.
     void issue(bool asynchronous) {
         api::Prepared next = model_->again();
         next->timeout = timeout_.count() > 0 ? timeout_ : group_.timeout();

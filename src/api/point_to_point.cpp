@@ -1,4 +1,4 @@
-// send, recv, batches, and the barrier that tells who is missing.
+// send, recv, batches, and the barrier that names the missing ranks.
 #include "api/collected.hpp"
 #include "api/request.hpp"
 #include "group/fingerprint.hpp"
@@ -51,7 +51,7 @@ std::uint64_t fingerprint_of(const ConstTensorView& tensor) {
                                     static_cast<std::uint64_t>(tensor.element_count()));
 }
 
-// The global rank that the message goes to or comes from (any_source: any). Throws where something is wrong with it.
+// The global rank that the message goes to or comes from (any_source: any). Throws for any fault in it.
 int check(const Message& m) {
     if (!m.own) api::check_device(m.name, "tensor", m.tensor, *group_of(m.group, m.name));
     if (m.tensor.device().type != Device::Type::cpu && !m.tensor.contiguous()) {
@@ -76,7 +76,7 @@ Prepared prepare(const Message& m) {
     const int peer = check(m);
     const auto& group = group_of(m.group, m.name);
     auto operation = std::make_shared<detail::Operation>();
-    operation->name = m.receives ? "recv" : "send";  // whether the caller waits for it at once is not its name
+    operation->name = m.receives ? "recv" : "send";  // the name does not say whether the caller waits at once
     operation->is_collective = false;
     operation->is_receive = m.receives;
     operation->timeout = m.timeout.count() > 0 ? m.timeout : group->timeout();
@@ -112,8 +112,8 @@ void check_not_to_itself(const Group& group, std::optional<int> dst, std::option
     }
 }
 
-// A short message between ranks of one host at once (group/messages.cpp). Nothing has happened otherwise, also when
-// something is wrong with it: the ordinary way says what. The peer, or not_run: an optional number is put together in
+// A short message between ranks of one host at once (group/messages.cpp). Otherwise, also for a faulty call, it does
+// nothing: the ordinary way reports the fault. Returns the peer, or not_run: an optional number would be assembled in
 // memory, and to read that takes as long as the stores before it need to become visible to the peer.
 constexpr int not_run = -1;
 int run_quickly(const Message& m) {
@@ -141,7 +141,7 @@ int run_quickly(const Message& m) {
     return group.receive_now(transfer) ? peer : not_run;
 }
 
-// A send that was gone at once: nobody will look at its group. One whose Work the caller has dropped serves again.
+// A send that was gone at once: no caller will look at its group. One whose Work the caller has dropped serves again.
 Work gone(const Message& m) {
     thread_local std::shared_ptr<detail::Operation> spare;
     if (spare && spare.use_count() == 1) {
@@ -159,7 +159,7 @@ Work gone(const Message& m) {
 
 Work start(const Message& m) {
     if (!m.receives) {
-        Work work = gone(m);  // made first: once the message is on its way, to count who holds it would wait for that
+        Work work = gone(m);  // made first: once the message is on its way, a reference count would wait for its stores
         if (run_quickly(m) != not_run) return work;
     }
     Prepared operation = prepare(m);
@@ -257,7 +257,8 @@ std::vector<Work> batch_isend_irecv(const std::vector<P2POp>& operations) {
     return works;
 }
 
-// Ranks report to rank 0 with messages of the library's own; rank 0 answers when all have come, or with who has not.
+// Ranks report to rank 0 with messages of the library's own; rank 0 answers when all have come, or with the missing
+// ones.
 void monitored_barrier(const MonitoredBarrierOptions& o) {
     if (o.group.is_non_member()) return;
     const record::PublicCall public_call("monitored_barrier");
@@ -316,7 +317,7 @@ void monitored_barrier(const MonitoredBarrierOptions& o) {
     if (missing.empty()) return;
     const std::string text = fmt::format("Rank{} {} failed to pass monitoredBarrier in {} ms",
                                          o.wait_all_ranks ? "s" : "", fmt::join(missing, ", "), timeout.count());
-    group->abort(text);  // receives of those that did not come are still posted
+    group->abort(text);  // receives from ranks that did not come are still posted
     throw DistBackendError(
         text, {.operation = "monitored_barrier", .rank = first, .peer = missing.front(), .elapsed = timeout},
         ErrorCode::timeout);

@@ -1,4 +1,4 @@
-// What a collective of a group will take, by the numbers that its ranks agreed on when they met.
+// The predicted time of a collective of a group, by the numbers that its ranks agreed on when they met.
 #include "api/request.hpp"
 #include "core/suggestion.hpp"
 

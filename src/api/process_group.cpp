@@ -23,15 +23,15 @@ struct Default {
     std::mutex mutex;
     ProcessGroup group;
     int generation = 0;  // of inits in this process: equal on all ranks, keeps the keys of worlds in one store apart
-    std::atomic<std::uint64_t> changes{0};  // of `group`: what threads remember of it holds until the next
+    std::atomic<std::uint64_t> changes{0};  // of `group`: the group that a thread remembers holds until the next
 };
 Default& state() {
     static Default instance;
     return instance;
 }
 
-// What a thread knows of the default group. Another thread's memory keeps a group that has been replaced until that
-// thread's next call, so that nobody has to count references in each.
+// A thread's memory of the default group. It keeps a group that another thread has replaced until this thread's next
+// call, so that calls need not count references.
 struct Remembered {
     std::uint64_t changes = 0;
     std::shared_ptr<detail::Group> group;
@@ -47,7 +47,7 @@ ProcessGroup named_or_default(const ProcessGroup& group) {
     return group || group.is_non_member() ? group : default_group();
 }
 
-// One byte from everybody to everybody.
+// One byte from each rank to each.
 void connect_all(const ProcessGroup& group) {
     std::vector<std::uint8_t> out(static_cast<std::size_t>(group.size())), in(out.size());
     all_to_all_single(in, out, {.group = group});
@@ -116,7 +116,7 @@ void leave_all_groups(std::chrono::milliseconds limit) noexcept {
 
 namespace {
 
-/// Throws what is wrong with the options and the environment of this process.
+/// Throws for a fault in the options or the environment of this process.
 milliseconds check(const InitOptions& options) {
     take_debug_level_from_env();
     api::check_environment();
@@ -210,7 +210,7 @@ ProcessGroup default_group() {
     return state().group;
 }
 void set_default_group(ProcessGroup group) {
-    ProcessGroup old;  // goes after the lock, as does what this thread remembers
+    ProcessGroup old;  // goes after the lock, as does the group that this thread remembers
     const std::shared_ptr<detail::Group> forgotten = std::move(remembered.group);
     const std::lock_guard lock(state().mutex);
     old = std::exchange(state().group, std::move(group));

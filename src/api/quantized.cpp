@@ -146,7 +146,7 @@ Block block_of(const Kind& kind, const ConstTensorView& input, const QuantizedOp
     return {static_cast<std::uint64_t>(o.block), static_cast<std::uint64_t>(o.block)};
 }
 
-// Pieces that the caller gives, or equal ones of what has them all.
+// Pieces that the caller gives, or equal ones of the tensor that has them all.
 Counts pieces_of(const Kind& kind, const ConstTensorView& whole, const ConstTensorView& own, const QuantizedOptions& o,
                  const Group& group) {
     const char* whole_name = kind.reduces ? "input" : "output";
@@ -208,7 +208,7 @@ void set_memory(QuantizedCall& call, const Prepared& operation, const TensorView
     }
 }
 
-// What the counters say: of an all_reduce half of what both legs hold, so that it compares with all_reduce's.
+// The bytes for the counters: of an all_reduce half of both legs, so that they compare with all_reduce's.
 std::uint64_t counted_bytes(const Kind& kind, const QuantizedCall& call, std::uint64_t input, std::uint64_t output) {
     const std::uint64_t codes = engine::leg_bytes(call.format, call.block, input);
     if (!(kind.reduces && kind.gathers)) return codes;
@@ -330,7 +330,7 @@ Work start_quantized(api::Prepared operation) {
 
 }  // namespace
 
-// `compared`: what has as many elements on all ranks.
+// `compared`: the tensor that has as many elements on all ranks.
 #define TUTTI_QUANTIZED(name, compared)                                                           \
     void name(TensorView output, ConstTensorView input, const QuantizedOptions& options) {        \
         if (options.group.is_non_member()) return;                                                \
@@ -413,7 +413,7 @@ struct QuantizedReducer::State {
         o.seed = (o.seed + bucket.calls + 1) * 0x9e3779b97f4a7c15ULL ^ index;
         api::Residuals& residuals = bucket.residuals;
         if (residuals.own.element_count() != tensor.element_count() || bucket.calls == 0) {
-            api::quantized_all_reduce(tensor, tensor, o);  // throws what is wrong
+            api::quantized_all_reduce(tensor, tensor, o);  // throws for faulty arguments
             const auto slice = static_cast<std::int64_t>(api::slice_elements(tensor, o));
             residuals = {zeros(float32, Extents::of(tensor.element_count())), zeros(float32, Extents::of(slice))};
         }

@@ -1,4 +1,4 @@
-// Building quantised collectives: checks, slices, what ranks must agree about. As api/request of the others.
+// Building quantised collectives: checks, slices, the terms on which ranks must agree. As api/request for the others.
 #pragma once
 
 #include "api/request.hpp"

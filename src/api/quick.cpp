@@ -119,7 +119,7 @@ class Blocks {
     std::span<const std::uint64_t> counts() const noexcept { return counts_; }
     std::span<const std::uint64_t> offsets() const noexcept { return offsets_; }
 
-    /// Whether there is one for each rank, within so many elements. What is negative is far beyond them.
+    /// Whether there is one for each rank, within so many elements. Negative numbers are far beyond them.
     bool lie_in(std::uint64_t elements, std::size_t ranks) const noexcept {
         if (counts_.size() != ranks || (!offsets_.empty() && offsets_.size() != ranks)) return false;
         std::uint64_t end = 0;
@@ -148,7 +148,7 @@ class Blocks {
     std::span<const std::uint64_t> counts_, offsets_;
 };
 
-/// The operation with which the call goes on where it is not as short for others: as the ordinary way makes it.
+/// The operation with which the call goes on where it is not short for others: as the ordinary way makes it.
 template <class Arguments, auto make>
 detail::OrdinaryCall ordinary(const Arguments& arguments) {
     return {[](const void* given) { return std::apply(make, *static_cast<const Arguments*>(given)); }, &arguments};

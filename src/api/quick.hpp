@@ -1,6 +1,6 @@
 // The quick way of short collectives between ranks of one host: no Operation, no memory, no clock. Each function does
 // the whole call and returns true, or returns false and has done nothing: then the ordinary way (request.hpp) serves
-// it, or says what is wrong with it. Both ways talk alike, so ranks may differ in which one they take.
+// it, or reports its error. Both ways exchange the same messages, so ranks may differ in which one they take.
 //
 // Threads: any.
 #pragma once

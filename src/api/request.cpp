@@ -51,7 +51,7 @@ void check_op(const char* operation, ReduceOp op, DType dtype) {
     }
 }
 
-// An operation under construction. Memory that is not in one piece goes through temporaries.
+// An operation under construction. Memory that is not contiguous goes through temporaries.
 class Maker {
  public:
     template <class Options>
@@ -126,7 +126,7 @@ class Maker {
         });
         return keep(all);
     }
-    // Memory for results; what is not in one piece is copied back at the end.
+    // Memory for results; a view that is not in one piece gets a copy back at the end.
     std::byte* unpacked(const TensorView& view, bool load) {
         note_device(view);
         operation_->outputs.push_back(view);
@@ -136,7 +136,7 @@ class Maker {
         at_end([whole, view] { copy(view, whole); });
         return keep(whole);
     }
-    // The same where only some elements are results: what the others have become meanwhile, they keep.
+    // The same where only some elements are results: the others keep the values that they have by then.
     std::byte* unpacked_blocks(const TensorView& view) {
         if (view.contiguous() || !leaves_gaps(request(), count_of(view))) return unpacked(view, false);
         note_device(view);
@@ -191,7 +191,7 @@ class Maker {
         operation_->temporaries.push_back(tensor);
         return static_cast<std::byte*>(tensor.raw_data());
     }
-    // Of what is added, the first is done first; for every run of a plan anew.
+    // Functions run in the order in which they were added; for every run of a plan anew.
     void at_begin(std::function<void()> f) { add(operation_->begin, std::move(f)); }
     void at_end(std::function<void()> f) { add(operation_->finish, std::move(f)); }
     // premul_sum: the factor is applied to this rank's input, in the type of accumulation; the result is rounded once.
@@ -228,7 +228,7 @@ class Maker {
     }
 
  private:
-    // All buffers of an operation are on one device; elsewhere than in host memory nothing can be packed.
+    // All buffers of an operation are on one device; outside host memory nothing can be packed.
     void note_device(const ConstTensorView& view, bool in_place = true) {
         if (noted_ && view.device() != operation_->device) {
             throw InvalidArgument(fmt::format("{}: tensors are on {} and on {}: expected one device", operation_->name,
@@ -254,7 +254,7 @@ class Maker {
     bool takes_blocks(const ConstTensorView& view) const {
         return view.contiguous() && group_->backends().takes_blocks(view.device().type);
     }
-    // On a device nothing can be copied out of the way: a rank's own block may be where it is in the whole.
+    // On a device no copy can avoid an overlap: a rank's own block may lie where it is in the whole.
     void check_own_block_in_place() {
         const engine::Operands& o = operands();
         if (!operation_->input_blocks.empty() || !operation_->output_blocks.empty()) return;
@@ -560,7 +560,7 @@ Prepared reduce_scatter_tensor_uneven(TensorView output, ConstTensorView input, 
 }
 
 namespace {
-// `set_blocks(request, ranks)` says which blocks; `unpacked(maker)` where those that are received go.
+// `set_blocks(request, ranks)` says which blocks; `unpacked(maker)` where received ones go.
 template <class SetBlocks, class Unpacked>
 Prepared exchange(const char* name, TensorView output, ConstTensorView input, const CollectiveOptions& o,
                   const SetBlocks& set_blocks, const Unpacked& unpacked) {

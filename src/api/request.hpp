@@ -13,11 +13,12 @@ namespace tutti::api {
 using detail::Group;
 using detail::Operation;
 
-/// The default group, or null: for every call, so quicker than default_group(). Valid until this thread's next call.
+/// The default group, or null. Every call needs it, so it is quicker than default_group(). Valid until this thread's
+/// next call.
 const std::shared_ptr<Group>& default_impl() noexcept;
 /// The group that an option names; throws when there is none, or this rank is not in it.
 std::shared_ptr<Group> group_of(const ProcessGroup& group, const char* operation);
-/// The same for short calls, which do not hold it: to count who does would wait until all that was written before is
+/// The same for short calls, which do not hold it: an atomic reference count would wait until all earlier stores are
 /// visible to the other CPUs. Null where there is none.
 inline Group* group_unheld(const ProcessGroup& group) noexcept {
     if (group) return group.impl().get();
@@ -38,7 +39,7 @@ void check_device(const char* operation, const char* argument, const ConstTensor
 /// An operation that has not begun: it has not read its inputs.
 using Prepared = std::shared_ptr<Operation>;
 
-/// From the first byte of a tensor to the one after its last. What lies in between may be others'.
+/// From the first byte of a tensor to the one after its last. Bytes in between may belong to others.
 using Range = std::pair<const std::byte*, const std::byte*>;
 Range range_of(const ConstTensorView& view);
 
@@ -57,7 +58,7 @@ Prepared reduce_scatter_tensor_uneven(TensorView output, ConstTensorView input,
 Prepared all_to_all_single(TensorView output, ConstTensorView input, const AllToAllSingleOptions& options);
 Prepared all_to_all_v(TensorView output, ConstTensorView input, const AllToAllVOptions& options);
 Prepared all_to_all(const TensorList& outputs, const ConstTensorList& inputs, const CollectiveOptions& options);
-/// Where it is, if its options say so and the group serves devices. Throws InvalidArgument.
+/// The device of the barrier, if its options say so and the group serves devices. Throws InvalidArgument.
 std::optional<Device> barrier_device(const BarrierOptions& options, const detail::Group& group);
 Prepared barrier(const BarrierOptions& options);
 Prepared send(ConstTensorView tensor, int dst, const SendOptions& options);

@@ -12,7 +12,7 @@
 namespace tutti {
 namespace {
 
-// "world", "world.1", "world.2": which group of that origin it is.
+// "world", "world.1", "world.2": the group's number among those of that origin.
 std::string next_name(const std::string& name) {
     const std::size_t dot = name.rfind('.');
     const std::string digits = dot == std::string::npos ? "" : name.substr(dot + 1);

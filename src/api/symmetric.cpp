@@ -1,4 +1,4 @@
-// empty_symmetric: agree on the size, make the memory on each host, agree that everybody has it.
+// empty_symmetric: agree on the size, make the memory on each host, agree that all ranks have it.
 #include "api/request.hpp"
 #include "group/fingerprint.hpp"
 

@@ -25,11 +25,11 @@ std::uint64_t first_of(const schedule::Schedule& s, std::uint64_t next) {
     return s.fours ? (next + 3) / 4 * 4 : next;
 }
 
-// What cores usually share; virtual machines say anything of it.
+// The cache that cores usually share; virtual machines report any size for it.
 constexpr std::size_t last_level_cache = std::size_t{32} << 20;
 
 // Where the inputs and outputs of all ranks of this host exceed the last cache, to write through it would only mean to
-// fetch before what is written.
+// fetch each line before writing it.
 void copy_local(std::byte* to, const std::byte* from, std::size_t bytes, std::size_t whole_bytes, int ranks) {
     const bool apart = to + bytes <= from || from + bytes <= to;
     if (apart && whole_bytes >= last_level_cache / (2 * static_cast<std::size_t>(ranks)))
@@ -57,7 +57,7 @@ Execution::Execution(std::shared_ptr<const schedule::Schedule> schedule, const O
     begin();
 }
 
-/// Of the schedule, whose round 0 is publication base_.
+/// Begins the schedule; its round 0 is publication base_.
 void Execution::begin() {
     states_.assign(schedule_->steps.size(), State::open);
     transfers_.clear();
@@ -66,15 +66,15 @@ void Execution::begin() {
     if (schedule_->scratch_count > 0)
         scratch_ = std::make_unique_for_overwrite<std::byte[]>(schedule_->scratch_count * element_bytes_);
     while (next_shared_ < states_.size() && !schedule::is_shared(schedule_->steps[next_shared_].kind)) ++next_shared_;
-    // Publications that were left out need no room.
+    // Skipped publications need no room.
     if (schedule_->publications > 0) {
         auto& released = ground_.arena->control(ground_.local_rank).released;
         if (released.load(std::memory_order_relaxed) < base_) {
-            released.store(base_, std::memory_order_release);  // behind all that was read of them
+            released.store(base_, std::memory_order_release);  // behind all reads of them
             ground_.arena->ring_all_doorbells(ground_.local_rank);
         }
     }
-    // Messages are copied by the kernel, and so is ordinary memory in place.
+    // The kernel copies messages, and ordinary memory in place.
     const bool copied_by_kernel = schedule_->publications == 0 || (schedule_->in_place && !schedule_->maps);
     if (ground_.huge_pages != nullptr && ground_.memory && copied_by_kernel) tell_huge_pages();
 }
@@ -117,9 +117,9 @@ bool Execution::ready(const Step& step) const {
     return true;
 }
 
-/// Whether it has been made, and not been revoked.
+/// Whether the peer has made the publication, and has not revoked it.
 bool Execution::published(int peer, std::uint64_t publication) const {
-    // An acquire: what was stored before the stamp is there for all that this rank reads from here on.
+    // An acquire: all of this rank's reads from here on see the stores before the stamp.
     return stamp_of(peer, publication).load(std::memory_order_acquire) == publication + 1;
 }
 
@@ -128,15 +128,15 @@ const std::atomic<std::uint64_t>& Execution::stamp_of(int peer, std::uint64_t pu
     return ground_.arena->control(local).stamps[publication % ground_.arena->layout().slots];
 }
 
-// Published, and by an operation like ours: what a peer is doing is compared at the first contact.
+// Published, and by an operation like ours: this rank compares a peer's operation at the first contact.
 bool Execution::usable(int peer, std::uint64_t publication) {
     if (!published(peer, publication)) return false;
     if (agreed_[static_cast<std::size_t>(peer)]) return true;
     const std::uint64_t sequence = operands_.channel ^ ground_.channel;
     const int local = ground_.local_of[static_cast<std::size_t>(peer)];
     const auto& record = ground_.arena->control(local).records[sequence % transport::RankControl::record_count];
-    // Its publication came after its record. A peer that is far ahead has overwritten that; it could not be without us
-    // if it had not agreed.
+    // The peer's publication came after its record. A peer that is far ahead has overwritten the record; it could not
+    // have come so far without us if it had not agreed.
     const auto theirs = record.read(sequence, &transport::RankControl::Record::fingerprint);
     if (theirs && *theirs != operands_.fingerprint) {
         mismatch_.emplace(peer, *theirs);
@@ -189,8 +189,8 @@ bool Execution::progress() {
         idle_ = 0;
         window_ = std::max(window_base, started_ > first_open_ ? started_ - first_open_ : 0);
     } else if (end < states_.size() && ++idle_ % 64 == 0) {
-        // Nothing moves for long, and there is more behind: perhaps everything in sight waits for peers which wait for
-        // a step that is not in sight (hundreds of sends whose receives come later in the list).
+        // Nothing moves for long, and there is more behind: perhaps every step in the window waits for peers that wait
+        // for a step beyond it (hundreds of sends whose receives come later in the list).
         window_ *= 2;
     }
     return moved;

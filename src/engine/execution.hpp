@@ -28,18 +28,18 @@
 
 namespace tutti::engine {
 
-/// What executions of one group share.
+/// The state that executions of one group share.
 struct Ground {
     transport::Mailbox* mailbox = nullptr;
     transport::Arena* arena = nullptr;  ///< null: no shared memory
     const transport::SymmetricMemory* symmetric = nullptr;
     transport::StagingCopy* staging_copy = nullptr;  ///< null: memcpy
     /// The memory of a rank (the mailbox's) of this host; empty: the kernel does not let ranks copy from each other.
-    HugePages* huge_pages = nullptr;  ///< told what operations use; null: nobody is
+    HugePages* huge_pages = nullptr;  ///< learns which buffers operations use; null: none does
     std::function<const transport::PeerMemory*(int rank)> memory;
     std::vector<int> world_of;            ///< the mailbox's rank of each rank; empty: the same
     int rank = 0;                         ///< this rank
-    std::uint64_t channel = 0;            ///< what all channels of this group's collectives have in common
+    std::uint64_t channel = 0;            ///< the bits that all channels of this group's collectives have in common
     int local_rank = 0;                   ///< in the arena
     std::vector<int> local_of;            ///< arena rank of each rank of this host, -1 elsewhere
     std::uint64_t first_publication = 0;  ///< of the next schedule; equal on all ranks of a host
@@ -76,8 +76,8 @@ class Execution final : public Running {
     bool run_shared(const schedule::Step& step);
     bool publish(const schedule::Step& step);
     bool read_combine(const schedule::Step& step);
-    /// How to copy into the slot of this rank's `publication`; null: by ordinary stores, for this rank has read last
-    /// what lies there, and has it in its cache.
+    /// How to copy into the slot of this rank's `publication`; null: by ordinary stores, for this rank was the last to
+    /// read there, and has the lines in its cache.
     transport::StagingCopy* staging_copy(std::uint64_t publication) const noexcept {
         return ground_.read_last[ground_.arena->place(ground_.local_rank, publication)] ? nullptr
                                                                                         : ground_.staging_copy;
@@ -118,8 +118,8 @@ class Execution final : public Running {
     std::uint64_t base_;  // publication of round 0
     std::vector<State> states_;
     std::size_t first_open_ = 0;
-    // How far ahead of first_open_ steps may run: enough to keep every link busy, and few to look at. Grows in need,
-    // and covers at least what has been started.
+    // How far ahead of first_open_ steps may run: enough to keep every link busy, and few to look at. Grows when
+    // needed, and covers at least the steps that have been started.
     static constexpr std::size_t window_base = 64;
     std::size_t window_ = window_base;
     std::size_t started_ = 0;                                      // end of the transfers that have been started
@@ -129,7 +129,8 @@ class Execution final : public Running {
     std::unique_ptr<std::byte[]> scratch_;
     std::vector<std::pair<int, bool>> held_;  // of one turn: lanes (peer, sends)
     std::vector<bool> agreed_;                // by rank: its record has been compared
-    // In place: what all ranks have said at `meet`, by rank, and whether others may touch this rank's buffers.
+    // In place: the buffers that all ranks have named at `meet`, by rank, and whether others may touch this rank's
+    // buffers.
     std::vector<transport::NamedBuffers> named_;
     bool met_ = false;
     bool falls_back_ = false;  // someone's buffers cannot be reached

@@ -1,10 +1,10 @@
 // Schedules in place: how ranks of one host meet, and how they reach each other's buffers, which lie in memory that all
 // map, or in ordinary memory, from and to which the kernel copies.
 //
-// An operation that fails gives its buffers back to the caller while others may still touch them. So it revokes what it
-// has said at `meet`, which is a matter for two: a reader looks, after it has read, whether the buffer still stood; a
+// An operation that fails gives its buffers back to the caller while others may still touch them. So it revokes its
+// word at `meet`, which is a matter for two: a reader looks, after it has read, whether the buffer still stood; a
 // writer says first that it writes (writing_to), then looks whether the buffer stands, and the rank that revokes waits
-// for those that write. Either sees the other, as both make a full fence in between (Dekker's algorithm).
+// for the writers. Either sees the other, as both make a full fence in between (Dekker's algorithm).
 #include "engine/execution.hpp"
 
 #include <tutti/error.hpp>
@@ -46,8 +46,8 @@ bool is_reachable(const std::byte* at, std::size_t bytes) {
 
 }  // namespace
 
-/// Where this rank's buffers lie, as far as others may touch them. A rank that could not touch theirs says that they
-/// cannot reach its own.
+/// Where this rank's buffers lie, as far as others may touch them. A rank that could not touch the others' buffers says
+/// that they cannot reach its own.
 transport::NamedBuffers Execution::name_buffers(const Step& meet) const {
     const bool by_kernel = !schedule_->maps && ground_.memory;
     transport::NamedBuffers named{.reachable = schedule_->maps || by_kernel ? 1U : 0U};
@@ -162,11 +162,12 @@ const PeerMemory* Execution::memory_of(int peer) const {
     return ground_.memory(ground_.world_of.empty() ? peer : ground_.world_of[static_cast<std::size_t>(peer)]);
 }
 
-/// False: it is not published any more, or the peer has died; its group learns why.
+/// False: the peer has revoked it, or has died; its group learns why.
 bool Execution::read_from(int peer, std::uint64_t publication, std::uint64_t address, std::span<std::byte> into) const {
     const PeerMemory* memory = memory_of(peer);
     const bool copied = memory != nullptr && memory->read(into.data(), address, into.size());
-    // The kernel's loads stay before this one: who has read what was written after a revocation sees the revocation.
+    // The kernel's loads stay before this one: a rank that has read bytes written after a revocation sees the
+    // revocation.
     std::atomic_thread_fence(std::memory_order_seq_cst);
     if (!published(peer, publication) || (memory != nullptr && !(copied ? memory->same() : memory->alive(ending))))
         return false;
@@ -184,18 +185,18 @@ bool Execution::write_to(int peer, std::uint64_t publication, std::uint64_t addr
     std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the one in revoke()
     const bool copied = memory != nullptr && published(peer, publication) && memory->same() &&
                         memory->write(address, from.data(), from.size());
-    writing_to.store(0, std::memory_order_release);  // behind what was written; revoke() acquires it
+    writing_to.store(0, std::memory_order_release);  // behind the writes; revoke() acquires it
     if (copied || !published(peer, publication) || (memory != nullptr && !memory->alive(ending))) return copied;
     throw DistBackendError(fmt::format("{}: the kernel refuses to write {} bytes to the memory of rank {}",
                                        schedule_->algorithm, from.size(), peer));
 }
 
-/// From here on nobody reads or writes the buffers of this rank any more.
+/// When this returns, no other rank reads or writes the buffers of this rank any more.
 void Execution::revoke() const noexcept {
     auto& own = ground_.arena->control(ground_.local_rank);
     for (auto& stamp : own.stamps) stamp.store(0, std::memory_order_seq_cst);
     std::atomic_thread_fence(
-        std::memory_order_seq_cst);  // pairs with the one in write_to(), and keeps what follows behind
+        std::memory_order_seq_cst);  // pairs with the one in write_to(), and keeps the loads below behind
     for (std::size_t r = 0; r < ground_.local_of.size(); ++r) {
         const int local = ground_.local_of[r];
         if (local < 0 || local == ground_.local_rank) continue;

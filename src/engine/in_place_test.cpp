@@ -1,4 +1,4 @@
-// Two ranks in one thread that reach each other's buffers, and what an operation leaves that is given up.
+// Two ranks in one thread that reach each other's buffers, and the state that an abandoned operation leaves.
 #include "engine/execution.hpp"
 #include "schedule/builder.hpp"
 #include "support/copies_by_address.hpp"

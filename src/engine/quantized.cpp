@@ -17,7 +17,7 @@ using quantize::Into;
 
 namespace {
 
-// Tiles of one peer that are under way, or have come and are not looked at: fewer where there are many peers.
+// Tiles of one peer that are under way, or have come and wait: fewer where there are many peers.
 std::size_t tiles_under_way(std::size_t ranks) {
     return std::clamp<std::size_t>(32 / std::max<std::size_t>(ranks - 1, 1), 2, 8);
 }
@@ -88,7 +88,7 @@ Quantized::Quantized(QuantizedCall call, const Operands& operands, Ground& groun
     if (has_table()) table_ = Table::magnitudes;
 }
 
-// ---- Where things lie
+// ---- Places
 
 void Quantized::lay_out() {
     offsets_.resize(ranks());
@@ -108,7 +108,7 @@ void Quantized::lay_out() {
     message_bytes_max_ = message_bytes(run) + sizeof(float);
 }
 
-// Where scales are not found block by block on the way: common ones, and those of blocks that are longer than a tile.
+// Whether scales are not found block by block on the way: common ones, and those of blocks that are longer than a tile.
 bool Quantized::has_table() const noexcept {
     if (!encodes_input() || call_.scales == QuantizedCall::Scales::given) return false;
     return call_.scales == QuantizedCall::Scales::common || is_long();
@@ -128,7 +128,7 @@ Quantized::Tile Quantized::tile_of(std::size_t slice, std::uint64_t index) const
     tile.at = offsets_[slice] + tile.offset;
     tile.run.count = std::min(call_.tile, call_.counts[slice] - tile.offset);
     tile.run.block = call_.block;
-    // Short blocks begin with their slice. Long ones begin with what is encoded, and slices may cut them.
+    // Short blocks begin with their slice. Long ones begin with the encoded range, and slices may cut them.
     const std::uint64_t place = !is_long() || !call_.reduces ? tile.offset : tile.at;
     tile.run.lead = call_.block - place % call_.block;
     tile.scale = (is_long() ? 0 : first_scales_[slice]) + place / call_.block;
@@ -180,7 +180,8 @@ Quantized::Message Quantized::make_message(std::size_t bytes, Part part, std::sp
 
 // ---- The table of scales
 
-// What is to be encoded, with what earlier calls have lost. It stays until the next call of this function.
+// The values to encode, with the rounding errors of earlier calls added. They stay until the next call of this
+// function.
 const void* Quantized::source_of(const Tile& tile, DType& dtype) {
     const std::uint64_t first = call_.reduces ? tile.at : tile.offset;
     const std::byte* source = call_.input + first * size_of(call_.input_type);
@@ -289,7 +290,8 @@ void Quantized::encode_input(const Tile& tile, std::byte* message) {
         keep_lost(tile.run, sources_.data(), message, call_.residual + (call_.reduces ? tile.at : tile.offset));
 }
 
-// What the codes do not say. Of a block that is not finite, nothing: it would never be finite again.
+// Keeps the part of the values that the codes lose. Of a block that is not finite, nothing: it would never be finite
+// again.
 void Quantized::keep_lost(const Blocks& run, const float* values, const std::byte* message, float* residual) const {
     const float* scales = scales_in(message);
     std::copy_n(values, run.count, residual);
@@ -411,7 +413,7 @@ bool Quantized::reduce_next() {
     return true;
 }
 
-// Where nothing is added up.
+// For calls without a first leg.
 bool Quantized::share_next() {
     if (results_.next == results_.end || results_.messages.size() >= tiles_under_way(ranks())) return false;
     const Tile tile = tile_of(me_, results_.next++);

@@ -1,9 +1,9 @@
 // Quantized: an all_reduce, or one of its halves, whose messages hold codes of few bits.
 //
 // By slices: each rank owns one. In the first leg every rank sends to each owner its part of the owner's slice, as
-// codes; the owner adds up what they stand for, in the order of ranks. In the second leg it sends the sums to all, as
-// codes again, or as they are. So a value is rounded twice, however many ranks there are, and all ranks, the owner too,
-// take what the codes stand for: they have the same bits.
+// codes; the owner adds up their values, in the order of ranks. In the second leg it sends the sums to all, as codes
+// again, or as they are. So a value is rounded twice, however many ranks there are, and all ranks, the owner too, take
+// the values of the codes: they have the same bits.
 //
 //     rank 0        rank 1                         one tile of a slice, in a message:
 //     slice 0 <──── codes of its part of slice 0     | scales (float32) | codes |
@@ -46,12 +46,12 @@ struct QuantizedCall {
     std::optional<std::uint64_t> seed;   ///< codes are rounded by chance
     DType input_type = DType::float32;   ///< float32, float16, bfloat16; int8: codes, with the given scale
     DType output_type = DType::float32;  ///< float32, float16, bfloat16
-    /// Of the whole tensor where values are added up; of this rank's slice otherwise.
+    /// Of the whole tensor if there is a first leg; of this rank's slice otherwise.
     const std::byte* input = nullptr;
-    /// Of the whole tensor where results are gathered; of this rank's slice otherwise. May be the input.
+    /// Of the whole tensor if there is a second leg; of this rank's slice otherwise. May be the input.
     std::byte* output = nullptr;
-    /// What was lost to rounding by earlier calls, added to what is rounded now; then what is lost by this one. Null,
-    /// or as many as input elements, and as elements of this rank's slice.
+    /// The rounding errors of earlier calls, which this one adds to the values that it rounds; then its own errors.
+    /// Null, or as many as input elements, and as elements of this rank's slice.
     float* residual = nullptr;
     float* result_residual = nullptr;
     std::vector<std::uint64_t> counts;  ///< elements of each rank's slice
@@ -60,9 +60,9 @@ struct QuantizedCall {
 
 /// Equal slices of whole blocks, as far as possible.
 std::vector<std::uint64_t> even_slices(std::uint64_t count, int ranks, std::uint64_t block, std::uint64_t tile);
-/// Elements of a tile: whole blocks, where those are not longer.
+/// Elements of a tile: whole blocks, where a block is not longer.
 std::uint64_t tile_elements(std::uint64_t block, bool one_host);
-/// Bytes that stand for `count` elements in a leg.
+/// Bytes that encode `count` elements in a leg.
 std::uint64_t leg_bytes(quantize::Format format, std::uint64_t block, std::uint64_t count);
 
 class Quantized final : public Running {

@@ -1,6 +1,6 @@
 // Running: a collective that is under way on this rank.
 //
-// Never blocks: progress() does what can be done now and returns. Threads: one at a time (the group's lock).
+// Never blocks: progress() does all that it can do now and returns. Threads: one at a time (the group's lock).
 #pragma once
 
 #include <cstdint>
@@ -31,8 +31,8 @@ class Running {
     virtual const std::optional<std::pair<int, std::uint64_t>>& mismatch() const noexcept = 0;
 };
 
-/// An operation has several channels where its messages would meet the wrong receives otherwise: the number of the
-/// channel stands in these bits, which no sequence number reaches. They begin here.
+/// An operation has several channels where its messages would meet the wrong receives otherwise: these bits, which no
+/// sequence number reaches, hold the number of the channel. They begin here.
 inline constexpr int part_of_channel_shift = 41;
 
 }  // namespace tutti::engine

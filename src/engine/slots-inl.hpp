@@ -1,5 +1,5 @@
-// The steps of a call in the slots, made where they are called: what differs by collective, and whom events go to, is
-// decided there, and costs nothing on the way.
+// The steps of a call in the slots, instantiated where they are called: the compiler resolves the collective and the
+// receiver of the events there, at no cost on the way.
 #pragma once
 
 #include "engine/slots.hpp"
@@ -16,7 +16,7 @@ using transport::ShortSlot;
 using transport::SmallHead;
 using transport::SmallSlot;
 
-// Ranks for which nobody waits run ahead: their contributions are fetched this many slots before they are needed.
+// Ranks that wait for none run ahead: their contributions are prefetched this many slots before they are needed.
 inline constexpr std::uint64_t fetched_ahead = 3;
 
 // Only the root's contribution is needed, or only the root needs contributions: the other side does not wait.
@@ -52,7 +52,7 @@ constexpr bool needs(Collective collective, int root, int peer, int rank) {
     }
 }
 
-// Calls f<collective>(): what differs by collective is decided once, and not at every step on the way.
+// Calls f<collective>(): the collective is resolved once, and not at every step on the way.
 template <class F>
 [[gnu::always_inline]] inline decltype(auto) by_collective(Collective collective, F f) {
     switch (collective) {
@@ -94,7 +94,7 @@ template <Collective c>
                                     : offsetof(RankControl, in_turn) + slot * sizeof(SmallSlot);
         state.turn = number;
     }
-    // Behind what this rank has read of all before it.
+    // Behind this rank's reads of all before it.
     arena_->control(rank_).small_begun.store(state.sequence, std::memory_order_release);
     return state;
 }
@@ -128,7 +128,8 @@ template <Collective c, SlotEvents Events>
                 events.blocks_differ(peer, *bytes, call.received_from(peer));
         }
         if (events.failed()) return true;
-        // Who had to wait is as quick as the other: it would only take lines away that are about to be written.
+        // A rank that had to wait is as quick as its peer: a prefetch would only take lines away that the peer is about
+        // to write.
         if (one_way(c) && !state.waited)
             __builtin_prefetch(reinterpret_cast<const std::byte*>(&arena_->control(peer)) +
                                head_ahead(state, fetched_ahead));
@@ -166,7 +167,7 @@ template <Collective c, SlotEvents Events>
     return true;
 }
 
-// Whether what this slot held before has been read by all who needed it.
+// Whether all ranks that needed this slot's former contents have read them.
 template <SlotEvents Events>
 inline bool Slots::reusable(const SlotState& state, Events& events) {
     if (state.sequence <= ahead_) return true;
@@ -185,7 +186,7 @@ inline bool Slots::reusable(const SlotState& state, Events& events) {
     return !events.failed();
 }
 
-// All contributions that this rank needs are there.
+// Whether all contributions that this rank needs are there.
 template <Collective c>
 [[gnu::always_inline]] inline void Slots::finish(const SlotCall& call, const SlotState& state) const {
     using namespace slots;
@@ -194,9 +195,9 @@ template <Collective c>
     if (bytes == 0) return;
     const std::size_t published = bytes * schedule::blocks_in_slot(c, size_);
     const auto me = static_cast<std::size_t>(rank_);
-    // A rank's own contribution is where the caller has it: for those for which nobody waits it is nowhere else, and
-    // what was written around the cache would have to be fetched from memory. It may be where the result goes.
-    // Where the block for this rank lies, among all or without the contributor's own one.
+    // A rank's own contribution is where the caller has it: where no rank waits for it, it is nowhere else, and bytes
+    // written around the cache would have to be fetched from memory. It may be where the result goes. Where the block
+    // for this rank lies, among all or without the contributor's own one.
     constexpr bool split = schedule::splits(c);
     const std::size_t at = split ? me * bytes : 0, at_of_earlier = split ? at - bytes : 0;
     const auto part_for_me = [&](int rank) __attribute__((always_inline)) {

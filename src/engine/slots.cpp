@@ -5,14 +5,14 @@ namespace tutti::engine {
 using transport::RankControl;
 using transport::SmallSlot;
 
-// Two ranks that take turns have in their caches what they write: there stores around them have nothing to win.
+// Two ranks that take turns have the lines that they write in their caches: there stores around the cache gain nothing.
 void Slots::copy_payload(const SlotCall& call, std::byte* to, const std::byte* from, std::size_t bytes) const {
     const bool in_turn = size_ == 2 && !slots::one_way(call.collective);
     transport::copy_staged(in_turn ? nullptr : copy_, to, from, bytes);
 }
 
-// Others' blocks, `bytes` in all, one after the other: two ranks, who take turns with the area, write what they have
-// read.
+// Others' blocks, `bytes` in all, one after the other: two ranks, which take turns with the area, write the lines that
+// they have read.
 void Slots::publish_parts(const SlotCall& call, std::byte* to, std::size_t bytes) const {
     const auto write = [&](std::byte* at, const std::byte* from, std::size_t count) {
         if (bytes <= SmallSlot::payload_bytes)

@@ -1,21 +1,21 @@
 // Slots: short collectives among the ranks of one host. Each rank writes its contribution into a slot of its own,
-// header and payload together, and reads what it needs from the others' slots. No allocation, no clock; one cache miss
-// a peer where the payload is short.
+// header and payload together, and reads the contributions that it needs from the others' slots. No allocation, no
+// clock; one cache miss a peer where the payload is short.
 //
-// Where all wait for all, nobody is more than one collective ahead, and two slots do. Where not, a rank may run ahead:
-// the root of a broadcast waits for nobody. Before a slot is used again, all ranks must have begun a later collective
-// than the one that it holds, which they do only when they have read what they needed.
+// Where all wait for all, no rank is more than one collective ahead, and two slots do. Where not, a rank may run ahead:
+// the root of a broadcast waits for nobody. Before a rank uses a slot again, all ranks must have begun a later
+// collective than the one that it holds, which they do only when they have read all that they needed.
 //
 // Agreement. A slot carries a digest of this collective and of all before it. A rank that waits for another compares
-// it, so it finds any disagreement up to then, also about a collective in which nobody had to wait: those that wait
-// for nobody neither fence nor look, and return. What is left is found by a rank that runs out of slots
-// (SlotEvents::look_back), or by the group, when it begins a collective that is not short, waits for a message, leaves,
-// or waits for long: ranks that disagree may look for each other's contributions in different slots.
+// it, so it finds any disagreement up to then, also about a collective in which no rank had to wait: ranks that wait
+// for none neither fence nor look, and return. A rank that runs out of slots finds the disagreements that are left
+// (SlotEvents::look_back), or the group does, when it begins a collective that is not short, waits for a message,
+// leaves, or waits for long: ranks that disagree may look for each other's contributions in different slots.
 //
 // all_to_all. The sizes of the blocks differ by pair, so no rank can tell by itself whether all contributions fit. Each
 // says it in its slot; if any does not fit, all see it, and all go on with a schedule (slots_blocks.cpp).
 //
-// Nothing here blocks: advance() does what can be done now. Threads: one at a time (the group's lock).
+// Nothing here blocks: advance() does all that it can do now. Threads: one at a time (the group's lock).
 #pragma once
 
 #include "reduce/reduce.hpp"
@@ -55,7 +55,7 @@ struct SlotCall {
     /// Bytes of the blocks for and from a peer.
     std::uint64_t sent_to(int peer) const noexcept { return bytes_of_block(send_counts, peer); }
     std::uint64_t received_from(int peer) const noexcept { return bytes_of_block(receive_counts, peer); }
-    bool large = false;  ///< what this rank sends does not fit: it says so, and all go on with a schedule
+    bool large = false;  ///< this rank's blocks do not fit: it says so, and all go on with a schedule
 
  private:
     std::uint64_t bytes_of_block(std::span<const std::uint64_t> counts, int peer) const noexcept {
@@ -78,14 +78,14 @@ struct SlotState {
     std::uint64_t largest = unknown;  ///< all_to_all: bytes of the largest block that has been heard of
 };
 
-/// What a call finds out on its way, and whom it tells. After any of these the call may have failed.
+/// The receiver of a call's findings on its way. After any of these the call may have failed.
 template <class T>
 concept SlotEvents = requires(T& events, int peer, std::uint64_t bytes) {
     { events.failed() } -> std::convertible_to<bool>;  // the call ends where it is
     events.published();                        // this rank's contribution is there, and the others' are on their way
     events.disagreement(peer);                 // that rank's digest is another one
     events.blocks_differ(peer, bytes, bytes);  // all_to_all: it sends the first where this rank expects the second
-    events.look_back();  // this rank has looked how far the others are: all have come past its last look
+    events.look_back();  // this rank has looked how far the others are: all have passed its last look
 };
 
 /// One rank's side of the slots of a group.
@@ -115,9 +115,9 @@ class Slots {
 
     /// The latest call that a rank has begun, as far as this one knows.
     std::uint64_t begun_by(int rank) const noexcept { return seen_[static_cast<std::size_t>(rank)]; }
-    /// Whether that rank's contribution is needed, and is not there yet.
+    /// Whether this rank needs that rank's contribution, and it is not there yet.
     bool awaits(const SlotCall& call, const SlotState& state, int peer) const noexcept;
-    /// The ranks that it waits for now: for their contributions, or until they have read what lies in its next slot.
+    /// The ranks that it waits for now: for their contributions, or until they have read the contents of its next slot.
     std::vector<int> waits_for(const SlotCall& call, const SlotState& state) const;
 
  private:
@@ -141,8 +141,8 @@ class Slots {
         std::byte* const control = reinterpret_cast<std::byte*>(&arena_->control(rank));
         return *reinterpret_cast<transport::SmallHead*>(control + state.head);
     }
-    /// Where it lies if it is longer than what comes with the head. Two ranks take turns where both write; a rank that
-    /// writes alone keeps to its own areas.
+    /// Where the payload lies if it is too long to come with the head. Two ranks take turns where both write; a rank
+    /// that writes alone keeps to its own areas.
     std::byte* area(const SlotState& state, int rank) const noexcept {
         using transport::RankControl;
         if (state.turn == 0) return arena_->control(rank).area_ahead[state.sequence & (ahead_ - 1)];

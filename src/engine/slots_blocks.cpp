@@ -1,4 +1,4 @@
-// all_to_all in the slots: what a slot says of its rank's blocks, and where they lie.
+// all_to_all in the slots: a slot's description of its rank's blocks, and their places.
 #include "engine/slots.hpp"
 
 #include <algorithm>
@@ -10,8 +10,8 @@ namespace {
 using transport::RankControl;
 using transport::SmallSlot;
 
-// What an all_to_all's payload begins with: the bytes of every block, or one of these and the bytes of the largest.
-// Then the area begins with a table of the blocks' bytes.
+// The start of an all_to_all's payload: the bytes of every block, or one of these and the bytes of the largest. With
+// either of these the area begins with a table of the blocks' bytes.
 constexpr std::uint64_t blocks_too_large = ~std::uint64_t{0};
 constexpr std::uint64_t blocks_by_table = blocks_too_large - 1;  // the blocks come after the table
 
@@ -61,7 +61,7 @@ bool Slots::blocks_fit(const SlotCall& call) const noexcept {
 }
 
 // Where the blocks of a rank's all_to_all lie, one after the other in the order of ranks, without its own: so that two
-// ranks, who take turns with the area, write what they have read.
+// ranks, which take turns with the area, write the lines that they have read.
 std::byte* Slots::blocks(int rank, const SlotState& state, std::uint64_t said) const noexcept {
     const auto n = static_cast<std::size_t>(size_);
     if (said == blocks_by_table) return area(state, rank) + n * sizeof(std::uint64_t);
@@ -101,8 +101,8 @@ void Slots::publish_blocks(const SlotCall& call, SlotState& state) const {
     }
 }
 
-// Takes note of what a peer says of its blocks. Returns the bytes of the one for this rank, if another length is
-// expected.
+// Takes note of a peer's description of its blocks. Returns the bytes of the one for this rank, if this rank expects
+// another length.
 std::optional<std::uint64_t> Slots::unexpected_block(const SlotCall& call, SlotState& state, int peer) const {
     const std::byte* const words = head(state, peer).payload();
     std::uint64_t theirs = word_of(words, 0);

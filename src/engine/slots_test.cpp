@@ -1,9 +1,9 @@
 // The protocol of the slots, in every order in which up to three ranks can take their turns: the ranks are objects of
-// one thread, which run what the library runs, and the test chooses who goes on. States that have been met before are
-// not gone into again. Faults that are seeded into a rank have to be found.
+// one thread, which run the library's code, and the test chooses the one that goes on. It does not explore a state
+// twice. It has to find faults that are seeded into a rank.
 //
-// A turn is one call of begin() or advance(). What happens between the single accesses of two turns that overlap, and
-// which of them a CPU may reorder, tests/memory_model tries out on the same code.
+// A turn is one call of begin() or advance(). tests/memory_model tries out, on the same code, the single accesses of
+// two turns that overlap, and their reordering by a CPU.
 #include "engine/slots-inl.hpp"
 
 #include <fmt/format.h>
@@ -36,10 +36,10 @@ struct Line {
 };
 using Program = std::vector<Line>;
 
-/// What is wrong with one rank.
+/// The fault of one rank.
 enum class Fault : std::uint8_t {
     none,
-    says_too_early_that_it_goes_on,  // and so, that it has read what came before
+    says_too_early_that_it_goes_on,  // and so, that it has read the values before
     waits_for_one_rank_less,
     publishes_nothing,
     skips_a_number,
@@ -56,7 +56,7 @@ std::uint64_t uneven_count(int from, int to, std::uint64_t least) {
     return least + static_cast<std::uint64_t>(2 * from + to) % 3;
 }
 
-/// What happens to a call on its way.
+/// The events of a call on its way.
 struct Events {
     bool failed_ = false;
     std::string what;
@@ -144,7 +144,7 @@ class Model {
     bool done(int rank) { return side(rank).line == program(rank).size() || side(rank).events.failed(); }
     bool is_faulty(int rank, Fault fault) const { return rank == faulty_rank && fault_ == fault; }
 
-    // What the ranks share, and use.
+    // The memory that the ranks share and use.
     template <class F>
     void with_memory(F f) {
         constexpr std::size_t used = 1024;  // of an area
@@ -176,7 +176,7 @@ class Model {
         });
     }
 
-    // All that decides what can happen from here on.
+    // All state that decides the possible turns from here on.
     static std::size_t key(const std::vector<Side>& sides, const std::vector<std::byte>& memory) {
         std::string text(reinterpret_cast<const char*>(memory.data()), memory.size());
         const auto add = [&](std::uint64_t number) {
@@ -218,7 +218,7 @@ class Model {
             return;
         }
         check(rank, line);
-        // The buffers are the caller's again: nobody may find anything there.
+        // The buffers belong to the caller again: no rank may find anything there.
         std::ranges::fill(one.input, nothing);
         std::ranges::fill(one.output, nothing);
         one.begun = false;
@@ -272,7 +272,7 @@ class Model {
         return call;
     }
 
-    // What a rank ends with, by definition.
+    // A rank's result, by definition.
     std::vector<std::int64_t> expected(int rank, const Line& line) {
         const std::size_t number = side(rank).line;
         const auto sum = [&](std::uint64_t index) {
@@ -321,7 +321,7 @@ class Model {
             outcome_.fault = fmt::format("rank {} goes on {} a schedule", rank, large ? "without" : "with");
         const auto right = large ? std::vector<std::int64_t>(one.output.size(), nothing) : expected(rank, line);
         if (one.output != right) outcome_.fault = fmt::format("call {} is wrong on rank {}", one.line, rank);
-        // Who is through with one in which all wait for all knows that all have begun it.
+        // A rank that is through with one in which all wait for all knows that all have begun it.
         if (slots::one_way(line.collective)) return;
         for (int peer = 0; peer < ranks_; ++peer) {
             if (side(peer).line < one.line || (side(peer).line == one.line && !side(peer).begun))

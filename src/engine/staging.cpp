@@ -27,7 +27,7 @@ bool Execution::run_shared(const Step& step) {
             return true;
         case StepKind::read_combine: return read_combine(step);
         case StepKind::release:
-            // Behind all that was read of those publications.
+            // Behind all reads of those publications.
             ground_.arena->control(ground_.local_rank).released.store(publication, std::memory_order_release);
             ground_.arena->ring_all_doorbells(ground_.local_rank);
             return true;
@@ -39,7 +39,7 @@ bool Execution::run_shared(const Step& step) {
 /// Whether every other rank of this host has released all publications before this one.
 bool Execution::all_released(std::uint64_t publication) const {
     for (int r = 0; r < ground_.arena->layout().ranks; ++r) {
-        if (r != ground_.local_rank &&  // an acquire: what this rank writes next stays behind the others' reading
+        if (r != ground_.local_rank &&  // an acquire: this rank's next writes stay behind the others' reads
             ground_.arena->control(r).released.load(std::memory_order_acquire) < publication) {
             return false;
         }
@@ -54,7 +54,7 @@ bool Execution::publish(const Step& step) {
     const Operand* operands = schedule_->operands.data() + step.first_operand;
     std::byte* slot = arena.slot(ground_.local_rank, publication);
     transport::StagingCopy* const copy = staging_copy(publication);
-    // More than two ranks usually share cores: what one copy takes says little there, so trials are seldom.
+    // More than two ranks usually share cores: the time of one copy says little there, so trials are rare.
     using Trial = transport::StagingCopy::Trial;
     const Trial trial = arena.layout().ranks != 2                   ? Trial::now_and_then
                         : slot == arena.slot(ground_.local_rank, 0) ? Trial::here
@@ -71,14 +71,14 @@ bool Execution::publish(const Step& step) {
 
 void Execution::tell_published(std::uint64_t publication) {
     const transport::Arena& arena = *ground_.arena;
-    // Behind what the slot holds, and behind what this rank has written into others' buffers before.
+    // Behind the slot's contents, and behind this rank's earlier writes into others' buffers.
     arena.control(ground_.local_rank)
         .stamps[publication % arena.layout().slots]
         .store(publication + 1, std::memory_order_release);
     arena.ring_all_doorbells(ground_.local_rank);
 }
 
-/// What `peer` has published, which this rank reads now.
+/// The publication of `peer` that this rank reads now.
 std::byte* Execution::slot_of(int peer, std::uint64_t publication) const {
     const int local = ground_.local_of[static_cast<std::size_t>(peer)];
     ground_.read_last[ground_.arena->place(local, publication)] = true;
@@ -109,7 +109,7 @@ bool Execution::read_combine(const Step& step) {
     return true;
 }
 
-/// Whether nobody needs any more what was in the slot of this publication.
+/// Whether no rank needs the former contents of this publication's slot any more.
 bool Execution::has_room(std::uint64_t publication) const {
     const std::uint32_t slots = ground_.arena->layout().slots;
     return publication < slots || all_released(publication - slots + 1);

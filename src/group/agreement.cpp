@@ -41,7 +41,7 @@ std::optional<Agreement::Disagreement> Agreement::disagreement_at(std::uint64_t 
     return {};
 }
 
-// The latest collective, or an earlier one in which neither had to wait for the other.
+// The disagreement: the latest collective, or an earlier one in which neither had to wait for the other.
 Agreement::Disagreement Agreement::disagreement_with(int local, std::uint64_t sequence) const {
     const auto& records = arena_->control(local).records;
     Disagreement first{.local = local, .sequence = sequence};

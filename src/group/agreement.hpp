@@ -1,8 +1,9 @@
-// Agreement: whether the ranks of a group mean the same. Each keeps the fingerprints of its recent collectives, by
-// number, and a digest of all of them; ranks of one host read each other's records where they lie, in the arena.
+// Agreement: whether the ranks of a group call the same collectives. Each keeps the fingerprints of its recent
+// collectives, by number, and a digest of all of them; ranks of one host read each other's records where they lie, in
+// the arena.
 //
-// Of two ranks that disagree, the one that looks second sees the first, where both have a full fence between what they
-// write and what they read (Dekker's algorithm): the caller makes it.
+// Of two ranks that disagree, the one that looks second sees the first, if both have a full fence between their writes
+// and their reads (Dekker's algorithm): the caller makes it.
 //
 // Threads: one at a time (the world's lock).
 #pragma once
@@ -34,10 +35,10 @@ class Agreement {
         /// Fingerprints; equal: they differ about one before it, which is forgotten.
         std::uint64_t theirs = 0, mine = 0;
     };
-    /// Compares what the ranks of this host have done up to that collective, which has begun here. Nothing: those that
+    /// Compares the collectives of the ranks of this host up to that one, which has begun here. Nothing: the ranks that
     /// have begun it agree.
     std::optional<Disagreement> disagreement_at(std::uint64_t sequence) const;
-    /// The same with one rank, of which it is known that its digest is another one.
+    /// The same with one rank, whose digest is known to differ.
     Disagreement disagreement_with(int local, std::uint64_t sequence) const;
 
  private:

@@ -1,4 +1,4 @@
-// Channel: what the number of a message's channel consists of.
+// Channel: the parts of a message's channel number.
 #pragma once
 
 #include "engine/execution.hpp"
@@ -18,7 +18,7 @@ enum class OwnMessage : std::uint64_t {
     barrier_answer,
 };
 
-/// What a message's channel consists of: a mark of collectives, the group, and a collective's number, a tag or an
+/// The parts of a message's channel: a mark of collectives, the group, and a collective's number, a tag or an
 /// OwnMessage.
 struct Channel {
     static constexpr int group_shift = 44;
@@ -35,7 +35,7 @@ struct Channel {
         return static_cast<std::uint32_t>((channel & ~transport::collective_channel) >> group_shift);
     }
     static constexpr std::uint64_t number(std::uint64_t channel) { return channel & number_mask; }
-    /// Of a collective: which one, whatever part of it the channel is for.
+    /// Of a collective: its sequence number, for any part of its channels.
     static constexpr std::uint64_t sequence(std::uint64_t channel) {
         return channel & ((std::uint64_t{1} << engine::part_of_channel_shift) - 1);
     }

@@ -1,4 +1,4 @@
-// The collectives of a group on their way, and what ranks find out about each other meanwhile.
+// The collectives of a group on their way, and the ranks' findings about each other meanwhile.
 #include "group/fingerprint.hpp"
 #include "group/group.hpp"
 
@@ -128,7 +128,7 @@ void Group::check_last() {
     if (arena_ && size_ > 1) check_records(sequence_);
 }
 
-// Asks those that it waits for what they are doing; those that have left will not answer.
+// Asks the ranks that it waits for what they are doing; ranks that have left will not answer.
 void Group::probe(const Operation& operation) {
     const auto gone = [&] {
         const std::vector<int> peers = waits_for(operation);
@@ -136,12 +136,12 @@ void Group::probe(const Operation& operation) {
         return found == peers.end() ? -1 : *found;
     };
     if (gone() >= 0) {
-        // What it sent or wrote before it left may have come since this rank looked last.
+        // Messages and values from before it left may have come since this rank looked last.
         if (world_->flight().progress()) next_probe_ = {};
         if (world_->flight().failure() || front().get() != &operation || next_probe_ == Instant{}) return;
         if (const int peer = gone(); peer >= 0) return give_up(peer);
     }
-    // Of ranks that share memory, records tell it (check_records), but not which blocks they exchange.
+    // For ranks that share memory, records tell it (check_records), but not which blocks they exchange.
     const bool asks_all = operation.request.collective == Collective::all_to_all;
     for (const int peer : waits_for(operation)) {
         if (asks_all || !shares_memory_with(peer))
@@ -164,7 +164,7 @@ void Group::give_up(int peer) {
     world_->verdicts().tell(verdict, true);
 }
 
-// All that it sent has been read.
+// And this rank has read all that it sent.
 bool Group::has_left(int peer) const {
     if (!is_whole_world() && shares_memory_with(peer) &&
         arena_->control(ground_.local_of[static_cast<std::size_t>(peer)]).left.load(std::memory_order_acquire) != 0) {

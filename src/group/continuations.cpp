@@ -56,7 +56,7 @@ void serve(Queues& queues, const Group* group) {
         } catch (const std::exception& error) {
             TUTTI_ERROR("a continuation has failed: {}", error.what());
         }
-        continuation = nullptr;  // what it holds goes without the lock, too
+        continuation = nullptr;  // the objects that it holds go without the lock, too
         lock.lock();
     }
     queues.by_group.erase(group);

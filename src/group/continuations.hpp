@@ -1,5 +1,5 @@
-// Continuations: the users' code that runs when an operation completes. That happens with the group's lock held, where
-// no code of users may run: it is handed to a thread of its own.
+// Continuations: the users' code that runs when an operation completes. An operation completes with the group's lock
+// held, where no code of users may run: so a thread of its own runs it.
 //
 // Threads: any. A group's continuations run in order, one at a time, with no lock held. Each group has its own thread,
 // made on first use, which ends when there has been nothing to do for a while: groups do not wait for one another, so

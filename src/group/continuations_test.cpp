@@ -70,7 +70,7 @@ TEST(Continuations, of_a_forked_child_run_on_threads_of_its_own) {
     run_one(queue(6));  // its thread is idle, but there, when the child is made
     const pid_t child = ::fork();
     if (child == 0) {
-        ::alarm(20);  // in case nobody runs it
+        ::alarm(20);  // in case no thread runs it
         run_one(queue(6));
         ::_exit(0);
     }

@@ -65,7 +65,7 @@ Driver::Waited Driver::wait(const std::function<bool()>& done, const Deadline& l
         if (done()) break;
         Waiting::Turn turn = waiting_.turn(++idle);
         // A turn over sockets costs a system call anyway, and ranks of other hosts (containers, say) may be waiting for
-        // this very core: it is offered to them from the start.
+        // this very core: so this rank offers it to them from the start.
         if (turn == Waiting::Turn::look && !neighbours_->are_all() && idle > turns_before_yield)
             turn = Waiting::Turn::yield;
         if (turn == Waiting::Turn::look) {
@@ -139,7 +139,7 @@ void Driver::unpark() {
     unparked_.notify_one();
 }
 
-// A thread that took part in the lock while another one drives would cost that one two changes of context an operation.
+// A thread that competed for the lock while another one drives would cost that one two context switches an operation.
 bool Driver::park() {
     std::unique_lock lock(parking_mutex_);
     parked_ = true;
@@ -151,7 +151,7 @@ bool Driver::park() {
 }
 
 void Driver::sleep(milliseconds limit) {
-    // A rank has one flag that tells that it sleeps: the first of its threads that wakes would clear it for the others.
+    // A rank has one flag that says that it sleeps: the first of its threads that wakes would clear it for the others.
     if (asleep_.exchange(true)) {
         ::poll(nullptr, 0, 1);
         return;
@@ -184,8 +184,8 @@ void Driver::sleep(milliseconds limit) {
 void Driver::run_thread() {
     using std::chrono::microseconds;
     constexpr microseconds shortest{50}, longest{2000};
-    // A thread that starts an operation often waits for one soon, and drives then: it is not interrupted for that. The
-    // longer, the more often this thread came for nothing.
+    // A thread that starts an operation often waits for one soon, and drives then: this thread leaves it a head start.
+    // The more often this thread came for nothing, the longer.
     microseconds head_start = shortest;
     bool just_came = false;
     int idle = 0;

@@ -1,6 +1,6 @@
-// Driver: who makes progress in a world, and how they wait. A thread that waits for an operation drives; while nobody
-// waits, the progress thread does, which exists from the first asynchronous operation on and sleeps when there is
-// nothing to do.
+// Driver: the threads that make progress in a world, and how they wait. A thread that waits for an operation drives;
+// while none waits, the progress thread does, which exists from the first asynchronous operation on and sleeps when
+// there is nothing to do.
 //
 // Threads: any.
 #pragma once
@@ -20,19 +20,19 @@
 
 namespace tutti::detail {
 
-/// What a driver moves. Its functions take the lock that they need.
+/// The work that a driver moves. Its functions take the lock that they need.
 class Driven {
  public:
     virtual ~Driven() = default;
-    /// Moves on what can be moved; true if anything did.
+    /// Moves all that can move now; true if anything did.
     virtual bool move() = 0;
     /// Something is in flight.
     virtual bool is_busy() = 0;
-    /// What a rank that waits looks after now and then: deadlines, ranks that have left.
+    /// The checks that a waiting rank makes now and then: deadlines, ranks that have left.
     virtual void look_after() = 0;
     /// Nothing will move any more.
     virtual bool has_failed() = 0;
-    /// What can wake a thread that sleeps: descriptors, and one that is readable when there is news.
+    /// The descriptors that can wake a thread that sleeps, with one that is readable when there is news.
     virtual std::vector<transport::Pollable> pollables() = 0;
     virtual int news_fd() const noexcept = 0;
     /// The progress thread has ended with an exception.
@@ -41,7 +41,7 @@ class Driven {
 
 class Driver {
  public:
-    /// `group`: for messages; `niceness`: of the progress thread, added to what it has.
+    /// `group`: for messages; `niceness`: of the progress thread, added to its own.
     Driver(std::string group, int niceness) : group_(std::move(group)), niceness_(niceness) {}
     ~Driver() { stop(); }
     Driver(const Driver&) = delete;
@@ -67,11 +67,11 @@ class Driver {
     enum class Waited { done, expired, interrupted };
     /// Drives until `done`, a signal, or `limit`. `deadline`: a time at which something is due; it sleeps no longer.
     Waited wait(const std::function<bool()>& done, const Deadline& limit, const Deadline& deadline);
-    /// Between two turns in vain of a thread that drives by itself, the `idle`th: yields, or sleeps for `nap`.
+    /// Between two turns in vain (this is the `idle`th) of a thread that drives by itself: yields, or sleeps for `nap`.
     void pause(int idle, std::chrono::milliseconds nap);
-    /// Somebody has to make progress while nobody waits.
+    /// From now on the progress thread makes progress while no other thread waits.
     void drive_in_background();
-    /// No thread could be had for that.
+    /// The system gave no thread for that.
     bool lacks_thread() const noexcept { return lacks_thread_; }
     bool is_own_thread() const noexcept { return thread_.get_id() == std::this_thread::get_id(); }
     /// Ends the progress thread.
@@ -82,7 +82,7 @@ class Driver {
     void start_thread();
     void run_thread();
     void unpark();
-    bool park();  ///< false: nobody wants this thread to drive
+    bool park();  ///< false: this thread need not drive
 
     const std::string group_;
     const int niceness_;

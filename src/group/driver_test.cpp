@@ -1,4 +1,4 @@
-// Who drives, and when, over something that the test moves by itself.
+// The thread that drives, and when, over work that the test moves by itself.
 #include "group/driver.hpp"
 
 #include "core/interrupt.hpp"

@@ -1,6 +1,6 @@
-// ExpectedBlocks: how long the blocks of the next all_to_all may be, so that ranks pass them on for each other
-// (relay.cpp). No rank knows others' blocks beforehand, but all have to go the same way: so all start from what all
-// have learnt from the calls before. A value; equal on all ranks of a group, which tell it the same in the same order.
+// ExpectedBlocks: the length up to which ranks pass on the blocks of the next all_to_all for each other (relay.cpp). No
+// rank knows others' blocks beforehand, but all have to go the same way: so all start from the lengths that all have
+// learnt from earlier calls. A value; equal on all ranks of a group, which make the same calls of it in the same order.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,8 @@ class ExpectedBlocks {
     /// `limit`: the largest slot that is worth while; one of these sizes.
     explicit ExpectedBlocks(std::uint64_t limit) : limit_(limit), room_(limit) {}
 
-    /// Of the next call: bytes of the slots in which blocks are tried; empty: they are not, as the last ones did not
-    /// fit. The more often they did not, the longer this lasts.
+    /// Of the next call: bytes of the slots in which to try blocks; empty: none, as the last blocks did not fit. The
+    /// more often they did not, the longer this lasts.
     std::optional<std::uint64_t> next() noexcept {
         if (skipped_ == 0) return room_;
         --skipped_;

@@ -19,7 +19,7 @@ TEST(ExpectedBlocks, get_smaller_slots_after_a_row_of_shorter_ones_and_larger_on
         blocks.learn(call == 7 ? 60 : 8);
     }
     EXPECT_EQ(blocks.next(), Room(64)) << "the longest of them fits";
-    blocks.learn(300);  // did not fit, but will
+    blocks.learn(300);  // did not fit, but the next will
     EXPECT_EQ(blocks.next(), Room(1024));
 }
 

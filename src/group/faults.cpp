@@ -125,8 +125,8 @@ Fault parse_fault(std::string_view text) {
     return fault;
 }
 
-// A process that is stopped cannot wake itself: a grandchild does, which nobody has to wait for. It keeps none of the
-// connections open. _Fork, since what runs at a fork may want the lock that is held.
+// A process that is stopped cannot wake itself: a grandchild does, for which no process has to wait. It keeps none of
+// the connections open. _Fork, since fork handlers may want the lock that is held.
 void stop_for(nanoseconds time) {
     const pid_t self = ::getpid();
     const pid_t child = ::_Fork();

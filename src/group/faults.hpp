@@ -1,5 +1,5 @@
-// Faults: what TUTTI_FAULTS asks this rank to suffer in the midst of an operation, for drills: a rank that dies, stops,
-// is slow, or whose network fails, at a place that can be chosen and repeated.
+// Faults: the faults that TUTTI_FAULTS injects into this rank in the midst of an operation, for drills: a rank that
+// dies, stops, is slow, or whose network fails, at a place that can be chosen and repeated.
 //
 //     TUTTI_FAULTS="rank=3 op=all_reduce@100 kill; rank=1 op=send stop=5s step=2"
 //
@@ -46,7 +46,7 @@ struct Fault {
     std::optional<int> step{};
     std::uint64_t seed = 0;
 };
-/// Of all ranks. Throws InvalidArgument that names the word and what was expected.
+/// Of all ranks. Throws InvalidArgument that names the word and the expected form.
 std::vector<Fault> parse_faults(std::string_view text);
 
 /// A fault of one operation under way.
@@ -59,12 +59,13 @@ struct ArmedFault {
 class Faults {
  public:
     Faults(std::vector<Fault> all, int rank);
-    /// Null: TUTTI_FAULTS is not set, or names other ranks. Throws InvalidArgument.
+    /// Null: TUTTI_FAULTS is not set, or names only other ranks. Throws InvalidArgument.
     static std::unique_ptr<Faults> from_environment(int rank);
 
     /// An operation begins on this rank.
     std::optional<ArmedFault> begin(std::string_view operation);
-    /// One of its turns is over, and data has moved or not; or it is about to end. `title`: of the operation.
+    /// One of the operation's turns is over, and data has moved or not; or it is about to end. `title`: the
+    /// operation's.
     void turn(ArmedFault& armed, bool moved, bool ends, World& world, const std::string& title);
 
  private:

@@ -10,7 +10,7 @@ namespace tutti::group {
 namespace {
 constexpr std::uint64_t hashed = std::uint64_t{1} << 35;
 
-// What is compared of a quantised collective stands where others have their root.
+// The terms of a quantised collective stand where others have their root.
 constexpr int format_bits = 2, scales_bits = 2, output_bits = 2;
 constexpr DType outputs[] = {DType::float32, DType::float16, DType::bfloat16};
 

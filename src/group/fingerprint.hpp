@@ -1,4 +1,4 @@
-// Fingerprint: an operation in 64 bits that can be read back: what the headers of all messages carry.
+// Fingerprint: an operation in 64 bits that can be read back; the headers of all messages carry it.
 //
 //   5 bits operation | 5 dtype | 4 reduce op | 14 root + 1 | 36 count
 // Counts that do not fit, and lists of counts, are hashed into the count's bits; its top bit says so.
@@ -15,7 +15,7 @@
 
 namespace tutti::group {
 
-/// What ranks must agree about in a quantised collective, beside its count.
+/// The terms of a quantised collective on which ranks must agree, beside its count.
 struct QuantizedTerms {
     int operation = 0;  ///< one of those below
     DType input = DType::float32;
@@ -33,20 +33,20 @@ struct Fingerprint {
     static std::uint64_t pack(int operation, DType dtype, ReduceOp::Kind op, int root, std::uint64_t count);
     static std::uint64_t pack(int operation, DType dtype, ReduceOp::Kind op, int root,
                               std::span<const std::uint64_t> counts);
-    /// Of a quantised collective. What cannot be read back from it (a scale, rows, different counts) is in `counts`,
-    /// too.
+    /// Of a quantised collective. `counts` also holds the terms that cannot be read back from it (a scale, rows,
+    /// different counts).
     static std::uint64_t pack(const QuantizedTerms& terms, std::span<const std::uint64_t> counts);
-    /// "all_reduce of float32 × 10, sum"; for errors. Sizes that differ by rank are not in it: of an all_to_all it
-    /// tells none, of others a digest of them all; so of several that are launched as one.
+    /// "all_reduce of float32 × 10, sum"; for errors. It leaves out sizes that differ by rank: of an all_to_all it
+    /// tells none, of others a digest of them all; likewise of several that are launched as one.
     static std::string describe(std::uint64_t fingerprint);
     /// "all_to_all: rank 0 sends int32 × 3 to rank 1, which expects 1"; where ranks call the same, but a pair of them
-    /// means blocks of different lengths.
+    /// expects blocks of different lengths.
     static std::string describe_block(std::uint64_t fingerprint, int from, std::uint64_t sent_bytes, int to,
                                       std::uint64_t expected_bytes);
 };
 
 inline constexpr int point_to_point = 31;
-/// Objects travel as bytes, by the collectives above; what is compared is the call, with the length of its list.
+/// Objects travel as bytes, by the collectives above; ranks compare the call, with the length of its list.
 inline constexpr int broadcast_objects = 24;
 inline constexpr int all_gather_objects = 25;
 inline constexpr int gather_objects = 26;
@@ -55,12 +55,12 @@ inline constexpr int symmetric_memory = 28;
 inline constexpr int quantized_all_reduce = 20;
 inline constexpr int quantized_reduce_scatter = 21;
 inline constexpr int quantized_all_gather = 22;
-/// Groups are made, of so many ranks' lists; the root says by what.
+/// The making of groups, of so many ranks' lists; the root says by which call.
 inline constexpr int group_creation = 23;
 enum class Making : int { new_group = -1, split = 0, mesh = 1 };
 inline constexpr int object_message = 30;
 
-/// Stands for all that a rank will not do any more.
+/// Stands for all operations that a rank will never do.
 
 constexpr bool is_message(std::uint64_t fingerprint) {
     return static_cast<int>(fingerprint >> 59) >= object_message;

@@ -48,7 +48,7 @@ std::shared_ptr<Operation> Flight::collective_of(const Group* group) {
     return nullptr;
 }
 
-// Other threads may have been anywhere: only what says that it is over is written.
+// Other threads may have been anywhere: so this writes only the lock and the failure.
 void Flight::inherit(const std::exception_ptr& failure) noexcept {
     new (&mutex_) BiasedMutex;
     new (&failure_) std::exception_ptr(failure);
@@ -72,7 +72,7 @@ void Flight::post(const std::shared_ptr<Operation>& message) {
     heed_mailbox();
 }
 
-// ---- What the driver asks for
+// ---- For the driver
 
 bool Flight::move() {
     const Held held(*this);
@@ -135,7 +135,7 @@ bool Flight::progress() {
     if (ways_.mailbox->progress()) {
         moved = true;
         heed_mailbox();
-        // What has come may complete an operation: at once, without another look at the sockets.
+        // The messages that have come may complete an operation: at once, without another look at the sockets.
         if (!failure_) progress_collectives();
     }
     if (failure_) return true;
@@ -187,7 +187,7 @@ void Flight::complete(std::shared_ptr<Operation> operation, const std::exception
     completed_.push_back(std::move(operation));
 }
 
-// ---- What the mailbox has found
+// ---- Findings of the mailbox
 
 void Flight::heed_mailbox() {
     using Kind = transport::Finding::Kind;
@@ -219,7 +219,7 @@ void Flight::fail(const std::exception_ptr& error) {
         if (!deferred_) deferred_ = error;
         return;
     }
-    progress_messages();  // what has been sent, or has come, succeeded
+    progress_messages();  // messages that have been sent, or have come, succeeded
     failure_ = error;
     if (ways_.neighbours != nullptr) ways_.neighbours->withdraw_offers();
     if (ways_.mailbox != nullptr) ways_.mailbox->drop_all();
@@ -251,7 +251,7 @@ void Flight::check() {
             give_up(operation);
             continue;
         }
-        // What its peer sent before it left may have come since this rank looked last.
+        // Messages of its peer from before it left may have come since this rank looked last.
         if (progress() || failure_ || operation->done()) return;
         return operation->group->give_up(operation->group->rank_of(operation->transfer.peer));
     }
@@ -266,7 +266,7 @@ void Flight::check() {
     }
 }
 
-// Its receiver has left without it, which concerns nobody else: the streams are as they were.
+// Its receiver has left without it, which concerns no other rank: the streams are as they were.
 void Flight::give_up(const std::shared_ptr<Operation>& send) {
     ways_.mailbox->cancel_send(send->transfer);
     std::erase(messages_, send);

@@ -1,8 +1,8 @@
-// Flight: what a rank of a world has in flight, the lock that guards it, and what moves it: collectives of groups that
-// are active, and messages.
+// Flight: the operations that a rank of a world has in flight (collectives of active groups, and messages), the lock
+// that guards them, and the code that moves them.
 //
 // Invariants: an execution is not destroyed while it runs, so a failure inside takes effect when it has returned. After
-// the first failure nothing is in flight any more, and nothing comes to be.
+// the first failure nothing is in flight, and nothing will be.
 //
 // Threads: any; functions need the lock unless they say otherwise.
 #pragma once
@@ -25,7 +25,7 @@ namespace tutti::detail {
 
 class Verdicts;
 
-/// What messages go through.
+/// The parts of a world through which messages go.
 struct Ways {
     transport::Neighbours* neighbours = nullptr;
     transport::Links* links = nullptr;
@@ -38,13 +38,13 @@ class Flight final : public Driven {
  public:
     /// Both must outlive it.
     Flight(GroupTable& groups, Verdicts& verdicts) : groups_(groups), verdicts_(verdicts) {}
-    /// Before anything is in flight. What it names must outlive this.
+    /// Before anything is in flight. The objects that it names must outlive this.
     void attach(const Ways& ways) { ways_ = ways; }
 
     transport::Mailbox& mailbox() noexcept { return *ways_.mailbox; }
     transport::Links& links() noexcept { return *ways_.links; }
     BiasedMutex& mutex() noexcept { return mutex_; }
-    /// The lock, held. What has been completed meanwhile is told when it is free again: continuations may issue more.
+    /// The lock, held. Continuations of operations completed meanwhile run when it is free again: they may issue more.
     class Held {
      public:
         explicit Held(Flight& flight) : flight_(flight) { flight_.mutex_.lock(); }
@@ -63,7 +63,7 @@ class Flight final : public Driven {
     bool failing() const noexcept { return failure_ || deferred_; }
     /// An operation in flight, of collectives first; null: there is none.
     std::shared_ptr<Operation> any() const;
-    /// When the first deadline of what is in flight passes, but not later than `limit`.
+    /// The first deadline of the operations in flight, but not later than `limit`.
     Deadline first_deadline(const Deadline& limit) const;
     /// The collective that moves in a group, or in any group (null); takes the lock.
     std::shared_ptr<Operation> collective_of(const Group* group);
@@ -71,22 +71,22 @@ class Flight final : public Driven {
     /// The group has collectives in flight, from now on until it has none.
     void activate(Group& group);
     void post(const std::shared_ptr<Operation>& message);
-    /// Moves everything on as far as it goes; true if anything moved.
+    /// Moves all operations as far as they go; true if anything moved.
     bool progress();
-    void hear();          ///< fails, if that is the news
-    void heed_mailbox();  ///< does what its findings ask for
-    /// Moves an execution on; what fails inside fails when it has returned.
+    void hear();          ///< fails, if the news says so
+    void heed_mailbox();  ///< acts on its findings
+    /// Moves an execution on; a failure inside takes effect when it has returned.
     bool run(engine::Running& execution);
-    /// It is over: with an error, or well.
+    /// The operation is over: with an error, or well.
     void complete(std::shared_ptr<Operation> operation, const std::exception_ptr& error);
     /// Every operation of every group fails with it.
     void fail(const std::exception_ptr& error);
-    /// What a rank looks after now and then: deadlines, ranks that left, mismatches that no message shows.
+    /// The checks that a rank makes now and then: deadlines, ranks that left, mismatches that no message shows.
     void check();
     /// From now on check() ends no message: the rank that leaves looks after them.
     void leave() noexcept { leaving_ = true; }
-    /// The ranks that have yet to take what was sent to them, in one group or in all (null), or to finish sending what
-    /// a receive has met. Other messages end here.
+    /// The ranks that have yet to take the messages sent to them, in one group or in all (null), or to finish sending a
+    /// message that a receive has met. Other messages end here.
     std::vector<int> awaited_receivers(const Group* group);
     /// In a forked child, where nothing can be done: the lock is free, and this is the failure.
     void inherit(const std::exception_ptr& failure) noexcept;
@@ -117,7 +117,7 @@ class Flight final : public Driven {
     std::vector<std::shared_ptr<Operation>> completed_;  // whose continuations have not been called yet
     std::exception_ptr failure_;
     bool executing_ = false;       // inside an execution
-    std::exception_ptr deferred_;  // what failed meanwhile
+    std::exception_ptr deferred_;  // the failure meanwhile
     bool leaving_ = false;         // no receive will come
     Instant next_check_{}, last_check_{};
 };

@@ -15,7 +15,7 @@
 namespace tutti::detail {
 namespace {
 
-constexpr std::chrono::milliseconds time_for_the_backend{2000};  // it may wait for the cause of what it sees
+constexpr std::chrono::milliseconds time_for_the_backend{2000};  // it may wait for the cause of its symptom
 
 BackendCall call_of(const Operation& operation) {
     if (!operation.is_collective) return operation.is_receive ? BackendCall::receive : BackendCall::send;
@@ -87,8 +87,8 @@ BackendRequest request_of(const Operation& operation, const Group& group) {
 CustomBackend* ForeignBackends::of(const Operation& operation) const {
     if (made_.empty()) return nullptr;
     auto found = made_.find(operation.device.type);
-    // A barrier has no buffers: the backend for host memory makes it, or else the one that is there. Objects travel
-    // natively where no backend serves host memory.
+    // A barrier has no buffers: the backend for host memory runs it, or else the first one. Objects travel natively
+    // where no backend serves host memory.
     const bool is_barrier = operation.is_collective && operation.request.collective == Collective::barrier;
     if (found == made_.end() && is_barrier && !names_.contains(operation.device.type)) found = made_.begin();
     return found == made_.end() ? nullptr : found->second.get();
@@ -226,7 +226,7 @@ void ForeignBackends::wait_for(Operation& operation, const Deadline& deadline, U
         std::condition_variable changed;
         bool over = false;
     };
-    // A device's backend watches the time, too, and knows more: it speaks first.
+    // A device's backend watches the time, too, and knows more: the group lets it report first.
     const auto late = operation.device.type == Device::Type::cpu ? std::chrono::milliseconds(0) : time_for_the_backend;
     const auto signal = std::make_shared<Signal>();
     auto wake = [signal] {
@@ -268,7 +268,7 @@ void ForeignBackends::wait_for(Operation& operation, const Deadline& deadline, U
     }
 }
 
-// What the backend says then is a symptom; the cause is known.
+// A backend's error after that is a symptom; the cause is known.
 void ForeignBackends::end(const std::exception_ptr& failure) {
     std::list<std::shared_ptr<Operation>> open;
     {
@@ -286,7 +286,7 @@ void ForeignBackends::abort(const std::string& reason) noexcept {
     for (const auto& [device, backend] : made_) backend->abort(reason);
 }
 
-// Those whose backends have not ended them in time end with the world.
+// Operations that their backends have not ended in time end with the world.
 void ForeignBackends::wait_for_all() {
     for (;;) {
         std::shared_ptr<Operation> pending;
@@ -303,7 +303,7 @@ void ForeignBackends::wait_for_all() {
     }
 }
 
-// Here, and not where the last handle goes: that may be a thread of the backend, while this process ends.
+// Here, and not with the last handle: that may go on a thread of the backend, while this process ends.
 void ForeignBackends::leave() {
     wait_for_all();
     if (!group_.world().flight().failure()) {

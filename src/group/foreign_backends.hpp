@@ -1,7 +1,7 @@
-// ForeignBackends: a group's operations that another backend runs: it is told what to do in plain form, waited for, and
-// the operation is taken back.
+// ForeignBackends: a group's operations that another backend runs: the group describes each to it in plain form, waits
+// for it, and takes the operation back.
 //
-// Threads: any. The order in which operations are handed over is that of their issue.
+// Threads: any. Operations are handed over in the order of their issue.
 #pragma once
 
 #include "backend/registry.hpp"
@@ -25,19 +25,19 @@ struct Part;
 
 class ForeignBackends {
  public:
-    /// Of a group, which must outlive it; makes those that `part` names. Devices it does not name, and those that it
-    /// calls native, are the group's own.
+    /// Of a group, which must outlive it; makes the backends that `part` names. The group itself serves devices that it
+    /// does not name or calls native.
     ForeignBackends(Group& group, const Part& part);
-    /// Where the process is a fork, they are another process's: forgets them without a word.
+    /// In a forked child they belong to the parent: forgets them without a word.
     void forget() noexcept;
-    /// None has anything to do any more.
+    /// No backend has anything left to do.
     void abort(const std::string& reason) noexcept;
 
     /// By device, native ones included.
     const backend::Devices& names() const noexcept { return names_; }
     /// Options for groups made after this one's pattern.
     const std::any& options() const noexcept { return options_; }
-    /// That this process is bound to.
+    /// The device that this process is bound to.
     const std::optional<Device>& device() const noexcept { return device_; }
     bool takes_blocks(Device::Type device) const {
         const auto found = made_.find(device);
@@ -46,10 +46,10 @@ class ForeignBackends {
     /// A backend of the group that makes those of its parts; null where there is none. Equal on all ranks.
     CustomBackend* splittable(const std::string& name) const;
     CustomBackend* of_name(const std::string& name) const;
-    /// A part is made of which this rank is no member.
+    /// The other ranks make a part of which this rank is no member.
     void stay_out_of_split(const backend::Devices& names) const;
 
-    /// Issues the operation if one of these backends is to run it. False: it is the group's own to run.
+    /// Issues the operation if one of these backends is to run it. False: the group itself has to run it.
     bool submit(const std::shared_ptr<Operation>& operation);
     /// Operations that belong together, which a backend may begin as one.
     void submit_together(const std::vector<std::shared_ptr<Operation>>& operations, bool asynchronous);
@@ -57,12 +57,12 @@ class ForeignBackends {
     enum class Until { done, issued };
     void wait_for(Operation& operation, const Deadline& deadline, Until until = Until::done);
     void wait_until_issued(Operation& operation);
-    /// What a backend says of one. Any thread.
+    /// A backend's news of one. Any thread.
     void note_enqueued(const std::shared_ptr<Operation>& operation, int source);
     void take_back(const std::shared_ptr<Operation>& operation, int source, const std::exception_ptr& error);
-    /// The world has failed: ends what they have under way; not under the world's lock.
+    /// The world has failed: ends the operations that they have under way; not under the world's lock.
     void end(const std::exception_ptr& failure);
-    /// Waits for what they have under way, and lets them go.
+    /// Waits for the operations that they have under way, and lets them go.
     void leave();
 
  private:

@@ -1,4 +1,4 @@
-// Making and leaving a group, issuing operations, and what they are called.
+// Making and leaving a group, issuing operations, and their names.
 #include "group/group.hpp"
 
 #include "algorithm/select.hpp"
@@ -123,7 +123,7 @@ void Group::take_layout() {
     layout_ = world;
     const std::vector<int> ranks = members();
     if (!is_whole_world()) {
-        // Hosts are counted anew, in the order of the group's ranks.
+        // Numbers the hosts anew, in the order of the group's ranks.
         std::vector<int> hosts;
         layout_.host_of.clear();
         for (const int r : ranks) {
@@ -223,7 +223,7 @@ void Group::submit(const std::shared_ptr<Operation>& operation, bool asynchronou
     {
         const Flight::Held held(world_->flight());
         if (!operation->is_collective)
-            world_->flight().hear();  // a message that is sent at once succeeds, whatever comes then
+            world_->flight().hear();  // a message that is sent at once succeeds, even if a failure follows
         begin(operation);
         if (operation->is_collective) {
             collectives_.push_back(operation);
@@ -244,7 +244,7 @@ void Group::run(const std::shared_ptr<Operation>& operation) {
 
 std::shared_ptr<const schedule::Schedule> Group::plan_for(const algorithm::Request& request) {
     if (request.collective == Collective::all_to_all && !request.even && request.algorithm == "bruck") {
-        algorithm::Request straight = request;  // what could not be passed on
+        algorithm::Request straight = request;  // the operation that could not be passed on
         straight.algorithm.reset();
         return plan_for(straight);
     }
@@ -259,7 +259,7 @@ std::shared_ptr<const schedule::Schedule> Group::plan_for(const algorithm::Reque
 }
 
 void Group::leave() {
-    if (world_->inherited()) return;  // what a child does concerns nobody else
+    if (world_->inherited()) return;  // a child's actions concern no other rank
     if (is_whole_world()) {
         for (const auto& group : world_->groups().all()) group->backends().leave();
         return world_->leave();

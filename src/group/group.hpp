@@ -3,7 +3,7 @@
 // Collectives of one group run one after the other in the order of their issue; those of different groups, and
 // messages, run beside each other. Ranks are the group's own here, except where it says otherwise.
 //
-// Threads: any; the world's lock guards what moves.
+// Threads: any; the world's lock guards all that moves.
 #pragma once
 
 #include "algorithm/slots.hpp"
@@ -27,7 +27,7 @@
 
 namespace tutti::detail {
 
-/// A group that is left of another one, which has ended.
+/// The rest of another group, which has ended.
 struct Remains {
     std::shared_ptr<const Group> of{};
     std::vector<int> left_out{};  ///< ranks of that one, ascending
@@ -42,7 +42,7 @@ struct Part {
     backend::Devices backends{};  ///< empty: native
     std::any pg_options{};
     std::optional<Device> device{};         ///< that this process is bound to
-    std::shared_ptr<const Group> parent{};  ///< all of its ranks take part in making this one
+    std::shared_ptr<const Group> parent{};  ///< all of its ranks make this one together
     Remains remains{};
 };
 
@@ -51,7 +51,7 @@ class Group : public std::enable_shared_from_this<Group> {
     /// The group of all ranks of a new world. Throws as ProcessGroup's constructor.
     static std::shared_ptr<Group> of_all(const ProcessGroupOptions& options, std::optional<Deadline> joining = {},
                                          std::string description = {}, Remains remains = {});
-    /// This rank is a member. Nothing is exchanged: all members make it of equal parts.
+    /// This rank is a member. Ranks exchange nothing: all members make it of equal parts.
     static std::shared_ptr<Group> of_some(const std::shared_ptr<World>& world, Part part);
     /// Shared memory that such a group takes on each host, at most: equal on all ranks.
     static std::uint64_t part_bytes(const World& world, std::span<const int> members);
@@ -85,7 +85,7 @@ class Group : public std::enable_shared_from_this<Group> {
     /// Whether it works on tensors there.
     bool serves(Device::Type device) const noexcept { return backends_->names().contains(device); }
     ForeignBackends& backends() const noexcept { return *backends_; }
-    /// What a message's `tag`, zero or more, is called on the way.
+    /// The channel of a message with `tag`, zero or more.
     std::uint64_t message_channel(int tag) const noexcept {
         return Channel::of_message(index_, static_cast<std::uint64_t>(tag));
     }
@@ -95,37 +95,37 @@ class Group : public std::enable_shared_from_this<Group> {
 
     /// Queues the operation; asynchronous ones are progressed in the background.
     void submit(const std::shared_ptr<Operation>& operation, bool asynchronous);
-    /// Decides how a collective that is not issued yet will run, for all that are made from it: true, `slot_call` is
-    /// filled in; false: `schedule` is.
+    /// Decides how a collective that is not issued yet will run, and all that are made from it: fills in `slot_call`
+    /// and returns true, or `schedule` and returns false.
     bool choose_way(Operation& operation);
-    /// Issues it, waits for it, and throws what it failed with.
+    /// Issues it, waits for it, and throws its error.
     void run(const std::shared_ptr<Operation>& operation);
     /// Runs a short collective at once, without an Operation, when nothing else is in flight. `timeout` zero: the
-    /// group's. False, and nothing has happened, when it has to go the ordinary way.
+    /// group's. Where it has to go the ordinary way, does nothing and returns false.
     bool run_short(const char* name, const engine::SlotCall& call, std::chrono::milliseconds timeout,
                    OrdinaryCall ordinary = {});
-    /// Whether a collective of this shape is a short one. Depends only on what is equal on all ranks.
+    /// Whether a collective of this shape is a short one. Depends only on values that are equal on all ranks.
     bool is_short(Collective collective, std::uint64_t block_bytes) const noexcept;
-    /// all_to_all: whether all that this rank sends is short. Ranks may differ in that.
+    /// all_to_all: whether all blocks that this rank sends are short. Ranks may differ in that.
     bool blocks_fit(const engine::SlotCall& call) const noexcept;
-    /// Sends a short message to a rank (of the world) of this host at once; `payload` may be written again. False, and
-    /// nothing has happened, when it has to go the ordinary way.
+    /// Sends a short message to a rank (of the world) of this host at once; `payload` may be written again. Where it
+    /// has to go the ordinary way, does nothing and returns false.
     bool send_now(int peer, std::uint64_t channel, std::uint64_t fingerprint, std::span<const std::byte> payload);
     /// Receives a short message of a rank of this host that is there or comes within a moment, when nothing else is in
     /// flight. False: it has to go the ordinary way.
     bool receive_now(transport::Transfer& receive);
     const algorithm::Layout& layout() const noexcept { return layout_; }
-    /// The algorithm that is to serve a collective, whatever the tuning says, or the one that is not ("^ring"); empty:
-    /// none. Equal on all ranks; to be set while no collective is under way.
+    /// The algorithm that is to serve a collective against the tuning, or the excluded one ("^ring"); empty: none.
+    /// Equal on all ranks; set only while no collective is under way.
     const std::optional<std::string>& named(Collective collective) const noexcept {
         return named_[static_cast<std::size_t>(collective)];
     }
     void serve_with(Collective collective, std::optional<std::string> algorithm);
-    /// How many times this rank has asked for a smaller group, this one included; equal on all that do.
+    /// How many times this rank has asked for a smaller group, this time included; equal on all ranks that do.
     int next_shrink() noexcept { return ++shrinks_; }
     /// Ends it, and with it the world.
     void abort(const std::string& reason) { world_->abort(reason); }
-    /// Waits for what this rank has in flight; of the group of all ranks, leaves the world.
+    /// Waits for the operations that this rank has in flight; of the group of all ranks, leaves the world.
     void leave();
 
     /// Whether ranks of this host share memory; equal on all of them.
@@ -139,7 +139,7 @@ class Group : public std::enable_shared_from_this<Group> {
 
     // ---- For the world, under its lock unless it says otherwise
 
-    /// It is issued, whoever moves its data. Throws when the group can take no more.
+    /// It is issued, whether the group or a backend moves its data. Throws when the group can take no more.
     void begin(const std::shared_ptr<Operation>& operation);
     /// Moves the collectives on as far as they go.
     bool progress();
@@ -147,29 +147,29 @@ class Group : public std::enable_shared_from_this<Group> {
     std::shared_ptr<Operation> front() const noexcept { return collectives_.empty() ? nullptr : collectives_.front(); }
     /// All collectives end with it.
     void drop(const std::exception_ptr& error);
-    /// Whether the collective that moves is in time, and goes well, as far as can be seen.
+    /// Checks that the collective that moves is in time, and goes well, as far as this rank can see.
     void check_front(Instant now);
     /// Whether the other side of a message has left without it, as far as this rank has looked.
     bool is_in_vain(const Operation& message) const;
-    /// Nobody can finish what waits for that rank (of the group): all hear the cause.
+    /// No operation that waits for that rank (of the group) can finish: all ranks hear the cause.
     void give_up(int peer);
     /// The same of the last one, when this rank has none in flight.
     void check_last();
     void mismatch(int peer, std::uint64_t sequence, std::uint64_t theirs, std::uint64_t mine);
     /// Whether this rank has finished that collective.
     bool has_finished(std::uint64_t sequence) const noexcept;
-    /// Whether all that this rank sends to `peer` in that collective is on its way, if it sends anything.
+    /// Whether all bytes that this rank sends to `peer` in that collective, if any, are on their way.
     bool has_sent_all(int peer, std::uint64_t sequence) const;
-    /// Both ranks call the same, but `peer` sends a block of another length than this rank expects.
+    /// Both ranks call the same collective, but `peer` sends a block of another length than this rank expects.
     void mismatch_of_blocks(int peer, std::uint64_t sequence, std::uint64_t fingerprint, std::uint64_t their_bytes,
                             std::uint64_t my_bytes);
     void time_out(Operation& operation);
-    /// Another rank has said what is wrong.
+    /// Another rank has named the cause.
     void fail_as_told(const rendezvous::Verdict& told, const ErrorContext& context);
     const Agreement& agreement() const noexcept { return *agreement_; }
     ErrorContext context_of(const Operation& operation) const;
     std::string title_of(const Operation& operation) const;
-    // What the recorder is told (recording.cpp).
+    // Reports to the recorder (recording.cpp).
     void record_end(const Operation& operation, bool well);
     void record_failure(const std::exception_ptr& error);
     void note_gone(int global);

@@ -1,7 +1,7 @@
-// GroupTable: the groups of a world by number, and which of them have been left.
+// GroupTable: the groups of a world by number, and those of them that ranks have left.
 //
-// Numbers, and places in shared memory, are counted alike by all ranks, each making all groups; groups that only some
-// ranks make take theirs from the store.
+// All ranks count numbers, and places in shared memory, alike, as each makes all groups; groups that only some ranks
+// make take theirs from the store.
 //
 // Threads: any.
 #pragma once
@@ -24,7 +24,7 @@ namespace tutti::detail {
 
 class Group;
 
-/// What a group has of its world's numbers and shared memory.
+/// A group's share of its world's numbers and shared memory.
 struct GroupPlace {
     std::uint32_t index = 0;
     std::uint64_t offset = 0;
@@ -47,21 +47,21 @@ class GroupTable final : public transport::Calls {
     /// The same for groups that only some ranks make: counted in the store.
     GroupPlace next_place_in_store(std::uint32_t count, std::uint64_t part_bytes);
 
-    /// This rank leaves one, or all: what is announced for it is refused.
+    /// This rank leaves one, or all: messages announced for it are refused.
     void leave(std::uint32_t index);
     void leave_all();
     void forget(std::uint32_t index);
-    /// Another rank has left one. All that it sent there has been read.
+    /// Another rank has left one. This rank has read all that it sent there.
     void note_left(std::uint32_t index, int peer);
     bool has_left(std::uint32_t index, int peer) const;
 
-    // What a mailbox asks.
+    // The mailbox's questions (Calls).
     bool has_left(std::uint64_t channel) const override;
     std::uint64_t fingerprint_of(std::uint64_t channel) const override;
     bool has_finished(std::uint64_t channel) const override;
     bool has_sent_all(int peer, std::uint64_t channel) const override;
 
-    /// In a forked child: whoever held its locks is in another process.
+    /// In a forked child: the threads that held its locks are in another process.
     void renew_locks() noexcept;
 
  private:

@@ -96,7 +96,7 @@ Verdict Health::await_judgement(const Deadline& limit) {
 }
 
 // A goodbye travels apart from the data: bytes that a connection still holds count first. Where a stream has ended
-// nothing more comes in any case; why, a goodbye or a verdict tells, which may still be on its way.
+// nothing more comes in any case; a goodbye or a verdict, which may still be on its way, tells why.
 std::optional<Verdict> Health::gone(int peer, const transport::StreamEnd* end, bool all_read, Instant now) const {
     if ((end != nullptr || all_read) && has_said_goodbye(peer)) return left(peer);
     if (end == nullptr || now - end->when < cause_patience) return std::nullopt;

@@ -1,8 +1,8 @@
-// Health: what a rank has heard about the ranks of its world. Who has died, left or fallen silent; which verdict ends
-// the world; who accuses whom, and what the rank says that judges.
+// Health: a rank's news of the ranks of its world: those that have died, left or fallen silent; the verdict that ends
+// the world; the accusations, and the word of the rank that judges.
 //
-// News come on the membership's thread, in any order, and several for one cause: a cause counts before a symptom, and
-// of two accusations the one that outranks the other, equal on all ranks.
+// News arrive on the membership's thread, in any order, several for one cause: a cause counts before a symptom, and of
+// two accusations the one that outranks the other, equal on all ranks.
 //
 // Threads: any.
 #pragma once
@@ -29,21 +29,21 @@ class Health {
 
     /// One piece of news.
     void hear(const rendezvous::Verdict& verdict);
-    /// This rank knows a cause by itself. False: there is one already.
+    /// This rank has found a cause by itself. False: there is one already.
     bool blame(const rendezvous::Verdict& verdict);
     /// Whether a verdict waits for take_news().
     bool has_news() const noexcept { return has_news_.load(std::memory_order_acquire); }
     rendezvous::Verdict take_news();
     /// The verdict that ends the world; nothing: there is none yet.
     std::optional<rendezvous::Verdict> cause() const;
-    /// Raised with the first verdict: whoever is connecting need not go on.
+    /// Raised with the first verdict: a thread that is connecting need not go on.
     const AbortFlag& bad_news() const noexcept { return bad_news_; }
 
-    /// This rank accuses, and has told all others. Returns when `all_know`, at the latest at `limit`; true: it is this
-    /// rank that judges, false: another is.
+    /// This rank accuses, and has told all others. Returns when `all_know`, at the latest at `limit`; true: this rank
+    /// judges, false: another does.
     bool is_judge_of(const rendezvous::Verdict& accusation, const std::function<bool()>& all_know,
                      const Deadline& limit);
-    /// What the rank says that judges; the accusation itself when that does not come by `limit`.
+    /// The word of the rank that judges; the accusation itself when none comes by `limit`.
     rendezvous::Verdict await_judgement(const Deadline& limit);
 
     /// Why nothing comes from a rank any more: it has left, or cannot be reached. `end`: of its stream, null: it is
@@ -58,7 +58,7 @@ class Health {
     std::vector<int> gone_for_good(std::span<const rendezvous::Card> cards) const;
     bool is_gone_for_good(int rank) const;
 
-    /// In a forked child: whoever held the lock is in another process, and no news come.
+    /// In a forked child: the thread that held the lock is in another process, and no news arrive.
     void renew() noexcept;
 
  private:

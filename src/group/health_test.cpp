@@ -1,4 +1,4 @@
-// What a rank makes of the news that it hears, with no other ranks and a clock of the test's own.
+// A rank's conclusions from the news that it hears, with no other ranks and the test's own clock.
 #include "group/health.hpp"
 
 #include <gtest/gtest.h>

@@ -23,7 +23,7 @@ namespace {
 using transport::Arena;
 using transport::ArenaLayout;
 
-// How often a rank that waits for its neighbours looks whether they still come.
+// The interval at which a rank that waits for its neighbours looks whether they still come.
 constexpr std::chrono::milliseconds neighbours_patience{5};
 
 std::string door_of(const rendezvous::Membership& membership, const std::string& what, int first) {
@@ -118,7 +118,7 @@ std::unique_ptr<transport::Neighbours> HostSharing::share(rendezvous::Membership
     return std::make_unique<transport::Neighbours>(rank_, size_, ranks, std::move(processes), arena_, reads);
 }
 
-// Rank 0 has made it, and has said where it is. A rank that cannot find it there asks at rank 0's door.
+// Rank 0 has made the arena, and has said where it is. A rank that cannot find it there asks at rank 0's door.
 void HostSharing::find_offered(rendezvous::Membership& membership, const OfferedMemory& offer,
                                const Deadline& deadline) {
     if (rank_ == 0) return;
@@ -131,7 +131,7 @@ void HostSharing::find_offered(rendezvous::Membership& membership, const Offered
     }
 }
 
-// The lowest rank of a host makes the memory and passes its descriptor to the others: whoever gets it shares it.
+// The lowest rank of a host makes the memory and passes its descriptor to the others: each rank that gets it shares it.
 void HostSharing::share_by_hand(const rendezvous::Membership& membership, const std::vector<int>& ranks,
                                 const Deadline& deadline) {
     const auto shape = ArenaLayout::of(static_cast<int>(ranks.size()), size_);
@@ -154,7 +154,7 @@ void HostSharing::share_by_hand(const rendezvous::Membership& membership, const 
     arena_->hang_bells(std::move(bells));
 }
 
-// Each rank has tried all others, and hears what all have found: if one may not read another's memory, none reads any.
+// Each rank has tried all others, and hears the findings of all: if one may not read another's memory, none reads any.
 transport::Reads HostSharing::agree(const rendezvous::Membership& membership, const std::vector<int>& ranks,
                                     const Deadline& deadline) {
     using Attached = transport::RankControl::Attached;

@@ -1,10 +1,11 @@
-// How a rank leaves a group, or the world: it waits until its peers have what it sent them, and takes back what they do
-// not take.
+// How a rank leaves a group, or the world: it waits until its peers have the messages that it sent them, and takes back
+// those that they do not take.
 //
 // A rank that leaves takes no further message, and refuses those that others announce: of ranks that all leave none
 // waits for another. When it has nothing more to send it ends its streams, behind all that it sent (Stream::end), and
-// stays until its peers' kernels have it; so a peer can tell what is still to come from what will never come, without a
-// clock. What its peers have not taken in time is withdrawn before its memory is let go (Offers).
+// stays until its peers' kernels have it; so a peer can tell messages still to come from those that will never come,
+// without a clock. Messages that its peers have not taken in time it withdraws before it lets go of its memory
+// (Offers).
 #include "core/interrupt.hpp"
 #include "core/log.hpp"
 #include "core/patience.hpp"
@@ -30,8 +31,7 @@ Deadline earlier(const Deadline& a, const Deadline& b) {
 
 }  // namespace
 
-// Of one group, or of all. False: the time has passed first. Ends at the first failure: then there is nothing more to
-// wait for.
+// Of one group, or of all. False: the time ran out. Ends at the first failure: then there is nothing more to wait for.
 bool World::wait_for_collectives(const Group* group, const Deadline& limit) {
     for (;;) {
         const std::shared_ptr<Operation> pending = flight_.collective_of(group);
@@ -39,14 +39,14 @@ bool World::wait_for_collectives(const Group* group, const Deadline& limit) {
         try {
             wait(*pending, limit);
         } catch (const DistError& error) {
-            if (error.code() == ErrorCode::interrupted) request_interrupt();  // who called shall hear of it
+            if (error.code() == ErrorCode::interrupted) request_interrupt();  // the caller shall hear of it
             return pending->done();
         }
     }
 }
 
-// Drives until `awaited`, which is asked under the lock, names no rank that has still to do `what`. False: the time has
-// passed first, or a signal wants this to end.
+// Drives until `awaited`, which is asked under the lock, names no rank that has still to do `what`. False: the time ran
+// out, or a signal came.
 bool World::drive_until_none(const char* what, const std::function<std::vector<int>()>& awaited,
                              const Deadline& limit) {
     const Driver::Scope driving(driver_);

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::chrono::milliseconds slice{100};  // before it looks for a circle
 
-// What a rank says while it waits. The nonce tells one wait from the next.
+// A rank's notice while it waits. The nonce tells one wait from the next.
 struct Notice {
     std::uint64_t nonce = 0;
     std::string id;
@@ -144,7 +144,7 @@ void Meeting::look_for_circle() {
     }
     std::vector<std::pair<int, Waiting>> circle;
     if (find_circle(world_.rank(), circle)) {
-        // All of them waited at once if none has stopped meanwhile, and nobody came.
+        // All of them waited at once if none has stopped meanwhile, and no rank came.
         const bool stands = std::ranges::all_of(
             circle, [this](const auto& entry) { return waiting(entry.first).said == entry.second.said; });
         if (stands) {

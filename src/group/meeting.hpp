@@ -1,8 +1,8 @@
 // Meeting: members of a group that is being made wait for each other in the store, without the other ranks.
 //
 // Ranks that make overlapping groups in different orders could wait for each other for ever. A rank that has waited for
-// a moment says for which group, and follows what the others say: whoever finds itself on a circle lets the meetings
-// on it fail, with one text on all ranks.
+// a moment says for which group, and follows the words of the others: a rank that finds itself on a circle lets the
+// meetings on it fail, with one text on all ranks.
 //
 // Threads: one at a time.
 #pragma once
@@ -17,12 +17,14 @@ namespace tutti::detail {
 
 class Meeting {
  public:
-    /// `members`: ranks of the world, ascending. `number`: how many groups of the same members this rank made before.
+    /// `members`: ranks of the world, ascending. `number`: how many groups of the same members this rank has made
+    /// before.
     Meeting(World& world, std::vector<int> members, std::uint64_t number, const Deadline& deadline);
 
     /// A number and a place that all members learn: its lowest takes them.
     GroupPlace take_place(std::uint64_t part_bytes);
-    /// Returns when all members have called it. Throws InvalidArgument for a circle, Timeout that names who is missing.
+    /// Returns when all members have called it. Throws InvalidArgument for a circle, Timeout that names the missing
+    /// ranks.
     void wait_for_all();
 
  private:

@@ -8,7 +8,7 @@ bool Group::send_now(int peer, std::uint64_t channel, std::uint64_t fingerprint,
     const BiasedMutex::Entry entry(world_->flight().mutex());
     if (!entry || !world_->flight().sound() || !has_quick_way_) return false;
     if (!world_->flight().mailbox().send_now(peer, channel, fingerprint, payload)) return false;
-    // Here it costs nobody but this rank: the message is on its way meanwhile.
+    // Here it costs no rank but this one: the message is on its way meanwhile.
     const int to = rank_of(peer);
     recorder_.settle(recorder_.begin_brief({.sequence = recorder_.number_message(record::Kind::send, to),
                                             .fingerprint = fingerprint,

@@ -1,4 +1,4 @@
-// Operation: one collective, send or receive on its way through a group; what a Work names.
+// Operation: one collective, send or receive on its way through a group; a Work refers to one.
 #pragma once
 
 #include "algorithm/plan.hpp"
@@ -29,8 +29,8 @@ namespace tutti::detail {
 class Group;
 class Operation;
 
-/// What a short call becomes where it is not as short for other ranks: make(arguments); null: its description is
-/// enough.
+/// Makes the operation that a short call becomes where it is not short for other ranks: make(arguments); null: its
+/// description is enough.
 struct OrdinaryCall {
     std::shared_ptr<Operation> (*make)(const void* arguments) = nullptr;
     const void* arguments = nullptr;
@@ -63,17 +63,17 @@ class Operation {
     std::function<void()> finish;     // after success, before completion: unpacks results
     std::vector<Tensor> temporaries;  // live until completion
     std::vector<TensorView> outputs;
-    std::pair<const std::byte*, const std::byte*> reads{};  // from the first to the last byte of what is only read
+    std::pair<const std::byte*, const std::byte*> reads{};  // from the first to the last byte that is only read
     Device device{};                                        // where its buffers are
-    Stream stream{};                                        // on a device: which its caller works with
+    Stream stream{};                                        // on a device: the one that its caller works with
     std::optional<ReduceOp> premultiplied;                  // on a device: with the factor, for the backend
-    std::vector<const void*> input_blocks;                  // on a device, where they do not adjoin
+    std::vector<const void*> input_blocks;                  // on a device, where the blocks do not adjoin
     std::vector<void*> output_blocks;
     Deadline deadline = Deadline::never();
     std::chrono::milliseconds timeout{0};
     std::shared_ptr<Group> group;
     std::shared_ptr<const schedule::Schedule> schedule;      // chosen beforehand; empty: when it starts
-    std::unique_ptr<const engine::QuantizedCall> quantized;  // what it does instead of the request
+    std::unique_ptr<const engine::QuantizedCall> quantized;  // instead of the request
 
     // Under the group's lock.
     std::uint64_t sequence = 0;
@@ -85,9 +85,9 @@ class Operation {
     record::Ticket ticket = 0;
     std::optional<ArmedFault> fault;  ///< that TUTTI_FAULTS asks for
 
-    // Of one that is a backend's to run: what it is told.
+    // Of an operation that a backend runs: the request to the backend.
     std::unique_ptr<BackendRequest> handed_over;
-    /// Where it is in its group's list of those, until it is over; under the world's lock.
+    /// Its place in its group's list of those, until it is over; under the world's lock.
     std::optional<std::list<std::shared_ptr<Operation>>::iterator> handed_over_at{};
 
     /// A new one that does the same, on the same buffers and temporaries.
@@ -98,14 +98,14 @@ class Operation {
     bool issued() const noexcept { return done() || enqueued_.load(std::memory_order_acquire); }
     /// Once, before it is complete.
     void enqueue(std::shared_ptr<DeviceEvent> event);
-    /// What comes into `waiting` from now on waits for one that is issued.
+    /// Work that enters `waiting` from now on waits for this operation, which is issued.
     void make_wait(Stream waiting) const;
     std::exception_ptr error() const noexcept { return done() ? error_ : nullptr; }
     /// Exactly once; run_continuations() follows.
     void complete(std::exception_ptr error) noexcept;
-    /// Calls back; what comes later is called at once.
+    /// Calls the callbacks; later ones are called at once.
     void run_continuations();
-    /// Both, for one that nobody knows yet.
+    /// Both, for one that no other thread knows yet.
     void complete_unseen() noexcept;
     /// Calls back on completion (at once if that is over).
     void on_completion(std::function<void()> callback);

@@ -1,4 +1,4 @@
-// What the recorder learns from the group, and what the ranks say together when an operation does not come to its end.
+// The group's reports to the recorder, and the joint report of the ranks when an operation does not end.
 #include "group/group.hpp"
 
 #include <tutti/error.hpp>
@@ -79,7 +79,7 @@ void Group::note_gone(int global) {
     if (const int rank = rank_of(global); rank >= 0) recorder_.note_gone(rank);
 }
 
-// Once: what this rank was doing when the trouble was noticed, for the others and for the dump.
+// Once: this rank's operations at the time of the trouble, for the others and for the dump.
 void Group::publish_tail(const std::string& reason) {
     if (tail_published_.exchange(true)) return;
     inquiry_->publish(recorder_.snapshot("", record::Inquiry::tail_length));
@@ -124,7 +124,7 @@ void Group::fail_as_told(const rendezvous::Verdict& told, const ErrorContext& co
 }
 
 void Group::fail_as_judged(const record::Judgement& judgement, ErrorContext context) {
-    // It may have come from the store, where others write.
+    // The judgement may have come from the store, where others write.
     context.peer = judgement.peer < size_ ? global(judgement.peer) : -1;
     if (judgement.disagreement) {
         context.sequence = judgement.sequence;

@@ -11,7 +11,7 @@
 namespace tutti::detail {
 namespace {
 
-/// What a slot begins with.
+/// The head of a slot.
 struct SlotHead {
     std::uint64_t bytes = 0;    ///< of the block, whether or not it fits
     std::uint64_t longest = 0;  ///< of all blocks of its source
@@ -47,8 +47,8 @@ std::uint64_t Group::largest_slot() {
     return *largest_slot_;
 }
 
-// Bytes of the slots in which this operation's blocks are tried; empty: they are not. Those of one type are most likely
-// as long as those before: often an all_to_all of counts comes before one of what they count.
+// Bytes of the slots in which to try this operation's blocks; empty: none. Blocks of one type are most likely as long
+// as those before: often an all_to_all of counts comes before one of the counted values.
 std::optional<std::uint64_t> Group::room_for_blocks(const Operation& operation) {
     if (operation.request.collective != Collective::all_to_all || size_ < 4) return {};
     if (uses_shared_memory_only() && named(Collective::all_to_all) != "bruck") return {};
@@ -92,7 +92,7 @@ void Group::begin_relay(Operation& operation, std::uint64_t room) {
                                             ground_);
 }
 
-// All slots have come. Goes on with a schedule where some rank's blocks did not fit into theirs.
+// All slots have come. Goes on with a schedule where some rank's blocks did not fit into its slots.
 void Group::end_relay(Operation& operation) {
     const algorithm::Request& request = operation.request;
     const std::uint64_t room = *std::exchange(operation.room, std::nullopt), slot = sizeof(SlotHead) + room;

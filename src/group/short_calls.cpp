@@ -1,6 +1,6 @@
-// Short calls: collectives that run in the slots of the ranks of this host (engine/slots). Here is what they have to do
-// with the group: which calls these are, how long the caller looks for the others before it becomes an operation that
-// can time out, sleep and be interrupted, and what the recorder and the other ranks learn.
+// Short calls: collectives that run in the slots of the ranks of this host (engine/slots). Here is their part in the
+// group: which calls are short, how long the caller looks for the others before the call becomes an operation that can
+// time out, sleep and be interrupted, and the reports to the recorder and the other ranks.
 #include "algorithm/plan.hpp"
 #include "engine/slots-inl.hpp"
 #include "group/group.hpp"
@@ -20,12 +20,12 @@ namespace {
 // Turns for which a rank without a core of its own yields before it waits the ordinary way.
 constexpr int turns_max = 100;
 constexpr std::chrono::milliseconds turns_time{2};
-// Before yielding, where those that are waited for have other cores: about as long as a change of context takes.
+// Before yielding, where the awaited ranks have other cores: about as long as a context switch.
 constexpr int looks_before_yield = 30;
 
 }  // namespace
 
-/// What a short call tells its group.
+/// A short call's reports to its group.
 struct Group::ShortCallEvents {
     Group& group;
     const SlotCall& call;
@@ -41,7 +41,7 @@ struct Group::ShortCallEvents {
     void blocks_differ(int peer, std::uint64_t theirs, std::uint64_t mine) {
         group.mismatch_of_blocks(peer, sequence, call.fingerprint, theirs, mine);
     }
-    // Ranks that wait for nobody compare what they did when they last looked at the others.
+    // Ranks that wait for none compare their collectives as of their last look at the others.
     void look_back() {
         group.record_short(call, sequence, ticket);
         group.check_records(std::exchange(group.looked_back_to_, sequence));
@@ -60,8 +60,8 @@ bool Group::is_short(Collective collective, std::uint64_t block_bytes) const noe
     return false;
 }
 
-// Rules are for blocks of one length. Where they differ they are judged by the longest of them, as far as a block of an
-// even call can be short at all.
+// Rules are for blocks of one length. For blocks of different lengths the longest decides, up to the longest block with
+// which an even call can be short.
 bool Group::blocks_fit(const SlotCall& call) const noexcept {
     if (call.send_counts.empty()) return is_short(call.collective, call.block_bytes) && slots_->blocks_fit(call);
     if (!slots_ || !slots_->blocks_fit(call)) return false;
@@ -132,7 +132,8 @@ bool Group::run_short_as(const char* name, const SlotCall& call, std::chrono::mi
     return true;
 }
 
-// It takes longer, or has failed: an ordinary operation from here on, which can time out, sleep and be interrupted.
+// The call takes longer, or has failed: an ordinary operation from here on, which can time out, sleep and be
+// interrupted.
 void Group::go_on(BiasedMutex::Entry& entry, const char* name, const SlotCall& call, const SlotState& state,
                   std::uint64_t sequence, record::Ticket ticket, std::chrono::milliseconds timeout,
                   OrdinaryCall ordinary) {
@@ -173,8 +174,8 @@ template <Collective c>
 }
 
 bool Group::yield_briefly(const SlotCall& call, SlotState& state, std::uint64_t sequence, record::Ticket& ticket) {
-    // More ranks than cores: those that are waited for are most likely ready to run, and get this core, unless they
-    // have others. The lock is kept meanwhile, so not for long.
+    // More ranks than cores: the awaited ranks are most likely ready to run, and get this core, unless they have
+    // others. This rank keeps the lock meanwhile, so not for long.
     Waiting& waiting = world_->driver().waiting();
     const Instant start = Clock::now();
     Instant now = start;

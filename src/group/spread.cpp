@@ -49,7 +49,7 @@ void Spread::move() {
 }
 
 // An allowed one with at least two ranks less than this one, if this is the first rank here; otherwise this one. One
-// that moves after the other makes them even.
+// rank that moves after the other makes the CPUs even.
 int Spread::better_cpu() const {
     cpu_set_t allowed;
     if (here_ < 0 || here_ >= CPU_SETSIZE || ::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return here_;

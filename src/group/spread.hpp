@@ -1,14 +1,14 @@
 // Spread: ranks of one host that are more than its CPUs, and on which CPU each of them runs.
 //
-// A rank that waits either looks again, which helps while those that it waits for run elsewhere, or yields, which helps
-// if one of them needs this CPU. And it only helps if they are spread evenly: with three on one CPU and one on the
-// other each round takes three turns instead of two, and the kernel, which balances a few times a second at best, may
-// leave it so for the whole of a short job. So a rank on a CPU with two more than another one moves there, unless
-// TUTTI_SPREAD is 0: it restricts itself to that CPU and takes the restriction back at once. CPUs that the caller's
-// thread is not allowed to use stay so; those that its cpuset gains later it does not use by itself, as after any
+// A rank that waits either looks again, which helps while the ranks that it waits for run elsewhere, or yields, which
+// helps if one of them needs this CPU. And yielding only helps if the ranks are spread evenly: with three on one CPU
+// and one on the other each round takes three turns instead of two, and the kernel, which balances a few times a second
+// at best, may leave it so for the whole of a short job. So a rank on a CPU with two more than another one moves there,
+// unless TUTTI_SPREAD is 0: it restricts itself to that CPU and takes the restriction back at once. CPUs that the
+// caller's thread is not allowed to use stay forbidden; it does not use those that its cpuset gains later, as after any
 // sched_setaffinity(2).
 //
-// Threads: one at a time; what the others read is atomic.
+// Threads: one at a time; the values that others read are atomic.
 #pragma once
 
 #include "core/deadline.hpp"
@@ -22,12 +22,12 @@ namespace tutti::detail {
 
 class Spread {
  public:
-    /// Whether note() may move the calling thread, which is the caller's: TUTTI_SPREAD.
+    /// Whether note() may move the calling thread, which belongs to the caller: TUTTI_SPREAD.
     enum class Moves { no, yes };
     Spread(std::shared_ptr<transport::Arena> arena, int local_rank, Moves moves)
         : arena_(std::move(arena)), local_rank_(local_rank), moves_(moves) {}
 
-    /// The calling thread waits: says where it runs, and with Moves::yes moves it if that was a bad place for a while.
+    /// The calling thread waits: notes its CPU, and with Moves::yes moves it if that was a bad place for a while.
     void note();
     /// As far as is known, the other rank waits, or would go on, on the CPU of the last note().
     bool is_here(int local_rank) const noexcept { return cpu_of(local_rank) == here_; }

@@ -18,7 +18,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds first_look{15}, between_looks{60};
 constexpr milliseconds turn{4}, turn_of_others{40};  // of the rank that makes the list, and of those that wait for it
-// What the result starts with: then come the ranks, or milliseconds and the ranks that are missing.
+// The first word of the result: then come the ranks, or milliseconds and the missing ranks.
 constexpr const char* agreed = "agreed";
 constexpr const char* too_late = "late";
 
@@ -76,7 +76,7 @@ void Survivors::say(const char* what, int rank) {
     store_.append("said", fmt::format("{} {}\n", what, rank));
 }
 
-// What has come over the lifelines.
+// The deaths and goodbyes that have come over the lifelines.
 std::vector<int> Survivors::hear_of_the_gone() {
     std::vector<int> fresh;
     for (const int r : group_.world().verdicts().gone_for_good()) {
@@ -95,7 +95,7 @@ void Survivors::hear() {
     }
 }
 
-// Asks ranks whether they still listen; not all the time.
+// Asks ranks whether they still listen, now and then.
 void Survivors::look_after(const std::vector<int>& ranks) {
     if (Clock::now() < next_look_) return;
     for (const int rank : ranks) {
@@ -111,7 +111,7 @@ bool Survivors::patience_is_over() const {
     return patience_ && Clock::now() - start_ >= *patience_;
 }
 
-// Nobody before this rank will make the list.
+// No rank before this one will make the list.
 bool Survivors::decides() const {
     for (int rank = 0; rank < group_.rank(); ++rank) {
         if (!gone_.contains(rank) && (here_.contains(rank) || !patience_is_over())) return false;
@@ -142,7 +142,7 @@ std::optional<std::string> Survivors::result(milliseconds limit) {
     }
 }
 
-/// What stands: this outcome, or one that was there before it.
+/// Returns the outcome that stands: this one, or an earlier one.
 std::string Survivors::settle(const std::string& outcome) {
     return store_.compare_set("result", "", outcome);
 }

@@ -1,9 +1,9 @@
-// Survivors: who is left of a group, agreed in the store by those who are.
+// Survivors: the ranks that are left of a group, as they agree in the store.
 //
-// Each writes down that it is here, and who is gone as far as it knows. The lowest that is not gone makes the list when
-// everybody else is one or the other; the first list that reaches the store is everybody's, so that it does not matter
-// when two ranks believe to be the lowest. Who has waited long enough ends the attempt for all in the same way. After a
-// death news do not reach everybody, and a rank may die of whom nobody hears: ranks that are missing are asked whether
+// Each writes down that it is here, and which ranks are gone as far as it knows. The lowest that is not gone makes the
+// list when every other rank is here or gone; the first list that reaches the store holds for all, so that it does not
+// matter if two ranks believe to be the lowest. A rank that has waited long enough ends the attempt for all in the same
+// way. After a death news may not reach all ranks, and a rank may die unheard: the others ask missing ranks whether
 // they still listen.
 //
 // Threads: one at a time.
@@ -22,12 +22,12 @@ namespace tutti::detail {
 
 class Survivors {
  public:
-    /// `attempt`: how many times this group has been asked for, equal on all ranks.
+    /// `attempt`: how many times the ranks have asked for this group, equal on all of them.
     Survivors(const Group& group, int attempt, std::chrono::milliseconds timeout,
               std::optional<std::chrono::milliseconds> patience);
 
-    /// Ranks of the group, ascending; this rank is one of them. Throws Timeout that names those who live and did not
-    /// come, PeerLost when the others count without this rank, DistStoreError.
+    /// Ranks of the group, ascending; this rank is one of them. Throws Timeout that names the ranks that live and did
+    /// not come, PeerLost when the others count without this rank, DistStoreError.
     std::vector<int> agree();
     /// For the world of the survivors alone.
     Store store() const { return PrefixStore("world", store_); }

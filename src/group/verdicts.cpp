@@ -78,7 +78,7 @@ void Verdicts::apply() {
     if (flight_.failure()) return;
     std::string title = fmt::format("group \"{}\" ({} ranks)", group_, size_);
     ErrorContext context;
-    // What this rank has in flight, in the group in which it is.
+    // This rank's operation in flight, in the group of that operation.
     if (const auto disturbed = flight_.any()) {
         title = disturbed->group->title_of(*disturbed);
         context = disturbed->group->context_of(*disturbed);

@@ -1,5 +1,5 @@
-// Verdicts: what the ranks of a world say of each other, and how a world ends by it. A rank that notices trouble
-// accuses; all are told; the one whose accusation counts judges; all fail with what it says.
+// Verdicts: the ranks' words about each other in a world, and how a world ends by them. A rank that notices trouble
+// accuses, and tells all; the one whose accusation counts judges; all fail with its verdict.
 //
 // Threads: any; functions that fail the world need its lock.
 #pragma once
@@ -21,7 +21,7 @@ class GroupTable;
 
 class Verdicts {
  public:
-    /// All must outlive it; `membership` and what `flight` is attached to exist before anything is told.
+    /// All must outlive it; `membership` and the Ways of `flight` exist before any call.
     Verdicts(int rank, int size, std::string group, GroupTable& groups, Flight& flight,
              const std::unique_ptr<rendezvous::Membership>& membership)
         : rank_(rank),
@@ -35,32 +35,32 @@ class Verdicts {
     int rank() const noexcept { return rank_; }
     Health& health() noexcept { return health_; }
     const Health& health() const noexcept { return health_; }
-    /// A verdict has come: this rank says what it was doing, if it is asked, and remembers it. Any thread.
+    /// A verdict has come: this rank says what it was doing, if asked, and remembers the verdict. Any thread.
     void hear(const rendezvous::Verdict& verdict);
-    /// Fails the world by the verdict that has come; under the lock.
+    /// Fails the world with the verdict that has come; under the lock.
     void apply();
     /// Every rank hears of it; `here`: this one too.
     void tell(const rendezvous::Verdict& verdict, bool here);
-    /// What a rank sent was changed on the way: all hear of it.
+    /// Bytes from a rank changed on the way: all hear of it.
     void tell_of_damage(int from, const std::string& what);
-    /// While the ranks join: this one cannot.
+    /// While the ranks join: this one has failed to.
     void tell_of_failed_join(const std::exception& error);
     /// Tells every rank of a mismatch or a timeout, and waits until all that can be reached have heard it. True: this
     /// rank is to judge; false: another is.
     bool accuse(const rendezvous::Verdict& accusation);
-    /// Fails as the rank says that judges; under the lock.
+    /// Fails with the verdict of the rank that judges; under the lock.
     void fail_as_told(ErrorContext context);
     /// Ends the world on all ranks; not under the lock.
     void abort(const std::string& reason);
 
-    /// Why nothing comes from a rank any more: it has left the world, or cannot be reached. All that it sent has been
-    /// read, but what waits for that may not have moved on yet. Nothing: something may come.
+    /// Why nothing comes from a rank any more: it has left the world, or cannot be reached. This rank has read all that
+    /// it sent, but operations that wait for that may not have moved on yet. Nothing: something may come.
     std::optional<rendezvous::Verdict> gone(int peer) const;
     /// Ranks that have left, whether or not all that they sent has been read; under the lock.
     std::vector<int> departed() const;
     /// Health::gone_for_good() of this world.
     std::vector<int> gone_for_good() const { return health_.gone_for_good(membership_->cards()); }
-    /// Whether that rank's process listens no more: it is dead, or has let go of this world. Takes a round trip.
+    /// Whether that rank's process no longer listens: it is dead, or has let go of this world. Takes a round trip.
     bool is_deaf(int rank) const;
 
  private:

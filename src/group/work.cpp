@@ -149,15 +149,15 @@ int Work::source_rank() const {
 
 namespace {
 
-// Who waits for a future makes no progress.
+// A thread that waits for a future makes no progress.
 void drive_for_future(detail::Operation& operation) {
     if (!operation.done()) operation.group->world().drive_for(operation, detail::World::Driving::to_the_end);
 }
 
 }  // namespace
 
-// Who waits is woken at once; continuations run where the group's lock is not held. Those of an operation on a device
-// have the stream that it was called with as their current one.
+// Waiting threads wake at once; continuations run where the group's lock is not held. Those of an operation on a device
+// have its call's stream as their current one.
 template <class T>
 void Work::complete(const Future<T>& future, const detail::Operation& operation,
                     std::optional<std::type_identity_t<T>> value, std::exception_ptr error) {

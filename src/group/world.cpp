@@ -30,7 +30,7 @@ namespace tutti::detail {
 
 namespace {
 
-// What rank 0 decides for all.
+// The decisions of rank 0 for all.
 struct Decision {
     std::string tuning;
     OfferedMemory memory;
@@ -47,8 +47,8 @@ std::string named_algorithms() {
 }
 
 constexpr std::size_t least_streamed_bytes = 8192;  // of short collectives and messages
-// A place of a ring that is written the ordinary way among others that are not stays in the writer's own cache, shared
-// with the reader: that takes two to four times as long as where all are written so.
+// A place of a ring that a rank writes the ordinary way among others that it does not stays in the writer's own cache,
+// shared with the reader: that takes two to four times as long as if it writes all of them so.
 constexpr double returning_part = 0.5;
 constexpr std::chrono::milliseconds connection_margin{1500};
 
@@ -104,17 +104,17 @@ std::vector<int> ranks_of_host(const algorithm::Layout& layout, int rank) {
 // How the ranks of this host wait for each other.
 void choose_waiting(Driver& driver, const std::vector<rendezvous::Card>& cards, int rank,
                     const std::optional<algorithm::CostModel>& costs) {
-    // Ranks of other name spaces (containers) run on the same cores, though they share no memory.
+    // Ranks of other name spaces (containers) run on the same cores, although they share no memory.
     const std::string machine = rendezvous::machine_of(cards[static_cast<std::size_t>(rank)].host_key);
     const auto ranks_of_machine = static_cast<int>(std::ranges::count_if(
         cards, [&](const auto& card) { return rendezvous::machine_of(card.host_key) == machine; }));
-    // A rank that is bound to one core says nothing about the others' cores.
+    // The core of a rank that is bound to one says nothing about the others' cores.
     const int cores = usable_cores(), yields = yields_before_sleep(costs);
     driver.waiting().choose(settings::wait(), ranks_of_machine, std::max(cores, this_host::cpus()), yields);
     driver.background_waiting().choose_beside(settings::wait(), cores == 1, yields);
 }
 
-// By rank. What stays in the memory of one kernel needs none there either.
+// By rank. Bytes that stay in the memory of one kernel need none over TCP either.
 std::vector<transport::Checksums> checksums(const std::vector<rendezvous::Card>& cards, int rank,
                                             settings::TcpChecksum kind) {
     using settings::TcpChecksum;
@@ -222,11 +222,11 @@ Store World::place_in(const Store& store, const std::string& name) {
     return PrefixStore("group/" + name, store);
 }
 
-// A completion, or the end of a piece of news, may let go of the last of a world on one of its own threads, which
+// A completion, or the end of a piece of news, may drop the last reference to a world on one of its own threads, which
 // cannot wait for itself.
 std::shared_ptr<World> World::join(const ProcessGroupOptions& options, std::optional<Deadline> joining) {
     return std::shared_ptr<World>(new World(options, joining), [](World* world) {
-        if (world->inherited()) return;  // its threads are in another process, its memory and peers another's
+        if (world->inherited()) return;  // its threads are in another process, which owns its memory and peers
         if (!world->driver_.is_own_thread() && !rendezvous::Membership::on_own_thread()) return delete world;
         try {
             thread::start({"tutti-end", fmt::format("the end of group \"{}\"", world->name())}, [world] {
@@ -241,7 +241,7 @@ std::shared_ptr<World> World::join(const ProcessGroupOptions& options, std::opti
 World::~World() {
     try {
         leave();
-    } catch (const DistError&) {  // NOLINT(bugprone-empty-catch): nobody is left to be told
+    } catch (const DistError&) {  // NOLINT(bugprone-empty-catch): no thread is left to tell
     }
     worlds::remove(*this);
     driver_.stop();
@@ -256,7 +256,7 @@ void World::take_tuning(const std::string& decision) {
         means_.staging_copy = transport::StagingCopy(penalty_ns);
         means_.small_copy = transport::StagingCopy(penalty_ns, least_streamed_bytes, returning_part);
     }
-    // Rounding depends on the algorithm, and the formulas' choice on what was measured: a world that is to have the
+    // Rounding depends on the algorithm, and the formulas' choice on the measurements: a world that has to have the
     // same bits in every run gets the table's limits.
     if (setup_.determinism != Determinism::fast) layout_.tuning.costs.reset();
 }
@@ -275,7 +275,7 @@ void World::pass_on_host(const std::string& what, std::span<const int> ranks, st
     HostSharing::pass_on(*membership_, rank(), what, ranks, fds, deadline, &verdicts_.health().bad_news());
 }
 
-// A host that is lost is noticed before the patience for a connection ends.
+// This rank notices a lost host before the patience for a connection ends.
 void World::make_links(settings::TcpChecksum checksum) {
     dialer_ = std::make_unique<Dialer>(*this);
     links_ = std::make_unique<transport::Links>(
@@ -377,7 +377,7 @@ bool World::end(const std::string& reason) {
     {
         const Flight::Held held(flight_);
         if (left_) return false;
-        flight_.progress();  // a verdict that nobody has looked at is the cause
+        flight_.progress();  // a verdict that no thread has looked at is the cause
         if (flight_.failure()) return true;
     }
     abort(reason);

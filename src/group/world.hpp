@@ -1,12 +1,12 @@
-// World: the ranks that met in one store, the way to each, and what moves on it.
+// World: the ranks that met in one store, the way to each, and the traffic on it.
 //
 // Any number of groups share a world: its memory, its connections, its lock, its progress thread. Messages name their
-// group in their channel. What belongs to one noun is one class, of which a world has one each: Neighbours and Links
-// (how ranks are reached), GroupTable, Flight (operations in flight, and their lock), Driver (who makes progress),
-// Verdicts (what ranks say of each other). The world puts them together when it is joined, waits, and leaves.
+// group in their channel. Each part of a world is a class of its own: Neighbours and Links (how ranks are reached),
+// GroupTable, Flight (operations in flight, and their lock), Driver (the threads that make progress), Verdicts (the
+// ranks' words about each other). The world puts them together when it is joined, waits, and leaves.
 //
-// A rank that dies, an operation that times out or ranks that disagree end the world with all its groups: what they
-// have in common (streams, memory) is in a state that nobody knows.
+// A rank that dies, an operation that times out or ranks that disagree end the world with all its groups: the streams
+// and the memory that they share are in an unknown state.
 //
 // Threads: any. One mutex (Flight) guards everything that moves; completions run on the thread that made them happen.
 // Ranks are those of the world here; a group's own ranks are its own business.
@@ -34,7 +34,7 @@
 
 namespace tutti::detail {
 
-/// What a rank knew of its world before the others came.
+/// A rank's knowledge of its world before the others came.
 struct WorldSetup {
     int rank = 0;
     int size = 1;
@@ -45,20 +45,20 @@ struct WorldSetup {
     std::string listen_host;
 };
 
-/// What a rank measures and decides about its host while it works, for all groups.
+/// The measurements and decisions of a rank about its host while it works, for all groups.
 struct HostMeans {
     HugePages huge_pages;
     transport::StagingCopy staging_copy, small_copy;  ///< of tiles; of short collectives and messages
     std::optional<Spread> spread;    ///< of ranks that share CPUs, unless TUTTI_WAIT says how they wait
-    std::unique_ptr<Faults> faults;  ///< what TUTTI_FAULTS asks of this rank; mostly null
+    std::unique_ptr<Faults> faults;  ///< the faults that TUTTI_FAULTS asks for on this rank; mostly null
 };
 
 class World final : public std::enable_shared_from_this<World> {
  public:
     /// Joins; returns when all ranks have come, and this one can reach them. Throws as ProcessGroup's constructor.
-    /// `joining`: until when; empty: for the timeout of operations.
+    /// `joining`: the deadline; empty: the timeout of operations.
     static std::shared_ptr<World> join(const ProcessGroupOptions& options, std::optional<Deadline> joining = {});
-    /// Where in a store the ranks of a world of this name meet.
+    /// The place in a store where the ranks of a world of this name meet.
     static Store place_in(const Store& store, const std::string& name);
     ~World();
     World(const World&) = delete;
@@ -69,12 +69,13 @@ class World final : public std::enable_shared_from_this<World> {
     int size() const noexcept { return setup_.size; }
     const std::string& name() const noexcept { return setup_.name; }
     std::uint64_t id() const noexcept { return membership_->world_id(); }
-    /// What a world of some of its ranks inherits.
+    /// The properties that a world of some of its ranks inherits.
     TransportKind transport() const noexcept { return sharing_.transport(); }
     const algorithm::Layout& layout() const noexcept { return layout_; }
-    /// Machines of some ranks, whatever carries their messages.
+    /// Machines of some ranks, over whichever transport.
     int machines_of(const std::vector<int>& ranks) const;
-    /// The first of `ranks` (of this host) passes its descriptors to the others, which get theirs of the same things.
+    /// The first of `ranks` (of this host) passes its descriptors to the others, which get their own of the same
+    /// objects.
     void pass_on_host(const std::string& what, std::span<const int> ranks, std::span<UniqueFd> fds,
                       const Deadline& deadline);
 
@@ -89,28 +90,29 @@ class World final : public std::enable_shared_from_this<World> {
     Flight& flight() noexcept { return flight_; }
     Driver& driver() noexcept { return driver_; }
 
-    /// This process is a fork of the one that joined: nothing can be done here, and nothing may be touched.
-    /// Flight::failure() says so.
+    /// This process is a fork of the one that joined: it can do nothing here, and may touch nothing. Flight::failure()
+    /// says so.
     bool inherited() const noexcept { return inherited_; }
     void inherit() noexcept;
 
     // ---- Not under the lock
 
-    /// Where no thread could be had to make progress: a caller that asks about the operation, or will not wait for it,
-    /// makes some.
+    /// Where the system gave no progress thread: a caller that asks about the operation, or will not wait for it, makes
+    /// some.
     enum class Driving { one_turn, to_the_end };
     void drive_for(Operation& operation, Driving driving);
     /// Blocks until it is complete or the deadline has passed (throws Timeout then).
     void wait(Operation& operation, const Deadline& deadline);
-    /// For a blocking call, whose buffers are the caller's again when it throws: as wait(), to the operation's own end;
-    /// throws its error. A signal that interrupts it ends the world, so that nothing writes to them later and no rank
-    /// waits for this one.
+    /// For a blocking call, whose buffers belong to the caller again when it throws: as wait(), to the operation's own
+    /// end; throws its error. A signal that interrupts it ends the world, so that nothing writes to them later and no
+    /// rank waits for this one.
     void wait_for_call(Operation& operation);
     void abort(const std::string& reason);
     /// As abort where nothing is wrong yet. False: this rank has left.
     bool end(const std::string& reason);
-    /// Waits for what this rank has in flight, and until its peers have what was sent to them, but for messages no
-    /// longer than the group's time limit; and says goodbye. Receives that nothing has met end with Aborted.
+    /// Waits for the operations that this rank has in flight, and until its peers have all that it sent them, but for
+    /// messages no longer than the group's time limit; and says goodbye. Receives that nothing has met end with
+    /// Aborted.
     void leave();
     /// The same until `limit`; operations that are still in flight then end on all ranks with Aborted.
     void leave_by(const Deadline& limit, const std::string& reason);

@@ -16,13 +16,13 @@
 namespace tutti::detail::worlds {
 namespace {
 
-// What is under way when a program ends without having left its groups.
+// Time for the operations under way when a program ends without having left its groups.
 constexpr std::chrono::milliseconds time_at_exit{2000};
 
 struct Worlds {
     std::mutex mutex;
     std::vector<World*> here;
-    std::vector<World*> inherited;  // for good: nobody may end them
+    std::vector<World*> inherited;  // for good: this process may not end them
 };
 
 /// Never destroyed: a fork may come while the process ends.
@@ -76,7 +76,7 @@ void leave_all(std::chrono::milliseconds limit, const std::string& reason) noexc
     for (const auto& world : all()) {
         try {
             world->leave_by(end, reason);
-        } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): nobody is left to be told
+        } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): no thread is left to tell
         }
     }
 }
@@ -88,7 +88,8 @@ void leave_at_exit() {
             if (all().empty()) return;
             try {
                 std::thread([] { leave_all(time_at_exit, "its program has ended"); }).join();
-            } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): then they learn that it is gone
+            } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): then the peers learn that this process
+                                               // is gone
             }
         }
     };

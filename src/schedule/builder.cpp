@@ -305,8 +305,8 @@ void Builder::release(std::uint32_t round) {
     end();
 }
 
-// All before is read. To say so matters where the schedule before has not ended with the last of four: publications
-// that nobody makes need no room.
+// This rank has read all before. The release matters where the schedule before has not ended with the last of four:
+// publications that no rank makes need no room.
 void Builder::begin_fours() {
     schedule_.fours = true;
     next_round_ = (next_round_ + 3) / 4 * 4;

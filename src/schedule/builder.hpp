@@ -1,7 +1,7 @@
-// Builder: writes a schedule in plain sequential order and finds out what may run at the same time.
+// Builder: writes a schedule in plain sequential order and finds out which steps may run at the same time.
 //
 // A generator calls it as if every step finished before the next began. The builder gives each step the earlier steps
-// it really has to wait for: those that wrote what it touches, and those that read what it writes.
+// it really has to wait for: those that wrote elements that it touches, and those that read elements that it writes.
 #pragma once
 
 #include "schedule/schedule.hpp"
@@ -24,7 +24,8 @@ class Builder {
     /// `whole`: elements of the chunk that is copied in pieces; 0: only these.
     void copy(Chunk target, Chunk source, std::uint64_t whole = 0);
     void combine(Chunk target, std::span<const Chunk> sources, bool finish);
-    /// `after`: earlier steps, as last_step() numbers them, for which it waits beside those that it has to; -1: none.
+    /// `after`: earlier steps, as last_step() numbers them, for which the send waits beside those that it has to; -1:
+    /// none.
     void send(Rank peer, Chunk source, std::initializer_list<std::int64_t> after = {});
     void receive(Rank peer, Chunk target);
     /// Empty messages that only synchronise.
@@ -40,8 +41,8 @@ class Builder {
     void read_combine(std::uint32_t round, Chunk target, std::span<const Operand> operands, bool finish);
     void release(std::uint32_t round);
 
-    // Steps of a schedule in place, which meet() begins: `open` is what others may touch. `maps`: it is for memory that
-    // all ranks map (symmetric), not for the kernel's copies.
+    // Steps of a schedule in place, which meet() begins: `open`: the chunks that others may touch. `maps`: it is for
+    // memory that all ranks map (symmetric), not for the kernel's copies.
     void meet(std::span<const Chunk> open, bool maps);
     void read_in_place(Rank peer, Chunk source, Chunk target);
     void write_in_place(Rank peer, Chunk target, Chunk source);
@@ -57,7 +58,7 @@ class Builder {
     void begin_fours();
     void not_single_rounding() { schedule_.single_rounding = false; }
 
-    /// It says what a call in slots does.
+    /// The schedule describes a call in slots.
     void in_slots() { schedule_.in_slots = true; }
     /// Others that name this rank's input mean its output.
     void input_is_output() { schedule_.input_is_output = true; }

@@ -1,4 +1,4 @@
-// Tests of the builder: what it finds out about the steps that it is given.
+// Tests of the builder: its findings about the steps that it gets.
 #include "schedule/builder.hpp"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ TEST(Builder, waits_only_for_what_it_must) {
     Builder b("test");
     b.send(1, {Buffer::input, 0, 4});
     b.send(1, {Buffer::input, 4, 4});
-    b.receive(1, {Buffer::input, 0, 2});  // overwrites what the first sends
+    b.receive(1, {Buffer::input, 0, 2});  // overwrites the elements that the first sends
     b.copy({Buffer::output, 0, 2}, {Buffer::input, 0, 2});
     const Schedule s = std::move(b).finish();
     EXPECT_EQ(s.steps[1].after_count, 0U);

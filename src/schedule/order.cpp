@@ -63,8 +63,8 @@ Rank partner_of(Rank rank, const Promise& promise) {
     return partner;
 }
 
-// Two ranks of a host take turns with the memory of slots: who publishes has read before what the other one leaves
-// there.
+// Two ranks of a host take turns with the memory of slots: a rank must read the other's values there before it
+// publishes.
 void find_missed_turns(const Schedule& s, const Schedule& others, std::vector<Disorder>& found) {
     std::set<std::uint32_t> theirs;  // the rounds in which the other publishes values
     for (const Step& step : others.steps) {
@@ -78,7 +78,7 @@ void find_missed_turns(const Schedule& s, const Schedule& others, std::vector<Di
     for (std::size_t i = 0; i < s.steps.size(); ++i) {
         const Step& step = s.steps[i];
         if (step.kind != StepKind::publish || step.operand_count == 0) continue;
-        // Longer ago is what this rank has released.
+        // Elsewhere the other's values are older: this rank has released them.
         if (step.round < 2 || (s.fours && step.round % 4 < 2)) continue;
         const std::uint32_t there = step.round - 2;
         const auto read = last_read.find(there);

@@ -1,4 +1,4 @@
-// What can be said of a schedule's steps without running them: whether their order rules out that two of them meet.
+// The checks of a schedule that need no run: whether the order of its steps rules out that two of them meet.
 #pragma once
 
 #include "schedule/prove.hpp"
@@ -8,7 +8,7 @@
 
 namespace tutti::schedule {
 
-/// A step that nothing keeps from meeting another one.
+/// A step whose order with another one nothing fixes.
 struct Disorder {
     std::size_t step;
     std::string what;

@@ -1,4 +1,4 @@
-// What every collective begins with, and what it promises about its outputs.
+// The initial contents of every collective, and its promises about its outputs.
 #include "schedule/symbols.hpp"
 
 #include <fmt/format.h>
@@ -59,7 +59,7 @@ std::uint64_t receive_offset(const Promise& promise, Rank rank, Rank peer) {
     return sum;
 }
 
-// Every block is where it belongs, and what lies between blocks is untouched.
+// Every block is where it belongs, and the gaps between blocks are untouched.
 std::string not_exchanged(const Values& output, Rank rank, int size, const Promise& promise) {
     std::vector<bool> covered(output.size());
     for (Rank from = 0; from < size; ++from) {

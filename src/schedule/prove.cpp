@@ -46,7 +46,7 @@ class Proof {
         std::vector<bool> done;
         std::vector<bool> started;
         std::map<std::uint32_t, Values> publications;
-        bool met = false;  // said where its buffers lie
+        bool met = false;  // has said where its buffers lie
         std::uint32_t released = 0;
         std::size_t next_shared = 0;  // index in shared_order
         std::vector<std::size_t> shared_order;
@@ -119,7 +119,8 @@ class Proof {
         return Values(first, first + static_cast<std::ptrdiff_t>(count));
     }
 
-    // What an operand names: of this rank, of a peer's publication, or, in place, of a peer. Empty: not published yet.
+    // The values that an operand names: of this rank, of a peer's publication, or, in place, of a peer. Empty: not
+    // published yet.
     std::optional<Values> values_of(Rank rank, std::size_t i, const Operand& operand) {
         if (operand.peer < 0) return load(rank, i, operand.chunk);
         const Schedule& s = schedules_[static_cast<std::size_t>(rank)];
@@ -215,7 +216,7 @@ class Proof {
         const Step& step = schedules_[static_cast<std::size_t>(rank)].steps[i];
         auto& [sends, next_send] = state.sends[step.peer];
         if (sends[next_send] != i) return false;
-        if (step.peer == withheld_) {  // who has not entered yet may still find messages waiting
+        if (step.peer == withheld_) {  // a rank that has not entered yet may still find messages waiting
             ++next_send;
             return state.done[i] = true;
         }
@@ -275,7 +276,7 @@ class Proof {
                     fault(rank, i, "publishes more than a slot holds");
                 if (s.in_slots && (step.round > 0 || state.publications.contains(0)))
                     fault(rank, i, "publishes more than once, in slots");
-                // What lay in this slot is gone now.
+                // The former contents of this slot are gone now.
                 std::erase_if(state.publications, [&](const auto& entry) {
                     return entry.first % promise_.slots == step.round % promise_.slots;
                 });
@@ -320,7 +321,7 @@ class Proof {
         }
     }
 
-    // What is short is one of these for all ranks.
+    // Either all ranks run in slots or none; there they send no messages and do not work in place.
     void check_kinds() {
         for (Rank rank = 0; rank < size_; ++rank) {
             const Schedule& s = schedules_[static_cast<std::size_t>(rank)];
@@ -350,7 +351,7 @@ class Proof {
 
     // A rank leaves a barrier only after every rank has entered: its last step must depend on every rank's first.
     void check_barrier() {
-        // Replays with each rank withheld in turn: nobody else may finish.
+        // Replays with each rank withheld in turn: no other rank may finish.
         for (Rank withheld = 0; withheld < size_ && size_ > 1; ++withheld) {
             std::vector<State> saved = std::move(states_);
             states_.clear();

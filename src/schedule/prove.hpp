@@ -1,11 +1,11 @@
-// The prover: runs the schedules of all ranks together on symbols instead of numbers, and lists what is wrong.
+// The prover: runs the schedules of all ranks together on symbols instead of numbers, and lists the faults.
 //
-// A symbol says, for one element, whose contributions it holds and in which order they were combined. Checked: every
-// result element is exactly what the collective promises; nothing is read before it is written; every send meets a
-// receive of the same count; no deadlock even if no message is buffered; staging slots are neither read too early nor
-// overwritten too early; in place, no two ranks touch the same elements without order, one of them writing (races.hpp);
-// steps that touch the same elements are ordered by `after`; avg is finished exactly once. A pure function; meant for
-// small element counts.
+// A symbol says which ranks' contributions one element holds and in which order they were combined. Checked: every
+// result element is exactly as the collective promises; no step reads an element before it is written; every send meets
+// a receive of the same count; no deadlock even if no message is buffered; no rank reads or overwrites a staging slot
+// too early; in place, no two ranks touch the same elements without order, one of them writing (races.hpp); steps that
+// touch the same elements are ordered by `after`; avg is finished exactly once. A pure function; meant for small
+// element counts.
 #pragma once
 
 #include "schedule/schedule.hpp"
@@ -15,7 +15,7 @@
 
 namespace tutti::schedule {
 
-/// What a collective promises, in elements.
+/// The promise of a collective, in elements.
 struct Promise {
     Collective collective = Collective::barrier;
     Rank root = 0;
@@ -27,7 +27,7 @@ struct Promise {
     bool in_place = false;         ///< all_reduce: output holds the input
     bool single_rounding = false;  ///< every result comes out of one combining step
     bool rank_order = false;       ///< combined in the order 0, 1, …
-    std::vector<int> host_of;      ///< who shares a staging area
+    std::vector<int> host_of;      ///< the ranks of one host share a staging area
     std::uint32_t slots = 8;
     std::uint64_t slot_elements = 1;
 };

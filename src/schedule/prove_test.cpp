@@ -123,8 +123,8 @@ TEST(Prover, finds_a_release_that_comes_too_early) {
     EXPECT_TRUE(finds_a_fault(s));
 }
 
-// Two ranks take turns with the memory of slots: it may still hold what this rank has to read. Of two publications
-// that are two rounds apart, the second lies where the other's first lay.
+// Two ranks take turns with the memory of slots: it may still hold values that this rank has to read. Of two
+// publications that are two rounds apart, the second lies where the other's first lay.
 TEST(Prover, finds_a_rank_that_publishes_before_it_has_read_what_lies_there) {
     EXPECT_FALSE(finds_a_fault(staged(5, 2), sum(5, 4)));
     EXPECT_TRUE(finds_a_fault(staged(5, 3), sum(5, 4)));

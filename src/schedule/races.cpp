@@ -9,8 +9,8 @@
 namespace tutti::schedule {
 namespace {
 
-// Which of all steps of all ranks come before one. A rank's steps stand one after the other, its caller's use of the
-// buffers before the first and behind the last of them.
+// Of all steps of all ranks, those that come before one. A rank's steps stand one after the other, its caller's use of
+// the buffers before the first and behind the last of them.
 class Order {
  public:
     explicit Order(const std::vector<Schedule>& schedules) : schedules_(schedules) {
@@ -91,7 +91,7 @@ class Order {
 };
 
 struct Access {
-    Rank rank;  // who
+    Rank rank;  // the rank that accesses
     std::ptrdiff_t step;
     Chunk chunk;
     bool writes;
@@ -102,7 +102,7 @@ bool meet(const Access& a, const Access& b) {
            a.chunk.offset < b.chunk.offset + b.chunk.count && b.chunk.offset < a.chunk.offset + a.chunk.count;
 }
 
-// By owner of what is touched.
+// By owner of the elements touched.
 std::vector<std::vector<Access>> accesses_of(const std::vector<Schedule>& schedules) {
     std::vector<std::vector<Access>> found(schedules.size());
     const auto size = static_cast<Rank>(schedules.size());
@@ -137,7 +137,7 @@ std::vector<std::vector<Access>> accesses_of(const std::vector<Schedule>& schedu
     return found;
 }
 
-// What `meet` opens of `owner`'s buffers.
+// The chunks of `owner`'s buffers that `meet` opens.
 std::vector<Chunk> opened(const Schedule& s) {
     std::vector<Chunk> chunks;
     for (const Step& step : s.steps) {

@@ -3,7 +3,7 @@
 //
 // One step comes before another by program order of the steps that share memory, by `after`, by `meet` (all ranks'
 // beginnings come before its end), and by release and settle. Before a rank's first step,
-// and after its last one, its buffers are its caller's, who may write anywhere. A pure function.
+// and after its last one, its caller owns its buffers and may write anywhere. A pure function.
 #pragma once
 
 #include "schedule/schedule.hpp"
@@ -20,11 +20,11 @@ struct Race {
     std::string what;
 };
 
-/// At most one of each rank's buffers, and what one rank touches of another's without having been let in (`meet`).
+/// At most one race of each rank's buffers, and the chunks that one rank touches of another's without leave (`meet`).
 /// Empty for schedules that are not in place.
 std::vector<Race> races_in(const std::vector<Schedule>& schedules);
 
-/// What others mean by a chunk of `owner`'s buffers.
+/// The chunk that others mean when they name a chunk of `owner`'s buffers.
 Chunk at_owner(const std::vector<Schedule>& schedules, Rank owner, Chunk chunk);
 
 }  // namespace tutti::schedule

@@ -1,4 +1,4 @@
-// A collective as data: what one rank does, step by step, over chunks of named buffers.
+// A collective as data: the steps of one rank, over chunks of named buffers.
 //
 // A schedule says nothing about sockets, clocks or threads. The engine runs it, the prover checks it, `tutti explain`
 // prints and prices it. Everything here is a value; counts and offsets are in elements.
@@ -19,23 +19,21 @@
 // with release(publications).
 //
 // Two ranks take turns with a slot's memory (Arena::slot): of four publications the third and the fourth lie where the
-// other rank's first and second lay. So one of two ranks publishes round r only after it has read what the other one
-// publishes in round r - 2; if the schedule's rounds come in fours (Schedule::fours), only where r is the third or
-// fourth of them. What answers a round is therefore best published two rounds later: it is written where this rank has
-// just read.
+// other rank's first and second lay. So one of two ranks publishes round r only after it has read the other one's
+// publication of round r - 2; if the schedule's rounds come in fours (Schedule::fours), only where r is the third or
+// fourth of them. So the best round for an answer is two rounds later: the rank then writes where it has just read.
 //
 // In place. A schedule of this kind (Schedule::in_place) moves no values through the staging area. It begins with
-// `meet`: all ranks of the host say where those chunks lie that others may touch, and each waits until it knows of all.
-// From then on every rank reads and writes the others' chunks where they are: `read`, `write` and `read_combine` name a
-// chunk of the peer's buffers, and wait for nothing. Every rank ends with release(publications), which says that it is
-// through, and settle(publications), which waits until all are: then its buffers hold the result, and are its caller's
-// again. If some rank cannot name its chunks, or others cannot reach them, all ranks run `otherwise` instead: they all
-// see the same at `meet`.
+// `meet`: all ranks of the host say where the chunks lie that others may touch, and each waits until it knows those of
+// all. From then on every rank reads and writes the others' chunks where they are: `read`, `write` and `read_combine`
+// name a chunk of the peer's buffers, and wait for nothing. Every rank ends with release(publications), which says that
+// it is through, and settle(publications), which waits until all are: then its buffers hold the result and belong to
+// its caller again. If some rank cannot name its chunks, or others cannot reach them, all ranks run `otherwise`
+// instead: they all see the same at `meet`.
 //
-// In slots. A schedule of this kind (Schedule::in_slots) says what a short call does that needs none: each rank
-// publishes at most once, in round 0, and then reads what the others have published. The engine keeps no such schedule
-// and uses no staging area for it; it writes and reads slots of a kind of their own (engine/slots), as long as
-// slots.hpp says.
+// In slots. A schedule of this kind (Schedule::in_slots) describes a short call, which needs none: each rank publishes
+// at most once, in round 0, and then reads the others' publications. The engine keeps no such schedule and uses no
+// staging area for it; it writes and reads slots of their own kind (engine/slots), of the length that slots.hpp gives.
 #pragma once
 
 #include <cstdint>
@@ -81,7 +79,7 @@ enum class StepKind : std::uint8_t {
     combine,          ///< target = operand 0 op operand 1 op … in this order (local)
     send,             ///< operand 0 → peer
     receive,          ///< peer → target
-    receive_combine,  ///< target = operand 0 op what arrives, or the other way round (see Step::arrival_first)
+    receive_combine,  ///< target = operand 0 op the arriving values, or the other way round (see Step::arrival_first)
     meet,             ///< in place: others may touch the operands from now on, and this rank theirs
     publish,          ///< operands → this rank's slot of `round`, one after the other from slot_offset on
     read,             ///< peer's publication of `round`, from slot_offset on → target; in place: operand 0 → target
@@ -97,8 +95,8 @@ constexpr bool is_shared(StepKind kind) noexcept {
     return kind >= StepKind::meet;
 }
 
-/// An input of a step: a local chunk, or `count` elements of what `peer` published in the step's round, or, in place, a
-/// chunk of the peer's.
+/// An input of a step: a local chunk, or `count` elements of the publication of `peer` in the step's round, or, in
+/// place, a chunk of the peer's.
 struct Operand {
     Rank peer = -1;                 ///< -1: local
     Chunk chunk;                    ///< where; in a peer's slot: only count is used
@@ -110,8 +108,8 @@ struct Step {
     bool arrival_first = false;  ///< receive_combine: the arriving values are the left operand
     bool finish = false;         ///< combining steps: this is the last combination (avg divides here)
     bool everywhere = false;     ///< read_combine, in place: the result also goes to this chunk of all others
-    Rank peer = -1;  ///< send, receive, receive_combine, read, write; read_combine, in place: whose target it is, if
-                     ///< not this rank's
+    Rank peer = -1;  ///< send, receive, receive_combine, read, write; read_combine, in place: the owner of the target,
+                     ///< if not this rank
     std::uint32_t round = 0;          ///< publish, read, read_combine, release, settle
     std::uint64_t slot_offset = 0;    ///< publish, read: first element inside the slot
     std::uint64_t whole = 0;          ///< copy: elements of the chunk of which it copies a piece
@@ -122,7 +120,7 @@ struct Step {
     std::uint32_t after_count = 0;
 };
 
-/// What one rank does.
+/// The steps of one rank.
 struct Schedule {
     std::string algorithm;  ///< "ring", "two_shot", …
     std::vector<Step> steps;
@@ -133,10 +131,10 @@ struct Schedule {
     std::uint32_t publications = 0;   ///< rounds used; equal on all ranks of a host
     bool fours = false;               ///< round 0 is the first of four publications; equal on all ranks of a host
     bool in_place = false;            ///< moves values without the staging area
-    bool in_slots = false;            ///< says what a call in the slots of short collectives does
+    bool in_slots = false;            ///< describes a call in the slots of short collectives
     bool input_is_output = false;     ///< others that name this rank's input mean its output, which holds it
     bool maps = false;                ///< in place: only where all map the others' memory; else the kernel may copy
-    std::shared_ptr<const Schedule> otherwise;  ///< in place: where it cannot be
+    std::shared_ptr<const Schedule> otherwise;  ///< the schedule to run where in place is not possible
     bool single_rounding = true;                ///< every result element comes out of one combining step
 };
 

@@ -1,5 +1,5 @@
-// What a slot of a short collective holds. Between ranks of one host, each rank writes the bytes that the others need
-// of it into a slot of its own, and reads the others' slots (engine/slots). Who plans and who runs such a call count
+// The contents of a slot of a short collective. Between ranks of one host, each rank writes the bytes that the others
+// need of it into a slot of its own, and reads the others' slots (engine/slots). The planner and the engine count
 // alike. Pure functions; equal on all ranks for equal calls.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace tutti::schedule {
 
-/// To each rank goes another block of the values that one rank contributes. That rank's own block stays in its buffer.
+/// Whether each rank gets a different block of one rank's values. The contributor's own block stays in its buffer.
 constexpr bool splits(Collective collective) {
     return collective == Collective::scatter || collective == Collective::reduce_scatter;
 }
@@ -30,7 +30,7 @@ constexpr std::size_t slot_bytes(Collective collective, int ranks) {
 
 /// Bytes of the longest block (or buffer) with which a call fits into slots.
 constexpr std::uint64_t longest_in_slot(Collective collective, int ranks) {
-    // A scatter of more goes in tiles, which the others read while the next ones are being written.
+    // A larger scatter goes in tiles, which the others read while the root writes the next ones.
     const std::size_t blocks =
         collective == Collective::scatter ? static_cast<std::size_t>(ranks) : blocks_in_slot(collective, ranks);
     return slot_bytes(collective, ranks) / (blocks == 0 ? 1 : blocks);

@@ -1,4 +1,4 @@
-// What the prover computes with, and what a collective promises, said in it.
+// The prover's symbols, and the promises of the collectives in terms of them.
 #pragma once
 
 #include "schedule/prove.hpp"
@@ -22,9 +22,9 @@ struct Symbol {
 using Value = std::optional<Symbol>;
 using Values = std::vector<Value>;
 
-/// What `rank`, of `size`, begins with: the input and the output, which holds the input where that is promised.
+/// The initial contents for `rank`, of `size`: the input and the output, which holds the input where that is promised.
 std::pair<Values, Values> starting_with(Rank rank, int size, const Promise& promise);
-/// The first thing that is wrong with the output of `rank`, of `size`; empty: it is what was promised.
+/// The first fault in the output of `rank`, of `size`; empty: it is as promised.
 std::string wrong_with(const Values& output, Rank rank, int size, const Promise& promise);
 
 }  // namespace tutti::schedule

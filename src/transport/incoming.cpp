@@ -1,4 +1,4 @@
-// What comes: frames as they arrive, and where their payloads go.
+// Incoming frames, and the places of their payloads.
 #include "transport/mailbox_state.hpp"
 
 #include "core/log.hpp"
@@ -14,8 +14,9 @@ constexpr int turn_frames = 16;
 
 }  // namespace
 
-// A message that no receive waits for is copied into memory of its own. Where this turn has just filled a receive, its
-// owner is likely to post the next one: the message stays in the stream until a turn that has nothing else to do here.
+// The mailbox copies a message that no receive waits for into memory of its own. Where this turn has just filled a
+// receive, its owner is likely to post the next one: the message stays in the stream until a turn that has nothing else
+// to do here.
 bool Mailbox::read_some(int from, Peer& p) {
     Stream* stream = streams_.to(from);
     if (stream == nullptr || !looks_at(p, *stream)) return false;
@@ -65,7 +66,7 @@ bool Mailbox::read_some(int from, Peer& p) {
     return moved;
 }
 
-// Who sends nothing more receives nothing more either: what waits to be written is not needed.
+// A peer that sends nothing more receives nothing more either: it does not need the frames that wait to be written.
 void Mailbox::look_at_end(int from, Peer& p, const Stream& stream) {
     const StreamState state = stream.state();
     if (state == StreamState::open) return;
@@ -79,7 +80,7 @@ void Mailbox::look_at_end(int from, Peer& p, const Stream& stream) {
         findings_.push_back({.kind = Finding::Kind::damaged, .peer = from, .what = stream.reason()});
 }
 
-// Nothing is read from it or written to it any more. `why`: empty if the peer has said so.
+// The mailbox no longer reads from it or writes to it. `why`: empty if the peer has said so.
 void Mailbox::lose(Peer& p, std::string why) {
     p.lost = true;
     if (p.end) return;
@@ -87,7 +88,7 @@ void Mailbox::lose(Peer& p, std::string why) {
     p.end = StreamEnd{Clock::now(), std::move(why)};
 }
 
-// Reads ahead as far as the stage reaches; true when a whole header is there, which it leaves there.
+// Reads ahead as far as the stage reaches; true when a whole header is there; leaves it there.
 bool Mailbox::next_header(Peer& p, Stream& stream) {
     while (p.stage_end - p.stage_begin < sizeof(Frame)) {
         if (p.drained) return false;
@@ -104,7 +105,7 @@ bool Mailbox::next_header(Peer& p, Stream& stream) {
     return true;
 }
 
-// Payload bytes: those that were read ahead, then the stream's; with the last of them the beginning of what follows.
+// Payload bytes: those read ahead, then the stream's; reads the beginning of the next frame with the last of them.
 std::size_t Mailbox::take(Peer& p, Stream& stream, std::span<std::byte> into) {
     if (p.stage_begin < p.stage_end) {
         const std::size_t count = std::min(into.size(), p.stage_end - p.stage_begin);
@@ -122,7 +123,7 @@ std::size_t Mailbox::take(Peer& p, Stream& stream, std::span<std::byte> into) {
     return std::min(count, into.size());
 }
 
-// A peer's eager bytes have come, and it gives some of ours back. What it says may be any number.
+// A peer's eager bytes have come, and it gives some of ours back. Its number may be any.
 bool Mailbox::count_eager(Peer& p, std::uint64_t bytes, std::uint64_t given_back) {
     const bool allowed = bytes <= eager_bytes + message_cost && p.unconsumed + bytes <= credit_bytes &&
                          given_back <= credit_bytes - p.credit;

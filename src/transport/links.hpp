@@ -1,10 +1,10 @@
 // Links: the streams of one rank to all others. Rings to the ranks that share its memory, TCP to the rest; a TCP
-// connection is made when it is wanted first.
+// connection is made at its first use.
 //
-// Usually both ranks want a connection at once, to send or to receive. The lower one makes it; the other waits for that
-// for a moment, then makes it too. A rank that cannot be connected to may have connected to this one, sent what there
-// was to send, and left: so it counts as unreachable only after a look at all who had come by then, and a while in
-// which news of the cause arrives.
+// Usually both ranks want a connection at once, to send or to receive. The lower one makes it; the other waits for a
+// moment, then makes it too. A rank that this one cannot connect to may have connected to this one, sent all that it
+// had to send, and left: so it counts as unreachable only after this rank has looked at all connections that had come
+// by then, and a while in which news of the cause arrives.
 //
 // Threads: one at a time (the world's lock).
 #pragma once
@@ -36,9 +36,9 @@ class Connector {
     virtual bool has_incoming() const noexcept = 0;
     /// Connections that others have made, since the last call.
     virtual std::vector<std::pair<int, security::Connection>> take_incoming() = 0;
-    /// The number of a look at who has come that begins after this call.
+    /// The number of the first look at arrived connections that begins after this call.
     virtual std::uint64_t next_round() const noexcept = 0;
-    /// Whether that look is over: whoever had connected before is among the incoming ones.
+    /// Whether that look is over: a rank that had connected before is among the incoming ones.
     virtual bool is_through(std::uint64_t round) const noexcept = 0;
 };
 
@@ -80,7 +80,7 @@ class Links final : public Streams {
     struct Refused {
         Instant since;
         std::string why;
-        std::uint64_t round;  // of the connector: who had connected to this rank by then is known after it
+        std::uint64_t round;  // of the connector: after it, all ranks that had connected by then are known
     };
     LinkOptions options_;
     const Neighbours& neighbours_;

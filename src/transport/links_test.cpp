@@ -1,4 +1,4 @@
-// Who connects to whom, and when a peer counts as unreachable: with a connector of the test's own, no peers.
+// The rank that makes a connection, and when a peer counts as unreachable: with the test's own connector, no peers.
 #include "transport/links.hpp"
 
 #include <tutti/error.hpp>
@@ -110,7 +110,7 @@ TEST_F(LinksOfRank1, a_rank_that_refuses_may_have_connected_before_it_left) {
     EXPECT_NE(until_there(links_, 2), nullptr);
     EXPECT_FALSE(links_.take_unreachable());
     EXPECT_TRUE(links_.is_connected(2));
-    // Both are told of, though the link took them by itself.
+    // Links reports both, though the link took them by itself.
     EXPECT_EQ(links_.take_arrived(), (std::vector{2, 0}));
 }
 

@@ -214,7 +214,7 @@ void Mailbox::grant(int source, const Frame& request, Transfer& receive, When wh
         clear(source, request.id, receive, when);
 }
 
-// Reads a bounded piece of the first pull, so that deadlines and aborts are looked at meanwhile.
+// Reads a bounded piece of the first pull, so that the rank looks at deadlines and aborts meanwhile.
 bool Mailbox::pull_some() {
     if (pulls_.empty()) return false;
     const Pull pull = pulls_.front();
@@ -227,7 +227,7 @@ bool Mailbox::pull_some() {
         return true;
     }
     if (!read) {
-        // It is gone, which its lifeline tells, or does not let us: then it sends.
+        // The peer is gone, which its lifeline tells, or its memory is closed to us: then it sends.
         pulls_.pop_front();
         if (receive.bytes_done == 0) clear(pull.source, pull.id, receive, When::now);
         return true;
@@ -292,7 +292,7 @@ void Mailbox::probe(int to, std::uint64_t channel, std::uint64_t fingerprint) {
     enqueue(to, frame, nullptr, 0, nullptr);
 }
 
-// A look at a socket costs a call. What nobody waits for is looked after now and then.
+// A look at a socket costs a call. A stream on which no operation waits gets a look now and then.
 bool Mailbox::looks_at(const Peer& p, const Stream& stream) const {
     constexpr unsigned turns_between_looks = 8;
     return p.awaited > 0 || p.in_payload || posted_for_any_ > 0 || !stream.look_takes_call() ||
@@ -339,8 +339,8 @@ bool Mailbox::write_some(int to, Peer& p) {
     return moved;
 }
 
-// A message of a collective that no receive waits for: perhaps ours is finished, or has none for it. It still tells
-// what its sender is doing.
+// A message of a collective that no receive waits for: perhaps ours is finished, or has none for it. Its fingerprint
+// still tells what its sender is doing.
 bool Mailbox::check_unmet(int from, const Frame& frame) {
     if ((frame.channel & collective_channel) == 0) return true;
     const std::uint64_t mine = calls_.fingerprint_of(frame.channel);
@@ -372,8 +372,8 @@ bool Mailbox::on_probe(int from, const Frame& frame) {
     return true;
 }
 
-// All that the peer had for us there has come before. A receive that nothing has met by now waits for what nobody
-// sends.
+// All that the peer had for us there has come before. A receive that nothing has met by now waits for a message that
+// will not come.
 void Mailbox::on_finished(int from, const Frame& frame) {
     const auto found = posted_.find(frame.channel);
     if (found == posted_.end()) return;

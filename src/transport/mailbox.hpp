@@ -4,9 +4,9 @@
 // and source; messages of one source and channel are matched in order. Short messages travel at once with their header
 // (eager). Where no receive is posted they wait in the stream while that fills others, then in memory. Each peer may
 // have a bounded number of bytes under way like that; it gets them back as receives take them, mostly with messages
-// that go the other way anyhow. What is longer, or goes beyond, announces itself (request to send) and moves straight
-// between the user's buffers once the receive has answered (clear to send), so memory stays bounded and no long message
-// keeps others waiting for a receive that comes later.
+// that go the other way anyhow. A message that is longer, or exceeds that bound, announces itself (request to send) and
+// moves straight between the user's buffers once the receive has answered (clear to send), so memory stays bounded and
+// no long message keeps others waiting for a receive that comes later.
 //
 // Every header carries the world's id with its generation, and a fingerprint of the operation. A frame of another
 // world is refused; a fingerprint or length that differs from the receive's is a mismatch, reported with both sides.
@@ -80,7 +80,7 @@ struct Transfer {
     std::size_t bytes_done = 0;
 };
 
-/// What the owner of a mailbox knows of the calls behind its channels. Asked under the mailbox's lock.
+/// The calls behind a mailbox's channels, as its owner knows them. Asked under the mailbox's lock.
 class Calls {
  public:
     virtual ~Calls() = default;
@@ -98,7 +98,7 @@ class Calls {
 struct Finding {
     enum class Kind : std::uint8_t {
         mismatch,    ///< a peer's message does not fit the receive that it meets, or a probe found another operation
-        damaged,     ///< what a peer sent was changed on the way; its stream is closed
+        damaged,     ///< bytes of a peer changed on the way; its stream is closed
         left_group,  ///< a peer has left the group with that channel: all that it sent there has been seen
     };
     Kind kind = Kind::mismatch;
@@ -128,39 +128,38 @@ class Mailbox {
     void post_send(Transfer& transfer);
     /// `transfer.done` becomes true when the target holds the message.
     void post_receive(Transfer& transfer);
-    /// Sends a short message at once, without a Transfer; false, and nothing has happened, if that is not possible.
+    /// Sends a short message at once, without a Transfer; where that is not possible, does nothing and returns false.
     bool send_now(int to, std::uint64_t channel, std::uint64_t fingerprint, std::span<const std::byte> payload);
     /// Fills a receive of a named source that is not posted, with a short message that is there or comes within
     /// `spins` looks. False: post it. Receives of that source and channel must not be posted meanwhile.
     bool receive_now(Transfer& receive, Waiting& waiting);
-    /// Tells a peer what we wait for, so that a mismatch shows although no message would.
+    /// Tells a peer what this rank waits for, so that a mismatch shows where no message would show it.
     void probe(int peer, std::uint64_t channel, std::uint64_t fingerprint);
-    /// Compares what has come on a channel before its operation began here.
+    /// Compares the messages that came on a channel before its operation began here.
     void check_unexpected(std::uint64_t channel, std::uint64_t fingerprint);
-    /// The operation is over: what has come on its channel and met no receive is a mismatch.
+    /// The operation is over: a message that came on its channel and met no receive is a mismatch.
     void check_surplus(std::uint64_t channel, std::uint64_t fingerprint);
     /// From now on looks for messages of this peer, also if nothing is posted for it.
     void activate(int peer) { this->peer(peer); }
-    /// Moves what can be moved; true if anything did.
+    /// Moves all that can move now; true if anything did.
     bool progress();
-    /// How long this rank's own messages are that go so; before the first one.
+    /// This rank's own messages of so many bytes or more go that way. Call before the first one.
     void pull_from(std::size_t bytes) noexcept { pull_bytes_ = bytes; }
-    /// What it has found since the last call. Once there is a mismatch it does not go on: its owner is to end it.
+    /// Its findings since the last call. After a mismatch the mailbox makes no progress: its owner has to end it.
     std::vector<Finding> take_findings() { return std::exchange(findings_, {}); }
     bool has_findings() const noexcept { return !findings_.empty(); }
     /// Forgets all transfers; their owners are about to go.
     void drop_all();
     /// Forgets one receive that nothing has met yet; false if it is already being filled.
     bool cancel_receive(Transfer& transfer);
-    /// Forgets one send that its receiver will not take: one to this rank itself, one that was refused, or one to a
-    /// rank that has left.
+    /// Forgets one send that its receiver will not take: to this rank itself, refused, or to a rank that has left.
     void cancel_send(Transfer& transfer);
     /// Refuses the messages that have been announced for groups that this rank has left.
     void refuse_unmet();
-    /// Says on every stream that nothing more will come, once that is so. The peers that may still lack something that
-    /// was sent: call it again.
+    /// Says on every stream that nothing more will come, once that is so. Returns the peers that may still lack bytes
+    /// that this rank sent: call it again for them.
     std::vector<int> finish();
-    /// Whether nothing more comes from a peer, of which all has been read; null: something may come.
+    /// How the stream from a peer ended, once all of it has been read; null: something may come.
     const StreamEnd* end_of(int peer) const noexcept;
     /// The same, or this rank has given the stream up.
     bool is_over(int peer) const noexcept;
@@ -168,8 +167,8 @@ class Mailbox {
     void pollables(std::vector<Pollable>& into) const;
 
     /// From here on messages of ranks of this host are read where they lie, if that is possible: copied once, by a call
-    /// of the kernel. Shorter ones are copied twice, which both sides do at the same time where every rank has a core.
-    /// What lies in memory that the other maps too needs no such call, and is copied once from 48 KB on in any case.
+    /// of the kernel. Shorter ones are copied twice, by both sides at the same time where every rank has a core. A
+    /// message in memory that the other maps too needs no such call, and is copied once from 48 KB on in any case.
     static constexpr std::size_t pull_bytes_on_shared_cores = std::size_t{48} << 10;
     static constexpr std::size_t pull_bytes_on_own_cores = std::size_t{128} << 10;
     static constexpr std::size_t eager_bytes = std::size_t{256} << 10;  ///< of one message
@@ -217,7 +216,7 @@ class Mailbox {
     std::size_t read_payload(Peer& peer, Stream& stream);
     void consumed(int source, const Frame& frame);
     static std::uint64_t give_back(Peer& peer);
-    /// When the sender is told that it may send: at once, or behind what this rank posts in the same turn.
+    /// When this rank clears the sender to send: at once, or behind the messages that it posts in the same turn.
     enum class When { now, next_turn };
     void grant(int source, const Frame& request, Transfer& receive, When when);
     void clear(int source, std::uint64_t id, Transfer& receive, When when);
@@ -245,7 +244,7 @@ class Mailbox {
     std::unordered_map<std::uint64_t, Transfer*> waiting_sends_;           // announced, by id
     std::unordered_map<std::uint64_t, Transfer*> granted_;                 // receives, by (source, id) hash
     std::uint64_t next_id_ = 1;
-    std::vector<std::pair<int, Frame>> clears_;  // for the next turn, with whom they are for
+    std::vector<std::pair<int, Frame>> clears_;  // for the next turn, each with its receiver
     std::size_t posted_for_any_ = 0;             // receives of any source
     unsigned turns_ = 0;
     std::vector<std::byte> bounce_;

@@ -1,4 +1,4 @@
-// What a mailbox keeps for each peer, and of messages that have come before their receive.
+// A mailbox's state for each peer, and for messages that have come before their receive.
 #pragma once
 
 #include "transport/mailbox.hpp"
@@ -9,11 +9,11 @@
 
 namespace tutti::transport {
 
-// A turn moves a bounded number of bytes each way, so that both directions flow at once and what is under way between
-// two ranks of one machine is still in the cache when it is read.
+// A turn moves a bounded number of bytes each way, so that both directions flow at once, and bytes under way between
+// two ranks of one machine are still in the cache when they are read.
 inline constexpr std::size_t turn_bytes = std::size_t{256} << 10;
 inline constexpr std::size_t bounce_bytes = std::size_t{64} << 10;
-// What an eager message counts for beside its bytes: the books kept about it while no receive is posted.
+// The cost of an eager message beside its bytes: the bookkeeping while no receive is posted.
 inline constexpr std::size_t message_cost = 256;
 
 inline std::uint64_t grant_key(int source, std::uint64_t id) {
@@ -48,12 +48,12 @@ struct Mailbox::Peer {
     };
     int rank = 0;
     std::deque<Outgoing> out;
-    std::size_t credit = credit_bytes;  // what we may still send that the peer has not consumed
-    std::size_t unconsumed = 0;         // what the peer has sent and we have not given back
-    std::size_t owed = 0;               // what we have consumed and not given back
+    std::size_t credit = credit_bytes;  // bytes that we may still send before the peer has consumed any
+    std::size_t unconsumed = 0;         // bytes that the peer has sent and we have not given back
+    std::size_t owed = 0;               // bytes that we have consumed and not given back
     std::size_t awaited = 0;            // receives of it that are posted or granted, and sends that it has to answer
     Frame header;
-    // Short messages come in one read: the header is read together with what follows it.
+    // Short messages come in one read: the header together with the bytes that follow it.
     std::array<std::byte, 1024> stage;
     std::size_t stage_begin = 0, stage_end = 0;
     bool drained = false;  // the last read of this turn brought less than it could take
@@ -67,7 +67,7 @@ struct Mailbox::Peer {
     bool in_payload = false;
     bool lost = false;             // nothing is read or written any more
     std::optional<StreamEnd> end;  // why
-    bool has_end = false;          // the peer has been told so
+    bool has_end = false;          // we have told the peer so
 };
 
 }  // namespace tutti::transport

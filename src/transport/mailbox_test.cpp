@@ -20,7 +20,7 @@
 namespace tutti::transport {
 namespace {
 
-// What carries bytes only, as a socket does.
+// A stream that carries only bytes, as a socket does.
 class OnlyBytes : public Stream {
  public:
     explicit OnlyBytes(RingStream& ring) : ring_(ring) {}
@@ -95,7 +95,7 @@ class MailboxTurns : public testing::TestWithParam<bool> {
     std::thread taking_back_;
 };
 
-// A sender that runs ahead: had its messages been put aside, the second receive would find its own at once.
+// A sender that runs ahead: if the mailbox had put its messages aside, the second receive would find its own at once.
 TEST_P(MailboxTurns, what_comes_before_its_receive_waits_in_the_stream_while_others_are_filled) {
     for (int channel = 1; channel <= 5; ++channel) send(channel);
     for (int channel = 1; channel <= 5; ++channel) {
@@ -114,14 +114,14 @@ TEST_P(MailboxTurns, what_no_receive_waits_for_keeps_back_nothing_behind_it) {
     ASSERT_FALSE(last.done);
     ASSERT_TRUE(receiver_.progress());
     ASSERT_TRUE(arrived(last));
-    // The others were put aside meanwhile.
+    // The mailbox has put the others aside meanwhile.
     ASSERT_TRUE(arrived(receive(3)));
     ASSERT_TRUE(arrived(receive(2)));
 }
 
 // Long enough for its payload to come in more turns than one, and one that combines.
 TEST_P(MailboxTurns, what_follows_the_end_of_a_long_message_waits_too) {
-    length_ = std::size_t{100} << 10;  // beyond what the ring holds
+    length_ = std::size_t{100} << 10;  // more than the ring holds
     const Transfer& long_one = post_send(1);
     std::size_t combined = 0;
     const Transfer& receive_long = receive(1, [&](std::size_t offset, std::span<const std::byte> arrived) {
@@ -195,7 +195,7 @@ TEST_P(MailboxTurns, an_exchange_of_long_messages_goes_both_ways_at_once) {
     second.activate(0);
     for (int turn = 0; turn < 10; ++turn) first.progress(), second.progress();
     second.post_receive(got[1]);
-    first.progress();  // it reads whatever has been said by now
+    first.progress();  // it reads all that its peer has said by now
     second.post_send(sent[1]);
     for (int turn = 0; turn < 1000 && !got[0].done && !got[1].done; ++turn) first.progress(), second.progress();
     EXPECT_GT(got[0].bytes_done, length_ / 2);

@@ -6,7 +6,7 @@
 namespace tutti::transport {
 namespace {
 
-/// What a frame other than an eager one says beyond a short message's header: that message's payload.
+/// The fields of a frame other than an eager one that a short message's header lacks; they are that message's payload.
 struct ShortRest {
     std::uint64_t length, id, address;
 };
@@ -28,7 +28,7 @@ bool Mailbox::send_now(int to, std::uint64_t channel, std::uint64_t fingerprint,
     return true;
 }
 
-// Where a message lies that the peer can read there (Place::bits()), or 0.
+// The place of a message that the peer can read where it lies (Place::bits()), or 0.
 std::uint64_t Mailbox::place_of(int to, std::span<const std::byte> payload) const {
     return payload.size() >= pull_bytes_on_shared_cores && neighbours_ != nullptr ? neighbours_->place(to, payload) : 0;
 }
@@ -59,7 +59,7 @@ bool Mailbox::put_short(int to, const Frame& frame) {
     return stream->put(message, reinterpret_cast<const std::byte*>(&rest));
 }
 
-// A message that came in one piece, and the receive that it meets (null: none waits for it yet).
+// A message that came in one piece, and the receive that it meets (null: none waits yet).
 bool Mailbox::on_short(int from, Peer& p, Stream& stream, const ShortMessage& message, Transfer* receive) {
     const std::uint64_t bytes =
         message.length < pull_bytes_on_own_cores ? message.length + message_cost : credit_bytes + 1;

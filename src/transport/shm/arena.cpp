@@ -37,7 +37,7 @@ std::size_t control_bytes() {
 std::uint64_t parts_begin(const ArenaLayout& layout) {
     return round_up(layout.total_bytes(), Arena::part_alignment);
 }
-// Of a file that is only as long as it has been written to.
+// The size of a file that takes memory only where it has been written.
 std::uint64_t file_bytes(const ArenaLayout& layout) {
     return parts_begin(layout) + Arena::parts_bytes;
 }
@@ -53,7 +53,7 @@ constexpr std::size_t rings_bytes = std::size_t{4} << 20, least_ring_bytes = std
 ArenaLayout ArenaLayout::of(int ranks, int group_size) {
     ArenaLayout layout;
     layout.ranks = ranks;
-    // A ring that is longer than a core's cache is written quickly: its reader no longer holds the lines. With more
+    // Writes to a ring that is longer than a core's cache are quick: its reader no longer holds the lines. With more
     // ranks there are more rings.
     layout.ring_bytes =
         std::clamp(std::bit_floor(rings_bytes / static_cast<std::size_t>(ranks)), least_ring_bytes, most_ring_bytes);
@@ -87,7 +87,7 @@ std::byte* Arena::map(int fd, std::uint64_t offset, const ArenaLayout& layout) {
     return static_cast<std::byte*>(base);
 }
 
-// Fresh pages are zero, which is what every word in them begins with: nobody has to write it.
+// Fresh pages are zero, the initial value of every word in them: no rank has to write it.
 std::shared_ptr<Arena> Arena::make(UniqueFd fd, const ArenaLayout& layout) {
     std::byte* base = map(fd.get(), 0, layout);
     return std::shared_ptr<Arena>(new Arena(layout, base, std::move(fd)));
@@ -110,7 +110,7 @@ std::shared_ptr<Arena> Arena::attach(UniqueFd fd, const ArenaLayout& layout) {
     return make(std::move(fd), layout);
 }
 
-// Opening another process's descriptor needs what reading its memory needs, and no help from it.
+// Opening another process's descriptor needs the same permission as reading its memory, and no help from it.
 std::shared_ptr<Arena> Arena::find(int process, int descriptor, std::uint64_t identity, const ArenaLayout& layout) {
     UniqueFd fd(::open(fmt::format("/proc/{}/fd/{}", process, descriptor).c_str(), O_RDWR | O_CLOEXEC));
     struct stat status {};
@@ -168,7 +168,7 @@ void Arena::leave_part(int rank) noexcept {
     ring_all_doorbells(rank);
     const std::uint32_t before = control(0).departures.fetch_add(1, std::memory_order_acq_rel);
     if (before + 1 != static_cast<std::uint32_t>(layout_.ranks)) return;
-    // Without success it stays until the world ends.
+    // If that fails, the memory stays until the world ends.
     (void)!fallocate(whole_->fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset_),
                      static_cast<off_t>(layout_.total_bytes()));
 }
@@ -189,8 +189,8 @@ std::byte* Arena::ring_data(int from, int to) const noexcept {
     return reinterpret_cast<std::byte*>(&ring_control(from, to)) + sizeof(RingControl);
 }
 
-// Fences are left to who goes to sleep as soon as all ranks rely on that. Who goes to sleep makes them for all from the
-// start: it may not see yet that others have stopped.
+// As soon as all ranks rely on that, they leave fences to the rank that goes to sleep. That rank makes them for all
+// from the start: it may not see yet that others have stopped.
 void Arena::choose_fences(const std::shared_ptr<Arena>& arena, bool sleeps_often) {
     if (sleeps_often) return;
     arena->fences_for_all_ = true;
@@ -201,8 +201,8 @@ void Arena::choose_fences(const std::shared_ptr<Arena>& arena, bool sleeps_often
     });
 }
 
-// The membarrier is a full fence at some point of each other rank's program: what that rank stored before is seen by
-// this one, and what it looks at after is what this one has stored.
+// The membarrier is a full fence at some point of each other rank's program: this rank sees that rank's stores from
+// before that point, and that rank's later loads see this one's stores.
 void Arena::fence_for_sleep() const noexcept {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     if ((whole_ ? whole_.get() : this)->fences_for_all_) membarrier::fence_all_processes();

@@ -2,18 +2,18 @@
 //
 // One mapping for all local ranks, laid out identically everywhere; addresses are computed, nothing is negotiated.
 // Every word has one writer at a time, and words with different writers are 128 bytes apart (the adjacent-line
-// prefetcher pairs lines). Beside each atomic stands why its order is enough on a CPU that reorders whatever it may
+// prefetcher pairs lines). Beside each atomic stands why its order is enough on a CPU that reorders all that it may
 // (Arm); MEMORY-ORDER.md has the argument as a whole, tests/memory_model tries it out. Threads: one thread of a rank at
 // a time uses that rank's side; different ranks run in parallel.
 //
-// Doorbell. A rank that is about to sleep sets `sleeping`, looks once more, and waits on `rings` (futex). Whoever
-// changes something that it may wait for looks at `sleeping` after the change. Between the two either side needs a full
-// fence, so that one of them sees the other. It would cost the busy side the time in which its change becomes visible,
-// at every message; so the side that goes to sleep makes it for all, with membarrier(2), where every rank can and
-// sleeps seldom.
+// Doorbell. A rank that is about to sleep sets `sleeping`, looks once more, and waits on `rings` (futex). A rank that
+// changes something that the sleeper may wait for looks at `sleeping` after the change. Between the two either side
+// needs a full fence, so that one of them sees the other. On the busy side a fence would cost, at every message, the
+// time in which its change becomes visible; so the side that goes to sleep makes it for all, with membarrier(2), where
+// every rank can do that and sleeps seldom.
 //
-// A rank that waits for sockets too cannot sleep on memory. It has a bell, a descriptor that whoever would wake it
-// writes to, and sleeps in poll(2).
+// A rank that waits for sockets too cannot sleep on memory. It has a bell, a descriptor to which a rank that wakes it
+// writes, and sleeps in poll(2).
 //
 // Parts. Groups of some of the ranks have an arena each in the same file, behind the one of all, at a place that every
 // rank can compute; they share the doorbells of all. A part takes memory only where it has been written to.
@@ -36,19 +36,20 @@ namespace tutti::transport {
 
 inline constexpr std::size_t line_spacing = 128;
 
-/// What a slot holds of a rank that meets the others: where its buffers begin, as Place::bits() or as an address.
+/// The slot of a rank that meets the others: where its buffers begin, as Place::bits() or as an address.
 struct NamedBuffers {
     std::uint64_t input = 0, output = 0;
     std::uint64_t reachable = 0;  ///< 0: others cannot reach them
 };
 
-/// What a rank contributes to a small collective: a head and, right behind it, a payload, so that a short one comes in
+/// A rank's contribution to a small collective: a head and, right behind it, a payload, so that a short one comes in
 /// the head's cache line.
 struct SmallHead {
     std::atomic<std::uint64_t> sequence{0};
     std::uint64_t agreement = 0;  ///< of this collective and all before it (Group::remember)
     std::byte* payload() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
-    /// Last: the release hands over agreement and payload, and whatever lies in the areas, to who acquires the number.
+    /// Last: the release hands over agreement, payload and the contents of the areas to a rank that acquires the
+    /// number.
     void publish(std::uint64_t number) noexcept { sequence.store(number, std::memory_order_release); }
     bool holds(std::uint64_t number) const noexcept { return sequence.load(std::memory_order_acquire) == number; }
 };
@@ -64,17 +65,17 @@ using SmallSlot = SmallPlace<line_spacing>;
 /// Of few bytes: two come in one line.
 using ShortSlot = SmallPlace<32>;
 
-/// What one rank tells the others.
+/// The words by which one rank tells the others of its state.
 struct RankControl {
     static constexpr std::size_t slots_max = 16;
     /// By slot: one more than the publication that it holds. Publications need not be
-    /// made in order. A release behind what the slot holds; the reader's acquire of the stamp comes before it reads
-    /// that (Execution::published).
+    /// made in order. A release behind the slot's contents; the reader's acquire of the stamp comes before it reads
+    /// those (Execution::published).
     alignas(line_spacing) std::atomic<std::uint64_t> stamps[slots_max]{};
-    /// Publications below this are not needed any more: a release behind what this rank has read there; the owner's
-    /// acquire comes before it writes there again (Execution::has_room).
+    /// This rank no longer needs publications below this: a release behind its reads there; the owner's acquire comes
+    /// before it writes there again (Execution::has_room).
     alignas(line_spacing) std::atomic<std::uint64_t> released{0};
-    /// The doorbell: it changes between the sleeper's look at it and its sleep if somebody rang (sleep()).
+    /// The doorbell: it changes between the sleeper's look at it and its sleep if another rank rang (sleep()).
     alignas(line_spacing) std::atomic<std::uint32_t> rings{0};
     /// A Sleep. One side of Dekker's algorithm, whose other side is any change that wakes: a fence after the store
     /// here, one (or the sleeper's membarrier) before the look.
@@ -82,8 +83,8 @@ struct RankControl {
     /// Where ranks share CPUs: one more than the one on which this rank waited last; 0: not known. A hint: relaxed.
     std::atomic<std::uint32_t> cpu_and_one{0};
     enum Sleep : std::uint32_t { awake = 0, on_memory = 1, on_bell = 2 };
-    /// The last collectives of this rank: whoever meets one compares it with its own. A record is read while it may be
-    /// written anew (a sequence lock).
+    /// The last collectives of this rank: a rank that meets one compares it with its own. The owner may overwrite a
+    /// record while others read it (a sequence lock).
     struct Record {
         std::atomic<std::uint64_t> sequence{0};
         std::atomic<std::uint64_t> fingerprint{0};
@@ -91,8 +92,8 @@ struct RankControl {
 
         /// By its rank only.
         void put(std::uint64_t number, std::uint64_t of_it, std::uint64_t of_all) noexcept {
-            // Each value's release takes the 0 along: who finds a new value under the old number finds the number gone
-            // when it looks again.
+            // Each value's release takes the 0 along: a reader that finds a new value under the old number finds the
+            // number gone when it looks again.
             sequence.store(0, std::memory_order_relaxed);
             fingerprint.store(of_it, std::memory_order_release);
             agreement.store(of_all, std::memory_order_release);
@@ -109,49 +110,52 @@ struct RankControl {
         }
     };
     static constexpr std::size_t small_slots = 128;
-    /// Who compares looks back to its last look but one, and others may be as far ahead as there are slots.
+    /// A rank that compares looks back to its last look but one, and others may be as far ahead as there are slots.
     static constexpr std::size_t record_count = 4 * small_slots;
     alignas(line_spacing) Record records[record_count];
-    /// Of rank 0's only: all ranks leave fences to who goes to sleep. Looked at relaxed: it is 1 only after all
-    /// sleepers make them, for good, and who still sees 0 makes one too many.
+    /// Of rank 0's only: all ranks leave fences to the rank that goes to sleep. Loaded relaxed: it is 1 only after all
+    /// sleepers make them, for good, and a rank that still sees 0 makes one too many.
     alignas(line_spacing) std::atomic<std::uint32_t> nobody_fences{0};
-    /// Of rank 0's only: how many do so far. A change of one word: whoever makes it all, comes last.
+    /// Of rank 0's only: how many do so far. A read-modify-write of one word: the rank that completes the count is the
+    /// last.
     std::atomic<std::uint32_t> relying{0};
     /// Whether this rank has mapped the arena, and may read and write the memory of all other ranks (PeerMemory). A
-    /// release; who acquires the count of them all has acquired each.
+    /// release; a rank that acquires the full count has acquired each.
     enum class Attached : std::uint32_t { not_yet = 0, and_reads = 1, only = 2 };
     std::atomic<Attached> attached{Attached::not_yet};
-    /// Of rank 0's only: how many have mapped it. acq_rel: each adds what the ones before it have said.
+    /// Of rank 0's only: how many have mapped it. acq_rel: each passes on the stores of those before it.
     std::atomic<std::uint32_t> attachments{0};
     /// Of rank 0's only, set before anybody attaches: tells this arena from all others. The descriptor came by a
     /// socket, after it.
     std::atomic<std::uint64_t> identity{0};
     /// One more than the arena rank into whose memory this rank is writing, where that has offered it; 0: none. One
     /// side of Dekker's algorithm, whose other side is the owner's stamp (Execution::revoke); the 0 is a release behind
-    /// what was written.
+    /// the bytes written.
     alignas(line_spacing) std::atomic<std::uint32_t> writing_to{0};
     /// The same of the one from whose memory it is reading a message (Offers); the other side is `withdrawn`.
     std::atomic<std::uint32_t> reading_from{0};
-    /// This rank's messages may not be read any more where they lie.
+    /// Others may no longer read this rank's messages where they lie.
     alignas(line_spacing) std::atomic<std::uint32_t> withdrawn{0};
-    /// The latest small collective that this rank has begun. It has read what it needed of all before: the release
-    /// comes behind that, and the acquire of who wants its place again before it writes there (Slots::reusable).
+    /// The latest small collective that this rank has begun. It has read all that it needed of those before: the
+    /// release comes behind those reads, and a rank that wants the place again acquires before it writes there
+    /// (Slots::reusable).
     alignas(line_spacing) std::atomic<std::uint64_t> small_begun{0};
-    /// Small collectives in which all wait for all, by their number among these: who is through with one has heard of
-    /// all others that they are with the one before. So two places are enough, and few lines travel often: two ranks
+    /// Small collectives in which all wait for all, by their number among these: a rank that is through with one knows
+    /// that all others have reached the one before. So two places are enough, and few lines travel often: two ranks
     /// take 57 ns for eight bytes in one line, 61 to 70 by a ring of 32 slots, where a line takes 34.
     static constexpr std::size_t in_turns = 2;
     alignas(line_spacing) ShortSlot short_in_turns[in_turns];
     SmallSlot in_turn[in_turns];
-    /// Those with a root, by number among all small ones: who waits for nobody may be this many ahead of the slowest.
+    /// Those with a root, by number among all small ones: a rank that waits for none may be this many ahead of the
+    /// slowest.
     alignas(line_spacing) ShortSlot short_ahead[small_slots];
     SmallSlot ahead[small_slots];
     /// Of a part's: this rank has left its group: a release behind all that it has sent. Of the part's first rank: how
-    /// many have; acq_rel: the last one gives the pages back behind what all of them did there.
+    /// many have; acq_rel: the last one gives the pages back behind all their accesses.
     std::atomic<std::uint32_t> left{0}, departures{0};
     /// Payloads that are longer than a slot's own, of either kind. As many places as there are slots, so that a rank
-    /// that is read by others comes back to a line long after it has left their own caches: a broadcast of 32 KB takes
-    /// a third (two ranks) to a fifth (four) of what it takes with 8 places. No page is there before it is used.
+    /// whose payloads others read comes back to a line long after it has left their own caches: a broadcast of 32 KB
+    /// takes a third (two ranks) to a fifth (four) of the time with 8 places. No page exists before its first use.
     static constexpr std::size_t small_area_bytes = 32768;
     /// Of the few in which all wait for all: blocks for many ranks, and a table of them.
     static constexpr std::size_t turn_area_bytes = 131072 + 4096;
@@ -174,16 +178,18 @@ struct alignas(line_spacing) MessageSlot {
 };
 static_assert(sizeof(MessageSlot) == line_spacing);
 
-/// A single-producer single-consumer ring of bytes, and slots for short messages beside it: all count since the start.
+/// A single-producer single-consumer ring of bytes, and slots for short messages beside it: all counts are since the
+/// start.
 struct RingControl {
     static constexpr std::size_t slots = 64;
     /// Bytes, those of short messages not at once: a release behind them, and behind the stamps before them. The reader
-    /// acquires it before it looks for the next stamp, so bytes that it sees come before any message that it does not.
+    /// acquires it before it looks for the next stamp, so bytes that it sees come before any message that it does not
+    /// see.
     alignas(line_spacing) std::atomic<std::uint64_t> written{0};
     /// The writer will write nothing more: a release behind `written` and all stamps.
     std::atomic<std::uint32_t> ended{0};
-    /// Bytes, those of short messages not at once: a release behind what the reader has read; the writer's acquire
-    /// comes before it writes over that. The same below.
+    /// Bytes, those of short messages not at once: a release behind the bytes that the reader has read; the writer's
+    /// acquire comes before it overwrites them. The same below.
     alignas(line_spacing) std::atomic<std::uint64_t> taken{0};
     std::atomic<std::uint64_t> slots_taken{0};  ///< messages, not at once
     MessageSlot messages[slots];                // left as they are: fresh pages are zero
@@ -207,18 +213,18 @@ class Arena {
     /// Memory for the threads of one process.
     static std::shared_ptr<Arena> create_private(const ArenaLayout& layout);
     /// New shared memory; its descriptor names it, and vanishes with the last mapping. Throws DistBackendError that
-    /// says why there is none to be had.
+    /// says why there is none.
     static std::shared_ptr<Arena> create_shared(const ArenaLayout& layout);
-    /// Maps what another rank created. Throws DistBackendError if the memory has another size.
+    /// Maps an arena that another rank created. Throws DistBackendError if the memory has another size.
     static std::shared_ptr<Arena> attach(UniqueFd fd, const ArenaLayout& layout);
-    /// The same by what its creator says of it: its process, the descriptor there, and control(0).identity. Null where
-    /// that cannot be opened (another process name space, no /proc, a process that nobody may look into).
+    /// The same, by its creator's process, the descriptor there, and control(0).identity. Null where that cannot be
+    /// opened (another process name space, no /proc, a process that others may not inspect).
     static std::shared_ptr<Arena> find(int process, int descriptor, std::uint64_t identity, const ArenaLayout& layout);
     /// The part of a shared arena at `offset` (a multiple of part_alignment) behind it, for some of its ranks. Nothing
-    /// has been there before. Throws DistBackendError where it cannot be mapped, or there is no room for it.
+    /// was mapped there before. Throws DistBackendError where it cannot be mapped, or there is no room for it.
     static std::shared_ptr<Arena> part(std::shared_ptr<const Arena> whole, std::uint64_t offset,
                                        const ArenaLayout& layout, std::vector<int> ranks_of_whole);
-    /// Room for parts, in bytes, and what their offsets are multiples of.
+    /// Room for parts, in bytes, and the alignment of their offsets.
     static constexpr std::uint64_t parts_bytes = std::uint64_t{1} << 50, part_alignment = std::uint64_t{1} << 16;
     ~Arena();
     Arena(const Arena&) = delete;
@@ -244,10 +250,10 @@ class Arena {
     RankControl& control(int rank) const noexcept {
         return *reinterpret_cast<RankControl*>(base_ + static_cast<std::size_t>(rank) * rank_bytes_);
     }
-    /// Of two ranks: whose memory holds what `rank` writes for the `number`-th time into a ring of `places`. They take
-    /// turns with each place, since to write lines that one has just read takes a sixth of the time of writing those
-    /// that the other has (on CPUs where who reads a modified line gets it for itself). Who writes has to be through
-    /// with what it has read there: with what the other wrote one round of the ring before.
+    /// Of two ranks: whose memory holds the `number`-th write of `rank` into a ring of `places`. They take turns with
+    /// each place, since writing lines that this rank has just read takes a sixth of the time of writing those that the
+    /// other has (on CPUs where the reader of a modified line gets it for itself). The writer must have finished
+    /// reading there: the values that the other wrote one round of the ring before.
     int in_turn(int rank, std::uint64_t number, std::uint64_t places) const noexcept {
         return layout_.ranks == 2 ? rank ^ static_cast<int>(number / places & 1) : rank;
     }
@@ -258,8 +264,8 @@ class Arena {
     std::size_t place(int rank, std::uint64_t publication) const noexcept {
         if (layout_.ranks != 2) return static_cast<std::size_t>(rank) * layout_.slots + publication % layout_.slots;
         const std::uint64_t four = publication / 4;
-        // Each time round the ring the two places of four publications change roles, so that who publishes only one
-        // of two comes to all places.
+        // Each time round the ring the two places of four publications change roles, so that a rank that publishes only
+        // one of two comes to all places.
         const std::uint64_t second = (publication + 2 * four / layout_.slots) & 1;
         const auto owner = static_cast<std::size_t>(rank) ^ (publication >> 1 & 1);
         return owner * layout_.slots + (2 * four + second) % layout_.slots;
@@ -279,13 +285,13 @@ class Arena {
     template <class Ready>
     void sleep(int rank, std::chrono::nanoseconds limit, Ready ready) const {
         RankControl& own = control(rank);
-        // The store is a release so that this look stays before it: who rings because of the store is not overlooked.
-        // Who rang before has made its change before, and the fence brings that to ready().
+        // The store is a release so that this look stays before it: a ring caused by the store is not overlooked. A
+        // rank that rang before made its change before, and the fence brings that to ready().
         const std::uint32_t seen = own.rings.load(std::memory_order_relaxed);
         own.sleeping.store(RankControl::on_memory, std::memory_order_seq_cst);
         fence_for_sleep();
         if (!ready()) futex_wait(own.rings, seen, limit);
-        // Seen late, it costs a needless ring.
+        // A rank that sees it late rings needlessly.
         own.sleeping.store(RankControl::awake, std::memory_order_relaxed);
     }
     /// As sleep(), but inside `wait(bell)`, which has to return when the bell becomes readable. Needs bells.
@@ -314,7 +320,7 @@ class Arena {
         // keeps in order, on x86 too.
         if ((whole_ ? whole_.get() : this)->control(0).nobody_fences.load(std::memory_order_relaxed) == 0)
             std::atomic_thread_fence(std::memory_order_seq_cst);
-        else  // the compiler keeps the order, the sleeper sees to the CPU
+        else  // the compiler keeps the order, the sleeper's membarrier the CPU
             std::atomic_signal_fence(std::memory_order_seq_cst);
     }
     [[gnu::always_inline]] void wake_if_asleep(int rank) const noexcept {

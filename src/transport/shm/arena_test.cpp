@@ -102,7 +102,7 @@ TEST(Arena, gives_the_slots_of_two_ranks_in_turn) {
     }
 }
 
-// What one process creates, another finds by what it is told, and by nothing less.
+// An arena that one process creates, another finds by all of its description, and by nothing less.
 TEST(Arena, is_found_in_another_process_by_its_descriptor_and_identity) {
     ArenaLayout layout;
     layout.ranks = 3;

@@ -1,4 +1,4 @@
-// A file in memory, and what happens where there is none to be had.
+// A file in memory, and the error where the system gives none.
 #include "transport/shm/memory_file.hpp"
 #include "support/no_descriptors.hpp"
 
@@ -16,7 +16,8 @@
 namespace tutti::transport {
 namespace {
 
-/// What a child of this process, whose limits are its own, gets instead of such a file; the status tells of a signal.
+/// The error that a child of this process, with its own limits, gets instead of such a file; the status tells of a
+/// signal.
 struct Refusal {
     int status = -1;
     std::string text;

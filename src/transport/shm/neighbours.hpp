@@ -1,7 +1,7 @@
 // Neighbours: the ranks of this host, and how each reaches the memory of the others: the arena that they share, the
-// symmetric memory that they map, and, where the kernel allows it, what is a process's own.
+// symmetric memory that they map, and, where the kernel allows it, a process's own memory.
 //
-// Threads: one at a time (the world's lock). What the constructor fills in never changes.
+// Threads: one at a time (the world's lock). The members that the constructor fills in never change.
 #pragma once
 
 #include "transport/shm/arena.hpp"
@@ -46,9 +46,9 @@ class Neighbours {
     const PeerMemory* memory_of(int rank) const;
     /// Where a message to `rank` lies in memory that it maps, too (Place::bits()); 0: it does not.
     std::uint64_t place(int rank, std::span<const std::byte> message) const;
-    /// What `rank` named so, `bytes` long; null if there is no such thing.
+    /// The `bytes` bytes that `rank` named so; null if there are none.
     const std::byte* at_place(int rank, std::uint64_t place, std::size_t bytes) const;
-    /// Runs `read`, which reads a piece of what a rank offers. False: it has taken that back.
+    /// Runs `read`, which reads a piece of a message that a rank offers. False: that rank has withdrawn it.
     template <class Read>
     bool read_offered(int rank, Read read) const {
         return offers_->read_from(local_of(rank), std::move(read));

@@ -24,7 +24,7 @@ constexpr bool threads_copy = false;
 constexpr bool threads_copy = true;
 #endif
 
-// What others read and write to find out whether they may. They write what it holds.
+// The word that others read and write to find out whether they may. They write the value that it holds.
 constexpr std::uint64_t tried_value = 0x74757474692d6d65;
 std::uint64_t tried = tried_value;
 

@@ -14,8 +14,8 @@ namespace tutti::transport {
 
 class PeerMemory {
  public:
-    /// Whether a child of this process may read and write its memory, and with it other ranks that are started alike
-    /// each other's. Forks.
+    /// Whether a child of this process may read and write its memory; if so, ranks that are started alike may read and
+    /// write each other's. Forks.
     static bool allowed();
     /// Where others may try whether they can read and write this process.
     static std::uint64_t place_to_try() noexcept;
@@ -36,14 +36,14 @@ class PeerMemory {
     bool write(std::uint64_t address, const std::byte* from, std::size_t bytes) const;
     /// Whether the kernel would copy from and to this memory of our own: not all memory is of such pages (a device's).
     static bool reachable(const std::byte* at, std::size_t bytes);
-    /// Whether the process is still the one that it was: what was read before is the peer's. The kernel is asked at
-    /// most once in `trusted`: its numbers of processes go round, so in such a time none comes back.
+    /// Whether the process is still the one that it was: bytes read before are the peer's. Asks the kernel at most once
+    /// in `trusted`: process numbers wrap around, but none comes back within that time.
     bool same() const;
     static constexpr std::chrono::microseconds trusted{100};
     /// Whether it is there now, and still is after `patience`: a process that is ending loses its memory a moment
     /// before it is gone.
     bool alive(std::chrono::milliseconds patience = std::chrono::milliseconds(0)) const;
-    /// Alive, and not stopped by a signal: whatever the kernel copies for a process it copies before that stops.
+    /// Alive, and not stopped by a signal: all that the kernel copies for a process it copies before the process stops.
     bool running() const;
 
  private:

@@ -28,14 +28,14 @@ TEST(PeerMemory, of_a_process_that_ends) {
     }
     ASSERT_GT(child, 0);
     const PeerMemory memory(child);
-    value = 7;  // the child has a copy of what was there before
+    value = 7;  // the child has a copy of the value from before
     EXPECT_TRUE(memory.read(reinterpret_cast<std::byte*>(&read), address, sizeof read));
     EXPECT_EQ(read, 42U);
     EXPECT_TRUE(memory.same());
     EXPECT_TRUE(memory.alive());
     EXPECT_TRUE(memory.alive(milliseconds(1)));
 
-    // Who waits for it learns when it is gone, and not only after that.
+    // A rank that waits for it learns when it is gone, and not only after its patience.
     std::thread killer([child] {
         std::this_thread::sleep_for(milliseconds(20));
         ::kill(child, SIGKILL);

@@ -65,7 +65,7 @@ bool RingStream::put(const ShortMessage& message, const std::byte* payload) {
     slot.message = message;
     slot.stamped().store(++sent_, std::memory_order_release);
     arena_->ring_doorbell(peer_);
-    // The next slot is written soon: have its line here by then.
+    // This rank writes the next slot soon: have its line here by then.
     __builtin_prefetch(&out_.messages[sent_ % RingControl::slots], 1);
     return true;
 }
@@ -100,7 +100,7 @@ std::size_t RingStream::read(std::span<std::byte> into, std::span<std::byte> ahe
     return count;
 }
 
-// What was written before the end is there by then.
+// The bytes written before the end are there by then.
 StreamState RingStream::state() const noexcept {
     if (in_.ended.load(std::memory_order_acquire) == 0) return StreamState::open;
     const MessageSlot* slot = nullptr;
@@ -130,7 +130,7 @@ void RingStream::take(std::byte* into) {
     else if (length > 0)
         std::memcpy(into, slot.payload.data(), length);
     ++received_;
-    // The writer has room for more than this; it need not hear of each.
+    // The writer has room for more messages than this; it need not hear of each.
     if (received_ - told_messages_ < RingControl::slots / 4 && taken_ - told_ < capacity_ / 4) return;
     told_messages_ = received_;
     told_ = taken_;

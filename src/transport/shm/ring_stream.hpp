@@ -3,8 +3,8 @@
 // Short messages go through slots of their own, so that one cache line brings them: no look at `written`, then at the
 // header, then at the payload. A slot says how many bytes of the ring come before it, which keeps slots and bytes in
 // one order: the reader looks at `written` first, then at the next slot; bytes that it saw written come before any slot
-// that it did not see. Neither side reads or writes the other's counts at each short message: the writer remembers what
-// it saw, the reader tells it now and then.
+// that it did not see. Neither side reads or writes the other's counts at each short message: the writer remembers the
+// counts that it saw, the reader tells it new ones now and then.
 #pragma once
 
 #include "transport/shm/arena.hpp"
@@ -42,10 +42,10 @@ class RingStream final : public Stream {
     std::byte* out_data_;
     std::byte* in_data_;
     std::size_t capacity_;
-    // This rank's side of both rings; what the other side has said about its own.
+    // This rank's counts of both rings, and the counts that its peer has told of.
     std::uint64_t written_ = 0, sent_ = 0;        // bytes, messages
     std::uint64_t taken_ = 0, received_ = 0;      // bytes, messages
-    std::uint64_t told_ = 0, told_messages_ = 0;  // of those, what the writer has been told
+    std::uint64_t told_ = 0, told_messages_ = 0;  // of those, as far as the writer knows
     std::uint64_t peer_taken_ = 0, peer_received_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// Two ends of a pair of rings, driven by turns in one thread: what was written comes out in the order in which it was
-// written, whichever way it took.
+// Two ends of a pair of rings, driven by turns in one thread: messages and bytes come out in the order in which they
+// were written, by either way.
 #include "transport/shm/ring_stream.hpp"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ ShortMessage message_of(unsigned number, std::size_t length) {
             static_cast<std::uint32_t>(length & 0xffffff)};
 }
 
-// What is under way: a message, or bytes.
+// An item under way: a message, or bytes.
 struct Sent {
     bool is_message;
     unsigned number;

@@ -11,7 +11,7 @@ namespace {
 
 // From trial to trial: twice as many after each that has changed nothing.
 constexpr std::uint32_t fewest_copies = 32, most_copies = 256;
-// Until all of a ring has been written the ordinary way; how often the pause doubles while that is in vain.
+// Copies until all of a ring has been written the ordinary way; how often the pause doubles while that is in vain.
 constexpr std::uint32_t copies_to_return = 256, in_vain_max = 8;
 constexpr std::size_t tried_bytes_max = std::size_t{16} << 10;  // in each way
 
@@ -21,19 +21,20 @@ void timed(double& ns, Copy copy, std::byte* to, const std::byte* from, std::siz
     copy(to, from, bytes);
     const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - start;
     const double now = took.count() / static_cast<double>(bytes);
-    ns = ns == 0 ? now : (ns + std::min(now, 4 * ns)) / 2;  // a moment in which this rank did not run says nothing
+    ns = ns == 0 ? now : (ns + std::min(now, 4 * ns)) / 2;  // a stretch in which this rank did not run tells nothing
 }
 
 }  // namespace
 
-// As much as is copied, if it can be: a store around the cache has fixed costs. How much that was.
+// Tries either way on as many bytes as a copy has, if possible: a store around the cache has fixed costs. Returns the
+// bytes copied.
 std::size_t StagingCopy::try_both(std::byte* to, const std::byte* from, std::size_t bytes) {
     timed(plain_ns_, std::memcpy, to, from, bytes);
     timed(stream_ns_, stream_copy, to + bytes, from + bytes, bytes);
     return 2 * bytes;
 }
 
-// Which way is used until the next trial, and when that is.
+// Decides on the way to use until the next trial, and when that is.
 void StagingCopy::decide() {
     const bool before = streams_;
     streams_ = stream_ns_ + penalty_ns_ < plain_ns_ * (before ? returning_ : 1);
@@ -44,7 +45,7 @@ void StagingCopy::decide() {
         if (returning_ < 1) in_vain_ = std::min(in_vain_ + 1, in_vain_max);
         pause_ = fewest_copies << in_vain_;
     } else if (returning_ < 1) {
-        plain_ns_ = 0;  // now it will show what it takes
+        plain_ns_ = 0;  // now it will show its real time
         pause_ = copies_to_return;
     } else {
         pause_ = fewest_copies;

@@ -1,13 +1,13 @@
 // StagingCopy: how a rank copies into memory that others have just read.
 //
-// Writing lines that another core holds takes leave of that core for each of them: where the two share no cache, five
-// to ten times as long as writing lines of one's own. Stores around the cache ask nobody, but whoever reads then finds
-// the values in memory. Which of both is quicker depends on where the two cores lie, and in a virtual machine that
-// changes while a program runs. So both ways are timed now and then.
+// A write to a line that another core holds has to get it from that core: where the two share no cache, that takes five
+// to ten times as long as writing lines of one's own. Stores around the cache (non-temporal) skip that, but the reader
+// then finds the values in memory. Where the two cores lie decides which way is quicker, and in a virtual machine that
+// changes while a program runs. So a rank times both ways now and then.
 //
-// What a way takes depends on how the lines were written before: past the cache, they are in memory, and the first
-// ordinary store there has to fetch them. So where there is one place that is written again and again, its beginning
-// is always written the one way, and what follows the other way.
+// The time of a way depends on how the lines were written before: past the cache, they are in memory, and the first
+// ordinary store there has to fetch them. So where a rank writes one place again and again, it always writes its
+// beginning the one way, and the rest the other way.
 //
 // Threads: one at a time.
 #pragma once
@@ -22,13 +22,13 @@ class StagingCopy {
  public:
     /// Always the ordinary way.
     StagingCopy() = default;
-    /// Nanoseconds a byte that a reader takes longer to fetch what was stored around the cache.
-    /// Fewer than `least_bytes` are copied the ordinary way.
-    /// `returning`: what part of its measured time the ordinary way is taken to need once it is in use.
+    /// Nanoseconds a byte that a reader takes longer to fetch bytes stored around the cache.
+    /// Fewer than `least_bytes` go the ordinary way.
+    /// `returning`: the part of its measured time that the ordinary way is taken to need once it is in use.
     explicit StagingCopy(double penalty_ns, std::size_t least_bytes = std::size_t{32} << 10, double returning = 1)
         : least_bytes_(least_bytes), penalty_ns_(penalty_ns), returning_(returning) {}
 
-    /// When both ways are tried.
+    /// Where a copy tries both ways.
     enum class Trial : std::uint8_t {
         now_and_then,  ///< wherever it happens to be
         here,          ///< this is the one place where it is always done

@@ -32,7 +32,7 @@ TEST(StreamCopy, copies_every_byte_and_no_other_at_any_offset) {
     }
 }
 
-// Stores around the cache are taken always, never, or when they are quicker, with trials in between.
+// A copy stores around the cache always, never, or when that is quicker, with trials in between.
 TEST(StagingCopy, copies_every_byte_whichever_way_it_takes) {
     const auto from = numbered(100'000);
     for (StagingCopy copy : {StagingCopy(), StagingCopy(-1e9), StagingCopy(1e9), StagingCopy(0), StagingCopy(0, 999),
@@ -50,7 +50,7 @@ TEST(StagingCopy, copies_every_byte_whichever_way_it_takes) {
     }
 }
 
-// The way that is not in use is tried, and taken only if it is better.
+// A rank tries the way that is not in use, and takes it only if it is better.
 TEST(StagingCopy, takes_the_better_way) {
     const auto from = numbered(20'000);
     for (const double returning : {1.0, 0.5}) {

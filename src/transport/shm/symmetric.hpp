@@ -3,7 +3,7 @@
 //
 // A segment is anonymous shared memory; its descriptor is passed on once and closed. Its first page counts the ranks
 // that have let go of their part; the last of them gives the pages back, also while others still map the segment. A
-// rank unmaps it when all have let go, or with its group: until then it can find what any of the others names.
+// rank unmaps it when all have let go, or with its group: until then it can find a place that any of the others names.
 //
 // Threads: a segment, any; SymmetricMemory: one at a time (the group's lock).
 #pragma once
@@ -74,7 +74,7 @@ class SymmetricMemory {
     void add(std::shared_ptr<SymmetricSegment> segment);
     /// Where `bytes` from `at` on lie in this rank's part of a segment; nowhere if they do not.
     Place find(const std::byte* at, std::size_t bytes) const;
-    /// What `rank` named, `bytes` long; null if there is no such thing.
+    /// The `bytes` bytes that `rank` named; null if there are none.
     std::byte* address(Place place, int rank, std::size_t bytes) const;
 
  private:

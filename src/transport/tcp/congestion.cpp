@@ -59,9 +59,8 @@ Congestion Congestion::from_environment() {
     return Congestion(std::move(name));
 }
 
-// Where the system's congestion control is BBR, each connection's packets leave by a timer's pace: made for long ways,
-// but between near hosts the timers cost a quarter of the bandwidth. Reno, which every process may choose, does not
-// pace.
+// Where the system's congestion control is BBR, a timer paces each connection's packets: that suits long ways, but
+// between near hosts the timers cost a quarter of the bandwidth. Reno, which every process may choose, does not pace.
 void Congestion::apply(int fd) const noexcept {
     if (name_ == "system") return;
     if (name_ != "auto") return static_cast<void>(choose(fd, name_));

@@ -1,4 +1,4 @@
-// Which congestion control the connections between ranks use.
+// The congestion control of the connections between ranks.
 #include "transport/tcp/congestion.hpp"
 
 #include "core/socket.hpp"
@@ -17,8 +17,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A connection whose congestion control is `name` before TUTTI_TCP_CONGESTION=`setting` is applied, and what it is
-// afterwards; empty where this system does not let us choose `name`.
+// A connection whose congestion control is `name` before TUTTI_TCP_CONGESTION=`setting` is applied, and its congestion
+// control afterwards; empty where this system does not let us choose `name`.
 std::string applied(const char* setting, const std::string& name) {
     const UniqueFd listener = net::listen_tcp("127.0.0.1", 0);
     const UniqueFd fd =

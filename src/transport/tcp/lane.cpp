@@ -115,7 +115,7 @@ bool Lane::send(const Window& window) {
     return true;
 }
 
-// What the wire's receive() returned, without its errors.
+// The result of the wire's receive(), without its errors.
 std::size_t Lane::counted(ssize_t result) {
     if (result > 0) return static_cast<std::size_t>(result);
     if (result == 0) {

@@ -3,10 +3,10 @@
 // A chunk is a header, its number and its length, and as many bytes of the stream. It is on one lane as a whole. One
 // without bytes is the last: it tells an end from a connection that broke off.
 //
-// TCP's own checksum has 16 bits and is made anew by whatever takes packets apart on the way: of the segments that
+// TCP's own checksum has 16 bits, and devices that take packets apart on the way make it anew: of the segments that
 // change, one in some ten thousand passes (Stone and Partridge, 2000). So chunks and their headers have a CRC-32C each,
-// if the ranks want that. A short chunk is given when all of it is here and right, of a longer one the last bytes come
-// only then: a message that has changed never comes to its end.
+// if the ranks want that. The reader gets a short chunk when all of it is here and right, and of a longer one the last
+// bytes only then: a message that has changed never comes to its end.
 //
 // Threads: one at a time.
 #pragma once
@@ -26,7 +26,7 @@ struct iovec;
 
 namespace tutti::transport {
 
-/// What comes before a chunk's bytes; little-endian machines only, like the rest of the wire format.
+/// The header before a chunk's bytes; little-endian machines only, like the rest of the wire format.
 struct ChunkHeader {
     std::uint32_t number = 0;      ///< from 0, modulo 2^32: the stream's order
     std::uint32_t bytes : 24 = 0;  ///< 0: the stream ends here
@@ -38,7 +38,7 @@ struct ChunkHeader {
 };
 static_assert(sizeof(ChunkHeader) == 16);
 inline constexpr std::size_t chunk_bytes_max = std::size_t{1} << 20;
-/// So many, and their header, are read at once.
+/// One read takes so many bytes and their header.
 inline constexpr std::size_t short_chunk_bytes = 8192 - sizeof(ChunkHeader);
 
 /// Whether chunks have checksums; the same on both sides.
@@ -56,7 +56,7 @@ struct Window {
     std::uint32_t sum(std::uint64_t from, std::uint64_t to) const noexcept;
 };
 
-/// What a lane sends before a chunk's bytes: its header, and perhaps a whole chunk of few bytes.
+/// The bytes that a lane sends before a chunk's: its header, and perhaps a whole chunk of few bytes.
 class ChunkStart {
  public:
     static constexpr std::size_t few_bytes = 64;
@@ -74,7 +74,7 @@ class ChunkStart {
 
 class Lane {
  public:
-    /// What TLS proves needs no checksums.
+    /// Bytes that TLS protects need no checksums.
     Lane(security::Connection connection, Checksums checksums)
         : fd_(std::move(connection.fd)),
           wire_(std::move(connection.wire)),
@@ -89,20 +89,20 @@ class Lane {
     std::uint64_t position() const noexcept;
     /// Bytes that the kernel has taken and not sent yet.
     std::size_t unsent() const noexcept;
-    /// Bytes that the kernel has taken and the peer's has not confirmed yet.
+    /// Bytes that the kernel has taken and the peer's kernel has not confirmed yet.
     std::size_t unacknowledged() const noexcept;
-    /// Begins the chunk of the bytes from `begin` to `end` with what the kernel takes of it now, after what comes
-    /// before it; false, and nothing has happened, if that is nothing at all.
+    /// Begins the chunk of the bytes from `begin` to `end`: gives the kernel `start`, then as many of them as it takes
+    /// now; where it takes nothing at all, does nothing and returns false.
     bool begin(const ChunkStart& start, std::uint64_t begin, std::uint64_t end, const Window& window);
     /// Goes on with the chunk under way.
     void go_on(const Window& window);
     /// Says that the stream ends with this number; false if the kernel does not take it now: nothing has happened, or
-    /// it is ending(), and nothing else may be said on it.
+    /// the lane is ending(), and nothing else may be said on it.
     bool end(std::uint32_t number);
     bool ending() const noexcept { return ending_; }
     /// The peer learns that nothing more will come on this lane.
     void close_output() noexcept;
-    /// For faults on request: what is sent next by TLS is changed on the way. False: there is no TLS.
+    /// For faults on request: the next bytes sent by TLS change on the way. False: there is no TLS.
     bool spoil() noexcept { return wire_.spoil(); }
     /// Whether the peer's kernel has confirmed all that was sent, the end of the output too, or never will.
     bool confirmed() const noexcept;
@@ -117,16 +117,16 @@ class Lane {
     bool receiving() const noexcept { return in_left_ > 0; }
     /// The stream ends with incoming().
     bool brings_end() const noexcept { return in_end_; }
-    /// The number of the next chunk can be told without asking the kernel.
+    /// The lane knows the number of the next chunk without asking the kernel.
     bool holds_chunk() const noexcept { return receiving() || in_end_ || shows_chunk(); }
 
-    /// Nothing can be sent any more. What the peer sent before can still be read.
+    /// This rank can send nothing more; it can still read the bytes that the peer sent before.
     bool broken() const noexcept { return broken_; }
     /// Why nothing more will come; empty while it may.
     const std::string& ended() const noexcept { return why_; }
-    /// That was an error, not the peer's wish.
+    /// An error ended it, not the peer.
     bool broke_off() const noexcept { return broke_off_; }
-    /// Something has changed on the way; ended() says what.
+    /// Bytes have changed on the way; ended() says which.
     bool damaged() const noexcept { return damaged_; }
 
  private:
@@ -154,7 +154,7 @@ class Lane {
     std::size_t in_left_ = 0;
     bool in_end_ = false;
     std::uint32_t in_sum_ = 0;  // of the bytes that were taken
-    // What was read beyond a chunk, and short chunks, which come in one read.
+    // Bytes read beyond a chunk, and short chunks, which come in one read.
     std::array<std::byte, sizeof(ChunkHeader) + short_chunk_bytes> ahead_;
     std::size_t ahead_begin_ = 0, ahead_end_ = 0;
 };

@@ -21,7 +21,7 @@ namespace {
 
 constexpr int most_needed = 8;
 constexpr std::chrono::milliseconds between_looks{2};
-constexpr double settle_us = 10'000;      // of being busy: before what follows counts
+constexpr double settle_us = 10'000;      // of being busy: before the measurement counts
 constexpr double least_busy_us = 30'000;  // to tell something
 constexpr double share_of_network = 0.5;  // less, and it is the ranks that are slow
 constexpr double share_of_moving = 0.5;   // more, and this rank could hardly move twice as much
@@ -83,8 +83,8 @@ bool LaneGrowth::wants(int lanes, int peer_wants, Instant now, const std::functi
     return lanes < target_;
 }
 
-// The kernel counts by its ticks, which are few between two looks: the lane that was busy for most of them tells for
-// how many of them any lane was.
+// The kernel counts by its ticks, which are few between two looks: the lane that was busy for the most ticks tells for
+// how many any lane was.
 void LaneGrowth::look() {
     std::uint64_t most = 0;
     for (std::size_t i = 0; i < counts_.lanes.size(); ++i) {
@@ -104,7 +104,7 @@ void LaneGrowth::start() {
     bytes_ = 0;
 }
 
-// Another stretch has been measured: what to measure next.
+// A stretch has been measured: decides on the next measurement.
 void LaneGrowth::next(double rate, bool network_bound) {
     switch (turn_) {
         case Turn::usual:

@@ -1,9 +1,9 @@
 // LaneGrowth: how many lanes a stream writes on, and when another one would help.
 //
-// Twice as many are tried when the network keeps bytes back. They have to be quicker than before they were tried and
-// than after: an ordinary machine may become twice as fast meanwhile for reasons of its own. What brought nothing is
-// not written on any more, since each lane costs the ranks time where it is they who are slow. A rank that is busy
-// copying to and from its sockets does not try: bytes wait for it as they would for a slow network.
+// A stream tries twice as many when the network keeps bytes back. They have to be quicker than the stream was before
+// the trial and after it: an ordinary machine may become twice as fast meanwhile for reasons of its own. A stream no
+// longer writes on lanes that brought nothing, since each lane costs the ranks time where the ranks are the slow part.
+// A rank that is busy copying to and from its sockets does not try: bytes wait for it as they would for a slow network.
 //
 // Threads: a value; one at a time.
 #pragma once
@@ -25,7 +25,7 @@ struct Lanes {
     static Lanes from_environment();
 };
 
-/// What the kernel has counted for a connection.
+/// The kernel's counters of a connection.
 struct LaneCounts {
     std::uint64_t busy_us = 0;     ///< in which bytes were under way
     std::uint64_t network_us = 0;  ///< of these: nothing but the network kept more of them back
@@ -49,14 +49,15 @@ class LaneGrowth {
     /// On how many lanes this rank wants to write.
     int wanted() const noexcept { return lanes_.as_needed ? target_ : lanes_.most; }
     /// On how many of `lanes` connections to write, the first ones, where the peer wants to write on `peer_wants`. Both
-    /// use as many: often what goes one way waits for what goes the other way, and one alone would find no gain.
+    /// use as many: often the bytes of one direction wait for those of the other, and one rank alone would find no
+    /// gain.
     int in_use(int lanes, int peer_wants) const noexcept;
-    /// Many bytes were written, at `now`, on some of `lanes` connections: whether to make another. `counted` fills in
-    /// the counters; it is asked now and then.
+    /// The stream has written many bytes, at `now`, on some of `lanes` connections: whether to make another. `counted`
+    /// fills in the counters; called now and then.
     bool wants(int lanes, int peer_wants, Instant now, const std::function<void(StreamCounts&)>& counted);
 
  private:
-    /// What is being measured. A trial that seems to bring something is followed by a return to as many as before.
+    /// The current measurement. After a trial that seems to bring something comes a return to as many lanes as before.
     enum class Turn : std::uint8_t { usual, trial, back };
     void next(double rate, bool network_bound);
     void go_to(int lanes, Turn turn);

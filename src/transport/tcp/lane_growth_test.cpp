@@ -1,4 +1,4 @@
-// When a stream has another connection.
+// When a stream makes another connection.
 #include "transport/tcp/lane_growth.hpp"
 
 #include <gtest/gtest.h>
@@ -18,8 +18,8 @@ using namespace std::chrono_literals;
 /// Traffic of a stream whose lanes are busy all the time, looked at every 10 ms.
 class Traffic {
  public:
-    /// `rate`: bytes a microsecond of all lanes that are written on together; `network`: the part of the time in which
-    /// the network is why.
+    /// `rate`: bytes a microsecond of all lanes in use together; `network`: the part of the time in which the network
+    /// keeps bytes back.
     int lanes_after(std::chrono::milliseconds time, double network, const std::function<double(int lanes)>& rate) {
         for (const Instant end = now_ + time; now_ < end; now_ += 10ms) {
             const int used = in_use();

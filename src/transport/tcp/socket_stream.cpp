@@ -12,10 +12,10 @@ namespace {
 
 constexpr std::size_t lanes_max = 2 * LaneGrowth::lanes_max;  // both ranks may add some at the same time
 // With several lanes: short enough that a message is spread over them, and one of the kernel's packets of 64 KB
-// together with its header; the rest would be a packet of its own.
+// together with its header; a longer chunk's rest would be a packet of its own.
 constexpr std::size_t chunk_bytes = std::size_t{65024};
-// What a lane may hold that the network has not taken: what is in the buffer of a slow lane, a quick one cannot take.
-// The kernel calls it writable from half of that on: then it takes a whole chunk.
+// The bytes that a lane may hold before the network has taken them: a quick lane cannot take bytes that sit in a slow
+// lane's buffer. The kernel calls a lane writable from half of that on: then it takes a whole chunk.
 constexpr int unsent_max = 2 * chunk_bytes;
 // A look at a lane that is most likely idle costs a system call.
 constexpr std::uint32_t looks_before_others = 8;
@@ -26,7 +26,7 @@ void bound_unsent(const Lane& lane, int bytes) {
     ::setsockopt(lane.fd(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
 }
 
-// What `move` moved, whose time counts if it may be many bytes and is not nothing.
+// Runs `move` and returns the bytes moved; counts its time if there may be many and it moved any.
 template <typename Move>
 std::size_t timed(SocketTime& time, std::size_t at_most, Move&& move) {
     if (at_most < many_bytes) return move();
@@ -86,7 +86,7 @@ bool SocketStream::broken() const noexcept {
 
 bool SocketStream::end() {
     if (has_end_ || lanes_.empty()) return true;
-    // It says how many chunks there are, so it may be on any lane. Within a message nothing can be said.
+    // The end says how many chunks there are, so it may be on any lane. Within a message the stream cannot end.
     const bool cut = !window_assigned_ || std::ranges::any_of(lanes_, [](const auto& lane) { return lane->sending(); });
     if (!cut && !closed() && !broken() && !say_end() && !broken()) return false;
     has_end_ = true;
@@ -155,8 +155,8 @@ std::size_t SocketStream::send(const Window& window) {
     return static_cast<std::size_t>(taken - window.begin);
 }
 
-// How many bytes of the stream's header get a chunk of their own: a reader that acts by a header has to know that it is
-// right, and does so once all of a short chunk is here. With a short payload it shares one.
+// How many bytes of the stream's header get a chunk of their own: a reader that acts on a header has to know that it is
+// right, and does once all of a short chunk is here. With a short payload it shares one.
 std::size_t SocketStream::header_alone(const Window& window) const {
     const std::uint64_t header_end = window.begin + window.first.size();
     const bool shares = window.end() - assigned_ <= short_chunk_bytes;
@@ -210,18 +210,18 @@ bool SocketStream::brings_next_chunk(Lane& lane) {
         peer_wants_ = lane.lanes_of_peer();
         return true;
     }
-    // Others may be on lanes that this rank does not know of yet; one that has been read cannot come again.
+    // Later chunks may be on lanes that this rank does not know of yet; one that it has read cannot come again.
     if (number && static_cast<std::int32_t>(*number - next_in_) < 0) break_off("it sent a chunk that is out of order");
     return false;
 }
 
-// The lane that brings the next chunk, if that can be told now.
+// The lane that brings the next chunk, if it is known now.
 Lane* SocketStream::incoming_lane() {
     if (in_ != nullptr || lanes_.empty()) return in_;
     if (likely_in_ >= lanes_.size()) likely_in_ = 0;
     Lane& likely = *lanes_[likely_in_];
     if (brings_next_chunk(likely) || state_ != StreamState::open || lanes_.size() == 1) return in_;
-    // Others are written on only while that one is full.
+    // The peer writes on other lanes only while that one is full.
     const bool look = likely.receiving() || ++looks_ % looks_before_others == 0;
     for (std::size_t i = 0; i < lanes_.size(); ++i) {
         Lane& lane = *lanes_[i];
@@ -257,9 +257,9 @@ std::size_t SocketStream::fill(std::span<std::byte> into) {
     return total;
 }
 
-// Nothing can be read now: whether anything will come. Bytes sent on other lanes before one ended may still be on
-// its way, however long that takes; where one broke, what it carried is missing. True: there was something, on a lane
-// that had not been looked at.
+// Nothing can be read now: whether anything will come. Bytes sent on other lanes before one ended may still be on their
+// way, however long that takes; where one broke, the bytes that it carried are missing. True: there was something, on a
+// lane that this rank had not looked at.
 bool SocketStream::look_at_ends() {
     if (state_ != StreamState::open) return false;
     const auto damaged = std::ranges::find_if(lanes_, [](const auto& lane) { return lane->damaged(); });
@@ -285,7 +285,7 @@ bool SocketStream::look_at_ends() {
 void SocketStream::pollables(bool output, std::vector<Pollable>& into) const {
     for (std::size_t i = 0; i < lanes_.size(); ++i) {
         const Lane& lane = *lanes_[i];
-        // What came early cannot be read yet.
+        // A chunk that came early cannot be read yet.
         const bool input = in_ != nullptr ? &lane == in_ : !lane.holds_chunk();
         if (input && lane.ended().empty()) into.push_back({lane.input_fd(), false});
         const bool bytes_wait = lane.sending() || (i < used_ && !window_assigned_);

@@ -1,15 +1,15 @@
 // SocketStream: a stream over one or several TCP connections.
 //
 // One connection serves both directions, so that acknowledgements travel with the data of the other side, and either
-// rank may make it. Some networks bound what one connection carries: links that are bundled flow by flow, clouds that
-// limit a flow, long ways whose bandwidth-delay product exceeds a socket's buffer. There a stream has several, lanes.
+// rank may make it. Some networks limit the bandwidth of one connection: links that are bundled flow by flow, clouds
+// that limit a flow, long ways whose bandwidth-delay product exceeds a socket's buffer. There a stream has several,
+// lanes.
 //
 // Bytes travel in chunks (lane.hpp), each on the lane that takes it first: a quick one takes more of them than a slow
-// one. While one lane is enough it is the only one that is written on. The reader takes chunks in the order of their
-// numbers; one that came early stays in its socket's buffer. A chunk without bytes is the last one: a rank that leaves
-// waits until the kernels of its peers have confirmed it, and with it all that was sent before. Source: striping over
-// sockets as in PSockets (Sivakumar, Bailey and Grossman, 2000), here with a number for each piece instead of fixed
-// turns.
+// one. While one lane is enough the stream writes on no other. The reader takes chunks in the order of their numbers;
+// one that came early stays in its socket's buffer. A chunk without bytes is the last one: a rank that leaves waits
+// until the kernels of its peers have confirmed it, and with it all bytes sent before. Source: striping over sockets as
+// in PSockets (Sivakumar, Bailey and Grossman, 2000), here with a number for each piece instead of fixed turns.
 #pragma once
 
 #include "core/deadline.hpp"
@@ -48,7 +48,7 @@ class SocketStream final : public Stream {
     bool needs_connection() const noexcept { return lanes_.empty() && !given_up_; }
     /// Another lane would help.
     bool wants_connection() const noexcept { return wants_lane_ && !closed(); }
-    /// A connection to the peer, whoever made it.
+    /// A connection to the peer, made by either rank.
     void add(security::Connection connection);
     void add(UniqueFd fd) { add(security::Connection{std::move(fd), {}}); }
     /// There will be no further lanes; without any, nothing to write on.
@@ -56,8 +56,8 @@ class SocketStream final : public Stream {
     int lanes() const noexcept { return static_cast<int>(lanes_.size()); }
     /// For faults on request: all connections break off.
     void cut() noexcept;
-    /// And the next chunk is sent as if it had been changed on the way; false: without TLS or checksums nobody would
-    /// see it.
+    /// And: sends the next chunk as if it had changed on the way; false: without TLS or checksums the peer would not
+    /// notice.
     bool spoil() noexcept;
 
  private:
@@ -83,7 +83,7 @@ class SocketStream final : public Stream {
     bool given_up_ = false, wants_lane_ = false;
     bool has_end_ = false;                   // nothing more is written
     bool spoils_next_ = false;               // chunk
-    StreamState state_ = StreamState::open;  // of what the peer sends
+    StreamState state_ = StreamState::open;  // of the peer's direction
     std::string reason_;
 
     std::uint64_t written_ = 0;    // of the stream's bytes; those before have been taken

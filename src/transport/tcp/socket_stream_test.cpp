@@ -50,7 +50,7 @@ SocketStream stream(int lanes = 1, Checksums checksums = Checksums::on) {
     return {Congestion::from_environment(), {.most = lanes, .as_needed = false}, checksums, time};
 }
 
-/// What the stream's byte number `at` is in these tests.
+/// The stream's byte number `at` in these tests.
 std::byte byte_at(std::uint64_t at) {
     return static_cast<std::byte>((at * 2654435761U) >> 13);
 }
@@ -105,7 +105,7 @@ class Flow {
     std::uint64_t written_ = 0, read_ = 0;
 };
 
-/// Sends `bytes` each way; between turns only what the streams name is waited for.
+/// Sends `bytes` each way; between turns it waits only for the descriptors that the streams name.
 void exchange(
     SocketStream& a, SocketStream& b, std::uint64_t bytes, const std::function<void()>& each_turn = [] {}) {
     Flow there(a, b, 1), back(b, a, 2);
@@ -383,7 +383,7 @@ TEST(SocketStream, does_not_wait_for_what_went_with_one_of_its_connections) {
 
 constexpr std::size_t frame_bytes = 56;
 
-/// What a stream writes for one message: a header, then a payload.
+/// The bytes that a stream writes for one message: a header, then a payload.
 std::vector<std::byte> written_for(std::size_t payload_bytes, Checksums checksums) {
     SocketStream a = stream(1, checksums);
     Connection made = connection();
@@ -411,7 +411,7 @@ struct Given {
     StreamState state;
     std::string reason;
 };
-/// What a stream makes of it.
+/// The stream's output for these bytes.
 Given given_for(std::span<const std::byte> wire, Checksums checksums) {
     SocketStream b = stream(1, checksums);
     Connection made = connection();
