@@ -1,4 +1,4 @@
-// Where, when and with what something was measured.
+// The place, the time and the tools of a measurement.
 #include "bench/collectives/page.hpp"
 #include "core/this_host.hpp"
 

@@ -156,7 +156,7 @@ class Comparison {
  public:
     Comparison(const Options& options, const StartOwn& own) : options_(options), own_(own), peers_(peers_of(options)) {}
 
-    /// One more of each, for what `asked` names.
+    /// One more round of each implementation, for the cases that `asked` names.
     void round(Options asked) {
         const auto start = [&](std::size_t implementation, const std::string& name, const auto& run) {
             const fs::path folder = folder_ / fmt::format("{}-{}", name, started_++);
@@ -178,7 +178,7 @@ class Comparison {
         }
     }
 
-    /// What has no rounds that are alike; no collectives where all have.
+    /// The cases without rounds that are alike; no collectives where all have some.
     Options lacking() const {
         Options asked = options_;
         asked.collectives.clear();

@@ -1,5 +1,5 @@
-// Which rounds of a row can be compared: ratios of times that were measured with the CPUs in one cache here and in two
-// there tell about the machine only.
+// Finds the rounds of a row that can be compared: ratios of times that were measured with the CPUs in one cache here
+// and in two there tell about the machine only.
 #include "bench/collectives/bench.hpp"
 
 #include <algorithm>

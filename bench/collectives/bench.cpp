@@ -127,7 +127,7 @@ int finish(const Options& options, const Limits& limits, const std::vector<Row>&
     return all_right(rows) ? 0 : 1;
 }
 
-// What one rank does. Regrets are told here; rows are returned, for finish().
+// The work of one rank. It reports regrets here, and returns rows for finish().
 std::vector<Row> run_rank_of(const Options& options, const Limits& limits, const ProcessGroup& group) {
     std::FILE* table = options.table && group.rank() == 0 ? stdout : nullptr;
     if (!options.regret) return measure(options, limits, group, table);
@@ -142,7 +142,7 @@ int run_threads(const Options& options, const Limits& limits, Report* report) {
     std::vector<Row> rows;
     std::exception_ptr first;
     std::mutex mutex;
-    // None begins before all are there: they would wait for those that cannot be had.
+    // No thread begins before all are there: they would wait for those that cannot be had.
     enum class Sign { waits, goes, fails };
     std::atomic<Sign> start{Sign::waits};
     std::list<thread::Joined> threads;
@@ -184,7 +184,7 @@ int run_rank(const Options& options, const std::string& limits_text) {
     return status;
 }
 
-// This program again, once for each rank. `table`: rank 0 prints what it measures.
+// This program again, once for each rank. `table`: rank 0 prints its measurements.
 int run_processes(const Arguments& a, const Limits& limits, bool table) {
     const Options& o = a.options;
     launch::Options job;

@@ -1,4 +1,4 @@
-// The benchmark: what is measured, how, and how it is told.
+// The benchmark: its cases, their measurement and its report.
 //
 // `tutti bench` measures the machine's limits, then starts the ranks (processes: this program again, with --worker;
 // or threads); rank 0 prints a row as soon as it is measured. Sizes, columns and bus bandwidth follow nccl-tests
@@ -51,7 +51,7 @@ struct Options {
 /// The sizes of the rows, in bytes.
 std::vector<std::uint64_t> sizes_of(const Options& options);
 
-/// What this machine can do at best, measured before the rows.
+/// The machine's limits, measured before the rows.
 struct Limits {
     double line_ns = 0;  ///< a cache line from one core to another, one way
     struct Copy {
@@ -78,7 +78,7 @@ struct Row {
     double median_us = 0, p10_us = 0, p90_us = 0, mean_us = 0;
     double algbw_gbps = 0, busbw_gbps = 0;
     double bus_factor = 1;               ///< busbw = algbw × this
-    std::optional<std::uint64_t> wrong;  ///< elements that differ from what they should be; empty: not checked
+    std::optional<std::uint64_t> wrong;  ///< elements that differ from the expected ones; empty: not checked
     std::optional<double> bound_us;      ///< the best that the limits allow; empty: not known
     double cpu_us = 0;                   ///< user and system time of one call, all ranks together
     double line_before_ns = 0;           ///< a cache line's way between the ranks' CPUs, before the row; 0: not known
@@ -103,7 +103,7 @@ class Case {
     double bus_factor = 1;  ///< busbw = algbw × this
 };
 std::vector<std::string> collective_names();
-/// `bytes` is rounded down to what divides among the ranks. `symmetric`: in symmetric memory; then all ranks call it.
+/// `bytes` is rounded down to divide among the ranks. `symmetric`: in symmetric memory; then all ranks call it.
 std::unique_ptr<Case> make_case(const std::string& collective, std::uint64_t bytes, DType dtype, ReduceOp op,
                                 const ProcessGroup& group, bool symmetric = false);
 std::vector<std::string> op_names();
@@ -120,7 +120,7 @@ struct Regret {
     DType dtype = DType::float32;
     int ranks = 0;
     std::string transport;
-    std::string chosen;  ///< what runs when nobody asks for one by name
+    std::string chosen;  ///< the one that runs when nobody asks for one by name
     std::string best;
     std::vector<std::pair<std::string, double>> times_us;  ///< by algorithm: median over rounds of medians
     double percent() const;                                ///< by how much `chosen` is slower than `best`
@@ -130,25 +130,25 @@ std::vector<Regret> measure_regret(const Options& options, const ProcessGroup& g
 /// A list of objects. Throws std::system_error that names the file.
 void write_json(const std::string& file, const std::vector<Regret>& regrets);
 
-/// What ranks of a group give to sample().
+/// The ranks of a group, for sample().
 Ranks ranks_of(const ProcessGroup& group);
 
 /// A cache line's way when this row was measured, or, where that is not known, before the rows.
 double line_ns(const Row& row, const Limits& limits);
-/// What the limits allow: the way of one line or byte, and each byte that has to move to a rank copied once. Empty
-/// where no limits were measured, and where the row took less: then the machine was busier, or stood otherwise, while
-/// they were.
+/// The time that the limits allow: the way of one line or byte, and each byte that has to move to a rank copied once.
+/// Empty where no limits were measured, and where the row took less: then the machine was busier, or its CPUs stood
+/// otherwise, while they were measured.
 std::optional<double> bound_us(const Row& row, const Limits& limits);
-/// What an all_reduce takes that moves each byte no more than it must, by the machine's memory: every rank reads as
+/// The time, by the machine's memory, of an all_reduce that moves each byte no more than it must: every rank reads as
 /// much as the buffer (its part of each rank's) and writes as much, all at once. Empty: not known.
 std::optional<double> traffic_bound_us(const Row& row, const Limits& limits);
 
 /// The rounds to compare, of each implementation those in which the ranks' CPUs stood to one another as in the others':
-/// a cache line took as long, before and after. Chosen so that the implementation with the fewest has the most. What
-/// does not know its lines is alike to all. All empty when no such rounds are there.
+/// a cache line took as long, before and after. Chosen so that the implementation with the fewest has the most. A round
+/// without known lines is alike to all. All empty when no such rounds are there.
 std::vector<std::vector<Row>> alike(const std::vector<std::vector<Row>>& rounds);
 
-/// Starts tutti's ranks for what the options ask for; they write their rows to options.json. Returns an exit status.
+/// Starts tutti's ranks with these options; they write their rows to options.json. Returns an exit status.
 using StartOwn = std::function<int(const Options& options)>;
 /// Rounds of tutti and of each peer in turn; times are medians over those of the rounds that are alike. Up to as many
 /// rounds again for rows that have none; all count where there are none even then, and stderr says for how many rows.

@@ -249,7 +249,7 @@ class Simple : public Case {
     Tensor tensor(std::uint64_t count) const {
         const Extents extents{static_cast<std::int64_t>(count)};
         if (!shape.symmetric) return zeros(shape.dtype, extents);
-        // Ranks may need different counts; what nobody touches takes no memory.
+        // Ranks may need different counts; untouched pages take no memory.
         const auto whole = std::make_shared<Tensor>(
             empty_symmetric(shape.dtype, {static_cast<std::int64_t>(most())}, {.group = shape.group}));
         return Tensor(TensorView(whole->raw_data(), extents, shape.dtype), whole);

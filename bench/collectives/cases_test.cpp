@@ -1,4 +1,4 @@
-// The benchmark's check of results: that it counts what is wrong. Threads: each test runs its ranks as threads.
+// The benchmark's check of results: that it counts wrong elements. Threads: each test runs its ranks as threads.
 #include "bench/collectives/bench.hpp"
 #include "bench/collectives/contents.hpp"
 

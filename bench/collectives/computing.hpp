@@ -1,4 +1,4 @@
-// Processes that compute for as long as this object lives, beside what is measured.
+// Processes that compute for as long as this object lives, beside the measurement.
 #pragma once
 
 #include <sys/types.h>

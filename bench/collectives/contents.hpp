@@ -1,5 +1,5 @@
-// What goes into the buffers of a collective, and what should be there afterwards: one description for tutti's ranks
-// and for the peers' programs (bench/peers). Needs nothing of tutti.
+// The inputs of a collective's buffers, and their expected contents afterwards: one description for tutti's ranks and
+// for the peers' programs (bench/peers). Needs nothing of tutti.
 //
 // Inputs take two values, `low` and `low + 1`, by rank and by the class of the element's index, so that every type
 // holds them, a product stays small for long, and neighbours differ. A buffer is a row of runs: each holds inputs of
@@ -81,7 +81,7 @@ struct Counts {
     std::uint64_t block = 0;  ///< a rank's part; the whole where there are no blocks
     std::uint64_t in = 0, out = 0, whole = 0;
 };
-/// `count` is rounded down to what divides among the ranks, but every rank has something.
+/// `count` is rounded down to divide among the ranks, but every rank has something.
 inline Counts counts_of(const Layout& layout, int rank, int ranks, std::uint64_t count) {
     const std::string_view name = layout.collective;
     const auto n = static_cast<std::uint64_t>(ranks);
@@ -156,7 +156,7 @@ inline Values<double> inputs_of(int rank, double low) {
     }
     return values;
 }
-/// `combine` takes what came of the ranks before, and the next one's input.
+/// `combine` takes the result of the ranks before, and the next one's input.
 template <class Combine>
 Values<double> inputs_combined(int ranks, double low, Combine&& combine) {
     Values<double> values = inputs_of(0, low);
@@ -183,7 +183,7 @@ void write_run(T* buffer, const Run& run, const Values<T>& values) {
     for_each_element(run, [&](std::uint64_t i, std::size_t c) { buffer[i] = values[c]; });
 }
 
-/// Elements that are not what they should be; acceptable(index, class) is asked about those that differ.
+/// The number of wrong elements; acceptable(index, class) is asked about those that differ.
 template <class T, class Acceptable>
 std::uint64_t count_wrong(const T* buffer, const Run& run, const Values<T>& wanted, Acceptable&& acceptable) {
     std::uint64_t wrong = 0;

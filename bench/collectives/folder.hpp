@@ -1,4 +1,4 @@
-// A folder for what a benchmark's programs exchange.
+// A folder for the files that a benchmark's programs exchange.
 #pragma once
 
 #include <cstdlib>

@@ -35,7 +35,7 @@ double seconds_since(Clock::time_point start) {
     return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// The best of several rounds: a limit is what the machine can do, not what it does on average.
+// The best of several rounds: a limit is the machine's best, not its average.
 double way_of_a_line() {
     if (std::thread::hardware_concurrency() < 2) return 0;
     struct alignas(128) Line {
@@ -93,7 +93,7 @@ double copy_gbps(std::size_t bytes, int cores) {
         for (int core = 1; core < cores; ++core)
             others.emplace_back(thread::start(limits_thread, [&copy, core] { copy(core); }));
     } catch (const DistError&) {
-        ready = cores;  // those that wait for the others end
+        ready = cores;  // threads that wait for the others end
         throw;
     }
     copy(0);
@@ -192,7 +192,7 @@ Limits measure_limits(bool tcp, int ranks) {
     return limits;
 }
 
-// A limit is the best: of what was found right before and right after the row, on its ranks' CPUs, the less.
+// A limit is the best: the lesser of the times right before and right after the row, on its ranks' CPUs.
 double line_ns(const Row& row, const Limits& limits) {
     if (row.line_before_ns > 0 && row.line_after_ns > 0) return std::min(row.line_before_ns, row.line_after_ns);
     return std::max(row.line_before_ns, row.line_after_ns) > 0 ? std::max(row.line_before_ns, row.line_after_ns)
@@ -215,8 +215,8 @@ std::optional<double> bound_us(const Row& row, const Limits& limits) {
 
 std::optional<double> traffic_bound_us(const Row& row, const Limits& limits) {
     if (row.transport == "tcp" || limits.copies.empty()) return std::nullopt;
-    // A buffer of each rank is read and written in place; a copy has two buffers on each core. What counts is how much
-    // there is in the caches in all.
+    // A buffer of each rank is read and written in place; a copy has two buffers on each core. The total in the caches
+    // counts.
     const std::uint64_t buffers = row.bytes * static_cast<std::uint64_t>(row.ranks);
     double gbps = limits.copies.front().together_gbps;
     for (const auto& copy : limits.copies) {

@@ -1,6 +1,6 @@
 // How long a cache line takes between the CPUs of two ranks. A virtual machine may move those at any moment, between
-// one core's threads, cores with a common cache and cores without one: what was measured a second ago tells little
-// about a call that takes three such ways. Tutti's ranks and the peers' programs (bench/peers) include this.
+// one core's threads, cores with a common cache and cores without one: a measurement a second old tells little about a
+// call that takes three such ways. Tutti's ranks and the peers' programs (bench/peers) include this.
 #pragma once
 
 #include "core/pause.hpp"
@@ -29,7 +29,7 @@ class LineProbe {
                              ? ::mmap(nullptr, sizeof(Lines), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
                              : MAP_FAILED;
         ::close(fd);
-        if (at != MAP_FAILED) lines_ = static_cast<Lines*>(at);  // zeros, which is what new ones hold
+        if (at != MAP_FAILED) lines_ = static_cast<Lines*>(at);  // zeros, as new ones hold
     }
     ~LineProbe() {
         if (lines_ != nullptr) ::munmap(lines_, sizeof(Lines));

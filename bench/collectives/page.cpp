@@ -67,7 +67,7 @@ std::string facts(const About& about, const Limits& limits) {
     return list + "</dl>\n";
 }
 
-// What the columns are, as far as there are such.
+// The meaning of the columns that there are.
 std::string legend(bool limits, bool peers) {
     std::string text =
         "<p>Times are medians over samples of the mean over ranks, p10 and p90 their tenth and ninetieth percent (the "

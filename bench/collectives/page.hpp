@@ -1,4 +1,4 @@
-// The report: a page that holds tables and plots of what was measured, and says where, when and how.
+// The report: a page that holds tables and plots of the measurements, and says where, when and how.
 #pragma once
 
 #include "bench/collectives/bench.hpp"
@@ -9,7 +9,7 @@
 
 namespace tutti::bench {
 
-/// What a reader needs to know of a measurement, beside its rows.
+/// A measurement's facts for the reader, beside its rows.
 struct About {
     std::string host, cpu, system, date, command;
     unsigned threads = 0;                                       ///< of the hardware
@@ -21,7 +21,7 @@ About about_this_host();
 /// Those of tutti, of the compiler and of the peers.
 std::vector<std::pair<std::string, std::string>> versions_of(const Options& options);
 
-/// Where the report goes and what draws it: found out before anything is measured.
+/// The report's place and the program that draws it: found out before anything is measured.
 class Report {
  public:
     /// Makes `folder`. Throws InvalidArgument that names --report where it cannot be made or written.

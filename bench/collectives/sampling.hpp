@@ -18,15 +18,15 @@ struct Sampling {
     int iterations = 0;        ///< samples of each row; 0: as many as fit in row_seconds
     int warmup = 24;           ///< calls before the samples: tutti looks after buffers that are used often
     double row_seconds = 0.3;  ///< time for each row
-    bool fill = false;         ///< go on until that is over: beside other work a few samples tell little
+    bool fill = false;         ///< go on until row_seconds are over: beside other work a few samples tell little
 };
 
-/// What sampling needs of the implementation that is measured.
+/// The calls that sampling needs of the measured implementation.
 struct Ranks {
     std::function<void()> barrier;
     std::function<double(double)> agree;              ///< rank 0's value, on all ranks
     std::function<void(std::vector<double>&)> means;  ///< element-wise mean over the ranks, on all ranks
-    int processes = 1;                                ///< that the ranks are; 1 where they are threads
+    int processes = 1;                                ///< the number of processes; 1 where ranks are threads
     std::function<double()> line_ns = [] {
         return 0.0;
     };  ///< a cache line's way between them now, at rank 0; 0: unknown

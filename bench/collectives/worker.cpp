@@ -17,7 +17,7 @@ double agreed(double value, const ProcessGroup& group) {
     return value;
 }
 
-/// Runs `call`, which does the work of `work`, and fills in what it found.
+/// Runs `call`, which does the work of `work`, and fills in its findings.
 void measure_row(Row& row, Case& work, const std::function<void()>& call, const Options& options, const Limits& limits,
                  const Ranks& ranks, const ProcessGroup& group) {
     if (options.check) {

@@ -1,9 +1,8 @@
-// nccl_bench [--json FILE]: what a call costs beside NCCL's own function, and how long the backend takes to load.
+// nccl_bench [--json FILE]: the cost of a call beside NCCL's own function, and the time that the backend takes to load.
 //
 // call   an all_reduce on a library and a driver that do nothing, so that all time is ours: of the plug-in (run() in
-// the
-//        thread that calls), and of the whole call, async::all_reduce(...).wait(). The raw call is the same table's:
-//        what a program without tutti needs, an event before and after it. The other rank is idle.
+//        the thread that calls), and of the whole call, async::all_reduce(...).wait(). The raw call is the same
+//        table's: the calls of a program without tutti, an event before and after it. The other rank is idle.
 // load   in a fresh process, until the backend "nccl" can be used with the library that TUTTI_NCCL_LIB names.
 // Medians of batches.
 #include "nccl/plug_in.hpp"
@@ -49,7 +48,7 @@ double time_of(const std::function<void()>& call) {
         const auto start = Clock::now();
         for (int i = 0; i < calls_in_batch; ++i) call();
         means.push_back(ns_since(start) / calls_in_batch);
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));  // what is under way ends
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));  // calls under way end
     }
     return median(means);
 }

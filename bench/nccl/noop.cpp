@@ -8,9 +8,9 @@ namespace {
 
 using namespace nccl;
 
-int something = 0;  // what handles point to
+int something = 0;  // the object that handles point to
 
-// A function pointer's type says what it is called with.
+// A function pointer's type gives its arguments.
 template <class... Arguments>
 void succeed(Result (*&call)(Arguments...)) {
     call = [](Arguments...) { return Result::success; };

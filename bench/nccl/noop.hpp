@@ -1,4 +1,4 @@
-// A library with NCCL's interface and a driver, of which no function does anything: what is left is our own time.
+// A library with NCCL's interface and a driver, of which no function does anything: the time left is our own.
 #pragma once
 
 #include "nccl/driver.hpp"

@@ -1,5 +1,5 @@
-// What the peers' programs share: the command line, the sizes, inputs, checks and rows, all as `tutti bench` has them.
-// A peer brings the calls. `tutti bench … --against NAME` starts these programs; they are not installed.
+// The parts that the peers' programs share: the command line, the sizes, inputs, checks and rows, all as in `tutti
+// bench`. A peer brings the calls. `tutti bench … --against NAME` starts these programs; they are not installed.
 #pragma once
 
 #include "bench/collectives/sampling.hpp"
@@ -33,7 +33,7 @@ class Peer {
     virtual std::function<void()> call(const PeerCase& work) = 0;
 };
 
-/// Runs what the command line asks for, writes the rows (rank 0), and returns the exit status.
+/// Runs the cases of the command line, writes the rows (rank 0), and returns the exit status.
 int run_peer(int argc, char** argv, const std::function<Peer&()>& connect);
 
 }  // namespace tutti::bench

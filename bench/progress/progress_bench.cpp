@@ -1,4 +1,4 @@
-// progress_bench: what a wait costs, and whether an asynchronous all_reduce goes on beside a computation. One rank of
+// progress_bench: the cost of a wait, and whether an asynchronous all_reduce goes on beside a computation. One rank of
 // a job that `tutti run` starts; rank 0 prints and writes the figures.
 //
 // Threads: one, and the group's own.

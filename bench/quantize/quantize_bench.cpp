@@ -1,5 +1,5 @@
 // quantize_bench [--json FILE]: elements a second of the kernels, beside those of memcpy of the same type. In turns, so
-// that the same things disturb all; the best turn counts. Two sizes: what fits a cache, and what does not.
+// that the same things disturb all; the best turn counts. Two sizes: one that fits a cache, and one that does not.
 #include "quantize/quantize.hpp"
 
 #include <tutti/error.hpp>

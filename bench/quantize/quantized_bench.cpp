@@ -1,7 +1,7 @@
 // quantized_bench FILE ROUNDS MB...: float16 all_reduce and its quantised forms, in turns, on the ranks of a job
 // (env://). Rank 0 writes rows {case, mb, median_ms, sent_bytes} to FILE: the median over the rounds of the slowest
-// rank's time, and what rank 0's TCP sockets sent in a call, as the kernel counts. quantized.py starts it on two hosts
-// with a limited network between them.
+// rank's time, and the bytes that rank 0's TCP sockets sent in a call, as the kernel counts. quantized.py starts it on
+// two hosts with a limited network between them.
 #include "support/tcp_bytes.hpp"
 
 #include <tutti/tutti.hpp>

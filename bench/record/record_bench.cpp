@@ -1,4 +1,4 @@
-// record_bench: what the flight recorder costs an operation: its record, its end, and both. A reading of the counter is
+// record_bench: the flight recorder's cost for an operation: its record, its end, and both. A reading of the counter is
 // in each of the two, but not in the end of a brief one.
 #include "record/recorder.hpp"
 

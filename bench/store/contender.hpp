@@ -1,4 +1,4 @@
-// What the store benchmark compares: key/value servers, each in a process of its own, and the work done on them.
+// The contenders of the store benchmark: key/value servers, each in a process of its own, and the work done on them.
 //
 // Threads: one. Clients are processes with one connection each, the same way for all contenders.
 #pragma once

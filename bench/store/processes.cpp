@@ -77,7 +77,7 @@ void expect(bool good, const char* what) {
     if (!good) throw std::runtime_error(what);
 }
 
-/// What a client does once, and how it knows that the server did it.
+/// One operation of a client, and its check that the server did it.
 std::function<void()> operation(Work work, Client& client, int number) {
     const std::string key = "key" + std::to_string(number);
     const std::string value(value_bytes, static_cast<char>('a' + number % 26));

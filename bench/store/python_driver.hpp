@@ -1,5 +1,5 @@
-// A Python program that measures a peer: it is told what by lines, and answers each with a line of JSON, the first one
-// unasked (its version, or why it cannot). Threads: one.
+// A Python program that measures a peer: it reads requests, one a line, and answers each with a line of JSON, the first
+// one unasked (its version, or why it cannot). Threads: one.
 #pragma once
 
 #include "processes.hpp"

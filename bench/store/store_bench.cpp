@@ -1,6 +1,6 @@
-// store_bench: what an operation of a TCPStore costs on loopback, beside Redis and PyTorch's TCPStore. Every
-// contender's server is a process of its own, every client a process with one connection, one request at a time. The
-// contenders take turns in every round; the figures are medians over the rounds.
+// store_bench: the cost of a TCPStore operation on loopback, beside Redis and PyTorch's TCPStore. Every contender's
+// server is a process of its own, every client a process with one connection, one request at a time. The contenders
+// take turns in every round; the figures are medians over the rounds.
 //
 // Threads: one.
 #include "contender.hpp"

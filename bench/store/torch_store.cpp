@@ -1,4 +1,4 @@
-// PyTorch's TCPStore as a contender: torch_store.py does the work, and is told what by lines. Threads: one.
+// PyTorch's TCPStore as a contender: torch_store.py does the work, and reads requests, one a line. Threads: one.
 #include "processes.hpp"
 #include "python_driver.hpp"
 

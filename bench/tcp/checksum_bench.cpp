@@ -1,7 +1,7 @@
-// checksum_bench [BYTES [ROUNDS]]: what checksums over TCP cost an all_reduce of two ranks of this host. Both have a
-// group with and one without, and use them in turn, so that the same things disturb both; with TUTTI_TCP_CONNECTIONS=1
-// neither gets more connections than the other. Prints the time and the CPU time of a rank: the least, the median, and
-// the median of the differences within a turn.
+// checksum_bench [BYTES [ROUNDS]]: the cost of checksums over TCP for an all_reduce of two ranks of this host. Both
+// have a group with and one without, and use them in turn, so that the same things disturb both; with
+// TUTTI_TCP_CONNECTIONS=1 neither gets more connections than the other. Prints the time and the CPU time of a rank: the
+// least, the median, and the median of the differences within a turn.
 #include <tutti/spawn.hpp>
 #include <tutti/tutti.hpp>
 
@@ -56,7 +56,7 @@ void run(const tutti::Store& store, int rank, std::size_t bytes, int rounds) {
     std::vector<float> x(bytes / sizeof(float));
     Samples wall, cpu;
     for (int i = 0; i < 2 * (rounds + 3); ++i) {
-        const auto which = static_cast<std::size_t>((i + i / 2) % 2);  // who is first changes
+        const auto which = static_cast<std::size_t>((i + i / 2) % 2);  // the first one changes
         tutti::barrier({.group = groups[which]});
         const double cpu_before = cpu_ms();
         const auto before = Clock::now();

@@ -1,4 +1,4 @@
-// What the contenders' programs share: the arguments "SECONDS PIN BYTES BYTES ...", the sampling, the answer.
+// The parts that the contenders' programs share: the arguments "SECONDS PIN BYTES BYTES ...", the sampling, the answer.
 // Rank 0 prints "BYTES MEDIAN_US" a line. Threads: one.
 #pragma once
 

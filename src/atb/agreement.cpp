@@ -19,7 +19,7 @@
 
 namespace tutti::atb {
 
-/// What a rank says about its call.
+/// A rank's statement about its call.
 struct Statement {
     bool refused = false;
     int code = 0;
@@ -45,7 +45,7 @@ bool can_ask(const ProcessGroup& group) {
            group.impl()->backends().names().contains(Device::Type::cpu);
 }
 
-/// Whether nobody was refused, and all pairs fit.
+/// Whether no rank was refused, and all pairs fit.
 bool all_is_well(const ProcessGroup& group, const Statement& mine) {
     const auto me = static_cast<std::uint64_t>(group.rank());
     std::array<std::uint64_t, 2> words{0, mine.refused ? 1U : 0U};  // the sum of hashes, how many were refused

@@ -1,10 +1,10 @@
-// Agreement: what the ranks of a call tell each other before anything moves: whether each may make it, and whether both
-// sides of each pair mean the same block. So what one rank alone can know is an error on all of them, in the same call,
-// and their group stays as it is.
+// Agreement: the ranks of a call tell each other, before anything moves, whether each may make it, and whether both
+// sides of each pair mean the same block. So an error that one rank alone can know is raised on all of them, in the
+// same call, and their group stays as it is.
 //
-// Each pair's block is hashed by both of its ranks; the sender's hash is added, the receiver's subtracted. If the sum
-// over all ranks is zero they agree (or chance wills it, once in 2^64 times), which costs one all_reduce of 16 bytes.
-// Only otherwise do they tell each other everything.
+// Both ranks of a pair hash their block; the sender's hash is added, the receiver's subtracted. If the sum over all
+// ranks is zero they agree (or chance wills it, once in 2^64 times), which costs one all_reduce of 16 bytes. Only
+// otherwise do they tell each other everything.
 //
 // Threads: as collectives of the group.
 #pragma once

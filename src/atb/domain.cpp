@@ -12,9 +12,9 @@
 namespace tutti::atb {
 namespace {
 
-/// What operations share a domain by. A forked child has none of its parent's.
+/// Operations with equal keys share a domain. A forked child has none of its parent's.
 using Key = std::tuple<unsigned, CommMode, std::string, int>;
-/// What they have to agree about.
+/// The terms on which they have to agree.
 using Terms = std::tuple<int, int, std::string>;
 
 struct Slot {

@@ -1,5 +1,5 @@
 // Domain: the group of an operation, which operations of one rank share as long as it works. A domain in which a call
-// has failed is over; whoever calls next asks for another, on all ranks alike, since all of them have heard of it.
+// has failed is over; the next call asks for another, on all ranks alike, since all of them have heard of it.
 //
 // Threads: any.
 #pragma once
@@ -13,9 +13,9 @@ namespace tutti::atb {
 
 class Domain {
  public:
-    /// That of a communicator; else the one that another operation of this rank has; else a new one, which takes all of
-    /// its ranks. Throws Error where operations of one rank and commDomain say different things, and what meet()
-    /// throws.
+    /// The domain of a communicator; else the one that another operation of this rank has; else a new one, which takes
+    /// a call of all its ranks. Throws Error where operations of one rank and commDomain say different things, and
+    /// meet()'s errors.
     static std::shared_ptr<Domain> of(const AllToAllVV2Param& param);
 
     Domain(ProcessGroup group, bool is_own) : group_(std::move(group)), is_own_(is_own) {}

@@ -26,7 +26,7 @@ constexpr auto closing_time =
 constexpr auto answer_time = 2s;  // of a process that has opened a door, and may be stopped
 constexpr std::uint32_t magic = 0x61746201;
 
-/// What a door says, in this host's byte order.
+/// A door's answer, in this host's byte order.
 struct Answer {
     std::uint32_t magic = 0;
     std::uint32_t port = 0;
@@ -39,7 +39,7 @@ std::uint64_t random_number() {
     return number;
 }
 
-// Who has the door open; -1: nobody, any more.
+// The process that has the door open; -1: none, any more.
 pid_t who_opened(const std::string& name) {
     try {
         return net::peer_pid(net::connect_unix(name, Deadline::after(Clock::duration::zero()), nullptr).get());
@@ -70,7 +70,7 @@ UniqueFd open(const std::string& name) {
     }
 }
 
-// Nothing: nobody of this user opens.
+// Nothing: no process of this user opens.
 std::optional<Answer> ask(const std::string& name) {
     try {
         const UniqueFd fd = net::connect_unix(name, Deadline::after(Clock::duration::zero()), nullptr);
@@ -79,7 +79,7 @@ std::optional<Answer> ask(const std::string& name) {
         net::recv_all(fd.get(), std::as_writable_bytes(std::span(&answer, 1)), Deadline::after(answer_time), nullptr,
                       "asking who meets here");
         if (answer.magic == magic) return answer;
-    } catch (const DistNetworkError&) {  // nobody there yet, or it was closed meanwhile
+    } catch (const DistNetworkError&) {  // no door there yet, or it was closed meanwhile
     } catch (const Timeout&) {
     }
     return std::nullopt;

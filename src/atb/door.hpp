@@ -1,6 +1,6 @@
 // Door: how the processes of one host find each other by a name. The one that opens it serves a store on any free port,
-// and tells the port to whoever of its user knocks. A door is an abstract Unix socket: it is in no file system, and
-// goes with its process, however that ends.
+// and tells the port to each process of its user that knocks. A door is an abstract Unix socket: it is in no file
+// system, and goes with its process, however that ends.
 //
 // Threads: a door has one of its own, which answers; open and close it in one thread. knock() may be called by any.
 #pragma once
@@ -18,7 +18,7 @@
 
 namespace tutti::atb {
 
-/// What is behind a door.
+/// The meeting behind a door.
 struct Behind {
     std::uint64_t meeting = 0;  ///< another number for each time that a door is opened
     std::uint16_t port = 0;     ///< of a store on 127.0.0.1
@@ -26,8 +26,8 @@ struct Behind {
 
 class Door {
  public:
-    /// Opens it under all of these names. Throws Error (ERROR_INVALID_PARAM) that names the process which has opened it
-    /// already; DistNetworkError where there can be no such sockets.
+    /// Opens the door under all of these names. Throws Error (ERROR_INVALID_PARAM) that names the process which has
+    /// opened it already; DistNetworkError where there can be no such sockets.
     Door(const std::vector<std::string>& names, std::uint16_t port);
     ~Door();
     Door(const Door&) = delete;
@@ -43,7 +43,7 @@ class Door {
 };
 
 /// Knocks at the doors of these names until one is opened, by a process of this user, to a meeting that `is_new`; asks
-/// what is behind it. `awaited` completes "still waiting for". Throws Timeout.
+/// for the meeting behind it. `awaited` completes "still waiting for". Throws Timeout.
 Behind knock(const std::vector<std::string>& names, const std::function<bool(std::uint64_t meeting)>& is_new,
              const std::function<std::string()>& awaited, const Deadline& deadline);
 

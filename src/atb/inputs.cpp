@@ -70,7 +70,7 @@ Needed needed_by(const AllToAllVOptions& blocks) {
     return needed;
 }
 
-// How many elements the output needs. `otherwise`: where nothing tells.
+// How many elements the output needs. `otherwise`: the number where nothing tells.
 std::int64_t length_of(const AllToAllVOptions& blocks, std::int64_t infer_shape, std::int64_t otherwise) {
     if (blocks.receive_counts.empty()) return infer_shape >= 0 ? infer_shape : otherwise;
     const Needed needed = needed_by(blocks);

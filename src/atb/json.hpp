@@ -20,8 +20,8 @@ namespace tutti::atb {
 
 class Json {
  public:
-    /// `source`: what messages call the text ("rank table /etc/table.json"). Throws Error (ERROR_INVALID_PARAM) that
-    /// says where the text stops being JSON.
+    /// `source`: the name of the text in messages ("rank table /etc/table.json"). Throws Error (ERROR_INVALID_PARAM)
+    /// that says where the text stops being JSON.
     Json(std::string source, std::string_view text);
 
     /// "/server_list/0/device/1"; of the text itself "/".

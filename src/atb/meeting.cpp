@@ -29,7 +29,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr const char* own_host = "127.0.0.1";
-/// Of a rank that cannot join: to find those that wait for it.
+/// The time of a rank that cannot join, to find the ranks that wait for it.
 constexpr auto time_to_tell = 500ms;
 constexpr auto between_attempts = 10ms;
 
@@ -61,7 +61,7 @@ bool is_known(const std::string& host) {
     }
 }
 
-// Of a table of several hosts: what each rank has to know before it waits for others.
+// Checks, for a table of several hosts, the facts that each rank has to know before it waits for others.
 void check_hosts(const RankTable& table, int rank) {
     const auto refuse_host = [&](int of, const std::string& sentence) {
         const auto& row = table.ranks[static_cast<std::size_t>(of)];
@@ -109,7 +109,7 @@ ProcessGroup by_rank_table(AllToAllVV2Param p) {
         const std::string& own = table.host_of(p.rank);
         if (is_known(own) && net::is_of_this_host(own)) listen_host = own;
     }
-    p.rankRoot = 0;  // the table says who is where
+    p.rankRoot = 0;  // the table gives each rank's place
     if (p.rankSize == 1) return join(p, HashStore());
     const rendezvous::Joined joined = meet_at(place, p, deadline);
     return join(p, PrefixStore("atb", joined.store), joined.hosts_store, listen_host);
@@ -117,7 +117,7 @@ ProcessGroup by_rank_table(AllToAllVV2Param p) {
 
 // ---- In the store that tutti run serves
 
-// It lasts longer than a domain: the n-th time that a rank comes it meets those that come for the n-th time.
+// The store lasts longer than a domain: a rank that comes for the n-th time meets those that come for the n-th time.
 ProcessGroup in_store_of_launcher(const AllToAllVV2Param& p) {
     const rendezvous::Joined joined =
         rendezvous::resolve({.rank = p.rank, .world_size = p.rankSize, .timeout = time_limit()});
@@ -128,7 +128,7 @@ ProcessGroup in_store_of_launcher(const AllToAllVV2Param& p) {
 
 // ---- Among the processes of this host
 
-// What the processes of a job have in common, and other jobs of the user have not.
+// The marks that the processes of a job share, and other jobs of the user do not.
 std::vector<std::string> marks_of_job() {
     const auto address = env::get("MASTER_ADDR"), port = env::get("MASTER_PORT");
     if (address && port) return {fmt::format("master {}:{}", *address, *port)};
@@ -137,7 +137,7 @@ std::vector<std::string> marks_of_job() {
     const std::uint64_t space = rendezvous::process_space();
     const pid_t parent = ::getppid();
     const auto children_of = [&](pid_t process) { return fmt::format("children of {} in {}", process, space); };
-    // Orphans, and what a container starts, have no parent that tells them apart.
+    // Orphans, and processes that a container starts, have no parent that tells them apart.
     const std::string siblings = parent > 1 ? children_of(parent) : fmt::format("session {} in {}", ::getsid(0), space);
     return {siblings, children_of(::getpid())};
 }

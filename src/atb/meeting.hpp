@@ -11,15 +11,15 @@
 
 namespace tutti::atb {
 
-/// Joins all ranks of a domain. `param` has been checked, and has no hcclComm. Throws Error, and what ProcessGroup's
-/// constructor throws; ranks that wait for this one are told.
+/// Joins all ranks of a domain. `param` has been checked, and has no hcclComm. Throws Error, and the errors of
+/// ProcessGroup's constructor; it tells the ranks that wait for this one.
 ProcessGroup meet(const AllToAllVV2Param& param);
 
-/// For parameters of which no domain can be made: tells the ranks that wait for this one, if it can be told who they
-/// are. Best effort, within a second.
+/// For parameters of which no domain can be made: tells the ranks that wait for this one, if it can find them. Best
+/// effort, within a second.
 void tell_others(const AllToAllVV2Param& param, const std::exception& error) noexcept;
 
-/// As a group and in messages.
+/// The domain's name as a group and in messages.
 std::string name_of_domain(const AllToAllVV2Param& param);
 
 /// The time that a domain's ranks have to come together, and that each operation has.

@@ -88,7 +88,7 @@ class AllToAllVV2::Impl {
         }
     }
 
-    /// `prepare(group)` checks and makes what this rank needs for the call. What it throws is thrown on all ranks.
+    /// `prepare(group)` checks and makes this rank's part of the call. All ranks throw its error.
     template <class F>
     void call(F prepare) {
         const ProcessGroup group = working_group();

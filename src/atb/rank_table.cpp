@@ -266,7 +266,7 @@ class Reader {
         return numbered;
     }
 
-    // ---- What holds for all forms
+    // ---- Rules for all forms
 
     static void check_count(const Json& owner, std::initializer_list<const char*> keys, std::size_t there,
                             const char* what) {

@@ -25,7 +25,7 @@ struct RankTable {
     struct Server {
         std::string id;
         std::string host;       ///< host_ip, else server_ip, else server_id
-        std::string place;      ///< in the file, of what `host` was taken from
+        std::string place;      ///< of the field in the file that gave `host`
         bool is_given = false;  ///< by host_ip or server_ip
         std::string super_pod{};
     };
@@ -51,8 +51,8 @@ struct MeetingPlace {
 /// Port: rank 0's host_port for a domain without a name, else one that is made from the table and the name.
 MeetingPlace place_of(const RankTable& table, const std::string& domain);
 
-/// `name`: what messages call the file. `domain` chooses among several groups. Nothing: its status says that it is not
-/// complete yet. Throws Error (ERROR_INVALID_PARAM) with file, JSON pointer and rule.
+/// `name`: the name of the file in messages. `domain` chooses among several groups. Nothing: its status says that it is
+/// not complete yet. Throws Error (ERROR_INVALID_PARAM) with file, JSON pointer and rule.
 std::optional<RankTable> parse_rank_table(std::string_view text, const std::string& name, const std::string& domain);
 
 /// Reads the file, again and again while it is not complete. Throws the same, and Timeout at the deadline.

@@ -244,7 +244,7 @@ TEST_F(TableFile, is_read_again_until_it_is_complete) {
     write(R"({"status": "initializing", "version": "1.0"})");
     std::thread writer([&] {
         std::this_thread::sleep_for(200ms);
-        write(two_servers.substr(0, two_servers.size() / 2));  // whoever writes it is not done
+        write(two_servers.substr(0, two_servers.size() / 2));  // its writer is not done
         std::this_thread::sleep_for(200ms);
         write(two_servers);
     });

@@ -1,5 +1,5 @@
-// COMM_MULTI_THREAD: the ranks are threads of this process. Those that come first wait for the others in a store in its
-// memory; when all are there the next ones that come begin another meeting.
+// COMM_MULTI_THREAD: the ranks are threads of this process. The first ones wait for the others in a store in its
+// memory; when all are there the next ones begin another meeting.
 #include "atb/meeting.hpp"
 #include "core/fork_guard.hpp"
 #include "group/world.hpp"

@@ -1,4 +1,4 @@
-// Devices: which backend serves which kind of device, where nobody says it, and what follows from it.
+// Devices: the backend of each kind of device where the user names none, and the consequences.
 //
 // Threads: any.
 #pragma once
@@ -14,26 +14,26 @@
 
 namespace tutti::backend {
 
-/// Which backend serves which kind of device.
+/// The backend that serves each kind of device.
 using Devices = std::map<Device::Type, std::string>;
-/// What parse() reads.
+/// The text that parse() reads.
 std::string to_string(const Devices& devices);
 
 /// The kinds of devices that this machine has, besides host memory: by the files that their drivers make, in the file
 /// system `root`. None of NVIDIA's where CUDA_VISIBLE_DEVICES hides all.
 std::vector<Device::Type> devices_of_machine(const std::filesystem::path& root);
-/// Of the machine itself, as it was at the first call.
+/// The kinds of the machine itself, as it was at the first call.
 const std::vector<Device::Type>& devices_of_machine();
 
-/// Who serves a kind of device if nobody else is named: native, nccl, rccl, hccl, xccl.
+/// The backend that serves a kind of device if none is named: native, nccl, rccl, hccl, xccl.
 std::string_view usual_backend(Device::Type type);
 
-/// The one by which get_backend() calls a group with these: that of a device of `machine` where it is the usual one, as
-/// in groups whose backend was left out; else of host memory, or else the first.
+/// The name by which get_backend() calls a group with these: the backend of a device of `machine` where it is the usual
+/// one, as in groups whose backend was left out; else of host memory, or else the first.
 const std::string& main_backend(const Devices& devices, const std::vector<Device::Type>& machine);
 
-/// Of the operations of a group that gives none: 10 minutes where NCCL, or a library like it, does all of them, as
-/// their kernels occupy the device while they wait; else 30.
+/// The timeout of operations in a group that gives none: 10 minutes where NCCL, or a library like it, does all of them,
+/// as their kernels occupy the device while they wait; else 30.
 std::chrono::milliseconds default_timeout_of(const Devices& devices);
 
 }  // namespace tutti::backend

@@ -36,7 +36,7 @@ bool in_python_package() {
     return !lib.empty() && std::filesystem::exists(lib.parent_path() / "__init__.py", ignored);
 }
 
-// What loaded libraries say about themselves; null: nothing.
+// The reports of loaded libraries about themselves; null: none.
 using Report = const char* (*)();
 class Reports {
  public:

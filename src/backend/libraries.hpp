@@ -1,6 +1,6 @@
 // Libraries: shared libraries that bring backends, found by the backend's name.
 //
-// Threads: any. What was loaded stays: its code may be in use.
+// Threads: any. A loaded library stays: its code may be in use.
 #pragma once
 
 #include <filesystem>
@@ -18,15 +18,14 @@ std::vector<std::filesystem::path> named_folders();
 /// is no backend.
 std::string load_library(const std::string& name);
 
-/// Why a backend whose library has been loaded cannot be used here: what its tutti_backend_report() says after "not
-/// here: ".
-/// "" where it can be used, or says nothing.
+/// Why a backend whose library has been loaded cannot be used here: the words of its tutti_backend_report() after "not
+/// here: ". "" where it can be used, or says nothing.
 std::string trouble_of(const std::string& name);
 
 /// A known name's other spellings become that name: "hf_barrier" is "hf_zmq".
 std::string canonical(std::string name);
 
-/// What a known backend that is not here would need, as a part of a sentence; "" for others.
+/// The needs of a known backend that is not here, as a part of a sentence; "" for others.
 std::string how_to_get(const std::string& name);
 
 }  // namespace tutti::backend

@@ -117,7 +117,7 @@ std::string usual_one(Device::Type type, std::string& why_not) {
     return {};
 }
 
-// The usual one, or else whoever is registered for it.
+// The usual backend, or else one that is registered for it.
 std::string one_that_serves(Device device, const char* operation) {
     std::string why_not;
     if (std::string name = usual_one(device.type, why_not); !name.empty()) return name;

@@ -1,4 +1,4 @@
-// Registry: which backends there are, and the libraries that bring more.
+// Registry: the backends that there are, and the libraries that bring more.
 //
 // Threads: any.
 #pragma once
@@ -20,7 +20,7 @@ inline constexpr const char* native = "native";
 /// backends where these are here; for the kind of `device` one that serves it. Loads libraries.
 /// Throws InvalidArgument for a bad text, DistBackendError for a backend that is not there.
 Devices parse(const std::string& text, const std::optional<Device>& device, const char* operation);
-/// One that is there; not native.
+/// Makes a backend that is there; not native.
 std::shared_ptr<CustomBackend> make(const std::string& name, const DistributedBackendOptions& options,
                                     const std::any& pg_options);
 

@@ -1,5 +1,5 @@
-// From C's arguments to C++ ones. Everything throws InvalidArgument that names function, argument, value and what is
-// expected.
+// From C's arguments to C++ ones. All throw InvalidArgument that names the function, the argument, its value and the
+// expected ones.
 //
 // Threads: functions of their arguments.
 #pragma once
@@ -32,7 +32,7 @@ std::string text_or_nothing(const char* text);
 std::string_view bytes_of(const char* function, const char* argument, const void* data, std::size_t bytes);
 std::vector<std::string> texts_of(const char* function, const char* argument, const char* const* texts,
                                   std::size_t count);
-/// Zero or more; what would overflow a clock counts as 146 years.
+/// Zero or more; a time that would overflow a clock counts as 146 years.
 std::chrono::milliseconds time_of(const char* function, const char* argument, std::int64_t ms);
 /// A number from `min` to `max`.
 int number_of(const char* function, const char* argument, std::int64_t value, std::int64_t min, std::int64_t max);

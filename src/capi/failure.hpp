@@ -10,7 +10,7 @@ namespace tutti::capi {
 /// Keeps the exception that is being handled as this thread's last error. Never throws.
 tutti_status take_exception() noexcept;
 
-/// `call(function)`: TUTTI_OK, or what it throws. `function` is the name that messages begin with.
+/// Calls `call(function)`: TUTTI_OK, or the code of its exception. `function` is the name that messages begin with.
 template <class Call>
 tutti_status guarded(const char* function, Call&& call) noexcept {
     try {

@@ -11,7 +11,7 @@
 namespace tutti::capi {
 namespace {
 
-// Of those that only ask: the default group has to be there.
+// The group for calls that only ask: the default group has to be there.
 ProcessGroup known(const char* f, tutti_group* group) {
     return group == nullptr ? default_group() : group_of(f, group);
 }

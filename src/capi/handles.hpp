@@ -1,4 +1,4 @@
-// Handles: what C holds in place of C++ objects.
+// Handles: C holds them in place of C++ objects.
 //
 // A handle is a number that is given out once, in the form of a pointer. It is looked up, never followed, so that a
 // handle that is old, foreign or of another kind is found out for certain. The objects are handles themselves (copies
@@ -35,7 +35,7 @@ class Handles {
         objects_.emplace(number, std::move(object));
         return reinterpret_cast<Handle*>(number);
     }
-    /// Throws InvalidArgument that names function and argument for what is no handle, or none any more.
+    /// Throws InvalidArgument that names function and argument for a value that is no handle, or none any more.
     Object get(const char* function, const char* argument, Handle* handle) {
         if (handle == nullptr) refuse(function, argument, handle);
         const std::lock_guard lock(mutex_);
@@ -43,7 +43,7 @@ class Handles {
         if (found == objects_.end()) refuse(function, argument, handle);
         return found->second;
     }
-    /// The same, and the handle is given back.
+    /// The same, and takes the handle back.
     Object take(const char* function, const char* argument, Handle* handle) {
         if (handle == nullptr) refuse(function, argument, handle);
         const std::lock_guard lock(mutex_);
@@ -61,7 +61,7 @@ class Handles {
     std::unordered_map<std::uintptr_t, Object> objects_;
 };
 
-/// A store, and what only its most derived type knows.
+/// A store, and the functions that only its most derived type has.
 struct StoreEntry {
     Store store;
     std::optional<std::uint16_t> port{};
@@ -72,7 +72,7 @@ Handles<tutti_store, StoreEntry>& stores();
 Handles<tutti_group, ProcessGroup>& groups();
 Handles<tutti_work, Work>& works();
 
-/// NULL: the empty handle, which is the default group for whoever gets it.
+/// NULL: the empty handle, which its receiver takes for the default group.
 ProcessGroup group_of(const char* function, tutti_group* group);
 
 }  // namespace tutti::capi

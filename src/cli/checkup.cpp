@@ -50,7 +50,7 @@ std::string first_line(const std::string& path) {
     return line;
 }
 
-// Cores' worth of time that the control group allows; 0: no limit, or none that can be seen.
+// Cores' worth of time that the control group allows; 0: no limit, or no visible one.
 double core_quota() {
     std::istringstream limit(first_line("/sys/fs/cgroup/cpu.max"));
     std::string quota;
@@ -85,7 +85,7 @@ Finding open_files() {
             "a rank keeps a connection to each rank of other hosts that it talks to: ulimit -n 4096"};
 }
 
-// That of the machine itself has always this number.
+// The machine's own name space always has this number.
 bool in_user_namespace() {
     constexpr ino_t of_the_machine = 0xeffffffd;
     struct stat status {};
@@ -221,9 +221,9 @@ std::map<std::string, std::filesystem::path> backend_libraries() {
 using Report = const char* (*)();
 constexpr std::string_view not_here = "not here: ";
 
-// What a backend's library says about the library that it is for; "" where it says nothing; after "not here: " why the
-// backend cannot be used. Asked in a process of its own: the program has tutti in itself, and who knows what a vendor's
-// library does when it is opened.
+// A backend library's report on the library that it is for; "" where it has none; after "not here: " why the backend
+// cannot be used. Asked in a process of its own: the program has tutti in itself, and opening a vendor's library may do
+// anything.
 std::string report_of(const std::filesystem::path& file) {
     int pipe[2];
     if (::pipe(pipe) != 0) return {};
@@ -291,7 +291,7 @@ Finding program(const char* name, const char* use) {
 // Two ranks, processes of this machine, that meet and sum.
 Finding trial(const char* what, TransportKind transport) {
     const auto begin = std::chrono::steady_clock::now();
-    double microseconds[2] = {};  // what a call takes, and what the tuning predicts
+    double microseconds[2] = {};  // the time of a call, and the tuning's prediction
     int result[2];
     if (::pipe(result) != 0) return {Kind::broken, what, "no pipe can be made", "ulimit -n"};
     try {

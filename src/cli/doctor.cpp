@@ -1,4 +1,4 @@
-// tutti doctor: what tutti finds where it runs. --env: which rank of which job this process is, and who says so.
+// tutti doctor: tutti's findings where it runs. --env: which rank of which job this process is, and the source of that.
 #include "cli/checkup.hpp"
 #include "cli/commands.hpp"
 #include "cli/manual/page.hpp"
@@ -51,7 +51,7 @@ int print_environment() {
     return std::fflush(stdout) == 0 && complete ? 0 : 1;
 }
 
-// All variables, and what is set here; a secret's value is nobody's business.
+// All variables, and their values here; of a secret only that it is set.
 int print_variables() {
     for (const env::Variable& variable : env::known_variables()) {
         fmt::print("{:<28} {}\n", variable.name, variable.meaning);

@@ -64,7 +64,7 @@ algorithm::Request request_of(const ExplainArguments& a) {
     return request;
 }
 
-// Where the numbers come from that are printed.
+// The source of the printed numbers.
 std::string source_of(const algorithm::Layout& layout) {
     if (!layout.tuning.costs) return "assumed, and not asked: the table's limits choose";
     std::string source = "measured on this host";

@@ -18,7 +18,7 @@ namespace {
 using quantize::Blocks;
 using quantize::Format;
 
-// The quickest of several runs, which is what the kernels take while nobody disturbs them.
+// The quickest of several runs: the kernels' time while nobody disturbs them.
 template <class F>
 double ns_per_element(std::size_t elements, F&& f) {
     double best = 1e9;
@@ -105,7 +105,7 @@ std::string explain_quantized(const QuantizedQuestion& q, const algorithm::CostM
                         pays ? "use it" : "all_reduce is quicker", limit, 8 * limit,
                         q.one_host ? ", and memory is quicker than that" : "");
     if (!q.one_host) {
-        // Tiles overlap: what is longer counts, once the first tile is on its way.
+        // Tiles overlap: the longer one counts, once the first tile is on its way.
         text += fmt::format("  predicted: {:.4g} ms, all_reduce {:.4g} ms\n",
                             std::max(quantised / speed, cost) * count / 1e6, plain / speed * count / 1e6);
     }

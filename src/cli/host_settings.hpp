@@ -1,5 +1,5 @@
-// What tutti changes on its host beside its own memory and connections, as the environment has it: four settings, each
-// left alone or told of.
+// tutti's changes to its host beside its own memory and connections, as the environment has them: four settings, each
+// left alone or described.
 //
 // Threads: any.
 #pragma once

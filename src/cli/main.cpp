@@ -22,7 +22,7 @@ int fail(const std::string& text) {
     return 2;
 }
 
-// What is said about words that CLI11 could not place.
+// The message about words that CLI11 could not place.
 std::string unexpected(const CLI::App& sub, const std::vector<std::string>& words) {
     const std::string help = fmt::format("; tutti {} --help lists them", sub.get_name());
     for (const std::string& word : words) {

@@ -84,7 +84,7 @@ int number_of(const launch::Given& given, int otherwise, int least, int most) {
     return *value;
 }
 
-// What flags say of it; what they leave open comes from the platform.
+// The placement as flags give it; the platform gives the rest.
 launch::Placement placement_of(const RunArguments& a) {
     launch::Placement placement{.nodes = {a.nodes, "--nnodes"},
                                 .node_rank = {a.node_rank, "--node-rank"},

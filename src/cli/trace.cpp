@@ -1,4 +1,4 @@
-// tutti trace: what the dumps of a job's ranks say: who waits for whom, and a timeline to look at.
+// tutti trace: the evidence of the dumps of a job's ranks: which rank waits for which, and a timeline to look at.
 #include "cli/commands.hpp"
 #include "record/flight.hpp"
 #include "record/timeline.hpp"
@@ -19,7 +19,7 @@ struct TraceArguments {
     std::string torch;
 };
 
-// Files as they are named; of folders, what ends in .dump.
+// Files as they are named; of folders, the files that end in .dump.
 std::vector<std::filesystem::path> files_of(const std::vector<std::string>& places) {
     std::vector<std::filesystem::path> files;
     for (const std::string& place : places) {

@@ -1,4 +1,4 @@
-// Arguments: what the sub-commands of the program share in reading their command line.
+// Arguments: the functions that the program's sub-commands share to read their command lines.
 //
 // Threads: one.
 #pragma once
@@ -21,7 +21,7 @@ enum class Zero { refused, allowed };
 CLI::Validator is_duration(Zero zero);
 /// For option->check(): one of these words. Help and completion show them.
 CLI::Validator one_of(const std::vector<std::string>& words);
-/// For option->check(): checks nothing, as what reads the value does; help and completion show the words.
+/// For option->check(): checks nothing, as the value's reader does; help and completion show the words.
 enum class Form { word, list };
 CLI::Validator shows(const std::vector<std::string>& words, Form form);
 std::vector<std::string> dtype_names();
@@ -31,10 +31,10 @@ std::vector<std::string> option_names(const CLI::App& app);
 /// The interpreter of scripts: PYTHON_EXEC, which the command of the Python package sets to its own, else python3.
 std::string python_of_scripts();
 
-/// Cuts what follows a sub-command's name and options (or "--") off the arguments and returns it.
+/// Cuts the words after a sub-command's name and options (or "--") off the arguments and returns them.
 std::vector<std::string> take_command(const CLI::App& sub, std::vector<std::string>& arguments);
 
-/// What a sub-command does once its words are read; gives the exit status.
+/// The action of a sub-command once its words are read; gives the exit status.
 using Command = std::function<int()>;
 
 }  // namespace tutti::command

@@ -1,4 +1,5 @@
-// Requests as a user's call would make them, for those who look at algorithms from outside: explain, bench --regret.
+// Requests as a user's call would make them, for the commands that look at algorithms from outside: explain, bench
+// --regret.
 #pragma once
 
 #include "algorithm/plan.hpp"

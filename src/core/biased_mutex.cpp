@@ -9,7 +9,7 @@
 namespace tutti {
 namespace {
 
-// Another thread costs the owner its short form, until it has been alone again for so many entries.
+// Another thread costs the owner its short form, until the owner has been alone again for this many entries.
 constexpr int alone_enough = 64;
 
 }  // namespace
@@ -50,7 +50,7 @@ void BiasedMutex::taken() {
     if (owns) held_ = true;
     if (owns || !biased_.load(std::memory_order_relaxed)) return;
     biased_.store(false, std::memory_order_relaxed);
-    // Either the owner sees that, or it has been inside before and we see it.
+    // Either the owner sees the cleared flag, or it was inside before and we see that.
     membarrier::fence_own_process();
     while (inside_.load(std::memory_order_acquire)) ::sched_yield();
 }

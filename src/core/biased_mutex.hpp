@@ -1,8 +1,9 @@
 // BiasedMutex: a mutex whose usual user takes and gives it back with plain loads and stores.
 //
 // A locked instruction waits until the stores before it have become visible to all CPUs, which takes as long as a whole
-// short collective. Here the thread that enters most pays none: it announces itself with a store, and looks whether it
-// has been asked to stop doing that. Who asks makes the fence for both (membarrier), and waits until it is out.
+// short collective. Here the thread that enters most pays none: it announces itself with a store, and looks whether
+// another thread has asked it to stop doing that. The thread that asks makes the fence for both (membarrier), and waits
+// until the owner is out.
 //
 // Threads: any. lock(), try_lock() and unlock() are those of a mutex; enter() and leave() are the short form.
 // Invariants: the first thread that has entered often enough becomes the owner for good; only it writes inside_.
@@ -32,9 +33,10 @@ class BiasedMutex {
     [[gnu::always_inline]] bool enter() {
         if (owner_.load(std::memory_order_relaxed) == this_thread()) {
             if (held_) return false;
-            // A store and a look, kept in order by who clears biased_: its membarrier is a fence at some point here. If
-            // that comes before the look, the look sees false; if after, that thread sees inside_. What this thread
-            // finds true it has stored itself, behind the lock of inner_, so nobody has been in since.
+            // A store and a look. The thread that clears biased_ keeps them in order: its membarrier is a fence at some
+            // point here. If the fence comes before the look, the look sees false; if after, that thread sees inside_.
+            // If this thread finds true it has stored that itself, behind the lock of inner_, so nobody has been in
+            // since.
             inside_.store(true, std::memory_order_relaxed);
             std::atomic_signal_fence(std::memory_order_seq_cst);
             if (biased_.load(std::memory_order_relaxed)) return true;
@@ -44,7 +46,7 @@ class BiasedMutex {
     }
     [[gnu::always_inline]] void leave() {
         if (owner_.load(std::memory_order_relaxed) == this_thread() && inside_.load(std::memory_order_relaxed))
-            inside_.store(false, std::memory_order_release);  // behind what was done inside; taken() acquires it
+            inside_.store(false, std::memory_order_release);  // behind all writes made inside; taken() acquires it
         else
             unlock();
     }
@@ -53,10 +55,11 @@ class BiasedMutex {
     bool is_owner() const noexcept {
         return owner_.load(std::memory_order_relaxed) == this_thread() && biased_.load(std::memory_order_relaxed);
     }
-    /// Whether any thread can: the kernel makes the fence. False at first in a process of several threads.
+    /// Whether a thread can become the owner: the kernel makes the fence. False at first in a process of several
+    /// threads.
     bool can_be_owned() const noexcept;
 
-    /// What a function holds that has entered.
+    /// A function that has entered holds one.
     class Entry {
      public:
         [[gnu::always_inline]] explicit Entry(BiasedMutex& mutex) : mutex_(mutex.enter() ? &mutex : nullptr) {}
@@ -85,7 +88,7 @@ class BiasedMutex {
     std::atomic<bool> biased_{false};
     std::atomic<bool> inside_{false};
     bool held_ = false;           // the owner's: it has inner_
-    const void* last_ = nullptr;  // who took inner_ last
+    const void* last_ = nullptr;  // the thread that took inner_ last
     int alone_ = 0;               // its entries since another thread did
 };
 

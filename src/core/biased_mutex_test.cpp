@@ -1,4 +1,4 @@
-// The short form excludes other threads, whoever owns it, and however the threads take turns.
+// The short form excludes other threads, under any owner, and however the threads take turns.
 #include "core/biased_mutex.hpp"
 
 #include <gtest/gtest.h>

@@ -90,8 +90,8 @@ TUTTI_CRC_TARGET inline std::uint32_t step(std::uint32_t state, std::byte byte) 
 #endif
 
 #if defined(TUTTI_CRC_TARGET)
-// An instruction waits for the one before it for three cycles, so three pieces of the input are run through at the same
-// time, and put together: the CRC of what comes before n bytes counts x^8n times.
+// An instruction waits for the one before it for three cycles, so this runs through three pieces of the input at the
+// same time, and puts them together: the CRC of the bytes before n others counts x^8n times.
 template <unsigned piece>
 TUTTI_CRC_TARGET std::uint32_t three_pieces(std::uint32_t state, const std::byte*& at, std::size_t& bytes) noexcept {
     constexpr std::uint32_t before_one = x_to(8 * piece), before_two = x_to(16 * piece);
@@ -121,7 +121,7 @@ TUTTI_CRC_TARGET std::uint32_t by_instruction(std::uint32_t state, const std::by
 #if defined(__x86_64__)
 #define TUTTI_FOLD_TARGET __attribute__((target("avx512f,avx512vl,vpclmulqdq,pclmul,sse4.2")))
 
-// For 16 bytes that go so many bytes further: what their first and last eight are multiplied with.
+// For 16 bytes that go so many bytes further: the multipliers of their first and last eight.
 struct Distance {
     long long first, last;
 };

@@ -1,4 +1,4 @@
-// CRC-32C by every way that this CPU can go.
+// CRC-32C by every way that this CPU has.
 #include "core/crc32c.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Clock: the one that says what time it is; a simulation may stand in for it.
+// Clock: the library's source of the time; a simulation may stand in for it.
 //
 // Deadline: the one notion of "until when" that every wait takes.
 // A value; cheap to copy. Built from a duration at the start of an operation and passed down.

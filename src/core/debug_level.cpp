@@ -21,7 +21,7 @@ namespace {
 
 std::atomic<bool> set_by_program{false};
 
-// Calls `bad` with the variable and its value if that is no level.
+// Calls `bad` with the variable and its value if the value is no level.
 template <class Bad>
 DebugLevel from_environment(Bad bad) {
     for (const char* variable : {"TUTTI_DISTRIBUTED_DEBUG", "TORCH_DISTRIBUTED_DEBUG"}) {

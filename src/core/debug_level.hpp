@@ -7,7 +7,7 @@
 
 namespace tutti {
 
-/// What get_debug_level() says, without a call: a DebugLevel, or -1 before it has been asked for the first time.
+/// The result of get_debug_level(), without a call: a DebugLevel, or -1 before the first call.
 extern std::atomic<int> debug_level_now;
 
 inline bool debug_level_is_detail() noexcept {
@@ -15,7 +15,8 @@ inline bool debug_level_is_detail() noexcept {
     return level == static_cast<int>(DebugLevel::detail) || (level < 0 && get_debug_level() == DebugLevel::detail);
 }
 
-/// Throws InvalidArgument when the environment names no level, unless the program has set one. Takes what it names.
+/// Throws InvalidArgument when the environment names no level, unless the program has set one. Takes the level that it
+/// names.
 void take_debug_level_from_env();
 
 }  // namespace tutti

@@ -1,7 +1,7 @@
 // Descriptors: how many files this process may have open (RLIMIT_NOFILE). The soft limit is there for programs that use
-// select(2); the hard one is what the system allows.
+// select(2); the hard one is the system's.
 //
-// Threads: raise() any; give_back() in a forked child before exec, where only what is safe in a signal handler may run.
+// Threads: raise() any; give_back() in a forked child before exec, where only async-signal-safe calls may run.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ bool raise() noexcept;
 /// As raise(), where fewer than `count` may be open.
 void need(std::uint64_t count) noexcept;
 
-/// The soft limit becomes what it was before the first raise().
+/// Restores the soft limit from before the first raise().
 void give_back() noexcept;
 
 /// How many may be open now, and at most.

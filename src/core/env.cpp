@@ -85,7 +85,7 @@ constexpr auto table = std::to_array<Variable>({
      "backend xccl: the file of oneCCL (default: beside torch, then libccl.so.2 by the loader's path)"},
 });
 
-// All begin alike, which says nothing about how near they are.
+// All names begin alike, so the prefix says nothing about how near they are.
 std::string after_the_prefix(std::string_view name) {
     const std::string near =
         nearest(name.substr(prefix.size()),

@@ -29,7 +29,7 @@ bool get_bool(std::string_view name, bool fallback);
 /// The same of a text that is the value of variable `name`.
 bool truth(std::string_view name, const std::string& text);
 
-/// ASCII letters in lower case, whatever the locale.
+/// ASCII letters in lower case, independent of the locale.
 std::string lower(std::string text);
 
 /// One sentence for each TUTTI_* variable in `environment` (NAME=value strings) that is not in the table,

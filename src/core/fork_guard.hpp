@@ -1,5 +1,5 @@
 // A connection that a forked child inherits stays open after its owner died, and the other end never learns of the
-// death. Descriptors noted here are closed in every child that this process forks.
+// death. Every child that this process forks closes the descriptors noted here.
 //
 // Threads: any. Forget a descriptor before closing it.
 #pragma once

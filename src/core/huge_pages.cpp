@@ -39,7 +39,7 @@ constexpr unsigned long scan_pages = _IOWR('f', 16, Scan);
 
 }  // namespace
 
-// Collapsing asks nobody; who has forbidden huge pages has reasons.
+// Collapsing needs no permission; an administrator who has forbidden huge pages has reasons.
 bool HugePages::system_has_them() {
     std::string setting;
     std::getline(std::ifstream("/sys/kernel/mm/transparent_hugepage/enabled"), setting);
@@ -73,7 +73,7 @@ std::optional<bool> HugePages::is_huge(const Buffer& buffer) const {
 }
 
 // Other memory may have come to the same place since it was collapsed: once, or after every use, as in a program that
-// makes a buffer anew each time. That is told by whether the huge pages are still there at the next use.
+// makes a buffer anew each time. This checks whether the huge pages are still there at the next use.
 void HugePages::look_at(Buffer& buffer) const {
     const std::optional<bool> huge = is_huge(buffer);
     const bool was_collapsed = std::exchange(buffer.collapsed, false);
@@ -87,7 +87,7 @@ void HugePages::look_at(Buffer& buffer) const {
     buffer.uses_left = buffer.wait;
 }
 
-// Half of what is collapsed has been touched, or there is room for what has not.
+// Half of the huge page has been touched, or there is room for the rest.
 bool HugePages::affordable(const Buffer& buffer) {
     if (buffer.end - buffer.begin > page_bytes) return true;
     std::array<unsigned char, page_bytes / 4096> resident{};
@@ -124,7 +124,7 @@ void HugePages::used(const std::byte* at, std::size_t bytes) {
     std::call_once(said, [] {
         TUTTI_INFO("buffers that are used often get huge pages in place (TUTTI_HUGE_PAGES=own: tutti's own alone)");
     });
-    // Those that cannot be collapsed stay as they are.
+    // Pages that the kernel cannot collapse stay as they are.
     (void)!::madvise(reinterpret_cast<void*>(buffer.next), stop - buffer.next, MADV_COLLAPSE);
     buffer.next = stop;
     buffer.collapsed = stop == end;

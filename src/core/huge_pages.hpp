@@ -3,8 +3,9 @@
 //
 // The kernel copies between processes page by page; from huge pages (2 MiB) it takes half the time. Programs seldom ask
 // for them, and by the usual setting (`madvise`) the kernel gives none unasked. So a buffer that was used often is
-// collapsed in place (MADV_COLLAPSE, Linux 6.1): contents, addresses, protection and what a fork shares stay as they
-// are. It takes as long as a few uses. Where the kernel refuses, as for memory that is pinned, the pages stay ordinary.
+// collapsed in place (MADV_COLLAPSE, Linux 6.1): contents, addresses, protection and the pages that a fork shares stay
+// as they are. It takes as long as a few uses. Where the kernel refuses, as for memory that is pinned, the pages stay
+// ordinary.
 //
 // Threads: one at a time.
 #pragma once
@@ -24,9 +25,10 @@ class HugePages {
     /// Fewer bytes never count.
     static constexpr std::size_t least_bytes = std::size_t{128} << 10;
     static constexpr std::uint32_t uses_before = 16;
-    /// Of one call, which takes 4 ms longer for that, more where all CPUs are busy; of more than 128 MiB an eighth.
+    /// The most that one call collapses, which takes it 4 ms longer, more where all CPUs are busy; of more than 128 MiB
+    /// an eighth.
     static constexpr std::size_t bytes_at_once = std::size_t{16} << 20;
-    /// Memory that nobody had touched, which comes with buffers that are much shorter than a huge page: in all.
+    /// The most untouched memory, in all, that huge pages add to buffers much shorter than one.
     static constexpr std::size_t added_bytes_max = std::size_t{64} << 20;
 
     /// Whether the system allows huge pages: its setting is not `never`.
@@ -35,8 +37,8 @@ class HugePages {
     /// On if TUTTI_HUGE_PAGES is 1, the default, and the system has them. Throws InvalidArgument for a wrong value.
     HugePages();
 
-    /// An operation is about to use these bytes, which no other process knows of yet. Each huge page counts of which
-    /// they cover half or more; if there is none, the one that holds most of them.
+    /// An operation is about to use these bytes, which no other process knows of yet. A huge page counts if they cover
+    /// half or more of it; if none does, the one that holds most of them.
     void used(const std::byte* at, std::size_t bytes);
     bool enabled() const noexcept { return enabled_; }
 
@@ -45,7 +47,7 @@ class HugePages {
         std::uintptr_t begin = 0, end = 0;
         std::uintptr_t next = 0;  ///< from here on it is being collapsed
         std::uint32_t uses_left = uses_before;
-        std::uint32_t wait = uses_before;  ///< longer where what was collapsed did not stay
+        std::uint32_t wait = uses_before;  ///< longer where the collapsed pages did not stay
         bool collapsed = false;            ///< just now
         std::uint64_t last_use = 0;
     };
@@ -55,7 +57,7 @@ class HugePages {
     bool affordable(const Buffer& buffer);
 
     bool enabled_;
-    UniqueFd pages_;  ///< what the kernel tells about this process's pages
+    UniqueFd pages_;  ///< the kernel's account of this process's pages
     std::uint64_t clock_ = 0;
     std::size_t added_bytes_ = 0;
     std::array<Buffer, 64> buffers_{};

@@ -84,7 +84,7 @@ void use(HugePages& pages, const Memory& memory, std::uint32_t times) {
     for (std::uint32_t i = 0; i < times; ++i) pages.used(memory.begin(), memory.bytes());
 }
 
-/// The kernel leaves out a page that somebody holds at that moment, so there are some more uses.
+/// The kernel leaves out a page that is in use elsewhere at that moment, so there are some more uses.
 std::size_t huge_bytes_after_all(HugePages& pages, const Memory& memory, std::size_t wanted) {
     for (int i = 0; i < 200 && memory.huge_bytes() < wanted; ++i) use(pages, memory, 1);
     return memory.huge_bytes();

@@ -1,4 +1,4 @@
-// Interrupts: what ends a wait besides its deadline.
+// Interrupts: they end a wait, as its deadline does.
 //
 // Threads: everything here may be called from any thread; request_interrupt() also from a signal handler.
 // A wait looks at both flags at least every wait_slice.

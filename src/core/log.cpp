@@ -27,7 +27,7 @@ constexpr std::array<std::pair<std::string_view, Level>, 7> names{{{"trace", Lev
                                                                    {"error", Level::error},
                                                                    {"off", Level::off}}};
 
-// A wrong value is no reason to stop a job; nor is it one to say nothing. PyTorch warns of its own variable.
+// A wrong value is no reason to stop a job, nor one for silence. PyTorch warns of its own variable.
 Level initial_level() {
     for (const char* variable : {"TUTTI_LOG_LEVEL", "TORCH_CPP_LOG_LEVEL"}) {
         const auto text = env::get(variable);

@@ -18,7 +18,7 @@ enum class Level { trace = 0, debug = 1, info = 2, warning = 3, error = 4, off =
 /// into debug or trace where the debug level asks for more (tutti/debug.hpp).
 Level level() noexcept;
 void set_level(Level level) noexcept;
-/// What `chosen` comes to at a debug level.
+/// The level that results from `chosen` at a debug level.
 Level effective(Level chosen, DebugLevel debug) noexcept;
 /// The debug level has changed.
 void follow(DebugLevel debug) noexcept;

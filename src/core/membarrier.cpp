@@ -19,7 +19,7 @@ namespace {
 
 struct State {
     std::mutex mutex;
-    pid_t asked = 0;  // who has: a child of fork() asks again
+    pid_t asked = 0;  // by this process: a child of fork() asks again
     std::atomic<bool> own{false};
     bool global = false;
     std::vector<std::function<void()>> waiting;
@@ -63,7 +63,7 @@ void request() {
     if (has_one_thread()) return ask();
     try {
         thread::start({"tutti-barrier", "registering for memory barriers"}, ask).detach();
-    } catch (const DistBackendError&) {  // NOLINT(bugprone-empty-catch): then everybody makes fences
+    } catch (const DistBackendError&) {  // NOLINT(bugprone-empty-catch): then every thread makes fences
     }
 }
 

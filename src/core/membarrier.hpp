@@ -1,8 +1,8 @@
 // membarrier(2): one thread makes the memory fence for others, which then need none of their own.
 //
 // A process asks the kernel once. That takes microseconds while it has one thread; with more the kernel waits until
-// every CPU has been elsewhere, 10 to 20 ms for each kind. Then a thread waits for it, and until it has, everybody
-// makes fences of their own.
+// every CPU has been elsewhere, 10 to 20 ms for each kind. Then a thread waits for the kernel, and until that is over,
+// every thread makes its own fences.
 //
 // Threads: any.
 #pragma once

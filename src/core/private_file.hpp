@@ -12,7 +12,7 @@ enum class FileOwner { this_user, this_user_or_root };
 
 struct NotPrivate {
     std::string cause;  ///< "others than its owner may use it (mode 0644)"
-    std::string hint;   ///< what mends it: "chmod 600 /tmp/file"; may be empty
+    std::string hint;   ///< the remedy: "chmod 600 /tmp/file"; may be empty
 };
 
 /// Nothing where the open file is a regular one that belongs to `owner` and is closed to everybody else.

@@ -1,4 +1,4 @@
-// Seldom: keeps somebody else from filling the log: of what may happen as often as strangers like, one line a minute.
+// Seldom: keeps strangers from filling the log. An event that they can cause at will gets one line a minute.
 //
 // Threads: any.
 #pragma once
@@ -15,7 +15,7 @@ namespace tutti {
 class Seldom {
  public:
     explicit Seldom(Clock::duration pause = std::chrono::minutes(1)) : pause_(pause) {}
-    /// It has happened. A number: say so now, and that it happened this often since it was last said.
+    /// Counts an event. A number: log it now, with this count of events since the last line.
     std::optional<std::uint64_t> happened(Instant now = Clock::now()) {
         const std::lock_guard lock(mutex_);
         ++times_;

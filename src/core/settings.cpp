@@ -94,7 +94,7 @@ std::optional<std::chrono::milliseconds> timeout() {
     return ms ? std::optional(std::chrono::milliseconds(*ms)) : std::nullopt;
 }
 
-// A blackout of 12 s, of which the last probe before it may be 1 s old, is no loss.
+// A blackout of 12 s is no loss, and the last probe before it may be 1 s old.
 std::chrono::milliseconds lifeline_timeout() {
     return std::chrono::milliseconds(env::get_int("TUTTI_LIFELINE_TIMEOUT_MS", 2000, 3'600'000).value_or(13'500));
 }

@@ -1,5 +1,5 @@
-// Settings: what the TUTTI_* variables that choose how a group works say. An unset or empty variable leaves the choice
-// to the fallback. All throw InvalidArgument that names the variable, its value and what is expected.
+// Settings: the values of the TUTTI_* variables that choose how a group works. An unset or empty variable leaves the
+// choice to the fallback. All throw InvalidArgument that names the variable, its value and what is expected.
 //
 // Threads: as env.hpp.
 #pragma once
@@ -16,7 +16,7 @@ TransportKind transport();
 /// TUTTI_DETERMINISM: fast, run_to_run or layout_invariant.
 Determinism determinism();
 
-/// What a rank does that waits.
+/// How a rank waits.
 enum class Wait { automatic, spin, yield, sleep };
 /// TUTTI_WAIT: auto, spin, yield or sleep.
 Wait wait();
@@ -28,12 +28,12 @@ int progress_nice();
 /// TUTTI_SPREAD: whether ranks that share a CPU may move the threads of their callers to others; by default they may.
 bool spread();
 
-/// Which memory gets huge pages: what `tutti::empty` makes, and all buffers that are used often; the former; none.
+/// The memory that gets huge pages: that of `tutti::empty`, and all buffers that are used often; the former; none.
 enum class HugePages { all, own, none };
 /// TUTTI_HUGE_PAGES: 1 for all (the default), own, or 0 for none.
 HugePages huge_pages();
 
-/// Which bytes over TCP have checksums: those that leave the network of their host; all; none.
+/// The bytes over TCP that have checksums: those that leave the network of their host; all; none.
 enum class TcpChecksum { automatic, on, off };
 /// TUTTI_TCP_CHECKSUM: auto, on or off.
 TcpChecksum tcp_checksum();
@@ -41,7 +41,7 @@ TcpChecksum tcp_checksum();
 /// TUTTI_TLS: whether connections that leave the host are encrypted, on or off (the default).
 bool tls();
 
-/// TUTTI_TIMEOUT_MS: of operations that give none, at least 1 ms; nullopt when unset.
+/// TUTTI_TIMEOUT_MS: the timeout of operations that give none, at least 1 ms; nullopt when unset.
 std::optional<std::chrono::milliseconds> timeout();
 
 /// TUTTI_LIFELINE_TIMEOUT_MS: after how long a host that does not answer counts as gone; default 13.5 s, at least 2 s.

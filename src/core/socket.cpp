@@ -89,7 +89,7 @@ Address address_by(Function function, int fd, const char* which) {
     return to_address(storage);
 }
 
-/// A connect to a free port of this host may be answered by itself when the kernel picks that very port.
+/// A connect to a free port of this host may reach itself when the kernel picks that very port.
 bool connected_to_itself(int fd) {
     return local_address(fd) == peer_address(fd);
 }
@@ -334,7 +334,7 @@ bool refuses(const Address& address, const Deadline& deadline) {
 
 namespace {
 
-// The next waiting connection; 0, or why there is none: EAGAIN where nobody waits.
+// The next waiting connection; 0, or the errno: EAGAIN where none waits.
 int accept_next(int listen_fd, std::optional<UniqueFd>& connection) {
     while (true) {
         sockaddr_storage from{};
@@ -377,7 +377,7 @@ UniqueFd accept_one(int listen_fd, const Deadline& deadline, const AbortFlag* ab
     }
 }
 
-// While nothing is under way the probes come at even intervals; what is under way is repeated ever more seldom.
+// While nothing is under way the probes come at even intervals; the kernel repeats data under way ever more seldom.
 void end_when_silent(int fd, std::chrono::milliseconds limit) {
     const int on = 1, probes_max = 127;  // the limit is a time
     const int interval_s = static_cast<int>(std::clamp<std::int64_t>(limit.count() / 13'000, 1, 32'767));

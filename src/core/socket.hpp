@@ -2,8 +2,8 @@
 //
 // Threads: free functions; any thread, one reader and one writer per descriptor at a time. Every descriptor
 // made here is non-blocking and closed on exec; nothing here raises SIGPIPE. Every wait takes a Deadline and
-// looks at the abort flag (may be null) and the interrupt flag at least every wait_slice, and the log tells of one that
-// takes long (core/patience.hpp).
+// looks at the abort flag (may be null) and the interrupt flag at least every wait_slice, and the log reports a long
+// one (core/patience.hpp).
 // Errors: DistNetworkError naming the address, the cause and the time spent; Timeout and Aborted from check_wait.
 #pragma once
 
@@ -34,29 +34,29 @@ std::string to_string(const Address& address);
 /// A socket that listens on `host` (name or literal; empty: every address of IPv4 and IPv6) and `port` (0: any free
 /// port).
 UniqueFd listen_tcp(const std::string& host, std::uint16_t port, int backlog = 512);
-/// What a refused connection means: nobody listens there yet, or no longer.
+/// The meaning of a refused connection: nobody listens there yet, or no longer.
 enum class Refusal { not_yet, no_longer };
-/// A connected socket with TCP_NODELAY. A peer that is unreachable, or refuses and may listen yet, is tried again, with
+/// A connected socket with TCP_NODELAY. It tries a peer again that is unreachable, or refuses and may listen yet, with
 /// a growing pause, until the deadline; a host name that does not exist fails at once.
 UniqueFd connect_tcp(const Address& address, const Deadline& deadline, const AbortFlag* abort,
                      Refusal refusal = Refusal::not_yet);
 /// Begins to connect to a numeric address, and does not wait: `fd` is writable when it has succeeded or failed. Closing
 /// it leaves nothing behind. 0, or the errno with which it has failed already.
 int begin_connect(const Address& address, UniqueFd& fd);
-/// How that went: 0, or an errno.
+/// The outcome of begin_connect(): 0, or an errno.
 int connect_error(int fd);
 /// Whether nobody listens there: the address answers, and says no. False where nothing is known in time.
 bool refuses(const Address& address, const Deadline& deadline);
 /// The next waiting connection (TCP with TCP_NODELAY, or Unix); nullopt when there is none, or the socket was shut
-/// down. Servers go on when this process has no descriptor left: then nullopt after a pause of 5 ms, and who waits goes
-/// on waiting.
+/// down. Servers go on when this process has no descriptor left: then nullopt after a pause of 5 ms, and clients go on
+/// waiting.
 std::optional<UniqueFd> try_accept(int listen_fd);
 /// As try_accept, but waits for a connection, and throws where no descriptor is left.
 UniqueFd accept_one(int listen_fd, const Deadline& deadline, const AbortFlag* abort, const char* operation);
 
-/// A TCP connection on which little is said ends with ETIMEDOUT when the other end's host has not answered for that
-/// long (give or take a thirteenth of it, at least 1 s). The hosts ask each other meanwhile, so that a process that is
-/// stopped does not matter. Does nothing to other sockets.
+/// Makes a TCP connection with little traffic end with ETIMEDOUT when the other end's host has not answered for that
+/// long (give or take a thirteenth of it, at least 1 s). The hosts probe each other meanwhile, so a stopped process
+/// does not matter. Does nothing to other sockets.
 void end_when_silent(int fd, std::chrono::milliseconds limit);
 
 /// The numeric addresses of the two ends of a TCP socket.
@@ -77,7 +77,7 @@ void send_all(int fd, std::span<const std::byte> bytes, const Deadline& deadline
               const char* operation);
 void recv_all(int fd, std::span<std::byte> bytes, const Deadline& deadline, const AbortFlag* abort,
               const char* operation);
-/// Waits for `events` (POLLIN, POLLOUT) and returns what poll(2) saw.
+/// Waits for `events` (POLLIN, POLLOUT) and returns the events that poll(2) saw.
 short wait_for(int fd, short events, const Deadline& deadline, const AbortFlag* abort, const char* operation);
 
 /// Returns early, and true, when there is something to read; -1: just sleeps.
@@ -96,7 +96,7 @@ UniqueFd connect_unix(std::string_view abstract_name, const Deadline& deadline, 
 /// none, is an error and leaks nothing.
 void send_fd(int socket, int fd, const Deadline& deadline, const AbortFlag* abort);
 UniqueFd recv_fd(int socket, const Deadline& deadline, const AbortFlag* abort);
-/// Who is at the other end of a Unix socket, as the kernel recorded it (SO_PEERCRED).
+/// The user at the other end of a Unix socket, as the kernel recorded it (SO_PEERCRED).
 uid_t peer_uid(int unix_fd);
 pid_t peer_pid(int unix_fd);
 

@@ -1,4 +1,4 @@
-// Suggestions: "did you mean ...?" for a word that nobody knows, wherever a user may write one.
+// Suggestions: "did you mean ...?" for an unknown word, wherever a user may write one.
 //
 // Threads: any.
 #pragma once

@@ -1,4 +1,4 @@
-// This host: what tells it from others. Threads: any.
+// This host: the facts that tell it from others. Threads: any.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ std::string boot_id();
 /// CPUs that are running, at least 1; asked once.
 int cpus();
 
-/// How long a file may become that this process writes (ulimit -f), in bytes. To write more brings SIGXFSZ, which ends
-/// the process.
+/// The most bytes of a file that this process may write (ulimit -f). Writing more raises SIGXFSZ, which ends the
+/// process.
 std::uint64_t file_size_limit();
 
 }  // namespace tutti::this_host

@@ -36,7 +36,7 @@ void run(const Options& options, const std::function<void()>& body) noexcept {
     if (options.escaped) options.escaped(error);
 }
 
-// Signals are blocked in threads that are started meanwhile.
+// While it lives, new threads start with all signals blocked.
 class SignalsBlocked {
  public:
     SignalsBlocked() {

@@ -13,8 +13,9 @@ namespace tutti::thread {
 
 struct Options {
     const char* name;     ///< as the system shows it, at most 15 characters
-    std::string purpose;  ///< what it is for, as an error continues "no thread to be had for "
-    /// Called in the thread with what has escaped from its body, and must not throw. Always after a line in the log.
+    std::string purpose;  ///< its use, as an error continues "no thread to be had for "
+    /// Called in the thread with the exception that has escaped from its body; must not throw. Always after a line in
+    /// the log.
     std::function<void(const std::exception_ptr&)> escaped = {};
 };
 

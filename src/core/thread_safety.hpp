@@ -1,5 +1,6 @@
 // Thread safety that the compiler checks: a mutex that clang's analysis knows (-Wthread-safety), and the annotations of
-// what it guards. Other compilers see a plain std::mutex. Source: clang's documentation of its thread safety analysis.
+// the data that it guards. Other compilers see a plain std::mutex. Source: clang's documentation of its thread safety
+// analysis.
 #pragma once
 
 #include <mutex>

@@ -10,7 +10,7 @@ using settings::Wait;
 
 namespace {
 
-// What takes longer is no computation's slice: the process was stopped, say.
+// A longer turn is no computation's slice: the process was stopped, say.
 constexpr std::chrono::milliseconds longest_turn{50};
 
 }  // namespace
@@ -28,7 +28,7 @@ void Waiting::choose(Wait wanted, int ranks, int cores, int yields) {
 void Waiting::choose_beside(Wait wanted, bool shares, int yields) {
     learns_ = wanted != Wait::sleep;
     yields_ = learns_ ? yields : 0;
-    lost_turn_ = lost_turn / 5;  // it waits as ranks do, but nobody waits for it yet: to sleep costs little
+    lost_turn_ = lost_turn / 5;  // it waits as ranks do, but no rank waits for it yet: sleep costs little
     rest(shares);
 }
 
@@ -48,7 +48,7 @@ void Waiting::took_turn(Instant before, Instant after) noexcept {
     if (!learns_ || after - before < lost_turn_) return;
     const Instant::rep took = std::min<Instant::duration>(after - before, longest_turn).count();
     if (lesson * calm_.exchange(0, std::memory_order_relaxed) > took) return;
-    // Lost again after it has gone on for no longer than it rested: nothing has changed.
+    // A turn lost again after no more time than the last rest: nothing has changed.
     const Instant::rep last = rest_.load(std::memory_order_relaxed);
     const bool again = before.time_since_epoch().count() < rest_ends_.load(std::memory_order_relaxed) + last;
     const Instant::rep length = std::clamp(again ? 2 * last : 0, first_rest * took, longest_rest * took);

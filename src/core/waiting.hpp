@@ -1,13 +1,13 @@
-// Waiting: what a rank does that waits (look again, offer its core to others, sleep), and what it learns by that.
+// Waiting: how a rank waits (looks again, offers its core to others, sleeps), and how it learns from its waits.
 //
-// To look is the quickest way while those that are waited for have cores of their own. To yield is, while only ranks
-// share this core: the next one may be the one that is waited for. Beside a computation who yields comes last, after a
-// whole slice of the other's time, and who looks uses up the time that is due to it; one that sleeps is run soon after
-// it is woken. So turns that are lost are a lesson, where they take more than all the waits before would have taken
-// with sleeping: for a while this rank sleeps at once, the longer, the longer the turn was and the sooner it was lost
-// after the last such while. Then it tries again.
+// Looking is quickest while the ranks that this one waits for have cores of their own. Yielding is quickest while only
+// ranks share this core: the next to run may be the awaited one. Beside a computation, a rank that yields runs last,
+// after a whole slice of the other's time; one that looks uses up the time due to it; one that sleeps runs soon after
+// its wakeup. So a lost turn is a lesson if it takes more than all the waits before would have taken with sleeping: for
+// a while this rank sleeps at once, the longer, the longer the turn was and the sooner it was lost after the last such
+// while. Then it tries again.
 //
-// Threads: any; two that learn at the same time may each overlook what the other has learned.
+// Threads: any; two that learn at the same time may each overlook the other's lesson.
 #pragma once
 
 #include "core/deadline.hpp"
@@ -25,27 +25,27 @@ class Waiting {
 
     /// Before it yields: where every rank of the machine has a core of its own, and with TUTTI_WAIT=spin.
     static constexpr int looks_of_own_core = 4000, looks_of_spin = 1'000'000;
-    /// A yield, or a few looks, that took so long lost their turn to a computation. Each further rank of the core may
+    /// A yield, or a few looks, that took this long lost their turn to a computation. Each further rank of the core may
     /// have had a turn of its own meanwhile: some 10 us where it waits, too, more where it copies or combines.
     static constexpr std::chrono::microseconds lost_turn{1000}, turn_of_rank{500};
-    /// What it costs to be woken, for each rank of a core: they are woken one after the other.
+    /// The cost of a wakeup, for each rank of a core: the kernel wakes them one after the other.
     static constexpr std::chrono::microseconds wake{8};
-    /// How many times what that would have cost a lost turn takes that is a lesson.
+    /// A lost turn is a lesson if it takes this many times as long as sleeping would have.
     static constexpr int lesson = 2;
-    /// How many times what a lost turn took it sleeps at once: at first, and at most.
+    /// After a lesson a rank sleeps at once for this many times the lost turn: at first, and at most.
     static constexpr int first_rest = 4, longest_rest = 100;
 
-    /// Before anybody waits: for ranks of one machine. `yields`: how many before it sleeps.
+    /// To be called before any wait: for ranks of one machine. `yields`: how many before it sleeps.
     void choose(settings::Wait wanted, int ranks, int cores, int yields);
-    /// The same for a thread that works beside its own process's computation: it never looks, and learns unless it has
-    /// to sleep at once anyway. `shares`: they have one core, so it sleeps to begin with.
+    /// As choose(), for a thread that works beside its own process's computation: it never looks, and learns unless it
+    /// has to sleep at once anyway. `shares`: they have one core, so it sleeps to begin with.
     void choose_beside(settings::Wait wanted, bool shares, int yields);
 
-    /// As far as the start could tell, every rank has one, so that to look helps.
+    /// Whether, as far as the start could tell, every rank has a core of its own, so that looking helps.
     bool has_own_core() const noexcept { return looks_ > 0; }
-    /// Neither looking nor yielding helps, now.
+    /// Whether neither looking nor yielding helps, now.
     bool sleeps_at_once() const noexcept { return turns_now_.load(std::memory_order_relaxed) == 0; }
-    /// What to do after so many turns in vain, 1 and more.
+    /// The next turn after so many in vain, 1 and more.
     Turn turn(int idle) const noexcept {
         if (idle > turns_now_.load(std::memory_order_relaxed)) return Turn::sleep;
         return idle <= looks_now_.load(std::memory_order_relaxed) ? Turn::look : Turn::yield;
@@ -58,7 +58,7 @@ class Waiting {
     void spared() noexcept {
         calm_.store(calm_.load(std::memory_order_relaxed) + wake_.count(), std::memory_order_relaxed);
     }
-    /// One turn began and ended then: what is learned from it.
+    /// Learns from a turn that began and ended at these times.
     void took_turn(Instant before, Instant after) noexcept;
 
     /// A row of looks, as many as help now. It has a look at the clock now and then.
@@ -94,7 +94,7 @@ class Waiting {
     int looks_ = 0, yields_ = 0;
     Instant::duration lost_turn_ = lost_turn, wake_ = wake;
     std::atomic<int> looks_now_{0}, turns_now_{0};  // turns: looks and yields
-    std::atomic<Instant::rep> calm_{0};             // what sleeping would have cost since a turn was lost
+    std::atomic<Instant::rep> calm_{0};             // the cost of sleeping instead, since a turn was lost
     std::atomic<Instant::rep> rest_ends_{0}, rest_{0};
 };
 

@@ -14,7 +14,7 @@ const Instant begin = Instant{} + 1h;
 class WaitingOf {
  public:
     WaitingOf(Wait wanted, bool own_core) { waiting.choose(wanted, own_core ? 2 : 4, 2, 200); }
-    /// How many there are until it sleeps.
+    /// The number of turns until it sleeps.
     int turns_before_sleep() const {
         int turns = 0;
         while (turns < 2'000'000 && waiting.turn(turns + 1) != Turn::sleep) ++turns;
@@ -80,7 +80,7 @@ TEST(Waiting, beside_a_lasting_computation_it_hardly_loses_turns) {
         }
     }
     EXPECT_LT(lost, 60s / 50);
-    // And when that has ended, it soon does what is quickest.
+    // And when that has ended, it soon waits in the quickest way.
     const Instant end = now;
     while (of.waiting.sleeps_at_once()) of.waiting.slept(now += 20us);
     EXPECT_LT(now, end + 1s);

@@ -1,4 +1,4 @@
-// Which gradients travel together.
+// Buckets: they say which gradients travel together.
 //
 // Threads: pure functions.
 #pragma once

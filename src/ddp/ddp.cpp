@@ -1,4 +1,4 @@
-// The public class: who may call, and the call site that the recorder is told.
+// The public class: which threads may call, and the call site for the recorder.
 #include "ddp/reducer.hpp"
 #include "ddp/replicas.hpp"
 #include "record/public_call.hpp"

@@ -16,7 +16,7 @@ CommHook quantized_comm_hook(QuantizedOptions options, ErrorFeedback feedback) {
             return async::quantized_all_reduce(bucket.buffer().view(), options).get_future();
         };
     }
-    // The group is known when the hook is called first; a hook has one.
+    // The first call of the hook brings the group; a hook has one.
     auto reducer = std::make_shared<std::optional<QuantizedReducer>>();
     return [options = std::move(options), reducer](const ProcessGroup& group, GradBucket& bucket) mutable {
         options.group = group;

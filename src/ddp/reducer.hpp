@@ -3,9 +3,9 @@
 //     idle -- forward --> open -- finish --> idle        (forward again, as long as nothing was ready)
 //
 // In an open iteration each gradient goes from `awaited` to `ready` or `unused`; when none of a bucket is awaited, and
-// the buckets before it are sent, it is sent. Buckets are sent in one order on all ranks, whatever the order of
-// ready(). An error while something is sent is kept for finish(), where this rank also knows whether it is at fault
-// itself; it ends the reducer, as buffers may be on their way still.
+// the buckets before it are sent, it is sent. Buckets are sent in one order on all ranks, independent of the order of
+// ready(). finish() raises an error of the sending, as this rank then also knows whether it is at fault itself; the
+// error ends the reducer, as buffers may be on their way still.
 //
 // Threads: one at a time.
 #pragma once
@@ -30,7 +30,7 @@ namespace tutti::detail {
 class Reducer {
  public:
     Reducer(std::vector<NamedParameter> parameters, DistributedDataParallelOptions options);
-    /// What is on its way keeps its memory until it has come.
+    /// Buckets in flight keep their memory until they have arrived.
     ~Reducer();
     Reducer(const Reducer&) = delete;
     Reducer& operator=(const Reducer&) = delete;
@@ -122,7 +122,7 @@ class Reducer {
     std::vector<Unused> left_out_;
     Tensor usage_;  // used_, of all ranks
     std::optional<Work> usage_work_;
-    std::exception_ptr failure_;  // of what was sent
+    std::exception_ptr failure_;  // of the sending
     bool broken_ = false;         // no iteration will begin again
 
     enum class Rebuilding { awaits_order, due, done };

@@ -148,8 +148,8 @@ std::string fault_of_devices(const DistributedDataParallelOptions& o) {
     return {};
 }
 
-// Memory that is written twice would hold neither value. Of tensors in one piece; what lies between the elements of
-// others is not theirs.
+// Memory that is written twice would hold neither value. Looks at tensors in one piece; the bytes between the elements
+// of others are not theirs.
 std::string fault_of_memory(const std::vector<NamedParameter>& parameters, const DistributedDataParallelOptions& o) {
     struct Piece {
         const std::byte* begin;

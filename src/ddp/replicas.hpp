@@ -1,4 +1,4 @@
-// What the ranks' copies of a model must have alike, and how they become equal.
+// The properties that must agree between the ranks' copies of a model, and how the copies become equal.
 //
 // Threads: one at a time for each group: these are collectives.
 #pragma once
@@ -10,10 +10,10 @@
 
 namespace tutti::ddp {
 
-/// What every message of this room begins with: the class, and the module where it has a name.
+/// The start of every message of this room: the class, and the module where it has a name.
 std::string title(const DistributedDataParallelOptions& options, const char* method = nullptr);
 
-/// What is wrong with this rank's arguments, as a message; empty: nothing. The group is not looked at.
+/// The fault in this rank's arguments, as a message; empty: none. Does not look at the group.
 std::string fault_of(const std::vector<NamedParameter>& parameters, const DistributedDataParallelOptions& options);
 
 /// All ranks of the group call it. Throws InvalidArgument with `fault` if it is not empty, and then CollectiveMismatch

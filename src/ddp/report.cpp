@@ -34,7 +34,7 @@ std::string or_not_set(const std::string& text) {
     return text.empty() ? not_set : text;
 }
 
-// torch says what C++ calls them, where C++ does.
+// torch uses C++'s names, where C++ has one.
 std::string type_name(DType dtype) {
     if (dtype == float32) return "float";
     if (dtype == float64) return "double";
@@ -69,7 +69,7 @@ void report_initialized(const ProcessGroup& group, const std::vector<NamedParame
         several_devices |= p.tensor.device() != parameters.front().tensor.device();
     }
     const auto flag = [](bool value) { return std::string(value ? "1" : "0"); };
-    // The order, and what there is: torch's.
+    // The order and the entries are torch's.
     const std::pair<const char*, std::string> lines[] = {
         {"broadcast_buffers", flag(o.broadcast_buffers)},
         {"bucket_cap_bytes", std::to_string(o.bucket_cap_bytes)},

@@ -1,4 +1,4 @@
-// What is logged: how a model was wrapped, and how long its iterations took. tutti/ddp.hpp describes both.
+// The log of a model: how it was wrapped, and how long its iterations took. tutti/ddp.hpp describes both.
 //
 // Threads: as the object's.
 #pragma once
@@ -25,7 +25,7 @@ struct Moments {
     std::optional<Clock::time_point> backward_began{}, computed{}, sending_began{}, sent{};
 };
 
-/// What lies between them.
+/// The durations between them.
 struct Durations {
     std::chrono::nanoseconds forward{0}, backward{0}, communication{0}, overlap{0};
 };

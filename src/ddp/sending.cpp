@@ -1,4 +1,4 @@
-// The reducer's end: buckets on their way, what comes back, parameters that nobody used, failures.
+// The reducer's end: buckets on their way, their results, parameters that nobody used, failures.
 #include "ddp/reducer.hpp"
 #include "ddp/replicas.hpp"
 
@@ -65,7 +65,7 @@ void Reducer::receive(Bucket& bucket) {
     }
 }
 
-// What the hook has made, into the bucket's buffer if it is elsewhere.
+// Puts the hook's result into the bucket's buffer if it is elsewhere.
 void Reducer::take_hooked(Bucket& bucket) {
     if (bucket.on_device) return std::visit([](const auto& future) { (void)future.wait(); }, *bucket.hooked);
     const TensorView result = std::visit([](const auto& future) { return tensor_of(future.wait()); }, *bucket.hooked);
@@ -90,7 +90,7 @@ void Reducer::note_arrivals() {
 
 // ---- Parameters without a gradient
 
-// It counts as zeros; unless a gradient was added up in no_sync(), which is still to be averaged.
+// The gradient counts as zeros; unless one was added up in no_sync(), which is still to be averaged.
 void Reducer::leave_out(std::size_t i) {
     if (used_[i] != 0) {
         fill(i);
@@ -143,7 +143,7 @@ void Reducer::finish() {
     try {
         reduce_all();
     } catch (const DistBackendError&) {
-        // Every rank hears of it, and by it the group ends if it has to.
+        // Every rank learns of the failure, and the group ends by it if it has to.
         broken_ = true;
         phase_ = Phase::idle;
         throw;

@@ -27,21 +27,22 @@ using std::chrono::milliseconds;
 // A rank that exits may do so because another died: on another node, of which that node's launcher tells first, or
 // here, where sockets close before the dead process can be waited for.
 constexpr milliseconds courtesy{200};
-// What an end over ssh takes beyond the grace of the ranks themselves.
+// The time for an end over ssh beyond the grace of the ranks themselves.
 constexpr milliseconds remote_grace{5000};
 
 double seconds(Clock::duration d) {
     return std::chrono::duration<double>(d).count();
 }
 
-// What failures tell, best first: who was killed did not fail because somebody else did; who aborts or exits may have.
+// Kinds of failure, the most telling first: a killed process did not fail because another did; one that aborts or exits
+// may have.
 enum class Kind { killed, aborted, exited };
 Kind kind_of(int status) {
     if (!WIFSIGNALED(status)) return Kind::exited;
     return WTERMSIG(status) == SIGABRT ? Kind::aborted : Kind::killed;
 }
 
-// Who reads a question before its line ends: a terminal, and whoever answers it at one.
+// Passes a question on before its line ends where a terminal shows it, or where the user answers at one.
 Lines::Style style_of(const Task& task, int fd) {
     if (task.prefix.empty()) return Lines::Style::unchanged;
     const bool is_read_now = ::isatty(fd) != 0 || task.input == Task::Input::terminal;
@@ -128,7 +129,7 @@ bool Attempt::running() const {
     return std::ranges::any_of(members_, [](const Member& m) { return m.child.running(); });
 }
 
-// ---- What happens
+// ---- Events
 
 void Attempt::wait() {
     std::vector<pollfd> polled{{signals_.fd(), POLLIN, 0}};
@@ -217,7 +218,7 @@ void Attempt::take_news() {
         terminate_at_ = Clock::now() + limits_.report_time;
 }
 
-// What this node has to say about the attempt, once.
+// Sends this node's result of the attempt, once.
 void Attempt::tell_nodes() {
     if (nodes_ == nullptr || told_ || verdict_) return;
     const auto tell = [&](bool again, int status, const std::string& text) {
@@ -257,7 +258,7 @@ void Attempt::pass_all_on() {
 void Attempt::pass_on(UniqueFd& fd, Lines& lines, UniqueFd& log) {
     if (!fd) return;
     static std::array<char, 1 << 16> buffer;
-    for (int turn = 0; turn < 16; ++turn) {  // nobody is served for ever
+    for (int turn = 0; turn < 16; ++turn) {  // no stream is served for ever
         const ssize_t got = ::read(fd.get(), buffer.data(), buffer.size());
         if (got > 0) {
             const std::string_view text(buffer.data(), static_cast<std::size_t>(got));
@@ -277,7 +278,7 @@ void Attempt::pass_on(UniqueFd& fd, Lines& lines, UniqueFd& log) {
     }
 }
 
-// What stands without an end of line, and may be a question.
+// Passes on beginnings without an end of line, which may be questions.
 void Attempt::pass_beginnings() {
     const auto now = Clock::now();
     for (Member& member : members_) {
@@ -323,7 +324,7 @@ void Attempt::reap() {
             Member& member = members_[m];
             if (member.child.pid != pid || member.child.status) continue;
             member.child.status = status;
-            ::kill(-pid, SIGKILL);  // what it left behind in its group
+            ::kill(-pid, SIGKILL);  // the processes that it left in its group
             guard_.forget(pid);
             ended.push_back(m);
         }
@@ -335,7 +336,7 @@ void Attempt::reap() {
     }
 }
 
-// Nobody else would say why nothing goes on.
+// No other program would say why nothing goes on.
 void Attempt::tell_of_stop(pid_t pid, int signal) {
     if (signal != SIGTTIN && signal != SIGTTOU) return;
     const auto member = std::ranges::find_if(members_, [&](const Member& m) { return m.child.pid == pid; });
@@ -442,7 +443,7 @@ Outcome Attempt::outcome() const {
 std::string Attempt::report() const {
     const bool elsewhere = verdict_ && !verdict_->good && verdict_->node != nodes_->node_rank();
     if (elsewhere && ended_by_ == 0 && !timed_out_) {
-        // Whoever watches the job over ssh reads it from the node itself.
+        // The user who watches the job over ssh reads it from the node itself.
         return limits_.lifeline ? "" : fmt::format("tutti run: node {} failed: {}\n", verdict_->node, verdict_->text);
     }
     const bool said_by_others = verdict_ && !verdict_->good && !first_failure_ && !timed_out_ && ended_by_ == 0;

@@ -1,5 +1,5 @@
-// Attempt: a set of processes from their start to the end of the last. Passes on what they print, ends them together
-// when one fails or the job is told to end, and says how it went. A job that is not restarted is one attempt.
+// Attempt: a set of processes from their start to the end of the last. Passes on their output, ends them together when
+// one fails or the job is told to end, and says how it went. A job that is not restarted is one attempt.
 //
 // Threads: the main thread.
 #pragma once
@@ -20,16 +20,16 @@
 
 namespace tutti::launch {
 
-/// What is to be started: a rank, or over ssh the launcher of a node.
+/// A process to start: a rank, or over ssh the launcher of a node.
 struct Task {
     enum class Input {
         nothing,
         ours,      ///< the launcher's standard input
-        terminal,  ///< what is typed at the launcher's standard input, a terminal
+        terminal,  ///< lines typed at the launcher's standard input, a terminal
         lifeline,  ///< a pipe whose end means: end, and whose bytes are signals. None goes to the task before SIGKILL
     };
     std::string name;    ///< "rank 2", "node worker-1"
-    std::string prefix;  ///< before each line; empty: what it prints is passed on unchanged
+    std::string prefix;  ///< before each line; empty: its output is passed on unchanged
     std::vector<std::string> command;
     Environment environment;
     Input input = Input::nothing;

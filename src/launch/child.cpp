@@ -40,7 +40,7 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
     return result;
 }
 
-// Between fork and exec: only what is safe in a copy of a process that may have had threads.
+// Between fork and exec: only calls that are safe in a copy of a process that may have had threads.
 struct NewProcess {
     const char* path;
     char* const* argv;
@@ -116,7 +116,7 @@ Child start(const std::vector<std::string>& command, const Environment& environm
                 .report = report.write.get(),
                 .parent = parent});
     }
-    ::setpgid(child.pid, child.pid);  // both sides do it: whoever comes first
+    ::setpgid(child.pid, child.pid);  // both sides do it: the first one counts
     report.write.reset();
     int error = 0;
     ssize_t got;

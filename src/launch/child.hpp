@@ -35,8 +35,8 @@ Child start(const std::vector<std::string>& command, const Environment& environm
 
 /// "exited with status 3", "killed by signal 9 (SIGKILL)", "could not be started: No such file or directory".
 std::string cause_in_words(const Child& child);
-/// What a shell would say: the status, or 128 + signal; 127 when there is no such program, 126 when it cannot be
-/// executed.
+/// The exit status as a shell gives it: the status, or 128 + signal; 127 when there is no such program, 126 when it
+/// cannot be executed.
 int exit_status(const Child& child);
 
 }  // namespace tutti::launch

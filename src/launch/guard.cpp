@@ -24,7 +24,7 @@
 namespace tutti::launch {
 namespace {
 
-// Of those that may be looked at, thus not of other users. False: there was none.
+// Kills the processes with this variable that the guard may look at, thus not other users'. False: there were none.
 bool kill_marked(const std::string& variable) {
     bool found = false;
     std::error_code gone;
@@ -43,7 +43,7 @@ bool kill_marked(const std::string& variable) {
 
 constexpr pid_t forget_signals = std::numeric_limits<pid_t>::min();
 
-// Of a process with all signals blocked: whether that one waits.
+// Whether the signal is pending for a process with all signals blocked.
 bool is_pending(pid_t process, int signal) {
     std::ifstream status(fmt::format("/proc/{}/status", process));
     for (std::string line; std::getline(status, line);) {
@@ -79,7 +79,7 @@ bool is_pending(pid_t process, int signal) {
             continue;
         }
         for (const pid_t group : groups) ::kill(-group, SIGKILL);
-        // Again, as long as there is one that may have started another before it died.
+        // Again, as long as there is a process that may have started another before it died.
         for (int turn = 0; turn < 100 && kill_marked(variable); ++turn) ::usleep(10'000);
         ::_exit(0);
     }

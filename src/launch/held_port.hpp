@@ -1,5 +1,5 @@
-// HeldPort: a port of this host that is kept for the ranks. No system call gives it to anybody who asks for any port,
-// and a rank may listen on it, again after each restart, since such servers set SO_REUSEADDR.
+// HeldPort: a port of this host that is kept for the ranks. No system call gives it to a process that asks for any
+// port, and a rank may listen on it, again after each restart, since such servers set SO_REUSEADDR.
 //
 // Threads: from one thread.
 #pragma once

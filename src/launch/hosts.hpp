@@ -13,8 +13,8 @@ struct Host {
     bool chosen = false;     ///< whether the slots were named one by one (--include, --exclude)
 };
 
-/// Lines "host slots=N"; empty lines and what follows "#" do not count; without slots=: one. Throws InvalidArgument
-/// that names the file and the line for one that is wrong or a host that comes twice.
+/// Lines "host slots=N"; empty lines and text after "#" do not count; without slots=: one. Throws InvalidArgument that
+/// names the file and the line for one that is wrong or a host that comes twice.
 std::vector<Host> read_hostfile(const std::string& path);
 
 struct HostSelection {
@@ -22,8 +22,8 @@ struct HostSelection {
     int hosts = 0;                 ///< the first so many; 0: all
     int ranks = 0;                 ///< the first so many slots of each; 0: all
 };
-/// What is left of the hosts, none of them without slots. Throws InvalidArgument that names the option. Follows
-/// DeepSpeed's launcher.
+/// The hosts that remain, none of them without slots. Throws InvalidArgument that names the option. Follows DeepSpeed's
+/// launcher.
 std::vector<Host> select_hosts(std::vector<Host> hosts, const HostSelection& selection);
 
 }  // namespace tutti::launch

@@ -66,7 +66,7 @@ void check(const Options& o) {
     }
 }
 
-// Two pipes for each rank, its files, and two descriptors of the store's, for its connection and what it posts.
+// Two pipes for each rank, its files, and two descriptors of the store's, for its connection and its posts.
 void check_descriptors(const Options& o) {
     constexpr std::uint64_t own = 32;
     const std::uint64_t of_each = o.log_dir.empty() ? 4 : 6, hard = descriptors::limits().hard;
@@ -130,14 +130,14 @@ class Job {
 
  private:
     // The launchers' store and MASTER_PORT, where programs that are not tutti's (PyTorch's) have rank 0 serve a store
-    // of their own, are two ports. --master-port is the one that somebody has to know beforehand: the launchers of
-    // other nodes, or, on one node, whoever looks at the ranks.
+    // of their own, are two ports. --master-port is the one that others have to know beforehand: the launchers of other
+    // nodes, or, on one node, the processes that look at the ranks.
     void serve() {
         const bool one_node = options_.nodes == 1;
         address_ = options_.master_addr.empty() ? "127.0.0.1" : options_.master_addr;
         ranks_port_.emplace(one_node ? options_.master_port : std::uint16_t{0});
         auto own = security::Secret::from_environment();
-        // Whoever knows the secret may come by any address, so that this node's name need not be known here yet.
+        // A process that knows the secret may come by any address, so that this node's name need not be known here yet.
         const bool everywhere = !one_node && own;
         UniqueFd listener =
             net::listen_tcp(everywhere ? "" : address_, one_node ? std::uint16_t{0} : options_.master_port);

@@ -1,11 +1,10 @@
 // launch(): starts the ranks of a job on this node, hosts the store (on node 0), passes their output on, ends them all
-// when one fails, and starts them again if that is asked for. What `tutti run` does; launch_on_hosts() does it on other
-// hosts over ssh.
+// when one fails, and starts them again if the options say so. `tutti run` calls it; launch_on_hosts() does the same on
+// other hosts over ssh.
 //
 // Threads: call them from the main thread of a process that has no other threads yet, once at a time; they handle
 // signals while they run, see signals.hpp. This process's soft limit of descriptors becomes the hard one; ranks get the
-// one that was. The store's server is a thread of its own, and so is the watch
-// over other nodes.
+// former one. The store's server is a thread of its own, and so is the watch over other nodes.
 #pragma once
 
 #include "launch/hosts.hpp"
@@ -53,7 +52,7 @@ struct Options {
 /// ROLE_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TORCHELASTIC_RUN_ID, TORCHELASTIC_RESTART_COUNT,
 /// TORCHELASTIC_MAX_RESTARTS, TORCHELASTIC_USE_AGENT_STORE=False (at MASTER_PORT, which is free, rank 0 serves a store
 /// of PyTorch's), TUTTI_STORE_PORT (the launcher's store, for tutti's programs), TUTTI_LAUNCHER_MASTER_PORT and
-/// TUTTI_JOB_SECRET. Standard input goes to rank 0; what is typed at a terminal, as long as the launcher is in its
+/// TUTTI_JOB_SECRET. Standard input goes to rank 0; lines typed at a terminal, as long as the launcher is in its
 /// foreground. Returns the exit status for the shell: 0 when all ranks succeeded, the first failing rank's, 128 +
 /// signal when it or the launcher was ended by one, 124 after `timeout`, 126 or 127 when the program cannot be executed
 /// or is not there. When it returns no process of the job is left on this node, grandchildren included. Throws
@@ -69,7 +68,7 @@ struct SshOptions {
 /// with a rank for each slot. Of `options`: command, environment, prefix, colour, timeout, grace, master_addr (empty:
 /// the first host) and master_port (0: 29500) count; `forwarded` carries the rest. Variables TUTTI_*, PYTHON* and
 /// LD_LIBRARY_PATH go along. The job's secret travels through ssh's standard input; when that closes, because this
-/// process has ended in whatever way, the launcher there ends its ranks. Returns and throws as launch().
+/// process has ended in any way, the launcher there ends its ranks. Returns and throws as launch().
 int launch_on_hosts(const Options& options, const std::vector<Host>& hosts, const SshOptions& ssh);
 
 }  // namespace tutti::launch

@@ -12,7 +12,8 @@ namespace tutti::launch {
 
 bool write_all(int fd, std::string_view text, const Patience& patience) {
     while (!text.empty()) {
-        // A pipe that is ready takes this much without blocking; who blocked in write() would not see a signal.
+        // A pipe that is ready takes this much without blocking; a launcher that blocked in write() would not see a
+        // signal.
         pollfd ready{fd, POLLOUT, 0};
         if (::poll(&ready, 1, 0) == 0) {
             if (!patience()) return false;

@@ -1,4 +1,4 @@
-// Lines: passes on what a rank prints: cut into lines, its name before each and none of them torn, or unchanged.
+// Lines: passes on a rank's output: cut into lines, its name before each and none of them torn, or unchanged.
 //
 // Threads: from one thread.
 #pragma once
@@ -14,11 +14,11 @@ namespace tutti::launch {
 
 /// Whether to go on waiting for a reader; asked at least every 50 ms while it does not read.
 using Patience = std::function<bool()>;
-/// All of `text` to a descriptor; false when nobody reads it any more, or patience has ended. Blocks for no longer than
-/// 50 ms at a time, also where the descriptor does.
+/// Writes all of `text` to a descriptor; false when nobody reads it any more, or patience has ended. Blocks for no
+/// longer than 50 ms at a time, also where the descriptor does.
 bool write_all(int fd, std::string_view text, const Patience& patience);
 
-/// What one rank said last, on both of its streams.
+/// The last lines of one rank, from both of its streams.
 class Tail {
  public:
     void add(std::string_view line);
@@ -29,7 +29,7 @@ class Tail {
     std::deque<std::string> lines_;
 };
 
-/// What stands unfinished on one terminal or in one file that several ranks' lines go to: at most one line.
+/// The unfinished line on one terminal or in one file that several ranks' lines go to: at most one.
 struct Unfinished {
     class Lines* line = nullptr;
 };
@@ -54,13 +54,13 @@ class Lines {
     /// Passes on every complete line; "\r" alone ends one too (progress bars), and stays "\r". Lines longer than
     /// 64 KiB are passed on in parts. False: nobody reads any more.
     bool add(std::string_view bytes);
-    /// What is left without an end of line: a prefixed line gets one.
+    /// Passes on the rest that has no end of line: a prefixed line gets one.
     bool finish();
     /// When pass_beginning() is to be called, if nothing comes before.
     std::optional<Moment> due() const;
     /// The beginning of a line, as it is. False: nobody reads any more.
     bool pass_beginning();
-    /// Somebody else, such as the terminal's echo, has ended the line that stands there unfinished.
+    /// Another writer, such as the terminal's echo, has ended the line that stands there unfinished.
     void line_was_ended();
 
  private:
@@ -80,7 +80,7 @@ class Lines {
     std::string rest_;
     Moment rest_since_{};
     std::string beginning_;  // of the line whose rest is awaited: it has been passed on, or, unchanged, remembered
-    bool begun_ = false;     // what comes continues a line that stands there
+    bool begun_ = false;     // the next bytes continue a line that stands there
     std::string returned_;   // a line passed on with "\r" before it was known whether "\n" follows
     bool has_returned_ = false;
 };

@@ -103,7 +103,7 @@ void Nodes::stopped(int attempt) {
     });
 }
 
-// Before the store is reached there is nobody to tell.
+// Before the launcher has reached the store there is no other to tell.
 template <class Call>
 void Nodes::post(Call call) {
     Store store;
@@ -119,8 +119,8 @@ void Nodes::post(Call call) {
     }
 }
 
-// The store is that of node 0's launcher: who does not reach it any more has lost that node, unless the others have
-// given this one up.
+// The store is that of node 0's launcher: a launcher that does not reach it any more has lost that node, unless the
+// others have given this one up.
 void Nodes::lost_store(const DistError& error) {
     const auto since = std::chrono::duration<double>(Clock::now() - looked_at_.load()).count();
     if (!met_ || options_.node_rank == 0) return lost(options_.node_rank, error.what());
@@ -191,7 +191,7 @@ Store Nodes::connect() {
             return watched;
         } catch (const DistError& error) {
             if (is_absence(error) && Clock::now() < end) {
-                // A name that nobody knows yet is refused at once, and asking again loads the name's server.
+                // A name server refuses an unknown name at once, and asking again loads the server.
                 tutti::patience::look();
                 std::this_thread::sleep_for(retry);
                 continue;
@@ -215,7 +215,7 @@ void Nodes::tell_node_0(const std::string& why) const noexcept {
             {.host = options_.master_addr, .port = options_.master_port, .timeout = attempt_time, .secret = secret_});
         const Verdict verdict{.good = false, .again = false, .status = 1, .node = options_.node_rank, .text = why};
         store.compare_set(key(0, "end"), "", to_text(verdict));
-    } catch (const std::exception&) {  // nobody can be told
+    } catch (const std::exception&) {  // no launcher can be told
     }
 }
 

@@ -1,7 +1,7 @@
-// Nodes: what the launchers of a job on several nodes tell each other, over the job's store: how many ranks each has,
-// that all of a node's ranks have ended well, or which failed; before a restart, that everything of a node has ended.
-// The first failure that reaches the store is the job's. A launcher that is silent for 15 s is a failure too, of its
-// node, and so is the loss of the store, of node 0.
+// Nodes: the messages between the launchers of a job on several nodes, over the job's store: how many ranks each has,
+// that all of a node's ranks have ended well, or which failed; before a restart, that all processes of a node have
+// ended. The first failure that reaches the store is the job's. A launcher that is silent for 15 s is a failure too, of
+// its node, and so is the loss of the store, of node 0.
 //
 // Keys, below "launch/": node/K, run_id, ranks_port, beat/K, and for each attempt A: A/end, A/done, A/stopped,
 // A/all_stopped; left.
@@ -66,7 +66,7 @@ class Nodes {
         int first_rank = 0;  ///< of this node
         int world_size = 0;
         std::string run_id;
-        std::string secret;  ///< for the ranks: the one by which the store was reached
+        std::string secret;  ///< for the ranks: the one that opened the store
         int ranks_port = 0;
     };
     /// When all have come.
@@ -98,14 +98,14 @@ class Nodes {
 
     const NodesOptions options_;
     UniqueFd wake_;
-    std::mutex mutex_;  // what follows, until the next empty line
+    std::mutex mutex_;  // guards the members until the next empty line
     Store store_;       // of the caller's thread
     std::optional<Layout> layout_;
     std::vector<Verdict> verdicts_;  // by attempt
     int stopped_ = -1;               // the last attempt of which nothing is left
-    std::optional<Verdict> lost_;    // why there will be no more news
+    std::optional<Verdict> lost_;    // why no more news will come
 
-    std::string secret_;              // the watching thread's, as what follows
+    std::string secret_;              // the watching thread's, as the members below
     std::vector<std::string> heard_;  // the others' last signs of life, and when they came
     std::vector<std::chrono::steady_clock::time_point> heard_at_;
     std::atomic<std::chrono::steady_clock::time_point> looked_at_{};

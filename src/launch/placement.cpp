@@ -52,7 +52,7 @@ bool is_flag(const Given& given) {
         fmt::format("tutti run: {} is set, but {} is not: expected both, or {}", there.text(), missing, flag));
 }
 
-// With half a placement each node would start a job of its own, and nobody would know.
+// With half a placement each node would start a job of its own, unnoticed.
 void check(const Placement& p) {
     if (one_node(p)) {
         if (p.nodes) return;
@@ -126,7 +126,7 @@ void take_step(Placement& p, Reader& reader) {
         reader.take(p.master_port, {std::to_string(*port), job.source});
 }
 
-// One node for want of a number: each pod would be a job of its own, and nobody would know.
+// One node for want of a number: each pod would be a job of its own, unnoticed.
 std::string of_lone_pod(const Placement& p, const Reader& reader) {
     const Given index = reader.read("JOB_COMPLETION_INDEX");
     if (!index || p.nodes) return {};

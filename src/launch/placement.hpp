@@ -1,5 +1,5 @@
-// Placement: which node of a job this one is, how many ranks it has and where node 0 is. Flags say it; what they leave
-// open comes from the variables of the platform that started this launcher:
+// Placement: which node of a job this one is, how many ranks it has and where node 0 is. Flags say it; the rest comes
+// from the variables of the platform that started this launcher:
 //
 //   PET_*                  torchrun's environment: PET_NNODES, PET_NODE_RANK, PET_NPROC_PER_NODE, PET_MASTER_ADDR,
 //                          PET_MASTER_PORT, and PET_RDZV_ENDPOINT where the last two are not set. Kubeflow's Trainer
@@ -47,8 +47,8 @@ Pod this_pod();
 /// HOST, HOST:PORT or [IPv6]:PORT; throws InvalidArgument that names `given`.
 void set_endpoint(Placement& placement, const Given& given);
 
-/// Sets what `placement` leaves open. Returns a sentence that says what was taken from which variables; empty: nothing.
-/// Throws InvalidArgument where variables say one half and not the other: it names those that are missing.
+/// Sets the fields that `placement` leaves open. Returns a sentence that says which came from which variables; empty:
+/// none. Throws InvalidArgument where variables say one half and not the other: it names those that are missing.
 std::string complete(Placement& placement, const Pod& pod);
 
 }  // namespace tutti::launch

@@ -59,7 +59,7 @@ bool is_shell_script(const std::string& path) {
 NotStarted why_not_started(const std::string& path, int error) {
     struct stat status {};
     const bool absent = path.find('/') == std::string::npos || ::stat(path.c_str(), &status) != 0;
-    // A file that is there: what is not there is what its first line, or its header, says that it is to be run by.
+    // The file is there: the interpreter or loader that its first line, or its header, names is not.
     if (error == ENOENT && !absent) {
         std::string interpreter = interpreter_of(path);
         if (interpreter.empty()) return {126, "it needs a program loader that is not here"};

@@ -30,7 +30,7 @@ std::string quoted(const std::string& text) {
     return result + "'";
 }
 
-// Those that belong to the whole job. The secret goes another way.
+// The variables that belong to the whole job. The secret goes another way.
 std::vector<std::string> travelling_variables() {
     static constexpr std::array<std::string_view, 3> beginnings = {"TUTTI_", "PYTHON", "LD_LIBRARY_PATH="};
     std::vector<std::string> result;

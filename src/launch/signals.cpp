@@ -38,8 +38,8 @@ bool stop_this_process() {
 Signals::Signals() {
     sigset_t set;
     ::sigemptyset(&set);
-    // One that whoever started us has us ignore stays ignored (nohup, `&` in a script): blocked, it would arrive.
-    // SIGCHLD must not be: children's statuses would be lost.
+    // A signal that our parent has us ignore stays ignored (nohup, `&` in a script): blocked, it would arrive. SIGCHLD
+    // must not be: children's statuses would be lost.
     ::signal(SIGCHLD, SIG_DFL);
     for (int signal = 1; signal < 32; ++signal) {
         if (!ends_job(signal) && !is_for_ranks(signal) && signal != SIGCHLD) continue;
@@ -67,7 +67,7 @@ int Signals::next() {
     return 0;
 }
 
-// What was sent to the whole process group comes here, and once more by way of the stand-in.
+// A signal to the whole process group comes here, and once more by way of the stand-in.
 bool Signals::came_twice(int signal, pid_t sender) {
     if (stand_in() < 0 || signal == SIGCHLD) return false;
     const Last now{std::chrono::steady_clock::now(), sender == stand_in()};

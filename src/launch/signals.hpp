@@ -12,7 +12,7 @@
 
 namespace tutti::launch {
 
-/// Whether the job ends by it, in whatever way its ranks take it.
+/// Whether the job ends by it, however its ranks take it.
 bool ends_job(int signal);
 /// Whether the ranks get it, and the job goes on as far as they do.
 bool is_for_ranks(int signal);
@@ -49,7 +49,7 @@ class Signals {
 /// ranks, other bytes mean nothing; its end ends the job.
 class Lifeline {
  public:
-    /// What the launcher that holds the other end writes.
+    /// The byte for a signal that the launcher at the other end writes.
     static constexpr unsigned char byte_of(int signal) { return static_cast<unsigned char>(128 + signal); }
 
     explicit Lifeline(bool wanted) : open_(wanted) {}

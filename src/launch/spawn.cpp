@@ -14,7 +14,7 @@ namespace tutti {
 namespace launch {
 namespace {
 
-// What a rank says when another one has failed.
+// Whether a rank raises this error because another one has failed.
 bool is_consequence(const std::exception_ptr& error) {
     try {
         std::rethrow_exception(error);

@@ -1,4 +1,4 @@
-// SpawnContext::Ranks: ranks of one function, whatever they are. Threads: as SpawnContext.
+// SpawnContext::Ranks: ranks of one function, processes or threads. Threads: as SpawnContext.
 #pragma once
 
 #include <tutti/spawn.hpp>

@@ -90,7 +90,7 @@ class ProcessRanks : public SpawnContext::Ranks {
  public:
     ProcessRanks(const RankFunction& fn, int count, milliseconds grace_period) : grace_period_(grace_period) {
         std::cout.flush();
-        std::fflush(nullptr);  // a child writes a copy of what waits here
+        std::fflush(nullptr);  // a child would write a copy of the output buffered here
         children_.reserve(static_cast<std::size_t>(count));
         try {
             for (int rank = 0; rank < count; ++rank) start(fn, rank);
@@ -166,7 +166,7 @@ class ProcessRanks : public SpawnContext::Ranks {
         if (child.status) return;
         const pid_t got = ::waitpid(child.pid, &status, WNOHANG);
         if (got == child.pid) child.status = status;
-        // Somebody else collected it, or SIGCHLD is ignored: how it ended is not known, that it did is.
+        // Another part of the program collected it, or SIGCHLD is ignored: it has ended, but its status is unknown.
         if (got < 0 && errno == ECHILD) child.status = 0;
     }
 
@@ -174,7 +174,7 @@ class ProcessRanks : public SpawnContext::Ranks {
         return std::ranges::any_of(children_, [](const RankChild& c) { return c.status && *c.status != 0; });
     }
 
-    // Who was killed did not fail because somebody else did; who raised that a peer is lost did.
+    // A killed rank did not fail because another did; one that raised that a peer is lost did.
     std::size_t first_to_fail() {
         raised_.resize(children_.size());
         std::size_t best = 0;

@@ -34,7 +34,7 @@ sigset_t passed_on() {
     return set;
 }
 
-// Also waits for those children that nobody else waits for any more.
+// Also collects children that no other process waits for any more.
 void look_at_children(pid_t launcher) {
     for (;;) {
         int status = 0;

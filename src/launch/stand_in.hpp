@@ -1,4 +1,4 @@
-// What a launcher does before anything else, so that every child of it is of its job.
+// A launcher's first steps, so that every child of it is of its job.
 //
 // Threads: the main thread, before there are others.
 #pragma once
@@ -14,7 +14,7 @@ namespace tutti::launch {
 /// Returns in the process that launches.
 void prepare_process();
 
-/// The process that stands in for this one towards whoever started it; -1: none does.
+/// The process that stands in for this one towards the process that started it; -1: none does.
 pid_t stand_in();
 
 }  // namespace tutti::launch

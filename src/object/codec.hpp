@@ -18,10 +18,10 @@ enum class Extension : std::int8_t {
     tensor = 1,   ///< dtype, dimensions, padding's length, padding, sizes, elements
     complex = 2,  ///< two float64, little-endian as tensors are
     record = 3,   ///< first of a list of two: the type's name; the second is the map of the fields
-    pieces = 4,   ///< first of a list: what is cut; the others are its pieces, in `bin`
+    pieces = 4,   ///< first of a list: the kind of value that is cut; the others are its pieces, in `bin`
 };
 
-/// What one string, bin or ext can hold: 32 bits of length. Longer ones are cut into pieces.
+/// The most bytes that one string, bin or ext can hold: 32 bits of length. Longer ones are cut into pieces.
 inline constexpr std::size_t largest_piece = 0xffff'0000;
 
 /// 64-byte aligned memory with an encoded object; the buffer is a multiple of 64 bytes long, its end is zero.
@@ -37,7 +37,7 @@ Encoded encode_list(std::span<const Object> objects, std::size_t piece_bytes = l
 /// and keep it alive.
 Object decode_shared(const Encoded& encoded);
 
-/// encode() and decode() for what carries strings, such as a store.
+/// encode() and decode() for carriers of strings, such as a store.
 std::string encode_string(const Object& object);
 Object decode_string(std::string_view bytes);
 

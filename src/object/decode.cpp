@@ -1,7 +1,7 @@
 // MessagePack to objects, from bytes that may come from anybody.
 //
 // Memory is bounded by the input: a list may only announce as many elements as bytes can still be there, counted over
-// all lists that are open, so what is reserved never exceeds a fixed number of bytes for each byte of input.
+// all lists that are open, so the reserved memory never exceeds a fixed number of bytes for each byte of input.
 // Depth is bounded too, so nothing here or in Object's destructor runs out of stack.
 #include "object/codec.hpp"
 
@@ -14,7 +14,7 @@
 namespace tutti::object {
 namespace {
 
-// What the bytes of a tensor say about it before its elements.
+// A tensor's header: the facts before its elements.
 struct TensorHead {
     DType dtype = DType::float32;
     Extents shape;
@@ -22,7 +22,7 @@ struct TensorHead {
     std::size_t head_bytes = 0;
 };
 
-// Returns what is wrong, or nothing.
+// Returns the fault, or nothing.
 std::string parse_tensor_head(std::span<const char> data, TensorHead& head) {
     if (data.size() < 3) return "a tensor without a head";
     const auto dtype = static_cast<unsigned char>(data[0]);

@@ -19,7 +19,7 @@ std::size_t in_use = 0, most_in_use = 0;
 }
 
 #ifdef TUTTI_COUNTS_MEMORY
-// Counts what is allocated; the tests of this program have one thread.
+// Counts allocations; the tests of this program have one thread.
 namespace {
 void* counted(void* memory) {
     if (memory == nullptr) throw std::bad_alloc();

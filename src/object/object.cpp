@@ -330,7 +330,7 @@ std::ostream& operator<<(std::ostream& out, const Object& object) {
     return out << to_string(object);
 }
 
-// ---- What the conversions use -------------------------------------------------------------------------------------
+// ---- Parts of the conversions -------------------------------------------------------------------------------------
 
 namespace detail {
 

@@ -186,7 +186,7 @@ TEST(Object, in_braces_is_a_map_of_named_values_or_a_list) {
     EXPECT_EQ(settings.find("no"), nullptr);
     Object moved = std::move(changed);
     EXPECT_EQ(moved.at("lr"), 0.2);
-    EXPECT_TRUE(changed.is_nil());  // NOLINT(bugprone-use-after-move): that is what it promises
+    EXPECT_TRUE(changed.is_nil());  // NOLINT(bugprone-use-after-move): it promises that
 }
 
 TEST(Object, is_what_every_listed_type_becomes_and_comes_back_from) {

@@ -1,7 +1,7 @@
 // The kernels, for each CPU target: one block, any length, any address.
 //
-// Elements are taken in steps of two vectors, as everywhere (reduce/codecs-inl.hpp). What is left over is staged
-// through small buffers and treated as one more step, so every element sees the same arithmetic wherever it stands.
+// The loops take elements in steps of two vectors, as everywhere (reduce/codecs-inl.hpp). They stage the rest through
+// small buffers and treat it as one more step, so every element sees the same arithmetic wherever it stands.
 #include "reduce/targets.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -32,8 +32,8 @@ HWY_INLINE FloatV set(float value) {
     return hn::Set(FloatD(), value);
 }
 
-// Calls body(bytes of one step, first element) for whole steps, and once more for a copy of what is left, behind which
-// there are zeros.
+// Calls body(bytes of one step, first element) for whole steps, and once more for a copy of the rest, padded with
+// zeros.
 template <class Codec, class F>
 HWY_INLINE void for_each_step(const std::byte* from, std::size_t count, F body) {
     constexpr std::size_t bytes = sizeof(typename Codec::Stored);
@@ -81,7 +81,7 @@ std::uint32_t magnitude(const void* from, std::size_t count) {
 // ---- Whole codes
 
 HWY_INLINE hn::Vec<IntD> nearest(FloatV v) {
-    // |v| is small: what hn::NearestInt does about others is left out.
+    // |v| is small: this leaves out hn::NearestInt's care for others.
 #if HWY_TARGET == HWY_AVX2
     return hn::Vec<IntD>{_mm256_cvtps_epi32(v.raw)};
 #elif HWY_TARGET == HWY_AVX3
@@ -189,7 +189,7 @@ struct Int4Codes {
     }
 };
 
-// As a codec of the reduce room, for what is read only.
+// As a codec of the reduce room, for read-only data.
 struct WholeCodec {
     using Stored = std::int8_t;
     static HWY_INLINE hn::Vec<IntD> whole(const std::byte* p) {
@@ -261,7 +261,7 @@ HWY_INLINE void store(std::byte* to, std::size_t i, std::size_t count, FloatV a,
     }
 }
 
-// What becomes of code × scale: stored, or added to or subtracted from what is there.
+// Stores code × scale, or adds it to or subtracts it from the present values.
 template <class Target, Into into>
 HWY_INLINE void put(std::byte* to, std::size_t i, std::size_t count, FloatV a, FloatV b) {
     if constexpr (into != Into::fresh) {

@@ -25,7 +25,7 @@ MagnitudeKernel find_magnitude_kernel(DType from) noexcept;
 EncodeKernel find_encode_kernel(Format format, DType from) noexcept;
 DecodeKernel find_decode_kernel(Format format, DType to) noexcept;
 DecodeKernel find_add_kernel(Format format, Into into) noexcept;  // to float32
-AddCodesKernel find_add_codes_kernel(Format format) noexcept;     // adds to what is there
+AddCodesKernel find_add_codes_kernel(Format format) noexcept;     // adds to the present values
 RandomKernel find_random_kernel() noexcept;
 
 }  // namespace tutti::quantize

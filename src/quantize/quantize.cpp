@@ -83,8 +83,8 @@ double error_bound(Format format, double magnitude) noexcept {
     if (magnitude == 0) return 0;
     const double scale =
         std::max(magnitude / static_cast<double>(largest(format)), static_cast<double>(smallest_scale));
-    // Half a step between codes: of whole ones everywhere, of floating-point ones near the largest. The rest is what
-    // the scale and the quotient are rounded by.
+    // Half a step between codes: of whole ones everywhere, of floating-point ones near the largest. The rest is the
+    // rounding of the scale and the quotient.
     double half_step = 0.5;
     if (format == Format::float8_e4m3fn) half_step = 16;
     if (format == Format::float8_e5m2) half_step = 4096;

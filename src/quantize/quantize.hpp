@@ -16,7 +16,7 @@
 
 namespace tutti::quantize {
 
-/// What a code is. Equal numbers on all ranks: part of the wire format.
+/// The format of a code. Equal numbers on all ranks: part of the wire format.
 enum class Format : std::uint8_t {
     int8 = 0,           ///< -127 to 127
     int4 = 1,           ///< -7 to 7, two in a byte, the first one in the lower half
@@ -38,7 +38,7 @@ constexpr float largest(Format format) noexcept {
     }
     return 1;
 }
-/// Of the codes of one block.
+/// The bytes of the codes of one block.
 constexpr std::size_t code_bytes(Format format, std::size_t elements) noexcept {
     return format == Format::int4 ? (elements + 1) / 2 : elements;
 }
@@ -84,11 +84,10 @@ struct Blocks {
     }
 };
 
-/// Numbers that decide by chance, from a counter: the same for the same key and element, whatever is asked for
-/// together.
+/// Numbers that decide by chance, from a counter: the same for the same key and element, however they are batched.
 struct Noise {
     std::uint64_t key = 0;     ///< of one call: of its seed, rank and direction
-    std::uint64_t stream = 0;  ///< of what must be independent under one key
+    std::uint64_t stream = 0;  ///< distinct where numbers must be independent under one key
     std::uint64_t first = 0;   ///< number of the run's first element
 };
 /// `count` words of Philox4x32-10: element e is word e % 4 of counter (e / 4, stream).
@@ -103,20 +102,21 @@ enum class Scales {
     given,   ///< the first one holds for all, NaN for a block that is not finite; written
     before,  ///< read; found from these numbers and others
 };
-/// Codes and scales of the run. Rounded to nearest even, or, with `noise`, up with the probability of what is cut off.
-/// Beyond the largest code, which only scales that were not found leave room for, the largest code is taken.
+/// Codes and scales of the run. Rounded to nearest even, or, with `noise`, up with the probability of the fraction that
+/// is cut off. Beyond the largest code, which only scales that were not found leave room for, the largest code is
+/// taken.
 void encode(Format format, DType dtype, const void* from, const Blocks& run, Scales kind, float* scales,
             std::byte* codes, const Noise* noise = nullptr);
 
 /// to[i] = code × scale, rounded once. float32, float16, bfloat16.
 void decode(Format format, const std::byte* codes, const float* scales, const Blocks& run, DType dtype, void* to);
 
-/// What add() does to what is there.
+/// The effect of add() on the present values.
 enum class Into { fresh, sum, difference };
 /// sums[i] = code × scale, or += or -= that, in float32.
 void add(Format format, const std::byte* codes, const float* scales, const Blocks& run, Into into, float* sums);
 
-/// The same of the codes themselves, which are whole; exact up to 2^24 ranks. Not `difference`.
+/// The same for the codes themselves, which are whole; exact up to 2^24 ranks. Not `difference`.
 void add_codes(Format format, const std::byte* codes, const Blocks& run, Into into, std::int32_t* sums);
 
 }  // namespace tutti::quantize

@@ -1,4 +1,4 @@
-// CallSite: where in the program an operation was asked for.
+// CallSite: the place in the program that called an operation.
 //
 // Each public function holds one for as long as it runs. The outermost counts: a function of the library that calls
 // another one is not the program. Costs two loads and a store of a thread's variables.
@@ -14,7 +14,7 @@
 namespace tutti::record {
 
 inline constinit thread_local const void* current_call_site [[gnu::tls_model("initial-exec")]] = nullptr;
-/// What counts instead of return addresses, while a binding has set it: see call_site_at().
+/// The call site that counts instead of return addresses, while a binding has set it: see call_site_at().
 inline constinit thread_local const void* given_call_site [[gnu::tls_model("initial-exec")]] = nullptr;
 
 /// Addresses of the upper half are the kernel's, so no return address has this bit.
@@ -27,7 +27,7 @@ inline const void* call_site_at(const char* place) noexcept {
 
 class CallSite {
  public:
-    /// Of the function that it is written in: inlined there, so that the return address is that function's.
+    /// The call site of the function that holds it: inlined there, so that the return address is that function's.
     [[gnu::always_inline]] CallSite() noexcept : outermost_(current_call_site == nullptr) {
         if (!outermost_) return;
         current_call_site = given_call_site != nullptr ? given_call_site : __builtin_return_address(0);
@@ -43,8 +43,8 @@ class CallSite {
     bool outermost_;
 };
 
-/// "train_step(int)+0x1f in train+0x4a1f": the symbol where the dynamic linker knows one, then what addr2line takes. Of
-/// one that is a text: the text. Empty for no address.
+/// "train_step(int)+0x1f in train+0x4a1f": the symbol where the dynamic linker knows one, then the argument for
+/// addr2line. For a call site that is a text: the text. Empty for no address.
 std::string describe_call_site(const void* address);
 
 }  // namespace tutti::record

@@ -53,7 +53,7 @@ class Trace {
         }
         return last;
     }
-    // What was over in a moment ended when the last rank came.
+    // An operation that was over in a moment ended when the last rank came.
     static std::int64_t end_of(const Entry& entry, const Dump& dump, std::int64_t offset,
                                const std::map<std::uint64_t, std::int64_t>& last_begin) {
         if (entry.open()) return dump.taken_ns + offset;
@@ -140,7 +140,8 @@ class Trace {
             add_arrow("came last", *last, last->begin_ns, span, span.end_ns, track);
         }
     }
-    // Messages of a pair arrive in order; what one ring has forgotten the other may still have, so match from the end.
+    // Messages of a pair arrive in order; one ring may still have messages that the other has forgotten, so match from
+    // the end.
     void add_message_arrows(const std::deque<Span>& sends, const std::deque<Span>& receives, int track) {
         auto send = sends.rbegin();
         for (auto receive = receives.rbegin(); receive != receives.rend() && send != sends.rend(); ++receive) {

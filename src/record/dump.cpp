@@ -39,7 +39,7 @@ std::string line_of(const json& value) {
     throw InvalidArgument(fmt::format("{}, line {}: {}", origin, line, what));
 }
 
-// One line, field by field: everything in it is somebody else's word.
+// One line, field by field: nothing in it can be trusted.
 class Fields {
  public:
     Fields(std::string_view text, const std::string& origin, std::size_t line) : origin_(origin), line_(line) {
@@ -80,7 +80,7 @@ class Fields {
     int integer32(const char* name, int min, int max, int absent) const {
         return static_cast<int>(integer(name, min, max, absent));
     }
-    // Printed later: whatever could steer a terminal is made visible.
+    // Printed later: characters that could steer a terminal become visible.
     std::string text(const char* name) const {
         const auto found = object_.find(name);
         if (found == object_.end()) return {};

@@ -1,4 +1,4 @@
-// Dump: what a rank's recorder held at one moment, in plain values, and its text (FORMAT.md).
+// Dump: the content of a rank's recorder at one moment, in plain values, and its text (FORMAT.md).
 //
 // Threads: values and free functions.
 #pragma once
@@ -32,7 +32,7 @@ constexpr bool is_message(Kind kind) {
     return kind == Kind::send || kind == Kind::receive;
 }
 
-/// Which ranks of the world a group has, by rank; people are told these.
+/// The ranks of the world that a group has, by rank; messages show these to people.
 class Members {
  public:
     Members() = default;  ///< all: ranks are the same
@@ -53,7 +53,7 @@ class Members {
 struct Entry {
     std::uint64_t number = 0;    ///< counts the operations of this rank in this group from 1
     std::uint64_t sequence = 0;  ///< of collectives, equal on all ranks; 0 for messages
-    /// Of messages: counts those that go the same way between the same two ranks; 0: not known yet.
+    /// The number of a message among those that go the same way between the same two ranks; 0: not known yet.
     std::uint64_t message = 0;
     std::uint64_t fingerprint = 0;
     std::string what;  ///< "all_reduce of float32 × 10, sum"
@@ -61,9 +61,9 @@ struct Entry {
     State state = State::enqueued;
     int peer = -1;  ///< of a message, or the root, as a rank of the group; -1: none, or any
     std::int64_t enqueued_ns = 0, started_ns = 0;
-    std::int64_t ended_ns = 0;  ///< also 0 for what was over in a moment: then nobody looked at the clock
+    std::int64_t ended_ns = 0;  ///< also 0 for an operation that was over in a moment: then nobody looked at the clock
     std::string site;           ///< where it was called
-    /// Of an all_to_all, where somebody wanted to know: elements by rank.
+    /// The elements of an all_to_all by rank, where somebody wanted to know.
     std::vector<std::uint64_t> sent, received;
 
     /// "#41 all_reduce of float32 × 10, sum" or "receive of int32 × 10 from rank 1".
@@ -92,10 +92,10 @@ inline constexpr std::size_t dump_entries_max = 1 << 16;
 inline constexpr int dump_ranks_max = 1 << 16;
 
 std::string encode(const Dump& dump);
-/// Throws InvalidArgument, naming `origin` and the line, for whatever is not a dump.
+/// Throws InvalidArgument, naming `origin` and the line, for a text that is not a dump.
 Dump decode(std::string_view text, const std::string& origin);
 
-/// Replaces what was at `path` in one step; throws InvalidArgument when the file cannot be written.
+/// Replaces the file at `path` in one step; throws InvalidArgument when the file cannot be written.
 void write_file(const std::filesystem::path& path, std::string_view text);
 /// Throws InvalidArgument as decode() does, also when the file cannot be read.
 Dump read_dump(const std::filesystem::path& path);

@@ -71,7 +71,7 @@ std::string torch_name(const std::string& dtype) {
     return found == names.end() ? dtype : found->second;
 }
 
-// What readers call an operation, and the elements that each rank puts in and gets out; none: they are not known.
+// The readers' name of an operation, and the elements that each rank puts in and gets out; none: not known.
 struct Form {
     std::string name;
     std::optional<std::uint64_t> in, out;
@@ -141,8 +141,8 @@ class Flight {
         }
         if (!dump.entries.empty()) forgotten_ += dump.entries.front().number - 1;
     }
-    // The number of an entry counts all that this rank has called, also what is forgotten: readers leave out what is
-    // older than the first entry of any rank.
+    // The number of an entry counts all calls of this rank, also forgotten ones: readers leave out entries older than
+    // the first entry of any rank.
     json take() {
         std::ranges::stable_sort(entries_, {},
                                  [](const json& e) { return e.at("time_created_ns").get<std::int64_t>(); });
@@ -193,7 +193,7 @@ class Flight {
     void add_message(const Dump& dump, const Entry& entry, std::uint64_t messages) {
         const bool sends = entry.kind == Kind::send;
         const int me = dump.members[dump.rank];
-        // Of one that nobody has sent yet nothing is known but that this rank waits for it.
+        // A message that no rank has sent yet has no known facts but that this rank waits for it.
         const int other = entry.peer < 0 ? me : dump.members[entry.peer];
         const int from = sends ? me : other, to = sends ? other : me;
         const std::string group = entry.peer < 0 ? fmt::format("{}, to {} from any", dump.group, to)

@@ -1,13 +1,12 @@
-// Flight: dumps in the form of PyTorch's flight recorder, for torchfrtrace and what else reads that.
+// Flight: dumps in the form of PyTorch's flight recorder, for torchfrtrace and other readers of that form.
 //
 // A file is the pickle of a dictionary, of one rank of one world, with all its groups: schema 2.11 (2.10 and the sizes
-// of splits). What its readers take for granted, and these files therefore do:
+// of splits). Its readers assume the following, so these files comply:
 // - operations are named as gloo's are ("gloo:all_reduce"): no other name of ours is accepted;
 // - operations have sizes that are equal on all ranks where equal sizes are no mistake; those of which only a digest is
 //   known have none;
 // - every pair of ranks that exchange messages has a group for each direction, in which only these two are, and
-// messages
-//   are numbered: otherwise all ranks of the group are expected to take part in each.
+//   messages are numbered: otherwise all ranks of the group are expected to take part in each.
 //
 // Threads: free functions.
 #pragma once
@@ -23,7 +22,7 @@
 namespace tutti::record {
 
 struct FlightFile {
-    /// "flight_1f3a…_rank_3": what torchfrtrace takes for a common prefix, and the rank in the world.
+    /// "flight_1f3a…_rank_3": the common prefix that torchfrtrace expects, and the rank in the world.
     std::string name;
     std::string bytes;
 };

@@ -1,4 +1,4 @@
-// Files for torchfrtrace: their bytes here; what they say to Python and to torchfrtrace itself is tested elsewhere.
+// Files for torchfrtrace: their bytes here; other tests read them with Python and with torchfrtrace itself.
 #include "record/flight.hpp"
 
 #include <gtest/gtest.h>

@@ -22,10 +22,11 @@ using namespace std::chrono_literals;
 
 constexpr std::string_view end_of_head = "\r\n\r\n";
 constexpr std::size_t answer_bytes_max = std::size_t{64} << 20;
-// Who guesses gets few guesses.
+// A client that guesses gets few guesses.
 constexpr auto pause_after_a_wrong_secret = 200ms;
 
-// Not net::wait_for: a signal that ends the waits of this process ends no page, and nobody is told of slow clients.
+// Not net::wait_for: a signal that ends the waits of this process ends no page, and the log gets no line about slow
+// clients.
 bool wait_until(int fd, short events, const Deadline& deadline, const AbortFlag& stop) {
     while (!deadline.expired() && !stop.raised()) {
         pollfd entry{fd, events, 0};
@@ -53,7 +54,7 @@ std::optional<std::string> receive(int fd) {
     return std::string(buffer, static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
 }
 
-// All that a client has to say; nullopt: it did not come to an end.
+// A client's whole request head; nullopt: it did not come to an end.
 std::optional<std::string> receive_head(int fd, const Deadline& deadline, const AbortFlag& stop) {
     std::string head;
     while (head.size() <= HttpServer::request_bytes_max) {
@@ -129,7 +130,7 @@ HttpServer::~HttpServer() {
 void HttpServer::accept() {
     while (!stop_.raised()) {
         clear();
-        // Those that come while all connections are taken wait in the listener's queue.
+        // Clients that come while all connections are taken wait in the listener's queue.
         const bool full = connections_.size() >= connections_max;
         pollfd entries[]{{wake_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
         ::poll(entries, full ? 1 : 2, full ? 10 : 1000);

@@ -1,13 +1,13 @@
-// HttpServer: a few pages over HTTP/1.1, for people and programs on this host who know a secret.
+// HttpServer: a few pages over HTTP/1.1, for people and programs on this host that know a secret.
 //
 // Every request needs "Authorization: Bearer TOKEN", compared in constant time; there is no query for it, which would
-// end up in histories and logs. It travels as it is, and whoever listens at a port of this host may get it: so it is
-// made of the job's secret and does not tell it (page_token). Only GET and HEAD; one request a connection. What a
-// client may cost is bounded: connections at once, bytes of a request, the time in which it must come and its answer
-// go.
+// end up in histories and logs. It travels in the clear, and any process that listens at a port of this host may get
+// it: so it is derived from the job's secret and does not reveal it (page_token). Only GET and HEAD; one request a
+// connection. A client's cost is bounded: connections at once, bytes of a request, the time in which it must come and
+// its answer go.
 //
-// Threads: one accepts, each connection has its own: a page that asks other processes keeps nobody from being served.
-// Pages are called by these threads, several at once.
+// Threads: one accepts, each connection has its own: a page that asks other processes holds up no other. These threads
+// call the pages, several at once.
 #pragma once
 
 #include "core/deadline.hpp"
@@ -28,7 +28,7 @@
 
 namespace tutti::record {
 
-/// With which a job's pages are read, and nothing else can be done.
+/// The token that reads a job's pages and allows nothing else.
 security::Secret page_token(const security::Secret& job);
 
 struct HttpPage {
@@ -45,7 +45,7 @@ class HttpServer {
 
     /// Serves 127.0.0.1:`port`; throws DistNetworkError where it cannot be had, DistBackendError for want of threads.
     HttpServer(std::uint16_t port, security::Secret token, HttpPages pages);
-    /// Ends what is under way.
+    /// Ends the connections under way.
     ~HttpServer();
     HttpServer(const HttpServer&) = delete;
     HttpServer& operator=(const HttpServer&) = delete;

@@ -1,4 +1,4 @@
-// The server of pages: who gets which answer, and what a client may cost.
+// The server of pages: its answers to each client, and the bounds on a client's cost.
 #include "record/http.hpp"
 
 #include "core/socket.hpp"

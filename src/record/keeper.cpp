@@ -53,7 +53,7 @@ class Keeper {
 
     void add(Recorder& recorder) {
         const bool torch = env::get("TUTTI_TRACE_FORMAT") == "torch";
-        if (torch != wants_flight_files() && !warned_.exchange(true))  // which throws for what it does not know
+        if (torch != wants_flight_files() && !warned_.exchange(true))  // throws for an unknown format
             TUTTI_WARN("TUTTI_TRACE_FORMAT=torch is for the files of TUTTI_TRACE_DIR, which is not set");
         const std::lock_guard lifecycle(lifecycle_);
         if (process_ != ::getpid()) adopt_process();
@@ -97,8 +97,8 @@ class Keeper {
  private:
     Keeper() = default;
 
-    // What a group that ends has done is kept for the files with all groups of a rank: of the last ones, at most twice
-    // what one group may hold.
+    // Keeps the records of a group that ends for the files with all groups of a rank: those of the last groups, at most
+    // twice as many as one group may hold.
     void retain(const Recorder& recorder) noexcept {
         try {
             if (!wants_flight_files()) return;

@@ -1,4 +1,4 @@
-// Keeper: the recorders of this process, and who wants to see them.
+// Keeper: the recorders of this process, and their readers.
 //
 // With TUTTI_TRACE_DIR, dumps are written there: when an operation fails, when a group ends, and on SIGUSR2 (unless the
 // program handles that signal itself). TUTTI_TRACE_FORMAT=torch adds files for torchfrtrace (flight.hpp), with all
@@ -29,7 +29,7 @@ std::optional<std::filesystem::path> trace_directory();
 
 /// Whether files for torchfrtrace are wanted there, too.
 bool wants_flight_files();
-/// Whether what each rank sends in an all_to_all is recorded: where somebody is going to look.
+/// Whether to record each rank's bytes in an all_to_all: where somebody is going to look.
 bool wants_splits();
 
 /// When a group has failed: writes the files for torchfrtrace where they are wanted. All groups of a world fail

@@ -1,11 +1,11 @@
-// Pages: what this process does, and what the ranks of this host wait for, over HTTP (http.hpp).
+// Pages: this process's operations, and the waits of the ranks of this host, over HTTP (http.hpp).
 //
-//   /status, /status.json   every rank of this host: what it is in, since when, and for whom it waits
+//   /status, /status.json   every rank of this host: its operation, since when, and the ranks that it waits for
 //   /metrics                this process's counters, as Prometheus reads them
 //   /trace                  this process's last records, as the other pages ask each other for them
 //
-// The page of rank r of the world is at TUTTI_STATUS_PORT + r: so ranks find each other. No page waits for what a call
-// of the program holds: a rank that hangs in a collective answers.
+// The page of rank r of the world is at TUTTI_STATUS_PORT + r: so ranks find each other. No page waits for anything
+// that a call of the program holds: a rank that hangs in a collective answers.
 //
 // Threads: those of HttpServer.
 #pragma once

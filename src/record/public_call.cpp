@@ -40,7 +40,7 @@ void remove_hooks(std::uint64_t id) {
     hooks_wanted.store(!r.all.empty(), std::memory_order_relaxed);
 }
 
-// What a hook calls by itself is not the outermost call, so it has no hooks: the lock is taken once a thread.
+// A hook's own calls are not the outermost, so they have no hooks: a thread takes the lock once.
 void PublicCall::begin() noexcept {
     Register& r = hooks_register();
     const std::shared_lock lock(r.mutex);

@@ -1,4 +1,4 @@
-// PublicCall: each public function that communicates holds one for as long as it runs: the call site of what it does,
+// PublicCall: each public function that communicates holds one for as long as it runs: the call site of its operations,
 // and the hooks around it. While there are no hooks it costs a CallSite and one load more.
 //
 // Threads: each call has its own; hooks come and go at any time.

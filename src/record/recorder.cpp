@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t splits_max = 1 << 18;  // counts of one direction that a group keeps: 2 MB
 
-// "a message of int32 × 10": the direction is said elsewhere.
+// "a message of int32 × 10": the direction stands elsewhere.
 std::string without_message(std::string text) {
     constexpr std::string_view prefix = "a message of ";
     return text.starts_with(prefix) ? text.substr(prefix.size()) : text;
@@ -114,7 +114,7 @@ bool Recorder::read(Ticket ticket, const TickScale& scale, Entry& entry) const {
     return true;
 }
 
-// Ranks that somebody saw to be waited for in the oldest operation that is open, within the last second.
+// The ranks that a thread has seen the oldest open operation wait for, within the last second.
 std::vector<int> Recorder::seen_to_wait_for(const Dump& dump) const {
     std::vector<int> peers;
     const auto open = std::ranges::find_if(dump.entries, &Entry::open);

@@ -1,6 +1,6 @@
-// Recorder: what a rank has done in one group lately: always on, in a ring of 4,096 records of one cache line each.
+// Recorder: a rank's latest operations in one group: always on, in a ring of 4,096 records of one cache line each.
 //
-// To write a record takes a reading of the counter and a few plain stores. Its memory (256 KB) is zero pages of the
+// Writing a record takes a reading of the counter and a few plain stores. Its memory (256 KB) is zero pages of the
 // kernel until it is written to: a group that does little takes little.
 //
 // Threads: begin() to note_wait() by one thread at a time (the group's lock); everything else by any
@@ -27,7 +27,7 @@ namespace tutti::record {
 /// Names a record: the number of its operation.
 using Ticket = std::uint64_t;
 
-/// Text of a fingerprint; whoever makes fingerprints knows it.
+/// Text of a fingerprint; the maker of fingerprints supplies it.
 using Describe = std::string (*)(std::uint64_t fingerprint);
 
 struct Happening {
@@ -38,7 +38,7 @@ struct Happening {
     Kind kind = Kind::collective;
 };
 
-/// Of one group and rank, since it was made.
+/// The counters of one group and rank, since its making.
 struct Counters {
     struct ByOperation {
         std::string operation;
@@ -68,7 +68,7 @@ class Recorder {
     Recorder(const Recorder&) = delete;
     Recorder& operator=(const Recorder&) = delete;
 
-    /// Of this process, in the world.
+    /// The rank of this process in the world.
     int world_rank() const noexcept { return members_[rank_]; }
     /// Known only once the ranks have met. `home`: equal for all groups of one world.
     void set_world(std::uint64_t world, std::uint64_t home) noexcept {
@@ -81,9 +81,9 @@ class Recorder {
         if (peer < 0) return 0;
         return ++(kind == Kind::send ? sent_ : received_)[static_cast<std::size_t>(peer)];
     }
-    /// From whom the message came, of a receive that takes one of any rank.
+    /// The sender of the message, for a receive from any rank.
     void note_source(Ticket ticket, int peer) noexcept;
-    /// Whether anybody wants to know what each rank sends in an all_to_all.
+    /// Whether anybody wants to know how much each rank sends in an all_to_all.
     bool keeps_splits() const noexcept { return keeps_splits_; }
     /// In elements, by rank.
     void note_splits(Ticket ticket, std::span<const std::uint64_t> sent, std::span<const std::uint64_t> received);
@@ -96,8 +96,8 @@ class Recorder {
             slot.ended.store(0, std::memory_order_relaxed);
         });
     }
-    /// One that is over in a moment: fewer stores, and nobody looks at the clock when it ends. No other begins before
-    /// it is settled (completed) or prolonged.
+    /// Begins an operation that is over in a moment: fewer stores, and no reading of the clock when it ends. No other
+    /// begins before it is settled (completed) or prolonged.
     [[gnu::always_inline]] Ticket begin_brief(const Happening& what, std::uint64_t now = ticks()) noexcept {
         return write(what, brief, now, [](Slot&) {});
     }
@@ -137,14 +137,14 @@ class Recorder {
     }
     /// A rank of the group has died, or has left. Any thread.
     void note_gone(int peer) noexcept { gone_[static_cast<std::size_t>(peer)].store(true, std::memory_order_relaxed); }
-    /// This rank has waited for `peer`, as somebody who looked now and then saw it.
+    /// This rank has waited for `peer`, as seen by a thread that looked now and then.
     void note_wait(int peer, std::chrono::nanoseconds time) noexcept;
 
     /// The last `count` operations, and every older one that is still open.
     Dump snapshot(const std::string& reason, std::size_t count = capacity) const;
     Counters counters() const;
     /// When this group fails or ends: leaves a dump where dumps are wanted (TUTTI_TRACE_DIR). Only the first call
-    /// counts: what follows a failure are its symptoms.
+    /// counts: later failures are symptoms of the first.
     enum class End { failed, over };
     void dump_at_end(const std::string& reason, End end) noexcept;
 

@@ -1,4 +1,4 @@
-// Statistics: what a rank has done in one group, by operation: for the page /metrics, and only where that is asked for.
+// Statistics: a rank's operations in one group, by kind: for the page /metrics, and only where that is asked for.
 //
 // Threads: begun() and ended() by one thread at a time (the group's lock); rows() by any thread at any time.
 #pragma once

@@ -1,8 +1,8 @@
-// Ticks: the cheapest clock of the machine, and what its readings mean.
+// Ticks: the cheapest clock of the machine, and the meaning of its readings.
 //
 // On x86 the time stamp counter where it runs at one rate in all power states (CPUID says so), on ARM the virtual
-// counter, else CLOCK_MONOTONIC. Nothing is calibrated ahead: a reading is turned into a time of day when somebody
-// wants to know, from the two clocks' advance since the process began to record.
+// counter, else CLOCK_MONOTONIC. There is no calibration ahead: a reader turns a reading into a time of day, from the
+// two clocks' advance since the process began to record.
 //
 // Threads: any.
 #pragma once
@@ -32,7 +32,7 @@ inline std::uint64_t ticks() noexcept {
     return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(now.tv_nsec);
 }
 
-/// What ticks mean, as of its construction.
+/// The meaning of ticks, as of its construction.
 class TickScale {
  public:
     TickScale();

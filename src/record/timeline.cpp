@@ -23,7 +23,7 @@ BySequence collectives_of(const Dump& dump) {
     return result;
 }
 
-// What must be added to the second rank's clock so that no collective ends on one before it begins on the other.
+// The offset to add to the second rank's clock so that no collective ends on one before it begins on the other.
 std::int64_t clock_offset(const Dump& reference, const Dump& other) {
     if (reference.machine == other.machine) return 0;
     std::int64_t low = INT64_MIN / 4, high = INT64_MAX / 4;
@@ -118,13 +118,13 @@ void add_waits(const World& world, int rank, std::vector<Wait>& waits) {
         }
         return;
     }
-    // Those who have not come, or else those who are in it and do not get on.
+    // The ranks that have not come, or else those that are in it and do not progress.
     for (const bool outside : {true, false}) {
         for (int peer = 0; peer < static_cast<int>(world.ranks.size()); ++peer) {
             const auto& other = world.ranks[static_cast<std::size_t>(peer)];
             const Arrival arrival = arrival_of(other, *in);
             if (peer == rank || arrival == Arrival::past || !may_wait(*in, rank, peer)) continue;
-            // Of ranks without a dump it counts whom this one was seen to wait for, where anybody looked.
+            // Among ranks without a dump, those count that this one was seen to wait for, where a thread looked.
             if (arrival == Arrival::unknown && in->open() && !dump.waits_for.empty() &&
                 std::ranges::find(dump.waits_for, peer) == dump.waits_for.end())
                 continue;

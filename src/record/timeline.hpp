@@ -1,7 +1,7 @@
-// Timeline: the dumps of many ranks put together: worlds, who waits for whom, and a picture of it all.
+// Timeline: the dumps of many ranks put together: worlds, the ranks that wait for each other, and a picture of it all.
 //
-// Clocks of different machines are brought together by the collectives that their ranks have in common: nobody can end
-// one before everybody has begun it.
+// The collectives that ranks of different machines have in common align their clocks: no rank can end one before all
+// have begun it.
 //
 // Threads: values and free functions.
 #pragma once
@@ -21,7 +21,7 @@ struct World {
     std::uint64_t id = 0;
     Members members;
     std::vector<std::optional<Dump>> ranks;  ///< nothing for a rank without a dump
-    /// By rank: what to add to its times.
+    /// By rank: the offset to add to its times.
     std::vector<std::int64_t> offset_ns;
 };
 
@@ -34,18 +34,18 @@ struct Wait {
     std::vector<int> peers;
     Entry in;             ///< the operation that waits
     double seconds = 0;   ///< for how long, when the dump was taken or the operation failed
-    std::string because;  ///< what is known of the peers
+    std::string because;  ///< the facts known of the peers
 };
 /// In order of ranks. Operations that failed count: that is where their rank waited.
 std::vector<Wait> wait_for_graph(const World& world);
 /// Ranks that wait for each other in a circle, each circle once; the first rank is not repeated.
 std::vector<std::vector<int>> circles(std::span<const Wait> waits);
 
-/// The world in words: what each rank does, who waits for whom, circles.
+/// The world in words: each rank's operation, the ranks that it waits for, circles.
 std::string describe(const World& world);
 
 /// A timeline as Perfetto and chrome://tracing read it: a process for each rank, a track for each group, arrows from
-/// the rank that came last to those that it kept waiting, and from sends to receives.
+/// the rank that came last to the ranks that it kept waiting, and from sends to receives.
 std::string chrome_trace(std::span<const World> worlds);
 
 }  // namespace tutti::record

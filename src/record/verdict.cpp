@@ -54,7 +54,7 @@ std::string last_doing(const Dump& tail) {
                        since(tail, last.ended_ns != 0 ? last.ended_ns : last.enqueued_ns), called_at(last));
 }
 
-// What is known of each rank; ranks of which the same is known stand in one line.
+// The findings on each rank; ranks with the same finding stand in one line.
 class Findings {
  public:
     explicit Findings(Members members) : members_(std::move(members)) {}
@@ -130,8 +130,8 @@ Judgement judge(const Subject& subject, const std::vector<std::optional<Dump>>& 
         }
     }
     Judgement result{subject.headline + findings.text(), subject.peer, subject.sequence, subject.disagreement};
-    // A rank that waits may be waiting for one that waits itself; what all ranks say knows better. For one that is
-    // stopped others may be waiting before they call.
+    // A rank that waits may be waiting for one that waits itself; the tails of all ranks know better. Others may be
+    // waiting for a stopped rank before they call.
     for (const Ranks* culprits : {&silent, &missing, &departed}) {
         if (subject.disagreement || culprits->empty()) continue;
         result.peer = culprits->front();
@@ -174,7 +174,7 @@ void Inquiry::publish(const Dump& tail) noexcept {
     }
 }
 
-// By rank; nothing for those that did not answer in time. Throws DistStoreError.
+// By rank; nothing for ranks that did not answer in time. Throws DistStoreError.
 std::vector<std::optional<Dump>> Inquiry::collect(int size, const Absent& absent) {
     StoreBackend& store = *store_.backend();
     std::vector<std::string> keys;

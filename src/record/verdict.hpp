@@ -1,4 +1,4 @@
-// Verdict: what the ranks' tails say about an operation that did not come to its end.
+// Verdict: the evidence of the ranks' tails about an operation that did not complete.
 //
 // When an operation times out or the ranks disagree, every rank puts the tail of its record into the store. The rank
 // that decides reads them, writes the verdict there and tells it to the others, and every rank raises it.
@@ -19,15 +19,15 @@ namespace tutti::record {
 
 /// The operation that failed, on the rank that says so.
 struct Subject {
-    std::string headline;  ///< what that rank knows by itself
+    std::string headline;  ///< from that rank's own knowledge
     std::uint64_t sequence = 0;
     int rank = 0;
-    int peer = -1;              ///< whom it blames by itself
+    int peer = -1;              ///< the rank that it blames by itself
     bool disagreement = false;  ///< ranks called different things; else the time was up
     Members members{};          ///< of the group
 };
 
-/// What all ranks raise.
+/// The error that all ranks raise.
 struct Judgement {
     std::string text;
     int peer = -1;  ///< the first rank that is missing or different
@@ -48,10 +48,10 @@ Judgement judge(const Subject& subject, const Absent& absent);
 
 /// For the other ranks; at most 8 KB.
 std::string to_text(Judgement judgement);
-/// Nothing: it is not what to_text made.
+/// Nothing: to_text did not make it.
 std::optional<Judgement> read_judgement(const std::string& text);
 
-/// Meets the other ranks in the store. All calls together take no longer than the patience, whatever the store does;
+/// Meets the other ranks in the store. All calls together take no longer than the patience, even if the store hangs;
 /// a store that fails is no error here.
 class Inquiry {
  public:

@@ -157,7 +157,8 @@ struct BFloat {
 
 #if HWY_TARGET == HWY_AVX3
 // Rounded by the CPU's own instruction (AVX512_BF16), 32 numbers at once. It takes subnormal numbers for zero, so those
-// go the other way. By name, since the target does not promise the instruction: who takes this codec has asked for it.
+// go the other way. By name, since the target does not promise the instruction: the code that takes this codec has
+// checked for it.
 struct BFloatByInstruction : BFloat {
     // Elements of `low`, then those of `high`.
     static HWY_INLINE hn::Vec<PairD> in_order(V low, V high) {
@@ -281,7 +282,7 @@ struct Half {
 //
 // Rounding with the CPU's own additions: adding 2^(e + 23 - M) to a number of exponent e, and subtracting it again,
 // leaves M bits of mantissa, rounded to nearest even; e below the format's smallest exponent counts as that, which
-// gives its subnormals. What is left converts to binary16 exactly.
+// gives its subnormals. The rest converts to binary16 exactly.
 template <class Format, int E, int M, bool HasInfinity>
 struct Float8 {
     using Stored = std::uint8_t;
@@ -319,8 +320,8 @@ struct Float8 {
             b = hn::Mul(b, hn::Set(D(), Format::scale));
         }
     }
-    // Rounded to M bits, divided by the scale, as binary16. What is too large stays so; so does NaN where the format
-    // does not tell the two apart.
+    // Rounded to M bits, divided by the scale, as binary16. A value that is too large stays so; so does NaN where the
+    // format does not tell the two apart.
     static HWY_INLINE auto rounded(V v) {
         constexpr std::uint32_t bias = (1U << (E - 1)) - 1;
         constexpr std::uint32_t too_large = 0x4a000000;  // 2^21; greater exponents would overflow below

@@ -33,7 +33,7 @@ RoundKernel find_round_kernel(DType dtype) noexcept;
 /// do so. Only tests change that, while no other thread looks one up.
 bool has_bfloat_instruction() noexcept;
 bool& takes_bfloat_instruction() noexcept;
-/// The same of CPUs with AVX-512 that convert float16 in 256 bits at a time (Zen 4): there the kernels of AVX2 take
+/// The same for CPUs with AVX-512 that convert float16 in 256 bits at a time (Zen 4): there the kernels of AVX2 take
 /// four fifths of the time.
 bool halves_by_avx2_are_quicker() noexcept;
 bool& takes_halves_by_avx2() noexcept;

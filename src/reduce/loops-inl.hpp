@@ -1,8 +1,8 @@
 // The loops over elements, for any codec and operator. Included once for each CPU target.
 //
-// Elements are taken in steps of two vectors. What is left over is staged through small buffers and treated as one
-// more step, so every element sees the same arithmetic wherever it stands: results do not depend on the vector length,
-// the alignment or the count.
+// The loops take elements in steps of two vectors. They stage the rest through small buffers and treat it as one more
+// step, so every element sees the same arithmetic wherever it stands: results do not depend on the vector length, the
+// alignment or the count.
 #if defined(TUTTI_REDUCE_LOOPS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef TUTTI_REDUCE_LOOPS_INL_HPP
 #undef TUTTI_REDUCE_LOOPS_INL_HPP

@@ -47,7 +47,7 @@ V combined(Kind kind, V a, V b) {
     return a;
 }
 
-// The expected bytes of one element; V: in what the type is accumulated.
+// The expected bytes of one element; V: the type of the accumulator.
 template <class T, class V>
 T expected(Kind kind, const std::vector<const void*>& inputs, std::size_t i) {
     const auto value = [&](std::size_t k) {

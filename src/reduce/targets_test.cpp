@@ -45,8 +45,8 @@ bool is_nan(DType dtype, const std::uint8_t* bytes) {
     }
 }
 
-// Runs `body` once for each target, then restores the best one, with and without what not all CPUs of a target have or
-// are quicker with. Kernels must be looked up inside.
+// Runs `body` once for each target, then restores the best one, with and without the instructions that not all CPUs of
+// a target have or are quicker with. Kernels must be looked up inside.
 template <class F>
 void for_each_target(F body) {
     std::vector<std::string> seen;

@@ -1,4 +1,4 @@
-// How the ranks of a world reach each other, and who is let in.
+// How the ranks of a world reach each other, and which connections they accept.
 #include "core/log.hpp"
 #include "rendezvous/membership_parts.hpp"
 #include "rendezvous/place.hpp"
@@ -23,7 +23,7 @@ namespace {
 constexpr std::size_t newcomers_max = 256;  // well below the usual limit of descriptors
 constexpr std::chrono::seconds connect_attempt{3};
 
-// A host that cannot be reached is tried afresh: the kernel would repeat itself ever more seldom. Whoever has a card
+// This tries an unreachable host afresh: the kernel would repeat itself ever more seldom. A rank that has a card
 // listens until it leaves.
 UniqueFd reach(const Card& card, const Deadline& deadline, const AbortFlag* abort) {
     for (;;) {
@@ -62,7 +62,7 @@ bool Membership::runs_at_other_end(int rank, const UniqueFd& fd) const {
     }
 }
 
-// At the door of a rank of this host; nothing where it has none, or somebody else opens.
+// Connects to the door of a rank of this host; nothing where it has none, or another user's process opens.
 UniqueFd Membership::knock(int rank) const {
     const std::string& door = cards_[static_cast<std::size_t>(rank)].door;
     if (door.empty() || !near(rank)) return {};
@@ -83,7 +83,7 @@ bool Membership::encrypts(int rank) const {
     return own.tls && network_of(cards_[static_cast<std::size_t>(rank)].host_key) != network_of(own.host_key);
 }
 
-// What a connection by TLS says it is for; its key is derived for these very words.
+// The identity of a connection by TLS; its key is derived for these very words.
 std::string Membership::tls_identity(int from, int to) const {
     return fmt::format("tutti 1 world {:016x} rank {} to rank {}", world_id_, from, to);
 }
@@ -98,7 +98,7 @@ bool Membership::is_for_this_rank(std::string_view identity) const {
            identity == tls_identity(from, options_.rank);
 }
 
-// Both ends to each other. Errors name the rank: of an end that somebody stands in the way of nothing else tells.
+// Both ends prove themselves to each other. Errors name the rank: nothing else tells of an end that a stranger blocks.
 security::Wire Membership::prove(int rank, int fd, const Deadline& deadline, const AbortFlag* abort) const {
     try {
         if (encrypts(rank)) return security::secure(fd, *secret_, tls_identity(options_.rank, rank), deadline, abort);
@@ -137,7 +137,8 @@ security::Connection Membership::dial(int rank, bool lifeline, const Deadline& d
             }
             return {std::move(fd), std::move(wire)};
         } catch (const DistNetworkError& error) {
-            // Closed before it answered: strangers crowd its door. One that is gone refuses the next connection.
+            // The rank closed before it answered: strangers crowd its door. A rank that is gone refuses the next
+            // connection.
             if (error.code() == ErrorCode::security) throw;
             if (deadline.expired()) throw unsafe(rank, error);
         }
@@ -159,7 +160,7 @@ UniqueFd Membership::visit(int rank, const Deadline& deadline, const AbortFlag* 
 
 void Membership::accept_newcomers() {
     const auto admit = [this](auto newcomer) {
-        // The oldest that has proved nothing goes first, so that silent strangers cannot keep a peer out.
+        // The oldest unproved newcomer goes first, so that silent strangers cannot keep a peer out.
         if (newcomers_.size() >= newcomers_max) newcomers_.erase(newcomers_.begin());
         newcomers_.push_back(std::move(newcomer));
     };
@@ -176,7 +177,8 @@ void Membership::accept_newcomers() {
     std::erase_if(newcomers_, [](const auto& n) { return !n->fd; });
 }
 
-// One that could not prove itself, or is not what it should be. Of the first of many there is a line in the log.
+// Turns away a connection without proof, or of another kind than it should be. The log gets a line for the first of
+// many.
 void Membership::turn_away(Newcomer& n, std::string_view why) {
     const auto times = turned_away_.happened();
     try {

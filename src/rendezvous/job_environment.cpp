@@ -28,7 +28,7 @@ constexpr Launcher open_mpi{
     "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
 constexpr Launcher hydra{"Hydra (MPICH's mpirun)", "PMI_RANK",       "MPI_LOCALNRANKS", "PMI_SIZE", "",
                          "MPI_LOCALRANKID",        "MPI_LOCALNRANKS"};
-// A batch script has SLURM_PROCID as well; only what srun started has a step.
+// A batch script has SLURM_PROCID as well; only processes that srun started have a step.
 constexpr Launcher of_slurm{
     "Slurm (srun)", "SLURM_PROCID", "SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_LOCALID", ""};
 // flux run; its PMI variables say the same.

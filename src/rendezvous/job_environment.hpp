@@ -1,8 +1,8 @@
-// JobEnvironment: what the launcher that started this process says about the job, in environment variables, and where
-// each fact comes from.
+// JobEnvironment: the facts about the job that the launcher of this process gives in environment variables, and where
+// each comes from.
 //
-// What RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT say wins, each for itself. What they
-// leave open is read from the first of these launchers that shows itself:
+// RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT win, each for itself. The rest comes from
+// the first of these launchers that shows itself:
 //
 //   Open MPI      OMPI_COMM_WORLD_*; the master's address is that of mpirun's host (OMPI_MCA_orte_hnp_uri)
 //   Hydra         MPICH's mpirun: PMI_RANK and MPI_LOCAL*; mpirun's host, from the command line of Hydra's proxy
@@ -11,14 +11,13 @@
 //   PALS          Cray's mpiexec: PALS_RANKID, and PMI_SIZE
 //   PMI           other process managers: ranks only
 //   PMIx          prterun and others: the rank; its server tells the rest (pmix.hpp), rank 0's host too, which Open MPI
-//   5
-//                 does not say otherwise
+//   5 gives nowhere else
 //
 // When all ranks are on one host the address is 127.0.0.1. Rank 0 listens at the address, so under mpirun on several
-// hosts it has to run on mpirun's host, as it does unless a hostfile says otherwise. The port is made from what names
-// the job, 20000 to 29999; the tasks of a Slurm job array have different ones. torchrun's own store serves MASTER_PORT
-// and does not speak tutti's protocol: there rank 0 listens on a port that is made in the same way. `tutti run` serves
-// tutti's store at TUTTI_STORE_PORT and leaves MASTER_PORT free for a store of PyTorch's.
+// hosts it has to run on mpirun's host, as it does unless a hostfile says otherwise. The port is made from the values
+// that identify the job, 20000 to 29999; the tasks of a Slurm job array have different ones. torchrun's own store
+// serves MASTER_PORT and does not speak tutti's protocol: there rank 0 listens on a port that is made in the same way.
+// `tutti run` serves tutti's store at TUTTI_STORE_PORT and leaves MASTER_PORT free for a store of PyTorch's.
 //
 // Threads: any; a function of its argument.
 #pragma once
@@ -44,7 +43,7 @@ struct JobEnvironment {
     std::string launcher;  ///< "Open MPI (mpirun)", "Slurm (srun)", …
     Fact rank, world_size, local_rank, local_world_size, master_addr, master_port;
     bool store_is_hosted = false;  ///< the launcher serves the store; otherwise rank 0 does
-    std::string attempt;           ///< how often the launcher has started the job again; empty: it does not say
+    std::string attempt;           ///< how often the launcher has started the job again; empty: unknown
 };
 
 /// Where the facts come from; tests give their own.

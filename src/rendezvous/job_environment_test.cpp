@@ -193,7 +193,7 @@ TEST(JobEnvironment, of_a_pmix_process_manager_is_completed_by_its_server) {
     expect(job.local_world_size, "2", "PMIx server");
     expect(job.master_addr, "node1", "rank 0's host, from the PMIx server");
     expect(read(variables, {}, PmixFacts{.size = 4, .local_size = 4}).master_addr, "127.0.0.1", "on this host");
-    // What the user, or another launcher below this one, says is not completed by it.
+    // It does not complete the values of the user, or of another launcher below this one.
     Variables other = variables;
     other.insert({{"RANK", "0"}, {"WORLD_SIZE", "2"}});
     EXPECT_FALSE(read(other, {}, facts).master_addr);

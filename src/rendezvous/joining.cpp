@@ -22,7 +22,8 @@
 namespace tutti::rendezvous {
 namespace {
 
-/// Rank 0 looks this often for those that have come while others are missing: they may contradict it, or have failed.
+/// Rank 0 looks this often at the ranks that have come while others are missing: they may contradict it, or have
+/// failed.
 constexpr Milliseconds between_looks{400};
 /// A rank waits a little longer than rank 0, whose answer is on the way then.
 constexpr Milliseconds answer_time{1000};
@@ -41,7 +42,7 @@ Milliseconds Membership::left() const {
 }
 
 void Membership::join() {
-    // Whatever comes next may take long, or end this process.
+    // The next steps may take long, or end this process.
     const Failure end{Failure::ended, options_.rank,
                       fmt::format("process {} on {} ended", ::getpid(), this_host::name())};
     if (options_.world_size > 1) options_.store.backend()->set_will(table_key, encode(end), left());
@@ -125,7 +126,7 @@ Table Membership::await_table(const UniqueFd& bell) {
 
 // Rank 0.
 Table Membership::gather(Card own, const UniqueFd& bell) {
-    // Connections of a job without a configured secret are proved by one that the (proved) store carries.
+    // A job without a configured secret proves its connections by one that the (proved) store carries.
     Table table{.world = random_id(), .secret = security::Secret::generate().to_text()};
     table.cards.resize(static_cast<std::size_t>(options_.world_size));
     table.cards.front() = std::move(own);
@@ -152,7 +153,7 @@ Table Membership::gather(Card own, const UniqueFd& bell) {
     return stands == bytes && table.missing.empty() ? std::move(table) : read_table(stands, 0, options_.world_size);
 }
 
-// Fills them in; returns the ranks that have not come in time.
+// Fills in the cards; returns the ranks that have not come in time.
 std::vector<int> Membership::await_cards(std::vector<Card>& cards) {
     Store& store = options_.store;
     std::vector<int> missing(cards.size() - 1);
@@ -227,7 +228,7 @@ void Membership::settle_addresses(std::vector<Card>& cards) {
 void Membership::refuse(const Failure& failure) {
     const std::string own = encode(failure), stands = options_.store.compare_set(table_key, "", own);
     if (stands == own) std::this_thread::sleep_for(time_for_others);  // their store may be this process
-    (void)read_table(stands, options_.rank, options_.world_size);     // throws what stands there
+    (void)read_table(stands, options_.rank, options_.world_size);     // throws the failure that stands there
     throw InternalError("a world that came together was refused");
 }
 

@@ -1,4 +1,4 @@
-// Joining: what the cards of ranks in one process become, and who is refused.
+// Joining: the outcome of the cards of ranks in one process, and the ranks that are refused.
 #include "object/codec.hpp"
 #include "rendezvous/membership.hpp"
 #include "rendezvous/table.hpp"
@@ -20,7 +20,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// What rank 0 made of the notes of three ranks, on each of them.
+// Rank 0's decision from the notes of three ranks, on each of them.
 std::vector<std::string> decisions_of(const Store& store, const std::string& listen_host) {
     std::vector<std::string> decisions(3);
     std::vector<std::thread> threads;
@@ -98,7 +98,7 @@ class OtherCard : public test::ForwardingStore {
     std::function<std::string(std::string_view)> other_;
 };
 
-// All of three ranks are told `part` when they join.
+// All of three ranks get an error with `part` when they join.
 void expect_nobody_joins(const std::function<std::string(std::string_view card)>& other, const std::string& part) {
     const Store inner = HashStore();
     std::vector<std::thread> threads;

@@ -1,8 +1,8 @@
-// Ledger: which neighbours have still to answer for which piece of news.
+// Ledger: which neighbours have yet to answer for which piece of news.
 //
-// A rank that passes news on asks its neighbours for an answer. A neighbour says at once that it has them, and answers
-// when all those to whom it passed them on have answered. So the rank that began knows when everybody who can be
-// reached has been told, and a neighbour that shows no sign of life is noticed by those beside it.
+// A rank that passes news on asks its neighbours for an answer. A neighbour acknowledges them at once, and answers when
+// all ranks to which it passed them on have answered. So the rank that began knows when every rank that can be reached
+// has the news, and the ranks beside a silent neighbour notice it.
 //
 // Threads: one at a time.
 #pragma once
@@ -19,33 +19,33 @@ namespace tutti::rendezvous {
 class Ledger {
  public:
     using Id = std::uint64_t;
-    static constexpr int own = -1;  ///< whom this rank's own news come from
+    static constexpr int own = -1;  ///< the source of this rank's own news
 
     struct Answer {
         int to = own;
         Id id = 0;
     };
 
-    /// This rank has it from a neighbour, or from itself, and owes an answer.
+    /// This rank has the news from a neighbour, or from itself, and owes an answer.
     void open(Id id, int teller) { pieces_[id] = {.teller = teller}; }
-    /// A neighbour is told; not a second time.
+    /// This rank tells a neighbour; not a second time.
     void ask(Id id, int neighbour, Instant now);
-    /// A neighbour is told everything for which this rank owes an answer.
+    /// This rank tells a neighbour all news for which it owes an answer.
     void ask_all(int neighbour, Instant now);
     /// This rank has done its own part.
     void told(Id id);
     /// The neighbour has it.
     void has(Id id, int neighbour, Instant now);
-    /// The neighbour has it, and so have all to whom it passed it on.
+    /// The neighbour has it, and so have all ranks to which it passed it on.
     void answered(Id id, int neighbour, Instant now);
     /// Nothing more is expected of it.
     void drop(int neighbour);
 
-    /// What this rank can answer now.
+    /// The answers that this rank can give now.
     std::vector<Answer> take_answers();
-    /// Neighbours that have shown no sign of life since they were told something.
+    /// Neighbours that have shown no sign of life since this rank told them news.
     const std::map<int, Instant>& unheard() const noexcept { return since_; }
-    /// Everybody who can be reached has this rank's own news.
+    /// Every rank that can be reached has this rank's own news.
     bool settled() const;
 
  private:
@@ -53,7 +53,7 @@ class Ledger {
         int teller = own;
         bool told = false;
         std::set<int> told_to;  // neighbours, once and for all
-        std::set<int> asked;    // of these, those that have not answered
+        std::set<int> asked;    // the ones among them that have not answered
     };
     std::map<Id, Piece> pieces_;
     std::map<int, std::set<Id>> unheard_;

@@ -1,4 +1,4 @@
-// Who has to answer for what, and who is whose neighbour.
+// The ranks that have to answer for each piece of news, and the neighbours of each rank.
 #include "rendezvous/ledger.hpp"
 
 #include "rendezvous/tree.hpp"
@@ -56,7 +56,7 @@ TEST(Ledgers, know_since_when_a_neighbour_has_shown_no_sign_of_life) {
     EXPECT_EQ(ledger.unheard().at(1), begun + 20ms);
     ledger.has(8, 1, begun + 30ms);
     EXPECT_TRUE(ledger.unheard().empty());
-    ledger.has(9, 5, begun);  // whatever a neighbour says
+    ledger.has(9, 5, begun);  // a neighbour may say anything
     ledger.answered(9, 5, begun);
     EXPECT_TRUE(ledger.unheard().empty());
 }
@@ -78,7 +78,7 @@ TEST(Ledgers, expect_nothing_more_of_who_is_dropped_but_of_those_behind_it) {
     ledger.ask(7, 1, begun);
     ledger.ask(8, 1, begun);
     ledger.told(8);
-    ledger.ask_all(2, begun);  // is behind 1; it is who told 8
+    ledger.ask_all(2, begun);  // is behind 1; it told 8
     ledger.drop(1);
     EXPECT_EQ(ledger.take_answers().size(), 1U) << "8 is answered";
     EXPECT_FALSE(ledger.settled());
@@ -102,7 +102,7 @@ TEST(Trees, lead_to_the_nearest_ancestor_that_is_not_gone) {
     EXPECT_EQ(neighbours_of(1, gone), (std::vector<int>{2, 4}));
 }
 
-// Silent ranks are gone around as a membership does: whoever finds one turns to its neighbours.
+// News go around silent ranks as in a membership: a rank that finds one turns to its neighbours.
 TEST(Trees, reach_every_rank_around_any_that_are_silent) {
     std::mt19937 random(4711);
     for (int round = 0; round < 2000; ++round) {

@@ -1,4 +1,4 @@
-// The lifelines of a world: who watches whom.
+// The lifelines of a world: which ranks watch each other.
 #include "core/log.hpp"
 #include "core/patience.hpp"
 #include "core/thread.hpp"
@@ -28,7 +28,7 @@ constexpr std::chrono::milliseconds mend_attempt{300}, retry_delay{500};
 constexpr std::chrono::milliseconds linger_limit{1000};
 constexpr std::chrono::milliseconds telling_patience{500};
 
-// A failure may be nobody's: -1.
+// A failure may be no rank's: -1.
 int least_rank(VerdictKind kind) {
     const bool may_be_nobody_s = is_accusation(kind) || kind == VerdictKind::aborted || kind == VerdictKind::judged;
     return may_be_nobody_s ? -1 : 0;
@@ -47,7 +47,7 @@ bool is_silence(int error) {
     }
 }
 
-// Without waiting until the other rank has looked: what this end has to say waits for it there, even if this rank dies.
+// Without waiting until the other rank has looked: this end's messages wait for it there, even if this rank dies.
 UniqueFd Membership::attach_unseen(int rank) {
     UniqueFd fd = knock(rank);
     if (!fd) return {};
@@ -60,7 +60,7 @@ UniqueFd Membership::attach_unseen(int rank) {
     return said ? std::move(fd) : UniqueFd();
 }
 
-// A parent that came much earlier may have left again: then the next, who tells what has happened.
+// A parent that came much earlier may have left again: then the next, which tells the news so far.
 void Membership::build_tree() {
     const std::vector<int> parents = possible_parents();
     for (const int parent : parents) {
@@ -95,8 +95,8 @@ void Membership::adopt(int parent, security::Connection connection, bool confirm
     ::eventfd_write(stop_.get(), 1);  // the service thread looks at its edges again
 }
 
-// mutex_ is held. A process that ends tells so by its lifeline and by itself: a child of it that nobody knows of may
-// keep the lifeline open.
+// mutex_ is held. The end of a process shows on its lifeline and on the process itself: an unknown child of it may keep
+// the lifeline open.
 void Membership::add_edge(int rank, security::Connection connection, bool up, bool confirmed) {
     auto edge = std::make_unique<Edge>();
     edge->rank = rank;
@@ -181,7 +181,7 @@ void Membership::mend() {
     }
 }
 
-// What a neighbour says, or its end; false if there was nothing (more).
+// Reads a neighbour's input, or its end; false if there was nothing (more).
 bool Membership::read_edge(Edge& edge) {
     char buffer[1024];
     const ssize_t count = edge.fd ? edge.wire.receive(edge.fd.get(), std::as_writable_bytes(std::span(buffer))) : 0;
@@ -226,13 +226,13 @@ void Membership::take(Edge& edge, const News& news, std::string text) {
     }
     const Verdict verdict{news.kind, news.rank, std::move(text), news.group, news.from};
     if (verdict.kind == VerdictKind::left) {
-        accept_newcomers();  // who left may have connected to this rank before
+        accept_newcomers();  // the rank that left may have connected to this one before
         note_goodbye(edge, verdict.rank);
     }
     const bool is_new = forward(verdict, &edge);
     if (wants_answer(verdict)) answer(edge, is_new ? has_it : all_have_it, news.id);
     if (!is_new) return;
-    // What this rank has yet to hear itself comes first.
+    // News that this rank has yet to hear itself come first.
     if (verdict.kind == VerdictKind::peer_lost && !untold_.empty())
         untold_.emplace_back(verdict, untold_.back().second);
     else
@@ -255,7 +255,7 @@ void Membership::note_goodbye(Edge& edge, int rank) {
     changed_.notify_all();
 }
 
-// What it has said before it ended is in its lifeline.
+// The messages that it sent before it ended are in its lifeline.
 void Membership::look_at_process(Edge& edge) {
     pollfd entry{edge.process.get(), POLLIN, 0};
     const bool is_seen_dead = edge.process && ::poll(&entry, 1, 0) == 1;
@@ -266,14 +266,14 @@ void Membership::look_at_process(Edge& edge) {
 }
 
 // A lifeline has ended: a rank that had said goodbye, or has moved, or was never quite here; else a death, or the end
-// of its host. One that closes is noticed at both its ends and by all who have one to that rank; all else may not be.
+// of its host. Both ends notice one that closes, as do all ranks that have one to that rank; all else may go unnoticed.
 void Membership::ended(Edge& edge, End how) {
     bool counts = true;
     {
         const std::lock_guard lock(mutex_);
         counts = !edge.left && !stopping_;
     }
-    // The other end is told by the lifeline itself, before it sees that end.
+    // The lifeline itself tells the other end, before that sees its close.
     const bool told = how == End::altered && counts && forward(*death_of(edge, how), nullptr);
     {
         const std::lock_guard lock(mutex_);  // another thread may be sending news on it
@@ -292,7 +292,7 @@ void Membership::ended(Edge& edge, End how) {
     if (counts) verdict = how == End::host_is_lost ? loss_of_host(lost) : death_of(edge, how);
     if (verdict && how != End::closed) {
         const std::lock_guard lock(mutex_);
-        unreachable_.insert(lost.begin(), lost.end());  // nobody waits for their answers
+        unreachable_.insert(lost.begin(), lost.end());  // no rank waits for their answers
     }
     const bool is_new = verdict && (told || forward(*verdict, nullptr));
     if (verdict && how != End::closed) {
@@ -316,7 +316,7 @@ void Membership::hear_what_all_have() {
     });
 }
 
-// Who leaves answers all that have come to its door, so a process that has ended without an answer died.
+// A rank that leaves answers all connections at its door, so a process that has ended without an answer died.
 std::optional<Verdict> Membership::death_of(const Edge& edge, End how) const {
     const Card& card = cards_[static_cast<std::size_t>(edge.rank)];
     if (how == End::altered) {
@@ -334,7 +334,7 @@ std::optional<Verdict> Membership::death_of(const Edge& edge, End how) const {
                     end.value_or(known ? "its connection closed, though its process lives" : "its connection closed"))};
 }
 
-// All ranks of a host; those who lose several of them name the same one.
+// The loss of all ranks of a host; ranks that lose several of them name the same one.
 Verdict Membership::loss_of_host(const std::vector<int>& ranks) const {
     const int first = ranks.front();
     const Card& card = cards_[static_cast<std::size_t>(first)];
@@ -346,7 +346,7 @@ Verdict Membership::loss_of_host(const std::vector<int>& ranks) const {
                     ranks.size() == 1 ? "" : fmt::format(", with ranks {}", fmt::join(ranks, ", ")))};
 }
 
-// Those of its host that have not left.
+// The ranks of its host that have not left.
 std::vector<int> Membership::ranks_beside(int rank) {
     std::vector<int> ranks;
     const std::lock_guard lock(mutex_);
@@ -359,7 +359,7 @@ std::vector<int> Membership::ranks_beside(int rank) {
     return ranks;
 }
 
-// Until nobody depends on this rank: children are attached elsewhere or leave too. News are passed on meanwhile.
+// Waits until no rank depends on this one: children attach elsewhere or leave too. It passes on news meanwhile.
 void Membership::linger() {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, linger_limit, [this] {

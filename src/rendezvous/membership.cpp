@@ -22,7 +22,7 @@ namespace tutti::rendezvous {
 
 namespace {
 
-constexpr int look_again_ms = 10;  // for those that owe a sign of life
+constexpr int look_again_ms = 10;  // for ranks that owe a sign of life
 
 }  // namespace
 
@@ -86,11 +86,11 @@ void Membership::stop() {
     thread_.join();
     if (mender_.joinable()) mender_.join();
     for (std::thread& messenger : messengers_) messenger.join();
-    if (door_) ::shutdown(door_.get(), SHUT_RD);  // nobody comes any more
-    accept_newcomers();                           // who came just now is told that this rank has left
+    if (door_) ::shutdown(door_.get(), SHUT_RD);  // no connection comes any more
+    accept_newcomers();                           // tells the latest arrivals that this rank has left
 }
 
-// One look may have begun already, and missed the last who came.
+// One look may have begun already, and missed the last connection.
 std::uint64_t Membership::next_round() const noexcept {
     return rounds_.load(std::memory_order_acquire) + 2;
 }

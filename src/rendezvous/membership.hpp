@@ -1,9 +1,9 @@
-// Membership: who is in a world, where everyone listens, and who has died.
+// Membership: the ranks of a world, where each listens, and which have died.
 //
 // Joining costs a rank three requests to the store: it makes its will, so that the others learn of its end, writes its
 // card, and reads the table that rank 0 makes of all cards (table.hpp). Then every rank connects to its parent in a
 // binomial tree (at most log2 n connections a rank). These lifelines stay open: one that closes without a goodbye is a
-// death, and the news is flooded over the tree.
+// death, and the rank that sees it floods the news over the tree.
 //
 // Between two processes of one host a lifeline is a Unix socket. The kernel tells each end which process has the other
 // one, so nothing has to be proved, and joining does not wait until the parent has looked. Across hosts, and where
@@ -13,12 +13,13 @@
 // still there, else the lowest rank. So there is no moment in which a death could go unnoticed, and the tree is never
 // cut.
 //
-// News are answered (ledger.hpp): a rank that began them knows when all have them. A neighbour that shows no sign of
-// life is silent: stopped, or cut off. Those beside it tell everybody that it is, and turn to its other neighbours
-// directly, so that news reach whoever can be reached. Of a host that is gone without a word the kernel's probes tell.
+// Ranks answer news (ledger.hpp): a rank that began them knows when all have them. A neighbour that shows no sign of
+// life is silent: stopped, or cut off. The ranks beside it tell all others so, and turn to its other neighbours
+// directly, so that news reach every rank that can be reached. The kernel's probes detect a host that is gone without a
+// word.
 //
 // Threads: one service thread per membership accepts connections, watches lifelines and calls the callbacks; a second
-// one runs while a new parent is looked for; the other methods may be called from any thread.
+// one runs while the rank looks for a new parent; any thread may call the other methods.
 #pragma once
 
 #include "core/fork_guard.hpp"
@@ -52,7 +53,7 @@ namespace tutti::rendezvous {
 struct Failure;
 struct Table;
 
-/// What a rank tells the others about itself.
+/// A rank's description of itself for the others.
 struct Card {
     std::string listen_host;
     std::uint16_t listen_port = 0;
@@ -62,11 +63,11 @@ struct Card {
     int process = 0;
     std::uint64_t process_space = 0;  ///< in which `process` means something
     std::uint16_t pulse_port = 0;     ///< open as long as the process lives; 0: none
-    std::uint64_t place_to_try = 0;   ///< an address in it, for those that try whether they may read its memory
-    std::string cannot_share;         ///< why the rank shares no memory with others; empty: it can. For rank 0
-    int world_size = 0;               ///< as this rank was told
-    bool tls = false;                 ///< it encrypts what leaves its host
-    std::string note;                 ///< whatever the rank wants to tell about itself
+    std::uint64_t place_to_try = 0;  ///< an address in the process, for ranks that try whether they may read its memory
+    std::string cannot_share;        ///< why the rank shares no memory with others; empty: it can. For rank 0
+    int world_size = 0;              ///< as this rank was told
+    bool tls = false;                ///< it encrypts traffic that leaves its host
+    std::string note;                ///< the rank's own text for the others
 };
 
 /// On one host and under one user, and each a process that the other can name.
@@ -82,23 +83,23 @@ enum class VerdictKind : std::uint32_t {
     timed_out = 5,
     host_lost = 6,  ///< peer_lost, and with it all ranks of its host
     silent = 7,     ///< it shows no sign of life; no failure by itself
-    judged = 8,     ///< what is to be said about a mismatch or a timeout, by the rank that decides
-    damaged = 9,    ///< what it sent was changed on the way
+    judged = 8,     ///< the judgement of a mismatch or a timeout, by the rank that decides
+    damaged = 9,    ///< its data was changed on the way
 };
 
 /// News about the world; every rank gets the first of them.
 struct Verdict {
     VerdictKind kind = VerdictKind::aborted;
-    int rank = -1;  ///< whom it is about; -1: nobody is known to be the cause (not of peer_lost, left)
+    int rank = -1;  ///< the rank that it is about; -1: no known cause (not of peer_lost, left)
     std::string text;
-    std::uint32_t group = 0;  ///< in which it happened; whoever tells knows what it means
-    int from = -1;            ///< who says so, of what is one rank's view
+    std::uint32_t group = 0;  ///< in which it happened; its meaning is the sender's
+    int from = -1;            ///< the rank whose view this is, if it is one rank's
 };
 
 constexpr bool is_accusation(VerdictKind kind) {
     return kind == VerdictKind::mismatch || kind == VerdictKind::timed_out;
 }
-/// Which of two accusations counts, equal on all ranks: a cause before a symptom, then the lower accuser's.
+/// Whether `a` counts more of two accusations, equal on all ranks: a cause before a symptom, then the lower accuser's.
 bool outranks(const Verdict& a, const Verdict& b);
 
 struct MembershipOptions {
@@ -108,14 +109,14 @@ struct MembershipOptions {
     Deadline deadline = Deadline::never();
     std::string listen_host;
     std::function<void(const Verdict&)> on_verdict;  ///< service thread
-    /// For this rank's card, in the constructor. Asked of rank 0, and of ranks that other hosts can reach.
+    /// The note for this rank's card, in the constructor. Called on rank 0, and on ranks that other hosts can reach.
     std::function<std::string()> note{};
     /// Rank 0, in the constructor: from all cards to a text that goes to every rank.
     std::function<std::string(const std::vector<Card>&)> decide{};
-    /// In the constructor, before this rank connects to others: what rank 0 decided. Where all ranks throw because of
-    /// it, none looks for another that has gone.
+    /// In the constructor, before this rank connects to others: rank 0's decision. Where all ranks throw because of it,
+    /// none looks for another that has gone.
     std::function<void(const std::string& decision)> on_decision{};
-    /// Somebody of this host visits this rank; the connection is closed afterwards. Service thread.
+    /// A process of this host visits this rank; the connection is closed afterwards. Service thread.
     std::function<void(const UniqueFd&)> on_visit{};
     /// For this rank's card.
     std::uint64_t place_to_try = 0;
@@ -124,14 +125,14 @@ struct MembershipOptions {
 
 class Membership {
  public:
-    /// Joins. Throws, on all ranks that came: a DistStoreError (timeout) that lists the missing; PeerLost that says
-    /// which rank could not join and why; InvalidArgument for ranks that contradict each other.
+    /// Joins. Throws, on all ranks that came: a DistStoreError (timeout) that lists the missing; PeerLost that names
+    /// the rank that could not join, and why; InvalidArgument for ranks that contradict each other.
     explicit Membership(MembershipOptions options);
     /// Says goodbye, waits (at most a second) until ranks that counted on this one have another parent, and closes.
     ~Membership();
 
     const std::vector<Card>& cards() const noexcept { return cards_; }
-    /// What rank 0 decided; empty without MembershipOptions::decide.
+    /// Rank 0's decision; empty without MembershipOptions::decide.
     const std::string& decision() const noexcept { return decision_; }
     /// Unique to this world, equal on all ranks.
     std::uint64_t world_id() const noexcept { return world_id_; }
@@ -145,17 +146,17 @@ class Membership {
     std::vector<std::pair<int, security::Connection>> take_incoming();
     /// Whether connections to a rank leave the host, and are encrypted.
     bool encrypts(int rank) const;
-    /// The number of a look at who has come that begins after this call.
+    /// The number of a round of accepting that begins after this call.
     std::uint64_t next_round() const noexcept;
-    /// Whether that look is over: whoever had connected to this rank before is among the incoming ones. Hurries it.
+    /// Whether that round is over: every connection made to this rank before is among the incoming ones. Hurries it.
     bool is_through(std::uint64_t round) const noexcept;
     /// Readable when there are incoming connections or a verdict.
     int wake_fd() const noexcept { return wake_.get(); }
-    /// Tells every rank. Returns once the neighbours' sockets have it. False, and nobody is told: it is known, or an
-    /// accusation that counts more is.
+    /// Tells every rank. Returns once the neighbours' sockets have it. False, and tells none, if it is known already,
+    /// or an accusation that counts more is.
     bool flood(const Verdict& verdict);
-    /// All ranks that can be reached have been told what this one flooded (on_verdict has returned there), and who
-    /// cannot be is known.
+    /// All ranks that can be reached have this one's flooded verdicts (on_verdict has returned there), and the
+    /// unreachable ranks are known.
     bool settled();
     /// Whether the calling thread is one of a membership: it cannot wait for its own end.
     static bool on_own_thread() noexcept;
@@ -233,7 +234,7 @@ class Membership {
     fork_guard::GuardedFd listener_, door_;
     std::optional<Pulse> pulse_;
     UniqueFd wake_, stop_;
-    std::mutex mutex_;  // edges_ (writing), incoming_, what was heard
+    std::mutex mutex_;  // edges_ (writing), incoming_, news heard
     std::vector<std::unique_ptr<Edge>> edges_;
     std::vector<std::unique_ptr<Newcomer>> newcomers_;  // service thread
     std::string news_;                                  // all that was sent over lifelines; few and short
@@ -243,15 +244,15 @@ class Membership {
     std::set<std::string> lost_hosts_;   // their keys
     std::set<int> unreachable_;          // ranks that are silent, or on a host that is lost
     std::set<int> contacted_;            // ranks to which this one has turned since they are behind such ranks
-    std::vector<int> refused_;           // of these, those that do not listen any more
+    std::vector<int> refused_;           // the ones among them that do not listen any more
     std::list<std::thread> messengers_;  // service thread
-    // Service thread: losses of which this rank may be the only one to know. It hears of them itself, and may end of
-    // that, when it has told the others, or has tried to for a while.
+    // Service thread: losses of which this rank may be the only one to know. It reports them to itself, and may end of
+    // that, only when it has told the others, or has tried to for a while.
     std::vector<std::pair<Verdict, Instant>> untold_;
     std::chrono::milliseconds silence_limit_;
     std::vector<bool> gone_;    // ranks that said goodbye
     std::vector<int> awaited_;  // children that have not come yet
-    bool fatal_ = false;        // news after which nobody counts on lifelines any more
+    bool fatal_ = false;        // news after which no rank counts on lifelines any more
     std::condition_variable changed_;
     std::optional<Instant> mend_at_;  // service thread: when to look for a new parent
     std::atomic<bool> mending_{false}, leaving_{false};

@@ -16,7 +16,7 @@
 
 namespace tutti::rendezvous {
 
-/// What a connection is for: the first thing said on it, after the handshake if there is one.
+/// The purpose of a connection: the first message on it, after the handshake if there is one.
 struct Hello {
     enum class Purpose : std::uint32_t { lifeline = 1, data = 2, visit = 3 };
     std::uint64_t world = 0;
@@ -32,7 +32,7 @@ struct Membership::News {
     std::uint32_t group = 0;
     std::int32_t from = -1;
     std::uint32_t unused = 0;
-    Ledger::Id id = 0;  ///< equal for the same news, whoever tells them
+    Ledger::Id id = 0;  ///< equal for the same news from any rank
 };
 
 /// Said between two neighbours only. A lifeline counts once both have said `attached` on it: until then either may
@@ -44,17 +44,18 @@ constexpr auto moved = static_cast<VerdictKind>(65);
 constexpr auto has_it = static_cast<VerdictKind>(66);
 constexpr auto all_have_it = static_cast<VerdictKind>(67);
 
-/// What the kernel says of a peer that does not answer any more, in contrast to one that has closed.
+/// Whether the error means a peer that does not answer any more, in contrast to one that has closed.
 bool is_silence(int error);
 
 constexpr std::size_t news_text_max = 16384;
 
-/// A goodbye is one among many; of everything else it matters whether all have heard of it.
+/// A goodbye is one among many; for all other news it matters whether all ranks have them.
 inline bool wants_answer(const Verdict& verdict) {
     return verdict.kind != VerdictKind::silent && (verdict.kind != VerdictKind::left || !verdict.text.empty());
 }
 
-/// Ranks mostly leave together: those that hear of it wait a little before they look for a parent which leaves as well.
+/// Ranks mostly leave together: a rank that hears of it waits a little before it looks for a parent, which might leave
+/// as well.
 constexpr std::chrono::milliseconds mend_delay{20};
 
 struct Membership::Edge {
@@ -62,9 +63,9 @@ struct Membership::Edge {
     fork_guard::GuardedFd fd;         // a child that kept it would hide this rank's death
     security::Wire wire;              // on it
     UniqueFd process;                 // of a rank of this host: readable when it has ended
-    std::optional<PulseWatch> pulse;  // of one whose process cannot be seen
+    std::optional<PulseWatch> pulse;  // of a rank whose process is not visible
     std::string inbox;
-    std::atomic<int> error{0};  ///< with which something could not be sent: the kernel tells it once
+    std::atomic<int> error{0};  ///< of a failed send: the kernel tells it once
     bool up = false;            ///< to the parent (mutex_)
     bool confirmed = false;     ///< both ends have said `attached` (mutex_)
     bool left = false;          ///< its end is no death (mutex_)

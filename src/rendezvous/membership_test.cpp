@@ -28,7 +28,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// What a rank heard, or did.
+/// An event that a rank heard, or caused.
 struct Line {
     int rank = -1;
     VerdictKind kind = VerdictKind::left;
@@ -36,12 +36,12 @@ struct Line {
     char text[200] = {};
 };
 
-/// Ranks as processes. Each joins, and leaves when it is told to; what they hear comes through a pipe.
+/// Ranks as processes. Each joins, and leaves when it is told to; the news that they hear come through a pipe.
 class Ranks {
  public:
     using Act = std::function<void(Membership&, int rank)>;
     using Through = std::function<Store(Store, int rank)>;
-    /// `then`: what each does when it has said that it has joined; `through`: the store by which it joins.
+    /// `then`: each rank's act once it has said that it has joined; `through`: the store by which it joins.
     explicit Ranks(
         int count, Act then = {}, Through through = [](Store store, int) { return store; })
         : count_(count), then_(std::move(then)), through_(std::move(through)) {
@@ -314,7 +314,7 @@ TEST(Lifelines, a_rank_that_leaves_at_once_does_not_keep_others_from_joining) {
 
 // Its parent has the news that lets it go without waiting for its children.
 TEST(Lifelines, a_rank_that_comes_after_its_parent_left_is_told_by_another) {
-    const HashStore store, own;  // of the late rank: the test carries over what is to be seen
+    const HashStore store, own;  // of the late rank: the test carries over the keys that it is to see
     const auto join = [](const Store& where, int rank, std::function<void(const Verdict&)> hear) {
         return std::make_unique<Membership>(
             MembershipOptions{where, rank, 4, Deadline::after(test::patience(5s)), {}, std::move(hear)});

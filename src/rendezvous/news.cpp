@@ -17,7 +17,7 @@
 namespace tutti::rendezvous {
 namespace {
 
-// How long a neighbour may take to show a sign of life. Of a process of this host one knows whether it is stopped: one
+// How long a neighbour may take to show a sign of life. This rank can see whether a process of its host is stopped: one
 // that is not merely waits for a core.
 constexpr std::chrono::milliseconds patience_with_far{700};
 constexpr std::chrono::milliseconds patience_with_near{2000};
@@ -30,24 +30,24 @@ bool outranks(const Verdict& a, const Verdict& b) {
     return a.from < b.from;
 }
 
-// Each piece of news once: while lifelines move there may be two ways to a rank. False if it was known, or an
+// Forwards each piece of news once: while lifelines move there may be two ways to a rank. False if it was known, or an
 // accusation that counts more was.
 bool Membership::forward(const Verdict& verdict, const Edge* teller) {
     const std::string_view text = std::string_view(verdict.text).substr(0, news_text_max);
     News news{verdict.kind, verdict.rank, static_cast<std::uint32_t>(text.size()), verdict.group, verdict.from};
     const auto bytes = [&] { return std::string(reinterpret_cast<const char*>(&news), sizeof news).append(text); };
-    news.id = fnv1a(bytes());  // equal for the same news, whoever tells them
+    news.id = fnv1a(bytes());  // equal for the same news from any rank
     const std::string told = bytes();
     const bool asks = wants_answer(verdict);
     const Instant now = Clock::now();
     const std::lock_guard lock(mutex_);
     if (!heard_.insert(news.id).second) return false;
     if (is_accusation(verdict.kind)) {
-        // Who has answered for another's does not accuse any more: that one may judge already.
+        // A rank that has answered for another's accusation does not accuse any more: the other may judge already.
         if (accusation_ && (teller == nullptr || outranks(*accusation_, verdict))) return false;
         accusation_ = verdict;
     }
-    news_ += told;  // goodbyes too: a rank that is accepted later counts on nobody who has gone
+    news_ += told;  // goodbyes too: a rank that is accepted later counts on none that has gone
     if (verdict.kind == VerdictKind::left)
         gone_[static_cast<std::size_t>(verdict.rank)] = true;
     else if (verdict.kind != VerdictKind::silent)
@@ -67,7 +67,7 @@ bool Membership::forward(const Verdict& verdict, const Edge* teller) {
     return true;
 }
 
-// A lifeline that is new here (mutex_ is held): what was flooded before it existed.
+// Sends a new lifeline the news flooded before it existed (mutex_ is held).
 void Membership::tell_what_happened(Edge& edge) {
     if (!news_.empty()) say(edge, std::as_bytes(std::span(news_)));
 }
@@ -126,7 +126,7 @@ bool Membership::is_silent(int rank, Instant since) const {
     return waited >= patience_with_near || is_stopped(cards_[static_cast<std::size_t>(rank)].process);
 }
 
-// Their neighbours, of whom this rank may be the only one that can tell them.
+// Contacts their neighbours: this rank may be the only one that can tell them.
 void Membership::go_around(const std::vector<int>& ranks) {
     std::vector<int> targets;
     {
@@ -169,7 +169,7 @@ void Membership::contact(int rank) {
     }
 }
 
-// Ranks that have gone, so that those beside them may not have been told either.
+// Notes ranks that have gone, as the ranks beside them may not have the news either.
 void Membership::note_refusals() {
     std::vector<int> ranks;
     {

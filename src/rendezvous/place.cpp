@@ -29,7 +29,7 @@ std::string describe(int status) {
                            : fmt::format("killed by signal {}", WTERMSIG(status));
 }
 
-// What the system says of a process from its state on; the last field is the exit status. Empty: it is not there.
+// The system's fields of a process from its state on; the last is the exit status. Empty: it is not there.
 std::string status_of(int process) {
     std::ifstream file(fmt::format("/proc/{}/stat", process));
     // A process that goes while it is read makes the read fail; getline, unlike the buffer itself, does not throw.

@@ -1,4 +1,4 @@
-// Place: where a process runs, and how it ended, as far as others can tell. Free functions; any thread.
+// Place: where a process runs, and how it ended, as far as other processes can tell. Free functions; any thread.
 #pragma once
 
 #include <chrono>
@@ -11,11 +11,11 @@ namespace tutti::rendezvous {
 
 /// Identifies this machine, and the name spaces in which its processes can share memory.
 std::string host_key();
-/// The part of a host_key that is equal for all processes of one machine, whatever their name spaces.
+/// The part of a host_key that is equal for all processes of one machine, in any name spaces.
 std::string machine_of(std::string_view host_key);
 /// The part that is equal for processes with the same network interfaces: they reach each other by loopback addresses.
 std::string network_of(std::string_view host_key);
-/// In which process ids mean the same.
+/// Identifies the process space: in it process ids mean the same.
 std::uint64_t process_space();
 
 /// How a process in this process space ended: "killed by SIGKILL" or "exited with status 3" while its parent has not

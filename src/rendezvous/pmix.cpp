@@ -129,7 +129,7 @@ bool is_whole(const PmixFacts& facts) {
     return facts.size && facts.local_rank && facts.local_size && !facts.host_of_rank_0.empty();
 }
 
-// MPI holds the library open already, and it counts who has begun.
+// MPI holds the library open already, and it counts its users.
 std::optional<PmixFacts> ask_beside_mpi() {
     void* const library = ::dlopen(library_name, RTLD_LAZY | RTLD_NOLOAD);
     if (library == nullptr) return std::nullopt;

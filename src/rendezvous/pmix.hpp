@@ -1,4 +1,4 @@
-// What a process manager that speaks PMIx knows and no variable says: asked of its server by PMIx's own library.
+// Facts that only a PMIx process manager knows and no variable gives: PMIx's own library asks its server for them.
 //
 // Threads: any. Takes some 20 ms, most of them in a process of its own.
 #pragma once
@@ -13,8 +13,8 @@ struct PmixFacts {
     std::string host_of_rank_0;  ///< empty: not known
 };
 
-/// Nothing where no server has started this process, or libpmix.so.2 is not here. Of what the server does not tell,
-/// nothing.
+/// Nothing where no server has started this process, or libpmix.so.2 is not here. Facts that the server does not give
+/// stay empty.
 std::optional<PmixFacts> ask_pmix();
 
 }  // namespace tutti::rendezvous

@@ -2,7 +2,7 @@
 //
 // A child may keep its parent's sockets open when the parent dies: then nothing closes, and to another host the parent
 // looks as if it were stopped. The socket of a pulse is in the descriptor table of a thread of its own, which no child
-// gets. Whoever is refused there knows that the process has ended; one that is stopped does not refuse.
+// gets. A refused connection there means that the process has ended; a stopped process does not refuse.
 //
 // Threads: one at a time.
 #pragma once

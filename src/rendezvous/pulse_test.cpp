@@ -1,4 +1,4 @@
-// A pulse tells how long a process lives, whatever its children keep.
+// A pulse tells how long a process lives, even if its children keep its descriptors.
 #include "rendezvous/pulse.hpp"
 #include "support/patience.hpp"
 

@@ -28,7 +28,8 @@
 namespace tutti::rendezvous {
 namespace {
 
-// Of a rank that cannot join: to reach the store; and, where it serves that itself, for the others to come and hear it.
+// The time of a rank that cannot join: to reach the store; and, where it serves that itself, for the others to come and
+// learn why.
 constexpr std::chrono::milliseconds brief_time{500};
 
 struct Url {
@@ -101,9 +102,9 @@ void check(const Joined& joined, const Request& request, const char* how) {
     }
 }
 
-// A process may leave a world and join another at the same address. Who is early then finds the server of the world
-// that it has left, which lives until rank 0 has left, too: a rank of its number has been there already. So it comes
-// again, also when that server goes away meanwhile.
+// A process may leave a world and join another at the same address. A rank that is early then finds the server of the
+// world that it has left, which lives until rank 0 has left, too: a rank of its number has been there already. So it
+// comes again, also when that server goes away meanwhile.
 class Address {
  public:
     Address(const std::string& host, std::uint16_t port) : key_(host, port) {}
@@ -189,8 +190,7 @@ std::uint16_t port_of(std::string_view text, const std::string& where) {
     return static_cast<std::uint16_t>(*port);
 }
 
-// An address and a port that nobody said, but that were worked out, can be wrong: the message tells how they came
-// about.
+// An address and a port that tutti worked out can be wrong: the message tells how it did so.
 Joined where_the_launcher_says(const JobEnvironment& job, Joined joined, const Request& request) {
     const auto reach = [&] {
         return over_tcp(job.master_addr.value, port_of(job.master_port.value, "env://: MASTER_PORT"), std::move(joined),
@@ -214,8 +214,8 @@ Joined where_the_launcher_says(const JobEnvironment& job, Joined joined, const R
     }
 }
 
-// A program that was started bare is a world by itself, as with MPI. Of one that was told a part it is not known what
-// it is a part of.
+// A program that was started bare is a world by itself, as with MPI. A program with a part of the facts is a part of an
+// unknown world.
 bool is_started_alone(const JobEnvironment& job, const Joined& joined) {
     const bool told = job.master_addr || job.master_port;
     if (joined.rank == -1 && joined.world_size == -1 && !told) return true;
@@ -258,7 +258,7 @@ Joined by_environment(const Url& url, const std::string& method, const Request& 
         throw InvalidArgument("env://: MASTER_ADDR is not set; set it to the address of rank 0's machine");
     if (!job.master_addr) job.master_addr.value = "127.0.0.1";
     joined = where_the_launcher_says(job, std::move(joined), request);
-    // The launcher's store lives on when the job is started again; what an earlier attempt wrote must not be seen.
+    // The launcher's store lives on when the job is started again; this attempt must not see an earlier one's keys.
     if (job.store_is_hosted && !job.attempt.empty()) joined.store = PrefixStore("attempt/" + job.attempt, joined.store);
     return joined;
 }
@@ -329,7 +329,7 @@ Joined resolve(const Request& request) {
 
 void stay_for_others(const DistError& error, bool serves, int world_size) {
     const bool own = error.context().peer < 0 && error.code() != ErrorCode::timeout &&
-                     error.code() != ErrorCode::interrupted;  // whoever interrupts it does not want to wait
+                     error.code() != ErrorCode::interrupted;  // the user who interrupts it does not want to wait
     if (own && serves && world_size > 1) std::this_thread::sleep_for(time_for_others);
 }
 

@@ -22,7 +22,7 @@ struct Request {
     bool only_to_tell = false;  ///< this rank does not join, and may make no sense
 };
 
-/// How long a store that a rank serves stays for the others when that rank fails: so long they may come to hear why.
+/// How long a store that a rank serves stays for the others when that rank fails, so that they can learn why.
 inline constexpr std::chrono::seconds time_for_others{1};
 
 /// After a failure to join: keeps the store that this rank serves so long for the others (`serves`), if the failure is
@@ -37,10 +37,10 @@ struct Joined {
     bool is_fresh = false;     ///< rank 0 serves it for this world alone, so that nothing is left there from another
 };
 
-/// Throws InvalidArgument that says what is missing or contradictory, DistStoreError if no store can be reached.
+/// Throws InvalidArgument that names the missing or contradictory facts, DistStoreError if no store can be reached.
 Joined resolve(const Request& request);
 
-/// For a process that cannot join and has not come as far as the store: tells the ranks that wait for it there.
+/// For a process that cannot join and has not reached the store yet: tells the ranks that wait for it there.
 /// `place_in`: where in the store they meet. Best effort; takes half a second where there is no store yet, and a second
 /// where this process has to serve it. False: there was no store.
 bool say_failed(const Request& request, const std::function<Store(const Joined&)>& place_in,

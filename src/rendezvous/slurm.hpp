@@ -1,4 +1,4 @@
-// What Slurm's variables mean.
+// The meaning of Slurm's variables.
 //
 // Threads: any; functions of their arguments.
 #pragma once

@@ -19,12 +19,12 @@ TUTTI_OBJECT(Table, missing, cards, decision, world, secret, failure);
 
 namespace {
 
-// What ranks write to each other stands behind the writer's version.
+// Ranks write the values for each other behind their own version.
 std::string encode_with_version(Object value) {
     return object::encode_string(Object(Object::List{Object(version()), std::move(value)}));
 }
 
-// 0.1 of 0.1.7: what has to be equal on all ranks (VERSIONING.md).
+// 0.1 of 0.1.7: the part that has to be equal on all ranks (VERSIONING.md).
 std::string_view minor_of(std::string_view version) {
     return version.substr(0, version.find('.', version.find('.') + 1));
 }
@@ -34,7 +34,7 @@ T decode(std::string_view bytes, const std::string& what) {
     try {
         const Object all = object::decode_string(bytes);
         const Object::List& parts = all.as_list();
-        return parts.size() == 2 ? parts[1].get<T>() : all.get<T>();  // which says what it is
+        return parts.size() == 2 ? parts[1].get<T>() : all.get<T>();  // the error names the mistake
     } catch (const ObjectError& error) {
         throw DistStoreError(fmt::format("init: {} in the store cannot be read: {}; does every process run the same "
                                          "version of tutti?",
@@ -84,7 +84,7 @@ std::optional<Failure> other_version(std::string_view bytes, int rank) {
                                    "ranks, up to its last number",
                                    rank, theirs, version())};
     } catch (const std::exception&) {
-        return std::nullopt;  // it does not say; who decodes it says what is wrong
+        return std::nullopt;  // it does not say; decoding it gives the error
     }
 }
 

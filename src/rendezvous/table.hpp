@@ -1,6 +1,6 @@
-// Table: what rank 0 makes of the cards of all ranks, under one key of the world's store for which all others wait.
-// Where the ranks do not come together a failure stands there instead: the first that is written counts, and ends the
-// joining of all. Who fails writes it; for one that ends without a word its will does (StoreBackend::set_will).
+// Table: rank 0 makes it of the cards of all ranks, under one key of the world's store for which all others wait. Where
+// the ranks do not come together a failure stands there instead: the first that is written counts, and ends the joining
+// of all. The rank that fails writes it; for one that ends without a word its will does (StoreBackend::set_will).
 //
 // Threads: any; functions of their arguments.
 #pragma once
@@ -18,8 +18,8 @@ namespace tutti::rendezvous {
 struct Failure {
     enum Kind {
         none,
-        disagreement,  ///< `text` says who contradicts whom: everybody's InvalidArgument
-        failed,        ///< `rank` could not join: `text` is what it threw
+        disagreement,  ///< `text` names the ranks that contradict each other: the InvalidArgument of all
+        failed,        ///< `rank` could not join: `text` is its exception's
         ended          ///< the process of `rank` ended before it had joined: `text` says which it was
     };
     int kind = none;
@@ -28,7 +28,7 @@ struct Failure {
 };
 
 struct Table {
-    std::vector<int> missing;  ///< nobody may go on when there are any
+    std::vector<int> missing;  ///< no rank may go on when there are any
     std::vector<Card> cards;
     std::string decision;
     std::uint64_t world = 0;
@@ -43,16 +43,16 @@ std::string card_key(int rank);
 std::string encode(const Table& table);
 std::string encode(const Failure& failure);
 std::string encode(const Card& card);
-/// Where `bytes`, which `rank` has written, say that it runs a version of tutti that cannot be in a job with this one:
-/// another MINOR. The rest of them may be anything then.
+/// The failure if `bytes`, which `rank` has written, come from a version of tutti that cannot be in a job with this
+/// one: another MINOR. Their rest may be anything then.
 std::optional<Failure> other_version(std::string_view bytes, int rank);
-/// Throws DistStoreError for what rank `rank` cannot have written.
+/// Throws DistStoreError for bytes that rank `rank` cannot have written.
 Card decode_card(std::string_view bytes, int rank);
-/// As rank `rank` of `size` ranks reads it. Throws what the failure says, if there is one, else the timeout that names
+/// As rank `rank` of `size` ranks reads it. Throws the failure's error, if there is one, else the timeout that names
 /// the missing; InvalidArgument when it has another number of ranks, DistStoreError when it is no table.
 Table read_table(std::string_view bytes, int rank, int size);
 
-/// How ranks with different sizes are told so.
+/// The failure for ranks with different sizes.
 Failure other_size(int rank, int says, int rank_0_says);
 
 /// Tells the other ranks of the world with this store that `rank` cannot join; unless they have heard of a failure

@@ -46,7 +46,7 @@ TEST(Table, comes_back_as_it_was) {
     EXPECT_EQ(decode_card(encode(a_card()), 1).door, "door");
 }
 
-// What ranks of other versions write is this list, whatever its second part may be.
+// Ranks of other versions write this list, with any second part.
 TEST(Table, of_another_version_is_an_error_that_names_both) {
     const auto written_by = [](const char* version) {
         return object::encode_string(Object(Object::List{Object(version), Object("whatever it may be")}));

@@ -31,7 +31,7 @@ void ByteQueue::append(std::span<const std::byte> bytes) {
     added(bytes.size());
 }
 
-// What was large once does not stay so.
+// A queue that was large once does not stay so.
 void ByteQueue::remove(std::size_t count) noexcept {
     constexpr std::size_t kept_bytes = std::size_t{1} << 20;
     begin_ += count;

@@ -13,7 +13,7 @@ class ByteQueue {
  public:
     std::span<const std::byte> bytes() const noexcept { return {memory_.get() + begin_, end_ - begin_}; }
     bool empty() const noexcept { return begin_ == end_; }
-    /// At least so many; fill some of it in, and say how many with added().
+    /// Room for at least that many; fill some of it in, and tell how many with added().
     std::span<std::byte> room(std::size_t at_least);
     void added(std::size_t count) noexcept { end_ += count; }
     void append(std::span<const std::byte> bytes);

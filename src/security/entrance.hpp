@@ -1,5 +1,5 @@
-// Entrance: the accepting end of a fresh connection, whichever way the other begins: by TLS or by the handshake. Bytes
-// go in and come out, as of Handshake and Tls.
+// Entrance: the accepting end of a fresh connection, which the other end may begin by TLS or by the handshake. Bytes go
+// in and come out, as of Handshake and Tls.
 //
 // Threads: one at a time.
 #pragma once
@@ -29,13 +29,13 @@ class Entrance {
 
     State state() const noexcept;
     std::string_view error() const noexcept;
-    /// The peer has begun in one of our ways. One that leaves then has found out that it knows another secret.
+    /// The peer has begun in one of our ways. A peer that leaves then has found out that it knows another secret.
     bool has_begun() const noexcept;
     bool by_tls() const noexcept { return tls_ != nullptr; }
 
     /// How many bytes to read: nothing that the caller would have to keep.
     std::size_t wanted() const noexcept;
-    /// Takes bytes; returns how many. What follows the handshake stays with the caller, or with the Tls.
+    /// Takes bytes; returns how many. Bytes behind the handshake stay with the caller, or with the Tls.
     std::size_t consume(std::span<const std::byte> bytes);
     std::span<const std::byte> output() const noexcept;
     void sent(std::size_t count) noexcept;

@@ -43,7 +43,7 @@ std::size_t Handshake::consume(std::span<const std::byte> bytes) {
         std::memcpy(input_.data() + input_size_, bytes.data() + taken, count);
         taken += count;
         input_size_ += count;
-        // A peer that speaks something else is noticed at its first wrong byte. The connecting end's second message
+        // This detects a peer of another protocol at its first wrong byte. The connecting end's second message
         // is a proof alone.
         const bool has_magic = input_wanted_ != mac_bytes;
         if (has_magic && std::memcmp(input_.data(), magic.data(), std::min(input_size_, magic_bytes)) != 0) {
@@ -127,7 +127,7 @@ void authenticate(int fd, const Secret& secret, Role role, std::string_view purp
             machine.sent(output.size());
         }
         if (machine.state() != Handshake::State::needs_more) break;
-        // One magic first: a peer that speaks something shorter than our messages is noticed as well.
+        // One magic first, so that this also detects a peer whose messages are shorter than ours.
         const std::size_t count = std::min({machine.wanted(), buffer.size(), heard ? buffer.size() : magic.size()});
         heard = true;
         net::recv_all(fd, std::span(buffer).first(count), limit, abort, operation);

@@ -10,7 +10,7 @@
 // service from being led to another. Either end learns nothing from a failure but that it failed.
 // It authenticates the connection, it does not encrypt it.
 //
-// Threads: one Handshake belongs to one thread at a time. Nothing is allocated for what a peer says.
+// Threads: one Handshake belongs to one thread at a time. A peer's input causes no allocation.
 #pragma once
 
 #include "core/deadline.hpp"
@@ -35,7 +35,7 @@ class Handshake {
  public:
     enum class State {
         needs_more,  ///< feed it; its output may also be waiting to be sent
-        done,        ///< the peer is who it should be; send what output is left
+        done,        ///< the peer is authentic; send the output that is left
         failed       ///< close the connection; error() says why
     };
 
@@ -43,8 +43,8 @@ class Handshake {
 
     State state() const noexcept { return state_; }
     std::string_view error() const noexcept { return error_; }
-    /// Accepting end: the peer has begun a handshake of ours. One that leaves then has found out that it knows another
-    /// secret.
+    /// Accepting end: the peer has begun a handshake of ours. A peer that leaves then has found out that it knows
+    /// another secret.
     bool has_begun() const noexcept { return role_ == Role::accepting && input_wanted_ == mac_bytes; }
 
     /// Bytes to send now; tell how many went with sent().
@@ -53,7 +53,7 @@ class Handshake {
 
     /// How many bytes the peer's current message still lacks.
     std::size_t wanted() const noexcept;
-    /// Takes at most wanted() bytes and returns how many; what follows the handshake stays with the caller.
+    /// Takes at most wanted() bytes and returns how many; bytes behind the handshake stay with the caller.
     std::size_t consume(std::span<const std::byte> bytes);
 
  private:
@@ -87,7 +87,7 @@ class Handshake {
 /// How long an accepting end waits for a peer to prove itself: TUTTI_HANDSHAKE_TIMEOUT_MS, default 5 s.
 std::chrono::milliseconds handshake_timeout();
 
-/// The whole handshake on a connected socket; exactly its bytes are read. The accepting end gives up after
+/// The whole handshake on a connected socket; it reads exactly its own bytes. The accepting end gives up after
 /// handshake_timeout(), the connecting end at its deadline. DistNetworkError, code security, when the peer does not
 /// prove the secret; code network when it goes away.
 void authenticate(int fd, const Secret& secret, Role role, std::string_view purpose, const Deadline& deadline,

@@ -22,9 +22,9 @@ class LocalSecretServer {
  public:
     /// DistNetworkError when another process already serves a secret for this port.
     LocalSecretServer(std::uint16_t port, Secret secret);
-    /// Readable when somebody asks.
+    /// Readable when a process asks.
     int fd() const noexcept { return listener_.get(); }
-    /// Answers everybody who waits; never blocks.
+    /// Answers every waiting process; never blocks.
     void serve();
 
  private:
@@ -33,14 +33,14 @@ class LocalSecretServer {
     std::unique_ptr<Seldom> refused_ = std::make_unique<Seldom>();
 };
 
-/// The secret of the process that serves this port; waits for it until the deadline. nullopt when nobody does, or
-/// when the one that does belongs to another user.
+/// The secret of the process that serves this port; waits for it until the deadline. nullopt when none does, or when it
+/// belongs to another user.
 std::optional<Secret> fetch_local_secret(std::uint16_t port, const Deadline& deadline,
                                          const AbortFlag* abort = nullptr);
 
 struct SecretRequest {
     std::string host;        ///< where the master listens
-    std::uint16_t port = 0;  ///< needed by those that are not the master
+    std::uint16_t port = 0;  ///< needed by all but the master
     bool is_master = false;
     std::optional<std::string> explicit_secret{};  ///< an option of the caller; wins
 };
@@ -52,7 +52,7 @@ struct JobSecret {
 };
 
 /// The caller's option, else the environment, else on a loopback host the local secret, else with TUTTI_INSECURE=1 a
-/// well-known one; otherwise DistNetworkError (code security) that says what to set.
+/// well-known one; otherwise DistNetworkError (code security) that names the variables to set.
 JobSecret resolve_secret(const SecretRequest& request, const Deadline& deadline, const AbortFlag* abort = nullptr);
 
 }  // namespace tutti::security

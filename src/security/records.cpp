@@ -58,7 +58,7 @@ void Records::use_secret() {
     std::array<std::byte, 32> key{};
     derive("key", std::span(key).first(static_cast<std::size_t>(EVP_CIPHER_get_key_length(cipher_))));
     derive("iv", iv_);
-    // Whether it encrypts or decrypts it is told with each record.
+    // Each record tells the cipher whether to encrypt or decrypt.
     const bool good =
         context_ != nullptr && EVP_CipherInit_ex(context_, cipher_, nullptr, from(key.data()), nullptr, 1) == 1;
     OPENSSL_cleanse(key.data(), key.size());

@@ -2,7 +2,7 @@
 // 5).
 //
 // The handshake is OpenSSL's, and so are the ciphers. Its own records cost two copies more on either side, which is
-// half of what TLS costs a stream of long messages; here a record goes from the caller's memory to the caller's.
+// half of the cost of TLS for a stream of long messages; here a record goes from the caller's memory to the caller's.
 //
 // Threads: one at a time.
 #pragma once
@@ -45,11 +45,11 @@ class Records {
     static constexpr std::size_t room_for(std::size_t record) {
         return record < header_bytes + tag_bytes + 1 ? 0 : record - header_bytes - tag_bytes - 1;
     }
-    /// A whole record; nullopt where it is not what the other end has made of its next one: nothing in `into` counts.
+    /// A whole record; nullopt where it is not the other end's next one: then nothing in `into` counts.
     std::optional<Opened> open(std::span<const std::byte> record, std::span<std::byte> into);
     /// The next key (section 7.2).
     void renew();
-    /// With this key.
+    /// The number of records sealed or opened with this key.
     std::uint64_t count() const noexcept { return count_; }
 
  private:

@@ -1,4 +1,4 @@
-// Secret: what all processes of a job know and nobody else does.
+// Secret: a value that all processes of a job know and nobody else does.
 //
 // Threads: a value; no shared state. Its bytes are wiped when it goes and are never put into a message.
 #pragma once
@@ -22,7 +22,7 @@ class Secret {
     /// Any text of 1 to 4096 bytes; otherwise InvalidArgument.
     static Secret from_text(std::string_view text);
     /// TUTTI_JOB_SECRET, else the first line of TUTTI_JOB_SECRET_FILE. The file must belong to this user and be
-    /// closed to everybody else: otherwise DistNetworkError (code security) says what to do.
+    /// closed to all others: otherwise DistNetworkError (code security) gives the remedy.
     static std::optional<Secret> from_environment();
     /// Throws as from_environment does.
     static Secret from_file(const std::string& path);

@@ -74,7 +74,7 @@ Bytes take_output(Handshake& machine) {
     return bytes;
 }
 
-/// Lets both ends talk, `piece` bytes at a time, until nobody has more to say.
+/// Lets both ends talk, `piece` bytes at a time, until neither has more to say.
 void converse(Handshake& a, Handshake& b, std::size_t piece) {
     const auto carry = [piece](Handshake& from, Handshake& to) {
         const Bytes bytes = take_output(from);
@@ -190,7 +190,7 @@ TEST(Handshake, leaves_what_follows_it_to_the_caller) {
 }
 
 TEST(Handshake, refuses_its_own_words_played_back) {
-    // Reflection: the attacker answers a client with what another accepting end of ours says to the client's nonce,
+    // Reflection: the attacker answers a client with the words of another accepting end of ours to the client's nonce,
     // and an accepting end with its own proof.
     Handshake server(the_secret(), Role::accepting, "store");
     Handshake stranger(Secret::from_text("unknown"), Role::connecting, "store");
@@ -346,7 +346,7 @@ TEST(LocalSecret, reaches_processes_of_the_same_user_also_when_they_come_first) 
     EXPECT_THROW(LocalSecretServer(port, secret), DistNetworkError);
 }
 
-// Whoever may connect may ask; only the first is worth a line.
+// Any user that can connect may ask; only the first request is worth a line.
 TEST(LocalSecret, another_user_who_asks_again_and_again_gets_one_line_in_the_log) {
     if (::geteuid() != 0) GTEST_SKIP() << "needs root, to be another user";
     UniqueFd keep;

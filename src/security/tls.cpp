@@ -23,14 +23,14 @@ namespace tutti::security {
 namespace {
 
 // Before anything else here uses OpenSSL, as its first user decides whether it cleans up at exit: worlds that static
-// objects hold end after that, and still shake hands; threads may use it, too.
+// objects hold end after that, and still do handshakes; threads may use it, too.
 [[maybe_unused]] const int without_cleanup_at_exit = OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
 
 constexpr std::string_view key_label = "tutti tls psk 1:";
-/// RFC 8446, section 5.5, bounds what AES-GCM encrypts with one key: 2^24.5 full records.
+/// RFC 8446, section 5.5, bounds the data that AES-GCM encrypts with one key: 2^24.5 full records.
 constexpr std::uint64_t records_max = std::uint64_t{1} << 23;
 constexpr std::size_t header_bytes = Records::header_bytes;
-/// What a record says that it has behind its header, at most.
+/// The largest length that a record's header may state.
 constexpr std::size_t length_max = Tls::record_bytes + 256;
 // RFC 8446, sections 4.6.3 and 6
 constexpr std::array<std::byte, 5> key_update{std::byte{24}, std::byte{0}, std::byte{0}, std::byte{1}, std::byte{0}};
@@ -215,7 +215,7 @@ void Tls::fail(std::string why) noexcept {
     error_ = std::move(why);
 }
 
-// What a call of OpenSSL's has failed of.
+// Notes why a call of OpenSSL's has failed.
 void Tls::note_failure() {
     const unsigned long code = ERR_peek_error();
     const int reason = ERR_GET_REASON(code);
@@ -248,7 +248,7 @@ void Tls::go_on() {
     if (state_ != State::shaking_hands) return;
     ERR_clear_error();
     const int result = SSL_do_handshake(ssl_);
-    // A server may shake hands by a certificate in place of the key, which proves nothing here.
+    // A server may do the handshake by a certificate in place of the key, which proves nothing here.
     if (result == 1 && SSL_session_reused(ssl_) != 1)
         fail("it does not know this job's secret: it showed a certificate instead");
     else if (result == 1)
@@ -333,7 +333,7 @@ std::size_t Tls::open_record(std::span<std::byte> into) {
     return 0;
 }
 
-// What the other end has to say about the connection.
+// The other end's messages about the connection itself.
 void Tls::take_message(Records::Kind kind, std::span<const std::byte> message) {
     if (kind == Records::Kind::alert && message.size() == 2) {
         if (message[1] == close_notify)
@@ -351,8 +351,8 @@ void Tls::take_message(Records::Kind kind, std::span<const std::byte> message) {
     if (message[4] == std::byte{1} && !renew_key()) fail("OpenSSL does not encrypt");
 }
 
-// Bytes of the record that comes next, if all of it is here; 0: it is not. One that is too long is looked at as
-// it is.
+// Bytes of the record that comes next, if all of it is here; 0: it is not. Of a record that is too long: the bytes at
+// hand.
 std::size_t Tls::whole_record() const noexcept {
     const auto bytes = input_.bytes();
     if (bytes.size() < header_bytes) return 0;

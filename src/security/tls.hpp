@@ -1,11 +1,11 @@
-// Tls: one end of a TLS 1.3 connection between two processes that know a secret. Bytes go in and come out: whoever uses
-// it has the socket (Wire), or an event loop's (the store's server).
+// Tls: one end of a TLS 1.3 connection between two processes that know a secret. Bytes go in and come out: its user has
+// the socket (Wire), or an event loop's (the store's server).
 //
 // The secret is an external pre-shared key (RFC 8446, psk_dhe_ke): no certificates, and a fresh X25519 exchange for
-// each connection, so that who learns the secret later cannot read what was recorded. The key is derived for the
-// identity that the connecting end sends, which says what the connection is for and which ranks it connects: it cannot
-// be led to another rank or service, and its bytes played back to their sender mean nothing. There are no tickets and
-// no early data, so that nothing can be replayed.
+// each connection, so that somebody who learns the secret later cannot decrypt recorded traffic. The key is derived for
+// the identity that the connecting end sends, which names the connection's purpose and the ranks that it connects: an
+// attacker cannot lead it to another rank or service, and its bytes played back to their sender mean nothing. There are
+// no tickets and no early data, so that nothing can be replayed.
 //
 // Threads: one at a time.
 #pragma once
@@ -34,7 +34,7 @@ namespace tutti::security {
 
 class Tls {
  public:
-    /// Whether this end is the one that a connection of that identity is for.
+    /// Whether a connection of that identity is for this end.
     using Admits = std::function<bool(std::string_view identity)>;
     enum class State {
         shaking_hands,
@@ -68,7 +68,7 @@ class Tls {
     /// Bytes for the other end.
     ByteQueue& output() noexcept { return output_; }
     const ByteQueue& output() const noexcept { return output_; }
-    /// Goes on shaking hands with what has come.
+    /// Continues the handshake with the bytes that have come.
     void go_on();
 
     /// Once open. All of the bytes, as records in output(); false when it has failed.
@@ -106,7 +106,7 @@ class Tls {
     State state_ = State::shaking_hands;
     std::string error_;
     ByteQueue input_, output_;
-    ByteQueue opened_;             // what was read and did not fit
+    ByteQueue opened_;             // read, but did not fit
     ssl_st* ssl_ = nullptr;        // until it is open
     std::size_t record_left_ = 0;  // of a record that OpenSSL has begun to take
     struct Secrets {

@@ -1,4 +1,4 @@
-// TLS between processes that know a secret: what it carries, and what it refuses.
+// TLS between processes that know a secret: the data that it carries, and the peers and records that it refuses.
 #include "security/tls.hpp"
 
 #include "security/tls_test_support.hpp"
@@ -25,7 +25,7 @@ struct Ends {
         : client(Tls::connecting(secret, std::string(name))),
           server(Tls::accepting(the_secret(), [](std::string_view named) { return named == identity; })) {}
 
-    // All that both have to say, in pieces.
+    // The output of both, in pieces.
     void converse(std::size_t piece = 100'000) const {
         for (bool moved = true; moved;) {
             moved = false;
@@ -263,7 +263,7 @@ class OpenSsl {
     SSL* ssl_;
 };
 
-// Shakes hands by a certificate, as any web server does, and not by a key that both know.
+// Does the handshake by a certificate, as any web server does, and not by a key that both know.
 void show_certificate_instead(SSL* ssl) {
     EVP_PKEY* const key = EVP_EC_gen("P-256");
     X509* const certificate = X509_new();

@@ -19,12 +19,12 @@
 namespace tutti::security {
 namespace {
 
-/// Made records of at once; they stay in the cache until the kernel has them.
+/// The bytes to make records of at once; they stay in the cache until the kernel has them.
 constexpr std::size_t batch_bytes = 8 * Tls::record_bytes;
 /// Read at once: one record at first, more where many come.
 constexpr std::size_t input_bytes_min = Tls::record_bytes + 1024;
 constexpr std::size_t input_bytes_max = std::size_t{256} << 10;
-/// What a peer that takes nothing may leave here.
+/// The most bytes to hold for a peer that takes nothing.
 constexpr std::size_t posted_bytes_max = std::size_t{1} << 20;
 
 std::span<const std::byte> bytes_of(const iovec& part) {
@@ -88,7 +88,7 @@ struct Wire::Secured {
     bool at_end = false;
     bool spoils_next = false;
 
-    // What the kernel takes of what waits; false where that is not all, errno as send(2)'s.
+    // Sends as many waiting bytes as the kernel takes; false where that is not all, errno as send(2)'s.
     bool flush(int fd) {
         ByteQueue& output = tls->output();
         if (spoils_next && !output.empty()) {
@@ -187,7 +187,7 @@ ssize_t Wire::send(int fd, std::span<const iovec> parts) {
     Parts rest(parts);
     for (;;) {
         if (!secured_->flush(fd)) break;
-        // It may have begun with more, when it was shown more.
+        // It may have begun with more, when the caller passed more.
         const std::size_t counted = std::min(secured_->begun, shown - total);
         secured_->begun -= counted;
         total += counted;
@@ -301,7 +301,7 @@ Wire secure(int fd, const Secret& secret, std::string identity, const Deadline& 
         net::send_all(fd, output, deadline, abort, operation);
         tls->output().remove(output.size());
         if (tls->state() != Tls::State::shaking_hands) break;
-        // What follows the handshake may come with it.
+        // Bytes behind the handshake may come with it.
         const auto room = tls->input().room(input_bytes_min);
         const ssize_t got = ::recv(fd, room.data(), room.size(), MSG_DONTWAIT);
         if (got > 0) {

@@ -1,4 +1,4 @@
-// TLS on sockets: who is let in at an entrance, and what a wire carries.
+// TLS on sockets: the peers that an entrance lets in, and the bytes that a wire carries.
 #include "security/wire.hpp"
 
 #include "core/socket.hpp"
@@ -96,7 +96,7 @@ std::byte byte_at(std::size_t at) {
     return static_cast<std::byte>((at * 2654435761U) >> 13U);
 }
 
-// Each end writes what the kernel takes of pieces of all sizes, and reads into rooms of all sizes.
+// Each end writes pieces of all sizes, as far as the kernel takes them, and reads into rooms of all sizes.
 TEST(Wire, carries_all_bytes_both_ways_at_once_whatever_the_kernel_takes) {
     constexpr std::size_t bytes = 6'000'000;
     for (const int buffer : {4'000, 70'000, 0}) {
@@ -107,7 +107,7 @@ TEST(Wire, carries_all_bytes_both_ways_at_once_whatever_the_kernel_takes) {
         for (std::size_t i = 0; i < bytes; ++i) whole[i] = byte_at(i);
         const auto run = [&](Wire& wire, int fd, unsigned seed, Bytes& got) {
             std::mt19937 random(seed);
-            std::size_t sent = 0, shown = 0;  // of what it was shown some may not be counted yet
+            std::size_t sent = 0, shown = 0;  // some of the bytes shown may not be counted yet
             Bytes room(300'000);
             while (sent < bytes || got.size() < bytes) {
                 bool moved = false;

@@ -18,7 +18,7 @@ namespace {
 
 /// As many as the system allows (net.core.somaxconn): all ranks of a host come at once.
 constexpr int backlog = 4096;
-constexpr int turn = 64;  // connections, before the loop looks at those that are there
+constexpr int turn = 64;  // connections, before the loop serves the present ones
 constexpr std::uint64_t pause_ms = 100;
 constexpr std::uint64_t say_after_max_ms = 600'000;
 
@@ -65,7 +65,7 @@ void Acceptor::accept_all() {
     }
 }
 
-// The clients wait in the socket's queue. Ever more seldom, so that a log stays readable.
+// The clients wait in the socket's queue. Logs it ever more seldom, so that a log stays readable.
 void Acceptor::pause(int error) {
     uv_poll_stop(&poll_);
     uv_timer_start(

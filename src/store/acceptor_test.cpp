@@ -22,7 +22,7 @@ using test::connect_raw;
 
 using namespace std::chrono_literals;
 
-/// From here on only `count` more can be opened, or, below the hard limit, until somebody raises the soft one.
+/// From here on only `count` more can be opened, or, below the hard limit, until the process raises the soft one.
 void allow_more(int count, bool hard_too) {
     const UniqueFd next(::dup(0));
     rlimit limit{};
@@ -37,7 +37,7 @@ void serve_many_clients_below_the_hard_limit() {
     ::setenv("TUTTI_STORE_LOCAL", "0", 1);
     const TCPStore store = a_master();
     std::vector<UniqueFd> strangers;
-    // What connect_raw() takes is there; what accept(2) takes is not.
+    // There is a descriptor for connect_raw(), and none for accept(2).
     allow_more(3, false);
     strangers.push_back(connect_raw(store.port()));
     strangers.push_back(connect_raw(store.port()));

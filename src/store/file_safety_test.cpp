@@ -1,4 +1,4 @@
-// A FileStore's file holds its jobs' secrets, and what stands in it may come from anybody.
+// A FileStore's file holds its jobs' secrets, and its content may come from anybody.
 #include "store/key_map.hpp"
 #include "store/process_test_support.hpp"
 #include "store/record_file.hpp"

@@ -37,9 +37,9 @@ enum class Change : char {
     counter = 'c',  ///< key, decimal text
     append = 'a',   ///< key, value
     erase = 'e',    ///< key
-    join = 'j',     ///< a user of a file with a fixed number of users: who
-    will = 'w',     ///< who, key, value: to be set when that process has ended, unless the key exists
-    leave = 'l'     ///< who
+    join = 'j',     ///< a user of a file with a fixed number of users: its identity
+    will = 'w',     ///< identity, key, value: to be set when that process has ended, unless the key exists
+    leave = 'l'     ///< identity
 };
 
 std::string encode(Change change, std::span<const std::string_view> fields) {
@@ -109,7 +109,7 @@ class FileBackend : public StoreBackend {
     std::int64_t num_keys(Milliseconds timeout) override {
         std::size_t count = 0;
         access("num_keys", {}, timeout, Access::read, [&] { count = map_.size(); });
-        return static_cast<std::int64_t>(count) + 1;  // the record of who uses the file
+        return static_cast<std::int64_t>(count) + 1;  // the record of the file's users
     }
     void wait(std::span<const std::string> keys, Milliseconds timeout) override {
         wait_for(keys, timeout, "wait", [] {});
@@ -142,7 +142,7 @@ class FileBackend : public StoreBackend {
         return std::ranges::all_of(keys, [this](const std::string& key) { return map_.contains(key); });
     }
 
-    /// Runs `work` under the locks, with all that others wrote.
+    /// Runs `work` under the locks, with all changes of others.
     template <class Work>
     void locked(Access access, const Deadline& deadline, Work&& work) {
         const std::lock_guard guard(mutex_);
@@ -207,7 +207,7 @@ class FileBackend : public StoreBackend {
         }
     }
 
-    /// Those of processes that have ended: whoever waits looks after them.
+    /// Does the wills of processes that have ended: every waiting process looks after them.
     void do_wills(const Deadline& deadline) {
         bool any = false;
         {
@@ -273,8 +273,8 @@ class FileBackend : public StoreBackend {
                         name_, store::show_key(text)));
     }
 
-    /// The last user may have removed the file between our opening and locking it: then we are in a file that nobody
-    /// else will ever see, and begin again.
+    /// The last user may have removed the file between our opening and locking it: then we are in a file that no other
+    /// process will ever see, and begin again.
     void join(const Deadline& deadline) {
         bool joined = false;
         while (!joined) {

@@ -1,6 +1,6 @@
 // HashStore: a map, a lock and a bell.
 //
-// Threads: any. One mutex guards the map; writers ring for everybody who waits.
+// Threads: any. One mutex guards the map; writers wake all waiting threads.
 #include "core/deadline.hpp"
 #include "core/interrupt.hpp"
 #include "core/patience.hpp"

@@ -17,7 +17,7 @@ KeyMap::Entry& KeyMap::at(std::string_view key) {
 }
 
 void KeyMap::write(Entry& entry, std::string_view value) {
-    // Memory that a much larger value left is given back.
+    // Gives back the memory that a much larger value left.
     const bool in_place =
         entry.value && entry.value.use_count() == 1 && entry.value->capacity() / 4 <= value.size() + 64;
     if (in_place) {

@@ -1,4 +1,4 @@
-// KeyMap: what every store holds, and what its operations mean. No locks, no waiting.
+// KeyMap: the content of every store, and the meaning of its operations. No locks, no waiting.
 //
 // Threads: none of its own; the owner serialises calls. Values are shared so that a large one can be sent while a
 // later set replaces it.
@@ -18,13 +18,13 @@ using Value = std::shared_ptr<const std::string>;
 class KeyMap {
  public:
     void set(std::string_view key, std::string_view value);
-    /// As add leaves it.
+    /// Sets the key to a counter, as add leaves it.
     void set_counter(std::string_view key, std::int64_t value);
     /// DistStoreError when the key is no counter or the sum overflows.
     std::int64_t sum(std::string_view key, std::int64_t amount) const;
     std::int64_t add(std::string_view key, std::int64_t amount);
     void append(std::string_view key, std::string_view value);
-    /// What compare_set returns, and whether it is to write `desired`.
+    /// The result of compare_set, and whether it is to write `desired`.
     struct Comparison {
         bool write;
         std::string result;
@@ -52,7 +52,7 @@ class KeyMap {
         bool operator()(std::string_view a, std::string_view b) const noexcept { return a == b; }
     };
     Entry& at(std::string_view key);
-    /// Where a value that nobody else holds is written in place.
+    /// Writes in place where nobody else holds the value.
     static void write(Entry& entry, std::string_view value);
     std::unordered_map<std::string, Entry, Hash, Equal> entries_;
 };

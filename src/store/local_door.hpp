@@ -1,7 +1,7 @@
-// LocalDoor: how clients on the server's own host come in by an abstract Unix socket, which costs half of what TCP
-// over loopback does. A client that has proved the secret over TCP is told the door's name, connects to it and begins
-// with a proof that only who knows the name and the secret can make. Nobody else can listen at the door: its name is
-// random, and this server has it. It exists as long as the server; nothing appears in a file system.
+// LocalDoor: how clients on the server's own host come in by an abstract Unix socket, at half the cost of TCP over
+// loopback. A client that has proved the secret over TCP gets the door's name, connects to it and begins with a proof
+// that takes both the name and the secret. Nobody else can listen at the door: its name is random, and this server has
+// it. It exists as long as the server; nothing appears in a file system.
 //
 // Threads: values and free functions.
 #pragma once
@@ -29,7 +29,7 @@ class LocalDoor {
     UniqueFd listener_;
 };
 
-/// What a client says first.
+/// A client's first message.
 security::Mac door_proof(const security::Secret& secret, std::string_view name);
 /// TUTTI_STORE_LOCAL: whether clients and servers of this process use local doors.
 bool local_doors_wanted();

@@ -62,7 +62,7 @@ std::vector<std::string> hear(int fd) {
     return {fields.begin(), fields.end()};
 }
 
-/// What a client of this store is told when it joins over TCP.
+/// The door's name that a client of this store gets when it joins over TCP.
 std::string door_of(const TCPStore& store) {
     const UniqueFd fd = connect_raw(store.port());
     security::authenticate(fd.get(), the_secret(), security::Role::connecting, store::store_purpose,
@@ -163,7 +163,7 @@ TEST(LocalDoor, a_pipe_with_nonsense_costs_its_client_the_connection_and_the_ser
                            Deadline::after(10s), nullptr);
     say(over_tcp.get(), frame(store::Op::post_pipe, 1));
     EXPECT_TRUE(closes_within(over_tcp.get(), 5s)) << "not over TCP";
-    // A number of posts that never come does not hold anybody up.
+    // A number of posts that never come holds up no client.
     const Visitor liar(store);
     say(liar.socket.get(), frame(store::Op::num_keys, 1, 4711));
     EXPECT_EQ(hear(liar.socket.get()).size(), 1U);
@@ -191,7 +191,7 @@ TEST(LocalDoor, sets_of_all_sizes_keep_their_order_among_each_other_and_with_oth
     TCPStore store = a_master();
     TCPStore client = a_client(store.port());
     for (int round = 0; round < 200; ++round) {
-        // Around what a pipe takes in one piece, and what is posted at all.
+        // Around the size that a pipe takes in one piece, and the largest that is posted at all.
         const auto size = static_cast<std::size_t>(round % 4 == 0   ? PIPE_BUF - 60 + round % 80
                                                    : round % 4 == 1 ? 20000
                                                                     : 8);

@@ -26,8 +26,8 @@ std::string own_place() {
     return fmt::format("{}/{}", this_host::boot_id(), info.st_ino);
 }
 
-/// What /proc says of a process: its state, and its start in clock ticks after boot, or "-" when that cannot be told. A
-/// process id alone is used again.
+/// A process as /proc shows it: its state, and its start in clock ticks after boot, or "-" when that is unknown. The
+/// kernel reuses a process id alone.
 struct Seen {
     char state = '-';
     std::string start = "-";
@@ -50,7 +50,7 @@ Seen look_at(pid_t pid) {
     return seen;
 }
 
-/// One whose parent has not collected it yet has ended, too.
+/// A process whose parent has not collected it yet has ended, too.
 bool has_ended(pid_t pid, const std::string& start) {
     if (::kill(pid, 0) != 0 && errno == ESRCH) return true;
     const Seen now = look_at(pid);

@@ -77,9 +77,9 @@ void RecordFile::reopen() {
     on_nfs_ = ::fstatfs(fd_.get(), &system) == 0 && system.f_type == NFS_SUPER_MAGIC;
 }
 
-// Opening and making are two steps: a kernel that protects folders which everybody may write to (fs.protected_regular)
-// refuses O_CREAT there for what is another user's, and would not let us say so. O_NONBLOCK: a FIFO in its place must
-// not stop us. What somebody has put there, a link too, is opened or refused, never overwritten.
+// Opening and making are two steps: a kernel that protects world-writable folders (fs.protected_regular) refuses
+// O_CREAT there for another user's file, and would not let us say so. O_NONBLOCK: a FIFO in its place must not stop us.
+// A file or link that somebody has put there is opened or refused, never overwritten.
 UniqueFd RecordFile::open_or_make() const {
     constexpr int how = O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW;
     for (;;) {
@@ -87,7 +87,7 @@ UniqueFd RecordFile::open_or_make() const {
         if (!fd && errno == ENOENT) {
             fd.reset(::open(path_.c_str(), how | O_CREAT | O_EXCL, 0600));
             if (!fd && errno == EEXIST) continue;  // another process was quicker
-            if (fd && ::fchmod(fd.get(), 0600) != 0) fail("cannot close to others", errno);  // whatever the umask
+            if (fd && ::fchmod(fd.get(), 0600) != 0) fail("cannot close to others", errno);  // under any umask
         }
         if (fd) return fd;
         const int error = errno;
@@ -251,14 +251,14 @@ void RecordFile::append(std::string_view body) {
     put(sum, crc32(std::string_view(record).substr(prefix + 4)));
     record.replace(prefix, sum.size(), sum);
     try {
-        // What a killed writer left must not look like a part of this record.
+        // The bytes that a killed writer left must not look like a part of this record.
         if (size() != start && ::ftruncate(fd_.get(), static_cast<off_t>(start)) != 0) fail("cannot write to", errno);
         write_at(start, record);
         // NFS tells only here that its disk is full.
         if (on_nfs_ && ::fsync(fd_.get()) != 0) fail("cannot write to", errno);
     } catch (...) {
         if (::ftruncate(fd_.get(), static_cast<off_t>(start)) != 0) {
-            // The torn record is ignored by everybody all the same.
+            // All readers ignore the torn record all the same.
         }
         throw;
     }

@@ -1,11 +1,11 @@
 // RecordFile: a file to which several processes append records under a lock.
 //
 //   file     "TUTTIFS1", record, record, …
-//   record   u32 CRC-32 of what follows | u64 length of the body | body          (little-endian)
+//   record   u32 CRC-32 of the rest | u64 length of the body | body          (little-endian)
 //
-// A record counts once it is whole. What a killed writer left behind its last whole record is ignored by readers and
-// cut off by the next writer. Locks are fcntl's open-file-description locks, which exclude two objects of one process
-// as well and which NFS carries to its server; the file is read by offset and never mapped.
+// A record counts once it is whole. Readers ignore the bytes that a killed writer left behind its last whole record,
+// and the next writer cuts them off. Locks are fcntl's open-file-description locks, which exclude two objects of one
+// process as well and which NFS carries to its server; the file is read by offset and never mapped.
 //
 // Threads: none of its own; the owner serialises calls.
 #pragma once
@@ -48,7 +48,7 @@ class RecordFile {
     /// Under a lock: whether the path still names this file.
     bool is_at_path() const;
     void remove() const;
-    /// Opens the path anew and forgets what was read: a forked child needs a lock of its own.
+    /// Opens the path anew and forgets the records read so far: a forked child needs a lock of its own.
     void reopen();
     const std::string& path() const noexcept { return path_; }
 

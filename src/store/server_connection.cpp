@@ -8,12 +8,12 @@ namespace {
 
 /// Fields from here on are not copied.
 constexpr std::size_t large_bytes = std::size_t{16} << 10U;
-/// What is gathered at most, about.
+/// The most bytes to gather, about.
 constexpr std::size_t gathered_max = std::size_t{64} << 10U;
-/// Of a large value, encrypted at once.
+/// The bytes of a large value to encrypt at once.
 constexpr std::size_t piece_bytes = std::size_t{1} << 20U;
 
-/// What did not fit into the socket at once.
+/// Bytes that did not fit into the socket at once.
 struct PendingWrite {
     uv_write_t request{};
     std::string bytes;
@@ -55,7 +55,7 @@ bool ServerConnection::flush() {
     return good;
 }
 
-// Of a large value so many bytes are made records of at once.
+// Makes records of a large value, piece_bytes at once.
 bool ServerConnection::write(std::string_view bytes, const Field& large) {
     if (!tls) return write_as_it_is(bytes, large);
     if (!tls->write(std::as_bytes(std::span(bytes)))) return false;

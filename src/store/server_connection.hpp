@@ -1,8 +1,8 @@
-// ServerConnection: one client's socket at the server, TCP or Unix: what it has said so far, also by its pipe, and the
-// answers on their way to it.
+// ServerConnection: one client's socket at the server, TCP or Unix: its input so far, also by its pipe, and the answers
+// on their way to it.
 //
-// Threads: the server's loop. Answers are gathered until flush(), so that all that come of one piece of input leave
-// in one piece; large values are sent from where they are, and kept until they are.
+// Threads: the server's loop. Answers are gathered until flush(), so that all answers to one piece of input leave in
+// one piece; large values are sent from their place, and kept until they are sent.
 #pragma once
 
 #include "security/entrance.hpp"
@@ -42,13 +42,13 @@ struct ServerConnection {
     std::uint64_t arrived_ms = 0;
     std::uint64_t heard_in = 0;                    ///< see Crowd
     std::optional<security::Entrance> entrance{};  ///< over TCP, until it is proved
-    std::unique_ptr<security::Tls> tls{};          ///< once it is, of one that came so
-    std::string objection{};                       ///< to it: what each of its requests is answered with
-    std::string door_proof{};                      ///< what has come of it, at the local door
+    std::unique_ptr<security::Tls> tls{};          ///< once it is proved, if the client came by TLS
+    std::string objection{};                       ///< to it: the answer to each of its requests
+    std::string door_proof{};                      ///< the part that has come, at the local door
     FrameReader frames{};
     std::list<ServerConnection>::iterator where{};
 
-    // Of a client at the local door that asked for a pipe: what it posts comes here.
+    // Posts come here from a client at the local door that asked for a pipe.
     uv_pipe_t posts{};
     int posts_fd = -1;
     std::uint32_t posts_done = 0;
@@ -59,9 +59,9 @@ struct ServerConnection {
     bool answer(std::uint64_t request, Op op, std::span<const Field> fields, std::uint64_t body_bytes);
     bool send(std::string_view bytes);
     bool flush();
-    /// The same of what TLS has to say.
+    /// The same for records that TLS has to send.
     bool send_records();
-    /// Best effort: that nothing more will come.
+    /// Best effort: says that nothing more will come.
     void say_end();
 
  private:

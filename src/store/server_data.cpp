@@ -29,7 +29,7 @@ void ServerData::set_all(const Fields& fields) {
     for (std::size_t i = 0; i < fields.size(); i += 2) came(fields[i]);
 }
 
-// Those that a change wakes are answered before the one that made it: they have waited longer, and are asleep.
+// It answers the clients that a change wakes before the one that made it: they have waited longer, and are asleep.
 bool ServerData::perform(ConnectionId from, const FrameHeader& header, const Fields& fields) {
     const auto request = header.request;
     switch (header.op) {
@@ -73,7 +73,7 @@ bool ServerData::perform(ConnectionId from, const FrameHeader& header, const Fie
                          std::ranges::all_of(fields, [&](auto key) { return map_.contains(key); }) ? 1 : 0);
             return true;
         case Op::num_keys:
-            // One more than the user's: the number of workers is kept as if under a key of its own.
+            // One more than the user's: the number of workers counts as a key of its own.
             reply_number(from, request, map_.size() + 1);
             return true;
         case Op::get:

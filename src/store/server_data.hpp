@@ -1,5 +1,5 @@
-// ServerData: what a TCP store's server holds, and what each request does to it. No sockets, no clock: requests come
-// in with the name of the client's connection, answers go out through one function.
+// ServerData: the data of a TCP store's server, and the effect of each request on it. No sockets, no clock: requests
+// come in with the name of the client's connection, answers go out through one function.
 //
 // Threads: one (the server's loop). Waiting requests are answered when their keys come; nobody polls.
 #pragma once
@@ -29,8 +29,8 @@ class ServerData {
  public:
     using Answer = std::function<void(ConnectionId, std::uint64_t request, Op, std::span<const Field> fields)>;
     explicit ServerData(Answer answer) : answer_(std::move(answer)) {}
-    /// What a worker is told when it joins, beside their number: the local door, if it may come there, and where the
-    /// server listens.
+    /// The answer to a worker that joins, beside the number of workers: the local door, if it may come there, and where
+    /// the server listens.
     void tell_workers(std::function<std::string_view(ConnectionId)> door, std::string address) {
         door_for_ = std::move(door);
         address_ = std::move(address);
@@ -38,7 +38,7 @@ class ServerData {
 
     /// False: the request makes no sense, close the connection.
     bool handle(ConnectionId from, const FrameHeader& header, std::string_view body);
-    /// The connection is gone, with what it waited for; its wills are done.
+    /// The connection is gone, and its pending waits with it; its wills are done.
     void forget(ConnectionId connection);
     std::size_t waiting() const noexcept { return waiters_.size(); }
 
@@ -76,7 +76,7 @@ class ServerData {
     std::function<std::string_view(ConnectionId)> door_for_;
     std::string address_;
     KeyMap map_;
-    // Kept between requests for their memory.
+    // Kept between requests to reuse their memory.
     Fields request_fields_;
     std::vector<Value> answer_values_;
     std::vector<Field> answer_fields_;

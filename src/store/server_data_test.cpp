@@ -85,7 +85,7 @@ TEST(ServerData, forgets_waiters_whose_connection_is_gone_or_who_cancelled) {
     data.handle(2, {store::Op::cancel, 2, 0}, "");
     EXPECT_EQ(data.waiting(), 1U);
     data.handle(3, {store::Op::set, 1, key_and_value.size()}, key_and_value);
-    EXPECT_EQ(answers, 2);  // the set and the one who still waits
+    EXPECT_EQ(answers, 2);  // the set and the one that still waits
     EXPECT_EQ(data.waiting(), 0U);
 }
 

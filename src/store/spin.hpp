@@ -1,5 +1,5 @@
-// Spin: whether looking again and again for a short while is better than to sleep at once. Going to sleep and being
-// woken costs more than a quick answer takes; but where the cores are busy, looking keeps others from working.
+// Spin: whether looking again and again for a short while is better than to sleep at once. Sleep and wakeup cost more
+// than a quick answer takes; but where the cores are busy, looking keeps others from working.
 //
 // Threads: one at a time.
 #pragma once
@@ -15,13 +15,13 @@ int usable_cores();
 
 class Spin {
  public:
-    /// Whether to look this time. After disappointments not for a while, then longer.
+    /// Whether to look this time. After disappointments no looks for a while, then for longer.
     bool worth_it() {
         if (resting_ == 0) return true;
         --resting_;
         return false;
     }
-    /// What came of looking.
+    /// The outcome of looking.
     void note(bool came_in_time) {
         if (came_in_time) {
             patience_ = std::min(patience_ + 1, patience_max);
@@ -48,7 +48,7 @@ class Crowd {
     /// `window` is the client's own mark.
     void heard(std::uint64_t now_ns, std::uint64_t& window) {
         if (now_ns - since_ns_ > window_ns) {
-            // Nobody in the meantime: the last window says nothing.
+            // No client in the meantime: the last window says nothing.
             last_ = now_ns - since_ns_ > 2 * window_ns ? 0 : current_;
             current_ = 0;
             since_ns_ = now_ns;

@@ -1,4 +1,4 @@
-// Store, the handle; what StoreBackend does by default; PrefixStore.
+// Store, the handle; the defaults of StoreBackend; PrefixStore.
 //
 // Threads: any. A handle adds no lock to its backend's: its only state is the default timeout.
 #include "core/deadline.hpp"

@@ -1,4 +1,4 @@
-// What goes wrong: killed processes, strangers, full and foreign files, aborts. Network only on loopback.
+// Failures: killed processes, strangers, full and foreign files, aborts. Network only on loopback.
 #include "core/socket.hpp"
 #include "security/handshake.hpp"
 #include "store/process_test_support.hpp"
@@ -386,7 +386,7 @@ TEST(TCPStoreFailure, a_server_that_stands_still_ends_in_a_timeout) {
     ASSERT_TRUE(WIFSTOPPED(status));
     const Instant start = Clock::now();
     try {
-        // Some may be on their way before it is noticed that nobody answers.
+        // Some may be on their way before the client notices the silence.
         for (int i = 0; i < 1000; ++i) client.set("key of the set", "b");
         ADD_FAILURE() << "a stopped server answered";
     } catch (const DistStoreError& error) {

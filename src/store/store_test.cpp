@@ -1,4 +1,4 @@
-// One suite for all stores, then what is special to each.
+// One suite for all stores, then the tests of each one alone.
 #include "core/socket.hpp"
 #include "store/tcp_server.hpp"
 #include "support/covers.hpp"
@@ -420,7 +420,7 @@ TEST(TCPStore, serves_its_clients_while_strangers_send_garbage) {
     while (!stop) EXPECT_EQ(store.add("counter", 1), ++count);
     stranger.join();
     EXPECT_GT(count, 100);
-#ifndef __SANITIZE_ADDRESS__  // it keeps what was freed
+#ifndef __SANITIZE_ADDRESS__  // it keeps freed memory
     EXPECT_LT(resident_bytes(), before + (std::size_t{64} << 20)) << "memory stays bounded";
 #else
     (void)before;

@@ -33,7 +33,7 @@ using namespace std::chrono_literals;
 
 /// An answer on one host comes within this time when nothing else runs; sleeping and waking costs as much again.
 constexpr auto spin_time = 25us;
-/// What is posted without hearing from the server: for this long, and this often, at most.
+/// Posts without hearing from the server: for this long, and this many, at most.
 constexpr auto post_time = 50ms;
 constexpr int posts_max = 256;
 /// For the local door to answer: a busy server, and not one that is stopped.
@@ -53,7 +53,7 @@ std::int64_t coarse_now_ns() {
     return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-/// Calls that read wait in the kernel, for one slice at most; those that write never do (MSG_DONTWAIT).
+/// Reading calls wait in the kernel, for one slice at most; writing ones never do (MSG_DONTWAIT).
 void let_reads_wait(int fd) {
     timeval slice{};
     slice.tv_usec = std::chrono::duration_cast<std::chrono::microseconds>(wait_slice).count();
@@ -61,7 +61,7 @@ void let_reads_wait(int fd) {
     ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);
 }
 
-/// A host that vanished without a word is noticed after about 10 s.
+/// Detects a host that vanished without a word after about 10 s.
 void keep_alive(int fd) {
     const auto set = [fd](int level, int option, int value) { ::setsockopt(fd, level, option, &value, sizeof value); };
     set(SOL_SOCKET, SO_KEEPALIVE, 1);
@@ -122,7 +122,7 @@ void TcpClient::open_post_pipe(int door) {
 TcpClient::~TcpClient() {
     for (UniqueFd* fd : {&fd_, &posts_fd_}) {
         if (fork_guard::generation() != generation_) {
-            (void)fd->release();  // closed when the child was forked; the number may be somebody else's now
+            (void)fd->release();  // closed when the child was forked; the number may be another file's now
         } else if (*fd) {
             fork_guard::forget(fd->get());
         }
@@ -188,7 +188,7 @@ std::uint64_t TcpClient::check_size(std::span<const std::string_view> fields) co
     return body_bytes;
 }
 
-/// `write` goes on with what this thread has begun to write; however it ends, others may write then, or fail.
+/// `write` continues this thread's unfinished write; however it ends, others may write then, or fail.
 template <class Write>
 void TcpClient::finish_writing(Write&& write) {
     try {
@@ -260,7 +260,7 @@ bool TcpClient::try_post(Op op, std::span<const std::string_view> fields, std::c
     return true;
 }
 
-/// What is in the pipe when the server dies is lost, as on any connection; this looks whether it is dead already.
+/// Bytes in the pipe when the server dies are lost, as on any connection; this looks whether it is dead already.
 bool TcpClient::post_by_pipe(std::unique_lock<std::mutex>& lock) {
     throw_if_gone(lock);
     // All or nothing, up to PIPE_BUF.
@@ -344,7 +344,7 @@ void TcpClient::await_answer(Pending& mine, const Deadline& deadline, const Abor
         const auto stop_reading = [&] {
             lock.lock();
             reading_ = false;
-            // Somebody else who waits goes on.
+            // Another waiting thread goes on.
             if (!pending_.empty()) pending_.front()->woken.notify_one();
         };
         try {
@@ -418,7 +418,7 @@ void TcpClient::take(std::string_view bytes) {
     const bool good = frames_.feed(bytes, [this](const FrameHeader& header, FrameBody body) {
         const std::lock_guard lock(mutex_);
         answered_ = std::max(answered_, header.request);
-        // An answer that nobody waits for any more is dropped.
+        // This drops an answer that no thread waits for any more.
         const auto found = std::ranges::find(pending_, header.request, &Pending::request);
         if (found == pending_.end()) return true;
         Pending& pending = **found;
@@ -439,7 +439,7 @@ void TcpClient::cancel(std::uint64_t request) {
         const std::lock_guard lock(mutex_);
         std::erase_if(pending_, [&](const Pending* pending) { return pending->request == request; });
         given_up_ = std::max(given_up_, request);
-        // Best effort and without waiting: what is not sent costs the server a few bytes until we leave.
+        // Best effort and without waiting: an unsent cancel costs the server a few bytes until we leave.
         if (!broken_.empty() || std::exchange(writing_, true)) return;
         posts = posted_;
     }
@@ -453,7 +453,7 @@ void TcpClient::break_connection(const std::string& cause) {
     const std::lock_guard lock(mutex_);
     if (!broken_.empty()) return;
     broken_ = cause;
-    ::shutdown(fd_.get(), SHUT_RDWR);  // whoever reads wakes up
+    ::shutdown(fd_.get(), SHUT_RDWR);  // wakes the reader
     for (Pending* pending : pending_) pending->woken.notify_one();
     writer_left_.notify_all();
 }

@@ -40,9 +40,9 @@ class TcpClient {
     /// The body of the answer. Timeout at the deadline; DistStoreError when the server says so or is gone.
     std::string call(Op op, std::span<const std::string_view> fields, const Deadline& deadline, const AbortFlag* abort);
 
-    /// Sends a small request that the server does not answer (Op::post). False, and nothing is sent: the server has not
-    /// been heard for a while or since many posts, so that it may be dead or stopped, or there is no room just now;
-    /// call it instead. What is lost because the server dies is noticed by the next call.
+    /// Sends a small request that the server does not answer (Op::post). False, and sends nothing, where the server has
+    /// been silent for a while or many posts, so that it may be dead or stopped, or where there is no room just now;
+    /// use call() instead. The next call notices posts lost because the server died.
     bool try_post(Op op, std::span<const std::string_view> fields, std::chrono::milliseconds timeout,
                   const AbortFlag* abort);
 
@@ -100,7 +100,7 @@ class TcpClient {
     security::Wire wire_;     // on it
     std::string local_host_;  // our end's address
 
-    std::mutex mutex_;  // guards what follows, but for the reader's part
+    std::mutex mutex_;  // guards the members below, but for the reader's part
     std::condition_variable writer_left_;
     bool writing_ = false;
     bool reading_ = false;
@@ -109,7 +109,7 @@ class TcpClient {
     std::vector<Pending*> pending_;
     UniqueFd posts_fd_;         // a pipe to the server, see PROTOCOL.md; constant once others use this
     std::uint32_t posted_ = 0;  // written to it
-    // The newest requests that were given up and that were answered: what is posted must not overtake the former.
+    // The newest requests that were given up and that were answered: a post must not overtake the former.
     std::uint64_t given_up_ = 0;
     std::uint64_t answered_ = 0;
 

@@ -297,7 +297,7 @@ class TcpServer::Loop {
         if (!c.closing) loop.look_for_more(c);
     }
 
-    /// Looks whether there are any. False: there were none.
+    /// Reads the client's posts. False: there were none.
     bool read_posts(Connection& c) {
         if (c.posts_fd < 0 || c.closing) return false;
         const ssize_t count = ::read(c.posts_fd, post_buffer_.data(), post_buffer_.size());
@@ -314,8 +314,8 @@ class TcpServer::Loop {
         if (!good) close(c);
     }
 
-    /// Looks for the next request a little before it sleeps, as long as that mostly pays and the clients that are at
-    /// work leave a core for it.
+    /// Looks for the next request a little before it sleeps, as long as that mostly pays and the active clients leave a
+    /// core for it.
     void look_for_more(Connection& c) {
         const std::uint64_t now = uv_hrtime();
         crowd_.heard(now, c.heard_in);
@@ -337,7 +337,7 @@ class TcpServer::Loop {
         stop_looking();
     }
 
-    /// True when the peer is trusted and `bytes` is what it said after the handshake.
+    /// True when the peer is trusted and `bytes` is its input after the handshake.
     bool shake_hands(Connection& c, std::string_view& bytes) {
         using State = security::Entrance::State;
         while (!bytes.empty() && c.entrance->state() == State::needs_more) {
@@ -371,12 +371,13 @@ class TcpServer::Loop {
         }
     }
 
-    /// Of a client that has proved the secret.
+    /// Logs an objection to a client that has proved the secret.
     static void object(const Connection& c, std::string_view why) {
         TUTTI_WARN("TCPStore server: the connection of a process at {}: {}", place_of(c), why);
     }
 
-    /// Who waits for a rank that has another secret should learn why it does not come; strangers may not fill the log.
+    /// A user who waits for a rank that has another secret should learn why it does not come; strangers may not fill
+    /// the log.
     void refuse(const Connection& c, std::string_view why) {
         const auto times = refused_.happened();
         if (!times) return;
@@ -423,8 +424,8 @@ class TcpServer::Loop {
         if (!c.answer(request, op, fields, body_bytes)) close(c);
     }
 
-    /// What one piece of input caused leaves in one piece per client. A client that is gone may have left a will, which
-    /// wakes others.
+    /// The answers to one piece of input leave in one piece per client. A client that is gone may have left a will,
+    /// which wakes others.
     void send_answers() {
         if (std::exchange(sending_, true)) return;
         for (std::size_t i = 0; i < unsent_.size(); ++i) {

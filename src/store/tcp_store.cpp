@@ -1,4 +1,4 @@
-// TCPStore: who hosts the server, who connects, and the store's operations as requests.
+// TCPStore: which process hosts the server, which connect, and the store's operations as requests.
 //
 // Threads: any; see TcpClient. Servers that stores of this process share (multi_tenant) are listed under one mutex.
 #include "core/deadline.hpp"
@@ -44,7 +44,7 @@ class TcpBackend : public StoreBackend {
           client_(address, secret, name_, deadline, abort_flag()) {}
 
     void set(std::string_view key, std::string_view value, Milliseconds timeout) override {
-        // While the server is known to be well a small value is only sent: what follows on this connection comes
+        // While the server is known to be well this only sends a small value: later requests on this connection come
         // after it.
         const Instant start = Clock::now();
         const std::array<std::string_view, 2> fields{key, value};
@@ -105,7 +105,7 @@ class TcpBackend : public StoreBackend {
         return true;
     }
 
-    /// The store is used by others only afterwards.
+    /// Other threads use the store only afterwards.
     void join(const security::Secret& secret, Milliseconds timeout) {
         const std::string body = call(Op::join, "join", std::vector<std::string_view>{}, timeout, {});
         const auto fields = store::split_fields(body);
@@ -195,8 +195,9 @@ Tenants& tenants() {
     return instance;
 }
 
-/// What `host` means on the master is no matter to those who know the secret: its own name may be a loopback address
-/// there (Debian), others may come by another name or by a forwarding address. So the server listens everywhere.
+/// The meaning of `host` on the master is no matter to processes that know the secret: its own name may be a loopback
+/// address there (Debian), others may come by another name or by a forwarding address. So the server listens
+/// everywhere.
 std::string address_for_all(const std::string& host) {
     if (!host.empty() && !net::is_of_this_host(host)) {
         TUTTI_WARN(

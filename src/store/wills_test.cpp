@@ -1,4 +1,4 @@
-// What becomes of those who wait: a will of a process that ended wakes them, and a long wait is no silent one.
+// Waiting processes: a will of a process that ended wakes them, and a long wait is no silent one.
 #include "core/deadline.hpp"
 #include "store/process_test_support.hpp"
 #include "store/tcp_test_support.hpp"

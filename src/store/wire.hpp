@@ -1,7 +1,7 @@
 // The bytes between a TCPStore's client and server; see PROTOCOL.md.
 //
-// Threads: values; a FrameReader belongs to whoever reads the connection. A length that a peer announces is checked
-// against a limit, and memory grows only with the bytes that really arrive.
+// Threads: values; a FrameReader belongs to the thread that reads the connection. It checks each length that a peer
+// announces against a limit, and memory grows only with the bytes that really arrive.
 #pragma once
 
 #include "store/messages.hpp"
@@ -18,7 +18,7 @@
 
 namespace tutti::store {
 
-/// What both ends name in the handshake.
+/// Both ends name it in the handshake.
 inline constexpr std::string_view store_purpose = "store";
 
 /// Numbers never change their meaning.
@@ -36,14 +36,14 @@ enum class Op : std::uint8_t {
     join = 11,  ///< this client is a worker; their number so far, where the server listens, its local door or nothing
     await_workers = 12,  ///< number: waits
     count_workers = 14,  ///< the number of workers so far
-    cancel = 13,         ///< of the request of the same id: no answer is expected any more; not answered itself
+    cancel = 13,         ///< the client expects no answer to the request of the same id any more; not answered itself
     post = 15,           ///< as multi_set, but not answered
     post_pipe = 16,      ///< at the local door: asks for a pipe for posts; answered by one byte and its descriptor
     set_will = 17,       ///< key, value: set when this connection ends, unless the key exists
     // Answers:
     ok = 64,
     error = 65,   ///< one field: the message
-    refused = 66  ///< one field: why this client may not use the server, whatever it asks for
+    refused = 66  ///< one field: why this client may not use the server for any request
 };
 
 struct FrameHeader {

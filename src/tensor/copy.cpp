@@ -1,8 +1,8 @@
 // Copies between views of any strides.
 //
-// Views of equal shape are walked together: dimensions that lie in one piece in both are merged, the others are ordered
-// so that writes go forward in memory, and the innermost two are taken in square tiles, so that a transposition uses
-// each cache line it touches. Views of different shapes are walked apart, run by run, in row-major order.
+// A copy walks views of equal shape together: it merges dimensions that lie in one piece in both, orders the others so
+// that writes go forward in memory, and takes the innermost two in square tiles, so that a transposition uses each
+// cache line it touches. It walks views of different shapes apart, run by run, in row-major order.
 // Threads: stateless.
 #include <tutti/error.hpp>
 #include <tutti/tensor.hpp>

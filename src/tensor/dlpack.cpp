@@ -62,7 +62,7 @@ std::optional<Device::Type> device_type_from_dl(int type) {
     }
 }
 
-// What an exported tensor keeps alive.
+// The objects that an exported tensor keeps alive.
 struct Export {
     Tensor tensor;
     std::vector<std::int64_t> shape;

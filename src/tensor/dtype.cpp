@@ -34,7 +34,7 @@ std::uint32_t encode(float value, Format f) {
     const std::uint32_t not_a_number = f.has_infinity ? infinity | (1U << (f.mantissa - 1)) : all_ones;
     const std::uint32_t magnitude = bits & 0x7fffffffU;
     if (magnitude > 0x7f800000U) {
-        // binary16 keeps what fits of the payload, as CPUs that convert in hardware do.
+        // binary16 keeps the bits of the payload that fit, as CPUs that convert in hardware do.
         const std::uint32_t payload = f.mantissa == 10 ? (magnitude >> (23 - f.mantissa)) & 0x3ffU : 0U;
         return sign | not_a_number | payload;
     }
@@ -93,7 +93,7 @@ DType dtype_from_string(std::string_view name) {
     for (std::size_t i = 0; i < names.size(); ++i) {
         if (names[i] == name) return static_cast<DType>(i);
     }
-    // What C++, MPI and nccl-tests call them.
+    // Their names in C++, MPI and nccl-tests.
     static constexpr auto others = std::to_array<std::pair<std::string_view, std::string_view>>({{"bf16", "bfloat16"},
                                                                                                  {"boolean", "bool"},
                                                                                                  {"char", "int8"},

@@ -17,10 +17,10 @@
 namespace tutti {
 namespace {
 
-// Of few bytes: a cache line. Of many: a huge page, and no other memory in their last one, so that all of a tensor's
-// pages can be huge: a megabyte and more asks for that (unless TUTTI_HUGE_PAGES is 0), shorter ones can become so
-// (core/huge_pages). Pages that nobody touches take no memory, beside the rest of a huge one. That this is asked for
-// stays with the addresses when an allocator keeps them after a tensor's end, as with NumPy's arrays.
+// The alignment of few bytes: a cache line. Of many: a huge page, and no other memory in their last one, so that all of
+// a tensor's pages can be huge: a megabyte and more asks for that (unless TUTTI_HUGE_PAGES is 0), shorter ones can
+// become so (core/huge_pages). Untouched pages take no memory, beside the rest of a huge one. The request stays with
+// the addresses when an allocator keeps them after a tensor's end, as with NumPy's arrays.
 constexpr std::size_t line_bytes = 64, huge_page_bytes = std::size_t{2} << 20;
 constexpr std::size_t least_in_huge_pages = std::size_t{128} << 10, least_asked_for = std::size_t{1} << 20;
 

@@ -267,7 +267,7 @@ TEST(Tensor, of_a_megabyte_asks_for_huge_pages_for_its_own_memory_alone) {
     EXPECT_FALSE(asks_for_huge_pages(small.raw_data()));
     EXPECT_FALSE(asks_for_huge_pages(callers.data() + 4 * mib));
     ::setenv("TUTTI_HUGE_PAGES", "0", 1);
-    const Tensor without = empty(uint8, {64 * mib});  // no allocator hands out what it has for that
+    const Tensor without = empty(uint8, {64 * mib});  // no allocator has memory ready for that
     ::unsetenv("TUTTI_HUGE_PAGES");
     EXPECT_FALSE(asks_for_huge_pages(without.raw_data()));
 }

@@ -24,7 +24,7 @@ using algorithm::CostModel;
 
 constexpr std::size_t file_max = 4096;
 
-/// This user's, and nobody else can change it.
+/// Whether it is this user's, and no other can change it.
 bool ours(int fd, mode_t kind) {
     struct stat status {};
     return ::fstat(fd, &status) == 0 && (status.st_mode & S_IFMT) == kind && status.st_uid == ::geteuid() &&

@@ -1,7 +1,7 @@
 // Cache: the numbers of this host in a file of the user's cache directory ($XDG_CACHE_HOME/tutti, ~/.cache/tutti).
 //
-// Never an error: what cannot be read, is not this user's, can be written by others, or does not say exactly what it
-// should is as if it were not there; what cannot be written is not written. Threads: any; several processes may read
+// Never an error: a file that cannot be read, is not this user's, can be written by others, or has any other content
+// than it should counts as absent; one that cannot be written is not written. Threads: any; several processes may read
 // and write at once (files are replaced whole).
 #pragma once
 
@@ -28,8 +28,8 @@ class Cache {
 
     std::optional<Measurement> load() const;
     bool save(const Measurement& measured) const;
-    /// Of all processes that would measure now, one: true for it, until this object is gone. False also where no file
-    /// can be written.
+    /// True for one of all processes that would measure now, until this object is gone. False also where no file can be
+    /// written.
     bool claim();
     bool usable() const noexcept { return static_cast<bool>(folder_); }
     const std::string& file_name() const noexcept { return file_; }

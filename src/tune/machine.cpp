@@ -129,7 +129,7 @@ std::vector<double> one_way_us(const Deadline& limit, std::uint32_t turns, const
             rounds.push_back(us_since(start) / turns / 2);
         }
         over = true;
-        set(there, 0);  // who sleeps there has another look
+        set(there, 0);  // a thread that sleeps there has another look
     };
     if (!both(over, echo, lead)) rounds.clear();
     return rounds;
@@ -164,7 +164,7 @@ double wake_us(const Deadline& limit, const std::vector<int>& cpus) {
         line.value.store(value, std::memory_order_release);
         ::syscall(SYS_futex, &line.value, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
     });
-    return middle_of(rounds);  // in the best ones nobody slept: each came before the other had gone to sleep
+    return middle_of(rounds);  // in the best ones no thread slept: each came before the other had gone to sleep
 }
 
 // The quickest of as many calls as there is time for; `call` returns false where it cannot.
@@ -253,7 +253,7 @@ double copy_huge_gbps(const Deadline& whole, std::chrono::microseconds share, st
     return best;
 }
 
-// One core writes by `copy`, another copies what it wrote, in turn; the work of both, and the reader's alone. As in a
+// One core writes by `copy`, another copies the result, in turn; the work of both, and the reader's alone. As in a
 // staging area they use one place after the other, more than one core's cache has room for.
 struct Handover {
     double both_gbps = 0, reading_gbps = 0;
@@ -391,8 +391,8 @@ double tcp_gbps(const Deadline& limit, const std::vector<int>& cpus) {
     return middle_of(rounds);  // in the best ones the socket's buffer was full before
 }
 
-// What the processor calls itself: its brand string, which every x86-64 has. Asking costs 8 us in a virtual machine,
-// and the kernel writes a page for every few CPUs. Arm's has numbers for its maker and its kind instead.
+// The processor's own name: its brand string, which every x86-64 has. Asking costs 8 us in a virtual machine, and the
+// kernel writes a page for every few CPUs. Arm's has numbers for its maker and its kind instead.
 std::string processor() {
 #if defined(__x86_64__)
     std::array<unsigned, 12> name{};
@@ -494,7 +494,7 @@ Measurement measure(const Deadline& deadline, Measurement known) {
         known.costs.*field.value = std::clamp(known.costs.*field.value, field.min, field.max);
     const Circumstances before = known.circumstances;
     known.circumstances = watch.circumstances();
-    // What was known before keeps its doubts.
+    // The numbers known before keep their doubts.
     if (before.when != 0) {
         for (double Circumstances::*member :
              {&Circumstances::load, &Circumstances::stolen, &Circumstances::waited, &Circumstances::spread})

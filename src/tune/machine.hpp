@@ -1,4 +1,4 @@
-// The machine: what it is, and what it costs to use it. Free functions; any thread.
+// The machine: its description, and the costs of its use. Free functions; any thread.
 #pragma once
 
 #include "algorithm/tuning.hpp"
@@ -29,14 +29,14 @@ struct Circumstances {
 
 /// The numbers of a machine, as far as they are known.
 struct Measurement {
-    algorithm::CostModel costs;                 ///< defaults for what is missing
+    algorithm::CostModel costs;                 ///< defaults for missing numbers
     std::uint32_t missing = ~std::uint32_t{0};  ///< a bit for each of cost_fields()
     std::uint32_t attempts = 0;
     Circumstances circumstances{};
     static constexpr std::uint32_t most_attempts = 4;
     static constexpr std::int64_t busy_for_s = 60;  ///< a busy machine is looked at again after so many seconds
 
-    /// There is nothing to be gained by measuring what is missing: all is known, or has been tried often.
+    /// Measuring again would gain nothing: all is known, or has been tried often.
     bool settled() const noexcept { return missing == 0 || attempts >= most_attempts; }
     /// The machine was busy, and that is a while ago.
     bool outdated(std::int64_t now) const noexcept {
@@ -45,12 +45,13 @@ struct Measurement {
     friend bool operator==(const Measurement&, const Measurement&) = default;
 };
 
-/// Measures what is missing, and stops at `deadline`, also when other programs keep the cores busy. What there was no
-/// time for, and what this process cannot see (a line between two cores when it may use one), stays missing. Every
-/// number lies within its field's bounds. Starts threads of its own, and ends them.
+/// Measures the missing numbers, and stops at `deadline`, also when other programs keep the cores busy. Numbers that it
+/// has no time for or cannot see (a line between two cores when it may use one) stay missing. Every number lies within
+/// its field's bounds. Starts threads of its own, and ends them.
 Measurement measure(const Deadline& deadline, Measurement known = {});
 
-/// What the numbers depend on, in a line: host, processor, cores that this process may use, caches, kernel, version.
+/// All that the numbers depend on, in a line: host, processor, cores that this process may use, caches, kernel,
+/// version.
 std::string topology();
 
 }  // namespace tutti::tune

@@ -40,7 +40,7 @@ constexpr const char* variable = "environment variable TUTTI_TUNE";
 // Another process of this host is measuring: rank 0 waits a little for its numbers.
 constexpr std::chrono::milliseconds patience{60};
 
-// What rank 0 tells the others.
+// Rank 0's message to the others.
 struct Decision {
     std::string named;
     Object costs;  // nil where formulas do not choose
@@ -48,7 +48,7 @@ struct Decision {
 };
 TUTTI_OBJECT(Decision, named, costs, rules);
 
-// What a rank offered; whatever is no such thing does not count.
+// The numbers that a rank offered; none if it offered anything else.
 std::optional<CostModel> numbers_in(const std::string& offer) {
     try {
         return costs_of(object::decode_string(offer));
@@ -63,7 +63,7 @@ Measurement measured_now(Measurement known = {}) {
     return known;
 }
 
-// What is missing, or all anew where it was busy; of two busy times the quieter counts.
+// Measures the missing numbers, or all anew where the machine was busy; of two busy times the quieter counts.
 Measurement measured_again(const Measurement& known) {
     if (!known.outdated(std::time(nullptr))) return measured_now(known);
     Measurement now = measured_now();
@@ -97,7 +97,7 @@ std::optional<Measurement> cached_or_measured(const Setting& setting, bool rank_
     return known;
 }
 
-// What this process knows of its host: asked for once.
+// This process's knowledge of its host: asked for once.
 struct Known {
     std::mutex mutex;
     std::optional<Measurement> numbers;

@@ -1,7 +1,7 @@
-// Tune: from the environment and the machine to what chooses algorithms, equal on all ranks.
+// Tune: from the environment and the machine to the tuning that chooses algorithms, equal on all ranks.
 //
-// A rank offers the numbers of its host when it joins; rank 0 makes the tuning of the group from what it was told and
-// from its own TUTTI_TUNE and TUTTI_ALGORITHM, and everyone takes that. Threads: any.
+// A rank offers the numbers of its host when it joins; rank 0 makes the tuning of the group from these and from its own
+// TUTTI_TUNE and TUTTI_ALGORITHM, and everyone takes that. Threads: any.
 #pragma once
 
 #include "algorithm/tuning.hpp"
@@ -46,7 +46,7 @@ bool measured_while_busy();
 /// count; offers that are no numbers are left out.
 std::string decide(const Setting& setting, const std::string& named, const std::vector<std::string>& offers);
 
-/// What decide() wrote. Throws InternalError for anything else.
+/// Reads the text that decide() wrote. Throws InternalError for anything else.
 algorithm::Tuning decided(const std::string& decision);
 
 }  // namespace tutti::tune

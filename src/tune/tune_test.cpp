@@ -1,4 +1,4 @@
-// The cache against hostile files, the setting, and what ranks agree on.
+// The cache against hostile files, the setting, and the agreement of ranks.
 #include "tune/tune.hpp"
 
 #include "algorithm/select.hpp"
@@ -265,7 +265,7 @@ TEST(Machine, without_time_the_defaults_stay_and_are_known_to_be_missing) {
     EXPECT_TRUE(measured.settled()) << "a machine that is always busy is not measured for ever";
 }
 
-// Programs often start while the machine is busy starting them. A number that was missed then is measured by the next.
+// Programs often start while the machine is busy starting them. The next one measures a number that was missed then.
 TEST(Machine, what_is_missing_is_measured_and_what_is_known_stays) {
     const auto bit_of = [](std::string_view name) {
         const auto fields = algorithm::cost_fields();
@@ -325,7 +325,7 @@ TEST(Offer, measures_again_what_was_measured_on_a_busy_machine) {
     busy.missing = 0;
     busy.circumstances = {.waited = 0.99, .spread = 9, .when = 1'700'000'000};
     ASSERT_TRUE(Cache(topology()).save(busy));
-    // A process keeps what it has once found: another one asks.
+    // A process keeps its findings: another one asks.
     const pid_t child = ::fork();
     if (child == 0) ::_exit(offer({}, true).empty() ? 1 : 0);
     int status = 1;

@@ -1,4 +1,4 @@
-// Watch: whether others use the cores while something is measured. What this system does not tell counts as quiet.
+// Watch: whether others use the cores during a measurement. Where this system does not tell, they count as quiet.
 //
 // Threads: one, which makes it and asks it.
 #pragma once

@@ -6,7 +6,7 @@
 namespace tutti::cli::manual {
 namespace {
 
-// What a flag's value can be, as a call of one of the script's functions.
+// The possible values of a flag, as a call of one of the script's functions.
 std::string bash_action(const Entry& entry) {
     switch (values_of(entry)) {
         case Values::words:
@@ -22,7 +22,7 @@ std::string bash_action(const Entry& entry) {
     return ":";  // nothing to propose
 }
 
-// One command: its flags' values, what stands alone, and its flags.
+// One command: its flags' values, its positional arguments, and its flags.
 std::string part_of(const Page& page) {
     std::vector<std::string> names, with_value;
     std::string cases;

@@ -1,4 +1,4 @@
-// What the scripts for bash, zsh and fish have in common.
+// The common parts of the scripts for bash, zsh and fish.
 #pragma once
 
 #include "cli/manual/page.hpp"
@@ -8,7 +8,7 @@
 
 namespace tutti::cli::manual {
 
-/// What can stand where an entry's value does.
+/// The words that can stand for an entry's value.
 enum class Values { none, words, list, files, folders, command, anything };
 Values values_of(const Entry& entry);
 

@@ -48,7 +48,7 @@ std::string fish_completion(const std::vector<Page>& pages) {
             text += fmt::format("{}{}{} -d {}\n", here, fish_names(entry), fish_values(entry), in_quotes(entry.text));
         for (const Entry& entry : page.positionals) {
             if (values_of(entry) == Values::anything) continue;
-            const std::string what = fish_values(entry);  // " -x -a ...": of a flag, its value; here what stands alone
+            const std::string what = fish_values(entry);  // " -x -a ...": of a flag, its value; here a positional
             text += fmt::format("{}{}\n", here, what == " -r -F" ? " -F" : what.substr(what.find(" -a")));
         }
     }

@@ -1,4 +1,4 @@
-// tutti completion SHELL, and what the build calls to write what is installed beside the program.
+// tutti completion SHELL, and the command with which the build writes the files installed beside the program.
 #include "cli/commands.hpp"
 #include "cli/manual/page.hpp"
 

@@ -1,5 +1,5 @@
-// What a command takes, read off CLI11's tree of commands: help, man pages and completions are all made of it, so that
-// they say the same.
+// The arguments of a command, read off CLI11's tree of commands: help, man pages and completions all come from it, so
+// that they say the same.
 //
 // A footer of a command is paragraphs. One that begins with "Examples:" or "Exit status:" becomes a section of the man
 // page; the others stand before them.
@@ -13,11 +13,11 @@
 namespace tutti::cli::manual {
 
 struct Entry {
-    std::vector<std::string> names;  ///< "-n", "--np"; of what has no flag one word; without other spellings
-    std::string value;               ///< what follows it: FILE, N; empty: nothing
+    std::vector<std::string> names;  ///< "-n", "--np"; one word where there is no flag; without other spellings
+    std::string value;               ///< the word after it: FILE, N; empty: none
     std::string text;                ///< a sentence
-    std::string fallback;            ///< what counts when it is not given; may be empty
-    std::vector<std::string> words;  ///< what it can be; empty: anything
+    std::string fallback;            ///< the value when it is not given; may be empty
+    std::vector<std::string> words;  ///< its possible values; empty: anything
     bool list = false;               ///< several of the words, with commas between
     bool required = false, repeats = false;
 };
@@ -32,7 +32,7 @@ struct Note {
 struct Page {
     std::string name;     ///< "tutti run"
     std::string summary;  ///< a sentence
-    std::string usage;    ///< what follows the name
+    std::string usage;    ///< the text after the name
     std::vector<Entry> positionals;
     std::vector<Section> sections;
     std::vector<std::pair<std::string, std::string>> commands;  ///< names and sentences; of the program alone
@@ -49,7 +49,7 @@ std::string wrapped(const std::string& text, std::size_t width, std::size_t inde
 /// Columns of the terminal that standard output is; 100 where it is none, and at most that many.
 std::size_t width_of_output();
 
-/// What `--help` prints.
+/// The output of `--help`.
 std::string help(const Page& page);
 /// A man page of section 1 (man(7)).
 std::string roff(const Page& page);
