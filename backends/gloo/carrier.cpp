@@ -29,7 +29,7 @@ GlooCarrier::GlooCarrier(Lanes lanes) : lanes_(std::move(lanes)) {}
 
 void GlooCarrier::start(std::shared_ptr<Receiver> receiver) {
     if (lanes_.front()->size == 1) return;
-    const QuietPipes quiet;  // the threads keep it
+    const QuietPipes quiet;  // the threads inherit it
     incoming_header_ = lanes_.front()->createUnboundBuffer(&incoming_, sizeof incoming_);
     receiving_ =
         std::thread([self = shared_from_this(), receiver] { carry(*receiver, [&] { self->receive(receiver); }); });
@@ -73,7 +73,7 @@ std::exception_ptr GlooCarrier::wait_for(Outgoing& outgoing) {
     }
 }
 
-// Every rank takes what comes at once, so none of them waits for long.
+// Every rank takes incoming messages at once, so none of the sends waits for long.
 void GlooCarrier::wait_for_sends() {
     std::unique_lock lock(mutex_);
     for (;;) {
@@ -83,7 +83,7 @@ void GlooCarrier::wait_for_sends() {
         outgoing_.pop_front();
         lock.unlock();
         const std::exception_ptr error = wait_for(outgoing);
-        outgoing.payload.reset();  // nothing of Gloo reads it from here on
+        outgoing.payload.reset();  // Gloo does not read it from here on
         outgoing.header.reset();
         outgoing.sent(error);
         lock.lock();
@@ -101,7 +101,8 @@ void GlooCarrier::receive(const std::shared_ptr<Receiver>& receiver) {
             incoming_header_->recv(others, header_slot);
             if (!incoming_header_->waitRecv(&from, forever)) return;
         } catch (const ::gloo::Exception&) {
-            // A rank broke off within a header. Whoever waits for it hears of that from tutti, which then stops this.
+            // A rank broke off within a header. Waiting operations hear of that from tutti, which then stops this
+            // carrier.
             std::unique_lock lock(mutex_);
             if (changed_.wait_for(lock, 20ms, [&] { return stopped_; })) return;
             continue;
@@ -125,7 +126,7 @@ void GlooCarrier::receive_payload(Receiver& receiver, int from) {
     receiver.arrived(from, incoming_);
 }
 
-// Gloo ends what waits on a context when something there has waited in vain: so does this.
+// Gloo ends all waits on a context when one of its waits times out: this function makes one time out.
 void GlooCarrier::close_connections() noexcept {
     for (const auto& lane : lanes_) {
         try {

@@ -1,7 +1,7 @@
 // GlooCarrier: frames as messages of Gloo's unbound buffers. Headers go over the first lane, in order; payloads over
-// all lanes by turns, each behind its header.
+// all lanes in turn, each behind its header.
 //
-// Threads: as Carrier says; two of its own, one receives, one waits for what was sent.
+// Threads: as Carrier says; two of its own, one receives, one waits for sends to complete.
 #pragma once
 
 #include "gloo/library.hpp"

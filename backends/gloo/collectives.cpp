@@ -16,7 +16,7 @@ namespace {
 using ContextPtr = std::shared_ptr<::gloo::Context>;
 using Byte = std::uint8_t;
 
-// Gloo counts elements, of which it only wants to know the size.
+// Gloo counts elements, and needs only their size.
 template <class F>
 void with_element_of(DType dtype, F f) {
     switch (size_of(dtype)) {
@@ -93,7 +93,7 @@ class Call {
         options.setReduceFunction(function());
         return call(options, [](auto& o) { ::gloo::allreduce(o); });
     }
-    // It wants an output on every rank to work in.
+    // Gloo needs an output on every rank to work in.
     bool reduce() const {
         ::gloo::ReduceOptions options(context_);
         std::vector<char> room(rank_ == r_.root ? 0 : bytes(r_.count));
@@ -133,7 +133,7 @@ class Call {
         return call(options, [](auto& o) { ::gloo::scatter(o); });
     }
 
-    // Gloo wants the blocks one after the other; where they are not, in a copy.
+    // Gloo needs the blocks one after the other; blocks with another layout go through a copy.
     using Lengths = std::vector<std::int64_t>;
     Lengths lengths(const std::vector<std::uint64_t>& counts) const {
         Lengths result;

@@ -11,10 +11,10 @@
 
 namespace tutti::backends::gloo {
 
-/// Runs it to its end, or returns false where Gloo has nothing for it: reduce_scatter; avg, which it has no division
-/// for; types that are rounded once at the end, which it would round at every step; the order of ranks. The answer is
-/// the same on all ranks.
-/// Throws DistBackendError where a connection breaks.
+/// Runs the request to its end, or returns false if Gloo lacks it: reduce_scatter; avg, for lack of a division; types
+/// that are rounded once at the end, which Gloo would round at every step; the order of ranks. The answer is the same
+/// on all ranks.
+/// Throws DistBackendError if a connection breaks.
 bool run_collective(const BackendRequest& request, const std::shared_ptr<::gloo::Context>& context);
 
 }  // namespace tutti::backends::gloo

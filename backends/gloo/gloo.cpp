@@ -1,5 +1,5 @@
-// The backend "gloo": Gloo's collectives over TCP, and messages over its buffers for what it lacks.
-//   GLOO_SOCKET_IFNAME=eth0,eth1   the interfaces, equally many on all ranks; operations take them by turns
+// The backend "gloo": Gloo's collectives over TCP, and messages over its buffers for the collectives that it lacks.
+//   GLOO_SOCKET_IFNAME=eth0,eth1   the interfaces, equally many on all ranks; operations take them in turn
 #include "gloo/carrier.hpp"
 #include "gloo/collectives.hpp"
 #include "gloo/lanes.hpp"

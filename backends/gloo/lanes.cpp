@@ -37,7 +37,7 @@ std::vector<std::string> interface_names() {
     return names;
 }
 
-// Gloo would leave its list of interfaces behind where there is none of that name.
+// Checked here, as Gloo would leak its list of interfaces if none has that name.
 bool has_address(const std::string& interface_name) {
     ifaddrs* all = nullptr;
     if (::getifaddrs(&all) != 0) return false;
@@ -68,8 +68,8 @@ std::vector<::gloo::transport::tcp::attr> attributes(const Store& store) {
     return list;
 }
 
-// All ranks say how many they have before anybody connects, so that nobody waits for a lane that others do not have.
-// "-" of a rank that cannot go on: the others need not wait for it.
+// All ranks publish their number of lanes before any rank connects, so that none waits for a lane that others lack. "-"
+// comes from a rank that cannot go on: the others need not wait for it.
 void compare_counts(Store store, const DistributedBackendOptions& o, const std::string& own) {
     const auto key = [](int rank) { return "interfaces/" + std::to_string(rank); };
     store.set(key(o.group_rank), own);
@@ -129,7 +129,7 @@ QuietPipes::~QuietPipes() {
 }
 
 std::vector<std::shared_ptr<::gloo::Context>> connect_lanes(const DistributedBackendOptions& o) {
-    const QuietPipes quiet;  // Gloo's threads begin here, and keep it
+    const QuietPipes quiet;  // Gloo's threads begin here, and inherit it
     std::vector<std::shared_ptr<::gloo::transport::Device>> devices;
     try {
         for (const auto& one : attributes(o.store)) devices.push_back(::gloo::transport::tcp::CreateDevice(one));

@@ -13,12 +13,12 @@
 namespace tutti::backends::gloo {
 
 /// One context for each interface; the same number on all ranks. Meets the others in the options' store.
-/// Errors: DistBackendError where an interface does not exist or cannot be used, where the ranks list different numbers
-/// of interfaces (on every rank, with the numbers), or where a rank cannot be reached; DistStoreError where a rank does
-/// not come within the options' timeout.
+/// Errors: DistBackendError if an interface does not exist or cannot be used, if the ranks list different numbers of
+/// interfaces (on every rank, with the numbers), or if a rank cannot be reached; DistStoreError if a rank does not come
+/// within the options' timeout.
 std::vector<std::shared_ptr<::gloo::Context>> connect_lanes(const DistributedBackendOptions& options);
 
-/// No signal while it lives: Gloo writes to sockets that a peer may have closed.
+/// Blocks SIGPIPE while it lives: Gloo writes to sockets that a peer may have closed.
 class QuietPipes {
  public:
     QuietPipes();

@@ -1,4 +1,4 @@
-// What is used of Gloo, without its warnings.
+// The headers of Gloo that the backend uses, without their warnings.
 #pragma once
 
 #pragma GCC diagnostic push

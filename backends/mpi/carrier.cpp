@@ -18,7 +18,7 @@ constexpr int header_tag = 0, payload_tag = 1;
 constexpr std::uint64_t packed_bytes_max = 64 << 10;
 constexpr std::uint64_t piece_bytes_max = std::uint64_t{1} << 30;  // MPI counts with int
 constexpr int turns_before_sleep = 2000;
-// How long a rank that leaves, or fails, waits for its last messages to be taken.
+// The time that a rank that leaves, or fails, waits for its last messages to be taken.
 constexpr std::chrono::milliseconds leaving_max{10'000}, failing_max{300};
 
 std::exception_ptr ended() {
@@ -182,7 +182,7 @@ void MpiCarrier::work(const std::shared_ptr<Receiver>& receiver) {
                 until = now + (how_ == How::leaves ? leaving_max : failing_max);
             if ((queued_.empty() && under_way_.empty()) || now > until) break;
         }
-    } catch (const DistError&) {  // whoever waits hears of it from tutti
+    } catch (const DistError&) {  // waiting operations hear of it from tutti
     }
     give_up_sends();
 }
@@ -198,7 +198,7 @@ void MpiCarrier::give_up_sends() noexcept {
         if (one.sent) one.sent(ended());
     }
     if (under_way_.empty()) return;
-    // What was packed stays, since MPI may still read it. The callers' buffers are theirs again.
+    // Packed messages stay in memory, since MPI may still read them. The callers get their buffers back.
     if (std::ranges::any_of(under_way_, [](const Outgoing& one) { return one.payload != nullptr; })) break_off();
     auto* const kept = new std::list<Outgoing>(std::move(under_way_));
     for (Outgoing& one : *kept) {

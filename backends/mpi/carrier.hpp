@@ -30,7 +30,7 @@ class MpiCarrier final : public Carrier, public std::enable_shared_from_this<Mpi
         int to = -1;
         std::vector<char> packed;  // the header, with a short payload
         const void* payload = nullptr;
-        std::uint64_t bytes = 0;  // of a payload that travels by itself
+        std::uint64_t bytes = 0;  // of a payload that travels separately
         Sent sent;
         std::vector<MPI_Request> requests{};
     };

@@ -44,7 +44,7 @@ bool has_started_us(const Family& family) {
     return false;
 }
 
-// The one by whose mpirun this process runs comes first.
+// The family whose mpirun has started this process comes first.
 std::array<const Family*, 2> families() {
     if (!has_started_us(open_mpi) && has_started_us(mpich)) return {&mpich, &open_mpi};
     return {&open_mpi, &mpich};
@@ -66,7 +66,7 @@ std::string last_error() {
     return text == nullptr ? "no reason given" : text;
 }
 
-// A library with the interface of MPI 5 has the standard's ABI, which neither part is made for.
+// A library with the interface of MPI 5 has the standard's ABI, which neither part supports.
 bool has_standard_abi(void* library) {
     auto* const version = reinterpret_cast<int (*)(int*, int*)>(::dlsym(library, "MPI_Abi_get_version"));
     int major = 0, minor = 0;
@@ -83,7 +83,7 @@ bool is_initialized(void* library) {
     return ask != nullptr && ask(&answer) == 0 && answer != 0;
 }
 
-// The file that `library`, or what it is linked with, has MPI from.
+// The file of MPI's functions: `library` itself, or a library that it is linked with.
 std::string file_of(void* library) {
     Dl_info found{};
     void* const function = ::dlsym(library, "MPI_Init_thread");
@@ -103,7 +103,7 @@ std::vector<std::string> loaded_files() {
     return files;
 }
 
-// Opens, asks and closes again: nothing of MPI's is called that changes anything.
+// Opens the file, asks and closes it again; calls no function of MPI that changes anything.
 std::optional<Choice> look_at(const std::string& file, int how) {
     void* const library = ::dlopen(file.c_str(), RTLD_LAZY | RTLD_LOCAL | how);
     if (library == nullptr) return std::nullopt;
@@ -142,7 +142,7 @@ Choice named(const char* file) {
     return *found;
 }
 
-// Names for the loader: those of environments that pip and conda have filled first.
+// Names for the loader: first those in environments of pip and conda.
 std::vector<std::string> names_of(const Family& family) {
     std::vector<std::string> names;
     for (const char* const prefix : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
@@ -184,7 +184,7 @@ Part part_for(const Choice& choice) {
                                family.part + ": expected " + family.title +
                                "'s headers (Debian packages libopenmpi-dev, libmpich-dev) when tutti is built");
     }
-    // Open MPI loads parts of itself that look for its functions among all symbols, and so does our part of this.
+    // Open MPI loads parts of itself that look for its functions among all symbols, and our own part does the same.
     if (::dlopen(choice.library.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr)
         throw DistBackendError("mpi: " + choice.library + " cannot be loaded: " + last_error());
     const std::string file = folder_of_parts() / family.part;

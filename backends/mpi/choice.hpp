@@ -1,8 +1,8 @@
-// Choice: which MPI this process works with. MPIs differ in what a communicator is and which numbers mean what, and
-// come in two families of equal ones; what calls them is compiled once for each family, as libtutti-mpi-FAMILY.so
-// beside this plug-in, and linked with no MPI.
+// Choice: the MPI that this process works with. MPIs differ in the type of a communicator and in the meaning of
+// numbers, and form two families with one ABI each; the code that calls them is compiled once for each family, as
+// libtutti-mpi-FAMILY.so beside this plug-in, and linked with no MPI.
 //
-// Threads: any; choose() and part_for() look at what is loaded at this moment.
+// Threads: any; choose() and part_for() look at the libraries that are loaded at this moment.
 #pragma once
 
 #include <tutti/backend.hpp>
@@ -17,7 +17,7 @@ namespace tutti::backends::mpi {
 struct Family;  // the MPIs of one ABI
 
 struct Choice {
-    const Family* family = nullptr;  ///< nothing: no MPI is here, and `words` say where it was looked for
+    const Family* family = nullptr;  ///< null: no MPI is here, and `words` say where the search looked
     std::string library;             ///< its file
     std::string words;  ///< "Open MPI: /usr/lib/x86_64-linux-gnu/libmpi.so.40, which the program has loaded"
 };
@@ -27,13 +27,13 @@ struct Choice {
 Choice choose();
 
 using Make = std::shared_ptr<CustomBackend> (*)(const DistributedBackendOptions& options, const std::any& pg_options);
-/// What libtutti-mpi-FAMILY.so has to offer.
+/// The interface of libtutti-mpi-FAMILY.so.
 struct Part {
     Make make = nullptr;
     void (*ways)(std::uint64_t (*counts)[3]) = nullptr;  ///< its tutti_backend_ways
 };
 /// Shows the chosen MPI's functions to all libraries and loads the part of its family.
-/// Throws DistBackendError that tells what was not found where.
+/// Throws DistBackendError that names the missing file or function and its place.
 Part part_for(const Choice& choice);
 
 }  // namespace tutti::backends::mpi

@@ -12,7 +12,7 @@ namespace {
 constexpr std::uint64_t int_max = std::numeric_limits<int>::max();
 constexpr std::uint64_t piece_count_max = std::uint64_t{1} << 30;
 
-// Bytes at an address, as one element of a type: as many as there may be, and wherever. Null: relative to a buffer.
+// Any number of bytes at any address, as one element of a type. Null: relative to a buffer.
 class Block {
  public:
     explicit Block(std::uint64_t bytes, const void* address = nullptr) {
@@ -169,7 +169,7 @@ class Call {
         const Block block(r_.count * element_);
         return wait_for(MPI_Iscatter, "MPI_Iscatter", r_.input, 1, block.type(), r_.output, 1, block.type(), r_.root);
     }
-    // Every block is a type of its own that knows its place, so that no int has to hold one.
+    // Every block is a type of its own that knows its place, so that no int has to hold a place.
     bool all_to_all() const {
         const auto size = static_cast<std::size_t>(communicators_.size());
         const auto types_of = [&](const Counts& counts, const Counts& offsets, const char* base,

@@ -55,11 +55,11 @@ std::vector<int> world_ranks(const DistributedBackendOptions& o, const Membershi
                            library_version() + ", so it must be that MPI's mpirun");
 }
 
-// Of groups that are made at the same time.
+// The tag that tells apart groups that are made at the same time.
 int tag_of(const std::string& group) {
     std::uint32_t hash = 2166136261U;
     for (const char c : group) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
-    return static_cast<int>(hash % 32767U);  // what every MPI allows
+    return static_cast<int>(hash % 32767U);  // a tag that every MPI allows
 }
 
 }  // namespace

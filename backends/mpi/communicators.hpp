@@ -13,9 +13,9 @@ namespace tutti::backends::mpi {
 
 class Communicators {
  public:
-    /// Finds out in the options' store which MPI ranks the members are. Only members take part.
-    /// Errors: those of enter(); DistBackendError where the members are not different ranks of one MPI_COMM_WORLD;
-    /// DistStoreError where one does not come within the options' timeout.
+    /// Finds the members' MPI ranks in the options' store. Only members take part.
+    /// Errors: those of enter(); DistBackendError if the members are not different ranks of one MPI_COMM_WORLD;
+    /// DistStoreError if one does not come within the options' timeout.
     explicit Communicators(const DistributedBackendOptions& options);
     /// Frees them, unless the group was given up.
     ~Communicators();
@@ -27,10 +27,10 @@ class Communicators {
     int rank() const noexcept { return rank_; }
     int size() const noexcept { return size_; }
 
-    /// From any thread: waits end soon, with Aborted.
+    /// Any thread: makes waits end soon, with Aborted.
     void give_up() noexcept { given_up_ = true; }
     bool given_up() const noexcept { return given_up_; }
-    /// Looks until it is over; gives the core to others meanwhile. Throws Aborted once given up, and MPI breaks off.
+    /// Polls until the request is over; yields the core meanwhile. Throws Aborted once given up, and MPI breaks off.
     void wait(MPI_Request* request) const;
 
  private:

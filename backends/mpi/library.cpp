@@ -36,7 +36,7 @@ void finalize_if_last() {
     if (state().is_ours && state().exits && state().groups == 0 && !state().broken && !is_over()) MPI_Finalize();
 }
 
-// A group may just be going, on a thread of its own.
+// A group may be ending just now, on a thread of its own.
 void at_exit() {
     std::unique_lock lock(state().mutex);
     state().exits = true;
@@ -50,7 +50,7 @@ void initialize() {
     if (is_over()) throw DistBackendError("mpi: MPI_Finalize has been called: expected groups before it");
     int level = 0;
     if (initialized == 0) {
-        // A process that mpirun has not started is a world by itself, and needs no daemon for it.
+        // A process that mpirun has not started is a world by itself, and needs no daemon.
         if (std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr) ::setenv("OMPI_MCA_ess_singleton_isolated", "1", 0);
         check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level), "MPI_Init_thread");
         state().is_ours = true;

@@ -1,4 +1,4 @@
-// What is used of MPI: its C functions. Every call is checked.
+// The part of MPI that the backend uses: its C functions. check() checks every call.
 //
 // Threads: any; MPI has been initialised with MPI_THREAD_MULTIPLE.
 #pragma once
@@ -19,17 +19,17 @@ void check(int code, const char* call);
 /// "Open MPI v4.1.4", "MPICH Version: 5.0.2".
 std::string library_version();
 
-/// This process in MPI_COMM_WORLD. Initialises MPI once if the program has not, and finalises it at the process's end
-/// if so. Throws DistBackendError where MPI does not have MPI_THREAD_MULTIPLE, or where an earlier group broke off
+/// This process in MPI_COMM_WORLD. Initialises MPI once if the program has not, and then finalises it at the process's
+/// end. Throws DistBackendError if MPI does not have MPI_THREAD_MULTIPLE, or if an earlier group broke off
 /// (break_off()).
 struct Membership {
     int rank = 0, size = 1;
-    std::string job;  ///< which MPI_COMM_WORLD
+    std::string job;  ///< identifies the MPI_COMM_WORLD
 };
 Membership enter();
-/// After enter(), once the group makes no calls any more.
+/// Call it after enter(), once the group makes no calls any more.
 void leave() noexcept;
-/// Operations have been given up that MPI still knows: it must not be called any more, since it might go on with them.
+/// Says that MPI still knows given-up operations: tutti must not call it any more, since it might go on with them.
 void break_off() noexcept;
 bool has_broken_off() noexcept;
 

@@ -1,5 +1,5 @@
-// The backend "mpi", as it is compiled for one family of MPIs: MPI's collectives and messages, between the processes
-// that mpirun has started; or alone in one.
+// The backend "mpi", compiled for one family of MPIs: MPI's collectives and messages, between the processes that mpirun
+// has started, or in a single process.
 #include "mpi/carrier.hpp"
 #include "mpi/choice.hpp"
 #include "mpi/collectives.hpp"

@@ -1,5 +1,5 @@
-// The plug-in "mpi": it finds out which MPI this process has when the first group is made, and hands over to what was
-// compiled for it.
+// The plug-in "mpi": finds the process's MPI when the first group is made, and hands over to the part that is compiled
+// for it.
 #include "mpi/choice.hpp"
 #include "shared/ways.hpp"
 
@@ -18,7 +18,7 @@ std::shared_ptr<CustomBackend> make(const DistributedBackendOptions& options, co
 }  // namespace
 }  // namespace tutti::backends::mpi
 
-// The part has carried them out.
+// The counts of the part, which has run the collectives.
 void tutti_backend_ways(std::uint64_t (*counts)[3]) {
     tutti::backends::mpi::part().ways(counts);
 }

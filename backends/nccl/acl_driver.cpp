@@ -1,7 +1,6 @@
 // AscendCL, for Huawei's devices. Numbers and signatures: acl_rt.h 1.15 (CANN 8.5), whose names are those of CANN 8.1.
 //
-// AscendCL wants every thread to have a device before it calls anything: a thread that has none gets the one that was
-// used last.
+// AscendCL wants every thread to have a device before it calls anything: a thread without one gets the last used one.
 #include "nccl/driver_file.hpp"
 #include "nccl/vendors.hpp"
 
@@ -201,7 +200,7 @@ std::shared_ptr<const Driver> load_acl() {
 }  // namespace
 
 std::shared_ptr<const Driver> open_acl_driver() {
-    static const std::shared_ptr<const Driver> driver = load_acl();  // one that throws is tried again
+    static const std::shared_ptr<const Driver> driver = load_acl();  // an exception leaves the next call to try again
     return driver;
 }
 

@@ -36,7 +36,7 @@ void make_it(const Handle& state, const Adapted::Make& make) {
 
 }  // namespace
 
-// Its thread may wait in the library for ranks that never come: nobody can end it, so nobody waits for it.
+// The thread may wait in the library for ranks that never come: no call can end it, so no thread waits for it.
 Result Adapted::start(Comm* comm, Make make, End end) {
     auto state = std::make_shared<State>();
     state->end = std::move(end);

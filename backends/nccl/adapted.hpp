@@ -1,5 +1,5 @@
-// Adapted: communicators of libraries whose calls wait for other ranks, as NCCL's are that do not block: a thread makes
-// them, and their state says when they are there.
+// Adapted: gives libraries whose calls wait for other ranks communicators like NCCL's non-blocking ones: a thread makes
+// them, and their state says when they are ready.
 //
 // Threads: any.
 #pragma once
@@ -14,21 +14,21 @@ namespace tutti::nccl {
 
 class Adapted {
  public:
-    /// 0, or the library's code. Nobody wants it any more once it is `given_up`.
+    /// Returns 0, or the library's code. Once `given_up` is set, nobody wants the communicator any more.
     using Make = std::function<int(void** communicator, const std::atomic<bool>& given_up)>;
     using End = std::function<int(void* communicator)>;
 
     /// Returns in_progress.
     static Result start(Comm* comm, Make make, End end);
-    /// The library's own; null: it is not there yet, or not any more.
+    /// The library's own communicator; null: not ready yet, or already ended.
     static void* own(Comm comm);
-    /// success, in_progress, or foreign() of what `make` returned.
+    /// success, in_progress, or foreign() of the result of `make`.
     static Result state(Comm comm);
-    /// Ends it, and frees `comm`. One that is still being made is ended by its thread, when it is there.
+    /// Ends it, and frees `comm`. If its thread is still making it, the thread ends it when it is ready.
     static Result destroy(Comm comm);
-    /// Nothing: destroy() does it all.
+    /// Does nothing: destroy() does it all.
     static Result finalize(Comm comm);
-    /// What a result that is no library's means; null: the library says it.
+    /// The meaning of a result that is not the library's; null: the library has the text.
     static const char* text(Result result);
 };
 

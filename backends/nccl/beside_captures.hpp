@@ -1,5 +1,5 @@
-// What threads may do while another one captures a stream into a graph. CUDA and HIP let a program choose, and a
-// program that does not know of this library's threads lets them do little: a question about an event would break its
+// The calls that a thread may make while another one captures a stream into a graph. CUDA and HIP let a program choose,
+// and a program that does not know of this library's threads allows them little: a query of an event would break its
 // capture.
 //
 // Threads: the one that makes it.
@@ -7,10 +7,10 @@
 
 namespace tutti::nccl {
 
-/// While it lives, calls of this thread are no concern of what others capture.
+/// While it lives, calls of this thread do not affect the captures of other threads.
 class BesideCaptures {
  public:
-    /// cuThreadExchangeStreamCaptureMode, or HIP's: sets the thread's mode and gives the one before.
+    /// cuThreadExchangeStreamCaptureMode, or HIP's: sets the thread's mode and returns the previous one.
     using Exchange = int (*)(int* mode);
 
     explicit BesideCaptures(Exchange exchange) : exchange_(exchange) { exchange_(&mode_); }
@@ -22,7 +22,7 @@ class BesideCaptures {
     static constexpr int relaxed = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED, hipStreamCaptureModeRelaxed
 
     const Exchange exchange_;
-    int mode_ = relaxed;  // and then the one before
+    int mode_ = relaxed;  // and then the previous one
 };
 
 }  // namespace tutti::nccl

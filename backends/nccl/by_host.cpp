@@ -26,9 +26,9 @@ namespace {
 // nothing runs, is a small part of the whole.
 constexpr std::size_t piece_bytes = std::size_t{4} << 20;
 constexpr std::size_t pieces_at_once = 4;
-// The device is asked so often: nobody tells when it has reached an event.
+// The pause between queries of the device, which does not notify of reached events.
 constexpr std::chrono::microseconds shortest_pause{20}, longest_pause{200};
-// How long a failed operation's copies and messages may take to end before its memory is left to them.
+// The time in which a failed operation's copies and messages may end before its memory is left to them.
 constexpr std::chrono::seconds time_to_settle{2};
 
 }  // namespace
@@ -61,7 +61,7 @@ class ByHost::Core : public std::enable_shared_from_this<Core> {
             const std::lock_guard lock(mutex_);
             error = error_;
             if (!error) {
-                // Nobody else begins a collective meanwhile.
+                // No other thread begins a collective meanwhile.
                 at_once = job->host_memory && not_begun_ == 0;
                 ++open_;
                 ++not_begun_;
@@ -101,15 +101,15 @@ class ByHost::Core : public std::enable_shared_from_this<Core> {
         const BackendRequest& request;
         const BackendCompletion completion;
         Clock::time_point deadline{};
-        bool host_memory = false;       // or has no buffers: the companion does it all
-        const Place* place = nullptr;   // the next ones: otherwise
+        bool host_memory = false;       // or no buffers: the companion does the whole operation
+        const Place* place = nullptr;   // this and the rest: for device memory
         std::shared_ptr<Event> before;  // in the caller's stream
-        bool may_begin = false;         // the device has reached it
+        bool may_begin = false;         // the device has reached `before`
         std::vector<Piece> pieces;
         std::size_t begun = 0;
         bool writes = false;  // a piece has copied something back
     };
-    // A piece of one.
+    // The steps of a piece.
     enum class Stage { copied_in, at_work, copied_back };
     struct Flight {
         std::shared_ptr<Job> job;
@@ -117,7 +117,7 @@ class ByHost::Core : public std::enable_shared_from_this<Core> {
         bool is_last = false;
         Memory memory{};
         Stage stage = Stage::copied_in;
-        std::shared_ptr<Event> copied{};  // the end of its last copies; null: there are none
+        std::shared_ptr<Event> copied{};  // the end of its last copies; null: no copies
         Work work{};
     };
     struct Lines {
@@ -129,7 +129,7 @@ class ByHost::Core : public std::enable_shared_from_this<Core> {
         std::shared_ptr<PinnedMemory> memory;
     };
 
-    // ---- Host memory: the companion does it all.
+    // ---- Host memory: the companion does the whole operation.
 
     void begin_in_place(const std::shared_ptr<Job>& job) {
         Work work;
@@ -163,7 +163,7 @@ class ByHost::Core : public std::enable_shared_from_this<Core> {
                 moved = advance();
             } catch (...) {
                 const auto error = described(*at_, std::current_exception());
-                context_->fail(error);  // comes back as end(), perhaps later, where others have failed before
+                context_->fail(error);  // calls end(), perhaps later, if another failure came first
                 end(context_->error());
                 continue;
             }
@@ -179,7 +179,7 @@ class ByHost::Core : public std::enable_shared_from_this<Core> {
         moved |= start_collectives();
         moved |= copy_back();
         moved |= end_pieces();
-        at_ = nullptr;  // it may hold the last handle of the group
+        at_ = nullptr;  // the job may hold the last handle of the group
         return moved;
     }
 
@@ -208,7 +208,7 @@ class ByHost::Core : public std::enable_shared_from_this<Core> {
         flight.is_last = job->begun == job->pieces.size();
         flight.memory = lines.memory->take(flight.piece->bytes);
         flight.piece->place(flight.memory.data());
-        // It is listed before anything is copied: whatever fails here finds its memory there.
+        // The flight is in the list before any copy, so that its memory survives a failure here.
         Flight& listed = flights_.emplace_back(std::move(flight));
         const Driver& driver = *job->place->driver;
         for (const Piece::Copy& copy : listed.piece->in)
@@ -216,7 +216,7 @@ class ByHost::Core : public std::enable_shared_from_this<Core> {
         if (!listed.piece->in.empty()) listed.copied = job->place->events->record(lines.in.handle());
     }
 
-    // In the order of the pieces, which is that of all ranks.
+    // Starts them in the order of the pieces, which is equal on all ranks.
     bool start_collectives() {
         bool moved = false;
         for (Flight& flight : flights_) {
@@ -336,7 +336,7 @@ class ByHost::Core : public std::enable_shared_from_this<Core> {
         --not_begun_;
     }
 
-    // It counts no more before its caller learns of it: the caller may end the group at once.
+    // The job stops counting before its caller learns of its end: the caller may end the group at once.
     void over(const Job& job, const std::exception_ptr& error) {
         {
             const std::lock_guard lock(mutex_);
@@ -348,7 +348,7 @@ class ByHost::Core : public std::enable_shared_from_this<Core> {
         job.completion.failure(context_->error());
     }
 
-    // Fails what is left, when nothing touches its buffers any more.
+    // Fails the remaining operations, when nothing touches their buffers any more.
     void settle(const std::exception_ptr& error) {
         bool is_busy = false;
         {
@@ -364,7 +364,7 @@ class ByHost::Core : public std::enable_shared_from_this<Core> {
             if (all_ended)
                 lines_of(*flight.job->place).memory->give_back(std::move(flight.memory));
             else
-                new Memory(std::move(flight.memory));  // it remains with whoever may still write to it
+                new Memory(std::move(flight.memory));  // leaked: a copy or message may still write to it
             if (all_ended && flight.stage == Stage::copied_back && flight.is_last)
                 good.push_back(flight.job);
             else if (open.empty() || open.back() != flight.job)
@@ -389,7 +389,7 @@ class ByHost::Core : public std::enable_shared_from_this<Core> {
         }
     }
 
-    // Of collectives and copies.
+    // Waits until collectives and copies have ended.
     bool wait_for_the_end(Clock::time_point until) noexcept {
         std::vector<std::shared_ptr<Event>> ends;
         for (const auto& [place, lines] : lines_) {
@@ -429,13 +429,13 @@ class ByHost::Core : public std::enable_shared_from_this<Core> {
     std::exception_ptr error_;
     bool stopping_ = false, woken_ = false;
     std::size_t open_ = 0;       // operations that are not complete
-    std::size_t not_begun_ = 0;  // of these, those that have a piece that is not with the companion
+    std::size_t not_begun_ = 0;  // of these, the ones with a piece that is not with the companion yet
     std::vector<std::shared_ptr<Job>> queue_;
 
     // The thread's alone.
-    std::deque<std::shared_ptr<Job>> jobs_;  // those that have a piece that is not in flight
+    std::deque<std::shared_ptr<Job>> jobs_;  // the ones with a piece that is not in flight yet
     std::deque<Flight> flights_;
-    std::shared_ptr<Job> at_;  // what it works on: what fails is that
+    std::shared_ptr<Job> at_;  // the job in work, which a failure belongs to
     std::map<const Place*, std::unique_ptr<Lines>> lines_;
     std::chrono::microseconds pause_ = shortest_pause;
 };

@@ -21,7 +21,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto time_of_a_blocked_call = 2000ms;  // to end, after the communicator has been aborted
+constexpr auto time_of_a_blocked_call = 2000ms;  // for a blocked call to end after the abort of the communicator
 
 bool reduces(const BackendRequest& request) {
     return request.call == BackendCall::all_reduce || request.call == BackendCall::reduce ||
@@ -73,7 +73,7 @@ class Collectives::Core : public std::enable_shared_from_this<Core> {
         set_up(own, context_->make_communicator(agreed.ids, context_->rank(), context_->size(), place), agreed);
     }
 
-    // A device that is not there is told to the others, who wait for this rank to make the communicator.
+    // Reports a missing device to the other ranks, which wait for this one to make the communicator.
     Channel& connected(Device device) {
         if (last_ != nullptr && last_->place->device == device) return *last_;
         Channel* own = nullptr;
@@ -100,7 +100,7 @@ class Collectives::Core : public std::enable_shared_from_this<Core> {
         return job;
     }
 
-    // A graph can hold what is put into its stream here and now, by the library alone, without memory of ours.
+    // A graph can hold only the work that the library itself puts into its stream here and now, without memory of ours.
     void check_capture(const Job& job) {
         const BackendRequest& r = *job.request;
         drain(context_->deadline_of(r));
@@ -115,7 +115,7 @@ class Collectives::Core : public std::enable_shared_from_this<Core> {
                 "lengths or do not adjoin");
     }
 
-    // A barrier has no buffers: it is on the group's device, or on the one that this thread uses.
+    // A barrier has no buffers: it runs on the group's device, or on the one that this thread uses.
     Job barrier_of(const BackendRequest& request, BackendCompletion completion) {
         auto own = std::make_shared<BackendRequest>(request);
         own->device = barrier_device();
@@ -144,7 +144,7 @@ class Collectives::Core : public std::enable_shared_from_this<Core> {
         spare_jobs_ = std::move(jobs);
     }
 
-    // Takes what is in `jobs` where it cannot begin now.
+    // Takes the contents of `jobs` if they cannot begin now.
     void issue(std::vector<Job>& jobs) {
         context_->throw_if_over();
         {
@@ -162,7 +162,7 @@ class Collectives::Core : public std::enable_shared_from_this<Core> {
         return changed_.wait_until(lock, until, [&] { return queue_.empty() && !is_busy_; });
     }
 
-    // What waits fails when its turn comes; what is being begun is let go by its communicator's end.
+    // A waiting collective fails when its turn comes; the communicator's end releases one that is just beginning.
     void end(const std::exception_ptr& error) noexcept {
         std::vector<BackendCompletion> failed;
         {
@@ -202,7 +202,7 @@ class Collectives::Core : public std::enable_shared_from_this<Core> {
         return reduces(*job.request) && (job.request->in_rank_order || !job.reduction);
     }
 
-    // In the caller's thread, without waiting.
+    // Whether they can begin in the caller's thread, without waiting.
     bool can_begin(const std::vector<Job>& jobs) {
         for (const Job& job : jobs) {
             if (is_for_host(job)) continue;
@@ -213,7 +213,8 @@ class Collectives::Core : public std::enable_shared_from_this<Core> {
         return true;
     }
 
-    // Neighbours of one device in one launch; those of the host one by one. The first that waits makes the rest wait.
+    // Begins neighbours on one device in one launch, those of the host one by one. The first that waits makes the rest
+    // wait.
     void begin(std::vector<Job>& jobs, May may) {
         std::size_t at = 0;
         try {
@@ -262,7 +263,7 @@ class Collectives::Core : public std::enable_shared_from_this<Core> {
         wake();
     }
 
-    // Within a handler. Others are at work with this rank's part missing, so the group has failed.
+    // Call it within a handler. The other ranks' collective lacks this rank's part, so the group has failed.
     void fail(const std::vector<Job>& jobs, std::size_t from) {
         {
             const std::lock_guard lock(mutex_);
@@ -305,15 +306,15 @@ class Collectives::Core : public std::enable_shared_from_this<Core> {
     const std::shared_ptr<ByHost> by_host_;
     std::mutex mutex_;
     std::condition_variable changed_;
-    std::map<Device::Type, Channel> channels_;  // their contents: who begins operations
-    Channel* last_ = nullptr;                   // the one that operations use: who begins them
+    std::map<Device::Type, Channel> channels_;  // only the thread that begins operations uses their contents
+    Channel* last_ = nullptr;                   // the last used one; for the thread that begins operations
     std::deque<std::function<void()>> queue_;
     std::exception_ptr ended_;
     std::vector<BackendCompletion> failed_;  // until the cause is known
     bool is_busy_ = false, stopped_ = false;
     std::thread worker_;
     std::optional<std::vector<Job>> group_;
-    std::vector<Job> spare_jobs_;  // empty: its memory is used again
+    std::vector<Job> spare_jobs_;  // empty; kept for its memory
 
     friend class Collectives;
 };

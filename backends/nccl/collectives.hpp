@@ -1,8 +1,8 @@
-// Collectives: brings a group's collectives to their devices in the order of their issue. One that can begin at once
-// does so in the caller's thread; those that must wait (for the communicator, for connections that the library makes,
-// for other ranks in host memory) wait in a thread of their own.
+// Collectives: brings a group's collectives to their devices in the order of their issue. A collective that can begin
+// at once does so in the caller's thread; the others (they need the communicator, connections that the library makes,
+// or other ranks in host memory) wait in a thread of this class.
 //
-// Threads: run(), begin_group() and end_group() by one at a time; the rest any.
+// Threads: one at a time calls run(), begin_group() and end_group(); the rest any.
 #pragma once
 
 #include "nccl/by_host.hpp"
@@ -24,21 +24,21 @@ class Collectives {
 
     /// Makes the communicator of a device now. Blocks until all ranks have come, at most for the group's timeout.
     void connect(Device device);
-    /// With a communicator that is there already.
+    /// The same with a communicator that exists already.
     void connect(Device device, std::shared_ptr<Communicator> communicator, const Agreement& agreed);
 
-    /// Throws DistBackendError for one that a graph should capture and cannot.
+    /// Throws DistBackendError for a collective that a graph should capture and cannot.
     void run(const BackendRequest& request, BackendCompletion completion);
     void begin_group();
     void end_group();
 
-    /// The channel of a device that is connected; waits until what was issued before has been begun.
+    /// The channel of a connected device; waits until all earlier collectives have begun.
     const Channel& settled(Device device);
 
-    /// Null: its communicator has not been made.
+    /// Null: the device has no communicator yet.
     const Channel* connected_channel(Device device);
 
-    /// Whether nothing waits to be begun; waits for it until then.
+    /// Waits until no collective waits to begin, at most until `until`; returns whether that is so.
     bool drain(Clock::time_point until);
 
  private:

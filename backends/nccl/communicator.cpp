@@ -20,9 +20,9 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 constexpr unsigned config_magic = 0xcafebeef;
-constexpr int shrink_abort = 1;         // NCCL_SHRINK_ABORT: what the parent still has under way ends
-constexpr auto time_for_calls = 200ms;  // that are just being made, before the handle goes under them
-constexpr auto time_for_end = 1000ms;   // of ncclCommAbort and ncclCommDestroy
+constexpr int shrink_abort = 1;         // NCCL_SHRINK_ABORT: ends the parent's work under way
+constexpr auto time_for_calls = 200ms;  // for calls under way, before the handle goes
+constexpr auto time_for_end = 1000ms;   // for ncclCommAbort and ncclCommDestroy
 
 int or_undefined(const std::optional<int>& value) {
     return value.value_or(undefined_int);
@@ -32,7 +32,7 @@ const char* or_null(const std::optional<std::string>& value) {
     return value ? value->c_str() : nullptr;
 }
 
-// Runs it in a thread of its own, as it may never return; waits that long.
+// Runs `call` in a thread of its own, as it may never return; waits at most `limit`.
 void run_within(std::chrono::milliseconds limit, std::function<void()> call) noexcept {
     struct Signal {
         std::mutex mutex;
@@ -54,7 +54,7 @@ void run_within(std::chrono::milliseconds limit, std::function<void()> call) noe
     }
 }
 
-// What NCCL says about ranks that share a GPU, by version.
+// The hint behind NCCL's messages about ranks that share a GPU, which differ by version.
 std::string hint(std::string_view text) {
     for (const std::string_view known : {"Duplicate GPU", "Multiple Ranks are using the same GPU"}) {
         if (text.find(known) != std::string_view::npos)
@@ -64,7 +64,7 @@ std::string hint(std::string_view text) {
     return {};
 }
 
-// Where an id that is longer than NCCL's lies in the store.
+// The store's key for an id that is longer than NCCL's.
 std::string key_of(const UniqueId& id) {
     return "id/" + std::string(id.bytes, sizeof id.bytes);
 }
@@ -174,7 +174,7 @@ std::shared_ptr<Communicator> Communicator::shrink(Communicator& parent, std::ve
         rest->check(calls.CommShrink(parent.handle_, left_out.data(), static_cast<int>(left_out.size()), &rest->handle_,
                                      &settings, shrink_abort),
                     "CommShrink", what);
-        // The parent's own state is of no use but for this: it has failed.
+        // Of the parent's own state only one fact is useful: it has failed.
         Result now = Result::in_progress;
         const auto until = Clock::now() + timeout;
         for (Naps naps; now == Result::in_progress && Clock::now() < until; naps.take())
@@ -271,7 +271,7 @@ void Communicator::wait_while_in_progress(const Communicator& of, const char* ca
     }
 }
 
-// True for one caller, when the calls that were under way are over or have had their time.
+// Returns true to one caller, when the calls under way are over or have had their time.
 bool Communicator::take_handle() noexcept {
     if (over_.exchange(true)) return false;
     const auto until = Clock::now() + time_for_calls;

@@ -1,5 +1,5 @@
-// Communicator: a vendor's communicator from its making to its end. It is made without blocking and asked again and
-// again, so that every wait has a deadline; no call of it outlives abort() for more than a second.
+// Communicator: a vendor's communicator from its making to its end. The library makes it without blocking and the waits
+// here poll it, so that every wait has a deadline; no call of it outlives abort() for more than a second.
 //
 // Threads: any, but calls that put operations into it, one at a time.
 #pragma once
@@ -30,21 +30,21 @@ class Communicator {
  public:
     using Clock = std::chrono::steady_clock;
 
-    /// `store`: the group's. Where the library's ids are longer than NCCL's, they lie there.
+    /// `store`: the group's. It holds the library's ids if these are longer than NCCL's.
     static UniqueId make_id(const Library& library, Store& store);
 
     /// Blocks until all `size` ranks have come with the same ids, at most for the options' timeout. One id for each 128
-    /// ranks is enough; a library that cannot take several gets the first. The device that it is for must be the
-    /// thread's. Throws DistBackendError, Timeout, Aborted (once `given_up`).
+    /// ranks is enough; a library that cannot take several gets the first. Its device must be the thread's current one.
+    /// Throws DistBackendError, Timeout, Aborted (once `given_up`).
     Communicator(std::shared_ptr<const Library> library, std::span<const UniqueId> ids, CommunicatorOptions options,
                  const std::atomic<bool>* given_up = nullptr);
-    /// Of a part of `parent`'s ranks: those of an equal colour, by key; all of the parent's ranks call it, those of no
-    /// part with a negative colour and options of size 0. Blocks and throws as the constructor; returns null where the
-    /// colour is negative.
+    /// Makes one of a part of `parent`'s ranks: those of an equal colour, by key; all of the parent's ranks call it,
+    /// ranks outside every part with a negative colour and options of size 0. Blocks and throws as the constructor;
+    /// returns null where the colour is negative.
     static std::shared_ptr<Communicator> split(Communicator& parent, int color, int key, CommunicatorOptions options,
                                                const std::atomic<bool>* given_up = nullptr);
-    /// Of the ranks of `parent` that are left: all but `left_out`, in their order. All of them call it, with one that
-    /// was stopped. Blocks, at most that long, and throws as the constructor, also where the library cannot do it
+    /// Makes one of the ranks of `parent` that are left: all but `left_out`, in their order. All of them call it, with
+    /// a stopped parent. Blocks, at most for `timeout`, and throws as the constructor, also if the library cannot do it
     /// without the others.
     static std::shared_ptr<Communicator> shrink(Communicator& parent, std::vector<int> left_out,
                                                 CommunicatorOptions options, std::chrono::milliseconds timeout);
@@ -53,7 +53,8 @@ class Communicator {
     Communicator(const Communicator&) = delete;
     Communicator& operator=(const Communicator&) = delete;
 
-    /// A call with the handle: abort() waits a moment for its end before the handle goes. Throws Aborted afterwards.
+    /// Guards a call with the handle: abort() waits a moment for its end before the handle goes. Throws Aborted
+    /// afterwards.
     class Use {
      public:
         explicit Use(const Communicator& communicator);
@@ -75,22 +76,22 @@ class Communicator {
     /// Throws DistBackendError with the communicator's name, `what`, `call`, the code and the library's words, unless
     /// the result is success or in_progress.
     void check(Result result, const char* call, const std::string& what) const;
-    /// check(), and waits while it is in_progress: until the call's work is in the stream, at most `timeout` (0: the
-    /// options').
+    /// check(), and waits while the result is in_progress: until the call's work is in the stream, at most `timeout`
+    /// (0: the options').
     void finish(Result result, const char* call, const std::string& what, std::chrono::milliseconds timeout = {});
-    /// It has been aborted or freed: an event behind its kernels says nothing about their results.
+    /// The communicator is aborted or freed: an event behind its kernels says nothing about their results.
     bool is_over() const noexcept { return over_; }
-    /// What the library says by itself: success, in_progress, or the error. Success once it is over.
+    /// The library's asynchronous state: success, in_progress, or the error. Success once the communicator is over.
     Result state() const;
     std::exception_ptr failure(Result result, const char* call, const std::string& what) const;
 
-    /// Waits until what it was given has been carried out, then frees it; at most until the deadline, then it aborts.
+    /// Waits until all its work is done, then frees it; waits at most until the deadline, then aborts.
     void finalize(Clock::time_point until) noexcept;
-    /// stop() leaves what shrink() needs, where the library can stop a communicator without freeing it (from 2.29 on).
+    /// Makes stop() leave the state that shrink() needs, if the library can stop without freeing (from 2.29 on).
     void keep_for_shrink() noexcept;
     /// Ends its kernels, and frees it unless it is kept. Returns within about a second, as abort(). Any thread.
     void stop() noexcept;
-    /// It has been stopped, and is kept.
+    /// It is stopped, and kept.
     bool is_kept() const noexcept { return is_kept_; }
     /// Ends its kernels. Returns within about a second even if the library does not. More than once, any thread.
     void abort() noexcept;

@@ -18,7 +18,7 @@ namespace {
 
 constexpr auto time_for_the_cause = std::chrono::milliseconds(1000);
 
-// Each may take its time: all at the same time.
+// Runs them all at the same time, as each may take long.
 void for_each(const std::vector<std::shared_ptr<Communicator>>& communicators,
               const std::function<void(Communicator&)>& end) {
     std::vector<std::thread> threads;
@@ -66,7 +66,7 @@ Context::Context(std::shared_ptr<const Library> library, const DistributedBacken
                   .world_size = options.group_size,
                   .timeout = options.timeout,
                   .name = options.group_id + "/" + library_->vendor().backend,
-                  .determinism = Determinism::layout_invariant,  // what goes by host may have to combine in rank order
+                  .determinism = Determinism::layout_invariant,  // ByHost may have to combine in rank order
                   .backend = "native"}),
       watcher_(std::make_unique<Watcher>(title_, [this](const std::exception_ptr& error) { suspect(error); })) {}
 
@@ -104,7 +104,7 @@ bool Context::is_captured(const BackendRequest& request) {
     if (request.device.type == Device::Type::cpu || request.stream.handle == nullptr) return false;
     try {
         return place(request.device).driver->is_capturing(request.stream.handle);
-    } catch (const DistError&) {  // of a device that is not there the operation itself tells all ranks
+    } catch (const DistError&) {  // the operation itself reports a missing device to all ranks
         return false;
     }
 }
@@ -173,7 +173,7 @@ void Context::suspect(std::exception_ptr error) noexcept {
             self->fail(error);
         }).detach();
     } catch (const std::system_error&) {
-        state_->is_suspected = false;  // the next symptom, or tutti
+        state_->is_suspected = false;  // the next symptom ends the group, or tutti does
     }
 }
 

@@ -1,4 +1,5 @@
-// CUDA's driver (libcuda.so.1): the functions that are used, by the names and numbers of NVIDIA's "CUDA Driver API".
+// CUDA's driver (libcuda.so.1): the functions that the plug-in uses, by the names and numbers of NVIDIA's "CUDA Driver
+// API".
 #include "nccl/beside_captures.hpp"
 #include "nccl/driver.hpp"
 #include "nccl/driver_file.hpp"
@@ -124,7 +125,7 @@ class CudaDriver final : public Driver {
     }
     void put_back(void* before) const noexcept override {
         void* now = nullptr;
-        // A thread that had none keeps this one: CUDA's runtime would choose it, too.
+        // A thread that had no context keeps this one: CUDA's runtime would choose it, too.
         if (before != nullptr && call_.cuCtxGetCurrent(&now) == success && now != before) call_.cuCtxSetCurrent(before);
     }
 
@@ -240,7 +241,7 @@ class CudaDriver final : public Driver {
         return found;
     }
 
-    // A device's primary context is the one that CUDA's runtime uses. It stays: others' streams may live in it.
+    // A device's primary context is the one that CUDA's runtime uses. It stays: the program's streams may live in it.
     Context context(int device) const {
         if (device >= 0 && device < device_count()) {
             const std::lock_guard lock(mutex_);

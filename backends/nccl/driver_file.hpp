@@ -21,11 +21,11 @@ struct OpenedDriver {
     std::string file;
 };
 
-/// The library that is loaded already, else the variable's, else the first that the loader finds. Throws
-/// DistBackendError that says which ones were looked for, and what was wrong with them.
+/// The library that the process has loaded already, else the variable's, else the first that the loader finds. Throws
+/// DistBackendError that lists the libraries it looked for, and their errors.
 OpenedDriver open_driver_file(const DriverFile& wanted);
 
-/// Throws DistBackendError that names what need() has not found.
+/// Throws DistBackendError that names the functions that need() has not found.
 void check_symbols(const Symbols& symbols, const DriverFile& wanted, const std::string& file);
 
 }  // namespace tutti::nccl

@@ -76,7 +76,7 @@ std::shared_ptr<const Driver> open_driver(Device::Type device) {
         throw DistBackendError("no driver for tensors on " + to_string(Device{device, 0}) +
                                ": expected a device that this backend serves");
     }
-    driver = found->second();  // what it throws is thrown again the next time
+    driver = found->second();  // a failed call is repeated the next time
     return driver;
 }
 

@@ -1,7 +1,8 @@
 // The backend "hccl": Huawei's library, made to look like NCCL, on AscendCL's streams.
 //
-// Signatures and numbers: hccl.h and hccl_types.h of CANN 8.1 to 9.1, which differ in fields that are not used here.
-// It lacks, and what stands in: communicators that do not block (adapted.hpp); averages, and factors before sums
+// Signatures and numbers: hccl.h and hccl_types.h of CANN 8.1 to 9.1, which differ in fields that this file does not
+// use.
+// Missing features and their replacements: non-blocking communicators (adapted.hpp); averages, and factors before sums
 // (composed by the plug-in); groups of calls: sends and receives of a group become one HcclBatchSendRecv, other calls
 // are put into the stream at once; a broadcast from one buffer to another, which is a copy and a broadcast.
 #include "nccl/adapted.hpp"
@@ -76,7 +77,7 @@ void* writable(const void* memory) {
     return const_cast<void*>(memory);
 }
 
-// What every call has in common.
+// The common part of every call.
 template <class F>
 Result call(Comm comm, std::size_t count, Type type, F f) {
     if (count == 0) return Result::success;  // on all ranks
@@ -88,7 +89,7 @@ Result call(Comm comm, std::size_t count, Type type, F f) {
 }
 
 Result get_version(int* version) {
-    *version = 1;  // it does not say
+    *version = 1;  // HCCL does not report one
     return Result::success;
 }
 Result get_id(void* id) {
@@ -242,8 +243,8 @@ void resolve(Symbols& symbols, Interface& calls) {
     calls.GroupEnd = group_end;
 }
 
-// What all its devices of the last years reduce. Some know products of some of these types, and nothing is said about
-// NaN: a host is asked instead.
+// The types that all its devices of the last years reduce. Some have products of some of these types, and nothing
+// documents NaN: the host reduces those instead.
 Abilities abilities(int) {
     Abilities known;
     known.reduced_types = {int8, int32, float16, float32, bfloat16};

@@ -1,5 +1,5 @@
-// HIP's runtime, for AMD's devices. Numbers and signatures: hip_runtime_api.h of ROCm 5.2 to 7; what differs between
-// them is said where it is.
+// HIP's runtime, for AMD's devices. Numbers and signatures: hip_runtime_api.h of ROCm 5.2 to 7; each difference between
+// them is noted at its place.
 #include "nccl/beside_captures.hpp"
 #include "nccl/driver_file.hpp"
 #include "nccl/vendors.hpp"
@@ -72,7 +72,7 @@ class HipDriver final : public Driver {
     std::string file() const override { return file_; }
     int device_count() const override {
         int count = 0;
-        return call_.hipGetDeviceCount(&count) == 0 ? count : 0;  // it is an error to have none
+        return call_.hipGetDeviceCount(&count) == 0 ? count : 0;  // HIP calls it an error to have none
     }
     int current() const override {
         int device = 0;
@@ -160,7 +160,7 @@ class HipDriver final : public Driver {
     int device_of(const void* memory) const override {
         PointerAttributes attributes{};
         if (call_.hipPointerGetAttributes(&attributes, memory) != 0) {
-            call_.hipGetLastError();  // memory that HIP does not know is one, and stays so until it is asked for
+            call_.hipGetLastError();  // unknown memory is an error, which stays until this call
             return -1;
         }
         return attributes.type == device_type_ || attributes.is_managed != 0 ? attributes.device : -1;
@@ -214,7 +214,7 @@ std::shared_ptr<const Driver> load_hip() {
 }  // namespace
 
 std::shared_ptr<const Driver> open_hip_driver() {
-    static const std::shared_ptr<const Driver> driver = load_hip();  // one that throws is tried again
+    static const std::shared_ptr<const Driver> driver = load_hip();  // an exception leaves the next call to try again
     return driver;
 }
 

@@ -1,5 +1,5 @@
-// NCCL's functions as the plug-in calls them, whoever's library stands behind: NVIDIA's and AMD's bring them by these
-// names; adapters give those of other vendors this shape.
+// NCCL's functions as the plug-in calls them, for every vendor's library: NVIDIA's and AMD's have them by these names;
+// adapters give those of other vendors this shape.
 //
 // Declared here, so that building needs no header of NCCL's. Source: NCCL's user guide, "NCCL API"; numbers and the
 // layout of ncclConfig_t are those of its public header, stable since 2.18.
@@ -27,8 +27,7 @@ enum class Result : int {
     in_progress = 7,
 };
 
-/// Results of libraries with numbers of their own, positive or negative: foreign(4) is their 4, whatever NCCL's 4
-/// means.
+/// Results of libraries with numbers of their own, positive or negative: foreign(4) is their 4, apart from NCCL's 4.
 inline constexpr int foreign_base = 100'000;
 constexpr Result foreign(int code) {
     return static_cast<Result>(foreign_base + code);
@@ -54,15 +53,15 @@ enum Type : int {
     float8e5m2 = 11,
 };
 
-enum Op : int { sum = 0, prod = 1, max = 2, min = 3, avg = 4 };  // then those that were made
+enum Op : int { sum = 0, prod = 1, max = 2, min = 3, avg = 4 };  // then created ones
 
 struct UniqueId {
     char bytes[128];
 };
 
-inline constexpr int undefined_int = INT32_MIN;  // of a field that NCCL decides
+inline constexpr int undefined_int = INT32_MIN;  // the value of a field that NCCL decides
 
-// The fields in their order; `size` says how many a library may read, `version` since which NCCL they are known.
+// The fields in their order; `size` says how many a library may read, `version` is the NCCL version that knows them.
 struct Config {
     std::size_t size;
     unsigned magic;
@@ -116,7 +115,7 @@ struct Interface {
     Result (*RedOpCreatePreMulSum)(ReduceOpHandle*, void* scalar, Type, int residence, Comm) = nullptr;
     Result (*RedOpDestroy)(ReduceOpHandle, Comm) = nullptr;
 
-    // Where ids are longer than NCCL's, or ranks meet in a store: instead of GetUniqueId and CommInitRankConfig.
+    // Instead of GetUniqueId and CommInitRankConfig, if ids are longer than NCCL's, or ranks meet in a store.
     std::size_t id_bytes = sizeof(UniqueId);
     Result (*GetLongId)(void* id) = nullptr;
     Result (*CommInitRankLongId)(Comm* comm, int ranks, const void* id, int rank, const Store& store) = nullptr;

@@ -67,7 +67,7 @@ void Lane::work() {
     stream_.reset();
 }
 
-// What a library says when a peer has died is a symptom; the cause is known a moment later, and then ends all.
+// A library's error after a peer's death is a symptom; the cause is known a moment later, and then ends everything.
 std::exception_ptr Lane::await_cause(std::exception_ptr symptom) const {
     const auto until = Clock::now() + time_for_the_cause;
     for (;;) {
@@ -77,7 +77,7 @@ std::exception_ptr Lane::await_cause(std::exception_ptr symptom) const {
     }
 }
 
-// Those that are done are taken from the list. The sender hears of all at once, so that it need not wait for one after
+// Takes finished messages from the list. The sender gets all answers at once, so that it need not wait for one after
 // the other.
 void Lane::carry_all(std::vector<std::shared_ptr<Message>>& messages) {
     std::size_t told = 0;
@@ -131,7 +131,7 @@ void Lane::carry(const Message& message) {
     }
     const int source = parts_.sends ? -1 : message.peer;
     if (!stream_) {
-        parts_.over();  // first: the caller may end the group as soon as it learns of it
+        parts_.over();  // first: the caller may end the group as soon as it sees the completion
         return message.succeed(source);
     }
     parts_.context->watcher().watch({.completion = message.completion,

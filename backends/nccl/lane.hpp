@@ -1,9 +1,9 @@
 // Lane: the messages that one rank sends to another: a communicator of the two, a stream, and a thread that makes the
-// communicator at the first message and puts sends, or receives, into the stream in the receiver's order. It is a
-// thread for each lane, as the library's calls may wait for the other side: the first one to connect, and in host
-// memory all.
+// communicator at the first message and puts sends, or receives, into the stream in the receiver's order. Each lane has
+// a thread, as the library's calls may wait for the other side: the first call to connect, and in host memory all
+// calls.
 //
-// Threads: any. What a lane is given it completes, once.
+// Threads: any. A lane completes each of its messages, once.
 #pragma once
 
 #include "nccl/context.hpp"
@@ -26,7 +26,7 @@ namespace tutti::nccl {
 struct Message {
     Message(const BackendRequest& r, BackendCompletion c, const Place& p)
         : request(r), completion(std::move(c)), place(p) {}
-    /// A short send: of a copy, so that it is over for its caller, which has no part in it any more.
+    /// A short send of a copy, so that it is over for its caller, which has no part in it any more.
     Message(std::unique_ptr<const BackendRequest> own_request, std::shared_ptr<Memory> own_data, const Place& p)
         : own(std::move(own_request)), data(std::move(own_data)), request(*own), place(p) {}
     bool is_copy() const noexcept { return own != nullptr; }
@@ -48,33 +48,33 @@ struct Message {
     std::shared_ptr<Event> before;  ///< in the caller's stream
     Clock::time_point deadline{};
     std::chrono::milliseconds timeout{0};
-    int peer = -1;             ///< whom it has met
-    std::uint64_t number = 0;  ///< at its sender
+    int peer = -1;             ///< the rank of the matched other side
+    std::uint64_t number = 0;  ///< the sender's number of it
 };
 
 class Lane : public std::enable_shared_from_this<Lane> {
  public:
-    /// To the sender: "go", the first time with the id of the communicator to come.
+    /// Answers "go" to the sender, the first time with the id of the new communicator.
     using Go = std::function<void(const Message& message, const UniqueId* id)>;
     struct Parts {
         std::shared_ptr<Context> context;
         const Place& place;
         int peer = -1;
         bool sends = false;
-        std::function<std::exception_ptr()> cause;  ///< what has ended the group elsewhere; null: nothing yet
+        std::function<std::exception_ptr()> cause;  ///< the error that has ended the group elsewhere; null: none yet
         Go go{};                                    ///< of a lane that receives
-        std::function<void()> over;                 ///< one is complete, or with the context's watcher
-        /// One has failed: whoever is told completes it.
+        std::function<void()> over;                 ///< a message is complete, or with the context's watcher
+        /// A message has failed: this function completes it.
         std::function<void(std::shared_ptr<Message> message, std::exception_ptr error)> failed;
     };
 
     explicit Lane(Parts parts) : parts_(std::move(parts)) {}
     void start();
-    /// `id`: of the sender's first one.
+    /// `id`: with the sender's first message.
     void add(std::shared_ptr<Message> message, std::optional<UniqueId> id = {});
-    /// What it holds, or gets later, fails with it.
+    /// Messages that it holds, or gets later, fail with `error`.
     void end(const std::exception_ptr& error);
-    /// Its thread ends its communicator, and then itself, when it has completed what it holds.
+    /// When its thread has completed all messages, it ends the communicator, and then itself.
     void close();
     void join();
 

@@ -13,7 +13,7 @@
 namespace tutti::nccl {
 namespace {
 
-constexpr std::size_t most_scratch = std::size_t{256} << 20;  // more is taken for the operation alone
+constexpr std::size_t most_scratch = std::size_t{256} << 20;  // a larger one is for the operation alone
 constexpr std::size_t alignment = 256;
 constexpr int units_of_a_group = calls_of_a_group / Task::calls_of_a_unit;
 
@@ -21,14 +21,14 @@ std::size_t aligned(std::size_t bytes) {
     return (bytes + alignment - 1) / alignment * alignment;
 }
 
-// What an operation needs until its end.
+// The memory and request that an operation needs until its end.
 std::shared_ptr<void> keep(std::vector<Memory> memory, const std::shared_ptr<const BackendRequest>& request) {
     if (memory.empty() && !request) return nullptr;
     return std::make_shared<std::pair<std::vector<Memory>, std::shared_ptr<const BackendRequest>>>(std::move(memory),
                                                                                                    request);
 }
 
-// Graphs have one of their own, as operations that are no part of them may come while one is captured.
+// Graphs have a stream of their own, as other operations may come during a capture.
 Driver::StreamHandle stream_for(const Context& context, Channel& channel, bool is_captured) {
     if (!is_captured) return channel.stream->handle();
     if (!channel.captured_stream) {
@@ -75,7 +75,7 @@ void Launch::prepare() {
         const bool stays = bytes <= most_scratch;
         Memory more(channel_.place->driver, channel_.place->device.index, stays ? std::bit_ceil(bytes) : bytes);
         scratch = more.data();
-        if (stays) std::swap(more, channel_.scratch);  // what is under way before this may use the old one
+        if (stays) std::swap(more, channel_.scratch);  // earlier operations under way may use the old one
         kept_.push_back(std::move(more));
     }
     for (Task& task : tasks_) {
@@ -91,7 +91,7 @@ bool Launch::is_issued() {
     return task_ == tasks_.size();
 }
 
-// As many units as a group takes.
+// Issues as many units as a group takes.
 Result Launch::issue_cut(Comm comm) {
     const Interface& calls = context_.library()->calls();
     Result worst = Result::success;
@@ -103,7 +103,7 @@ Result Launch::issue_cut(Comm comm) {
     if (needs_group_) note(calls.GroupStart(), "GroupStart");
     for (int issued = 0; issued < units_of_a_group && !is_issued(); ++issued) {
         Task& task = tasks_[task_];
-        const Result result = task.issue(unit_++, calls, comm, stream_);  // which says what it has called
+        const Result result = task.issue(unit_++, calls, comm, stream_);  // task.call() names the library's function
         note(result, task.call());
     }
     if (needs_group_) note(calls.GroupEnd(), "GroupEnd");
@@ -126,7 +126,7 @@ Launch::State Launch::go(May may) {
                 return State::begun;
             }
         }
-        // A capture may be over when another thread goes on.
+        // The capture may be over before another thread would go on.
         if (may == May::not_block && !is_captured_) return State::waits;
         communicator.finish(std::exchange(pending_, Result::success), call_, what(),
                             context_.timeout_of(*jobs_.front().request));
@@ -148,7 +148,7 @@ void Launch::finish() {
     }
     tasks_.clear();
     channel_.spare_tasks = std::move(tasks_);
-    if (!driver_.has_streams()) {  // it has been carried out
+    if (!driver_.has_streams()) {  // the operations are done
         for (const Job& job : jobs_) job.completion.success();
         return;
     }
@@ -156,7 +156,7 @@ void Launch::finish() {
     for (const Job& job : jobs_) {
         const auto timeout = context_.timeout_of(*job.request);
         const bool is_last = &job == &jobs_.back();
-        // A barrier blocks its caller until the device has reached its end; of others only the stream waits.
+        // A barrier blocks its caller until the device has reached its end; for other operations only the stream waits.
         context_.watcher().watch({.completion = job.completion,
                                   .end = end,
                                   .communicator = channel_.communicator,

@@ -1,5 +1,4 @@
-// Launch: collectives of one device that are begun together, from the caller's stream to the event that says that they
-// are over.
+// Launch: collectives of one device that begin together, from the caller's stream to the event that marks their end.
 //
 // Threads: one at a time.
 #pragma once
@@ -17,15 +16,15 @@
 
 namespace tutti::nccl {
 
-/// What the collectives of one kind of device run on.
+/// The communicator and streams of the collectives of one kind of device.
 struct Channel {
     const Place* place = nullptr;
     std::shared_ptr<Communicator> communicator;
     Agreement agreed;
     std::unique_ptr<OwnStream> stream;
-    std::unique_ptr<OwnStream> captured_stream{};  ///< for graphs; made when it is needed
+    std::unique_ptr<OwnStream> captured_stream{};  ///< for graphs; made on demand
     Memory scratch{};                              // for the operations in the stream, one after the other
-    /// An empty one whose memory the next launch uses.
+    /// An empty list whose memory the next launch uses.
     std::vector<Task> spare_tasks{};
 };
 
@@ -33,7 +32,7 @@ struct Job {
     const BackendRequest* request;
     BackendCompletion completion;
     std::shared_ptr<const BackendRequest> own{};  ///< `request`, where it is not the caller's
-    /// Of all_reduce, reduce, reduce_scatter: by the library; none: it cannot.
+    /// For all_reduce, reduce, reduce_scatter: the library's reduction; none: it has none.
     std::optional<NativeReduction> reduction{};
     bool is_captured = false;  ///< into a graph, with its stream
 };
@@ -46,7 +45,7 @@ class Launch {
     /// `jobs`: at least one, of one device.
     Launch(Context& context, Channel& channel, std::span<const Job> jobs);
     /// Begins its operations. `waits`: the library is at work in the background, and go(May::block) must be called.
-    /// What it throws has ended nothing.
+    /// An exception has ended nothing.
     State go(May may);
 
  private:
@@ -60,7 +59,7 @@ class Launch {
     Context& context_;
     Channel& channel_;
     const Driver& driver_;
-    std::span<const Job> jobs_;  // stay where they are while it goes
+    std::span<const Job> jobs_;  // stay where they are during the launch
     std::vector<Task> tasks_;
     std::vector<Memory> kept_;
     bool needs_group_ = false;
@@ -68,7 +67,7 @@ class Launch {
     const Driver::StreamHandle stream_;
     bool prepared_ = false;
     Result pending_ = Result::success;  // of the last cut
-    const char* call_ = "";             // which it is of
+    const char* call_ = "";             // the call of `pending_`
     std::size_t task_ = 0;              // where the next cut begins
     int unit_ = 0;
 };

@@ -15,7 +15,7 @@
 namespace tutti::nccl {
 namespace {
 
-// The file that a symbol of the library is in: what was asked for may be a name, or another file's.
+// The file that a symbol of the library is in; `asked` may be a name, or a file that is linked with it.
 std::string file_of(void* symbol, const std::string& asked) {
     Dl_info where{};
     if (symbol == nullptr || ::dladdr(symbol, &where) == 0 || where.dli_fname == nullptr) return asked;
@@ -74,7 +74,7 @@ std::shared_ptr<const Library> Library::open(const Vendor& vendor) {
     static auto* const open = new std::map<std::string, std::shared_ptr<const Library>>;
     const std::lock_guard lock(*mutex);
     auto& library = (*open)[vendor.backend];
-    if (!library) library = load(vendor);  // what it throws is thrown again the next time
+    if (!library) library = load(vendor);  // a failed load is repeated the next time
     return library;
 }
 

@@ -1,6 +1,6 @@
-// The vendor's library: found, opened, and all its functions resolved, once for the process.
+// The vendor's library: finds and opens it, and resolves all its functions, once for the process.
 //
-// Threads: any. What was opened stays open.
+// Threads: any. An opened library stays open.
 #pragma once
 
 #include "nccl/interface.hpp"
@@ -14,18 +14,17 @@
 
 namespace tutti::nccl {
 
-/// A symbol of the library by name; null: it has none. Names that were asked for and are not there are noted, so that
-/// messages can name them.
+/// Looks up symbols of the library by name and notes the missing ones, so that messages can name them.
 class Symbols {
  public:
     explicit Symbols(void* handle) : handle_(handle) {}
-    /// Must be there in every version that is served.
+    /// A symbol that every supported version must have.
     template <class Function>
     void need(Function*& to, const char* name) {
         to = reinterpret_cast<Function*>(find(name));
         if (to == nullptr) missing_.emplace_back(name);
     }
-    /// Came with a later version.
+    /// A symbol that came with a later version.
     template <class Function>
     void want(Function*& to, const char* name) {
         to = reinterpret_cast<Function*>(find(name));
@@ -40,7 +39,7 @@ class Symbols {
     std::vector<std::string> missing_, absent_;
 };
 
-/// What the library can do beside what every one can; what it cannot do is composed.
+/// The library's abilities beyond those of every library; the plug-in composes the missing ones.
 struct Abilities {
     std::vector<Type> reduced_types{int8,    uint8,   int32,   uint32,   int64,      uint64,
                                     float16, float32, float64, bfloat16, float8e4m3, float8e5m2};
@@ -51,25 +50,25 @@ struct Abilities {
     bool split = true;
 };
 
-/// A kind of library: what a plug-in is made of.
+/// A kind of library: the description that makes a plug-in.
 struct Vendor {
     std::string backend;                 ///< "nccl": the backend's name, for messages too
     std::string title;                   ///< "NCCL"
     std::string prefix;                  ///< of its functions' names, for messages: "nccl"
-    std::vector<std::string> files;      ///< names for the loader, the first one that is there: "libnccl.so.2"
+    std::vector<std::string> files;      ///< names for the loader, which takes the first that exists: "libnccl.so.2"
     std::string variable;                ///< names a file instead: "TUTTI_NCCL_LIB"
     std::vector<std::string> in_python;  ///< folders below site-packages: "nvidia/nccl/lib"
-    std::vector<Device::Type> devices;   ///< what it serves
+    std::vector<Device::Type> devices;   ///< the kinds that it serves
     int oldest = 0;                      ///< the version that is needed, as GetVersion counts; messages call it
     std::string oldest_text;             ///< "2.18"
     std::string how_to_get;              ///< "pip install nvidia-nccl-cu12 brings it", for messages
-    /// Fills the table. By what need() found missing the library is refused.
+    /// Fills the table. tutti refuses a library that lacks a symbol of need().
     void (*resolve)(Symbols& symbols, Interface& calls) = nullptr;
-    /// By version, after the table has been filled.
+    /// The abilities of a version, called after resolve().
     Abilities (*abilities)(int version) = nullptr;
-    /// "2.28.3" of what GetVersion says.
+    /// "2.28.3" from the number of GetVersion.
     std::string (*version_text)(int version) = nullptr;
-    /// A symbol of the library, which tells the file that it comes from; null: what the table has as GetVersion.
+    /// A symbol of the library, whose address leads to its file; null: the table's GetVersion.
     const char* anchor = nullptr;
     /// Whether it works on host memory, too; null: the library says so by int tuttiNcclHostMemory(void).
     bool (*on_host)() = nullptr;
@@ -82,15 +81,16 @@ std::string nccl_version_text(int version);
 
 class Library {
  public:
-    /// The file that is loaded already; else the one that the variable names; else one beside torch or in a Python
-    /// environment; else by the loader's path. Throws DistBackendError: not found (where it looked), too old, without
-    /// functions (which), a file of the variable that cannot be loaded (why).
+    /// Opens the file that is loaded already; else the one that the variable names; else one beside torch or in a
+    /// Python environment; else one of the loader's path. Throws DistBackendError if it finds none (with the places),
+    /// the file is too old or lacks functions (with their names), or the variable's file cannot be loaded (with the
+    /// reason).
     static std::shared_ptr<const Library> open(const Vendor& vendor);
-    /// What open() found, and the devices, as a sentence for "tutti doctor"; it begins with "not here: " where groups
+    /// The result of open(), and the devices, as a sentence for "tutti doctor"; it begins with "not here: " if groups
     /// cannot be made.
     static std::string report(const Vendor& vendor) noexcept;
 
-    /// Of a program's own table (tests).
+    /// From a program's own table (tests).
     Library(const Vendor& vendor, const Interface& calls, std::string file, int version, bool host_memory);
 
     const Interface& calls() const noexcept { return calls_; }
@@ -99,7 +99,7 @@ class Library {
     bool was_loaded_before() const noexcept { return was_loaded_before_; }
     int version() const noexcept { return version_; }
     std::string version_text() const { return vendor_.version_text(version_); }
-    /// Functions of later versions that it does not have.
+    /// Functions of later versions that the library lacks.
     const std::vector<std::string>& absent() const noexcept { return absent_; }
     const Abilities& abilities() const noexcept { return abilities_; }
     /// It works on host memory, without a device (int tuttiNcclHostMemory(void) says so).

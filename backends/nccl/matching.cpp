@@ -5,7 +5,7 @@
 namespace tutti::nccl {
 namespace {
 
-// Callers' tags are ints; those of tutti's own messages are beyond, few, and far from each other's callers.
+// Callers' tags are ints; tags of tutti's own messages lie beyond: they are few, and their callers far apart.
 constexpr std::uint64_t largest_tag = std::numeric_limits<std::int32_t>::max();
 
 }  // namespace

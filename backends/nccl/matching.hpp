@@ -1,5 +1,5 @@
-// What the two sides of a message tell each other over the companion before it is carried: offers with the caller's
-// tag, and answers apart from them.
+// The talk of the two sides of a message over the companion before its data moves: offers with the caller's tag, and
+// answers apart from them.
 //
 // Threads: any; nothing here blocks but the constructor and failure().
 #pragma once
@@ -19,9 +19,9 @@
 
 namespace tutti::nccl {
 
-// Both travel as they lie in memory: both sides are the same kind of machine.
+// Both structures travel as they lie in memory: both sides are the same kind of machine.
 struct Offer {
-    std::uint64_t number = 0;  ///< of the message at its sender
+    std::uint64_t number = 0;  ///< the sender's number of the message
     std::uint64_t count = 0;
     std::uint32_t dtype = 0, device_type = 0;
     std::string words() const;  ///< "4 float32 on cuda"
@@ -32,7 +32,7 @@ struct Answer {
     Verdict verdict = Verdict::go;
     std::uint32_t has_id = 0;
     UniqueId id{};     ///< of the first go
-    Offer expected{};  ///< where the receiver has refused: what it would have taken
+    Offer expected{};  ///< of a receiver that refused: the message that it would have taken
 };
 
 /// "send of 4 float32 to rank 1 with tag 3"
@@ -69,7 +69,8 @@ class Matching {
         work.get_future().add_done_callback([work, f = std::move(f)](const auto&) { f(work.exception()); });
     }
 
-    /// What has ended the companion, as other ranks told it; null: nothing. A message to oneself finds out.
+    /// The error that has ended the companion, as other ranks reported it; null: none. Finds out by a message to
+    /// oneself.
     std::exception_ptr failure() const;
 
  private:

@@ -21,8 +21,8 @@ using namespace std::chrono_literals;
 constexpr int ranks_of_an_id = 128;
 constexpr int sharing_since = 23000, float8_since = 22400;
 constexpr int float8_capability = 90;  // older devices move float8 and cannot reduce it
-constexpr auto slice = 200ms;          // between looks whether the group is over
-constexpr auto grace = 2000ms;         // for rank 0's word after its own time is over
+constexpr auto slice = 200ms;          // between checks whether the group is over
+constexpr auto grace = 2000ms;         // for rank 0's word after its own timeout
 
 std::string machine() {
     if (const char* id = std::getenv("NCCL_HOSTID"); id != nullptr && *id != '\0') return id;
@@ -104,7 +104,7 @@ UniqueId id_from(const std::string& bytes) {
     return id;
 }
 
-// Waits in slices, so that it ends when the group does. The store's own errors, but for a late key, go through.
+// Waits in slices, so that it ends when the group does. Passes on the store's own errors, except that of a late key.
 bool came(Context& context, const std::string& key, Clock::time_point until) {
     for (;;) {
         context.throw_if_over();
@@ -126,7 +126,7 @@ bool came(Context& context, const std::string& key, Clock::time_point until) {
                   {.rank = context.rank(), .peer = rank, .elapsed = context.timeout()});
 }
 
-// Until all ranks of the group have come to this meeting.
+// Waits until all ranks of the group have come to this meeting.
 void wait_for_all(const DistributedBackendOptions& options, const std::string& backend, const std::string& meeting) {
     Store store = options.store;
     const std::string all = "all " + meeting;
@@ -142,7 +142,7 @@ void wait_for_all(const DistributedBackendOptions& options, const std::string& b
     }
 }
 
-// Rank 0: hears all, and says what holds.
+// Rank 0 reads all facts and publishes the agreement or the disagreement.
 std::string decide(Context& context, const std::string& key) {
     const auto until = Clock::now() + context.timeout();
     std::vector<Facts> all;
@@ -228,7 +228,7 @@ Facts facts_of(Context& context, const Place& place) {
                 .host = machine(),
                 .device_text = to_string(place.device)};
     if (library.host_memory()) {
-        facts.capability = float8_capability;  // whatever the device is, it is not asked to compute
+        facts.capability = float8_capability;  // any device will do, as it does not compute
         return facts;
     }
     const char* share = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");

@@ -23,7 +23,7 @@ namespace tutti::nccl {
 
 namespace {
 
-// Of up to that many bytes, a send is over for its caller when it has been copied.
+// A send of up to so many bytes is over for its caller when its data is copied.
 constexpr std::size_t short_bytes = 64 << 10;
 constexpr std::chrono::milliseconds any_time = std::chrono::hours(24 * 365);
 
@@ -75,7 +75,7 @@ class Messages::Core : public std::enable_shared_from_this<Core> {
             const std::lock_guard lock(mutex_);
             lanes.swap(lanes_);
         }
-        for (const auto& [key, lane] : lanes) lane->close();  // each may take its time: all at once
+        for (const auto& [key, lane] : lanes) lane->close();  // all at once, as each may take long
         for (const auto& [key, lane] : lanes) lane->join();
     }
 
@@ -128,7 +128,7 @@ class Messages::Core : public std::enable_shared_from_this<Core> {
         return message;
     }
 
-    // Comes back when its last handle goes.
+    // The memory comes back when its last handle goes.
     std::shared_ptr<Memory> short_memory(const Place& place, std::size_t bytes) {
         const std::size_t size = std::bit_ceil(std::max<std::size_t>(bytes, 256));
         const std::pair key(place.device.type, size);
@@ -151,7 +151,7 @@ class Messages::Core : public std::enable_shared_from_this<Core> {
                 }};
     }
 
-    // With the lock.
+    // Call it with the lock held.
     Driver::StreamHandle own_stream(const Place& place) {
         auto& stream = own_streams_[place.device.type];
         if (!stream) {
@@ -175,7 +175,7 @@ class Messages::Core : public std::enable_shared_from_this<Core> {
         const auto answer = std::make_shared<Answer>();
         Work answered;
         {
-            // An answer may belong to another message than the one that awaits it; in this order they come.
+            // An answer may belong to another message than the one that awaits it; answers come in this order.
             const std::lock_guard lock(answers_mutex_);
             answered = Matching::receive(*answer, r.root, matching_.answers(), time);
             answers_[r.root].push_back({answered, answer});
@@ -186,7 +186,7 @@ class Messages::Core : public std::enable_shared_from_this<Core> {
         });
     }
 
-    // Those that have come, in their order.
+    // Takes the answers that have come, in their order.
     void take_answers(int from) {
         std::vector<std::pair<MessagePtr, Answer>> over;
         {
@@ -197,7 +197,7 @@ class Messages::Core : public std::enable_shared_from_this<Core> {
                 awaited.pop_front();
                 if (first.work.exception()) continue;
                 MessagePtr message = unlist_sent(first.answer->number);
-                if (!message) continue;  // it has ended meanwhile
+                if (!message) continue;  // the message has ended meanwhile
                 message->peer = from;
                 if (message->is_copy()) message->deadline = Clock::now() + message->timeout;  // nobody has waited yet
                 if (first.answer->verdict == Verdict::go)
@@ -335,7 +335,7 @@ class Messages::Core : public std::enable_shared_from_this<Core> {
         parts.over = [self] { self->leave_lane(); };
         parts.failed = [self](const MessagePtr& m, const std::exception_ptr& error) {
             self->leave_lane();
-            self->context_->fail(error);  // first: a caller that learns of it may leave the group at once
+            self->context_->fail(error);  // first: a caller that sees the failure may leave the group at once
             m->fail(self->context_->error());
         };
         auto made = std::make_shared<Lane>(std::move(parts));
@@ -345,7 +345,7 @@ class Messages::Core : public std::enable_shared_from_this<Core> {
     }
 
  public:
-    // What has ended the group, here or elsewhere; null: nothing.
+    // The error that has ended the group, here or elsewhere; null: none.
     std::exception_ptr cause() const {
         const auto error = context_->error();
         return error ? error : matching_.failure();
@@ -365,7 +365,7 @@ class Messages::Core : public std::enable_shared_from_this<Core> {
                 static_cast<std::uint32_t>(message.place.device.type)};
     }
 
-    // What has not been matched. Returns the error when all is over.
+    // Lists an unmatched message. Returns the error once the group is over.
     std::exception_ptr list(const MessagePtr& message) {
         const std::lock_guard lock(mutex_);
         if (error_) return error_;
@@ -373,7 +373,7 @@ class Messages::Core : public std::enable_shared_from_this<Core> {
         unmatched_[message->number] = message;
         return nullptr;
     }
-    // True for one caller, who completes it.
+    // Returns true to one caller, which completes the message.
     bool unlist(const Message& message) {
         const std::lock_guard lock(mutex_);
         const auto found = unmatched_.find(message.number);
@@ -382,7 +382,7 @@ class Messages::Core : public std::enable_shared_from_this<Core> {
         changed_.notify_all();
         return true;
     }
-    // It counts as matched from then on, until leave_lane().
+    // The message counts as matched from then on, until leave_lane().
     MessagePtr unlist_sent(std::uint64_t number) {
         const std::lock_guard lock(mutex_);
         const auto found = unmatched_.find(number);
@@ -402,15 +402,14 @@ class Messages::Core : public std::enable_shared_from_this<Core> {
             {.operation = message.request.name, .rank = context_->rank(), .peer = message.peer}));
     }
 
-    // A short send is over for its caller, who hears of it in the next operation.
+    // A short send is over already for its caller, which gets the error in the next operation.
     void refuse(const Message& message, const Offer& expected) {
         const auto error = mismatch(message, expected);
         message.fail(error);
         if (message.is_copy()) context_->fail(error);
     }
 
-    // One fails, and with it the group: its other side waits for it. Of copies for a rank that has left nobody is to be
-    // told.
+    // A failed message fails the group, as its other side waits for it. A copy for a rank that has left fails silently.
     void fail(const Message& message, const std::exception_ptr& error) {
         if (const auto cause = context_->error()) return message.fail(cause);
         if (message.is_copy() && has_lost_its_peer(error)) return;
@@ -460,7 +459,7 @@ class Messages::Core : public std::enable_shared_from_this<Core> {
     std::uint64_t numbers_ = 0;
     std::map<std::uint64_t, MessagePtr> unmatched_;  // by number
     std::map<LaneKey, std::shared_ptr<Lane>> lanes_;
-    std::map<Device::Type, std::unique_ptr<OwnStream>> own_streams_;  // of copies here
+    std::map<Device::Type, std::unique_ptr<OwnStream>> own_streams_;                                     // for copies
     std::map<std::pair<Device::Type, std::size_t>, std::vector<std::unique_ptr<Memory>>> short_memory_;  // by size
     std::vector<BackendCompletion> failed_;  // until the cause is known
     std::size_t matched_ = 0;                // messages in lanes

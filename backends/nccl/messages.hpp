@@ -1,18 +1,19 @@
 // Messages: sends and receives. The library has neither tags nor "from any rank", and its receive must not be put into
 // a stream long before the send. So each message is matched first, over the context's companion: the sender sends an
 // offer, the receiver answers "go" when it has a receive for it and puts the receive into the stream of that directed
-// pair; the sender puts the send there in the order of the gos (lane.hpp). A pair's communicator is made at its first
-// message, by a thread of its own, with the id that the first go carries. To oneself: a copy on the device.
+// pair; the sender puts the send there in the order of the gos (lane.hpp). A thread of its own makes a pair's
+// communicator at the first message, with the id that the first go carries. A message to oneself is a copy on the
+// device.
 //
 //        sender                                          receiver
 //        isend  -- offer: number, count, dtype ------->  irecv, with the caller's tag, of a rank or of any
 //        lane   <- answer: go, number (first: id) -----  lane: one for each sender
 //        ncclSend ==== data, in the order of the gos ==> ncclRecv
 //
-// A send of up to 64 KB is over for its caller when it has been copied on the device; the copy waits for its receive.
+// A send of up to 64 KB is over for its caller when the device has copied its data; the copy waits for its receive.
 //
-// Deadlines and deaths: while an operation waits for its other side, the companion watches over it; afterwards the
-// context's watcher does.
+// Deadlines and deaths: the companion watches over an operation that waits for its other side; afterwards the context's
+// watcher does.
 //
 // Threads: run() any, one at a time; it does not block. Continuations of the companion's messages match; the lanes'
 // threads carry.
@@ -32,18 +33,19 @@ class Messages {
  public:
     /// All ranks of the group make it together: it splits the companion.
     explicit Messages(std::shared_ptr<Context> context);
-    /// Fails what is under way.
+    /// Fails the operations under way.
     ~Messages();
     Messages(const Messages&) = delete;
     Messages& operator=(const Messages&) = delete;
 
-    /// BackendCall::send, receive. Messages of one pair with one tag arrive in the order of their sends. Another count,
-    /// dtype or kind of device than the sender's: CollectiveMismatch on both, and the group goes on.
+    /// BackendCall::send, receive. Messages of one pair with one tag arrive in the order of their sends. If count,
+    /// dtype or kind of device differ from the sender's, both get CollectiveMismatch, and the group goes on.
     void run(const BackendRequest& request, BackendCompletion completion);
-    /// Tells what has ended the companion, as it heard from other ranks; null: nothing. May outlive this.
+    /// A function that returns the error that has ended the companion, as other ranks reported it; null: none. May
+    /// outlive this.
     std::function<std::exception_ptr()> probe() const;
-    /// Waits until no send or receive is under way that has been matched, nor a copied one, at most until then: whether
-    /// it is so. What was copied for a rank that has left does not count.
+    /// Waits until no matched send or receive is under way, nor a copied one, at most until `until`; returns whether
+    /// that is so. A copy for a rank that has left does not count.
     bool drain(Clock::time_point until);
 
  private:

@@ -66,7 +66,7 @@ class Views {
     const std::size_t element_;
 };
 
-// Where blocks begin that lie one after the other.
+// The beginnings of blocks that lie one after the other.
 Counts one_after_the_other(const Counts& counts) {
     Counts offsets(counts.size());
     std::exclusive_scan(counts.begin(), counts.end(), offsets.begin(), std::uint64_t{0});
@@ -96,7 +96,7 @@ Work start_on_host(const ProcessGroup& companion, const BackendRequest& r) {
             if (is_root) move_to_output(r);
             BackendRequest only_read;
             only_read.dtype = r.dtype;
-            only_read.output = const_cast<void*>(r.input);  // a rank that is not the root's is not written
+            only_read.output = const_cast<void*>(r.input);  // only the root's is written
             const TensorView tensor = is_root ? views.output(r.count) : Views(only_read).output(r.count);
             return async::reduce(tensor, {.op = r.op, .group = group, .group_dst = r.root, .timeout = r.timeout});
         }
@@ -180,7 +180,7 @@ class Cutter {
     }
 
  private:
-    // Pieces of equal length: two ranks that disagree about the length then disagree in a piece that both have.
+    // Pieces have equal length, so that two ranks that disagree about the length disagree in a piece that both have.
     template <class Make>
     std::vector<Piece> each(std::uint64_t length, std::uint64_t elements_in_all, Make make) const {
         const std::uint64_t wanted = (elements_in_all * element_ + piece_bytes_ - 1) / piece_bytes_;
@@ -277,7 +277,7 @@ class Cutter {
         return piece;
     }
 
-    // Of block `i`, which is in the list or else `offset` elements behind `whole`.
+    // The address of block `i`: in the list, or else `offset` elements behind `whole`.
     template <class Pointer, class List>
     void add_block(std::vector<Piece::Copy>& copies, const List& list, Pointer whole, std::size_t i,
                    std::uint64_t offset, std::uint64_t first, std::size_t at, std::uint64_t count) const {

@@ -1,5 +1,5 @@
-// Collectives in host memory: those of a request whose buffers are there, by a native group; and how one on a device is
-// cut into pieces that are copied to host memory, carried out there, and copied back.
+// Collectives in host memory: a native group runs a request whose buffers are there; a collective on a device is cut
+// into pieces that are copied to host memory, run there, and copied back.
 //
 // Threads: any; nothing here blocks.
 #pragma once
@@ -14,23 +14,23 @@
 
 namespace tutti::nccl {
 
-/// Begins the request's collective, whose buffers are host memory: input, output, or the blocks of inputs and outputs.
+/// Begins the request's collective, with buffers in host memory: input, output, or the blocks of inputs and outputs.
 Work start_on_host(const ProcessGroup& companion, const BackendRequest& request);
 
 /// A part of a collective on a device, and the host memory that it needs.
 struct Piece {
-    /// Of adjoining bytes: on the device, and in the piece's memory.
+    /// A copy of adjoining bytes: on the device, and in the piece's memory.
     struct Copy {
         std::byte* device;
         std::size_t at;
         std::size_t bytes;
     };
 
-    BackendRequest request{};  ///< start_on_host() takes it when place() has been called
-    std::size_t bytes = 0;     ///< that it needs
+    BackendRequest request{};  ///< for start_on_host(), after place()
+    std::size_t bytes = 0;     ///< of memory that it needs
     std::vector<Copy> in, out;
 
-    /// Gives it its memory.
+    /// Gives the piece its memory.
     void place(std::byte* memory) noexcept;
 
  private:
@@ -40,8 +40,8 @@ struct Piece {
 };
 
 /// Pieces that need about `piece_bytes` each, in the order in which all ranks begin them: their number and their counts
-/// follow from what is equal on all ranks. At least one, also of a collective without elements. all_to_all is one
-/// piece: a rank does not know the others' counts.
+/// follow from values that are equal on all ranks. At least one, also of a collective without elements. all_to_all is
+/// one piece: a rank does not know the others' counts.
 std::vector<Piece> cut(const BackendRequest& request, int rank, int size, std::size_t piece_bytes);
 
 }  // namespace tutti::nccl

@@ -1,6 +1,6 @@
-// PinnedMemory: host memory that a device copies to and from by itself, kept for whoever needs it next. To get it from
-// the driver takes long, and to release it waits for all that the device has under way, which may be waiting for
-// another rank: so it goes back to the driver only when the last group that has used it is gone.
+// PinnedMemory: host memory that a device copies to and from by itself, kept for the next user. The driver takes long
+// to allocate it, and releasing it waits for all work of the device, which may wait for another rank: so it goes back
+// to the driver only when the last group that has used it is gone.
 //
 // Threads: any.
 #pragma once
@@ -16,14 +16,14 @@ namespace tutti::nccl {
 
 class PinnedMemory {
  public:
-    /// One of all groups on this driver's devices.
+    /// The one pool of all groups on this driver's devices.
     static std::shared_ptr<PinnedMemory> of(const std::shared_ptr<const Driver>& driver);
     explicit PinnedMemory(std::shared_ptr<const Driver> driver) : driver_(std::move(driver)) {}
 
-    /// At least that much.
+    /// At least `bytes`.
     Memory take(std::size_t bytes);
     void give_back(Memory memory);
-    /// What nobody uses now.
+    /// The bytes that nobody uses now.
     std::size_t idle_bytes() const;
 
  private:

@@ -1,5 +1,4 @@
-// How an operation is made of the library's calls: which type and operator a reduction takes, and what uneven blocks
-// become.
+// How the library's calls make an operation: the type and operator of a reduction, and the form of uneven blocks.
 //
 // Pure functions.
 #pragma once
@@ -24,19 +23,19 @@ struct NativeReduction {
     unsigned parts = 1;          ///< of one element: a complex value is two numbers
 };
 
-/// Empty: by the host. bool is uint8 (or: max, and: min), complex sums are those of its two parts. (u)int16, bit
+/// Empty: the host reduces. bool is uint8 (or: max, and: min), a complex sum is the sum of the two parts. (u)int16, bit
 /// operations and exclusive or of bool have none.
 std::optional<NativeReduction> native_reduction(const ReduceOp& op, DType dtype, const Abilities& abilities);
-/// Whether that depends on what the other ranks' devices can do (Agreement::reduces_float8).
+/// Whether the reduction depends on the abilities of the other ranks' devices (Agreement::reduces_float8).
 inline bool is_float8(DType dtype) {
     return dtype == DType::float8_e4m3fn || dtype == DType::float8_e5m2;
 }
 
-/// Calls of a group; more go into several, which all ranks cut at the same places.
+/// The most calls of a group; more go into several groups, which all ranks cut at the same places.
 inline constexpr int calls_of_a_group = 2048;
 
-/// Uneven blocks: filled up to the longest one where that moves at most a quarter more than there is; otherwise each by
-/// itself.
+/// Whether uneven blocks are filled up to the longest one: if that moves at most a quarter more bytes; otherwise each
+/// block moves by itself.
 bool fill_up(std::span<const std::uint64_t> counts);
 bool all_equal(std::span<const std::uint64_t> counts);
 

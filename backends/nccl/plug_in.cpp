@@ -20,9 +20,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto time_to_leave = 5000ms;  // until the library has freed its communicators
+constexpr auto time_to_leave = 5000ms;  // for the library to free its communicators
 constexpr auto time_to_fail = 5000ms;
-// A rank whose library fails lets the others wait within theirs.
+// If a rank's library fails, the others wait this long within theirs.
 constexpr std::chrono::milliseconds most_for_shrinking{60'000};
 
 NcclOptions options_from(const Vendor& vendor, const std::any& pg_options) {
@@ -45,7 +45,7 @@ bool has_driver(Device::Type type) {
     }
 }
 
-// A communicator that was split off the one of a larger group.
+// A communicator that is split off a larger group's.
 struct Part {
     Device device;
     std::shared_ptr<Communicator> communicator;
@@ -82,7 +82,7 @@ class PlugIn final : public CustomBackend {
             throw context_->cannot_be_captured(request, "the host takes part in it, which matches messages");
         messages_->run(request, std::move(completion));
     }
-    // Messages are matched first, so they begin one by one all the same.
+    // Messages are not grouped: matching comes first, so they begin one by one.
     void begin_group() override { collectives_->begin_group(); }
     void end_group() override { collectives_->end_group(); }
     bool takes_blocks() const override { return true; }
@@ -109,7 +109,7 @@ class PlugIn final : public CustomBackend {
     const std::shared_ptr<ByHost> by_host_;
     const std::unique_ptr<Messages> messages_;
     const std::unique_ptr<Collectives> collectives_;
-    const std::optional<Device> device_;  // whose communicator was made at once
+    const std::optional<Device> device_;  // the device whose communicator the constructor makes
     std::mutex ending_;
     bool has_ended_ = false;
 };
@@ -146,8 +146,8 @@ CommunicatorOptions PlugIn::communicator_options_of(const DistributedBackendOpti
             .store = group.store};
 }
 
-// The ranks agree twice: whether all have a communicator that can be shrunk, and whether that has gone well. A library
-// may need a rank that is gone; then they meet anew.
+// The ranks agree twice: whether all have a communicator that can shrink, and whether the shrink has succeeded. A
+// library may need a rank that is gone; then they meet anew.
 std::shared_ptr<CustomBackend> PlugIn::shrink(const DistributedBackendOptions& rest, const std::vector<int>& left_out,
                                               const std::any& pg_options) {
     abort("it goes on with fewer ranks");
@@ -185,7 +185,7 @@ void PlugIn::abort(const std::string& reason) noexcept {
     context_->fail(std::make_exception_ptr(Aborted(context_->title() + ": " + reason)));
     const auto until = Clock::now() + time_to_fail;
     context_->wait_for_end(until);
-    by_host_->drain(until);  // its thread lets go of buffers when their copies have ended
+    by_host_->drain(until);  // its thread releases buffers when their copies have ended
 }
 
 }  // namespace
@@ -203,7 +203,7 @@ void register_plug_in(const Vendor& vendor) {
             std::erase_if(devices, [](Device::Type type) { return !has_driver(type); });
             devices.insert(devices.begin(), Device::Type::cpu);
         }
-    } catch (const DistError&) {  // NOLINT(bugprone-empty-catch): whoever makes a group is told
+    } catch (const DistError&) {  // NOLINT(bugprone-empty-catch): the maker of a group gets the error
     }
     Backend::register_backend(
         vendor.backend,

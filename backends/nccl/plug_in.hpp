@@ -12,18 +12,17 @@
 
 namespace tutti::nccl {
 
-/// Registers vendor.backend for the vendor's devices, and for host memory where its library works on that. The library
-/// is opened here where it can be; a group that is made where it cannot gets the sentence. What a plug-in's
-/// TUTTI_BACKEND_LIBRARY calls.
+/// Registers vendor.backend for the vendor's devices, and for host memory where its library works on that. Opens the
+/// library here if it can; otherwise a new group gets the error. A plug-in's TUTTI_BACKEND_LIBRARY calls it.
 void register_plug_in(const Vendor& vendor);
 
-/// With a library of the caller's: what tests call.
+/// The same with a library of the caller's, for tests.
 std::shared_ptr<CustomBackend> make_backend(std::shared_ptr<const Library> library,
                                             const DistributedBackendOptions& options, const std::any& pg_options);
 
 }  // namespace tutti::nccl
 
-/// What makes a library a plug-in for a vendor's: it registers itself, and has a text for `tutti doctor`, which stays.
+/// Makes a library a plug-in for a vendor's: it registers itself, and has a lasting text for `tutti doctor`.
 #define TUTTI_NCCL_PLUG_IN(vendor)                                                         \
     TUTTI_BACKEND_LIBRARY {                                                                \
         tutti::nccl::register_plug_in(vendor);                                             \

@@ -34,7 +34,7 @@ std::vector<std::string> loaded_files() {
     return files;
 }
 
-// ".../site-packages" of a file below it; empty: it is not below one.
+// The ".../site-packages" that a file is below; empty: none.
 std::string packages_folder(const std::string& file) {
     for (const std::string_view name : {"/site-packages/", "/dist-packages/"}) {
         const auto at = file.find(name);

@@ -8,21 +8,21 @@
 
 namespace tutti::nccl {
 
-/// A library that was opened.
+/// An open library.
 struct Found {
     void* handle = nullptr;
-    std::string file;  ///< as it was asked for
+    std::string file;  ///< the name that the search used
     bool was_loaded_before = false;
 };
 
-/// With commas between them.
+/// The texts with commas between them.
 std::string joined(const std::vector<std::string>& words);
 
-/// Folders with packages of Python that this process uses or could use: those of libraries that are loaded already,
-/// torch's first, then those of the environment that VIRTUAL_ENV or CONDA_PREFIX names.
+/// Folders with packages of Python that this process uses or could use: those of loaded libraries, torch's first, then
+/// those of the environment that VIRTUAL_ENV or CONDA_PREFIX names.
 std::vector<std::string> python_folders();
 
-/// In the order that Library::open() promises. Throws DistBackendError that says where it looked.
+/// Searches in the order that Library::open() promises. Throws DistBackendError that says where it looked.
 Found find_library(const Vendor& vendor);
 
 }  // namespace tutti::nccl

@@ -26,7 +26,7 @@ void Event::make_wait(Stream stream) {
     make_wait(stream.handle);
 }
 
-// Those that were taken first are free first, unless somebody keeps a Work.
+// The events that were taken first are free first, unless a program keeps a Work.
 std::shared_ptr<Event> Events::take() {
     constexpr int tries = 4;
     const std::lock_guard lock(mutex_);
@@ -38,7 +38,7 @@ std::shared_ptr<Event> Events::take() {
     return all_.emplace_back(std::make_shared<Event>(driver_, device_));
 }
 
-// A wait is for what the event meant when it was asked for: one event is enough for all.
+// A wait is for the record that the event had at the call of make_wait(): one event is enough for all.
 void Events::order(Driver::StreamHandle first, Driver::StreamHandle stream) {
     const std::lock_guard lock(mutex_);
     if (!between_) between_ = std::make_unique<Event>(driver_, device_);

@@ -1,4 +1,4 @@
-// Streams and events of a device that end with their owner; and the device that is none: host memory.
+// Streams and events of a device that end with their owner; and host memory in the role of a device.
 //
 // Threads: any.
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace tutti::nccl {
 
-/// Host memory as a device: streams and events are null, copies are made before the call returns, everything recorded
+/// Host memory as a device: streams and events are null, copies are done when the call returns, every recorded event
 /// has been reached.
 std::shared_ptr<const Driver> host_driver();
 
@@ -27,13 +27,13 @@ class Event final : public DeviceEvent {
     Event& operator=(const Event&) = delete;
 
     void record(Driver::StreamHandle stream) { driver_->record(handle_, stream); }
-    /// In a stream that is being captured into a graph.
+    /// The same in a stream that a graph is capturing.
     void record_captured(Driver::StreamHandle stream) {
         record(stream);
         captured_in_ = stream;
     }
-    /// Throws what went wrong on the device. Of a captured one: the capture is over; it runs with the graph, and a
-    /// driver that were asked for it would break the capture.
+    /// Throws the device's error. For a captured event: whether the capture is over; the event runs with the graph, and
+    /// a query of the driver would break the capture.
     bool reached() const;
     void make_wait(Stream stream) override;
     /// A stream of the plug-in's own, or a default one of the thread's device.
@@ -46,18 +46,18 @@ class Event final : public DeviceEvent {
     Driver::StreamHandle captured_in_ = nullptr;
 };
 
-/// Events of a device that are used again.
+/// A pool of events of a device.
 class Events {
  public:
     Events(std::shared_ptr<const Driver> driver, int device) : driver_(std::move(driver)), device_(device) {}
-    /// One that nobody else holds.
+    /// An event that nobody else holds.
     std::shared_ptr<Event> take();
     std::shared_ptr<Event> record(Driver::StreamHandle stream) {
         auto event = take();
         event->record(stream);
         return event;
     }
-    /// What comes into `stream` from now on waits for what `first` holds.
+    /// Later work of `stream` waits for the work that `first` holds now.
     void order(Driver::StreamHandle first, Driver::StreamHandle stream);
 
  private:
@@ -65,7 +65,7 @@ class Events {
     const int device_;
     std::mutex mutex_;
     std::vector<std::shared_ptr<Event>> all_;
-    std::size_t last_ = 0;            // that was taken
+    std::size_t last_ = 0;            // the last taken event
     std::unique_ptr<Event> between_;  // of order()
 };
 
@@ -83,7 +83,7 @@ class OwnStream {
     const Driver::StreamHandle handle_;
 };
 
-/// Memory of a device, or of the host where copies run to and from by themselves (`device` -1).
+/// Memory of a device, or pinned memory of the host (`device` -1).
 class Memory {
  public:
     Memory() = default;

@@ -1,5 +1,5 @@
 // SYCL, for Intel's devices, by libtutti-sycl.so. SYCL knows no current device of a thread; this driver remembers one,
-// since oneCCL wants to be told (oneccl.cpp), and since a null stream is that device's default queue.
+// since oneCCL needs to know it (xccl.cpp), and since a null stream is that device's default queue.
 #include "nccl/sycl_driver.hpp"
 
 #include "nccl/driver_file.hpp"
@@ -111,7 +111,7 @@ std::shared_ptr<const Driver> load_sycl() {
 }  // namespace
 
 std::shared_ptr<const Driver> open_sycl_driver() {
-    static const std::shared_ptr<const Driver> driver = load_sycl();  // one that throws is tried again
+    static const std::shared_ptr<const Driver> driver = load_sycl();  // an exception leaves the next call to try again
     return driver;
 }
 

@@ -1,14 +1,14 @@
-// What libtutti-sycl.so offers: SYCL has C++ classes alone, so the part that uses them is a library of its own, which a
-// build makes where SYCL's headers are (sycl/tutti_sycl.cpp). Streams are sycl::queue*, events are this library's.
+// The interface of libtutti-sycl.so: SYCL has C++ classes alone, so the part that uses them is a library of its own,
+// which a build with SYCL's headers makes (sycl/tutti_sycl.cpp). Streams are sycl::queue*, events are this library's.
 #pragma once
 
 #include <cstddef>
 
-/// Of this struct.
+/// The version of this struct.
 #define TUTTI_SYCL_VERSION 1
 
 extern "C" {
-/// Functions return null, or what went wrong: words that stay until the thread's next call.
+/// Functions return null, or an error text that stays until the thread's next call.
 struct TuttiSycl {
     int version;
     int (*device_count)();

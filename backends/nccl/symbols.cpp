@@ -1,4 +1,4 @@
-// NCCL's functions by name, since which version they are known, and its versions.
+// NCCL's functions by name, the versions that introduced them, and NCCL's version numbers.
 #include "nccl/library.hpp"
 
 #include <dlfcn.h>
@@ -42,7 +42,7 @@ void resolve_nccl(Symbols& symbols, Interface& calls) {
 
     int version = 0;
     if (calls.GetVersion == nullptr || calls.GetVersion(&version) != Result::success) return;
-    // A library may have a name before its version promises the function: those are not called.
+    // A library may have a name before its version promises the function: tutti does not call such functions.
     const auto since = [&](int first, auto& to, const char* name) {
         if (version >= first) symbols.want(to, name);
     };

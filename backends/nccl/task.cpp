@@ -49,7 +49,7 @@ void Task::plan_one(Form form) {
     if (block_ == 0) units_ = 0;
 }
 
-// all_gather and reduce_scatter. How they are made depends on the counts alone, which all ranks know.
+// all_gather and reduce_scatter. Their form depends on the counts alone, which all ranks know.
 void Task::plan_blocks(Form one, Form blocks, bool adjoin) {
     const auto& counts = request_->counts;
     const bool even = all_equal(counts);
@@ -64,7 +64,7 @@ void Task::plan_blocks(Form one, Form blocks, bool adjoin) {
         units_ = blocks == Form::all_gather_blocks ? size_ - 1 : size_;
 }
 
-// Of the others' blocks a rank knows nothing, so that it cannot know whether one function would do for all.
+// A rank does not know the others' blocks, so it cannot know whether one function would do for all.
 void Task::plan_exchange() {
     form_ = Form::all_to_all;
     units_ = size_ - 1;

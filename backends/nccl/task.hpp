@@ -1,5 +1,5 @@
-// Task: one collective as copies in a stream and calls of the library. Its calls come in units that are counted the
-// same on all ranks, so that all can cut a long group at the same places.
+// Task: one collective as copies in a stream and calls of the library. Its calls come in units whose count is equal on
+// all ranks, so that all can cut a long group at the same places.
 //
 // Threads: the caller's.
 #pragma once
@@ -20,10 +20,10 @@ class Communicator;
 
 class Task {
  public:
-    /// Calls that a unit makes at most.
+    /// The most calls of a unit.
     static constexpr int calls_of_a_unit = 2;
 
-    /// `reduction`: of all_reduce, reduce, reduce_scatter.
+    /// `reduction`: for all_reduce, reduce, reduce_scatter.
     Task(const BackendRequest& request, int rank, int size, const std::optional<NativeReduction>& reduction,
          const Agreement& agreed);
 
@@ -36,13 +36,13 @@ class Task {
     bool is_one_call() const { return units_ == 1 && !is_pairs(); }
     /// The library's own function for it, on the caller's memory.
     bool is_native() const { return is_one_call() && !packs_ && form_ != Form::barrier; }
-    /// The calls of a unit. The worst of their results; call() names the one.
+    /// Makes the calls of a unit. Returns the worst of their results; call() names that call.
     Result issue(int unit, const Interface& calls, Comm comm, Driver::StreamHandle stream);
     const char* call() const { return call_; }
-    /// Copies after them.
+    /// Copies after the calls.
     void finish(const Driver& driver, Driver::StreamHandle stream) const;
 
-    /// The operator that was made for a premul_sum's factor.
+    /// The operator for a premul_sum's factor.
     bool needs_operator() const { return reduction_ && reduction_->premultiplied; }
     void make_operator(const Communicator& communicator, const std::string& what);
     void drop_operator(const Communicator& communicator) noexcept;
@@ -55,7 +55,7 @@ class Task {
         broadcast,
         reduce,
         all_gather,             // blocks of one length
-        all_gather_blocks,      // each rank's to each other's
+        all_gather_blocks,      // each rank's block to every other
         reduce_scatter,         // blocks of one length
         reduce_scatter_blocks,  // each by a reduce of its own
         all_to_all,             // as with blocks

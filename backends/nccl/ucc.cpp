@@ -1,9 +1,9 @@
-// The backend "ucc": OpenUCX's library, made to look like NCCL. Of host memory a call waits until it is over; of CUDA
-// memory it is in the stream when it returns, by UCC's triggered collectives.
+// The backend "ucc": OpenUCX's library, made to look like NCCL. A call on host memory waits until it is over; a call on
+// CUDA memory is in the stream when it returns, by UCC's triggered collectives.
 //
-// What stands in: a communicator is a team with a context of its own, whose ranks exchange addresses in the group's
+// The replacements: a communicator is a team with a context of its own, whose ranks exchange addresses in the group's
 // store; sends and receives are broadcasts within the pair ("active sets"), in a group of calls all at the same time.
-// UCC's gather and scatter are not here: which of its transports have them differs by version.
+// UCC's gather and scatter are not here: the set of transports that have them differs by version.
 #include "nccl/adapted.hpp"
 #include "nccl/plug_in.hpp"
 #include "nccl/ucc_team.hpp"
@@ -53,7 +53,7 @@ const std::byte* at(const void* data, std::uint64_t elements, Type type) {
     return static_cast<const std::byte*>(data) + elements * size_of(type);
 }
 
-// What every call has in common: `fill` says what is done by this team.
+// The common part of every call: `fill` describes the collective of this team.
 template <class F>
 Result run(Comm comm, Collective collective, std::uint64_t count, Type type, const void* memory, StreamHandle stream,
            F fill) {
@@ -216,7 +216,7 @@ bool has_devices() {
 Abilities abilities(int) {
     Abilities known;
     known.reduced_types = {int8, uint8, int32, uint32, int64, uint64, float32, float64};
-    // On host memory tutti's own rounds short floats once, and copies nothing.
+    // On host memory tutti's own reduction rounds short floats once, and copies nothing.
     if (has_devices()) known.reduced_types.insert(known.reduced_types.end(), {float16, bfloat16});
     known.avg = known.premul_sum = known.split = known.carries_nan = false;
     return known;

@@ -1,5 +1,6 @@
-// What is used of UCC: its types, as in ucc.h and ucc_def.h of 1.8. They are the same from 1.2 on, but for fields at
-// the end of CollArgs; the library copies as many bytes as its own version has, so ours have room to spare.
+// The part of UCC that the plug-in uses: its types, as in ucc.h and ucc_def.h of 1.8. They are the same from 1.2 on,
+// but for fields at the end of CollArgs; the library copies as many bytes as its own version has, so ours have room to
+// spare.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +33,7 @@ struct LibParams {
 inline constexpr std::uint64_t lib_has_thread_mode = 1;
 inline constexpr int thread_multiple = 2;
 
-/// How ranks exchange addresses: each gives `bytes` of `send`; `receive` gets those of all, by rank.
+/// The exchange of addresses: each rank gives `bytes` of `send`; `receive` gets those of all, by rank.
 struct Oob {
     Status (*allgather)(void* send, void* receive, std::size_t bytes, void* info, void** request) = nullptr;
     Status (*req_test)(void* request) = nullptr;

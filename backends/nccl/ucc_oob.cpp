@@ -44,7 +44,7 @@ ucc::Status UccOob::allgather(void* send, void* receive, std::size_t bytes, void
     }
 }
 
-// UCC asks again and again, without a pause.
+// UCC polls without a pause.
 ucc::Status UccOob::test(void* request) {
     auto& round = *static_cast<Round*>(request);
     if (round.complete) return ucc::ok;
@@ -65,7 +65,7 @@ ucc::Status UccOob::look(Round& round) {
     if (!store_.check(keys)) return ucc::in_progress;
     for (const std::string& one : keys) {
         const std::string value = store_.get(one);
-        if (value.size() != round.bytes) return ucc::io_error;  // its UCC is another
+        if (value.size() != round.bytes) return ucc::io_error;  // that rank has another UCC
         std::memcpy(round.receive, value.data(), round.bytes);
         round.receive += round.bytes;
     }

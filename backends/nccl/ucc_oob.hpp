@@ -1,5 +1,5 @@
 // UccOob: how the ranks of a team exchange addresses: in a store, by one key for each rank and round. UCC uses it until
-// its context has been destroyed, for which the ranks wait for each other.
+// it has destroyed its context, for which the ranks wait for each other.
 //
 // Threads: one at a time.
 #pragma once
@@ -21,9 +21,9 @@ class UccOob {
     UccOob(const UccOob&) = delete;
     UccOob& operator=(const UccOob&) = delete;
 
-    /// For UCC, which calls this object by it.
+    /// The functions by which UCC calls this object.
     ucc::Oob functions();
-    /// Rounds fail once it is set, or from then on. Null: never.
+    /// Rounds fail once `given_up` is set (null: never), or from `until` on.
     void end_with(const std::atomic<bool>* given_up) { given_up_ = given_up; }
     void end_at(std::chrono::steady_clock::time_point until) { until_ = until; }
 

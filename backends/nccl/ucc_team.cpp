@@ -14,8 +14,8 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr unsigned api_major = 1, api_minor = 2;  // what is used is known since then
-constexpr auto time_for_end = 2s;                 // of a team that nothing is under way in
+constexpr unsigned api_major = 1, api_minor = 2;  // the oldest API that has all used parts
+constexpr auto time_for_end = 2s;                 // of an idle team
 constexpr int looks_before_nap = 1000;
 
 struct Functions {
@@ -46,7 +46,7 @@ struct Functions {
 };
 Functions call{};
 
-// One for the process, which stays.
+// The one library handle of the process, which stays.
 ucc::Status library(ucc::Lib& lib) {
     static std::mutex mutex;
     static ucc::Lib one = nullptr;
@@ -66,7 +66,7 @@ ucc::Status library(ucc::Lib& lib) {
     return status;
 }
 
-// The device that memory is on; null: the host, or there is no driver.
+// The driver of the memory's device; null: host memory, or no driver.
 std::shared_ptr<const Driver> driver_of(const void* memory, int& device) {
     static const std::shared_ptr<const Driver> driver = [] {
         try {
@@ -166,7 +166,7 @@ ucc::Status UccTeam::connect(const Store& store, const std::atomic<bool>& given_
 
 UccTeam::~UccTeam() = default;
 
-// Whether nothing was under way.
+// Returns whether nothing was under way.
 bool UccTeam::stop() noexcept {
     over_ = true;
     bool idle = true;
@@ -180,7 +180,7 @@ bool UccTeam::stop() noexcept {
 }
 
 ucc::Status UccTeam::end(UccTeam* team) {
-    if (!team->stop()) return ucc::ok;  // stays where it is: a thread may still be in it, and UCC knows its buffers
+    if (!team->stop()) return ucc::ok;  // the team stays: a thread may still be in it, and UCC knows its buffers
     for (UccOob* oob : {team->for_context_.get(), team->for_team_.get()}) {
         if (oob == nullptr) continue;
         oob->end_with(nullptr);
@@ -264,7 +264,7 @@ ucc::Status UccTeam::post(ucc::CollArgs& args, ucc::Request*& request) {
     return ucc::ok;
 }
 
-// The request of a team that is over stays: UCC cannot take it back.
+// If the team is over its request stays: UCC cannot cancel it.
 ucc::Status UccTeam::finish(ucc::Request* request) {
     for (int looks = 0;; ++looks) {
         {
@@ -299,8 +299,8 @@ ucc::Status UccTeam::engine_of(void* stream, ucc::ExecutionEngine& engine) {
     return status;
 }
 
-// From the library's words on triggered collectives: what is in the stream before is computation that completes; the
-// engine answers with an event when it has taken the collective, and with one when that is over.
+// From the library's documentation of triggered collectives: the earlier work in the stream is a computation that
+// completes; the engine sends an event when it has taken the collective, and another when that is over.
 ucc::Status UccTeam::trigger(ucc::CollArgs& args, void* stream) {
     const std::lock_guard lock(mutex_);
     ucc::ExecutionEngine engine = nullptr;
@@ -323,7 +323,7 @@ ucc::Status UccTeam::trigger(ucc::CollArgs& args, void* stream) {
     return ucc::ok;
 }
 
-// Of a group of calls: in a stream for this pair and direction, so that none waits for another.
+// For a group of calls: uses a stream for this pair and direction, so that no call waits for another.
 ucc::Status UccTeam::trigger_aside(ucc::CollArgs& args, void* stream) {
     int device = -1;
     const auto driver = driver_of(args.src.data, device);

@@ -1,7 +1,7 @@
-// UccTeam: a UCC team with a context of its own, and what is under way in it.
+// UccTeam: a UCC team with a context of its own, and its operations under way.
 //
-// Threads: any; calls that start collectives, one at a time. UCC itself is called under the team's lock. Collectives of
-// CUDA memory are driven by a thread that the first of them starts.
+// Threads: any; calls that start collectives, one at a time. UCC itself is called under the team's lock. The first
+// collective of CUDA memory starts a thread that drives all of these.
 #pragma once
 
 #include "nccl/library.hpp"
@@ -32,23 +32,23 @@ const char* ucc_status_text(ucc::Status status);
 
 class UccTeam {
  public:
-    /// Blocks until all ranks have come, or nobody wants it any more. `store`: for this team alone.
+    /// Blocks until all ranks have come, or `given_up` is set. `store`: for this team alone.
     static ucc::Status make(UccTeam*& team, const Store& store, int rank, int ranks, const std::atomic<bool>& given_up);
-    /// Frees it. UCC cannot take collectives back: a team that has some under way is left as it is, and not called any
-    /// more.
+    /// Frees it. UCC cannot cancel collectives: a team that has some under way stays as it is, without further calls.
     static ucc::Status end(UccTeam* team);
 
     int rank() const noexcept { return rank_; }
     std::uint64_t size() const noexcept { return static_cast<std::uint64_t>(ranks_); }
     std::uint64_t index() const noexcept { return static_cast<std::uint64_t>(rank_); }
-    ucc::Status error() noexcept;  ///< of a collective that was in a stream
+    ucc::Status error() noexcept;  ///< of a collective in a stream
 
-    /// Of memory that lies like `memory`. On the host: waits for its end, unless this thread has a group.
+    /// Runs a collective of memory that lies like `memory`. On the host it waits for the end, unless this thread has a
+    /// group.
     ucc::Status start(ucc::CollArgs& args, const void* memory, void* stream);
-    /// On the host at once, otherwise in the stream.
+    /// Copies on the host at once, otherwise in the stream.
     void copy(void* to, const void* from, std::size_t bytes, void* stream) const;
 
-    /// Of this thread's calls; groups may be within groups.
+    /// A group of this thread's calls; groups may nest.
     static void begin_group();
     static ucc::Status end_group();
 
@@ -80,7 +80,7 @@ class UccTeam {
     ucc::Status error_ = ucc::ok;
     int waiting_ = 0;  // calls of host memory that are not over
 
-    // Of CUDA memory.
+    // For CUDA memory.
     std::map<void*, ucc::ExecutionEngine> engines_;
     std::map<std::pair<std::uint64_t, std::int64_t>, std::unique_ptr<OwnStream>> streams_;  // of pairs within groups
     std::vector<ucc::Request*> under_way_;

@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 
 constexpr auto shortest_nap = 20us, longest_nap = 1000us;
 constexpr auto last_idle_nap = 200us;          // a longer one with nothing under way is sleep
-constexpr auto time_between_questions = 50ms;  // to the library, how its communicators are
+constexpr auto time_between_questions = 50ms;  // to the library, for the state of its communicators
 
 }  // namespace
 
@@ -109,7 +109,7 @@ class Watcher::Core : public std::enable_shared_from_this<Core> {
         }
     }
 
-    // Until there may be something to see.
+    // Waits until there may be something to see.
     void rest(std::unique_lock<std::mutex>& lock) {
         const auto is_called = [&] { return stopped_ || is_called_ || (ended_ && open_ > 0); };
         if (open_ > 0 || (nap_ <= last_idle_nap && !ended_)) {
@@ -125,7 +125,8 @@ class Watcher::Core : public std::enable_shared_from_this<Core> {
         if (std::exchange(is_called_, false)) nap_ = shortest_nap;
     }
 
-    // Completes what has been reached; the number of them. Operations of one communicator are reached in their order.
+    // Completes the operations that the device has reached; returns their number. The device reaches operations of one
+    // communicator in their order.
     std::size_t look() {
         const auto now = Clock::now();
         std::vector<const Communicator*> busy;
@@ -135,7 +136,7 @@ class Watcher::Core : public std::enable_shared_from_this<Core> {
             const Communicator* const own = operation.communicator.get();
             if (failure || (own != nullptr && std::ranges::find(busy, own) != busy.end())) return false;
             try {
-                // Abort lets kernels go before the watcher hears of it: in this order that shows.
+                // Abort ends kernels before the watcher hears of it; this order of the two checks shows it.
                 if (operation.end->reached()) return own == nullptr || !own->is_over();
                 if (now > operation.deadline) throw_late(operation);
             } catch (const Timeout&) {
@@ -156,7 +157,7 @@ class Watcher::Core : public std::enable_shared_from_this<Core> {
             if (operation.completion) operation.completion->success(operation.source);
         }
         if (!failure && now > next_question_) failure = ask();
-        if (failure && !stopped()) fail_(failure);  // a completion may have dropped the last handle of the group
+        if (failure && !stopped()) fail_(failure);  // not if a completion has dropped the last handle of the group
         return over.size();
     }
 
@@ -175,7 +176,7 @@ class Watcher::Core : public std::enable_shared_from_this<Core> {
             {.operation = what, .elapsed = operation.timeout});
     }
 
-    // How the other ranks are, and the communicators.
+    // Asks for failures of the other ranks, and of the communicators.
     std::exception_ptr ask() {
         next_question_ = Clock::now() + time_between_questions;
         std::function<std::exception_ptr()> probe;
@@ -215,12 +216,12 @@ class Watcher::Core : public std::enable_shared_from_this<Core> {
     std::vector<Watched> arrived_;
     std::size_t open_ = 0;  // arrived and active ones
     int waiting_ = 0;
-    bool sleeps_ = false;     // for long: whoever brings something wakes it
+    bool sleeps_ = false;     // for long: a new operation wakes it
     bool is_called_ = false;  // to end its sleep, or nap
     std::function<std::exception_ptr()> probe_;
     std::exception_ptr ended_;
     bool stopped_ = false;
-    std::vector<Watched> active_;  // the thread's alone, as the next ones
+    std::vector<Watched> active_;  // for the thread alone, as the next ones
     std::chrono::microseconds nap_ = longest_nap;
     Clock::time_point next_question_{};
     std::thread thread_;
@@ -249,7 +250,7 @@ void Watcher::set_probe(std::function<std::exception_ptr()> probe) {
 
 void Watcher::watch(Watched operation, Told is_told) {
     if (operation.completion && is_told == Told::yes) operation.completion->enqueued(operation.end, operation.source);
-    core_->watch(std::move(operation), is_told == Told::no);  // then the host waits for its end
+    core_->watch(std::move(operation), is_told == Told::no);  // if not told, the host waits for its end
 }
 
 bool Watcher::drain(Clock::time_point until) {

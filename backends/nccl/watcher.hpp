@@ -1,6 +1,6 @@
-// Watcher: sees operations that are in a stream to their end. It completes them, with success when the device has
-// reached their event; with a failure when their communicator reports one or their time is over, and then every
-// operation that the group still has.
+// Watcher: follows operations in a stream to their end. It completes them, with success when the device has reached
+// their event; with a failure when their communicator reports one or their time is over, and then fails every operation
+// that the group still has.
 //
 // Threads: any; it has one of its own, which sleeps while nothing is under way. It falls asleep a moment after the last
 // operation's end, so that calls that follow each other closely need not wake it.
@@ -39,18 +39,18 @@ class Watcher {
     class Core;
 
  public:
-    /// `title`: for messages. `fail`: called once, by the watcher's thread, with the first failure; ends everything,
+    /// `title`: for messages. The watcher's thread calls `fail` once, with the first failure; that ends everything,
     /// this watcher too (Context::fail).
     Watcher(std::string title, std::function<void(std::exception_ptr)> fail);
     ~Watcher();
     Watcher(const Watcher&) = delete;
     Watcher& operator=(const Watcher&) = delete;
 
-    /// Asked now and then while something is under way: what other ranks have told this one of a failure; null:
-    /// nothing.
+    /// The watcher calls `probe` now and then while something is under way: it returns a failure that other ranks have
+    /// reported; null: none.
     void set_probe(std::function<std::exception_ptr()> probe);
-    /// While it exists a thread waits for other ranks in a way that hears nothing of their failures: so the watcher
-    /// asks.
+    /// While it exists, a thread waits for other ranks in a call that does not hear of their failures, so the watcher
+    /// probes.
     class Waiting {
      public:
         explicit Waiting(Watcher& watcher);
@@ -61,13 +61,13 @@ class Watcher {
      private:
         const std::shared_ptr<Core> core_;
     };
-    /// Takes over its completion, and calls enqueued() of it where `is_told`: from then on nothing but the device is to
-    /// be waited for. After end(): fails it.
+    /// Takes over the operation's completion, and calls its enqueued() if `is_told`: from then on only the device's
+    /// work remains. After end(): fails it.
     enum class Told { yes, no };
     void watch(Watched operation, Told is_told = Told::yes);
-    /// Waits until nothing is under way, at most until then: whether it is so.
+    /// Waits until nothing is under way, at most until `until`; returns whether that is so.
     bool drain(Clock::time_point until);
-    /// Everything that is watched, now and later, fails with it.
+    /// All watched operations, now and later, fail with `error`.
     void end(std::exception_ptr error) noexcept;
 
  private:

@@ -1,4 +1,4 @@
-// Errors of the companion, told as errors of the operation that it served.
+// Turns errors of the companion into errors of the operation that it served.
 #pragma once
 
 #include <exception>
@@ -6,7 +6,7 @@
 
 namespace tutti::nccl {
 
-/// The same kind of error, with its context: "TITLE: WHAT: …". One that has the title already remains as it is.
+/// The same kind of error, with its context: "TITLE: WHAT: …". An error that has the title already remains as it is.
 std::exception_ptr with_title(const std::string& title, const std::string& what, const std::exception_ptr& error);
 std::string text_of(const std::exception_ptr& error);
 

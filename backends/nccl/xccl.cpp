@@ -1,8 +1,8 @@
 // The backend "xccl": Intel's oneCCL by its C interface, which is NCCL's with names, results and ids of its own, on
-// SYCL's queues; where no device of Intel's can be used, on host memory.
+// SYCL's queues; without a usable device of Intel's, on host memory.
 //
 // Signatures and numbers: ccl.h and ccl/v2/types.h of oneCCL 2022.2. Types and operators have NCCL's numbers. It lacks
-// communicators that do not block (adapted.hpp), aborts and asynchronous errors.
+// non-blocking communicators (adapted.hpp), aborts and asynchronous errors.
 #include "nccl/adapted.hpp"
 #include "nccl/plug_in.hpp"
 #include "nccl/vendors.hpp"
@@ -20,7 +20,7 @@ namespace {
 using StreamHandle = void*;
 
 constexpr int code_in_progress = 6;            // onecclInProgress
-constexpr unsigned any_plug_in = 0;            // onecclPluginAny: by the devices that are there
+constexpr unsigned any_plug_in = 0;            // onecclPluginAny: the existing devices decide
 constexpr unsigned host_plug_in = 0xBAAAAAAE;  // onecclLegacyCPU
 constexpr unsigned config_magic = 0xcafebeef;
 constexpr unsigned config_version = 2022 * 10000 + 2 * 100;
@@ -68,7 +68,7 @@ Result result_of(int code) {
     return code == code_in_progress ? Result::in_progress : foreign(code);
 }
 
-/// Whether there is no device that it could use.
+/// Whether the host has no device that oneCCL could use.
 bool on_host() {
     static const bool none = [] {
         try {
@@ -195,7 +195,7 @@ void resolve(Symbols& symbols, Interface& calls) {
 Abilities abilities(int) {
     Abilities known;
     known.reduced_types = {int8, uint8, int32, uint32, int64, uint64, float32, float64};
-    // On host memory tutti's own rounds short floats once, and copies nothing.
+    // On host memory tutti's own reduction rounds short floats once, and copies nothing.
     if (!on_host()) known.reduced_types.insert(known.reduced_types.end(), {float16, bfloat16});
     known.avg = known.premul_sum = known.split = known.carries_nan = false;
     return known;

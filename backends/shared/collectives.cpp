@@ -10,10 +10,10 @@
 namespace tutti::backends {
 namespace {
 
-// Up to here (bytes of one rank) everybody sends all to everybody who needs it, which takes one round instead of two.
+// Up to so many bytes of one rank, every rank sends all its bytes to every rank that needs them: one round, not two.
 constexpr std::size_t one_round_bytes_max = 16 << 10;
 
-// Messages that are waited for together.
+// Messages with one common wait.
 class Batch {
  public:
     Batch(Messages& messages, std::uint64_t channel, std::uint64_t tag) : messages_(messages), label_{channel, tag} {}
@@ -103,7 +103,7 @@ class Run {
         std::exclusive_scan(counts.begin(), counts.end(), offsets.begin(), std::uint64_t{0});
         return offsets;
     }
-    // Everybody's share of `count` elements.
+    // Every rank's share of `count` elements.
     Counts shares(std::uint64_t count) const {
         const auto n = static_cast<std::uint64_t>(size_);
         Counts counts(index(size_), count / n);
@@ -115,7 +115,7 @@ class Run {
         for (int step = 1; step < size_; ++step) f((rank_ + step) % size_);
     }
 
-    // Combines what all ranks have for this one: block `rank` of everybody's input.
+    // Combines all ranks' values for this one: block `rank` of every rank's input.
     void combine_own(const Counts& counts, char* result, std::uint64_t phase) {
         const Counts offsets = offsets_of(counts);
         const std::size_t own = bytes(counts[index(rank_)]);
@@ -243,7 +243,7 @@ class Run {
         batch.wait();
     }
 
-    void barrier() {  // dissemination: in round k everybody hears of 2^k more ranks
+    void barrier() {  // dissemination: in round k each rank hears of 2^k more ranks
         for (int step = 1; step < size_; step *= 2) {
             Batch batch(messages_, channel_, static_cast<std::uint64_t>(step));
             batch.receive((rank_ + size_ - step) % size_, nullptr, 0);

@@ -1,4 +1,4 @@
-// Every collective of a BackendRequest, made of messages: for what a foreign library lacks, and for one that has none.
+// Every collective of a BackendRequest, made of messages: for a foreign library that lacks some or all of them.
 //
 // Threads: run_collective() blocks its caller; several may run at the same time, in channels of their own.
 #pragma once
@@ -9,16 +9,15 @@
 
 namespace tutti::backends {
 
-/// Where this rank is, and by what it reaches the others.
+/// This rank's place in the group, and its messages to the others.
 struct Place {
     int rank = 0, size = 1;
     Messages& messages;
 };
 
 /// Runs the collective to its end. `channel`: equal on all ranks, not 0, and of this collective alone.
-/// Every value is combined once, of all ranks' inputs in the order of their ranks, by tutti::combine(): all operators
-/// and types, rounded once.
-/// Throws what ended a message (CollectiveMismatch, what Messages was ended with); buffers are then free again.
+/// tutti::combine() combines all ranks' inputs of a value once, in rank order: all operators and types, rounded once.
+/// Throws the error of a message (CollectiveMismatch, or the error that ended Messages); buffers are then free again.
 void run_collective(const BackendRequest& request, const Place& place, std::uint64_t channel);
 
 }  // namespace tutti::backends

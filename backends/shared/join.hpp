@@ -1,4 +1,4 @@
-// A backend's threads: their ends, and what escapes from them.
+// A backend's threads: their ends, and the exceptions that escape from them.
 #pragma once
 
 #include "shared/carrier.hpp"
@@ -8,8 +8,8 @@
 
 namespace tutti::backends {
 
-/// Whoever drops the last handle of a group ends its backend, and that may be a thread of the backend, which has just
-/// completed an operation. Such a thread must keep alive what it still touches.
+/// The thread that drops the last handle of a group ends its backend; it may be a thread of the backend that has just
+/// completed an operation. Such a thread must keep alive the objects that it still touches.
 inline void join(std::thread& thread) {
     if (!thread.joinable()) return;
     if (thread.get_id() == std::this_thread::get_id())
@@ -18,7 +18,7 @@ inline void join(std::thread& thread) {
         thread.join();
 }
 
-/// A carrier's thread: what escapes from it ends what waits for messages, and not the process.
+/// The body of a carrier's thread: an exception that escapes from it ends the waits for messages, not the process.
 template <class Body>
 void carry(Receiver& receiver, Body body) noexcept {
     try {

@@ -20,7 +20,7 @@
 namespace tutti::backends {
 namespace {
 
-// What a library says when a peer has died is a symptom; tutti knows the cause a moment later, and then ends all.
+// A library's error after a peer's death is a symptom; tutti knows the cause a moment later, and then ends everything.
 constexpr std::chrono::milliseconds time_for_the_cause{1000};
 
 }  // namespace

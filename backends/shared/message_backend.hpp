@@ -1,7 +1,7 @@
-// MessageBackend: a tutti backend of a carrier. Sends and receives are messages; collectives are run one after the
-// other by a thread for each lane, by the foreign library where it can, otherwise as messages.
+// MessageBackend: a tutti backend of a carrier. Sends and receives are messages; each lane has a thread that runs
+// collectives one after the other, by the foreign library if it can, otherwise as messages.
 //
-// Threads: as CustomBackend says. The last of it may go on one of its own threads.
+// Threads: as CustomBackend says. One of its own threads may destroy it.
 #pragma once
 
 #include "shared/carrier.hpp"
@@ -16,8 +16,8 @@ namespace tutti::backends {
 
 class MessageBackend final : public CustomBackend {
  public:
-    /// Runs a collective to its end in the foreign library, or returns false where it has none for it: the same on all
-    /// ranks. Called by the lane's thread. The carrier's stop() must end it with an exception.
+    /// Runs a collective to its end in the foreign library, or returns false if that has none for it: the same on all
+    /// ranks. The lane's thread calls it. The carrier's stop() must end it with an exception.
     using Foreign = std::function<bool(const BackendRequest& request, int lane)>;
     struct Parts {
         std::string name;  ///< for messages

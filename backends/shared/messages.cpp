@@ -8,7 +8,7 @@
 namespace tutti::backends {
 namespace {
 
-// Up to here a message is worth a copy at a receiver that does not wait for it.
+// Up to this size a message goes eagerly: it is worth a copy at a receiver that does not wait for it.
 constexpr std::uint64_t eager_bytes_max = 64 << 10;
 
 void copy(void* to, const void* from, std::uint64_t bytes) {
@@ -54,7 +54,7 @@ void Messages::send(int to, Label label, const void* data, std::uint64_t bytes, 
     });
 }
 
-// To itself a rank sends with a copy, however long: it has nobody else who would receive meanwhile.
+// A rank sends to itself with a copy of any length: no other thread would receive meanwhile.
 void Messages::send_here(Label label, const void* data, std::uint64_t bytes, Done done) {
     const Frame frame{.channel = label.channel, .tag = label.tag, .bytes = bytes};
     const auto* begin = static_cast<const char*>(data);
@@ -101,7 +101,7 @@ void Messages::deliver(Posted posted, Waiting waiting) {
     posted.done(waiting.from, nullptr);
 }
 
-// A long message may come.
+// Tells the sender to send a long message.
 void Messages::accept(Posted posted, int from, const Frame& frame) {
     if (frame.bytes != posted.bytes) return refuse(posted, from, frame);
     Frame answer = frame;
@@ -202,7 +202,7 @@ void Messages::sender_learns(int from, const Frame& frame) {
     std::unique_lock lock(mutex_);
     auto node = outgoing_.extract(frame.number);
     lock.unlock();
-    if (!node) return;  // given up meanwhile
+    if (!node) return;  // the send has been given up meanwhile
     if (frame.kind == Frame::Kind::clear) return release(std::move(node.mapped()));
     node.mapped().done(-1, mismatch(node.mapped().frame.bytes, frame.bytes, rank_, from));
 }

@@ -1,8 +1,9 @@
 // Messages: sends and receives between the ranks of a group, matched by channel, tag and source, over a Carrier. Short
-// ones go at once; of a long one only a note goes, and the payload when its receive is there, into its buffer.
+// ones go at once (eager); a long one sends a note first, and its payload, into the receive's buffer, when the receive
+// is posted (rendezvous).
 //
-// Threads: any. Callbacks come without a lock held, from the caller's thread or the carrier's.
-// Invariant: every send and receive ends once, also when all is ended.
+// Threads: any. Callbacks run with no lock held, on the caller's thread or the carrier's.
+// Invariant: every send and receive ends once, also at end().
 #pragma once
 
 #include "shared/carrier.hpp"
@@ -29,7 +30,7 @@ struct Label {
 
 class Messages final : public Receiver, public std::enable_shared_from_this<Messages> {
  public:
-    /// `source`: of a receive, who sent; otherwise -1.
+    /// `source`: for a receive, the sender; otherwise -1.
     using Done = std::function<void(int source, const std::exception_ptr& error)>;
 
     /// `name`: of the backend, for messages.
@@ -40,9 +41,9 @@ class Messages final : public Receiver, public std::enable_shared_from_this<Mess
     void send(int to, Label label, const void* data, std::uint64_t bytes, Done done);
     /// `from`: -1, any rank.
     void receive(int from, Label label, void* data, std::uint64_t bytes, Done done);
-    /// Fails what waits in this channel for the other side. What is on its way ends by itself.
+    /// Fails the messages of this channel that wait for the other side. Those on their way end by themselves.
     void cancel(std::uint64_t channel, const std::exception_ptr& error);
-    /// Fails everything, now and later; when it returns no buffer is touched any more.
+    /// Fails all messages, now and later; when it returns, nothing touches a buffer any more.
     void end(const std::exception_ptr& error, Carrier::How how) noexcept;
 
     void* place(int from, const Frame& frame) override;
@@ -58,7 +59,7 @@ class Messages final : public Receiver, public std::enable_shared_from_this<Mess
         std::uint64_t bytes = 0;
         Done done;
     };
-    struct Waiting {  // of a sender whose receive is not there yet
+    struct Waiting {  // a sender's message whose receive is not posted yet
         int from = -1;
         Frame frame;
         std::vector<char> payload;
@@ -94,8 +95,8 @@ class Messages final : public Receiver, public std::enable_shared_from_this<Mess
     std::map<Label, Line> lines_;
     std::map<std::uint64_t, Outgoing> outgoing_;               // announced, by number
     std::map<std::pair<int, std::uint64_t>, Posted> cleared_;  // waiting for their data, by sender and number
-    std::optional<Posted> landing_;                            // whose payload the carrier is writing
-    std::vector<char> landing_aside_;                          // or where it writes when nobody waits for it
+    std::optional<Posted> landing_;                            // the receive whose payload the carrier is writing
+    std::vector<char> landing_aside_;                          // or the carrier's target if no receive waits
 };
 
 }  // namespace tutti::backends

@@ -11,7 +11,7 @@ namespace tutti::backends {
 
 enum class Way {
     native,    ///< by the foreign library's own function for it
-    composed,  ///< put together from others of its functions, or from messages that it carries
+    composed,  ///< from other functions of the library, or from messages that it carries
     by_host,   ///< by tutti, in host memory
 };
 

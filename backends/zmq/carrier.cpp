@@ -14,9 +14,9 @@
 namespace tutti::backends::zeromq {
 namespace {
 
-// How long a rank that leaves waits for its last messages to be on their way.
+// The time that a rank that leaves waits for its last messages to be on their way.
 constexpr int linger_ms_max = 5000;
-// Messages that one turn takes, so that sending and receiving alternate.
+// The most messages of one turn, so that sending and receiving alternate.
 constexpr int messages_per_turn = 64;
 
 std::exception_ptr ended() {
@@ -114,7 +114,7 @@ zmq::socket_t& ZmqCarrier::socket_to(Peer& peer) {
     return peer.socket;
 }
 
-// Payloads are copied: their owners may go on at once.
+// Copies the payloads, so that their owners may go on at once.
 void ZmqCarrier::send_queued() {
     std::deque<Outgoing> now;
     {
@@ -154,7 +154,7 @@ void ZmqCarrier::receive_one(Receiver& receiver) {
     }
     Frame frame;
     const int from = rank_of(parts.front());
-    if (from < 0 || parts.size() < 2 || parts[1].size() != sizeof frame) return;  // nobody of this group
+    if (from < 0 || parts.size() < 2 || parts[1].size() != sizeof frame) return;  // the sender is not of this group
     std::memcpy(&frame, parts[1].data(), sizeof frame);
     if (frame.has_payload()) {
         if (parts.size() != 3 || parts[2].size() != frame.bytes) return;
@@ -213,7 +213,7 @@ void ZmqCarrier::stop(How how) noexcept {
     if (!flushes) return;
     const std::lock_guard lock(mutex_);
     wake_.close();
-    context_.close();  // what was sent has left this process, or has lingered long enough
+    context_.close();  // sent messages have left this process, or have lingered long enough
 }
 
 }  // namespace tutti::backends::zeromq

@@ -1,6 +1,6 @@
 // ZmqCarrier: frames as messages of ZeroMQ. Each rank has one socket that all others connect to, and one to each rank
-// that it sends to. Connections are encrypted; the keys travel through the group's store, so that nobody takes part
-// who cannot read it.
+// that it sends to. Connections are encrypted; the keys travel through the group's store, so that only processes that
+// can read it take part.
 //
 // Threads: as Carrier says; one of its own, which alone touches the sockets.
 #pragma once
@@ -21,8 +21,8 @@ namespace tutti::backends::zeromq {
 
 class ZmqCarrier final : public Carrier, public std::enable_shared_from_this<ZmqCarrier> {
  public:
-    /// Meets the others in the options' store. Errors: DistBackendError where no port can be had; DistStoreError where
-    /// a rank does not come within the options' timeout.
+    /// Meets the others in the options' store. Errors: DistBackendError if no port is free; DistStoreError if a rank
+    /// does not come within the options' timeout.
     explicit ZmqCarrier(const DistributedBackendOptions& options);
 
     void start(std::shared_ptr<Receiver> receiver) override;
@@ -55,7 +55,7 @@ class ZmqCarrier final : public Carrier, public std::enable_shared_from_this<Zmq
     zmq::context_t context_{1};
     zmq::socket_t incoming_, wake_, woken_;
     std::vector<Peer> peers_;
-    std::mutex mutex_;  // guards what follows, and the sending end of wake_
+    std::mutex mutex_;  // guards the members below, and the sending end of wake_
     std::deque<Outgoing> outgoing_;
     bool stopped_ = false;
     int linger_ms_ = 0;

@@ -1,22 +1,22 @@
 // AllToAllVV2: the operation of that name of Huawei's Ascend Transformer Boost (ATB), on tutti: its parameters, its
-// spellings, its error codes. Beneath it is all_to_all_v (distributed.hpp), which programs that know no ATB use.
+// spellings, its error codes. It runs all_to_all_v (distributed.hpp), which programs without ATB use directly.
 //
 //     tutti::atb::AllToAllVV2 operation({.rank = rank, .rankSize = 2});
 //     tutti::Tensor output = operation.execute(x, {.sendCounts = {2, 4}, .recvCounts = {2, 2}});
 //
-// Ranks that shall exchange values form a domain. It is made with the operation, by all of its ranks together, in the
-// first of these ways that its parameters allow:
+// Ranks that exchange values form a domain. All of its ranks make it together, with the operation, in the first of
+// these ways that its parameters allow:
 //   hcclComm       a group that the caller has already
 //   rankTableFile  the ranks that the file lists, on the hosts that it lists: JSON of the versions 1.0 and 1.2, the
 //                  older form with group_list, the form of several groups with server_group_list (docs/atb.md)
 //   commMode       COMM_MULTI_THREAD: the threads of this process
 //   otherwise      the processes of this host that have the same MASTER_ADDR and MASTER_PORT, else the same
 //                  TUTTI_JOB_SECRET, else the same parent (or are parent and child); under `tutti run` all of its job
-// Operations of one rank with the same commDomain share one domain. It lasts as long as one of them. Nothing of it is
-// in a file system, or outlives its processes, so there is nothing to clean up after a crash.
+// Operations of one rank with the same commDomain share one domain. It lasts as long as one of them. It leaves nothing
+// in a file system and does not outlive its processes, so there is nothing to clean up after a crash.
 //
 // Threads: an operation belongs to one thread at a time; operations of different ranks to different threads.
-// Follows ATB 8.x; where this says nothing else, what ATB calls a card is a rank.
+// Follows ATB 8.x; ATB's cards are ranks here, unless a comment says otherwise.
 #pragma once
 
 #include <tutti/error.hpp>
@@ -49,8 +49,8 @@ enum ErrorType : int {
 /// "ERROR_INVALID_PARAM"; "unknown" for other numbers.
 TUTTI_API const char* to_string(ErrorType code) noexcept;
 
-/// What ATB would refuse. Thrown before anything moves; the message names the argument, its value and the rule. Where
-/// another rank was refused, context().peer is that rank.
+/// A call that ATB would refuse. Thrown before anything moves; the message names the argument, its value and the rule.
+/// If another rank was refused, context().peer is that rank.
 class TUTTI_API Error : public InvalidArgument {
  public:
     Error(ErrorType code, const std::string& message, ErrorContext context = {});
@@ -72,7 +72,7 @@ class HcclComm {
  public:
     HcclComm(std::nullptr_t = nullptr) noexcept {}                       // NOLINT(google-explicit-constructor)
     HcclComm(ProcessGroup group) noexcept : group_(std::move(group)) {}  // NOLINT(google-explicit-constructor)
-    /// Throws InvalidArgument for what is no handle of a group. NULL: none.
+    /// Throws InvalidArgument for a pointer that is no handle of a group. NULL: none.
     TUTTI_API HcclComm(tutti_group* handle);  // NOLINT(google-explicit-constructor)
 
     explicit operator bool() const noexcept { return group_ || group_.is_non_member(); }
@@ -86,10 +86,10 @@ class HcclComm {
 struct AllToAllVV2Param {
     int rank = -1;                           ///< of this rank in the domain, 0 … rankSize-1; -1: the only one of one
     int rankSize = 0;                        ///< how many ranks the domain has; a rank table may leave it 0
-    int rankRoot = 0;                        ///< at which rank the others meet; equal on all ranks
+    int rankRoot = 0;                        ///< the rank at which the others meet; equal on all ranks
     std::string backend = "hccl";            ///< nothing else; tutti moves the data
     HcclComm hcclComm = nullptr;             ///< comes first: rank, rankSize and rankRoot are this group's then
-    CommMode commMode = COMM_MULTI_PROCESS;  ///< where ranks are looked for
+    CommMode commMode = COMM_MULTI_PROCESS;  ///< where the domain looks for ranks
     std::string rankTableFile;               ///< path of a rank table; comes before commMode
     std::string commDomain;                  ///< tells several domains apart; at most 128 characters
     std::uint8_t rsv[64] = {0};              ///< zeros
@@ -111,15 +111,16 @@ struct AllToAllVV2Inputs {
 /// output. Any dtype.
 class TUTTI_API AllToAllVV2 {
  public:
-    /// Makes or joins the domain; returns when all of its ranks have come. Throws Error for parameters that cannot be
-    /// (ranks that wait for this one hear of it where it can be told them), and what ProcessGroup's constructor throws.
+    /// Makes or joins the domain; returns when all of its ranks have come. Throws Error for impossible parameters
+    /// (ranks that wait for this one get it too, where this rank can reach them), and the errors of ProcessGroup's
+    /// constructor.
     explicit AllToAllVV2(const AllToAllVV2Param& param);
     ~AllToAllVV2();
     AllToAllVV2(AllToAllVV2&&) noexcept;
     AllToAllVV2& operator=(AllToAllVV2&&) noexcept;
 
     const AllToAllVV2Param& param() const noexcept;
-    /// The domain's, or hcclComm's; empty between a call that has failed and the next.
+    /// The group of the domain, or of hcclComm; empty between a call that has failed and the next.
     ProcessGroup group() const;
 
     /// How many elements the output has. Checks the inputs of this rank as execute() does.
@@ -129,12 +130,13 @@ class TUTTI_API AllToAllVV2 {
     ///
     /// errors   On every rank, before anything moves, and the group stays usable. Error: negative counts or
     ///          displacements, another number of them than ranks, blocks that leave x or the output, blocks that
-    ///          overlap in the output, an output of another length; on the other ranks it names the rank that was
-    ///          refused. CollectiveMismatch: a rank sends another count or type than its peer expects. Otherwise as
-    ///          all_to_all_v; then a domain of the library's own is over, and the next call of all ranks makes it anew.
+    ///          overlap in the output, an output of another length; on the other ranks it names the refused rank.
+    ///          CollectiveMismatch: a rank sends another count or type than its peer expects. Otherwise as
+    ///          all_to_all_v; then a domain that the operation made is over, and the next call of all ranks makes it
+    ///          anew.
     Tensor execute(const ConstTensorView& x, const AllToAllVV2Inputs& inputs = {});
-    /// The same into a tensor of x's dtype and any shape, which must not share memory with x. Elements that no block
-    /// covers keep their values; it may be longer than the blocks need.
+    /// The same into a tensor of x's dtype and any shape, which must not share memory with x and may be longer than the
+    /// blocks need. Elements that no block covers keep their values.
     void execute(const TensorView& output, const ConstTensorView& x, const AllToAllVV2Inputs& inputs = {});
     /// In place of execute(), for a caller that cannot make its inputs: the other ranks' calls throw Error.
     void refuse(const std::exception& error) noexcept;
@@ -161,13 +163,13 @@ class TUTTI_API OperationTorch {
     /// The same with a structure, which may have a hcclComm.
     void set_param(const AllToAllVV2Param& param);
     /// {"sendCounts": […], "sdispls": […], "recvCounts": […], "rdispls": […]}: takes the place of the tensors that
-    /// execute() is given; a key that is missing leaves it to them. Holds until the next call.
+    /// execute() gets; a missing key leaves its value to the tensor. Holds until the next call.
     void set_varaintpack_param(const std::string& json);
     /// {x, sendCounts, sdispls, recvCounts, rdispls, tensorForInferShape}: 1 to 6 of them, an empty one is not given.
-    /// Counts and displacements are integers in host memory; of the last one the number of elements matters alone. One
+    /// Counts and displacements are integers in host memory; of the last one only the number of elements matters. One
     /// output. Errors as AllToAllVV2::execute, and Error where set_param has not been called.
     std::vector<Tensor> execute(const std::vector<ConstTensorView>& inTensors);
-    /// For outputs that the caller makes.
+    /// The number of elements of an output that the caller makes.
     std::int64_t output_elements(const ConstTensorView& x, const AllToAllVV2Inputs& inputs);
     void execute(const TensorView& output, const ConstTensorView& x, const AllToAllVV2Inputs& inputs);
     /// As AllToAllVV2::refuse.

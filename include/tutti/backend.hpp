@@ -1,21 +1,21 @@
-// Backends: who moves the data of a group. "native" (shared memory and TCP) is built in; others are registered, by the
-// program or by a shared library that is found by its name.
+// Backends: the parts that move the data of a group. "native" (shared memory and TCP) is built in; the program
+// registers others, or a shared library does, which tutti finds by its name.
 //
-// A backend gets operations in their plainest form: whatever a caller passes (lists, strides, objects, premul_sum), the
-// backend sees buffers in one piece, counts in elements, ranks of the group. It completes each operation once, from
-// any thread, at once or later. The rest is tutti's: arguments, packing, Work, timeouts, the recorder, who has died.
+// A backend gets operations in their plainest form: for any arguments of the caller (lists, strides, objects,
+// premul_sum) the backend sees buffers in one piece, counts in elements, ranks of the group. It completes each
+// operation once, from any thread, at once or later. tutti does the rest: arguments, packing, Work, timeouts, the
+// recorder, the detection of dead ranks.
 //
-// A shared library libtutti-backend-NAME.so is loaded when a group asks for NAME: from a folder of TUTTI_BACKEND_PATH
+// tutti loads a shared library libtutti-backend-NAME.so when a group asks for NAME: from a folder of TUTTI_BACKEND_PATH
 // (folders separated by colons), or from tutti/backends beside libtutti.so, where tutti's own are: "gloo", "mpi",
 // "hf_zmq" (also spelled "hf_barrier"), each if its library was there when tutti was built; "nccl" and its relatives,
 // which look for theirs when they are loaded. It contains TUTTI_BACKEND_LIBRARY { Backend::register_backend(...); } and
-// uses libtutti.so: programs that have tutti linked statically register theirs themselves. A library that was built
-// for another version of this header (TUTTI_BACKEND_ABI) is refused with a sentence. It may also export the C function
-// const char* tutti_backend_report(void), what "tutti doctor" says about it. Where that begins with "not here: " (a
-// library that it needs is missing) is_backend_available() is false, and groups whose backend is left out go without
-// it.
+// uses libtutti.so: programs with tutti linked statically register their backends themselves. tutti refuses a library
+// for another version of this header (TUTTI_BACKEND_ABI), with a message. The library may also export the C function
+// const char* tutti_backend_report(void), whose text "tutti doctor" prints. If that begins with "not here: " (a library
+// that it needs is missing) is_backend_available() is false, and groups whose backend is left out go without it.
 //
-// Threads: Backend's functions, any. What a backend must bear is said at CustomBackend.
+// Threads: Backend's functions, any; CustomBackend says which threads call a backend.
 // Follows torch.distributed.Backend.
 #pragma once
 
@@ -45,7 +45,7 @@ class Operation;
 }
 struct DistributedBackendOptions;
 
-/// Of this header; libraries of another version are not loaded.
+/// The version of this header; tutti loads no libraries of another version.
 #define TUTTI_BACKEND_ABI 3
 
 enum class BackendCall {
@@ -71,16 +71,15 @@ struct BackendRequest {
     Device device{};             ///< where the buffers are
     DType dtype = DType::uint8;
     ReduceOp op = ReduceOp::sum;  ///< premul_sum: only of buffers on a device
-    /// all_reduce, reduce, reduce_scatter: values are to be combined from rank 0 upwards
-    /// (Determinism::layout_invariant).
+    /// all_reduce, reduce, reduce_scatter: combine the values from rank 0 upwards (Determinism::layout_invariant).
     bool in_rank_order = false;
-    int root = -1;          ///< broadcast, reduce, gather, scatter; send: to whom; receive: from whom, -1: any
+    int root = -1;          ///< broadcast, reduce, gather, scatter; send: the receiver; receive: the sender, -1: any
     std::uint64_t tag = 0;  ///< send, receive: matched with the other side's
-    /// What this rank gives. all_reduce, and reduce on its root: may be `output`. broadcast: null, the root's data is
-    /// in its output. receive, barrier: null. On a device the own block may be in its place in the whole (all_gather,
+    /// This rank's input. all_reduce, and reduce on its root: may be `output`. broadcast: null, the root's data is in
+    /// its output. receive, barrier: null. On a device the own block may be in its place in the whole (all_gather,
     /// gather, reduce_scatter, scatter); otherwise input and output are apart.
     const void* input = nullptr;
-    /// What it gets; null where it gets nothing.
+    /// This rank's output; null where it gets nothing.
     void* output = nullptr;
     /// broadcast, all_reduce, reduce, send, receive: elements. gather, scatter: of one rank's block.
     std::uint64_t count = 0;
@@ -89,10 +88,10 @@ struct BackendRequest {
     /// all_to_all: blocks to and from each rank, and where they begin.
     std::vector<std::uint64_t> send_counts, send_offsets, receive_counts, receive_offsets;
     std::chrono::milliseconds timeout{0};  ///< tutti watches it while it waits; a backend may, too
-    /// Of buffers on a device: the caller's stream. What it holds already comes before the operation.
+    /// For buffers on a device: the caller's stream. Its earlier work comes before the operation.
     Stream stream{};
-    /// Of buffers on a device, for backends that take blocks: where each rank's block is, by rank, where they do not
-    /// adjoin; `input` or `output` is null then, and an all_to_all's offsets mean nothing for that side.
+    /// For buffers on a device and backends that take blocks: the address of each rank's block, by rank, if the blocks
+    /// do not adjoin; `input` or `output` is null then, and an all_to_all's offsets mean nothing for that side.
     std::vector<const void*> inputs;
     std::vector<void*> outputs;
 };
@@ -101,18 +100,19 @@ struct BackendRequest {
 class TUTTI_API DeviceEvent {
  public:
     virtual ~DeviceEvent();
-    /// What comes into `stream` from now on waits for it. Does not block. Any thread.
+    /// Work that enters `stream` from now on waits for the event. Does not block. Any thread.
     virtual void make_wait(Stream stream) = 0;
 };
 
-/// How a backend says that an operation is over: one of the two, once. Copies stand for the same operation. Any thread.
+/// A backend's way to say that an operation is over: success() or failure(), once. Copies stand for the same operation.
+/// Any thread.
 class TUTTI_API BackendCompletion {
  public:
     explicit BackendCompletion(std::shared_ptr<detail::Operation> operation) : operation_(std::move(operation)) {}
-    /// `source`: of a receive, the group rank of the sender.
+    /// `source`: for a receive, the group rank of the sender.
     void success(int source = -1) const;
     void failure(std::exception_ptr error) const;
-    /// Before success, of operations on a device: it is in a stream, and only the device's work is left to be done.
+    /// Before success, for operations on a device: the operation is in a stream, and only the device's work remains.
     /// From now on Work::is_completed() is true and Work::wait() makes the current stream wait. `source` as above.
     void enqueued(std::shared_ptr<DeviceEvent> event, int source = -1) const;
 
@@ -120,42 +120,43 @@ class TUTTI_API BackendCompletion {
     std::shared_ptr<detail::Operation> operation_;
 };
 
-/// What third parties implement: the operations of one rank in one group.
+/// The interface that third parties implement: the operations of one rank in one group.
 class TUTTI_API CustomBackend {
  public:
     virtual ~CustomBackend() = default;
-    /// Begins it; may also complete it before it returns. Called by the threads that issue operations, one at a time
-    /// and in the order of their issue, which is the same on all ranks for collectives. What it throws fails the
-    /// operation. Must not wait for something that only a later call brings: asynchronous operations are issued
+    /// Begins the operation; may also complete it before it returns. The threads that issue operations call it, one at
+    /// a time and in the order of issue, which is the same on all ranks for collectives. An exception fails the
+    /// operation. It must not wait for something that only a later call brings: asynchronous operations are issued
     /// together, and a receive may come before its send.
     virtual void run(const BackendRequest& request, BackendCompletion completion) = 0;
-    /// Around calls of run() for operations that are launched together (Coalescing, the _coalesced collectives): they
-    /// may begin at end_group(). By one thread, under the same conditions as run(). What end_group() throws fails all
-    /// of them that are not complete.
+    /// Around calls of run() for operations that are launched together (Coalescing, the _coalesced collectives): these
+    /// may begin at end_group(). One thread makes the calls, under the same conditions as run(). An exception of
+    /// end_group() fails all of the operations that are not complete.
     virtual void begin_group() {}
     virtual void end_group() {}
     /// Whether requests may have `inputs` and `outputs`. Otherwise tensors of a list on a device must adjoin.
     virtual bool takes_blocks() const { return false; }
-    /// A backend for a group of some of this one's ranks, made by all of these together: `part` says which; null on the
-    /// others' ranks. `pg_options` are those of the new group. Returns null on all ranks, at once, where it cannot make
-    /// any: the part's backend is then made as if it had no parent.
+    /// Makes a backend for a group of some of this one's ranks; all of this one's ranks call it. `part` describes the
+    /// new group; null on ranks outside it. `pg_options` are those of the new group. Returns null on all ranks, at
+    /// once, if it cannot make any: tutti then makes the part's backend as if it had no parent.
     virtual bool can_split() const { return false; }
     virtual std::shared_ptr<CustomBackend> split(const DistributedBackendOptions* part, const std::any& pg_options);
-    /// A backend for those ranks of this one's group that are left, as the group has failed or goes on without some:
-    /// made by all of them together. `rest` says which group they are now; `left_out`: the ranks, in the old one, of
-    /// the others. Operations under way here end first, as by abort(). Returns null on all ranks where it cannot make
-    /// any: the new one is then made as if there had been no other.
+    /// Makes a backend for the ranks of this one's group that are left, as the group has failed or goes on without
+    /// some; all of them call it. `rest` describes their new group; `left_out` are the others' ranks in the old one.
+    /// Operations under way here end first, as by abort(). Returns null on all ranks if it cannot make any: tutti then
+    /// makes the new one as if there had been no other.
     virtual std::shared_ptr<CustomBackend> shrink(const DistributedBackendOptions& rest,
                                                   const std::vector<int>& left_out, const std::any& pg_options);
-    /// The group is destroyed in peace; abort() follows. Waits until operations that have completed here reach the
-    /// other ranks, even if this process ends, as far as these have not left or failed.
+    /// The group ends without a failure; abort() follows. Waits until the operations that have completed here are sure
+    /// to reach the other ranks, even if this process ends, except ranks that have left or failed.
     virtual void leave() noexcept {}
-    /// Ends what is under way, with failures: when it returns, no buffer is touched any more. Later operations fail.
-    /// Any thread, also while run() runs, and more than once. Also called when the group is destroyed, after leave().
+    /// Ends the operations under way, with failures: when it returns, the backend touches no buffer any more. Later
+    /// operations fail. Any thread, also while run() runs, and more than once. The group's end calls it too, after
+    /// leave().
     virtual void abort(const std::string& reason) noexcept = 0;
 };
 
-/// What a backend is made from.
+/// The arguments of a backend's constructor.
 struct DistributedBackendOptions {
     Store store{};  ///< for this backend of this group alone
     int group_rank = -1;
@@ -166,7 +167,7 @@ struct DistributedBackendOptions {
     std::optional<Device> device{};            ///< init_process_group's device_id: connections are made at once
 };
 
-/// The name of a backend: lower case, known, the one of its spellings that it is registered with.
+/// The name of a known backend, in lower case, in the spelling of its registration.
 class TUTTI_API Backend {
  public:
     using Plain = std::function<std::shared_ptr<CustomBackend>(Store, int rank, int world_size,
@@ -175,7 +176,7 @@ class TUTTI_API Backend {
         std::function<std::shared_ptr<CustomBackend>(const DistributedBackendOptions&, const std::any& pg_options)>;
 
     static const Backend NATIVE, GLOO, NCCL, UCC, MPI, XCCL;
-    /// A value of fields that have none yet; not for use.
+    /// The value of a field that is not set yet; not for use.
     static const Backend UNDEFINED;
 
     /// Any case. Throws InvalidArgument, with the known names, for one that is neither built in, nor torch's, nor
@@ -186,13 +187,14 @@ class TUTTI_API Backend {
     friend bool operator==(const Backend& a, const Backend& b) noexcept { return a.name_ == b.name_; }
     friend bool operator==(const Backend& a, std::string_view b) noexcept { return a.name_ == b; }
 
-    /// From now on groups may name it. `func` makes one for each group, on each rank. `devices`: what it serves.
+    /// From now on groups may name it. `func` makes one for each group, on each rank. `devices`: the kinds that it
+    /// serves.
     /// Throws InvalidArgument for a name that is taken or no word of letters, digits, '-' and '_'.
     static void register_backend(std::string_view name, Plain func,
                                  const std::vector<Device::Type>& devices = {Device::Type::cpu, Device::Type::cuda});
     static void register_backend(std::string_view name, Extended func,
                                  const std::vector<Device::Type>& devices = {Device::Type::cpu, Device::Type::cuda});
-    /// One that is registered or built in, in upper case as torch writes it: attribute("GLOO"), attribute("MINE").
+    /// A registered or built-in backend, by torch's upper-case name: attribute("GLOO"), attribute("MINE").
     static Backend attribute(std::string_view upper_case_name);
     /// Names that groups can use now, "native" first.
     static std::vector<std::string> available();
@@ -204,7 +206,7 @@ class TUTTI_API Backend {
     std::string name_;
 };
 
-/// Whether a group could use it now: it is built in, registered, or in a library that can be loaded. Loads it.
+/// Whether a group could use the backend now: it is built in, registered, or in a library that can be loaded. Loads it.
 TUTTI_API bool is_backend_available(std::string_view name);
 TUTTI_API bool is_mpi_available();
 TUTTI_API bool is_nccl_available();

@@ -1,11 +1,11 @@
 // Several calls, one launch, one Work: torch.distributed's coalescing manager and its _coalesced collectives.
 //
 // Short tensors of one kind (the same collective, dtype, operator and root) travel in one collective; long ones start
-// one after the other. Each call reads what its tensors held at the launch, also where another one writes to the same
-// memory; of what several write, the last call's result stays. (Tensors on devices must not overlap: InvalidArgument.)
-// Buffers must stay alive and untouched until the Work is complete. All ranks make the same calls in the same order,
-// collected alike: a rank that makes them one by one gets CollectiveMismatch. Argument errors come before anything is
-// sent; other errors are those of the collectives, of which the Work raises the first.
+// one after the other. Each call reads the values of its tensors at the launch, also if another call writes to the same
+// memory; where several calls write, the last call's result stays. (Tensors on devices must not overlap:
+// InvalidArgument.) Buffers must stay alive and untouched until the Work is complete. All ranks make the same calls in
+// the same order, in the same scopes: a rank that makes them one by one gets CollectiveMismatch. Argument errors come
+// before anything is sent; other errors are those of the collectives, and the Work raises the first.
 #pragma once
 
 #include <tutti/distributed.hpp>
@@ -23,8 +23,8 @@ struct CoalescingOptions {
     ProcessGroup group{};
 };
 
-/// While it lives, this thread's blocking collectives, sends and receives on one group are collected instead of run
-/// (recv then returns the rank that it names, or -1). Not collected: other groups, async:: calls, isend and irecv,
+/// While it lives, it collects this thread's blocking collectives, sends and receives on one group instead of running
+/// them (recv then returns the rank that it names, or -1). Not collected: other groups, async:: calls, isend and irecv,
 /// plans, objects, quantised collectives, monitored_barrier.
 ///     tutti::Coalescing scope({.group = g});
 ///     tutti::all_reduce(a, {.group = g});
@@ -34,12 +34,12 @@ struct CoalescingOptions {
 class TUTTI_API Coalescing {
  public:
     explicit Coalescing(const CoalescingOptions& options = {});
-    /// As end().wait(), errors included. After an exception: what was collected is dropped.
+    /// As end().wait(), errors included. After an exception it drops the collected calls.
     ~Coalescing() noexcept(false);
     Coalescing(const Coalescing&) = delete;
     Coalescing& operator=(const Coalescing&) = delete;
-    /// Launches what was collected; later calls run as usual. Its result() has the tensors of all calls, in order. An
-    /// empty Work where this rank is not in the group; InvalidArgument when called twice.
+    /// Launches the collected calls; later calls run as usual. The Work's result() has the tensors of all calls, in
+    /// order. Returns an empty Work if this rank is not in the group; throws InvalidArgument when called twice.
     [[nodiscard]] Work end();
 
  private:

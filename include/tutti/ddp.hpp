@@ -1,8 +1,8 @@
 // DistributedDataParallel: equal copies of a model on all ranks, each trained on its own data with averaged gradients.
 //
 // The program owns its parameters and computes the gradients itself; there is no autograd here. It says when a gradient
-// is complete; as soon as a bucket of them is, their average over all ranks is on its way while the program computes
-// the next ones:
+// is complete; as soon as a bucket of gradients is complete, DDP starts to average it over all ranks while the program
+// computes the next ones:
 //
 //     std::vector<tutti::NamedParameter> parameters{{"a.weight", a, a_gradient}, {"b.weight", b, b_gradient}};
 //     tutti::DistributedDataParallel ddp(parameters, {.module_name = "TwoLinLayerNet"});
@@ -19,17 +19,17 @@
 //     }
 //
 // Logs. At the debug levels `info` and `detail` (tutti/debug.hpp), if the log level lets INFO through, the constructor
-// logs "[Rank R]: DDP Initialized with:" and 26 lines `key: value`. What is not set is N/A; output_device and
-// device_ids are what the options say, environment variables what they are in this process; sizes are bytes. At
-// `detail` finish() logs the statistics of iterations 1 to 10 and of every hundredth, as torch takes them: averages
-// over the iterations that have been logged, in nanoseconds.
+// logs "[Rank R]: DDP Initialized with:" and 26 lines `key: value`. Unset values are N/A; output_device and device_ids
+// come from the options, environment variables from this process; sizes are bytes. At `detail` finish() logs the
+// statistics of iterations 1 to 10 and of every hundredth, as torch does: averages over the logged iterations, in
+// nanoseconds.
 //   forward compute    from the end of forward() to prepare_for_backward(), or else to the first ready()
 //   backward compute   from there to the last ready(); to finish() where some parameter was not ready
 //   backward comm.     from the start of the first bucket to the completion of the last
 //   overlap            the part of backward comm. that lies in backward compute
 //   unused_parameter_size: of the parameters that were not ready in the iteration, on this rank
 //
-// Follows torch.nn.parallel.DistributedDataParallel; deviations are said where they are.
+// Follows torch.nn.parallel.DistributedDataParallel; each deviation is noted at its place.
 #pragma once
 
 #include <tutti/export.hpp>
@@ -54,16 +54,17 @@ namespace detail {
 class Reducer;
 }
 
-/// A parameter, and where its gradient is computed: both in host memory, of any strides; or both on one device, in one
-/// piece, where the group serves it.
+/// A parameter, and the memory of its gradient: both in host memory, of any strides; or both on one device that the
+/// group serves, in one piece.
 struct NamedParameter {
-    std::string name;  ///< not empty, unlike the others
+    std::string name;  ///< not empty, and unique
     TensorView tensor;
-    /// Of the parameter's dtype and shape. May be left out where ready() gets it, and is with gradient_as_bucket_view.
+    /// Of the parameter's dtype and shape. Optional where ready() gets the gradient; left out with
+    /// gradient_as_bucket_view.
     std::optional<TensorView> gradient{};
 };
 
-/// What belongs to the model and is not trained, such as a running mean. Any dtype.
+/// A tensor of the model that is not trained, such as a running mean. Any dtype.
 struct NamedBuffer {
     std::string name;
     TensorView tensor;
@@ -73,18 +74,18 @@ struct DistributedDataParallelOptions {
     ProcessGroup group{};
     std::vector<NamedBuffer> buffers{};
     bool broadcast_buffers = true;  ///< forward() copies rank 0's buffers to all ranks
-    /// A bucket that has reached this size gets no further gradient; the first bucket of each dtype is closed at 1 MiB,
+    /// A bucket that has reached this size gets no further gradient; the first bucket of each dtype is full at 1 MiB,
     /// if this is more, so that communication begins early. 0: each gradient by itself.
     std::size_t bucket_cap_bytes = 25 << 20;
     bool find_unused_parameters = false;   ///< a parameter may stay without gradient in an iteration; see finish()
     bool gradient_as_bucket_view = false;  ///< gradients are computed in the buckets, which saves memory and copies
     std::string module_name{};             ///< in logs and messages
     std::vector<int> device_ids{};         ///< logged; at most one
-    std::optional<int> output_device{};    ///< logged; default: the one of device_ids, and nothing else beside one
+    std::optional<int> output_device{};    ///< logged; default: the one of device_ids, which it must equal
 };
 
-/// The gradients of some parameters, of one dtype and on one device, in host memory as one tensor. What a communication
-/// hook gets.
+/// The gradients of some parameters, of one dtype and on one device, in host memory as one tensor. The argument of a
+/// communication hook.
 class TUTTI_API GradBucket {
  public:
     /// All of them, one after the other: [elements]. This rank's sums; a hook may write to it. Copies share it. Empty
@@ -106,10 +107,10 @@ class TUTTI_API GradBucket {
     std::vector<TensorView> parameters_, gradients_;
 };
 
-/// What a hook returns: a tensor with as many elements as the bucket, of its dtype, or a list of one, as
+/// The result of a hook: a tensor with as many elements as the bucket, of its dtype, or a list of one, as
 /// Work::get_future() gives; it may be the bucket's buffer.
 using CommHookResult = std::variant<Future<Tensor>, Future<std::vector<TensorView>>>;
-/// Called by ready() and finish(), on their thread, once for each bucket, in their order. Nothing is averaged besides.
+/// ready() and finish() call it, on their thread, once for each bucket, in order. DDP itself averages nothing then.
 ///     ddp.register_comm_hook({}, [](const tutti::ProcessGroup& group, tutti::GradBucket& bucket) {
 ///         for (float& x : bucket.buffer().span<float>()) x /= static_cast<float>(group.size());
 ///         tutti::TensorView gradients = bucket.buffer().view();
@@ -119,7 +120,7 @@ using CommHook = std::function<CommHookResult(const ProcessGroup& group, GradBuc
 
 enum class ErrorFeedback {
     off,
-    on,  ///< what is lost to rounding is made good in the next iteration: QuantizedReducer
+    on,  ///< the next iteration makes good the losses to rounding: QuantizedReducer
 };
 /// A hook that averages each bucket with quantized_all_reduce, as `options` say; their op and group are the hook's own.
 /// Gradients are float32, float16 or bfloat16. When buckets change, after the first iteration, feedback begins anew.
@@ -129,65 +130,66 @@ TUTTI_API CommHook quantized_comm_hook(QuantizedOptions options = {}, ErrorFeedb
 
 /// The parameters and gradients of a model on all ranks of a group. May be moved, not copied.
 ///
-/// Ownership: parameters, gradients and buffers are the program's and must outlive the object; so must a gradient that
-/// is given to ready(), until finish(). Between ready() and finish() a gradient must not be read or written.
-/// Order: all ranks make the same calls of forward() and finish(), besides those in no_sync(). Parameters may become
-/// ready in any order, and in another one on each rank.
-/// Errors: InvalidArgument for what cannot be asked, which changes nothing. What fails between forward() and the end of
-/// finish() (the group, a hook, a gradient that is missing) is thrown by finish(). It is the end of the object, and of
-/// the group, on all ranks, if nothing else has ended that: others get Aborted with this rank's message, instead of
+/// Ownership: the program owns parameters, gradients and buffers, which must outlive the object; a gradient that
+/// ready() gets must live until finish(). Between ready() and finish() a gradient must not be read or written.
+/// Order: all ranks make the same calls of forward() and finish(), except those in no_sync(). Parameters may become
+/// ready in any order, which may differ between ranks.
+/// Errors: InvalidArgument for an impossible request, which changes nothing. finish() throws a failure between
+/// forward() and its own end (of the group, of a hook, a missing gradient). Such a failure ends the object, and the
+/// group, on all ranks, if nothing else has ended that: other ranks get Aborted with this rank's message, instead of
 /// waiting for it.
 /// Threads: one at a time. A group's collectives need the same order on all ranks: use the group for nothing else
 /// between forward() and finish(), or one of its own for the object.
-/// Devices: gradients on a device are averaged by its backend where they are, those of a bucket in one launch; nothing
-/// is copied or allocated there. finish() makes the current stream (tutti/stream.hpp) wait for the averages and
-/// returns; ready() is called when what computes the gradient is in that stream. A hook's bucket has no buffer(): the
-/// hook leaves the averages in gradients(). gradient_as_bucket_view and find_unused_parameters are for host memory.
+/// Devices: a device's backend averages the gradients there in place, those of a bucket in one launch; nothing is
+/// copied or allocated. finish() makes the current stream (tutti/stream.hpp) wait for the averages and returns; call
+/// ready() when the work that computes the gradient is in that stream. A hook's bucket has no buffer(): the hook leaves
+/// the averages in gradients(). gradient_as_bucket_view and find_unused_parameters are for host memory.
 /// Cost: forward(): a broadcast of the buffers; an iteration: one all_reduce for each bucket, and with
 /// find_unused_parameters one of an int32 for each parameter. Memory: that of all gradients, unless they are views.
 class TUTTI_API DistributedDataParallel {
  public:
-    /// Of at least one parameter; floating-point or complex. All ranks of the group make it alike, then all have rank
-    /// 0's parameters and buffers.
-    /// Throws InvalidArgument, on the other ranks CollectiveMismatch, where a rank's arguments are wrong;
-    /// CollectiveMismatch on all ranks where they differ: in a parameter's name, shape or dtype, or an option. The
-    /// message names the first that does, and the group can be used on.
+    /// Takes at least one parameter; floating-point or complex. All ranks of the group make it alike; then all have
+    /// rank 0's parameters and buffers.
+    /// Throws InvalidArgument if a rank's arguments are wrong, on the other ranks CollectiveMismatch;
+    /// CollectiveMismatch on all ranks if they differ in a parameter's name, shape or dtype, or an option. The message
+    /// names the first difference, and the group stays usable.
     explicit DistributedDataParallel(std::vector<NamedParameter> parameters,
                                      DistributedDataParallelOptions options = {});
     DistributedDataParallel(DistributedDataParallel&& other) noexcept;
     DistributedDataParallel& operator=(DistributedDataParallel&& other) noexcept;
     DistributedDataParallel(const DistributedDataParallel&) = delete;
     DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
-    /// Waits for nothing: an iteration that has not been finished is lost, and other ranks in it wait in vain.
+    /// Waits for nothing: an unfinished iteration is lost, and other ranks in it wait in vain.
     ~DistributedDataParallel();
 
-    /// Begins an iteration. The second one that is not in no_sync() may make other buckets: of gradients in the order
-    /// in which they became ready on rank 0 in the first one (not with find_unused_parameters).
+    /// Begins an iteration. The second one outside no_sync() may make other buckets: of gradients in the order in which
+    /// they became ready on rank 0 in the first one (not with find_unused_parameters).
     /// May be called again when no gradient has been ready since: a forward pass without a backward pass.
-    /// InvalidArgument when the last iteration has not been finished; where gradients are missing in it, what finish()
-    /// throws.
+    /// Throws InvalidArgument if the last iteration is not finished; if gradients are missing in it, the error of
+    /// finish().
     void forward();
-    /// The forward pass is over. May be left out. `unused`: indices of parameters that will get no gradient in this
-    /// iteration, so that their buckets need not wait for finish(); InvalidArgument without find_unused_parameters.
+    /// The forward pass is over. This call is optional. `unused`: indices of parameters that will get no gradient in
+    /// this iteration, so that their buckets need not wait for finish(); InvalidArgument without
+    /// find_unused_parameters.
     void prepare_for_backward(const std::vector<std::size_t>& unused = {});
-    /// The gradient of a parameter is complete, at the place that the constructor was told (or in the bucket). Once in
-    /// an iteration. Sends its bucket when that is complete and all before it are sent. Parameters are counted in the
+    /// The gradient of a parameter is complete, at the place that the constructor got (or in the bucket). Once in an
+    /// iteration. Sends its bucket when that is complete and all buckets before it are sent. `parameter` counts in the
     /// constructor's order, from 0.
     void ready(std::size_t parameter);
     void ready(std::string_view parameter);
-    /// The same for a gradient that is somewhere else, of the parameter's dtype and shape: finish() puts the average
-    /// there (with gradient_as_bucket_view: in the bucket).
+    /// The same for a gradient elsewhere, of the parameter's dtype and shape: finish() puts the average there (with
+    /// gradient_as_bucket_view: in the bucket).
     void ready(std::size_t parameter, TensorView gradient);
     void ready(std::string_view parameter, TensorView gradient);
     /// Ends the iteration: waits for all buckets; the gradients are then averages over all ranks.
-    /// Parameters that have not been ready: with find_unused_parameters they count as zeros; where no rank has used one
+    /// Parameters that have not been ready: with find_unused_parameters they count as zeros; if no rank has used one,
     /// its gradient stays as it is. Without, InvalidArgument "Expected to have finished reduction in the prior
     /// iteration before starting a new one. ...", at the debug levels `info` and `detail` with their names.
-    /// In no_sync(): nothing is sent, and nothing is missed.
+    /// In no_sync() it sends nothing, and no gradient counts as missing.
     void finish();
 
-    /// While it lives, iterations that begin with forward() are this rank's own: gradients add up where the program
-    /// adds them, buffers stay. The next iteration outside averages what has been added up.
+    /// While it lives, iterations that begin with forward() are local to this rank: gradients add up where the program
+    /// adds them, buffers stay. The next iteration outside averages the accumulated gradients.
     class TUTTI_API NoSync {
      public:
         explicit NoSync(std::shared_ptr<int> scopes) : scopes_(std::move(scopes)) { ++*scopes_; }
@@ -200,16 +202,17 @@ class TUTTI_API DistributedDataParallel {
     };
     [[nodiscard]] NoSync no_sync() const;
 
-    /// From now on `hook` does what an all_reduce does otherwise. All ranks register the same one, before the first
+    /// From now on `hook` takes the place of the all_reduce. All ranks register the same one, before the first
     /// iteration or between two, at most once. `state` is the group that the hook gets; empty: the object's, which is
-    /// the world where the options name none. Its future must complete: nothing limits the time but what it waits for.
+    /// the world where the options name none. The hook's future must complete: only the operations that it waits for
+    /// have a time limit.
     void register_comm_hook(ProcessGroup state, CommHook hook);
 
-    /// Where a parameter's gradient is computed: its place in a bucket, until the next forward(), or the memory that
-    /// the constructor was given. InvalidArgument where it was given none.
+    /// The memory in which the program computes a parameter's gradient: its place in a bucket, until the next
+    /// forward(), or the memory that the constructor got. InvalidArgument if it got none.
     TensorView gradient(std::size_t parameter) const;
     TensorView gradient(std::string_view parameter) const;
-    /// The indices of the parameters in each bucket, in the order in which buckets are sent.
+    /// The indices of the parameters in each bucket, in the order of sending.
     std::vector<std::vector<std::size_t>> buckets() const;
     ProcessGroup group() const;
 

@@ -6,17 +6,17 @@
 //
 // A mesh is a layout until a dimension is used. The first get_group, get_all_groups, or use as a `.group`, makes all
 // groups of the dimension, in one short exchange, and so is collective: all ranks of the mesh take part, in one order
-// of dimensions. Later uses are local. A program whose ranks go separate ways calls get_all_groups() first. Slices use
-// the groups of the mesh that they are slices of.
+// of dimensions. Later uses are local. A program whose ranks go separate ways calls get_all_groups() first. A slice
+// uses the groups of the mesh that it is a slice of.
 //
-// All ranks make the same meshes. What they disagree about is a CollectiveMismatch on all of them, in init_device_mesh
-// or at a dimension's first use; only a mesh of some of the world's ranks, whose ranks find each other by its list of
-// ranks, gives Timeout when the lists differ. Bad arguments are InvalidArgument.
+// All ranks make the same meshes. A disagreement is a CollectiveMismatch on all of them, in init_device_mesh or at a
+// dimension's first use; only a mesh of some of the world's ranks, whose ranks find each other by its list of ranks,
+// gives Timeout when the lists differ. Bad arguments are InvalidArgument.
 //
 // A mesh may leave out ranks of the world. They may make it too: get_coordinate() is nullopt there, groups are
 // ProcessGroup::non_member(), and nothing waits for them.
 //
-// Threads: one at a time for whatever is collective, as for groups; otherwise any. Copies name the same mesh.
+// Threads: one at a time for collective calls, as for groups; otherwise any. Copies name the same mesh.
 #pragma once
 
 #include <tutti/distributed.hpp>
@@ -85,21 +85,21 @@ class MeshDim {
 
 struct MeshOptions {
     std::vector<std::string> dim_names{};  ///< none, or one for each dimension, each once
-    InitOptions init{};                    ///< of init_process_group, where there is no default group yet
-    ProcessGroup world{};                  ///< whose world's ranks the mesh consists of; default: the default group
+    InitOptions init{};                    ///< options of init_process_group, if there is no default group yet
+    ProcessGroup world{};  ///< the mesh consists of ranks of this group's world; default: the default group
 };
 
 struct FromGroupOptions {
     std::optional<RankArray> mesh{};       ///< of one group: its ranks; of several: required, in the groups' order
     std::vector<std::string> dim_names{};  ///< of several groups: required
-    ProcessGroup world{};                  ///< of ranks that are in none of the groups; default: the default group
+    ProcessGroup world{};                  ///< for ranks that are in none of the groups; default: the default group
 };
 
 class TUTTI_API DeviceMesh {
  public:
-    /// Ranks of the world in any order, each at most once. `device_type`: "cpu", "cuda", "rocm", "npu" or "xpu",
-    /// without an index (each rank chooses its device itself); the group of all ranks must serve it, and the mesh's
-    /// groups have its backends. Initialises the default group where there is none; otherwise nothing is sent.
+    /// A mesh of ranks of the world in any order, each at most once. `device_type`: "cpu", "cuda", "rocm", "npu" or
+    /// "xpu", without an index (each rank chooses its device itself); the group of all ranks must serve it, and the
+    /// mesh's groups have its backends. Initialises the default group where there is none; otherwise nothing is sent.
     DeviceMesh(std::string_view device_type, const RankArray& mesh, const MeshOptions& options = {});
     DeviceMesh(const DeviceMesh&) = default;
     DeviceMesh& operator=(const DeviceMesh&) = default;
@@ -122,7 +122,7 @@ class TUTTI_API DeviceMesh {
 
     /// This rank's group along a dimension; its rank there is get_local_rank(dim). Collective at its first use.
     ProcessGroup get_group(MeshDim dim = {}) const;
-    /// By dimension. Collective at its first use.
+    /// This rank's groups, by dimension. Collective at its first use.
     std::vector<ProcessGroup> get_all_groups() const;
     /// The group of a 1-D mesh: {.group = mesh["tp"]}. Collective at its first use.
     operator ProcessGroup() const { return get_group(); }  // NOLINT(google-explicit-constructor)
@@ -137,9 +137,8 @@ class TUTTI_API DeviceMesh {
     /// such mesh on a rank that is not in this one. Local.
     DeviceMesh operator[](std::initializer_list<std::string_view> names) const;
     DeviceMesh operator[](const std::vector<std::string>& names) const;
-    /// All ranks as one dimension, in row-major order; local. The mesh that this is a slice of knows the name from now
-    /// on. Default: the dimensions' names with _ in between. Throws InvalidArgument for a name that stands for
-    /// something else.
+    /// All ranks as one dimension, in row-major order; local. If this is a slice, its mesh knows the name from now on.
+    /// Default: the dimensions' names with _ in between. Throws InvalidArgument for a name with another meaning.
     DeviceMesh flatten(std::string name = {}) const;
 
     /// DeviceMesh("cpu", [[0, 1], [2, 3]], dim_names = (dp, tp))
@@ -161,7 +160,7 @@ class TUTTI_API DeviceMesh {
 };
 
 /// A mesh of all ranks, in row-major order: the product of `mesh_shape` is the number of ranks. Initialises the default
-/// group where there is none. Returns when all ranks have called it: 24 bytes a rank are exchanged.
+/// group where there is none. Returns when all ranks have called it: they exchange 24 bytes a rank.
 TUTTI_API DeviceMesh init_device_mesh(std::string_view device_type, const std::vector<int>& mesh_shape,
                                       const MeshOptions& options = {});
 
@@ -173,7 +172,7 @@ class TUTTI_API DeviceMeshScope {
     DeviceMeshScope(const DeviceMeshScope&) = delete;
     DeviceMeshScope& operator=(const DeviceMeshScope&) = delete;
 };
-/// Of the innermost scope of this thread; throws InvalidArgument outside of any.
+/// The mesh of the innermost scope of this thread; throws InvalidArgument outside of any.
 TUTTI_API DeviceMesh current_device_mesh();
 
 }  // namespace tutti

@@ -1,7 +1,7 @@
 // torch.distributed's functions for C++: the default group, collectives, point to point.
 //
-// Two forms of each operation: tutti::NAME blocks and returns what it produces; tutti::async::NAME returns a Work.
-// Common to all:
+// Two forms of each operation: tutti::NAME blocks and returns its result; tutti::async::NAME returns a Work. Common to
+// all:
 //   - a default-constructed `group` is the default group; a zero timeout is the group's.
 //   - buffers are host memory of any shape, strides, size (also empty, also more than 2^31 elements). Between ranks
 //     dtype and element counts must agree; shapes need not.
@@ -9,10 +9,10 @@
 //   - errors: InvalidArgument before any traffic; CollectiveMismatch, PeerLost, Timeout, Aborted: on every rank, and
 //     the group is unusable afterwards.
 //   - when ranks disagree (another operation, dtype, count, root) the call in which a rank waits for another throws
-//     CollectiveMismatch with both sides. Some ranks wait for nobody, such as the root of a short broadcast: they hear
-//     of it in a later call that waits, or that runs out of room for what others have not read, or when they leave;
-//     the message names the call that differed first.
-// Follows torch.distributed; deviations are said where they are.
+//     CollectiveMismatch with both sides. Some ranks wait for nobody, such as the root of a short broadcast: they get
+//     the error in a later call that waits, or that runs out of room for data that others have not read, or when they
+//     leave; its message names the call that differed first.
+// Follows torch.distributed; each deviation is noted at its place.
 #pragma once
 
 #include <tutti/available.hpp>
@@ -36,9 +36,10 @@ using std::chrono::milliseconds;
 // ---- The default group --------------------------------------------------------------------------------------------
 
 struct InitOptions {
-    /// A name (backend.hpp), or "device:name,device:name": operations go where their tensors are. "": native for host
-    /// memory, and for the devices of the machine their usual backends, where these can be used (nccl for cuda, rccl
-    /// for rocm, hccl for npu, xccl for xpu); for the kind of a device_id one that serves it. All ranks need the same.
+    /// A name (backend.hpp), or "device:name,device:name": the device of its tensors picks an operation's backend. "":
+    /// native for host memory, and for the devices of the machine their usual backends, where these can be used (nccl
+    /// for cuda, rccl for rocm, hccl for npu, xccl for xpu); for the kind of a device_id one that serves it. All ranks
+    /// need the same.
     std::string backend{};
     std::string init_method{};  ///< env:// (default), tcp://host:port, file:///path; ?rank=R&world_size=N allowed
     std::optional<milliseconds> timeout{};  ///< default 30 min; 10 min where nccl or its like does everything
@@ -49,13 +50,13 @@ struct InitOptions {
     TransportKind transport = TransportKind::automatic;
     Determinism determinism = Determinism::fast;
     std::any pg_options{};  ///< for the constructor of a registered backend
-    /// What this rank works on. With it, connections to all ranks are made at once, so that errors show early.
+    /// The device of this rank. With it, the group connects all ranks at once, so that errors show early.
     std::optional<Device> device_id{};
 };
 
-/// Makes the default group; returns when all ranks have joined. From one thread per process.
+/// Makes the default group; returns when all ranks have joined. Call it from one thread of a process.
 TUTTI_API void init_process_group(const InitOptions& options = {});
-/// Leaves one group, or (empty) the default one, as ProcessGroup::destroy. May be followed by a new init_process_group.
+/// Leaves one group, or (empty) the default one, as ProcessGroup::destroy. A new init_process_group may follow.
 TUTTI_API void destroy_process_group(ProcessGroup group = {});
 TUTTI_API bool is_initialized() noexcept;
 TUTTI_API ProcessGroup default_group();
@@ -63,13 +64,13 @@ TUTTI_API void set_default_group(ProcessGroup group);
 TUTTI_API int get_rank(ProcessGroup group = {});
 TUTTI_API int get_world_size(ProcessGroup group = {});
 TUTTI_API std::string get_backend(ProcessGroup group = {});
-/// Set by a launcher (TORCHELASTIC_RUN_ID).
+/// Whether a launcher has set TORCHELASTIC_RUN_ID.
 TUTTI_API bool is_torchelastic_launched() noexcept;
 
 // ---- Options ------------------------------------------------------------------------------------------------------
 
-/// `stream`, of all options: of tensors on a device, the stream that holds the work before the call; it waits for the
-/// operation in the end. Empty: the thread's current one (stream.hpp).
+/// `stream`, in all options: for tensors on a device, the stream that holds the work before the call; its later work
+/// waits for the operation. Empty: the thread's current stream (stream.hpp).
 struct CollectiveOptions {
     ProcessGroup group{};
     milliseconds timeout{0};
@@ -118,8 +119,8 @@ struct AllToAllSingleOptions {
     milliseconds timeout{0};
     Stream stream{};
 };
-/// Sizes along dimension 0, one per rank. Empty: even ones; the blocking call, outside of Coalescing, asks all ranks
-/// for theirs instead, by one more small all_gather.
+/// Sizes along dimension 0, one per rank. Empty: even sizes; the blocking call, outside of Coalescing, asks all ranks
+/// for their sizes instead, by one more small all_gather.
 struct AllGatherUnevenOptions {
     std::vector<std::int64_t> output_split_sizes{};
     ProcessGroup group{};
@@ -145,8 +146,8 @@ struct AllToAllVOptions {
 };
 struct BarrierOptions {
     ProcessGroup group{};
-    /// Of a group that serves devices: the barrier is one of the first of these, and comes after what its stream holds.
-    /// Default: where the group's barriers are. Of a group for host memory they mean nothing.
+    /// In a group that serves devices the barrier runs on the first of these, after the earlier work in its stream.
+    /// Default: the place of the group's barriers. A group for host memory ignores them.
     std::vector<int> device_ids{};
     milliseconds timeout{0};
     Stream stream{};
@@ -171,7 +172,7 @@ using ConstTensorList = std::vector<ConstTensorView>;
 
 // ---- Collectives, blocking ----------------------------------------------------------------------------------------
 
-/// Copies the root's `tensor` into everyone's. Equal dtype and element count on all ranks.
+/// Copies the root's `tensor` into every rank's. Equal dtype and element count on all ranks.
 TUTTI_API void broadcast(TensorView tensor, const BroadcastOptions& options);
 /// Combines `tensor` over all ranks, element by element, in place; the same bits everywhere.
 TUTTI_API void all_reduce(TensorView tensor, const AllReduceOptions& options = {});
@@ -209,12 +210,12 @@ TUTTI_API void all_to_all(const TensorList& output_list, const ConstTensorList& 
 /// Sends to each rank a block from anywhere in `input`, and puts each rank's block anywhere into `output`. Shapes do
 /// not matter, only elements. Blocks may come in any order, have gaps between them, and be empty; those of the input
 /// may overlap; where an empty one begins does not matter. Elements of `output` that no block covers keep their values.
-/// Values are read from and written to where they lie, so nothing is copied to bring blocks together.
+/// Values move straight between the two tensors, without a copy that brings blocks together.
 ///
 /// errors   InvalidArgument, before any traffic: a negative count or offset, another number of entries than ranks, a
 ///          block that leaves its tensor, blocks that overlap in `output`. CollectiveMismatch on every rank, with both
 ///          numbers: a rank sends another count than its peer expects.
-/// cost     each rank sends and receives its blocks alone; an empty block between ranks of several hosts costs nothing.
+/// cost     each rank sends and receives only its blocks; an empty block between ranks of several hosts costs nothing.
 /// follows  MPI_Alltoallv (MPI 4.0, 6.8); displacements count from the tensor's first element.
 TUTTI_API void all_to_all_v(TensorView output, ConstTensorView input, const AllToAllVOptions& options = {});
 /// Returns when every rank has entered.
@@ -225,13 +226,13 @@ struct MonitoredBarrierOptions {
     milliseconds timeout{0};
     bool wait_all_ranks = false;  ///< name all missing ranks, not only the first
 };
-/// A barrier that tells which ranks did not come: DistBackendError "Rank R failed to pass monitoredBarrier in M ms"
+/// A barrier that names the ranks that did not come: DistBackendError "Rank R failed to pass monitoredBarrier in M ms"
 /// (with wait_all_ranks "Ranks R, S failed …") on rank 0, an error that names rank 0 on the others.
 TUTTI_API void monitored_barrier(const MonitoredBarrierOptions& options = {});
 
 // ---- Point to point -----------------------------------------------------------------------------------------------
 
-/// Sends to global rank `dst` (not to oneself: use isend). Returns when `tensor` may be written again.
+/// Sends to global rank `dst` (not to oneself: use isend). Returns when the caller may write to `tensor` again.
 TUTTI_API void send(ConstTensorView tensor, int dst, const SendOptions& options = {});
 TUTTI_API void send_to_group_rank(ConstTensorView tensor, int group_dst, const SendOptions& options = {});
 /// Receives into `tensor`; returns the global rank of the sender. Dtype and count must be the sender's.

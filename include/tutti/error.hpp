@@ -1,8 +1,8 @@
 // The one family of exceptions that tutti throws.
 //
-// Three treatments: a request that cannot be carried out is InvalidArgument, before any byte moves; a
-// failure of the world (a lost peer, a deadline, the network, a store) is one of the other classes and
-// says what is known; a broken belief of our own is InternalError.
+// Three kinds: a request that cannot be carried out is InvalidArgument, before any byte moves; a failure of the world
+// (a lost peer, a deadline, the network, a store) is one of the other classes and carries the known facts; a broken
+// invariant of tutti itself is InternalError.
 // Follows torch.distributed: DistError, DistBackendError, DistNetworkError, DistStoreError.
 #pragma once
 
@@ -23,7 +23,7 @@ enum class ErrorCode : int {
     collective_mismatch = 4,  ///< the ranks called different things
     network = 5,              ///< a connection was refused, reset or could not be made, or bytes changed on the way
     store = 6,                ///< a key/value store failed or is unreachable
-    backend = 7,              ///< a backend cannot do what was asked, or failed
+    backend = 7,              ///< a backend cannot do the requested operation, or failed
     aborted = 8,              ///< the group was aborted or destroyed while the operation ran
     interrupted = 9,          ///< a signal (Ctrl-C) ended the wait
     security = 10,            ///< a peer could not prove the job's secret, or a secret is missing
@@ -34,18 +34,18 @@ enum class ErrorCode : int {
 /// A short stable name, such as "peer_lost".
 TUTTI_API const char* to_string(ErrorCode code) noexcept;
 
-/// What is known about a failure; fields that do not apply keep their defaults.
+/// The known facts about a failure; fields that do not apply keep their defaults.
 struct ErrorContext {
     std::string operation;       ///< "all_reduce", "Store.get", …
     std::uint64_t sequence = 0;  ///< number of the operation in its group, from 1; 0: none
     std::string group;           ///< name of the group
     int rank = -1;               ///< the rank that raises (in the group)
-    int peer = -1;               ///< the rank it is about (in the group)
-    std::string phase;           ///< what was going on
+    int peer = -1;               ///< the rank that the error is about (in the group)
+    std::string phase;           ///< the step that was under way
     std::uint64_t bytes_done = 0;
     std::uint64_t bytes_total = 0;
     std::chrono::nanoseconds elapsed{0};
-    std::string hint;  ///< what the reader can do
+    std::string hint;  ///< advice to the reader
 };
 
 /// Base of all exceptions of tutti.
@@ -61,7 +61,7 @@ class TUTTI_API DistError : public std::runtime_error {
     ErrorContext context_;
 };
 
-/// The ways a backend fails; the base of everything that ends a collective.
+/// A backend failed; the base of all errors that end a collective.
 class TUTTI_API DistBackendError : public DistError {
  public:
     explicit DistBackendError(const std::string& message, ErrorContext context = {},

@@ -1,4 +1,4 @@
-// Symbol visibility: only what carries TUTTI_API leaves the shared library.
+// Symbol visibility: the shared library exports only declarations with TUTTI_API.
 #pragma once
 
 // tutti.h alone also serves C and older C++.

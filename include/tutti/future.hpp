@@ -1,9 +1,9 @@
 // Future: a value that will be there later, with continuations and for coroutines.
 //
 // Thread-safe; copies share the state. A continuation, and a coroutine that waits, runs on the thread that completes
-// the future, or at once on the caller's when it is already complete. The futures of a Work complete on a thread of
-// tutti's own instead, one for each group, which holds no lock: there a continuation may start further operations, and
-// wait for them. The next one of the same group runs after it.
+// the future, or at once on the caller's when the future is already complete. The futures of a Work complete on a
+// thread of tutti's own instead, one for each group, which holds no lock: there a continuation may start further
+// operations, and wait for them. The next continuation of the same group runs after it.
 // Follows torch.futures.Future, collect_all and wait_all.
 #pragma once
 
@@ -47,18 +47,20 @@ class FutureAwaiter;
 ///         co_return x[0];
 ///     }
 ///
-/// What is written in braces inside an awaited expression, GCC before 13 destroys twice: make it a variable first.
+/// GCC before 13 destroys an object in braces inside an awaited expression twice: make it a variable first.
 template <class T>
 class Future {
  public:
     using value_type = T;
     using promise_type = detail::FuturePromise<T>;
-    /// What wait() and value() return: void, or a reference to the value, which lives as long as a copy of the future.
+    /// The result of wait() and value(): void, or a reference to the value, which lives as long as a copy of the
+    /// future.
     using Reference = std::conditional_t<std::is_void_v<T>, void, const detail::Held<T>&>;
 
     Future() : state_(std::make_shared<State>()) {}
 
-    /// Blocks until done; rethrows a failure. Not from a continuation that has to end before the future can complete.
+    /// Blocks until done; rethrows a failure. Do not call it from a continuation that has to end before the future can
+    /// complete.
     Reference wait() const {
         std::unique_lock lock(state_->mutex);
         state_->done_changed.wait(lock, [&] { return state_->done(); });
@@ -74,8 +76,8 @@ class Future {
         const std::lock_guard lock(state_->mutex);
         return state_->done();
     }
-    /// Runs `callback(*this)` on completion, failed or not; the returned future holds what it returns or throws. A
-    /// callback that asks for the value of a failed future, and does not catch, hands the failure on.
+    /// Runs `callback(*this)` on completion, failed or not; the returned future holds its result or exception. A
+    /// callback that asks for the value of a failed future, and does not catch, passes the failure on.
     template <class F>
     auto then(F callback) const -> Future<std::decay_t<std::invoke_result_t<F&, const Future&>>> {
         using R = std::decay_t<std::invoke_result_t<F&, const Future&>>;
@@ -100,7 +102,7 @@ class Future {
         (void)then(std::move(callback));
     }
 
-    /// co_await: the value (a copy, where it can be copied), or the failure is thrown. It keeps the future alive. A
+    /// co_await gives the value (a copy, where it can be copied) or throws the failure. It keeps the future alive. A
     /// coroutine that is destroyed while it waits is not resumed.
     detail::FutureAwaiter<T> operator co_await() const { return detail::FutureAwaiter<T>(*this); }
 
@@ -131,7 +133,7 @@ class Future {
         }
     };
 
-    /// Completes it and wakes who waits; the continuations are left to the caller.
+    /// Completes the future and wakes the waiting threads; the caller runs the returned continuations.
     std::vector<Continuation> settle(std::optional<detail::Held<T>> value, std::exception_ptr error) const {
         const std::lock_guard lock(state_->mutex);
         if (state_->done()) return {};
@@ -140,11 +142,11 @@ class Future {
         state_->done_changed.notify_all();
         return std::exchange(state_->continuations, {});
     }
-    /// Only a coroutine whose promise lets exceptions out can throw here; it ends the program, as in a thread.
+    /// Only a coroutine whose promise lets exceptions out can throw here; that ends the program, as in a thread.
     void run(const std::vector<Continuation>& continuations) const noexcept {
         for (const auto& continuation : continuations) continuation(*this);
     }
-    /// False: it is done already, and the continuation will not run.
+    /// False: the future is done already, and the continuation will not run.
     bool add(Continuation& continuation) const {
         const std::lock_guard lock(state_->mutex);
         if (state_->done()) return false;
@@ -158,7 +160,7 @@ class Future {
     std::shared_ptr<State> state_;
 };
 
-/// Completes, never with a failure, when all of them have; its value is the list.
+/// A future that completes, never with a failure, when all of them have; its value is the list.
 template <class T>
 Future<std::vector<Future<T>>> collect_all(std::vector<Future<T>> futures) {
     struct Collection {
@@ -181,7 +183,7 @@ Future<std::vector<Future<T>>> collect_all(std::vector<Future<T>> futures) {
 }
 
 /// Waits for all; returns their values in order (nothing for Future<void>). Throws the first failure of the list, after
-/// all have ended: buffers of the others are free then.
+/// all have ended: all buffers are free then.
 template <class T>
 auto wait_all(const std::vector<Future<T>>& futures) {
     std::exception_ptr first;
@@ -235,8 +237,8 @@ class FutureAwaiter {
     std::shared_ptr<std::atomic<bool>> waits_;
 };
 
-/// What makes a coroutine of a function that returns a Future. The future completes when the coroutine's variables are
-/// gone; its arguments go next.
+/// The promise type of coroutines that return a Future. The future completes when the coroutine's variables are gone;
+/// its arguments go next.
 template <class T>
 class FuturePromiseBase {
  public:

@@ -1,17 +1,17 @@
-// Groups of some ranks: torch.distributed.new_group and what goes with it.
+// Groups of some ranks: torch.distributed.new_group and its relatives.
 //
 // A group is computed, not negotiated: it shares the connections, the memory file and the progress thread of its world,
 // so a job may have thousands. Its collectives run beside those of other groups; messages of one group never meet
 // receives of another.
 //
-// All ranks of the world call these functions, in one order, members or not; they return when all have. What ranks
-// disagree about is an error on all of them. With use_local_synchronization only the members call.
+// All ranks of the world call these functions, in one order, members or not; they return when all have. A disagreement
+// between ranks is an error on all of them. With use_local_synchronization only the members call.
 //
-// Errors: InvalidArgument names the rank that is wrong; CollectiveMismatch tells what ranks asked for; Timeout after
-// the world's timeout. An operation that fails in one group ends the world with all its groups.
+// Errors: InvalidArgument names the rank that is wrong; CollectiveMismatch says which groups the ranks asked for;
+// Timeout comes after the world's timeout. An operation that fails in one group ends the world with all its groups.
 //
-// Threads: any, one after the other as for collectives: threads of a rank that make groups at once get the same groups
-// on all ranks where these meet in one order, or a CollectiveMismatch on all ranks.
+// Threads: any, one after the other as for collectives. Threads of a rank that make groups at the same time get the
+// same groups on all ranks if the calls meet in one order, otherwise a CollectiveMismatch on all ranks.
 #pragma once
 
 #include <tutti/process_group.hpp>
@@ -28,7 +28,7 @@ namespace tutti {
 
 struct NewGroupOptions {
     std::optional<std::chrono::milliseconds>
-        timeout{};          ///< of its operations; default as of InitOptions, or TUTTI_TIMEOUT_MS
+        timeout{};          ///< of the group's operations; default as of InitOptions, or TUTTI_TIMEOUT_MS
     std::string backend{};  ///< "": the world's; else as InitOptions::backend
     std::any pg_options{};  ///< for the backend's constructor; "": the world's
     /// Only the members call, and wait for each other in the store. Ranks that wait for each other in a circle, because
@@ -36,28 +36,30 @@ struct NewGroupOptions {
     bool use_local_synchronization = false;
     std::string group_desc{};           ///< free text, for messages
     std::optional<Device> device_id{};  ///< as InitOptions::device_id
-    ProcessGroup world{};               ///< whose ranks `ranks` are; default: the default group
+    ProcessGroup world{};               ///< the group whose ranks `ranks` are; default: the default group
 };
 
-/// A group of some ranks of the world, in ascending order. Not in it: ProcessGroup::non_member().
+/// Makes a group of some ranks of the world, in ascending order. The other ranks get ProcessGroup::non_member().
 TUTTI_API ProcessGroup new_group(std::vector<int> ranks, const NewGroupOptions& options = {});
-/// Of all ranks.
+/// Makes a group of all ranks.
 TUTTI_API ProcessGroup new_group(const NewGroupOptions& options = {});
-/// Several at once, for the price of one. By list: the group, or non_member(). Not with use_local_synchronization.
+/// Makes several groups at once, for the price of one. Returns for each list the group, or non_member(). Not with
+/// use_local_synchronization.
 TUTTI_API std::vector<ProcessGroup> new_groups(std::vector<std::vector<int>> ranks,
                                                const NewGroupOptions& options = {});
-/// Groups of `group_size` neighbours each, which the number of ranks must be a multiple of; first: this rank's.
+/// Makes groups of `group_size` neighbours each; the number of ranks must be a multiple of it. first: this rank's
+/// group.
 TUTTI_API std::pair<ProcessGroup, std::vector<ProcessGroup>> new_subgroups(int group_size,
                                                                            const NewGroupOptions& options = {});
-/// The same of lists in which every rank stands at most once; first: this rank's, or non_member().
+/// Makes a group of each list; every rank stands in at most one. first: this rank's group, or non_member().
 TUTTI_API std::pair<ProcessGroup, std::vector<ProcessGroup>> new_subgroups_by_enumeration(
     std::vector<std::vector<int>> ranks_per_subgroup, const NewGroupOptions& options = {});
 
-/// The rank in `group` of a global rank. Throws InvalidArgument when it has none.
+/// The rank in `group` of a global rank. Throws InvalidArgument when that is not in the group.
 TUTTI_API int get_group_rank(const ProcessGroup& group, int global_rank);
-/// The global rank of a rank in `group`. Throws InvalidArgument when there is none.
+/// The global rank of a rank in `group`. Throws InvalidArgument when there is no such rank.
 TUTTI_API int get_global_rank(const ProcessGroup& group, int group_rank);
-/// Global ranks by group rank; default: of the default group.
+/// The global ranks of a group (default: the default group), by group rank.
 TUTTI_API std::vector<int> get_process_group_ranks(const ProcessGroup& group = {});
 
 }  // namespace tutti

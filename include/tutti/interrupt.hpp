@@ -10,7 +10,7 @@
 namespace tutti {
 
 /// While one lives, SIGINT makes waits throw; its destructor restores the previous action. At most one at a
-/// time. A second Ctrl-C that comes before any wait noticed the first gets the previous action.
+/// time. A second Ctrl-C before any wait has noticed the first gets the previous action.
 class TUTTI_API InterruptHandler {
  public:
     InterruptHandler();
@@ -23,11 +23,11 @@ class TUTTI_API InterruptHandler {
 TUTTI_API void interrupt() noexcept;
 
 /// For languages that handle signals themselves: waiting threads call `check` at least every 100 ms, with no lock of a
-/// group held, and where it returns true the wait throws Aborted, code interrupted. Null: no check. Any thread.
+/// group held; if it returns true the wait throws Aborted, code interrupted. Null: no check. Any thread.
 TUTTI_API void set_interrupt_check(bool (*check)() noexcept) noexcept;
 
-/// For a store of your own: its waits call this at least every 100 ms, so that the log tells what tutti waits for when
-/// it takes long (after 5 s, then ever more seldom). Any thread.
+/// For a store of your own: its waits call this at least every 100 ms, so that the log says what tutti waits for when a
+/// wait takes long (after 5 s, then ever more seldom). Any thread.
 TUTTI_API void still_waiting() noexcept;
 
 }  // namespace tutti

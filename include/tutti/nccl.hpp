@@ -16,12 +16,12 @@ struct NcclConfig {
     std::optional<int> cga_cluster_size, min_ctas, max_ctas, split_share, traffic_class, collnet_enable, cta_policy,
         shrink_share, nvls_ctas, n_channels_per_net_peer, nvlink_centric_sched;
     std::optional<int>
-        blocking;  ///< accepted; communicators are made without blocking, watched by the group's deadline
+        blocking;  ///< accepted; the backend makes communicators without blocking, under the group's deadline
     std::optional<std::string> net_name, comm_name;
 };
 
 struct TUTTI_API NcclOptions {
-    /// Communication is picked before other work of the device that waits for it.
+    /// The device picks communication before other work that waits for it.
     bool is_high_priority_stream = false;
     NcclConfig config{};
 };

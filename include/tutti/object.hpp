@@ -1,4 +1,4 @@
-// Object: a value that describes itself: what the object collectives send, and what C++ types convert to and from.
+// Object: a value that describes itself. The object collectives send it, and C++ types convert to and from it.
 //
 // nil, bool, integers, real and complex numbers, strings, bytes, lists, maps (any key; order kept), tensors, and
 // records: named fields of a user type. Nothing is ever executed: unknown types and damaged bytes are errors that name
@@ -33,8 +33,8 @@ namespace tutti {
 
 class Object;
 
-/// Something is not what was expected inside an object, or inside the bytes of one. `path` leads to the place:
-/// "[2].name"; empty: the object itself.
+/// An unexpected value inside an object, or inside the bytes of one. `path` leads to the place: "[2].name"; empty: the
+/// object itself.
 class TUTTI_API ObjectError : public InvalidArgument {
  public:
     ObjectError(const std::string& path, const std::string& reason);
@@ -49,7 +49,7 @@ class TUTTI_API ObjectError : public InvalidArgument {
 };
 
 namespace detail {
-/// How a C++ type becomes an object and comes back; specialised in object_types.hpp.
+/// The conversion of a C++ type to an object and back; specialised in object_types.hpp.
 template <class T>
 struct ObjectTraits {};
 template <class T>
@@ -63,7 +63,7 @@ concept HasToObject = requires(const T& value) {
 };
 }  // namespace detail
 
-/// What converts to an Object: see object_types.hpp for the list.
+/// A type that converts to an Object: see object_types.hpp for the list.
 template <class T>
 concept ObjectConvertible = !std::same_as<T, Object> && (detail::HasTraits<T> || detail::HasToObject<T>);
 
@@ -91,7 +91,7 @@ class TUTTI_API Object {
 
     Object() noexcept = default;  ///< nil
     /// {{"a", 1}, {"b", {2, 3}}} is a map when every entry is a pair whose first half is a string; anything else in
-    /// braces is a list. Say list() or map() where that guesses wrong: map({{1, 2}}), list({x}). To copy, write
+    /// braces is a list. Call list() or map() if that guess is wrong: map({{1, 2}}), list({x}). To copy, write
     /// Object(x): one object alone in braces means itself to some compilers and a list of one to others.
     Object(std::initializer_list<Object> values);
     template <class T>
@@ -129,11 +129,11 @@ class TUTTI_API Object {
     /// For messages: "a string", "an integer", "a list of 3", "a record Shard".
     std::string description() const;
 
-    /// The value as a C++ type. Throws ObjectError that says what was expected where, and what is there.
+    /// The value as a C++ type. Throws ObjectError that names the place, the expected kind and the kind that is there.
     template <class T>
     T get() const;
 
-    // What it holds; ObjectError if it is of another kind. Changes through the references are kept.
+    // The value it holds; ObjectError if it is of another kind. Changes through the references are kept.
     bool as_bool() const;
     std::int64_t as_int64() const;
     std::uint64_t as_uint64() const;
@@ -206,11 +206,11 @@ TUTTI_API std::string to_string(const Object& object);
 inline constexpr std::size_t max_object_depth = 256;
 
 /// The bytes of an object: MessagePack, with extension types for tensors, complex numbers and records; see
-/// src/object/README.md. Throws ObjectError for what is too deep or not in host memory.
+/// src/object/README.md. Throws ObjectError for an object that is too deep or not in host memory.
 TUTTI_API std::vector<std::byte> encode(const Object& object);
 
-/// The object of `bytes`, which may come from anybody. Throws ObjectError naming the place for bytes that are cut off,
-/// too long, too deep, inconsistent or of an unknown extension type. Never uses more than about 64 bytes of memory
+/// The object of `bytes`, which may be untrusted. Throws ObjectError naming the place for bytes that are cut off, too
+/// long, too deep, inconsistent or of an unknown extension type. Never uses more than about 64 bytes of memory
 /// for each byte of input, whatever the lengths in it say.
 TUTTI_API Object decode(std::span<const std::byte> bytes);
 

@@ -1,16 +1,15 @@
 // Object collectives: torch.distributed's functions for lists of objects, and the same for C++ types.
 //
-// All block. What is sent is copied: tensors that come out share no memory with those that went in (though several of
-// one message may share a buffer with one another). Short objects take one exchange, longer ones two; no object is too
-// large for its size to be sent.
-// Nothing that comes is executed: bytes that are no valid object, and objects that are not of the type that was asked
-// for, throw ObjectError on the rank that reads them, and the group stays usable.
+// All block. They copy the objects that they send: tensors that come out share no memory with those that went in
+// (though several of one message may share a buffer with one another). Short objects take one exchange, longer ones
+// two; no object is too large for its size to be sent.
+// Received bytes are never executed: bytes that are no valid object, and objects of another type than the requested
+// one, throw ObjectError on the rank that reads them, and the group stays usable.
 // Common to all:
 //   - `group`, `src`/`dst`, `group_src`/`group_dst`, `timeout` and the errors as in distributed.hpp. `timeout` is for
-//   the
-//     whole call.
+//     the whole call.
 //   - `device`: a kind that the group serves, or cpu; InvalidArgument for others. The bytes travel in host memory
-//     whatever it says, also in a group that serves only a device: there is nothing to copy to it and back.
+//     whatever its value, also in a group that serves only a device: there is nothing to copy to it and back.
 // Follows torch.distributed; where it fills a list that the caller made, there is also a form that returns one.
 #pragma once
 
@@ -89,7 +88,7 @@ template <>
 struct StoredAs<std::string_view> {
     using type = std::string;
 };
-/// What a value of type T is read back as: text as std::string.
+/// The type in which a value of type T is read back: text as std::string.
 template <class T>
 using Stored = typename StoredAs<std::decay_t<T>>::type;
 
@@ -120,13 +119,13 @@ std::vector<T> take_list(const char* operation, ObjectList list) {
 }
 }  // namespace detail
 
-/// Everyone's value, by rank: std::vector<Shard> all = all_gather_object(Shard{"part-3", 128});
+/// Every rank's value, by rank: std::vector<Shard> all = all_gather_object(Shard{"part-3", 128});
 template <class T>
 requires detail::ObjectValue<T> std::vector<detail::Stored<T>> all_gather_object(
     const T& value, const CollectiveOptions& options = {}) {
     return detail::take_list<detail::Stored<T>>("all_gather_object", detail::all_gathered(Object(value), options));
 }
-/// Everyone's value on the root, by rank; an empty list elsewhere.
+/// Every rank's value on the root, by rank; an empty list elsewhere.
 template <class T>
 requires detail::ObjectValue<T> std::vector<detail::Stored<T>> gather_object(const T& value,
                                                                              const GatherOptions& options = {}) {

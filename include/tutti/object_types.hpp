@@ -1,4 +1,4 @@
-// Which C++ types convert to and from Object, and how user types join in.
+// The C++ types that convert to and from Object, and the way for user types to join in.
 //
 //   bool, integers, enums, float, double, std::complex    numbers; out of range: ObjectError
 //   std::string, std::string_view, literals               strings
@@ -44,7 +44,7 @@ void read_object(const Object& object, T& value) {
         from_object(object, value);
     }
 }
-/// Reads what lies one step inside; errors get the step into their path.
+/// Reads a value one step inside; errors get the step into their path.
 template <class T>
 void read_inside(const Object& object, T& value, const std::string& step) {
     try {

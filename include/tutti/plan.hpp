@@ -1,13 +1,14 @@
-// Plans: calls that are made again and again on the same buffers.
+// Plans: calls that a program makes again and again on the same buffers.
 //
-// tutti::plan::NAME takes what tutti::NAME takes, checks it, and chooses how to run it, once; Plan::run() then does the
-// call. A plan talks as the plain call does: ranks may mix the two. Making a plan moves no data and waits for nobody.
+// tutti::plan::NAME takes the arguments of tutti::NAME, checks them, and chooses how to run the call, once; Plan::run()
+// then does it. A plan sends the same messages as the plain call: ranks may mix the two. Making a plan moves no data
+// and waits for nobody.
 //
 //     tutti::Plan step = tutti::plan::all_reduce(gradient);
 //     for (;;) { fill(gradient); step.run(); }
 //
-// The buffers that the plan was made with must live as long as the plan; each run reads and writes them as they are
-// then. Follows MPI 4.0's persistent operations (MPI_Allreduce_init, MPI_Send_init).
+// The plan's buffers must live as long as the plan; each run reads and writes their contents of that moment. Follows
+// MPI 4.0's persistent operations (MPI_Allreduce_init, MPI_Send_init).
 #pragma once
 
 #include <tutti/distributed.hpp>
@@ -20,8 +21,8 @@ namespace detail {
 class PlannedCall;
 }
 
-/// A call with its buffers, group and options. May be moved, not copied. Threads: one at a time for each plan; plans of
-/// one group are issued in the same order on all ranks, like other calls. It keeps its group's memory, but not its
+/// A call with its buffers, group and options. May be moved, not copied. Threads: one at a time for each plan; all
+/// ranks issue the plans of one group in the same order, like other calls. It keeps its group's memory, but not its
 /// ranks: after ProcessGroup::destroy() each run throws Aborted.
 class TUTTI_API Plan {
  public:
@@ -31,19 +32,19 @@ class TUTTI_API Plan {
     Plan& operator=(Plan&& other) noexcept;
     Plan(const Plan&) = delete;
     Plan& operator=(const Plan&) = delete;
-    /// Does not wait for what start() has begun; that goes on, on the same buffers.
+    /// Does not wait for a call that start() has begun; that goes on, on the same buffers.
     ~Plan();
     explicit Plan(std::unique_ptr<detail::PlannedCall> call) noexcept;
 
     explicit operator bool() const noexcept { return call_ != nullptr; }
 
-    /// Does the call and blocks until it is done. Throws what the plain call throws; InvalidArgument when what start()
-    /// began has not finished.
+    /// Does the call and blocks until it is done. Throws the errors of the plain call; InvalidArgument while a call
+    /// that start() began is unfinished.
     void run();
     /// Begins the call; as tutti::async::NAME. Throws InvalidArgument when the last one has not finished.
     [[nodiscard]] Work start();
-    /// Of a receive: the rank of the last message's sender. InvalidArgument for other calls and before the first run;
-    /// of what start() began, Work::source_rank() tells.
+    /// For a receive, the rank of the last message's sender. InvalidArgument for other calls and before the first run;
+    /// after start() use Work::source_rank().
     int source_rank() const;
 
  private:
@@ -51,8 +52,8 @@ class TUTTI_API Plan {
     std::unique_ptr<detail::PlannedCall> call_;
 };
 
-/// One for each blocking function of distributed.hpp, with its arguments, defaults and errors (InvalidArgument here,
-/// all others in run()). A zero timeout is the group's at the time of each run.
+/// One plan for each blocking function of distributed.hpp, with its arguments, defaults and errors (InvalidArgument
+/// here, all others in run()). A zero timeout is the group's at the time of each run.
 namespace plan {
 
 [[nodiscard]] TUTTI_API Plan broadcast(TensorView tensor, const BroadcastOptions& options);

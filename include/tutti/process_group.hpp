@@ -1,6 +1,6 @@
 // ProcessGroup: ranks that communicate.
 //
-// A handle: copies name the same group. A group is made by all of its ranks, from a store; several worlds can live in
+// A handle: copies name the same group. All ranks of a group make it together, from a store; several worlds can live in
 // one process. Calls on one group from several threads are safe one by one, but collectives must be issued in the same
 // order on all ranks, so use one thread per group or order them yourself.
 #pragma once
@@ -21,14 +21,14 @@ namespace tutti {
 
 inline constexpr std::chrono::milliseconds default_timeout = std::chrono::minutes(30);
 
-/// What stays fixed when results are compared bit by bit. all_reduce gives the same bits on all ranks at every level.
+/// The conditions under which results are equal bit by bit. all_reduce gives the same bits on all ranks at every level.
 enum class Determinism {
-    fast,              ///< any order of reduction; the algorithm may depend on what was measured (TUTTI_TUNE)
+    fast,              ///< any order of reduction; the algorithm may depend on measurements (TUTTI_TUNE)
     run_to_run,        ///< the same layout and sizes give the same bits in every run: fixed limits choose algorithms
     layout_invariant,  ///< values are combined in the order of global ranks, however ranks are placed
 };
 
-/// What carries the data.
+/// The transport of the data.
 enum class TransportKind {
     automatic,  ///< shared memory between ranks of one host, TCP between hosts; memory between threads
     shm,        ///< shared memory only: all ranks must be on one host
@@ -39,7 +39,7 @@ struct ProcessGroupOptions {
     Store store{};  ///< reachable from all ranks
     int rank = -1;  ///< 0 … world_size-1, unique
     int world_size = -1;
-    std::chrono::milliseconds timeout = default_timeout;  ///< of every operation that gives none
+    std::chrono::milliseconds timeout = default_timeout;  ///< of every operation without a timeout of its own
     std::string name = "world";                           ///< in messages; groups from one store need different names
     TransportKind transport = TransportKind::automatic;   ///< automatic: TUTTI_TRANSPORT decides if set
     Determinism determinism = Determinism::fast;          ///< fast: TUTTI_DETERMINISM decides if set
@@ -79,10 +79,11 @@ struct SplitOptions {
     std::any pg_options{};  ///< of its backend; default: this group's
 };
 
-/// How long ProcessGroup::shrink waits for whom.
+/// How long ProcessGroup::shrink waits, and for which ranks.
 struct ShrinkOptions {
-    std::chrono::milliseconds timeout{0};  ///< for ranks that live and have not called it; zero: the group's
-    /// Ranks that live but have not called it so long after this rank are left out. Default: nobody is.
+    std::chrono::milliseconds timeout{0};  ///< for ranks that live and have not called shrink; zero: the group's
+    /// Leaves out ranks that live but have not called shrink this long after this rank. Default: leaves out no such
+    /// rank.
     std::optional<std::chrono::milliseconds> patience{};
 };
 
@@ -90,11 +91,11 @@ class TUTTI_API ProcessGroup {
  public:
     /// No group: as an option, the default group.
     ProcessGroup() = default;
-    /// Joins; returns when all ranks have. Throws Timeout that lists the ranks that did not come.
+    /// Joins; returns when all ranks have joined. Throws Timeout that lists the ranks that did not come.
     explicit ProcessGroup(const ProcessGroupOptions& options);
     explicit ProcessGroup(std::shared_ptr<detail::Group> group) : group_(std::move(group)) {}
 
-    /// What a rank gets that is not in a group: GroupMember::NON_GROUP_MEMBER. Collectives and messages with it do
+    /// The value that a rank outside a group gets: GroupMember::NON_GROUP_MEMBER. Collectives and messages with it do
     /// nothing; asynchronous ones return an empty Work.
     static ProcessGroup non_member() noexcept {
         ProcessGroup group;
@@ -109,7 +110,7 @@ class TUTTI_API ProcessGroup {
     const std::string& name() const;
     /// Free text, from group_desc.
     const std::string& description() const;
-    /// Global ranks (ranks of the world that it is part of), by group rank.
+    /// Global ranks (ranks in the group's world), by group rank.
     std::vector<int> ranks() const;
     /// Throw InvalidArgument where there is no such rank.
     int global_rank(int group_rank) const;
@@ -117,39 +118,40 @@ class TUTTI_API ProcessGroup {
     std::chrono::milliseconds timeout() const;
     void set_timeout(std::chrono::milliseconds timeout);
     Determinism determinism() const;
-    /// Of the device_id; else, where the machine has a device and the group its usual backend beside native, as groups
-    /// have whose backend was left out, that one; else of host memory, or the one that there is.
+    /// The backend of the device_id; else, where the machine has a device and the group has its usual backend beside
+    /// native (a group whose backend was left out has it), that one; else the backend of host memory, or the group's
+    /// only one.
     const std::string& backend() const;
     /// Host index of each rank: ranks with equal numbers share memory.
     std::vector<int> hosts() const;
-    /// What a collective ("all_reduce") takes, in microseconds, by the numbers of the machines that the ranks measured
-    /// when they met (rough ones where TUTTI_TUNE=off); equal on all ranks. `bytes`: of the buffer, or of one rank's
-    /// block. InvalidArgument for another name.
+    /// The predicted time of a collective ("all_reduce") in microseconds, from the figures that the ranks measured when
+    /// they met (rough ones where TUTTI_TUNE=off); equal on all ranks. `bytes`: of the buffer, or of one rank's block.
+    /// Throws InvalidArgument for another name.
     double predicted_us(std::string_view collective, std::uint64_t bytes) const;
-    /// Makes groups of its ranks, by their colours; all of them call it, and each gets its own (non_member() with a
-    /// negative colour). Blocks until all have called it. No connection and no memory is made: the new groups share
+    /// Makes groups of this group's ranks, by colour; all ranks call it, and each gets its new group (non_member() with
+    /// a negative colour). Blocks until all have called it. It makes no connection and no memory: the new groups share
     /// this one's world.
     ProcessGroup split(const SplitOptions& options) const;
-    /// The group of those that are left when ranks have died or left: a world of its own, in the same processes, with
-    /// ranks 0 to n-1 in the order of this group. Every survivor calls it, after PeerLost or whatever ended the group
-    /// (one that nothing has ended is aborted); dead ranks are not waited for. Survivors meet in the group's store,
-    /// which must have outlived them: where it was served by a rank that died, DistStoreError says so.
-    /// Timeout names ranks that live and did not come, on all survivors; then all may call it again. A rank that was
-    /// left out gets PeerLost. This group cannot be used any more; destroy it, or let its handles go.
+    /// Makes a group of the survivors when ranks have died or left: a world of its own, in the same processes, with
+    /// ranks 0 to n-1 in the order of this group. Every survivor calls it, after PeerLost or another error that ended
+    /// the group (it aborts a group that nothing has ended); it does not wait for dead ranks. Survivors meet in the
+    /// group's store, which must still exist: if a rank that died served it, DistStoreError says so.
+    /// Timeout, on all survivors, names ranks that live and did not come; then all may call it again. A rank that was
+    /// left out gets PeerLost. This group is unusable afterwards; destroy it, or drop its handles.
     ///     tutti::set_default_group(tutti::default_group().shrink());
     ProcessGroup shrink(const ShrinkOptions& options = {}) const;
     /// Ends every operation in flight, here and (soon) on the other ranks, with Aborted; the group is unusable then,
     /// as are all other groups of its world.
     void abort(const std::string& reason);
-    /// Leaves the group: waits for this rank's operations, and until what it sent has arrived, then closes. A message
+    /// Leaves the group: waits for this rank's operations, and until its sent data has arrived, then closes. A message
     /// whose receiver leaves without it ends with PeerLost; one that is not received within the group's time limit is
-    /// taken back, and ends with Aborted: its buffer is the caller's again in any case. Receives that no message has
-    /// met end with Aborted. A world's group of all ranks takes the world's other groups with it. Others that still
-    /// wait for this rank get PeerLost, once they have all that it sent. The last handle's destructor does the same,
-    /// after the operations that are under way. In a forked child, whose inherited groups refuse everything else with
+    /// withdrawn, and ends with Aborted: the caller owns the buffer again in any case. Receives without a matching
+    /// message end with Aborted. A world's group of all ranks takes the world's other groups with it. Ranks that still
+    /// wait for this one get PeerLost, once they have all the data that it sent. The last handle's destructor does the
+    /// same, after the operations under way. In a forked child, whose inherited groups refuse everything else with
     /// InvalidArgument, it does nothing.
-    /// Throws CollectiveMismatch, after it has left, when ranks of this host disagreed about a collective in which this
-    /// rank waited for nobody.
+    /// Throws CollectiveMismatch, after leaving, if ranks of this host disagreed about a collective in which this rank
+    /// waited for no other.
     void destroy();
 
     // ---- The functions of distributed.hpp on this group: g.all_reduce(x), g.broadcast(x, {.src = 0}). Include it to
@@ -211,9 +213,9 @@ class TUTTI_API ProcessGroup {
     bool outside_ = false;
 };
 
-/// Leaves all groups of this process, as destroy(). What is still under way after `limit` ends with Aborted, here and
-/// on the other ranks. Every program that ends by exit() or returns from main() does so, with two seconds; call it
-/// where buffers go before that, as those of an interpreter do. Any thread.
+/// Leaves all groups of this process, as destroy(). Operations still under way after `limit` end with Aborted, here and
+/// on the other ranks. Every program that ends by exit() or returns from main() does so, with two seconds; call it if
+/// buffers go before that, as those of an interpreter do. Any thread.
 TUTTI_API void leave_all_groups(std::chrono::milliseconds limit) noexcept;
 
 /// torch.distributed's name for it.

@@ -1,32 +1,32 @@
 // Quantised collectives: an all_reduce whose messages hold codes of 8 or 4 bits instead of floating-point numbers.
 //
-// They pay where a network is slow for its ranks: with int8 and the default options half as many bytes travel as for
+// They pay where the network is slow for its ranks: with int8 and the default options half as many bytes travel as for
 // float16, a quarter as for float32; with int4 a bit more than half of that. Between ranks of one host they never pay:
-// memory is quicker than rounding. `tutti explain quantized_all_reduce` says when they do.
+// memory is quicker than rounding. `tutti explain quantized_all_reduce` says when they pay.
 //
 // The steps. The tensor is cut into slices, one for each rank. (1) Every rank sends its part of each slice to the
-// slice's owner, as codes with one scale for each block of elements. (2) The owner adds up what the codes stand for, in
-// the order of ranks: as float32, or, where all ranks use one scale, the codes themselves, exactly, as int32. (3) The
-// sums become numbers again. (4) They are sent to all, as codes a second time, or, with quantize_results = false, as
+// slice's owner, as codes with one scale for each block of elements. (2) The owner adds up the decoded values in rank
+// order, as float32, or, where all ranks use one scale, the codes themselves, exactly, as int32. (3) The sums become
+// numbers again. (4) The owner sends them to all ranks, as codes a second time, or, with quantize_results = false, as
 // they are. quantized_reduce_scatter is (1) to (3), quantized_all_gather is (4). The steps of all tiles of a slice
 // overlap. Every value is rounded twice, however many ranks there are, on one rank too; and every rank, the owner too,
-// takes what the codes stand for: the results are the same bits everywhere.
+// takes the decoded values: the results are the same bits everywhere.
 //
 // How far results are off. A rank's scale is s = m / 127 (int4: m / 7), where m is the largest magnitude in the block.
 // A code is off by at most s / 2, so a sum is off by at most Σ s / 2 over all ranks; the second rounding adds half a
-// scale of the sums. Together at most 1.003 Σ s for int8 (int4: 1.04 Σ s), without the second leg 0.501 Σ s, and what
-// the output's own type is rounded by. float8_e4m3fn: s = m / 448, each rounding off by at most 16 s (m / 28) and for
-// smaller values by a sixteenth of the value; float8_e5m2: s = m / 57344, 4096 s (m / 14), an eighth. Rounded by
-// chance: twice as far, and right on average.
+// scale of the sums. Together at most 1.003 Σ s for int8 (int4: 1.04 Σ s), without the second leg 0.501 Σ s, and the
+// rounding of the output's own type. float8_e4m3fn: s = m / 448, each rounding off by at most 16 s (m / 28) and for
+// smaller values by a sixteenth of the value; float8_e5m2: s = m / 57344, 4096 s (m / 14), an eighth. Stochastic
+// rounding is off by twice as much, and right on average.
 //
 // Zeros, NaN and so on. A block of zeros stays zeros. A block in which a rank has a NaN or an infinity becomes NaN, all
 // of it, on all ranks. Scales are no subnormal numbers: blocks whose largest magnitude is below 127 · 2^-126 are
 // rounded to multiples of 2^-126. With a given scale, a value beyond the largest code becomes the largest code.
 //
-// Common to all: what distributed.hpp says about groups, time limits, buffers, order and errors. All ranks give the
-// same type, block, scales, scale, quantize_results, op, dtypes and counts: CollectiveMismatch names both sides where
-// they do not. Each rank may have its own rounding and seed. Memory: the ranks' backend has to be native
-// (DistBackendError), the tensors in host memory. Not collected by Coalescing. Threads: as other collectives.
+// Common to all: groups, time limits, buffers, order and errors are as in distributed.hpp. All ranks give the same
+// type, block, scales, scale, quantize_results, op, dtypes and counts; otherwise CollectiveMismatch names both sides.
+// Each rank may have its own rounding and seed. Memory: the ranks' backend has to be native (DistBackendError), the
+// tensors in host memory. Not collected by Coalescing. Threads: as other collectives.
 #pragma once
 
 #include <tutti/distributed.hpp>
@@ -40,8 +40,8 @@
 
 namespace tutti {
 
-namespace quantized {  // where the names of element types are not known: GCC 12 takes these for the same
-/// What a code is.
+namespace quantized {  // apart from the element types of these names, which GCC 12 takes for the same
+/// The type of a code.
 enum class Type {
     int8,           ///< -127 to 127
     int4,           ///< -7 to 7, two in a byte
@@ -51,38 +51,39 @@ enum class Type {
 }  // namespace quantized
 using QuantizedType = quantized::Type;
 
-/// Whose values decide about a scale.
+/// The ranks whose values decide about a scale.
 enum class QuantizedScales {
     per_rank,  ///< each rank's own
-    shared,    ///< those of all ranks: the largest magnitudes are exchanged first; int8 and int4 add up exactly then
+    shared,    ///< those of all ranks: they exchange the largest magnitudes first; int8 and int4 add up exactly then
 };
 
 enum class QuantizedRounding {
     nearest,     ///< to the nearest code, ties to even
-    stochastic,  ///< up with the probability of what would be cut off: right on average. From `seed`, the rank and the
+    stochastic,  ///< up, with the cut-off fraction as probability: right on average. From `seed`, the rank and the
                  ///< number of the element (Philox4x32-10), so that runs repeat, whatever the timing
 };
 
-/// From the names above; InvalidArgument lists them.
+/// The values of the names above; InvalidArgument lists them.
 TUTTI_API QuantizedType quantized_type_from_string(std::string_view name);
 TUTTI_API QuantizedScales quantized_scales_from_string(std::string_view name);
 TUTTI_API QuantizedRounding quantized_rounding_from_string(std::string_view name);
 
 struct QuantizedOptions {
-    /// For `block`: one scale for each row, which is the last dimension of the input; or for the whole input. The
+    /// Values of `block`: one scale for each row (the last dimension of the input), or one for the whole input. The
     /// results of blocks of more than 32,768 elements (131,072 between hosts) have a scale for each part of that size.
     static constexpr std::int64_t per_row = -1, per_tensor = -2;
 
     QuantizedType type = QuantizedType::int8;
     std::int64_t block = 256;  ///< elements with one scale: a multiple of 32 from 32 to 1024, or one of the above
     QuantizedScales scales = QuantizedScales::per_rank;
-    /// One scale for all of the input, on all ranks, at least 2^-126. The input may be of int8 then: codes already.
+    /// One scale for all of the input, on all ranks, at least 2^-126. The input may then be int8, that is, codes
+    /// already.
     std::optional<float> scale{};
     bool quantize_results = true;  ///< of quantized_all_reduce: the second leg holds codes, too
     QuantizedRounding rounding = QuantizedRounding::nearest;
     std::uint64_t seed = 0;
     ReduceOp op = ReduceOp::sum;  ///< sum or avg
-    /// quantized_reduce_scatter, quantized_all_gather: elements of each rank's piece; empty: as many for each.
+    /// quantized_reduce_scatter, quantized_all_gather: elements of each rank's piece; empty: equal pieces.
     std::vector<std::int64_t> counts{};
     ProcessGroup group{};
     milliseconds timeout{0};
@@ -90,17 +91,16 @@ struct QuantizedOptions {
 
 /// Adds up (or averages) `tensor` over all ranks, in place. float32, float16 or bfloat16.
 /// errors   InvalidArgument before any traffic: another dtype or op, a block or scale that cannot be.
-/// cost     with c bytes for a code with its part of the scale (int8 in blocks of 256: 1.016, int4: 0.516): each rank
-/// sends
-///          2 (n-1)/n · c bytes an element; without the second leg (n-1)/n · (c + the output's bytes).
+/// cost     with c bytes for a code with its part of the scale (int8 in blocks of 256: 1.016, int4: 0.516) each rank
+///          sends 2 (n-1)/n · c bytes an element; without the second leg (n-1)/n · (c + the output's bytes).
 /// follows  ZeRO++ (arXiv 2306.10209) and QuickReduce: two shots instead of a ring, whose error grows with n.
 TUTTI_API void quantized_all_reduce(TensorView tensor, const QuantizedOptions& options = {});
-/// The same into another tensor of as many elements: float32, float16 or bfloat16, whatever the input is.
+/// The same into another tensor with the same number of elements: float32, float16 or bfloat16, whatever the input is.
 TUTTI_API void quantized_all_reduce(TensorView output, ConstTensorView input, const QuantizedOptions& options = {});
 /// `output` becomes this rank's piece of the sum of all inputs; pieces lie one after the other, in the order of ranks.
 /// With per_row each piece has whole rows.
 TUTTI_API void quantized_reduce_scatter(TensorView output, ConstTensorView input, const QuantizedOptions& options = {});
-/// All inputs one after the other, in the order of ranks, each as its codes say; this rank's own, too.
+/// `output` becomes all inputs one after the other, in rank order, each as its codes decode; this rank's own, too.
 TUTTI_API void quantized_all_gather(TensorView output, ConstTensorView input, const QuantizedOptions& options = {});
 
 namespace async {
@@ -115,10 +115,10 @@ namespace async {
 
 }  // namespace async
 
-/// quantized_all_reduce with error feedback: what a call loses to rounding is added to what the next one on the same
-/// bucket rounds, so that nothing is lost over many steps. That is what training wants of gradients.
-/// Both roundings are made good, each by the rank that rounds. A block that is not finite loses nothing. With
-/// stochastic rounding each call takes other numbers, from the seed and how many calls there were.
+/// quantized_all_reduce with error feedback: the next call on the same bucket adds the rounding errors of this one to
+/// the values that it rounds, so that nothing is lost over many steps, as training wants of gradients.
+/// Each rank makes good the roundings that it does, of both legs. A block that is not finite loses nothing. With
+/// stochastic rounding each call takes other numbers, from the seed and the number of earlier calls.
 ///
 ///     tutti::QuantizedReducer reducer({.type = tutti::QuantizedType::int4, .op = tutti::ReduceOp::avg});
 ///     for (;;) { compute(gradient); reducer.all_reduce(gradient); step(gradient); }
@@ -132,14 +132,14 @@ class TUTTI_API QuantizedReducer {
     QuantizedReducer& operator=(QuantizedReducer&& other) noexcept;
     QuantizedReducer(const QuantizedReducer&) = delete;
     QuantizedReducer& operator=(const QuantizedReducer&) = delete;
-    /// What has been started goes on, and keeps what it needs.
+    /// A started operation goes on, and keeps the memory that it needs.
     ~QuantizedReducer();
 
-    /// In place, as quantized_all_reduce. `bucket`: whose losses are kept together. A bucket that has another number of
-    /// elements than before begins anew. InvalidArgument while the bucket's last call is under way.
+    /// In place, as quantized_all_reduce. `bucket`: calls of one bucket share their losses. A bucket with another
+    /// number of elements than before begins anew. InvalidArgument while the bucket's last call is under way.
     void all_reduce(TensorView tensor, std::size_t bucket = 0);
     [[nodiscard]] Work start_all_reduce(TensorView tensor, std::size_t bucket = 0);
-    /// What has been lost and not made good, of this rank's values: float32, one for each element; empty: nothing yet.
+    /// The losses of this rank's values that are not yet made good: float32, one for each element; empty: nothing yet.
     Tensor residual(std::size_t bucket = 0) const;
     /// Forgets all losses.
     void reset();

@@ -8,12 +8,12 @@
 //         tutti::destroy_process_group();
 //     }, 4);
 //
-// Processes are forked: each begins with a copy of everything this process has, and of its threads only with the one
-// that called spawn(). What other threads held locked stays locked in the child for ever, so call spawn() before
-// starting threads, and before joining a process group: an inherited group is of no use to a child. A TCPStore that
-// this process serves is fine: the child's copy is closed. Output that waits in stdio's buffers is written first. A
-// child that returns from its function ends with _exit(2): no destructor of a static object and no atexit() handler
-// runs twice. Children die with the thread that called spawn().
+// Processes are forked: each begins with a copy of this process's memory, and of its threads only with the one that
+// called spawn(). A lock that another thread held stays locked in the child for ever, so call spawn() before starting
+// threads, and before joining a process group: an inherited group is of no use to a child. A TCPStore that this process
+// serves is fine: the child closes its copy. spawn() first writes the output that waits in stdio's buffers. A child
+// that returns from its function ends with _exit(2): no destructor of a static object and no atexit() handler runs
+// twice. Children die with the thread that called spawn().
 //
 // Threads share the process, so also its default group and its environment: give each rank a ProcessGroup of its own,
 // from one HashStore.
@@ -46,15 +46,15 @@ class TUTTI_API ProcessException : public DistError {
     int pid_;
 };
 
-/// The rank's function threw; the message contains that of its exception. Of a thread it is nested in this one
-/// (std::rethrow_if_nested).
+/// The rank's function threw; the message contains that of its exception. The exception of a thread is nested in this
+/// one (std::rethrow_if_nested).
 class TUTTI_API ProcessRaisedException : public ProcessException {
  public:
     using ProcessException::ProcessException;
     ~ProcessRaisedException() override;
 };
 
-/// The rank's process ended in another way than by returning from its function.
+/// The rank's process ended without returning from its function.
 class TUTTI_API ProcessExitedException : public ProcessException {
  public:
     ProcessExitedException(const std::string& message, int rank, int pid, int exit_code, std::string signal_name);
@@ -75,7 +75,7 @@ struct SpawnOptions {
     std::chrono::milliseconds grace_period{std::chrono::seconds(5)};  ///< between SIGTERM and SIGKILL
 };
 
-/// Ranks that run. One thread at a time.
+/// The running ranks. Threads: one at a time.
 class TUTTI_API SpawnContext {
  public:
     class Ranks;
@@ -85,10 +85,10 @@ class TUTTI_API SpawnContext {
     SpawnContext(SpawnContext&&) noexcept;
     SpawnContext& operator=(SpawnContext&&) noexcept;
 
-    /// True: all ranks have returned. False: `timeout` passed first. When a rank fails the others are ended and
-    /// ProcessRaisedException or ProcessExitedException names the first that did; if several fail within a moment, one
-    /// that was killed rather than those that noticed it. Threads cannot be ended from outside: they are asked to stop
-    /// and waited for, and the exception comes when they are gone. Calls after that throw it again.
+    /// True: all ranks have returned. False: `timeout` passed first. When a rank fails, join() ends the others and
+    /// throws ProcessRaisedException or ProcessExitedException for the first that failed; if several fail within a
+    /// moment, for one that was killed rather than those that noticed it. Threads cannot be ended from outside: join()
+    /// asks them to stop and throws when they are gone. Later calls throw the same again.
     bool join(std::optional<std::chrono::milliseconds> timeout = std::nullopt);
     /// One for each rank; empty for threads.
     std::vector<int> pids() const;
@@ -97,11 +97,11 @@ class TUTTI_API SpawnContext {
     std::unique_ptr<Ranks> ranks_;
 };
 
-/// Calls fn(rank) on `nprocs` ranks, 0 to nprocs - 1. InvalidArgument for bad arguments, DistBackendError when there
-/// are no processes to be had, and with options.join what SpawnContext::join throws.
+/// Calls fn(rank) on `nprocs` ranks, 0 to nprocs - 1. Throws InvalidArgument for bad arguments, DistBackendError when
+/// the system has no processes left, and with options.join the errors of SpawnContext::join.
 TUTTI_API SpawnContext spawn(std::function<void(int rank)> fn, int nprocs = 1, const SpawnOptions& options = {});
-/// The same for functions that want to know when they should stop: when another rank of theirs failed, or the context
-/// goes. Processes get SIGTERM instead; their token never asks.
+/// The same for functions that want to know when they should stop: when another rank failed, or the context is
+/// destroyed. Processes get SIGTERM instead; their token never asks.
 TUTTI_API SpawnContext spawn(std::function<void(int rank, std::stop_token stop)> fn, int nprocs = 1,
                              const SpawnOptions& options = {});
 

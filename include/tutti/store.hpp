@@ -1,8 +1,8 @@
 // Key/value stores: how the processes of a job find each other and share small data.
 //
 // A Store is a handle: copies name the same store. All operations are thread-safe. Keys and values are
-// arbitrary bytes. Waiting operations (get, multi_get, wait) block until the keys exist and throw
-// DistStoreError with code timeout after the store's timeout (default 300 s) or the one given.
+// arbitrary bytes. Waiting operations (get, multi_get, wait) block until the keys exist and throw DistStoreError with
+// code timeout after the store's timeout (default 300 s) or the given one.
 // A client whose server dies gets DistStoreError naming host and port within a second. A value may have up to
 // 1 GiB, a key up to 1 MiB. Another thread ends all waits of a store with abort().
 // Follows torch.distributed.Store.
@@ -25,7 +25,7 @@ class AbortFlag;
 using Milliseconds = std::chrono::milliseconds;
 inline constexpr Milliseconds default_store_timeout = std::chrono::seconds(300);
 
-/// What a store must be able to do; derive from it to bring your own (wrap it in a Store).
+/// The operations that a store must have; derive from it to bring your own (wrap it in a Store).
 /// Every timeout is an upper bound for the whole call; implementations must be thread-safe.
 class TUTTI_API StoreBackend {
  public:
@@ -48,19 +48,19 @@ class TUTTI_API StoreBackend {
     virtual std::vector<std::string> multi_get(std::span<const std::string> keys, Milliseconds timeout);
     virtual void multi_set(std::span<const std::string> keys, std::span<const std::string> values,
                            Milliseconds timeout);
-    /// Whether waits ask the store again and again, as nobody tells them what others do.
+    /// Whether waits poll the store, since it does not notify them of others' writes.
     virtual bool asks_again() const { return false; }
-    /// As get. A store that asks again and again does so at once when `bell` (a descriptor; -1: none) becomes readable,
-    /// and may do so less often until then. What there is to read is left there. Default: get, which is told.
+    /// As get. A store that polls does so at once when `bell` (a descriptor; -1: none) becomes readable, and may poll
+    /// less often until then. It does not read from the descriptor. Default: get, for a store that notifies.
     virtual std::string get_with_bell(std::string_view key, Milliseconds timeout, int bell);
     /// A last will: when this process ends, or is cut off from the store, before `key` exists, the store sets `key` to
-    /// `value` for it. False: this store has no such thing (the default), and nothing happens.
+    /// `value` for it. False (the default): this store has no last wills, and nothing happens.
     virtual bool set_will(std::string_view key, std::string_view value, Milliseconds timeout);
     /// For messages: "TCPStore(10.0.0.1:29500)".
     virtual std::string describe() const = 0;
     /// Numeric address of this process's end of the connection to the store: others in the job can reach this host by
-    /// it. Empty: the store is not reached over a network. "0.0.0.0": the store's server is on this host, and serves
-    /// other hosts too, so they can reach this one, but by which address is not known.
+    /// it. Empty: the store uses no network. "0.0.0.0": the store's server is on this host and serves other hosts too,
+    /// so they can reach this one, but its address is unknown.
     virtual std::string local_host() const { return {}; }
     /// Every wait, now and later, ends within 100 ms with Aborted and this reason.
     virtual void abort(const std::string& reason);
@@ -84,11 +84,11 @@ class TUTTI_API Store {
 
     explicit operator bool() const noexcept { return backend_ != nullptr; }
 
-    /// Inserts or overwrites; makes a counter a plain value. A TCPStore whose server is well only sends a small value:
-    /// what this store does later comes after it, and whoever gets the key or waits for it finds it; that it is there
-    /// is certain when a later operation of this store has returned a result.
+    /// Inserts or overwrites; makes a counter a plain value. A TCPStore whose server is well only sends a small value
+    /// and does not wait: later operations of this store come after it, and a process that gets the key or waits for it
+    /// finds it; the key is certain to be there when a later operation of this store has returned a result.
     void set(std::string_view key, std::string_view value);
-    /// The value; waits for the key. For a counter, its decimal text.
+    /// Waits for the key and returns its value; for a counter, its decimal text.
     std::string get(std::string_view key);
     std::string get(std::string_view key, Milliseconds timeout);
     /// Adds to a counter (created as 0) and returns its new value. DistStoreError naming the key if the
@@ -128,18 +128,18 @@ class TUTTI_API Store {
     std::shared_ptr<State> state_;  // the default timeout, shared by copies
 };
 
-/// In the memory of one process, for its threads.
+/// A store in the memory of one process, for its threads.
 class TUTTI_API HashStore : public Store {
  public:
     explicit HashStore(Milliseconds timeout = default_store_timeout);
 };
 
-/// In a file that all processes can lock with fcntl (local or NFS). Survives a writer's death: a torn last
-/// record is ignored and cut off by the next writer. delete_key is supported (a deletion record).
+/// A store in a file that all processes can lock with fcntl (local or NFS). Survives a writer's death: the store
+/// ignores a torn last record, and the next writer cuts it off. delete_key is supported (a deletion record).
 /// `world_size` (number of users, negative: not fixed): the last user removes the file; a file that an earlier job
-/// left behind (its users are dead, or there would be more than world_size) is a DistStoreError. The jobs that meet
-/// there exchange their secrets by it: a file that belongs to somebody else, that others may use, or a symbolic link is
-/// a DistStoreError (code security) that says what mends it.
+/// left behind (its users are dead, or there would be more than world_size) is a DistStoreError. Jobs that meet there
+/// exchange their secrets by the file: one that another user owns, that others may use, or a symbolic link is a
+/// DistStoreError (code security) that says how to mend it.
 class TUTTI_API FileStore : public Store {
  public:
     explicit FileStore(const std::string& path, int world_size = -1, Milliseconds timeout = default_store_timeout);
@@ -163,7 +163,7 @@ struct TCPStoreOptions {
     std::optional<std::string> secret{};  ///< the job's secret; default: see TUTTI_JOB_SECRET
 };
 
-/// Held by one server process, reached over TCP. Every connection proves the job's secret both ways.
+/// A store that one server process holds and all reach over TCP. Every connection proves the job's secret both ways.
 class TUTTI_API TCPStore : public Store {
  public:
     explicit TCPStore(TCPStoreOptions options);

@@ -13,12 +13,12 @@ struct Stream {
     friend bool operator==(const Stream&, const Stream&) = default;
 };
 
-/// The stream of this thread that operations take whose options name none; empty at first. Python sets it to that of
-/// the library whose tensors it is given.
+/// The stream that this thread's operations use if their options name none; empty at first. Python sets it to the
+/// current stream of the library whose tensors it gets.
 TUTTI_API Stream current_stream(Device::Type device) noexcept;
 TUTTI_API void set_current_stream(Device::Type device, Stream stream) noexcept;
 
-/// Sets it for a block.
+/// Sets the thread's current stream for a block.
 class CurrentStream {
  public:
     CurrentStream(Device::Type device, Stream stream) noexcept : device_(device), before_(current_stream(device)) {

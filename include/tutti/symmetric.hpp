@@ -11,20 +11,18 @@ namespace tutti {
 /// A new tensor of this rank's, contiguous, page-aligned, all zero, in memory that the other ranks of its host map too.
 ///
 /// It is an ordinary tensor in every other respect: any collective, send or receive of any group takes it, whole or in
-/// part (views), and results are the same. Those of `group` move its elements without a copy in between; all_reduce,
-/// reduce_scatter, reduce, gather and broadcast of large tensors gain most. A rank gains from its own buffers being
-/// symmetric, whatever the others use; best is when all are.
+/// part (views), and results are the same. Operations of `group` move its elements without a copy in between;
+/// all_reduce, reduce_scatter, reduce, gather and broadcast of large tensors gain most. A rank gains from symmetric
+/// buffers of its own, whatever buffers the others use, and most when all are symmetric.
 ///
 /// A collective call: all ranks of the group call it in the same order, with equal dtype and element count.
 /// options  the group (default: the default group) and the timeout of this call.
-/// returns  the tensor. Handles share it; the memory is given back when the last handle of the last rank of the host
-/// has
-///          gone (a rank that dies counts when the others leave the group). Nothing appears in a file system. On a host
-///          with one rank, and in a group without shared memory, it is ordinary memory.
-/// errors   InvalidArgument; CollectiveMismatch if dtypes or counts differ; DistBackendError on all ranks if one of
-/// them
+/// returns  the tensor. Handles share it; the system gets the memory back when the last handle of the last rank of the
+///          host has gone (a rank that dies counts when the others leave the group). Nothing appears in a file system.
+///          On a host with one rank, and in a group without shared memory, it is ordinary memory.
+/// errors   InvalidArgument; CollectiveMismatch if dtypes or counts differ; DistBackendError on all ranks if one rank
 ///          cannot get the memory; PeerLost, Timeout, Aborted.
-/// threads  as for collectives. A forked child maps the same pages as its parent and sees what it writes.
+/// threads  as for collectives. A forked child maps the same pages as its parent and sees its writes.
 /// cost     two small collectives, and a connection from each rank to the lowest of its host: allocate once, use often.
 /// source   OpenSHMEM 1.5, symmetric data objects; torch.distributed._symmetric_memory.
 TUTTI_API Tensor empty_symmetric(DType dtype, Extents shape, const CollectiveOptions& options = {});

@@ -33,7 +33,7 @@ struct Device {
 TUTTI_API std::string to_string(Device device);                                     ///< "cuda:0"; "cpu"
 TUTTI_API std::string_view name_of(Device::Type type) noexcept;                     ///< "cuda"
 TUTTI_API std::optional<Device::Type> device_type(std::string_view name) noexcept;  ///< of such a name
-/// From "cpu", "cuda", "cuda:1"; without an index, the first one. Throws InvalidArgument.
+/// The device of a text such as "cpu", "cuda", "cuda:1"; without an index, the first one. Throws InvalidArgument.
 TUTTI_API Device device_from_string(std::string_view text);
 
 /// A list of sizes or strides: inline up to four dimensions, on the heap beyond.
@@ -190,8 +190,8 @@ class TUTTI_API Tensor {
     std::shared_ptr<void> owner_;
 };
 
-/// New tensors in host memory, 64-byte aligned; those of 128 KB and more are aligned to huge pages (2 MiB), and
-/// reach to the end of their last one. What is not touched takes no memory.
+/// New tensors in host memory, 64-byte aligned; those of 128 KB and more are aligned to huge pages (2 MiB), and reach
+/// to the end of their last one. Untouched pages take no memory.
 TUTTI_API Tensor empty(DType dtype, Extents shape);
 TUTTI_API Tensor zeros(DType dtype, Extents shape);
 /// A one-dimensional tensor with these values.
@@ -204,7 +204,7 @@ Tensor tensor(std::initializer_list<T> values) {
 
 /// Copies `from` into `to`, element by element in row-major order: equal dtype and element count, any shapes and any
 /// strides on either side (negative ones too; 0 repeats an element of `from`). They may overlap only where both are
-/// contiguous. Throws InvalidArgument, also for what is not in host memory.
+/// contiguous. Throws InvalidArgument, also for tensors outside host memory.
 TUTTI_API void copy(TensorView to, ConstTensorView from);
 
 }  // namespace tutti

@@ -1,17 +1,16 @@
 /* tutti for C (C11), and for languages that call C: groups, stores, collectives, point to point.
  *
  * Common to all functions:
- *   - They return TUTTI_OK or what went wrong; tutti_last_error() has the sentence. No C++ exception leaves them. When
- * a function fails, what its out arguments point at is unchanged.
- *   - Handles (tutti_store, tutti_group, tutti_work) are made by a function and given back by its counterpart; they may
- *     be given back while other threads use them. One that never was, is of another kind, or was given back is
- *     TUTTI_INVALID_ARGUMENT. So is NULL, where nothing else is said.
+ *   - They return TUTTI_OK or an error code; tutti_last_error() has the message. No C++ exception leaves them. A
+ *     function that fails leaves the targets of its out arguments unchanged.
+ *   - A function makes a handle (tutti_store, tutti_group, tutti_work) and its counterpart gives it back, also while
+ *     other threads use it. A handle that never existed, is of another kind, or was given back is
+ *     TUTTI_INVALID_ARGUMENT. So is NULL, unless a comment says otherwise.
  *   - Any thread may call them. Collectives must be issued in the same order on all ranks.
  *   - Times are in milliseconds; 0: the default of the store, group or operation; negative: TUTTI_INVALID_ARGUMENT.
  *   - Texts are UTF-8 and end with a zero byte; all arguments are copied or no longer needed when a function returns,
  *     except the elements of tensors in asynchronous operations.
- * What the operations do, and when, is said at greater length in tutti/distributed.hpp, store.hpp and
- * process_group.hpp.
+ * tutti/distributed.hpp, store.hpp and process_group.hpp say at greater length what the operations do, and when.
  */
 #ifndef TUTTI_TUTTI_H
 #define TUTTI_TUTTI_H
@@ -28,7 +27,7 @@ extern "C" {
 
 /* ---- Errors ---------------------------------------------------------------------------------------------------- */
 
-/* Stable numbers, those of tutti::ErrorCode; from 100 on they are of C alone. */
+/* Stable numbers, those of tutti::ErrorCode; the numbers from 100 on exist in C alone. */
 typedef enum tutti_status {
     TUTTI_OK = 0,
     TUTTI_INVALID_ARGUMENT = 1,    /* the caller asked for something impossible; nothing was sent */
@@ -37,7 +36,7 @@ typedef enum tutti_status {
     TUTTI_COLLECTIVE_MISMATCH = 4, /* the ranks called different things */
     TUTTI_NETWORK = 5,             /* a connection was refused, reset or could not be made */
     TUTTI_STORE = 6,               /* a key/value store failed or is unreachable */
-    TUTTI_BACKEND = 7,             /* the transport cannot do what was asked, or failed */
+    TUTTI_BACKEND = 7,             /* the transport cannot do the requested operation, or failed */
     TUTTI_ABORTED = 8,             /* the group was aborted or destroyed while the operation ran */
     TUTTI_INTERRUPTED = 9,         /* a signal ended the wait */
     TUTTI_SECURITY = 10,           /* a peer could not prove the job's secret, or a secret is missing */
@@ -46,11 +45,11 @@ typedef enum tutti_status {
     TUTTI_NO_MEMORY = 100          /* memory could not be allocated */
 } tutti_status;
 
-/* "peer_lost"; "ok" for TUTTI_OK, "unknown" for numbers that are none. Static memory. */
+/* "peer_lost"; "ok" for TUTTI_OK, "unknown" for other numbers. Static memory. */
 TUTTI_API const char* tutti_status_name(int status);
-/* The sentence of this thread's last call that failed; "" before the first. Valid until the next one that fails. */
+/* The message of this thread's last failed call; "" before the first. Valid until the next failed call. */
 TUTTI_API const char* tutti_last_error(void);
-/* The rank (in the group) that this sentence is about; -1: about none. */
+/* The rank (in the group) that this message is about; -1: none. */
 TUTTI_API int tutti_last_error_peer(void);
 /* "0.1.0". Static memory. */
 TUTTI_API const char* tutti_version(void);
@@ -61,8 +60,8 @@ TUTTI_API void tutti_free(void* memory);
 
 /* Structures of options begin with their size and may grow: begin with the initialiser (TUTTI_..._INIT), then set
  * members. Members that a program's structure does not have yet get their defaults; a program that was compiled for
- * a newer tutti and sets a member that this one does not know gets TUTTI_INVALID_ARGUMENT. NULL: all defaults, where
- * nothing else is said. */
+ * a newer tutti and sets a member that this one does not know gets TUTTI_INVALID_ARGUMENT. NULL: all defaults, unless a
+ * comment says otherwise. */
 
 typedef struct tutti_store tutti_store;
 typedef struct tutti_group tutti_group;
@@ -111,7 +110,7 @@ typedef struct tutti_tensor {
     ((tutti_tensor){(data_), (dtype_), 1, (const int64_t[]){(int64_t)(count_)}, NULL})
 #endif
 
-/* How values of several ranks become one; see tutti/reduce_op.hpp for what is defined for which type. */
+/* How values of several ranks become one; tutti/reduce_op.hpp says which operator is defined for which type. */
 enum {
     TUTTI_SUM = 0,
     TUTTI_AVG = 1,
@@ -121,14 +120,14 @@ enum {
     TUTTI_BAND = 5,
     TUTTI_BOR = 6,
     TUTTI_BXOR = 7,
-    TUTTI_PREMUL_SUM = 8 /* each rank's values are multiplied by its tutti_options.factor first */
+    TUTTI_PREMUL_SUM = 8 /* each rank multiplies its values by its tutti_options.factor first */
 };
 
 /* ---- Stores ---------------------------------------------------------------------------------------------------- */
 
 /* Key/value stores: how the processes of a job find each other and share small data. Values are bytes, up to 1 GiB.
- * Operations that wait for a key end with TUTTI_TIMEOUT after the store's time (default 300 s) or the one given. Those
- * on a store whose server is gone end with TUTTI_NETWORK or TUTTI_STORE. */
+ * An operation that waits for a key ends with TUTTI_TIMEOUT after the store's timeout (default 300 s) or the given one.
+ * An operation on a store whose server is gone ends with TUTTI_NETWORK or TUTTI_STORE. */
 
 typedef struct tutti_tcp_store_options {
     size_t size;
@@ -145,13 +144,14 @@ typedef struct tutti_tcp_store_options {
 #define TUTTI_TCP_STORE_OPTIONS_INIT \
     { sizeof(tutti_tcp_store_options), NULL, 0, 0, 0, 1, 0, -1, 0, NULL }
 
-/* Held by one process, reached over TCP. Errors: TUTTI_NETWORK, TUTTI_TIMEOUT, TUTTI_SECURITY. */
+/* A store that one process holds and all reach over TCP. Errors: TUTTI_NETWORK, TUTTI_TIMEOUT, TUTTI_SECURITY. */
 TUTTI_API tutti_status tutti_store_tcp(const tutti_tcp_store_options* options, tutti_store** store);
-/* In a file that all processes can lock. `world_size`: number of users, the last of which removes it; 0: not fixed. */
+/* A store in a file that all processes can lock. `world_size`: number of users, the last of which removes it; 0: not
+ * fixed. */
 TUTTI_API tutti_status tutti_store_file(const char* path, int world_size, int64_t timeout_ms, tutti_store** store);
-/* In the memory of this process, for its threads. */
+/* A store in the memory of this process, for its threads. */
 TUTTI_API tutti_status tutti_store_hash(int64_t timeout_ms, tutti_store** store);
-/* The same store with `prefix` and "/" before every key; keeps it alive. */
+/* The same store with `prefix` and "/" before every key; the new handle keeps `underlying` alive. */
 TUTTI_API tutti_status tutti_store_prefix(const char* prefix, tutti_store* underlying, tutti_store** store);
 /* Gives the handle back. The store itself ends with its last user: groups and prefix stores keep it. NULL: nothing. */
 TUTTI_API tutti_status tutti_store_free(tutti_store* store);
@@ -166,16 +166,16 @@ TUTTI_API tutti_status tutti_store_abort(tutti_store* store, const char* reason)
 
 /* Inserts or overwrites `bytes` bytes; `value` may be NULL when there are none. */
 TUTTI_API tutti_status tutti_store_set(tutti_store* store, const char* key, const void* value, size_t bytes);
-/* Waits for the key. `*value` is new memory, for tutti_free(), with a zero byte behind the value; `bytes`: how many it
- * has without that (may be NULL). A counter's value is its decimal text. */
+/* Waits for the key. `*value` is new memory, for tutti_free(), with a zero byte behind the value; `bytes`: its size
+ * without that byte (may be NULL). A counter's value is its decimal text. */
 TUTTI_API tutti_status tutti_store_get(tutti_store* store, const char* key, int64_t timeout_ms, void** value,
                                        size_t* bytes);
-/* Adds to a counter (from 0) and tells the new value; `result` may be NULL. TUTTI_STORE if the key is no counter. */
+/* Adds to a counter (from 0) and returns its new value; `result` may be NULL. TUTTI_STORE if the key is no counter. */
 TUTTI_API tutti_status tutti_store_add(tutti_store* store, const char* key, int64_t amount, int64_t* result);
 /* Appends to the value; creates the key if absent. */
 TUTTI_API tutti_status tutti_store_append(tutti_store* store, const char* key, const void* value, size_t bytes);
-/* If the key holds `expected` (or is absent, and `expected` empty) it gets `desired`. `*value`: what it holds then, or
- * `expected` where it was absent and is still; new memory as of tutti_store_get(). */
+/* If the key holds `expected` (or is absent, and `expected` empty) it gets `desired`. `*value`: the key's value
+ * afterwards, or `expected` where the key was absent and still is; new memory as of tutti_store_get(). */
 TUTTI_API tutti_status tutti_store_compare_set(tutti_store* store, const char* key, const void* expected,
                                                size_t expected_bytes, const void* desired, size_t desired_bytes,
                                                void** value, size_t* bytes);
@@ -197,13 +197,13 @@ TUTTI_API tutti_status tutti_store_multi_set(tutti_store* store, const char* con
 
 /* Where a function takes a group, NULL is the default group (TUTTI_NOT_INITIALIZED if there is none). */
 
-/* What carries the data. */
+/* The transport of the data. */
 enum {
     TUTTI_TRANSPORT_AUTO = 0, /* shared memory between ranks of one host, TCP between hosts; see TUTTI_TRANSPORT */
     TUTTI_TRANSPORT_SHM = 1,  /* shared memory only */
     TUTTI_TRANSPORT_TCP = 2   /* TCP only */
 };
-/* What stays fixed when results are compared bit by bit; see tutti/process_group.hpp. */
+/* The conditions under which results are equal bit by bit; see tutti/process_group.hpp. */
 enum { TUTTI_FAST = 0, TUTTI_RUN_TO_RUN = 1, TUTTI_LAYOUT_INVARIANT = 2 };
 
 typedef struct tutti_init_options {
@@ -219,11 +219,11 @@ typedef struct tutti_init_options {
 #define TUTTI_INIT_OPTIONS_INIT \
     { sizeof(tutti_init_options), NULL, NULL, -1, -1, 0, 0, 0 }
 
-/* Makes the default group; returns when all ranks have joined. From one thread of a process. Errors: TUTTI_TIMEOUT that
- * names the missing ranks, TUTTI_NETWORK, TUTTI_STORE, TUTTI_SECURITY. */
+/* Makes the default group; returns when all ranks have joined. Call it from one thread of a process. Errors:
+ * TUTTI_TIMEOUT that names the missing ranks, TUTTI_NETWORK, TUTTI_STORE, TUTTI_SECURITY. */
 TUTTI_API tutti_status tutti_init_process_group(const tutti_init_options* options);
-/* Leaves the group: waits for this rank's operations, then closes. Others that still wait for this rank get
- * TUTTI_PEER_LOST. The handle is given back, also when this fails. NULL: the default group. */
+/* Leaves the group: waits for this rank's operations, then closes. Ranks that still wait for this one get
+ * TUTTI_PEER_LOST. Gives the handle back, also on failure. NULL: the default group. */
 TUTTI_API tutti_status tutti_destroy_process_group(tutti_group* group);
 /* 1 if there is a default group, else 0. Never fails. */
 TUTTI_API int tutti_is_initialized(void);
@@ -246,7 +246,7 @@ typedef struct tutti_group_options {
 TUTTI_API tutti_status tutti_group_create(const tutti_group_options* options, tutti_group** group);
 /* A new handle of the default group. */
 TUTTI_API tutti_status tutti_default_group(tutti_group** group);
-/* Makes this group the default one, in place of another if there is one, which is not left. */
+/* Makes this group the default one. The process does not leave the previous default group, if there was one. */
 TUTTI_API tutti_status tutti_set_default_group(tutti_group* group);
 /* Gives the handle back without leaving: the last handle of a group leaves it without waiting. NULL: does nothing. */
 TUTTI_API tutti_status tutti_group_free(tutti_group* group);
@@ -267,7 +267,7 @@ TUTTI_API tutti_status tutti_group_abort(tutti_group* group, const char* reason)
 
 /* ---- Collectives ----------------------------------------------------------------------------------------------- */
 
-/* Of every operation; members that one has no use for are ignored. */
+/* Options of every operation, which ignores the members that it does not use. */
 typedef struct tutti_options {
     size_t size;
     tutti_group* group;  /* NULL: the default group */
@@ -279,15 +279,15 @@ typedef struct tutti_options {
 #define TUTTI_OPTIONS_INIT \
     { sizeof(tutti_options), NULL, 0, 0, 0, 1.0 }
 
-/* All ranks of a group call the same; dtypes and element counts must agree where nothing else is said, shapes need not.
- * Lists of tensors have one for each rank, in their order; `count` is checked. Errors: TUTTI_INVALID_ARGUMENT before
- * anything is sent; TUTTI_COLLECTIVE_MISMATCH, TUTTI_PEER_LOST, TUTTI_TIMEOUT, TUTTI_ABORTED on every rank, and the
- * group is unusable afterwards.
+/* All ranks of a group call the same function; dtypes and element counts must agree unless a comment says otherwise,
+ * shapes need not. A list of tensors has one for each rank, in rank order; `count` is checked. Errors:
+ * TUTTI_INVALID_ARGUMENT before anything is sent; TUTTI_COLLECTIVE_MISMATCH, TUTTI_PEER_LOST, TUTTI_TIMEOUT,
+ * TUTTI_ABORTED on every rank, and the group is unusable afterwards.
  *
  * Each has two forms: tutti_NAME returns when this rank's part is done; tutti_NAME_async returns at once with a work,
- * and the elements of all tensors must stay alive, and be left alone, until that is complete. */
+ * and the elements of all tensors must stay alive and untouched until the work is complete. */
 
-/* Copies the root's `tensor` into everyone's. */
+/* Copies the root's `tensor` into every rank's. */
 TUTTI_API tutti_status tutti_broadcast(const tutti_tensor* tensor, int src, const tutti_options* options);
 TUTTI_API tutti_status tutti_broadcast_async(const tutti_tensor* tensor, int src, const tutti_options* options,
                                              tutti_work** work);
@@ -386,13 +386,13 @@ typedef struct tutti_quantized_options {
     size_t size;
     int64_t block;            /* elements with one scale: a multiple of 32 from 32 to 1024, or one of the above */
     int32_t type;             /* of the codes */
-    int32_t scales;           /* whose values decide about a scale */
+    int32_t scales;           /* the ranks whose values decide about a scale */
     float scale;              /* one for all of the input, on all ranks; 0: found from the values */
     int32_t quantize_results; /* of tutti_quantized_all_reduce: 1 if the second leg holds codes, too */
     uint64_t seed;            /* of stochastic rounding */
     int32_t rounding;
     int32_t reserved;      /* 0 */
-    const int64_t* counts; /* of the other two: elements of each rank's piece, one for each rank; NULL: as many each */
+    const int64_t* counts; /* of the other two functions: elements of each rank's piece; NULL: equal pieces */
 } tutti_quantized_options;
 #define TUTTI_QUANTIZED_OPTIONS_INIT \
     { sizeof(tutti_quantized_options), 256, 0, 0, 0.0F, 1, 0, 0, 0, NULL }
@@ -424,12 +424,12 @@ TUTTI_API tutti_status tutti_quantized_all_gather_async(const tutti_tensor* outp
 
 enum { TUTTI_ANY_RANK = -1 };
 
-/* Sends `tensor`, which is only read, to another rank. Returns when it may be written again. */
+/* Sends `tensor`, which is only read, to another rank. Returns when the caller may write to it again. */
 TUTTI_API tutti_status tutti_send(const tutti_tensor* tensor, int dst, const tutti_options* options);
 /* Receives from `src` or TUTTI_ANY_RANK; dtype and count must be the sender's. `sender` (may be NULL): its rank. */
 TUTTI_API tutti_status tutti_recv(const tutti_tensor* tensor, int src, const tutti_options* options, int* sender);
-/* The same at once; isend may send to its own rank. Where tutti_options.group_ranks is 1, isend takes no timeout_ms:
- * the group's counts. */
+/* The same, but they return at once; isend may send to its own rank. Where tutti_options.group_ranks is 1, isend takes
+ * no timeout_ms and uses the group's. */
 TUTTI_API tutti_status tutti_isend(const tutti_tensor* tensor, int dst, const tutti_options* options,
                                    tutti_work** work);
 TUTTI_API tutti_status tutti_irecv(const tutti_tensor* tensor, int src, const tutti_options* options,
@@ -437,16 +437,17 @@ TUTTI_API tutti_status tutti_irecv(const tutti_tensor* tensor, int src, const tu
 
 /* ---- Work ------------------------------------------------------------------------------------------------------ */
 
-/* Blocks until the operation has ended, and returns how: TUTTI_OK or its error. 0: until the operation's own deadline;
- * when another time is over first: TUTTI_TIMEOUT, and the operation goes on. */
+/* Blocks until the operation has ended; returns TUTTI_OK or its error. A `timeout_ms` of 0 means the operation's own
+ * deadline; another one that passes first gives TUTTI_TIMEOUT, and the operation goes on. */
 TUTTI_API tutti_status tutti_work_wait(tutti_work* work, int64_t timeout_ms);
 /* Waits for all; returns the first failure after all have ended. */
 TUTTI_API tutti_status tutti_work_wait_all(tutti_work* const* works, size_t count);
 /* `*done`: 1 if the operation has ended, well or not. Does not wait. */
 TUTTI_API tutti_status tutti_work_test(tutti_work* work, int* done);
-/* `*error`: TUTTI_OK while it runs or if it ended well, else its error, with the sentence in tutti_last_error(). */
+/* `*error`: TUTTI_OK while it runs or if it ended well, else its error, with the message in tutti_last_error(). */
 TUTTI_API tutti_status tutti_work_error(tutti_work* work, tutti_status* error);
-/* Rank in the group of the sender that a receive met; TUTTI_INVALID_ARGUMENT for others or before it is complete. */
+/* The group rank of the sender that a receive matched; TUTTI_INVALID_ARGUMENT for other operations or before
+ * completion. */
 TUTTI_API tutti_status tutti_work_source_rank(tutti_work* work, int* rank);
 /* Gives the handle back; does not cancel the operation. NULL: does nothing. */
 TUTTI_API tutti_status tutti_work_free(tutti_work* work);

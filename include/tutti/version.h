@@ -1,4 +1,4 @@
-/* The version of these headers; tutti_version() and tutti::version() tell that of the library that the program runs
+/* The version of these headers; tutti_version() and tutti::version() return that of the library that the program runs
  * with. CMake and the packages read theirs here. */
 #ifndef TUTTI_VERSION_H
 #define TUTTI_VERSION_H

@@ -24,7 +24,7 @@ class Operation;
 
 /// Handle of an asynchronous operation. Copies name the same operation; all methods are thread-safe. The buffers of
 /// the operation must stay alive, and unwritten, until it is complete; dropping the handle does not cancel it.
-/// A default-constructed Work is empty: what a caller outside the group gets.
+/// A default-constructed Work is empty; a caller outside the group gets one.
 class TUTTI_API Work {
  public:
     Work() = default;
@@ -32,10 +32,10 @@ class TUTTI_API Work {
 
     explicit operator bool() const noexcept { return operation_ != nullptr; }
 
-    /// Whether it has finished, well or not.
+    /// Whether the operation has finished, well or not.
     bool is_completed() const;
-    /// Blocks until finished. Zero: until the operation's own deadline. Otherwise throws Timeout when the time is over;
-    /// the operation goes on then. Throws what the operation threw. Returns true.
+    /// Blocks until the operation has finished. Zero: until its own deadline. Otherwise throws Timeout when `timeout`
+    /// is over; the operation goes on then. Rethrows the operation's error. Returns true.
     bool wait(std::chrono::milliseconds timeout = std::chrono::milliseconds{0});
     /// The same as wait() for operations on host memory.
     void synchronize();
@@ -45,17 +45,18 @@ class TUTTI_API Work {
     std::exception_ptr exception() const;
     /// The output tensors (views of the caller's buffers); throws if it is not finished or failed.
     std::vector<TensorView> result() const;
-    /// Rank in the group of the sender that a receive met; InvalidArgument for other operations or before completion.
+    /// The group rank of the sender that a receive matched; InvalidArgument for other operations or before completion.
     int source_rank() const;
-    /// Completes with the list of output tensors. Of tensors on a device: as soon as the operation is enqueued, and the
-    /// stream that it was called with, which is the current one of continuations, waits for its end. future.hpp says
-    /// where they run.
+    /// A future that completes with the list of output tensors. For tensors on a device it completes as soon as the
+    /// operation is enqueued, and the call's stream, which is the current one of continuations, waits for the
+    /// operation's end. future.hpp says where continuations run.
     Future<std::vector<TensorView>> get_future() const;
-    /// Completes with how the operation ended; never with an exception.
+    /// A future that completes with how the operation ended; never with an exception.
     Future<WorkResult> get_future_result() const;
-    /// co_await work: result(), or the error is thrown; InvalidArgument for an empty Work. The same as to await
-    /// get_future(): the handle may be dropped meanwhile. Goes on at once when the operation is complete already, so
-    /// that two coroutines of one group may issue their next operations in another order than on another rank.
+    /// co_await work gives result() or throws the error; InvalidArgument for an empty Work. It is the same as awaiting
+    /// get_future(): the handle may be dropped meanwhile. The coroutine goes on at once when the operation is complete
+    /// already, so that two coroutines of one group may issue their next operations in another order than on another
+    /// rank.
     auto operator co_await() const& { return get_future().operator co_await(); }
 #if defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 13
     /// These compilers destroy the options of co_await async::all_reduce(x, {.group = g}) twice. Name the Work first.

@@ -32,7 +32,7 @@ std::optional<DType> integer_of(Py_ssize_t bytes, bool is_signed) {
     }
 }
 
-// The element type of a buffer: the struct module's letters, whose widths the item size tells.
+// The element type of a buffer: the struct module's letters; the item size gives their width.
 std::optional<DType> dtype_of_format(const char* format, Py_ssize_t item_bytes) {
     std::string_view letters = format == nullptr ? "B" : format;
     if (!letters.empty() && (letters[0] == '@' || letters[0] == '=' || letters[0] == '<')) letters.remove_prefix(1);
@@ -165,7 +165,7 @@ bool Array::take_dlpack(nb::handle object, const char* operation, const char* ar
 }
 
 nb::object Array::dlpack_of(nb::handle object) {
-    // PyTorch's tensors say that they are the host's without the detour by __dlpack_device__.
+    // PyTorch's tensors say without the detour by __dlpack_device__ that they are in host memory.
     const bool is_cpu = nb::hasattr(object, "is_cpu") && object.attr("is_cpu").is(nb::handle(Py_True));
     if (is_cpu || !nb::hasattr(object, "__dlpack_device__")) return object.attr("__dlpack__")();
     const nb::object device = object.attr("__dlpack_device__")();

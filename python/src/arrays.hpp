@@ -1,4 +1,5 @@
-// Arrays: what Python programs have instead of TensorView: NumPy arrays, anything with the buffer protocol or DLPack.
+// Arrays: the objects that Python programs pass as TensorViews: NumPy arrays, anything with the buffer protocol or
+// DLPack.
 //
 // Threads: those that hold the interpreter's lock; the views may be used without it.
 #pragma once
@@ -14,17 +15,18 @@
 
 namespace tutti::python {
 
-/// Where the library of a tensor on a device works. Of host memory: nothing.
+/// The current stream of the library of a tensor on a device. Host memory has none.
 struct StreamSource {
     Device::Type device = Device::Type::cpu;
     nb::object current;  ///< a function that returns its current stream; None: the device's default stream
 };
 
-/// While it lives, this thread's operations are in a library's current stream. Made with the interpreter's lock.
+/// While it lives, this thread's operations are in a library's current stream. The constructor needs the interpreter's
+/// lock.
 class InStream {
  public:
     explicit InStream(const StreamSource& source);
-    /// In those of the libraries that have begun to use a device, for what has no arrays.
+    /// For calls without arrays: the current streams of the libraries that have begun to use a device.
     struct Ambient {};
     explicit InStream(Ambient where);
 
@@ -63,7 +65,7 @@ class Array {
     nb::object stream_;  // StreamSource::current
 };
 
-/// Of the first array that is on a device.
+/// The source of the first array on a device.
 StreamSource source_of(const std::vector<Array>& arrays);
 
 /// A list or tuple of arrays, for all_gather and its kin. None: empty.
@@ -78,8 +80,8 @@ struct ArrayList {
 
 /// A new NumPy array over the tensor's memory, which it keeps alive; ml_dtypes' types where NumPy has none.
 nb::object to_numpy(const Tensor& tensor);
-/// Where a tensor lives, from "cpu", "cuda:1", or an object that prints as such (torch.device). "cuda" is ROCm where
-/// PyTorch is here and built for it.
+/// The device from "cpu", "cuda:1", or an object that prints as such (torch.device). "cuda" is ROCm if the process has
+/// PyTorch and that is built for it.
 Device device_of(nb::handle device, const char* operation);
 /// The same for a kind of device alone, as meshes have; it is not checked.
 std::string kind_of_device(const std::string& kind);

@@ -1,4 +1,4 @@
-// AllToAllVV2: tutti.atb gives what is here its names and defaults.
+// AllToAllVV2: tutti.atb gives these functions their names and defaults.
 #include "calls.hpp"
 #include "groups.hpp"
 #include "parts.hpp"
@@ -83,7 +83,7 @@ atb::AllToAllVV2Param param_of(nb::handle p) {
     return param;
 }
 
-constexpr std::size_t tensors_max = 6;  // x, four lists of numbers, and the one that tells the output's length
+constexpr std::size_t tensors_max = 6;  // x, four lists of numbers, and the one with the output's length
 
 atb::AllToAllVV2Inputs inputs_of(const nb::list& tensors, nb::handle send_count) {
     const auto given = [&](std::size_t i) { return i < tensors.size() ? nb::object(tensors[i]) : nb::none(); };
@@ -95,19 +95,18 @@ atb::AllToAllVV2Inputs inputs_of(const nb::list& tensors, nb::handle send_count)
             .sendCount = numbers_of(send_count, "sendCount")};
 }
 
-// On the other ranks what goes wrong here is an error too, of the same code.
+// An error of this rank becomes an error of the same code on the other ranks.
 void refuse(atb::OperationTorch& operation, const std::exception& error) {
     const auto* own = dynamic_cast<const atb::Error*>(&error);
     const atb::Error told(own != nullptr ? own->code() : atb::ERROR_INVALID_PARAM, error.what());
     without_gil([&] { operation.refuse(told); });
 }
 
-// `make_output(x, elements)` makes the array that the caller gets. Whatever goes wrong before the call goes wrong on
-// all ranks.
+// `make_output(x, elements)` makes the array that the caller gets. An error before the call is an error on all ranks.
 nb::object execute(atb::OperationTorch& operation, nb::handle in_tensors, nb::handle send_count,
                    nb::handle make_output) {
     const nb::list tensors(nb::borrow(in_tensors));
-    if (tensors.size() == 0 || tensors.size() > tensors_max) {  // says what is expected, to all
+    if (tensors.size() == 0 || tensors.size() > tensors_max) {  // tells all ranks the expected number
         const std::vector<ConstTensorView> as_many(tensors.size());
         without_gil([&] { operation.execute(as_many); });
     }

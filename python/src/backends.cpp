@@ -47,7 +47,7 @@ struct Request {
         return to_array(TensorView(const_cast<void*>(data), Extents::of(static_cast<std::int64_t>(count)),
                                    request->dtype, {}, request->device));
     }
-    // Of each rank's block; the lengths are those of the side of the operation that has several.
+    // The arrays of the ranks' blocks; the lengths come from the side of the operation that has several.
     template <class Pointers>
     nb::object blocks(const Pointers& pointers, const std::vector<std::uint64_t>& exchanged) const {
         if (pointers.empty()) return nb::none();
@@ -100,7 +100,7 @@ class PythonEvent : public DeviceEvent {
     std::shared_ptr<PyObject> event_;
 };
 
-// A backend whose run(request, completion) and abort(reason) are Python's, and what else it has.
+// A backend whose run(request, completion), abort(reason) and optional methods are Python's.
 class PythonBackend : public CustomBackend {
  public:
     PythonBackend(nb::object backend, int rank, int size)

@@ -1,4 +1,4 @@
-// Backends: which there are, and those that are written in Python.
+// Backends: the list of them, and backends in Python.
 #pragma once
 
 #include "python.hpp"
@@ -7,7 +7,7 @@
 
 namespace tutti::python {
 
-/// Whether Backend.register_backend made it known.
+/// Whether a Python program has registered it (Backend.register_backend).
 bool is_from_python(const std::string& name);
 
 void bind_backends(nanobind::module_& m);

@@ -1,4 +1,4 @@
-// Calls: what all bindings of collectives and messages share: groups and times from Python's objects, and running
+// Calls: the common part of all bindings of collectives and messages: groups and times from Python's objects, and calls
 // without the interpreter's lock.
 #pragma once
 
@@ -22,7 +22,7 @@
 
 namespace tutti::python {
 
-/// For types alone: what a call returns that may be asynchronous, and groups.
+/// Only for type hints: the result of a call that may be asynchronous, and groups.
 using OptionalWork = nb::typed<nb::object, std::optional<PendingWork>>;
 using GroupObject = nb::typed<nb::object, ProcessGroup>;
 using GroupList = nb::typed<nb::list, ProcessGroup>;
@@ -37,11 +37,11 @@ inline nb::list one(nb::handle object) {
     return list;
 }
 
-/// None (the default group), a ProcessGroup or a DeviceMesh of one dimension.
+/// The group from None (the default group), a ProcessGroup or a DeviceMesh of one dimension.
 ProcessGroup group_of(nb::handle group, const char* operation);
-/// A rank that may be missing; InvalidArgument for what is no integer.
+/// A rank that may be missing; InvalidArgument for an object that is no integer.
 std::optional<int> rank_of(nb::handle rank, const char* operation, const char* argument);
-/// An integer that must be there; InvalidArgument for anything else.
+/// A required integer; InvalidArgument for anything else.
 int integer_of(nb::handle value, const char* operation, const char* argument);
 /// True or False; InvalidArgument for anything else.
 bool flag_of(nb::handle flag, const char* operation, const char* argument);
@@ -69,7 +69,8 @@ std::vector<Array> list_of(A&&... array) {
     return arrays;
 }
 
-/// Runs a call without the interpreter's lock; what it does is recorded as called where the program's Python code is.
+/// Runs a call without the interpreter's lock; records give the current place in the program's Python code as its call
+/// site.
 template <class F>
 auto without_gil(F call) {
     const CallSiteScope site(call_site());

@@ -269,7 +269,7 @@ auto barrier(Way way, nb::handle group, nb::handle device_ids, nb::handle timeou
             options.device_ids.push_back(*rank_of(id, name, "device_ids"));
         }
     }
-    // Of a group for host memory it waits for no stream.
+    // In a group for host memory it waits for no stream.
     std::optional<InStream> in_stream;
     if (is_for_devices(options.group)) in_stream.emplace(InStream::Ambient{});
     return way(

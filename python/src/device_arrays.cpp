@@ -16,7 +16,7 @@ struct DeviceArray {
     Tensor tensor;
 };
 
-// A capsule whose tensor nobody has taken deletes it.
+// A capsule deletes its tensor if no library has taken it.
 nb::object capsule_of(const Tensor& tensor) {
     DLManagedTensor* managed = tensor.to_dlpack();
     PyObject* capsule = PyCapsule_New(managed, "dltensor", [](PyObject* self) {

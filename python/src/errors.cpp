@@ -18,24 +18,24 @@
 namespace tutti::python {
 namespace {
 
-// An argument of a type that cannot be used; becomes tutti.errors.ArgumentTypeError.
+// An argument of an unusable type; becomes tutti.errors.ArgumentTypeError.
 class ArgumentType : public InvalidArgument {
  public:
     using InvalidArgument::InvalidArgument;
 };
 
-// What a signal handler raised while the main thread waited. Of the main thread alone.
+// The exception that a signal handler raised while the main thread waited. For the main thread alone.
 std::optional<nb::python_error>& raised_by_signal() {
     static auto* raised = new std::optional<nb::python_error>();  // outlives the interpreter
     return *raised;
 }
 
 std::thread::id main_thread;
-std::atomic<std::thread::id> ending_thread{};  // that ends the interpreter
+std::atomic<std::thread::id> ending_thread{};  // the thread that ends the interpreter
 constexpr auto check_interval = std::chrono::milliseconds(20);
 
-// Runs Python's signal handlers in a wait of the main thread, as the interpreter does between two instructions. True:
-// one of them has raised.
+// Runs Python's signal handlers in a wait of the main thread, as the interpreter does between two instructions. Returns
+// true if one of them has raised.
 bool check_signals() noexcept {
     if (std::this_thread::get_id() != main_thread) return false;
     static std::chrono::steady_clock::time_point last;
@@ -48,7 +48,7 @@ bool check_signals() noexcept {
     return true;
 }
 
-// By the names of whom it belongs to.
+// The error code's name: ATB's for an error of ATB, otherwise tutti's.
 const char* code_of(const DistError& error) {
     const auto* atb_error = dynamic_cast<const atb::Error*>(&error);
     return atb_error != nullptr ? atb::to_string(atb_error->code()) : to_string(error.code());
@@ -136,7 +136,7 @@ void end_daemon_threads() {
 }
 
 void bind_errors(nb::module_&) {
-    // Where nobody has imported threading, there is only the main thread.
+    // If no module has imported threading, there is only the main thread.
     main_thread = std::this_thread::get_id();
     const nb::dict modules = nb::module_::import_("sys").attr("modules");
     const nb::object threading = modules.contains("threading") ? nb::object(modules["threading"]) : nb::none();

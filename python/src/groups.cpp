@@ -62,7 +62,7 @@ NewGroupOptions new_group_options(nb::handle timeout, const std::string& backend
                             .use_local_synchronization = local,
                             .group_desc = description};
     if (!device_id.is_none()) options.device_id = device_of(device_id, operation);
-    // Without a backend: the world's, with other options.
+    // Without a backend it is the world's, with other options.
     options.pg_options = pg_options_of(pg_options, backend, operation);
     return options;
 }
@@ -117,7 +117,7 @@ class CoalescingScope {
     }
     void drop() {
         leave();
-        // What was collected is not launched: the scope goes as after an exception.
+        // Drops the collected calls: the scope ends as after an exception.
         try {
             const std::unique_ptr<Coalescing> scope = std::move(scope_);
             throw InvalidArgument("dropped");
@@ -395,7 +395,7 @@ std::optional<milliseconds> duration_of(nb::handle timeout, const char* operatio
     if (seconds < 0) {
         throw InvalidArgument(fmt::format("{}: {} is {} s: expected zero or more", operation, argument, seconds));
     }
-    // A time that is not zero never becomes zero, which would mean "the group's".
+    // A nonzero time never becomes zero, which would mean "the group's".
     const auto whole = static_cast<std::int64_t>(seconds * 1e3);
     return milliseconds(whole == 0 && seconds > 0 ? 1 : whole);
 }

@@ -7,7 +7,7 @@
 
 namespace tutti::python {
 
-/// The Python object of a group; always the same one for "not a member": GroupMember.NON_GROUP_MEMBER.
+/// The Python object of a group; for "not a member" always GroupMember.NON_GROUP_MEMBER.
 nb::object group_object(const ProcessGroup& group);
 /// Whether objects of this group may be pickled.
 bool allows_pickle(const ProcessGroup& group);

@@ -1,4 +1,4 @@
-// tutti._core: the C++ library for Python. Private; the package tutti gives names and defaults to what is here.
+// tutti._core: the C++ library for Python. Private; the package tutti gives its functions names and defaults.
 #include "arrays.hpp"
 #include "backends.hpp"
 #include "call_site/call_site.hpp"
@@ -23,7 +23,7 @@ NB_MODULE(_core, m) {
     m.doc() = "The C++ library; private. Use the package tutti.";
     m.attr("version") = tutti::version();
     nanobind::set_leak_warnings(false);  // groups and works may live until the process ends
-    // Not imported: what makes the types' stub loads this module alone.
+    // Not imported: the generator of the types' stub loads this module alone.
     const nanobind::dict modules = nanobind::module_::import_("sys").attr("modules");
     if (modules.contains("tutti")) {
         set_packages(nanobind::cast<std::vector<std::string>>(nanobind::list(modules["tutti"].attr("__path__"))));

@@ -1,5 +1,6 @@
-// The object collectives: Python objects as tutti::Object and back. What C++ has a kind for is converted here; what
-// only Python has (tuples, data classes, dates, …) is a record, which tutti.objects describes and rebuilds.
+// The object collectives: Python objects as tutti::Object and back. This file converts values that have a kind in C++;
+// values that only Python has (tuples, data classes, dates, …) become records, which tutti.objects describes and
+// rebuilds.
 //
 // A rank that cannot describe its object takes part all the same, with a record of why, so that no rank waits for it.
 #include "calls.hpp"
@@ -23,7 +24,7 @@ namespace {
 constexpr const char* failure_type = "tutti.failure";
 constexpr const char* tuple_type = "python.tuple";
 
-// What a Python function of tutti.objects raises, as an ObjectError with its path.
+// Turns the exception of a Python function of tutti.objects into an ObjectError with its path.
 template <class F>
 auto with_object_errors(F f) {
     try {
@@ -130,14 +131,14 @@ class Describer {
         const auto kind = nb::cast<std::string>(array.attr("dtype").attr("kind"));
         const bool native = nb::cast<bool>(array.attr("dtype").attr("isnative"));
         if (kind != "V") return native && kind.find_first_of("biufc") != std::string::npos;
-        try {  // ml_dtypes' types say that they are void
+        try {  // ml_dtypes' types call themselves void
             (void)dtype_from_string(nb::cast<std::string>(array.attr("dtype").attr("name")));
             return true;
         } catch (const InvalidArgument&) {
             return false;
         }
     }
-    // Without a copy where it is in one piece; encoding copies it into the message.
+    // Makes no copy of an array in one piece; encoding copies it into the message.
     static Object array(nb::handle value) {
         auto* held = new Array(value, Array::Access::read, "object", "array");
         const std::shared_ptr<Array> keep(held, [](Array* pointer) {
@@ -263,7 +264,8 @@ bool pickles(nb::handle allow_pickle, const ProcessGroup& group) {
     return allow_pickle.is_none() ? allows_pickle(group) : nb::cast<bool>(allow_pickle);
 }
 
-// A call's objects: described, or the record of why they cannot be, with the error that this rank raises afterwards.
+// A call's objects: described, or a record of the reason why they cannot be, with the error that this rank raises
+// afterwards.
 struct Described {
     ObjectList objects;
     std::exception_ptr error;

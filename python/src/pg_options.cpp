@@ -40,7 +40,8 @@ bool is_like_nccl(std::string_view name) {
     return std::ranges::find(like_nccl, name) != like_nccl.end();
 }
 
-// Who would get the options: one of NCCL's kind that is not Python's. No names: the usual backends of devices.
+// Whether a backend of NCCL's kind, not written in Python, would get the options. No names: the usual backends of
+// devices.
 bool are_for_nccl(const std::vector<std::string>& names) {
     if (names.empty())
         return std::ranges::none_of(like_nccl, [](std::string_view name) { return is_from_python(std::string(name)); });
@@ -51,7 +52,7 @@ bool are_options_of_nccl(nb::handle options) {
     return nb::hasattr(options, "is_high_priority_stream") && nb::hasattr(options, "config");
 }
 
-// PyTorch's fields that nobody has set are the smallest integer, as NCCL's are.
+// Unset fields of PyTorch are the smallest integer, as NCCL's are.
 std::optional<int> number(nb::handle config, const char* field, const char* operation) {
     const nb::object value = nb::getattr(config, field, nb::none());
     if (value.is_none()) return std::nullopt;
@@ -98,7 +99,7 @@ std::any pg_options_of(nb::handle options, const std::string& backend, const cha
     const std::vector<std::string> names = names_in(backend);
     if (!are_for_nccl(names)) return shared_object(options);
     if (are_options_of_nccl(options)) return nccl_options(options, operation);
-    // With no backend named, or another one beside NCCL's, they may be for that.
+    // Without a backend's name, or with one from Python beside NCCL's, the options may be for another backend.
     const bool for_nccl_alone = !names.empty() && std::ranges::none_of(names, &is_from_python);
     if (for_nccl_alone) throw_type_error(operation, "pg_options", options, "a ProcessGroupNCCL.Options or None");
     return shared_object(options);

@@ -1,4 +1,4 @@
-// What a plan can do, and symmetric memory. Plans are made beside the calls that they are of.
+// The methods of a plan, and symmetric memory. The files of the calls make their plans.
 #include "plans.hpp"
 
 #include "parts.hpp"

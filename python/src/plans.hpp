@@ -1,5 +1,5 @@
-// ArrayPlan, and the two ways of making a call: at once, or as a plan that is run later. What a collective takes is
-// written once, in a function that has the way as its first argument.
+// ArrayPlan, and the two ways of making a call: at once, or as a plan that runs later. One function describes the
+// arguments of a collective, with the way as its first argument.
 #pragma once
 
 #include "calls.hpp"
@@ -21,7 +21,7 @@ class ArrayPlan {
         const InStream in_stream(source_of(arrays_));
         without_gil([&] { plan_.run(); });
     }
-    /// The arrays are the plan's, so the plan, `self`, lives as long as what it has begun.
+    /// The plan owns the arrays, so the plan, `self`, lives as long as the operation.
     nb::object start(const nb::object& self) {
         StreamSource source = source_of(arrays_);
         const InStream in_stream(source);
@@ -37,7 +37,7 @@ class ArrayPlan {
     nb::object outputs_;
 };
 
-/// The call itself, blocking or not.
+/// The way that makes the call itself, blocking or not.
 struct Now {
     bool async_op = false;
 
@@ -56,7 +56,7 @@ inline Now now(nb::handle async_op, const char* operation) {
     return {flag_of(async_op, operation, "async_op")};
 }
 
-/// A plan of it.
+/// The way that makes a plan of the call.
 struct Later {
     static constexpr const char* name(const char* planned) { return planned; }
     template <class Blocking, class Async, class Planned>

@@ -20,7 +20,7 @@ int destination(nb::handle dst, nb::handle group_dst, const ProcessGroup& group,
     return get_global_rank(group ? group : default_group(), *local);
 }
 
-// A send of one array, and to whom.
+// A send of one array, and its receiver.
 struct Sending {
     Sending(const char* name, nb::handle tensor, nb::handle dst, nb::handle group, nb::handle tag, nb::handle group_dst,
             nb::handle timeout)
@@ -35,7 +35,7 @@ struct Sending {
     std::vector<Array> arrays;
     ConstTensorView view;
     SendOptions options;
-    bool outside;  // of the group: nothing is to be done
+    bool outside;  // of the group: there is nothing to do
     int to;
 };
 

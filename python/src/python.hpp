@@ -1,4 +1,4 @@
-// nanobind, and what all bindings agree on: an argument of type nb::handle is any object, None included.
+// nanobind, and the convention of all bindings: an argument of type nb::handle is any object, None included.
 #pragma once
 
 #include <nanobind/nanobind.h>

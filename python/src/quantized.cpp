@@ -36,7 +36,7 @@ std::int64_t block_of(nb::handle block, const char* name) {
     return elements;
 }
 
-// What tutti.distributed has put together: (type, block, scales, scale, quantize_results, rounding, seed).
+// The tuple that tutti.distributed makes: (type, block, scales, scale, quantize_results, rounding, seed).
 QuantizedOptions options_of(nb::handle given, nb::handle op, nb::handle group, nb::handle timeout, const char* name) {
     const auto how = nb::borrow<nb::tuple>(given);
     const auto text = [&](std::size_t i, const char* argument) {

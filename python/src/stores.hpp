@@ -1,4 +1,4 @@
-// Stores as Python objects, and stores that are written in Python.
+// Stores as Python objects, and stores in Python.
 #pragma once
 
 #include <tutti/store.hpp>
@@ -7,7 +7,7 @@
 
 namespace tutti::python {
 
-/// A tutti.Store, or any object with a store's methods (set, get, add, wait, …), which are called then.
+/// A tutti.Store, or any object with a store's methods (set, get, add, wait, …), which tutti then calls.
 Store store_of(nb::handle store, const char* operation);
 
 void bind_stores(nb::module_& m);

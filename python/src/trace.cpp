@@ -15,7 +15,7 @@
 namespace tutti::python {
 namespace {
 
-// Functions of Python's around every call, as long as it is not closed. What they raise is printed.
+// Python functions around every call, until it is closed. Their exceptions are printed.
 class OperationHookObject {
  public:
     OperationHookObject(nb::handle before, nb::handle after) {

@@ -5,10 +5,9 @@
 
 namespace tutti::python {
 
-// An interpreter that ends takes a thread that asks for its lock, a daemon thread, to its end by pthread_exit, which
-// unwinds the thread's frames (up to Python 3.13). Those between here and the interpreter may not be unwound:
-// destructors, and functions that throw nothing. So the thread stays here until the process has ended, as it would
-// inside of Python 3.14.
+// An ending interpreter ends a daemon thread that asks for its lock by pthread_exit, which unwinds the thread's frames
+// (up to Python 3.13). The frames between here and the interpreter must not be unwound: destructors, and functions that
+// throw nothing. So the thread stays here until the process has ended, as it would inside of Python 3.14.
 WithoutGil::~WithoutGil() {
     try {
         PyEval_RestoreThread(state_);

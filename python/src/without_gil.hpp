@@ -5,8 +5,8 @@
 
 namespace tutti::python {
 
-/// Made and destroyed by the same thread, which holds the lock before and after. Where the interpreter ends meanwhile,
-/// its destructor does not return.
+/// One thread makes and destroys it, and holds the lock before and after. If the interpreter ends meanwhile, the
+/// destructor does not return.
 class WithoutGil {
  public:
     WithoutGil() : state_(PyEval_SaveThread()) {}

@@ -15,7 +15,8 @@
 namespace tutti::python {
 namespace {
 
-// Arrays of operations whose Work was dropped while they ran. Never destroyed: memory may be written until the end.
+// Arrays of operations whose Work was dropped while they ran. Never destroyed: operations may write to the memory until
+// the end.
 std::deque<PendingWork>& dropped() {
     static auto* works = new std::deque<PendingWork>();
     return *works;
@@ -23,8 +24,8 @@ std::deque<PendingWork>& dropped() {
 
 // ---- Callbacks from threads of tutti's ----------------------------------------------------------------------------
 
-// A thread that asks for the interpreter's lock when the interpreter is ending would never get it. `closed` is set
-// before that, and whoever is inside is waited for.
+// A thread that asks for the interpreter's lock when the interpreter is ending would never get it. close() sets
+// `closed` before that, and waits for the threads inside.
 std::atomic<bool> closed{false};
 std::atomic<int> inside{0};
 
@@ -40,7 +41,7 @@ class Inside {
 // A forked child has none of the threads that were inside.
 const int forks_begin_outside = ::pthread_atfork(nullptr, nullptr, [] { inside = 0; });
 
-// Arrays may go with the interpreter: what is sent from them is received before, or taken back.
+// The interpreter's end may free arrays: their sends are received before, or withdrawn.
 void close() {
     end_daemon_threads();
     without_gil([] { leave_all_groups(std::chrono::seconds(2)); });
@@ -90,14 +91,14 @@ void keep_until_complete(PendingWork work) {
     dropped().push_back(std::move(work));
 }
 
-// An operation on a device is complete when it is in a stream, and uses the arrays for longer: their library may give
-// their memory to others, whose work comes after it if the library's stream waits for it.
+// An operation on a device completes when it is in a stream, and uses the arrays for longer. Their library may re-use
+// their memory for other work, which comes after the operation if the library's stream waits for it.
 void PendingWork::let_stream_wait() noexcept {
     try {
         const nb::error_scope kept;
         const InStream in_stream(source_);
         without_gil([&] { Work(work_).wait(); });
-    } catch (...) {  // it has failed, and nobody asks
+    } catch (...) {  // the operation has failed, and nobody asks
     }
 }
 

@@ -10,7 +10,8 @@
 
 namespace tutti::python {
 
-/// What Python calls Work. Dropping it does not cancel the operation, whose arrays stay alive until it is complete.
+/// The class that Python calls Work. Dropping it does not cancel the operation, whose arrays stay alive until it is
+/// complete.
 /// Threads: those that hold the interpreter's lock.
 class PendingWork {
  public:
@@ -25,12 +26,12 @@ class PendingWork {
     ~PendingWork();
 
     static nb::object object(Work work, std::vector<Array> arrays, nb::object outputs);
-    /// `owner`: of the arrays, where they are not here. `source`: of their stream.
+    /// `owner` keeps the arrays if they are not here; `source` gives their stream.
     static nb::object object(Work work, nb::object outputs, nb::object owner, StreamSource source);
 
     const Work& work() const noexcept { return work_; }
     const StreamSource& source() const noexcept { return source_; }
-    /// On a device: by the current stream of the arrays' library.
+    /// On a device the current stream of the arrays' library waits.
     bool wait(std::chrono::milliseconds timeout);
     nb::object result() const;
 
@@ -45,11 +46,11 @@ class PendingWork {
     bool waited_ = false;
 };
 
-/// Lets go of arrays whose operations have completed since.
+/// Releases arrays of operations that have completed since.
 void release_completed();
 
 /// Calls a Python function without arguments when the operation is complete: at once, or on a thread of tutti's.
-/// Errors of the function are printed. Nothing is called any more once the interpreter ends.
+/// Prints errors of the function. Calls nothing any more once the interpreter ends.
 void call_when_complete(const Work& work, nb::object function);
 
 void bind_work(nb::module_& m);

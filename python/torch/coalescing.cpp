@@ -6,7 +6,7 @@
 namespace tutti::torch {
 namespace {
 
-// Named in later versions than 2.13.
+// Operation types that only versions after 2.13 have.
 template <class Type>
 constexpr Type all_gather_into_tensor_type() {
     if constexpr (requires { Type::ALLGATHER_INTO_TENSOR_COALESCED; }) {

@@ -8,7 +8,7 @@
 namespace tutti::torch {
 namespace {
 
-// PyTorch's words for what is wrong with a list; the checks take a function that throws them.
+// Throws PyTorch's message about a bad list; PyTorch's checks take such a function.
 using Refuse = std::function<void(const std::string&)>;
 
 void check_equal_inputs(const Refuse& refuse, const Tensors& tensors) {
@@ -17,7 +17,7 @@ void check_equal_inputs(const Refuse& refuse, const Tensors& tensors) {
     c10d::assertTypeAndSizesMatch(refuse, tensors);
 }
 
-// The type of `one` in every tensor of `list`, and its sizes.
+// Checks that every tensor of `list` has the type of `one`, and its sizes.
 void check_list(const Refuse& refuse, const Tensors& list, const at::Tensor& one, bool equal_sizes) {
     if (equal_sizes) return c10d::assertTypeAndSizesMatch(refuse, list, one.options(), one.sizes());
     for (std::size_t i = 0; i < list.size(); ++i) {
@@ -28,7 +28,7 @@ void check_list(const Refuse& refuse, const Tensors& list, const at::Tensor& one
     }
 }
 
-// Rows by rank as elements by rank; none: the same number for each.
+// Turns rows by rank into elements by rank; no rows: the same number for each.
 std::vector<std::int64_t> elements_of(const std::vector<std::int64_t>& rows, const at::Tensor& tensor, int ranks) {
     if (rows.empty()) return std::vector<std::int64_t>(static_cast<std::size_t>(ranks), tensor.numel() / ranks);
     const std::int64_t row = tensor.size(0) == 0 ? 0 : tensor.numel() / tensor.size(0);
@@ -171,7 +171,7 @@ WorkPtr ProcessGroupTutti::allgather(std::vector<Tensors>& outputs, Tensors& inp
                          outputs[i].size(), ")"));
     }
     if (inputs.size() > 1) return allgather_several(outputs, inputs, options);
-    // Counts may differ between ranks, but gloo's may not.
+    // tutti allows counts that differ between ranks, gloo does not.
     check_list(invalid, outputs[0], inputs[0], options_->backend == "gloo");
     const ConstTensorView input = view_of(inputs[0], "all_gather", "tensor");
     const TensorList views = views_of(outputs[0], "all_gather", "output_tensors");
@@ -392,7 +392,7 @@ WorkPtr ProcessGroupTutti::alltoall_base(at::Tensor& output, at::Tensor& input,
     }
     const Refuse invalid = [&](const std::string& message) { refuse("alltoall_base", message); };
     if (output.scalar_type() != input.scalar_type()) invalid("tensors are not equal in data type");
-    // Strides are no trouble, but gloo's callers expect to be told.
+    // tutti takes strides, but gloo's callers expect the error.
     TORCH_CHECK_VALUE(options_->backend != "gloo" || (output.is_contiguous() && input.is_contiguous()),
                       "Tensors must be contiguous");
     const bool even = output_splits.empty() && input_splits.empty();

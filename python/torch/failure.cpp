@@ -21,7 +21,7 @@ std::string message_of(const DistError& error, const Place& place) {
     return complete ? message : message + " (" + place.operation + " on " + rank + ")";
 }
 
-// SUCCESS of null, and of a call that was refused: nothing was sent.
+// SUCCESS for null, and for a refused call, which sent nothing.
 c10d::ErrorType type_of(const std::exception_ptr& error) noexcept {
     if (!error) return c10d::ErrorType::SUCCESS;
     try {
@@ -54,7 +54,7 @@ std::exception_ptr translated(std::exception_ptr error, const Place& place) {
         return std::make_exception_ptr(c10::DistStoreError(here, says_so ? message : "Timed out: " + message));
     } catch (const DistNetworkError& e) {
         return std::make_exception_ptr(c10::DistNetworkError(here, message_of(e, place)));
-    } catch (const Timeout& e) {  // in gloo's words, which programs look for
+    } catch (const Timeout& e) {  // gloo's words, which programs look for
         return std::make_exception_ptr(
             c10::DistBackendError(here, "tutti: Timed out waiting: " + message_of(e, place)));
     } catch (const PeerLost& e) {
@@ -90,8 +90,8 @@ void Failures::watch(const tutti::Work& work) {
     }
 }
 
-// Those who wait are told by the same thread, in the order in which they asked; a program that waits for a Work may
-// therefore have its error a moment before the hook is called.
+// One thread notifies all waiters, in the order in which they asked; a program that waits for a Work may therefore see
+// its error a moment before the hook is called.
 void Failures::listen(const std::shared_ptr<Hooks>& hooks, const tutti::Work& work) {
     work.get_future().add_done_callback([hooks, work](const auto&) {
         if (type_of(work.exception()) != c10d::ErrorType::SUCCESS) hooks->tell();

@@ -1,4 +1,4 @@
-// What tutti throws, as PyTorch's exceptions.
+// tutti's exceptions as PyTorch's.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -19,19 +19,19 @@
 
 namespace tutti::torch {
 
-/// Where something failed.
+/// The rank and operation of a failure.
 struct Place {
     int rank = -1;
     const char* operation = nullptr;
 };
 
-/// The same failure as PyTorch knows it: DistBackendError (what ends a collective), DistStoreError, DistNetworkError,
-/// or a plain c10::Error for an impossible request; Python sees RuntimeError or a class derived from it. Others
-/// unchanged. A message that does not name rank and operation of `place` gets them at its end; where a time limit has
-/// ended it says "Timed out", as gloo's.
+/// The same failure as PyTorch knows it: DistBackendError (for errors that end a collective), DistStoreError,
+/// DistNetworkError, or a plain c10::Error for an impossible request; Python sees RuntimeError or a class derived from
+/// it. Others unchanged. A message that does not name rank and operation of `place` gets them at its end; the message
+/// of a timeout says "Timed out", as gloo's does.
 std::exception_ptr translated(std::exception_ptr error, const Place& place = {});
 
-/// Runs `function`; what it throws arrives translated.
+/// Runs `function` and translates its exceptions.
 template <class Function>
 decltype(auto) translating(Function&& function) {
     try {
@@ -53,24 +53,24 @@ decltype(auto) translating_of_store(Function&& function) {
     }
 }
 
-/// The failures of a group, and the functions that are called at once when there is one. Threads: any.
+/// The failures of a group, and the hooks that run at the first one. Threads: any.
 class Failures {
  public:
     using Hook = std::function<void()>;
 
-    /// `hook` is called once, when something fails for the first time or tell_hooks() is called: on the thread that
-    /// notices, with no lock held. One of the same `id` is replaced.
+    /// Calls `hook` once, at the first failure or at tell_hooks(), on the thread that notices, with no lock held.
+    /// Replaces a hook of the same `id`.
     void add_hook(std::int64_t id, Hook hook);
     void remove_hook(std::int64_t id);
     void tell_hooks() noexcept { hooks()->tell(); }
-    /// The group has been made anew: forgets what has failed before. What still goes on then calls no hooks.
+    /// The group has been made anew: forgets earlier failures. Operations that are still under way call no hooks.
     void reset();
 
-    /// An operation that was carried out within its call failed so.
+    /// Records the failure of an operation that ran within its call.
     void note(const std::exception_ptr& error) noexcept;
-    /// An operation that goes on after its call: how it ends is looked up when somebody asks, or with later ones.
+    /// Watches an operation that goes on after its call: looks up its end on a query, or with later operations.
     void watch(const tutti::Work& work);
-    /// TIMEOUT or COMM_ERROR of what failed first; SUCCESS as long as nothing has.
+    /// TIMEOUT or COMM_ERROR of the first failure; SUCCESS without one.
     c10d::ErrorType first();
 
  private:
@@ -85,7 +85,7 @@ class Failures {
         return hooks_;
     }
     static void listen(const std::shared_ptr<Hooks>& hooks, const tutti::Work& work);
-    /// Whether it is a failure of the group's.
+    /// Returns whether `error` is a failure of the group.
     bool set_first(const std::exception_ptr& error) noexcept;
     void look_up();
 
@@ -94,7 +94,7 @@ class Failures {
     std::atomic<c10d::ErrorType> first_{c10d::ErrorType::SUCCESS};
     std::mutex mutex_;
     std::vector<tutti::Work> watched_;
-    std::size_t next_look_up_ = 16;  // so many are watched then
+    std::size_t next_look_up_ = 16;  // the number of watched operations at the next look-up
 };
 
 }  // namespace tutti::torch

@@ -1,6 +1,6 @@
-// The operators tutti_graph::*: what compiled graphs call where torch.ops._c10d_functional has nothing, or has only
-// what goes on behind the call: these are done when they return, so that no Work is kept and nothing waits. tutti.graph
-// gives them their shapes, gradients and lowerings.
+// The operators tutti_graph::*, for compiled graphs: operations that torch.ops._c10d_functional lacks, or has only in
+// asynchronous form. These are done when they return, so that no Work is kept and nothing waits. tutti.graph gives them
+// their shapes, gradients and lowerings.
 //
 // Groups are given by the names under which PyTorch has registered them; any backend of theirs serves.
 #include "process_group.hpp"
@@ -143,7 +143,7 @@ at::Tensor all_gather_into_tensor_uneven(const at::Tensor& input, at::IntArrayRe
     std::int64_t rows = 0;
     for (const std::int64_t size : sizes) rows += size;
     at::Tensor output = with_rows(input, rows), from = input.contiguous();
-    if (backend->getBackendName() == "gloo") {  // it gathers equal sizes only, but exchanges others
+    if (backend->getBackendName() == "gloo") {  // gloo gathers equal sizes only, but exchanges unequal ones
         std::vector<std::int64_t> repeats(static_cast<std::size_t>(std::max<std::int64_t>(from.dim(), 1)), 1);
         repeats[0] = backend->getSize();
         at::Tensor for_all = from.repeat(repeats);
@@ -233,7 +233,7 @@ at::Tensor recv(const at::Tensor& like, std::int64_t from, std::int64_t tag, con
     return tensors[0];
 }
 
-/// These two go on behind the call: _c10d_functional::wait_tensor of what they return waits for them.
+/// These two are asynchronous: _c10d_functional::wait_tensor of their results waits for them.
 at::Tensor start_send(const at::Tensor& tensor, std::int64_t to, std::int64_t tag, const std::string& group) {
     Tensors tensors{tensor.clone(at::MemoryFormat::Contiguous)};
     c10d::register_work(tensors[0],

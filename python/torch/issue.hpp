@@ -27,7 +27,7 @@ inline ProcessGroupTutti::Coalesced* ProcessGroupTutti::coalesced() const {
     return own == coalesced_.end() ? nullptr : own->second.get();
 }
 
-/// Carries out an operation on host copies of its tensors: `operation(staging)` makes them and calls it with them.
+/// Carries out an operation on host copies of its tensors: `operation(staging)` makes the copies and issues the call.
 template <class Operation>
 WorkPtr ProcessGroupTutti::stage(Operation operation) {
     auto staging = std::make_shared<Staging>();
@@ -52,7 +52,7 @@ WorkPtr ProcessGroupTutti::issue(const Call& call, Blocking blocking, Asynchrono
     try {
         if (Coalesced* together = coalesced()) [[unlikely]] {
             Kept kept = keep();
-            blocking();  // only noted down, until endCoalescing
+            blocking();  // only collected, until endCoalescing
             for (Tensors& list : kept.outputs) {
                 Tensors& all = together->kept.outputs.front();
                 all.insert(all.end(), list.begin(), list.end());

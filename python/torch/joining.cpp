@@ -64,13 +64,13 @@ std::string place_of(const std::string& says) {
     return "tutti/" + (says.size() <= longest_list ? says : says.substr(0, longest_list) + "… " + hash_of(says));
 }
 
-/// Rank 0 has begun another attempt, which this rank joins then.
+/// Rank 0 has begun another attempt, which this rank now joins.
 class Superseded : public Aborted {
  public:
     using Aborted::Aborted;
 };
 
-// What this process has heard or taken part in: once is enough.
+// The attempts and notes that this process has already taken part in or read.
 class Once {
  public:
     bool insert(const std::string& what) {
@@ -95,7 +95,7 @@ std::atomic<bool>& has_left_notes() {
     return any;
 }
 
-// A note on the board: "BEAT waits WHAT", which changes all the time, or "NONCE failed WHY".
+// A note on the board: "BEAT waits WHAT", which changes with every beat, or "NONCE failed WHY".
 struct Note {
     explicit Note(const std::string& text) {
         std::istringstream words(text);
@@ -195,7 +195,7 @@ std::string Joining::next_text(std::uint64_t attempt, const char* word, const st
     return c10::str(begin, " ", why.starts_with(name) ? "" : name, why);
 }
 
-// Rank 0 begins an attempt: whatever an earlier one has come to, it is over.
+// Rank 0 begins an attempt, which ends an earlier one of any state.
 void Joining::open() {
     State last;
     for (;;) {
@@ -236,7 +236,7 @@ void Joining::follow() {
     }
 }
 
-// All have come, unless one of them gave up just now: then nobody has.
+// All ranks have joined, unless one of them gave up just now: then the attempt fails for all.
 void Joining::conclude(ProcessGroup& group) {
     const std::string joined = next_text(state_.attempt, "joined");
     const State found(place_.compare_set(state_key, state_.text, joined));
@@ -289,7 +289,7 @@ std::optional<std::string> Joining::look_at_state() {
     throw Superseded(title() + ": rank 0 has begun again");
 }
 
-// Rank 0 looks at all others, not all at once; they look at it.
+// Rank 0 looks at all other ranks, in turn; they look at rank 0.
 std::vector<std::uint64_t> Joining::next_to_look_at() {
     if (facts_.rank != 0) return {facts_.members.front()};
     std::vector<std::uint64_t> others(facts_.members.begin() + 1, facts_.members.end());
@@ -316,7 +316,7 @@ std::optional<std::string> Joining::read_note(std::uint64_t other) {
     if (note.word == "failed" && once().insert(note.number + "/" + std::to_string(facts_.rank)))
         return title() + ": " + note.rest;
     if (note.word != "waits" || note.rest == says_) return std::nullopt;
-    // What changes is said by a rank that lives.
+    // Only a living rank changes its note.
     const std::string before = std::exchange(seen_[other], text);
     if (before.empty() || before == text) return std::nullopt;
     disagrees_ = true;

@@ -1,17 +1,17 @@
 // Joining: how the ranks of a torch group find each other in its store.
 //
 // A store outlives groups, names of groups come again, and ranks may give up and try again, each in its own time. So
-// what ranks write for each other is under a place of those members, "tutti/PLACE", and there under the number of an
+// ranks write the values for each other under a place of those members, "tutti/PLACE", and there under the number of an
 // attempt. One key, "tutti/PLACE/state", says how the newest attempt stands; every change of it is a compare_set:
 //
-//   "3 open NONCE"             rank 0 waits for the others; who comes now joins this one
-//   "3 joined NONCE"           all have come; who comes now waits for the next
-//   "3 late NONCE rank 2: …"   a rank ran out of time; who waits raises why, who comes later waits for the next
-//   "3 failed NONCE rank 2: …" a rank failed; who waits raises why, and so does, once, who comes later
+//   "3 open NONCE"             rank 0 waits for the others; a new rank joins this one
+//   "3 joined NONCE"           all have come; a new rank waits for the next
+//   "3 late NONCE rank 2: …"   a rank ran out of time; waiting ranks raise why, a later rank waits for the next
+//   "3 failed NONCE rank 2: …" a rank failed; waiting ranks raise why, and so does, once, a later rank
 //
 // Ranks that disagree about the members are at different places and would wait for each other in vain. So a rank that
-// has waited for a moment says what for under "tutti/board/RANK" (its rank among all), again and again, and looks at
-// what those say whom it waits for.
+// has waited for a moment says under "tutti/board/RANK" (its rank among all) what it waits for, again and again, and
+// reads the notes of the ranks that it waits for.
 //
 // Threads: one.
 #pragma once
@@ -31,7 +31,7 @@
 
 namespace tutti::torch {
 
-/// Text that nobody else has.
+/// A unique text.
 std::string new_nonce();
 
 class Joining : private JoiningWatch {
@@ -39,16 +39,16 @@ class Joining : private JoiningWatch {
     struct Facts {
         int rank = 0;
         int size = 1;
-        std::vector<std::uint64_t> members{};  ///< ranks among all, by rank; other than `size`: not known
+        std::vector<std::uint64_t> members{};  ///< ranks among all, by rank; unknown if there are not `size`
         std::string name{};                    ///< of the group; empty: the group of all ranks
         Milliseconds limit{0};
     };
     Joining(std::shared_ptr<JoiningStore> store, Facts facts);
 
-    /// Calls `make`, which joins a world in the store that it is given, until the ranks have met or this one has
-    /// failed; the others are told why.
+    /// Calls `make`, which joins a world in the store that it gets, until the ranks have met or this one has failed;
+    /// tells the others why.
     ProcessGroup join(const std::function<ProcessGroup(const Store&)>& make);
-    /// A rank that cannot even try lets those know who wait for it. Takes a moment at most; throws nothing.
+    /// For a rank that cannot even try: tells the ranks that wait for it. Takes a moment at most; throws nothing.
     static void refuse(const std::shared_ptr<JoiningStore>& store, const Facts& facts, const std::string& why) noexcept;
 
  private:
@@ -80,7 +80,7 @@ class Joining : private JoiningWatch {
     std::shared_ptr<JoiningStore> store_;
     Facts facts_;
     std::uint64_t own_;    // this rank's among all
-    std::string says_;     // what it says about the members
+    std::string says_;     // this rank's note about the members
     Store place_, aside_;  // the same keys: for waits, and for requests beside them
     Store board_;
     Clock::time_point began_, next_look_;
@@ -88,7 +88,7 @@ class Joining : private JoiningWatch {
     bool disagrees_ = false;
     std::uint64_t beat_ = 0;
     std::size_t window_ = 0;
-    std::map<std::uint64_t, std::string> seen_;  // on the board
+    std::map<std::uint64_t, std::string> seen_;  // last notes on the board, by rank
 };
 
 }  // namespace tutti::torch

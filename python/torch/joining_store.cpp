@@ -1,4 +1,5 @@
-// What a rank joins in: a torch Store as one of tutti's, and one of tutti's that a program uses as a torch Store.
+// The stores in which a rank joins: a torch Store as one of tutti's, and one of tutti's that a program uses as a torch
+// Store.
 #include "signals.hpp"
 #include "store.hpp"
 #include "store_line.hpp"
@@ -20,9 +21,9 @@ namespace {
 constexpr std::chrono::microseconds first_pause{100};
 constexpr Milliseconds last_pause{10};
 constexpr Milliseconds slice{100};
-constexpr Milliseconds same_timeout{1000};  // what may have passed of it
-constexpr Milliseconds grace{1000};         // for who answers a rank at the end of its time
-// What stands where a rank waited in vain.
+constexpr Milliseconds same_timeout{1000};  // the part of the timeout that may have passed
+constexpr Milliseconds grace{1000};         // for an answer to a rank at the end of its time
+// The value of a key that a rank waited for in vain.
 constexpr std::string_view in_vain = "\x01in vain";
 
 bool is_in_vain(const std::string& value) {
@@ -45,7 +46,7 @@ std::vector<std::string> all_of(c10d::Store& store, const std::vector<std::strin
     return values;
 }
 
-// Of a store of the program's own without compare_set: each key of ours has few writers, so two steps do.
+// For a store of the program's own without compare_set: each key of ours has few writers, so two steps are enough.
 std::string compare_set_in(c10d::Store& store, const std::string& name, const std::string& expected,
                            const std::string& desired) {
     try {
@@ -139,7 +140,7 @@ class OverTorch : public JoiningStore {
     }
 
  private:
-    // The program's connection while this rank joins, as the program waits for that; then our own.
+    // Uses the program's connection while this rank joins, as the program waits for that; then our own.
     template <class Request>
     auto call(const char* operation, Milliseconds timeout, Request request)
         -> std::invoke_result_t<Request, c10d::Store&> {
@@ -161,7 +162,7 @@ class OverTorch : public JoiningStore {
         if (!check_signals()) return;
         throw Aborted("Store.wait: interrupted by a signal", {.operation = "Store.wait"}, ErrorCode::interrupted);
     }
-    // Throws where there is no sense in waiting any more; what `names` stand for may have come all the same.
+    // Throws if further waiting makes no sense, unless the keys have come all the same.
     void look(const std::vector<std::string>& names) {
         end_wait_if_asked();
         JoiningWatch* watch = watch_;
@@ -177,8 +178,8 @@ class OverTorch : public JoiningStore {
         return !watch || !watch->give_up();
     }
 
-    // What `read` says of the keys when they have come. While this rank joins over TCP both happen on the server's
-    // word; only rank 0, which waits for the others' cards, asks again.
+    // Returns the result of `read` when the keys have come. While this rank joins over TCP the server's own wait does
+    // both; only rank 0, which waits for the others' cards, polls.
     template <class Result, class Function>
     Result when_there(const char* operation, const std::vector<std::string>& names, Milliseconds timeout, Function read,
                       int bell = -1) {
@@ -205,8 +206,8 @@ class OverTorch : public JoiningStore {
                                  std::to_string(timeout.count()) + " ms",
                              {.operation = "Store.wait"}, ErrorCode::timeout);
     }
-    // Asks again and again, more seldom the longer it takes: the store's own wait cannot be ended by abort(), holds up
-    // the connection's other users, and PyTorch logs each one that runs out of time.
+    // Polls, more seldom the longer it takes: abort() cannot end the store's own wait, which holds up the connection's
+    // other users, and PyTorch logs each one that times out.
     bool ask_again(const std::vector<std::string>& names, std::chrono::steady_clock::time_point end, int bell) {
         const auto began = std::chrono::steady_clock::now();
         for (;;) {
@@ -223,8 +224,7 @@ class OverTorch : public JoiningStore {
             if (are_there(names, std::max(slice, std::chrono::ceil<Milliseconds>(end - now)))) return true;
         }
     }
-    // While many ranks join, each asking again and again would keep the server busy. So the server's own wait, on a
-    // thread.
+    // Polls of many joining ranks would keep the server busy. So this uses the server's own wait, on a thread.
     template <class Result, class Function>
     std::optional<Result> read_on_server(const char* operation, const std::vector<std::string>& names,
                                          std::chrono::steady_clock::time_point end, Function read) {
@@ -233,14 +233,14 @@ class OverTorch : public JoiningStore {
         const auto request = [asked, names, end, read, store = store_] {
             asked->answer([&] {
                 const auto left = std::chrono::ceil<Milliseconds>(end - std::chrono::steady_clock::now());
-                // Where the program has given the store the group's timeout, reading waits as long by itself.
+                // If the program has given the store the group's timeout, reading waits as long by itself.
                 const bool reading_waits = !std::is_same_v<Result, bool> && store->getTimeout() >= left &&
                                            store->getTimeout() <= left + same_timeout;
                 if (!reading_waits) store->wait(names, std::max(left, Milliseconds(1)));
                 return read(*store);
             });
         };
-        asking(operation, [&] { std::thread(request).detach(); });  // there may be no thread to be had
+        asking(operation, [&] { std::thread(request).detach(); });  // the system may have no thread left
         std::unique_lock lock(asked->mutex);
         while (!asked->changed.wait_for(lock, last_pause, [&] { return asked->over; })) {
             lock.unlock();
@@ -263,7 +263,8 @@ class OverTorch : public JoiningStore {
             return false;
         }
     }
-    // The thread that waits on the program's connection would hold it until its time is over: what it waits for comes.
+    // The thread that waits on the program's connection would hold it until its timeout, so this sets the keys that it
+    // waits for.
     void release(const std::vector<std::string>& names) noexcept {
         try {
             line_->tell("compare_set", [names](c10d::Store& store) {
@@ -358,7 +359,7 @@ class OverOurs : public JoiningStore {
             } catch (const DistBackendError&) {
                 try {
                     return wait(Milliseconds(0));
-                } catch (const DistStoreError&) {  // NOLINT(bugprone-empty-catch): then what the watch says counts
+                } catch (const DistStoreError&) {  // NOLINT(bugprone-empty-catch): then the watch decides
                 }
                 throw;
             }

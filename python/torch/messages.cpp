@@ -4,7 +4,7 @@
 namespace tutti::torch {
 namespace {
 
-// With gloo's name for both directions.
+// The error says "send" for both directions, as gloo's does.
 at::Tensor& only_one(Tensors& tensors, const std::string& backend) {
     TORCH_CHECK(tensors.size() == 1, backend == "gloo" ? "ProcessGroupGloo" : "ProcessGroupTutti",
                 "::send takes a single tensor");
@@ -66,7 +66,7 @@ WorkPtr ProcessGroupTutti::barrier(const c10d::BarrierOptions& options) {
         [&] { return tutti::async::barrier(ours); }, [] { return Kept{}; });
 }
 
-// In gloo's words: rank 0 names who did not come, the others say that it was not they.
+// gloo's words: rank 0 names the missing ranks, the others say that they are not to blame.
 void ProcessGroupTutti::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
     sequence_.fetch_add(1, std::memory_order_relaxed);
     const CallSiteScope site(python::call_site());

@@ -1,4 +1,4 @@
-// tutti.torch._backend: what Python sees of the backend.
+// tutti.torch._backend: the backend for Python.
 #include "call_site/call_site.hpp"
 #include "failure.hpp"
 #include "joining.hpp"
@@ -35,7 +35,7 @@ c10::intrusive_ptr<Group> make_group(const c10::intrusive_ptr<c10d::Store>& stor
     return c10::make_intrusive<Group>(store, rank, size, std::move(options));
 }
 
-/// What stands where ProcessGroupGloo stood, with its constructors.
+/// The replacement of ProcessGroupGloo, with its constructors.
 class InsteadOfGloo : public ProcessGroupTutti {
  public:
     using ProcessGroupTutti::ProcessGroupTutti;
@@ -70,7 +70,7 @@ void set_devices(ProcessGroupTutti::Options& options, py::object devices) {
         Py_DECREF(static_cast<PyObject*>(list));
     });
 }
-// Gloo makes one where the program gives none.
+// Gloo makes a device if the program gives none.
 py::object devices(ProcessGroupTutti::Options& options) {
     if (!options.devices_of_gloo) {
         const py::object gloo = py::module_::import("tutti.torch._module").attr("backend")().attr("ProcessGroupGloo");
@@ -94,7 +94,7 @@ c10::intrusive_ptr<ProcessGroupTutti::Options> options_as_of_gloo(const py::obje
     return options;
 }
 
-// As tutti.torch.quantized puts it together.
+// The options from the values of tutti.torch.quantized.
 Quantization quantization_of(const py::tuple& how) {
     return {.type = py::cast<std::string>(how[0]),
             .block = py::cast<std::int64_t>(how[1]),

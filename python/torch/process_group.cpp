@@ -116,7 +116,7 @@ WorkFacts ProcessGroupTutti::facts_of(const Call& call) {
         .type = call.type, .rank = rank_, .sequence = sequence_, .timeout = call.timeout, .operation = call.operation};
     if (facts.timeout.count() == 0) facts.timeout = options_->timeout;
     if (at::getStepCallbacksUnlessEmpty(at::RecordScope::USER_SCOPE)) [[unlikely]] {
-        // Events are named as gloo's are: "tutti:all_reduce". The names must outlive the events: there are few.
+        // Names of events are like gloo's: "tutti:all_reduce". The names must outlive the events: there are few.
         static const auto& titles = *new std::vector<std::pair<std::string, std::string>>([] {
             std::vector<std::pair<std::string, std::string>> all;
             for (const char* backend : {"tutti", "gloo"}) {
@@ -143,7 +143,7 @@ std::uint64_t ProcessGroupTutti::record(const Call& call, const WorkFacts& facts
     if (ranks.empty()) {
         for (int rank = 0; rank < size_; ++rank) ranks.push_back(static_cast<std::uint64_t>(rank));
     }
-    Recorder::get().name_group(recorded_as_, name, ranks);  // PyTorch names and describes a group after it is made
+    Recorder::get().name_group(recorded_as_, name, ranks);  // PyTorch names and describes a group after its making
     return Recorder::get().begin({.group = recorded_as_,
                                   .group_name = name,
                                   .sequence = facts.sequence,
@@ -224,8 +224,8 @@ void ProcessGroupTutti::shutdown() {
     try {
         group_.destroy();
     } catch (const DistError& error) {
-        // This rank has left all the same. PyTorch, which shuts down one group after the other and then forgets them
-        // all, would stop half-way.
+        // This rank has left all the same. An exception would stop PyTorch half-way, which shuts down one group after
+        // the other and then forgets them all.
         failures_.note(std::current_exception());
         TORCH_WARN("a group that this rank leaves had failed: ", error.what());
     }
@@ -265,7 +265,8 @@ std::unique_ptr<ProcessGroupTutti::Coalesced> ProcessGroupTutti::take_coalesced(
     return std::move(own.mapped());
 }
 
-// A scope that an exception leaves forgets its calls. Those of other threads only these may end: they stay in memory.
+// A scope that an exception leaves forgets its calls. Only other threads may end their own scopes: those stay in
+// memory.
 void ProcessGroupTutti::drop_coalesced() noexcept {
     try {
         const std::unique_ptr<Coalesced> dropped = take_coalesced();
@@ -282,7 +283,7 @@ void ProcessGroupTutti::drop_coalesced() noexcept {
 
 void ProcessGroupTutti::startCoalescing() {
     translating([&] {
-        auto own = std::make_unique<Coalesced>(group());  // throws where this thread has one already
+        auto own = std::make_unique<Coalesced>(group());  // throws if this thread has one already
         own->kept.outputs.resize(1);
         const std::lock_guard lock(coalescing_mutex_);
         coalesced_[std::this_thread::get_id()] = std::move(own);

@@ -1,11 +1,11 @@
 // ProcessGroupTutti: a c10d::Backend whose ranks communicate through a tutti world of their own.
 //
 // One object serves one group of PyTorch's on one rank. Operations follow ProcessGroupGloo's, and where gloo has none
-// ProcessGroupNCCL's; argument errors have gloo's words. An operation whose options say asyncOp = false is carried out
-// before the call returns, which then returns no Work.
+// ProcessGroupNCCL's; argument errors have gloo's words. An operation whose options say asyncOp = false is done when
+// its call returns, without a Work.
 //
-// Threads: any, one after the other, as for tutti's groups; what is coalesced is each thread's own. All methods are
-// called without the GIL.
+// Threads: any, one after the other, as for tutti's groups; each thread coalesces its own calls. PyTorch calls all
+// methods without the GIL.
 #pragma once
 
 #include "failure.hpp"
@@ -41,11 +41,11 @@ class ProcessGroupTutti : public c10d::Backend {
         Options(const c10d::Backend::Options& other, const std::string& name);
         c10::intrusive_ptr<c10d::Backend::Options> clone() const { return c10::make_intrusive<Options>(*this); }
 
-        // Where gloo's options have them: DistributedDataParallel's logger casts what is named "gloo" to
-        // ProcessGroupGloo, unasked, and reads the number of threads.
+        // At the place that they have in gloo's options: DistributedDataParallel's logger casts a group named "gloo" to
+        // ProcessGroupGloo, unchecked, and reads the number of threads.
         std::vector<std::shared_ptr<void>> devices;
         int threads = 2;
-        /// What a program gave as gloo's devices, a list in Python; null: nothing. Nobody uses it.
+        /// The program's list of gloo's devices, in Python; null: none. Nobody uses it.
         std::shared_ptr<void> devices_of_gloo;
 
         TransportKind transport = TransportKind::automatic;
@@ -53,8 +53,8 @@ class ProcessGroupTutti : public c10d::Backend {
         std::string listen_host;  ///< address to listen on; empty: TUTTI_HOST, else the one that reaches the store
     };
 
-    /// Joins: returns when all `size` ranks have. Throws c10::DistStoreError that lists the ranks that did not come.
-    /// With options->enable_reconfigure it joins nobody; reconfigure() does.
+    /// Joins: returns when all `size` ranks have joined. Throws c10::DistStoreError that lists the ranks that did not
+    /// come. With options->enable_reconfigure it joins nobody; reconfigure() does.
     ProcessGroupTutti(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                       c10::intrusive_ptr<Options> options);
     ~ProcessGroupTutti() override;
@@ -63,16 +63,15 @@ class ProcessGroupTutti : public c10d::Backend {
     c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override { return options_; }
     const c10::intrusive_ptr<Options>& options() const noexcept { return options_; }
     bool supportsSplitting() const override { return true; }
-    /// As gloo says. Where it is true, PyTorch's batch_isend_irecv opens a coalescing scope, in which it notes down
-    /// what other threads ask of the group, and which has one Work for all operations. startCoalescing() works all the
-    /// same.
+    /// False, as gloo's. If it is true, PyTorch's batch_isend_irecv opens a coalescing scope, which also collects other
+    /// threads' calls of the group, and has one Work for all operations. startCoalescing() works all the same.
     bool supportsCoalescing() const override { return false; }
     void setTimeout(std::chrono::milliseconds timeout) override;
     std::uint64_t getSequenceNumberForGroup() override { return sequence_; }
     void setSequenceNumberForGroup() override {}
-    /// How the first operation failed that did, also one that nobody waits for.
+    /// The error of the first failed operation, also of one that nobody waits for.
     c10d::ErrorType getError() override;
-    /// A group of those of `ranks`; null for the others. `store` is for this group alone.
+    /// Makes a group of `ranks`; null on the others. `store` is for this group alone.
     c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
                                             const c10::intrusive_ptr<c10d::Backend::Options>& options) override;
     c10::intrusive_ptr<c10d::Backend> merge(const c10::intrusive_ptr<c10d::Store>& store,
@@ -81,21 +80,22 @@ class ProcessGroupTutti : public c10d::Backend {
     void abort() override;
     void shutdown() override;
     // Virtual in the base since 2.14; before that nothing calls them.
-    /// `hook` is called when something fails in the group, once, before abort() ends it, on the thread that notices.
+    /// Calls `hook` at a failure in the group, once, before abort() ends it, on the thread that notices.
     void registerAbortHook(std::int64_t id, std::function<void()> hook) { failures_.add_hook(id, std::move(hook)); }
     void unregisterAbortHook(std::int64_t id) { failures_.remove_hook(id); }
     bool supportsAbortHooks() const { return true; }
-    /// Ignored, as by gloo; it says so.
+    /// Ignored, with a warning, as by gloo.
     void addEphemeralTimeout(const std::chrono::milliseconds& timeout);
 #ifdef C10D_BACKEND_HAS_RECONFIGURE
     bool supportsReconfigure() const override {
         return true;
     }
-    /// "tutti:RANK:UUID:NONCE": the rank among all, the last reconfigure (-1: none), and what tells this object apart.
+    /// "tutti:RANK:UUID:NONCE": the rank among all, the last reconfigure (-1: none), and a nonce that tells this object
+    /// apart.
     c10d::ReconfigureHandle get_reconfigure_handle() const override;
-    /// Makes the group anew, of those whose handles are given: all of them call it, and it returns when all have. A
-    /// set is ordered by the ranks among all. The group stays as it is where this fails; it leaves the ranks that are
-    /// not in the new one.
+    /// Makes the group anew, of the ranks of the given handles: all of them call it, and it returns when all have.
+    /// A set has the order of the ranks among all. The group stays as it is if this fails; it leaves ranks that are not
+    /// in the new one.
     WorkPtr reconfigure(const c10d::ReconfigureOptions& options) override;
 #endif
 #ifdef C10D_BACKEND_HAS_WINDOW
@@ -103,11 +103,11 @@ class ProcessGroupTutti : public c10d::Backend {
     c10::intrusive_ptr<c10d::Window> new_window(const std::optional<at::Tensor>& tensor) override;
 #endif
     /// Leaves every group of this process, before the interpreter ends: continuations in Python could not run later.
-    /// Waits at most two seconds for operations that are still under way, then ends them.
+    /// Waits at most two seconds for operations under way, then ends them.
     static void leave_all();
     void eagerConnectSingleDevice(at::Device) override {}
     void enableCollectivesTiming() override {}
-    /// What this thread calls up to endCoalescing() is launched together, with one Work.
+    /// Collects this thread's calls up to endCoalescing(), which launches them together, with one Work.
     void startCoalescing() override;
     WorkPtr endCoalescing() override;
 
@@ -143,7 +143,7 @@ class ProcessGroupTutti : public c10d::Backend {
     /// quantized_all_reduce, quantized_reduce_scatter or quantized_all_gather: tutti/quantized.hpp.
     WorkPtr quantized(const std::string& operation, at::Tensor output, at::Tensor input, const Quantization& how,
                       bool async_op);
-    /// quantized_all_reduce with what earlier calls have lost.
+    /// quantized_all_reduce with the losses of earlier calls.
     WorkPtr quantized_by(TorchQuantizedReducer& reducer, at::Tensor tensor, std::int64_t bucket, bool async_op);
     /// See ProcessGroup::predicted_us.
     double predicted_us(const std::string& collective, std::uint64_t bytes) const {
@@ -157,7 +157,7 @@ class ProcessGroupTutti : public c10d::Backend {
     void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
 
  private:
-    /// Throws where reconfigure() has yet to make it.
+    /// Throws if reconfigure() has yet to make it.
     const ProcessGroup& group() const {
         if (!group_) [[unlikely]]
             refuse_for_want_of_ranks();
@@ -167,12 +167,12 @@ class ProcessGroupTutti : public c10d::Backend {
     /// A world of these ranks, which meet in `store`.
     ProcessGroup join(const c10::intrusive_ptr<c10d::Store>& store, int rank, const std::vector<std::uint64_t>& members,
                       int size, std::chrono::milliseconds limit) const;
-    /// For a group that is made of this one.
+    /// The options of a group that is made of this one.
     c10::intrusive_ptr<Options> options_of_another(const c10::intrusive_ptr<c10d::Backend::Options>& given) const;
     static void leave(std::vector<ProcessGroup> groups, const std::string& why,
                       std::chrono::steady_clock::time_point end);
 
-    /// What the operations have in common.
+    /// The common facts of the operations.
     struct Call {
         const char* operation;  ///< tutti's name of it
         c10d::OpType type;
@@ -188,18 +188,18 @@ class ProcessGroupTutti : public c10d::Backend {
     };
     struct Coalesced;
 
-    /// Carries out one operation: now, later, or together with others, as the call wants it. `keep()` gives the tensors
+    /// Carries out one operation: now, later, or together with others, as the call says. `keep()` gives the tensors
     /// that the operation uses, for the Work.
     template <class Blocking, class Asynchronous, class Keep>
     WorkPtr issue(const Call& call, Blocking blocking, Asynchronous asynchronous, Keep keep);
     template <class Operation>
     WorkPtr stage(Operation operation);
-    /// What this thread collects; null: nothing.
+    /// The calls that this thread collects; null: none.
     Coalesced* coalesced() const;
     std::unique_ptr<Coalesced> take_coalesced();
     WorkFacts facts_of(const Call& call);
     std::uint64_t record(const Call& call, const WorkFacts& facts, const Kept& kept);
-    /// Of an operation that was carried out within its call.
+    /// The Work of an operation that ran within its call.
     WorkPtr finished(const Call& call, std::vector<Tensors> outputs);
     WorkPtr allreduce_several(const Call& call, Tensors& tensors, ReduceOp op);
     WorkPtr allgather_several(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options);
@@ -207,7 +207,7 @@ class ProcessGroupTutti : public c10d::Backend {
         return timeout < std::chrono::milliseconds::zero() ? std::chrono::milliseconds::zero() : timeout;
     }
     [[noreturn]] void refuse(const char* operation, const std::string& message) const;
-    /// Of what takes several operations, or more than tutti's own: refuses it between startCoalescing and
+    /// For calls that take several operations, or more than tutti's own: refuses them between startCoalescing and
     /// endCoalescing.
     void check_not_coalesced(const char* operation) const;
     void check_rank(const char* operation, const char* argument, int rank) const;

@@ -1,4 +1,4 @@
-// The quantised collectives of tutti.torch, and their memory of what was lost.
+// The quantised collectives of tutti.torch, and their memory of losses.
 #include "quantized.hpp"
 
 #include "failure.hpp"

@@ -1,4 +1,4 @@
-// What Python says about a quantised collective, and QuantizedReducer for one group of PyTorch's.
+// Python's options of a quantised collective, and QuantizedReducer for one group of PyTorch's.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,10 +24,10 @@ struct Quantization {
     bool averages = false;
     std::vector<std::int64_t> counts;
 };
-/// ValueError for names that there are not.
+/// Throws ValueError for unknown names.
 QuantizedOptions options_of(const Quantization& how);
 
-/// Made before its group is known: a hook gets that with its first bucket. Threads: one at a time.
+/// A program makes it before its group is known: a hook gets that with its first bucket. Threads: one at a time.
 class TorchQuantizedReducer {
  public:
     explicit TorchQuantizedReducer(const Quantization& how) : options_(options_of(how)) {}

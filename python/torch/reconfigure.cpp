@@ -1,7 +1,7 @@
-// What c10d's Backend has since PyTorch 2.14 for groups whose ranks change: ProcessGroupTutti::reconfigure.
+// ProcessGroupTutti::reconfigure, which c10d's Backend has since PyTorch 2.14 for groups whose ranks change.
 //
-// The handles travel as the program likes. Those who call it with the same handles and uuid meet in the group's store
-// under "reconfigure/UUID", as the ranks of any group do (joining.hpp). A uuid serves once: its new rank 0 claims it.
+// The program carries the handles. Ranks that call it with the same handles and uuid meet in the group's store under
+// "reconfigure/UUID", as the ranks of any group do (joining.hpp). A uuid serves once: its new rank 0 claims it.
 #include "process_group.hpp"
 
 #include "issue.hpp"
@@ -38,7 +38,7 @@ std::optional<Member> member_of(const std::string& handle) {
     return member;
 }
 
-// By rank in the new group. `problem` says what is wrong with them.
+// The members, by rank in the new group. `problem` says why the handles are wrong.
 std::vector<Member> members_of(const c10d::ReconfigureOptions& options, std::string& problem) {
     std::vector<Member> members;
     const auto add = [&](const std::string& handle) {
@@ -115,7 +115,7 @@ WorkPtr ProcessGroupTutti::reconfigure(const c10d::ReconfigureOptions& options) 
     messages_ = 0;
     if (Recorder::is_on()) recorded_as_ = Recorder::get().add_group();
     if (last) {
-        // What is under way has a moment to end by itself, unless it can't.
+        // Operations under way have a moment to end by themselves, unless they cannot.
         const auto patience = std::chrono::seconds(had_failed ? 0 : 2);
         leave({std::move(last)}, "the group was reconfigured", std::chrono::steady_clock::now() + patience);
     }

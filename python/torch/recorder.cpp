@@ -71,7 +71,7 @@ std::uint64_t Recorder::begin(const Facts& facts, const Tensors& inputs, const s
     for (const Tensors& list : outputs) {
         for (Shape& shape : shapes_of(list)) entry.outputs.push_back(std::move(shape));
     }
-    std::optional<Entry> oldest;  // its traceback takes the GIL when it goes: not under the lock
+    std::optional<Entry> oldest;  // its traceback's destructor takes the GIL, so it must not run under the lock
     const std::lock_guard lock(mutex_);
     Group& group = groups_[facts.group];
     if (facts.is_message && facts.peer >= 0) number(entry);

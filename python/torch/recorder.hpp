@@ -1,11 +1,11 @@
 // The flight recorder: the last operations of this process's groups, in the form of PyTorch's own.
 //
 // PyTorch's recorder for CPU backends is a template whose one instance libtorch_cpu does not export; only its dump
-// functions are. So the operations are kept here, and python/tutti/torch/flight.py adds them to what those functions
-// return.
+// functions are. So this file keeps the operations, and python/tutti/torch/flight.py adds them to the results of those
+// functions.
 //
-// It records where TORCH_FR_BUFFER_SIZE (or TORCH_NCCL_TRACE_BUFFER_SIZE), the number of operations that are kept, is
-// set when the first group is made. Otherwise an operation pays for one test of a flag.
+// It records if TORCH_FR_BUFFER_SIZE (or TORCH_NCCL_TRACE_BUFFER_SIZE), the number of operations to keep, is set when
+// the first group is made. Otherwise an operation pays for one test of a flag.
 // Threads: any.
 #pragma once
 
@@ -33,12 +33,12 @@ class Recorder {
  public:
     using GroupName = std::pair<std::string, std::string>;  ///< and its description
 
-    /// Of an all_to_all: the elements that go to, and come from, each rank.
+    /// For an all_to_all: the elements that go to, and come from, each rank.
     struct Splits {
         std::vector<std::int64_t> input;
         std::vector<std::int64_t> output;
     };
-    /// What one operation is about.
+    /// The facts of one operation.
     struct Facts {
         std::size_t group = 0;
         GroupName group_name;
@@ -75,7 +75,7 @@ class Recorder {
         std::int64_t last_completed = -1;
     };
 
-    /// Whether anything is recorded; the same as long as the process lives.
+    /// Whether the recorder records; constant for the life of the process.
     static bool is_on() noexcept { return on_; }
     /// Reads the environment, the first time.
     static void prepare();
@@ -85,7 +85,7 @@ class Recorder {
     std::size_t add_group();
     void name_group(std::size_t number, const GroupName& name, const std::vector<std::uint64_t>& ranks);
     std::uint64_t begin(const Facts& facts, const Tensors& inputs, const std::vector<Tensors>& outputs);
-    /// `source`: of a message that was taken from any rank.
+    /// `source`: the sender, for a receive from any rank.
     void end(std::uint64_t id, End how, int source = -1);
 
     std::vector<Entry> entries();

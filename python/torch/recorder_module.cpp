@@ -1,4 +1,4 @@
-// What Python sees of the flight recorder: dictionaries with PyTorch's keys.
+// The flight recorder for Python: dictionaries with PyTorch's keys.
 #include "recorder_module.hpp"
 #include "recorder.hpp"
 

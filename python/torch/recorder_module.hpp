@@ -1,4 +1,4 @@
-// What Python sees of the flight recorder.
+// The flight recorder for Python.
 #pragma once
 
 #include <torch/csrc/utils/pybind.h>

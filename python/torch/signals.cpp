@@ -13,7 +13,7 @@ namespace {
 
 constexpr auto check_interval = std::chrono::milliseconds(20);
 std::thread::id main_thread;
-// Both of the main thread alone.
+// Both are for the main thread alone.
 std::exception_ptr raised;
 std::chrono::steady_clock::time_point last_check;
 

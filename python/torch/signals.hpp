@@ -5,16 +5,16 @@
 
 namespace tutti::torch {
 
-/// From now on waits of the main thread run Python's signal handlers at least every 100 ms; where one raises, the wait
-/// ends. Called once, with the GIL, by the thread that imports the module.
+/// From now on waits of the main thread run Python's signal handlers at least every 100 ms; if one raises, the wait
+/// ends. The thread that imports the module calls this once, with the GIL.
 void run_signal_handlers_in_waits();
 
-/// Runs them now, if this is the main thread and the last time was some ms ago. True: one of them has raised. Without
-/// the GIL.
+/// Runs them now, if this is the main thread and the last run was some ms ago. Returns true if one of them has raised.
+/// Call it without the GIL.
 bool check_signals() noexcept;
 
-/// What the handler raised that ended the last wait, as an exception that Python sees unchanged (KeyboardInterrupt);
-/// null if there was none. Once.
+/// Returns, once, the exception of the handler that ended the last wait, which reaches Python unchanged
+/// (KeyboardInterrupt); null if there was none.
 std::exception_ptr raised_by_signal();
 
 }  // namespace tutti::torch

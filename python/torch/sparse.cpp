@@ -1,4 +1,4 @@
-// all_reduce of sparse tensors (COO): their indices and values are gathered, and each rank adds them up.
+// all_reduce of sparse tensors (COO): all ranks gather indices and values, and each adds them up.
 #include "issue.hpp"
 
 #include <ATen/ATen.h>
@@ -6,7 +6,8 @@
 namespace tutti::torch {
 namespace {
 
-/// What a rank says of its tensor: dimensions, the number of entries, and the sizes that all must have in common.
+/// The facts that a rank sends about its tensor: dimensions, the number of entries, and the sizes, which must be equal
+/// on all.
 at::Tensor facts_of_tensor(const at::Tensor& tensor) {
     std::vector<std::int64_t> facts{tensor.sparse_dim(), tensor.dense_dim(), tensor._nnz()};
     facts.insert(facts.end(), tensor.sizes().begin(), tensor.sizes().end());
@@ -15,8 +16,8 @@ at::Tensor facts_of_tensor(const at::Tensor& tensor) {
 
 }  // namespace
 
-// Blocks until it is done, also where the caller asks for a Work: how long the second and third part of it are is known
-// only after the first.
+// Blocks until it is done, also if the caller asks for a Work: only its first part gives the lengths of the second and
+// third.
 WorkPtr ProcessGroupTutti::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) {
     check_not_coalesced("allreduce");
     at::Tensor& tensor = tensors.front();

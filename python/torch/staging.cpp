@@ -84,7 +84,7 @@ std::vector<c10::Stream> Staging::streams_of_their_own() {
         const c10::impl::VirtualGuardImpl guard(device.type());
         const c10::Stream stream = guard.getStreamFromGlobalPool(device);
         streams.push_back(stream);
-        for (const auto& [original, host] : written_) {  // may be freed before the copy is made
+        for (const auto& [original, host] : written_) {  // may be freed before the copy
             if (original.device() != device || original.layout() != at::kStrided) continue;
             guard.recordDataPtrOnStream(original.storage().data_ptr(), stream);
         }

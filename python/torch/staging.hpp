@@ -1,9 +1,9 @@
-// Tensors of other devices: operations are carried out on copies of them in host memory.
+// Tensors of other devices: operations run on copies of them in host memory.
 //
-// Copies to the host are made on the stream that is current where the operation is called, and waited for: from then on
-// the operation does not look at the device. The copies back of an asynchronous operation are made by the thread that
-// completes it, on a stream of their own; its future has the devices, so who waits for it makes his current streams
-// wait for the copies. Copies of CUDA tensors are in pinned memory.
+// The call makes the copies to the host on its current stream and waits for them: from then on the operation does not
+// look at the device. The thread that completes an asynchronous operation makes the copies back, on streams of their
+// own; the future has the devices, so a thread that waits for it makes its current streams wait for the copies. Copies
+// of CUDA tensors are in pinned memory.
 #pragma once
 
 #include "tensors.hpp"
@@ -17,7 +17,7 @@
 
 namespace tutti::torch {
 
-/// The host copies of one operation's tensors. Tensors that are in host memory already stand for themselves.
+/// The host copies of one operation's tensors. A tensor in host memory stands for itself.
 class Staging {
  public:
     enum class Fill { yes, no };
@@ -26,21 +26,22 @@ class Staging {
     static bool needed(const Tensors& tensors);
     static bool needed(const std::vector<Tensors>& lists);
 
-    /// What is only read.
+    /// The copy of a tensor that the operation only reads.
     at::Tensor in(const at::Tensor& tensor);
     Tensors in(const Tensors& tensors);
     std::vector<Tensors> in(const std::vector<Tensors>& lists);
-    /// What is written, and copied back. Fill::no: all of it is written.
+    /// The copy of a tensor that the operation writes; copy_back() returns it. Fill::no: the operation writes all of
+    /// it.
     at::Tensor out(const at::Tensor& tensor, Fill fill);
     Tensors out(const Tensors& tensors, Fill fill);
     std::vector<Tensors> out(const std::vector<Tensors>& lists, Fill fill);
 
-    /// On the current streams.
+    /// Makes the copies back on the current streams.
     void copy_back();
-    /// For each device one that is neither the default stream nor one of the program's; before copies back on it.
+    /// For each device a stream that is neither the default one nor the program's, for the copies back.
     std::vector<c10::Stream> streams_of_their_own();
     const std::vector<c10::Device>& devices() const noexcept { return devices_; }
-    /// The tensor whose copy `host` is; itself if it is none.
+    /// The tensor whose copy `host` is; `host` itself if it is no copy.
     at::Tensor original(const at::Tensor& host) const;
 
  private:

@@ -12,7 +12,7 @@
 namespace tutti::torch {
 namespace {
 
-// How many of a queue's values have been taken, as the text under `key` says; 0: none yet.
+// The number of values taken from a queue, from the text under `key`; 0: none yet.
 std::int64_t number_taken(const std::string& key, const std::string& text) {
     std::int64_t number = 0;
     if (text.empty()) return number;
@@ -82,8 +82,8 @@ bool TorchStore::hasExtendedApi() const {
     return store_.has_extended_api();
 }
 
-// A pusher takes a number and writes under it. Who pops waits for the number after the last one that was taken, and
-// then takes it by compare_set: nothing is lost when a wait times out.
+// A pusher takes a number and writes under it. A popper waits for the number after the last taken one, and then takes
+// it by compare_set, so that a wait that times out loses nothing.
 void TorchStore::queuePush(const std::string& key, const Bytes& value) {
     translating_of_store([&] {
         const std::int64_t number = store_.add(key + "/queue/pushed", 1);

@@ -21,22 +21,22 @@ inline std::string text_of(const Bytes& bytes) {
     return {bytes.begin(), bytes.end()};
 }
 
-/// What a rank that joins wants to know while it waits in a store.
+/// The interface to a joining rank that waits in a store.
 class JoiningWatch {
  public:
     virtual ~JoiningWatch() = default;
-    /// Called all the time. What it throws ends the wait, unless what that waits for is there by now.
+    /// The wait calls it again and again. An exception ends the wait, unless the awaited keys are there by now.
     virtual void look() = 0;
-    /// The wait's time is over. True: this rank is in nevertheless, and what it waits for is there.
+    /// The wait's time is over. True: this rank is in nevertheless, and the awaited keys are there.
     virtual bool give_up() = 0;
-    /// Until this rank's time is over.
+    /// The rest of this rank's time.
     virtual Milliseconds left() const = 0;
 };
 
 /// A backend whose first user is a rank that joins a world.
 class JoiningStore : public StoreBackend {
  public:
-    /// From now on `watch` (null: nobody) is asked in every wait.
+    /// From now on every wait calls `watch` (null: none).
     virtual void watch(JoiningWatch* watch) = 0;
     /// From now on the program uses its store again, also in waits.
     virtual void joined() = 0;
@@ -44,9 +44,9 @@ class JoiningStore : public StoreBackend {
     virtual std::shared_ptr<StoreBackend> beside() = 0;
 };
 
-/// What keeps its data in `store`; of one of ours, in the store that is below it. abort() ends all waits. It uses the
-/// program's connection until joined(), and then, or beside waits, a copy (clone) where there can be one: a wait of the
-/// program on it does not hold up ours. Must be called, and used, without the GIL: the store may be written in Python.
+/// A store that keeps its data in `store`; for one of ours, in the store below it. abort() ends all waits. It uses the
+/// program's connection until joined(), and then, or beside waits, a copy (clone) if that is possible: a wait of the
+/// program does not hold up ours. Call and use it without the GIL: the store may be written in Python.
 std::shared_ptr<JoiningStore> store_to_join_in(const c10::intrusive_ptr<c10d::Store>& store);
 
 /// A torch Store that keeps its data in one of tutti's. Queues are keys "KEY/queue/INDEX" and two counters.

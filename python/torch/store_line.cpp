@@ -40,7 +40,7 @@ bool for_addresses(const std::string& host, int port, int type, Use use) {
     return done;
 }
 
-// -1: nobody listens there.
+// Returns -1 if nobody listens there.
 int connect_to(const std::string& host, int port) {
     int connected = -1;
     for_addresses(host, port, SOCK_STREAM, [&](int fd, const sockaddr* address, socklen_t length) {
@@ -115,21 +115,21 @@ void StoreLine::no_answer(const char* operation) const {
 
 c10::intrusive_ptr<c10d::Store> StoreLine::connection() {
     const std::lock_guard lock(mutex_);
-    // PyTorch's client would try to connect again and again, and of a connection that has ended it logs its own stack.
+    // PyTorch's client would try to connect again and again, and logs its own stack when a connection ends.
     if (tcp_ && !has_server()) throw DistStoreError(server() + " is gone");
     if (own_) return own_;
     try {
         own_ = program_->clone();
     } catch (const std::exception&) {
         if (tcp_) throw;
-        own_ = program_;  // a store of the program's own without it
+        own_ = program_;  // a store of the program's own without clone()
     }
     has_connection_ = true;
     return own_;
 }
 
-// It never says anything on a connection on which nobody asks; when it ends, that ends. One connection, and not a new
-// one each time: for each that it accepts the server looks up a name, and serves nobody meanwhile.
+// The server sends nothing on a connection without requests; when the server ends, the connection ends. One connection
+// serves all checks: for each one that it accepts the server looks up a name, and serves nobody meanwhile.
 bool StoreLine::has_server() {
     if (silent_ < 0) silent_ = connect_to(tcp_->getHost(), tcp_->getPort());
     pollfd entry{silent_, POLLIN | POLLRDHUP, 0};

@@ -1,8 +1,8 @@
-// StoreLine: requests to a torch Store that take no longer than they may.
+// StoreLine: requests to a torch Store that keep their time limits.
 //
 // The client of PyTorch's TCPStore tries for the whole time limit of its store to reach a server that has gone, and
-// waits for one that is stopped without an end. So requests that must not hold up their caller are made by a thread of
-// their own, on a connection of their own. Who does not get an answer in time leaves it to that thread, which stays
+// waits for one that is stopped without an end. So a thread of its own makes a request that must not hold up its
+// caller, on a connection of its own. A caller without an answer in time leaves the request to that thread, which stays
 // behind; until it is back the store counts as gone.
 //
 // Threads: any. Without the GIL.
@@ -29,7 +29,7 @@
 
 namespace tutti::torch {
 
-/// What a thread that asks a store tells the one that waits for it.
+/// The answer of a thread that asks a store to the thread that waits for it.
 template <class Result>
 struct Asked {
     std::mutex mutex;
@@ -55,7 +55,7 @@ struct Asked {
     }
 };
 
-/// Runs `function`, which asks a store; what PyTorch throws arrives as DistStoreError, without its C++ frames.
+/// Runs `function`, which asks a store; turns PyTorch's exceptions into DistStoreError, without their C++ frames.
 template <class Function>
 auto asking(const char* operation, Function function) -> std::invoke_result_t<Function> {
     try {
@@ -79,7 +79,7 @@ class StoreLine : public std::enable_shared_from_this<StoreLine> {
 
     /// The TCPStore that it leads to in the end, or null.
     const c10d::TCPStore* tcp() const noexcept { return tcp_; }
-    /// Throws DistStoreError, code timeout where the patience is over. `request` may outlive the call.
+    /// Throws DistStoreError, with code timeout if the patience is over. `request` may outlive the call.
     template <class Request>
     auto ask(const char* operation, Milliseconds patience, Request request)
         -> std::invoke_result_t<Request, c10d::Store&> {
@@ -117,7 +117,7 @@ class StoreLine : public std::enable_shared_from_this<StoreLine> {
         StoreLine& line;
         ~Turn() { line.end(); }
     };
-    /// Waits for its turn; how long the request itself may take.
+    /// Waits for its turn; returns the time that the request itself may take.
     Milliseconds begin(const char* operation, Milliseconds patience);
     void end();
     void on_thread(std::function<void()> request);

@@ -30,7 +30,7 @@ std::optional<DType> dtype_of_scalar(at::ScalarType type) {
     }
 }
 
-// A type whose values are moved and never looked at: any of the same size.
+// The type for moves, which never look at values: any of the same size.
 std::optional<DType> dtype_of_size(std::size_t bytes) {
     switch (bytes) {
         case 1: return DType::uint8;

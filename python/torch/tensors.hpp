@@ -13,7 +13,7 @@ namespace tutti::torch {
 
 using Tensors = std::vector<at::Tensor>;
 
-/// What happens to the elements: they are moved as they are (any type), or computed with (tutti's 17).
+/// The use of the elements: moved as they are (any type), or computed with (tutti's 17).
 enum class Use { moved, combined };
 
 /// The view lives no longer than the tensor. `operation` and `argument` are for messages.
@@ -23,7 +23,7 @@ TensorView view_of(const at::Tensor& tensor, const char* operation, const char* 
 TensorList views_of(const Tensors& tensors, const char* operation, const char* argument, Use use = Use::moved);
 ConstTensorList const_views_of(const Tensors& tensors, const char* operation, const char* argument,
                                Use use = Use::moved);
-/// Keeps the dimensions also of a tensor in one piece: for what is split along the first.
+/// Keeps the dimensions also of a tensor in one piece, for operations that split along the first.
 TensorView shaped_view_of(const at::Tensor& tensor, const char* operation, const char* argument);
 
 ReduceOp operator_of(const c10d::ReduceOp& op, const char* operation);

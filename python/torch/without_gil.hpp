@@ -1,4 +1,4 @@
-// As long as it is there, this thread doesn't hold the GIL; where it did, it takes it again at the end.
+// While it lives, this thread does not hold the GIL; if it did before, it takes it again at the end.
 //
 // Threads of the world may need the GIL, for a store that is written in Python, while this one waits for them.
 #pragma once

@@ -54,8 +54,8 @@ class InContinuation {
     bool outer_;
 };
 
-// Operations of which other threads will tell when they are complete. That may run Python, or let go of what Python
-// made: it has to be over before the interpreter ends, which stops any thread that asks for it later.
+// Operations whose completion other threads will report. Reports may run Python, or free Python's objects: they have to
+// be over before the interpreter ends, which stops any thread that asks for it later.
 struct Tellings {
     std::mutex mutex;
     std::condition_variable none;
@@ -112,11 +112,11 @@ TorchWork::~TorchWork() {
                 telling->end();
             });
     } catch (...) {
-        new std::shared_ptr<State>(state_);  // no memory for that: rather lose the buffers than write into freed ones
+        new std::shared_ptr<State>(state_);  // out of memory: leaks buffers that the operation may still write
     }
 }
 
-// Completes the futures, ends the profile and the record, once; whoever comes second finds it done.
+// Completes the futures, ends the profile and the record, once; a second caller finds it done.
 void TorchWork::State::tell(const tutti::Work& work) {
     c10::intrusive_ptr<c10::ivalue::Future> done;
     c10::intrusive_ptr<c10::ivalue::Future> done_result;
@@ -155,8 +155,8 @@ void TorchWork::State::settle(const tutti::Work& work) {
     if (last) last->wait();
 }
 
-// A continuation may start an operation and wait for its future, as PowerSGD's hook does. That one is completed by a
-// thread of its own: the group's, which completes the others, is busy with the continuation.
+// A continuation may start an operation and wait for its future, as PowerSGD's hook does. A thread of its own completes
+// that one: the group's thread, which completes the others, is busy with the continuation.
 void TorchWork::tell_when_done() {
     if (!work_) return state_->tell(work_);
     if (listening_.exchange(true)) return;
@@ -180,7 +180,7 @@ void TorchWork::tell_when_done() {
                 complete();
             }).detach();
             return true;
-        } catch (const std::system_error&) {  // no thread to be had: the group's has to do
+        } catch (const std::system_error&) {  // no thread left: the group's has to do it
             return false;
         }
     };
@@ -238,7 +238,8 @@ void TorchWork::abort() {
                 "Work.abort: one operation cannot be ended alone, because other ranks take part in it; "
                 "abort its group (torch.distributed.distributed_c10d._abort_process_group)");
 }
-// Complete already: at once, on this thread. Else by the group's thread, or by who waits for the Work before.
+// Completes the future at once if the operation is complete. Otherwise the group's thread does, or an earlier waiter
+// for the Work.
 c10::intrusive_ptr<c10::ivalue::Future> TorchWork::future_in(c10::intrusive_ptr<c10::ivalue::Future> State::*place,
                                                              const c10::TypePtr& type) {
     {

@@ -20,7 +20,7 @@ namespace tutti::torch {
 c10::IValue value_of(const std::vector<Tensors>& outputs);
 c10::TypePtr type_of(const std::vector<Tensors>& outputs);
 
-/// What a Work is about.
+/// The facts of a Work.
 struct WorkFacts {
     c10d::OpType type = c10d::OpType::UNKNOWN;
     int rank = -1;
@@ -37,9 +37,9 @@ class TorchWork : public c10d::Work {
  public:
     /// `outputs`: one list for most operations, a list of lists where several tensors are gathered from each rank.
     TorchWork(const WorkFacts& facts, tutti::Work work, std::vector<Tensors> outputs, Tensors inputs);
-    /// Returns when no thread is going to complete a future any more, or at `end`. Without the GIL.
+    /// Returns when no thread is going to complete a future any more, or at `end`. Call it without the GIL.
     static void wait_until_all_is_told(std::chrono::steady_clock::time_point end);
-    /// Of an operation that has ended well already.
+    /// For an operation that has ended well already.
     TorchWork(const WorkFacts& facts, std::vector<Tensors> outputs);
     ~TorchWork() override;
 
@@ -61,7 +61,7 @@ class TorchWork : public c10d::Work {
     std::chrono::milliseconds getTimeout() const { return facts_.timeout; }
 
  private:
-    /// What outlives the handle: the tensors, and who is told.
+    /// The state that outlives the handle: the tensors, and the futures to complete.
     struct State {
         std::vector<Tensors> outputs;
         Tensors inputs;

@@ -1,4 +1,4 @@
-// Which calls run in slots (engine/slots): a row of the table like others, which the group has to know before a call
+// The calls that run in slots (engine/slots): a row of the table like others, which the group has to know before a call
 // exists as a request to plan.
 #pragma once
 

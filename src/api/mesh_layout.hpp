@@ -1,4 +1,4 @@
-// MeshLayout: which ranks lie along which dimensions of an array, seen from one rank. Pure arithmetic.
+// MeshLayout: the ranks along the dimensions of an array, seen from one rank. Pure arithmetic.
 #pragma once
 
 #include <tutti/device_mesh.hpp>

@@ -70,7 +70,7 @@ template <class F>
 
 }  // namespace slots
 
-// Where the head lies of a collective that comes so many later, if it is of the same kind.
+// The place of the head of the collective so many later, if it is of the same kind.
 [[gnu::always_inline]] inline std::size_t Slots::head_ahead(const SlotState& state,
                                                             std::uint64_t later) const noexcept {
     using namespace slots;

@@ -1,4 +1,4 @@
-// Spread: ranks of one host that are more than its CPUs, and on which CPU each of them runs.
+// Spread: the ranks of a host that has fewer CPUs, and the CPU on which each of them runs.
 //
 // A rank that waits either looks again, which helps while the ranks that it waits for run elsewhere, or yields, which
 // helps if one of them needs this CPU. And yielding only helps if the ranks are spread evenly: with three on one CPU

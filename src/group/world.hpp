@@ -1,9 +1,9 @@
 // World: the ranks that met in one store, the way to each, and the traffic on it.
 //
 // Any number of groups share a world: its memory, its connections, its lock, its progress thread. Messages name their
-// group in their channel. Each part of a world is a class of its own: Neighbours and Links (how ranks are reached),
-// GroupTable, Flight (operations in flight, and their lock), Driver (the threads that make progress), Verdicts (the
-// ranks' words about each other). The world puts them together when it is joined, waits, and leaves.
+// group in their channel. A world has one object of each of these classes: Neighbours and Links (how ranks are
+// reached), GroupTable, Flight (operations in flight, and their lock), Driver (the threads that make progress),
+// Verdicts (the ranks' words about each other). The world puts them together when it is joined, waits, and leaves.
 //
 // A rank that dies, an operation that times out or ranks that disagree end the world with all its groups: the streams
 // and the memory that they share are in an unknown state.

@@ -88,8 +88,7 @@ void leave_at_exit() {
             if (all().empty()) return;
             try {
                 std::thread([] { leave_all(time_at_exit, "its program has ended"); }).join();
-            } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): then the peers learn that this process
-                                               // is gone
+            } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): then the peers learn of it
             }
         }
     };

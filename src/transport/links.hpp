@@ -30,7 +30,7 @@ namespace tutti::transport {
 class Connector {
  public:
     virtual ~Connector() = default;
-    /// A connection on which this rank sends to a peer; at the latest at `limit`. Throws DistError.
+    /// A connection on which this rank sends to a peer, made by `limit`. Throws DistError.
     virtual security::Connection connect(int peer, const Deadline& limit) = 0;
     /// Whether take_incoming() brings any. Any thread.
     virtual bool has_incoming() const noexcept = 0;
@@ -66,7 +66,7 @@ class Links final : public Streams {
     std::vector<int> take_arrived();
     /// The first peer, since the last call, that has turned out to be unreachable, and why.
     std::optional<std::pair<int, std::string>> take_unreachable() { return std::exchange(unreachable_, std::nullopt); }
-    /// No connection is made from now on: nothing more will be sent.
+    /// Makes no connection from now on: this rank will send nothing more.
     void stop_connecting() noexcept { connects_ = false; }
     void close() noexcept;
 

@@ -2,11 +2,11 @@
 //
 // A message is sent on a channel (a collective's sequence number, or a tag) and meets the receive of the same channel
 // and source; messages of one source and channel are matched in order. Short messages travel at once with their header
-// (eager). Where no receive is posted they wait in the stream while that fills others, then in memory. Each peer may
-// have a bounded number of bytes under way like that; it gets them back as receives take them, mostly with messages
-// that go the other way anyhow. A message that is longer, or exceeds that bound, announces itself (request to send) and
-// moves straight between the user's buffers once the receive has answered (clear to send), so memory stays bounded and
-// no long message keeps others waiting for a receive that comes later.
+// (eager). Where no receive is posted they wait in the stream while it fills other receives, then in memory. Each peer
+// may have a bounded number of bytes under way like that; it gets that credit back as receives take them, mostly with
+// messages that go the other way anyhow. A message that is longer, or exceeds that bound, announces itself (request to
+// send) and moves straight between the user's buffers once the receive has answered (clear to send), so memory stays
+// bounded and no long message keeps others waiting for a receive that comes later.
 //
 // Every header carries the world's id with its generation, and a fingerprint of the operation. A frame of another
 // world is refused; a fingerprint or length that differs from the receive's is a mismatch, reported with both sides.

@@ -48,7 +48,7 @@ struct Mailbox::Peer {
     };
     int rank = 0;
     std::deque<Outgoing> out;
-    std::size_t credit = credit_bytes;  // bytes that we may still send before the peer has consumed any
+    std::size_t credit = credit_bytes;  // bytes that we may still send ahead of the peer's receives
     std::size_t unconsumed = 0;         // bytes that the peer has sent and we have not given back
     std::size_t owed = 0;               // bytes that we have consumed and not given back
     std::size_t awaited = 0;            // receives of it that are posted or granted, and sends that it has to answer

@@ -1,8 +1,8 @@
-// libtutti-sycl.so: the part of the SYCL driver that SYCL's classes need. There are no kernels in it, so that any
-// compiler builds it, where the headers and libsycl.so are.
+// libtutti-sycl.so: the part of the SYCL driver that SYCL's classes need. It has no kernels, so that any compiler
+// builds it, given the headers and libsycl.so.
 //
 // Devices are numbered as PyTorch numbers them: Level Zero's GPUs, in their platform's order; contexts are the
-// platform's default one, so that memory of PyTorch's is known here.
+// platform's default one, so that PyTorch's memory is known here.
 #include "nccl/sycl_driver.hpp"
 
 #include <sycl/sycl.hpp>
@@ -25,7 +25,7 @@ sycl::queue make(const Place& place, const sycl::property_list& properties) {
     return sycl::queue(place.context, place.device, properties);
 }
 
-// By the name that the headers know; the later ones warn of the other.
+// The name that the headers have; later headers warn of the other name.
 template <class Platform>
 sycl::context default_context(const Platform& platform) {
     if constexpr (requires { platform.khr_get_default_context(); })

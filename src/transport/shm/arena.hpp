@@ -250,17 +250,17 @@ class Arena {
     RankControl& control(int rank) const noexcept {
         return *reinterpret_cast<RankControl*>(base_ + static_cast<std::size_t>(rank) * rank_bytes_);
     }
-    /// Of two ranks: whose memory holds the `number`-th write of `rank` into a ring of `places`. They take turns with
-    /// each place, since writing lines that this rank has just read takes a sixth of the time of writing those that the
-    /// other has (on CPUs where the reader of a modified line gets it for itself). The writer must have finished
-    /// reading there: the values that the other wrote one round of the ring before.
+    /// Of two ranks: the one whose memory holds the `number`-th write of `rank` into a ring of `places`. They take
+    /// turns with each place, since writing lines that this rank has just read takes a sixth of the time of writing
+    /// those that the other has (on CPUs where the reader of a modified line gets it for itself). The writer must have
+    /// finished reading there: the values that the other wrote one round of the ring before.
     int in_turn(int rank, std::uint64_t number, std::uint64_t places) const noexcept {
         return layout_.ranks == 2 ? rank ^ static_cast<int>(number / places & 1) : rank;
     }
     /// Two ranks take turns here as well: of four publications of a rank the third and fourth lie where the first and
     /// second of the other lay, which it has just read (schedule.hpp).
     std::byte* slot(int rank, std::uint64_t publication) const noexcept;
-    /// Which of all slots that is, of ranks * slots.
+    /// Its index among all slots, of ranks * slots.
     std::size_t place(int rank, std::uint64_t publication) const noexcept {
         if (layout_.ranks != 2) return static_cast<std::size_t>(rank) * layout_.slots + publication % layout_.slots;
         const std::uint64_t four = publication / 4;
@@ -285,8 +285,8 @@ class Arena {
     template <class Ready>
     void sleep(int rank, std::chrono::nanoseconds limit, Ready ready) const {
         RankControl& own = control(rank);
-        // The store is a release so that this look stays before it: a ring caused by the store is not overlooked. A
-        // rank that rang before made its change before, and the fence brings that to ready().
+        // The store is a release so that this look stays before it: a rank that rings because of the store is not
+        // overlooked. A rank that rang before made its change before, and the fence brings that to ready().
         const std::uint32_t seen = own.rings.load(std::memory_order_relaxed);
         own.sleeping.store(RankControl::on_memory, std::memory_order_seq_cst);
         fence_for_sleep();

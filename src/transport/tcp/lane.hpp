@@ -126,7 +126,7 @@ class Lane {
     const std::string& ended() const noexcept { return why_; }
     /// An error ended it, not the peer.
     bool broke_off() const noexcept { return broke_off_; }
-    /// Bytes have changed on the way; ended() says which.
+    /// Bytes have changed on the way; ended() names them.
     bool damaged() const noexcept { return damaged_; }
 
  private:
