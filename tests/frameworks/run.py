@@ -110,7 +110,7 @@ BEGINNING = """# Frameworks on tutti
 
 Written by `make test-frameworks`, from a run of each framework's own package with PyTorch {torch} on two ranks: a small
 training on gloo, the same on tutti by name, and the same program with gloo replaced. "Bit for bit": all losses and all
-parameters at the end are gloo's. What the column at the right says that a framework refuses, the run has tried.
+parameters at the end are gloo's. The run has tried everything that the column at the right calls refused.
 
 By replacement nothing in the program changes ([pytorch.md](pytorch.md)):
 
