@@ -223,7 +223,7 @@ void Reducer::forward() {
         bucket.arrival.reset();
     }
     times_are_taken_ = synchronizes && ddp::Statistics::wants(iteration_);
-    moments_ = {.forward_began = ddp::Clock::now()};
+    moments_ = {.forward_began = Clock::now()};
     phase_ = Phase::open;
 }
 
@@ -242,7 +242,7 @@ void Reducer::prepare_for_backward(const std::vector<std::size_t>& unused) {
             throw InvalidArgument(
                 fmt::format("{}: {} is ready, or unused, already: expected each parameter once", begin, described(i)));
     }
-    if (!moments_.backward_began) moments_.backward_began = ddp::Clock::now();
+    if (!moments_.backward_began) moments_.backward_began = Clock::now();
     if (!synchronizes_) return;
     for (const std::size_t i : unused) leave_out(i);
     send_complete_buckets();
@@ -266,7 +266,7 @@ void Reducer::ready(std::size_t i, const TensorView* elsewhere) {
     if (elsewhere != nullptr && elsewhere->device().type != Device::Type::cpu && !elsewhere->contiguous())
         refuse(fmt::format(": its gradient on {} is not in one piece: expected contiguous memory",
                            to_string(elsewhere->device())));
-    const auto now = ddp::Clock::now();
+    const auto now = Clock::now();
     if (!moments_.backward_began) moments_.backward_began = now;
     if (elsewhere != nullptr && options_.gradient_as_bucket_view)
         copy(in_bucket(i), *elsewhere);

@@ -63,7 +63,7 @@ class Reducer {
         std::size_t awaited = 0;
         std::optional<Work> work;  // on its way; or, with a hook:
         std::optional<CommHookResult> hooked;
-        std::optional<Future<ddp::Clock::time_point>> arrival;  // where times are taken
+        std::optional<Future<Clock::time_point>> arrival;  // where times are taken
     };
     /// A parameter that this rank has not used.
     struct Unused {

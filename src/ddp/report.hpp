@@ -3,6 +3,8 @@
 // Threads: as the object's.
 #pragma once
 
+#include "core/deadline.hpp"
+
 #include <tutti/ddp.hpp>
 
 #include <chrono>
@@ -16,8 +18,6 @@ namespace tutti::ddp {
 /// Logs the block, where the debug level asks for it.
 void report_initialized(const ProcessGroup& group, const std::vector<NamedParameter>& parameters,
                         const DistributedDataParallelOptions& options, const std::vector<std::size_t>& bucket_bytes);
-
-using Clock = std::chrono::steady_clock;
 
 /// The moments of one iteration, as they come.
 struct Moments {

@@ -36,8 +36,8 @@ void Reducer::send_complete_buckets() {
 }
 
 void Reducer::send(Bucket& bucket) {
-    if (!moments_.sending_began) moments_.sending_began = ddp::Clock::now();
-    const auto now = [](const auto&) { return ddp::Clock::now(); };
+    if (!moments_.sending_began) moments_.sending_began = Clock::now();
+    const auto now = [](const auto&) { return Clock::now(); };
     try {
         if (hook_) {
             bucket.hooked = hook_(hook_group_, bucket.shown);
@@ -170,7 +170,7 @@ void Reducer::finish() {
 }
 
 void Reducer::reduce_all() {
-    const auto now = ddp::Clock::now();
+    const auto now = Clock::now();
     if (!moments_.backward_began) moments_.backward_began = now;
     if (!moments_.computed) moments_.computed = now;
     for (const std::size_t i : awaited()) leave_out(i);
