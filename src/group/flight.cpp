@@ -3,7 +3,6 @@
 #include "core/log.hpp"
 #include "group/channel.hpp"
 #include "group/group.hpp"
-#include "group/verdicts.hpp"
 
 #include <tutti/error.hpp>
 
@@ -20,10 +19,6 @@ Flight::Held::~Held() {
     const auto completed = std::exchange(flight_.completed_, {});
     flight_.mutex_.unlock();
     for (const auto& operation : completed) operation->run_continuations();
-}
-
-bool Flight::has_news() const noexcept {
-    return verdicts_.health().has_news();
 }
 
 std::shared_ptr<Operation> Flight::any() const {
@@ -123,7 +118,7 @@ bool Flight::take_connections() {
 }
 
 void Flight::hear() {
-    if (has_news()) verdicts_.apply();
+    if (verdicts_.health().has_news()) verdicts_.apply();
 }
 
 bool Flight::progress() {

@@ -12,18 +12,15 @@
 #include "group/driver.hpp"
 #include "group/group_table.hpp"
 #include "group/operation.hpp"
+#include "group/verdicts.hpp"
 #include "transport/links.hpp"
 
 #include <exception>
 #include <list>
 #include <memory>
-#include <optional>
-#include <string>
 #include <vector>
 
 namespace tutti::detail {
-
-class Verdicts;
 
 /// The parts of a world through which messages go.
 struct Ways {
@@ -58,7 +55,7 @@ class Flight final : public Driven {
 
     /// Nothing is in flight, and nothing is wrong.
     bool quiet() const noexcept { return active_.empty() && messages_.empty() && sound(); }
-    bool sound() const noexcept { return !failure_ && !has_news(); }
+    bool sound() const noexcept { return !failure_ && !verdicts_.health().has_news(); }
     const std::exception_ptr& failure() const noexcept { return failure_; }
     bool failing() const noexcept { return failure_ || deferred_; }
     /// An operation in flight, of collectives first; null: there is none.
@@ -101,7 +98,6 @@ class Flight final : public Driven {
     void end_of_thread() noexcept override;
 
  private:
-    bool has_news() const noexcept;
     void mismatch(const transport::Finding& finding);
     bool take_connections();
     bool progress_collectives();

@@ -69,7 +69,7 @@ class World final : public std::enable_shared_from_this<World> {
     int size() const noexcept { return setup_.size; }
     const std::string& name() const noexcept { return setup_.name; }
     std::uint64_t id() const noexcept { return membership_->world_id(); }
-    /// The properties that a world of some of its ranks inherits.
+    /// As asked for, or tcp where no memory can be shared. A world of some of its ranks inherits it.
     TransportKind transport() const noexcept { return sharing_.transport(); }
     const algorithm::Layout& layout() const noexcept { return layout_; }
     /// Machines of some ranks, over whichever transport.
