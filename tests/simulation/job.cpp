@@ -236,7 +236,7 @@ std::vector<int> Job::Rank::waits_for() const {
     return ranks;
 }
 
-// What a rank that waits looks after: peers that are gone, and what those do that it waits for.
+// The checks of a rank that waits: peers that are gone, and the calls of the peers that it waits for.
 void Job::Rank::check() {
     for (const int peer : waits_for()) {
         const auto gone = health_.gone(peer, mailbox_.end_of(peer), mailbox_.is_over(peer), job_.now_);

@@ -1,7 +1,7 @@
 // A job of a few ranks in one process and in a time of its own: each has a mailbox, executions and what it hears of the
 // others, over a Network. All issue the same collectives and messages; one fault may come, by the seed.
 //
-// What a world of ranks does about news and findings is done here in a few lines: fail, and tell the others.
+// A rank here does in a few lines what a world does about news and findings: it fails, and tells the others.
 //
 // Threads: one.
 #pragma once
@@ -31,7 +31,7 @@ class Job {
     Job(const Job&) = delete;
     Job& operator=(const Job&) = delete;
 
-    /// Runs it to its end. What is wrong, in words; empty: nothing.
+    /// Runs it to its end. Returns the first promise that it breaks, in words; empty: it keeps all.
     std::string run();
     Fault fault() const noexcept { return fault_; }
     Network& network() noexcept { return network_; }

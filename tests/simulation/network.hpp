@@ -39,15 +39,15 @@ class Network {
     Network(int size, std::mt19937_64& chance, const Instant& now);
 
     transport::Streams& streams_of(int rank);
-    /// The connection breaks off: a part of what is under way still arrives.
+    /// The connection breaks off: a part of the bytes under way still arrives.
     void cut(int a, int b);
     /// A process is gone, and with it all of its connections.
     void kill(int rank);
-    /// What is under way from one rank to another is changed: its reader sees that, behind a part of it.
+    /// The bytes under way from one rank to another change: their reader sees that, behind a part of them.
     void damage(int from, int to);
     /// From now on bytes get lost now and then, as no network does that these streams stand for.
     void lose_bytes() noexcept { loses_ = true; }
-    /// How many have been.
+    /// The number of bytes lost so far.
     int lost() const noexcept { return lost_; }
     /// When the next bytes arrive; Instant::max(): nothing is under way.
     Instant next_arrival() const;

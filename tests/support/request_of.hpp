@@ -1,4 +1,4 @@
-// What a rank asks for, of a collective that the prover describes for all ranks. Elements are of 64 bits.
+// The request of one rank, of a collective that the prover describes for all ranks. Elements are of 64 bits.
 #pragma once
 
 #include "algorithm/plan.hpp"
