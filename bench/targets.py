@@ -254,6 +254,12 @@ class Bench:
         if "gloo" not in times:
             raise RuntimeError(f"gloo: {self.options.torch_python} cannot import torch; --torch-python names another")
         self.note("start", "init_process_group and barrier", times["gloo"] / times["tutti"])
+        if os.geteuid() != 0:
+            raise RuntimeError("network namespaces need root")
+        rows = self.rows(sys.executable, HERE / "store/hosts.py", "--build", self.build, "--rounds", 1, "--torch-python",
+                         self.options.torch_python)
+        times = {(r["implementation"].split()[0], r["tls"]): r["median_ms"] for r in rows}
+        self.note("start tls", "two hosts, TLS", times["gloo", ""] / times["tutti", "on"])
 
     def graph(self):
         command = [self.options.torch_python, HERE / "torch/graph_bench.py", "--rounds", 5]

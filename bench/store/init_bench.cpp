@@ -1,5 +1,6 @@
 // init_bench: how long N processes that have all started take from init_process_group to the end of the first barrier,
-// beside PyTorch's gloo. The time is that of the slowest process, from the moment when all are let go.
+// beside PyTorch's gloo. The time is that of the slowest process, from the moment when all are let go. With
+// --namespaces the processes are in these network namespaces, equally many in each: hosts.py makes them.
 //
 // Threads: one (the library has its own). Processes are forked before the library is used.
 #include "processes.hpp"
@@ -8,6 +9,7 @@
 #include <tutti/tutti.hpp>
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
@@ -42,16 +44,36 @@ struct Times {
     double all_ms = 0;   ///< until the last has left the barrier
 };
 
-Times run_tutti(int ranks) {
+/// Where the processes are.
+struct Hosts {
+    std::string address = "127.0.0.1";    ///< of the first
+    std::vector<std::string> namespaces;  ///< none: all are here
+
+    std::string of(int rank, int ranks) const {
+        if (namespaces.empty()) return {};
+        return namespaces[static_cast<std::size_t>(rank) * namespaces.size() / static_cast<std::size_t>(ranks)];
+    }
+};
+
+void enter(const std::string& name) {
+    if (name.empty()) return;
+    const int there = ::open(("/var/run/netns/" + name).c_str(), O_RDONLY | O_CLOEXEC);
+    if (there < 0 || ::setns(there, CLONE_NEWNET) != 0)
+        throw std::runtime_error("cannot enter the network namespace " + name);
+    ::close(there);
+}
+
+Times run_tutti(int ranks, const Hosts& hosts) {
     void* memory = ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
     Board& board = *static_cast<Board*>(memory);  // all zero is its first state
-    const std::string method = "tcp://127.0.0.1:" + std::to_string(free_port());
+    const std::string method = "tcp://" + hosts.address + ":" + std::to_string(free_port());
     int go[2];
     if (::pipe2(go, O_CLOEXEC) != 0) throw std::runtime_error("cannot make a pipe");
     std::vector<Process> processes;
     for (int rank = 0; rank < ranks; ++rank) {
         processes.emplace_back([&, rank] {
+            enter(hosts.of(rank, ranks));
             ++board.ready;
             char byte = 0;
             if (::read(go[0], &byte, 1) != 1) throw std::runtime_error("the benchmark has ended");
@@ -80,8 +102,10 @@ Times run_tutti(int ranks) {
     return times;
 }
 
-Times run_gloo(PythonDriver& gloo, int ranks) {
-    const auto result = gloo.ask(std::to_string(ranks) + " " + std::to_string(free_port()));
+Times run_gloo(PythonDriver& gloo, int ranks, const Hosts& hosts) {
+    std::string request = std::to_string(ranks) + " " + hosts.address + " " + std::to_string(free_port());
+    for (const auto& name : hosts.namespaces) request += " " + name;
+    const auto result = gloo.ask(request);
     return {result["init_ms"], result["all_ms"]};
 }
 
@@ -90,6 +114,7 @@ struct Options {
     std::string torch_script = TUTTI_INIT_BENCH_SCRIPT;
     std::vector<int> ranks{2, 8, 32};
     int rounds = 5;
+    Hosts hosts;
     std::string json;
 };
 
@@ -109,8 +134,8 @@ void run(const Options& options) {
                 init[who].push_back(times.init_ms);
                 whole[who].push_back(times.all_ms);
             };
-            note(0, run_tutti(ranks));
-            if (gloo) note(1, run_gloo(*gloo, ranks));
+            note(0, run_tutti(ranks, options.hosts));
+            if (gloo) note(1, run_gloo(*gloo, ranks, options.hosts));
         }
         for (std::size_t who = 0; who < (gloo ? 2U : 1U); ++who) {
             const std::string name =
@@ -135,6 +160,9 @@ int main(int argc, char** argv) {
     app.add_option("--torch-script", options.torch_script, "torch_init.py")->group("");
     app.add_option("--ranks", options.ranks)->delimiter(',')->check(CLI::Range(1, ranks_max))->capture_default_str();
     app.add_option("--rounds", options.rounds)->check(CLI::Range(1, 1000))->capture_default_str();
+    auto* namespaces = app.add_option("--namespaces", options.hosts.namespaces, "network namespaces for the processes");
+    namespaces->delimiter(',');
+    app.add_option("--address", options.hosts.address, "that of the first namespace")->needs(namespaces);
     app.add_option("--json", options.json, "writes the figures to this file");
     CLI11_PARSE(app, argc, argv);
     try {

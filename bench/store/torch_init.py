@@ -1,5 +1,7 @@
-"""PyTorch's gloo as a contender of init_bench: for each line "RANKS PORT" it forks that many ranks, lets them go at
-once, and answers {"init_ms": …, "all_ms": …}: when the last one left init_process_group, and the barrier."""
+"""PyTorch's gloo as a contender of init_bench: for each line "RANKS ADDRESS PORT [NAMESPACE...]" it forks that many ranks,
+equally many in each network namespace, lets them go at once, and answers {"init_ms": …, "all_ms": …}: when the last one
+left init_process_group, and the barrier."""
+import ctypes
 import json
 import os
 import struct
@@ -11,17 +13,29 @@ def say(**fields):
     print(json.dumps(fields), flush=True)
 
 
-def rank_main(rank, ranks, port, ready, go, out):
+CLONE_NEWNET = 0x40000000
+
+
+def enter(namespace):
+    with open(f"/var/run/netns/{namespace}", "rb") as there:
+        if ctypes.CDLL(None, use_errno=True).setns(there.fileno(), CLONE_NEWNET) != 0:  # os.setns: Python 3.12
+            raise OSError(ctypes.get_errno(), f"cannot enter the network namespace {namespace}")
+    os.environ["GLOO_SOCKET_IFNAME"] = "eth0"
+
+
+def rank_main(rank, ranks, address, port, namespaces, ready, go, out):
+    if namespaces:
+        enter(namespaces[rank * len(namespaces) // ranks])
     os.write(ready, b"r")
     os.read(go, 1)
-    torch.distributed.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=ranks)
+    torch.distributed.init_process_group("gloo", init_method=f"tcp://{address}:{port}", rank=rank, world_size=ranks)
     init = time.monotonic_ns()
     torch.distributed.barrier()
     os.write(out, struct.pack("qq", init, time.monotonic_ns()))
     torch.distributed.destroy_process_group()
 
 
-def run(ranks, port):
+def run(ranks, address, port, *namespaces):
     ready, go, out = os.pipe(), os.pipe(), os.pipe()
     children = []
     for rank in range(ranks):
@@ -29,7 +43,7 @@ def run(ranks, port):
         if pid == 0:
             status = 1
             try:
-                rank_main(rank, ranks, port, ready[1], go[0], out[1])
+                rank_main(rank, ranks, address, port, namespaces, ready[1], go[0], out[1])
                 status = 0
             except BaseException as error:  # whatever it is, the parent must hear of it
                 print(f"torch_init.py: {error}", file=sys.stderr)
@@ -61,4 +75,5 @@ except ImportError as problem:
 else:
     say(version=torch.__version__)
     for line in sys.stdin:
-        run(*map(int, line.split()))
+        ranks, *rest = line.split()
+        run(int(ranks), *rest)

@@ -107,12 +107,14 @@ class Future {
     detail::FutureAwaiter<T> operator co_await() const { return detail::FutureAwaiter<T>(*this); }
 
     /// Completes the future; later calls have no effect.
-    void set_value(detail::Held<T> value) const requires(!std::is_void_v<T>) { run(settle(std::move(value), nullptr)); }
-    void set_value() const requires std::is_void_v<T> { run(settle(detail::Nothing{}, nullptr)); }
+    void set_value(detail::Held<T> value) const requires(!std::is_void_v<T>) {
+        run(resolve(std::move(value), nullptr));
+    }
+    void set_value() const requires std::is_void_v<T> { run(resolve(detail::Nothing{}, nullptr)); }
     /// Completes it with a failure; InvalidArgument for null.
     void set_exception(std::exception_ptr error) const {
         if (!error) throw InvalidArgument("Future.set_exception: expected an exception, got null");
-        run(settle(std::nullopt, std::move(error)));
+        run(resolve(std::nullopt, std::move(error)));
     }
 
  private:
@@ -134,7 +136,7 @@ class Future {
     };
 
     /// Completes the future and wakes the waiting threads; the caller runs the returned continuations.
-    std::vector<Continuation> settle(std::optional<detail::Held<T>> value, std::exception_ptr error) const {
+    std::vector<Continuation> resolve(std::optional<detail::Held<T>> value, std::exception_ptr error) const {
         const std::lock_guard lock(state_->mutex);
         if (state_->done()) return {};
         state_->value = std::move(value);

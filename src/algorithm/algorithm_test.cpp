@@ -16,7 +16,7 @@
 namespace tutti::algorithm {
 namespace {
 
-using schedule::Promise;
+using schedule::Contract;
 using schedule::Schedule;
 
 Layout layout_of(int n, int kind, std::uint64_t slot) {
@@ -35,23 +35,23 @@ Layout layout_of(int n, int kind, std::uint64_t slot) {
 }
 
 // The request of all ranks.
-Request request_of(const Layout& layout, const Promise& promise) {
+Request request_of(const Layout& layout, const Contract& contract) {
     Request request;
-    request.collective = promise.collective;
-    request.root = promise.root;
-    request.count = promise.count;
-    request.counts = promise.counts;
-    request.in_place = promise.in_place;
-    request.single_rounding = promise.single_rounding;
-    request.rank_order = promise.rank_order;
+    request.collective = contract.collective;
+    request.root = contract.root;
+    request.count = contract.count;
+    request.counts = contract.counts;
+    request.in_place = contract.in_place;
+    request.single_rounding = contract.single_rounding;
+    request.rank_order = contract.rank_order;
     request.symmetric = true;  // so that the algorithms in place apply too
-    if (promise.collective == Collective::all_to_all) {
+    if (contract.collective == Collective::all_to_all) {
         request.send_counts.assign(static_cast<std::size_t>(layout.size()), 0);
         request.largest_count = 0;
-        for (const auto& row : promise.matrix) {
+        for (const auto& row : contract.matrix) {
             for (const std::uint64_t count : row) request.largest_count = std::max(*request.largest_count, count);
         }
-        request.even = std::ranges::all_of(promise.matrix, [&](const auto& row) {
+        request.even = std::ranges::all_of(contract.matrix, [&](const auto& row) {
             return std::ranges::all_of(row, [&](std::uint64_t count) { return count == request.largest_count; });
         });
     }
@@ -59,47 +59,47 @@ Request request_of(const Layout& layout, const Promise& promise) {
 }
 
 // One rank's blocks of an all_to_all.
-void set_blocks(Request& request, const Promise& promise) {
+void set_blocks(Request& request, const Contract& contract) {
     const auto me = static_cast<std::size_t>(request.rank);
-    request.send_counts = promise.matrix[me];
+    request.send_counts = contract.matrix[me];
     request.receive_counts.clear();
-    for (const auto& row : promise.matrix) request.receive_counts.push_back(row[me]);
+    for (const auto& row : contract.matrix) request.receive_counts.push_back(row[me]);
     const auto offsets = [](const std::vector<std::uint64_t>& counts) {
         std::vector<std::uint64_t> result(counts.size());
         std::exclusive_scan(counts.begin(), counts.end(), result.begin(), std::uint64_t{0});
         return result;
     };
-    request.send_offsets = promise.send_offsets.empty() ? offsets(request.send_counts) : promise.send_offsets[me];
+    request.send_offsets = contract.send_offsets.empty() ? offsets(request.send_counts) : contract.send_offsets[me];
     request.receive_offsets =
-        promise.receive_offsets.empty() ? offsets(request.receive_counts) : promise.receive_offsets[me];
+        contract.receive_offsets.empty() ? offsets(request.receive_counts) : contract.receive_offsets[me];
 }
 
 // All ranks' schedules, by the algorithm that the request names.
-std::vector<Schedule> schedules_of(const Layout& layout, Request request, const Promise& promise) {
+std::vector<Schedule> schedules_of(const Layout& layout, Request request, const Contract& contract) {
     std::vector<Schedule> schedules;
     for (Rank rank = 0; rank < layout.size(); ++rank) {
         request.rank = rank;
-        if (promise.collective == Collective::all_to_all) set_blocks(request, promise);
+        if (contract.collective == Collective::all_to_all) set_blocks(request, contract);
         schedules.push_back(plan(layout, request));
     }
     return schedules;
 }
 
 // Proves all algorithms for one collective; returns how many were proved.
-int prove_all(const Layout& layout, Promise promise, const std::set<std::string>& only = {}) {
+int prove_all(const Layout& layout, Contract contract, const std::set<std::string>& only = {}) {
     const int n = layout.size();
-    promise.host_of = layout.host_of;
-    promise.slots = layout.slots;
-    promise.slot_elements = layout.slot_bytes;
-    Request request = request_of(layout, promise);
+    contract.host_of = layout.host_of;
+    contract.slots = layout.slots;
+    contract.slot_elements = layout.slot_bytes;
+    Request request = request_of(layout, contract);
     int proved = 0;
     for (const std::string& name : applicable(layout, request)) {
         if (!only.empty() && !only.contains(name)) continue;
         request.algorithm = name;
-        const std::vector<Schedule> schedules = schedules_of(layout, request, promise);
-        const auto faults = schedule::prove(schedules, promise);
-        EXPECT_TRUE(faults.empty()) << to_string(promise.collective) << ' ' << name << " n=" << n
-                                    << " count=" << promise.count << ": " << (faults.empty() ? "" : faults.front());
+        const std::vector<Schedule> schedules = schedules_of(layout, request, contract);
+        const auto faults = schedule::prove(schedules, contract);
+        EXPECT_TRUE(faults.empty()) << to_string(contract.collective) << ' ' << name << " n=" << n
+                                    << " count=" << contract.count << ": " << (faults.empty() ? "" : faults.front());
         ++proved;
     }
     return proved;
@@ -121,7 +121,7 @@ Matrix uneven_matrix(std::size_t size) {
 }
 
 // An all_to_all whose blocks lie in falling order of ranks, with a gap before each.
-Promise apart(const Matrix& matrix) {
+Contract apart(const Matrix& matrix) {
     const std::size_t size = matrix.size();
     Matrix send_offsets(size, std::vector<std::uint64_t>(size)), receive_offsets = send_offsets;
     for (std::size_t i = 0; i < size; ++i) {
@@ -244,27 +244,27 @@ TEST(InPlace, has_something_else_where_buffers_cannot_be_reached) {
 TEST(InPlace, needs_every_step) {
     int left_out = 0;
     const std::vector<std::uint64_t> counts(3, 4);
-    for (const Promise& asked : {Promise{.collective = Collective::all_reduce, .count = 7},
-                                 Promise{.collective = Collective::reduce, .root = 1, .count = 7},
-                                 Promise{.collective = Collective::broadcast, .root = 1, .count = 7},
-                                 Promise{.collective = Collective::gather, .root = 1, .counts = counts},
-                                 Promise{.collective = Collective::all_gather, .counts = counts},
-                                 Promise{.collective = Collective::scatter, .root = 1, .counts = counts},
-                                 Promise{.collective = Collective::reduce_scatter, .counts = counts}}) {
+    for (const Contract& asked : {Contract{.collective = Collective::all_reduce, .count = 7},
+                                  Contract{.collective = Collective::reduce, .root = 1, .count = 7},
+                                  Contract{.collective = Collective::broadcast, .root = 1, .count = 7},
+                                  Contract{.collective = Collective::gather, .root = 1, .counts = counts},
+                                  Contract{.collective = Collective::all_gather, .counts = counts},
+                                  Contract{.collective = Collective::scatter, .root = 1, .counts = counts},
+                                  Contract{.collective = Collective::reduce_scatter, .counts = counts}}) {
         const Layout layout = layout_of(3, 0, 4);
-        Promise promise = asked;
-        promise.host_of = layout.host_of;
-        promise.slots = layout.slots;
-        promise.slot_elements = layout.slot_bytes;
-        Request request = request_of(layout, promise);
+        Contract contract = asked;
+        contract.host_of = layout.host_of;
+        contract.slots = layout.slots;
+        contract.slot_elements = layout.slot_bytes;
+        Request request = request_of(layout, contract);
         request.algorithm = "in_place";
-        const std::vector<Schedule> right = schedules_of(layout, request, promise);
+        const std::vector<Schedule> right = schedules_of(layout, request, contract);
         for (std::size_t rank = 0; rank < right.size(); ++rank) {
             for (std::size_t i = 0; i < right[rank].steps.size(); ++i) {
                 std::vector<Schedule> schedules = right;
                 schedules[rank].steps[i] = {.kind = schedule::StepKind::release};  // of nothing
-                EXPECT_FALSE(schedule::prove(schedules, promise).empty())
-                    << to_string(promise.collective) << " rank " << rank << " step " << i << ": "
+                EXPECT_FALSE(schedule::prove(schedules, contract).empty())
+                    << to_string(contract.collective) << " rank " << rank << " step " << i << ": "
                     << schedule::to_string(right[rank].steps[i].kind);
                 ++left_out;
             }
@@ -307,17 +307,17 @@ TEST(Prover, finds_every_wrong_offset_of_every_all_to_all) {
     for (const int kind : {0, 1}) {
         const Layout layout = layout_of(4, kind, 4);
         for (const Matrix& matrix : {uneven_matrix(4), Matrix(4, std::vector<std::uint64_t>(4, 2))}) {
-            Promise promise = apart(matrix);
-            promise.host_of = layout.host_of;
-            promise.slots = layout.slots;
-            promise.slot_elements = layout.slot_bytes;
-            Request request = request_of(layout, promise);
+            Contract contract = apart(matrix);
+            contract.host_of = layout.host_of;
+            contract.slots = layout.slots;
+            contract.slot_elements = layout.slot_bytes;
+            Request request = request_of(layout, contract);
             for (const std::string& name : applicable(layout, request)) {
                 request.algorithm = name;
-                std::vector<Schedule> schedules = schedules_of(layout, request, promise);
-                ASSERT_TRUE(schedule::prove(schedules, promise).empty()) << name;
+                std::vector<Schedule> schedules = schedules_of(layout, request, contract);
+                ASSERT_TRUE(schedule::prove(schedules, contract).empty()) << name;
                 with_each_offset_wrong(schedules, [&](const ::testing::Message& what) {
-                    EXPECT_FALSE(schedule::prove(schedules, promise).empty()) << name << ": " << what;
+                    EXPECT_FALSE(schedule::prove(schedules, contract).empty()) << name << ": " << what;
                     ++mutations;
                 });
             }
@@ -329,18 +329,18 @@ TEST(Prover, finds_every_wrong_offset_of_every_all_to_all) {
 // A block that goes to another place than was promised, and one that comes from another.
 TEST(Prover, holds_schedules_to_the_promised_places) {
     const Layout layout = layout_of(5, 1, 4);
-    const Promise right = apart(uneven_matrix(5));
-    Promise promise = right;
-    promise.host_of = layout.host_of;
-    Request request = request_of(layout, promise);
+    const Contract right = apart(uneven_matrix(5));
+    Contract contract = right;
+    contract.host_of = layout.host_of;
+    Request request = request_of(layout, contract);
     request.algorithm = "pairwise";
-    const std::vector<Schedule> schedules = schedules_of(layout, request, promise);
-    EXPECT_TRUE(schedule::prove(schedules, promise).empty());
-    promise.receive_offsets[2][1] -= 1;
-    EXPECT_FALSE(schedule::prove(schedules, promise).empty());
-    promise.receive_offsets = right.receive_offsets;
-    promise.send_offsets[4][1] -= 1;
-    EXPECT_FALSE(schedule::prove(schedules, promise).empty());
+    const std::vector<Schedule> schedules = schedules_of(layout, request, contract);
+    EXPECT_TRUE(schedule::prove(schedules, contract).empty());
+    contract.receive_offsets[2][1] -= 1;
+    EXPECT_FALSE(schedule::prove(schedules, contract).empty());
+    contract.receive_offsets = right.receive_offsets;
+    contract.send_offsets[4][1] -= 1;
+    EXPECT_FALSE(schedule::prove(schedules, contract).empty());
 }
 
 TEST(Selection, passes_short_blocks_on_where_ranks_have_only_messages) {
@@ -358,12 +358,13 @@ TEST(Selection, passes_short_blocks_on_where_ranks_have_only_messages) {
 }
 
 TEST(Pairwise, has_only_so_much_under_way_over_sockets) {
-    const Promise promise{.collective = Collective::all_to_all, .matrix = Matrix(6, std::vector<std::uint64_t>(6, 2))};
+    const Contract contract{.collective = Collective::all_to_all,
+                            .matrix = Matrix(6, std::vector<std::uint64_t>(6, 2))};
     const auto waiting_sends = [&](Layout layout, std::uint64_t segment_bytes) {
         layout.segment_bytes = segment_bytes;
-        Request request = request_of(layout, promise);
+        Request request = request_of(layout, contract);
         request.algorithm = "pairwise";
-        const Schedule schedule = schedules_of(layout, request, promise).front();
+        const Schedule schedule = schedules_of(layout, request, contract).front();
         return std::ranges::count_if(schedule.steps, [](const schedule::Step& step) {
             return step.kind == schedule::StepKind::send && step.after_count == 2;  // for a send, and for a receive
         });
@@ -518,18 +519,18 @@ TEST(Slots, are_taken_for_the_sizes_that_are_said_beforehand) {
 
 TEST(Slots, are_published_into_once_and_by_all_ranks_or_none) {
     const Layout layout = layout_of(3, 0, 4);
-    const Promise promise{
+    const Contract contract{
         .collective = Collective::all_reduce, .count = 13, .host_of = layout.host_of, .slot_elements = 4};
-    Request request = request_of(layout, promise);
+    Request request = request_of(layout, contract);
     request.algorithm = "slots";
-    std::vector<Schedule> schedules = schedules_of(layout, request, promise);
-    EXPECT_TRUE(schedule::prove(schedules, promise).empty());
+    std::vector<Schedule> schedules = schedules_of(layout, request, contract);
+    EXPECT_TRUE(schedule::prove(schedules, contract).empty());
     schedules[1].in_slots = false;
-    EXPECT_FALSE(schedule::prove(schedules, promise).empty()) << "one rank runs a schedule, the others do not";
+    EXPECT_FALSE(schedule::prove(schedules, contract).empty()) << "one rank runs a schedule, the others do not";
     schedules[1].in_slots = true;
     const auto publish = std::ranges::find(schedules[2].steps, schedule::StepKind::publish, &schedule::Step::kind);
     schedules[2].steps.insert(publish, *publish);
-    EXPECT_FALSE(schedule::prove(schedules, promise).empty()) << "a second publication";
+    EXPECT_FALSE(schedule::prove(schedules, contract).empty()) << "a second publication";
 }
 
 TEST(Explain, names_the_algorithm_the_reason_and_the_steps) {

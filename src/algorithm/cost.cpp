@@ -39,7 +39,7 @@ std::span<const CostField> cost_fields() {
     return fields;
 }
 
-double price_us(const Work& work, const Layout& layout, const CostModel& costs) {
+double price_us(const Workload& work, const Layout& layout, const CostModel& costs) {
     const double ranks = layout.size();
     const double cores = costs.cores * layout.machines;
     const double crowd = std::max(1.0, ranks / cores);  // ranks of one core

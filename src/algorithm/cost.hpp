@@ -1,10 +1,10 @@
 // Cost: the time that an algorithm takes, by formula, before anything is planned.
 //
-// A Work describes each algorithm by its demands on the machine; one function turns that into time with the numbers of
-// the machine (CostModel). The model is Hockney's latency and bandwidth, with LogGP's overheads of sender and receiver,
-// and one thing more: ranks that share cores share their time, so that the work of all ranks counts beside that of the
-// busiest. Pure functions.
-// Sources: Hockney (1994); Alexandrov, Ionescu, Schauser, Scheiman, "LogGP" (1995); Thakur, Rabenseifner, Gropp (2005).
+// A Workload describes each algorithm by its demands on the machine; one function turns that into time with the numbers
+// of the machine (CostModel). The model is Hockney's latency and bandwidth, with LogGP's overheads of sender and
+// receiver, and one thing more: ranks that share cores share their time, so that the work of all ranks counts beside
+// that of the busiest. Pure functions. Sources: Hockney (1994); Alexandrov, Ionescu, Schauser, Scheiman, "LogGP"
+// (1995); Thakur, Rabenseifner, Gropp (2005).
 #pragma once
 
 #include "algorithm/plan.hpp"
@@ -16,7 +16,7 @@
 namespace tutti::algorithm {
 
 /// The demands of a collective on the machine. Bytes and messages are of all ranks together unless noted.
-struct Work {
+struct Workload {
     double exchanges = 0;  ///< messages that wait for one another
     double messages = 0;
     double bytes = 0;          ///< in messages
@@ -46,14 +46,14 @@ struct Work {
 };
 
 /// Of an algorithm of the table; nullopt if it has no formula. `bytes`: of the buffer, or of the largest block.
-std::optional<Work> work_of(const Layout& layout, Collective collective, std::string_view algorithm,
-                            std::uint64_t bytes, std::uint64_t tile_bytes);
+std::optional<Workload> work_of(const Layout& layout, Collective collective, std::string_view algorithm,
+                                std::uint64_t bytes, std::uint64_t tile_bytes);
 
 /// The kernel copies messages of so many bytes between ranks that have a core each (Mailbox::pull_bytes_on_own_cores).
 inline constexpr std::uint64_t pulled_from = std::uint64_t{128} << 10;
 
 /// Microseconds.
-double price_us(const Work& work, const Layout& layout, const CostModel& costs);
+double price_us(const Workload& work, const Layout& layout, const CostModel& costs);
 
 /// Microseconds, of an algorithm that has a formula.
 std::optional<double> predicted_us(const Layout& layout, Collective collective, std::string_view algorithm,

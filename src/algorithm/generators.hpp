@@ -1,7 +1,7 @@
 // The generators: each writes one rank's part of a collective into a builder. Pure functions.
 //
-// A generator works among the ranks of a Scope (all of a group, the ranks of one host, the leaders of the hosts), so
-// that larger collectives are composed from smaller ones. `me` and roots are positions in the scope.
+// A generator works among the ranks of a RankList (all of a group, the ranks of one host, the leaders of the hosts), so
+// that larger collectives are composed from smaller ones. `me` and roots are positions in the list.
 #pragma once
 
 #include "algorithm/plan.hpp"
@@ -21,7 +21,7 @@ using schedule::Builder;
 using schedule::Chunk;
 using schedule::Operand;
 
-struct Scope {
+struct RankList {
     std::vector<Rank> ranks;
     int me = 0;
     int size() const { return static_cast<int>(ranks.size()); }
@@ -29,15 +29,15 @@ struct Scope {
 };
 
 /// The ranks of several hosts, as one of them sees them.
-struct Spread {
+struct HostTopology {
     std::vector<std::vector<Rank>> hosts;  ///< the ranks of each
-    Scope inside;                          ///< those of this rank's host
-    Scope leaders;         ///< one of each host, by host: the root, else its lowest; me is -1 on a rank that is none
-    Scope rail;            ///< those at this rank's position in their hosts, by host
+    RankList inside;                       ///< those of this rank's host
+    RankList leaders;      ///< one of each host, by host: the root, else its lowest; me is -1 on a rank that is none
+    RankList rail;         ///< those at this rank's position in their hosts, by host
     int leader = 0;        ///< of this host; a position in `inside`
     int leading_root = 0;  ///< the root's host; a position in `leaders`
     bool even = false;     ///< all hosts have equally many ranks: every position has its rail
-    Spread(const std::vector<int>& host_of, Rank me, Rank root);
+    HostTopology(const std::vector<int>& host_of, Rank me, Rank root);
     bool leads() const { return inside.me == leader; }
 };
 
@@ -89,94 +89,94 @@ void pipeline(std::uint64_t tiles, Stages... stages) {
 }
 
 namespace shared {  // through a staging area; ranks of one host
-void all_reduce_one_shot(Builder& b, const Scope& s, const Staging& staging, Chunk input, Chunk output, bool finish);
-void all_reduce_two_shot(Builder& b, const Scope& s, const Staging& staging, Chunk input, Chunk output, bool finish);
+void all_reduce_one_shot(Builder& b, const RankList& s, const Staging& staging, Chunk input, Chunk output, bool finish);
+void all_reduce_two_shot(Builder& b, const RankList& s, const Staging& staging, Chunk input, Chunk output, bool finish);
 /// Ranks other than the root need an output of reduce_work() elements to work in.
-void reduce(Builder& b, const Scope& s, const Staging& staging, int root, Chunk input, Chunk output, bool finish);
+void reduce(Builder& b, const RankList& s, const Staging& staging, int root, Chunk input, Chunk output, bool finish);
 /// Ranks other than the root need no output.
-void reduce_one_shot(Builder& b, const Scope& s, const Staging& staging, int root, Chunk input, Chunk output,
+void reduce_one_shot(Builder& b, const RankList& s, const Staging& staging, int root, Chunk input, Chunk output,
                      bool finish);
-std::uint64_t reduce_work(const Scope& s, const Staging& staging);
-void broadcast(Builder& b, const Scope& s, const Staging& staging, int root, Chunk buffer);
+std::uint64_t reduce_work(const RankList& s, const Staging& staging);
+void broadcast(Builder& b, const RankList& s, const Staging& staging, int root, Chunk buffer);
 /// `blocks`: the places of all ranks' blocks; `own` may be this rank's block there.
-void all_gather(Builder& b, const Scope& s, const Staging& staging, Chunk own, const std::vector<Chunk>& blocks);
-void gather(Builder& b, const Scope& s, const Staging& staging, int root, const std::vector<std::uint64_t>& counts);
-void scatter(Builder& b, const Scope& s, const Staging& staging, int root, const std::vector<std::uint64_t>& counts);
+void all_gather(Builder& b, const RankList& s, const Staging& staging, Chunk own, const std::vector<Chunk>& blocks);
+void gather(Builder& b, const RankList& s, const Staging& staging, int root, const std::vector<std::uint64_t>& counts);
+void scatter(Builder& b, const RankList& s, const Staging& staging, int root, const std::vector<std::uint64_t>& counts);
 /// `blocks`: my values for each rank; `own`: the place of the sum of all ranks' values for me.
-void reduce_scatter(Builder& b, const Scope& s, const Staging& staging, const std::vector<Chunk>& blocks, Chunk own,
+void reduce_scatter(Builder& b, const RankList& s, const Staging& staging, const std::vector<Chunk>& blocks, Chunk own,
                     bool finish);
-void all_to_all(Builder& b, const Scope& s, const Staging& staging, const Request& request);
+void all_to_all(Builder& b, const RankList& s, const Staging& staging, const Request& request);
 /// Every block has `largest_count` elements, and one slot holds all blocks that a rank sends.
-void all_to_all_even(Builder& b, const Scope& s, const Request& request);
-void barrier(Builder& b, const Scope& s);
+void all_to_all_even(Builder& b, const RankList& s, const Request& request);
+void barrier(Builder& b, const RankList& s);
 }  // namespace shared
 
 /// Where the values lie; ranks of one host, which reach each other's buffers. in_place.cpp
 namespace in_place {
 /// For memory that all map. `in_place`: the output holds the input.
-void all_reduce(Builder& b, const Scope& s, Chunk input, Chunk output, bool in_place);
-void reduce(Builder& b, const Scope& s, int root, Chunk input, Chunk output, bool in_place);
-void reduce_scatter(Builder& b, const Scope& s, const std::vector<std::uint64_t>& counts);
-void all_gather(Builder& b, const Scope& s, const std::vector<std::uint64_t>& counts);
-void scatter(Builder& b, const Scope& s, int root, const std::vector<std::uint64_t>& counts);
+void all_reduce(Builder& b, const RankList& s, Chunk input, Chunk output, bool in_place);
+void reduce(Builder& b, const RankList& s, int root, Chunk input, Chunk output, bool in_place);
+void reduce_scatter(Builder& b, const RankList& s, const std::vector<std::uint64_t>& counts);
+void all_gather(Builder& b, const RankList& s, const std::vector<std::uint64_t>& counts);
+void scatter(Builder& b, const RankList& s, int root, const std::vector<std::uint64_t>& counts);
 /// Not `maps`: also for memory that the kernel copies.
-void broadcast(Builder& b, const Scope& s, int root, Chunk buffer, bool maps);
-void gather(Builder& b, const Scope& s, int root, const std::vector<std::uint64_t>& counts, bool maps);
+void broadcast(Builder& b, const RankList& s, int root, Chunk buffer, bool maps);
+void gather(Builder& b, const RankList& s, int root, const std::vector<std::uint64_t>& counts, bool maps);
 }  // namespace in_place
 
 namespace messages {  // over any transport
-void all_reduce_direct(Builder& b, const Scope& s, Chunk input, Chunk output, bool finish);
-void all_reduce_two_shot(Builder& b, const Scope& s, Chunk input, Chunk output, bool finish);
-void all_reduce_ring(Builder& b, const Scope& s, Chunk input, Chunk output, std::uint64_t segment, bool finish);
+void all_reduce_direct(Builder& b, const RankList& s, Chunk input, Chunk output, bool finish);
+void all_reduce_two_shot(Builder& b, const RankList& s, Chunk input, Chunk output, bool finish);
+void all_reduce_ring(Builder& b, const RankList& s, Chunk input, Chunk output, std::uint64_t segment, bool finish);
 /// One of the ring_stages() of a ring over one block.
-void all_reduce_ring_stage(Builder& b, const Scope& s, Chunk input, Chunk output, int stage, bool finish);
-inline int ring_stages(const Scope& s) {
+void all_reduce_ring_stage(Builder& b, const RankList& s, Chunk input, Chunk output, int stage, bool finish);
+inline int ring_stages(const RankList& s) {
     return 2 * (s.size() - 1);
 }
-void all_reduce_recursive_doubling(Builder& b, const Scope& s, Chunk input, Chunk output, bool finish);
-void reduce_direct(Builder& b, const Scope& s, int root, Chunk input, Chunk output, bool finish);
-void broadcast_chain(Builder& b, const Scope& s, int root, Chunk buffer, std::uint64_t segment);
-void all_gather_direct(Builder& b, const Scope& s, const std::vector<std::uint64_t>& counts);
-void all_gather_ring(Builder& b, const Scope& s, const std::vector<std::uint64_t>& counts);
-void all_gather_bruck(Builder& b, const Scope& s, const std::vector<std::uint64_t>& counts);
-void gather_direct(Builder& b, const Scope& s, int root, const std::vector<std::uint64_t>& counts);
-void scatter_direct(Builder& b, const Scope& s, int root, const std::vector<std::uint64_t>& counts);
-void reduce_scatter_direct(Builder& b, const Scope& s, const std::vector<std::uint64_t>& counts);
-void reduce_scatter_ring(Builder& b, const Scope& s, const std::vector<std::uint64_t>& counts);
+void all_reduce_recursive_doubling(Builder& b, const RankList& s, Chunk input, Chunk output, bool finish);
+void reduce_direct(Builder& b, const RankList& s, int root, Chunk input, Chunk output, bool finish);
+void broadcast_chain(Builder& b, const RankList& s, int root, Chunk buffer, std::uint64_t segment);
+void all_gather_direct(Builder& b, const RankList& s, const std::vector<std::uint64_t>& counts);
+void all_gather_ring(Builder& b, const RankList& s, const std::vector<std::uint64_t>& counts);
+void all_gather_bruck(Builder& b, const RankList& s, const std::vector<std::uint64_t>& counts);
+void gather_direct(Builder& b, const RankList& s, int root, const std::vector<std::uint64_t>& counts);
+void scatter_direct(Builder& b, const RankList& s, int root, const std::vector<std::uint64_t>& counts);
+void reduce_scatter_direct(Builder& b, const RankList& s, const std::vector<std::uint64_t>& counts);
+void reduce_scatter_ring(Builder& b, const RankList& s, const std::vector<std::uint64_t>& counts);
 /// `under_way_max`: elements that a rank sends before it waits for the first of them, and for those that arrive
 /// meanwhile.
-void all_to_all_pairwise(Builder& b, const Scope& s, const Request& request, std::uint64_t under_way_max);
+void all_to_all_pairwise(Builder& b, const RankList& s, const Request& request, std::uint64_t under_way_max);
 /// Blocks of `largest_count` elements, all of them.
-void all_to_all_bruck(Builder& b, const Scope& s, const Request& request);
-void barrier_dissemination(Builder& b, const Scope& s);
+void all_to_all_bruck(Builder& b, const RankList& s, const Request& request);
+void barrier_dissemination(Builder& b, const RankList& s);
 // recursive.cpp
-void all_reduce_recursive_halving(Builder& b, const Scope& s, Chunk input, Chunk output, bool finish);
-void reduce_scatter_recursive_halving(Builder& b, const Scope& s, const std::vector<std::uint64_t>& counts,
+void all_reduce_recursive_halving(Builder& b, const RankList& s, Chunk input, Chunk output, bool finish);
+void reduce_scatter_recursive_halving(Builder& b, const RankList& s, const std::vector<std::uint64_t>& counts,
                                       bool finish);
-void all_gather_recursive_doubling(Builder& b, const Scope& s, const std::vector<std::uint64_t>& counts);
+void all_gather_recursive_doubling(Builder& b, const RankList& s, const std::vector<std::uint64_t>& counts);
 // trees.cpp: k-nomial trees, k = radix >= 2
-void broadcast_tree(Builder& b, const Scope& s, int radix, int root, Chunk buffer, std::uint64_t segment);
-void reduce_tree(Builder& b, const Scope& s, int radix, int root, Chunk input, Chunk output, bool finish);
-void gather_tree(Builder& b, const Scope& s, int radix, int root, const std::vector<std::uint64_t>& counts);
-void scatter_tree(Builder& b, const Scope& s, int radix, int root, const std::vector<std::uint64_t>& counts);
+void broadcast_tree(Builder& b, const RankList& s, int radix, int root, Chunk buffer, std::uint64_t segment);
+void reduce_tree(Builder& b, const RankList& s, int radix, int root, Chunk input, Chunk output, bool finish);
+void gather_tree(Builder& b, const RankList& s, int radix, int root, const std::vector<std::uint64_t>& counts);
+void scatter_tree(Builder& b, const RankList& s, int radix, int root, const std::vector<std::uint64_t>& counts);
 }  // namespace messages
 
 /// Shared memory inside a host, messages between hosts. `message`: how many elements go between hosts at a time.
 namespace hosts {  // hosts.cpp
-/// Rails need an even spread.
-void all_reduce_rails(Builder& b, const Spread& s, const Staging& staging, Chunk input, Chunk output,
+/// Rails need hosts of equally many ranks.
+void all_reduce_rails(Builder& b, const HostTopology& s, const Staging& staging, Chunk input, Chunk output,
                       std::uint64_t message, bool finish);
 /// `exchange`: everything at once, one round inside and one exchange between hosts; a slot has to hold it.
-void all_reduce_leaders(Builder& b, const Spread& s, const Staging& staging, Chunk input, Chunk output,
+void all_reduce_leaders(Builder& b, const HostTopology& s, const Staging& staging, Chunk input, Chunk output,
                         std::uint64_t message, bool exchange, bool finish);
-void reduce(Builder& b, const Spread& s, const Staging& staging, Chunk input, Chunk output, std::uint64_t message,
+void reduce(Builder& b, const HostTopology& s, const Staging& staging, Chunk input, Chunk output, std::uint64_t message,
             bool finish);
-void broadcast(Builder& b, const Spread& s, const Staging& staging, Chunk buffer, std::uint64_t message);
-void all_gather_rails(Builder& b, const Spread& s, const Staging& staging, const std::vector<std::uint64_t>& counts,
-                      std::uint64_t message);
-void reduce_scatter_rails(Builder& b, const Spread& s, const Staging& staging, const std::vector<std::uint64_t>& counts,
-                          std::uint64_t message, bool finish);
-void barrier(Builder& b, const Spread& s);
+void broadcast(Builder& b, const HostTopology& s, const Staging& staging, Chunk buffer, std::uint64_t message);
+void all_gather_rails(Builder& b, const HostTopology& s, const Staging& staging,
+                      const std::vector<std::uint64_t>& counts, std::uint64_t message);
+void reduce_scatter_rails(Builder& b, const HostTopology& s, const Staging& staging,
+                          const std::vector<std::uint64_t>& counts, std::uint64_t message, bool finish);
+void barrier(Builder& b, const HostTopology& s);
 }  // namespace hosts
 
 }  // namespace tutti::algorithm

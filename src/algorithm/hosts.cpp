@@ -20,11 +20,11 @@
 
 namespace tutti::algorithm {
 
-Spread::Spread(const std::vector<int>& host_of, Rank me, Rank root) {
+HostTopology::HostTopology(const std::vector<int>& host_of, Rank me, Rank root) {
     const auto host = [&](Rank rank) { return host_of[static_cast<std::size_t>(rank)]; };
-    const auto add = [&](Scope& scope, Rank rank) {
-        if (rank == me) scope.me = scope.size();
-        scope.ranks.push_back(rank);
+    const auto add = [&](RankList& list, Rank rank) {
+        if (rank == me) list.me = list.size();
+        list.ranks.push_back(rank);
     };
     hosts.resize(static_cast<std::size_t>(*std::ranges::max_element(host_of)) + 1);
     for (Rank rank = 0; rank < static_cast<Rank>(host_of.size()); ++rank) {
@@ -59,7 +59,7 @@ std::vector<Chunk> pieces_of(Chunk whole, int parts) {
 }
 
 // The sum of a host on its leader: in one round where a slot holds everything. Other ranks need a place to work in.
-void reduce_inside(Builder& b, const Spread& s, const Staging& staging, Chunk input, Chunk output, bool whole) {
+void reduce_inside(Builder& b, const HostTopology& s, const Staging& staging, Chunk input, Chunk output, bool whole) {
     if (s.inside.size() == 1)  // nothing is shared there
         b.copy(output, input);
     else if (whole)
@@ -68,13 +68,13 @@ void reduce_inside(Builder& b, const Spread& s, const Staging& staging, Chunk in
         shared::reduce(b, s.inside, staging, s.leader, input, output, false);
 }
 
-void broadcast_inside(Builder& b, const Spread& s, const Staging& staging, Chunk buffer) {
+void broadcast_inside(Builder& b, const HostTopology& s, const Staging& staging, Chunk buffer) {
     if (s.inside.size() > 1) shared::broadcast(b, s.inside, staging, s.leader, buffer);
 }
 
 }  // namespace
 
-void all_reduce_rails(Builder& b, const Spread& s, const Staging& staging, Chunk input, Chunk output,
+void all_reduce_rails(Builder& b, const HostTopology& s, const Staging& staging, Chunk input, Chunk output,
                       std::uint64_t message, bool finish) {
     b.not_single_rounding();
     const int ranks = s.inside.size(), rails = s.rail.size();
@@ -94,7 +94,7 @@ void all_reduce_rails(Builder& b, const Spread& s, const Staging& staging, Chunk
     interleave(static_cast<std::uint64_t>(blocks), stages);
 }
 
-void all_reduce_leaders(Builder& b, const Spread& s, const Staging& staging, Chunk input, Chunk output,
+void all_reduce_leaders(Builder& b, const HostTopology& s, const Staging& staging, Chunk input, Chunk output,
                         std::uint64_t message, bool exchange, bool finish) {
     b.not_single_rounding();
     const std::uint64_t block =
@@ -121,7 +121,7 @@ void all_reduce_leaders(Builder& b, const Spread& s, const Staging& staging, Chu
     interleave(static_cast<std::uint64_t>(blocks), stages);
 }
 
-void reduce(Builder& b, const Spread& s, const Staging& staging, Chunk input, Chunk output, std::uint64_t message,
+void reduce(Builder& b, const HostTopology& s, const Staging& staging, Chunk input, Chunk output, std::uint64_t message,
             bool finish) {
     b.not_single_rounding();
     const int blocks = block_count(input.count, message);
@@ -147,7 +147,7 @@ void reduce(Builder& b, const Spread& s, const Staging& staging, Chunk input, Ch
     interleave(static_cast<std::uint64_t>(blocks), stages);
 }
 
-void broadcast(Builder& b, const Spread& s, const Staging& staging, Chunk buffer, std::uint64_t message) {
+void broadcast(Builder& b, const HostTopology& s, const Staging& staging, Chunk buffer, std::uint64_t message) {
     const int blocks = block_count(buffer.count, message);
     const auto block = [&](std::uint64_t k) { return piece_of(buffer, blocks, static_cast<int>(k)); };
     const std::array<Stage, 2> stages{[&](std::uint64_t k) {
@@ -160,8 +160,8 @@ void broadcast(Builder& b, const Spread& s, const Staging& staging, Chunk buffer
 }
 
 // A segment of each block of the rail comes over the rail, and the other ranks of the host read it.
-void all_gather_rails(Builder& b, const Spread& s, const Staging& staging, const std::vector<std::uint64_t>& counts,
-                      std::uint64_t message) {
+void all_gather_rails(Builder& b, const HostTopology& s, const Staging& staging,
+                      const std::vector<std::uint64_t>& counts, std::uint64_t message) {
     const int segments = block_count(*std::ranges::max_element(counts), message);
     const auto segment = [&](Rank rank, std::uint64_t k) {
         return piece_of(block_of(Buffer::output, counts, rank), segments, static_cast<int>(k));
@@ -193,8 +193,8 @@ void all_gather_rails(Builder& b, const Spread& s, const Staging& staging, const
 
 // The ranks of a host combine the values that each rail has to carry; then the rail's ranks exchange them and combine
 // the hosts' parts, in the order of hosts.
-void reduce_scatter_rails(Builder& b, const Spread& s, const Staging& staging, const std::vector<std::uint64_t>& counts,
-                          std::uint64_t message, bool finish) {
+void reduce_scatter_rails(Builder& b, const HostTopology& s, const Staging& staging,
+                          const std::vector<std::uint64_t>& counts, std::uint64_t message, bool finish) {
     b.not_single_rounding();
     const int segments = block_count(*std::ranges::max_element(counts), message);
     const int n = s.rail.size();
@@ -247,7 +247,7 @@ void reduce_scatter_rails(Builder& b, const Spread& s, const Staging& staging, c
 }
 
 // Everyone of a host tells its leader, the leaders tell each other, and each leader its host.
-void barrier(Builder& b, const Spread& s) {
+void barrier(Builder& b, const HostTopology& s) {
     const std::uint32_t round = b.next_round();
     if (s.leads()) {
         for (int i = 0; i < s.inside.size(); ++i) {

@@ -15,7 +15,7 @@ namespace tutti::algorithm::in_place {
 namespace {
 
 // The chunk of every rank's input, in rank order.
-std::vector<Operand> of_all(const Scope& s, Chunk own, Chunk others) {
+std::vector<Operand> of_all(const RankList& s, Chunk own, Chunk others) {
     std::vector<Operand> operands;
     for (int i = 0; i < s.size(); ++i) {
         if (i == s.me)
@@ -32,14 +32,14 @@ Chunk input_of(Chunk chunk) {
 
 }  // namespace
 
-void all_reduce(Builder& b, const Scope& s, Chunk input, Chunk output, bool in_place) {
+void all_reduce(Builder& b, const RankList& s, Chunk input, Chunk output, bool in_place) {
     if (in_place) b.input_is_output();
     b.meet(std::vector{input, output}, true);
     const Chunk mine = piece_of(output, s.size(), s.me), from = piece_of(input, s.size(), s.me);
     b.combine_in_place(-1, mine, of_all(s, from, input_of(from)), true, true);
 }
 
-void reduce(Builder& b, const Scope& s, int root, Chunk input, Chunk output, bool in_place) {
+void reduce(Builder& b, const RankList& s, int root, Chunk input, Chunk output, bool in_place) {
     const bool is_root = s.me == root;
     if (in_place && is_root) b.input_is_output();
     b.meet(is_root ? std::vector{input, output} : std::vector{input}, true);
@@ -48,14 +48,14 @@ void reduce(Builder& b, const Scope& s, int root, Chunk input, Chunk output, boo
     b.combine_in_place(is_root ? -1 : s.rank(root), to, of_all(s, from, input_of(from)), false, true);
 }
 
-void reduce_scatter(Builder& b, const Scope& s, const std::vector<std::uint64_t>& counts) {
+void reduce_scatter(Builder& b, const RankList& s, const std::vector<std::uint64_t>& counts) {
     b.meet(blocks_of(Buffer::input, counts), true);
     const Chunk block = block_of(Buffer::input, counts, s.me);
     b.combine_in_place(-1, {Buffer::output, 0, block.count}, of_all(s, block, block), false, true);
 }
 
 // The root writes one of n pieces into all others' buffers; they read the rest.
-void broadcast(Builder& b, const Scope& s, int root, Chunk buffer, bool maps) {
+void broadcast(Builder& b, const RankList& s, int root, Chunk buffer, bool maps) {
     b.meet(std::vector{buffer}, maps);
     const Chunk written = piece_of(buffer, s.size(), 0);
     const Chunk read = part(buffer, written.count, buffer.count - written.count);
@@ -65,7 +65,7 @@ void broadcast(Builder& b, const Scope& s, int root, Chunk buffer, bool maps) {
 
 // Each rank writes most of its block to the root; the root reads the rest, and copies its own: so that both sides take
 // as long, where the kernel copies between ranks at some third of the speed.
-void gather(Builder& b, const Scope& s, int root, const std::vector<std::uint64_t>& counts, bool maps) {
+void gather(Builder& b, const RankList& s, int root, const std::vector<std::uint64_t>& counts, bool maps) {
     const Chunk own{Buffer::input, 0, counts[static_cast<std::size_t>(s.me)]};
     const auto to_read = [&](Chunk block) {
         return part(block, 0, block.count * 5 / (8 * static_cast<std::uint64_t>(s.size())));
@@ -85,7 +85,7 @@ void gather(Builder& b, const Scope& s, int root, const std::vector<std::uint64_
     }
 }
 
-void all_gather(Builder& b, const Scope& s, const std::vector<std::uint64_t>& counts) {
+void all_gather(Builder& b, const RankList& s, const std::vector<std::uint64_t>& counts) {
     const Chunk own{Buffer::input, 0, counts[static_cast<std::size_t>(s.me)]};
     b.meet(std::vector{own}, true);
     b.copy(block_of(Buffer::output, counts, s.me), own, own.count);
@@ -96,7 +96,7 @@ void all_gather(Builder& b, const Scope& s, const std::vector<std::uint64_t>& co
     }
 }
 
-void scatter(Builder& b, const Scope& s, int root, const std::vector<std::uint64_t>& counts) {
+void scatter(Builder& b, const RankList& s, int root, const std::vector<std::uint64_t>& counts) {
     const Chunk own{Buffer::output, 0, counts[static_cast<std::size_t>(s.me)]};
     b.meet(s.me == root ? blocks_of(Buffer::input, counts) : std::vector<Chunk>{}, true);
     const Chunk block = block_of(Buffer::input, counts, s.me);

@@ -13,7 +13,8 @@ namespace {
 constexpr std::uint64_t ring_slices_under_way = 8;  // on each link: 1 MB
 
 // combine() of all ranks' values in rank order; `others[i]` is where rank i's arrived, mine is `own`.
-void combine_all(Builder& b, const Scope& s, Chunk target, Chunk own, const std::vector<Chunk>& others, bool finish) {
+void combine_all(Builder& b, const RankList& s, Chunk target, Chunk own, const std::vector<Chunk>& others,
+                 bool finish) {
     std::vector<Chunk> sources;
     for (int i = 0; i < s.size(); ++i) sources.push_back(i == s.me ? own : others[static_cast<std::size_t>(i)]);
     b.combine(target, sources, finish);
@@ -28,7 +29,7 @@ int real_log2(int n) {
 }  // namespace
 
 // Everyone sends everything to everyone.   rank 0: x0 →, ← x1 x2 …, out = x0 op x1 op x2 …
-void all_reduce_direct(Builder& b, const Scope& s, Chunk input, Chunk output, bool finish) {
+void all_reduce_direct(Builder& b, const RankList& s, Chunk input, Chunk output, bool finish) {
     std::vector<Chunk> others(static_cast<std::size_t>(s.size()));
     for (int i = 1; i < s.size(); ++i) {
         const int to = (s.me + i) % s.size(), from = (s.me - i + s.size()) % s.size();
@@ -40,7 +41,7 @@ void all_reduce_direct(Builder& b, const Scope& s, Chunk input, Chunk output, bo
 }
 
 // Slice i belongs to rank i: everyone sends it there; the owner combines in rank order and sends the result to all.
-void all_reduce_two_shot(Builder& b, const Scope& s, Chunk input, Chunk output, bool finish) {
+void all_reduce_two_shot(Builder& b, const RankList& s, Chunk input, Chunk output, bool finish) {
     const int n = s.size();
     const Chunk own = piece_of(input, n, s.me);
     std::vector<Chunk> others(static_cast<std::size_t>(n));
@@ -64,7 +65,7 @@ void all_reduce_two_shot(Builder& b, const Scope& s, Chunk input, Chunk output, 
 // on, and overwritten by the result, while it is still in the cache, and every link always has something to carry.
 //   stage of block   0 1 2      tick 0: 0    tick 1: 1 0    tick 2: 2 1 0    …
 // Where there are few stages, several blocks lie between two of them: a long way has to be filled.
-void all_reduce_ring(Builder& b, const Scope& s, Chunk input, Chunk output, std::uint64_t segment, bool finish) {
+void all_reduce_ring(Builder& b, const RankList& s, Chunk input, Chunk output, std::uint64_t segment, bool finish) {
     const int n = s.size();
     if (n == 1) return b.combine(output, std::vector{input}, finish);
     b.not_single_rounding();
@@ -82,7 +83,7 @@ void all_reduce_ring(Builder& b, const Scope& s, Chunk input, Chunk output, std:
     interleave(blocks, stages, std::max<std::uint64_t>(1, ring_slices_under_way / stages.size()));
 }
 
-void all_reduce_ring_stage(Builder& b, const Scope& s, Chunk input, Chunk output, int stage, bool finish) {
+void all_reduce_ring_stage(Builder& b, const RankList& s, Chunk input, Chunk output, int stage, bool finish) {
     const int n = s.size();
     const Rank right = s.rank((s.me + 1) % n), left = s.rank((s.me - 1 + n) % n);
     const auto slice = [&](Chunk whole, int index) { return piece_of(whole, n, ((index % n) + n) % n); };
@@ -99,7 +100,7 @@ void all_reduce_ring_stage(Builder& b, const Scope& s, Chunk input, Chunk output
 
 // log2(n) exchanges of everything with the rank at distance 1, 2, 4 …; operands are ordered by rank, so that all ranks
 // compute the same bits. Ranks beyond the largest power of two first give their values to a partner.
-void all_reduce_recursive_doubling(Builder& b, const Scope& s, Chunk input, Chunk output, bool finish) {
+void all_reduce_recursive_doubling(Builder& b, const RankList& s, Chunk input, Chunk output, bool finish) {
     const int n = s.size();
     const int power = 1 << real_log2(n), extra = n - power;
     if (n == 1) return b.combine(output, std::vector{input}, finish);
@@ -132,7 +133,7 @@ void all_reduce_recursive_doubling(Builder& b, const Scope& s, Chunk input, Chun
     if (s.me < 2 * extra) b.send(s.rank(s.me + 1), output);
 }
 
-void reduce_direct(Builder& b, const Scope& s, int root, Chunk input, Chunk output, bool finish) {
+void reduce_direct(Builder& b, const RankList& s, int root, Chunk input, Chunk output, bool finish) {
     if (s.me != root) return b.send(s.rank(root), input);
     std::vector<Chunk> others(static_cast<std::size_t>(s.size()));
     for (int i = 0; i < s.size(); ++i) {
@@ -144,7 +145,7 @@ void reduce_direct(Builder& b, const Scope& s, int root, Chunk input, Chunk outp
 }
 
 // Segments run down the line root, root+1, …: for long messages every link carries everything once.
-void broadcast_chain(Builder& b, const Scope& s, int root, Chunk buffer, std::uint64_t segment) {
+void broadcast_chain(Builder& b, const RankList& s, int root, Chunk buffer, std::uint64_t segment) {
     const int n = s.size(), me = (s.me - root + n) % n;
     const auto real = [&](int relative) { return s.rank((relative + root) % n); };
     for (std::uint64_t at = 0; at < buffer.count; at += segment) {
@@ -154,7 +155,7 @@ void broadcast_chain(Builder& b, const Scope& s, int root, Chunk buffer, std::ui
     }
 }
 
-void all_gather_direct(Builder& b, const Scope& s, const std::vector<std::uint64_t>& counts) {
+void all_gather_direct(Builder& b, const RankList& s, const std::vector<std::uint64_t>& counts) {
     const int n = s.size();
     const Chunk own{Buffer::input, 0, counts[static_cast<std::size_t>(s.me)]};
     for (int i = 1; i < n; ++i) {
@@ -165,7 +166,7 @@ void all_gather_direct(Builder& b, const Scope& s, const std::vector<std::uint64
     b.copy(block_of(Buffer::output, counts, s.me), own);
 }
 
-void all_gather_ring(Builder& b, const Scope& s, const std::vector<std::uint64_t>& counts) {
+void all_gather_ring(Builder& b, const RankList& s, const std::vector<std::uint64_t>& counts) {
     const int n = s.size();
     const Chunk own{Buffer::input, 0, counts[static_cast<std::size_t>(s.me)]};
     b.copy(block_of(Buffer::output, counts, s.me), own);
@@ -177,7 +178,7 @@ void all_gather_ring(Builder& b, const Scope& s, const std::vector<std::uint64_t
 }
 
 // ceil(log2 n) steps: with distance d, a rank sends the d blocks it has to rank me-d and gets those of me+d.
-void all_gather_bruck(Builder& b, const Scope& s, const std::vector<std::uint64_t>& counts) {
+void all_gather_bruck(Builder& b, const RankList& s, const std::vector<std::uint64_t>& counts) {
     const int n = s.size();
     b.copy(block_of(Buffer::output, counts, s.me), {Buffer::input, 0, counts[static_cast<std::size_t>(s.me)]});
     for (int distance = 1; distance < n; distance *= 2) {
@@ -189,7 +190,7 @@ void all_gather_bruck(Builder& b, const Scope& s, const std::vector<std::uint64_
     }
 }
 
-void gather_direct(Builder& b, const Scope& s, int root, const std::vector<std::uint64_t>& counts) {
+void gather_direct(Builder& b, const RankList& s, int root, const std::vector<std::uint64_t>& counts) {
     const Chunk own{Buffer::input, 0, counts[static_cast<std::size_t>(s.me)]};
     if (s.me != root) return b.send(s.rank(root), own);
     b.copy(block_of(Buffer::output, counts, root), own);
@@ -198,7 +199,7 @@ void gather_direct(Builder& b, const Scope& s, int root, const std::vector<std::
     }
 }
 
-void scatter_direct(Builder& b, const Scope& s, int root, const std::vector<std::uint64_t>& counts) {
+void scatter_direct(Builder& b, const RankList& s, int root, const std::vector<std::uint64_t>& counts) {
     const Chunk own{Buffer::output, 0, counts[static_cast<std::size_t>(s.me)]};
     if (s.me != root) return b.receive(s.rank(root), own);
     for (int i = 0; i < s.size(); ++i) {
@@ -207,7 +208,7 @@ void scatter_direct(Builder& b, const Scope& s, int root, const std::vector<std:
     b.copy(own, block_of(Buffer::input, counts, root));  // while the others read theirs
 }
 
-void reduce_scatter_direct(Builder& b, const Scope& s, const std::vector<std::uint64_t>& counts) {
+void reduce_scatter_direct(Builder& b, const RankList& s, const std::vector<std::uint64_t>& counts) {
     const int n = s.size();
     const std::uint64_t count = counts[static_cast<std::size_t>(s.me)];
     std::vector<Chunk> others(static_cast<std::size_t>(n));
@@ -220,7 +221,7 @@ void reduce_scatter_direct(Builder& b, const Scope& s, const std::vector<std::ui
     combine_all(b, s, {Buffer::output, 0, count}, block_of(Buffer::input, counts, s.me), others, true);
 }
 
-void reduce_scatter_ring(Builder& b, const Scope& s, const std::vector<std::uint64_t>& counts) {
+void reduce_scatter_ring(Builder& b, const RankList& s, const std::vector<std::uint64_t>& counts) {
     const int n = s.size();
     const Chunk output{Buffer::output, 0, counts[static_cast<std::size_t>(s.me)]};
     if (n == 1) return b.combine(output, std::vector{block_of(Buffer::input, counts, 0)}, true);
@@ -240,7 +241,7 @@ void reduce_scatter_ring(Builder& b, const Scope& s, const std::vector<std::uint
 
 // Rank i sends to i + 1, i + 2 and so on, and receives from i - 1, i - 2. With many elements, not all are under way at
 // once: they would fill the sockets' buffers of all ranks, and no cache would hold them.
-void all_to_all_pairwise(Builder& b, const Scope& s, const Request& q, std::uint64_t under_way_max) {
+void all_to_all_pairwise(Builder& b, const RankList& s, const Request& q, std::uint64_t under_way_max) {
     const int n = s.size();
     const auto out = [&](int i) {
         const auto k = static_cast<std::size_t>(i);
@@ -280,7 +281,7 @@ void all_to_all_pairwise(Builder& b, const Scope& s, const Request& q, std::uint
 //   step 0, one rank on:                      1   3
 //   step 1, two ranks on:                       2 3
 //   step 2, four ranks on:                          4
-void all_to_all_bruck(Builder& b, const Scope& s, const Request& q) {
+void all_to_all_bruck(Builder& b, const RankList& s, const Request& q) {
     const int n = s.size();
     const std::uint64_t count = q.largest_count.value_or(0);
     std::vector<Chunk> at;  // by distance
@@ -304,7 +305,7 @@ void all_to_all_bruck(Builder& b, const Scope& s, const Request& q) {
 }
 
 // In step k everyone tells the rank at distance 2^k that it, and all it has heard of, have entered.
-void barrier_dissemination(Builder& b, const Scope& s) {
+void barrier_dissemination(Builder& b, const RankList& s) {
     const int n = s.size();
     for (int distance = 1; distance < n; distance *= 2) {
         b.send_signal(s.rank((s.me + distance) % n));

@@ -27,7 +27,7 @@ struct Fold {
     bool pair = false;    ///< I act for two
     int me = 0;           ///< my number among the actors
 
-    explicit Fold(const Scope& s) {
+    explicit Fold(const RankList& s) {
         while (power * 2 <= s.size()) power *= 2;
         extra = s.size() - power;
         folded = s.me < 2 * extra && s.me % 2 == 1;
@@ -48,7 +48,7 @@ Chunk span_of(const Chunks& blocks, const Fold& fold, int from, int to) {
 
 // Each actor ends with the complete values of its span in `work`; `input` is where its own values lie, unless they have
 // been combined into `work` already.
-void halve(Builder& b, const Scope& s, const Fold& fold, const Chunks& input, const Chunks& work, bool in_work,
+void halve(Builder& b, const RankList& s, const Fold& fold, const Chunks& input, const Chunks& work, bool in_work,
            bool finish) {
     const Chunks* source = in_work ? &work : &input;
     int from = 0, to = fold.power;
@@ -68,7 +68,7 @@ void halve(Builder& b, const Scope& s, const Fold& fold, const Chunks& input, co
 }
 
 // The reverse: each actor starts with its span and ends with all.
-void double_up(Builder& b, const Scope& s, const Fold& fold, const Chunks& blocks) {
+void double_up(Builder& b, const RankList& s, const Fold& fold, const Chunks& blocks) {
     for (int distance = 1; distance < fold.power; distance *= 2) {
         const int partner = fold.me ^ distance;
         const Rank peer = s.rank(fold.position(partner));
@@ -85,7 +85,7 @@ std::uint64_t total_of(const Chunks& blocks) {
 }  // namespace
 
 // Halving, so that each actor owns a slice, then doubling to collect the slices.
-void all_reduce_recursive_halving(Builder& b, const Scope& s, Chunk input, Chunk output, bool finish) {
+void all_reduce_recursive_halving(Builder& b, const RankList& s, Chunk input, Chunk output, bool finish) {
     if (s.size() == 1) return b.combine(output, Chunks{input}, finish);
     if (s.size() > 2) b.not_single_rounding();
     const Fold fold(s);
@@ -110,7 +110,7 @@ void all_reduce_recursive_halving(Builder& b, const Scope& s, Chunk input, Chunk
     if (fold.pair) b.send(s.rank(s.me + 1), output);
 }
 
-void reduce_scatter_recursive_halving(Builder& b, const Scope& s, const Counts& counts, bool finish) {
+void reduce_scatter_recursive_halving(Builder& b, const RankList& s, const Counts& counts, bool finish) {
     const Chunks in = blocks_of(Buffer::input, counts);
     const Chunk output{Buffer::output, 0, at(in, s.me).count};
     if (s.size() == 1) return b.combine(output, Chunks{at(in, 0)}, finish);
@@ -130,7 +130,7 @@ void reduce_scatter_recursive_halving(Builder& b, const Scope& s, const Counts& 
     b.copy(output, at(work, s.me));
 }
 
-void all_gather_recursive_doubling(Builder& b, const Scope& s, const Counts& counts) {
+void all_gather_recursive_doubling(Builder& b, const RankList& s, const Counts& counts) {
     const Chunks blocks = blocks_of(Buffer::output, counts);
     const Chunk mine = at(blocks, s.me), own{Buffer::input, 0, mine.count};
     const Fold fold(s);

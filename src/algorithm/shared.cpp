@@ -15,7 +15,7 @@
 namespace tutti::algorithm::shared {
 namespace {
 
-void combine_pieces(Builder& b, const Scope& s, std::uint32_t round, const Tile& tile, Chunk target, bool finish) {
+void combine_pieces(Builder& b, const RankList& s, std::uint32_t round, const Tile& tile, Chunk target, bool finish) {
     std::vector<Operand> operands;
     for (int i = 0; i < s.size(); ++i) {
         if (i == s.me) {
@@ -31,7 +31,8 @@ void combine_pieces(Builder& b, const Scope& s, std::uint32_t round, const Tile&
 
 }  // namespace
 
-void all_reduce_one_shot(Builder& b, const Scope& s, const Staging& staging, Chunk input, Chunk output, bool finish) {
+void all_reduce_one_shot(Builder& b, const RankList& s, const Staging& staging, Chunk input, Chunk output,
+                         bool finish) {
     const std::uint64_t tiles = ceil_div(input.count, staging.slot);
     const std::uint32_t first = b.next_round();
     const auto tile = [&](Chunk whole, std::uint64_t t) {
@@ -54,7 +55,8 @@ void all_reduce_one_shot(Builder& b, const Scope& s, const Staging& staging, Chu
     b.use_rounds(static_cast<std::uint32_t>(tiles));
 }
 
-void all_reduce_two_shot(Builder& b, const Scope& s, const Staging& staging, Chunk input, Chunk output, bool finish) {
+void all_reduce_two_shot(Builder& b, const RankList& s, const Staging& staging, Chunk input, Chunk output,
+                         bool finish) {
     const int n = s.size();
     const std::uint64_t piece = piece_elements(staging, n);
     const std::uint64_t tile_count = piece * static_cast<std::uint64_t>(n);
@@ -85,7 +87,7 @@ void all_reduce_two_shot(Builder& b, const Scope& s, const Staging& staging, Chu
     Rounds::use(b, tiles);
 }
 
-void reduce_one_shot(Builder& b, const Scope& s, const Staging& staging, int root, Chunk input, Chunk output,
+void reduce_one_shot(Builder& b, const RankList& s, const Staging& staging, int root, Chunk input, Chunk output,
                      bool finish) {
     const std::uint64_t tiles = ceil_div(input.count, staging.slot);
     const std::uint32_t first = b.next_round();
@@ -111,11 +113,11 @@ void reduce_one_shot(Builder& b, const Scope& s, const Staging& staging, int roo
     b.use_rounds(static_cast<std::uint32_t>(tiles));
 }
 
-std::uint64_t reduce_work(const Scope& s, const Staging& staging) {
+std::uint64_t reduce_work(const RankList& s, const Staging& staging) {
     return piece_elements(staging, s.size());
 }
 
-void reduce(Builder& b, const Scope& s, const Staging& staging, int root, Chunk input, Chunk output, bool finish) {
+void reduce(Builder& b, const RankList& s, const Staging& staging, int root, Chunk input, Chunk output, bool finish) {
     const int n = s.size();
     const std::uint64_t piece = piece_elements(staging, n);
     const std::uint64_t tile_count = piece * static_cast<std::uint64_t>(n);
@@ -148,7 +150,7 @@ void reduce(Builder& b, const Scope& s, const Staging& staging, int root, Chunk 
     Rounds::use(b, tiles);
 }
 
-void reduce_scatter(Builder& b, const Scope& s, const Staging& staging, const std::vector<Chunk>& blocks, Chunk own,
+void reduce_scatter(Builder& b, const RankList& s, const Staging& staging, const std::vector<Chunk>& blocks, Chunk own,
                     bool finish) {
     const std::uint64_t piece = piece_elements(staging, s.size());
     const std::uint64_t tiles = ceil_div(longest(blocks), piece);
@@ -169,7 +171,7 @@ void reduce_scatter(Builder& b, const Scope& s, const Staging& staging, const st
     b.use_rounds(static_cast<std::uint32_t>(tiles));
 }
 
-void barrier(Builder& b, const Scope& s) {
+void barrier(Builder& b, const RankList& s) {
     const std::uint32_t round = b.next_round();
     b.publish(round, {});
     for (int i = 1; i < s.size(); ++i) b.read(s.rank((s.me + i) % s.size()), round, 0, {});

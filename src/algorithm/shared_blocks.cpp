@@ -3,7 +3,7 @@
 
 namespace tutti::algorithm::shared {
 
-void broadcast(Builder& b, const Scope& s, const Staging& staging, int root, Chunk buffer) {
+void broadcast(Builder& b, const RankList& s, const Staging& staging, int root, Chunk buffer) {
     const std::uint64_t tiles = ceil_div(buffer.count, staging.slot);
     const std::uint32_t first = b.next_round();
     for (std::uint64_t t = 0; t < tiles; ++t) {
@@ -18,7 +18,7 @@ void broadcast(Builder& b, const Scope& s, const Staging& staging, int root, Chu
     b.use_rounds(static_cast<std::uint32_t>(tiles));
 }
 
-void all_gather(Builder& b, const Scope& s, const Staging& staging, Chunk own, const std::vector<Chunk>& blocks) {
+void all_gather(Builder& b, const RankList& s, const Staging& staging, Chunk own, const std::vector<Chunk>& blocks) {
     const std::uint64_t tiles = ceil_div(longest(blocks), staging.slot);
     const std::uint32_t first = b.next_round();
     const auto tile = [&](Chunk block, std::uint64_t t) { return tile_of_block(block, staging.slot, t); };
@@ -36,7 +36,7 @@ void all_gather(Builder& b, const Scope& s, const Staging& staging, Chunk own, c
     b.use_rounds(static_cast<std::uint32_t>(tiles));
 }
 
-void gather(Builder& b, const Scope& s, const Staging& staging, int root, const std::vector<std::uint64_t>& counts) {
+void gather(Builder& b, const RankList& s, const Staging& staging, int root, const std::vector<std::uint64_t>& counts) {
     const std::uint64_t tiles = ceil_div(*std::ranges::max_element(counts), staging.slot);
     const std::uint32_t first = b.next_round();
     const auto tile = [&](Chunk block, std::uint64_t t) { return tile_of_block(block, staging.slot, t); };
@@ -55,7 +55,8 @@ void gather(Builder& b, const Scope& s, const Staging& staging, int root, const 
     b.use_rounds(static_cast<std::uint32_t>(tiles));
 }
 
-void scatter(Builder& b, const Scope& s, const Staging& staging, int root, const std::vector<std::uint64_t>& counts) {
+void scatter(Builder& b, const RankList& s, const Staging& staging, int root,
+             const std::vector<std::uint64_t>& counts) {
     const std::uint64_t piece = piece_elements(staging, s.size());
     const std::uint64_t tiles = ceil_div(*std::ranges::max_element(counts), piece);
     const std::uint32_t first = b.next_round();
@@ -79,7 +80,7 @@ void scatter(Builder& b, const Scope& s, const Staging& staging, int root, const
 // Blocks are cut into tiles. In round t(n-1) + i-1 everyone publishes tile t of its block for the rank at distance i.
 // How many rounds there are follows from the largest block; those for which a pair has nothing left are left out.
 //   n = 2:   rank 0  publish(x0[b1]) | out[0] = x0[b0] | out[1] = [x1[b0]]
-void all_to_all(Builder& b, const Scope& s, const Staging& staging, const Request& request) {
+void all_to_all(Builder& b, const RankList& s, const Staging& staging, const Request& request) {
     const int n = s.size();
     const auto distances = static_cast<std::uint64_t>(n - 1);
     const auto block = [](Buffer buffer, const auto& offsets, const auto& counts, int i) {
@@ -113,7 +114,7 @@ void all_to_all(Builder& b, const Scope& s, const Staging& staging, const Reques
 }
 
 // Everyone publishes its blocks for the others, one after the other, and reads its own of each.
-void all_to_all_even(Builder& b, const Scope& s, const Request& request) {
+void all_to_all_even(Builder& b, const RankList& s, const Request& request) {
     const std::uint64_t count = request.largest_count.value_or(0);
     const auto block = [&](Buffer buffer, const auto& offsets, int i) {
         return Chunk{buffer, offsets[static_cast<std::size_t>(i)], count};

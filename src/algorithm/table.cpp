@@ -21,7 +21,7 @@ bool rails(const Context& c) {
     return c.rails();
 }
 void all_reduce_leaders(Builder& b, const Context& c) {
-    hosts::all_reduce_leaders(b, c.spread(), c.staging, c.input(), c.output(), c.tile(), c.exchange(), true);
+    hosts::all_reduce_leaders(b, c.topology(), c.staging, c.input(), c.output(), c.tile(), c.exchange(), true);
 }
 bool shares_known_blocks(const Context& c) {
     return c.shares() && c.request.largest_count.has_value();
@@ -136,7 +136,7 @@ const Algorithm table[] = {
      "several ranks on a host, few bytes: only one of them talks to the other hosts"},
     {"rails", Collective::all_reduce, false, false, rails,
      [](Builder& b, const Context& c) {
-         hosts::all_reduce_rails(b, c.spread(), c.staging, c.input(), c.output(), c.tile(), true);
+         hosts::all_reduce_rails(b, c.topology(), c.staging, c.input(), c.output(), c.tile(), true);
      },
      any_size, any_ranks, "as many ranks on each host: each talks to its counterparts, with a slice of its own"},
     {"hierarchical", Collective::all_reduce, false, false, hierarchical, all_reduce_leaders, any_size, any_ranks,
@@ -173,7 +173,7 @@ const Algorithm table[] = {
      "shared memory: each rank combines one slice, the root collects them"},
     {"hierarchical", Collective::reduce, false, false, hierarchical,
      [](Builder& b, const Context& c) {
-         hosts::reduce(b, c.spread(), c.staging, c.input(), c.output(), 2 * c.tile(), true);
+         hosts::reduce(b, c.topology(), c.staging, c.input(), c.output(), 2 * c.tile(), true);
      },
      any_size, any_ranks, "several ranks on a host: only one of them talks to the other hosts"},
     {"knomial", Collective::reduce, false, false, always,
@@ -200,7 +200,7 @@ const Algorithm table[] = {
     {"shared", Collective::broadcast, true, true, shares, shared_broadcast, any_size, any_ranks,
      "shared memory: the root writes once, everyone reads"},
     {"hierarchical", Collective::broadcast, true, true, hierarchical,
-     [](Builder& b, const Context& c) { hosts::broadcast(b, c.spread(), c.staging, c.output(), 2 * c.tile()); },
+     [](Builder& b, const Context& c) { hosts::broadcast(b, c.topology(), c.staging, c.output(), 2 * c.tile()); },
      any_size, any_ranks, "several ranks on a host: only one of them talks to the other hosts"},
     {"knomial", Collective::broadcast, true, true, always,
      [](Builder& b, const Context& c) {
@@ -226,7 +226,7 @@ const Algorithm table[] = {
      "shared memory: each rank writes its block once, everyone reads"},
     {"rails", Collective::all_gather, true, true, rails,
      [](Builder& b, const Context& c) {
-         hosts::all_gather_rails(b, c.spread(), c.staging, c.request.counts, c.tile());
+         hosts::all_gather_rails(b, c.topology(), c.staging, c.request.counts, c.tile());
      },
      any_size, any_ranks, "as many ranks on each host: a block comes to each host once"},
     {"direct", Collective::all_gather, true, true, always, direct_all_gather, any_size, 8, "few ranks: one exchange"},
@@ -276,7 +276,7 @@ const Algorithm table[] = {
      "shared memory: each rank combines its block in one pass over all inputs"},
     {"rails", Collective::reduce_scatter, false, false, rails,
      [](Builder& b,
-        const Context& c) { hosts::reduce_scatter_rails(b, c.spread(), c.staging, c.request.counts, c.tile(), true); },
+        const Context& c) { hosts::reduce_scatter_rails(b, c.topology(), c.staging, c.request.counts, c.tile(), true); },
      any_size, any_ranks, "as many ranks on each host: what is combined inside leaves each host once"},
     {"direct", Collective::reduce_scatter, true, true, always,
      [](Builder& b, const Context& c) { messages::reduce_scatter_direct(b, c.all, c.request.counts); }, any_size, 8,
@@ -310,7 +310,7 @@ const Algorithm table[] = {
     {in_slots, Collective::barrier, true, true, fits_slot, through_slots<shared_barrier>, any_size, any_ranks, why_slots},
     {"shared", Collective::barrier, true, true, shares, shared_barrier, any_size, any_ranks, "shared memory: everyone sees everyone arrive"},
     {"hierarchical", Collective::barrier, true, true, hierarchical,
-     [](Builder& b, const Context& c) { hosts::barrier(b, c.spread()); }, any_size, any_ranks,
+     [](Builder& b, const Context& c) { hosts::barrier(b, c.topology()); }, any_size, any_ranks,
      "several ranks on a host: only one of them talks to the other hosts"},
     {"dissemination", Collective::barrier, true, true, always,
      [](Builder& b, const Context& c) { messages::barrier_dissemination(b, c.all); }, any_size, any_ranks,

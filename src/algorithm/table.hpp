@@ -18,7 +18,7 @@ namespace tutti::algorithm {
 struct Context {
     const Layout& layout;
     const Request& request;
-    Scope all;
+    RankList all;
     Staging staging;
 
     Context(const Layout& l, const Request& q) : layout(l), request(q) {
@@ -47,15 +47,16 @@ struct Context {
         std::ranges::sort(hosts);
         return std::ranges::adjacent_find(hosts) != hosts.end();
     }
-    Spread spread() const {
+    HostTopology topology() const {
         const bool rooted = request.collective == Collective::broadcast || request.collective == Collective::reduce;
         return {layout.host_of, request.rank, rooted ? request.root : 0};
     }
     /// Few enough bytes for leaders to send each other everything.
     bool exchange() const {
-        return request.count <= staging.slot && request.count * request.element_bytes * spread().hosts.size() <= 65536;
+        return request.count <= staging.slot &&
+               request.count * request.element_bytes * topology().hosts.size() <= 65536;
     }
-    bool rails() const { return hierarchical() && spread().even; }
+    bool rails() const { return hierarchical() && topology().even; }
 };
 
 /// The count that decides: of the buffer, or of the largest block.

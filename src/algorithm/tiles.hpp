@@ -47,7 +47,7 @@ struct Tile {
     }
 };
 
-inline void publish_pieces(Builder& b, const Scope& s, std::uint32_t round, const Tile& tile) {
+inline void publish_pieces(Builder& b, const RankList& s, std::uint32_t round, const Tile& tile) {
     std::vector<Chunk> out;
     for (int i = 0; i < s.size(); ++i) {
         if (i != s.me) out.push_back(tile.mine[static_cast<std::size_t>(i)]);
@@ -60,7 +60,7 @@ inline void publish_pieces(Builder& b, const Scope& s, std::uint32_t round, cons
 struct Rounds {
     std::uint32_t first;
     explicit Rounds(Builder& b) {
-        b.begin_fours();
+        b.begin_turn_group();
         first = b.next_round();
     }
     std::uint32_t ask(std::uint64_t tile) const {

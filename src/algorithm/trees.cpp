@@ -23,7 +23,7 @@ struct Tree {
     int parent = -1;
     std::vector<Child> children;  // nearest subtree first
 
-    Tree(const Scope& s, int radix, int root_position) : size(s.size()), root(root_position) {
+    Tree(const RankList& s, int radix, int root_position) : size(s.size()), root(root_position) {
         me = (s.me - root + size) % size;
         for (int distance = 1; distance < size; distance *= radix) {
             if (const int digit = me / distance % radix; digit != 0) {
@@ -40,7 +40,7 @@ struct Tree {
 
 }  // namespace
 
-void broadcast_tree(Builder& b, const Scope& s, int radix, int root, Chunk buffer, std::uint64_t segment) {
+void broadcast_tree(Builder& b, const RankList& s, int radix, int root, Chunk buffer, std::uint64_t segment) {
     const Tree tree(s, radix, root);
     for (std::uint64_t at = 0; at < buffer.count; at += segment) {
         const Chunk c = part(buffer, at, std::min(segment, buffer.count - at));
@@ -51,7 +51,7 @@ void broadcast_tree(Builder& b, const Scope& s, int radix, int root, Chunk buffe
     }
 }
 
-void reduce_tree(Builder& b, const Scope& s, int radix, int root, Chunk input, Chunk output, bool finish) {
+void reduce_tree(Builder& b, const RankList& s, int radix, int root, Chunk input, Chunk output, bool finish) {
     if (s.size() == 1) return b.combine(output, std::vector{input}, finish);
     if (s.size() > 2) b.not_single_rounding();
     const Tree tree(s, radix, root);
@@ -67,7 +67,7 @@ void reduce_tree(Builder& b, const Scope& s, int radix, int root, Chunk input, C
     if (!is_root) b.send(s.rank(tree.position(tree.parent)), current);
 }
 
-void gather_tree(Builder& b, const Scope& s, int radix, int root, const std::vector<std::uint64_t>& counts) {
+void gather_tree(Builder& b, const RankList& s, int radix, int root, const std::vector<std::uint64_t>& counts) {
     const Tree tree(s, radix, root);
     const Chunk own{Buffer::input, 0, counts[static_cast<std::size_t>(s.me)]};
     if (tree.parent < 0)
@@ -85,7 +85,7 @@ void gather_tree(Builder& b, const Scope& s, int radix, int root, const std::vec
     }
 }
 
-void scatter_tree(Builder& b, const Scope& s, int radix, int root, const std::vector<std::uint64_t>& counts) {
+void scatter_tree(Builder& b, const RankList& s, int radix, int root, const std::vector<std::uint64_t>& counts) {
     const Tree tree(s, radix, root);
     const Chunk own{Buffer::output, 0, counts[static_cast<std::size_t>(s.me)]};
     if (tree.parent < 0)

@@ -28,7 +28,7 @@ double levels_of(double n, double radix) {
 }
 
 // Every rank does the same: sends and receives `each` messages with `bytes` in all.
-Work alike(const Shape& s, double exchanges, double each, double bytes) {
+Workload alike(const Shape& s, double exchanges, double each, double bytes) {
     return {.exchanges = exchanges,
             .messages = s.n * each,
             .bytes = s.n * bytes,
@@ -38,7 +38,7 @@ Work alike(const Shape& s, double exchanges, double each, double bytes) {
 }
 
 // Ranks beyond the power of two give their values away first, and get the result at the end.
-Work folded(const Shape& s, Work work, double first_bytes, double last_bytes) {
+Workload folded(const Shape& s, Workload work, double first_bytes, double last_bytes) {
     const double extra = s.n - s.power;
     if (extra == 0) return work;
     work.exchanges += 2;
@@ -50,21 +50,21 @@ Work folded(const Shape& s, Work work, double first_bytes, double last_bytes) {
     return work;
 }
 
-Work with_scratch(const Shape& s, Work work, double bytes_a_rank) {
+Workload with_scratch(const Shape& s, Workload work, double bytes_a_rank) {
     work.scratch = s.n * bytes_a_rank;
     work.scratch_ranks = s.n;
     work.held += bytes_a_rank;
     return work;
 }
 
-Work with_own_block(const Shape& s, Work work) {
+Workload with_own_block(const Shape& s, Workload work) {
     work.most_local = s.bytes;
     return work;
 }
 
 // From or to a root, which has `children` messages with `root_bytes`; an inner rank passes on all that it gets.
-Work rooted(double depth, double messages, double bytes, double children, double root_bytes, bool root_sends) {
-    Work work{.exchanges = depth, .messages = messages, .bytes = bytes, .most_bytes = root_bytes, .one_way = true};
+Workload rooted(double depth, double messages, double bytes, double children, double root_bytes, bool root_sends) {
+    Workload work{.exchanges = depth, .messages = messages, .bytes = bytes, .most_bytes = root_bytes, .one_way = true};
     (root_sends ? work.most_sends : work.most_receives) = children;
     return work;
 }
@@ -75,20 +75,20 @@ double combining(double inputs) {
 }
 
 // The values that arrived in messages are combined.
-Work combined(Work work, double sums) {
+Workload combined(Workload work, double sums) {
     work.most_sums += sums;
     return work;
 }
 
 // To a root, which combines its children's values.
-Work reduced(const Shape& s, double depth, double children) {
+Workload reduced(const Shape& s, double depth, double children) {
     return combined(rooted(depth, s.n - 1, (s.n - 1) * s.bytes, children, children * s.bytes, false),
                     0.75 * children * s.bytes);
 }
 
 // Through the staging area in tiles of `tile` bytes. A rank hands `crossing` bytes over, the work
 // of both ends counted.
-Work staged(double bytes, double tile, double signals_a_tile, double copied, double most_copied, double crossing) {
+Workload staged(double bytes, double tile, double signals_a_tile, double copied, double most_copied, double crossing) {
     return {.signals = signals_a_tile * std::max(1.0, std::ceil(bytes / tile)),
             .copied = copied,
             .most_copied = most_copied,
@@ -97,9 +97,9 @@ Work staged(double bytes, double tile, double signals_a_tile, double copied, dou
 
 // Where the kernel copies from rank to rank, `calls_a_tile` times on the busiest rank, `pulled` bytes in all, a rank
 // meets the others `meetings_a_tile` times.
-Work copied_once(double bytes, double tile, double calls_a_tile, double meetings_a_tile, double pulled,
-                 double most_pulled) {
-    Work work = staged(bytes, tile, meetings_a_tile, 0, 0, 0);
+Workload copied_once(double bytes, double tile, double calls_a_tile, double meetings_a_tile, double pulled,
+                     double most_pulled) {
+    Workload work = staged(bytes, tile, meetings_a_tile, 0, 0, 0);
     const double tiles = std::max(1.0, std::ceil(bytes / tile));
     work.calls = calls_a_tile * tiles;
     work.meetings = meetings_a_tile * tiles;
@@ -109,7 +109,7 @@ Work copied_once(double bytes, double tile, double calls_a_tile, double meetings
 }
 
 // And each rank combines all ranks' values to `bytes` of results.
-Work and_combined(const Shape& s, Work work, double bytes) {
+Workload and_combined(const Shape& s, Workload work, double bytes) {
     work.most_summed += combining(s.n) * bytes;
     work.summed += s.n * combining(s.n) * bytes;
     return work;
@@ -123,22 +123,22 @@ double two_shot_tile(const Shape& s) {
     return s.slot * s.n / std::max(1.0, s.n - 1);
 }
 
-Work counting_on_huge_pages(Work work) {
+Workload counting_on_huge_pages(Workload work) {
     work.counts_on_huge_pages = true;
     return work;
 }
 
 // Both sides of a broadcast have the kernel copy; `part`: of that work.
-Work broadcast_once(const Shape& s, double part) {
+Workload broadcast_once(const Shape& s, double part) {
     const double others = std::max(1.0, s.n - 1);
     return copied_once(s.bytes, s.slot * (1 + 1 / others), part * others, 2, part * others * s.bytes,
                        part * shared_part(s));
 }
 
-Work gather_split(const Shape& s) {
+Workload gather_split(const Shape& s) {
     // Both sides take as long: the root, which copies its own block too, and a rank that writes this part of its block.
     const double part = 1 - 0.625 / s.n;
-    Work work = copied_once(s.bytes, s.slot, 1, 2, (s.n - 1) * s.bytes, part * s.bytes);
+    Workload work = copied_once(s.bytes, s.slot, 1, 2, (s.n - 1) * s.bytes, part * s.bytes);
     work.copied = s.bytes;
     return counting_on_huge_pages(work);
 }
@@ -146,7 +146,7 @@ Work gather_split(const Shape& s) {
 struct Formula {
     Collective collective;
     std::string_view algorithm;
-    Work (*work)(const Shape&);
+    Workload (*work)(const Shape&);
 };
 
 const Formula formulas[] = {
@@ -158,25 +158,25 @@ const Formula formulas[] = {
      [](const Shape& s) {
          // The owner of a slice writes its result to the slot from the first-level cache.
          const double each = s.bytes * (2 * (s.n - 1) / s.n + 0.7 / s.n);
-         Work work = staged(s.bytes, two_shot_tile(s), 2, s.n * each, each, 2 * shared_part(s));
+         Workload work = staged(s.bytes, two_shot_tile(s), 2, s.n * each, each, 2 * shared_part(s));
          work.signals += 3;  // ranks are idle while the first pieces come
          return and_combined(s, work, s.bytes / s.n);
      }},
     {Collective::all_reduce, "direct",
      [](const Shape& s) {
-         const Work work = alike(s, 1, s.n - 1, (s.n - 1) * s.bytes);
+         const Workload work = alike(s, 1, s.n - 1, (s.n - 1) * s.bytes);
          return combined(with_scratch(s, work, (s.n - 1) * s.bytes), combining(s.n) * s.bytes);
      }},
     {Collective::all_reduce, "recursive_doubling",
      [](const Shape& s) {
          const double steps = std::log2(s.power);
-         const Work work = folded(s, alike(s, steps, steps, steps * s.bytes), s.bytes, s.bytes);
+         const Workload work = folded(s, alike(s, steps, steps, steps * s.bytes), s.bytes, s.bytes);
          return combined(with_scratch(s, work, 2 * s.bytes), combining(2) * steps * s.bytes);
      }},
     {Collective::all_reduce, "recursive_halving",
      [](const Shape& s) {
          const double steps = 2 * std::log2(s.power), sent = 2 * s.bytes * (s.power - 1) / s.power;
-         Work work = folded(s, alike(s, steps, steps, sent), s.bytes, s.bytes);
+         Workload work = folded(s, alike(s, steps, steps, sent), s.bytes, s.bytes);
          work.streamed = s.n * sent;
          return combined(work, combining(2) * sent / 2);
      }},
@@ -191,7 +191,7 @@ const Formula formulas[] = {
     {Collective::all_reduce, "two_shot_messages",
      [](const Shape& s) {
          const double sent = 2 * s.bytes * (s.n - 1) / s.n;
-         Work work = alike(s, 2, 2 * (s.n - 1), sent);
+         Workload work = alike(s, 2, 2 * (s.n - 1), sent);
          work.streamed = s.n * sent;
          return combined(with_scratch(s, work, sent / 2), combining(s.n) * s.bytes / s.n);
      }},
@@ -199,7 +199,7 @@ const Formula formulas[] = {
     {Collective::reduce, "one_shot",
      [](const Shape& s) {
          const double others = (s.n - 1) * s.bytes;
-         Work work = staged(s.bytes, s.slot, 1, others, 0, others);
+         Workload work = staged(s.bytes, s.slot, 1, others, 0, others);
          work.summed = work.most_summed = combining(s.n) * s.bytes;
          work.one_way = true;
          return work;
@@ -207,8 +207,8 @@ const Formula formulas[] = {
     {Collective::reduce, "two_shot",
      [](const Shape& s) {
          const double each = s.bytes * ((s.n - 1) / s.n + 0.7 / s.n);
-         Work work = staged(s.bytes, two_shot_tile(s), 2, s.n * each + shared_part(s), each + shared_part(s),
-                            2 * shared_part(s));
+         Workload work = staged(s.bytes, two_shot_tile(s), 2, s.n * each + shared_part(s), each + shared_part(s),
+                                2 * shared_part(s));
          work = and_combined(s, work, s.bytes / s.n);
          // In one shot ranks that share a core need not meet.
          work.meetings = std::max(1.0, std::ceil(s.bytes / two_shot_tile(s)));
@@ -222,7 +222,7 @@ const Formula formulas[] = {
     {Collective::reduce, "binomial", [](const Shape& s) { return reduced(s, s.levels, s.levels); }},
     {Collective::reduce, "direct",
      [](const Shape& s) {
-         Work work = reduced(s, 1, s.n - 1);
+         Workload work = reduced(s, 1, s.n - 1);
          work.scratch = work.held = (s.n - 1) * s.bytes;
          return work;
      }},
@@ -230,7 +230,7 @@ const Formula formulas[] = {
     {Collective::broadcast, "shared",
      [](const Shape& s) {
          // All read the same lines at once, and have nothing else to do meanwhile.
-         Work work = staged(s.bytes, s.slot, 1, 1.4 * s.n * s.bytes, 1.4 * s.bytes, s.bytes);
+         Workload work = staged(s.bytes, s.slot, 1, 1.4 * s.n * s.bytes, 1.4 * s.bytes, s.bytes);
          work.one_way = true;
          return work;
      }},
@@ -244,7 +244,7 @@ const Formula formulas[] = {
      [](const Shape& s) { return rooted(s.levels, s.n - 1, (s.n - 1) * s.bytes, s.levels, s.levels * s.bytes, true); }},
     {Collective::broadcast, "chain",
      [](const Shape& s) {
-         Work work = rooted(s.n - 1, s.n - 1, (s.n - 1) * s.bytes, 1, s.bytes, true);
+         Workload work = rooted(s.n - 1, s.n - 1, (s.n - 1) * s.bytes, 1, s.bytes, true);
          work.most_receives = s.n > 2 ? 1 : 0;
          return work;
      }},
@@ -262,7 +262,7 @@ const Formula formulas[] = {
     {Collective::all_gather, "recursive_doubling",
      [](const Shape& s) {
          const double steps = std::log2(s.power);
-         const Work work = alike(s, steps, steps, (s.n - 1) * s.bytes);
+         const Workload work = alike(s, steps, steps, (s.n - 1) * s.bytes);
          return with_own_block(s, folded(s, work, s.bytes, (s.n - 1) * s.bytes));
      }},
     {Collective::all_gather, "ring",
@@ -270,7 +270,7 @@ const Formula formulas[] = {
 
     {Collective::gather, "shared",
      [](const Shape& s) {
-         Work work = staged(s.bytes, s.slot, 1, (2 * s.n - 1) * s.bytes, s.n * s.bytes, (s.n - 1) * s.bytes);
+         Workload work = staged(s.bytes, s.slot, 1, (2 * s.n - 1) * s.bytes, s.n * s.bytes, (s.n - 1) * s.bytes);
          work.one_way = true;
          return work;
      }},
@@ -288,7 +288,7 @@ const Formula formulas[] = {
     {Collective::scatter, "shared",
      [](const Shape& s) {
          const double tile = s.slot / std::max(1.0, s.n - 1);
-         Work work = staged(s.bytes, tile, 1, (2 * s.n - 1) * s.bytes, s.n * s.bytes, s.bytes);
+         Workload work = staged(s.bytes, tile, 1, (2 * s.n - 1) * s.bytes, s.n * s.bytes, s.bytes);
          work.one_way = true;
          // The root runs ahead until its slots are full; then all others have to come.
          work.meetings = std::ceil(s.bytes / tile) / s.slots;
@@ -301,7 +301,7 @@ const Formula formulas[] = {
      }},
     {Collective::scatter, "direct",
      [](const Shape& s) {
-         Work work = with_own_block(s, rooted(1, s.n - 1, (s.n - 1) * s.bytes, s.n - 1, (s.n - 1) * s.bytes, true));
+         Workload work = with_own_block(s, rooted(1, s.n - 1, (s.n - 1) * s.bytes, s.n - 1, (s.n - 1) * s.bytes, true));
          work.sends_first = true;
          return counting_on_huge_pages(work);
      }},
@@ -314,18 +314,18 @@ const Formula formulas[] = {
      }},
     {Collective::reduce_scatter, "direct",
      [](const Shape& s) {
-         const Work work = alike(s, 1, s.n - 1, (s.n - 1) * s.bytes);
+         const Workload work = alike(s, 1, s.n - 1, (s.n - 1) * s.bytes);
          return combined(with_scratch(s, work, (s.n - 1) * s.bytes), combining(s.n) * s.bytes);
      }},
     {Collective::reduce_scatter, "recursive_halving",
      [](const Shape& s) {
          const double steps = std::log2(s.power), sent = (s.power - 1) / s.power * s.n * s.bytes;
-         const Work work = folded(s, alike(s, steps, steps, sent), s.n * s.bytes, s.bytes);
+         const Workload work = folded(s, alike(s, steps, steps, sent), s.n * s.bytes, s.bytes);
          return combined(with_scratch(s, work, s.n * s.bytes), combining(2) * sent);
      }},
     {Collective::reduce_scatter, "ring",
      [](const Shape& s) {
-         const Work work = alike(s, s.n - 1, s.n - 1, (s.n - 1) * s.bytes);
+         const Workload work = alike(s, s.n - 1, s.n - 1, (s.n - 1) * s.bytes);
          return combined(with_scratch(s, work, (s.n - 2) * s.bytes), combining(2) * (s.n - 1) * s.bytes);
      }},
 
@@ -337,19 +337,19 @@ const Formula formulas[] = {
     {Collective::all_to_all, "bruck",
      [](const Shape& s) {
          const double passed = s.levels * s.n / 2 * s.bytes;
-         Work work = alike(s, s.levels, s.levels, passed);
+         Workload work = alike(s, s.levels, s.levels, passed);
          work.most_local = passed + s.n * s.bytes;
          return work;
      }},
     {Collective::all_to_all, "pairwise", [](const Shape& s) { return alike(s, 1, s.n - 1, (s.n - 1) * s.bytes); }},
-    {Collective::barrier, "shared", [](const Shape&) { return Work{.signals = 1}; }},
+    {Collective::barrier, "shared", [](const Shape&) { return Workload{.signals = 1}; }},
     {Collective::barrier, "dissemination", [](const Shape& s) { return alike(s, s.levels, s.levels, 0); }},
 };
 
 }  // namespace
 
-std::optional<Work> work_of(const Layout& layout, Collective collective, std::string_view algorithm,
-                            std::uint64_t bytes, std::uint64_t tile_bytes) {
+std::optional<Workload> work_of(const Layout& layout, Collective collective, std::string_view algorithm,
+                                std::uint64_t bytes, std::uint64_t tile_bytes) {
     // A call in slots does the work of one round of the staging area.
     if (algorithm == in_slots && collective != Collective::all_to_all)
         algorithm = collective == Collective::all_reduce || collective == Collective::reduce ? "one_shot" : "shared";
@@ -364,7 +364,7 @@ std::optional<Work> work_of(const Layout& layout, Collective collective, std::st
     shape.tile = static_cast<double>(std::max<std::uint64_t>(1, tile_bytes));
     shape.slot = static_cast<double>(std::max<std::uint64_t>(1, layout.slot_bytes));
     shape.slots = std::max<std::uint32_t>(1, layout.slots);
-    Work work = found->work(shape);
+    Workload work = found->work(shape);
     work.held += shape.bytes;
     // Values to combine go to a piece of scratch first. It matters where the pages come from.
     const bool all_blocks = collective == Collective::scatter || collective == Collective::all_to_all;

@@ -1,6 +1,6 @@
 // Calls of one launch whose memory overlaps, the same tensor twice or one's output another's input: each gets copies of
 // its own, so that all are read before any is written.
-#include "api/collected.hpp"
+#include "api/coalescing_internal.hpp"
 
 #include <tutti/error.hpp>
 

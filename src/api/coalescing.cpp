@@ -1,5 +1,5 @@
 // Scopes that collect calls, the _coalesced collectives, and the launch of collected calls.
-#include "api/collected.hpp"
+#include "api/coalescing_internal.hpp"
 #include "record/public_call.hpp"
 
 #include <tutti/coalescing.hpp>

@@ -1,6 +1,6 @@
 // The public collectives: blocking and asynchronous.
 #include "api/blocks.hpp"
-#include "api/collected.hpp"
+#include "api/coalescing_internal.hpp"
 #include "api/detail.hpp"
 #include "api/quick.hpp"
 #include "api/request.hpp"

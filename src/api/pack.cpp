@@ -1,5 +1,5 @@
 // One collective that does the work of several short ones: their tensors, one after the other, in a temporary.
-#include "api/collected.hpp"
+#include "api/coalescing_internal.hpp"
 #include "group/fingerprint.hpp"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // send, recv, batches, and the barrier that names the missing ranks.
-#include "api/collected.hpp"
+#include "api/coalescing_internal.hpp"
 #include "api/request.hpp"
 #include "group/fingerprint.hpp"
 #include "record/public_call.hpp"

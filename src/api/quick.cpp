@@ -1,6 +1,6 @@
 #include "api/quick.hpp"
 
-#include "api/collected.hpp"
+#include "api/coalescing_internal.hpp"
 #include "api/request.hpp"
 #include "group/fingerprint.hpp"
 #include "group/group.hpp"

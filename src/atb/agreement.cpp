@@ -1,6 +1,6 @@
 #include "atb/agreement.hpp"
 
-#include "api/collected.hpp"
+#include "api/coalescing_internal.hpp"
 #include "core/log.hpp"
 #include "core/split_mix.hpp"
 #include "group/group.hpp"

@@ -46,8 +46,8 @@ int trace(const TraceArguments& a) {
         for (const record::FlightFile& file : record::flight_files(dumps))
             record::write_file(std::filesystem::path(a.torch) / file.name, file.bytes);
     }
-    const std::vector<record::World> worlds = record::merge(std::move(dumps));
-    for (const record::World& world : worlds) std::fputs(record::describe(world).c_str(), stdout);
+    const std::vector<record::WorldTimeline> worlds = record::merge(std::move(dumps));
+    for (const record::WorldTimeline& world : worlds) std::fputs(record::describe(world).c_str(), stdout);
     if (!a.chrome.empty()) record::write_file(a.chrome, record::chrome_trace(worlds));
     return 0;
 }

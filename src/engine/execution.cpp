@@ -22,7 +22,7 @@ using schedule::StepKind;
 namespace {
 /// The first publication of a schedule, `next` or later.
 std::uint64_t first_of(const schedule::Schedule& s, std::uint64_t next) {
-    return s.fours ? (next + 3) / 4 * 4 : next;
+    return s.turn_group ? (next + 3) / 4 * 4 : next;
 }
 
 // The cache that cores usually share; virtual machines report any size for it.
@@ -39,20 +39,20 @@ void copy_local(std::byte* to, const std::byte* from, std::size_t bytes, std::si
 }
 }  // namespace
 
-Execution::Execution(std::shared_ptr<const schedule::Schedule> schedule, const Operands& operands, Ground& ground)
+Execution::Execution(std::shared_ptr<const schedule::Schedule> schedule, const Operands& operands, RankContext& context)
     : schedule_(std::move(schedule)),
       operands_(operands),
-      ground_(ground),
+      context_(context),
       element_bytes_(size_of(operands.dtype)),
-      base_(first_of(*schedule_, ground.first_publication)),
-      agreed_(ground.local_of.size()) {
+      base_(first_of(*schedule_, context.first_publication)),
+      agreed_(context.local_of.size()) {
     std::uint64_t end = base_;
     for (const schedule::Schedule* s = schedule_.get(); s != nullptr; s = s->otherwise.get())
         end = first_of(*s, end) + s->publications;
-    ground.first_publication = end;
-    if (ground.arena != nullptr) {
-        const transport::ArenaLayout& layout = ground.arena->layout();
-        ground.read_last.resize(static_cast<std::size_t>(layout.ranks) * layout.slots);
+    context.first_publication = end;
+    if (context.arena != nullptr) {
+        const transport::ArenaLayout& layout = context.arena->layout();
+        context.read_last.resize(static_cast<std::size_t>(layout.ranks) * layout.slots);
     }
     begin();
 }
@@ -68,15 +68,15 @@ void Execution::begin() {
     while (next_shared_ < states_.size() && !schedule::is_shared(schedule_->steps[next_shared_].kind)) ++next_shared_;
     // Skipped publications need no room.
     if (schedule_->publications > 0) {
-        auto& released = ground_.arena->control(ground_.local_rank).released;
+        auto& released = context_.arena->control(context_.local_rank).released;
         if (released.load(std::memory_order_relaxed) < base_) {
             released.store(base_, std::memory_order_release);  // behind all reads of them
-            ground_.arena->ring_all_doorbells(ground_.local_rank);
+            context_.arena->ring_all_doorbells(context_.local_rank);
         }
     }
     // The kernel copies messages, and ordinary memory in place.
     const bool copied_by_kernel = schedule_->publications == 0 || (schedule_->in_place && !schedule_->maps);
-    if (ground_.huge_pages != nullptr && ground_.memory && copied_by_kernel) tell_huge_pages();
+    if (context_.huge_pages != nullptr && context_.memory && copied_by_kernel) tell_huge_pages();
 }
 
 /// All ranks have seen that some rank's buffers cannot be reached.
@@ -98,8 +98,9 @@ void Execution::tell_huge_pages() const {
         const std::byte* base = buffer == Buffer::input ? operands_.input : operands_.output;
         const std::size_t bytes = schedule_->used_end[index] * element_bytes_;
         if (buffer == Buffer::output && base == operands_.input) continue;
-        if (bytes >= HugePages::least_bytes && (ground_.symmetric == nullptr || !ground_.symmetric->find(base, bytes)))
-            ground_.huge_pages->used(base, bytes);
+        if (bytes >= HugePages::least_bytes &&
+            (context_.symmetric == nullptr || !context_.symmetric->find(base, bytes)))
+            context_.huge_pages->used(base, bytes);
     }
 }
 
@@ -124,17 +125,17 @@ bool Execution::published(int peer, std::uint64_t publication) const {
 }
 
 const std::atomic<std::uint64_t>& Execution::stamp_of(int peer, std::uint64_t publication) const {
-    const int local = ground_.local_of[static_cast<std::size_t>(peer)];
-    return ground_.arena->control(local).stamps[publication % ground_.arena->layout().slots];
+    const int local = context_.local_of[static_cast<std::size_t>(peer)];
+    return context_.arena->control(local).stamps[publication % context_.arena->layout().slots];
 }
 
 // Published, and by an operation like ours: this rank compares a peer's operation at the first contact.
 bool Execution::usable(int peer, std::uint64_t publication) {
     if (!published(peer, publication)) return false;
     if (agreed_[static_cast<std::size_t>(peer)]) return true;
-    const std::uint64_t sequence = operands_.channel ^ ground_.channel;
-    const int local = ground_.local_of[static_cast<std::size_t>(peer)];
-    const auto& record = ground_.arena->control(local).records[sequence % transport::RankControl::record_count];
+    const std::uint64_t sequence = operands_.channel ^ context_.channel;
+    const int local = context_.local_of[static_cast<std::size_t>(peer)];
+    const auto& record = context_.arena->control(local).records[sequence % transport::RankControl::record_count];
     // The peer's publication came after its record. A peer that is far ahead has overwritten the record; it could not
     // have come so far without us if it had not agreed.
     const auto theirs = record.read(sequence, &transport::RankControl::Record::fingerprint);
@@ -201,7 +202,7 @@ bool Execution::start(std::size_t index) {
     const Step& step = schedule_->steps[index];
     const Operand* operands = schedule_->operands.data() + step.first_operand;
     if (step.kind == StepKind::copy) {
-        const int ranks = ground_.arena != nullptr ? ground_.arena->layout().ranks : 1;
+        const int ranks = context_.arena != nullptr ? context_.arena->layout().ranks : 1;
         copy_local(address(step.target), address(operands[0].chunk), bytes(step.target), step.whole * element_bytes_,
                    ranks);
         states_[index] = State::done;
@@ -216,7 +217,7 @@ bool Execution::start(std::size_t index) {
         return true;
     }
     auto transfer = std::make_unique<transport::Transfer>();
-    transfer->peer = ground_.world_of.empty() ? step.peer : ground_.world_of[static_cast<std::size_t>(step.peer)];
+    transfer->peer = context_.world_of.empty() ? step.peer : context_.world_of[static_cast<std::size_t>(step.peer)];
     transfer->channel = operands_.channel;
     transfer->fingerprint = operands_.fingerprint;
     if (step.kind == StepKind::send) {
@@ -228,8 +229,8 @@ bool Execution::start(std::size_t index) {
     }
     if (step.kind == StepKind::receive_combine) {
         transfer->element_bytes = element_bytes_;
-        transfer->absorb = [this, &step, own = address(operands[0].chunk), target = transfer->target](
-                               std::size_t offset, std::span<const std::byte> arrived) {
+        transfer->on_bytes = [this, &step, own = address(operands[0].chunk), target = transfer->target](
+                                 std::size_t offset, std::span<const std::byte> arrived) {
             std::array<const void*, 2> inputs{own + offset, arrived.data()};
             if (step.arrival_first) std::swap(inputs[0], inputs[1]);
             kernels::combine(operands_.op, operands_.dtype, target + offset, inputs, arrived.size() / element_bytes_,
@@ -241,9 +242,9 @@ bool Execution::start(std::size_t index) {
     transfers_[index] = std::move(transfer);
     states_[index] = State::running;
     if (step.kind == StepKind::send)
-        ground_.mailbox->post_send(posted);
+        context_.mailbox->post_send(posted);
     else
-        ground_.mailbox->post_receive(posted);
+        context_.mailbox->post_receive(posted);
     return true;
 }
 
@@ -261,10 +262,10 @@ std::vector<int> Execution::waits_for() const {
         if (peer >= 0 && std::ranges::find(peers, peer) == peers.end()) peers.push_back(peer);
     };
     const auto add_unreleased = [&](std::uint64_t publication, std::uint32_t slots) {
-        for (std::size_t r = 0; r < ground_.local_of.size(); ++r) {
-            const int local = ground_.local_of[r];
-            if (local >= 0 && local != ground_.local_rank &&
-                ground_.arena->control(local).released.load() + slots <= publication) {
+        for (std::size_t r = 0; r < context_.local_of.size(); ++r) {
+            const int local = context_.local_of[r];
+            if (local >= 0 && local != context_.local_rank &&
+                context_.arena->control(local).released.load() + slots <= publication) {
                 add(static_cast<int>(r));
             }
         }
@@ -276,12 +277,12 @@ std::vector<int> Execution::waits_for() const {
         if (i != next_shared_) continue;
         const std::uint64_t publication = base_ + step.round;
         if (step.kind == StepKind::publish) {
-            add_unreleased(publication, ground_.arena->layout().slots);
+            add_unreleased(publication, context_.arena->layout().slots);
         } else if (step.kind == StepKind::settle) {
             add_unreleased(publication, 1);
         } else if (step.kind == StepKind::meet) {
-            for (std::size_t r = 0; r < ground_.local_of.size(); ++r) {
-                if (ground_.local_of[r] >= 0 && !published(static_cast<int>(r), publication)) add(static_cast<int>(r));
+            for (std::size_t r = 0; r < context_.local_of.size(); ++r) {
+                if (context_.local_of[r] >= 0 && !published(static_cast<int>(r), publication)) add(static_cast<int>(r));
             }
         } else if (step.kind == StepKind::read && step.operand_count == 0 && !published(step.peer, publication)) {
             add(step.peer);

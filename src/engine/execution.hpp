@@ -29,7 +29,7 @@
 namespace tutti::engine {
 
 /// The state that executions of one group share.
-struct Ground {
+struct RankContext {
     transport::Mailbox* mailbox = nullptr;
     transport::Arena* arena = nullptr;  ///< null: no shared memory
     const transport::SymmetricMemory* symmetric = nullptr;
@@ -59,7 +59,7 @@ struct Operands {
 
 class Execution final : public Running {
  public:
-    Execution(std::shared_ptr<const schedule::Schedule> schedule, const Operands& operands, Ground& ground);
+    Execution(std::shared_ptr<const schedule::Schedule> schedule, const Operands& operands, RankContext& context);
     ~Execution() override;
 
     bool progress() override;
@@ -79,8 +79,8 @@ class Execution final : public Running {
     /// How to copy into the slot of this rank's `publication`; null: by ordinary stores, for this rank was the last to
     /// read there, and has the lines in its cache.
     transport::StagingCopy* staging_copy(std::uint64_t publication) const noexcept {
-        return ground_.read_last[ground_.arena->place(ground_.local_rank, publication)] ? nullptr
-                                                                                        : ground_.staging_copy;
+        return context_.read_last[context_.arena->place(context_.local_rank, publication)] ? nullptr
+                                                                                           : context_.staging_copy;
     }
     bool all_released(std::uint64_t publication) const;
     bool has_room(std::uint64_t publication) const;
@@ -113,7 +113,7 @@ class Execution final : public Running {
 
     std::shared_ptr<const schedule::Schedule> schedule_;
     Operands operands_;
-    Ground& ground_;
+    RankContext& context_;
     std::size_t element_bytes_;
     std::uint64_t base_;  // publication of round 0
     std::vector<State> states_;

@@ -49,7 +49,7 @@ bool is_reachable(const std::byte* at, std::size_t bytes) {
 /// Where this rank's buffers lie, as far as others may touch them. A rank that could not touch the others' buffers says
 /// that they cannot reach its own.
 transport::NamedBuffers Execution::name_buffers(const Step& meet) const {
-    const bool by_kernel = !schedule_->maps && ground_.memory;
+    const bool by_kernel = !schedule_->maps && context_.memory;
     transport::NamedBuffers named{.reachable = schedule_->maps || by_kernel ? 1U : 0U};
     for (const Buffer buffer : {Buffer::input, Buffer::output}) {
         std::uint64_t end = 0;
@@ -60,7 +60,7 @@ transport::NamedBuffers Execution::name_buffers(const Step& meet) const {
         if (end == 0) continue;
         const std::byte* base = buffer == Buffer::input ? operands_.input : operands_.output;
         std::uint64_t& name = buffer == Buffer::input ? named.input : named.output;
-        if (ground_.symmetric != nullptr) name = ground_.symmetric->find(base, end * element_bytes_).bits();
+        if (context_.symmetric != nullptr) name = context_.symmetric->find(base, end * element_bytes_).bits();
         if (name == 0 && by_kernel && is_reachable(base, end * element_bytes_))
             name = reinterpret_cast<std::uint64_t>(base);
         if (name == 0) named.reachable = 0;
@@ -74,20 +74,20 @@ bool Execution::meet(const Step& step) {
     if (!met_) {
         if (!has_room(publication)) return false;
         const transport::NamedBuffers mine = name_buffers(step);
-        std::memcpy(ground_.arena->slot(ground_.local_rank, publication), &mine, sizeof mine);
-        named_.assign(ground_.local_of.size(), mine);
+        std::memcpy(context_.arena->slot(context_.local_rank, publication), &mine, sizeof mine);
+        named_.assign(context_.local_of.size(), mine);
         met_ = true;
         tell_published(publication);
     }
-    for (std::size_t r = 0; r < ground_.local_of.size(); ++r) {
-        const int local = ground_.local_of[r];
-        if (local >= 0 && local != ground_.local_rank && !usable(static_cast<int>(r), publication)) return false;
+    for (std::size_t r = 0; r < context_.local_of.size(); ++r) {
+        const int local = context_.local_of[r];
+        if (local >= 0 && local != context_.local_rank && !usable(static_cast<int>(r), publication)) return false;
     }
-    for (std::size_t r = 0; r < ground_.local_of.size(); ++r) {
-        const int local = ground_.local_of[r];
+    for (std::size_t r = 0; r < context_.local_of.size(); ++r) {
+        const int local = context_.local_of[r];
         if (local < 0) continue;
-        if (local != ground_.local_rank)
-            std::memcpy(&named_[r], ground_.arena->slot(local, publication), sizeof named_[r]);
+        if (local != context_.local_rank)
+            std::memcpy(&named_[r], context_.arena->slot(local, publication), sizeof named_[r]);
         if (named_[r].reachable == 0) falls_back_ = true;
     }
     return !falls_back_;
@@ -99,8 +99,8 @@ Execution::Far Execution::far(int peer, const schedule::Chunk& chunk) const {
         (chunk.buffer == Buffer::input ? theirs.input : theirs.output) + chunk.offset * element_bytes_;
     const transport::Place place(name);  // an offset is the lower bits of a place, and of an address
     if (!place) return {.address = name};
-    const int local = ground_.local_of[static_cast<std::size_t>(peer)];
-    std::byte* const at = ground_.symmetric->address(place, local, bytes(chunk));
+    const int local = context_.local_of[static_cast<std::size_t>(peer)];
+    std::byte* const at = context_.symmetric->address(place, local, bytes(chunk));
     if (at == nullptr) {
         throw InternalError(fmt::format("{}: rank {} names symmetric memory that this rank does not map (segment {})",
                                         schedule_->algorithm, peer, place.segment()));
@@ -141,9 +141,9 @@ bool Execution::combine_in_place(const Step& step) {
     }
     std::byte* const target = step.peer < 0 ? address(step.target) : far(step.peer, step.target).at;
     std::vector<std::byte*> others;
-    for (std::size_t r = 0; step.everywhere && r < ground_.local_of.size(); ++r) {
-        const int local = ground_.local_of[r];
-        if (local >= 0 && local != ground_.local_rank) others.push_back(far(static_cast<int>(r), step.target).at);
+    for (std::size_t r = 0; step.everywhere && r < context_.local_of.size(); ++r) {
+        const int local = context_.local_of[r];
+        if (local >= 0 && local != context_.local_rank) others.push_back(far(static_cast<int>(r), step.target).at);
     }
     // With several targets in pieces, which the copies find in the first-level cache.
     std::vector<const void*> at(inputs.size());
@@ -159,7 +159,7 @@ bool Execution::combine_in_place(const Step& step) {
 }
 
 const PeerMemory* Execution::memory_of(int peer) const {
-    return ground_.memory(ground_.world_of.empty() ? peer : ground_.world_of[static_cast<std::size_t>(peer)]);
+    return context_.memory(context_.world_of.empty() ? peer : context_.world_of[static_cast<std::size_t>(peer)]);
 }
 
 /// False: the peer has revoked it, or has died; its group learns why.
@@ -179,8 +179,8 @@ bool Execution::read_from(int peer, std::uint64_t publication, std::uint64_t add
 bool Execution::write_to(int peer, std::uint64_t publication, std::uint64_t address,
                          std::span<const std::byte> from) const {
     const PeerMemory* memory = memory_of(peer);
-    auto& writing_to = ground_.arena->control(ground_.local_rank).writing_to;
-    const int local = ground_.local_of[static_cast<std::size_t>(peer)];
+    auto& writing_to = context_.arena->control(context_.local_rank).writing_to;
+    const int local = context_.local_of[static_cast<std::size_t>(peer)];
     writing_to.store(static_cast<std::uint32_t>(local) + 1, std::memory_order_seq_cst);
     std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the one in revoke()
     const bool copied = memory != nullptr && published(peer, publication) && memory->same() &&
@@ -193,15 +193,15 @@ bool Execution::write_to(int peer, std::uint64_t publication, std::uint64_t addr
 
 /// When this returns, no other rank reads or writes the buffers of this rank any more.
 void Execution::revoke() const noexcept {
-    auto& own = ground_.arena->control(ground_.local_rank);
+    auto& own = context_.arena->control(context_.local_rank);
     for (auto& stamp : own.stamps) stamp.store(0, std::memory_order_seq_cst);
     std::atomic_thread_fence(
         std::memory_order_seq_cst);  // pairs with the one in write_to(), and keeps the loads below behind
-    for (std::size_t r = 0; r < ground_.local_of.size(); ++r) {
-        const int local = ground_.local_of[r];
-        if (local < 0 || local == ground_.local_rank) continue;
-        const auto& writing_to = ground_.arena->control(local).writing_to;
-        while (writing_to.load(std::memory_order_acquire) == static_cast<std::uint32_t>(ground_.local_rank) + 1) {
+    for (std::size_t r = 0; r < context_.local_of.size(); ++r) {
+        const int local = context_.local_of[r];
+        if (local < 0 || local == context_.local_rank) continue;
+        const auto& writing_to = context_.arena->control(local).writing_to;
+        while (writing_to.load(std::memory_order_acquire) == static_cast<std::uint32_t>(context_.local_rank) + 1) {
             const PeerMemory* memory = memory_of(static_cast<int>(r));
             if (memory == nullptr || !memory->running()) break;
             std::this_thread::sleep_for(writing);

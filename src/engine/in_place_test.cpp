@@ -28,17 +28,17 @@ class InPlace : public ::testing::Test {
  protected:
     std::shared_ptr<transport::Arena> arena = transport::Arena::create_private({.ranks = 2});
     transport::PeerMemory memory{::getpid()};
-    std::array<Ground, 2> grounds;
+    std::array<RankContext, 2> contexts;
     std::array<std::vector<float>, 2> buffers{std::vector<float>(count, 1), std::vector<float>(count, 2)};
     std::array<std::optional<Execution>, 2> executions;
 
     void SetUp() override {
         for (int rank = 0; rank < 2; ++rank) {
-            Ground& ground = grounds.at(static_cast<std::size_t>(rank));
-            ground.arena = arena.get();
-            ground.local_rank = rank;
-            ground.local_of = {0, 1};
-            ground.memory = [this](int) { return &memory; };
+            RankContext& context = contexts.at(static_cast<std::size_t>(rank));
+            context.arena = arena.get();
+            context.local_rank = rank;
+            context.local_of = {0, 1};
+            context.memory = [this](int) { return &memory; };
         }
     }
     // A broadcast of rank 0's: it writes the first half, rank 1 reads the second. Where that cannot be, rank 1 reads
@@ -62,7 +62,7 @@ class InPlace : public ::testing::Test {
         schedule.otherwise = std::make_shared<schedule::Schedule>(std::move(staged).finish());
         const Operands operands{.output = output(rank), .dtype = DType::float32};
         return executions.at(rank).emplace(std::make_shared<schedule::Schedule>(std::move(schedule)), operands,
-                                           grounds.at(rank));
+                                           contexts.at(rank));
     }
     std::byte* output(std::size_t rank) { return reinterpret_cast<std::byte*>(buffers.at(rank).data()); }
     static void progress(Execution& execution) {
@@ -97,14 +97,14 @@ TEST_F(InPlace, both_sides_copy_and_nothing_is_staged) {
 
 TEST_F(InPlace, all_stage_where_one_rank_cannot_be_reached) {
     for (const std::size_t without : {0U, 1U}) {
-        grounds.at(without).memory = {};      // the kernel does not let others copy from and to its memory
+        contexts.at(without).memory = {};     // the kernel does not let others copy from and to its memory
         for (int use = 0; use < 10; ++use) {  // more publications than there are slots
             std::ranges::fill(buffers[0], 1.0F);
             std::ranges::fill(buffers[1], 2.0F);
             run_both();
         }
         EXPECT_TRUE(staged());
-        grounds.at(without).memory = [this](int) { return &memory; };
+        contexts.at(without).memory = [this](int) { return &memory; };
         std::ranges::fill(buffers[1], 2.0F);
         run_both();  // and the next one is in place again
     }
@@ -159,7 +159,7 @@ TEST_F(InPlace, a_reader_that_has_met_its_peer_does_not_believe_what_it_reads_af
     Execution &root = begin(0), &other = begin(1);
     root.progress();
     bool reads = false;
-    grounds[1].memory = [&](int) {  // in the middle of its reading
+    contexts[1].memory = [&](int) {  // in the middle of its reading
         if (std::exchange(reads, true)) return &memory;
         executions[0].reset();
         return &memory;

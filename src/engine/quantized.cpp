@@ -66,11 +66,11 @@ bool Quantized::Message::arrived() const {
     return std::ranges::all_of(transfers, [](const auto& t) { return t->done; });
 }
 
-Quantized::Quantized(QuantizedCall call, const Operands& operands, Ground& ground)
+Quantized::Quantized(QuantizedCall call, const Operands& operands, RankContext& context)
     : call_(std::move(call)),
       operands_(operands),
-      ground_(ground),
-      me_(static_cast<std::size_t>(ground.rank)),
+      context_(context),
+      me_(static_cast<std::size_t>(context.rank)),
       out_(ranks()),
       in_(ranks()),
       back_(ranks()),
@@ -162,7 +162,7 @@ Quantized::Message Quantized::make_message(std::size_t bytes, Part part, std::sp
     Message message;
     for (const int peer : peers) {
         auto transfer = std::make_unique<transport::Transfer>();
-        transfer->peer = ground_.world_of.empty() ? peer : ground_.world_of[static_cast<std::size_t>(peer)];
+        transfer->peer = context_.world_of.empty() ? peer : context_.world_of[static_cast<std::size_t>(peer)];
         transfer->channel = operands_.channel | static_cast<std::uint64_t>(part) << part_of_channel_shift;
         transfer->fingerprint = operands_.fingerprint;
         transfer->bytes = bytes;
@@ -171,9 +171,9 @@ Quantized::Message Quantized::make_message(std::size_t bytes, Part part, std::sp
         transport::Transfer& posted = *transfer;
         message.transfers.push_back(std::move(transfer));
         if (receives)
-            ground_.mailbox->post_receive(posted);
+            context_.mailbox->post_receive(posted);
         else
-            ground_.mailbox->post_send(posted);
+            context_.mailbox->post_send(posted);
     }
     return message;
 }
@@ -476,7 +476,7 @@ std::vector<int> Quantized::waits_for() const {
     const auto add = [&](const Message& message) {
         for (const auto& transfer : message.transfers) {
             if (transfer->done) continue;
-            const auto& of = ground_.world_of;
+            const auto& of = context_.world_of;
             const int rank = transfer->peer;
             waited[static_cast<std::size_t>(of.empty() ? rank : std::ranges::find(of, rank) - of.begin())] = true;
         }

@@ -67,7 +67,7 @@ std::uint64_t leg_bytes(quantize::Format format, std::uint64_t block, std::uint6
 
 class Quantized final : public Running {
  public:
-    Quantized(QuantizedCall call, const Operands& operands, Ground& ground);
+    Quantized(QuantizedCall call, const Operands& operands, RankContext& context);
 
     bool progress() override;
     bool done() const noexcept override;
@@ -139,7 +139,7 @@ class Quantized final : public Running {
 
     QuantizedCall call_;
     Operands operands_;
-    Ground& ground_;
+    RankContext& context_;
     std::size_t me_;
     std::vector<int> others_;                // the one behind this rank first
     std::vector<std::uint64_t> offsets_;     // of slices, in the whole tensor

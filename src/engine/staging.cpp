@@ -28,8 +28,8 @@ bool Execution::run_shared(const Step& step) {
         case StepKind::read_combine: return read_combine(step);
         case StepKind::release:
             // Behind all reads of those publications.
-            ground_.arena->control(ground_.local_rank).released.store(publication, std::memory_order_release);
-            ground_.arena->ring_all_doorbells(ground_.local_rank);
+            context_.arena->control(context_.local_rank).released.store(publication, std::memory_order_release);
+            context_.arena->ring_all_doorbells(context_.local_rank);
             return true;
         case StepKind::settle: return all_released(publication);
         default: return false;
@@ -38,9 +38,9 @@ bool Execution::run_shared(const Step& step) {
 
 /// Whether every other rank of this host has released all publications before this one.
 bool Execution::all_released(std::uint64_t publication) const {
-    for (int r = 0; r < ground_.arena->layout().ranks; ++r) {
-        if (r != ground_.local_rank &&  // an acquire: this rank's next writes stay behind the others' reads
-            ground_.arena->control(r).released.load(std::memory_order_acquire) < publication) {
+    for (int r = 0; r < context_.arena->layout().ranks; ++r) {
+        if (r != context_.local_rank &&  // an acquire: this rank's next writes stay behind the others' reads
+            context_.arena->control(r).released.load(std::memory_order_acquire) < publication) {
             return false;
         }
     }
@@ -48,41 +48,41 @@ bool Execution::all_released(std::uint64_t publication) const {
 }
 
 bool Execution::publish(const Step& step) {
-    transport::Arena& arena = *ground_.arena;
+    transport::Arena& arena = *context_.arena;
     const std::uint64_t publication = base_ + step.round;
     if (!has_room(publication)) return false;
     const Operand* operands = schedule_->operands.data() + step.first_operand;
-    std::byte* slot = arena.slot(ground_.local_rank, publication);
+    std::byte* slot = arena.slot(context_.local_rank, publication);
     transport::StagingCopy* const copy = staging_copy(publication);
     // More than two ranks usually share cores: the time of one copy says little there, so trials are rare.
     using Trial = transport::StagingCopy::Trial;
-    const Trial trial = arena.layout().ranks != 2                   ? Trial::now_and_then
-                        : slot == arena.slot(ground_.local_rank, 0) ? Trial::here
-                                                                    : Trial::elsewhere;
+    const Trial trial = arena.layout().ranks != 2                    ? Trial::now_and_then
+                        : slot == arena.slot(context_.local_rank, 0) ? Trial::here
+                                                                     : Trial::elsewhere;
     for (std::uint32_t i = 0; i < step.operand_count; ++i) {
         const std::size_t size = bytes(operands[i].chunk);
         transport::copy_staged(copy, slot, address(operands[i].chunk), size, trial);
         slot += size;
     }
-    if (step.operand_count > 0) ground_.read_last[arena.place(ground_.local_rank, publication)] = false;
+    if (step.operand_count > 0) context_.read_last[arena.place(context_.local_rank, publication)] = false;
     tell_published(publication);
     return true;
 }
 
 void Execution::tell_published(std::uint64_t publication) {
-    const transport::Arena& arena = *ground_.arena;
+    const transport::Arena& arena = *context_.arena;
     // Behind the slot's contents, and behind this rank's earlier writes into others' buffers.
-    arena.control(ground_.local_rank)
+    arena.control(context_.local_rank)
         .stamps[publication % arena.layout().slots]
         .store(publication + 1, std::memory_order_release);
-    arena.ring_all_doorbells(ground_.local_rank);
+    arena.ring_all_doorbells(context_.local_rank);
 }
 
 /// The publication of `peer` that this rank reads now.
 std::byte* Execution::slot_of(int peer, std::uint64_t publication) const {
-    const int local = ground_.local_of[static_cast<std::size_t>(peer)];
-    ground_.read_last[ground_.arena->place(local, publication)] = true;
-    return ground_.arena->slot(local, publication);
+    const int local = context_.local_of[static_cast<std::size_t>(peer)];
+    context_.read_last[context_.arena->place(local, publication)] = true;
+    return context_.arena->slot(local, publication);
 }
 
 bool Execution::read_combine(const Step& step) {
@@ -111,7 +111,7 @@ bool Execution::read_combine(const Step& step) {
 
 /// Whether no rank needs the former contents of this publication's slot any more.
 bool Execution::has_room(std::uint64_t publication) const {
-    const std::uint32_t slots = ground_.arena->layout().slots;
+    const std::uint32_t slots = context_.arena->layout().slots;
     return publication < slots || all_released(publication - slots + 1);
 }
 

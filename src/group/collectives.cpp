@@ -43,7 +43,7 @@ void Group::begin_schedule(Operation& operation) {
     world_->flight().heed_mailbox();
     if (world_->flight().failure()) return;
     if (operation.quantized) {
-        operation.execution = std::make_unique<engine::Quantized>(*operation.quantized, operation.operands, ground_);
+        operation.execution = std::make_unique<engine::Quantized>(*operation.quantized, operation.operands, context_);
         return;
     }
     if (const auto room = room_for_blocks(operation))
@@ -54,7 +54,7 @@ void Group::begin_schedule(Operation& operation) {
 
 void Group::execute(Operation& operation) {
     operation.execution = std::make_unique<engine::Execution>(
-        operation.schedule ? operation.schedule : plan_for(operation.request), operation.operands, ground_);
+        operation.schedule ? operation.schedule : plan_for(operation.request), operation.operands, context_);
 }
 
 bool Group::progress() {
@@ -167,7 +167,7 @@ void Group::give_up(int peer) {
 // And this rank has read all that it sent.
 bool Group::has_left(int peer) const {
     if (!is_whole_world() && shares_memory_with(peer) &&
-        arena_->control(ground_.local_of[static_cast<std::size_t>(peer)]).left.load(std::memory_order_acquire) != 0) {
+        arena_->control(context_.local_of[static_cast<std::size_t>(peer)]).left.load(std::memory_order_acquire) != 0) {
         return true;
     }
     return world_->groups().has_left(index_, global(peer)) || world_->verdicts().gone(global(peer));

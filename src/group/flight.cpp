@@ -15,7 +15,7 @@
 
 namespace tutti::detail {
 
-Flight::Held::~Held() {
+Flight::Guard::~Guard() {
     const auto completed = std::exchange(flight_.completed_, {});
     flight_.mutex_.unlock();
     for (const auto& operation : completed) operation->run_continuations();
@@ -70,7 +70,7 @@ void Flight::post(const std::shared_ptr<Operation>& message) {
 // ---- For the driver
 
 bool Flight::move() {
-    const Held held(*this);
+    const Guard guard(*this);
     return progress();
 }
 
@@ -80,7 +80,7 @@ bool Flight::is_busy() {
 }
 
 void Flight::look_after() {
-    const Held held(*this);
+    const Guard guard(*this);
     check();
 }
 

@@ -42,12 +42,12 @@ class Flight final : public Driven {
     transport::Links& links() noexcept { return *ways_.links; }
     BiasedMutex& mutex() noexcept { return mutex_; }
     /// The lock, held. Continuations of operations completed meanwhile run when it is free again: they may issue more.
-    class Held {
+    class Guard {
      public:
-        explicit Held(Flight& flight) : flight_(flight) { flight_.mutex_.lock(); }
-        ~Held();
-        Held(const Held&) = delete;
-        Held& operator=(const Held&) = delete;
+        explicit Guard(Flight& flight) : flight_(flight) { flight_.mutex_.lock(); }
+        ~Guard();
+        Guard(const Guard&) = delete;
+        Guard& operator=(const Guard&) = delete;
 
      private:
         Flight& flight_;

@@ -94,19 +94,19 @@ CustomBackend* ForeignBackends::of(const Operation& operation) const {
     return found == made_.end() ? nullptr : found->second.get();
 }
 
-ForeignBackends::ForeignBackends(Group& group, const Part& part)
+ForeignBackends::ForeignBackends(Group& group, const SubgroupSpec& spec)
     : group_(group),
-      names_(part.backends.empty() ? backend::Devices{{Device::Type::cpu, backend::native}} : part.backends),
-      options_(part.pg_options),
-      device_(part.device) {
-    make(part);
+      names_(spec.backends.empty() ? backend::Devices{{Device::Type::cpu, backend::native}} : spec.backends),
+      options_(spec.pg_options),
+      device_(spec.device) {
+    make(spec);
 }
 
 void ForeignBackends::forget() noexcept {
     new auto(std::move(made_));
 }
 
-void ForeignBackends::make(const Part& part) {
+void ForeignBackends::make(const SubgroupSpec& spec) {
     const World& world = group_.world();
     for (const auto& [device, name] : names_) {
         if (name == backend::native) continue;
@@ -124,12 +124,12 @@ void ForeignBackends::make(const Part& part) {
             .timeout = group_.timeout(),
             .group_id = group_.name(),
             .global_ranks_in_group = group_.members(),
-            .device = part.device};
+            .device = spec.device};
         std::shared_ptr<CustomBackend> made;
-        if (CustomBackend* whole = part.parent ? part.parent->backends().splittable(name) : nullptr)
+        if (CustomBackend* whole = spec.parent ? spec.parent->backends().splittable(name) : nullptr)
             made = whole->split(&options, options_);
-        if (CustomBackend* before = part.remains.of ? part.remains.of->backends().of_name(name) : nullptr)
-            made = before->shrink(options, part.remains.left_out, options_);
+        if (CustomBackend* before = spec.remains.of ? spec.remains.of->backends().of_name(name) : nullptr)
+            made = before->shrink(options, spec.remains.left_out, options_);
         made_[device] = made ? made : backend::make(name, options, options_);
     }
 }
@@ -188,7 +188,7 @@ bool ForeignBackends::submit(const std::shared_ptr<Operation>& operation) {
 void ForeignBackends::hand_over(CustomBackend& backend, const std::shared_ptr<Operation>& operation) {
     const std::lock_guard order(order_);
     {
-        const Flight::Held held(group_.world().flight());
+        const Flight::Guard guard(group_.world().flight());
         group_.begin(operation);
         operation->handed_over = std::make_unique<BackendRequest>(request_of(*operation, group_));
         operation->handed_over_at = handed_over_.insert(handed_over_.end(), operation);
@@ -202,13 +202,13 @@ void ForeignBackends::hand_over(CustomBackend& backend, const std::shared_ptr<Op
 
 void ForeignBackends::note_enqueued(const std::shared_ptr<Operation>& operation, int source) {
     if (!operation->is_receive || source < 0) return;
-    const Flight::Held held(group_.world().flight());
+    const Flight::Guard guard(group_.world().flight());
     operation->transfer.peer = group_.global(source);
 }
 
 void ForeignBackends::take_back(const std::shared_ptr<Operation>& operation, int source,
                                 const std::exception_ptr& error) {
-    const Flight::Held held(group_.world().flight());
+    const Flight::Guard guard(group_.world().flight());
     if (!operation->handed_over_at) return;  // it is over already
     handed_over_.erase(*operation->handed_over_at);
     operation->handed_over_at.reset();
@@ -245,7 +245,7 @@ void ForeignBackends::wait_for(Operation& operation, const Deadline& deadline, U
         }
         std::exception_ptr failure;
         {
-            const Flight::Held held(group_.world().flight());
+            const Flight::Guard guard(group_.world().flight());
             group_.world().flight().progress();  // hears of ranks that have died
             failure = group_.world().flight().failure();
         }
@@ -255,7 +255,7 @@ void ForeignBackends::wait_for(Operation& operation, const Deadline& deadline, U
                           ErrorCode::interrupted);
         }
         if (!failure && operation.deadline.expired(Clock::now() - late)) {
-            const Flight::Held held(group_.world().flight());
+            const Flight::Guard guard(group_.world().flight());
             group_.time_out(operation);
             failure = group_.world().flight().failure();
         }
@@ -272,13 +272,13 @@ void ForeignBackends::wait_for(Operation& operation, const Deadline& deadline, U
 void ForeignBackends::end(const std::exception_ptr& failure) {
     std::list<std::shared_ptr<Operation>> open;
     {
-        const Flight::Held held(group_.world().flight());
+        const Flight::Guard guard(group_.world().flight());
         open = std::exchange(handed_over_, {});
         for (const auto& operation : open) operation->handed_over_at.reset();
     }
     // Backends may tell the other ranks before the world does.
     abort(fmt::format("group \"{}\" has failed: {}", group_.name(), text_of(failure)));
-    const Flight::Held held(group_.world().flight());
+    const Flight::Guard guard(group_.world().flight());
     for (auto& operation : open) group_.world().flight().complete(std::move(operation), failure);
 }
 

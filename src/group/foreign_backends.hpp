@@ -21,13 +21,13 @@
 namespace tutti::detail {
 
 class Group;
-struct Part;
+struct SubgroupSpec;
 
 class ForeignBackends {
  public:
     /// Of a group, which must outlive it; makes the backends that `part` names. The group itself serves devices that it
     /// does not name or calls native.
-    ForeignBackends(Group& group, const Part& part);
+    ForeignBackends(Group& group, const SubgroupSpec& spec);
     /// In a forked child they belong to the parent: forgets them without a word.
     void forget() noexcept;
     /// No backend has anything left to do.
@@ -67,7 +67,7 @@ class ForeignBackends {
 
  private:
     CustomBackend* of(const Operation& operation) const;
-    void make(const Part& part);
+    void make(const SubgroupSpec& spec);
     void hand_over(CustomBackend& backend, const std::shared_ptr<Operation>& operation);
     void wait_for_all();
 

@@ -58,22 +58,22 @@ std::shared_ptr<Group> Group::of_all(const ProcessGroupOptions& options, std::op
     }
 }
 
-std::shared_ptr<Group> Group::of_some(const std::shared_ptr<World>& world, Part part) {
-    std::shared_ptr<Group> group(new Group(world, std::move(part)));
+std::shared_ptr<Group> Group::of_some(const std::shared_ptr<World>& world, SubgroupSpec spec) {
+    std::shared_ptr<Group> group(new Group(world, std::move(spec)));
     world->groups().add(group->index_, group);
     return group;
 }
 
-Group::Group(std::shared_ptr<World> world, Part part)
+Group::Group(std::shared_ptr<World> world, SubgroupSpec spec)
     : world_(std::move(world)),
-      index_(part.place.index),
-      offset_(part.place.offset),
-      members_(std::move(part.members)),
+      index_(spec.place.index),
+      offset_(spec.place.offset),
+      members_(std::move(spec.members)),
       rank_(is_whole_world() ? world_->rank() : index_of(members_, world_->rank())),
       size_(is_whole_world() ? world_->size() : static_cast<int>(members_.size())),
-      name_(std::move(part.name)),
-      description_(std::move(part.description)),
-      timeout_(part.timeout),
+      name_(std::move(spec.name)),
+      description_(std::move(spec.description)),
+      timeout_(spec.timeout),
       recorder_(name_, rank_, size_, &group::Fingerprint::describe, members_),
       symmetric_(is_whole_world() ? &world_->neighbours().symmetric() : &own_symmetric_) {
     // Equal on the ranks of this group alone.
@@ -81,9 +81,9 @@ Group::Group(std::shared_ptr<World> world, Part part)
     recorder_.set_world(world_->id() + index_ * 0x9e3779b97f4a7c15ULL, world_->id());
     inquiry_.emplace(PrefixStore(verdict_prefix(*world_, index_), world_->setup().store));
     take_layout();
-    open_memory(part.backends);
-    backends_ = std::make_unique<ForeignBackends>(*this, part);
-    agreement_.emplace(arena_.get(), ground_.local_rank);
+    open_memory(spec.backends);
+    backends_ = std::make_unique<ForeignBackends>(*this, spec);
+    agreement_.emplace(arena_.get(), context_.local_rank);
 }
 
 Group::~Group() {
@@ -99,7 +99,7 @@ Group::~Group() {
 // Once; from here on others know that this rank reads and writes there no more.
 void Group::leave_memory() {
     if (arena_ && !is_whole_world() && size_ > 1 && !std::exchange(memory_left_, true))
-        arena_->leave_part(ground_.local_rank);
+        arena_->leave_part(context_.local_rank);
 }
 
 int Group::rank_of_member(int global) const noexcept {
@@ -154,20 +154,20 @@ std::uint64_t Group::part_bytes(const World& world, std::span<const int> members
 }
 
 void Group::open_memory(const backend::Devices& backends) {
-    ground_.mailbox = &world_->flight().mailbox();
-    ground_.rank = rank_;
-    ground_.world_of = members_;
-    ground_.channel = Channel::of_collective(index_, 0);
-    ground_.local_of.assign(static_cast<std::size_t>(size_), -1);
+    context_.mailbox = &world_->flight().mailbox();
+    context_.rank = rank_;
+    context_.world_of = members_;
+    context_.channel = Channel::of_collective(index_, 0);
+    context_.local_of.assign(static_cast<std::size_t>(size_), -1);
     const int host = layout_.host_of[static_cast<std::size_t>(rank_)];
     std::vector<int> doors;  // arena ranks in the world's
     for (int r = 0; r < size_; ++r) {
         if (layout_.host_of[static_cast<std::size_t>(r)] != host) continue;
-        ground_.local_of[static_cast<std::size_t>(r)] = static_cast<int>(rank_of_local_.size());
+        context_.local_of[static_cast<std::size_t>(r)] = static_cast<int>(rank_of_local_.size());
         rank_of_local_.push_back(r);
         doors.push_back(world_->neighbours().local_of(global(r)));
     }
-    ground_.local_rank = ground_.local_of[static_cast<std::size_t>(rank_)];
+    context_.local_rank = context_.local_of[static_cast<std::size_t>(rank_)];
     if (is_whole_world()) {
         arena_ = world_->neighbours().arena();
     } else if (size_ == 1) {  // alone: the staging area is this rank's own
@@ -180,13 +180,13 @@ void Group::open_memory(const backend::Devices& backends) {
     const auto of_host = backends.find(Device::Type::cpu);
     if (of_host != backends.end() && of_host->second != backend::native) arena_.reset();
     carries_own_bytes_alone_ = !backends.empty() && of_host == backends.end();
-    ground_.arena = arena_.get();
+    context_.arena = arena_.get();
     if (uses_shared_memory_only()) slots_.emplace(*arena_, rank_, size_, &world_->means().small_copy);
     for (int c = 1; c <= collective_count; ++c) take_short_sizes(static_cast<Collective>(c));
-    ground_.staging_copy = &world_->means().staging_copy;
-    ground_.huge_pages = &world_->means().huge_pages;
-    if (arena_ && size_ > 1) ground_.symmetric = symmetric_;
-    if (arena_ && layout_.pulls) ground_.memory = [this](int rank) { return world_->neighbours().memory_of(rank); };
+    context_.staging_copy = &world_->means().staging_copy;
+    context_.huge_pages = &world_->means().huge_pages;
+    if (arena_ && size_ > 1) context_.symmetric = symmetric_;
+    if (arena_ && layout_.pulls) context_.memory = [this](int rank) { return world_->neighbours().memory_of(rank); };
 }
 
 void Group::serve_with(Collective collective, std::optional<std::string> algorithm) {
@@ -221,7 +221,7 @@ void Group::submit(const std::shared_ptr<Operation>& operation, bool asynchronou
     if (operation->begin) operation->begin();
     if (backends_->submit(operation)) return;
     {
-        const Flight::Held held(world_->flight());
+        const Flight::Guard guard(world_->flight());
         if (!operation->is_collective)
             world_->flight().hear();  // a message that is sent at once succeeds, even if a failure follows
         begin(operation);
@@ -266,7 +266,7 @@ void Group::leave() {
     }
     backends_->leave();
     {
-        const Flight::Held held(world_->flight());
+        const Flight::Guard guard(world_->flight());
         if (std::exchange(left_, true)) return;
         has_quick_way_ = false;
     }

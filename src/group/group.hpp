@@ -33,7 +33,7 @@ struct Remains {
     std::vector<int> left_out{};  ///< ranks of that one, ascending
 };
 
-struct Part {
+struct SubgroupSpec {
     GroupPlace place;
     std::vector<int> members;  ///< ranks of the world, in the order of the group
     std::string name;
@@ -52,7 +52,7 @@ class Group : public std::enable_shared_from_this<Group> {
     static std::shared_ptr<Group> of_all(const ProcessGroupOptions& options, std::optional<Deadline> joining = {},
                                          std::string description = {}, Remains remains = {});
     /// This rank is a member. Ranks exchange nothing: all members make it of equal parts.
-    static std::shared_ptr<Group> of_some(const std::shared_ptr<World>& world, Part part);
+    static std::shared_ptr<Group> of_some(const std::shared_ptr<World>& world, SubgroupSpec spec);
     /// Shared memory that such a group takes on each host, at most: equal on all ranks.
     static std::uint64_t part_bytes(const World& world, std::span<const int> members);
     ~Group();
@@ -178,7 +178,7 @@ class Group : public std::enable_shared_from_this<Group> {
     void publish_tail(const std::string& reason);
 
  private:
-    explicit Group(std::shared_ptr<World> world, Part part);
+    explicit Group(std::shared_ptr<World> world, SubgroupSpec spec);
 
     /// The fault that TUTTI_FAULTS asks for in it, when its time has come.
     void suffer(Operation& operation, bool moved, bool ends);
@@ -232,7 +232,7 @@ class Group : public std::enable_shared_from_this<Group> {
         return arena_ && arena_->layout().ranks == size_ && !carries_own_bytes_alone_;
     }
     bool shares_memory_with(int peer) const noexcept {
-        return arena_ && ground_.local_of[static_cast<std::size_t>(peer)] >= 0;
+        return arena_ && context_.local_of[static_cast<std::size_t>(peer)] >= 0;
     }
 
     const std::shared_ptr<World> world_;
@@ -257,7 +257,7 @@ class Group : public std::enable_shared_from_this<Group> {
     transport::SymmetricMemory* symmetric_;  // the world's for the group of all ranks: messages know that
     std::atomic<bool> uses_symmetric_{false};
     std::uint64_t symmetric_segments_ = 0;  // made so far; equal on all ranks of the host
-    engine::Ground ground_;
+    engine::RankContext context_;
     bool left_ = false;
     bool has_quick_way_ = true;  // of short calls: not when it has been left, nor where faults are asked for
     bool memory_left_ = false;

@@ -56,7 +56,7 @@ bool World::drive_until_none(const char* what, const std::function<std::vector<i
     });
     for (int idle = 0;; ++idle) {
         {
-            const Flight::Held held(flight_);
+            const Flight::Guard guard(flight_);
             const bool moved = flight_.progress();
             if (flight_.failure()) return true;
             ranks = awaited();
@@ -78,7 +78,7 @@ bool World::finish(const Deadline& limit) {
     if (!wait_for_collectives(nullptr, limit)) return false;
     const Deadline end = earlier(limit, Deadline::after(setup_.timeout));
     {
-        const Flight::Held held(flight_);
+        const Flight::Guard guard(flight_);
         if (flight_.failure()) return true;
         flight_.leave();
         groups_.leave_all();
@@ -98,7 +98,7 @@ bool World::finish(const Deadline& limit) {
 void World::part() {
     std::exception_ptr disagreement;
     {
-        const Flight::Held held(flight_);
+        const Flight::Guard guard(flight_);
         if (left_) return;
         if (!flight_.failure() && neighbours_->arena() && size() > 1) {
             // Of two ranks that leave after collectives in which neither waited, the second sees the first.
@@ -134,13 +134,13 @@ void World::leave_by(const Deadline& limit, const std::string& reason) {
 void World::leave(Group& group) {
     wait_for_collectives(&group, Deadline::never());
     {
-        const Flight::Held held(flight_);
+        const Flight::Guard guard(flight_);
         groups_.leave(group.index());
         if (!flight_.failure()) mailbox_->refuse_unmet();
     }
     drive_until_none(
         "receive a message", [&] { return flight_.awaited_receivers(&group); }, Deadline::never());
-    const Flight::Held held(flight_);
+    const Flight::Guard guard(flight_);
     const bool well = !flight_.failure();
     if (well) group.check_last();
     groups_.forget(group.index());

@@ -10,11 +10,11 @@ bool Group::send_now(int peer, std::uint64_t channel, std::uint64_t fingerprint,
     if (!world_->flight().mailbox().send_now(peer, channel, fingerprint, payload)) return false;
     // Here it costs no rank but this one: the message is on its way meanwhile.
     const int to = rank_of(peer);
-    recorder_.settle(recorder_.begin_brief({.sequence = recorder_.number_message(record::Kind::send, to),
-                                            .fingerprint = fingerprint,
-                                            .bytes = payload.size(),
-                                            .peer = to,
-                                            .kind = record::Kind::send}));
+    recorder_.complete(recorder_.begin_brief({.sequence = recorder_.number_message(record::Kind::send, to),
+                                              .fingerprint = fingerprint,
+                                              .bytes = payload.size(),
+                                              .peer = to,
+                                              .kind = record::Kind::send}));
     return true;
 }
 
@@ -25,12 +25,12 @@ bool Group::receive_now(transport::Transfer& receive) {
     const std::uint64_t begun = record::ticks();
     if (!world_->flight().mailbox().receive_now(receive, world_->driver().waiting())) return false;
     const int from = rank_of(receive.peer);
-    recorder_.settle(recorder_.begin_brief({.sequence = recorder_.number_message(record::Kind::receive, from),
-                                            .fingerprint = receive.fingerprint,
-                                            .bytes = receive.bytes,
-                                            .peer = from,
-                                            .kind = record::Kind::receive},
-                                           begun));
+    recorder_.complete(recorder_.begin_brief({.sequence = recorder_.number_message(record::Kind::receive, from),
+                                              .fingerprint = receive.fingerprint,
+                                              .bytes = receive.bytes,
+                                              .peer = from,
+                                              .kind = record::Kind::receive},
+                                             begun));
     return true;
 }
 

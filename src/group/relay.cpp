@@ -89,7 +89,7 @@ void Group::begin_relay(Operation& operation, std::uint64_t room) {
                                                              .output = at,
                                                              .channel = operation.operands.channel,
                                                              .fingerprint = operation.operands.fingerprint},
-                                            ground_);
+                                            context_);
 }
 
 // All slots have come. Goes on with a schedule where some rank's blocks did not fit into its slots.

@@ -35,7 +35,7 @@ struct Group::ShortCallEvents {
     bool failed() const noexcept { return group.world_->flight().failure() != nullptr; }
     void published() { group.record_short(call, sequence, ticket); }
     void disagreement(int peer) {
-        const int local = group.ground_.local_of[static_cast<std::size_t>(peer)];
+        const int local = group.context_.local_of[static_cast<std::size_t>(peer)];
         group.disagreement(group.agreement_->disagreement_with(local, sequence));
     }
     void blocks_differ(int peer, std::uint64_t theirs, std::uint64_t mine) {
@@ -124,7 +124,7 @@ bool Group::run_short_as(const char* name, const SlotCall& call, std::chrono::mi
     SlotState state = slots_->begin_as<c>(call, agreement_->digest());
     record::Ticket ticket = 0;
     if (wait_briefly<c>(call, state, sequence, ticket) && !world_->flight().failure() && !state.large) {
-        recorder_.settle(ticket);
+        recorder_.complete(ticket);
         return true;
     }
     record_short(call, sequence, ticket);
@@ -198,12 +198,12 @@ bool Group::yield_briefly(const SlotCall& call, SlotState& state, std::uint64_t 
 
 // None of the ranks whose contributions are missing needs this CPU.
 bool Group::awaits_only_others_cpus(const SlotCall& call, const SlotState& state) {
-    Spread* const spread = world_->means().spread ? &*world_->means().spread : nullptr;
-    if (spread == nullptr) return false;
-    spread->note();
+    CpuBalancer* const balancer = world_->means().cpu_balancer ? &*world_->means().cpu_balancer : nullptr;
+    if (balancer == nullptr) return false;
+    balancer->observe();
     if (!state.published) return false;  // it waits for room, which any rank may have to make
     for (int peer = state.next; peer < size_; ++peer) {
-        if (peer != rank_ && spread->is_here(world_->neighbours().local_of(global(peer))) &&
+        if (peer != rank_ && balancer->is_here(world_->neighbours().local_of(global(peer))) &&
             slots_->awaits(call, state, peer))
             return false;
     }

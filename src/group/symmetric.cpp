@@ -19,10 +19,10 @@ std::shared_ptr<transport::SymmetricSegment> Group::make_symmetric(std::size_t b
     }();
     const int ranks = static_cast<int>(rank_of_local_.size());
     UniqueFd fd;
-    if (ground_.local_rank == 0) fd = SymmetricSegment::create(ranks, bytes);
+    if (context_.local_rank == 0) fd = SymmetricSegment::create(ranks, bytes);
     const std::vector<int> here = global(rank_of_local_);
     world_->pass_on_host(fmt::format("symmetric-{}-{}", index_, id), here, {&fd, 1}, deadline);
-    return std::make_shared<SymmetricSegment>(fd, id, ranks, ground_.local_rank, bytes);
+    return std::make_shared<SymmetricSegment>(fd, id, ranks, context_.local_rank, bytes);
 }
 
 void Group::add_symmetric(std::shared_ptr<transport::SymmetricSegment> segment) {

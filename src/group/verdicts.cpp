@@ -115,7 +115,7 @@ void Verdicts::tell_of_damage(int from, const std::string& what) {
 void Verdicts::abort(const std::string& reason) {
     membership_->flood({VerdictKind::aborted, rank_, reason});
     {
-        const Flight::Held held(flight_);
+        const Flight::Guard guard(flight_);
         flight_.fail(std::make_exception_ptr(Aborted(fmt::format("group \"{}\" was aborted: {}", group_, reason))));
     }
     for (const auto& group : groups_.all()) group->backends().end(flight_.failure());

@@ -161,7 +161,7 @@ void drive_for_future(detail::Operation& operation) {
 template <class T>
 void Work::complete(const Future<T>& future, const detail::Operation& operation,
                     std::optional<std::type_identity_t<T>> value, std::exception_ptr error) {
-    auto continuations = future.settle(std::move(value), std::move(error));
+    auto continuations = future.resolve(std::move(value), std::move(error));
     if (continuations.empty()) return;
     detail::run_later(operation.group.get(), [future, device = operation.device.type, stream = operation.stream,
                                               continuations = std::move(continuations)] {
@@ -174,7 +174,7 @@ Future<std::vector<TensorView>> Work::get_future() const {
     detail::Operation& operation = checked("get_future");
     drive_for_future(operation);
     Future<std::vector<TensorView>> future;
-    auto settle = [future, self = operation_] {
+    auto resolve = [future, self = operation_] {
         self->make_wait(self->stream);
         if (const auto error = self->error())
             complete(future, *self, std::nullopt, error);
@@ -182,9 +182,9 @@ Future<std::vector<TensorView>> Work::get_future() const {
             complete(future, *self, self->outputs, nullptr);
     };
     if (operation.device.type == Device::Type::cpu)
-        operation.on_completion(std::move(settle));
+        operation.on_completion(std::move(resolve));
     else
-        operation.on_issue(std::move(settle));
+        operation.on_issue(std::move(resolve));
     return future;
 }
 

@@ -299,8 +299,8 @@ void World::make_links(settings::TcpChecksum checksum) {
     static_assert(transport::Mailbox::pull_bytes_on_own_cores == algorithm::pulled_from);
     if (own_core) mailbox_->pull_from(transport::Mailbox::pull_bytes_on_own_cores);
     if (!own_core && settings::wait() == settings::Wait::automatic) {
-        means_.spread.emplace(neighbours_->arena(), neighbours_->own_local(),
-                              settings::spread() ? Spread::Moves::yes : Spread::Moves::no);
+        means_.cpu_balancer.emplace(neighbours_->arena(), neighbours_->own_local(),
+                                    settings::spread() ? CpuBalancer::Moves::yes : CpuBalancer::Moves::no);
     }
     for (const int peer : neighbours_->ranks()) {
         if (peer != rank()) mailbox_->activate(peer);
@@ -324,7 +324,7 @@ void World::inherit() noexcept {
 void World::drive_for(Operation& operation, Driving driving) {
     if (!driver_.lacks_thread() || operation.done() || operation.handed_over) return;
     if (driving == Driving::one_turn) {
-        const Flight::Held held(flight_);
+        const Flight::Guard guard(flight_);
         flight_.progress();
         flight_.check();
         return;
@@ -375,7 +375,7 @@ void World::abort(const std::string& reason) {
 bool World::end(const std::string& reason) {
     if (inherited_) std::rethrow_exception(flight_.failure());
     {
-        const Flight::Held held(flight_);
+        const Flight::Guard guard(flight_);
         if (left_) return false;
         flight_.progress();  // a verdict that no thread has looked at is the cause
         if (flight_.failure()) return true;

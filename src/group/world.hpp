@@ -15,12 +15,12 @@
 #include "algorithm/plan.hpp"
 #include "core/settings.hpp"
 #include "group/channel.hpp"
+#include "group/cpu_balancer.hpp"
 #include "group/driver.hpp"
 #include "group/flight.hpp"
 #include "group/group_table.hpp"
 #include "group/host_sharing.hpp"
 #include "group/operation.hpp"
-#include "group/spread.hpp"
 #include "group/verdicts.hpp"
 #include "rendezvous/membership.hpp"
 #include "transport/links.hpp"
@@ -49,8 +49,8 @@ struct WorldSetup {
 struct HostMeans {
     HugePages huge_pages;
     transport::StagingCopy staging_copy, small_copy;  ///< of tiles; of short collectives and messages
-    std::optional<Spread> spread;    ///< of ranks that share CPUs, unless TUTTI_WAIT says how they wait
-    std::unique_ptr<Faults> faults;  ///< the faults that TUTTI_FAULTS asks for on this rank; mostly null
+    std::optional<CpuBalancer> cpu_balancer;  ///< of ranks that share CPUs, unless TUTTI_WAIT says how they wait
+    std::unique_ptr<Faults> faults;           ///< the faults that TUTTI_FAULTS asks for on this rank; mostly null
 };
 
 class World final : public std::enable_shared_from_this<World> {

@@ -122,7 +122,7 @@ void Attempt::start_all() {
 // While a rank runs, or another node's.
 bool Attempt::open() const {
     if (running()) return true;
-    return nodes_ != nullptr && !verdict_ && !gave_up_;
+    return nodes_ != nullptr && !outcome_ && !gave_up_;
 }
 
 bool Attempt::running() const {
@@ -211,16 +211,16 @@ void Attempt::pass_to_ranks(int signal) {
 }
 
 void Attempt::take_news() {
-    if (nodes_ == nullptr || verdict_) return;
+    if (nodes_ == nullptr || outcome_) return;
     nodes_->clear();
-    verdict_ = nodes_->verdict(number_);
-    if (verdict_ && !verdict_->good && running() && !stopping_ && !terminate_at_)
+    outcome_ = nodes_->outcome(number_);
+    if (outcome_ && !outcome_->good && running() && !stopping_ && !terminate_at_)
         terminate_at_ = Clock::now() + limits_.report_time;
 }
 
 // Sends this node's result of the attempt, once.
 void Attempt::tell_nodes() {
-    if (nodes_ == nullptr || told_ || verdict_) return;
+    if (nodes_ == nullptr || told_ || outcome_) return;
     const auto tell = [&](bool again, int status, const std::string& text) {
         told_ = true;
         nodes_->failed(number_, {.again = again, .status = status, .text = text});
@@ -297,7 +297,7 @@ void Attempt::reader_is_gone() {
 
 int Attempt::wait_ms() const {
     auto next = Clock::now() + std::chrono::hours(1);
-    const bool must_tell = nodes_ != nullptr && !told_ && !verdict_;
+    const bool must_tell = nodes_ != nullptr && !told_ && !outcome_;
     for (const auto& moment : {must_tell ? tell_at_ : std::nullopt, terminate_at_, kill_at_}) {
         if (moment) next = std::min(next, *moment);
     }
@@ -430,8 +430,8 @@ Outcome Attempt::outcome() const {
     result.report = report();
     if (ended_by_ != 0 && !first_failure_)
         result.status = 128 + ended_by_;
-    else if (verdict_)
-        result = {verdict_->status, verdict_->again && ended_by_ == 0, result.report};
+    else if (outcome_)
+        result = {outcome_->status, outcome_->again && ended_by_ == 0, result.report};
     else if (first_failure_)
         result = {exit_status(members_[*first_failure_].child),
                   !members_[*first_failure_].child.not_started && ended_by_ == 0, result.report};
@@ -441,13 +441,13 @@ Outcome Attempt::outcome() const {
 }
 
 std::string Attempt::report() const {
-    const bool elsewhere = verdict_ && !verdict_->good && verdict_->node != nodes_->node_rank();
+    const bool elsewhere = outcome_ && !outcome_->good && outcome_->node != nodes_->node_rank();
     if (elsewhere && ended_by_ == 0 && !timed_out_) {
         // The user who watches the job over ssh reads it from the node itself.
-        return limits_.lifeline ? "" : fmt::format("tutti run: node {} failed: {}\n", verdict_->node, verdict_->text);
+        return limits_.lifeline ? "" : fmt::format("tutti run: node {} failed: {}\n", outcome_->node, outcome_->text);
     }
-    const bool said_by_others = verdict_ && !verdict_->good && !first_failure_ && !timed_out_ && ended_by_ == 0;
-    if (said_by_others) return fmt::format("tutti run: this node, {}: {}\n", verdict_->node, verdict_->text);
+    const bool said_by_others = outcome_ && !outcome_->good && !first_failure_ && !timed_out_ && ended_by_ == 0;
+    if (said_by_others) return fmt::format("tutti run: this node, {}: {}\n", outcome_->node, outcome_->text);
     if (first_failure_) {
         const Member& member = members_[*first_failure_];
         const bool ssh_failed = member.child.not_started || exit_status(member.child) == 255;

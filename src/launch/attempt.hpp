@@ -115,7 +115,7 @@ class Attempt {
     std::optional<std::size_t> first_failure_;
     Moment::duration failed_after_{};
     std::optional<Moment> tell_at_, terminate_at_, kill_at_;
-    std::optional<Verdict> verdict_;  // of all nodes
+    std::optional<JobOutcome> outcome_;  // of all nodes
     bool told_ = false, stopping_ = false, timed_out_ = false, gave_up_ = false, quit_ = false;
     int stopping_signal_ = 0;
     int ended_by_ = 0;

@@ -156,7 +156,7 @@ class Job {
         for (;;) {
             nodes_->clear();
             if (condition()) return true;
-            if (const auto lost = nodes_->verdict(attempt)) {
+            if (const auto lost = nodes_->outcome(attempt)) {
                 end_ = lost->status;
                 const std::string who =
                     lost->node == options_.node_rank ? "" : fmt::format("tutti run: node {} failed: ", lost->node);

@@ -33,13 +33,13 @@ std::string key(int attempt, const char* what) {
     return fmt::format("launch/{}/{}", attempt, what);
 }
 
-std::string to_text(const Verdict& v) {
+std::string to_text(const JobOutcome& v) {
     return fmt::format("{} {} {} {} {}", v.good ? 1 : 0, v.again ? 1 : 0, v.status, v.node, v.text);
 }
 
-Verdict to_verdict(const std::string& text) {
+JobOutcome to_outcome(const std::string& text) {
     std::istringstream in(text);
-    Verdict v;
+    JobOutcome v;
     in >> v.good >> v.again >> v.status >> v.node;
     std::getline(in >> std::ws, v.text, '\0');
     return v;
@@ -73,10 +73,10 @@ std::optional<Nodes::Layout> Nodes::layout() {
     return layout_;
 }
 
-std::optional<Verdict> Nodes::verdict(int attempt) {
+std::optional<JobOutcome> Nodes::outcome(int attempt) {
     const std::lock_guard lock(mutex_);
     const auto index = static_cast<std::size_t>(attempt);
-    if (index < verdicts_.size()) return verdicts_[index];
+    if (index < outcomes_.size()) return outcomes_[index];
     return lost_;
 }
 
@@ -91,10 +91,10 @@ void Nodes::done(int attempt) {
     });
 }
 
-void Nodes::failed(int attempt, Verdict verdict) {
-    verdict.good = false;
-    verdict.node = options_.node_rank;
-    post([&](Store& store) { store.compare_set(key(attempt, "end"), "", to_text(verdict)); });
+void Nodes::failed(int attempt, JobOutcome outcome) {
+    outcome.good = false;
+    outcome.node = options_.node_rank;
+    post([&](Store& store) { store.compare_set(key(attempt, "end"), "", to_text(outcome)); });
 }
 
 void Nodes::stopped(int attempt) {
@@ -141,7 +141,7 @@ void Nodes::lost_store(const DistError& error) {
 
 void Nodes::lost(int node, const std::string& why) {
     const std::lock_guard lock(mutex_);
-    if (!lost_) lost_ = Verdict{false, false, 1, node, why};
+    if (!lost_) lost_ = JobOutcome{false, false, 1, node, why};
     ::eventfd_write(wake_.get(), 1);
 }
 
@@ -213,8 +213,8 @@ void Nodes::tell_node_0(const std::string& why) const noexcept {
         const store::OnlyToTell telling;
         TCPStore store(
             {.host = options_.master_addr, .port = options_.master_port, .timeout = attempt_time, .secret = secret_});
-        const Verdict verdict{.good = false, .again = false, .status = 1, .node = options_.node_rank, .text = why};
-        store.compare_set(key(0, "end"), "", to_text(verdict));
+        const JobOutcome outcome{.good = false, .again = false, .status = 1, .node = options_.node_rank, .text = why};
+        store.compare_set(key(0, "end"), "", to_text(outcome));
     } catch (const std::exception&) {  // no launcher can be told
     }
 }
@@ -288,9 +288,9 @@ void Nodes::meet(Store& store) {
 // True: there will be another attempt.
 bool Nodes::watch_attempt(Store& store, int attempt) {
     if (!wait_for(store, key(attempt, "end"), attempt)) return false;
-    const Verdict verdict = to_verdict(store.get(key(attempt, "end")));
-    conclude(attempt, verdict);
-    if (verdict.good || !verdict.again || attempt >= options_.max_restarts) return false;
+    const JobOutcome outcome = to_outcome(store.get(key(attempt, "end")));
+    conclude(attempt, outcome);
+    if (outcome.good || !outcome.again || attempt >= options_.max_restarts) return false;
     if (!wait_for(store, key(attempt, "all_stopped"), attempt + 1)) return false;
     const std::lock_guard lock(mutex_);
     stopped_ = attempt;
@@ -298,10 +298,10 @@ bool Nodes::watch_attempt(Store& store, int attempt) {
     return true;
 }
 
-void Nodes::conclude(int attempt, const Verdict& verdict) {
+void Nodes::conclude(int attempt, const JobOutcome& outcome) {
     const std::lock_guard lock(mutex_);
-    verdicts_.resize(static_cast<std::size_t>(attempt));
-    verdicts_.push_back(verdict);
+    outcomes_.resize(static_cast<std::size_t>(attempt));
+    outcomes_.push_back(outcome);
     ::eventfd_write(wake_.get(), 1);
 }
 
@@ -336,8 +336,8 @@ void Nodes::beat(Store& store, int attempt) {
                 "its launcher was lost: nothing was heard of it for {:.1f} s: it was killed or stopped, or "
                 "the network between it and node 0 was cut; the ranks of all nodes are ended",
                 std::chrono::duration<double>(silent).count());
-            const Verdict verdict{.good = false, .again = false, .status = 1, .node = k, .text = why};
-            store.compare_set(key(attempt, "end"), "", to_text(verdict));
+            const JobOutcome outcome{.good = false, .again = false, .status = 1, .node = k, .text = why};
+            store.compare_set(key(attempt, "end"), "", to_text(outcome));
             return;
         }
     }

@@ -25,8 +25,8 @@
 
 namespace tutti::launch {
 
-/// How an attempt ended.
-struct Verdict {
+/// How an attempt ended on all nodes together.
+struct JobOutcome {
     bool good = true;
     bool again = false;  ///< a failure after which the ranks may be started again
     int status = 0;      ///< for the shell
@@ -72,13 +72,13 @@ class Nodes {
     /// When all have come.
     std::optional<Layout> layout();
     /// When the attempt has ended, on all nodes.
-    std::optional<Verdict> verdict(int attempt);
+    std::optional<JobOutcome> outcome(int attempt);
     /// Whether nothing of a failed attempt is left on any node.
     bool all_stopped(int attempt);
 
     /// All of this node's ranks have ended well.
     void done(int attempt);
-    void failed(int attempt, Verdict verdict);
+    void failed(int attempt, JobOutcome outcome);
     void stopped(int attempt);
 
  private:
@@ -90,7 +90,7 @@ class Nodes {
     bool watch_attempt(Store& store, int attempt);
     bool wait_for(Store& store, const std::string& key, int attempt);
     void beat(Store& store, int attempt);
-    void conclude(int attempt, const Verdict& verdict);
+    void conclude(int attempt, const JobOutcome& outcome);
     void lost_store(const DistError& error);
     void lost(int node, const std::string& why);
     template <class Call>
@@ -101,9 +101,9 @@ class Nodes {
     std::mutex mutex_;  // guards the members until the next empty line
     Store store_;       // of the caller's thread
     std::optional<Layout> layout_;
-    std::vector<Verdict> verdicts_;  // by attempt
-    int stopped_ = -1;               // the last attempt of which nothing is left
-    std::optional<Verdict> lost_;    // why no more news will come
+    std::vector<JobOutcome> outcomes_;  // by attempt
+    int stopped_ = -1;                  // the last attempt of which nothing is left
+    std::optional<JobOutcome> lost_;    // why no more news will come
 
     std::string secret_;              // the watching thread's, as the members below
     std::vector<std::string> heard_;  // the others' last signs of life, and when they came

@@ -16,8 +16,8 @@ using nlohmann::json;
 
 class Trace {
  public:
-    explicit Trace(std::span<const World> worlds) : worlds_(worlds) {
-        for (const World& world : worlds_) {
+    explicit Trace(std::span<const WorldTimeline> worlds) : worlds_(worlds) {
+        for (const WorldTimeline& world : worlds_) {
             for (std::size_t rank = 0; rank < world.ranks.size(); ++rank) {
                 if (!world.ranks[rank]) continue;
                 for (const Entry& entry : world.ranks[rank]->entries)
@@ -42,7 +42,7 @@ class Trace {
     double microseconds(std::int64_t ns) const { return 1e-3 * static_cast<double>(ns - first_ns_); }
 
     // When the last rank began each collective.
-    static std::map<std::uint64_t, std::int64_t> last_begins(const World& world) {
+    static std::map<std::uint64_t, std::int64_t> last_begins(const WorldTimeline& world) {
         std::map<std::uint64_t, std::int64_t> last;
         for (std::size_t rank = 0; rank < world.ranks.size(); ++rank) {
             if (!world.ranks[rank]) continue;
@@ -61,7 +61,7 @@ class Trace {
         return entry.kind == Kind::collective ? last_begin.at(entry.sequence) : entry.enqueued_ns + offset;
     }
 
-    void add_world(const World& world, int track) {
+    void add_world(const WorldTimeline& world, int track) {
         const auto last_begin = last_begins(world);
         std::map<std::uint64_t, std::vector<Span>> collectives;
         std::map<std::pair<int, int>, std::deque<Span>> sends, receives;  // by sender and receiver
@@ -155,7 +155,7 @@ class Trace {
         }
     }
 
-    std::span<const World> worlds_;
+    std::span<const WorldTimeline> worlds_;
     std::int64_t first_ns_ = INT64_MAX;
     json events_ = json::array();
     int arrows_ = 0;
@@ -163,7 +163,7 @@ class Trace {
 
 }  // namespace
 
-std::string chrome_trace(std::span<const World> worlds) {
+std::string chrome_trace(std::span<const WorldTimeline> worlds) {
     return Trace(worlds).text();
 }
 

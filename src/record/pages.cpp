@@ -32,7 +32,7 @@ constexpr const char* index_text =
 
 // The job's ranks on this host, as far as they have answered.
 struct View {
-    std::vector<World> worlds;
+    std::vector<WorldTimeline> worlds;
     std::vector<int> elsewhere;  ///< no process here has their page
     std::vector<int> silent;     ///< their process does not answer
 };
@@ -108,12 +108,12 @@ class Pages {
         if (!view.elsewhere.empty())
             text += fmt::format("no page on this host of {}: on another host, ended, or in another process\n",
                                 all.list_of(view.elsewhere));
-        for (const World& world : view.worlds) text += describe(world);
+        for (const WorldTimeline& world : view.worlds) text += describe(world);
         return text;
     }
     static json json_of(const View& view) {
         json groups = json::array();
-        for (const World& world : view.worlds) groups.push_back(json_of(world));
+        for (const WorldTimeline& world : view.worlds) groups.push_back(json_of(world));
         return {{"silent", view.silent}, {"elsewhere", view.elsewhere}, {"groups", std::move(groups)}};
     }
     static json json_of(const Members& members, const Entry& entry, std::int64_t now_ns) {
@@ -124,7 +124,7 @@ class Pages {
                 {"seconds", 1e-9 * static_cast<double>(std::max<std::int64_t>(0, now_ns - entry.enqueued_ns))},
                 {"called_at", entry.site}};
     }
-    static json json_of(const World& world) {
+    static json json_of(const WorldTimeline& world) {
         json ranks = json::array(), waits = json::array();
         for (const auto& dump : world.ranks) {
             if (!dump) continue;

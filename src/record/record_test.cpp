@@ -75,7 +75,7 @@ TEST(Recorder, need_not_look_at_the_clock_when_an_operation_is_over_in_a_moment)
     EXPECT_EQ(entry.state, State::started);
     EXPECT_EQ(entry.started_ns, entry.enqueued_ns);
     EXPECT_EQ(recorder.counters().completed, 0U);
-    recorder.settle(ticket);
+    recorder.complete(ticket);
     entry = recorder.snapshot("test").entries.at(0);
     EXPECT_EQ(entry.state, State::completed);
     EXPECT_EQ(entry.ended_ns, 0);
@@ -86,14 +86,14 @@ TEST(Recorder, need_not_look_at_the_clock_when_an_operation_is_over_in_a_moment)
 
 TEST(Recorder, prolongs_what_turns_out_not_to_be_over_in_a_moment) {
     Recorder recorder("g", 0, 1, &describe_number);
-    recorder.settle(recorder.begin_brief({.sequence = 1, .fingerprint = 7}));
+    recorder.complete(recorder.begin_brief({.sequence = 1, .fingerprint = 7}));
     const Ticket ticket = recorder.begin_brief({.sequence = 2, .fingerprint = 7});
     recorder.prolong(ticket);
     Entry entry = recorder.snapshot("test").entries.at(1);
     EXPECT_EQ(entry.state, State::started);
     EXPECT_EQ(entry.started_ns, entry.enqueued_ns);
     recorder.end(ticket, State::failed);
-    recorder.settle(recorder.begin_brief({.sequence = 3, .fingerprint = 7}));
+    recorder.complete(recorder.begin_brief({.sequence = 3, .fingerprint = 7}));
     const Dump dump = recorder.snapshot("test");
     EXPECT_EQ(dump.entries.at(0).state, State::completed);
     EXPECT_EQ(dump.entries.at(1).state, State::failed);
@@ -384,7 +384,7 @@ TEST(Dumps, that_were_damaged_are_read_or_refused_and_nothing_else) {
         try {
             dumps.push_back(decode(text, "damaged"));
             const auto worlds = merge(dumps);
-            for (const World& world : worlds) EXPECT_FALSE(describe(world).empty());
+            for (const WorldTimeline& world : worlds) EXPECT_FALSE(describe(world).empty());
             EXPECT_FALSE(chrome_trace(worlds).empty());
             ++read;
         } catch (const InvalidArgument&) {

@@ -101,7 +101,7 @@ class Recorder {
     [[gnu::always_inline]] Ticket begin_brief(const Happening& what, std::uint64_t now = ticks()) noexcept {
         return write(what, brief, now, [](Slot&) {});
     }
-    [[gnu::always_inline]] void settle(Ticket ticket) noexcept {
+    [[gnu::always_inline]] void complete(Ticket ticket) noexcept {
         settled_.store(ticket, std::memory_order_release);
         add(completed_, 1);
     }

@@ -93,7 +93,7 @@ bool may_wait(const Entry& in, int rank, int peer) {
     }
 }
 
-void add_waits(const World& world, int rank, std::vector<Wait>& waits) {
+void add_waits(const WorldTimeline& world, int rank, std::vector<Wait>& waits) {
     const Dump& dump = *world.ranks[static_cast<std::size_t>(rank)];
     const Entry* in = standing_in(dump);
     if (in == nullptr) return;
@@ -140,12 +140,12 @@ std::string first_line(const std::string& text) {
 
 }  // namespace
 
-std::vector<World> merge(std::vector<Dump> dumps) {
+std::vector<WorldTimeline> merge(std::vector<Dump> dumps) {
     std::ranges::stable_sort(dumps, {}, &Dump::taken_ns);
-    std::vector<World> worlds;
+    std::vector<WorldTimeline> worlds;
     for (Dump& dump : dumps) {
-        auto world =
-            std::ranges::find_if(worlds, [&](const World& w) { return w.id == dump.world && w.group == dump.group; });
+        auto world = std::ranges::find_if(
+            worlds, [&](const WorldTimeline& w) { return w.id == dump.world && w.group == dump.group; });
         if (world == worlds.end()) {
             worlds.push_back({.group = dump.group, .id = dump.world});
             world = worlds.end() - 1;
@@ -160,7 +160,7 @@ std::vector<World> merge(std::vector<Dump> dumps) {
         const auto rank = static_cast<std::size_t>(dump.rank);
         world->ranks[rank] = std::move(dump);
     }
-    for (World& world : worlds) {
+    for (WorldTimeline& world : worlds) {
         world.offset_ns.resize(world.ranks.size());
         const auto reference = std::ranges::find_if(world.ranks, [](const auto& rank) { return rank.has_value(); });
         for (std::size_t rank = 0; rank < world.ranks.size(); ++rank) {
@@ -170,7 +170,7 @@ std::vector<World> merge(std::vector<Dump> dumps) {
     return worlds;
 }
 
-std::vector<Wait> wait_for_graph(const World& world) {
+std::vector<Wait> wait_for_graph(const WorldTimeline& world) {
     std::vector<Wait> waits;
     for (int rank = 0; rank < static_cast<int>(world.ranks.size()); ++rank) {
         if (world.ranks[static_cast<std::size_t>(rank)]) add_waits(world, rank, waits);
@@ -214,7 +214,7 @@ std::vector<std::vector<int>> circles(std::span<const Wait> waits) {
     return found;
 }
 
-std::string describe(const World& world) {
+std::string describe(const WorldTimeline& world) {
     std::vector<int> absent;
     for (std::size_t rank = 0; rank < world.ranks.size(); ++rank) {
         if (!world.ranks[rank]) absent.push_back(static_cast<int>(rank));

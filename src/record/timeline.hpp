@@ -16,7 +16,7 @@
 
 namespace tutti::record {
 
-struct World {
+struct WorldTimeline {
     std::string group;
     std::uint64_t id = 0;
     Members members;
@@ -27,7 +27,7 @@ struct World {
 
 /// Sorts dumps by world; of several of one rank the latest counts. Throws InvalidArgument when two dumps of one world
 /// do not fit together.
-std::vector<World> merge(std::vector<Dump> dumps);
+std::vector<WorldTimeline> merge(std::vector<Dump> dumps);
 
 struct Wait {
     int rank = 0;
@@ -37,15 +37,15 @@ struct Wait {
     std::string because;  ///< the facts known of the peers
 };
 /// In order of ranks. Operations that failed count: that is where their rank waited.
-std::vector<Wait> wait_for_graph(const World& world);
+std::vector<Wait> wait_for_graph(const WorldTimeline& world);
 /// Ranks that wait for each other in a circle, each circle once; the first rank is not repeated.
 std::vector<std::vector<int>> circles(std::span<const Wait> waits);
 
 /// The world in words: each rank's operation, the ranks that it waits for, circles.
-std::string describe(const World& world);
+std::string describe(const WorldTimeline& world);
 
 /// A timeline as Perfetto and chrome://tracing read it: a process for each rank, a track for each group, arrows from
 /// the rank that came last to the ranks that it kept waiting, and from sends to receives.
-std::string chrome_trace(std::span<const World> worlds);
+std::string chrome_trace(std::span<const WorldTimeline> worlds);
 
 }  // namespace tutti::record

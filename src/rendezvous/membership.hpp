@@ -53,7 +53,7 @@ namespace tutti::rendezvous {
 struct Failure;
 struct Table;
 
-/// A rank's description of itself for the others.
+/// A rank's description of itself for the others: what PMI calls its business card.
 struct Card {
     std::string listen_host;
     std::uint16_t listen_port = 0;

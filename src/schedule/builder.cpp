@@ -307,8 +307,8 @@ void Builder::release(std::uint32_t round) {
 
 // This rank has read all before. The release matters where the schedule before has not ended with the last of four:
 // publications that no rank makes need no room.
-void Builder::begin_fours() {
-    schedule_.fours = true;
+void Builder::begin_turn_group() {
+    schedule_.turn_group = true;
     next_round_ = (next_round_ + 3) / 4 * 4;
     release(next_round_);
 }

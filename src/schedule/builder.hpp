@@ -55,7 +55,7 @@ class Builder {
     std::uint32_t next_round() const { return next_round_; }
     void use_rounds(std::uint32_t count) { next_round_ += count; }
     /// The next round is the first of four.
-    void begin_fours();
+    void begin_turn_group();
     void not_single_rounding() { schedule_.single_rounding = false; }
 
     /// The schedule describes a call in slots.

@@ -52,10 +52,10 @@ std::optional<Disorder> hazard_in(const Schedule& s) {
 }
 
 // The only other rank of this rank's host; -1 if there is none, or more than one.
-Rank partner_of(Rank rank, const Promise& promise) {
+Rank partner_of(Rank rank, const Contract& contract) {
     Rank partner = -1;
-    for (Rank peer = 0; peer < static_cast<Rank>(promise.host_of.size()); ++peer) {
-        const auto host = [&](Rank r) { return promise.host_of[static_cast<std::size_t>(r)]; };
+    for (Rank peer = 0; peer < static_cast<Rank>(contract.host_of.size()); ++peer) {
+        const auto host = [&](Rank r) { return contract.host_of[static_cast<std::size_t>(r)]; };
         if (peer == rank || host(peer) != host(rank)) continue;
         if (partner >= 0) return -1;
         partner = peer;
@@ -79,7 +79,7 @@ void find_missed_turns(const Schedule& s, const Schedule& others, std::vector<Di
         const Step& step = s.steps[i];
         if (step.kind != StepKind::publish || step.operand_count == 0) continue;
         // Elsewhere the other's values are older: this rank has released them.
-        if (step.round < 2 || (s.fours && step.round % 4 < 2)) continue;
+        if (step.round < 2 || (s.turn_group && step.round % 4 < 2)) continue;
         const std::uint32_t there = step.round - 2;
         const auto read = last_read.find(there);
         if (theirs.contains(there) && (read == last_read.end() || read->second > i))
@@ -89,11 +89,11 @@ void find_missed_turns(const Schedule& s, const Schedule& others, std::vector<Di
 
 }  // namespace
 
-std::vector<Disorder> disorders_of(Rank rank, const std::vector<Schedule>& schedules, const Promise& promise) {
+std::vector<Disorder> disorders_of(Rank rank, const std::vector<Schedule>& schedules, const Contract& contract) {
     std::vector<Disorder> found;
     const Schedule& mine = schedules[static_cast<std::size_t>(rank)];
     if (auto hazard = hazard_in(mine)) found.push_back(std::move(*hazard));
-    const Rank partner = partner_of(rank, promise);
+    const Rank partner = partner_of(rank, contract);
     if (partner >= 0 && !mine.in_place) find_missed_turns(mine, schedules[static_cast<std::size_t>(partner)], found);
     return found;
 }

@@ -17,8 +17,8 @@ namespace {
 
 class Proof {
  public:
-    Proof(const std::vector<Schedule>& schedules, const Promise& promise)
-        : schedules_(schedules), promise_(promise), size_(static_cast<int>(schedules.size())) {}
+    Proof(const std::vector<Schedule>& schedules, const Contract& contract)
+        : schedules_(schedules), promise_(contract), size_(static_cast<int>(schedules.size())) {}
 
     std::vector<std::string> run() {
         prepare();
@@ -392,7 +392,7 @@ class Proof {
     }
 
     const std::vector<Schedule>& schedules_;
-    const Promise& promise_;
+    const Contract& promise_;
     int size_;
     Rank withheld_ = -1;
     std::vector<State> states_;
@@ -401,8 +401,8 @@ class Proof {
 
 }  // namespace
 
-std::vector<std::string> prove(const std::vector<Schedule>& schedules, const Promise& promise) {
-    return Proof(schedules, promise).run();
+std::vector<std::string> prove(const std::vector<Schedule>& schedules, const Contract& contract) {
+    return Proof(schedules, contract).run();
 }
 
 }  // namespace tutti::schedule

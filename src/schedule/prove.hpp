@@ -15,8 +15,8 @@
 
 namespace tutti::schedule {
 
-/// The promise of a collective, in elements.
-struct Promise {
+/// The contract of a collective, in elements.
+struct Contract {
     Collective collective = Collective::barrier;
     Rank root = 0;
     std::uint64_t count = 0;                         ///< all_reduce, broadcast, reduce
@@ -33,6 +33,6 @@ struct Promise {
 };
 
 /// The faults of these schedules (one per rank), in words; empty: proved.
-std::vector<std::string> prove(const std::vector<Schedule>& schedules, const Promise& promise);
+std::vector<std::string> prove(const std::vector<Schedule>& schedules, const Contract& contract);
 
 }  // namespace tutti::schedule

@@ -44,13 +44,13 @@ std::vector<Schedule> staged(std::uint32_t rounds = 2, std::uint32_t ahead = 0) 
     return schedules;
 }
 
-Promise sum(std::uint64_t count = 2, std::uint32_t slots = 8) {
+Contract sum(std::uint64_t count = 2, std::uint32_t slots = 8) {
     return {
         .collective = Collective::all_reduce, .count = count, .rank_order = true, .host_of = {0, 0}, .slots = slots};
 }
 
-bool finds_a_fault(const std::vector<Schedule>& schedules, const Promise& promise = sum()) {
-    return !prove(schedules, promise).empty();
+bool finds_a_fault(const std::vector<Schedule>& schedules, const Contract& contract = sum()) {
+    return !prove(schedules, contract).empty();
 }
 
 TEST(Prover, accepts_what_is_right) {
@@ -170,10 +170,10 @@ std::vector<Schedule> in_place(bool opens = true) {
     }
     return schedules;
 }
-Promise sum_in_place() {
-    Promise promise = sum();
-    promise.in_place = true;
-    return promise;
+Contract sum_in_place() {
+    Contract contract = sum();
+    contract.in_place = true;
+    return contract;
 }
 
 TEST(Prover, accepts_what_is_right_in_place) {

@@ -20,8 +20,8 @@
 //
 // Two ranks take turns with a slot's memory (Arena::slot): of four publications the third and the fourth lie where the
 // other rank's first and second lay. So one of two ranks publishes round r only after it has read the other one's
-// publication of round r - 2; if the schedule's rounds come in fours (Schedule::fours), only where r is the third or
-// fourth of them. So the best round for an answer is two rounds later: the rank then writes where it has just read.
+// publication of round r - 2; if the schedule's rounds come in fours (Schedule::turn_group), only where r is the third
+// or fourth of them. So the best round for an answer is two rounds later: the rank then writes where it has just read.
 //
 // In place. A schedule of this kind (Schedule::in_place) moves no values through the staging area. It begins with
 // `meet`: all ranks of the host say where the chunks lie that others may touch, and each waits until it knows those of
@@ -129,7 +129,7 @@ struct Schedule {
     std::uint64_t scratch_count = 0;  ///< elements of the scratch buffer
     std::uint64_t used_end[3]{};      ///< by buffer: where the last chunk ends that this rank reads or writes
     std::uint32_t publications = 0;   ///< rounds used; equal on all ranks of a host
-    bool fours = false;               ///< round 0 is the first of four publications; equal on all ranks of a host
+    bool turn_group = false;          ///< round 0 is the first of four publications; equal on all ranks of a host
     bool in_place = false;            ///< moves values without the staging area
     bool in_slots = false;            ///< describes a call in the slots of short collectives
     bool input_is_output = false;     ///< others that name this rank's input mean its output, which holds it

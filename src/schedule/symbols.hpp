@@ -23,8 +23,8 @@ using Value = std::optional<Symbol>;
 using Values = std::vector<Value>;
 
 /// The initial contents for `rank`, of `size`: the input and the output, which holds the input where that is promised.
-std::pair<Values, Values> starting_with(Rank rank, int size, const Promise& promise);
+std::pair<Values, Values> starting_with(Rank rank, int size, const Contract& contract);
 /// The first fault in the output of `rank`, of `size`; empty: it is as promised.
-std::string wrong_with(const Values& output, Rank rank, int size, const Promise& promise);
+std::string wrong_with(const Values& output, Rank rank, int size, const Contract& contract);
 
 }  // namespace tutti::schedule

@@ -239,7 +239,7 @@ bool Mailbox::on_header(int from, Peer& p) {
 
 std::size_t Mailbox::read_payload(Peer& p, Stream& stream) {
     const std::size_t left = p.payload_bytes - p.payload_done;
-    if (p.unexpected != nullptr || !p.transfer->absorb) {
+    if (p.unexpected != nullptr || !p.transfer->on_bytes) {
         std::byte* base = p.unexpected != nullptr ? p.unexpected->bytes.get() : p.transfer->target;
         const std::size_t count = take(p, stream, std::span(base + p.payload_done, std::min(left, turn_bytes)));
         p.payload_done += count;
@@ -254,7 +254,7 @@ std::size_t Mailbox::read_payload(Peer& p, Stream& stream) {
     if (count == 0) return 0;
     const std::size_t have = p.carried + count;
     const std::size_t whole = have / p.transfer->element_bytes * p.transfer->element_bytes;
-    p.transfer->absorb(p.payload_done - p.carried, std::span(bounce_).first(whole));
+    p.transfer->on_bytes(p.payload_done - p.carried, std::span(bounce_).first(whole));
     p.carried = have - whole;
     p.bounce_carry.assign(bounce_.begin() + static_cast<std::ptrdiff_t>(whole),
                           bounce_.begin() + static_cast<std::ptrdiff_t>(have));

@@ -157,8 +157,8 @@ std::uint64_t Mailbox::give_back(Peer& p) {
 
 void Mailbox::deliver_local(Transfer& send, Transfer& receive) {
     const std::span<const std::byte> bytes(send.source, send.bytes);
-    if (receive.absorb)
-        receive.absorb(0, bytes);
+    if (receive.on_bytes)
+        receive.on_bytes(0, bytes);
     else if (!bytes.empty())
         std::memmove(receive.target, bytes.data(), bytes.size());
     receive.peer = rank_;
@@ -219,7 +219,8 @@ bool Mailbox::pull_some() {
     if (pulls_.empty()) return false;
     const Pull pull = pulls_.front();
     Transfer& receive = *pull.receive;
-    const std::size_t piece = std::min(receive.bytes - receive.bytes_done, receive.absorb ? bounce_bytes : pull_piece);
+    const std::size_t piece =
+        std::min(receive.bytes - receive.bytes_done, receive.on_bytes ? bounce_bytes : pull_piece);
     bool read = false;
     const bool stood = neighbours_->read_offered(pull.source, [&] { read = pull_piece_of(pull, piece); });
     if (!stood) {  // its owner tells all why
@@ -252,17 +253,17 @@ bool Mailbox::pull_piece_of(const Pull& pull, std::size_t piece) {
         const std::byte* from = neighbours_->at_place(pull.source, pull.address, receive.bytes);
         if (from == nullptr) return false;
         from += receive.bytes_done;
-        if (receive.absorb)
-            receive.absorb(receive.bytes_done, std::span(from, piece));
+        if (receive.on_bytes)
+            receive.on_bytes(receive.bytes_done, std::span(from, piece));
         else
             std::memmove(to, from, piece);
         return true;
     }
     const PeerMemory& memory = *memory_of(pull.source);
-    if (receive.absorb && bounce_.empty()) bounce_.resize(bounce_bytes);
-    if (receive.absorb) to = bounce_.data();
+    if (receive.on_bytes && bounce_.empty()) bounce_.resize(bounce_bytes);
+    if (receive.on_bytes) to = bounce_.data();
     if (!memory.read(to, pull.address + receive.bytes_done, piece) || !memory.same()) return false;
-    if (receive.absorb) receive.absorb(receive.bytes_done, std::span(bounce_).first(piece));
+    if (receive.on_bytes) receive.on_bytes(receive.bytes_done, std::span(bounce_).first(piece));
     return true;
 }
 

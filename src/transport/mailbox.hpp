@@ -73,7 +73,7 @@ struct Transfer {
     std::byte* target = nullptr;        ///< receives into memory
     std::size_t bytes = 0;
     /// Receives that combine: gets the bytes in order, whole elements at a time.
-    std::function<void(std::size_t offset, std::span<const std::byte>)> absorb;
+    std::function<void(std::size_t offset, std::span<const std::byte>)> on_bytes;
     std::size_t element_bytes = 1;
     bool done = false;
     bool refused = false;  ///< sends: its receiver has left the group without it

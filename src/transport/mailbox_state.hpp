@@ -29,8 +29,8 @@ struct Mailbox::Unexpected {
     Transfer* local_send = nullptr;      // a message to oneself
 
     void hand_to(Transfer& receive) const {
-        if (receive.absorb)
-            receive.absorb(0, std::span(bytes.get(), frame.length));
+        if (receive.on_bytes)
+            receive.on_bytes(0, std::span(bytes.get(), frame.length));
         else if (frame.length > 0)
             std::memcpy(receive.target, bytes.get(), frame.length);
         receive.bytes_done = frame.length;

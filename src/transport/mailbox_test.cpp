@@ -64,13 +64,13 @@ class MailboxTurns : public testing::TestWithParam<bool> {
         return transfer;
     }
     void send(int channel) { ASSERT_TRUE(post_send(channel).done); }
-    Transfer& receive(int channel, std::function<void(std::size_t, std::span<const std::byte>)> absorb = {}) {
+    Transfer& receive(int channel, std::function<void(std::size_t, std::span<const std::byte>)> on_bytes = {}) {
         Transfer& transfer = transfers_.emplace_back();
         transfer.peer = 0;
         transfer.channel = static_cast<std::uint64_t>(channel);
         transfer.bytes = length_;
         transfer.target = contents_.emplace_back(length_).data();
-        transfer.absorb = std::move(absorb);
+        transfer.on_bytes = std::move(on_bytes);
         receiver_.post_receive(transfer);
         return transfer;
     }
@@ -158,7 +158,7 @@ TEST_P(MailboxTurns, what_is_taken_back_while_it_is_read_is_not_received) {
     const std::vector<std::byte> bytes(length_, std::byte{1});
     sent.peer = 1, sent.source = bytes.data(), sent.bytes = length_;
     got.peer = 0, got.bytes = length_;
-    got.absorb = [&](std::size_t, std::span<const std::byte>) {
+    got.on_bytes = [&](std::size_t, std::span<const std::byte>) {
         // In another thread, as from a rank of another process: it waits until this read is over.
         if (take_back && !taking_back_.joinable()) taking_back_ = std::thread([&] { senders.withdraw_offers(); });
         while (take_back && arena_->control(0).withdrawn.load() == 0) std::this_thread::yield();

@@ -102,10 +102,10 @@ bool Mailbox::on_short_frame(int from, Peer& p, Stream& stream, const ShortMessa
 }
 
 void Mailbox::take_short(Stream& stream, Transfer& receive) {
-    if (receive.absorb) {
+    if (receive.on_bytes) {
         if (bounce_.size() < receive.bytes) bounce_.resize(std::max(receive.bytes, bounce_bytes));
         stream.take(bounce_.data());
-        receive.absorb(0, std::span(bounce_).first(receive.bytes));
+        receive.on_bytes(0, std::span(bounce_).first(receive.bytes));
     } else {
         stream.take(receive.target);
     }

@@ -26,7 +26,7 @@ class Verdicts : public LeftoverCheck, public ::testing::WithParamInterface<Tran
         LeftoverCheck::TearDown();
     }
     /// The world of the job, from what its ranks have left.
-    record::World dumped() const {
+    record::WorldTimeline dumped() const {
         std::vector<record::Dump> dumps;
         std::error_code none;
         for (const auto& file : fs::directory_iterator(folder_, none)) {
@@ -35,7 +35,7 @@ class Verdicts : public LeftoverCheck, public ::testing::WithParamInterface<Tran
         }
         auto worlds = record::merge(std::move(dumps));
         EXPECT_EQ(worlds.size(), 1U);
-        return worlds.empty() ? record::World{} : worlds.front();
+        return worlds.empty() ? record::WorldTimeline{} : worlds.front();
     }
     fs::path folder_;
 };
@@ -53,14 +53,14 @@ void expect_the_same(const std::vector<Report>& reports, std::size_t count, Erro
     }
 }
 
-bool waits(const record::World& world, int rank, int peer, const std::string& because) {
+bool waits(const record::WorldTimeline& world, int rank, int peer, const std::string& because) {
     return std::ranges::any_of(record::wait_for_graph(world), [&](const record::Wait& wait) {
         return wait.rank == rank && std::ranges::find(wait.peers, peer) != wait.peers.end() &&
                wait.because.find(because) != std::string::npos;
     });
 }
 
-void expect_wait(const record::World& world, int rank, int peer, const std::string& because) {
+void expect_wait(const record::WorldTimeline& world, int rank, int peer, const std::string& because) {
     EXPECT_TRUE(waits(world, rank, peer, because)) << describe(world);
 }
 
@@ -93,7 +93,7 @@ TEST_P(Verdicts, name_the_rank_that_never_calls_on_all_ranks_within_a_second_of_
                 }
             }
         }
-        const record::World world = dumped();
+        const record::WorldTimeline world = dumped();
         ASSERT_EQ(world.ranks.size(), 3U);
         expect_wait(world, 0, 2, "it has not called it");
         expect_wait(world, 1, 2, "it has not called it");
@@ -122,7 +122,7 @@ TEST_P(Verdicts, name_a_rank_that_is_stopped_as_silent) {
         }
     }
     // In a ring rank 0 waits for rank 2, which waits for rank 1.
-    const record::World world = dumped();
+    const record::WorldTimeline world = dumped();
     EXPECT_TRUE(waits(world, 0, 1, "it left no dump") || waits(world, 2, 1, "it left no dump")) << describe(world);
 }
 
@@ -147,7 +147,7 @@ TEST_P(Verdicts, show_the_calls_of_all_ranks_when_one_differs) {
                         {"operation #2", "rank 2: called #2 broadcast of float32 × 5000, root 1",
                          "called #2 all_reduce of float32 × 5000, sum"});
     }
-    const record::World world = dumped();
+    const record::WorldTimeline world = dumped();
     ASSERT_EQ(world.ranks.size(), 4U);
     for (const int rank : {0, 1, 3}) {
         ASSERT_TRUE(world.ranks[static_cast<std::size_t>(rank)]);
@@ -215,7 +215,7 @@ TEST_P(Verdicts, are_not_needed_to_look_sigusr2_dumps_on_request) {
                 break;
             std::this_thread::sleep_for(50ms);
         }
-        const record::World world = dumped();
+        const record::WorldTimeline world = dumped();
         expect_wait(world, 0, 1, "it has not called it; its last was #1 all_reduce");
         for (const auto& dump : world.ranks) EXPECT_EQ(dump ? dump->reason : "", "asked for by SIGUSR2");
         job.store().set("go on", "1");

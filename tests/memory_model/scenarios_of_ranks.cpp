@@ -80,7 +80,7 @@ namespace {
 // Ranks of one host that run a schedule each, twice.
 struct Job {
     std::shared_ptr<Arena> arena;
-    std::vector<engine::Ground> grounds;
+    std::vector<engine::RankContext> contexts;
     std::vector<std::vector<std::uint64_t>> inputs, outputs;
     std::vector<std::shared_ptr<const schedule::Schedule>> schedules;
     std::vector<std::optional<engine::Execution>> executions;
@@ -88,20 +88,20 @@ struct Job {
     transport::PeerMemory memory{::getpid()};
     ReduceOp::Kind op = ReduceOp::Kind::sum;
 
-    Job(std::size_t ranks, ArenaLayout layout) : grounds(ranks), executions(ranks), buffers(ranks) {
+    Job(std::size_t ranks, ArenaLayout layout) : contexts(ranks), executions(ranks), buffers(ranks) {
         layout.ranks = static_cast<int>(ranks);
         layout.ring_bytes = 0;
         arena = arena_of(layout, layout.ranks);
         for (std::size_t rank = 0; rank < ranks; ++rank) {
-            grounds[rank].arena = arena.get();
-            grounds[rank].local_rank = static_cast<int>(rank);
-            for (std::size_t peer = 0; peer < ranks; ++peer) grounds[rank].local_of.push_back(static_cast<int>(peer));
+            contexts[rank].arena = arena.get();
+            contexts[rank].local_rank = static_cast<int>(rank);
+            for (std::size_t peer = 0; peer < ranks; ++peer) contexts[rank].local_of.push_back(static_cast<int>(peer));
         }
     }
     engine::Execution& begin(std::size_t rank, std::byte* input, std::byte* output) {
         return executions[rank].emplace(
             schedules[rank], engine::Operands{.input = input, .output = output, .dtype = DType::int64, .op = op},
-            grounds[rank]);
+            contexts[rank]);
     }
     static void run(engine::Execution& execution) {
         while (!execution.done()) {
@@ -119,7 +119,7 @@ std::pair<Scenario, Job*> pair_in_place(const std::vector<std::shared_ptr<const 
     Job* const s = state.get();
     s->schedules = schedules;
     for (std::size_t rank = 0; rank < 2; ++rank) {
-        s->grounds[rank].memory = [s](int) { return &s->memory; };
+        s->contexts[rank].memory = [s](int) { return &s->memory; };
         for (std::size_t i = 0; i < words.size(); ++i)
             s->buffers[rank].words[i] = rank == 0 ? words[i] : words[i] != 0 ? 1 : 0;
         s->begin(rank, nullptr, s->buffers[rank].bytes());

@@ -1,6 +1,6 @@
 // The engine runs what the prover has proved: every algorithm, slots among them, between ranks that are objects of one
 // thread, which take their turns in an order of chance. Numbers stand for the prover's symbols, and what the engine
-// leaves in the outputs is held to the same promise.
+// leaves in the outputs is held to the same contract.
 #include "algorithm/plan.hpp"
 #include "engine/execution.hpp"
 #include "engine/slots-inl.hpp"
@@ -30,7 +30,7 @@ namespace {
 
 using algorithm::Layout;
 using algorithm::Request;
-using schedule::Promise;
+using schedule::Contract;
 using schedule::Values;
 using symbols::fill;
 using symbols::reduces;
@@ -56,27 +56,27 @@ class Ranks {
             for (int peer = 0; peer < size; ++peer) {
                 if (peer != rank) r.mailbox->activate(peer);
             }
-            r.ground.mailbox = r.mailbox.get();
-            r.ground.arena = arena_.get();
-            r.ground.symmetric = &r.symmetric;
-            r.ground.local_rank = r.ground.rank = rank;
-            for (int peer = 0; peer < size; ++peer) r.ground.local_of.push_back(peer);
+            r.context.mailbox = r.mailbox.get();
+            r.context.arena = arena_.get();
+            r.context.symmetric = &r.symmetric;
+            r.context.local_rank = r.context.rank = rank;
+            for (int peer = 0; peer < size; ++peer) r.context.local_of.push_back(peer);
             r.slots.emplace(*arena_, rank, size, nullptr);
         }
     }
 
     /// Runs the schedules, of which each rank has one, and returns the outputs.
-    std::vector<Values> run(const std::vector<schedule::Schedule>& schedules, const Promise& promise,
+    std::vector<Values> run(const std::vector<schedule::Schedule>& schedules, const Contract& contract,
                             const std::vector<Reach>& reaches, std::mt19937& chance) {
         for (int rank = 0; rank < size_; ++rank) {
             const auto index = static_cast<std::size_t>(rank);
             Rank& r = *ranks_[index];
-            const auto [input, output] = schedule::starting_with(rank, size_, promise);
+            const auto [input, output] = schedule::starting_with(rank, size_, contract);
             r.memory.assign(input.size() + output.size(), untouched);
             std::int64_t* at = reaches[index] == Reach::mapped ? reinterpret_cast<std::int64_t*>(r.segment->own_part())
                                                                : r.memory.data();
-            r.ground.memory = {};
-            if (reaches[index] != Reach::none) r.ground.memory = [this](int) { return &process_; };
+            r.context.memory = {};
+            if (reaches[index] != Reach::none) r.context.memory = [this](int) { return &process_; };
             fill(at, input);
             fill(at + input.size(), output);
             r.output = at + input.size();
@@ -86,16 +86,16 @@ class Ranks {
                                             .dtype = DType::int64,
                                             .channel = transport::collective_channel | ++r.operations};
             if (schedules[index].in_slots)
-                r.begin_in_slots(promise, operands);
+                r.begin_in_slots(contract, operands);
             else
-                r.execution.emplace(std::make_shared<schedule::Schedule>(schedules[index]), operands, r.ground);
+                r.execution.emplace(std::make_shared<schedule::Schedule>(schedules[index]), operands, r.context);
         }
         schedules.front().in_slots ? take_turns_in_slots(chance) : take_turns(chance);
         std::vector<Values> results;
         for (const auto& r : ranks_) {
             Values& result = results.emplace_back();
             for (std::size_t i = 0; i < r->outputs; ++i)
-                result.push_back(symbol_of(r->output[i], reduces(promise.collective)));
+                result.push_back(symbol_of(r->output[i], reduces(contract.collective)));
         }
         return results;
     }
@@ -110,7 +110,7 @@ class Ranks {
         transport::SymmetricMemory symmetric;
         std::vector<std::unique_ptr<transport::RingStream>> rings;
         std::unique_ptr<transport::Mailbox> mailbox;
-        engine::Ground ground;
+        engine::RankContext context;
         std::vector<std::int64_t> memory;
         std::int64_t* output = nullptr;
         std::size_t outputs = 0;
@@ -122,12 +122,12 @@ class Ranks {
         engine::SlotState state;
         bool done_in_slots = false;
 
-        void begin_in_slots(const Promise& promise, const engine::Operands& operands) {
-            std::uint64_t count = promise.counts.empty() ? promise.count : promise.counts.front();
-            if (!promise.matrix.empty()) count = promise.matrix[0][0];
-            const bool in_place = promise.in_place || promise.collective == Collective::broadcast;
-            call = {.collective = promise.collective,
-                    .root = promise.root,
+        void begin_in_slots(const Contract& contract, const engine::Operands& operands) {
+            std::uint64_t count = contract.counts.empty() ? contract.count : contract.counts.front();
+            if (!contract.matrix.empty()) count = contract.matrix[0][0];
+            const bool in_place = contract.in_place || contract.collective == Collective::broadcast;
+            call = {.collective = contract.collective,
+                    .root = contract.root,
                     .input = in_place ? operands.output : operands.input,
                     .output = operands.output,
                     .block_bytes = count * sizeof(std::int64_t),
@@ -163,11 +163,11 @@ class Ranks {
                 r.mailbox->progress();
                 r.execution->progress();
             }
-            ASSERT_FALSE(r.mailbox->has_findings()) << "a mismatch of rank " << r.ground.rank;
+            ASSERT_FALSE(r.mailbox->has_findings()) << "a mismatch of rank " << r.context.rank;
             if (std::ranges::all_of(ranks_, [](const auto& rank) { return rank->execution->done(); })) return;
         }
         for (const auto& r : ranks_) {
-            EXPECT_TRUE(r->execution->done()) << "rank " << r->ground.rank << " waits, " << r->execution->where()
+            EXPECT_TRUE(r->execution->done()) << "rank " << r->context.rank << " waits, " << r->execution->where()
                                               << ", for " << testing::PrintToString(r->execution->waits_for());
         }
     }
@@ -194,39 +194,39 @@ class Proved : public testing::TestWithParam<int> {
         return layout;
     }
 
-    static Request in_symmetric_memory(const Promise& promise, int rank) {
-        Request request = request_of(promise, rank);
+    static Request in_symmetric_memory(const Contract& contract, int rank) {
+        Request request = request_of(contract, rank);
         request.symmetric = true;
         return request;
     }
 
     // Proves what each algorithm plans, runs it a few times with other ranks ahead, and compares.
-    void try_all(Promise promise) {
-        promise.host_of.assign(static_cast<std::size_t>(size()), 0);
-        promise.slot_elements = slot;
-        for (const std::string& name : algorithm::applicable(layout(), in_symmetric_memory(promise, 0))) {
+    void try_all(Contract contract) {
+        contract.host_of.assign(static_cast<std::size_t>(size()), 0);
+        contract.slot_elements = slot;
+        for (const std::string& name : algorithm::applicable(layout(), in_symmetric_memory(contract, 0))) {
             std::vector<schedule::Schedule> schedules;
             for (int rank = 0; rank < size(); ++rank) {
-                Request request = in_symmetric_memory(promise, rank);
+                Request request = in_symmetric_memory(contract, rank);
                 request.algorithm = name;
                 schedules.push_back(algorithm::plan(layout(), request));
             }
-            ASSERT_EQ(schedule::prove(schedules, promise), std::vector<std::string>{}) << name;
-            for (int turn = 0; turn < 30; ++turn) try_one(name, schedules, promise, turn);
+            ASSERT_EQ(schedule::prove(schedules, contract), std::vector<std::string>{}) << name;
+            for (int turn = 0; turn < 30; ++turn) try_one(name, schedules, contract, turn);
         }
     }
 
-    void try_one(const std::string& name, const std::vector<schedule::Schedule>& schedules, const Promise& promise,
+    void try_one(const std::string& name, const std::vector<schedule::Schedule>& schedules, const Contract& contract,
                  int turn) {
         // All reached in one way, then each rank in one of its own.
         std::vector<Reach> reaches(schedules.size(), static_cast<Reach>(turn % 3));
         if (turn >= 3)
             for (Reach& reach : reaches) reach = static_cast<Reach>(chance_() % 3);
-        const auto outputs = ranks_.run(schedules, promise, reaches, chance_);
+        const auto outputs = ranks_.run(schedules, contract, reaches, chance_);
         for (int rank = 0; rank < size(); ++rank) {
             const auto& output = outputs[static_cast<std::size_t>(rank)];
-            EXPECT_EQ(schedule::wrong_with(output, rank, size(), promise), "")
-                << to_string(promise.collective) << ' ' << name << ", rank " << rank << ", turn " << turn;
+            EXPECT_EQ(schedule::wrong_with(output, rank, size(), contract), "")
+                << to_string(contract.collective) << ' ' << name << ", rank " << rank << ", turn " << turn;
         }
         ++runs_;
     }
@@ -265,21 +265,21 @@ TEST_P(Proved, schedules_do_what_was_proved_whoever_is_ahead) {
 }
 
 TEST_P(Proved, a_schedule_that_is_wrong_leaves_something_else) {
-    const Promise promise{.collective = Collective::all_reduce,
-                          .count = 40,
-                          .host_of = std::vector<int>(static_cast<std::size_t>(size())),
-                          .slot_elements = slot};
+    const Contract contract{.collective = Collective::all_reduce,
+                            .count = 40,
+                            .host_of = std::vector<int>(static_cast<std::size_t>(size())),
+                            .slot_elements = slot};
     std::vector<schedule::Schedule> schedules;
     for (int rank = 0; rank < size(); ++rank) {
-        Request request = in_symmetric_memory(promise, rank);
+        Request request = in_symmetric_memory(contract, rank);
         request.algorithm = "in_place";
         schedules.push_back(algorithm::plan(layout(), request));
     }
     const std::vector<Reach> mapped(schedules.size(), Reach::mapped);
-    EXPECT_EQ(schedule::wrong_with(ranks_.run(schedules, promise, mapped, chance_)[1], 1, size(), promise), "");
+    EXPECT_EQ(schedule::wrong_with(ranks_.run(schedules, contract, mapped, chance_)[1], 1, size(), contract), "");
     for (schedule::Step& step : schedules[0].steps) step.everywhere = false;
-    EXPECT_NE(schedule::prove(schedules, promise), std::vector<std::string>{});
-    EXPECT_NE(schedule::wrong_with(ranks_.run(schedules, promise, mapped, chance_)[1], 1, size(), promise), "");
+    EXPECT_NE(schedule::prove(schedules, contract), std::vector<std::string>{});
+    EXPECT_NE(schedule::wrong_with(ranks_.run(schedules, contract, mapped, chance_)[1], 1, size(), contract), "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Proved, testing::Values(2, 3, 5));

@@ -18,7 +18,7 @@ using algorithm::Request;
 using detail::Channel;
 using rendezvous::Verdict;
 using rendezvous::VerdictKind;
-using schedule::Promise;
+using schedule::Contract;
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using transport::Finding;
@@ -35,7 +35,7 @@ std::byte byte_of(std::size_t message, std::size_t at) {
 // Of the script: a collective, or messages (from != to) of all ranks' pairs that it names.
 struct Job::Step {
     std::vector<schedule::Schedule> schedules;  // by rank; empty: a message
-    Promise promise{};
+    Contract contract{};
     std::uint64_t sequence = 0, fingerprint = 0;
     int from = -1, to = -1;
     std::size_t bytes = 0;
@@ -55,9 +55,9 @@ class Job::Rank final : public transport::Calls {
  public:
     Rank(Job& job, int rank)
         : job_(job), rank_(rank), mailbox_(rank, job.size_, job.seed_, job.network_.streams_of(rank), *this) {
-        ground_.mailbox = &mailbox_;
-        ground_.rank = rank;
-        ground_.local_of.assign(static_cast<std::size_t>(job.size_), -1);
+        context_.mailbox = &mailbox_;
+        context_.rank = rank;
+        context_.local_of.assign(static_cast<std::size_t>(job.size_), -1);
         for (int peer = 0; peer < job.size_; ++peer) {
             if (peer != rank) mailbox_.activate(peer);
         }
@@ -99,7 +99,7 @@ class Job::Rank final : public transport::Calls {
     Job& job_;
     int rank_;
     transport::Mailbox mailbox_;
-    engine::Ground ground_;
+    engine::RankContext context_;
     std::size_t next_ = 0;
     std::vector<std::uint64_t> begun_{0};  // fingerprints by sequence; there is no collective 0
     const Step* step_ = nullptr;
@@ -148,7 +148,7 @@ bool Job::Rank::begin_next() {
 
 void Job::Rank::begin(const Step& step) {
     step_ = &step;
-    const auto [input, output] = schedule::starting_with(rank_, job_.size_, step.promise);
+    const auto [input, output] = schedule::starting_with(rank_, job_.size_, step.contract);
     memory_.assign(input.size() + output.size(), symbols::untouched);
     outputs_at_ = input.size();
     symbols::fill(memory_.data(), input);
@@ -162,7 +162,7 @@ void Job::Rank::begin(const Step& step) {
                                     .channel = channel,
                                     .fingerprint = step.fingerprint};
     execution_.emplace(std::make_shared<schedule::Schedule>(step.schedules[static_cast<std::size_t>(rank_)]), operands,
-                       ground_);
+                       context_);
 }
 
 void Job::Rank::post(const Step& step, std::size_t number) {
@@ -184,17 +184,17 @@ void Job::Rank::post(const Step& step, std::size_t number) {
 }
 
 bool Job::Rank::finish_collective() {
-    const Promise& promise = step_->promise;
+    const Contract& contract = step_->contract;
     schedule::Values values;
     for (std::size_t i = outputs_at_; i < memory_.size(); ++i)
-        values.push_back(symbols::symbol_of(memory_[i], symbols::reduces(promise.collective)));
-    const std::string wrong = schedule::wrong_with(values, rank_, job_.size_, promise);
+        values.push_back(symbols::symbol_of(memory_[i], symbols::reduces(contract.collective)));
+    const std::string wrong = schedule::wrong_with(values, rank_, job_.size_, contract);
     // A collective that a rank calls differently has no right result.
     const bool agreed = job_.fault_ != Fault::mismatch || step_->sequence < job_.script_.back().sequence;
     if (!wrong.empty() && agreed)
-        job_.wrong_ = fmt::format("rank {}, {} #{}: {}", rank_, to_string(promise.collective), step_->sequence, wrong);
+        job_.wrong_ = fmt::format("rank {}, {} #{}: {}", rank_, to_string(contract.collective), step_->sequence, wrong);
     execution_.reset();
-    if (promise.collective == Collective::all_to_all)
+    if (contract.collective == Collective::all_to_all)
         mailbox_.check_surplus(Channel::of_collective(0, step_->sequence), step_->fingerprint);
     return true;
 }
@@ -298,20 +298,20 @@ void Job::write_script() {
     for (int rank = 0; rank < size_; ++rank) layout.host_of.push_back(rank);
     layout.machines = size_;
     layout.segment_bytes = sizeof(std::int64_t) * (1 + below(chance_, 40));
-    const auto make = [&](Promise promise, std::uint64_t sequence) {
-        promise.host_of = layout.host_of;
+    const auto make = [&](Contract contract, std::uint64_t sequence) {
+        contract.host_of = layout.host_of;
         Step step;
-        step.promise = promise;
+        step.contract = contract;
         step.sequence = sequence;
-        const auto names = algorithm::applicable(layout, request_of(promise, 0));
+        const auto names = algorithm::applicable(layout, request_of(contract, 0));
         const std::string name = names[below(chance_, names.size())];
         for (int rank = 0; rank < size_; ++rank) {
-            Request request = request_of(promise, rank);
+            Request request = request_of(contract, rank);
             request.algorithm = name;
             step.schedules.push_back(algorithm::plan(layout, request));
         }
-        step.fingerprint = 1 + (sequence << 8 | static_cast<std::uint64_t>(promise.collective) << 3 |
-                                static_cast<std::uint64_t>(promise.root));
+        step.fingerprint = 1 + (sequence << 8 | static_cast<std::uint64_t>(contract.collective) << 3 |
+                                static_cast<std::uint64_t>(contract.root));
         return step;
     };
     std::uint64_t sequence = 0;
@@ -326,25 +326,25 @@ void Job::write_script() {
             if (step.from == step.to) script_.pop_back();
             continue;
         }
-        Promise promise{.collective = static_cast<Collective>(1 + below(chance_, collective_count)),
-                        .root = static_cast<int>(below(chance_, n)),
-                        .count = below(chance_, 5) == 0 ? 0 : below(chance_, 120)};
-        for (std::size_t r = 0; r < n; ++r) promise.counts.push_back(below(chance_, 40));
-        if (promise.collective == Collective::gather || promise.collective == Collective::scatter)
-            promise.counts.assign(n, promise.counts.front());
-        if (promise.collective == Collective::all_to_all) {
+        Contract contract{.collective = static_cast<Collective>(1 + below(chance_, collective_count)),
+                          .root = static_cast<int>(below(chance_, n)),
+                          .count = below(chance_, 5) == 0 ? 0 : below(chance_, 120)};
+        for (std::size_t r = 0; r < n; ++r) contract.counts.push_back(below(chance_, 40));
+        if (contract.collective == Collective::gather || contract.collective == Collective::scatter)
+            contract.counts.assign(n, contract.counts.front());
+        if (contract.collective == Collective::all_to_all) {
             for (std::size_t r = 0; r < n; ++r) {
-                auto& row = promise.matrix.emplace_back();
+                auto& row = contract.matrix.emplace_back();
                 for (std::size_t peer = 0; peer < n; ++peer)
                     row.push_back(below(chance_, 3) == 0 ? 0 : below(chance_, 30));
             }
         }
-        if (promise.collective == Collective::all_reduce) promise.in_place = below(chance_, 2) == 0;
-        script_.push_back(make(std::move(promise), ++sequence));
+        if (contract.collective == Collective::all_reduce) contract.in_place = below(chance_, 2) == 0;
+        script_.push_back(make(std::move(contract), ++sequence));
     }
     script_.push_back(make({.collective = Collective::all_reduce, .count = 1 + below(chance_, 50)}, ++sequence));
     if (fault_ != Fault::mismatch) return;
-    Promise other{.collective = Collective::all_gather};
+    Contract other{.collective = Collective::all_gather};
     other.counts.assign(n, 1 + below(chance_, 50));
     script_.back().instead = std::make_shared<Step>(make(std::move(other), sequence));
 }

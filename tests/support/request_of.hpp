@@ -10,26 +10,26 @@
 
 namespace tutti {
 
-inline algorithm::Request request_of(const schedule::Promise& promise, int rank) {
-    algorithm::Request request{.collective = promise.collective,
+inline algorithm::Request request_of(const schedule::Contract& contract, int rank) {
+    algorithm::Request request{.collective = contract.collective,
                                .rank = rank,
-                               .root = promise.root,
+                               .root = contract.root,
                                .element_bytes = sizeof(std::int64_t),
-                               .count = promise.count,
-                               .counts = promise.counts,
-                               .in_place = promise.in_place};
+                               .count = contract.count,
+                               .counts = contract.counts,
+                               .in_place = contract.in_place};
     const auto me = static_cast<std::size_t>(rank);
     std::uint64_t sent = 0, received = 0, largest = 0;
-    for (std::size_t peer = 0; peer < promise.matrix.size(); ++peer) {
-        request.send_counts.push_back(promise.matrix[me][peer]);
-        request.receive_counts.push_back(promise.matrix[peer][me]);
+    for (std::size_t peer = 0; peer < contract.matrix.size(); ++peer) {
+        request.send_counts.push_back(contract.matrix[me][peer]);
+        request.receive_counts.push_back(contract.matrix[peer][me]);
         request.send_offsets.push_back(std::exchange(sent, sent + request.send_counts.back()));
         request.receive_offsets.push_back(std::exchange(received, received + request.receive_counts.back()));
-        for (const std::uint64_t count : promise.matrix[peer]) largest = std::max(largest, count);
+        for (const std::uint64_t count : contract.matrix[peer]) largest = std::max(largest, count);
     }
-    if (promise.collective == Collective::all_to_all) {
+    if (contract.collective == Collective::all_to_all) {
         request.largest_count = largest;
-        request.even = std::ranges::all_of(promise.matrix, [&](const auto& row) {
+        request.even = std::ranges::all_of(contract.matrix, [&](const auto& row) {
             return std::ranges::all_of(row, [&](std::uint64_t count) { return count == largest; });
         });
     }

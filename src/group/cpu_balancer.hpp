@@ -1,4 +1,4 @@
-// Spread: the ranks of a host that has fewer CPUs, and the CPU on which each of them runs.
+// CpuBalancer: the ranks of a host that has fewer CPUs, and the CPU on which each of them runs.
 //
 // A rank that waits either looks again, which helps while the ranks that it waits for run elsewhere, or yields, which
 // helps if one of them needs this CPU. And yielding only helps if the ranks are spread evenly: with three on one CPU
@@ -20,16 +20,16 @@
 
 namespace tutti::detail {
 
-class Spread {
+class CpuBalancer {
  public:
-    /// Whether note() may move the calling thread, which belongs to the caller: TUTTI_SPREAD.
+    /// Whether observe() may move the calling thread, which belongs to the caller: TUTTI_SPREAD.
     enum class Moves { no, yes };
-    Spread(std::shared_ptr<transport::Arena> arena, int local_rank, Moves moves)
+    CpuBalancer(std::shared_ptr<transport::Arena> arena, int local_rank, Moves moves)
         : arena_(std::move(arena)), local_rank_(local_rank), moves_(moves) {}
 
     /// The calling thread waits: notes its CPU, and with Moves::yes moves it if that was a bad place for a while.
-    void note();
-    /// As far as is known, the other rank waits, or would go on, on the CPU of the last note().
+    void observe();
+    /// As far as is known, the other rank waits, or would go on, on the CPU of the last observe().
     bool is_here(int local_rank) const noexcept { return cpu_of(local_rank) == here_; }
 
     /// From one look at the others to the next, at least. Moves that do not last make it longer.

@@ -1,4 +1,4 @@
-#include "group/spread.hpp"
+#include "group/cpu_balancer.hpp"
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -48,7 +48,7 @@ class Spreads : public ::testing::Test {
     // looks around several times, and on a busy machine, where it may not run for long, until it was on as many as
     // expected.
     std::vector<int> stay_among(int me, int others_here, const std::vector<int>& allowed, std::size_t expected = 1,
-                                Spread::Moves moves = Spread::Moves::yes) {
+                                CpuBalancer::Moves moves = CpuBalancer::Moves::yes) {
         std::vector<int> seen;
         affinities_set = 0;
         std::thread([&] {
@@ -56,17 +56,17 @@ class Spreads : public ::testing::Test {
             CPU_ZERO(&mine);
             for (const int cpu : allowed) CPU_SET(static_cast<std::size_t>(cpu), &mine);
             ASSERT_EQ(::sched_setaffinity(0, sizeof mine, &mine), 0);
-            Spread spread(arena_, me, moves);
+            CpuBalancer balancer(arena_, me, moves);
             const int first = ::sched_getcpu();
             for (int rank = 0, left = others_here; rank < ranks; ++rank) {
                 if (rank != me && left-- > 0) put(rank, first);
             }
             seen.push_back(first);
-            const Instant enough = Clock::now() + 2 * Spread::shortest, end = enough + std::chrono::seconds(5);
+            const Instant enough = Clock::now() + 2 * CpuBalancer::shortest, end = enough + std::chrono::seconds(5);
             constexpr int notes_enough = 2000;
             for (int notes = 0; Clock::now() < end; ++notes) {
                 if (notes >= notes_enough && Clock::now() >= enough && seen.size() >= expected) break;
-                spread.note();
+                balancer.observe();
                 if (noted(me) != seen.back()) seen.push_back(noted(me));
             }
             EXPECT_EQ(list_of(allowed_cpus()), allowed) << "it may run where it could before";
@@ -76,16 +76,16 @@ class Spreads : public ::testing::Test {
 };
 
 TEST_F(Spreads, say_where_they_are_and_know_who_is_here) {
-    Spread spread(arena_, 1, Spread::Moves::no);
-    EXPECT_FALSE(spread.is_here(0)) << "nothing is known of it";
-    spread.note();
+    CpuBalancer balancer(arena_, 1, CpuBalancer::Moves::no);
+    EXPECT_FALSE(balancer.is_here(0)) << "nothing is known of it";
+    balancer.observe();
     const int here = noted(1);
     ASSERT_GE(here, 0);
     put(0, here);
     put(2, here + 1);
-    EXPECT_TRUE(spread.is_here(0));
-    EXPECT_FALSE(spread.is_here(2));
-    EXPECT_FALSE(spread.is_here(3));
+    EXPECT_TRUE(balancer.is_here(0));
+    EXPECT_FALSE(balancer.is_here(2));
+    EXPECT_FALSE(balancer.is_here(3));
 }
 
 TEST_F(Spreads, move_from_a_cpu_with_two_more_than_another) {
@@ -99,10 +99,10 @@ TEST_F(Spreads, move_from_a_cpu_with_two_more_than_another) {
 
 TEST_F(Spreads, leave_the_thread_of_the_caller_alone_unless_they_are_asked_to_move_it) {
     const std::vector<int> all = list_of(allowed_cpus());
-    stay_among(0, 3, all, 1, Spread::Moves::no);
+    stay_among(0, 3, all, 1, CpuBalancer::Moves::no);
     EXPECT_EQ(affinities_set, 1) << "by this test";
     if (all.size() == 1) return;
-    stay_among(0, 3, all, 2, Spread::Moves::yes);
+    stay_among(0, 3, all, 2, CpuBalancer::Moves::yes);
     EXPECT_GT(affinities_set, 2) << "by this test, and by the move and its end";
 }
 

@@ -1,4 +1,4 @@
-#include "group/spread.hpp"
+#include "group/cpu_balancer.hpp"
 
 #include "core/log.hpp"
 
@@ -15,7 +15,7 @@ constexpr int notes_before_look = 256;  // a look reads the clock
 
 }  // namespace
 
-void Spread::note() {
+void CpuBalancer::observe() {
     here_ = ::sched_getcpu();
     auto& said = arena_->control(local_rank_).cpu_and_one;
     const auto mine = static_cast<std::uint32_t>(here_ + 1);
@@ -28,7 +28,7 @@ void Spread::note() {
     }
 }
 
-void Spread::move() {
+void CpuBalancer::move() {
     const int there = better_cpu();
     if (there == here_) {
         pause_ = shortest;
@@ -50,7 +50,7 @@ void Spread::move() {
 
 // An allowed one with at least two ranks less than this one, if this is the first rank here; otherwise this one. One
 // rank that moves after the other makes the CPUs even.
-int Spread::better_cpu() const {
+int CpuBalancer::better_cpu() const {
     cpu_set_t allowed;
     if (here_ < 0 || here_ >= CPU_SETSIZE || ::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return here_;
     std::array<int, CPU_SETSIZE> ranks_on{};
