@@ -5,6 +5,7 @@
 #include "algorithm/slots.hpp"
 #include "schedule/prove.hpp"
 #include "schedule/slots.hpp"
+#include "schedule/text.hpp"
 
 #include <gtest/gtest.h>
 #include <tutti/error.hpp>
@@ -86,6 +87,42 @@ std::vector<Schedule> schedules_of(const Layout& layout, Request request, const 
 }
 
 // Proves all algorithms for one collective; returns how many were proved.
+void expect_same(const Schedule& a, const Schedule& b, const std::string& text) {
+    EXPECT_EQ(a.algorithm, b.algorithm);
+    EXPECT_EQ(a.after, b.after) << text;
+    ASSERT_EQ(a.steps.size(), b.steps.size()) << text;
+    for (std::size_t i = 0; i < a.steps.size(); ++i) {
+        const auto facts = [](const schedule::Step& s) {
+            return std::tuple(s.kind, s.arrival_first, s.finish, s.everywhere, s.peer, s.round, s.slot_offset, s.whole,
+                              s.target.buffer, s.target.offset, s.target.count, s.first_operand, s.operand_count,
+                              s.first_after, s.after_count);
+        };
+        EXPECT_EQ(facts(a.steps[i]), facts(b.steps[i])) << "step " << i << " of\n" << text;
+    }
+    ASSERT_EQ(a.operands.size(), b.operands.size()) << text;
+    for (std::size_t i = 0; i < a.operands.size(); ++i) {
+        EXPECT_EQ(a.operands[i].peer, b.operands[i].peer);
+        EXPECT_EQ(a.operands[i].chunk.count, b.operands[i].chunk.count);
+        EXPECT_EQ(a.operands[i].slot_offset, b.operands[i].slot_offset);
+    }
+    EXPECT_TRUE(std::ranges::equal(a.used_end, b.used_end));
+    EXPECT_EQ(std::tuple(a.scratch_count, a.publications, a.turn_group, a.in_place, a.in_slots, a.input_is_output,
+                         a.maps, a.single_rounding),
+              std::tuple(b.scratch_count, b.publications, b.turn_group, b.in_place, b.in_slots, b.input_is_output,
+                         b.maps, b.single_rounding));
+    ASSERT_EQ(a.otherwise == nullptr, b.otherwise == nullptr);
+    if (a.otherwise) expect_same(*a.otherwise, *b.otherwise, text);
+}
+
+// Whatever a generator makes can be written down and read back.
+void expect_same_by_text(const std::vector<Schedule>& schedules, const Contract& contract) {
+    const std::string text = schedule::to_text({contract, schedules});
+    const schedule::Recipe again = schedule::parse(text, "the text");
+    ASSERT_EQ(again.ranks.size(), schedules.size());
+    for (std::size_t r = 0; r < schedules.size() && !testing::Test::HasFailure(); ++r)
+        expect_same(schedules[r], again.ranks[r], text);
+}
+
 int prove_all(const Layout& layout, Contract contract, const std::set<std::string>& only = {}) {
     const int n = layout.size();
     contract.host_of = layout.host_of;
@@ -97,6 +134,7 @@ int prove_all(const Layout& layout, Contract contract, const std::set<std::strin
         if (!only.empty() && !only.contains(name)) continue;
         request.algorithm = name;
         const std::vector<Schedule> schedules = schedules_of(layout, request, contract);
+        expect_same_by_text(schedules, contract);
         const auto faults = schedule::prove(schedules, contract);
         EXPECT_TRUE(faults.empty()) << to_string(contract.collective) << ' ' << name << " n=" << n
                                     << " count=" << contract.count << ": " << (faults.empty() ? "" : faults.front());

@@ -176,4 +176,28 @@ std::string explain(const Layout& layout, Request request, const std::string& so
     return text;
 }
 
+schedule::Recipe recipe_of(const Layout& layout, Request request) {
+    schedule::Recipe recipe;
+    for (Rank rank = 0; rank < layout.size(); ++rank) {
+        request.rank = rank;
+        Schedule& s = recipe.ranks.emplace_back(plan(layout, request));
+        s.algorithm = "my_" + s.algorithm;
+    }
+    const auto ranks = static_cast<std::size_t>(layout.size());
+    schedule::Contract& c = recipe.contract;
+    c.collective = request.collective;
+    c.root = request.root;
+    c.in_place = request.in_place;
+    c.single_rounding = request.single_rounding;
+    c.rank_order = request.rank_order;
+    c.count = request.count;
+    c.counts = request.counts;
+    if (request.collective == Collective::all_to_all)
+        c.matrix.assign(ranks, std::vector<std::uint64_t>(ranks, request.largest_count.value()));
+    c.host_of = layout.host_of;
+    c.slots = std::max<std::uint32_t>(1, layout.slots);
+    c.slot_elements = std::max<std::uint64_t>(1, layout.slot_bytes / request.element_bytes);
+    return schedule::shortest(std::move(recipe));
+}
+
 }  // namespace tutti::algorithm

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "algorithm/plan.hpp"
+#include "schedule/text.hpp"
 
 #include <string>
 
@@ -11,5 +12,9 @@ namespace tutti::algorithm {
 /// layout's tuning has none), the predicted time of every algorithm that applies, bytes, and rank 0's steps (all ranks'
 /// when there are few).
 std::string explain(const Layout& layout, Request request, const std::string& source);
+
+/// The schedules of all ranks for a request, and what they promise, for the fewest elements that they can be said for.
+/// Named "my_ring" where the algorithm is "ring", so that a user may change them and run them (TUTTI_SCHEDULE).
+schedule::Recipe recipe_of(const Layout& layout, Request request);
 
 }  // namespace tutti::algorithm

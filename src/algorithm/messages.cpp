@@ -6,6 +6,7 @@
 #include "algorithm/generators.hpp"
 
 #include <algorithm>
+#include <array>
 
 namespace tutti::algorithm::messages {
 namespace {
@@ -266,7 +267,7 @@ void all_to_all_pairwise(Builder& b, const RankList& s, const Request& q, std::u
         if (in(from).count > 0) pair.receive = b.last_step();
         under_way += pair.sent;
         while (under_way > under_way_max && over + 1 < pairs.size()) under_way -= pairs[++over].sent;
-        b.send(s.rank(to), out(to), {pairs[over].send, pairs[over].receive});
+        b.send(s.rank(to), out(to), std::array{pairs[over].send, pairs[over].receive});
         if (pair.sent > 0) pair.send = b.last_step();
         pairs.push_back(pair);
     }

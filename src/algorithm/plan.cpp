@@ -9,6 +9,7 @@
 #include "algorithm/select.hpp"
 #include "algorithm/slots.hpp"
 #include "algorithm/table.hpp"
+#include "algorithm/user_schedule.hpp"
 #include "core/suggestion.hpp"
 #include "schedule/slots.hpp"
 
@@ -43,11 +44,21 @@ std::string sized(const Context& c) {
     return fmt::format("{} bytes, {} ranks", decisive_bytes(c.request), c.layout.size());
 }
 
-/// A row, and the reason for it.
+/// A row, or a user's schedule, and the reason for it.
 struct Found {
     const Algorithm* row = nullptr;
     std::string reason;
+    const UserSchedule* user = nullptr;
+    std::string_view name() const { return user != nullptr ? std::string_view(user->name()) : row->name; }
 };
+
+Found by_user(const Context& c) {
+    for (const auto& user : c.layout.tuning.schedules) {
+        if (user->serves(c.layout, c.request))
+            return {nullptr, fmt::format("TUTTI_SCHEDULE has it ({})", sized(c)), user.get()};
+    }
+    return {};
+}
 
 Found by_name(const Context& c) {
     for (const Algorithm& a : algorithms()) {
@@ -111,6 +122,7 @@ Found by_cost(const Context& c, const CostModel& costs, const Found& usual) {
 Found find(const Context& c) {
     if (c.request.algorithm && !is_exclusion(*c.request.algorithm)) return by_name(c);
     if (Found found = by_rule(c); found.row != nullptr) return found;
+    if (Found found = by_user(c); found.user != nullptr) return found;
     Found usual = by_limits(c);
     return c.layout.tuning.costs && !c.request.symmetric ? by_cost(c, *c.layout.tuning.costs, usual) : usual;
 }
@@ -119,7 +131,9 @@ Found find(const Context& c) {
 
 schedule::Schedule plan(const Layout& layout, const Request& request) {
     const Context context(layout, request);
-    const Algorithm& algorithm = *find(context).row;
+    const Found found = find(context);
+    if (found.user != nullptr) return found.user->plan(layout, request);
+    const Algorithm& algorithm = *found.row;
     Builder builder{std::string(algorithm.name)};
     algorithm.generate(builder, context);
     schedule::Schedule schedule = std::move(builder).finish();
@@ -137,6 +151,9 @@ schedule::Schedule plan(const Layout& layout, const Request& request) {
 std::vector<SlotSizes> slot_sizes(const Layout& layout, Collective collective,
                                   const std::optional<std::string>& named) {
     if (named && *named != in_slots && !is_exclusion(*named)) return {};
+    // They serve some counts, and these are no range.
+    const auto serves = [&](const auto& user) { return user->is_for(collective, layout.size()); };
+    if (named != in_slots && std::ranges::any_of(layout.tuning.schedules, serves)) return {};
     Request request{.collective = collective, .even = true, .algorithm = named};
     const bool has_counts = collective != Collective::all_to_all && collective != Collective::barrier;
     const std::uint64_t most = schedule::longest_in_slot(collective, layout.size());
@@ -165,7 +182,7 @@ std::vector<SlotSizes> slot_sizes(const Layout& layout, Collective collective,
 
 Choice choose(const Layout& layout, const Request& request) {
     const Found found = find(Context(layout, request));
-    return {std::string(found.row->name), found.reason};
+    return {std::string(found.name()), found.reason};
 }
 
 std::vector<Estimate> estimates(const Layout& layout, const Request& request, const CostModel& costs) {
@@ -181,6 +198,9 @@ std::vector<Estimate> estimates(const Layout& layout, const Request& request, co
 std::vector<std::string> applicable(const Layout& layout, const Request& request) {
     const Context context(layout, request);
     std::vector<std::string> names;
+    for (const auto& user : layout.tuning.schedules) {
+        if (user->serves(layout, request)) names.push_back(user->name());
+    }
     for (const Algorithm& a : algorithms()) {
         if (!can_serve(a, context) || std::ranges::find(names, a.name) != names.end()) continue;
         names.emplace_back(a.name);

@@ -5,6 +5,7 @@
 #include "schedule/schedule.hpp"
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -58,10 +59,14 @@ struct Rule {
     friend bool operator==(const Rule&, const Rule&) = default;
 };
 
+class UserSchedule;
+
 struct Tuning {
     std::optional<CostModel> costs;  ///< formulas choose; empty: the table's limits do
     std::vector<Rule> rules;         ///< the first that holds is taken, before formulas and table
     std::string named;               ///< TUTTI_ALGORITHM: before all of them
+    /// TUTTI_SCHEDULE: the first that serves a call is taken, after the rules.
+    std::vector<std::shared_ptr<const UserSchedule>> schedules{};
     friend bool operator==(const Tuning&, const Tuning&) = default;
 };
 

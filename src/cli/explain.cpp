@@ -17,7 +17,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <fstream>
 #include <memory>
 #include <numeric>
 #include <sstream>
@@ -26,7 +29,7 @@ namespace tutti::cli {
 namespace {
 
 struct ExplainArguments {
-    std::string collective, bytes = "1M", dtype = "float32", transport = "auto", algorithm, type = "int8";
+    std::string collective, bytes = "1M", dtype = "float32", transport = "auto", algorithm, type = "int8", save;
     int ranks = 2, hosts = 1, rank = 0, root = 0;
     bool rank_order = false, table = false, choices = false, one_leg = false;
     std::uint64_t block = 256;
@@ -114,6 +117,27 @@ void print(const std::string& text) {
     }
 }
 
+void save(const schedule::Recipe& recipe, const std::string& file) {
+    std::string text;
+    try {
+        text = schedule::to_text(recipe);
+    } catch (const InvalidArgument&) {  // it could not be read again
+        throw InvalidArgument(
+            fmt::format("--save {}: a schedule of more than {} elements or {} ranks: expected fewer "
+                        "(--bytes, --ranks); it runs for multiples",
+                        file, schedule::elements_max, schedule::ranks_max));
+    }
+    std::ofstream out(file);
+    if (!(out << text << std::flush))
+        throw InvalidArgument(
+            fmt::format("--save {}: expected a file that can be written: {}", file, std::strerror(errno)));
+    const bool shares = std::ranges::any_of(recipe.ranks.front().steps,
+                                            [](const schedule::Step& step) { return schedule::is_shared(step.kind); });
+    fmt::print("  saved in {}; {}\n", file,
+               shares ? "TUTTI_SCHEDULE takes no steps on memory that ranks share: see --transport tcp"
+                      : fmt::format("try it: TUTTI_SCHEDULE={}", file));
+}
+
 std::vector<std::string> explained_collectives() {
     std::vector<std::string> names = planned_collectives();
     names.emplace_back(quantized_name);
@@ -143,6 +167,8 @@ Command add_explain(CLI::App& app) {
     sub->add_flag(both_spellings("--layout-invariant"), a->rank_order, "combine in the order of ranks");
     sub->add_flag("--table", a->table, "print all algorithms and the rules that choose among them");
     sub->add_flag("--choices", a->choices, "print what is chosen for these ranks, by size, in the form of the table");
+    sub->add_option("--save", a->save, "write the schedules of all ranks to this file, as TUTTI_SCHEDULE takes them")
+        ->type_name("FILE");
     sub->add_option("--type", a->type, "quantized_all_reduce: what is sent")
         ->check(one_of({"int8", "int4", "float8_e4m3fn", "float8_e5m2"}))
         ->capture_default_str();
@@ -185,6 +211,7 @@ Command add_explain(CLI::App& app) {
         algorithm::Request request = request_of(*a);
         if (!request.algorithm) request.algorithm = algorithm::parse_override(layout.tuning.named, request.collective);
         print(algorithm::explain(layout, request, source));
+        if (!a->save.empty()) save(algorithm::recipe_of(layout, request), a->save);
         return 0;
     };
 }

@@ -59,6 +59,8 @@ constexpr auto table = std::to_array<Variable>({
      "backend rccl: the file of RCCL (default: beside torch, then librccl.so.1 by the loader's path)"},
     {"TUTTI_REPLACE_GLOO",
      "1: `import tutti.torch`, which `import torch` does, puts tutti in the place of PyTorch's gloo"},
+    {"TUTTI_SCHEDULE",
+     "files of schedules as text (docs/guides/write-a-schedule.md), separated by commas; rank 0's counts"},
     {"TUTTI_SPEC_DIR", "where tests write the inventory rows that they showed"},
     {"TUTTI_SPREAD",
      "0: where ranks outnumber cores, none moves its caller's thread to a core with fewer ranks (default 1)"},

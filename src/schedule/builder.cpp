@@ -167,7 +167,7 @@ void Builder::combine(Chunk target, std::span<const Chunk> sources, bool finish)
     end();
 }
 
-void Builder::send(Rank peer, Chunk source, std::initializer_list<std::int64_t> after) {
+void Builder::send(Rank peer, Chunk source, std::span<const std::int64_t> after) {
     if (source.count > 0) {
         begin(StepKind::send).peer = peer;
         schedule_.operands.push_back({.chunk = source});

@@ -6,7 +6,6 @@
 
 #include "schedule/schedule.hpp"
 
-#include <initializer_list>
 #include <map>
 #include <span>
 #include <vector>
@@ -26,7 +25,7 @@ class Builder {
     void combine(Chunk target, std::span<const Chunk> sources, bool finish);
     /// `after`: earlier steps, as last_step() numbers them, for which the send waits beside those that it has to; -1:
     /// none.
-    void send(Rank peer, Chunk source, std::initializer_list<std::int64_t> after = {});
+    void send(Rank peer, Chunk source, std::span<const std::int64_t> after = {});
     void receive(Rank peer, Chunk target);
     /// Empty messages that only synchronise.
     void send_signal(Rank peer);

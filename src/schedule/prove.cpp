@@ -18,13 +18,13 @@ namespace {
 class Proof {
  public:
     Proof(const std::vector<Schedule>& schedules, const Contract& contract)
-        : schedules_(schedules), promise_(contract), size_(static_cast<int>(schedules.size())) {}
+        : schedules_(schedules), contract_(contract), size_(static_cast<int>(schedules.size())) {}
 
     std::vector<std::string> run() {
         prepare();
         check_kinds();
         for (Rank rank = 0; rank < size_; ++rank) {
-            for (const Disorder& found : disorders_of(rank, schedules_, promise_)) fault(rank, found.step, found.what);
+            for (const Disorder& found : disorders_of(rank, schedules_, contract_)) fault(rank, found.step, found.what);
         }
         for (const Race& race : races_in(schedules_)) fault(race.rank, race.step, race.what);
         while (faults_.size() < 5 && advance()) {
@@ -64,7 +64,7 @@ class Proof {
         for (Rank rank = 0; rank < size_; ++rank) {
             State& state = states_[static_cast<std::size_t>(rank)];
             const Schedule& s = schedules_[static_cast<std::size_t>(rank)];
-            std::tie(state.buffers[0], state.buffers[1]) = starting_with(rank, size_, promise_);
+            std::tie(state.buffers[0], state.buffers[1]) = starting_with(rank, size_, contract_);
             state.buffers[2].resize(s.scratch_count);
             state.done.assign(s.steps.size(), false);
             for (std::size_t i = 0; i < s.steps.size(); ++i) {
@@ -107,7 +107,7 @@ class Proof {
         return true;
     }
 
-    int host(Rank rank) const { return promise_.host_of[static_cast<std::size_t>(rank)]; }
+    int host(Rank rank) const { return contract_.host_of[static_cast<std::size_t>(rank)]; }
 
     // `count` elements of a publication, from `offset` on.
     Values fetch(Rank rank, std::size_t step, const Values& published, std::uint64_t offset, std::uint64_t count) {
@@ -261,9 +261,9 @@ class Proof {
                 }
                 return true;
             case StepKind::publish: {
-                if (step.round >= promise_.slots && !released_by_others(rank, step.round - promise_.slots + 1))
+                if (step.round >= contract_.slots && !released_by_others(rank, step.round - contract_.slots + 1))
                     return false;
-                if (step.round >= promise_.slots && state.released < step.round - promise_.slots + 1)
+                if (step.round >= contract_.slots && state.released < step.round - contract_.slots + 1)
                     fault(rank, i, "publishes into a slot that it may still have to read");
                 if (step.round >= s.publications) fault(rank, i, "publishes a round beyond the schedule's");
                 if (s.in_place) fault(rank, i, "publishes, in place");
@@ -272,13 +272,13 @@ class Proof {
                     const Values part = load(rank, i, s.operands[step.first_operand + o].chunk);
                     values.insert(values.end(), part.begin(), part.end());
                 }
-                if (values.size() > promise_.slot_elements && !s.in_slots)
+                if (values.size() > contract_.slot_elements && !s.in_slots)
                     fault(rank, i, "publishes more than a slot holds");
                 if (s.in_slots && (step.round > 0 || state.publications.contains(0)))
                     fault(rank, i, "publishes more than once, in slots");
                 // The former contents of this slot are gone now.
                 std::erase_if(state.publications, [&](const auto& entry) {
-                    return entry.first % promise_.slots == step.round % promise_.slots;
+                    return entry.first % contract_.slots == step.round % contract_.slots;
                 });
                 state.publications[step.round] = std::move(values);
                 return true;
@@ -343,10 +343,10 @@ class Proof {
                 fault(rank, s.steps.size(), "uses another number of rounds than rank 0 of its host");
             }
             const Values& output = states_[static_cast<std::size_t>(rank)].buffers[1];
-            const std::string wrong = wrong_with(output, rank, size_, promise_);
+            const std::string wrong = wrong_with(output, rank, size_, contract_);
             if (!wrong.empty()) fault(rank, s.steps.size(), wrong);
         }
-        if (promise_.collective == Collective::barrier) check_barrier();
+        if (contract_.collective == Collective::barrier) check_barrier();
     }
 
     // A rank leaves a barrier only after every rank has entered: its last step must depend on every rank's first.
@@ -392,7 +392,7 @@ class Proof {
     }
 
     const std::vector<Schedule>& schedules_;
-    const Contract& promise_;
+    const Contract& contract_;
     int size_;
     Rank withheld_ = -1;
     std::vector<State> states_;

@@ -41,12 +41,19 @@ constexpr const char* variable = "environment variable TUTTI_TUNE";
 constexpr std::chrono::milliseconds patience{60};
 
 // Rank 0's message to the others.
+struct Written {
+    std::string text;
+    bool single_rounding = false, rank_order = false;  // as rank 0 has proved
+};
+TUTTI_OBJECT(Written, text, single_rounding, rank_order);
+
 struct Decision {
     std::string named;
     Object costs;  // nil where formulas do not choose
     std::vector<Rule> rules;
+    std::vector<Written> schedules;
 };
-TUTTI_OBJECT(Decision, named, costs, rules);
+TUTTI_OBJECT(Decision, named, costs, rules, schedules);
 
 // The numbers that a rank offered; none if it offered anything else.
 std::optional<CostModel> numbers_in(const std::string& offer) {
@@ -107,19 +114,20 @@ Known& this_hosts() {
     return known;
 }
 
-std::string text_of(const std::string& file) {
+std::string text_of(const std::string& file, std::string_view of_variable, std::string_view content) {
     std::ifstream in(file);
     std::ostringstream text;
     if (!in || !(text << in.rdbuf())) {
-        throw InvalidArgument(fmt::format("{}: \"{}\": expected a file that can be read and holds a table: {}",
-                                          variable, file, std::strerror(errno)));
+        throw InvalidArgument(fmt::format("{}: \"{}\": expected a file that can be read and holds {}: {}", of_variable,
+                                          file, content, std::strerror(errno)));
     }
     return text.str();
 }
 
 void add_table(Setting& setting, const std::string& file, Files files) {
     if (files == Files::ignored) return;
-    const auto rules = algorithm::parse_table(text_of(file), fmt::format("{}: {}", variable, file));
+    const auto rules =
+        algorithm::parse_table(text_of(file, variable, "a table"), fmt::format("{}: {}", variable, file));
     setting.rules.insert(setting.rules.end(), rules.begin(), rules.end());
 }
 
@@ -161,7 +169,15 @@ Setting parse_setting(std::string_view text, Files files) {
 }
 
 Setting setting_from_environment(Files files) {
-    return parse_setting(env::get("TUTTI_TUNE").value_or(""), files);
+    Setting setting = parse_setting(env::get("TUTTI_TUNE").value_or(""), files);
+    if (files == Files::ignored) return setting;
+    static constexpr const char* schedules = "environment variable TUTTI_SCHEDULE";
+    std::istringstream list(env::get("TUTTI_SCHEDULE").value_or(""));
+    for (std::string file; std::getline(list, file, ',');) {
+        setting.schedules.push_back(algorithm::UserSchedule::proved(text_of(file, schedules, "schedules as text"),
+                                                                    fmt::format("{}: {}", schedules, file)));
+    }
+    return setting;
 }
 
 std::string offer(const Setting& setting, bool rank_0) {
@@ -200,7 +216,11 @@ std::string decide(const Setting& setting, const std::string& named, const std::
         if (const auto theirs = numbers_in(text)) costs = costs ? slowest(*costs, *theirs) : *theirs;
     }
     const bool counts = costs && setting.numbers != Setting::Numbers::none;
-    return object::encode_string(Decision{named, counts ? object_of(*costs) : Object(), setting.rules});
+    Decision all{named, counts ? object_of(*costs) : Object(), setting.rules, {}};
+    for (const algorithm::UserSchedule& one : setting.schedules) {
+        all.schedules.push_back({one.text(), one.what_is_proved().single_rounding, one.what_is_proved().rank_order});
+    }
+    return object::encode_string(all);
 }
 
 Tuning decided(const std::string& decision) {
@@ -212,6 +232,10 @@ Tuning decided(const std::string& decision) {
             rule.collective = static_cast<Collective>(collective);
         }
         if (!all.costs.is_nil()) tuning.costs = costs_of(all.costs);
+        for (Written& one : all.schedules) {
+            const algorithm::UserSchedule::Proved proved{one.single_rounding, one.rank_order};
+            tuning.schedules.push_back(std::make_shared<algorithm::UserSchedule>(std::move(one.text), proved));
+        }
         return tuning;
     } catch (const ObjectError& error) {
         throw InternalError(fmt::format("the tuning of this group cannot be read: {}", error.what()));

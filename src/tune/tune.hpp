@@ -1,10 +1,11 @@
 // Tune: from the environment and the machine to the tuning that chooses algorithms, equal on all ranks.
 //
 // A rank offers the numbers of its host when it joins; rank 0 makes the tuning of the group from these and from its own
-// TUTTI_TUNE and TUTTI_ALGORITHM, and everyone takes that. Threads: any.
+// TUTTI_TUNE, TUTTI_SCHEDULE and TUTTI_ALGORITHM, and everyone takes that. Threads: any.
 #pragma once
 
 #include "algorithm/tuning.hpp"
+#include "algorithm/user_schedule.hpp"
 
 #include <string>
 #include <string_view>
@@ -23,11 +24,14 @@ struct Setting {
     };
     Numbers numbers = Numbers::cached;
     std::vector<algorithm::Rule> rules;
+    std::vector<algorithm::UserSchedule> schedules{};  ///< of the files that TUTTI_SCHEDULE names
 };
 enum class Files { read, ignored };
 /// Throws InvalidArgument that names the variable, the value and what is expected; also for a file that cannot be read
 /// or holds something else than a table, unless files are ignored (ranks whose setting does not count).
 Setting parse_setting(std::string_view text, Files files);
+/// With the schedules of the files in TUTTI_SCHEDULE, a list separated by commas. Throws as well for a file that cannot
+/// be read, and as UserSchedule::proved.
 Setting setting_from_environment(Files files);
 
 /// The numbers of this host, for rank 0; empty when there are none. They come from the cache; else one process

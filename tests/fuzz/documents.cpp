@@ -5,6 +5,8 @@
 #include "object/codec.hpp"
 #include "record/dump.hpp"
 #include "rendezvous/table.hpp"
+#include "schedule/prove.hpp"
+#include "schedule/text.hpp"
 #include "store/record_file.hpp"
 #include "targets.hpp"
 #include "tune/cache.hpp"
@@ -57,6 +59,18 @@ const std::string& file_with(std::string_view bytes) {
 }
 
 }  // namespace
+
+// A text that is taken is written, read again and, where it is small, proved.
+void schedules(std::string_view bytes) {
+    refused([&] {
+        const schedule::Recipe recipe = schedule::parse(bytes, "input");
+        const std::string text = schedule::to_text(recipe);
+        if (schedule::to_text(schedule::parse(text, "its text")) != text) wrong("a text of schedules changes");
+        std::uint64_t elements = recipe.contract.count * recipe.ranks.size();
+        for (const schedule::Schedule& s : recipe.ranks) elements += s.scratch_count + s.used_end[0] + s.used_end[1];
+        if (elements < 1000 && recipe.ranks.size() < 9) (void)schedule::prove(recipe.ranks, recipe.contract);
+    });
+}
 
 // What can be read can be written, and read again.
 void object(std::string_view bytes) {

@@ -20,6 +20,7 @@ std::span<const Target> targets() {
         Target{"hostfile", hostfile},
         Target{"rank_table", rank_table},
         Target{"faults", faults},
+        Target{"schedules", schedules},
     };
     return all;
 }

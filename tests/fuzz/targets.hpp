@@ -32,5 +32,6 @@ void tuning(std::string_view bytes);
 void hostfile(std::string_view bytes);
 void rank_table(std::string_view bytes);
 void faults(std::string_view bytes);
+void schedules(std::string_view bytes);
 
 }  // namespace tutti::fuzz

@@ -1,0 +1,62 @@
+// UserSchedule: an algorithm that a user wrote down, as a text of schedules (TUTTI_SCHEDULE), beside those of the
+// table.
+//
+// It is proved before it runs, and it serves calls of its collective among as many ranks whose counts are a multiple of
+// those in the text. Its steps are local or messages: memory that ranks share has slots of some size, and a text knows
+// none. A value; threads: any.
+#pragma once
+
+#include "algorithm/plan.hpp"
+#include "schedule/text.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tutti::algorithm {
+
+class UserSchedule {
+ public:
+    /// What the prover has found.
+    struct Proved {
+        bool single_rounding = false;
+        bool rank_order = false;
+        friend bool operator==(const Proved&, const Proved&) = default;
+    };
+
+    /// Reads and proves. `where` names the text in messages. Throws InvalidArgument for a text that is none
+    /// (schedule::parse), that has the name of one of the table's algorithms, steps on shared memory, or a fault: the
+    /// message has the first one.
+    static UserSchedule proved(std::string text, std::string_view where);
+    /// Of a text that another rank has proved.
+    UserSchedule(std::string text, Proved proved);
+
+    const std::string& name() const { return separate_.ranks.front().algorithm; }
+    const std::string& text() const { return text_; }
+    const Proved& what_is_proved() const { return proved_; }
+    Collective collective() const { return separate_.contract.collective; }
+    int ranks() const { return static_cast<int>(separate_.ranks.size()); }
+    /// Whether it is for such groups at all; their counts decide each time.
+    bool is_for(Collective collective, int ranks) const {
+        return collective == this->collective() && ranks == this->ranks();
+    }
+
+    bool serves(const Layout& layout, const Request& request) const { return times(layout, request).has_value(); }
+    /// The schedule of request.rank, of a request that it serves.
+    schedule::Schedule plan(const Layout& layout, const Request& request) const;
+
+    friend bool operator==(const UserSchedule& a, const UserSchedule& b) { return a.text_ == b.text_; }
+
+ private:
+    /// As many times the text's counts.
+    std::optional<std::uint64_t> times(const Layout& layout, const Request& request) const;
+
+    std::string text_;
+    Proved proved_;
+    schedule::Recipe separate_;
+    std::vector<schedule::Schedule> in_place_;  // of each rank, whose output holds its input
+};
+
+}  // namespace tutti::algorithm

@@ -1,0 +1,158 @@
+// Users' schedules: what is proved, which calls they serve, and what a rank runs in place.
+#include "algorithm/user_schedule.hpp"
+
+#include "algorithm/explain.hpp"
+#include "algorithm/select.hpp"
+#include "algorithm/slots.hpp"
+#include "schedule/prove.hpp"
+
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+namespace tutti::algorithm {
+namespace {
+
+using schedule::Contract;
+using schedule::Schedule;
+
+Layout apart(int ranks) {
+    Layout layout;
+    layout.host_of.resize(static_cast<std::size_t>(ranks));
+    std::iota(layout.host_of.begin(), layout.host_of.end(), 0);
+    layout.machines = ranks;
+    return layout;
+}
+
+// Of two elements between two ranks. `PEER`, `FIRST` and `SECOND` in the steps stand for the other rank, and for the
+// buffers with rank 0's and rank 1's elements.
+std::string exchange(std::string_view last_steps = "combine output[0:2] FIRST[0:2] SECOND[0:2] finish") {
+    std::string text = "tutti schedule 1\nalgorithm exchange\ncollective all_reduce\nranks 2\ncount 2\n";
+    for (const int rank : {0, 1}) {
+        std::string steps = fmt::format("receive PEER scratch[0:2]\nsend PEER input[0:2]\n{}\n", last_steps);
+        for (const auto& [word, meaning] :
+             {std::pair<std::string_view, std::string_view>{"PEER", rank == 0 ? "1" : "0"},
+              {"FIRST", rank == 0 ? "input" : "scratch"},
+              {"SECOND", rank == 0 ? "scratch" : "input"}}) {
+            for (std::size_t at; (at = steps.find(word)) != std::string::npos;) steps.replace(at, word.size(), meaning);
+        }
+        text += fmt::format("rank {}\nscratch 2\n{}", rank, steps);
+    }
+    return text;
+}
+
+// The same, which writes the output before it has read all of the input.
+constexpr std::string_view early =
+    "combine output[0:1] FIRST[0:1] SECOND[0:1] finish\ncopy scratch[0:1] input[0:1]\n"
+    "combine output[1:2] FIRST[1:2] SECOND[1:2] finish";
+
+Request all_reduce(std::uint64_t count, bool in_place = false) {
+    return {.collective = Collective::all_reduce, .element_bytes = 4, .count = count, .in_place = in_place};
+}
+
+std::vector<Schedule> plans(const Layout& layout, Request request) {
+    std::vector<Schedule> all;
+    for (int rank = 0; rank < layout.size(); ++rank) {
+        request.rank = rank;
+        all.push_back(plan(layout, request));
+    }
+    return all;
+}
+
+Layout with(const std::string& text, int ranks = 2) {
+    Layout layout = apart(ranks);
+    layout.tuning.schedules.push_back(std::make_shared<UserSchedule>(UserSchedule::proved(text, "my file")));
+    return layout;
+}
+
+TEST(UserSchedule, serves_multiples_of_its_counts_among_as_many_ranks) {
+    const Layout layout = with(exchange());
+    EXPECT_EQ(choose(layout, all_reduce(2)).algorithm, "exchange");
+    EXPECT_EQ(choose(layout, all_reduce(100)).algorithm, "exchange");
+    EXPECT_NE(choose(layout, all_reduce(101)).algorithm, "exchange");
+    EXPECT_NE(choose(layout, all_reduce(0)).algorithm, "exchange");
+    EXPECT_EQ(choose(layout, all_reduce(2, true)).algorithm, "exchange");
+    Request broadcast = all_reduce(2);
+    broadcast.collective = Collective::broadcast;
+    EXPECT_NE(choose(layout, broadcast).algorithm, "exchange");
+    Layout three = apart(3);
+    three.tuning = layout.tuning;
+    EXPECT_NE(choose(three, all_reduce(2)).algorithm, "exchange");
+    Request named = all_reduce(2);
+    named.algorithm = "ring";
+    EXPECT_EQ(choose(layout, named).algorithm, "ring");
+}
+
+TEST(UserSchedule, takes_calls_off_the_slots) {
+    Layout host = with(exchange());
+    host.host_of = {0, 0};
+    host.shared_memory = true;
+    host.slot_bytes = 1 << 17;
+    host.slots = 8;
+    EXPECT_TRUE(slot_sizes(host, Collective::all_reduce, std::nullopt).empty());
+    EXPECT_FALSE(slot_sizes(host, Collective::barrier, std::nullopt).empty());
+}
+
+TEST(UserSchedule, does_the_same_in_place) {
+    for (const bool saves_input : {false, true}) {
+        const Layout layout = with(saves_input ? exchange(early) : exchange());
+        for (const bool in_place : {false, true}) {
+            const std::vector<Schedule> schedules = plans(layout, all_reduce(6, in_place));
+            const Contract contract{
+                .collective = Collective::all_reduce, .count = 6, .in_place = in_place, .host_of = {0, 1}};
+            EXPECT_EQ(prove(schedules, contract), std::vector<std::string>{});
+            EXPECT_EQ(schedules[0].steps.front().kind == schedule::StepKind::copy, in_place && saves_input);
+        }
+    }
+}
+
+TEST(UserSchedule, is_refused_with_the_reason) {
+    const auto refusal = [](const std::string& text) -> std::string {
+        try {
+            (void)UserSchedule::proved(text, "my file");
+        } catch (const InvalidArgument& error) {
+            return error.what();
+        }
+        return "no error";
+    };
+    EXPECT_EQ(refusal(exchange("copy output[0:2] input[0:2]")),
+              "my file: algorithm \"exchange\" does not do what all_reduce promises: rank 0 step 3 (end): "
+              "element 0 is not finished");
+    std::string named = exchange();
+    named.replace(named.find("exchange"), 8, "ring");
+    EXPECT_EQ(refusal(named),
+              "my file: \"ring\" is one of tutti's own algorithms: expected another name in its line "
+              "\"algorithm NAME\"");
+    EXPECT_EQ(
+        refusal(exchange("publish 0 input[0:2]")),
+        "my file: rank 0 has a step \"publish\", on memory that ranks share: expected copy, combine, send, receive, "
+        "receive_combine and signals");
+}
+
+TEST(UserSchedule, is_made_of_each_algorithm_that_sends_messages) {
+    const Layout layout = apart(4);
+    int made = 0;
+    for (int c = 1; c <= collective_count; ++c) {
+        Request request{.collective = static_cast<Collective>(c), .element_bytes = 4, .count = 64, .even = true};
+        request.counts.assign(4, 16);
+        request.largest_count = 16;
+        request.send_counts = request.receive_counts = request.counts;
+        request.send_offsets = request.receive_offsets = {0, 16, 32, 48};
+        for (const std::string& name : applicable(layout, request)) {
+            request.algorithm = name;
+            const std::string text = to_text(recipe_of(layout, request));
+            const UserSchedule user = UserSchedule::proved(text, name);
+            EXPECT_EQ(user.name(), "my_" + name);
+            request.algorithm.reset();
+            EXPECT_TRUE(user.serves(layout, request)) << to_string(request.collective) << ' ' << text;
+            ++made;
+        }
+    }
+    EXPECT_GT(made, 20);
+}
+
+}  // namespace
+}  // namespace tutti::algorithm

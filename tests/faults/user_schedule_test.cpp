@@ -1,0 +1,87 @@
+// Schedules that a user wrote (TUTTI_SCHEDULE): rank 0's count for all ranks, and a wrong one stops the job with its
+// reason.
+#include "faults/job.hpp"
+#include "faults/leftovers.hpp"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace tutti::test {
+namespace {
+
+class UserSchedules : public LeftoverCheck {
+ protected:
+    UserSchedules() { std::filesystem::create_directory(folder_); }
+    ~UserSchedules() override { std::filesystem::remove_all(folder_); }
+    std::string file(const std::string& text) const {
+        const std::string name = folder_ + "/schedule";
+        std::ofstream(name) << text;
+        return name;
+    }
+    const std::string folder_ = "/tmp/tutti-user-schedules-" + std::to_string(::getpid());
+};
+
+// Rank 1 adds rank 2's value to its own before rank 0's, which no algorithm of tutti's does for ranks in order.
+constexpr const char* through_rank_1 = R"(tutti schedule 1
+algorithm through_rank_1
+collective all_reduce
+ranks 3
+count 1
+rank 0
+  send 1 input[0:1]
+  receive 1 output[0:1]
+rank 1
+  scratch 1
+  receive_combine 2 scratch[0:1] input[0:1]
+  receive_combine 0 output[0:1] scratch[0:1] arrival_first finish
+  send 0 output[0:1]
+  send 2 output[0:1]
+rank 2
+  send 1 input[0:1]
+  receive 1 output[0:1]
+)";
+
+TEST_F(UserSchedules, run_as_written_on_all_ranks) {
+    const std::string name = file(through_rank_1);
+    for (const TransportKind transport : {TransportKind::automatic, TransportKind::tcp}) {
+        Job job(3, [&](const RankProcess& me) {
+            if (me.rank() == 0) ::setenv("TUTTI_SCHEDULE", name.c_str(), 1);
+            me.report_end_of([&] {
+                const ProcessGroup group = me.join(transport);
+                // 1e8 + 1 is 1e8 in float32, so that the order of the sums shows.
+                const float own = me.rank() == 0 ? 1.0F : me.rank() == 1 ? 1e8F : -1e8F;
+                for (const std::size_t count : {1UL, 100UL, 100000UL}) {
+                    std::vector<float> in_place(count, own);
+                    all_reduce(in_place, {.group = group});
+                    if (in_place != std::vector<float>(count, 1.0F))
+                        throw std::runtime_error("in place: another order");
+                }
+                std::vector<float> others(7, own);
+                broadcast(others, {.src = 1, .group = group});
+                if (others != std::vector<float>(7, 1e8F)) throw std::runtime_error("broadcast");
+            });
+        });
+        for (const Report& r : job.collect(3, 20s)) EXPECT_EQ(r.code, 0) << "rank " << r.rank << ": " << r.text;
+    }
+}
+
+TEST_F(UserSchedules, a_wrong_one_ends_the_start_of_all_ranks_with_the_first_fault) {
+    std::string text = through_rank_1;
+    text.replace(text.rfind("receive 1"), 9, "receive 0");
+    const std::string name = file(text);
+    Job job(3, [&](const RankProcess& me) {
+        if (me.rank() == 0) ::setenv("TUTTI_SCHEDULE", name.c_str(), 1);
+        me.report_end_of([&] { me.join(TransportKind::tcp); });
+    });
+    for (const Report& r : job.collect(3, 20s)) {
+        EXPECT_NE(r.code, 0) << "rank " << r.rank;
+        for (const std::string part :
+             {"TUTTI_SCHEDULE: ", "algorithm \"through_rank_1\" does not do what all_reduce promises",
+              "never completes (deadlock, or a message without a partner)"})
+            EXPECT_NE(std::string(r.text).find(part), std::string::npos) << "rank " << r.rank << ": " << r.text;
+    }
+}
+
+}  // namespace
+}  // namespace tutti::test
