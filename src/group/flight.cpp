@@ -14,6 +14,18 @@
 #include <utility>
 
 namespace tutti::detail {
+namespace {
+
+// After the news of a death: as long as something moves, but survivors that keep sending to each other hear of it too.
+constexpr std::chrono::milliseconds last_moves_max{100};
+
+bool is_end_of_a_rank(const rendezvous::Verdict& verdict) {
+    using rendezvous::VerdictKind;
+    return verdict.kind == VerdictKind::peer_lost || verdict.kind == VerdictKind::host_lost ||
+           verdict.kind == VerdictKind::left;
+}
+
+}  // namespace
 
 Flight::Guard::~Guard() {
     const auto completed = std::exchange(flight_.completed_, {});
@@ -118,12 +130,24 @@ bool Flight::take_connections() {
 }
 
 void Flight::hear() {
-    if (verdicts_.health().has_news()) verdicts_.apply();
+    if (!verdicts_.health().has_news()) return;
+    if (const auto cause = verdicts_.health().cause(); cause && is_end_of_a_rank(*cause)) take_what_has_come();
+    verdicts_.apply();
+}
+
+// News of a rank travel apart from its data, and overtake them while this rank does not look.
+void Flight::take_what_has_come() {
+    const Deadline limit = Deadline::after(last_moves_max);
+    while (!failure_ && move_all() && !limit.expired()) {
+    }
 }
 
 bool Flight::progress() {
     hear();
-    if (failure_) return false;
+    return !failure_ && move_all();
+}
+
+bool Flight::move_all() {
     bool moved = take_connections();
     moved |= progress_collectives();
     if (failure_) return true;

@@ -70,7 +70,9 @@ class Flight final : public Driven {
     void post(const std::shared_ptr<Operation>& message);
     /// Moves all operations as far as they go; true if anything moved.
     bool progress();
-    void hear();          ///< fails, if the news says so
+    /// Fails, if the news says so. Data that had come from a rank before it died or left count first: operations that
+    /// need no more than these succeed.
+    void hear();
     void heed_mailbox();  ///< acts on its findings
     /// Moves an execution on; a failure inside takes effect when it has returned.
     bool run(engine::Running& execution);
@@ -100,6 +102,8 @@ class Flight final : public Driven {
  private:
     void mismatch(const transport::Finding& finding);
     bool take_connections();
+    bool move_all();
+    void take_what_has_come();
     bool progress_collectives();
     bool progress_messages();
     void give_up(const std::shared_ptr<Operation>& send);

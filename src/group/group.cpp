@@ -222,7 +222,7 @@ void Group::submit(const std::shared_ptr<Operation>& operation, bool asynchronou
     if (backends_->submit(operation)) return;
     {
         const Flight::Guard guard(world_->flight());
-        if (!operation->is_collective)
+        if (!operation->is_collective && !operation->is_receive)
             world_->flight().hear();  // a message that is sent at once succeeds, even if a failure follows
         begin(operation);
         if (operation->is_collective) {

@@ -147,6 +147,72 @@ TEST_P(Deaths, by_exit_without_leaving_are_deaths_too) {
     expect_lost({reports[1], reports[2]}, 2, 1, reports[0].at);
 }
 
+// News of a rank's death overtake the last of its data, where the others have not looked since.
+TEST_P(Deaths, do_not_take_back_what_the_dead_had_sent) {
+    struct LastCall {
+        std::size_t count;
+        void (*call)(const RankProcess& me, const ProcessGroup& g, std::vector<int>& x);
+    };
+    const auto message = [](const RankProcess& me, const ProcessGroup& g, std::vector<int>& x) {
+        if (me.rank() == 1)
+            send(x, 0, {.group = g});
+        else
+            recv(x, {.src = 1, .group = g});
+    };
+    const auto collective = [](const RankProcess& /*me*/, const ProcessGroup& g, std::vector<int>& x) {
+        broadcast(x, {.src = 1, .group = g});
+    };
+    std::vector<LastCall> last_calls{{2, message}, {20'000, message}, {2, collective}};
+    if (GetParam() == TransportKind::tcp) last_calls.push_back({20'000, collective});  // its root waits for nobody
+    for (const auto& [count, call] : last_calls) {
+        Job job(2, [count, call](const RankProcess& me) {
+            const ProcessGroup g = me.join(GetParam());
+            std::vector<int> x(count, me.rank());
+            barrier({.group = g});
+            if (me.rank() == 1) {
+                std::this_thread::sleep_for(300ms);  // the other is no longer in the barrier
+                call(me, g, x);
+                me.report("bye");
+                ::_exit(0);
+            }
+            std::this_thread::sleep_for(1s);  // the news has come, and nobody has heard it
+            me.report_end_of([&] {
+                call(me, g, x);
+                if (x != std::vector<int>(count, 1)) throw std::runtime_error("other values have come");
+            });
+            me.report_end_of([&] { barrier({.group = g}); });
+        });
+        const auto reports = job.collect(3, 5s);
+        ASSERT_EQ(reports.size(), 3U);
+        ASSERT_STREQ(reports[0].text, "bye");
+        EXPECT_STREQ(reports[1].text, "done") << count << " elements";
+        expect_lost({reports[2]}, 1, 1, reports[0].at);
+    }
+}
+
+TEST_P(Deaths, are_told_to_ranks_that_keep_sending_to_each_other) {
+    Job job(3, [](const RankProcess& me) {
+        const ProcessGroup g = me.join(GetParam());
+        std::vector<char> x(3 << 20);
+        barrier({.group = g});
+        me.report("running");
+        if (me.rank() == 2) std::this_thread::sleep_for(20s);
+        me.report_end_of([&] {
+            for (;;) {
+                std::vector<Work> works;
+                for (int i = 0; i < 8; ++i) {
+                    works.push_back(me.rank() == 0 ? isend(x, 1, {.group = g}) : irecv(x, {.src = 0, .group = g}));
+                }
+                for (Work& work : works) work.wait();
+            }
+        });
+    });
+    ASSERT_EQ(job.collect(3).size(), 3U);
+    std::this_thread::sleep_for(100ms);
+    const auto died = job.signal(2, SIGKILL);
+    expect_lost(job.collect(2, 5s), 2, 2, died);
+}
+
 TEST_P(Deaths, are_not_what_a_rank_that_leaves_dies_of) {
     covers("S18-001", "S18-002");
     for (const std::size_t count : {1, 1000, 1'000'000}) {
