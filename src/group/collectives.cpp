@@ -1,4 +1,5 @@
 // The collectives of a group on their way, and the ranks' findings about each other meanwhile.
+#include "algorithm/select.hpp"
 #include "group/fingerprint.hpp"
 #include "group/group.hpp"
 
@@ -46,9 +47,48 @@ void Group::begin_schedule(Operation& operation) {
         operation.execution = std::make_unique<engine::Quantized>(*operation.quantized, operation.operands, context_);
         return;
     }
-    if (const auto room = room_for_blocks(operation))
-        begin_relay(operation, *room);
-    else
+    if (!begin_relay(operation)) execute(operation);
+}
+
+// The largest slots with which passing blocks on is the quickest way; 0: none. Equal on all ranks.
+std::uint64_t Group::largest_slot() {
+    const auto& name = named(Collective::all_to_all);
+    if (name && !algorithm::is_exclusion(*name)) return *name == "bruck" ? ExpectedBlocks::most_room : 0;
+    if (!largest_slot_) {
+        algorithm::Request request{.collective = Collective::all_to_all,
+                                   .largest_count = 0,
+                                   .even = true,
+                                   .scheduled = true,
+                                   .algorithm = name};
+        std::uint64_t largest = 0;
+        for (std::uint64_t room = ExpectedBlocks::least_room; room <= ExpectedBlocks::most_room;
+             room *= ExpectedBlocks::step) {
+            request.largest_count = room;
+            if (algorithm::choose(layout_, request).algorithm == "bruck") largest = room;
+        }
+        largest_slot_ = largest;
+    }
+    return *largest_slot_;
+}
+
+bool Group::begin_relay(Operation& operation) {
+    if (operation.request.collective != Collective::all_to_all || size_ < 4) return false;
+    if (uses_shared_memory_only() && named(Collective::all_to_all) != "bruck") return false;
+    const auto room = relay_.room_for(operation.operands.dtype, largest_slot());
+    if (!room) return false;
+    const Relay::Pass pass = relay_.begin(operation.request, operation.operands, *room);
+    operation.relayed = true;
+    operation.execution = std::make_unique<engine::Execution>(plan_for(pass.request), pass.operands, context_);
+    return true;
+}
+
+// Goes on with a schedule where some rank's blocks did not fit into its slots.
+void Group::end_relay(Operation& operation) {
+    operation.relayed = false;
+    const Relay::Outcome outcome = relay_.end(operation.request, operation.operands);
+    if (const auto& found = outcome.difference)
+        mismatch_of_blocks(found->peer, operation.sequence, operation.operands.fingerprint, found->theirs, found->mine);
+    else if (!outcome.fitted)
         execute(operation);
 }
 
@@ -83,7 +123,7 @@ bool Group::progress() {
             if (world_->flight().failure()) return true;
             if (!operation->execution->done()) return moved;
             operation->execution.reset();
-            if (operation->room) end_relay(*operation);
+            if (operation->relayed) end_relay(*operation);
             if (!operation->execution && operation->request.collective == Collective::all_to_all)
                 world_->flight().mailbox().check_surplus(operation->operands.channel, operation->operands.fingerprint);
             world_->flight().heed_mailbox();
@@ -105,7 +145,7 @@ bool Group::has_finished(std::uint64_t sequence) const noexcept {
 bool Group::has_sent_all(int peer, std::uint64_t sequence) const {
     if (has_finished(sequence)) return true;
     const auto operation = front();
-    return operation && operation->sequence == sequence && operation->execution && !operation->room &&
+    return operation && operation->sequence == sequence && operation->execution && !operation->relayed &&
            operation->execution->has_sent_all(peer);
 }
 

@@ -75,7 +75,8 @@ Group::Group(std::shared_ptr<World> world, SubgroupSpec spec)
       description_(std::move(spec.description)),
       timeout_(spec.timeout),
       recorder_(name_, rank_, size_, &group::Fingerprint::describe, members_),
-      symmetric_(is_whole_world() ? &world_->neighbours().symmetric() : &own_symmetric_) {
+      symmetric_(is_whole_world() ? &world_->neighbours().symmetric() : &own_symmetric_),
+      relay_(rank_, size_) {
     // Equal on the ranks of this group alone.
     has_quick_way_ = world_->means().faults == nullptr && !recorder_.counts_operations();
     recorder_.set_world(world_->id() + index_ * 0x9e3779b97f4a7c15ULL, world_->id());

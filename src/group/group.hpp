@@ -9,9 +9,9 @@
 #include "algorithm/slots.hpp"
 #include "backend/registry.hpp"
 #include "group/agreement.hpp"
-#include "group/expected_blocks.hpp"
 #include "group/foreign_backends.hpp"
 #include "group/operation.hpp"
+#include "group/relay.hpp"
 #include "group/world.hpp"
 #include "record/recorder.hpp"
 #include "record/verdict.hpp"
@@ -200,10 +200,8 @@ class Group : public std::enable_shared_from_this<Group> {
     void fail_as_judged(const record::Judgement& judgement, ErrorContext context);
     std::shared_ptr<const schedule::Schedule> plan_for(const algorithm::Request& request);
     void execute(Operation& operation);
-    // Blocks that are passed on (relay.cpp).
     std::uint64_t largest_slot();
-    std::optional<std::uint64_t> room_for_blocks(const Operation& operation);
-    void begin_relay(Operation& operation, std::uint64_t room);
+    bool begin_relay(Operation& operation);
     void end_relay(Operation& operation);
     std::vector<int> waits_for(const Operation& operation) const;
     // Short calls (short_calls.cpp).
@@ -275,9 +273,8 @@ class Group : public std::enable_shared_from_this<Group> {
         std::shared_ptr<const schedule::Schedule> schedule;
     };
     std::list<CachedPlan> plans_;  // most recent first
-    std::map<DType, ExpectedBlocks> expected_blocks_;
     std::optional<std::uint64_t> largest_slot_;
-    std::vector<std::byte> relayed_;  // slots to and from all ranks, of the all_to_all that moves
+    Relay relay_;
 };
 
 }  // namespace tutti::detail

@@ -78,7 +78,7 @@ class Operation {
     // Under the group's lock.
     std::uint64_t sequence = 0;
     std::unique_ptr<engine::Running> execution;
-    std::optional<std::uint64_t> room;  ///< of an all_to_all whose blocks are being passed on: bytes of a slot
+    bool relayed = false;        ///< the blocks of an all_to_all are being passed on
     engine::SlotCall slot_call;         // where it is short
     engine::SlotState slot_state;       // sequence 0: it is not, or has not begun
     Instant started;
