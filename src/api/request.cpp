@@ -71,7 +71,7 @@ class Maker {
         operation_->request.collective = collective;
         operation_->request.rank = group->rank();
         operation_->request.rank_order = group->determinism() == Determinism::layout_invariant;
-        operation_->request.algorithm = group->named(collective);
+        operation_->request.algorithm = group->planner().named(collective);
         operation_->request.symmetric = group->uses_symmetric_memory();
     }
 

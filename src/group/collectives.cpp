@@ -1,5 +1,4 @@
 // The collectives of a group on their way, and the ranks' findings about each other meanwhile.
-#include "algorithm/select.hpp"
 #include "group/fingerprint.hpp"
 #include "group/group.hpp"
 
@@ -50,35 +49,14 @@ void Group::begin_schedule(Operation& operation) {
     if (!begin_relay(operation)) execute(operation);
 }
 
-// The largest slots with which passing blocks on is the quickest way; 0: none. Equal on all ranks.
-std::uint64_t Group::largest_slot() {
-    const auto& name = named(Collective::all_to_all);
-    if (name && !algorithm::is_exclusion(*name)) return *name == "bruck" ? ExpectedBlocks::most_room : 0;
-    if (!largest_slot_) {
-        algorithm::Request request{.collective = Collective::all_to_all,
-                                   .largest_count = 0,
-                                   .even = true,
-                                   .scheduled = true,
-                                   .algorithm = name};
-        std::uint64_t largest = 0;
-        for (std::uint64_t room = ExpectedBlocks::least_room; room <= ExpectedBlocks::most_room;
-             room *= ExpectedBlocks::step) {
-            request.largest_count = room;
-            if (algorithm::choose(layout_, request).algorithm == "bruck") largest = room;
-        }
-        largest_slot_ = largest;
-    }
-    return *largest_slot_;
-}
-
 bool Group::begin_relay(Operation& operation) {
     if (operation.request.collective != Collective::all_to_all || size_ < 4) return false;
-    if (uses_shared_memory_only() && named(Collective::all_to_all) != "bruck") return false;
-    const auto room = relay_.room_for(operation.operands.dtype, largest_slot());
+    if (uses_shared_memory_only() && planner_.named(Collective::all_to_all) != "bruck") return false;
+    const auto room = relay_.room_for(operation.operands.dtype, planner_.largest_relayed());
     if (!room) return false;
     const Relay::Pass pass = relay_.begin(operation.request, operation.operands, *room);
     operation.relayed = true;
-    operation.execution = std::make_unique<engine::Execution>(plan_for(pass.request), pass.operands, context_);
+    operation.execution = std::make_unique<engine::Execution>(planner_.plan(pass.request), pass.operands, context_);
     return true;
 }
 
@@ -94,7 +72,7 @@ void Group::end_relay(Operation& operation) {
 
 void Group::execute(Operation& operation) {
     operation.execution = std::make_unique<engine::Execution>(
-        operation.schedule ? operation.schedule : plan_for(operation.request), operation.operands, context_);
+        operation.schedule ? operation.schedule : planner_.plan(operation.request), operation.operands, context_);
 }
 
 bool Group::progress() {

@@ -1,7 +1,6 @@
 // Making and leaving a group, issuing operations, and their names.
 #include "group/group.hpp"
 
-#include "algorithm/select.hpp"
 #include "group/fingerprint.hpp"
 #include "rendezvous/table.hpp"
 
@@ -14,8 +13,6 @@
 
 namespace tutti::detail {
 namespace {
-
-constexpr std::size_t plans_max = 64;
 
 // A part has no rings: messages go by the world's.
 transport::ArenaLayout part_layout(int ranks, int group_size) {
@@ -74,6 +71,7 @@ Group::Group(std::shared_ptr<World> world, SubgroupSpec spec)
       name_(std::move(spec.name)),
       description_(std::move(spec.description)),
       timeout_(spec.timeout),
+      planner_(layout_of(*world_, members_)),
       recorder_(name_, rank_, size_, &group::Fingerprint::describe, members_),
       symmetric_(is_whole_world() ? &world_->neighbours().symmetric() : &own_symmetric_),
       relay_(rank_, size_) {
@@ -81,7 +79,6 @@ Group::Group(std::shared_ptr<World> world, SubgroupSpec spec)
     has_quick_way_ = world_->means().faults == nullptr && !recorder_.counts_operations();
     recorder_.set_world(world_->id() + index_ * 0x9e3779b97f4a7c15ULL, world_->id());
     inquiry_.emplace(PrefixStore(verdict_prefix(*world_, index_), world_->setup().store));
-    take_layout();
     open_memory(spec.backends);
     backends_ = std::make_unique<ForeignBackends>(*this, spec);
     agreement_.emplace(arena_.get(), context_.local_rank);
@@ -119,26 +116,23 @@ std::vector<int> Group::members() const {
     return all;
 }
 
-void Group::take_layout() {
-    const algorithm::Layout& world = world_->layout();
-    layout_ = world;
-    const std::vector<int> ranks = members();
-    if (!is_whole_world()) {
-        // Numbers the hosts anew, in the order of the group's ranks.
-        std::vector<int> hosts;
-        layout_.host_of.clear();
-        for (const int r : ranks) {
-            const int host = world.host_of[static_cast<std::size_t>(r)];
-            if (index_of(hosts, host) < 0) hosts.push_back(host);
-            layout_.host_of.push_back(index_of(hosts, host));
-        }
-        layout_.slot_bytes = transport::ArenaLayout::of(1, size_).slot_bytes;
-        layout_.machines = world_->machines_of(ranks);
-        layout_.pulls = hosts.size() == 1 && world_->neighbours().read_memory();
+// Of a group of `members`; empty: all ranks of the world.
+algorithm::Layout Group::layout_of(World& world, const std::vector<int>& members) {
+    algorithm::Layout layout = world.layout();
+    if (members.empty()) return layout;
+    // Numbers the hosts anew, in the order of the group's ranks.
+    std::vector<int> hosts;
+    layout.host_of.clear();
+    for (const int r : members) {
+        const int host = world.layout().host_of[static_cast<std::size_t>(r)];
+        if (index_of(hosts, host) < 0) hosts.push_back(host);
+        layout.host_of.push_back(index_of(hosts, host));
     }
-    for (int c = 1; c <= collective_count && !layout_.tuning.named.empty(); ++c)
-        named_[static_cast<std::size_t>(c)] =
-            algorithm::parse_override(layout_.tuning.named, static_cast<Collective>(c));
+    layout.slot_bytes = transport::ArenaLayout::of(1, layout.size()).slot_bytes;
+    layout.machines = world.machines_of(members);
+    layout.pulls = hosts.size() == 1 && world.neighbours().read_memory();
+    if (layout.size() == 1) layout.shared_memory = true;  // alone: the staging area is this rank's own
+    return layout;
 }
 
 std::uint64_t Group::part_bytes(const World& world, std::span<const int> members) {
@@ -160,10 +154,10 @@ void Group::open_memory(const backend::Devices& backends) {
     context_.world_of = members_;
     context_.channel = Channel::of_collective(index_, 0);
     context_.local_of.assign(static_cast<std::size_t>(size_), -1);
-    const int host = layout_.host_of[static_cast<std::size_t>(rank_)];
+    const int host = layout().host_of[static_cast<std::size_t>(rank_)];
     std::vector<int> doors;  // arena ranks in the world's
     for (int r = 0; r < size_; ++r) {
-        if (layout_.host_of[static_cast<std::size_t>(r)] != host) continue;
+        if (layout().host_of[static_cast<std::size_t>(r)] != host) continue;
         context_.local_of[static_cast<std::size_t>(r)] = static_cast<int>(rank_of_local_.size());
         rank_of_local_.push_back(r);
         doors.push_back(world_->neighbours().local_of(global(r)));
@@ -173,7 +167,6 @@ void Group::open_memory(const backend::Devices& backends) {
         arena_ = world_->neighbours().arena();
     } else if (size_ == 1) {  // alone: the staging area is this rank's own
         arena_ = transport::Arena::create_private(part_layout(1, 1));
-        layout_.shared_memory = true;
     } else if (world_->neighbours().arena() && doors.size() > 1) {
         const transport::ArenaLayout layout = part_layout(static_cast<int>(doors.size()), size_);
         arena_ = transport::Arena::part(world_->neighbours().arena(), offset_, layout, std::move(doors));
@@ -187,11 +180,11 @@ void Group::open_memory(const backend::Devices& backends) {
     context_.staging_copy = &world_->means().staging_copy;
     context_.huge_pages = &world_->means().huge_pages;
     if (arena_ && size_ > 1) context_.symmetric = symmetric_;
-    if (arena_ && layout_.pulls) context_.memory = [this](int rank) { return world_->neighbours().memory_of(rank); };
+    if (arena_ && layout().pulls) context_.memory = [this](int rank) { return world_->neighbours().memory_of(rank); };
 }
 
 void Group::serve_with(Collective collective, std::optional<std::string> algorithm) {
-    named_[static_cast<std::size_t>(collective)] = std::move(algorithm);
+    planner_.serve_with(collective, std::move(algorithm));
     take_short_sizes(collective);
 }
 
@@ -199,7 +192,7 @@ bool Group::choose_way(Operation& operation) {
     if (make_short(operation)) return true;
     const std::lock_guard lock(world_->flight().mutex());
     operation.request.scheduled = true;
-    operation.schedule = plan_for(operation.request);
+    operation.schedule = planner_.plan(operation.request);
     return false;
 }
 
@@ -241,22 +234,6 @@ void Group::submit(const std::shared_ptr<Operation>& operation, bool asynchronou
 void Group::run(const std::shared_ptr<Operation>& operation) {
     submit(operation, false);
     world_->wait_for_call(*operation);
-}
-
-std::shared_ptr<const schedule::Schedule> Group::plan_for(const algorithm::Request& request) {
-    if (request.collective == Collective::all_to_all && !request.even && request.algorithm == "bruck") {
-        algorithm::Request straight = request;  // the operation that could not be passed on
-        straight.algorithm.reset();
-        return plan_for(straight);
-    }
-    const auto found = std::ranges::find(plans_, request, &CachedPlan::request);
-    if (found != plans_.end()) {
-        plans_.splice(plans_.begin(), plans_, found);
-    } else {
-        plans_.push_front({request, std::make_shared<const schedule::Schedule>(algorithm::plan(layout_, request))});
-        if (plans_.size() > plans_max) plans_.pop_back();
-    }
-    return plans_.front().schedule;
 }
 
 void Group::leave() {

@@ -11,6 +11,7 @@
 #include "group/agreement.hpp"
 #include "group/foreign_backends.hpp"
 #include "group/operation.hpp"
+#include "group/planner.hpp"
 #include "group/relay.hpp"
 #include "group/world.hpp"
 #include "record/recorder.hpp"
@@ -21,7 +22,6 @@
 #include <array>
 #include <atomic>
 #include <deque>
-#include <list>
 #include <memory>
 #include <optional>
 
@@ -79,7 +79,7 @@ class Group : public std::enable_shared_from_this<Group> {
     const std::string& name() const noexcept { return name_; }
     const std::string& description() const noexcept { return description_; }
     Determinism determinism() const noexcept { return world_->setup().determinism; }
-    const std::vector<int>& hosts() const noexcept { return layout_.host_of; }
+    const std::vector<int>& hosts() const noexcept { return layout().host_of; }
     std::chrono::milliseconds timeout() const noexcept { return timeout_.load(); }
     void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
     /// Whether it works on tensors there.
@@ -114,12 +114,9 @@ class Group : public std::enable_shared_from_this<Group> {
     /// Receives a short message of a rank of this host that is there or comes within a moment, when nothing else is in
     /// flight. False: it has to go the ordinary way.
     bool receive_now(transport::Transfer& receive);
-    const algorithm::Layout& layout() const noexcept { return layout_; }
-    /// The algorithm that is to serve a collective against the tuning, or the excluded one ("^ring"); empty: none.
-    /// Equal on all ranks; set only while no collective is under way.
-    const std::optional<std::string>& named(Collective collective) const noexcept {
-        return named_[static_cast<std::size_t>(collective)];
-    }
+    const Planner& planner() const noexcept { return planner_; }
+    const algorithm::Layout& layout() const noexcept { return planner_.layout(); }
+    /// Planner::serve_with; set only while no collective is under way.
     void serve_with(Collective collective, std::optional<std::string> algorithm);
     /// How many times this rank has asked for a smaller group, this time included; equal on all ranks that do.
     int next_shrink() noexcept { return ++shrinks_; }
@@ -183,7 +180,7 @@ class Group : public std::enable_shared_from_this<Group> {
     /// The fault that TUTTI_FAULTS asks for in it, when its time has come.
     void suffer(Operation& operation, bool moved, bool ends);
     int rank_of_member(int global) const noexcept;
-    void take_layout();
+    static algorithm::Layout layout_of(World& world, const std::vector<int>& members);
     void open_memory(const backend::Devices& backends);
     void leave_memory();
     void start(Operation& operation);
@@ -198,9 +195,7 @@ class Group : public std::enable_shared_from_this<Group> {
     void fail_together(const record::Subject& subject, ErrorContext context);
     record::Absent absent() const;
     void fail_as_judged(const record::Judgement& judgement, ErrorContext context);
-    std::shared_ptr<const schedule::Schedule> plan_for(const algorithm::Request& request);
     void execute(Operation& operation);
-    std::uint64_t largest_slot();
     bool begin_relay(Operation& operation);
     void end_relay(Operation& operation);
     std::vector<int> waits_for(const Operation& operation) const;
@@ -241,8 +236,7 @@ class Group : public std::enable_shared_from_this<Group> {
     int size_;
     const std::string name_, description_;
     std::atomic<std::chrono::milliseconds> timeout_;
-    algorithm::Layout layout_;
-    std::array<std::optional<std::string>, collective_count + 1> named_;               // by collective
+    Planner planner_;
     std::array<std::vector<algorithm::SlotSizes>, collective_count + 1> short_sizes_;  // by collective
     record::Recorder recorder_;
     std::optional<record::Inquiry> inquiry_;
@@ -268,12 +262,6 @@ class Group : public std::enable_shared_from_this<Group> {
     std::optional<engine::Slots> slots_;  // where all ranks share memory
     std::uint64_t looked_back_to_ = 0;    // the collective that is compared when this rank runs out of slots
     Instant next_probe_{};
-    struct CachedPlan {
-        algorithm::Request request;
-        std::shared_ptr<const schedule::Schedule> schedule;
-    };
-    std::list<CachedPlan> plans_;  // most recent first
-    std::optional<std::uint64_t> largest_slot_;
     Relay relay_;
 };
 

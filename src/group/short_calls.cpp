@@ -50,7 +50,7 @@ struct Group::ShortCallEvents {
 
 void Group::take_short_sizes(Collective collective) {
     short_sizes_[static_cast<std::size_t>(collective)] =
-        slots_ ? algorithm::slot_sizes(layout_, collective, named(collective)) : std::vector<algorithm::SlotSizes>();
+        slots_ ? algorithm::slot_sizes(layout(), collective, planner_.named(collective)) : std::vector<algorithm::SlotSizes>();
 }
 
 bool Group::is_short(Collective collective, std::uint64_t block_bytes) const noexcept {
