@@ -209,11 +209,11 @@ ProcessGroup ProcessGroup::split(const SplitOptions& o) const {
     const std::shared_ptr<World>& world = parent->shared_world();
     // The first rank of a part of the world takes numbers before it knows how many: one for each rank suffices.
     std::array<std::uint64_t, 4> mine{static_cast<std::uint64_t>(o.color), static_cast<std::uint64_t>(o.key), 0, 0};
-    const std::uint64_t bytes = Group::part_bytes(*world, parent->members());
+    const std::uint64_t bytes = Group::part_bytes(*world, parent->ranks().all());
     const auto most = static_cast<std::uint32_t>(parent->size());
     const auto making = world->making();
     GroupPlace first;
-    if (parent->is_whole_world()) {
+    if (parent->ranks().are_all()) {
         first = world->groups().next_place(most, bytes);
     } else if (parent->rank() == 0) {
         first = world->groups().next_place_in_store(most, bytes);
@@ -250,7 +250,7 @@ int get_global_rank(const ProcessGroup& group, int group_rank) {
     return ProcessGroup(api::group_of(group, "get_global_rank")).global_rank(group_rank);
 }
 Ranks get_process_group_ranks(const ProcessGroup& group) {
-    return api::group_of(group, "get_process_group_ranks")->members();
+    return api::group_of(group, "get_process_group_ranks")->ranks().all();
 }
 
 }  // namespace tutti

@@ -100,7 +100,7 @@ ProcessGroup MeshState::make(const MeshAxis& axis) {
 
     // Ranks that all take part count by themselves, once they know that they count alike; others ask the store.
     GroupPlace first;
-    if (!all->is_whole_world() && all->rank() == 0) first = world_->groups().next_place_in_store(count, bytes);
+    if (!all->ranks().are_all() && all->rank() == 0) first = world_->groups().next_place_in_store(count, bytes);
     std::uint64_t digest = api::digest(mesh.shape(), api::digest(mesh.ranks(), fnv1a(axis.name)));
     for (const std::size_t d : axis.dims) digest = fnv1a(std::to_string(d) + ",", digest);
     const auto theirs = api::agree(all,
@@ -110,7 +110,7 @@ ProcessGroup MeshState::make(const MeshAxis& axis) {
                                     .in_words = [&] { return in_words(axis, mesh); },
                                     .expected = "the same meshes, and one order of using their dimensions,"},
                                    {first.index, first.offset});
-    first = all->is_whole_world() ? world_->groups().next_place(count, bytes)
+    first = all->ranks().are_all() ? world_->groups().next_place(count, bytes)
                                   : GroupPlace{static_cast<std::uint32_t>(theirs[0]), theirs[1]};
 
     const auto index = static_cast<std::uint32_t>(first.index + lines.own);

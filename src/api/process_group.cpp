@@ -68,7 +68,7 @@ const std::string& ProcessGroup::description() const {
     return checked(*this).description();
 }
 std::vector<int> ProcessGroup::ranks() const {
-    return checked(*this).members();
+    return checked(*this).ranks().all();
 }
 int ProcessGroup::global_rank(int group_rank) const {
     const detail::Group& group = checked(*this);

@@ -354,12 +354,12 @@ int rank_in(const char* operation, const char* what, std::optional<int> global, 
             const Group& group) {
     const int rank = global ? group.rank_of(*global) : *in_group;
     if (rank >= 0 && rank < group.size()) return rank;
-    if (!global || group.is_whole_world()) {
+    if (!global || group.ranks().are_all()) {
         throw InvalidArgument(fmt::format("{}: {} {}: expected 0 to {}", operation, what, global ? *global : *in_group,
                                           group.size() - 1));
     }
     throw InvalidArgument(fmt::format("{}: {} {} is not in group \"{}\": expected one of its global ranks {}",
-                                      operation, what, *global, group.name(), fmt::join(group.members(), ", ")));
+                                      operation, what, *global, group.name(), fmt::join(group.ranks().all(), ", ")));
 }
 
 Prepared all_reduce(TensorView tensor, const AllReduceOptions& o) {

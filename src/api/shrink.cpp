@@ -49,7 +49,7 @@ ProcessGroup ProcessGroup::shrink(const ShrinkOptions& o) const {
     for (int rank = 0; rank < old.size(); ++rank) {
         if (!std::ranges::binary_search(ranks, rank)) left_out.push_back(rank);
     }
-    const std::string who = fmt::format("{} of \"{}\"", fmt::join(old.global(ranks), ", "), old.name());
+    const std::string who = fmt::format("{} of \"{}\"", fmt::join(old.ranks().global(ranks), ", "), old.name());
     try {
         return ProcessGroup(detail::Group::of_all({.store = survivors.store(),
                                                    .rank = static_cast<int>(own - ranks.begin()),

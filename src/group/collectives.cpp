@@ -27,7 +27,7 @@ void Group::start(Operation& operation) {
 
 void Group::begin_schedule(Operation& operation) {
     const std::uint64_t fingerprint = operation.operands.fingerprint;
-    if (arena_ && size_ > 1) {
+    if (arena_ && size() > 1) {
         // Of two ranks that disagree, the one that comes second sees the first: the fence keeps both from reading
         // before they have written (Dekker's algorithm: a full fence after the store, on either side). Not every
         // disagreement meets a message, as when ranks name different roots.
@@ -39,7 +39,7 @@ void Group::begin_schedule(Operation& operation) {
         operation.request.largest_count = largest / size_of(operation.operands.dtype);
     operation.request.scheduled = true;
     operation.operands.channel = Channel::of_collective(index_, operation.sequence);
-    if (size_ > 1) world_->flight().mailbox().check_unexpected(operation.operands.channel, fingerprint);
+    if (size() > 1) world_->flight().mailbox().check_unexpected(operation.operands.channel, fingerprint);
     world_->flight().heed_mailbox();
     if (world_->flight().failure()) return;
     if (operation.quantized) {
@@ -50,7 +50,7 @@ void Group::begin_schedule(Operation& operation) {
 }
 
 bool Group::begin_relay(Operation& operation) {
-    if (operation.request.collective != Collective::all_to_all || size_ < 4) return false;
+    if (operation.request.collective != Collective::all_to_all || size() < 4) return false;
     if (uses_shared_memory_only() && planner_.named(Collective::all_to_all) != "bruck") return false;
     const auto room = relay_.room_for(operation.operands.dtype, planner_.largest_relayed());
     if (!room) return false;
@@ -143,7 +143,7 @@ void Group::check_front(Instant now) {
 }
 
 void Group::check_last() {
-    if (arena_ && size_ > 1) check_records(sequence_);
+    if (arena_ && size() > 1) check_records(sequence_);
 }
 
 // Asks the ranks that it waits for what they are doing; ranks that have left will not answer.
@@ -184,7 +184,7 @@ void Group::give_up(int peer) {
 
 // And this rank has read all that it sent.
 bool Group::has_left(int peer) const {
-    if (!is_whole_world() && shares_memory_with(peer) &&
+    if (!ranks_.are_all() && shares_memory_with(peer) &&
         arena_->control(context_.local_of[static_cast<std::size_t>(peer)]).left.load(std::memory_order_acquire) != 0) {
         return true;
     }
@@ -217,13 +217,13 @@ void Group::time_out(Operation& operation) {
     std::string text = fmt::format("{}: timed out after {:.3f} s of {:.3f} s", title_of(operation), waited,
                                    std::chrono::duration<double>(operation.timeout).count());
     if (!missing.empty())
-        text += fmt::format("; rank {} has nothing from rank {}", world_->rank(), fmt::join(global(missing), ", "));
+        text += fmt::format("; rank {} has nothing from rank {}", world_->rank(), fmt::join(ranks_.global(missing), ", "));
     if (!context.phase.empty()) text += fmt::format("; {}", context.phase);
     fail_together({.headline = text,
                    .sequence = operation.sequence,
-                   .rank = rank_,
+                   .rank = rank(),
                    .peer = peer,
-                   .members = record::Members(members())},
+                   .members = record::Members(ranks_.in_world())},
                   context);
 }
 
@@ -247,17 +247,17 @@ void Group::mismatch_of_blocks(int peer, std::uint64_t sequence, std::uint64_t f
 
 void Group::mismatch(int peer, std::uint64_t sequence, const std::string& sides) {
     disagreed(peer, sequence,
-              fmt::format("operation #{} in group \"{}\" ({} ranks): {}", sequence, name_, size_, sides));
+              fmt::format("operation #{} in group \"{}\" ({} ranks): {}", sequence, name_, size(), sides));
 }
 
 void Group::disagreed(int peer, std::uint64_t sequence, const std::string& text) {
     if (world_->flight().failing()) return;
     fail_together({.headline = text,
                    .sequence = sequence,
-                   .rank = rank_,
+                   .rank = rank(),
                    .peer = peer,
                    .disagreement = true,
-                   .members = record::Members(members())},
+                   .members = record::Members(ranks_.in_world())},
                   {.sequence = sequence, .group = name_, .rank = world_->rank()});
 }
 

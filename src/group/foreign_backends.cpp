@@ -123,7 +123,7 @@ void ForeignBackends::make(const SubgroupSpec& spec) {
             .group_size = group_.size(),
             .timeout = group_.timeout(),
             .group_id = group_.name(),
-            .global_ranks_in_group = group_.members(),
+            .global_ranks_in_group = group_.ranks().all(),
             .device = spec.device};
         std::shared_ptr<CustomBackend> made;
         if (CustomBackend* whole = spec.parent ? spec.parent->backends().splittable(name) : nullptr)

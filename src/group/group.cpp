@@ -65,16 +65,14 @@ Group::Group(std::shared_ptr<World> world, SubgroupSpec spec)
     : world_(std::move(world)),
       index_(spec.place.index),
       offset_(spec.place.offset),
-      members_(std::move(spec.members)),
-      rank_(is_whole_world() ? world_->rank() : index_of(members_, world_->rank())),
-      size_(is_whole_world() ? world_->size() : static_cast<int>(members_.size())),
+      ranks_(std::move(spec.members), world_->rank(), world_->size()),
       name_(std::move(spec.name)),
       description_(std::move(spec.description)),
       timeout_(spec.timeout),
-      planner_(layout_of(*world_, members_)),
-      recorder_(name_, rank_, size_, &group::Fingerprint::describe, members_),
-      symmetric_(is_whole_world() ? &world_->neighbours().symmetric() : &own_symmetric_),
-      relay_(rank_, size_) {
+      planner_(layout_of(*world_, ranks_)),
+      recorder_(name_, rank(), size(), &group::Fingerprint::describe, ranks_.in_world()),
+      symmetric_(ranks_.are_all() ? &world_->neighbours().symmetric() : &own_symmetric_),
+      relay_(rank(), size()) {
     // Equal on the ranks of this group alone.
     has_quick_way_ = world_->means().faults == nullptr && !recorder_.counts_operations();
     recorder_.set_world(world_->id() + index_ * 0x9e3779b97f4a7c15ULL, world_->id());
@@ -96,40 +94,23 @@ Group::~Group() {
 
 // Once; from here on others know that this rank reads and writes there no more.
 void Group::leave_memory() {
-    if (arena_ && !is_whole_world() && size_ > 1 && !std::exchange(memory_left_, true))
+    if (arena_ && !ranks_.are_all() && size() > 1 && !std::exchange(memory_left_, true))
         arena_->leave_part(context_.local_rank);
 }
 
-int Group::rank_of_member(int global) const noexcept {
-    return index_of(members_, global);
-}
-
-std::vector<int> Group::global(const std::vector<int>& ranks) const {
-    std::vector<int> result;
-    for (const int rank : ranks) result.push_back(global(rank));
-    return result;
-}
-
-std::vector<int> Group::members() const {
-    std::vector<int> all = members_;
-    for (int r = 0; is_whole_world() && r < size_; ++r) all.push_back(r);
-    return all;
-}
-
-// Of a group of `members`; empty: all ranks of the world.
-algorithm::Layout Group::layout_of(World& world, const std::vector<int>& members) {
+algorithm::Layout Group::layout_of(World& world, const Ranks& ranks) {
     algorithm::Layout layout = world.layout();
-    if (members.empty()) return layout;
+    if (ranks.are_all()) return layout;
     // Numbers the hosts anew, in the order of the group's ranks.
     std::vector<int> hosts;
     layout.host_of.clear();
-    for (const int r : members) {
+    for (const int r : ranks.in_world()) {
         const int host = world.layout().host_of[static_cast<std::size_t>(r)];
         if (index_of(hosts, host) < 0) hosts.push_back(host);
         layout.host_of.push_back(index_of(hosts, host));
     }
     layout.slot_bytes = transport::ArenaLayout::of(1, layout.size()).slot_bytes;
-    layout.machines = world.machines_of(members);
+    layout.machines = world.machines_of(ranks.in_world());
     layout.pulls = hosts.size() == 1 && world.neighbours().read_memory();
     if (layout.size() == 1) layout.shared_memory = true;  // alone: the staging area is this rank's own
     return layout;
@@ -150,36 +131,36 @@ std::uint64_t Group::part_bytes(const World& world, std::span<const int> members
 
 void Group::open_memory(const backend::Devices& backends) {
     context_.mailbox = &world_->flight().mailbox();
-    context_.rank = rank_;
-    context_.world_of = members_;
+    context_.rank = rank();
+    context_.world_of = ranks_.in_world();
     context_.channel = Channel::of_collective(index_, 0);
-    context_.local_of.assign(static_cast<std::size_t>(size_), -1);
-    const int host = layout().host_of[static_cast<std::size_t>(rank_)];
+    context_.local_of.assign(static_cast<std::size_t>(size()), -1);
+    const int host = layout().host_of[static_cast<std::size_t>(rank())];
     std::vector<int> doors;  // arena ranks in the world's
-    for (int r = 0; r < size_; ++r) {
+    for (int r = 0; r < size(); ++r) {
         if (layout().host_of[static_cast<std::size_t>(r)] != host) continue;
         context_.local_of[static_cast<std::size_t>(r)] = static_cast<int>(rank_of_local_.size());
         rank_of_local_.push_back(r);
         doors.push_back(world_->neighbours().local_of(global(r)));
     }
-    context_.local_rank = context_.local_of[static_cast<std::size_t>(rank_)];
-    if (is_whole_world()) {
+    context_.local_rank = context_.local_of[static_cast<std::size_t>(rank())];
+    if (ranks_.are_all()) {
         arena_ = world_->neighbours().arena();
-    } else if (size_ == 1) {  // alone: the staging area is this rank's own
+    } else if (size() == 1) {  // alone: the staging area is this rank's own
         arena_ = transport::Arena::create_private(part_layout(1, 1));
     } else if (world_->neighbours().arena() && doors.size() > 1) {
-        const transport::ArenaLayout layout = part_layout(static_cast<int>(doors.size()), size_);
+        const transport::ArenaLayout layout = part_layout(static_cast<int>(doors.size()), size());
         arena_ = transport::Arena::part(world_->neighbours().arena(), offset_, layout, std::move(doors));
     }
     const auto of_host = backends.find(Device::Type::cpu);
     if (of_host != backends.end() && of_host->second != backend::native) arena_.reset();
     carries_own_bytes_alone_ = !backends.empty() && of_host == backends.end();
     context_.arena = arena_.get();
-    if (uses_shared_memory_only()) slots_.emplace(*arena_, rank_, size_, &world_->means().small_copy);
+    if (uses_shared_memory_only()) slots_.emplace(*arena_, rank(), size(), &world_->means().small_copy);
     for (int c = 1; c <= collective_count; ++c) take_short_sizes(static_cast<Collective>(c));
     context_.staging_copy = &world_->means().staging_copy;
     context_.huge_pages = &world_->means().huge_pages;
-    if (arena_ && size_ > 1) context_.symmetric = symmetric_;
+    if (arena_ && size() > 1) context_.symmetric = symmetric_;
     if (arena_ && layout().pulls) context_.memory = [this](int rank) { return world_->neighbours().memory_of(rank); };
 }
 
@@ -238,7 +219,7 @@ void Group::run(const std::shared_ptr<Operation>& operation) {
 
 void Group::leave() {
     if (world_->inherited()) return;  // a child's actions concern no other rank
-    if (is_whole_world()) {
+    if (ranks_.are_all()) {
         for (const auto& group : world_->groups().all()) group->backends().leave();
         return world_->leave();
     }
@@ -265,7 +246,7 @@ ErrorContext Group::context_of(const Operation& operation) const {
 
 std::string Group::title_of(const Operation& operation) const {
     const std::string number = operation.is_collective ? fmt::format(" #{}", operation.sequence) : std::string();
-    return fmt::format("{}{} in group \"{}\" ({} ranks)", operation.name, number, name_, size_);
+    return fmt::format("{}{} in group \"{}\" ({} ranks)", operation.name, number, name_, size());
 }
 
 }  // namespace tutti::detail

@@ -12,6 +12,7 @@
 #include "group/foreign_backends.hpp"
 #include "group/operation.hpp"
 #include "group/planner.hpp"
+#include "group/ranks.hpp"
 #include "group/relay.hpp"
 #include "group/world.hpp"
 #include "record/recorder.hpp"
@@ -60,21 +61,11 @@ class Group : public std::enable_shared_from_this<Group> {
     World& world() const noexcept { return *world_; }
     const std::shared_ptr<World>& shared_world() const noexcept { return world_; }
     std::uint32_t index() const noexcept { return index_; }
-    int rank() const noexcept { return rank_; }
-    int size() const noexcept { return size_; }
-    bool is_whole_world() const noexcept { return index_ == 0; }
-    /// Rank in the world; of any_source, itself.
-    int global(int rank) const noexcept {
-        return is_whole_world() || rank < 0 ? rank : members_[static_cast<std::size_t>(rank)];
-    }
-    std::vector<int> global(const std::vector<int>& ranks) const;
-    /// Rank here of a rank of the world; -1: it is not a member.
-    int rank_of(int global) const noexcept {
-        if (is_whole_world()) return global >= 0 && global < size_ ? global : -1;
-        return rank_of_member(global);
-    }
-    /// Ranks of the world, by rank.
-    std::vector<int> members() const;
+    const Ranks& ranks() const noexcept { return ranks_; }
+    int rank() const noexcept { return ranks_.rank(); }
+    int size() const noexcept { return ranks_.size(); }
+    int global(int rank) const noexcept { return ranks_.global(rank); }
+    int rank_of(int global) const noexcept { return ranks_.rank_of(global); }
     const record::Recorder& recorder() const noexcept { return recorder_; }
     const std::string& name() const noexcept { return name_; }
     const std::string& description() const noexcept { return description_; }
@@ -179,8 +170,7 @@ class Group : public std::enable_shared_from_this<Group> {
 
     /// The fault that TUTTI_FAULTS asks for in it, when its time has come.
     void suffer(Operation& operation, bool moved, bool ends);
-    int rank_of_member(int global) const noexcept;
-    static algorithm::Layout layout_of(World& world, const std::vector<int>& members);
+    static algorithm::Layout layout_of(World& world, const Ranks& ranks);
     void open_memory(const backend::Devices& backends);
     void leave_memory();
     void start(Operation& operation);
@@ -222,7 +212,7 @@ class Group : public std::enable_shared_from_this<Group> {
     void record_short(const engine::SlotCall& call, std::uint64_t sequence, record::Ticket& ticket);
     void note_splits(const engine::SlotCall& call, record::Ticket ticket);
     bool uses_shared_memory_only() const noexcept {
-        return arena_ && arena_->layout().ranks == size_ && !carries_own_bytes_alone_;
+        return arena_ && arena_->layout().ranks == size() && !carries_own_bytes_alone_;
     }
     bool shares_memory_with(int peer) const noexcept {
         return arena_ && context_.local_of[static_cast<std::size_t>(peer)] >= 0;
@@ -230,10 +220,8 @@ class Group : public std::enable_shared_from_this<Group> {
 
     const std::shared_ptr<World> world_;
     const std::uint32_t index_;
-    const std::uint64_t offset_;      // of its shared memory
-    const std::vector<int> members_;  // empty: all ranks of the world
-    int rank_;
-    int size_;
+    const std::uint64_t offset_;  // of its shared memory
+    const Ranks ranks_;
     const std::string name_, description_;
     std::atomic<std::chrono::milliseconds> timeout_;
     Planner planner_;

@@ -93,21 +93,14 @@ void Group::fail_together(const record::Subject& subject, ErrorContext context) 
     const rendezvous::Verdict accusation{subject.disagreement ? VerdictKind::mismatch : VerdictKind::timed_out,
                                          global(subject.peer), subject.headline, index_, world_->rank()};
     if (!world_->verdicts().accuse(accusation)) return world_->verdicts().fail_as_told(context);
-    const record::Judgement judgement = inquiry_->decide(subject, size_, absent());
+    const record::Judgement judgement = inquiry_->decide(subject, size(), absent());
     world_->verdicts().tell(
         {VerdictKind::judged, global(judgement.peer), record::to_text(judgement), index_, world_->rank()}, false);
     fail_as_judged(judgement, std::move(context));
 }
 
 record::Absent Group::absent() const {
-    const auto here = [this](const std::vector<int>& ranks) {
-        std::vector<int> own;
-        for (const int global : ranks) {
-            if (const int rank = rank_of(global); rank >= 0) own.push_back(rank);
-        }
-        return own;
-    };
-    return {.departed = here(world_->verdicts().departed()), .silent = here(world_->verdicts().health().silent())};
+    return {.departed = ranks_.ranks_of(world_->verdicts().departed()), .silent = ranks_.ranks_of(world_->verdicts().health().silent())};
 }
 
 // `told`: a judgement, or, where none has come, an accusation.
@@ -119,13 +112,13 @@ void Group::fail_as_told(const rendezvous::Verdict& told, const ErrorContext& co
                                   .rank = rank_of(told.from),
                                   .peer = rank_of(told.rank),
                                   .disagreement = told.kind == rendezvous::VerdictKind::mismatch,
-                                  .members = record::Members(members())};
+                                  .members = record::Members(ranks_.in_world())};
     fail_as_judged(record::judge(subject, absent()), context);
 }
 
 void Group::fail_as_judged(const record::Judgement& judgement, ErrorContext context) {
     // The judgement may have come from the store, where others write.
-    context.peer = judgement.peer < size_ ? global(judgement.peer) : -1;
+    context.peer = judgement.peer < size() ? global(judgement.peer) : -1;
     if (judgement.disagreement) {
         context.sequence = judgement.sequence;
         world_->flight().fail(std::make_exception_ptr(CollectiveMismatch(judgement.text, context)));

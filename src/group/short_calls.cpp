@@ -66,8 +66,8 @@ bool Group::blocks_fit(const SlotCall& call) const noexcept {
     if (call.send_counts.empty()) return is_short(call.collective, call.block_bytes) && slots_->blocks_fit(call);
     if (!slots_ || !slots_->blocks_fit(call)) return false;
     std::uint64_t longest = 0;
-    for (int peer = 0; peer < size_; ++peer) longest = std::max(longest, call.sent_to(peer));
-    return is_short(call.collective, std::min(longest, schedule::longest_in_slot(call.collective, size_)));
+    for (int peer = 0; peer < size(); ++peer) longest = std::max(longest, call.sent_to(peer));
+    return is_short(call.collective, std::min(longest, schedule::longest_in_slot(call.collective, size())));
 }
 
 // The same, for an operation that was made the ordinary way. Fills in `operation.slot_call` if it is short.
@@ -202,8 +202,8 @@ bool Group::awaits_only_others_cpus(const SlotCall& call, const SlotState& state
     if (balancer == nullptr) return false;
     balancer->observe();
     if (!state.published) return false;  // it waits for room, which any rank may have to make
-    for (int peer = state.next; peer < size_; ++peer) {
-        if (peer != rank_ && balancer->is_here(world_->neighbours().local_of(global(peer))) &&
+    for (int peer = state.next; peer < size(); ++peer) {
+        if (peer != rank() && balancer->is_here(world_->neighbours().local_of(global(peer))) &&
             slots_->awaits(call, state, peer))
             return false;
     }
@@ -236,7 +236,7 @@ void Group::record_short(const SlotCall& call, std::uint64_t sequence, record::T
 
 void Group::note_splits(const SlotCall& call, record::Ticket ticket) {
     if (!call.send_counts.empty()) return recorder_.note_splits(ticket, call.send_counts, call.receive_counts);
-    const std::vector<std::uint64_t> even(static_cast<std::size_t>(size_), call.block_bytes / size_of(call.dtype));
+    const std::vector<std::uint64_t> even(static_cast<std::size_t>(size()), call.block_bytes / size_of(call.dtype));
     recorder_.note_splits(ticket, even, even);
 }
 

@@ -42,7 +42,7 @@ std::vector<int> Survivors::agree() {
     } catch (const DistStoreError& error) {
         if (error.code() == ErrorCode::timeout) throw;
         hear_of_the_gone();
-        const auto gone = group_.global(std::vector<int>(gone_.begin(), gone_.end()));
+        const auto gone = group_.ranks().global(std::vector<int>(gone_.begin(), gone_.end()));
         throw DistStoreError(
             fmt::format("shrink: the survivors of group \"{}\" cannot meet: its store {} is gone{}{}: expected a store "
                         "that outlives the ranks, as that of `tutti run` does: {}",
@@ -179,7 +179,7 @@ std::vector<int> Survivors::understood(const std::string& result) const {
         throw Timeout(fmt::format("shrink of group \"{}\" ({} ranks): not called within {} ms by rank{} {}, which "
                                   "is not known to be dead",
                                   group_.name(), group_.size(), waited, ranks.size() == 1 ? "" : "s",
-                                  fmt::join(group_.global(ranks), ", ")),
+                                  fmt::join(group_.ranks().global(ranks), ", ")),
                       context);
     }
     if (std::ranges::find(ranks, group_.rank()) != ranks.end()) return ranks;
@@ -187,7 +187,7 @@ std::vector<int> Survivors::understood(const std::string& result) const {
     throw PeerLost(
         fmt::format("shrink of group \"{}\" ({} ranks): ranks {} go on without this rank, {}: it came too late, "
                     "or could not be reached",
-                    group_.name(), group_.size(), fmt::join(group_.global(ranks), ", "), context.rank),
+                    group_.name(), group_.size(), fmt::join(group_.ranks().global(ranks), ", "), context.rank),
         context);
 }
 

@@ -20,7 +20,7 @@ std::shared_ptr<transport::SymmetricSegment> Group::make_symmetric(std::size_t b
     const int ranks = static_cast<int>(rank_of_local_.size());
     UniqueFd fd;
     if (context_.local_rank == 0) fd = SymmetricSegment::create(ranks, bytes);
-    const std::vector<int> here = global(rank_of_local_);
+    const std::vector<int> here = ranks_.global(rank_of_local_);
     world_->pass_on_host(fmt::format("symmetric-{}-{}", index_, id), here, {&fd, 1}, deadline);
     return std::make_shared<SymmetricSegment>(fd, id, ranks, context_.local_rank, bytes);
 }

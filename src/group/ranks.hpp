@@ -1,0 +1,50 @@
+// Ranks: the ranks of a group, and which ranks of the world they are.
+//
+// A value that never changes. Threads: any.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace tutti::detail {
+
+class Ranks {
+ public:
+    /// `in_world`: the ranks of the world, in the order of the group; empty: all `world_size` of them. `own`: this
+    /// rank, of the world; it is one of them.
+    Ranks(std::vector<int> in_world, int own, int world_size);
+
+    /// This rank's.
+    int rank() const noexcept { return rank_; }
+    /// The same in the world.
+    int own_global() const noexcept { return own_; }
+    int size() const noexcept { return size_; }
+    /// They are those of the world.
+    bool are_all() const noexcept { return are_all_; }
+
+    /// Rank in the world; of any_source, and none, itself.
+    int global(int rank) const noexcept {
+        return are_all_ || rank < 0 ? rank : in_world_[static_cast<std::size_t>(rank)];
+    }
+    std::vector<int> global(const std::vector<int>& ranks) const;
+    /// Rank here of a rank of the world; -1: it is not a member.
+    int rank_of(int global) const noexcept {
+        if (are_all_) return global >= 0 && global < size_ ? global : -1;
+        return find(global);
+    }
+    /// Of ranks of the world, those that are members.
+    std::vector<int> ranks_of(const std::vector<int>& globals) const;
+    /// Ranks of the world, by rank.
+    std::vector<int> all() const;
+    /// The same; empty: they are those of the world.
+    const std::vector<int>& in_world() const noexcept { return in_world_; }
+
+ private:
+    int find(int global) const noexcept;
+
+    std::vector<int> in_world_;
+    bool are_all_;
+    int own_, size_, rank_;
+};
+
+}  // namespace tutti::detail
