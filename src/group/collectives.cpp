@@ -261,4 +261,52 @@ void Group::disagreed(int peer, std::uint64_t sequence, const std::string& text)
                   {.sequence = sequence, .group = name_, .rank = world_->rank()});
 }
 
+// Once: this rank's operations at the time of the trouble, for the others and for the dump.
+void Group::publish_tail(const std::string& reason) {
+    if (tail_published_.exchange(true)) return;
+    inquiry_->publish(recorder_.snapshot("", record::Inquiry::tail_length));
+    recorder_.dump_at_end(reason, record::Recorder::End::failed);
+}
+
+// All ranks hear of it, say what they were doing, and fail with one verdict.
+void Group::fail_together(const record::Subject& subject, ErrorContext context) {
+    using rendezvous::VerdictKind;
+    publish_tail(subject.headline);
+    const rendezvous::Verdict accusation{subject.disagreement ? VerdictKind::mismatch : VerdictKind::timed_out,
+                                         global(subject.peer), subject.headline, index_, world_->rank()};
+    if (!world_->verdicts().accuse(accusation)) return world_->verdicts().fail_as_told(context);
+    const record::Judgement judgement = inquiry_->decide(subject, size(), absent());
+    world_->verdicts().tell(
+        {VerdictKind::judged, global(judgement.peer), record::to_text(judgement), index_, world_->rank()}, false);
+    fail_as_judged(judgement, std::move(context));
+}
+
+record::Absent Group::absent() const {
+    return {.departed = ranks_.ranks_of(world_->verdicts().departed()), .silent = ranks_.ranks_of(world_->verdicts().health().silent())};
+}
+
+// `told`: a judgement, or, where none has come, an accusation.
+void Group::fail_as_told(const rendezvous::Verdict& told, const ErrorContext& context) {
+    if (auto judgement = record::read_judgement(told.text)) return fail_as_judged(*judgement, context);
+    if (auto judgement = inquiry_->learn()) return fail_as_judged(*judgement, context);
+    const record::Subject subject{.headline = told.text,
+                                  .sequence = context.sequence,
+                                  .rank = rank_of(told.from),
+                                  .peer = rank_of(told.rank),
+                                  .disagreement = told.kind == rendezvous::VerdictKind::mismatch,
+                                  .members = record::Members(ranks_.in_world())};
+    fail_as_judged(record::judge(subject, absent()), context);
+}
+
+void Group::fail_as_judged(const record::Judgement& judgement, ErrorContext context) {
+    // The judgement may have come from the store, where others write.
+    context.peer = judgement.peer < size() ? global(judgement.peer) : -1;
+    if (judgement.disagreement) {
+        context.sequence = judgement.sequence;
+        world_->flight().fail(std::make_exception_ptr(CollectiveMismatch(judgement.text, context)));
+    } else {
+        world_->flight().fail(std::make_exception_ptr(Timeout(judgement.text, context)));
+    }
+}
+
 }  // namespace tutti::detail

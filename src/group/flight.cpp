@@ -3,6 +3,7 @@
 #include "core/log.hpp"
 #include "group/channel.hpp"
 #include "group/group.hpp"
+#include "group/recording.hpp"
 
 #include <tutti/error.hpp>
 
@@ -200,7 +201,8 @@ bool Flight::run(engine::Running& execution) {
 }
 
 void Flight::complete(std::shared_ptr<Operation> operation, const std::exception_ptr& error) {
-    operation->group->record_end(*operation, error == nullptr);
+    Group& group = *operation->group;
+    recording::end(group.recorder(), group.ranks(), *operation, error == nullptr);
     if (!error && operation->finish) operation->finish();
     operation->complete(error);
     completed_.push_back(std::move(operation));
@@ -244,7 +246,7 @@ void Flight::fail(const std::exception_ptr& error) {
     if (ways_.mailbox != nullptr) ways_.mailbox->drop_all();
     for (Group* group : std::exchange(active_, {})) group->drop(error);
     for (auto& operation : std::exchange(messages_, {})) complete(operation, error);
-    for (const auto& group : groups_.all()) group->record_failure(error);
+    for (const auto& group : groups_.all()) recording::failure(group->recorder(), group->ranks(), error);
 }
 
 void Flight::check() {
@@ -252,13 +254,7 @@ void Flight::check() {
     const Instant now = Clock::now();
     if (now < next_check_) return;
     next_check_ = now + std::chrono::milliseconds(10);
-    for (Group* group : active_) group->note_waits(*group->front(), last_check_, now);
-    for (const auto& operation : messages_) operation->group->note_waits(*operation, last_check_, now);
-    for (Group* group : active_) {
-        if (!group->recorder().counts_operations()) continue;
-        for (const int rank : verdicts_.departed()) group->note_gone(rank);
-    }
-    last_check_ = now;
+    record_waits(now);
     if (leaving_) return;
     std::vector<std::shared_ptr<Operation>> in_vain;
     for (const auto& operation : messages_) {
@@ -283,6 +279,19 @@ void Flight::check() {
         group->check_last();
         if (failure_) return;
     }
+}
+
+void Flight::record_waits(Instant now) {
+    const auto record = [&](Group& group, const Operation& operation) {
+        recording::waits(group.recorder(), operation, group.waits_for(operation), last_check_, now);
+    };
+    for (Group* group : active_) record(*group, *group->front());
+    for (const auto& operation : messages_) record(*operation->group, *operation);
+    for (Group* group : active_) {
+        if (!group->recorder().counts_operations()) continue;
+        for (const int rank : verdicts_.departed()) recording::gone(group->recorder(), group->ranks(), rank);
+    }
+    last_check_ = now;
 }
 
 // Its receiver has left without it, which concerns no other rank: the streams are as they were.

@@ -106,6 +106,7 @@ class Flight final : public Driven {
     void take_what_has_come();
     bool progress_collectives();
     bool progress_messages();
+    void record_waits(Instant now);
     void give_up(const std::shared_ptr<Operation>& send);
 
     GroupTable& groups_;

@@ -2,6 +2,7 @@
 #include "group/group.hpp"
 
 #include "group/fingerprint.hpp"
+#include "group/recording.hpp"
 #include "rendezvous/table.hpp"
 
 #include <tutti/error.hpp>
@@ -184,7 +185,7 @@ void Group::begin(const std::shared_ptr<Operation>& operation) {
     operation->deadline = Deadline::after(operation->timeout, operation->started);
     operation->group = shared_from_this();
     if (operation->is_collective) operation->sequence = ++sequence_;
-    operation->ticket = record_call(*operation);
+    operation->ticket = recording::begin(recorder_, ranks_, *operation);
     if (Faults* const faults = world_->means().faults.get()) operation->fault = faults->begin(operation->name);
 }
 

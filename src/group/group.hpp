@@ -66,7 +66,7 @@ class Group : public std::enable_shared_from_this<Group> {
     int size() const noexcept { return ranks_.size(); }
     int global(int rank) const noexcept { return ranks_.global(rank); }
     int rank_of(int global) const noexcept { return ranks_.rank_of(global); }
-    const record::Recorder& recorder() const noexcept { return recorder_; }
+    record::Recorder& recorder() noexcept { return recorder_; }
     const std::string& name() const noexcept { return name_; }
     const std::string& description() const noexcept { return description_; }
     Determinism determinism() const noexcept { return world_->setup().determinism; }
@@ -157,11 +157,8 @@ class Group : public std::enable_shared_from_this<Group> {
     const Agreement& agreement() const noexcept { return *agreement_; }
     ErrorContext context_of(const Operation& operation) const;
     std::string title_of(const Operation& operation) const;
-    // Reports to the recorder (recording.cpp).
-    void record_end(const Operation& operation, bool well);
-    void record_failure(const std::exception_ptr& error);
-    void note_gone(int global);
-    void note_waits(const Operation& operation, Instant since, Instant now);
+    /// Ranks whose part of it has not come yet.
+    std::vector<int> waits_for(const Operation& operation) const;
     /// Any thread.
     void publish_tail(const std::string& reason);
 
@@ -181,14 +178,12 @@ class Group : public std::enable_shared_from_this<Group> {
     void disagreement(const Agreement::Disagreement& found);
     void mismatch(int peer, std::uint64_t sequence, const std::string& sides);
     void disagreed(int peer, std::uint64_t sequence, const std::string& text);
-    record::Ticket record_call(const Operation& operation);
     void fail_together(const record::Subject& subject, ErrorContext context);
     record::Absent absent() const;
     void fail_as_judged(const record::Judgement& judgement, ErrorContext context);
     void execute(Operation& operation);
     bool begin_relay(Operation& operation);
     void end_relay(Operation& operation);
-    std::vector<int> waits_for(const Operation& operation) const;
     // Short calls (short_calls.cpp).
     struct ShortCallEvents;
     void take_short_sizes(Collective collective);

@@ -1,0 +1,28 @@
+// Recording: what a group's recorder learns of its operations.
+//
+// Threads: one at a time (the world's lock).
+#pragma once
+
+#include "core/deadline.hpp"
+#include "group/operation.hpp"
+#include "group/ranks.hpp"
+#include "record/recorder.hpp"
+
+#include <exception>
+#include <vector>
+
+namespace tutti::detail::recording {
+
+/// It is issued.
+record::Ticket begin(record::Recorder& recorder, const Ranks& ranks, const Operation& operation);
+/// It is over, well or with an error.
+void end(record::Recorder& recorder, const Ranks& ranks, const Operation& operation, bool well);
+/// The world has failed, and with it the group.
+void failure(record::Recorder& recorder, const Ranks& ranks, const std::exception_ptr& error);
+/// A rank of the world has died, or has left.
+void gone(record::Recorder& recorder, const Ranks& ranks, int global);
+/// It has waited for `peers` between these two looks, if it had begun.
+void waits(record::Recorder& recorder, const Operation& operation, const std::vector<int>& peers, Instant since,
+           Instant now);
+
+}  // namespace tutti::detail::recording
