@@ -1,11 +1,7 @@
 // The collectives of a group on their way, and the ranks' findings about each other meanwhile.
-#include "group/fingerprint.hpp"
 #include "group/group.hpp"
 
-#include <tutti/error.hpp>
-
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
@@ -65,7 +61,8 @@ void Group::end_relay(Operation& operation) {
     operation.relayed = false;
     const Relay::Outcome outcome = relay_.end(operation.request, operation.operands);
     if (const auto& found = outcome.difference)
-        mismatch_of_blocks(found->peer, operation.sequence, operation.operands.fingerprint, found->theirs, found->mine);
+        inquest_.mismatch_of_blocks(found->peer, operation.sequence, operation.operands.fingerprint, found->theirs,
+                                    found->mine);
     else if (!outcome.fitted)
         execute(operation);
 }
@@ -96,7 +93,7 @@ bool Group::progress() {
             if (world_->flight().failure()) return true;
             if (const auto& other = operation->execution->mismatch()) {
                 const auto [peer, theirs] = *other;
-                mismatch(peer, operation->sequence, theirs, operation->operands.fingerprint);
+                inquest_.mismatch(peer, operation->sequence, theirs, operation->operands.fingerprint);
             }
             if (world_->flight().failure()) return true;
             if (!operation->execution->done()) return moved;
@@ -135,7 +132,7 @@ void Group::drop(const std::exception_ptr& error) {
 
 void Group::check_front(Instant now) {
     const std::shared_ptr<Operation> operation = front();
-    if (operation->deadline.expired(now)) return time_out(*operation);
+    if (operation->deadline.expired(now)) return inquest_.time_out(*operation, waits_for(*operation));
     if (arena_) check_records(operation->sequence);
     if (world_->flight().failure() || now < next_probe_) return;
     next_probe_ = now + std::chrono::milliseconds(200);
@@ -197,9 +194,8 @@ void Group::check_records(std::uint64_t sequence) {
 
 void Group::disagreement(const Agreement::Disagreement& found) {
     const int peer = rank_of_local_[static_cast<std::size_t>(found.local)];
-    if (found.theirs != found.mine) return mismatch(peer, found.sequence, found.theirs, found.mine);
-    mismatch(peer, found.sequence,
-             fmt::format("ranks {} and {} have disagreed about a collective before it", world_->rank(), global(peer)));
+    if (found.theirs != found.mine) return inquest_.mismatch(peer, found.sequence, found.theirs, found.mine);
+    inquest_.mismatch_before(peer, found.sequence);
 }
 
 std::vector<int> Group::waits_for(const Operation& operation) const {
@@ -207,106 +203,6 @@ std::vector<int> Group::waits_for(const Operation& operation) const {
     if (operation.slot_state.sequence != 0) return slots_->waits_for(operation.slot_call, operation.slot_state);
     if (!operation.is_collective && operation.transfer.peer >= 0) return {rank_of(operation.transfer.peer)};
     return {};
-}
-
-void Group::time_out(Operation& operation) {
-    ErrorContext context = context_of(operation);
-    const std::vector<int> missing = waits_for(operation);
-    const int peer = missing.empty() ? -1 : missing.front();
-    const double waited = std::chrono::duration<double>(context.elapsed).count();
-    std::string text = fmt::format("{}: timed out after {:.3f} s of {:.3f} s", title_of(operation), waited,
-                                   std::chrono::duration<double>(operation.timeout).count());
-    if (!missing.empty())
-        text += fmt::format("; rank {} has nothing from rank {}", world_->rank(), fmt::join(ranks_.global(missing), ", "));
-    if (!context.phase.empty()) text += fmt::format("; {}", context.phase);
-    fail_together({.headline = text,
-                   .sequence = operation.sequence,
-                   .rank = rank(),
-                   .peer = peer,
-                   .members = record::Members(ranks_.in_world())},
-                  context);
-}
-
-void Group::mismatch(int peer, std::uint64_t sequence, std::uint64_t theirs, std::uint64_t mine) {
-    using group::Fingerprint;
-    if (!group::is_message(theirs) || !group::is_message(mine)) {
-        return mismatch(peer, sequence,
-                        fmt::format("rank {} called {}, but rank {} called {}", world_->rank(),
-                                    Fingerprint::describe(mine), global(peer), Fingerprint::describe(theirs)));
-    }
-    disagreed(peer, 0,
-              fmt::format("group \"{}\": rank {} sent {}, but rank {} receives {}", name_, global(peer),
-                          Fingerprint::describe(theirs), world_->rank(), Fingerprint::describe(mine)));
-}
-
-void Group::mismatch_of_blocks(int peer, std::uint64_t sequence, std::uint64_t fingerprint, std::uint64_t their_bytes,
-                               std::uint64_t my_bytes) {
-    mismatch(peer, sequence,
-             group::Fingerprint::describe_block(fingerprint, global(peer), their_bytes, world_->rank(), my_bytes));
-}
-
-void Group::mismatch(int peer, std::uint64_t sequence, const std::string& sides) {
-    disagreed(peer, sequence,
-              fmt::format("operation #{} in group \"{}\" ({} ranks): {}", sequence, name_, size(), sides));
-}
-
-void Group::disagreed(int peer, std::uint64_t sequence, const std::string& text) {
-    if (world_->flight().failing()) return;
-    fail_together({.headline = text,
-                   .sequence = sequence,
-                   .rank = rank(),
-                   .peer = peer,
-                   .disagreement = true,
-                   .members = record::Members(ranks_.in_world())},
-                  {.sequence = sequence, .group = name_, .rank = world_->rank()});
-}
-
-// Once: this rank's operations at the time of the trouble, for the others and for the dump.
-void Group::publish_tail(const std::string& reason) {
-    if (tail_published_.exchange(true)) return;
-    inquiry_->publish(recorder_.snapshot("", record::Inquiry::tail_length));
-    recorder_.dump_at_end(reason, record::Recorder::End::failed);
-}
-
-// All ranks hear of it, say what they were doing, and fail with one verdict.
-void Group::fail_together(const record::Subject& subject, ErrorContext context) {
-    using rendezvous::VerdictKind;
-    publish_tail(subject.headline);
-    const rendezvous::Verdict accusation{subject.disagreement ? VerdictKind::mismatch : VerdictKind::timed_out,
-                                         global(subject.peer), subject.headline, index_, world_->rank()};
-    if (!world_->verdicts().accuse(accusation)) return world_->verdicts().fail_as_told(context);
-    const record::Judgement judgement = inquiry_->decide(subject, size(), absent());
-    world_->verdicts().tell(
-        {VerdictKind::judged, global(judgement.peer), record::to_text(judgement), index_, world_->rank()}, false);
-    fail_as_judged(judgement, std::move(context));
-}
-
-record::Absent Group::absent() const {
-    return {.departed = ranks_.ranks_of(world_->verdicts().departed()), .silent = ranks_.ranks_of(world_->verdicts().health().silent())};
-}
-
-// `told`: a judgement, or, where none has come, an accusation.
-void Group::fail_as_told(const rendezvous::Verdict& told, const ErrorContext& context) {
-    if (auto judgement = record::read_judgement(told.text)) return fail_as_judged(*judgement, context);
-    if (auto judgement = inquiry_->learn()) return fail_as_judged(*judgement, context);
-    const record::Subject subject{.headline = told.text,
-                                  .sequence = context.sequence,
-                                  .rank = rank_of(told.from),
-                                  .peer = rank_of(told.rank),
-                                  .disagreement = told.kind == rendezvous::VerdictKind::mismatch,
-                                  .members = record::Members(ranks_.in_world())};
-    fail_as_judged(record::judge(subject, absent()), context);
-}
-
-void Group::fail_as_judged(const record::Judgement& judgement, ErrorContext context) {
-    // The judgement may have come from the store, where others write.
-    context.peer = judgement.peer < size() ? global(judgement.peer) : -1;
-    if (judgement.disagreement) {
-        context.sequence = judgement.sequence;
-        world_->flight().fail(std::make_exception_ptr(CollectiveMismatch(judgement.text, context)));
-    } else {
-        world_->flight().fail(std::make_exception_ptr(Timeout(judgement.text, context)));
-    }
 }
 
 }  // namespace tutti::detail

@@ -228,8 +228,8 @@ void Flight::mismatch(const transport::Finding& finding) {
     const int from = group->rank_of(finding.peer);
     const std::uint64_t sequence = Channel::sequence(finding.channel);
     if (finding.theirs == finding.mine)
-        return group->mismatch_of_blocks(from, sequence, finding.mine, finding.their_bytes, finding.my_bytes);
-    group->mismatch(from, sequence, finding.theirs, finding.mine);
+        return group->inquest().mismatch_of_blocks(from, sequence, finding.mine, finding.their_bytes, finding.my_bytes);
+    group->inquest().mismatch(from, sequence, finding.theirs, finding.mine);
 }
 
 // ---- Failing
@@ -258,8 +258,9 @@ void Flight::check() {
     if (leaving_) return;
     std::vector<std::shared_ptr<Operation>> in_vain;
     for (const auto& operation : messages_) {
-        if (operation->deadline.expired(now)) return operation->group->time_out(*operation);
-        if (operation->group->is_in_vain(*operation)) in_vain.push_back(operation);
+        Group& group = *operation->group;
+        if (operation->deadline.expired(now)) return group.inquest().time_out(*operation, group.waits_for(*operation));
+        if (group.is_in_vain(*operation)) in_vain.push_back(operation);
     }
     for (const auto& operation : in_vain) {
         if (!operation->is_receive) {
@@ -298,11 +299,11 @@ void Flight::record_waits(Instant now) {
 void Flight::give_up(const std::shared_ptr<Operation>& send) {
     ways_.mailbox->cancel_send(send->transfer);
     std::erase(messages_, send);
-    ErrorContext context = send->group->context_of(*send);
+    ErrorContext context = send->group->inquest().context_of(*send);
     context.peer = send->transfer.peer;
     complete(send, std::make_exception_ptr(
                        PeerLost(fmt::format("{}: rank {} has left the group, and has not received this message",
-                                            send->group->title_of(*send), context.peer),
+                                            send->group->inquest().title_of(*send), context.peer),
                                 std::move(context))));
 }
 

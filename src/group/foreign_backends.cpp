@@ -256,14 +256,14 @@ void ForeignBackends::wait_for(Operation& operation, const Deadline& deadline, U
         }
         if (!failure && operation.deadline.expired(Clock::now() - late)) {
             const Flight::Guard guard(group_.world().flight());
-            group_.time_out(operation);
+            group_.inquest().time_out(operation, group_.waits_for(operation));
             failure = group_.world().flight().failure();
         }
         if (failure) return end(failure);
         if (deadline.expired()) {
             if (operation.done()) return;
-            throw Timeout(fmt::format("{}: wait timed out; the operation goes on", group_.title_of(operation)),
-                          group_.context_of(operation));
+            throw Timeout(fmt::format("{}: wait timed out; the operation goes on", group_.inquest().title_of(operation)),
+                          group_.inquest().context_of(operation));
         }
     }
 }

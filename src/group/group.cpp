@@ -72,12 +72,13 @@ Group::Group(std::shared_ptr<World> world, SubgroupSpec spec)
       timeout_(spec.timeout),
       planner_(layout_of(*world_, ranks_)),
       recorder_(name_, rank(), size(), &group::Fingerprint::describe, ranks_.in_world()),
+      inquest_(name_, index_, ranks_, recorder_, PrefixStore(verdict_prefix(*world_, index_), world_->setup().store),
+               world_->verdicts()),
       symmetric_(ranks_.are_all() ? &world_->neighbours().symmetric() : &own_symmetric_),
       relay_(rank(), size()) {
     // Equal on the ranks of this group alone.
     has_quick_way_ = world_->means().faults == nullptr && !recorder_.counts_operations();
     recorder_.set_world(world_->id() + index_ * 0x9e3779b97f4a7c15ULL, world_->id());
-    inquiry_.emplace(PrefixStore(verdict_prefix(*world_, index_), world_->setup().store));
     open_memory(spec.backends);
     backends_ = std::make_unique<ForeignBackends>(*this, spec);
     agreement_.emplace(arena_.get(), context_.local_rank);
@@ -190,7 +191,7 @@ void Group::begin(const std::shared_ptr<Operation>& operation) {
 }
 
 void Group::suffer(Operation& operation, bool moved, bool ends) {
-    if (operation.fault) world_->means().faults->turn(*operation.fault, moved, ends, *world_, title_of(operation));
+    if (operation.fault) world_->means().faults->turn(*operation.fault, moved, ends, *world_, inquest_.title_of(operation));
 }
 
 void Group::submit(const std::shared_ptr<Operation>& operation, bool asynchronous) {
@@ -232,22 +233,6 @@ void Group::leave() {
     }
     world_->leave(*this);
     leave_memory();
-}
-
-ErrorContext Group::context_of(const Operation& operation) const {
-    ErrorContext context;
-    context.operation = operation.name;
-    context.sequence = operation.sequence;
-    context.group = name_;
-    context.rank = world_->rank();
-    context.elapsed = Clock::now() - operation.started;
-    if (operation.execution) context.phase = operation.execution->where();
-    return context;
-}
-
-std::string Group::title_of(const Operation& operation) const {
-    const std::string number = operation.is_collective ? fmt::format(" #{}", operation.sequence) : std::string();
-    return fmt::format("{}{} in group \"{}\" ({} ranks)", operation.name, number, name_, size());
 }
 
 }  // namespace tutti::detail

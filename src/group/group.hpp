@@ -10,13 +10,13 @@
 #include "backend/registry.hpp"
 #include "group/agreement.hpp"
 #include "group/foreign_backends.hpp"
+#include "group/inquest.hpp"
 #include "group/operation.hpp"
 #include "group/planner.hpp"
 #include "group/ranks.hpp"
 #include "group/relay.hpp"
 #include "group/world.hpp"
 #include "record/recorder.hpp"
-#include "record/verdict.hpp"
 
 #include <tutti/process_group.hpp>
 
@@ -67,6 +67,7 @@ class Group : public std::enable_shared_from_this<Group> {
     int global(int rank) const noexcept { return ranks_.global(rank); }
     int rank_of(int global) const noexcept { return ranks_.rank_of(global); }
     record::Recorder& recorder() noexcept { return recorder_; }
+    Inquest& inquest() noexcept { return inquest_; }
     const std::string& name() const noexcept { return name_; }
     const std::string& description() const noexcept { return description_; }
     Determinism determinism() const noexcept { return world_->setup().determinism; }
@@ -143,24 +144,13 @@ class Group : public std::enable_shared_from_this<Group> {
     void give_up(int peer);
     /// The same of the last one, when this rank has none in flight.
     void check_last();
-    void mismatch(int peer, std::uint64_t sequence, std::uint64_t theirs, std::uint64_t mine);
     /// Whether this rank has finished that collective.
     bool has_finished(std::uint64_t sequence) const noexcept;
     /// Whether all bytes that this rank sends to `peer` in that collective, if any, are on their way.
     bool has_sent_all(int peer, std::uint64_t sequence) const;
-    /// Both ranks call the same collective, but `peer` sends a block of another length than this rank expects.
-    void mismatch_of_blocks(int peer, std::uint64_t sequence, std::uint64_t fingerprint, std::uint64_t their_bytes,
-                            std::uint64_t my_bytes);
-    void time_out(Operation& operation);
-    /// Another rank has named the cause.
-    void fail_as_told(const rendezvous::Verdict& told, const ErrorContext& context);
     const Agreement& agreement() const noexcept { return *agreement_; }
-    ErrorContext context_of(const Operation& operation) const;
-    std::string title_of(const Operation& operation) const;
     /// Ranks whose part of it has not come yet.
     std::vector<int> waits_for(const Operation& operation) const;
-    /// Any thread.
-    void publish_tail(const std::string& reason);
 
  private:
     explicit Group(std::shared_ptr<World> world, SubgroupSpec spec);
@@ -176,11 +166,6 @@ class Group : public std::enable_shared_from_this<Group> {
     bool has_left(int peer) const;
     void check_records(std::uint64_t sequence);
     void disagreement(const Agreement::Disagreement& found);
-    void mismatch(int peer, std::uint64_t sequence, const std::string& sides);
-    void disagreed(int peer, std::uint64_t sequence, const std::string& text);
-    void fail_together(const record::Subject& subject, ErrorContext context);
-    record::Absent absent() const;
-    void fail_as_judged(const record::Judgement& judgement, ErrorContext context);
     void execute(Operation& operation);
     bool begin_relay(Operation& operation);
     void end_relay(Operation& operation);
@@ -222,8 +207,7 @@ class Group : public std::enable_shared_from_this<Group> {
     Planner planner_;
     std::array<std::vector<algorithm::SlotSizes>, collective_count + 1> short_sizes_;  // by collective
     record::Recorder recorder_;
-    std::optional<record::Inquiry> inquiry_;
-    std::atomic<bool> tail_published_{false};
+    Inquest inquest_;
     std::shared_ptr<transport::Arena> arena_;
     bool carries_own_bytes_alone_ =
         false;                        // natively: no backend serves host memory, and calls are not looked at as short

@@ -39,7 +39,7 @@ struct Group::ShortCallEvents {
         group.disagreement(group.agreement_->disagreement_with(local, sequence));
     }
     void blocks_differ(int peer, std::uint64_t theirs, std::uint64_t mine) {
-        group.mismatch_of_blocks(peer, sequence, call.fingerprint, theirs, mine);
+        group.inquest_.mismatch_of_blocks(peer, sequence, call.fingerprint, theirs, mine);
     }
     // Ranks that wait for none compare their collectives as of their last look at the others.
     void look_back() {

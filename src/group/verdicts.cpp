@@ -22,7 +22,7 @@ constexpr std::chrono::milliseconds hearing_patience{2000}, judgement_patience{3
 
 void Verdicts::hear(const Verdict& verdict) {
     if (rendezvous::is_accusation(verdict.kind)) {
-        if (const auto group = groups_.find(verdict.group)) group->publish_tail(verdict.text);
+        if (const auto group = groups_.find(verdict.group)) group->inquest().publish_tail(verdict.text);
     }
     health_.hear(verdict);
 }
@@ -47,6 +47,14 @@ std::vector<int> Verdicts::departed() const {
     return ranks;
 }
 
+void Verdicts::fail(const std::exception_ptr& error) {
+    flight_.fail(error);
+}
+
+bool Verdicts::failing() const {
+    return flight_.failing();
+}
+
 void Verdicts::tell_of_failed_join(const std::exception& error) {
     membership_->flood(
         {VerdictKind::aborted, rank_, fmt::format("rank {} failed while joining: {}", rank_, error.what())});
@@ -62,7 +70,7 @@ void Verdicts::fail_as_told(ErrorContext context) {
     const Verdict told = health_.await_judgement(Deadline::after(judgement_patience));
     context.rank = rank_;
     context.peer = told.rank;
-    if (const auto group = groups_.find(told.group)) return group->fail_as_told(told, context);
+    if (const auto group = groups_.find(told.group)) return group->inquest().fail_as_told(told, context);
     const auto judgement = record::read_judgement(told.text);
     const std::string text = fmt::format(
         "group \"{}\" ({} ranks): a group of other ranks has failed, and with it the "
@@ -80,8 +88,8 @@ void Verdicts::apply() {
     ErrorContext context;
     // This rank's operation in flight, in the group of that operation.
     if (const auto disturbed = flight_.any()) {
-        title = disturbed->group->title_of(*disturbed);
-        context = disturbed->group->context_of(*disturbed);
+        title = disturbed->group->inquest().title_of(*disturbed);
+        context = disturbed->group->inquest().context_of(*disturbed);
     }
     if (context.group.empty()) context.group = group_;
     context.rank = rank_;

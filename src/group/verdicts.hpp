@@ -5,6 +5,7 @@
 #pragma once
 
 #include "group/health.hpp"
+#include "group/inquest.hpp"
 #include "rendezvous/membership.hpp"
 
 #include <tutti/error.hpp>
@@ -19,7 +20,7 @@ namespace tutti::detail {
 class Flight;
 class GroupTable;
 
-class Verdicts {
+class Verdicts final : public Court {
  public:
     /// All must outlive it; `membership` and the Ways of `flight` exist before any call.
     Verdicts(int rank, int size, std::string group, GroupTable& groups, Flight& flight,
@@ -40,16 +41,16 @@ class Verdicts {
     /// Fails the world with the verdict that has come; under the lock.
     void apply();
     /// Every rank hears of it; `here`: this one too.
-    void tell(const rendezvous::Verdict& verdict, bool here);
+    void tell(const rendezvous::Verdict& verdict, bool here) override;
     /// Bytes from a rank changed on the way: all hear of it.
     void tell_of_damage(int from, const std::string& what);
     /// While the ranks join: this one has failed to.
     void tell_of_failed_join(const std::exception& error);
     /// Tells every rank of a mismatch or a timeout, and waits until all that can be reached have heard it. True: this
     /// rank is to judge; false: another is.
-    bool accuse(const rendezvous::Verdict& accusation);
+    bool accuse(const rendezvous::Verdict& accusation) override;
     /// Fails with the verdict of the rank that judges; under the lock.
-    void fail_as_told(ErrorContext context);
+    void fail_as_told(ErrorContext context) override;
     /// Ends the world on all ranks; not under the lock.
     void abort(const std::string& reason);
 
@@ -57,7 +58,11 @@ class Verdicts {
     /// it sent, but operations that wait for that may not have moved on yet. Nothing: something may come.
     std::optional<rendezvous::Verdict> gone(int peer) const;
     /// Ranks that have left, whether or not all that they sent has been read; under the lock.
-    std::vector<int> departed() const;
+    std::vector<int> departed() const override;
+    std::vector<int> silent() const override { return health_.silent(); }
+    /// Of the world; under the lock.
+    void fail(const std::exception_ptr& error) override;
+    bool failing() const override;
     /// Health::gone_for_good() of this world.
     std::vector<int> gone_for_good() const { return health_.gone_for_good(membership_->cards()); }
     /// Whether that rank's process no longer listens: it is dead, or has let go of this world. Takes a round trip.

@@ -342,9 +342,9 @@ void World::wait(Operation& operation, const Deadline& deadline) {
     if (waited == Driver::Waited::expired) {
         const std::lock_guard lock(flight_.mutex());
         if (operation.done()) return;
-        const Group& group = *operation.group;
-        throw Timeout(fmt::format("{}: wait timed out; the operation goes on", group.title_of(operation)),
-                      group.context_of(operation));
+        const Inquest& inquest = operation.group->inquest();
+        throw Timeout(fmt::format("{}: wait timed out; the operation goes on", inquest.title_of(operation)),
+                      inquest.context_of(operation));
     }
     if (waited == Driver::Waited::interrupted) {
         throw Aborted(fmt::format("{}: interrupted by a signal", operation.name), {.operation = operation.name},
