@@ -22,6 +22,7 @@ namespace tutti {
 namespace {
 
 using detail::Group;
+using detail::GroupMemory;
 using detail::GroupPlace;
 using detail::World;
 using Ranks = std::vector<int>;
@@ -123,7 +124,7 @@ ProcessGroup make_among_members(const std::shared_ptr<World>& world, const Ranks
     const Movers movers = movers_of(o);
     const milliseconds timeout = timeout_of(o, movers);
     detail::Meeting meeting(*world, ranks, next_number(*world, ranks), Deadline::after(timeout));
-    const GroupPlace place = meeting.take_place(Group::part_bytes(*world, ranks));
+    const GroupPlace place = meeting.take_place(GroupMemory::part_bytes(world->layout().host_of, ranks));
     ProcessGroup group = make(world, ranks, place, o.group_desc, timeout, movers);
     meeting.wait_for_all();
     return group;
@@ -142,7 +143,7 @@ std::vector<ProcessGroup> new_groups(std::vector<Ranks> lists, const NewGroupOpt
     std::uint64_t bytes = 0;
     for (Ranks& ranks : lists) {
         check(ranks, *world);
-        bytes = std::max(bytes, Group::part_bytes(*world, ranks));
+        bytes = std::max(bytes, GroupMemory::part_bytes(world->layout().host_of, ranks));
     }
     if (o.use_local_synchronization)
         throw InvalidArgument("new_groups: use_local_synchronization: expected new_group, one group at a time");
@@ -209,7 +210,7 @@ ProcessGroup ProcessGroup::split(const SplitOptions& o) const {
     const std::shared_ptr<World>& world = parent->shared_world();
     // The first rank of a part of the world takes numbers before it knows how many: one for each rank suffices.
     std::array<std::uint64_t, 4> mine{static_cast<std::uint64_t>(o.color), static_cast<std::uint64_t>(o.key), 0, 0};
-    const std::uint64_t bytes = Group::part_bytes(*world, parent->ranks().all());
+    const std::uint64_t bytes = GroupMemory::part_bytes(world->layout().host_of, parent->ranks().all());
     const auto most = static_cast<std::uint32_t>(parent->size());
     const auto making = world->making();
     GroupPlace first;

@@ -96,7 +96,8 @@ ProcessGroup MeshState::make(const MeshAxis& axis) {
     const MeshLayout::Lines lines = layout_.lines_along(axis.dims);
     const auto count = static_cast<std::uint32_t>(lines.ranks.size());
     std::uint64_t bytes = 0;
-    for (const std::vector<int>& ranks : lines.ranks) bytes = std::max(bytes, Group::part_bytes(*world_, ranks));
+    for (const std::vector<int>& ranks : lines.ranks)
+        bytes = std::max(bytes, GroupMemory::part_bytes(world_->layout().host_of, ranks));
 
     // Ranks that all take part count by themselves, once they know that they count alike; others ask the store.
     GroupPlace first;
@@ -111,7 +112,7 @@ ProcessGroup MeshState::make(const MeshAxis& axis) {
                                     .expected = "the same meshes, and one order of using their dimensions,"},
                                    {first.index, first.offset});
     first = all->ranks().are_all() ? world_->groups().next_place(count, bytes)
-                                  : GroupPlace{static_cast<std::uint32_t>(theirs[0]), theirs[1]};
+                                   : GroupPlace{static_cast<std::uint32_t>(theirs[0]), theirs[1]};
 
     const auto index = static_cast<std::uint32_t>(first.index + lines.own);
     std::string description = axis.name;

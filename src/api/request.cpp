@@ -72,7 +72,7 @@ class Maker {
         operation_->request.rank = group->rank();
         operation_->request.rank_order = group->determinism() == Determinism::layout_invariant;
         operation_->request.algorithm = group->planner().named(collective);
-        operation_->request.symmetric = group->uses_symmetric_memory();
+        operation_->request.symmetric = group->memory().uses_symmetric();
     }
 
     // For an operation without buffers.

@@ -41,7 +41,7 @@ Tensor empty_symmetric(DType dtype, Extents shape, const CollectiveOptions& opti
     const std::uint64_t fingerprint = Fingerprint::pack(group::symmetric_memory, dtype, ReduceOp::Kind::sum, -1,
                                                         static_cast<std::uint64_t>(wanted.element_count()));
     all_say(true, fingerprint, group, timeout);
-    if (wanted.byte_count() == 0 || !group->has_symmetric_memory()) {
+    if (wanted.byte_count() == 0 || !group->memory().has_symmetric()) {
         // Other hosts may have more to do, and fail.
         if (!all_say(true, fingerprint, group, timeout))
             throw DistBackendError("empty_symmetric: another rank cannot get the memory");
@@ -57,7 +57,7 @@ Tensor empty_symmetric(DType dtype, Extents shape, const CollectiveOptions& opti
     const milliseconds left = std::max(milliseconds(1), std::chrono::ceil<milliseconds>(deadline.remaining()));
     if (!all_say(segment != nullptr, fingerprint, group, left))
         throw DistBackendError(fmt::format("empty_symmetric: {}", reason));
-    group->add_symmetric(segment);
+    group->memory().add_symmetric(segment);
     std::byte* data = segment->own_part();
     std::shared_ptr<void> owner(data, [segment](void*) { segment->let_go(); });
     return {TensorView(data, std::move(shape), dtype), std::move(owner)};

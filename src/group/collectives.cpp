@@ -23,7 +23,7 @@ void Group::start(Operation& operation) {
 
 void Group::begin_schedule(Operation& operation) {
     const std::uint64_t fingerprint = operation.operands.fingerprint;
-    if (arena_ && size() > 1) {
+    if (memory_.arena() != nullptr && size() > 1) {
         // Of two ranks that disagree, the one that comes second sees the first: the fence keeps both from reading
         // before they have written (Dekker's algorithm: a full fence after the store, on either side). Not every
         // disagreement meets a message, as when ranks name different roots.
@@ -47,7 +47,7 @@ void Group::begin_schedule(Operation& operation) {
 
 bool Group::begin_relay(Operation& operation) {
     if (operation.request.collective != Collective::all_to_all || size() < 4) return false;
-    if (uses_shared_memory_only() && planner_.named(Collective::all_to_all) != "bruck") return false;
+    if (memory_.is_of_all() && planner_.named(Collective::all_to_all) != "bruck") return false;
     const auto room = relay_.room_for(operation.operands.dtype, planner_.largest_relayed());
     if (!room) return false;
     const Relay::Pass pass = relay_.begin(operation.request, operation.operands, *room);
@@ -133,14 +133,14 @@ void Group::drop(const std::exception_ptr& error) {
 void Group::check_front(Instant now) {
     const std::shared_ptr<Operation> operation = front();
     if (operation->deadline.expired(now)) return inquest_.time_out(*operation, waits_for(*operation));
-    if (arena_) check_records(operation->sequence);
+    if (memory_.arena() != nullptr) check_records(operation->sequence);
     if (world_->flight().failure() || now < next_probe_) return;
     next_probe_ = now + std::chrono::milliseconds(200);
     if (now - operation->started >= std::chrono::milliseconds(100)) probe(*operation);
 }
 
 void Group::check_last() {
-    if (arena_ && size() > 1) check_records(sequence_);
+    if (memory_.arena() != nullptr && size() > 1) check_records(sequence_);
 }
 
 // Asks the ranks that it waits for what they are doing; ranks that have left will not answer.
@@ -159,7 +159,7 @@ void Group::probe(const Operation& operation) {
     // For ranks that share memory, records tell it (check_records), but not which blocks they exchange.
     const bool asks_all = operation.request.collective == Collective::all_to_all;
     for (const int peer : waits_for(operation)) {
-        if (asks_all || !shares_memory_with(peer))
+        if (asks_all || !memory_.is_shared_with(peer))
             world_->flight().mailbox().probe(global(peer), operation.operands.channel, operation.operands.fingerprint);
     }
 }
@@ -181,10 +181,7 @@ void Group::give_up(int peer) {
 
 // And this rank has read all that it sent.
 bool Group::has_left(int peer) const {
-    if (!ranks_.are_all() && shares_memory_with(peer) &&
-        arena_->control(context_.local_of[static_cast<std::size_t>(peer)]).left.load(std::memory_order_acquire) != 0) {
-        return true;
-    }
+    if (memory_.is_left_by(peer)) return true;
     return world_->groups().has_left(index_, global(peer)) || world_->verdicts().gone(global(peer));
 }
 
@@ -193,7 +190,7 @@ void Group::check_records(std::uint64_t sequence) {
 }
 
 void Group::disagreement(const Agreement::Disagreement& found) {
-    const int peer = rank_of_local_[static_cast<std::size_t>(found.local)];
+    const int peer = memory_.ranks_here()[static_cast<std::size_t>(found.local)];
     if (found.theirs != found.mine) return inquest_.mismatch(peer, found.sequence, found.theirs, found.mine);
     inquest_.mismatch_before(peer, found.sequence);
 }

@@ -15,13 +15,6 @@
 namespace tutti::detail {
 namespace {
 
-// A part has no rings: messages go by the world's.
-transport::ArenaLayout part_layout(int ranks, int group_size) {
-    auto layout = transport::ArenaLayout::of(ranks, group_size);
-    layout.ring_bytes = 0;
-    return layout;
-}
-
 int index_of(const std::vector<int>& list, int value) {
     const auto found = std::ranges::find(list, value);
     return found == list.end() ? -1 : static_cast<int>(found - list.begin());
@@ -65,7 +58,6 @@ std::shared_ptr<Group> Group::of_some(const std::shared_ptr<World>& world, Subgr
 Group::Group(std::shared_ptr<World> world, SubgroupSpec spec)
     : world_(std::move(world)),
       index_(spec.place.index),
-      offset_(spec.place.offset),
       ranks_(std::move(spec.members), world_->rank(), world_->size()),
       name_(std::move(spec.name)),
       description_(std::move(spec.description)),
@@ -74,14 +66,15 @@ Group::Group(std::shared_ptr<World> world, SubgroupSpec spec)
       recorder_(name_, rank(), size(), &group::Fingerprint::describe, ranks_.in_world()),
       inquest_(name_, index_, ranks_, recorder_, PrefixStore(verdict_prefix(*world_, index_), world_->setup().store),
                world_->verdicts()),
-      symmetric_(ranks_.are_all() ? &world_->neighbours().symmetric() : &own_symmetric_),
+      memory_(ranks_, layout().host_of, spec.place.offset, spec.backends, world_->neighbours(),
+              world_->flight().mutex()),
       relay_(rank(), size()) {
     // Equal on the ranks of this group alone.
     has_quick_way_ = world_->means().faults == nullptr && !recorder_.counts_operations();
     recorder_.set_world(world_->id() + index_ * 0x9e3779b97f4a7c15ULL, world_->id());
-    open_memory(spec.backends);
+    take_means();
     backends_ = std::make_unique<ForeignBackends>(*this, spec);
-    agreement_.emplace(arena_.get(), context_.local_rank);
+    agreement_.emplace(memory_.arena(), memory_.own_local());
 }
 
 Group::~Group() {
@@ -91,13 +84,7 @@ Group::~Group() {
     }
     backends_->abort(fmt::format("group \"{}\" was destroyed", name_));
     recorder_.dump_at_end(fmt::format("group \"{}\" was destroyed", name_), record::Recorder::End::over);
-    leave_memory();
-}
-
-// Once; from here on others know that this rank reads and writes there no more.
-void Group::leave_memory() {
-    if (arena_ && !ranks_.are_all() && size() > 1 && !std::exchange(memory_left_, true))
-        arena_->leave_part(context_.local_rank);
+    memory_.leave();
 }
 
 algorithm::Layout Group::layout_of(World& world, const Ranks& ranks) {
@@ -118,52 +105,29 @@ algorithm::Layout Group::layout_of(World& world, const Ranks& ranks) {
     return layout;
 }
 
-std::uint64_t Group::part_bytes(const World& world, std::span<const int> members) {
-    std::vector<int> on_host(members.size() + 1);
-    std::vector<int> hosts;
-    int most = 0;
-    for (const int r : members) {
-        const int host = world.layout().host_of[static_cast<std::size_t>(r)];
-        if (index_of(hosts, host) < 0) hosts.push_back(host);
-        most = std::max(most, ++on_host[static_cast<std::size_t>(index_of(hosts, host))]);
-    }
-    constexpr std::uint64_t unit = transport::Arena::part_alignment;
-    return (part_layout(most, static_cast<int>(members.size())).total_bytes() + unit - 1) / unit * unit;
-}
-
-void Group::open_memory(const backend::Devices& backends) {
+// Of the world and the host, for the group's collectives.
+void Group::take_means() {
     context_.mailbox = &world_->flight().mailbox();
     context_.rank = rank();
     context_.world_of = ranks_.in_world();
     context_.channel = Channel::of_collective(index_, 0);
-    context_.local_of.assign(static_cast<std::size_t>(size()), -1);
-    const int host = layout().host_of[static_cast<std::size_t>(rank())];
-    std::vector<int> doors;  // arena ranks in the world's
-    for (int r = 0; r < size(); ++r) {
-        if (layout().host_of[static_cast<std::size_t>(r)] != host) continue;
-        context_.local_of[static_cast<std::size_t>(r)] = static_cast<int>(rank_of_local_.size());
-        rank_of_local_.push_back(r);
-        doors.push_back(world_->neighbours().local_of(global(r)));
-    }
-    context_.local_rank = context_.local_of[static_cast<std::size_t>(rank())];
-    if (ranks_.are_all()) {
-        arena_ = world_->neighbours().arena();
-    } else if (size() == 1) {  // alone: the staging area is this rank's own
-        arena_ = transport::Arena::create_private(part_layout(1, 1));
-    } else if (world_->neighbours().arena() && doors.size() > 1) {
-        const transport::ArenaLayout layout = part_layout(static_cast<int>(doors.size()), size());
-        arena_ = transport::Arena::part(world_->neighbours().arena(), offset_, layout, std::move(doors));
-    }
-    const auto of_host = backends.find(Device::Type::cpu);
-    if (of_host != backends.end() && of_host->second != backend::native) arena_.reset();
-    carries_own_bytes_alone_ = !backends.empty() && of_host == backends.end();
-    context_.arena = arena_.get();
-    if (uses_shared_memory_only()) slots_.emplace(*arena_, rank(), size(), &world_->means().small_copy);
-    for (int c = 1; c <= collective_count; ++c) take_short_sizes(static_cast<Collective>(c));
+    context_.local_of = memory_.locals();
+    context_.local_rank = memory_.own_local();
+    context_.arena = memory_.arena();
+    context_.symmetric = memory_.symmetric();
     context_.staging_copy = &world_->means().staging_copy;
     context_.huge_pages = &world_->means().huge_pages;
-    if (arena_ && size() > 1) context_.symmetric = symmetric_;
-    if (arena_ && layout().pulls) context_.memory = [this](int rank) { return world_->neighbours().memory_of(rank); };
+    if (memory_.arena() != nullptr && layout().pulls)
+        context_.memory = [this](int rank) { return world_->neighbours().memory_of(rank); };
+    if (memory_.is_of_all()) slots_.emplace(*memory_.arena(), rank(), size(), &world_->means().small_copy);
+    for (int c = 1; c <= collective_count; ++c) take_short_sizes(static_cast<Collective>(c));
+}
+
+std::shared_ptr<transport::SymmetricSegment> Group::make_symmetric(std::size_t bytes, const Deadline& deadline) {
+    return memory_.make_symmetric(
+        bytes, [&](std::uint64_t number, std::span<const int> ranks, std::span<UniqueFd> fds) {
+            world_->pass_on_host(fmt::format("symmetric-{}-{}", index_, number), ranks, fds, deadline);
+        });
 }
 
 void Group::serve_with(Collective collective, std::optional<std::string> algorithm) {
@@ -191,7 +155,8 @@ void Group::begin(const std::shared_ptr<Operation>& operation) {
 }
 
 void Group::suffer(Operation& operation, bool moved, bool ends) {
-    if (operation.fault) world_->means().faults->turn(*operation.fault, moved, ends, *world_, inquest_.title_of(operation));
+    if (operation.fault)
+        world_->means().faults->turn(*operation.fault, moved, ends, *world_, inquest_.title_of(operation));
 }
 
 void Group::submit(const std::shared_ptr<Operation>& operation, bool asynchronous) {
@@ -232,7 +197,7 @@ void Group::leave() {
         has_quick_way_ = false;
     }
     world_->leave(*this);
-    leave_memory();
+    memory_.leave();
 }
 
 }  // namespace tutti::detail

@@ -10,6 +10,7 @@
 #include "backend/registry.hpp"
 #include "group/agreement.hpp"
 #include "group/foreign_backends.hpp"
+#include "group/group_memory.hpp"
 #include "group/inquest.hpp"
 #include "group/operation.hpp"
 #include "group/planner.hpp"
@@ -54,8 +55,6 @@ class Group : public std::enable_shared_from_this<Group> {
                                          std::string description = {}, Remains remains = {});
     /// This rank is a member. Ranks exchange nothing: all members make it of equal parts.
     static std::shared_ptr<Group> of_some(const std::shared_ptr<World>& world, SubgroupSpec spec);
-    /// Shared memory that such a group takes on each host, at most: equal on all ranks.
-    static std::uint64_t part_bytes(const World& world, std::span<const int> members);
     ~Group();
 
     World& world() const noexcept { return *world_; }
@@ -117,14 +116,9 @@ class Group : public std::enable_shared_from_this<Group> {
     /// Waits for the operations that this rank has in flight; of the group of all ranks, leaves the world.
     void leave();
 
-    /// Whether ranks of this host share memory; equal on all of them.
-    bool has_symmetric_memory() const noexcept;
-    /// Memory with a part of `bytes` for each rank of this host; all of them call it.
+    GroupMemory& memory() noexcept { return memory_; }
+    /// GroupMemory::make_symmetric of all ranks of this host.
     std::shared_ptr<transport::SymmetricSegment> make_symmetric(std::size_t bytes, const Deadline& deadline);
-    /// From now on collectives know it. After all ranks of the host have made it.
-    void add_symmetric(std::shared_ptr<transport::SymmetricSegment> segment);
-    /// Whether collectives that are issued from now on may find their buffers in symmetric memory. Equal on all ranks.
-    bool uses_symmetric_memory() const noexcept { return uses_symmetric_.load(std::memory_order_relaxed); }
 
     // ---- For the world, under its lock unless it says otherwise
 
@@ -158,8 +152,7 @@ class Group : public std::enable_shared_from_this<Group> {
     /// The fault that TUTTI_FAULTS asks for in it, when its time has come.
     void suffer(Operation& operation, bool moved, bool ends);
     static algorithm::Layout layout_of(World& world, const Ranks& ranks);
-    void open_memory(const backend::Devices& backends);
-    void leave_memory();
+    void take_means();
     void start(Operation& operation);
     void begin_schedule(Operation& operation);
     void probe(const Operation& operation);
@@ -191,16 +184,9 @@ class Group : public std::enable_shared_from_this<Group> {
                std::chrono::milliseconds timeout, OrdinaryCall ordinary);
     void record_short(const engine::SlotCall& call, std::uint64_t sequence, record::Ticket& ticket);
     void note_splits(const engine::SlotCall& call, record::Ticket ticket);
-    bool uses_shared_memory_only() const noexcept {
-        return arena_ && arena_->layout().ranks == size() && !carries_own_bytes_alone_;
-    }
-    bool shares_memory_with(int peer) const noexcept {
-        return arena_ && context_.local_of[static_cast<std::size_t>(peer)] >= 0;
-    }
 
     const std::shared_ptr<World> world_;
     const std::uint32_t index_;
-    const std::uint64_t offset_;  // of its shared memory
     const Ranks ranks_;
     const std::string name_, description_;
     std::atomic<std::chrono::milliseconds> timeout_;
@@ -208,18 +194,10 @@ class Group : public std::enable_shared_from_this<Group> {
     std::array<std::vector<algorithm::SlotSizes>, collective_count + 1> short_sizes_;  // by collective
     record::Recorder recorder_;
     Inquest inquest_;
-    std::shared_ptr<transport::Arena> arena_;
-    bool carries_own_bytes_alone_ =
-        false;                        // natively: no backend serves host memory, and calls are not looked at as short
-    std::vector<int> rank_of_local_;  // ranks of this host in their order: an arena rank is an index of it
-    transport::SymmetricMemory own_symmetric_;
-    transport::SymmetricMemory* symmetric_;  // the world's for the group of all ranks: messages know that
-    std::atomic<bool> uses_symmetric_{false};
-    std::uint64_t symmetric_segments_ = 0;  // made so far; equal on all ranks of the host
+    GroupMemory memory_;
     engine::RankContext context_;
     bool left_ = false;
     bool has_quick_way_ = true;  // of short calls: not when it has been left, nor where faults are asked for
-    bool memory_left_ = false;
     std::unique_ptr<ForeignBackends> backends_;
     std::atomic<int> shrinks_{0};
 

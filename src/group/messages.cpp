@@ -4,7 +4,7 @@
 namespace tutti::detail {
 
 bool Group::send_now(int peer, std::uint64_t channel, std::uint64_t fingerprint, std::span<const std::byte> payload) {
-    if (!arena_ || !world_->neighbours().share_memory_with(peer)) return false;
+    if (memory_.arena() == nullptr || !world_->neighbours().share_memory_with(peer)) return false;
     const BiasedMutex::Entry entry(world_->flight().mutex());
     if (!entry || !world_->flight().sound() || !has_quick_way_) return false;
     if (!world_->flight().mailbox().send_now(peer, channel, fingerprint, payload)) return false;
@@ -19,7 +19,8 @@ bool Group::send_now(int peer, std::uint64_t channel, std::uint64_t fingerprint,
 }
 
 bool Group::receive_now(transport::Transfer& receive) {
-    if (!arena_ || receive.peer < 0 || !world_->neighbours().share_memory_with(receive.peer)) return false;
+    if (memory_.arena() == nullptr || receive.peer < 0 || !world_->neighbours().share_memory_with(receive.peer))
+        return false;
     const BiasedMutex::Entry entry(world_->flight().mutex());
     if (!entry || !world_->flight().quiet() || !has_quick_way_) return false;
     const std::uint64_t begun = record::ticks();
