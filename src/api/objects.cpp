@@ -148,7 +148,7 @@ class Call {
         operation->temporaries = {bytes};
         auto* data = static_cast<std::byte*>(bytes.raw_data());
         operation->transfer.peer = group_->global(peer);
-        operation->transfer.channel = group_->message_channel(channel);
+        operation->transfer.channel = detail::Channel::of_message(group_->index(), channel);
         operation->transfer.bytes = bytes.byte_count();
         operation->transfer.target = receives ? data : nullptr;
         operation->transfer.source = receives ? nullptr : data;

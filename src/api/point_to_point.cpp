@@ -42,7 +42,9 @@ struct Message {
     Stream stream{};
 
     std::uint64_t channel(const Group& at) const noexcept {
-        return own ? at.message_channel(*own) : at.message_channel(tag);
+        using detail::Channel;
+        return own ? Channel::of_message(at.index(), *own)
+                   : Channel::of_message(at.index(), static_cast<std::uint64_t>(tag));
     }
 };
 

@@ -101,7 +101,7 @@ const std::string& ProcessGroup::backend() const {
     return backend::main_backend(names, backend::devices_of_machine());
 }
 std::vector<int> ProcessGroup::hosts() const {
-    return checked(*this).hosts();
+    return checked(*this).layout().host_of;
 }
 void ProcessGroup::abort(const std::string& reason) {
     checked(*this).abort(reason);

@@ -161,7 +161,7 @@ bool all_reduce(const TensorView& tensor, const AllReduceOptions& o) {
     if (!group || !plain(tensor) || !combines(o.op, tensor.dtype()) || o.timeout.count() < 0) return false;
     const std::uint64_t count = count_of(tensor);
     SlotCall call = call_of(Collective::all_reduce, tensor, tensor, count);
-    if (!group->is_short(call.collective, call.block_bytes)) return false;
+    if (!group->collectives().is_short(call.collective, call.block_bytes)) return false;
     set_op(call, o.op, group->size());
     call.fingerprint = fingerprint(call.collective, call.dtype, o.op, -1, count);
     return group->run_short("all_reduce", call, o.timeout);
@@ -172,7 +172,7 @@ bool broadcast(const TensorView& tensor, const BroadcastOptions& o) {
     if (!group || !plain(tensor) || o.timeout.count() < 0) return false;
     SlotCall call = call_of(Collective::broadcast, tensor, tensor, count_of(tensor));
     call.root = root_of(o.src, o.group_src, -1, group);
-    if (call.root < 0 || !group->is_short(call.collective, call.block_bytes)) return false;
+    if (call.root < 0 || !group->collectives().is_short(call.collective, call.block_bytes)) return false;
     call.fingerprint = fingerprint(call.collective, call.dtype, {}, call.root, call.count);
     return group->run_short("broadcast", call, o.timeout);
 }
@@ -182,7 +182,7 @@ bool reduce(const TensorView& tensor, const ReduceOptions& o) {
     if (!group || !plain(tensor) || !combines(o.op, tensor.dtype()) || o.timeout.count() < 0) return false;
     SlotCall call = call_of(Collective::reduce, tensor, tensor, count_of(tensor));
     call.root = root_of(o.dst, o.group_dst, -1, group);
-    if (call.root < 0 || !group->is_short(call.collective, call.block_bytes)) return false;
+    if (call.root < 0 || !group->collectives().is_short(call.collective, call.block_bytes)) return false;
     set_op(call, o.op, group->size());
     call.fingerprint = fingerprint(call.collective, call.dtype, o.op, call.root, call.count);
     return group->run_short("reduce", call, o.timeout);
@@ -195,7 +195,7 @@ bool all_gather_into_tensor(const TensorView& output, const ConstTensorView& inp
     const auto n = static_cast<std::uint64_t>(group->size());
     SlotCall call = call_of(Collective::all_gather, input, output, count_of(input));
     if (n > counts_max || count_of(output) != call.count * n || overlap(input, output)) return false;
-    if (!group->is_short(call.collective, call.block_bytes)) return false;
+    if (!group->collectives().is_short(call.collective, call.block_bytes)) return false;
     call.fingerprint = fingerprint_of_blocks(call.collective, call.dtype, {}, group->size(), call.count);
     return group->run_short("all_gather_into_tensor", call, o.timeout);
 }
@@ -205,7 +205,7 @@ bool gather(const ConstTensorView& tensor, const TensorList& outputs, const Gath
     if (!group || !plain(tensor) || o.timeout.count() < 0) return false;
     SlotCall call = call_of(Collective::gather, tensor, tensor, count_of(tensor));
     call.root = root_of(o.dst, o.group_dst, 0, group);
-    if (call.root < 0 || !group->is_short(call.collective, call.block_bytes)) return false;
+    if (call.root < 0 || !group->collectives().is_short(call.collective, call.block_bytes)) return false;
     if (group->rank() == call.root) {
         if (!adjoining(outputs, tensor, group->size())) return false;
         for (const TensorView& output : outputs) {
@@ -224,7 +224,7 @@ bool scatter(const TensorView& tensor, const ConstTensorList& inputs, const Scat
     if (!group || !plain(tensor) || o.timeout.count() < 0) return false;
     SlotCall call = call_of(Collective::scatter, tensor, tensor, count_of(tensor));
     call.root = root_of(o.src, o.group_src, 0, group);
-    if (call.root < 0 || !group->is_short(call.collective, call.block_bytes)) return false;
+    if (call.root < 0 || !group->collectives().is_short(call.collective, call.block_bytes)) return false;
     if (group->rank() == call.root) {
         if (!adjoining(inputs, tensor, group->size())) return false;
         call.input = static_cast<const std::byte*>(inputs.front().data());
@@ -242,7 +242,7 @@ bool reduce_scatter_tensor(const TensorView& output, const ConstTensorView& inpu
     const auto n = static_cast<std::uint64_t>(group->size());
     SlotCall call = call_of(Collective::reduce_scatter, input, output, count_of(output));
     if (n > counts_max || count_of(input) != call.count * n || !combines(o.op, input.dtype())) return false;
-    if (!group->is_short(call.collective, call.block_bytes)) return false;
+    if (!group->collectives().is_short(call.collective, call.block_bytes)) return false;
     set_op(call, o.op, group->size());
     call.fingerprint = fingerprint_of_blocks(call.collective, call.dtype, o.op, group->size(), call.count);
     return group->run_short("reduce_scatter_tensor", call, o.timeout);
@@ -261,7 +261,7 @@ bool all_to_all_single(const TensorView& output, const ConstTensorView& input, c
     };
     if (block * n != count || !splits(input.shape()) || !splits(output.shape())) return false;
     SlotCall call = call_of(Collective::all_to_all, input, output, block);
-    if (!group->blocks_fit(call)) return false;
+    if (!group->collectives().blocks_fit(call)) return false;
     call.fingerprint = fingerprint(call.collective, call.dtype, {}, -1, 0);
     using Arguments = std::tuple<const TensorView&, const ConstTensorView&, const AllToAllSingleOptions&>;
     const Arguments arguments(output, input, o);
@@ -284,7 +284,7 @@ bool all_to_all(const TensorList& outputs, const ConstTensorList& inputs, const 
     const std::uint64_t sent = std::accumulate(send.begin(), send.begin() + group->size(), std::uint64_t{0});
     const std::uint64_t received = std::accumulate(receive.begin(), receive.begin() + group->size(), std::uint64_t{0});
     if (send[me] != receive[me] || overlap(call.input, sent * element, call.output, received * element)) return false;
-    if (!group->blocks_fit(call)) return false;
+    if (!group->collectives().blocks_fit(call)) return false;
     call.fingerprint = fingerprint(call.collective, call.dtype, {}, -1, 0);
     using Arguments = std::tuple<const TensorList&, const ConstTensorList&, const CollectiveOptions&>;
     const Arguments arguments(outputs, inputs, o);
@@ -304,7 +304,7 @@ bool all_to_all_v(const TensorView& output, const ConstTensorView& input, const 
     call.set_blocks(sent.counts(), received.counts());
     call.send_offsets = sent.offsets();
     call.receive_offsets = received.offsets();
-    if (!group->blocks_fit(call)) return false;
+    if (!group->collectives().blocks_fit(call)) return false;
     call.fingerprint = fingerprint(call.collective, call.dtype, {}, -1, 0);
     using Arguments = std::tuple<const TensorView&, const ConstTensorView&, const AllToAllVOptions&>;
     const Arguments arguments(output, input, o);
@@ -313,7 +313,7 @@ bool all_to_all_v(const TensorView& output, const ConstTensorView& input, const 
 
 bool barrier(const BarrierOptions& o) {
     const Target group(o.group);
-    if (!group || o.timeout.count() < 0 || !group->is_short(Collective::barrier, 0)) return false;
+    if (!group || o.timeout.count() < 0 || !group->collectives().is_short(Collective::barrier, 0)) return false;
     if (!o.device_ids.empty() && api::barrier_device(o, *group)) return false;
     SlotCall call{.collective = Collective::barrier};
     call.fingerprint = fingerprint(call.collective, DType::uint8, {}, -1, 0);

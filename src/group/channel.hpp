@@ -28,6 +28,9 @@ struct Channel {
     static constexpr std::uint64_t of_message(std::uint32_t group, std::uint64_t tag) {
         return static_cast<std::uint64_t>(group) << group_shift | tag;
     }
+    static constexpr std::uint64_t of_message(std::uint32_t group, OwnMessage own) {
+        return of_message(group, static_cast<std::uint64_t>(own));
+    }
     static constexpr std::uint64_t of_collective(std::uint32_t group, std::uint64_t sequence) {
         return transport::collective_channel | of_message(group, sequence & number_mask);
     }

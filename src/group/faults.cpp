@@ -3,7 +3,7 @@
 #include "core/env.hpp"
 #include "core/log.hpp"
 #include "core/split_mix.hpp"
-#include "group/world.hpp"
+#include "transport/links.hpp"
 
 #include <tutti/error.hpp>
 
@@ -192,7 +192,7 @@ std::optional<ArmedFault> Faults::begin(std::string_view operation) {
     return std::nullopt;
 }
 
-void Faults::turn(ArmedFault& armed, bool moved, bool ends, World& world, const std::string& title) {
+void Faults::turn(ArmedFault& armed, bool moved, bool ends, transport::Links& links, const std::string& title) {
     const Fault& fault = *armed.fault;
     const bool slow = fault.action == Fault::Action::delay;
     if (armed.struck && !slow) return;
@@ -202,7 +202,7 @@ void Faults::turn(ArmedFault& armed, bool moved, bool ends, World& world, const 
     }
     if (!armed.struck) TUTTI_WARN("TUTTI_FAULTS: rank {} {} in {}", rank_, words_of(fault.action), title);
     armed.struck = true;
-    const auto streams = world.links().connected();
+    const auto streams = links.connected();
     switch (fault.action) {
         case Fault::Action::kill: ::kill(::getpid(), SIGKILL); break;
         case Fault::Action::stop: stop_for(fault.time); break;

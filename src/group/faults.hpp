@@ -32,9 +32,11 @@
 #include <string_view>
 #include <vector>
 
-namespace tutti::detail {
+namespace tutti::transport {
+class Links;
+}
 
-class World;
+namespace tutti::detail {
 
 struct Fault {
     enum class Action { kill, stop, delay, drop, corrupt };
@@ -66,7 +68,7 @@ class Faults {
     std::optional<ArmedFault> begin(std::string_view operation);
     /// One of the operation's turns is over, and data has moved or not; or it is about to end. `title`: the
     /// operation's.
-    void turn(ArmedFault& armed, bool moved, bool ends, World& world, const std::string& title);
+    void turn(ArmedFault& armed, bool moved, bool ends, transport::Links& links, const std::string& title);
 
  private:
     std::vector<Fault> mine_;

@@ -34,15 +34,16 @@ Flight::Guard::~Guard() {
     for (const auto& operation : completed) operation->run_continuations();
 }
 
-std::shared_ptr<Operation> Flight::any() const {
-    if (!active_.empty()) return active_.front()->front();
-    return messages_.empty() ? nullptr : messages_.front();
+Flight::InFlight Flight::any() const {
+    if (!active_.empty()) return {active_.front()->front(), &active_.front()->inquest()};
+    if (messages_.empty()) return {};
+    return {messages_.front(), &messages_.front()->group->inquest()};
 }
 
 Deadline Flight::first_deadline(const Deadline& limit) const {
     Instant when = limit.when();
-    for (const Group* group : active_) {
-        if (const auto front = group->front()) when = std::min(when, front->deadline.when());
+    for (const Collectives* collectives : active_) {
+        if (const auto front = collectives->front()) when = std::min(when, front->deadline.when());
     }
     for (const auto& message : messages_) when = std::min(when, message->deadline.when());
     return Deadline::at(when);
@@ -50,8 +51,8 @@ Deadline Flight::first_deadline(const Deadline& limit) const {
 
 std::shared_ptr<Operation> Flight::collective_of(const Group* group) {
     const std::lock_guard lock(mutex_);
-    for (Group* active : active_) {
-        if (group == nullptr || active == group) return active->front();
+    for (const Collectives* active : active_) {
+        if (group == nullptr || active->front()->group.get() == group) return active->front();
     }
     return nullptr;
 }
@@ -62,8 +63,8 @@ void Flight::inherit(const std::exception_ptr& failure) noexcept {
     new (&failure_) std::exception_ptr(failure);
 }
 
-void Flight::activate(Group& group) {
-    if (std::ranges::find(active_, &group) == active_.end()) active_.push_back(&group);
+void Flight::activate(Collectives& collectives) {
+    if (std::ranges::find(active_, &collectives) == active_.end()) active_.push_back(&collectives);
 }
 
 void Flight::post(const std::shared_ptr<Operation>& message) {
@@ -165,10 +166,10 @@ bool Flight::move_all() {
 bool Flight::progress_collectives() {
     bool moved = false;
     for (std::size_t i = 0; i < active_.size();) {
-        Group& group = *active_[i];
-        moved |= group.progress();
+        Collectives& collectives = *active_[i];
+        moved |= collectives.progress();
         if (failure_) return true;
-        if (group.front() != nullptr)
+        if (collectives.front() != nullptr)
             ++i;
         else
             active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(i));
@@ -183,9 +184,9 @@ bool Flight::progress_messages() {
             ++it;
             continue;
         }
-        std::shared_ptr<Operation> operation = *it;
+        const std::shared_ptr<Operation> operation = *it;
         it = messages_.erase(it);
-        complete(std::move(operation), nullptr);
+        operation->group->end(operation, nullptr);
         moved = true;
     }
     return moved;
@@ -201,8 +202,6 @@ bool Flight::run(engine::Running& execution) {
 }
 
 void Flight::complete(std::shared_ptr<Operation> operation, const std::exception_ptr& error) {
-    Group& group = *operation->group;
-    recording::end(group.recorder(), group.ranks(), *operation, error == nullptr);
     if (!error && operation->finish) operation->finish();
     operation->complete(error);
     completed_.push_back(std::move(operation));
@@ -244,8 +243,8 @@ void Flight::fail(const std::exception_ptr& error) {
     failure_ = error;
     if (ways_.neighbours != nullptr) ways_.neighbours->withdraw_offers();
     if (ways_.mailbox != nullptr) ways_.mailbox->drop_all();
-    for (Group* group : std::exchange(active_, {})) group->drop(error);
-    for (auto& operation : std::exchange(messages_, {})) complete(operation, error);
+    for (Collectives* collectives : std::exchange(active_, {})) collectives->drop(error);
+    for (const auto& operation : std::exchange(messages_, {})) operation->group->end(operation, error);
     for (const auto& group : groups_.all()) recording::failure(group->recorder(), group->ranks(), error);
 }
 
@@ -259,8 +258,9 @@ void Flight::check() {
     std::vector<std::shared_ptr<Operation>> in_vain;
     for (const auto& operation : messages_) {
         Group& group = *operation->group;
-        if (operation->deadline.expired(now)) return group.inquest().time_out(*operation, group.waits_for(*operation));
-        if (group.is_in_vain(*operation)) in_vain.push_back(operation);
+        if (operation->deadline.expired(now))
+            return group.inquest().time_out(*operation, group.inquest().peer_of(*operation));
+        if (is_in_vain(*operation)) in_vain.push_back(operation);
     }
     for (const auto& operation : in_vain) {
         if (!operation->is_receive) {
@@ -269,30 +269,33 @@ void Flight::check() {
         }
         // Messages of its peer from before it left may have come since this rank looked last.
         if (progress() || failure_ || operation->done()) return;
-        return operation->group->give_up(operation->group->rank_of(operation->transfer.peer));
+        return operation->group->inquest().give_up(operation->group->rank_of(operation->transfer.peer));
     }
-    for (Group* group : active_) {
-        group->check_front(now);
+    for (Collectives* collectives : active_) {
+        collectives->check_front(now);
         if (failure_) return;
     }
     if (!active_.empty()) return;
     for (const auto& group : groups_.all()) {  // their last collectives, in which this rank may not have waited
-        group->check_last();
+        group->collectives().check_last();
         if (failure_) return;
     }
 }
 
 void Flight::record_waits(Instant now) {
-    const auto record = [&](Group& group, const Operation& operation) {
-        recording::waits(group.recorder(), operation, group.waits_for(operation), last_check_, now);
-    };
-    for (Group* group : active_) record(*group, *group->front());
-    for (const auto& operation : messages_) record(*operation->group, *operation);
-    for (Group* group : active_) {
-        if (!group->recorder().counts_operations()) continue;
-        for (const int rank : verdicts_.departed()) recording::gone(group->recorder(), group->ranks(), rank);
+    for (Collectives* collectives : active_) collectives->record_waits(last_check_, now);
+    for (const auto& operation : messages_) {
+        Group& group = *operation->group;
+        recording::waits(group.recorder(), *operation, group.inquest().peer_of(*operation), last_check_, now);
     }
     last_check_ = now;
+}
+
+// Whether the other side of a message has left without it, as far as this rank has looked.
+bool Flight::is_in_vain(const Operation& message) const {
+    const transport::Transfer& transfer = message.transfer;
+    if (transfer.done || transfer.peer < 0 || transfer.peer == verdicts_.rank()) return false;
+    return transfer.refused || verdicts_.gone(transfer.peer).has_value();
 }
 
 // Its receiver has left without it, which concerns no other rank: the streams are as they were.
@@ -301,10 +304,10 @@ void Flight::give_up(const std::shared_ptr<Operation>& send) {
     std::erase(messages_, send);
     ErrorContext context = send->group->inquest().context_of(*send);
     context.peer = send->transfer.peer;
-    complete(send, std::make_exception_ptr(
-                       PeerLost(fmt::format("{}: rank {} has left the group, and has not received this message",
-                                            send->group->inquest().title_of(*send), context.peer),
-                                std::move(context))));
+    send->group->end(send, std::make_exception_ptr(
+                               PeerLost(fmt::format("{}: rank {} has left the group, and has not received this message",
+                                                    send->group->inquest().title_of(*send), context.peer),
+                                        std::move(context))));
 }
 
 std::vector<int> Flight::awaited_receivers(const Group* group) {
@@ -313,13 +316,14 @@ std::vector<int> Flight::awaited_receivers(const Group* group) {
         const std::shared_ptr<Operation> message = *it++;
         transport::Transfer& transfer = message->transfer;
         if ((group != nullptr && message->group.get() != group) || transfer.done) continue;
-        const bool in_vain = message->group->is_in_vain(*message);
+        const bool in_vain = is_in_vain(*message);
         if (!message->is_receive && (transfer.peer == verdicts_.rank() || in_vain)) {
             give_up(message);
         } else if (message->is_receive && ways_.mailbox->cancel_receive(transfer)) {
             std::erase(messages_, message);
-            complete(message, std::make_exception_ptr(
-                                  Aborted(fmt::format("group \"{}\" was destroyed", message->group->name()))));
+            message->group->end(
+                message,
+                std::make_exception_ptr(Aborted(fmt::format("group \"{}\" was destroyed", message->group->name()))));
         } else if (!in_vain) {
             awaited.push_back(transfer.peer);
         }

@@ -22,6 +22,8 @@
 
 namespace tutti::detail {
 
+class Collectives;
+
 /// The parts of a world through which messages go.
 struct Ways {
     transport::Neighbours* neighbours = nullptr;
@@ -58,15 +60,19 @@ class Flight final : public Driven {
     bool sound() const noexcept { return !failure_ && !verdicts_.health().has_news(); }
     const std::exception_ptr& failure() const noexcept { return failure_; }
     bool failing() const noexcept { return failure_ || deferred_; }
-    /// An operation in flight, of collectives first; null: there is none.
-    std::shared_ptr<Operation> any() const;
+    /// An operation in flight, of collectives first, and its group's inquest; null: there is none.
+    struct InFlight {
+        std::shared_ptr<Operation> operation{};
+        Inquest* inquest = nullptr;
+    };
+    InFlight any() const;
     /// The first deadline of the operations in flight, but not later than `limit`.
     Deadline first_deadline(const Deadline& limit) const;
     /// The collective that moves in a group, or in any group (null); takes the lock.
     std::shared_ptr<Operation> collective_of(const Group* group);
 
-    /// The group has collectives in flight, from now on until it has none.
-    void activate(Group& group);
+    /// A group has collectives in flight, from now on until it has none.
+    void activate(Collectives& collectives);
     void post(const std::shared_ptr<Operation>& message);
     /// Moves all operations as far as they go; true if anything moved.
     bool progress();
@@ -76,7 +82,7 @@ class Flight final : public Driven {
     void heed_mailbox();  ///< acts on its findings
     /// Moves an execution on; a failure inside takes effect when it has returned.
     bool run(engine::Running& execution);
-    /// The operation is over: with an error, or well.
+    /// The operation is over: with an error, or well. Its record has been written (Group::end).
     void complete(std::shared_ptr<Operation> operation, const std::exception_ptr& error);
     /// Every operation of every group fails with it.
     void fail(const std::exception_ptr& error);
@@ -107,13 +113,14 @@ class Flight final : public Driven {
     bool progress_collectives();
     bool progress_messages();
     void record_waits(Instant now);
+    bool is_in_vain(const Operation& message) const;
     void give_up(const std::shared_ptr<Operation>& send);
 
     GroupTable& groups_;
     Verdicts& verdicts_;
     Ways ways_;
     BiasedMutex mutex_;
-    std::vector<Group*> active_;  // their operations keep them alive
+    std::vector<Collectives*> active_;  // their operations keep the groups alive
     std::list<std::shared_ptr<Operation>> messages_;
     std::vector<std::shared_ptr<Operation>> completed_;  // whose continuations have not been called yet
     std::exception_ptr failure_;

@@ -213,7 +213,7 @@ void ForeignBackends::take_back(const std::shared_ptr<Operation>& operation, int
     handed_over_.erase(*operation->handed_over_at);
     operation->handed_over_at.reset();
     if (operation->is_receive && source >= 0) operation->transfer.peer = group_.global(source);
-    group_.world().flight().complete(operation, error);
+    group_.end(operation, error);
 }
 
 void ForeignBackends::wait_until_issued(Operation& operation) {
@@ -256,14 +256,15 @@ void ForeignBackends::wait_for(Operation& operation, const Deadline& deadline, U
         }
         if (!failure && operation.deadline.expired(Clock::now() - late)) {
             const Flight::Guard guard(group_.world().flight());
-            group_.inquest().time_out(operation, group_.waits_for(operation));
+            group_.inquest().time_out(operation, group_.inquest().peer_of(operation));
             failure = group_.world().flight().failure();
         }
         if (failure) return end(failure);
         if (deadline.expired()) {
             if (operation.done()) return;
-            throw Timeout(fmt::format("{}: wait timed out; the operation goes on", group_.inquest().title_of(operation)),
-                          group_.inquest().context_of(operation));
+            throw Timeout(
+                fmt::format("{}: wait timed out; the operation goes on", group_.inquest().title_of(operation)),
+                group_.inquest().context_of(operation));
         }
     }
 }
@@ -279,7 +280,7 @@ void ForeignBackends::end(const std::exception_ptr& failure) {
     // Backends may tell the other ranks before the world does.
     abort(fmt::format("group \"{}\" has failed: {}", group_.name(), text_of(failure)));
     const Flight::Guard guard(group_.world().flight());
-    for (auto& operation : open) group_.world().flight().complete(std::move(operation), failure);
+    for (const auto& operation : open) group_.end(operation, failure);
 }
 
 void ForeignBackends::abort(const std::string& reason) noexcept {

@@ -68,13 +68,21 @@ Group::Group(std::shared_ptr<World> world, SubgroupSpec spec)
                world_->verdicts()),
       memory_(ranks_, layout().host_of, spec.place.offset, spec.backends, world_->neighbours(),
               world_->flight().mutex()),
-      relay_(rank(), size()) {
+      collectives_({.index = index_,
+                    .ranks = ranks_,
+                    .planner = planner_,
+                    .memory = memory_,
+                    .recorder = recorder_,
+                    .inquest = inquest_,
+                    .flight = world_->flight(),
+                    .verdicts = world_->verdicts(),
+                    .groups = world_->groups(),
+                    .means = world_->means(),
+                    .neighbours = world_->neighbours()}),
+      short_calls_(*this, collectives_) {
     // Equal on the ranks of this group alone.
-    has_quick_way_ = world_->means().faults == nullptr && !recorder_.counts_operations();
     recorder_.set_world(world_->id() + index_ * 0x9e3779b97f4a7c15ULL, world_->id());
-    take_means();
     backends_ = std::make_unique<ForeignBackends>(*this, spec);
-    agreement_.emplace(memory_.arena(), memory_.own_local());
 }
 
 Group::~Group() {
@@ -105,24 +113,6 @@ algorithm::Layout Group::layout_of(World& world, const Ranks& ranks) {
     return layout;
 }
 
-// Of the world and the host, for the group's collectives.
-void Group::take_means() {
-    context_.mailbox = &world_->flight().mailbox();
-    context_.rank = rank();
-    context_.world_of = ranks_.in_world();
-    context_.channel = Channel::of_collective(index_, 0);
-    context_.local_of = memory_.locals();
-    context_.local_rank = memory_.own_local();
-    context_.arena = memory_.arena();
-    context_.symmetric = memory_.symmetric();
-    context_.staging_copy = &world_->means().staging_copy;
-    context_.huge_pages = &world_->means().huge_pages;
-    if (memory_.arena() != nullptr && layout().pulls)
-        context_.memory = [this](int rank) { return world_->neighbours().memory_of(rank); };
-    if (memory_.is_of_all()) slots_.emplace(*memory_.arena(), rank(), size(), &world_->means().small_copy);
-    for (int c = 1; c <= collective_count; ++c) take_short_sizes(static_cast<Collective>(c));
-}
-
 std::shared_ptr<transport::SymmetricSegment> Group::make_symmetric(std::size_t bytes, const Deadline& deadline) {
     return memory_.make_symmetric(
         bytes, [&](std::uint64_t number, std::span<const int> ranks, std::span<UniqueFd> fds) {
@@ -130,13 +120,8 @@ std::shared_ptr<transport::SymmetricSegment> Group::make_symmetric(std::size_t b
         });
 }
 
-void Group::serve_with(Collective collective, std::optional<std::string> algorithm) {
-    planner_.serve_with(collective, std::move(algorithm));
-    take_short_sizes(collective);
-}
-
 bool Group::choose_way(Operation& operation) {
-    if (make_short(operation)) return true;
+    if (collectives_.make_short(operation)) return true;
     const std::lock_guard lock(world_->flight().mutex());
     operation.request.scheduled = true;
     operation.schedule = planner_.plan(operation.request);
@@ -149,14 +134,14 @@ void Group::begin(const std::shared_ptr<Operation>& operation) {
     operation->started = Clock::now();
     operation->deadline = Deadline::after(operation->timeout, operation->started);
     operation->group = shared_from_this();
-    if (operation->is_collective) operation->sequence = ++sequence_;
+    if (operation->is_collective) operation->sequence = collectives_.next_number();
     operation->ticket = recording::begin(recorder_, ranks_, *operation);
     if (Faults* const faults = world_->means().faults.get()) operation->fault = faults->begin(operation->name);
 }
 
-void Group::suffer(Operation& operation, bool moved, bool ends) {
-    if (operation.fault)
-        world_->means().faults->turn(*operation.fault, moved, ends, *world_, inquest_.title_of(operation));
+void Group::end(const std::shared_ptr<Operation>& operation, const std::exception_ptr& error) {
+    recording::end(recorder_, ranks_, *operation, error == nullptr);
+    world_->flight().complete(operation, error);
 }
 
 void Group::submit(const std::shared_ptr<Operation>& operation, bool asynchronous) {
@@ -168,10 +153,11 @@ void Group::submit(const std::shared_ptr<Operation>& operation, bool asynchronou
             world_->flight().hear();  // a message that is sent at once succeeds, even if a failure follows
         begin(operation);
         if (operation->is_collective) {
-            collectives_.push_back(operation);
-            world_->flight().activate(*this);
+            collectives_.push(operation);
         } else {
-            suffer(*operation, false, true);
+            if (operation->fault)
+                world_->means().faults->turn(*operation->fault, false, true, world_->links(),
+                                             inquest_.title_of(*operation));
             world_->flight().post(operation);
         }
         world_->flight().progress();
@@ -194,7 +180,7 @@ void Group::leave() {
     {
         const Flight::Guard guard(world_->flight());
         if (std::exchange(left_, true)) return;
-        has_quick_way_ = false;
+        short_calls_.close();
     }
     world_->leave(*this);
     memory_.leave();

@@ -92,17 +92,17 @@ bool GroupTable::has_left(std::uint64_t channel) const {
 
 std::uint64_t GroupTable::fingerprint_of(std::uint64_t channel) const {
     const auto group = find(Channel::group(channel));
-    return group ? group->agreement().fingerprint_at(Channel::sequence(channel)) : 0;
+    return group ? group->collectives().fingerprint_at(Channel::sequence(channel)) : 0;
 }
 
 bool GroupTable::has_finished(std::uint64_t channel) const {
     const auto group = find(Channel::group(channel));
-    return group && group->has_finished(Channel::number(channel));
+    return group && group->collectives().has_finished(Channel::number(channel));
 }
 
 bool GroupTable::has_sent_all(int peer, std::uint64_t channel) const {
     const auto group = find(Channel::group(channel));
-    return group && group->has_sent_all(group->rank_of(peer), Channel::number(channel));
+    return group && group->collectives().has_sent_all(group->rank_of(peer), Channel::number(channel));
 }
 
 void GroupTable::renew_locks() noexcept {

@@ -29,6 +29,11 @@ ErrorContext Inquest::context_of(const Operation& operation) const {
     return context;
 }
 
+std::vector<int> Inquest::peer_of(const Operation& message) const {
+    if (message.is_collective || message.transfer.peer < 0) return {};
+    return {ranks_.rank_of(message.transfer.peer)};
+}
+
 // ---- Causes
 
 void Inquest::time_out(const Operation& operation, const std::vector<int>& missing) {
@@ -77,6 +82,14 @@ void Inquest::disagreed(int peer, std::uint64_t sequence, const std::string& tex
     if (court_.failing()) return;
     fail_together(subject(ranks_.rank(), peer, sequence, true, text),
                   {.sequence = sequence, .group = group_, .rank = ranks_.own_global()});
+}
+
+void Inquest::give_up(int peer) {
+    const int rank = ranks_.global(peer);
+    rendezvous::Verdict verdict = court_.gone(rank).value_or(
+        rendezvous::Verdict{VerdictKind::left, rank, fmt::format("rank {} has left the group", rank)});
+    verdict.group = index_;
+    court_.tell(verdict, true);
 }
 
 // ---- The verdict

@@ -1,6 +1,6 @@
 // Inquest: what follows when an operation of a group runs out of time, or its ranks mean different things. This rank
-// puts down what it was doing, accuses, and all ranks fail with one text: that of the rank whose accusation counts, which
-// reads what all of them have put down (record/verdict).
+// puts down what it was doing, accuses, and all ranks fail with one text: that of the rank whose accusation counts,
+// which reads what all of them have put down (record/verdict).
 //
 // It also makes the titles of operations, for every error about one.
 //
@@ -18,6 +18,7 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,6 +36,8 @@ class Court {
     virtual void fail_as_told(ErrorContext context) = 0;
     /// Every rank hears of it; `here`: this one too.
     virtual void tell(const rendezvous::Verdict& verdict, bool here) = 0;
+    /// Why nothing comes from a rank any more; nothing: something may come.
+    virtual std::optional<rendezvous::Verdict> gone(int rank) const = 0;
     /// Ranks that have left.
     virtual std::vector<int> departed() const = 0;
     /// Ranks that show no sign of life.
@@ -61,6 +64,9 @@ class Inquest {
     std::string title_of(const Operation& operation) const;
     ErrorContext context_of(const Operation& operation) const;
 
+    /// The rank from which a message comes, or to which it goes, where it names one.
+    std::vector<int> peer_of(const Operation& message) const;
+
     /// Its time is up, and nothing has come from the ranks `missing`.
     void time_out(const Operation& operation, const std::vector<int>& missing);
     /// A rank and this one have called different things, by their fingerprints.
@@ -70,6 +76,8 @@ class Inquest {
                             std::uint64_t my_bytes);
     /// They have differed about a collective before that one, which both have forgotten.
     void mismatch_before(int peer, std::uint64_t sequence);
+    /// No operation that waits for that rank can finish: all ranks hear the cause.
+    void give_up(int peer);
     /// Another rank has named the cause: `told` is its judgement, or, where none has come, an accusation.
     void fail_as_told(const rendezvous::Verdict& told, const ErrorContext& context);
     /// Once: this rank's operations at the time of the trouble, for the others and for the dump.

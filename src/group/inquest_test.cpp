@@ -25,6 +25,10 @@ struct CourtOfTest final : Court {
     }
     void fail_as_told(ErrorContext /*context*/) override { ++left_to_others; }
     void tell(const Verdict& verdict, bool /*here*/) override { told.push_back(verdict); }
+    std::optional<Verdict> gone(int rank) const override {
+        if (has_left.empty() || has_left[0] != rank) return {};
+        return Verdict{VerdictKind::peer_lost, rank, "it cannot be reached"};
+    }
     std::vector<int> departed() const override { return has_left; }
     std::vector<int> silent() const override { return {}; }
     void fail(const std::exception_ptr& error) override { errors.push_back(error); }
@@ -132,6 +136,18 @@ TEST_F(InquestOfTwo, leaves_the_verdict_to_the_rank_that_judges) {
 TEST_F(InquestOfTwo, does_not_begin_about_ranks_that_disagree_in_a_world_that_fails) {
     first_.court.errors.push_back(std::make_exception_ptr(Aborted("for another reason")));
     first_.inquest.mismatch(1, 1, all_reduce_of(8), all_reduce_of(7));
+    EXPECT_TRUE(first_.court.accusations.empty());
+}
+
+TEST_F(InquestOfTwo, tells_all_why_a_rank_is_given_up) {
+    first_.inquest.give_up(1);
+    first_.court.has_left = {2};
+    first_.inquest.give_up(1);
+    ASSERT_EQ(first_.court.told.size(), 2U);
+    EXPECT_EQ(first_.court.told[0].kind, VerdictKind::left) << "nothing is known but that it has left the group";
+    EXPECT_EQ(first_.court.told[0].rank, 2);
+    EXPECT_EQ(first_.court.told[0].group, 3U);
+    EXPECT_EQ(first_.court.told[1].kind, VerdictKind::peer_lost);
     EXPECT_TRUE(first_.court.accusations.empty());
 }
 

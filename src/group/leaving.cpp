@@ -103,7 +103,7 @@ void World::part() {
         if (!flight_.failure() && neighbours_->arena() && size() > 1) {
             // Of two ranks that leave after collectives in which neither waited, the second sees the first.
             std::atomic_thread_fence(std::memory_order_seq_cst);
-            for (const auto& group : groups_.all()) group->check_last();
+            for (const auto& group : groups_.all()) group->collectives().check_last();
             disagreement = flight_.failure();
         }
         left_ = true;
@@ -142,7 +142,7 @@ void World::leave(Group& group) {
         "receive a message", [&] { return flight_.awaited_receivers(&group); }, Deadline::never());
     const Flight::Guard guard(flight_);
     const bool well = !flight_.failure();
-    if (well) group.check_last();
+    if (well) group.collectives().check_last();
     groups_.forget(group.index());
     if (well && flight_.failure()) std::rethrow_exception(flight_.failure());
 }

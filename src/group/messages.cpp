@@ -6,7 +6,7 @@ namespace tutti::detail {
 bool Group::send_now(int peer, std::uint64_t channel, std::uint64_t fingerprint, std::span<const std::byte> payload) {
     if (memory_.arena() == nullptr || !world_->neighbours().share_memory_with(peer)) return false;
     const BiasedMutex::Entry entry(world_->flight().mutex());
-    if (!entry || !world_->flight().sound() || !has_quick_way_) return false;
+    if (!entry || !world_->flight().sound() || short_calls_.closed()) return false;
     if (!world_->flight().mailbox().send_now(peer, channel, fingerprint, payload)) return false;
     // Here it costs no rank but this one: the message is on its way meanwhile.
     const int to = rank_of(peer);
@@ -22,7 +22,7 @@ bool Group::receive_now(transport::Transfer& receive) {
     if (memory_.arena() == nullptr || receive.peer < 0 || !world_->neighbours().share_memory_with(receive.peer))
         return false;
     const BiasedMutex::Entry entry(world_->flight().mutex());
-    if (!entry || !world_->flight().quiet() || !has_quick_way_) return false;
+    if (!entry || !world_->flight().quiet() || short_calls_.closed()) return false;
     const std::uint64_t begun = record::ticks();
     if (!world_->flight().mailbox().receive_now(receive, world_->driver().waiting())) return false;
     const int from = rank_of(receive.peer);

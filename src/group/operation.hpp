@@ -50,6 +50,27 @@ constexpr int recorded_root(Collective collective, int root) noexcept {
     return recorded_kind(collective) == record::Kind::collective ? -1 : root;
 }
 
+/// How far a collective has come that the group runs itself.
+enum class OperationState : std::uint8_t {
+    queued,     ///< others of its group come first
+    in_slots,   ///< the ranks of a host exchange it in slots
+    relayed,    ///< ranks pass on its blocks for each other
+    scheduled,  ///< a schedule moves its data
+    over,       ///< well, or with an error
+};
+/// Blocks that do not fit in slots, or could not be passed on, go on with a schedule. Any may end with an error.
+constexpr bool may_move(OperationState from, OperationState to) noexcept {
+    using enum OperationState;
+    switch (to) {
+        case queued: return false;
+        case in_slots: return from == queued;
+        case relayed: return from == queued || from == in_slots;
+        case scheduled: return from != scheduled && from != over;
+        case over: return from != over;
+    }
+    return false;
+}
+
 class Operation {
  public:
     // Set before it is submitted.
@@ -78,9 +99,9 @@ class Operation {
     // Under the group's lock.
     std::uint64_t sequence = 0;
     std::unique_ptr<engine::Running> execution;
-    bool relayed = false;        ///< the blocks of an all_to_all are being passed on
-    engine::SlotCall slot_call;         // where it is short
-    engine::SlotState slot_state;       // sequence 0: it is not, or has not begun
+    OperationState state = OperationState::queued;  ///< changes by move_to()
+    engine::SlotCall slot_call;                     // where it is short
+    engine::SlotState slot_state;                   // sequence 0: it is not, or has not begun
     Instant started;
     record::Ticket ticket = 0;
     std::optional<ArmedFault> fault;  ///< that TUTTI_FAULTS asks for
@@ -90,6 +111,8 @@ class Operation {
     /// Its place in its group's list of those, until it is over; under the world's lock.
     std::optional<std::list<std::shared_ptr<Operation>>::iterator> handed_over_at{};
 
+    /// Throws InternalError if it may not.
+    void move_to(OperationState next);
     /// A new one that does the same, on the same buffers and temporaries.
     std::shared_ptr<Operation> again() const;
 

@@ -1,6 +1,8 @@
 // Short calls: collectives that run in the slots of the ranks of this host (engine/slots). Here is their part in the
 // group: which calls are short, how long the caller looks for the others before the call becomes an operation that can
 // time out, sleep and be interrupted, and the reports to the recorder and the other ranks.
+#include "group/short_calls.hpp"
+
 #include "algorithm/plan.hpp"
 #include "engine/slots-inl.hpp"
 #include "group/group.hpp"
@@ -25,18 +27,18 @@ constexpr int looks_before_yield = 30;
 
 }  // namespace
 
-/// A short call's reports to its group.
-struct Group::ShortCallEvents {
-    Group& group;
+/// A short call's reports.
+struct Collectives::SlotEvents {
+    Collectives& group;
     const SlotCall& call;
     std::uint64_t sequence;
     record::Ticket& ticket;
 
-    bool failed() const noexcept { return group.world_->flight().failure() != nullptr; }
+    bool failed() const noexcept { return group.failed(); }
     void published() { group.record_short(call, sequence, ticket); }
     void disagreement(int peer) {
         const int local = group.context_.local_of[static_cast<std::size_t>(peer)];
-        group.disagreement(group.agreement_->disagreement_with(local, sequence));
+        group.disagreement(group.agreement_.disagreement_with(local, sequence));
     }
     void blocks_differ(int peer, std::uint64_t theirs, std::uint64_t mine) {
         group.inquest_.mismatch_of_blocks(peer, sequence, call.fingerprint, theirs, mine);
@@ -48,12 +50,22 @@ struct Group::ShortCallEvents {
     }
 };
 
-void Group::take_short_sizes(Collective collective) {
+ShortCalls::ShortCalls(Group& group, Collectives& collectives)
+    : group_(group),
+      collectives_(collectives),
+      flight_(group.world().flight()),
+      driver_(group.world().driver()),
+      means_(group.world().means()),
+      neighbours_(group.world().neighbours()),
+      closed_(means_.faults != nullptr || group.recorder().counts_operations()) {}
+
+void Collectives::take_short_sizes(Collective collective) {
     short_sizes_[static_cast<std::size_t>(collective)] =
-        slots_ ? algorithm::slot_sizes(layout(), collective, planner_.named(collective)) : std::vector<algorithm::SlotSizes>();
+        slots_ ? algorithm::slot_sizes(planner_.layout(), collective, planner_.named(collective))
+               : std::vector<algorithm::SlotSizes>();
 }
 
-bool Group::is_short(Collective collective, std::uint64_t block_bytes) const noexcept {
+bool Collectives::is_short(Collective collective, std::uint64_t block_bytes) const noexcept {
     for (const auto& [from, to] : short_sizes_[static_cast<std::size_t>(collective)]) {
         if (block_bytes >= from && block_bytes <= to) return true;
     }
@@ -62,16 +74,16 @@ bool Group::is_short(Collective collective, std::uint64_t block_bytes) const noe
 
 // Rules are for blocks of one length. For blocks of different lengths the longest decides, up to the longest block with
 // which an even call can be short.
-bool Group::blocks_fit(const SlotCall& call) const noexcept {
+bool Collectives::blocks_fit(const SlotCall& call) const noexcept {
     if (call.send_counts.empty()) return is_short(call.collective, call.block_bytes) && slots_->blocks_fit(call);
     if (!slots_ || !slots_->blocks_fit(call)) return false;
     std::uint64_t longest = 0;
-    for (int peer = 0; peer < size(); ++peer) longest = std::max(longest, call.sent_to(peer));
-    return is_short(call.collective, std::min(longest, schedule::longest_in_slot(call.collective, size())));
+    for (int peer = 0; peer < ranks_.size(); ++peer) longest = std::max(longest, call.sent_to(peer));
+    return is_short(call.collective, std::min(longest, schedule::longest_in_slot(call.collective, ranks_.size())));
 }
 
 // The same, for an operation that was made the ordinary way. Fills in `operation.slot_call` if it is short.
-bool Group::make_short(Operation& operation) const {
+bool Collectives::make_short(Operation& operation) const {
     const algorithm::Request& request = operation.request;
     const engine::Operands& operands = operation.operands;
     if (!slots_ || operation.quantized) return false;
@@ -108,86 +120,84 @@ bool Group::make_short(Operation& operation) const {
     return true;
 }
 
-bool Group::run_short(const char* name, const SlotCall& call, std::chrono::milliseconds timeout,
-                      OrdinaryCall ordinary) {
+bool ShortCalls::run(const char* name, const SlotCall& call, std::chrono::milliseconds timeout, OrdinaryCall ordinary) {
     return engine::slots::by_collective(call.collective,
-                                        [&]<Collective c> { return run_short_as<c>(name, call, timeout, ordinary); });
+                                        [&]<Collective c> { return run_as<c>(name, call, timeout, ordinary); });
 }
 
 template <Collective c>
-bool Group::run_short_as(const char* name, const SlotCall& call, std::chrono::milliseconds timeout,
-                         OrdinaryCall ordinary) {
-    BiasedMutex::Entry entry(world_->flight().mutex());
-    if (!entry || !world_->flight().quiet() || !has_quick_way_) return false;
-    const std::uint64_t sequence = ++sequence_;
-    agreement_->remember(sequence, call.fingerprint);
-    SlotState state = slots_->begin_as<c>(call, agreement_->digest());
+bool ShortCalls::run_as(const char* name, const SlotCall& call, std::chrono::milliseconds timeout,
+                        OrdinaryCall ordinary) {
+    BiasedMutex::Entry entry(flight_.mutex());
+    if (!entry || !flight_.quiet() || closed_) return false;
+    const std::uint64_t sequence = collectives_.next_number();
+    collectives_.agreement_.remember(sequence, call.fingerprint);
+    SlotState state = collectives_.slots_->begin_as<c>(call, collectives_.agreement_.digest());
     record::Ticket ticket = 0;
-    if (wait_briefly<c>(call, state, sequence, ticket) && !world_->flight().failure() && !state.large) {
-        recorder_.complete(ticket);
+    if (wait_briefly<c>(call, state, sequence, ticket) && !flight_.failure() && !state.large) {
+        collectives_.recorder_.complete(ticket);
         return true;
     }
-    record_short(call, sequence, ticket);
+    collectives_.record_short(call, sequence, ticket);
     go_on(entry, name, call, state, sequence, ticket, timeout, ordinary);
     return true;
 }
 
 // The call takes longer, or has failed: an ordinary operation from here on, which can time out, sleep and be
 // interrupted.
-void Group::go_on(BiasedMutex::Entry& entry, const char* name, const SlotCall& call, const SlotState& state,
-                  std::uint64_t sequence, record::Ticket ticket, std::chrono::milliseconds timeout,
-                  OrdinaryCall ordinary) {
-    recorder_.prolong(ticket);
-    if (world_->flight().failure()) {
-        recorder_.end(ticket, record::State::failed);
-        std::rethrow_exception(world_->flight().failure());
+void ShortCalls::go_on(BiasedMutex::Entry& entry, const char* name, const SlotCall& call, const SlotState& state,
+                       std::uint64_t sequence, record::Ticket ticket, std::chrono::milliseconds timeout,
+                       OrdinaryCall ordinary) {
+    collectives_.recorder_.prolong(ticket);
+    if (flight_.failure()) {
+        collectives_.recorder_.end(ticket, record::State::failed);
+        std::rethrow_exception(flight_.failure());
     }
     const auto operation = ordinary.make != nullptr ? ordinary.make(ordinary.arguments) : std::make_shared<Operation>();
-    operation->timeout = timeout.count() > 0 ? timeout : this->timeout();
+    operation->timeout = timeout.count() > 0 ? timeout : group_.timeout();
     operation->started = Clock::now();
     operation->deadline = Deadline::after(operation->timeout, operation->started);
-    operation->group = shared_from_this();
+    operation->group = group_.shared_from_this();
     operation->sequence = sequence;
-    if (ordinary.make == nullptr || !make_short(*operation)) {
+    if (ordinary.make == nullptr || !collectives_.make_short(*operation)) {
         operation->name = name;
         operation->operands.fingerprint = call.fingerprint;
         operation->slot_call = call;
     }
     operation->slot_state = state;
     operation->ticket = ticket;
-    collectives_.push_back(operation);
-    world_->flight().activate(*this);
+    operation->move_to(OperationState::in_slots);
+    collectives_.push(operation);
     entry.leave();
-    world_->wait_for_call(*operation);
+    group_.world().wait_for_call(*operation);
 }
 
 // Looks while that is the quickest way on; false: it takes longer.
 template <Collective c>
-[[gnu::always_inline]] inline bool Group::wait_briefly(const SlotCall& call, SlotState& state, std::uint64_t sequence,
-                                                       record::Ticket& ticket) {
-    ShortCallEvents events{*this, call, sequence, ticket};
-    for (Waiting::Looks looks(world_->driver().waiting()); !slots_->advance_as<c>(call, state, events);) {
-        if (!looks.again())
-            return !world_->driver().waiting().has_own_core() && yield_briefly(call, state, sequence, ticket);
+[[gnu::always_inline]] inline bool ShortCalls::wait_briefly(const SlotCall& call, SlotState& state,
+                                                            std::uint64_t sequence, record::Ticket& ticket) {
+    Collectives::SlotEvents events{collectives_, call, sequence, ticket};
+    for (Waiting::Looks looks(driver_.waiting()); !collectives_.slots_->advance_as<c>(call, state, events);) {
+        if (!looks.again()) return !driver_.waiting().has_own_core() && yield_briefly(call, state, sequence, ticket);
     }
     return true;
 }
 
-bool Group::yield_briefly(const SlotCall& call, SlotState& state, std::uint64_t sequence, record::Ticket& ticket) {
+bool ShortCalls::yield_briefly(const SlotCall& call, SlotState& state, std::uint64_t sequence, record::Ticket& ticket) {
     // More ranks than cores: the awaited ranks are most likely ready to run, and get this core, unless they have
     // others. This rank keeps the lock meanwhile, so not for long.
-    Waiting& waiting = world_->driver().waiting();
+    Waiting& waiting = driver_.waiting();
     const Instant start = Clock::now();
     Instant now = start;
-    for (int turn = 0; turn < turns_max && !waiting.sleeps_at_once() && world_->flight().sound(); ++turn) {
+    for (int turn = 0; turn < turns_max && !waiting.sleeps_at_once() && flight_.sound(); ++turn) {
         if (awaits_only_others_cpus(call, state)) {
             for (int look = 0; look < looks_before_yield; ++look) {
                 pause_cpu();
-                if (advance_short(call, state, sequence, ticket)) return true;
+                if (collectives_.advance_short(call, state, sequence, ticket)) return true;
             }
         }
         now = waiting.yield(now);
-        if (advance_short(call, state, sequence, ticket)) {
+        if (collectives_.advance_short(call, state, sequence, ticket)) {
             waiting.spared();
             return true;
         }
@@ -197,33 +207,31 @@ bool Group::yield_briefly(const SlotCall& call, SlotState& state, std::uint64_t 
 }
 
 // None of the ranks whose contributions are missing needs this CPU.
-bool Group::awaits_only_others_cpus(const SlotCall& call, const SlotState& state) {
-    CpuBalancer* const balancer = world_->means().cpu_balancer ? &*world_->means().cpu_balancer : nullptr;
+bool ShortCalls::awaits_only_others_cpus(const SlotCall& call, const SlotState& state) {
+    CpuBalancer* const balancer = means_.cpu_balancer ? &*means_.cpu_balancer : nullptr;
     if (balancer == nullptr) return false;
     balancer->observe();
     if (!state.published) return false;  // it waits for room, which any rank may have to make
-    for (int peer = state.next; peer < size(); ++peer) {
-        if (peer != rank() && balancer->is_here(world_->neighbours().local_of(global(peer))) &&
-            slots_->awaits(call, state, peer))
+    for (int peer = state.next; peer < group_.size(); ++peer) {
+        if (peer != group_.rank() && balancer->is_here(neighbours_.local_of(group_.global(peer))) &&
+            collectives_.slots_->awaits(call, state, peer))
             return false;
     }
     return true;
 }
 
-bool Group::advance_short(const SlotCall& call, SlotState& state, std::uint64_t sequence, record::Ticket& ticket) {
-    ShortCallEvents events{*this, call, sequence, ticket};
+bool Collectives::advance_short(const SlotCall& call, SlotState& state, std::uint64_t sequence,
+                                record::Ticket& ticket) {
+    SlotEvents events{*this, call, sequence, ticket};
     return slots_->advance(call, state, events);
 }
 
-bool Group::advance_short(Operation& operation) {
-    return advance_short(operation.slot_call, operation.slot_state, operation.sequence, operation.ticket);
+void Collectives::begin_short(Operation& operation) {
+    operation.slot_state = slots_->begin(operation.slot_call, agreement_.digest());
+    operation.move_to(OperationState::in_slots);
 }
 
-void Group::begin_short(Operation& operation) {
-    operation.slot_state = slots_->begin(operation.slot_call, agreement_->digest());
-}
-
-void Group::record_short(const SlotCall& call, std::uint64_t sequence, record::Ticket& ticket) {
+void Collectives::record_short(const SlotCall& call, std::uint64_t sequence, record::Ticket& ticket) {
     if (ticket != 0) return;
     ticket = recorder_.begin_brief({.sequence = sequence,
                                     .fingerprint = call.fingerprint,
@@ -234,9 +242,10 @@ void Group::record_short(const SlotCall& call, std::uint64_t sequence, record::T
         note_splits(call, ticket);
 }
 
-void Group::note_splits(const SlotCall& call, record::Ticket ticket) {
+void Collectives::note_splits(const SlotCall& call, record::Ticket ticket) {
     if (!call.send_counts.empty()) return recorder_.note_splits(ticket, call.send_counts, call.receive_counts);
-    const std::vector<std::uint64_t> even(static_cast<std::size_t>(size()), call.block_bytes / size_of(call.dtype));
+    const std::vector<std::uint64_t> even(static_cast<std::size_t>(ranks_.size()),
+                                          call.block_bytes / size_of(call.dtype));
     recorder_.note_splits(ticket, even, even);
 }
 

@@ -87,9 +87,9 @@ void Verdicts::apply() {
     std::string title = fmt::format("group \"{}\" ({} ranks)", group_, size_);
     ErrorContext context;
     // This rank's operation in flight, in the group of that operation.
-    if (const auto disturbed = flight_.any()) {
-        title = disturbed->group->inquest().title_of(*disturbed);
-        context = disturbed->group->inquest().context_of(*disturbed);
+    if (const auto [disturbed, inquest] = flight_.any(); disturbed) {
+        title = inquest->title_of(*disturbed);
+        context = inquest->context_of(*disturbed);
     }
     if (context.group.empty()) context.group = group_;
     context.rank = rank_;

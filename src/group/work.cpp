@@ -8,6 +8,8 @@
 #include <tutti/stream.hpp>
 #include <tutti/work.hpp>
 
+#include <fmt/format.h>
+
 #include <utility>
 
 namespace tutti {
@@ -35,6 +37,13 @@ std::shared_ptr<Operation> Operation::again() const {
     next->group = group;
     next->schedule = schedule;
     return next;
+}
+
+void Operation::move_to(OperationState next) {
+    if (!may_move(state, next))
+        throw InternalError(fmt::format("{} #{}: state {} does not follow {}", name, sequence, static_cast<int>(next),
+                                        static_cast<int>(state)));
+    state = next;
 }
 
 void Operation::complete(std::exception_ptr error) noexcept {

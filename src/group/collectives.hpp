@@ -1,0 +1,140 @@
+// Collectives: the collectives of a group on their way, one after the other in the order of their issue, and what a
+// rank sees meanwhile of ranks that do not do the same.
+//
+// Each has a state (OperationState). Where all ranks share memory and little is to be moved it runs in slots
+// (engine/slots), else by a schedule (engine/execution); short blocks of an all_to_all may be passed on first (Relay).
+//
+// Threads: one at a time (the world's lock).
+#pragma once
+
+#include "algorithm/slots.hpp"
+#include "engine/slots.hpp"
+#include "group/agreement.hpp"
+#include "group/flight.hpp"
+#include "group/group_memory.hpp"
+#include "group/inquest.hpp"
+#include "group/operation.hpp"
+#include "group/planner.hpp"
+#include "group/ranks.hpp"
+#include "group/relay.hpp"
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace tutti::detail {
+
+struct HostMeans;
+
+class Collectives {
+ public:
+    /// Of the group `index`; and of its world. All must outlive it.
+    struct Parts {
+        std::uint32_t index = 0;
+        const Ranks& ranks;
+        Planner& planner;
+        const GroupMemory& memory;
+        record::Recorder& recorder;
+        Inquest& inquest;
+        Flight& flight;
+        const Verdicts& verdicts;
+        const GroupTable& groups;
+        HostMeans& means;
+        transport::Neighbours& neighbours;
+    };
+    explicit Collectives(const Parts& parts);
+
+    /// The number of the next one: equal on all ranks.
+    std::uint64_t next_number() noexcept { return ++sequence_; }
+    /// It has its number, and comes after all that have come before it.
+    void push(const std::shared_ptr<Operation>& operation);
+    /// Moves them on as far as they go.
+    bool progress();
+    /// The one that moves; null: none.
+    std::shared_ptr<Operation> front() const noexcept { return queue_.empty() ? nullptr : queue_.front(); }
+    /// All end with it.
+    void drop(const std::exception_ptr& error);
+    /// Ranks whose part of it has not come yet.
+    std::vector<int> waits_for(const Operation& operation) const;
+    /// The recorder learns of these, since a look before `now`, and of ranks that have left.
+    void record_waits(Instant since, Instant now);
+    Inquest& inquest() noexcept { return inquest_; }
+    /// Checks that the one that moves is in time, and goes well, as far as this rank can see.
+    void check_front(Instant now);
+    /// The latter of the last one, when this rank has none in flight.
+    void check_last();
+    /// From now on an algorithm serves a collective (Planner::serve_with). Only while none is under way.
+    void serve_with(Collective collective, std::optional<std::string> algorithm);
+
+    /// Whether a collective of this shape runs in slots. Depends only on values that are equal on all ranks.
+    bool is_short(Collective collective, std::uint64_t block_bytes) const noexcept;
+    /// all_to_all: whether all blocks that this rank sends are short. Ranks may differ in that.
+    bool blocks_fit(const engine::SlotCall& call) const noexcept;
+    /// Whether the operation runs in slots; fills in its `slot_call` then.
+    bool make_short(Operation& operation) const;
+
+    // The questions of other ranks (transport::Calls).
+    std::uint64_t fingerprint_at(std::uint64_t sequence) const { return agreement_.fingerprint_at(sequence); }
+    bool has_finished(std::uint64_t sequence) const noexcept;
+    /// Whether all bytes that this rank sends to `peer` in that collective, if any, are on their way.
+    bool has_sent_all(int peer, std::uint64_t sequence) const;
+
+ private:
+    /// How far a turn of the first one has come.
+    enum class Turn : std::uint8_t {
+        stuck,   ///< nothing has moved
+        moved,   ///< some of it, and it waits now
+        further  ///< it is in its next state
+    };
+
+    friend class ShortCalls;
+    struct SlotEvents;
+
+    bool failed() const noexcept { return flight_.failure() != nullptr; }
+    Turn take_turn(Operation& operation);
+    Turn run(Operation& operation);
+    void start(Operation& operation);
+    void begin_schedule(Operation& operation);
+    bool begin_relay(Operation& operation);
+    void end_relay(Operation& operation);
+    void execute(Operation& operation);
+    void complete(const std::shared_ptr<Operation>& operation, const std::exception_ptr& error);
+    /// The fault that TUTTI_FAULTS asks for in it, when its time has come.
+    void suffer(Operation& operation, bool moved, bool ends);
+    void probe(const Operation& operation);
+    bool has_left(int peer) const;
+    void check_records(std::uint64_t sequence);
+    void disagreement(const Agreement::Disagreement& found);
+    // In slots (short_calls.cpp).
+    void take_short_sizes(Collective collective);
+    void begin_short(Operation& operation);
+    bool advance_short(const engine::SlotCall& call, engine::SlotState& state, std::uint64_t sequence,
+                       record::Ticket& ticket);
+    void record_short(const engine::SlotCall& call, std::uint64_t sequence, record::Ticket& ticket);
+    void note_splits(const engine::SlotCall& call, record::Ticket ticket);
+
+    const std::uint32_t index_;
+    const Ranks& ranks_;
+    Planner& planner_;
+    const GroupMemory& memory_;
+    record::Recorder& recorder_;
+    Inquest& inquest_;
+    Flight& flight_;
+    const Verdicts& verdicts_;
+    const GroupTable& groups_;
+    HostMeans& means_;
+    engine::RankContext context_;
+    std::deque<std::shared_ptr<Operation>> queue_;
+    std::uint64_t sequence_ = 0;
+    Agreement agreement_;  // of those that have been started here
+    std::array<std::vector<algorithm::SlotSizes>, collective_count + 1> short_sizes_;  // by collective
+    std::optional<engine::Slots> slots_;                                               // where all ranks share memory
+    std::uint64_t looked_back_to_ = 0;  // the collective that is compared when this rank runs out of slots
+    Instant next_probe_{};
+    Relay relay_;
+};
+
+}  // namespace tutti::detail

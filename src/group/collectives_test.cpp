@@ -1,0 +1,282 @@
+// The collectives of two ranks in one thread, over one arena: each moves when the test says so, hears what the test
+// tells, and is judged by it.
+#include "group/collectives.hpp"
+
+#include "group/fingerprint.hpp"
+#include "group/world.hpp"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+namespace tutti::detail {
+namespace {
+
+using rendezvous::VerdictKind;
+using std::chrono::seconds;
+using transport::Arena;
+using transport::ArenaLayout;
+
+constexpr int two = 2;
+
+/// All ranks share memory: there is nobody to connect to.
+struct NoConnector final : transport::Connector {
+    security::Connection connect(int /*peer*/, const Deadline& /*limit*/) override {
+        throw DistNetworkError("nobody is elsewhere");
+    }
+    bool has_incoming() const noexcept override { return false; }
+    std::vector<std::pair<int, security::Connection>> take_incoming() override { return {}; }
+    std::uint64_t next_round() const noexcept override { return 1; }
+    bool is_through(std::uint64_t /*round*/) const noexcept override { return true; }
+};
+
+/// Judges at once, and leaves everything to the rank that accuses.
+struct Judge final : Court {
+    explicit Judge(Flight& of) : flight(of) {}
+    bool accuse(const rendezvous::Verdict& accusation) override {
+        accusations.push_back(accusation);
+        return false;
+    }
+    void fail_as_told(ErrorContext context) override {
+        fail(std::make_exception_ptr(Timeout(accusations.back().text, std::move(context))));
+    }
+    void tell(const rendezvous::Verdict& /*verdict*/, bool /*here*/) override {}
+    std::optional<rendezvous::Verdict> gone(int /*rank*/) const override { return {}; }
+    std::vector<int> departed() const override { return {}; }
+    std::vector<int> silent() const override { return {}; }
+    void fail(const std::exception_ptr& error) override { flight.fail(error); }
+    bool failing() const override { return flight.failing(); }
+    Flight& flight;
+    std::vector<rendezvous::Verdict> accusations;
+};
+
+algorithm::Layout layout_of_two() {
+    algorithm::Layout layout;
+    layout.host_of = {0, 0};
+    layout.shared_memory = true;
+    layout.slot_bytes = ArenaLayout::of(two, two).slot_bytes;
+    layout.slots = ArenaLayout::of(two, two).slots;
+    return layout;
+}
+
+struct RankInThread {
+    RankInThread(int rank, const std::shared_ptr<Arena>& arena)
+        : neighbours(rank, two, {0, 1}, {0, 0}, arena, transport::Reads::no),
+          links({.rank = rank,
+                 .congestion = transport::Congestion::from_environment(),
+                 .lanes = transport::Lanes::from_environment(),
+                 .checksums = std::vector(two, transport::Checksums::off),
+                 .patience = seconds(1),
+                 .short_copy = &means.small_copy},
+                neighbours, connector),
+          verdicts(rank, two, "test", groups, flight, no_membership),
+          flight(groups, verdicts),
+          mailbox(rank, two, 1, links, groups, &neighbours),
+          all({}, rank, two),
+          recorder("test", rank, two, &group::Fingerprint::describe) {
+        flight.attach({.neighbours = &neighbours, .links = &links, .mailbox = &mailbox});
+        collectives.emplace(parts());
+    }
+
+    Collectives::Parts parts() {
+        return {.index = 0,
+                .ranks = all,
+                .planner = planner,
+                .memory = memory,
+                .recorder = recorder,
+                .inquest = inquest,
+                .flight = flight,
+                .verdicts = verdicts,
+                .groups = groups,
+                .means = means,
+                .neighbours = neighbours};
+    }
+    // Issues an all_reduce in place of these values, and does not move.
+    std::shared_ptr<Operation> all_reduce(std::vector<float>& values) { return all_reduce(values, *collectives); }
+    std::shared_ptr<Operation> all_reduce(std::vector<float>& values, Collectives& of) {
+        auto operation = std::make_shared<Operation>();
+        operation->name = "all_reduce";
+        operation->request = {.collective = Collective::all_reduce,
+                              .rank = all.rank(),
+                              .element_bytes = sizeof(float),
+                              .count = values.size(),
+                              .in_place = true};
+        auto* const data = reinterpret_cast<std::byte*>(values.data());
+        operation->operands = {
+            .input = data,
+            .output = data,
+            .dtype = DType::float32,
+            .fingerprint = group::Fingerprint::pack(static_cast<int>(Collective::all_reduce), DType::float32,
+                                                    ReduceOp::Kind::sum, -1, values.size())};
+        operation->timeout = seconds(1);
+        operation->started = Clock::now();
+        operation->deadline = Deadline::after(operation->timeout);
+        operation->sequence = of.next_number();
+        const Flight::Guard guard(flight);
+        of.push(operation);
+        return operation;
+    }
+    void hear(VerdictKind kind) { verdicts.hear({kind, 1 - all.rank(), "the other has gone"}); }
+
+    HostMeans means;
+    transport::Neighbours neighbours;
+    NoConnector connector;
+    transport::Links links;
+    HashStore store;
+    GroupTable groups{"test", store};
+    std::unique_ptr<rendezvous::Membership> no_membership;
+    Verdicts verdicts;
+    Flight flight;
+    transport::Mailbox mailbox;
+    Ranks all;
+    Planner planner{layout_of_two()};
+    record::Recorder recorder;
+    Judge judge{flight};
+    Inquest inquest{"test", 0, all, recorder, store, judge};
+    GroupMemory memory{all, {0, 0}, 0, {}, neighbours, flight.mutex()};
+    std::optional<Collectives> collectives;
+};
+
+std::string text_of(const Operation& operation) {
+    try {
+        if (operation.error()) std::rethrow_exception(operation.error());
+        return "no error";
+    } catch (const std::exception& error) {
+        return error.what();
+    }
+}
+
+class CollectivesOfTwo : public testing::Test {
+ protected:
+    std::shared_ptr<Arena> arena_ = Arena::create_private(ArenaLayout::of(two, two));
+    RankInThread first_{0, arena_}, second_{1, arena_};
+};
+
+TEST_F(CollectivesOfTwo, come_to_their_end_in_slots_and_by_a_schedule) {
+    for (const std::size_t count : {2, 300'000}) {
+        std::vector<float> a(count, 1.0F), b(count, 2.0F);
+        const auto here = first_.all_reduce(a), there = second_.all_reduce(b);
+        EXPECT_EQ(here->state, OperationState::queued);
+        first_.flight.move();
+        EXPECT_EQ(here->state, count == 2 ? OperationState::in_slots : OperationState::scheduled);
+        EXPECT_EQ(first_.collectives->waits_for(*here), std::vector{1});
+        for (int turn = 0; turn < 1000 && !(here->done() && there->done()); ++turn) {
+            second_.flight.move();
+            first_.flight.move();
+        }
+        ASSERT_TRUE(here->done() && there->done());
+        EXPECT_EQ(here->state, OperationState::over);
+        EXPECT_EQ(a, std::vector<float>(count, 3.0F));
+        EXPECT_EQ(b, a);
+    }
+}
+
+TEST_F(CollectivesOfTwo, answer_what_other_ranks_ask_about_them) {
+    std::vector<float> a(2), b(2);
+    const auto here = first_.all_reduce(a);
+    EXPECT_FALSE(first_.collectives->has_finished(1));
+    EXPECT_FALSE(first_.collectives->has_finished(2)) << "it has not begun";
+    EXPECT_EQ(first_.collectives->fingerprint_at(1), 0U) << "it waits for its turn";
+    first_.flight.move();
+    EXPECT_EQ(first_.collectives->fingerprint_at(1), here->operands.fingerprint);
+    second_.all_reduce(b);
+    second_.flight.move();
+    first_.flight.move();
+    EXPECT_TRUE(first_.collectives->has_finished(1));
+    EXPECT_TRUE(first_.collectives->has_sent_all(1, 1));
+}
+
+TEST_F(CollectivesOfTwo, end_well_though_a_rank_has_died_whose_data_had_all_come) {
+    for (const std::size_t count : {2, 300'000}) {
+        RankInThread first(0, arena_ = Arena::create_private(ArenaLayout::of(two, two))), second(1, arena_);
+        std::vector<float> a(count, 1.0F), b(count, 2.0F);
+        const auto here = first.all_reduce(a), there = second.all_reduce(b);
+        while (!here->done() && !there->done()) {
+            first.flight.move();
+            if (!here->done()) second.flight.move();
+        }
+        ASSERT_NE(here->done(), there->done()) << "one has not looked since";
+        RankInThread& survivor = here->done() ? second : first;
+        const Operation& last = here->done() ? *there : *here;
+        survivor.hear(VerdictKind::peer_lost);
+        survivor.flight.move();
+        ASSERT_TRUE(last.done());
+        EXPECT_EQ(last.error(), nullptr) << text_of(last);
+        EXPECT_EQ(a, std::vector<float>(count, 3.0F));
+        EXPECT_EQ(b, a);
+        EXPECT_TRUE(survivor.flight.failure()) << "nothing more comes";
+    }
+}
+
+TEST_F(CollectivesOfTwo, fail_by_name_when_a_rank_has_died_whose_data_are_missing) {
+    std::vector<float> a(2), later(2);
+    const auto here = first_.all_reduce(a), next = first_.all_reduce(later);
+    first_.flight.move();
+    first_.hear(VerdictKind::peer_lost);
+    first_.flight.move();
+    ASSERT_TRUE(here->done() && next->done());
+    EXPECT_THROW(std::rethrow_exception(here->error()), PeerLost);
+    EXPECT_EQ(text_of(*here), "all_reduce #1 in group \"test\" (2 ranks): the other has gone");
+    EXPECT_EQ(here->state, OperationState::over);
+    EXPECT_EQ(next->state, OperationState::over);
+}
+
+TEST_F(CollectivesOfTwo, fail_though_data_have_come_where_a_rank_has_aborted) {
+    std::vector<float> a(2), b(2);
+    const auto here = first_.all_reduce(a), there = second_.all_reduce(b);
+    first_.flight.move();
+    second_.flight.move();
+    ASSERT_TRUE(there->done());
+    first_.hear(VerdictKind::aborted);
+    first_.flight.move();
+    ASSERT_TRUE(here->done());
+    EXPECT_THROW(std::rethrow_exception(here->error()), Aborted);
+}
+
+TEST_F(CollectivesOfTwo, of_ranks_that_disagree_accuse) {
+    std::vector<float> a(2), b(3);
+    const auto here = first_.all_reduce(a);
+    second_.all_reduce(b);
+    second_.flight.move();
+    first_.flight.move();
+    ASSERT_TRUE(here->done());
+    ASSERT_EQ(first_.judge.accusations.size(), 1U);
+    EXPECT_EQ(first_.judge.accusations[0].kind, VerdictKind::mismatch);
+    EXPECT_NE(
+        text_of(*here).find("rank 0 called all_reduce of float32 × 2, sum, but rank 1 called all_reduce of float32 "
+                            "× 3, sum"),
+        std::string::npos)
+        << text_of(*here);
+}
+
+TEST_F(CollectivesOfTwo, accuse_the_rank_that_they_wait_for_when_their_time_is_up) {
+    Instant now = Clock::now();
+    Clock::simulate(&now);
+    std::vector<float> a(2);
+    const auto here = first_.all_reduce(a);
+    first_.flight.move();
+    first_.flight.look_after();
+    EXPECT_FALSE(here->done());
+    now += seconds(2);
+    first_.flight.look_after();
+    Clock::simulate(nullptr);
+    ASSERT_TRUE(here->done());
+    EXPECT_EQ(text_of(*here),
+              "all_reduce #1 in group \"test\" (2 ranks): timed out after 2.000 s of 1.000 s; rank 0 has "
+              "nothing from rank 1");
+}
+
+TEST(OperationState, moves_on_and_never_back) {
+    using enum OperationState;
+    EXPECT_TRUE(may_move(queued, in_slots));
+    EXPECT_TRUE(may_move(in_slots, scheduled)) << "what does not fit in slots";
+    EXPECT_TRUE(may_move(relayed, scheduled)) << "what could not be passed on";
+    EXPECT_FALSE(may_move(scheduled, in_slots));
+    EXPECT_FALSE(may_move(over, over));
+    Operation operation;
+    operation.move_to(over);
+    EXPECT_THROW(operation.move_to(scheduled), InternalError);
+}
+
+}  // namespace
+}  // namespace tutti::detail
