@@ -266,6 +266,40 @@ TEST_F(CollectivesOfTwo, accuse_the_rank_that_they_wait_for_when_their_time_is_u
               "nothing from rank 1");
 }
 
+// Two groups of the same ranks, whose collectives go by messages. The other rank has said goodbye behind its messages,
+// so a look after the first group's collective takes what has come, for the second group's too.
+TEST_F(CollectivesOfTwo, of_two_groups_may_end_while_one_of_them_is_looked_after) {
+    Instant now = Clock::now();
+    Clock::simulate(&now);
+    algorithm::Layout apart;
+    apart.host_of = {0, 1};
+    apart.machines = two;
+    Planner planner(apart);
+    const backend::Devices elsewhere{{Device::Type::cpu, "of the test"}};
+    GroupMemory first_memory{first_.all, {0, 0}, 0, elsewhere, first_.neighbours, first_.flight.mutex()};
+    GroupMemory second_memory{second_.all, {0, 0}, 0, elsewhere, second_.neighbours, second_.flight.mutex()};
+    const auto group = [&](std::uint32_t index, RankInThread& rank, const GroupMemory& memory) {
+        return Collectives({index, rank.all, planner, memory, rank.recorder, rank.inquest, rank.flight, rank.verdicts,
+                            rank.groups, rank.means, rank.neighbours});
+    };
+    Collectives a_here = group(1, first_, first_memory), b_here = group(2, first_, first_memory);
+    Collectives a_there = group(1, second_, second_memory), b_there = group(2, second_, second_memory);
+    std::vector<float> v(2, 1.0F), w(2, 1.0F), x(2, 2.0F), y(2, 2.0F);
+    const auto one = first_.all_reduce(v, a_here), other = first_.all_reduce(w, b_here);
+    first_.flight.move();
+    EXPECT_EQ(one->state, OperationState::scheduled);
+    const auto one_there = second_.all_reduce(x, a_there), other_there = second_.all_reduce(y, b_there);
+    second_.flight.move();
+    ASSERT_TRUE(one_there->done() && other_there->done());
+    first_.verdicts.hear({VerdictKind::left, 1, {}});
+    now += std::chrono::milliseconds(300);
+    first_.flight.look_after();
+    Clock::simulate(nullptr);
+    EXPECT_TRUE(one->done() && other->done());
+    EXPECT_EQ(w, std::vector<float>(2, 3.0F));
+    EXPECT_FALSE(first_.flight.failure());
+}
+
 TEST(OperationState, moves_on_and_never_back) {
     using enum OperationState;
     EXPECT_TRUE(may_move(queued, in_slots));

@@ -271,7 +271,8 @@ void Flight::check() {
         if (progress() || failure_ || operation->done()) return;
         return operation->group->inquest().give_up(operation->group->rank_of(operation->transfer.peer));
     }
-    for (Collectives* collectives : active_) {
+    for (Collectives* collectives : std::vector(active_)) {
+        if (collectives->front() == nullptr) continue;  // the look at another one has brought it to its end
         collectives->check_front(now);
         if (failure_) return;
     }
