@@ -1,5 +1,6 @@
 #include "group/collectives.hpp"
 
+#include "engine/slots-inl.hpp"
 #include "group/channel.hpp"
 #include "group/recording.hpp"
 #include "group/world.hpp"
@@ -9,6 +10,9 @@
 #include <utility>
 
 namespace tutti::detail {
+
+using engine::SlotCall;
+using engine::SlotState;
 
 Collectives::Collectives(const Parts& parts)
     : index_(parts.index),
@@ -262,11 +266,95 @@ void Collectives::disagreement(const Agreement::Disagreement& found) {
     inquest_.mismatch_before(peer, found.sequence);
 }
 
+void Collectives::disagreement_with(int peer, std::uint64_t sequence) {
+    disagreement(agreement_.disagreement_with(memory_.locals()[static_cast<std::size_t>(peer)], sequence));
+}
+
 std::vector<int> Collectives::waits_for(const Operation& operation) const {
     if (operation.execution) return operation.execution->waits_for();
     if (operation.state == OperationState::in_slots)
         return slots_->waits_for(operation.slot_call, operation.slot_state);
     return {};
+}
+
+// ---- In slots
+
+void Collectives::take_short_sizes(Collective collective) {
+    short_sizes_[static_cast<std::size_t>(collective)] =
+        slots_ ? algorithm::slot_sizes(planner_.layout(), collective, planner_.named(collective))
+               : std::vector<algorithm::SlotSizes>();
+}
+
+bool Collectives::is_short(Collective collective, std::uint64_t block_bytes) const noexcept {
+    for (const auto& [from, to] : short_sizes_[static_cast<std::size_t>(collective)]) {
+        if (block_bytes >= from && block_bytes <= to) return true;
+    }
+    return false;
+}
+
+// Rules are for blocks of one length. For blocks of different lengths the longest decides, up to the longest block with
+// which an even call can be short.
+bool Collectives::blocks_fit(const SlotCall& call) const noexcept {
+    if (call.send_counts.empty()) return is_short(call.collective, call.block_bytes) && slots_->blocks_fit(call);
+    if (!slots_ || !slots_->blocks_fit(call)) return false;
+    std::uint64_t longest = 0;
+    for (int peer = 0; peer < ranks_.size(); ++peer) longest = std::max(longest, call.sent_to(peer));
+    return is_short(call.collective, std::min(longest, schedule::longest_in_slot(call.collective, ranks_.size())));
+}
+
+bool Collectives::make_short(Operation& operation) const {
+    const algorithm::Request& request = operation.request;
+    const engine::Operands& operands = operation.operands;
+    if (!slots_ || operation.quantized) return false;
+    if (request.collective == Collective::all_to_all) {
+        operation.slot_call = {.collective = request.collective,
+                               .input = operands.input,
+                               .output = operands.output,
+                               .dtype = operands.dtype,
+                               .fingerprint = operands.fingerprint,
+                               .send_offsets = request.send_offsets,
+                               .receive_offsets = request.receive_offsets};
+        operation.slot_call.set_blocks(request.send_counts, request.receive_counts);
+        operation.slot_call.large = !blocks_fit(operation.slot_call);
+        return true;
+    }
+    std::uint64_t count = request.count;
+    if (!request.counts.empty()) {
+        count = request.counts.front();
+        if (std::ranges::any_of(request.counts, [count](std::uint64_t other) { return other != count; })) return false;
+    }
+    const std::uint64_t block_bytes = count * request.element_bytes;
+    if (!is_short(request.collective, block_bytes)) return false;
+    const bool in_place = request.in_place || request.collective == Collective::broadcast;
+    operation.slot_call = {.collective = request.collective,
+                           .root = request.root,
+                           .input = in_place ? operands.output : operands.input,
+                           .output = operands.output,
+                           .block_bytes = block_bytes,
+                           .count = count,
+                           .dtype = operands.dtype,
+                           .op = operands.op,
+                           .divisor = operands.divisor,
+                           .fingerprint = operands.fingerprint};
+    return true;
+}
+
+bool Collectives::advance_short(const SlotCall& call, SlotState& state, std::uint64_t sequence,
+                                record::Ticket& ticket) {
+    SlotEvents events{*this, call, sequence, ticket};
+    return slots_->advance(call, state, events);
+}
+
+void Collectives::begin_short(Operation& operation) {
+    operation.slot_state = slots_->begin(operation.slot_call, agreement_.digest());
+    operation.move_to(OperationState::in_slots);
+}
+
+void Collectives::note_splits(const SlotCall& call, record::Ticket ticket) {
+    if (!call.send_counts.empty()) return recorder_.note_splits(ticket, call.send_counts, call.receive_counts);
+    const std::vector<std::uint64_t> even(static_cast<std::size_t>(ranks_.size()),
+                                          call.block_bytes / size_of(call.dtype));
+    recorder_.note_splits(ticket, even, even);
 }
 
 }  // namespace tutti::detail

@@ -23,6 +23,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace tutti::detail {
@@ -91,7 +92,25 @@ class Collectives {
     };
 
     friend class ShortCalls;
-    struct SlotEvents;
+    /// The reports of a call in slots (engine::SlotEvents).
+    struct SlotEvents {
+        Collectives& of;
+        const engine::SlotCall& call;
+        std::uint64_t sequence;
+        record::Ticket& ticket;
+
+        bool failed() const noexcept { return of.failed(); }
+        void published() { of.record_short(call, sequence, ticket); }
+        void disagreement(int peer) { of.disagreement_with(peer, sequence); }
+        void blocks_differ(int peer, std::uint64_t theirs, std::uint64_t mine) {
+            of.inquest_.mismatch_of_blocks(peer, sequence, call.fingerprint, theirs, mine);
+        }
+        // Ranks that wait for none compare their collectives as of their last look at the others.
+        void look_back() {
+            of.record_short(call, sequence, ticket);
+            of.check_records(std::exchange(of.looked_back_to_, sequence));
+        }
+    };
 
     bool failed() const noexcept { return flight_.failure() != nullptr; }
     Turn take_turn(Operation& operation);
@@ -108,12 +127,23 @@ class Collectives {
     bool has_left(int peer) const;
     void check_records(std::uint64_t sequence);
     void disagreement(const Agreement::Disagreement& found);
-    // In slots (short_calls.cpp).
+    void disagreement_with(int peer, std::uint64_t sequence);
+    // In slots.
     void take_short_sizes(Collective collective);
     void begin_short(Operation& operation);
     bool advance_short(const engine::SlotCall& call, engine::SlotState& state, std::uint64_t sequence,
                        record::Ticket& ticket);
-    void record_short(const engine::SlotCall& call, std::uint64_t sequence, record::Ticket& ticket);
+    /// Once for each call.
+    void record_short(const engine::SlotCall& call, std::uint64_t sequence, record::Ticket& ticket) {
+        if (ticket != 0) return;
+        ticket = recorder_.begin_brief({.sequence = sequence,
+                                        .fingerprint = call.fingerprint,
+                                        .bytes = call.block_bytes,
+                                        .peer = recorded_root(call.collective, call.root),
+                                        .kind = recorded_kind(call.collective)});
+        if (call.collective == Collective::all_to_all && recorder_.keeps_splits()) [[unlikely]]
+            note_splits(call, ticket);
+    }
     void note_splits(const engine::SlotCall& call, record::Ticket ticket);
 
     const std::uint32_t index_;
