@@ -32,7 +32,7 @@ target_compile_definitions(tutti-static PUBLIC TUTTI_STATIC)
 # Two export sets: a program that uses the shared library needs none of the libraries below it, not even to configure.
 set(tutti_cmake_dir "${CMAKE_INSTALL_LIBDIR}/cmake/tutti")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/tutti" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
-        FILES_MATCHING PATTERN "*.hpp" PATTERN "*.h")
+        FILES_MATCHING PATTERN "*.hpp" PATTERN "*.h" PATTERN "*.def")
 foreach(document IN ITEMS LICENSE NOTICE README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md VERSIONING.md)
   install(FILES "${PROJECT_SOURCE_DIR}/${document}" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 endforeach()

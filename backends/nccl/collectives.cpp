@@ -24,8 +24,8 @@ using namespace std::chrono_literals;
 constexpr auto time_of_a_blocked_call = 2000ms;  // for a blocked call to end after the abort of the communicator
 
 bool reduces(const BackendRequest& request) {
-    return request.call == BackendCall::all_reduce || request.call == BackendCall::reduce ||
-           request.call == BackendCall::reduce_scatter;
+    const auto collective = collective_of(request.call);
+    return collective && traits_of(*collective).combines;
 }
 
 std::optional<NativeReduction> reduction_of(const BackendRequest& request, const Library& library) {

@@ -32,7 +32,7 @@ struct Job {
     const BackendRequest* request;
     BackendCompletion completion;
     std::shared_ptr<const BackendRequest> own{};  ///< `request`, where it is not the caller's
-    /// For all_reduce, reduce, reduce_scatter: the library's reduction; none: it has none.
+    /// Where values are combined: the library's reduction; none: it has none.
     std::optional<NativeReduction> reduction{};
     bool is_captured = false;  ///< into a graph, with its stream
 };

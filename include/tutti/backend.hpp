@@ -19,6 +19,7 @@
 // Follows torch.distributed.Backend.
 #pragma once
 
+#include <tutti/collectives.hpp>
 #include <tutti/dtype.hpp>
 #include <tutti/export.hpp>
 #include <tutti/reduce_op.hpp>
@@ -62,6 +63,13 @@ enum class BackendCall {
     receive,
 };
 TUTTI_API std::string_view to_string(BackendCall call) noexcept;
+/// Empty for send and receive.
+constexpr std::optional<Collective> collective_of(BackendCall call) noexcept {
+#define TUTTI_COLLECTIVE_KIND(name, ...) \
+    if (call == BackendCall::name) return Collective::name;
+#include <tutti/collectives.def>
+    return std::nullopt;
+}
 
 /// One operation. It and its buffers stay where they are until it is complete. Counts are elements of `dtype`.
 struct BackendRequest {
@@ -71,7 +79,7 @@ struct BackendRequest {
     Device device{};             ///< where the buffers are
     DType dtype = DType::uint8;
     ReduceOp op = ReduceOp::sum;  ///< premul_sum: only of buffers on a device
-    /// all_reduce, reduce, reduce_scatter: combine the values from rank 0 upwards (Determinism::layout_invariant).
+    /// Where values are combined: from rank 0 upwards (Determinism::layout_invariant).
     bool in_rank_order = false;
     int root = -1;          ///< broadcast, reduce, gather, scatter; send: the receiver; receive: the sender, -1: any
     std::uint64_t tag = 0;  ///< send, receive: matched with the other side's

@@ -11,9 +11,9 @@ namespace tutti {
 /// A new tensor of this rank's, contiguous, page-aligned, all zero, in memory that the other ranks of its host map too.
 ///
 /// It is an ordinary tensor in every other respect: any collective, send or receive of any group takes it, whole or in
-/// part (views), and results are the same. Operations of `group` move its elements without a copy in between;
-/// all_reduce, reduce_scatter, reduce, gather and broadcast of large tensors gain most. A rank gains from symmetric
-/// buffers of its own, whatever buffers the others use, and most when all are symmetric.
+/// part (views), and results are the same. Operations of `group` move its elements without a copy in between; large
+/// tensors gain most, where values are combined, gathered or broadcast. A rank gains from symmetric buffers of its own,
+/// whatever buffers the others use, and most when all are symmetric.
 ///
 /// A collective call: all ranks of the group call it in the same order, with equal dtype and element count.
 /// options  the group (default: the default group) and the timeout of this call.

@@ -8,6 +8,7 @@
 #include <tutti/atb.hpp>
 #include <tutti/backend.hpp>
 #include <tutti/coalescing.hpp>
+#include <tutti/collectives.hpp>
 #include <tutti/ddp.hpp>
 #include <tutti/debug.hpp>
 #include <tutti/device_mesh.hpp>

@@ -36,9 +36,9 @@ struct Request {
     Rank rank = 0;
     Rank root = 0;  ///< broadcast, reduce, gather, scatter
     std::uint64_t element_bytes = 1;
-    std::uint64_t count = 0;  ///< all_reduce, broadcast, reduce
-    /// all_gather, gather, scatter, reduce_scatter: elements of each rank's block, equal on all ranks. Blocks lie one
-    /// after the other, in rank order, in the buffer that holds them all.
+    std::uint64_t count = 0;  ///< where buffers are whole (CollectiveTraits::Extent)
+    /// Where there are blocks: elements of each rank's, equal on all ranks. They lie one after the other, in rank
+    /// order, in the buffer that holds them all.
     std::vector<std::uint64_t> counts;
     /// all_to_all: the blocks to and from each rank; they may lie anywhere (offsets) in input and output.
     std::vector<std::uint64_t> send_counts, send_offsets, receive_counts, receive_offsets;

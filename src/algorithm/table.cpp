@@ -320,14 +320,10 @@ const Algorithm table[] = {
 }  // namespace
 
 std::uint64_t decisive_count(const Request& request) {
-    switch (request.collective) {
-        case Collective::all_reduce:
-        case Collective::reduce:
-        case Collective::broadcast: return request.count;
-        case Collective::all_to_all: return request.largest_count.value_or(0);
-        case Collective::barrier: return 0;
-        default: return request.counts.empty() ? 0 : *std::ranges::max_element(request.counts);
-    }
+    const CollectiveTraits& traits = traits_of(request.collective);
+    if (traits.has_blocks()) return request.counts.empty() ? 0 : *std::ranges::max_element(request.counts);
+    if (traits.input == CollectiveTraits::Extent::exchanged) return request.largest_count.value_or(0);
+    return traits.input == CollectiveTraits::Extent::whole ? request.count : 0;
 }
 
 std::span<const Algorithm> algorithms() {

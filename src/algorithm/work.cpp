@@ -368,9 +368,7 @@ std::optional<Workload> work_of(const Layout& layout, Collective collective, std
     work.held += shape.bytes;
     // Values to combine go to a piece of scratch first. It matters where the pages come from.
     const bool all_blocks = collective == Collective::scatter || collective == Collective::all_to_all;
-    const bool combines = collective == Collective::all_reduce || collective == Collective::reduce ||
-                          collective == Collective::reduce_scatter;
-    work.buffer = combines ? 0 : all_blocks ? shape.n * shape.bytes : shape.bytes;
+    work.buffer = traits_of(collective).combines ? 0 : all_blocks ? shape.n * shape.bytes : shape.bytes;
     return work;
 }
 

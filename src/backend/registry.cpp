@@ -274,9 +274,8 @@ std::shared_ptr<CustomBackend> CustomBackend::shrink(const DistributedBackendOpt
 }
 
 std::string_view to_string(BackendCall call) noexcept {
-    constexpr std::array names{"broadcast",      "all_reduce", "reduce",  "all_gather", "gather", "scatter",
-                               "reduce_scatter", "all_to_all", "barrier", "send",       "receive"};
-    return names[static_cast<std::size_t>(call) - 1];
+    if (const auto collective = collective_of(call)) return to_string(*collective);
+    return call == BackendCall::send ? "send" : "receive";
 }
 
 }  // namespace tutti

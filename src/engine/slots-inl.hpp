@@ -21,10 +21,10 @@ inline constexpr std::uint64_t fetched_ahead = 3;
 
 // Only the root's contribution is needed, or only the root needs contributions: the other side does not wait.
 constexpr bool from_root(Collective collective) {
-    return collective == Collective::broadcast || collective == Collective::scatter;
+    return traits_of(collective).root == CollectiveTraits::Root::source;
 }
 constexpr bool to_root(Collective collective) {
-    return collective == Collective::reduce || collective == Collective::gather;
+    return traits_of(collective).root == CollectiveTraits::Root::target;
 }
 constexpr bool one_way(Collective collective) {
     return from_root(collective) || to_root(collective);
@@ -55,17 +55,14 @@ constexpr bool needs(Collective collective, int root, int peer, int rank) {
 // Calls f<collective>(): the collective is resolved once, and not at every step on the way.
 template <class F>
 [[gnu::always_inline]] inline decltype(auto) by_collective(Collective collective, F f) {
+    // clang-format off
     switch (collective) {
-        case Collective::all_reduce: return f.template operator()<Collective::all_reduce>();
-        case Collective::broadcast: return f.template operator()<Collective::broadcast>();
-        case Collective::reduce: return f.template operator()<Collective::reduce>();
-        case Collective::all_gather: return f.template operator()<Collective::all_gather>();
-        case Collective::gather: return f.template operator()<Collective::gather>();
-        case Collective::scatter: return f.template operator()<Collective::scatter>();
-        case Collective::reduce_scatter: return f.template operator()<Collective::reduce_scatter>();
-        case Collective::all_to_all: return f.template operator()<Collective::all_to_all>();
-        default: return f.template operator()<Collective::barrier>();
+#define TUTTI_COLLECTIVE_KIND(name, ...) \
+        case Collective::name: return f.template operator()<Collective::name>();
+#include <tutti/collectives.def>
     }
+    // clang-format on
+    return f.template operator()<Collective::barrier>();
 }
 
 }  // namespace slots
@@ -220,12 +217,11 @@ template <Collective c>
         kernels::combine_pair(call.op, call.dtype, call.output, part_for_me(0), part_for_me(1), call.count,
                               call.divisor);
     };
+    if constexpr (traits_of(c).combines) {
+        if (traits_of(c).writes(rank_, call.root)) combine_parts();
+        return;
+    }
     switch (c) {
-        case Collective::all_reduce:
-        case Collective::reduce_scatter: return combine_parts();
-        case Collective::reduce:
-            if (rank_ == call.root) combine_parts();
-            return;
         case Collective::broadcast:
             if (rank_ != call.root) copy_few(call.output, part_for_me(call.root), bytes);
             return;

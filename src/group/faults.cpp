@@ -5,6 +5,7 @@
 #include "core/split_mix.hpp"
 #include "transport/links.hpp"
 
+#include <tutti/collectives.hpp>
 #include <tutti/error.hpp>
 
 #include <fmt/format.h>
@@ -23,27 +24,12 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-constexpr std::array operations{"any",
-                                "all_reduce",
-                                "broadcast",
-                                "reduce",
-                                "all_gather",
-                                "all_gather_into_tensor",
-                                "all_gather_into_tensor_uneven",
-                                "gather",
-                                "scatter",
-                                "reduce_scatter",
-                                "reduce_scatter_tensor",
-                                "reduce_scatter_tensor_uneven",
-                                "all_to_all",
-                                "all_to_all_single",
-                                "all_to_all_v",
-                                "barrier",
-                                "quantized_all_reduce",
-                                "quantized_reduce_scatter",
-                                "quantized_all_gather",
-                                "send",
-                                "recv"};
+bool is_known(std::string_view operation) {
+    return operation == "any" || operation == "send" || operation == "recv" ||
+           std::ranges::find(collective_functions, operation, &CollectiveFunction::name) !=
+               std::end(collective_functions);
+}
+
 constexpr std::uint64_t steps_by_seed = 8;
 
 [[noreturn]] void refuse(std::string_view word, std::string_view expected) {
@@ -72,8 +58,9 @@ nanoseconds time_of(std::string_view word, std::string_view text) {
 void set_operation(Fault& fault, std::string_view word, std::string_view text) {
     const std::size_t at = text.find('@');
     fault.operation = text.substr(0, at);
-    if (std::ranges::find(operations, fault.operation) == operations.end())
-        refuse(word, fmt::format("any, send, recv, or a collective such as {} or {}", operations[1], operations[2]));
+    if (!is_known(fault.operation))
+        refuse(word, fmt::format("any, send, recv, or a collective such as {} or {}", collective_functions[0].name,
+                                 collective_functions[1].name));
     if (at != std::string_view::npos)
         fault.number = number_of<std::uint64_t>(word, text.substr(at + 1), 1, "the number of a call after @, from 1");
 }

@@ -25,7 +25,10 @@ std::string describe_block_length(std::uint64_t block) {
 }
 
 std::string describe_quantized(int operation, DType input, ReduceOp::Kind op, unsigned terms, std::uint64_t count) {
-    static constexpr const char* names[] = {"quantized_all_reduce", "quantized_reduce_scatter", "quantized_all_gather"};
+    static constexpr const char* names[] = {
+#define TUTTI_QUANTIZED_FUNCTION(name, ...) #name,
+#include <tutti/collectives.def>
+    };
     static constexpr const char* formats[] = {"int8", "int4", "float8_e4m3fn", "float8_e5m2"};
     static constexpr const char* scales[] = {"scales per rank", "shared scales", "a given scale"};
     const auto take = [&terms](int bits) {
@@ -108,19 +111,17 @@ std::string Fingerprint::describe(std::uint64_t f) {
                        : operation == symmetric_memory ? "empty_symmetric"
                                                        : std::string(to_string(static_cast<Collective>(operation)));
     if (operation == static_cast<int>(Collective::barrier)) return text;
-    const auto collective = static_cast<Collective>(operation);
+    const bool is_collective = operation >= 1 && operation <= collective_count;
+    const CollectiveTraits traits = is_collective ? traits_of(static_cast<Collective>(operation)) : CollectiveTraits{};
     text += fmt::format(" of {}", dtype);
-    const bool whole = collective == Collective::all_reduce || collective == Collective::broadcast;
+    const bool whole = traits.input == CollectiveTraits::Extent::whole;
     if (count >= hashed && whole)
         text += fmt::format(", several at once (digest of them all: {:x})", count & 0xffff);
     else if (count >= hashed)
         text += fmt::format(", sizes by rank (digest of them all: {:x})", count & 0xffff);
-    else if (collective != Collective::all_to_all)
+    else if (traits.input != CollectiveTraits::Extent::exchanged)
         text += fmt::format(" × {}", count);
-    if (collective == Collective::all_reduce || collective == Collective::reduce ||
-        collective == Collective::reduce_scatter) {
-        text += fmt::format(", {}", to_string(static_cast<ReduceOp::Kind>((f >> 50) & 15)));
-    }
+    if (traits.combines) text += fmt::format(", {}", to_string(static_cast<ReduceOp::Kind>((f >> 50) & 15)));
     if (root >= 0 && operation != point_to_point) text += fmt::format(", root {}", root);
     return text;
 }

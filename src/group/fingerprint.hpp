@@ -52,9 +52,8 @@ inline constexpr int all_gather_objects = 25;
 inline constexpr int gather_objects = 26;
 inline constexpr int scatter_objects = 27;
 inline constexpr int symmetric_memory = 28;
-inline constexpr int quantized_all_reduce = 20;
-inline constexpr int quantized_reduce_scatter = 21;
-inline constexpr int quantized_all_gather = 22;
+#define TUTTI_QUANTIZED_FUNCTION(name, number, ...) inline constexpr int name = number;
+#include <tutti/collectives.def>
 /// The making of groups, of so many ranks' lists; the root says by which call.
 inline constexpr int group_creation = 23;
 enum class Making : int { new_group = -1, split = 0, mesh = 1 };

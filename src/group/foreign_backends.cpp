@@ -19,18 +19,11 @@ constexpr std::chrono::milliseconds time_for_the_backend{2000};  // it may wait 
 
 BackendCall call_of(const Operation& operation) {
     if (!operation.is_collective) return operation.is_receive ? BackendCall::receive : BackendCall::send;
-    switch (operation.request.collective) {
-        case Collective::all_reduce: return BackendCall::all_reduce;
-        case Collective::broadcast: return BackendCall::broadcast;
-        case Collective::reduce: return BackendCall::reduce;
-        case Collective::all_gather: return BackendCall::all_gather;
-        case Collective::gather: return BackendCall::gather;
-        case Collective::scatter: return BackendCall::scatter;
-        case Collective::reduce_scatter: return BackendCall::reduce_scatter;
-        case Collective::all_to_all: return BackendCall::all_to_all;
-        case Collective::barrier: return BackendCall::barrier;
-    }
-    return BackendCall::barrier;
+    static constexpr BackendCall by_number[] = {
+#define TUTTI_COLLECTIVE_KIND(name, ...) BackendCall::name,
+#include <tutti/collectives.def>
+    };
+    return by_number[static_cast<std::size_t>(operation.request.collective) - 1];
 }
 
 std::string text_of(const std::exception_ptr& error) {

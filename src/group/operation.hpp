@@ -38,13 +38,12 @@ struct OrdinaryCall {
 
 /// How the recorder sees a collective.
 constexpr record::Kind recorded_kind(Collective collective) noexcept {
-    switch (collective) {
-        case Collective::broadcast:
-        case Collective::scatter: return record::Kind::from_root;
-        case Collective::reduce:
-        case Collective::gather: return record::Kind::to_root;
-        default: return record::Kind::collective;
+    switch (traits_of(collective).root) {
+        case CollectiveTraits::Root::source: return record::Kind::from_root;
+        case CollectiveTraits::Root::target: return record::Kind::to_root;
+        case CollectiveTraits::Root::none: break;
     }
+    return record::Kind::collective;
 }
 constexpr int recorded_root(Collective collective, int root) noexcept {
     return recorded_kind(collective) == record::Kind::collective ? -1 : root;

@@ -13,11 +13,12 @@ using record::Kind;
 std::uint64_t bytes_of(const algorithm::Request& r) {
     const auto sum = [](const auto& counts) { return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0}); };
     const auto rank = static_cast<std::size_t>(r.rank);
-    switch (r.collective) {
-        case Collective::all_to_all: return sum(r.send_counts) * r.element_bytes;
-        case Collective::reduce_scatter: return sum(r.counts) * r.element_bytes;
-        default: return (rank < r.counts.size() ? r.counts[rank] : r.count) * r.element_bytes;
-    }
+    const CollectiveTraits& traits = traits_of(r.collective);
+    if (traits.input == CollectiveTraits::Extent::exchanged) return sum(r.send_counts) * r.element_bytes;
+    // What a rank puts in; of a scatter, where the root alone puts values in, what it gets.
+    if (traits.input == CollectiveTraits::Extent::all_blocks && !traits.is_rooted())
+        return sum(r.counts) * r.element_bytes;
+    return (rank < r.counts.size() ? r.counts[rank] : r.count) * r.element_bytes;
 }
 
 // As metrics name it.

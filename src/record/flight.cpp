@@ -1,5 +1,6 @@
 #include "record/flight.hpp"
 
+#include <tutti/collectives.hpp>
 #include <tutti/version.hpp>
 
 #include <fmt/format.h>
@@ -85,23 +86,27 @@ Form form_of(const Entry& entry, const What& what, const Dump& dump) {
     const auto size = static_cast<std::uint64_t>(dump.size);
     const bool root = entry.peer == dump.rank;
     const auto n = what.several ? std::nullopt : what.count;
-    const auto whole = n ? std::optional(*n * size) : std::nullopt;
-    const auto given = [&](bool there, std::optional<std::uint64_t> count) { return there ? count : std::nullopt; };
     std::string op = what.operation;
     if (op.starts_with("quantized_")) op.erase(0, 10);
-    if (op == "all_reduce") return {what.several ? "allreduce_coalesced" : op, n, n};
-    if (op == "broadcast" || op == "reduce") return {op, n, n};
-    if (op == "all_gather") return {n ? op : "all_gather_v", n, whole};
-    if (op == "reduce_scatter") return {n ? op : "reduce_scatter_v", whole, n};
-    if (op == "gather") return {op, n, given(root, whole)};
-    if (op == "scatter") return {op, given(root, whole), n};
-    if (op == "all_to_all") return {op, sum(entry.sent), sum(entry.received)};
+    if (const auto collective = collective_named(op)) {
+        using Extent = CollectiveTraits::Extent;
+        const CollectiveTraits& traits = traits_of(*collective);
+        if (traits.input == Extent::exchanged) return {op, sum(entry.sent), sum(entry.received)};
+        // Where there is a root, it alone has the blocks of all.
+        const auto all = n && (root || !traits.is_rooted()) ? std::optional(*n * size) : std::nullopt;
+        const auto elements = [&](Extent extent) -> std::optional<std::uint64_t> {
+            if (extent == Extent::nothing) return std::nullopt;
+            return extent == Extent::all_blocks ? all : n;
+        };
+        if (what.several && collective == Collective::all_reduce) op = "allreduce_coalesced";
+        if (!n && traits.has_blocks() && !traits.is_rooted()) op += "_v";
+        return {op, elements(traits.input), elements(traits.output)};
+    }
     if (op == "broadcast_object_list") return {"broadcast", {}, {}};
     if (op == "all_gather_object") return {"all_gather_v", {}, {}};
     if (op == "gather_object") return {"gather", {}, {}};
     if (op == "scatter_object_list") return {"scatter", {}, {}};
     if (op == "empty_symmetric") return {"new_window", {}, {}};
-    if (op == "barrier") return {op, {}, {}};
     return {"split", {}, {}};  // groups are made
 }
 

@@ -5,21 +5,6 @@
 
 namespace tutti {
 
-std::string_view to_string(Collective collective) noexcept {
-    switch (collective) {
-        case Collective::all_reduce: return "all_reduce";
-        case Collective::broadcast: return "broadcast";
-        case Collective::reduce: return "reduce";
-        case Collective::all_gather: return "all_gather";
-        case Collective::gather: return "gather";
-        case Collective::scatter: return "scatter";
-        case Collective::reduce_scatter: return "reduce_scatter";
-        case Collective::all_to_all: return "all_to_all";
-        case Collective::barrier: return "barrier";
-    }
-    return "unknown";
-}
-
 namespace schedule {
 
 std::string_view to_string(StepKind kind) noexcept {

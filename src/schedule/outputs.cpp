@@ -75,38 +75,42 @@ std::string not_exchanged(const Values& output, Rank rank, int size, const Contr
     return {};
 }
 
-// How many elements the input and the output of a rank have.
-std::pair<std::uint64_t, std::uint64_t> lengths(Rank rank, int size, const Contract& contract) {
-    const auto me = static_cast<std::size_t>(rank);
-    const std::vector<std::uint64_t>& counts = contract.counts;
-    const auto total = [&] { return sum_before(counts, size); };
-    const bool is_root = rank == contract.root;
-    switch (contract.collective) {
-        case Collective::all_reduce: return {contract.count, contract.count};
-        case Collective::reduce: return {contract.count, is_root ? contract.count : 0};
-        case Collective::broadcast: return {0, contract.count};
-        case Collective::all_gather: return {counts[me], total()};
-        case Collective::gather: return {counts[me], is_root ? total() : 0};
-        case Collective::scatter: return {is_root ? total() : 0, counts[me]};
-        case Collective::reduce_scatter: return {total(), counts[me]};
-        case Collective::all_to_all: {
-            std::pair<std::uint64_t, std::uint64_t> ends;
-            for (Rank peer = 0; peer < size; ++peer) {
-                const auto p = static_cast<std::size_t>(peer);
-                ends.first = std::max(ends.first, send_offset(contract, rank, peer) + contract.matrix[me][p]);
-                ends.second = std::max(ends.second, receive_offset(contract, rank, peer) + contract.matrix[p][me]);
-            }
-            return ends;
-        }
-        case Collective::barrier: return {};
+// How many elements a buffer of a rank has, and where the blocks begin of an exchange, given by rank and peer.
+template <class Offset>
+std::uint64_t length(CollectiveTraits::Extent extent, Rank rank, int size, const Contract& contract, Offset offset) {
+    using Extent = CollectiveTraits::Extent;
+    switch (extent) {
+        case Extent::nothing: return 0;
+        case Extent::whole: return contract.count;
+        case Extent::own_block: return contract.counts[static_cast<std::size_t>(rank)];
+        case Extent::all_blocks: return sum_before(contract.counts, size);
+        case Extent::exchanged: break;
     }
-    return {};
+    std::uint64_t end = 0;
+    for (Rank peer = 0; peer < size; ++peer) end = std::max(end, offset(peer));
+    return end;
+}
+std::uint64_t input_length(Rank rank, int size, const Contract& contract) {
+    const CollectiveTraits& traits = traits_of(contract.collective);
+    if (!traits.reads(rank, contract.root)) return 0;
+    return length(traits.input, rank, size, contract, [&](Rank peer) {
+        return send_offset(contract, rank, peer) +
+               contract.matrix[static_cast<std::size_t>(rank)][static_cast<std::size_t>(peer)];
+    });
+}
+std::uint64_t output_length(Rank rank, int size, const Contract& contract) {
+    const CollectiveTraits& traits = traits_of(contract.collective);
+    if (!traits.writes(rank, contract.root)) return 0;
+    return length(traits.output, rank, size, contract, [&](Rank peer) {
+        return receive_offset(contract, rank, peer) +
+               contract.matrix[static_cast<std::size_t>(peer)][static_cast<std::size_t>(rank)];
+    });
 }
 
 }  // namespace
 
 std::pair<Values, Values> starting_with(Rank rank, int size, const Contract& contract) {
-    const auto [input, output] = lengths(rank, size, contract);
+    const std::uint64_t input = input_length(rank, size, contract), output = output_length(rank, size, contract);
     const bool output_is_input = (contract.collective == Collective::all_reduce && contract.in_place) ||
                                  (contract.collective == Collective::broadcast && rank == contract.root);
     std::pair<Values, Values> both;
@@ -118,31 +122,23 @@ std::pair<Values, Values> starting_with(Rank rank, int size, const Contract& con
 }
 
 std::string wrong_with(const Values& output, Rank rank, int size, const Contract& contract) {
-    const auto me = static_cast<std::size_t>(rank);
-    const auto& counts = contract.counts;
-    switch (contract.collective) {
-        case Collective::reduce:
-            if (rank != contract.root) return {};
-            [[fallthrough]];
-        case Collective::all_reduce: return not_reduced(output, 0, contract.count, size, contract);
-        case Collective::reduce_scatter:
-            return not_reduced(output, sum_before(counts, rank), counts[me], size, contract);
-        case Collective::broadcast: return not_a_copy(output, 0, contract.root, 0, contract.count);
-        case Collective::gather:
-            if (rank != contract.root) return {};
-            [[fallthrough]];
-        case Collective::all_gather:
-            for (Rank from = 0; from < size; ++from) {
-                const std::uint64_t count = counts[static_cast<std::size_t>(from)];
-                auto wrong = not_a_copy(output, sum_before(counts, from), from, 0, count);
-                if (!wrong.empty()) return wrong;
-            }
-            return {};
-        case Collective::scatter: return not_a_copy(output, 0, contract.root, sum_before(counts, rank), counts[me]);
-        case Collective::all_to_all: return not_exchanged(output, rank, size, contract);
-        case Collective::barrier: return {};
+    const CollectiveTraits& traits = traits_of(contract.collective);
+    if (!traits.writes(rank, contract.root)) return {};
+    if (traits.output == CollectiveTraits::Extent::exchanged) return not_exchanged(output, rank, size, contract);
+    if (traits.output == CollectiveTraits::Extent::all_blocks) {
+        for (Rank from = 0; from < size; ++from) {
+            const std::uint64_t count = contract.counts[static_cast<std::size_t>(from)];
+            auto wrong = not_a_copy(output, sum_before(contract.counts, from), from, 0, count);
+            if (!wrong.empty()) return wrong;
+        }
+        return {};
     }
-    return {};
+    // Of the elements that a rank, or the root, puts in, it gets all, or its own block.
+    const bool has_block = traits.output == CollectiveTraits::Extent::own_block;
+    const std::uint64_t first = has_block ? sum_before(contract.counts, rank) : 0;
+    const std::uint64_t count = output_length(rank, size, contract);
+    return traits.combines ? not_reduced(output, first, count, size, contract)
+                           : not_a_copy(output, 0, contract.root, first, count);
 }
 
 }  // namespace tutti::schedule

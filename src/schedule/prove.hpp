@@ -19,8 +19,8 @@ namespace tutti::schedule {
 struct Contract {
     Collective collective = Collective::barrier;
     Rank root = 0;
-    std::uint64_t count = 0;                         ///< all_reduce, broadcast, reduce
-    std::vector<std::uint64_t> counts;               ///< all_gather, gather, scatter, reduce_scatter
+    std::uint64_t count = 0;                         ///< where buffers are whole
+    std::vector<std::uint64_t> counts;               ///< of each rank's block, where there are blocks
     std::vector<std::vector<std::uint64_t>> matrix;  ///< all_to_all: matrix[from][to]
     /// all_to_all: where blocks begin, [rank][peer]. Empty: one block after the other, in the order of ranks.
     std::vector<std::vector<std::uint64_t>> send_offsets, receive_offsets;

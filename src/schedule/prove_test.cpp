@@ -213,5 +213,18 @@ TEST(Prover, finds_a_result_that_does_not_go_everywhere) {
     EXPECT_TRUE(finds_a_fault(s, sum_in_place()));
 }
 
+TEST(Prover, each_collective_wants_more_than_nothing) {
+    for (int number = 1; number <= collective_count; ++number) {
+        const auto collective = static_cast<Collective>(number);
+        const Contract contract{.collective = collective,
+                                .root = 1,
+                                .count = 2,
+                                .counts = {1, 2, 1},
+                                .matrix = {{1, 2, 1}, {2, 1, 1}, {1, 1, 2}},
+                                .host_of = {0, 0, 0}};
+        EXPECT_FALSE(prove(std::vector<Schedule>(3), contract).empty()) << to_string(collective);
+    }
+}
+
 }  // namespace
 }  // namespace tutti::schedule

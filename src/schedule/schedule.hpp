@@ -36,6 +36,8 @@
 // staging area for it; it writes and reads slots of their own kind (engine/slots), of the length that slots.hpp gives.
 #pragma once
 
+#include <tutti/collectives.hpp>
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -45,21 +47,6 @@
 namespace tutti {
 
 using Rank = int;
-
-/// The collectives that are planned. all_reduce … all_to_all follow MPI 4.0, chapter 6.
-enum class Collective : std::uint8_t {
-    all_reduce = 1,
-    broadcast = 2,
-    reduce = 3,
-    all_gather = 4,
-    gather = 5,
-    scatter = 6,
-    reduce_scatter = 7,
-    all_to_all = 8,
-    barrier = 9,
-};
-inline constexpr int collective_count = 9;
-std::string_view to_string(Collective collective) noexcept;
 
 namespace schedule {
 

@@ -12,7 +12,7 @@ namespace tutti::schedule {
 
 /// Whether each rank gets a different block of one rank's values. The contributor's own block stays in its buffer.
 constexpr bool splits(Collective collective) {
-    return collective == Collective::scatter || collective == Collective::reduce_scatter;
+    return traits_of(collective).input == CollectiveTraits::Extent::all_blocks;
 }
 
 /// How many blocks one rank writes into its slot.

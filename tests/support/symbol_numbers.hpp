@@ -33,8 +33,7 @@ inline schedule::Value symbol_of(std::int64_t number, bool reduced) {
 }
 
 inline bool reduces(Collective collective) {
-    return collective == Collective::all_reduce || collective == Collective::reduce ||
-           collective == Collective::reduce_scatter;
+    return traits_of(collective).combines;
 }
 
 inline void fill(std::int64_t* at, const schedule::Values& values) {
