@@ -1,4 +1,5 @@
-// The collectives, in both forms.
+// The collectives, in both forms. The functions are made from the table (tutti/collectives.def); the macros say how C
+// passes what the table names: a function's tensors and its options.
 #include "capi/failure.hpp"
 #include "capi/handles.hpp"
 
@@ -67,6 +68,9 @@ AllToAllVOptions blocks_options(const Common& o, const std::int64_t* send_counts
             .group = o.group,
             .timeout = o.timeout};
 }
+BarrierOptions barrier_options(const Common& o) {
+    return {.group = o.group, .timeout = o.timeout};
+}
 QuantizedOptions quantized_options(const Common& o, int op, const tutti_quantized_options* given) {
     const tutti_quantized_options q =
         options_of(o.function, "tutti_quantized_options", given, TUTTI_QUANTIZED_OPTIONS_INIT);
@@ -94,224 +98,102 @@ QuantizedOptions quantized_options(const Common& o, int op, const tutti_quantize
 using namespace tutti;
 using namespace tutti::capi;
 
+// The tensors: C's parameters, each with a comma behind it, and the C++ arguments made of them.
+#define PARAMETERS_TensorInPlace const tutti_tensor *tensor,
+#define TENSORS_TensorInPlace tensor_of(o.function, "tensor", tensor),
+
+#define PARAMETERS_TensorFromTensor const tutti_tensor *output, const tutti_tensor *input,
+#define TENSORS_TensorFromTensor tensor_of(o.function, "output", output), tensor_of(o.function, "input", input),
+
+#define PARAMETERS_TensorFromList const tutti_tensor *output, const tutti_tensor *inputs, size_t count,
+#define TENSORS_TensorFromList \
+    tensor_of(o.function, "output", output), const_tensors_of(o.function, "inputs", inputs, count),
+
+#define PARAMETERS_ListFromTensor const tutti_tensor *outputs, size_t count, const tutti_tensor *input,
+#define TENSORS_ListFromTensor tensors_of(o.function, "outputs", outputs, count), tensor_of(o.function, "input", input),
+
+#define PARAMETERS_ListToRoot const tutti_tensor *input, const tutti_tensor *outputs, size_t count,
+#define TENSORS_ListToRoot tensor_of(o.function, "input", input), tensors_of(o.function, "outputs", outputs, count),
+
+#define PARAMETERS_ListFromList const tutti_tensor *outputs, const tutti_tensor *inputs, size_t count,
+#define TENSORS_ListFromList \
+    tensors_of(o.function, "outputs", outputs, count), const_tensors_of(o.function, "inputs", inputs, count),
+
+#define PARAMETERS_NoTensors
+#define TENSORS_NoTensors
+
+// The options: C's parameters beside tutti_options, likewise, and C++'s options made of both.
+#define PARAMETERS_CollectiveOptions
+#define OPTIONS_CollectiveOptions plain_options(o)
+
+#define PARAMETERS_AllReduceOptions int op,
+#define OPTIONS_AllReduceOptions reducing_options(o, op)
+
+#define PARAMETERS_ReduceScatterOptions int op,
+#define OPTIONS_ReduceScatterOptions reducing_options(o, op)
+
+#define PARAMETERS_BroadcastOptions int src,
+#define OPTIONS_BroadcastOptions broadcast_options(o, src)
+
+#define PARAMETERS_ReduceOptions int dst, int op,
+#define OPTIONS_ReduceOptions reduce_options(o, dst, op)
+
+#define PARAMETERS_GatherOptions int dst,
+#define OPTIONS_GatherOptions gather_options(o, dst)
+
+#define PARAMETERS_ScatterOptions int src,
+#define OPTIONS_ScatterOptions scatter_options(o, src)
+
+#define PARAMETERS_AllGatherUnevenOptions const int64_t *output_splits,
+#define OPTIONS_AllGatherUnevenOptions gathering_options(o, output_splits)
+
+#define PARAMETERS_ReduceScatterUnevenOptions int op, const int64_t *input_splits,
+#define OPTIONS_ReduceScatterUnevenOptions scattering_options(o, op, input_splits)
+
+#define PARAMETERS_AllToAllSingleOptions const int64_t *output_splits, const int64_t *input_splits,
+#define OPTIONS_AllToAllSingleOptions splits_options(o, output_splits, input_splits)
+
+#define PARAMETERS_AllToAllVOptions                                                         \
+    const int64_t *send_counts, const int64_t *send_offsets, const int64_t *receive_counts, \
+        const int64_t *receive_offsets,
+#define OPTIONS_AllToAllVOptions blocks_options(o, send_counts, send_offsets, receive_counts, receive_offsets)
+
+#define PARAMETERS_BarrierOptions
+#define OPTIONS_BarrierOptions barrier_options(o)
+
+// Those of quantised collectives: an operator where they combine (the table's true and false).
+#define PARAMETERS_QUANTIZED_true int op,
+#define OPERATOR_true op
+#define PARAMETERS_QUANTIZED_false
+#define OPERATOR_false TUTTI_SUM
+
 extern "C" {
 
-tutti_status tutti_broadcast(const tutti_tensor* tensor, int src, const tutti_options* options) {
-    return blocking(__func__, options, [&](const Common& o) {
-        broadcast(tensor_of(o.function, "tensor", tensor), broadcast_options(o, src));
-    });
-}
-tutti_status tutti_broadcast_async(const tutti_tensor* tensor, int src, const tutti_options* options,
-                                   tutti_work** work) {
-    return starting(__func__, options, work, [&](const Common& o) {
-        return async::broadcast(tensor_of(o.function, "tensor", tensor), broadcast_options(o, src));
-    });
-}
-
-tutti_status tutti_all_reduce(const tutti_tensor* tensor, int op, const tutti_options* options) {
-    return blocking(__func__, options, [&](const Common& o) {
-        all_reduce(tensor_of(o.function, "tensor", tensor), reducing_options(o, op));
-    });
-}
-tutti_status tutti_all_reduce_async(const tutti_tensor* tensor, int op, const tutti_options* options,
-                                    tutti_work** work) {
-    return starting(__func__, options, work, [&](const Common& o) {
-        return async::all_reduce(tensor_of(o.function, "tensor", tensor), reducing_options(o, op));
-    });
-}
-
-tutti_status tutti_reduce(const tutti_tensor* tensor, int dst, int op, const tutti_options* options) {
-    return blocking(__func__, options, [&](const Common& o) {
-        reduce(tensor_of(o.function, "tensor", tensor), reduce_options(o, dst, op));
-    });
-}
-tutti_status tutti_reduce_async(const tutti_tensor* tensor, int dst, int op, const tutti_options* options,
-                                tutti_work** work) {
-    return starting(__func__, options, work, [&](const Common& o) {
-        return async::reduce(tensor_of(o.function, "tensor", tensor), reduce_options(o, dst, op));
-    });
-}
-
-tutti_status tutti_all_gather(const tutti_tensor* outputs, size_t count, const tutti_tensor* input,
-                              const tutti_options* options) {
-    return blocking(__func__, options, [&](const Common& o) {
-        all_gather(tensors_of(o.function, "outputs", outputs, count), tensor_of(o.function, "input", input),
-                   plain_options(o));
-    });
-}
-tutti_status tutti_all_gather_async(const tutti_tensor* outputs, size_t count, const tutti_tensor* input,
-                                    const tutti_options* options, tutti_work** work) {
-    return starting(__func__, options, work, [&](const Common& o) {
-        return async::all_gather(tensors_of(o.function, "outputs", outputs, count),
-                                 tensor_of(o.function, "input", input), plain_options(o));
-    });
-}
-
-tutti_status tutti_all_gather_into_tensor(const tutti_tensor* output, const tutti_tensor* input,
-                                          const tutti_options* options) {
-    return blocking(__func__, options, [&](const Common& o) {
-        all_gather_into_tensor(tensor_of(o.function, "output", output), tensor_of(o.function, "input", input),
-                               plain_options(o));
-    });
-}
-tutti_status tutti_all_gather_into_tensor_async(const tutti_tensor* output, const tutti_tensor* input,
-                                                const tutti_options* options, tutti_work** work) {
-    return starting(__func__, options, work, [&](const Common& o) {
-        return async::all_gather_into_tensor(tensor_of(o.function, "output", output),
-                                             tensor_of(o.function, "input", input), plain_options(o));
-    });
-}
-
-tutti_status tutti_gather(const tutti_tensor* input, const tutti_tensor* outputs, size_t count, int dst,
-                          const tutti_options* options) {
-    return blocking(__func__, options, [&](const Common& o) {
-        gather(tensor_of(o.function, "input", input), tensors_of(o.function, "outputs", outputs, count),
-               gather_options(o, dst));
-    });
-}
-tutti_status tutti_gather_async(const tutti_tensor* input, const tutti_tensor* outputs, size_t count, int dst,
-                                const tutti_options* options, tutti_work** work) {
-    return starting(__func__, options, work, [&](const Common& o) {
-        return async::gather(tensor_of(o.function, "input", input), tensors_of(o.function, "outputs", outputs, count),
-                             gather_options(o, dst));
-    });
-}
-
-tutti_status tutti_scatter(const tutti_tensor* output, const tutti_tensor* inputs, size_t count, int src,
-                           const tutti_options* options) {
-    return blocking(__func__, options, [&](const Common& o) {
-        scatter(tensor_of(o.function, "output", output), const_tensors_of(o.function, "inputs", inputs, count),
-                scatter_options(o, src));
-    });
-}
-tutti_status tutti_scatter_async(const tutti_tensor* output, const tutti_tensor* inputs, size_t count, int src,
-                                 const tutti_options* options, tutti_work** work) {
-    return starting(__func__, options, work, [&](const Common& o) {
-        return async::scatter(tensor_of(o.function, "output", output),
-                              const_tensors_of(o.function, "inputs", inputs, count), scatter_options(o, src));
-    });
-}
-
-tutti_status tutti_reduce_scatter(const tutti_tensor* output, const tutti_tensor* inputs, size_t count, int op,
-                                  const tutti_options* options) {
-    return blocking(__func__, options, [&](const Common& o) {
-        reduce_scatter(tensor_of(o.function, "output", output), const_tensors_of(o.function, "inputs", inputs, count),
-                       reducing_options(o, op));
-    });
-}
-tutti_status tutti_reduce_scatter_async(const tutti_tensor* output, const tutti_tensor* inputs, size_t count, int op,
-                                        const tutti_options* options, tutti_work** work) {
-    return starting(__func__, options, work, [&](const Common& o) {
-        return async::reduce_scatter(tensor_of(o.function, "output", output),
-                                     const_tensors_of(o.function, "inputs", inputs, count), reducing_options(o, op));
-    });
-}
-
-tutti_status tutti_reduce_scatter_tensor(const tutti_tensor* output, const tutti_tensor* input, int op,
-                                         const tutti_options* options) {
-    return blocking(__func__, options, [&](const Common& o) {
-        reduce_scatter_tensor(tensor_of(o.function, "output", output), tensor_of(o.function, "input", input),
-                              reducing_options(o, op));
-    });
-}
-tutti_status tutti_reduce_scatter_tensor_async(const tutti_tensor* output, const tutti_tensor* input, int op,
-                                               const tutti_options* options, tutti_work** work) {
-    return starting(__func__, options, work, [&](const Common& o) {
-        return async::reduce_scatter_tensor(tensor_of(o.function, "output", output),
-                                            tensor_of(o.function, "input", input), reducing_options(o, op));
-    });
-}
-
-tutti_status tutti_all_gather_into_tensor_uneven(const tutti_tensor* output, const tutti_tensor* input,
-                                                 const int64_t* output_splits, const tutti_options* options) {
-    return blocking(__func__, options, [&](const Common& o) {
-        all_gather_into_tensor_uneven(tensor_of(o.function, "output", output), tensor_of(o.function, "input", input),
-                                      gathering_options(o, output_splits));
-    });
-}
-tutti_status tutti_all_gather_into_tensor_uneven_async(const tutti_tensor* output, const tutti_tensor* input,
-                                                       const int64_t* output_splits, const tutti_options* options,
-                                                       tutti_work** work) {
-    return starting(__func__, options, work, [&](const Common& o) {
-        return async::all_gather_into_tensor_uneven(tensor_of(o.function, "output", output),
-                                                    tensor_of(o.function, "input", input),
-                                                    gathering_options(o, output_splits));
-    });
-}
-
-tutti_status tutti_reduce_scatter_tensor_uneven(const tutti_tensor* output, const tutti_tensor* input, int op,
-                                                const int64_t* input_splits, const tutti_options* options) {
-    return blocking(__func__, options, [&](const Common& o) {
-        reduce_scatter_tensor_uneven(tensor_of(o.function, "output", output), tensor_of(o.function, "input", input),
-                                     scattering_options(o, op, input_splits));
-    });
-}
-tutti_status tutti_reduce_scatter_tensor_uneven_async(const tutti_tensor* output, const tutti_tensor* input, int op,
-                                                      const int64_t* input_splits, const tutti_options* options,
-                                                      tutti_work** work) {
-    return starting(__func__, options, work, [&](const Common& o) {
-        return async::reduce_scatter_tensor_uneven(tensor_of(o.function, "output", output),
-                                                   tensor_of(o.function, "input", input),
-                                                   scattering_options(o, op, input_splits));
-    });
-}
-
-tutti_status tutti_all_to_all(const tutti_tensor* outputs, const tutti_tensor* inputs, size_t count,
-                              const tutti_options* options) {
-    return blocking(__func__, options, [&](const Common& o) {
-        all_to_all(tensors_of(o.function, "outputs", outputs, count),
-                   const_tensors_of(o.function, "inputs", inputs, count), plain_options(o));
-    });
-}
-tutti_status tutti_all_to_all_async(const tutti_tensor* outputs, const tutti_tensor* inputs, size_t count,
-                                    const tutti_options* options, tutti_work** work) {
-    return starting(__func__, options, work, [&](const Common& o) {
-        return async::all_to_all(tensors_of(o.function, "outputs", outputs, count),
-                                 const_tensors_of(o.function, "inputs", inputs, count), plain_options(o));
-    });
-}
-
-tutti_status tutti_all_to_all_single(const tutti_tensor* output, const tutti_tensor* input,
-                                     const int64_t* output_splits, const int64_t* input_splits,
-                                     const tutti_options* options) {
-    return blocking(__func__, options, [&](const Common& o) {
-        all_to_all_single(tensor_of(o.function, "output", output), tensor_of(o.function, "input", input),
-                          splits_options(o, output_splits, input_splits));
-    });
-}
-tutti_status tutti_all_to_all_single_async(const tutti_tensor* output, const tutti_tensor* input,
-                                           const int64_t* output_splits, const int64_t* input_splits,
-                                           const tutti_options* options, tutti_work** work) {
-    return starting(__func__, options, work, [&](const Common& o) {
-        return async::all_to_all_single(tensor_of(o.function, "output", output), tensor_of(o.function, "input", input),
-                                        splits_options(o, output_splits, input_splits));
-    });
-}
-
-tutti_status tutti_all_to_all_v(const tutti_tensor* output, const tutti_tensor* input, const int64_t* send_counts,
-                                const int64_t* send_offsets, const int64_t* receive_counts,
-                                const int64_t* receive_offsets, const tutti_options* options) {
-    return blocking(__func__, options, [&](const Common& o) {
-        all_to_all_v(tensor_of(o.function, "output", output), tensor_of(o.function, "input", input),
-                     blocks_options(o, send_counts, send_offsets, receive_counts, receive_offsets));
-    });
-}
-tutti_status tutti_all_to_all_v_async(const tutti_tensor* output, const tutti_tensor* input, const int64_t* send_counts,
-                                      const int64_t* send_offsets, const int64_t* receive_counts,
-                                      const int64_t* receive_offsets, const tutti_options* options, tutti_work** work) {
-    return starting(__func__, options, work, [&](const Common& o) {
-        return async::all_to_all_v(tensor_of(o.function, "output", output), tensor_of(o.function, "input", input),
-                                   blocks_options(o, send_counts, send_offsets, receive_counts, receive_offsets));
-    });
-}
-
-tutti_status tutti_barrier(const tutti_options* options) {
-    return blocking(__func__, options, [](const Common& o) { barrier({.group = o.group, .timeout = o.timeout}); });
-}
-tutti_status tutti_barrier_async(const tutti_options* options, tutti_work** work) {
-    return starting(__func__, options, work,
-                    [](const Common& o) { return async::barrier({.group = o.group, .timeout = o.timeout}); });
-}
+#define TUTTI_COLLECTIVE_FUNCTION(name, collective, tensors, cpp_options, ...)                                       \
+    tutti_status tutti_##name(PARAMETERS_##tensors PARAMETERS_##cpp_options const tutti_options* options) {          \
+        return blocking(__func__, options, [&](const Common& o) { name(TENSORS_##tensors OPTIONS_##cpp_options); }); \
+    }                                                                                                                \
+    tutti_status tutti_##name##_async(PARAMETERS_##tensors PARAMETERS_##cpp_options const tutti_options* options,    \
+                                      tutti_work** work) {                                                           \
+        return starting(__func__, options, work,                                                                     \
+                        [&](const Common& o) { return async::name(TENSORS_##tensors OPTIONS_##cpp_options); });      \
+    }
+#define TUTTI_QUANTIZED_FUNCTION(name, number, collective, combines, ...)                                      \
+    tutti_status tutti_##name(                                                                                 \
+        PARAMETERS_TensorFromTensor PARAMETERS_QUANTIZED_##combines const tutti_quantized_options* quantized,  \
+        const tutti_options* options) {                                                                        \
+        return blocking(__func__, options, [&](const Common& o) {                                              \
+            name(TENSORS_TensorFromTensor quantized_options(o, OPERATOR_##combines, quantized));               \
+        });                                                                                                    \
+    }                                                                                                          \
+    tutti_status tutti_##name##_async(                                                                         \
+        PARAMETERS_TensorFromTensor PARAMETERS_QUANTIZED_##combines const tutti_quantized_options* quantized,  \
+        const tutti_options* options, tutti_work** work) {                                                     \
+        return starting(__func__, options, work, [&](const Common& o) {                                        \
+            return async::name(TENSORS_TensorFromTensor quantized_options(o, OPERATOR_##combines, quantized)); \
+        });                                                                                                    \
+    }
+#include <tutti/collectives.def>
 
 tutti_status tutti_monitored_barrier(int wait_all_ranks, const tutti_options* options) {
     return blocking(__func__, options, [&](const Common& o) {
@@ -320,53 +202,4 @@ tutti_status tutti_monitored_barrier(int wait_all_ranks, const tutti_options* op
     });
 }
 
-tutti_status tutti_quantized_all_reduce(const tutti_tensor* output, const tutti_tensor* input, int op,
-                                        const tutti_quantized_options* quantized, const tutti_options* options) {
-    return blocking(__func__, options, [&](const Common& o) {
-        quantized_all_reduce(tensor_of(o.function, "output", output), tensor_of(o.function, "input", input),
-                             quantized_options(o, op, quantized));
-    });
-}
-tutti_status tutti_quantized_all_reduce_async(const tutti_tensor* output, const tutti_tensor* input, int op,
-                                              const tutti_quantized_options* quantized, const tutti_options* options,
-                                              tutti_work** work) {
-    return starting(__func__, options, work, [&](const Common& o) {
-        return async::quantized_all_reduce(tensor_of(o.function, "output", output),
-                                           tensor_of(o.function, "input", input), quantized_options(o, op, quantized));
-    });
-}
-
-tutti_status tutti_quantized_reduce_scatter(const tutti_tensor* output, const tutti_tensor* input, int op,
-                                            const tutti_quantized_options* quantized, const tutti_options* options) {
-    return blocking(__func__, options, [&](const Common& o) {
-        quantized_reduce_scatter(tensor_of(o.function, "output", output), tensor_of(o.function, "input", input),
-                                 quantized_options(o, op, quantized));
-    });
-}
-tutti_status tutti_quantized_reduce_scatter_async(const tutti_tensor* output, const tutti_tensor* input, int op,
-                                                  const tutti_quantized_options* quantized,
-                                                  const tutti_options* options, tutti_work** work) {
-    return starting(__func__, options, work, [&](const Common& o) {
-        return async::quantized_reduce_scatter(tensor_of(o.function, "output", output),
-                                               tensor_of(o.function, "input", input),
-                                               quantized_options(o, op, quantized));
-    });
-}
-
-tutti_status tutti_quantized_all_gather(const tutti_tensor* output, const tutti_tensor* input,
-                                        const tutti_quantized_options* quantized, const tutti_options* options) {
-    return blocking(__func__, options, [&](const Common& o) {
-        quantized_all_gather(tensor_of(o.function, "output", output), tensor_of(o.function, "input", input),
-                             quantized_options(o, TUTTI_SUM, quantized));
-    });
-}
-tutti_status tutti_quantized_all_gather_async(const tutti_tensor* output, const tutti_tensor* input,
-                                              const tutti_quantized_options* quantized, const tutti_options* options,
-                                              tutti_work** work) {
-    return starting(__func__, options, work, [&](const Common& o) {
-        return async::quantized_all_gather(tensor_of(o.function, "output", output),
-                                           tensor_of(o.function, "input", input),
-                                           quantized_options(o, TUTTI_SUM, quantized));
-    });
-}
 }  // extern "C"
