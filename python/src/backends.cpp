@@ -59,26 +59,31 @@ struct Request {
     }
     nb::object inputs() const { return blocks(request->inputs, request->send_counts); }
     nb::object outputs() const { return blocks(request->outputs, request->receive_counts); }
-    std::uint64_t mine() const { return request->counts.at(static_cast<std::size_t>(rank)); }
-    nb::object input() const {
-        switch (request->call) {
-            case BackendCall::all_gather: return array(request->input, mine());
-            case BackendCall::scatter: return array(request->input, request->count * static_cast<std::uint64_t>(size));
-            case BackendCall::reduce_scatter: return array(request->input, total(request->counts));
-            case BackendCall::all_to_all:
-                return array(request->input, end_of(request->send_offsets, request->send_counts));
-            default: return array(request->input, request->count);
+    std::uint64_t length(CollectiveTraits::Extent extent, const std::vector<std::uint64_t>& offsets,
+                         const std::vector<std::uint64_t>& exchanged) const {
+        using Extent = CollectiveTraits::Extent;
+        const auto& counts = request->counts;
+        const auto ranks = static_cast<std::uint64_t>(size);
+        switch (extent) {
+            case Extent::own_block: return counts.empty() ? request->count : counts.at(static_cast<std::size_t>(rank));
+            case Extent::all_blocks: return counts.empty() ? request->count * ranks : total(counts);
+            case Extent::exchanged: return end_of(offsets, exchanged);
+            case Extent::nothing:
+            case Extent::whole: break;
         }
+        return request->count;
+    }
+    /// A message is one whole buffer.
+    CollectiveTraits traits() const {
+        using Extent = CollectiveTraits::Extent;
+        const auto collective = collective_of(request->call);
+        return collective ? traits_of(*collective) : CollectiveTraits{.input = Extent::whole, .output = Extent::whole};
+    }
+    nb::object input() const {
+        return array(request->input, length(traits().input, request->send_offsets, request->send_counts));
     }
     nb::object output() const {
-        switch (request->call) {
-            case BackendCall::all_gather: return array(request->output, total(request->counts));
-            case BackendCall::gather: return array(request->output, request->count * static_cast<std::uint64_t>(size));
-            case BackendCall::reduce_scatter: return array(request->output, mine());
-            case BackendCall::all_to_all:
-                return array(request->output, end_of(request->receive_offsets, request->receive_counts));
-            default: return array(request->output, request->count);
-        }
+        return array(request->output, length(traits().output, request->receive_offsets, request->receive_counts));
     }
 };
 

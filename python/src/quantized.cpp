@@ -2,6 +2,7 @@
 #include "parts.hpp"
 #include "plans.hpp"
 
+#include <tutti/collectives.hpp>
 #include <tutti/quantized.hpp>
 
 #include <fmt/format.h>
@@ -62,49 +63,25 @@ OptionalWork run(std::vector<Array> arrays, nb::handle output, nb::handle async_
     return now(async_op, name)(std::move(arrays), one(output), blocking, asynchronous, [] {});
 }
 
-OptionalWork quantized_all_reduce(nb::handle output, nb::handle input, nb::handle how, nb::handle op, nb::handle group,
-                                  nb::handle async_op, nb::handle timeout) {
-    constexpr const char* name = "quantized_all_reduce";
-    auto arrays = list_of(Array(output, writes, name, "output"), Array(input, reads, name, "tensor"));
-    const TensorView to = arrays[0].view();
-    const ConstTensorView from = arrays[1].view();
-    const QuantizedOptions options = options_of(how, op, group, timeout, name);
-    return run(
-        std::move(arrays), output, async_op, name, [&] { tutti::quantized_all_reduce(to, from, options); },
-        [&] { return async::quantized_all_reduce(to, from, options); });
-}
-
 std::vector<std::int64_t> counts_of(nb::handle counts, const char* name) {
     if (counts.is_none()) return {};
     return number_of<std::vector<std::int64_t>>(counts, name, "counts", "a list of integers, one per rank");
 }
 
-using Half = void (*)(TensorView, ConstTensorView, const QuantizedOptions&);
-using AsyncHalf = Work (*)(TensorView, ConstTensorView, const QuantizedOptions&);
-
-OptionalWork half(const char* name, Half blocking, AsyncHalf asynchronous, nb::handle output, nb::handle input,
-                  nb::handle how, nb::handle counts, nb::handle op, nb::handle group, nb::handle async_op,
-                  nb::handle timeout) {
-    auto arrays = list_of(Array(output, writes, name, "output"), Array(input, reads, name, "input"));
-    const TensorView to = arrays[0].view();
-    const ConstTensorView from = arrays[1].view();
-    QuantizedOptions options = options_of(how, op, group, timeout, name);
-    options.counts = counts_of(counts, name);
-    return run(
-        std::move(arrays), output, async_op, name, [&] { blocking(to, from, options); },
-        [&] { return asynchronous(to, from, options); });
-}
-
-OptionalWork quantized_reduce_scatter(nb::handle output, nb::handle input, nb::handle how, nb::handle counts,
-                                      nb::handle op, nb::handle group, nb::handle async_op, nb::handle timeout) {
-    return half("quantized_reduce_scatter", tutti::quantized_reduce_scatter, async::quantized_reduce_scatter, output,
-                input, how, counts, op, group, async_op, timeout);
-}
-
-OptionalWork quantized_all_gather(nb::handle output, nb::handle input, nb::handle how, nb::handle counts, nb::handle op,
-                                  nb::handle group, nb::handle async_op, nb::handle timeout) {
-    return half("quantized_all_gather", tutti::quantized_all_gather, async::quantized_all_gather, output, input, how,
-                counts, op, group, async_op, timeout);
+/// Defines a function for Python; `input_name` is for messages.
+template <class Blocking, class Asynchronous>
+void define(nb::module_& m, const char* name, const char* input_name, Blocking blocking, Asynchronous asynchronous) {
+    using H = nb::handle;
+    m.def(name, [=](H output, H input, H how, H counts, H op, H group, H async_op, H timeout) {
+        auto arrays = list_of(Array(output, writes, name, "output"), Array(input, reads, name, input_name));
+        const TensorView to = arrays[0].view();
+        const ConstTensorView from = arrays[1].view();
+        QuantizedOptions options = options_of(how, op, group, timeout, name);
+        options.counts = counts_of(counts, name);
+        return run(
+            std::move(arrays), output, async_op, name, [&] { blocking(to, from, options); },
+            [&] { return asynchronous(to, from, options); });
+    });
 }
 
 std::size_t bucket_of(nb::handle bucket) {
@@ -114,9 +91,11 @@ std::size_t bucket_of(nb::handle bucket) {
 }  // namespace
 
 void bind_quantized(nb::module_& m) {
-    m.def("quantized_all_reduce", &quantized_all_reduce);
-    m.def("quantized_reduce_scatter", &quantized_reduce_scatter);
-    m.def("quantized_all_gather", &quantized_all_gather);
+#define TUTTI_QUANTIZED_FUNCTION(name, number, collective, combines, torch, input)    \
+    define(                                                                           \
+        m, #name, input, [](const auto&... arguments) { tutti::name(arguments...); }, \
+        [](const auto&... arguments) { return async::name(arguments...); });
+#include <tutti/collectives.def>
     nb::class_<QuantizedReducer>(m, "QuantizedReducer", "tutti.distributed.QuantizedReducer's C++ part.")
         .def("__init__",
              [](QuantizedReducer* self, nb::handle how, nb::handle op, nb::handle group, nb::handle timeout) {

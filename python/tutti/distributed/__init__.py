@@ -14,18 +14,13 @@ from ..errors import (
     Aborted, CollectiveMismatch, DistBackendError, DistError, DistNetworkError, DistStoreError, InvalidArgument,
     ObjectError, PeerLost, Timeout,
 )
-from . import plan
+from . import collectives, plan, quantized
 from .backends import (
     Backend, is_backend_available, is_gloo_available, is_mpi_available, is_nccl_available, is_ucc_available,
     is_xccl_available,
 )
 from .coalescing import CoalescingManager, coalescing
-from .collectives import (
-    all_gather, all_gather_coalesced, all_gather_into_tensor, all_gather_into_tensor_coalesced,
-    all_gather_into_tensor_uneven, all_reduce, all_reduce_coalesced, all_to_all, all_to_all_single, all_to_all_v, barrier,
-    broadcast, gather, monitored_barrier, reduce, reduce_scatter, reduce_scatter_tensor, reduce_scatter_tensor_coalesced,
-    reduce_scatter_tensor_uneven, scatter,
-)
+from .collectives import *  # noqa: F403: those of its __all__
 from .debug import DebugLevel, breakpoint, get_debug_level, set_debug_level, set_debug_level_from_env
 from .device_mesh import DeviceMesh, current_device_mesh, init_device_mesh
 from .groups import (
@@ -38,7 +33,7 @@ from .object_collectives import (
     all_gather_object, broadcast_object_list, gather_object, recv_object_list, scatter_object_list, send_object_list,
 )
 from .point_to_point import P2POp, batch_isend_irecv, irecv, isend, recv, send
-from .quantized import QuantizedReducer, quantized_all_gather, quantized_all_reduce, quantized_reduce_scatter
+from .quantized import *  # noqa: F403
 from .trace import GroupCounters, dump_flight_recorder, dump_trace, group_counters, operation_hooks, prometheus_text
 
 _coalescing_manager = coalescing
@@ -62,22 +57,18 @@ from . import distributed_c10d  # noqa: E402: it has the names above
 
 __all__ = [
     "Aborted", "AllreduceOptions", "Backend", "BackendCompletion", "BackendRequest", "CoalescingManager",
-    "CollectiveMismatch", "DebugLevel", "DeviceMesh", "DistBackendError", "DistError", "DistNetworkError",
-    "DistStoreError", "DistributedBackendOptions", "FileStore", "GroupCounters", "GroupMember", "HashStore",
-    "InvalidArgument", "ObjectError", "P2POp", "PeerLost", "PrefixStore", "ProcessGroup", "ProcessGroupNCCL",
-    "QuantizedReducer", "ReduceOp", "Store", "TCPStore", "Timeout", "Work", "WorkResult", "all_gather",
-    "all_gather_coalesced", "all_gather_into_tensor", "all_gather_into_tensor_coalesced",
-    "all_gather_into_tensor_uneven", "all_gather_object", "all_reduce", "all_reduce_coalesced", "all_to_all",
-    "all_to_all_single", "all_to_all_v", "barrier", "batch_isend_irecv", "breakpoint", "broadcast",
-    "broadcast_object_list", "coalescing", "current_device_mesh", "default_pg_nccl_timeout", "default_pg_timeout", "destroy_process_group",
-    "distributed_c10d", "dump_flight_recorder", "dump_trace", "empty_symmetric", "gather", "gather_object", "get_backend",
-    "get_debug_level", "get_global_rank", "get_group_rank", "get_process_group_ranks", "get_rank", "get_world_size", "group",
-    "group_counters", "init_device_mesh", "init_process_group", "irecv", "is_available", "is_backend_available",
-    "is_gloo_available", "is_initialized", "is_mpi_available", "is_nccl_available", "is_torchelastic_launched",
-    "is_ucc_available", "is_xccl_available", "isend", "monitored_barrier", "new_group", "new_subgroups",
-    "new_subgroups_by_enumeration", "operation_hooks", "plan", "prometheus_text", "quantized_all_gather",
-    "quantized_all_reduce", "quantized_reduce_scatter", "recv", "recv_object_list", "reduce", "reduce_op",
-    "reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_tensor_coalesced", "reduce_scatter_tensor_uneven",
-    "scatter", "scatter_object_list", "send", "send_object_list", "set_debug_level", "set_debug_level_from_env",
-    "set_default_group", "split_group",
+    "CollectiveMismatch", "DebugLevel", "DeviceMesh", "DistBackendError", "DistError", "DistNetworkError", "DistStoreError",
+    "DistributedBackendOptions", "FileStore", "GroupCounters", "GroupMember", "HashStore", "InvalidArgument", "ObjectError",
+    "P2POp", "PeerLost", "PrefixStore", "ProcessGroup", "ProcessGroupNCCL", "ReduceOp", "Store", "TCPStore", "Timeout",
+    "Work", "WorkResult", "all_gather_object", "batch_isend_irecv", "breakpoint", "broadcast_object_list", "coalescing",
+    "current_device_mesh", "default_pg_nccl_timeout", "default_pg_timeout", "destroy_process_group", "distributed_c10d",
+    "dump_flight_recorder", "dump_trace", "empty_symmetric", "gather_object", "get_backend", "get_debug_level",
+    "get_global_rank", "get_group_rank", "get_process_group_ranks", "get_rank", "get_world_size", "group", "group_counters",
+    "init_device_mesh", "init_process_group", "irecv", "is_available", "is_backend_available", "is_gloo_available",
+    "is_initialized", "is_mpi_available", "is_nccl_available", "is_torchelastic_launched", "is_ucc_available",
+    "is_xccl_available", "isend", "new_group", "new_subgroups", "new_subgroups_by_enumeration", "operation_hooks", "plan",
+    "prometheus_text", "recv", "recv_object_list", "reduce_op", "scatter_object_list", "send", "send_object_list",
+    "set_debug_level", "set_debug_level_from_env", "set_default_group", "split_group",
 ]
+__all__ += collectives.__all__
+__all__ += quantized.__all__

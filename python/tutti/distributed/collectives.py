@@ -33,7 +33,7 @@ Group = ProcessGroup | DeviceMesh | None
 def broadcast(tensor: Any, src: int | None = None, group: Group = None, async_op: bool = False,
               group_src: int | None = None, *, timeout: timedelta | None = None) -> Work | None:
     """Copies the root's `tensor` into everyone's. Exactly one of `src` and `group_src`."""
-    return _core.broadcast(tensor, src, group, async_op, group_src, timeout)
+    return _core.broadcast(tensor, src, group_src, group, async_op, timeout)
 
 
 def all_reduce(tensor: Any, op: ReduceOp = ReduceOp.SUM, group: Group = None, async_op: bool = False, *,
@@ -45,7 +45,7 @@ def all_reduce(tensor: Any, op: ReduceOp = ReduceOp.SUM, group: Group = None, as
 def reduce(tensor: Any, dst: int | None = None, op: ReduceOp = ReduceOp.SUM, group: Group = None,
            async_op: bool = False, group_dst: int | None = None, *, timeout: timedelta | None = None) -> Work | None:
     """As all_reduce, but only the root's `tensor` gets the result; the others' stay as they are."""
-    return _core.reduce(tensor, dst, op, group, async_op, group_dst, timeout)
+    return _core.reduce(tensor, dst, group_dst, op, group, async_op, timeout)
 
 
 def all_gather(tensor_list: list[Any], tensor: Any, group: Group = None, async_op: bool = False, *,
@@ -76,13 +76,13 @@ def all_gather_into_tensor_uneven(output: Any, input: Any, output_split_sizes: l
 def gather(tensor: Any, gather_list: list[Any] | None = None, dst: int | None = None, group: Group = None,
            async_op: bool = False, group_dst: int | None = None, *, timeout: timedelta | None = None) -> Work | None:
     """gather_list[i] becomes rank i's `tensor` on the root (default: global rank 0); None elsewhere. Equal counts."""
-    return _core.gather(tensor, gather_list, dst, group, async_op, group_dst, timeout)
+    return _core.gather(tensor, gather_list, dst, group_dst, group, async_op, timeout)
 
 
 def scatter(tensor: Any, scatter_list: list[Any] | None = None, src: int | None = None, group: Group = None,
             async_op: bool = False, group_src: int | None = None, *, timeout: timedelta | None = None) -> Work | None:
     """`tensor` becomes the root's scatter_list[rank] (root: global rank 0 by default); None elsewhere. Equal counts."""
-    return _core.scatter(tensor, scatter_list, src, group, async_op, group_src, timeout)
+    return _core.scatter(tensor, scatter_list, src, group_src, group, async_op, timeout)
 
 
 def reduce_scatter(output: Any, input_list: list[Any], op: ReduceOp = ReduceOp.SUM, group: Group = None,
@@ -138,7 +138,7 @@ def barrier(group: Group = None, async_op: bool = False, device_ids: list[int] |
             timeout: timedelta | None = None) -> Work | None:
     """Returns when every rank has entered; with `async_op` its Work's wait() does. `device_ids` are ignored. In a group that
     serves only a device it comes after what is in the current stream."""
-    return _core.barrier(group, async_op, device_ids, timeout)
+    return _core.barrier(device_ids, group, async_op, timeout)
 
 
 def monitored_barrier(group: Group = None, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:

@@ -31,7 +31,7 @@ __all__ = [
 def broadcast(tensor: Any, src: int | None = None, group: Group = None, group_src: int | None = None, *,
               timeout: timedelta | None = None) -> Plan:
     """Of broadcast."""
-    return _core.plan_broadcast(tensor, src, group, group_src, timeout)
+    return _core.plan_broadcast(tensor, src, group_src, group, timeout)
 
 
 def all_reduce(tensor: Any, op: ReduceOp = ReduceOp.SUM, group: Group = None, *,
@@ -43,7 +43,7 @@ def all_reduce(tensor: Any, op: ReduceOp = ReduceOp.SUM, group: Group = None, *,
 def reduce(tensor: Any, dst: int | None = None, op: ReduceOp = ReduceOp.SUM, group: Group = None,
            group_dst: int | None = None, *, timeout: timedelta | None = None) -> Plan:
     """Of reduce."""
-    return _core.plan_reduce(tensor, dst, op, group, group_dst, timeout)
+    return _core.plan_reduce(tensor, dst, group_dst, op, group, timeout)
 
 
 def all_gather(tensor_list: list[Any], tensor: Any, group: Group = None, *, timeout: timedelta | None = None) -> Plan:
@@ -68,13 +68,13 @@ def all_gather_into_tensor_uneven(output: Any, input: Any, output_split_sizes: l
 def gather(tensor: Any, gather_list: list[Any] | None = None, dst: int | None = None, group: Group = None,
            group_dst: int | None = None, *, timeout: timedelta | None = None) -> Plan:
     """Of gather."""
-    return _core.plan_gather(tensor, gather_list, dst, group, group_dst, timeout)
+    return _core.plan_gather(tensor, gather_list, dst, group_dst, group, timeout)
 
 
 def scatter(tensor: Any, scatter_list: list[Any] | None = None, src: int | None = None, group: Group = None,
             group_src: int | None = None, *, timeout: timedelta | None = None) -> Plan:
     """Of scatter."""
-    return _core.plan_scatter(tensor, scatter_list, src, group, group_src, timeout)
+    return _core.plan_scatter(tensor, scatter_list, src, group_src, group, timeout)
 
 
 def reduce_scatter(output: Any, input_list: list[Any], op: ReduceOp = ReduceOp.SUM, group: Group = None, *,
@@ -120,7 +120,7 @@ def all_to_all(output_tensor_list: list[Any], input_tensor_list: list[Any], grou
 
 def barrier(group: Group = None, device_ids: list[int] | None = None, *, timeout: timedelta | None = None) -> Plan:
     """Of barrier."""
-    return _core.plan_barrier(group, device_ids, timeout)
+    return _core.plan_barrier(device_ids, group, timeout)
 
 
 def send(tensor: Any, dst: int | None = None, group: Group = None, tag: int = 0, group_dst: int | None = None, *,

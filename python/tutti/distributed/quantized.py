@@ -29,7 +29,7 @@ def quantized_all_reduce(tensor: Any, op: ReduceOp = ReduceOp.SUM, group: Group 
     """Adds up or averages `tensor` over all ranks, in place, or into `output`, which may be of another dtype. Without
     `quantize_results` the second leg holds numbers of the output's dtype, and values are rounded once only."""
     how = (type, block, scales, scale, quantize_results, rounding, seed)
-    return _core.quantized_all_reduce(tensor if output is None else output, tensor, how, op, group, async_op, timeout)
+    return _core.quantized_all_reduce(tensor if output is None else output, tensor, how, None, op, group, async_op, timeout)
 
 
 def quantized_reduce_scatter(output: Any, input: Any, op: ReduceOp = ReduceOp.SUM, group: Group = None,
