@@ -19,12 +19,8 @@ constexpr Type all_gather_into_tensor_type() {
 }  // namespace
 
 WorkPtr ProcessGroupTutti::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
-    if (Staging::needed(tensors)) {
-        return stage([&](Staging& staging) {
-            Tensors tensors_on_host = staging.out(tensors, Staging::Fill::yes);
-            return allreduce_coalesced(tensors_on_host, options);
-        });
-    }
+    if (Staging::needed(tensors))
+        return on_host(tensors, [&](auto& copies) { return allreduce_coalesced(copies, options); });
     if (tensors.empty()) refuse("allreduce_coalesced", "requires non-empty tensor list");
     const ReduceOp op = operator_of(options.reduceOp, "all_reduce_coalesced");
     for (const at::Tensor& tensor : tensors) {
@@ -35,24 +31,14 @@ WorkPtr ProcessGroupTutti::allreduce_coalesced(Tensors& tensors, const c10d::All
     }
     const TensorList views = views_of(tensors, "all_reduce_coalesced", "tensors", Use::combined);
     const AllReduceOptions ours{.op = op, .group = group(), .timeout = timeout_of(options.timeout)};
-    return issue(
-        {"all_reduce", c10d::OpType::ALLREDUCE_COALESCED, options.asyncOp, ours.timeout},
-        [&] { tutti::all_reduce_coalesced(views, ours); },
-        [&] { return tutti::async::all_reduce_coalesced(views, ours); },
-        [&] {
-            return Kept{{tensors}, tensors};
-        });
+    return run(functions::all_reduce_coalesced.as(c10d::OpType::ALLREDUCE_COALESCED), options, ours,
+               keep(tensors, tensors), views);
 }
 
 WorkPtr ProcessGroupTutti::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
                                                const c10d::AllgatherOptions& options) {
-    if (Staging::needed(outputs) || Staging::needed(inputs)) {
-        return stage([&](Staging& staging) {
-            auto outputs_on_host = staging.out(outputs, Staging::Fill::no);
-            auto inputs_on_host = staging.in(inputs);
-            return allgather_coalesced(outputs_on_host, inputs_on_host, options);
-        });
-    }
+    if (Staging::needed(outputs, inputs))
+        return on_host(outputs, inputs, [&](auto& to, auto& from) { return allgather_coalesced(to, from, options); });
     if (inputs.empty()) refuse("allgather_coalesced", "requires non-empty input tensor list");
     if (outputs.size() != static_cast<std::size_t>(size_)) {
         refuse("allgather_coalesced", "output lists should be equal to world size");
@@ -79,48 +65,30 @@ WorkPtr ProcessGroupTutti::allgather_coalesced(std::vector<Tensors>& outputs, Te
     }
     const ConstTensorList from = const_views_of(inputs, "all_gather_coalesced", "input_tensor_list");
     const CollectiveOptions ours{.group = group(), .timeout = timeout_of(options.timeout)};
-    return issue(
-        {"all_gather", c10d::OpType::ALLGATHER_COALESCED, options.asyncOp, ours.timeout},
-        [&] { tutti::all_gather_coalesced(views, from, ours); },
-        [&] { return tutti::async::all_gather_coalesced(views, from, ours); },
-        [&] {
-            return Kept{outputs, inputs};
-        });
+    return run(functions::all_gather_coalesced.as(c10d::OpType::ALLGATHER_COALESCED), options, ours,
+               keep(outputs, inputs), views, from);
 }
 
 WorkPtr ProcessGroupTutti::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                            const c10d::AllgatherOptions& options) {
-    if (Staging::needed(outputs) || Staging::needed(inputs)) {
-        return stage([&](Staging& staging) {
-            auto outputs_on_host = staging.out(outputs, Staging::Fill::no);
-            auto inputs_on_host = staging.in(inputs);
-            return allgather_into_tensor_coalesced(outputs_on_host, inputs_on_host, options);
-        });
-    }
+    if (Staging::needed(outputs, inputs))
+        return on_host(outputs, inputs,
+                       [&](auto& to, auto& from) { return allgather_into_tensor_coalesced(to, from, options); });
     if (outputs.size() != inputs.size()) {
         refuse("allgather_into_tensor_coalesced", "requires input/output tensor lists to have the same length");
     }
     const TensorList to = views_of(outputs, "all_gather_into_tensor_coalesced", "outputs");
     const ConstTensorList from = const_views_of(inputs, "all_gather_into_tensor_coalesced", "inputs");
     const CollectiveOptions ours{.group = group(), .timeout = timeout_of(options.timeout)};
-    return issue(
-        {"all_gather", all_gather_into_tensor_type<c10d::OpType>(), options.asyncOp, ours.timeout},
-        [&] { tutti::all_gather_into_tensor_coalesced(to, from, ours); },
-        [&] { return tutti::async::all_gather_into_tensor_coalesced(to, from, ours); },
-        [&] {
-            return Kept{{outputs}, inputs};
-        });
+    return run(functions::all_gather_into_tensor_coalesced.as(all_gather_into_tensor_type<c10d::OpType>()), options,
+               ours, keep(outputs, inputs), to, from);
 }
 
 WorkPtr ProcessGroupTutti::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                            const c10d::ReduceScatterOptions& options) {
-    if (Staging::needed(outputs) || Staging::needed(inputs)) {
-        return stage([&](Staging& staging) {
-            auto outputs_on_host = staging.out(outputs, Staging::Fill::no);
-            auto inputs_on_host = staging.in(inputs);
-            return reduce_scatter_tensor_coalesced(outputs_on_host, inputs_on_host, options);
-        });
-    }
+    if (Staging::needed(outputs, inputs))
+        return on_host(outputs, inputs,
+                       [&](auto& to, auto& from) { return reduce_scatter_tensor_coalesced(to, from, options); });
     if (outputs.size() != inputs.size()) {
         refuse("reduce_scatter_tensor_coalesced", "requires input/output tensor lists to have the same length");
     }
@@ -129,13 +97,8 @@ WorkPtr ProcessGroupTutti::reduce_scatter_tensor_coalesced(Tensors& outputs, Ten
     const TensorList to = views_of(outputs, "reduce_scatter_tensor_coalesced", "outputs", Use::combined);
     const ConstTensorList from = const_views_of(inputs, "reduce_scatter_tensor_coalesced", "inputs", Use::combined);
     const tutti::ReduceScatterOptions ours{.op = op, .group = group(), .timeout = timeout_of(options.timeout)};
-    return issue(
-        {"reduce_scatter", c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED, options.asyncOp, ours.timeout},
-        [&] { tutti::reduce_scatter_tensor_coalesced(to, from, ours); },
-        [&] { return tutti::async::reduce_scatter_tensor_coalesced(to, from, ours); },
-        [&] {
-            return Kept{{outputs}, inputs};
-        });
+    return run(functions::reduce_scatter_tensor_coalesced.as(c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED), options,
+               ours, keep(outputs, inputs), to, from);
 }
 
 }  // namespace tutti::torch

@@ -45,12 +45,7 @@ std::vector<std::int64_t> elements_of(const Tensors& tensors) {
 }  // namespace
 
 WorkPtr ProcessGroupTutti::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
-    if (Staging::needed(tensors)) {
-        return stage([&](Staging& staging) {
-            Tensors tensors_on_host = staging.out(tensors, Staging::Fill::yes);
-            return broadcast(tensors_on_host, options);
-        });
-    }
+    if (Staging::needed(tensors)) return on_host(tensors, [&](auto& copies) { return broadcast(copies, options); });
     const Refuse invalid = [&](const std::string& message) { refuse("broadcast", message); };
     c10d::assertRootRank(invalid, options.rootRank, size_);
     c10d::assertRootTensor(invalid, options.rootTensor, static_cast<std::int64_t>(tensors.size()));
@@ -62,42 +57,30 @@ WorkPtr ProcessGroupTutti::broadcast(Tensors& tensors, const c10d::BroadcastOpti
     const TensorView view = view_of(tensor, "broadcast", "tensor");
     const BroadcastOptions ours{
         .group = group(), .group_src = static_cast<int>(options.rootRank), .timeout = timeout_of(options.timeout)};
-    const Call call{"broadcast", c10d::OpType::BROADCAST, options.asyncOp && tensors.size() == 1, ours.timeout};
-    WorkPtr work = issue(
-        call, [&] { tutti::broadcast(view, ours); }, [&] { return tutti::async::broadcast(view, ours); },
-        [&] {
-            return Kept{{{tensor}}, {tensor}};
-        });
+    const Call call = call_of(functions::broadcast, options, ours);
+    Call own = call;
+    own.async_op = options.asyncOp && tensors.size() == 1;
+    WorkPtr work = run_as(own, functions::broadcast, ours, keep(tensor, tensor), view);
     if (tensors.size() == 1) return work;
     for (at::Tensor& other : tensors) {
         if (!other.is_same(tensor)) other.copy_(tensor);
     }
-    return finished({call.operation, call.type, options.asyncOp, ours.timeout}, {tensors});
+    return finished(call, {tensors});
 }
 
 WorkPtr ProcessGroupTutti::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
-    if (Staging::needed(tensors)) {
-        return stage([&](Staging& staging) {
-            Tensors tensors_on_host = staging.out(tensors, Staging::Fill::yes);
-            return allreduce(tensors_on_host, options);
-        });
-    }
+    if (Staging::needed(tensors)) return on_host(tensors, [&](auto& copies) { return allreduce(copies, options); });
     if (tensors.size() != 1) {
         check_equal_inputs([&](const std::string& message) { refuse("allreduce", message); }, tensors);
     }
     at::Tensor& tensor = tensors.front();
     if (tensor.layout() != at::kStrided) return allreduce_sparse(tensors, options);
     const ReduceOp op = operator_of(options.reduceOp, "all_reduce");
-    const Call call{"all_reduce", c10d::OpType::ALLREDUCE, options.asyncOp, timeout_of(options.timeout)};
-    if (tensors.size() != 1) return allreduce_several(call, tensors, op);
+    const AllReduceOptions ours{.op = op, .group = group(), .timeout = timeout_of(options.timeout)};
+    if (tensors.size() != 1) return allreduce_several(call_of(functions::all_reduce, options, ours), tensors, op);
     const TensorView view = view_of(tensor, "all_reduce", "tensor", Use::combined);
     if (!is_supported(op.kind(), view.dtype())) check_supported(op, tensor, "all_reduce");
-    const AllReduceOptions ours{.op = op, .group = group(), .timeout = call.timeout};
-    return issue(
-        call, [&] { tutti::all_reduce(view, ours); }, [&] { return tutti::async::all_reduce(view, ours); },
-        [&] {
-            return Kept{{tensors}, tensors};
-        });
+    return run(functions::all_reduce, options, ours, keep(tensors, tensors), view);
 }
 
 // Several tensors of one rank count as if each were another rank's; all get the result.
@@ -115,24 +98,16 @@ WorkPtr ProcessGroupTutti::allreduce_several(const Call& call, Tensors& tensors,
     if (op.kind() == ReduceOp::Kind::premul_sum) refuse("allreduce", "ReduceOp.PREMUL_SUM takes one tensor");
     translating(
         [&] { combine(op, view.dtype(), view.data(), inputs, static_cast<std::uint64_t>(view.element_count())); });
-    issue(
-        {call.operation, call.type, false, call.timeout},
-        [&] { tutti::all_reduce(view, {.op = op, .group = group(), .timeout = call.timeout}); },
-        [&] { return tutti::async::all_reduce(view, {.op = op, .group = group(), .timeout = call.timeout}); },
-        [&] {
-            return Kept{{{sum}}, tensors};
-        });
+    Call own = call;
+    own.async_op = false;
+    const AllReduceOptions ours{.op = op, .group = group(), .timeout = call.timeout};
+    run_as(own, functions::all_reduce, ours, keep(sum, tensors), view);
     for (at::Tensor& tensor : tensors) tensor.copy_(sum);
     return finished(call, {tensors});
 }
 
 WorkPtr ProcessGroupTutti::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
-    if (Staging::needed(tensors)) {
-        return stage([&](Staging& staging) {
-            Tensors tensors_on_host = staging.out(tensors, Staging::Fill::yes);
-            return reduce(tensors_on_host, options);
-        });
-    }
+    if (Staging::needed(tensors)) return on_host(tensors, [&](auto& copies) { return reduce(copies, options); });
     const Refuse invalid = [&](const std::string& message) { refuse("reduce", message); };
     c10d::assertRootRank(invalid, options.rootRank, size_);
     c10d::assertRootTensor(invalid, options.rootTensor, static_cast<std::int64_t>(tensors.size()));
@@ -144,23 +119,13 @@ WorkPtr ProcessGroupTutti::reduce(Tensors& tensors, const c10d::ReduceOptions& o
                                     .group = group(),
                                     .group_dst = static_cast<int>(options.rootRank),
                                     .timeout = timeout_of(options.timeout)};
-    return issue(
-        {"reduce", c10d::OpType::REDUCE, options.asyncOp, ours.timeout}, [&] { tutti::reduce(view, ours); },
-        [&] { return tutti::async::reduce(view, ours); },
-        [&] {
-            return Kept{{tensors}, tensors};
-        });
+    return run(functions::reduce, options, ours, keep(tensors, tensors), view);
 }
 
 WorkPtr ProcessGroupTutti::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                                      const c10d::AllgatherOptions& options) {
-    if (Staging::needed(outputs) || Staging::needed(inputs)) {
-        return stage([&](Staging& staging) {
-            auto outputs_on_host = staging.out(outputs, Staging::Fill::no);
-            auto inputs_on_host = staging.in(inputs);
-            return allgather(outputs_on_host, inputs_on_host, options);
-        });
-    }
+    if (Staging::needed(outputs, inputs))
+        return on_host(outputs, inputs, [&](auto& to, auto& from) { return allgather(to, from, options); });
     const Refuse invalid = [&](const std::string& message) { refuse("allgather", message); };
     c10d::assertNonEmpty(invalid, inputs);
     if (inputs.size() != outputs.size()) invalid("requires input/output tensor lists to have the same length");
@@ -176,12 +141,7 @@ WorkPtr ProcessGroupTutti::allgather(std::vector<Tensors>& outputs, Tensors& inp
     const ConstTensorView input = view_of(inputs[0], "all_gather", "tensor");
     const TensorList views = views_of(outputs[0], "all_gather", "output_tensors");
     const CollectiveOptions ours{.group = group(), .timeout = timeout_of(options.timeout)};
-    return issue(
-        {"all_gather", c10d::OpType::ALLGATHER, options.asyncOp, ours.timeout},
-        [&] { tutti::all_gather(views, input, ours); }, [&] { return tutti::async::all_gather(views, input, ours); },
-        [&] {
-            return Kept{outputs, inputs};
-        });
+    return run(functions::all_gather, options, ours, keep(outputs, inputs), views, input);
 }
 
 // Several inputs of each rank: every list of outputs gets all of them, rank by rank.
@@ -203,18 +163,14 @@ WorkPtr ProcessGroupTutti::allgather_several(std::vector<Tensors>& outputs, Tens
     for (Tensors& list : outputs) {
         for (std::size_t i = 0; i < list.size(); ++i) list[i].copy_(all[static_cast<std::int64_t>(i)]);
     }
-    return finished({"all_gather", c10d::OpType::ALLGATHER, options.asyncOp, timeout_of(options.timeout)}, outputs);
+    const CollectiveOptions ours{.timeout = timeout_of(options.timeout)};
+    return finished(call_of(functions::all_gather, options, ours), outputs);
 }
 
 WorkPtr ProcessGroupTutti::_allgather_base(at::Tensor& output, at::Tensor& input,
                                            const c10d::AllgatherOptions& options) {
-    if (Staging::needed(output) || Staging::needed(input)) {
-        return stage([&](Staging& staging) {
-            at::Tensor output_on_host = staging.out(output, Staging::Fill::no);
-            at::Tensor input_on_host = staging.in(input);
-            return _allgather_base(output_on_host, input_on_host, options);
-        });
-    }
+    if (Staging::needed(output, input))
+        return on_host(output, input, [&](auto& to, auto& from) { return _allgather_base(to, from, options); });
     if (output.scalar_type() != input.scalar_type())
         refuse("_allgather_base", "output tensor must have the same type as input tensor");
     if (output.numel() != input.numel() * size_) {
@@ -223,23 +179,12 @@ WorkPtr ProcessGroupTutti::_allgather_base(at::Tensor& output, at::Tensor& input
     const TensorView to = view_of(output, "all_gather_into_tensor", "output_tensor");
     const ConstTensorView from = view_of(input, "all_gather_into_tensor", "input_tensor");
     const CollectiveOptions ours{.group = group(), .timeout = timeout_of(options.timeout)};
-    return issue(
-        {"all_gather", c10d::OpType::_ALLGATHER_BASE, options.asyncOp, ours.timeout},
-        [&] { tutti::all_gather_into_tensor(to, from, ours); },
-        [&] { return tutti::async::all_gather_into_tensor(to, from, ours); },
-        [&] {
-            return Kept{{{output}}, {input}};
-        });
+    return run(functions::all_gather_into_tensor, options, ours, keep(output, input), to, from);
 }
 
 WorkPtr ProcessGroupTutti::gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) {
-    if (Staging::needed(outputs) || Staging::needed(inputs)) {
-        return stage([&](Staging& staging) {
-            auto outputs_on_host = staging.out(outputs, Staging::Fill::no);
-            auto inputs_on_host = staging.in(inputs);
-            return gather(outputs_on_host, inputs_on_host, options);
-        });
-    }
+    if (Staging::needed(outputs, inputs))
+        return on_host(outputs, inputs, [&](auto& to, auto& from) { return gather(to, from, options); });
     const Refuse invalid = [&](const std::string& message) { refuse("gather", message); };
     c10d::assertRootRank(invalid, options.rootRank, size_);
     c10d::assertSingleElementInput(invalid, inputs);
@@ -259,12 +204,7 @@ WorkPtr ProcessGroupTutti::gather(std::vector<Tensors>& outputs, Tensors& inputs
     const TensorList views = root ? views_of(outputs[0], "gather", "gather_list") : TensorList();
     const GatherOptions ours{
         .group = group(), .group_dst = static_cast<int>(options.rootRank), .timeout = timeout_of(options.timeout)};
-    return issue(
-        {"gather", c10d::OpType::GATHER, options.asyncOp, ours.timeout}, [&] { tutti::gather(input, views, ours); },
-        [&] { return tutti::async::gather(input, views, ours); },
-        [&] {
-            return Kept{outputs, inputs};
-        });
+    return run(functions::gather, options, ours, keep(outputs, inputs), input, views);
 }
 
 WorkPtr ProcessGroupTutti::gather_into_tensor(at::Tensor& output, at::Tensor& input,
@@ -285,13 +225,8 @@ WorkPtr ProcessGroupTutti::gather_into_tensor(at::Tensor& output, at::Tensor& in
 
 WorkPtr ProcessGroupTutti::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                    const c10d::ScatterOptions& options) {
-    if (Staging::needed(outputs) || Staging::needed(inputs)) {
-        return stage([&](Staging& staging) {
-            auto outputs_on_host = staging.out(outputs, Staging::Fill::no);
-            auto inputs_on_host = staging.in(inputs);
-            return scatter(outputs_on_host, inputs_on_host, options);
-        });
-    }
+    if (Staging::needed(outputs, inputs))
+        return on_host(outputs, inputs, [&](auto& to, auto& from) { return scatter(to, from, options); });
     const Refuse invalid = [&](const std::string& message) { refuse("scatter", message); };
     c10d::assertRootRank(invalid, options.rootRank, size_);
     c10d::assertSingleElementOutput(invalid, outputs);
@@ -311,23 +246,14 @@ WorkPtr ProcessGroupTutti::scatter(Tensors& outputs, std::vector<Tensors>& input
     const ConstTensorList views = root ? const_views_of(inputs[0], "scatter", "scatter_list") : ConstTensorList();
     const ScatterOptions ours{
         .group = group(), .group_src = static_cast<int>(options.rootRank), .timeout = timeout_of(options.timeout)};
-    return issue(
-        {"scatter", c10d::OpType::SCATTER, options.asyncOp, ours.timeout}, [&] { tutti::scatter(output, views, ours); },
-        [&] { return tutti::async::scatter(output, views, ours); },
-        [&] {
-            return Kept{{outputs}, root ? inputs[0] : Tensors()};
-        });
+    const Tensors none;
+    return run(functions::scatter, options, ours, keep(outputs, root ? inputs[0] : none), output, views);
 }
 
 WorkPtr ProcessGroupTutti::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                           const c10d::ReduceScatterOptions& options) {
-    if (Staging::needed(outputs) || Staging::needed(inputs)) {
-        return stage([&](Staging& staging) {
-            auto outputs_on_host = staging.out(outputs, Staging::Fill::no);
-            auto inputs_on_host = staging.in(inputs);
-            return reduce_scatter(outputs_on_host, inputs_on_host, options);
-        });
-    }
+    if (Staging::needed(outputs, inputs))
+        return on_host(outputs, inputs, [&](auto& to, auto& from) { return reduce_scatter(to, from, options); });
     const Refuse invalid = [&](const std::string& message) { refuse("reduce_scatter", message); };
     c10d::assertSingleElementOutput(invalid, outputs);
     if (inputs.size() != 1) {
@@ -342,24 +268,13 @@ WorkPtr ProcessGroupTutti::reduce_scatter(Tensors& outputs, std::vector<Tensors>
     const ConstTensorList views = const_views_of(inputs[0], "reduce_scatter", "input_list", Use::combined);
     check_supported(op, outputs[0], "reduce_scatter");
     const tutti::ReduceScatterOptions ours{.op = op, .group = group(), .timeout = timeout_of(options.timeout)};
-    return issue(
-        {"reduce_scatter", c10d::OpType::REDUCE_SCATTER, options.asyncOp, ours.timeout},
-        [&] { tutti::reduce_scatter(output, views, ours); },
-        [&] { return tutti::async::reduce_scatter(output, views, ours); },
-        [&] {
-            return Kept{{outputs}, inputs[0]};
-        });
+    return run(functions::reduce_scatter, options, ours, keep(outputs, inputs[0]), output, views);
 }
 
 WorkPtr ProcessGroupTutti::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                                 const c10d::ReduceScatterOptions& options) {
-    if (Staging::needed(output) || Staging::needed(input)) {
-        return stage([&](Staging& staging) {
-            at::Tensor output_on_host = staging.out(output, Staging::Fill::no);
-            at::Tensor input_on_host = staging.in(input);
-            return _reduce_scatter_base(output_on_host, input_on_host, options);
-        });
-    }
+    if (Staging::needed(output, input))
+        return on_host(output, input, [&](auto& to, auto& from) { return _reduce_scatter_base(to, from, options); });
     if (output.scalar_type() != input.scalar_type())
         refuse("_reduce_scatter_base", "input tensor must be the same type as the output tensor.");
     if (input.numel() != output.numel() * size_) {
@@ -370,26 +285,17 @@ WorkPtr ProcessGroupTutti::_reduce_scatter_base(at::Tensor& output, at::Tensor& 
     const ConstTensorView from = view_of(input, "reduce_scatter_tensor", "input", Use::combined);
     check_supported(op, output, "reduce_scatter_tensor");
     const tutti::ReduceScatterOptions ours{.op = op, .group = group(), .timeout = timeout_of(options.timeout)};
-    return issue(
-        {"reduce_scatter", c10d::OpType::_REDUCE_SCATTER_BASE, options.asyncOp, ours.timeout},
-        [&] { tutti::reduce_scatter_tensor(to, from, ours); },
-        [&] { return tutti::async::reduce_scatter_tensor(to, from, ours); },
-        [&] {
-            return Kept{{{output}}, {input}};
-        });
+    return run(functions::reduce_scatter_tensor, options, ours, keep(output, input), to, from);
 }
 
 WorkPtr ProcessGroupTutti::alltoall_base(at::Tensor& output, at::Tensor& input,
                                          std::vector<std::int64_t>& output_splits,
                                          std::vector<std::int64_t>& input_splits,
                                          const c10d::AllToAllOptions& options) {
-    if (Staging::needed(output) || Staging::needed(input)) {
-        return stage([&](Staging& staging) {
-            at::Tensor output_on_host = staging.out(output, Staging::Fill::no);
-            at::Tensor input_on_host = staging.in(input);
-            return alltoall_base(output_on_host, input_on_host, output_splits, input_splits, options);
+    if (Staging::needed(output, input))
+        return on_host(output, input, [&](auto& to, auto& from) {
+            return alltoall_base(to, from, output_splits, input_splits, options);
         });
-    }
     const Refuse invalid = [&](const std::string& message) { refuse("alltoall_base", message); };
     if (output.scalar_type() != input.scalar_type()) invalid("tensors are not equal in data type");
     // tutti takes strides, but gloo's callers expect the error.
@@ -403,30 +309,19 @@ WorkPtr ProcessGroupTutti::alltoall_base(at::Tensor& output, at::Tensor& input,
         even ? view_of(output, "all_to_all_single", "output") : shaped_view_of(output, "all_to_all_single", "output");
     const ConstTensorView from =
         even ? view_of(input, "all_to_all_single", "input") : shaped_view_of(input, "all_to_all_single", "input");
-    Recorder::Splits splits;
-    if (Recorder::is_on())
-        splits = {elements_of(input_splits, input, size_), elements_of(output_splits, output, size_)};
     const AllToAllSingleOptions ours{.output_split_sizes = output_splits,
                                      .input_split_sizes = input_splits,
                                      .group = group(),
                                      .timeout = timeout_of(options.timeout)};
-    return issue(
-        {"all_to_all", c10d::OpType::ALLTOALL_BASE, options.asyncOp, ours.timeout, true, -1, splits},
-        [&] { tutti::all_to_all_single(to, from, ours); },
-        [&] { return tutti::async::all_to_all_single(to, from, ours); },
-        [&] {
-            return Kept{{{output}}, {input}};
-        });
+    Call call = call_of(functions::all_to_all_single, options, ours);
+    if (Recorder::is_on())
+        call.splits = {elements_of(input_splits, input, size_), elements_of(output_splits, output, size_)};
+    return run_as(call, functions::all_to_all_single, ours, keep(output, input), to, from);
 }
 
 WorkPtr ProcessGroupTutti::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
-    if (Staging::needed(outputs) || Staging::needed(inputs)) {
-        return stage([&](Staging& staging) {
-            auto outputs_on_host = staging.out(outputs, Staging::Fill::no);
-            auto inputs_on_host = staging.in(inputs);
-            return alltoall(outputs_on_host, inputs_on_host, options);
-        });
-    }
+    if (Staging::needed(outputs, inputs))
+        return on_host(outputs, inputs, [&](auto& to, auto& from) { return alltoall(to, from, options); });
     const Refuse invalid = [&](const std::string& message) { refuse("alltoall", message); };
     if (outputs.size() != static_cast<std::size_t>(size_)) {
         invalid(c10::str("invalid output tensor list (expected length ", size_, ", got ", outputs.size(), ")"));
@@ -437,14 +332,9 @@ WorkPtr ProcessGroupTutti::alltoall(Tensors& outputs, Tensors& inputs, const c10
     const TensorList to = views_of(outputs, "all_to_all", "output_tensor_list");
     const ConstTensorList from = const_views_of(inputs, "all_to_all", "input_tensor_list");
     const CollectiveOptions ours{.group = group(), .timeout = timeout_of(options.timeout)};
-    Recorder::Splits splits;
-    if (Recorder::is_on()) splits = {elements_of(inputs), elements_of(outputs)};
-    return issue(
-        {"all_to_all", c10d::OpType::ALLTOALL, options.asyncOp, ours.timeout, true, -1, splits},
-        [&] { tutti::all_to_all(to, from, ours); }, [&] { return tutti::async::all_to_all(to, from, ours); },
-        [&] {
-            return Kept{{outputs}, inputs};
-        });
+    Call call = call_of(functions::all_to_all, options, ours);
+    if (Recorder::is_on()) call.splits = {elements_of(inputs), elements_of(outputs)};
+    return run_as(call, functions::all_to_all, ours, keep(outputs, inputs), to, from);
 }
 
 }  // namespace tutti::torch

@@ -27,27 +27,18 @@ WorkPtr ProcessGroupTutti::send(Tensors& tensors, int destination, int tag) {
     return issue(
         {"send", c10d::OpType::SEND, true, ours.timeout, false, destination},
         [&] { tutti::send(view, destination, ours); }, [&] { return tutti::isend(view, destination, ours); },
-        [&] {
-            return Kept{{tensors}, tensors};
-        });
+        keep(tensors, tensors));
 }
 
 WorkPtr ProcessGroupTutti::receive(Tensors& tensors, std::optional<int> source, int tag, c10d::OpType type) {
-    if (Staging::needed(tensors)) {
-        return stage([&](Staging& staging) {
-            Tensors tensors_on_host = staging.out(tensors, Staging::Fill::yes);
-            return receive(tensors_on_host, source, tag, type);
-        });
-    }
+    if (Staging::needed(tensors))
+        return on_host(tensors, [&](auto& copies) { return receive(copies, source, tag, type); });
     at::Tensor& tensor = only_one(tensors, options_->backend);
     const TensorView view = view_of(tensor, "recv", "tensor");
     const RecvOptions ours{.src = source, .tag = tag, .group = group()};
     return issue(
         {source ? "recv" : "recvAnySource", type, true, ours.timeout, false, source.value_or(-1)},
-        [&] { tutti::recv(view, ours); }, [&] { return tutti::irecv(view, ours); },
-        [&] {
-            return Kept{{tensors}, tensors};
-        });
+        [&] { tutti::recv(view, ours); }, [&] { return tutti::irecv(view, ours); }, keep(tensors, tensors));
 }
 
 WorkPtr ProcessGroupTutti::recv(Tensors& tensors, int source, int tag) {
@@ -61,9 +52,7 @@ WorkPtr ProcessGroupTutti::recvAnysource(Tensors& tensors, int tag) {
 
 WorkPtr ProcessGroupTutti::barrier(const c10d::BarrierOptions& options) {
     const tutti::BarrierOptions ours{.group = group(), .timeout = timeout_of(options.timeout)};
-    return issue(
-        {"barrier", c10d::OpType::BARRIER, options.asyncOp, ours.timeout}, [&] { tutti::barrier(ours); },
-        [&] { return tutti::async::barrier(ours); }, [] { return Kept{}; });
+    return run(functions::barrier, options, ours, [] { return Kept{}; });
 }
 
 // gloo's words: rank 0 names the missing ranks, the others say that they are not to blame.

@@ -7,6 +7,8 @@
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+#include <tutti/collectives.hpp>
+
 #include <algorithm>
 #include <future>
 #include <mutex>
@@ -120,11 +122,10 @@ WorkFacts ProcessGroupTutti::facts_of(const Call& call) {
         static const auto& titles = *new std::vector<std::pair<std::string, std::string>>([] {
             std::vector<std::pair<std::string, std::string>> all;
             for (const char* backend : {"tutti", "gloo"}) {
-                for (const char* operation :
-                     {"broadcast", "all_reduce", "reduce", "all_gather", "gather", "scatter", "reduce_scatter",
-                      "all_to_all", "send", "recv", "recvAnySource", "barrier"}) {
+                std::vector<std::string> operations{"send", "recv", "recvAnySource"};
+                for (const CollectiveTraits& collective : collective_table) operations.emplace_back(collective.name);
+                for (const std::string& operation : operations)
                     all.emplace_back(operation, std::string(backend) + ":" + operation);
-                }
             }
             return all;
         }());

@@ -192,8 +192,23 @@ class ProcessGroupTutti : public c10d::Backend {
     /// that the operation uses, for the Work.
     template <class Blocking, class Asynchronous, class Keep>
     WorkPtr issue(const Call& call, Blocking blocking, Asynchronous asynchronous, Keep keep);
+    /// The same of a function of tutti's table (issue.hpp).
+    template <class Function, class Theirs, class Ours, class Keep, class... Arguments>
+    WorkPtr run(const Function& function, const Theirs& theirs, const Ours& ours, Keep keep,
+                const Arguments&... arguments);
+    template <class Function, class Ours, class Keep, class... Arguments>
+    WorkPtr run_as(const Call& call, const Function& function, const Ours& ours, Keep keep,
+                   const Arguments&... arguments);
+    template <class Function, class Theirs, class Ours>
+    static Call call_of(const Function& function, const Theirs& theirs, const Ours& ours);
+    template <class Outputs, class Inputs>
+    static auto keep(const Outputs& outputs, const Inputs& inputs);
     template <class Operation>
     WorkPtr stage(Operation operation);
+    template <class Written, class Operation>
+    WorkPtr on_host(Written& tensors, Operation operation);
+    template <class Written, class Read, class Operation>
+    WorkPtr on_host(Written& outputs, Read& inputs, Operation operation);
     /// The calls that this thread collects; null: none.
     Coalesced* coalesced() const;
     std::unique_ptr<Coalesced> take_coalesced();

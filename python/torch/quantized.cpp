@@ -20,12 +20,9 @@ struct Kind {
 
 const Kind& kind_of(const std::string& name) {
     static const Kind kinds[] = {
-        {"quantized_all_reduce", c10d::OpType::ALLREDUCE, &tutti::quantized_all_reduce,
-         &tutti::async::quantized_all_reduce},
-        {"quantized_reduce_scatter", c10d::OpType::_REDUCE_SCATTER_BASE, &tutti::quantized_reduce_scatter,
-         &tutti::async::quantized_reduce_scatter},
-        {"quantized_all_gather", c10d::OpType::_ALLGATHER_BASE, &tutti::quantized_all_gather,
-         &tutti::async::quantized_all_gather},
+#define TUTTI_QUANTIZED_FUNCTION(name, number, collective, combines, torch, ...) \
+    {#name, c10d::OpType::torch, &tutti::name, &tutti::async::name},
+#include <tutti/collectives.def>
     };
     for (const Kind& kind : kinds) {
         if (name == kind.name) return kind;
@@ -55,22 +52,16 @@ WorkPtr ProcessGroupTutti::quantized(const std::string& operation, at::Tensor ou
                                      const Quantization& how, bool async_op) {
     const Kind& kind = kind_of(operation);
     check_not_coalesced(kind.name);
-    if (Staging::needed(output) || Staging::needed(input)) {
-        return stage([&](Staging& staging) {
-            at::Tensor output_on_host = staging.out(output, Staging::Fill::no);
-            return quantized(operation, output_on_host, staging.in(input), how, async_op);
-        });
-    }
+    if (Staging::needed(output, input))
+        return on_host(output, input,
+                       [&](auto& to, auto& from) { return quantized(operation, to, from, how, async_op); });
     QuantizedOptions options = options_of(how);
     options.group = group();
     const TensorView to = shaped_view_of(output, kind.name, "output");
     const ConstTensorView from = shaped_view_of(input, kind.name, "input");
     return issue(
         {kind.name, kind.type, async_op, options.timeout}, [&] { kind.blocking(to, from, options); },
-        [&] { return kind.asynchronous(to, from, options); },
-        [&] {
-            return Kept{{{output}}, {input}};
-        });
+        [&] { return kind.asynchronous(to, from, options); }, keep(output, input));
 }
 
 WorkPtr ProcessGroupTutti::quantized_by(TorchQuantizedReducer& reducer, at::Tensor tensor, std::int64_t bucket,
@@ -78,20 +69,14 @@ WorkPtr ProcessGroupTutti::quantized_by(TorchQuantizedReducer& reducer, at::Tens
     constexpr const char* name = "quantized_all_reduce";
     check_not_coalesced(name);
     TORCH_CHECK_VALUE(bucket >= 0, name, ": bucket is ", bucket, "; expected no negative number");
-    if (Staging::needed(tensor)) {
-        return stage([&](Staging& staging) {
-            return quantized_by(reducer, staging.out(tensor, Staging::Fill::yes), bucket, async_op);
-        });
-    }
+    if (Staging::needed(tensor))
+        return on_host(tensor, [&](auto& copy) { return quantized_by(reducer, copy, bucket, async_op); });
     QuantizedReducer& ours = reducer.in(group());
     const TensorView view = shaped_view_of(tensor, name, "tensor");
     const auto index = static_cast<std::size_t>(bucket);
     return issue(
         {name, c10d::OpType::ALLREDUCE, async_op, std::chrono::milliseconds(0)}, [&] { ours.all_reduce(view, index); },
-        [&] { return ours.start_all_reduce(view, index); },
-        [&] {
-            return Kept{{{tensor}}, {tensor}};
-        });
+        [&] { return ours.start_all_reduce(view, index); }, keep(tensor, tensor));
 }
 
 QuantizedReducer& TorchQuantizedReducer::in(const ProcessGroup& group) {

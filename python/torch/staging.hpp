@@ -25,6 +25,10 @@ class Staging {
     static bool needed(const at::Tensor& tensor);
     static bool needed(const Tensors& tensors);
     static bool needed(const std::vector<Tensors>& lists);
+    template <class Outputs, class Inputs>
+    static bool needed(const Outputs& outputs, const Inputs& inputs) {
+        return needed(outputs) || needed(inputs);
+    }
 
     /// The copy of a tensor that the operation only reads.
     at::Tensor in(const at::Tensor& tensor);
