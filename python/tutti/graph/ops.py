@@ -13,14 +13,13 @@ from ..torch._module import backend
 
 #: Those of ours that write their first argument; all others return what is new.
 IN_PLACE = ("all_reduce_", "all_reduce_coalesced_", "broadcast_")
-NAMES = (
-    *IN_PLACE, "all_gather_into_tensor", "all_gather_into_tensor_coalesced", "reduce_scatter_tensor",
-    "reduce_scatter_tensor_coalesced", "all_to_all_single", "all_gather_into_tensor_uneven", "reduce_scatter_tensor_uneven",
-    "reduce", "gather", "scatter", "barrier", "send", "recv", "start_send", "start_recv")
+#: The collectives that inductor's graphs call, by tutti's names, and PyTorch's operators for them.
+FORMS = {"all_reduce": "all_reduce", "all_gather": "all_gather_into_tensor", "reduce_scatter": "reduce_scatter_tensor",
+         "all_to_all": "all_to_all_single", "broadcast": "broadcast"}
+#: Those of which several may be one call: NAME_coalesced.
+TOGETHER = ("all_reduce", "all_gather", "reduce_scatter")
 #: PyTorch's own, of which two equal calls are not one.
-PYTORCH_NAMES = (
-    "all_reduce", "all_reduce_coalesced", "all_gather_into_tensor", "all_gather_into_tensor_coalesced",
-    "reduce_scatter_tensor", "reduce_scatter_tensor_coalesced", "all_to_all_single", "broadcast")
+PYTORCH_NAMES = (*FORMS.values(), *(f"{FORMS[name]}_coalesced" for name in TOGETHER))
 
 
 def _members(group_name: str) -> Any:
@@ -83,6 +82,7 @@ _FAKES = {
     "reduce": _like, "gather": _gather, "scatter": _like, "barrier": _token, "send": _token, "recv": _like,
     "start_send": _like, "start_recv": _like,
 }
+NAMES = tuple(_FAKES)
 
 
 def _keep_sizes_of_gather(ctx: Any, inputs: Any, output: Any) -> None:

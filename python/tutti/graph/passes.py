@@ -21,27 +21,27 @@ from typing import Any, Callable, Iterable
 import torch
 from torch.fx import Graph, Node
 
+from . import ops
+
 aten = torch.ops.aten
 c10d = torch.ops._c10d_functional
-own = torch.ops.tutti_graph
+
+
+def _pytorchs(form: str) -> Any:
+    """`_c10d_functional`'s operator, which goes on behind its call."""
+    return getattr(c10d, form).default
+
+
+def _own(form: str) -> Any:
+    """Ours, which is done when its call returns; in place where there is one in place."""
+    return getattr(torch.ops.tutti_graph, f"{form}_" if f"{form}_" in ops.IN_PLACE else form).default
+
 
 #: What inductor's graphs call, and tutti's name of it.
-_COLLECTIVES = {
-    c10d.all_reduce.default: "all_reduce", c10d.all_gather_into_tensor.default: "all_gather",
-    c10d.reduce_scatter_tensor.default: "reduce_scatter", c10d.all_to_all_single.default: "all_to_all",
-    c10d.broadcast.default: "broadcast",
-}
-#: Together: `_c10d_functional`'s, which goes on behind the call, and ours, which is done when it returns.
-_TOGETHER = {
-    "all_reduce": (c10d.all_reduce_coalesced.default, own.all_reduce_coalesced_.default),
-    "all_gather": (c10d.all_gather_into_tensor_coalesced.default, own.all_gather_into_tensor_coalesced.default),
-    "reduce_scatter": (c10d.reduce_scatter_tensor_coalesced.default, own.reduce_scatter_tensor_coalesced.default),
-}
-_ALONE = {
-    "all_reduce": own.all_reduce_.default, "broadcast": own.broadcast_.default,
-    "all_gather": own.all_gather_into_tensor.default, "reduce_scatter": own.reduce_scatter_tensor.default,
-    "all_to_all": own.all_to_all_single.default,
-}
+_COLLECTIVES = {_pytorchs(form): name for name, form in ops.FORMS.items()}
+_TOGETHER = {name: (_pytorchs(f"{ops.FORMS[name]}_coalesced"), _own(f"{ops.FORMS[name]}_coalesced"))
+             for name in ops.TOGETHER}
+_ALONE = {name: _own(form) for name, form in ops.FORMS.items()}
 
 
 @dataclass

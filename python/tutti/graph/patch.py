@@ -75,20 +75,10 @@ def _operator(tx: Any, eager: Any, given: Any) -> Any:
     return VariableTracker.build(tx, name)
 
 
-def _eager_functions() -> dict[str, list[Any]]:
-    """By the name of what replaces them. Some have several names in torch.distributed."""
-    names = {
-        "all_reduce": ["all_reduce"], "all_reduce_coalesced": ["all_reduce_coalesced"], "reduce": ["reduce"],
-        "reduce_scatter": ["reduce_scatter"], "broadcast": ["broadcast"], "scatter": ["scatter"], "gather": ["gather"],
-        "reduce_scatter_tensor": ["reduce_scatter_tensor", "reduce_scatter_single", "_reduce_scatter_base"],
-        "all_gather": ["all_gather"],
-        "all_gather_into_tensor": ["all_gather_into_tensor", "all_gather_single", "_all_gather_base"],
-        "all_to_all_single": ["all_to_all_single"], "all_to_all": ["all_to_all"], "barrier": ["barrier"],
-        "send": ["send"], "recv": ["recv"], "isend": ["isend"], "irecv": ["irecv"],
-        "batch_isend_irecv": ["batch_isend_irecv"],
-    }
-    return {name: [getattr(distributed_c10d, eager) for eager in eagers if hasattr(distributed_c10d, eager)]
-            for name, eagers in names.items()}
+def _replacements_in_traced() -> dict[str, Callable]:
+    """Its functions, by the names that they have there, and by further ones that torch.distributed has for the same."""
+    found = {name: value for name, value in vars(traced).items() if inspect.isfunction(value) and not name.startswith("_")}
+    return found | {other: found[name] for other, name in traced.FURTHER_NAMES.items()}
 
 
 @functools.cache
@@ -97,12 +87,12 @@ def install() -> None:
 
     ops.register()
     install_rewriting()
-    for name, eagers in _eager_functions().items():
-        for eager in eagers:
-            trace_as(eager, getattr(traced, name))
-    for name in ("all_gather_into_tensor_uneven", "reduce_scatter_tensor_uneven"):
-        trace_as(getattr(uneven, name), getattr(traced, name))
-        setattr(dist, name, getattr(uneven, name))  # where programs for other accelerators look for them
+    for name, replacement in _replacements_in_traced().items():
+        if hasattr(distributed_c10d, name):
+            trace_as(getattr(distributed_c10d, name), replacement)
+        elif hasattr(uneven, name):
+            trace_as(getattr(uneven, name), replacement)
+            setattr(dist, name, getattr(uneven, name))  # where programs for other accelerators look for them
     _keep_equal_calls()
     frameworks.install()
 

@@ -15,6 +15,10 @@ import torch.distributed as dist
 
 c10d = torch.ops._c10d_functional
 
+#: torch.distributed has more names for some of the functions here.
+FURTHER_NAMES = {"reduce_scatter_single": "reduce_scatter_tensor", "_reduce_scatter_base": "reduce_scatter_tensor",
+                 "all_gather_single": "all_gather_into_tensor", "_all_gather_base": "all_gather_into_tensor"}
+
 
 class Pending:
     """What an asynchronous call returns inside a graph: the results are in the caller's tensors after wait(). May leave the
