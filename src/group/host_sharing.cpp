@@ -4,6 +4,7 @@
 #include "core/patience.hpp"
 #include "core/rank_list.hpp"
 #include "rendezvous/place.hpp"
+#include "security/handshake.hpp"
 
 #include <tutti/error.hpp>
 
@@ -118,7 +119,8 @@ std::unique_ptr<transport::Neighbours> HostSharing::share(rendezvous::Membership
     return std::make_unique<transport::Neighbours>(rank_, size_, ranks, std::move(processes), arena_, reads);
 }
 
-// Rank 0 has made the arena, and has said where it is. A rank that cannot find it there asks at rank 0's door.
+// Rank 0 has made the arena, and has said where it is. A rank that cannot find it there asks rank 0 for it over its
+// local endpoint.
 void HostSharing::find_offered(rendezvous::Membership& membership, const OfferedMemory& offer,
                                const Deadline& deadline) {
     if (rank_ == 0) return;
@@ -126,8 +128,8 @@ void HostSharing::find_offered(rendezvous::Membership& membership, const Offered
     arena_ = Arena::find(membership.cards().front().process, offer.descriptor, offer.identity, shape);
     if (!arena_) {
         const Patience patience([this] { return fmt::format("rank 0 to share its memory with rank {}", rank_); });
-        const UniqueFd door = membership.visit(0, deadline, &health_.bad_news());
-        arena_ = Arena::attach(net::recv_fd(door.get(), deadline, &health_.bad_news()), shape);
+        const UniqueFd from = membership.request_memory(0, deadline, &health_.bad_news());
+        arena_ = Arena::attach(net::recv_fd(from.get(), deadline, &health_.bad_news()), shape);
     }
 }
 

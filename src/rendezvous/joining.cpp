@@ -1,13 +1,15 @@
 // How the ranks of a world learn of each other: cards, and the table that rank 0 makes of them.
+#include "rendezvous/joining.hpp"
+
+#include "core/descriptors.hpp"
 #include "core/env.hpp"
 #include "core/patience.hpp"
 #include "core/rank_list.hpp"
 #include "core/settings.hpp"
+#include "core/socket.hpp"
 #include "core/this_host.hpp"
-#include "rendezvous/membership_parts.hpp"
 #include "rendezvous/place.hpp"
 #include "rendezvous/rendezvous.hpp"
-#include "rendezvous/table.hpp"
 
 #include <tutti/error.hpp>
 
@@ -16,6 +18,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -27,72 +30,74 @@ namespace {
 constexpr Milliseconds between_looks{400};
 /// A rank waits a little longer than rank 0, whose answer is on the way then.
 constexpr Milliseconds answer_time{1000};
-/// Of a card: every address of its host. Rank 0 finds out by which one the others reach it.
-constexpr const char* every_address = "0.0.0.0";
 constexpr const char* own_host_only = "127.0.0.1";
 
 std::string process_of(const Card& card) {
     return fmt::format("process {} on {}", card.process, card.host_name);
 }
 
+std::uint64_t random_id() {
+    std::uint64_t id = 0;
+    security::random_bytes(std::as_writable_bytes(std::span(&id, 1)));
+    return id;
+}
+
 }  // namespace
 
-Milliseconds Membership::left() const {
+Milliseconds Joining::left() const {
     return std::chrono::ceil<Milliseconds>(options_.deadline.remaining());
 }
 
-void Membership::join() {
+Roster Joining::run() {
+    // At most a connection to and from each rank, where they do not share memory.
+    descriptors::need(64 + 2 * static_cast<std::uint64_t>(options_.world_size));
     // The next steps may take long, or end this process.
     const Failure end{Failure::ended, options_.rank,
                       fmt::format("process {} on {} ended", ::getpid(), this_host::name())};
     if (options_.world_size > 1) options_.store.backend()->set_will(table_key, encode(end), left());
     Card own = listen();
-    const UniqueFd bell = options_.store.backend()->asks_again() ? net::bind_udp_beside(listener_.get()) : UniqueFd();
+    const UniqueFd wakeup =
+        options_.store.backend()->asks_again() ? net::bind_udp_beside(endpoint_.tcp_fd()) : UniqueFd();
     put(own);
-    Table table = options_.rank == 0 ? gather(std::move(own), bell) : await_table(bell);
-    cards_ = std::move(table.cards);
-    decision_ = std::move(table.decision);
-    if (options_.on_decision) options_.on_decision(decision_);
-    world_id_ = table.world;
-    all_are_here_ = std::ranges::all_of(
-        cards_, [this](const Card& card) { return network_of(card.host_key) == network_of(cards_.front().host_key); });
-    const auto watches_me = [this](const Card& other) {
-        return are_near(other, cards_[static_cast<std::size_t>(options_.rank)]);
-    };
-    if (std::ranges::all_of(cards_, watches_me)) pulse_.reset();  // they see the process itself
+    Table table = options_.rank == 0 ? gather(std::move(own), wakeup) : await_table(wakeup);
+    if (options_.on_decision) options_.on_decision(table.decision);
     const auto configured = security::Secret::from_environment();
-    secret_ =
-        configured ? configured->derive(fmt::format("world {}", world_id_)) : security::Secret::from_text(table.secret);
+    Roster roster{.rank = options_.rank,
+                  .cards = std::move(table.cards),
+                  .decision = std::move(table.decision),
+                  .world = table.world,
+                  .secret = configured ? configured->derive(fmt::format("world {}", table.world))
+                                       : security::Secret::from_text(table.secret)};
+    const auto sees_this_process = [&](const Card& other) { return are_near(other, roster.own()); };
+    if (std::ranges::all_of(roster.cards, sees_this_process)) endpoint_.end_pulse();
+    return roster;
 }
 
-Card Membership::listen() {
+Card Joining::listen() {
     std::string host = options_.listen_host;
     if (host.empty()) host = env::get("TUTTI_HOST").value_or("");
     const bool chosen = !host.empty();
     if (!chosen) host = options_.store.backend()->local_host();
     if (host.empty()) host = own_host_only;  // a store of one host
-    everywhere_ = host == every_address;
-    listener_ = fork_guard::GuardedFd(net::listen_tcp(everywhere_ ? "" : host, 0));
-    const net::Address own = net::local_address(listener_.get());
-    if (everywhere_ || !net::is_loopback(own.host)) pulse_.emplace(everywhere_ ? std::string() : own.host);
-    const bool beside_store = (everywhere_ && !chosen) || net::is_loopback(own.host);  // where rank 0 mostly is
+    endpoint_.open(host);
+    // Where rank 0 mostly is.
+    const bool beside_store = (endpoint_.listens_everywhere() && !chosen) || endpoint_.is_loopback();
     const bool tells = options_.note && (options_.rank == 0 || !beside_store);
-    return {.listen_host = host,
-            .listen_port = own.port,
-            .door = open_door(),
-            .host_key = host_key(),
-            .host_name = this_host::name(),
-            .process = ::getpid(),
-            .process_space = process_space(),
-            .pulse_port = pulse_ ? pulse_->port() : std::uint16_t{0},
-            .place_to_try = options_.place_to_try,
-            .cannot_share = options_.cannot_share,
-            .world_size = options_.world_size,
-            .tls = settings::tls(),
-            .note = tells ? options_.note() : std::string()};
+    Card card;
+    endpoint_.describe(card);
+    card.host_key = host_key();
+    card.host_name = this_host::name();
+    card.process = ::getpid();
+    card.process_space = process_space();
+    card.place_to_try = options_.place_to_try;
+    card.cannot_share = options_.cannot_share;
+    card.world_size = options_.world_size;
+    card.tls = settings::tls();
+    if (tells) card.note = options_.note();
+    return card;
 }
 
-void Membership::put(const Card& own) {
+void Joining::put(const Card& own) {
     Store& store = options_.store;
     const std::string card = encode(own);
     const std::string there = store.compare_set(card_key(options_.rank), "", card);
@@ -108,14 +113,14 @@ void Membership::put(const Card& own) {
         {.operation = "init", .rank = options_.rank, .peer = options_.rank});
 }
 
-Table Membership::await_table(const UniqueFd& bell) {
+Table Joining::await_table(const UniqueFd& wakeup) {
     const int n = options_.world_size;
     const Patience patience([&] {
         return fmt::format("rank 0 to answer rank {} of {} by {}; it answers when all ranks have come", options_.rank,
                            n, options_.store.describe());
     });
     try {
-        return read_table(options_.store.backend()->get_with_bell(table_key, left() + answer_time, bell.get()),
+        return read_table(options_.store.backend()->get_with_bell(table_key, left() + answer_time, wakeup.get()),
                           options_.rank, n);
     } catch (const DistStoreError& error) {
         if (error.code() != ErrorCode::timeout || error.context().operation == "init") throw;
@@ -125,7 +130,7 @@ Table Membership::await_table(const UniqueFd& bell) {
 }
 
 // Rank 0.
-Table Membership::gather(Card own, const UniqueFd& bell) {
+Table Joining::gather(Card own, const UniqueFd& wakeup) {
     // A job without a configured secret proves its connections by one that the (proved) store carries.
     Table table{.world = random_id(), .secret = security::Secret::generate().to_text()};
     table.cards.resize(static_cast<std::size_t>(options_.world_size));
@@ -148,13 +153,13 @@ Table Membership::gather(Card own, const UniqueFd& bell) {
     const std::string bytes = encode(table);
     const std::string stands = options_.store.compare_set(table_key, "", bytes);
     for (const Card& one : all) {
-        if (bell && one.listen_port != 0) net::send_datagram(bell.get(), {one.listen_host, one.listen_port});
+        if (wakeup && one.listen_port != 0) net::send_datagram(wakeup.get(), {one.listen_host, one.listen_port});
     }
     return stands == bytes && table.missing.empty() ? std::move(table) : read_table(stands, 0, options_.world_size);
 }
 
 // Fills in the cards; returns the ranks that have not come in time.
-std::vector<int> Membership::await_cards(std::vector<Card>& cards) {
+std::vector<int> Joining::await_cards(std::vector<Card>& cards) {
     Store& store = options_.store;
     std::vector<int> missing(cards.size() - 1);
     std::iota(missing.begin(), missing.end(), 1);
@@ -192,7 +197,7 @@ std::vector<int> Membership::await_cards(std::vector<Card>& cards) {
 }
 
 // Both ends of a connection between hosts have to encrypt it, or neither.
-void Membership::compare_encryption(const std::vector<Card>& cards) {
+void Joining::compare_encryption(const std::vector<Card>& cards) {
     const Card& first = cards.front();
     const auto leaves_host = [&](const Card& card) { return network_of(card.host_key) != network_of(first.host_key); };
     const auto other = std::ranges::find_if(cards, [&](const Card& card) { return card.tls != first.tls; });
@@ -207,7 +212,7 @@ void Membership::compare_encryption(const std::vector<Card>& cards) {
 
 // Ranks that reached the store on its own host do not know by which address others reach them. Rank 0, if it is one of
 // them, asks the system by which one its own traffic leaves.
-void Membership::settle_addresses(std::vector<Card>& cards) {
+void Joining::settle_addresses(std::vector<Card>& cards) {
     const std::string here = network_of(cards.front().host_key);
     const auto is_here = [&](const Card& card) { return network_of(card.host_key) == here; };
     const auto elsewhere = std::ranges::find_if_not(cards, is_here);
@@ -215,8 +220,8 @@ void Membership::settle_addresses(std::vector<Card>& cards) {
     if (elsewhere != cards.end()) address = net::address_towards(elsewhere->listen_host);
     for (std::size_t r = 0; r < cards.size(); ++r) {
         Card& card = cards[r];
-        if (card.listen_host == every_address && is_here(card)) card.listen_host = address;
-        const bool unknown = card.listen_host.empty() || card.listen_host == every_address;
+        if (card.listen_host == Endpoint::every_address && is_here(card)) card.listen_host = address;
+        const bool unknown = card.listen_host.empty() || card.listen_host == Endpoint::every_address;
         if (!unknown && (elsewhere == cards.end() || !net::is_loopback(card.listen_host))) continue;
         refuse({Failure::disagreement, static_cast<int>(r),
                 fmt::format("rank {} ({}) can be reached on its own host alone, and not all ranks are there: set "
@@ -225,7 +230,7 @@ void Membership::settle_addresses(std::vector<Card>& cards) {
     }
 }
 
-void Membership::refuse(const Failure& failure) {
+void Joining::refuse(const Failure& failure) {
     const std::string own = encode(failure), stands = options_.store.compare_set(table_key, "", own);
     if (stands == own) std::this_thread::sleep_for(time_for_others);  // their store may be this process
     (void)read_table(stands, options_.rank, options_.world_size);     // throws the failure that stands there

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "core/deadline.hpp"
+#include "rendezvous/news_frame.hpp"
 
 #include <cstdint>
 #include <map>
@@ -18,7 +19,7 @@ namespace tutti::rendezvous {
 
 class Ledger {
  public:
-    using Id = std::uint64_t;
+    using Id = NewsId;
     static constexpr int own = -1;  ///< the source of this rank's own news
 
     struct Answer {
@@ -27,15 +28,15 @@ class Ledger {
     };
 
     /// This rank has the news from a neighbour, or from itself, and owes an answer.
-    void open(Id id, int teller) { pieces_[id] = {.teller = teller}; }
-    /// This rank tells a neighbour; not a second time.
+    void open(Id id, int source) { pieces_[id] = {.source = source}; }
+    /// This rank passes it on to a neighbour; not a second time.
     void ask(Id id, int neighbour, Instant now);
-    /// This rank tells a neighbour all news for which it owes an answer.
+    /// This rank passes all news on for which it owes an answer.
     void ask_all(int neighbour, Instant now);
     /// This rank has done its own part.
-    void told(Id id);
+    void done(Id id);
     /// The neighbour has it.
-    void has(Id id, int neighbour, Instant now);
+    void acknowledged(Id id, int neighbour, Instant now);
     /// The neighbour has it, and so have all ranks to which it passed it on.
     void answered(Id id, int neighbour, Instant now);
     /// Nothing more is expected of it.
@@ -43,20 +44,20 @@ class Ledger {
 
     /// The answers that this rank can give now.
     std::vector<Answer> take_answers();
-    /// Neighbours that have shown no sign of life since this rank told them news.
-    const std::map<int, Instant>& unheard() const noexcept { return since_; }
+    /// Neighbours that have shown no sign of life since this rank passed news on to them.
+    const std::map<int, Instant>& unacknowledged() const noexcept { return since_; }
     /// Every rank that can be reached has this rank's own news.
     bool settled() const;
 
  private:
     struct Piece {
-        int teller = own;
-        bool told = false;
-        std::set<int> told_to;  // neighbours, once and for all
+        int source = own;
+        bool done = false;
+        std::set<int> sent_to;  // neighbours, once and for all
         std::set<int> asked;    // the ones among them that have not answered
     };
     std::map<Id, Piece> pieces_;
-    std::map<int, std::set<Id>> unheard_;
+    std::map<int, std::set<Id>> unacknowledged_;
     std::map<int, Instant> since_;
 };
 

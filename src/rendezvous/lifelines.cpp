@@ -1,372 +1,288 @@
-// The lifelines of a world: which ranks watch each other.
-#include "core/log.hpp"
-#include "core/patience.hpp"
-#include "core/thread.hpp"
-#include "rendezvous/membership_parts.hpp"
-#include "rendezvous/place.hpp"
-#include "rendezvous/tree.hpp"
-
-#include <tutti/error.hpp>
+#include "rendezvous/lifelines.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <poll.h>
-#include <sys/eventfd.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
 namespace tutti::rendezvous {
 namespace {
 
-constexpr std::chrono::milliseconds mend_attempt{300}, retry_delay{500};
-constexpr std::chrono::milliseconds linger_limit{1000};
-constexpr std::chrono::milliseconds telling_patience{500};
+using std::chrono::milliseconds;
+using How = LineEnd::How;
 
-// A failure may be no rank's: -1.
-int least_rank(VerdictKind kind) {
-    const bool may_be_nobody_s = is_accusation(kind) || kind == VerdictKind::aborted || kind == VerdictKind::judged;
-    return may_be_nobody_s ? -1 : 0;
-}
+/// The time within which a neighbour shows a sign of life. This rank can see whether a process of its host is stopped:
+/// one that is not merely waits for a core.
+constexpr milliseconds patience_with_far{700}, patience_with_near{2000};
+constexpr milliseconds between_looks{10};  // for ranks that owe a sign of life
+constexpr milliseconds beside_limit{1000};
+constexpr milliseconds reporting_patience{500};
+constexpr LineId no_line = 0;
 
 }  // namespace
 
-bool is_silence(int error) {
-    switch (error) {
-        case ETIMEDOUT:
-        case EHOSTUNREACH:
-        case EHOSTDOWN:
-        case ENETUNREACH:
-        case ENETDOWN: return true;
-        default: return false;
+Lifelines::Lifelines(const Roster& roster, LifelineOptions options)
+    : roster_(roster), options_(std::move(options)), tree_(roster.rank, roster.size()) {}
+
+LineId Lifelines::attach(int rank, Role role, bool confirmed, Instant now) {
+    const bool is_parent = role == Role::parent;
+    const std::vector<LineId> old_parents = is_parent ? tree_.release_parent() : std::vector<LineId>{};
+    const LineId line = tree_.attach({rank, role, confirmed});
+    readers_.emplace(line, roster_.size());
+    send(line, to_bytes(Word::attached, roster_.rank) + log_.bytes());
+    ledger_.ask_all(rank, now);
+    if (is_parent) has_parent_besides(old_parents);
+    return line;
+}
+
+// An old parent, if it still waits for this rank to be safe, may go.
+void Lifelines::has_parent_besides(const std::vector<LineId>& old_parents) {
+    reparenter_.done();
+    for (const LineId old : old_parents) {
+        send(old, to_bytes(Word::moved, roster_.rank));
+        effects_.emplace_back(EndSending{old});
     }
 }
 
-// Without waiting until the other rank has looked: this end's messages wait for it there, even if this rank dies.
-UniqueFd Membership::attach_unseen(int rank) {
-    UniqueFd fd = knock(rank);
-    if (!fd) return {};
-    const struct {
-        Hello hello;
-        News confirm;
-    } words{{world_id_, Hello::Purpose::lifeline, options_.rank}, {attached, options_.rank}};
-    static_assert(sizeof words == sizeof(Hello) + sizeof(News));
-    const bool said = ::send(fd.get(), &words, sizeof words, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof words;
-    return said ? std::move(fd) : UniqueFd();
+bool Lifelines::on_bytes(LineId id, std::span<const std::byte> bytes, Instant now) {
+    Lifeline* const line = tree_.find(id);
+    if (line == nullptr) return true;
+    NewsReader& reader = readers_.at(id);
+    reader.feed(bytes);
+    while (auto news = reader.next()) {
+        if (news->frame.is_word())
+            on_word(*line, news->frame, now);
+        else
+            on_verdict(id, *line, std::move(*news), now);
+    }
+    return !reader.is_broken();
 }
 
-// A parent that came much earlier may have left again: then the next, which tells the news so far.
-void Membership::build_tree() {
-    const std::vector<int> parents = possible_parents();
-    for (const int parent : parents) {
-        if (UniqueFd fd = attach_unseen(parent)) return adopt(parent, {std::move(fd), {}}, false);
-        const Card& card = cards_[static_cast<std::size_t>(parent)];
-        const Patience patience([&] {
-            return fmt::format("the lifeline of rank {} to rank {} at {}", options_.rank, parent,
-                               net::to_string({card.listen_host, card.listen_port}));
-        });
-        try {
-            return adopt(parent, dial(parent, true, options_.deadline, nullptr), true);
-        } catch (const DistNetworkError&) {
-            if (parent == parents.back() || options_.deadline.expired()) throw;
-        }
+void Lifelines::on_word(Lifeline& line, const NewsFrame& frame, Instant now) {
+    switch (frame.word()) {
+        case Word::attached:
+            line.confirmed = true;
+            tree_.has_come(line.rank);
+            break;
+        case Word::moved:
+            line.may_end = true;
+            tree_.has_come(line.rank);
+            break;
+        case Word::has_it: ledger_.acknowledged(frame.id, line.rank, now); break;
+        case Word::all_have_it: ledger_.answered(frame.id, line.rank, now); break;
     }
 }
 
-// A new parent. The old one, if it still waits for this rank to be safe, may go.
-void Membership::adopt(int parent, security::Connection connection, bool confirmed) {
-    {
-        const std::lock_guard lock(mutex_);
-        for (const auto& old : edges_) {
-            if (!old->up || !old->fd) continue;
-            const News goodbye{moved, options_.rank};
-            say(*old, bytes_of(goodbye));
-            ::shutdown(old->fd.get(), SHUT_WR);  // the old parent closes it
-            old->up = false;
-            old->left = true;
-        }
-        if (connection.fd) add_edge(parent, std::move(connection), true, confirmed);
+void Lifelines::on_verdict(LineId id, Lifeline& line, ReadNews news, Instant now) {
+    const NewsId news_id = news.frame.id;
+    Verdict verdict = std::move(news).verdict();
+    if (verdict.kind == VerdictKind::left && verdict.rank == line.rank) {
+        line.may_end = true;
+        if (line.role == Role::parent) reparenter_.request(now + Reparenter::delay);
     }
-    ::eventfd_write(stop_.get(), 1);  // the service thread looks at its edges again
-}
-
-// mutex_ is held. The end of a process shows on its lifeline and on the process itself: an unknown child of it may keep
-// the lifeline open.
-void Membership::add_edge(int rank, security::Connection connection, bool up, bool confirmed) {
-    auto edge = std::make_unique<Edge>();
-    edge->rank = rank;
-    UniqueFd& fd = connection.fd;
-    net::end_when_silent(fd.get(), silence_limit_);
-    const Card& card = cards_[static_cast<std::size_t>(rank)];
-    if (can_watch(rank))
-        edge->process = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, card.process, 0)));
-    else if (card.pulse_port != 0 && !near(rank))
-        edge->pulse.emplace(net::Address{net::peer_address(fd.get()).host, card.pulse_port});
-    edge->fd = fork_guard::GuardedFd(std::move(fd));
-    edge->wire = std::move(connection.wire);
-    edge->up = up;
-    edge->confirmed = confirmed;
-    tell_what_happened(*edge);
-    ledger_.ask_all(rank, Clock::now());
-    edges_.push_back(std::move(edge));
-}
-
-// Its process means something here, and is another one.
-bool Membership::can_watch(int rank) const {
-    return near(rank) &&
-           cards_[static_cast<std::size_t>(rank)].process != cards_[static_cast<std::size_t>(options_.rank)].process;
-}
-
-// mutex_ is held.
-bool Membership::is_connected(int rank) const {
-    return std::ranges::any_of(edges_, [rank](const auto& edge) { return edge->rank == rank && edge->fd; });
-}
-
-// Ancestors from the nearest, then all others from the lowest: always lower ranks, so that there are no circles.
-std::vector<int> Membership::possible_parents() {
-    const std::lock_guard lock(mutex_);
-    std::vector<int> parents;
-    const auto add = [&](int rank) {
-        if (!gone_[static_cast<std::size_t>(rank)] && std::ranges::find(parents, rank) == parents.end())
-            parents.push_back(rank);
-    };
-    for (int rank = options_.rank; rank != 0;) add(rank = parent_of(rank));
-    for (int rank = 0; rank < options_.rank; ++rank) add(rank);
-    return parents;
-}
-
-void Membership::mend_when_due() {
-    if (!mend_at_ || Clock::now() < *mend_at_ || mending_ || leaving_) return;
-    mend_at_.reset();
-    if (mender_.joinable()) mender_.join();
-    mending_ = true;
-    const auto over = [this](const std::exception_ptr&) noexcept { mending_ = false; };
-    try {
-        mender_ = thread::start({"tutti-mend", "a new lifeline", over}, [this] {
-            serving = true;
-            mend();
-            mending_ = false;
-        });
-    } catch (const DistBackendError& error) {
-        if (!std::exchange(lacks_mender_, true)) TUTTI_WARN("rank {}: {}; it tries again", options_.rank, error.what());
-        mending_ = false;
-        mend_at_ = Clock::now() + retry_delay;
+    const bool is_new = pass_on(verdict, id, now);
+    if (wants_answer(verdict)) send(id, to_bytes(is_new ? Word::has_it : Word::all_have_it, roster_.rank, news_id));
+    if (!is_new) return;
+    // News of which this rank has yet to inform itself come first.
+    if (verdict.kind == VerdictKind::peer_lost && !losses_.empty()) {
+        losses_.push_back({std::move(verdict), losses_.back().limit});
+        ledger_.done(news_id);
+    } else {
+        effects_.emplace_back(Inform{std::move(verdict), news_id});
     }
 }
 
-// Finds a new parent, or learns that this is the lowest rank that is left.
-void Membership::mend() {
-    for (;;) {
-        const auto parents = possible_parents();
-        if (parents.empty()) return adopt(-1, {});
-        for (const int parent : parents) {
-            {
-                const std::lock_guard lock(mutex_);
-                if (fatal_ || closing_.raised()) return;
-                if (gone_[static_cast<std::size_t>(parent)]) continue;
-            }
-            try {
-                return adopt(parent, dial(parent, true, Deadline::after(mend_attempt), &closing_));
-            } catch (const DistError&) {
-                // It is leaving too, or cannot answer now: the next.
-            }
-        }
-        std::unique_lock lock(mutex_);
-        changed_.wait_for(lock, mend_attempt, [this] { return fatal_ || closing_.raised(); });
+// To all lifelines but the one by which they came. False if they are known.
+bool Lifelines::pass_on(const Verdict& verdict, LineId source, Instant now) {
+    const bool is_own = source == no_line;
+    const auto news = log_.add(verdict, is_own ? NewsLog::Source::this_rank : NewsLog::Source::neighbour);
+    if (!news) return false;
+    if (verdict.kind == VerdictKind::left) tree_.note_goodbye(verdict.rank);
+    if (verdict.kind == VerdictKind::host_lost) lost_hosts_.insert(roster_.card(verdict.rank).host_key);
+    const bool asks = wants_answer(verdict);
+    if (asks) ledger_.open(news->id, is_own ? Ledger::own : tree_.find(source)->rank);
+    for (const auto& [id, line] : tree_.lines()) {
+        if (id == source) continue;
+        send(id, news->bytes);
+        if (asks && !line.may_end && !unreachable_.contains(line.rank)) ledger_.ask(news->id, line.rank, now);
     }
-}
-
-// Reads a neighbour's input, or its end; false if there was nothing (more).
-bool Membership::read_edge(Edge& edge) {
-    char buffer[1024];
-    const ssize_t count = edge.fd ? edge.wire.receive(edge.fd.get(), std::as_writable_bytes(std::span(buffer))) : 0;
-    if (!edge.fd || (count < 0 && (errno == EAGAIN || errno == EINTR))) return false;
-    if (count <= 0) {
-        const int error = count < 0 && edge.error == 0 ? errno : edge.error.load();
-        const bool altered = count < 0 && error == EBADMSG;
-        ended(edge, altered ? End::altered : is_silence(error) && !near(edge.rank) ? End::host_is_lost : End::closed);
-        return false;
-    }
-    edge.inbox.append(buffer, static_cast<std::size_t>(count));
-    while (edge.inbox.size() >= sizeof(News)) {
-        News news;
-        std::memcpy(&news, edge.inbox.data(), sizeof news);
-        if (news.text_bytes > news_text_max || news.rank >= options_.world_size || news.rank < least_rank(news.kind) ||
-            news.from < -1 || news.from >= options_.world_size) {
-            ended(edge, End::closed);
-            return false;
-        }
-        if (edge.inbox.size() < sizeof news + news.text_bytes) break;
-        std::string text = edge.inbox.substr(sizeof news, news.text_bytes);
-        edge.inbox.erase(0, sizeof news + news.text_bytes);
-        take(edge, news, std::move(text));
-    }
-    send_answers();
+    if (asks && is_own) ledger_.done(news->id);
     return true;
 }
 
-void Membership::take(Edge& edge, const News& news, std::string text) {
-    if (news.kind == attached || news.kind == moved) {
-        const std::lock_guard lock(mutex_);
-        if (news.kind == moved) edge.left = true;
-        if (news.kind == attached) edge.confirmed = true;
-        std::erase(awaited_, edge.rank);
-        changed_.notify_all();
-        return;
-    }
-    if (news.kind == has_it || news.kind == all_have_it) {
-        const std::lock_guard lock(mutex_);
-        if (news.kind == has_it) return ledger_.has(news.id, edge.rank, Clock::now());
-        return ledger_.answered(news.id, edge.rank, Clock::now());
-    }
-    const Verdict verdict{news.kind, news.rank, std::move(text), news.group, news.from};
-    if (verdict.kind == VerdictKind::left) {
-        accept_newcomers();  // the rank that left may have connected to this one before
-        note_goodbye(edge, verdict.rank);
-    }
-    const bool is_new = forward(verdict, &edge);
-    if (wants_answer(verdict)) answer(edge, is_new ? has_it : all_have_it, news.id);
-    if (!is_new) return;
-    // News that this rank has yet to hear itself come first.
-    if (verdict.kind == VerdictKind::peer_lost && !untold_.empty())
-        untold_.emplace_back(verdict, untold_.back().second);
-    else
-        hear(verdict);
-    const std::lock_guard lock(mutex_);
-    ledger_.told(news.id);
+bool Lifelines::flood(const Verdict& verdict, Instant now) {
+    return pass_on(verdict, no_line, now);
 }
 
-void Membership::hear(const Verdict& verdict) {
-    if (leaving_) return;
-    options_.on_verdict(verdict);
-    wake();
+void Lifelines::informed(NewsId id) {
+    ledger_.done(id);
+    send_answers();
 }
 
-void Membership::note_goodbye(Edge& edge, int rank) {
-    if (rank != edge.rank) return;
-    const std::lock_guard lock(mutex_);
-    edge.left = true;
-    if (edge.up) mend_at_ = Clock::now() + mend_delay;
-    changed_.notify_all();
+void Lifelines::leave(Instant now) {
+    leaving_ = true;
+    flood({VerdictKind::left, roster_.rank, {}}, now);
 }
 
-// The messages that it sent before it ended are in its lifeline.
-void Membership::look_at_process(Edge& edge) {
-    pollfd entry{edge.process.get(), POLLIN, 0};
-    const bool is_seen_dead = edge.process && ::poll(&entry, 1, 0) == 1;
-    if (!edge.fd || !(is_seen_dead || (edge.pulse && edge.pulse->look(Clock::now())))) return;
-    while (read_edge(edge)) {
+void Lifelines::send_answers() {
+    for (const auto [to, news] : ledger_.take_answers()) {
+        for (const auto& [id, line] : tree_.lines()) {
+            if (line.rank == to) send(id, to_bytes(Word::all_have_it, roster_.rank, news));
+        }
     }
-    if (edge.fd) ended(edge, End::outlived);  // by a child that keeps it open
 }
 
-// A lifeline has ended: a rank that had said goodbye, or has moved, or was never quite here; else a death, or the end
-// of its host. Both ends notice one that closes, as do all ranks that have one to that rank; all else may go unnoticed.
-void Membership::ended(Edge& edge, End how) {
-    bool counts = true;
-    {
-        const std::lock_guard lock(mutex_);
-        counts = !edge.left && !stopping_;
+void Lifelines::on_time(Instant now) {
+    look_for_silent(now);
+    report_losses(now);
+    reparent(now);
+    send_answers();
+}
+
+std::optional<Instant> Lifelines::next_look(Instant now) const {
+    if (!ledger_.unacknowledged().empty() || !losses_.empty()) return now + between_looks;
+    return leaving_ || log_.is_final() ? std::nullopt : reparenter_.due();
+}
+
+void Lifelines::reparent(Instant now) {
+    if (leaving_ || log_.is_final() || !reparenter_.is_due(now)) return;
+    const std::vector<int> candidates = tree_.possible_parents();
+    if (candidates.empty()) {
+        has_parent_besides(tree_.release_parent());  // this rank is the lowest that is left
+    } else if (const auto rank = reparenter_.next(candidates, now)) {
+        effects_.emplace_back(Dial{*rank, Role::parent, Reparenter::attempt_limit});
     }
+}
+
+void Lifelines::on_dial_failed(const Dial& dial, DialFailure how, Instant now) {
+    if (dial.role == Role::parent) {
+        how == DialFailure::no_thread ? reparenter_.failed_for_all(now) : reparenter_.failed();
+    } else if (how == DialFailure::refused) {  // it has gone, and the ranks beside it may not have the news either
+        go_around({dial.rank}, now);
+        ledger_.drop(dial.rank);
+    }
+}
+
+// ---- Losses
+
+bool Lifelines::would_be_missed(LineId id) {
+    const Lifeline* const line = tree_.find(id);
+    return line != nullptr && !line->may_end && !tree_.is_gone(line->rank);
+}
+
+// A rank that had said goodbye, or has moved, or was never quite here; else a death, or the end of its host. Both ends
+// notice a lifeline that closes, as do all ranks that have one to that rank; all else may go unnoticed. So may a death
+// while others leave: a rank that is about to have a lifeline to the dead one has none yet.
+void Lifelines::on_end(LineId id, const LineEnd& end, Instant now) {
+    const Lifeline* const found = tree_.find(id);
+    if (found == nullptr) return;
+    const Lifeline line = *found;
+    const bool counts = would_be_missed(id);
+    How how = end.how;
     // The lifeline itself tells the other end, before that sees its close.
-    const bool told = how == End::altered && counts && forward(*death_of(edge, how), nullptr);
-    {
-        const std::lock_guard lock(mutex_);  // another thread may be sending news on it
-        edge.fd.reset();
-        edge.process.reset();
-        edge.pulse.reset();
-        changed_.notify_all();
-        if (edge.up) mend_at_ = Clock::now();
-        edge.up = false;
-        counts = !edge.left && !stopping_;
-        if (lost_hosts_.contains(cards_[static_cast<std::size_t>(edge.rank)].host_key)) how = End::host_is_lost;
-    }
-    std::vector<int> lost{edge.rank};
-    if (how == End::host_is_lost) lost = ranks_beside(edge.rank);
+    const bool passed_on = how == How::altered && counts && pass_on(*death_of(line, end), no_line, now);
+    tree_.detach(id);
+    readers_.erase(id);
+    effects_.emplace_back(CloseLine{id});
+    if (line.role == Role::parent) reparenter_.request(now);
+    if (lost_hosts_.contains(roster_.card(line.rank).host_key)) how = How::host_lost;
+    const std::vector<int> lost = how == How::host_lost ? ranks_beside(line.rank) : std::vector{line.rank};
     std::optional<Verdict> verdict;
-    if (counts) verdict = how == End::host_is_lost ? loss_of_host(lost) : death_of(edge, how);
-    if (verdict && how != End::closed) {
-        const std::lock_guard lock(mutex_);
-        unreachable_.insert(lost.begin(), lost.end());  // no rank waits for their answers
+    if (counts) verdict = how == How::host_lost ? loss_of_host(lost) : death_of(line, end);
+    if (verdict) {
+        const bool may_be_unseen = how != How::closed || tree_.has_new_neighbours(line.rank);
+        if (may_be_unseen) unreachable_.insert(lost.begin(), lost.end());  // no rank waits for their answers
+        const bool is_new = passed_on || pass_on(*verdict, no_line, now);
+        if (may_be_unseen) go_around(lost, now);
+        if (is_new && may_be_unseen) losses_.push_back({*verdict, now + reporting_patience});
+        if (is_new && !may_be_unseen) effects_.emplace_back(Inform{*verdict, std::nullopt});
     }
-    const bool is_new = verdict && (told || forward(*verdict, nullptr));
-    if (verdict && how != End::closed) {
-        go_around(lost);
-        if (is_new) untold_.emplace_back(*verdict, Clock::now() + telling_patience);
-    } else if (is_new) {
-        hear(*verdict);
-    }
-    const std::lock_guard lock(mutex_);
-    if (!is_connected(edge.rank)) ledger_.drop(edge.rank);
+    if (!tree_.is_connected(line.rank)) ledger_.drop(line.rank);
 }
 
-void Membership::hear_what_all_have() {
-    if (untold_.empty()) return;
-    const bool all_have = settled();
-    std::erase_if(untold_, [&](const auto& entry) {
-        const auto& [verdict, limit] = entry;
-        const bool over = all_have || Clock::now() >= limit;
-        if (over) hear(verdict);
-        return over;
-    });
-}
-
-// A rank that leaves answers all connections at its door, so a process that has ended without an answer died.
-std::optional<Verdict> Membership::death_of(const Edge& edge, End how) const {
-    const Card& card = cards_[static_cast<std::size_t>(edge.rank)];
-    if (how == End::altered) {
-        return Verdict{VerdictKind::damaged, edge.rank,
-                       fmt::format("the lifeline of rank {} to rank {} ({}, pid {}): {}", options_.rank, edge.rank,
-                                   card.host_name, card.process, edge.wire.error())};
+// A rank that leaves answers all connections, so a process that has ended without an answer died.
+std::optional<Verdict> Lifelines::death_of(const Lifeline& line, const LineEnd& end) const {
+    const Card& card = roster_.card(line.rank);
+    if (end.how == How::altered) {
+        return Verdict{VerdictKind::damaged, line.rank,
+                       fmt::format("the lifeline of rank {} to rank {} ({}, pid {}): {}", roster_.rank, line.rank,
+                                   card.host_name, card.process, end.fault)};
     }
-    const bool known = can_watch(edge.rank);
-    std::optional<std::string> end = known ? end_of(card.process) : std::nullopt;
-    if (how == End::outlived && !end) end = "its process has ended";
-    if (!edge.confirmed && !end) return std::nullopt;
-    return Verdict{
-        VerdictKind::peer_lost, edge.rank,
-        fmt::format("rank {} ({}, pid {}) is gone: {}", edge.rank, card.host_name, card.process,
-                    end.value_or(known ? "its connection closed, though its process lives" : "its connection closed"))};
+    std::optional<std::string> process_end = end.process_end;
+    if (end.how == How::outlived && !process_end) process_end = "its process has ended";
+    if (!line.confirmed && !process_end) return std::nullopt;
+    const char* const closed =
+        roster_.can_watch(line.rank) ? "its connection closed, though its process lives" : "its connection closed";
+    return Verdict{VerdictKind::peer_lost, line.rank,
+                   fmt::format("rank {} ({}, pid {}) is gone: {}", line.rank, card.host_name, card.process,
+                               process_end.value_or(closed))};
 }
 
 // The loss of all ranks of a host; ranks that lose several of them name the same one.
-Verdict Membership::loss_of_host(const std::vector<int>& ranks) const {
+Verdict Lifelines::loss_of_host(const std::vector<int>& ranks) const {
     const int first = ranks.front();
-    const Card& card = cards_[static_cast<std::size_t>(first)];
+    const Card& card = roster_.card(first);
     return {
         VerdictKind::host_lost, first,
-        fmt::format("rank {} ({}, pid {}) is gone: its host has not answered for {:.1f} s: it has failed, or is cut "
-                    "off{}",
-                    first, card.host_name, card.process, std::chrono::duration<double>(silence_limit_).count(),
+        fmt::format("rank {} ({}, pid {}) is gone: its host has not answered for {:.1f} s: it has failed, or is "
+                    "cut off{}",
+                    first, card.host_name, card.process, std::chrono::duration<double>(options_.silence_limit).count(),
                     ranks.size() == 1 ? "" : fmt::format(", with ranks {}", fmt::join(ranks, ", ")))};
 }
 
 // The ranks of its host that have not left.
-std::vector<int> Membership::ranks_beside(int rank) {
+std::vector<int> Lifelines::ranks_beside(int rank) const {
     std::vector<int> ranks;
-    const std::lock_guard lock(mutex_);
-    for (int other = 0; other < options_.world_size; ++other) {
-        const auto index = static_cast<std::size_t>(other);
-        if (cards_[index].host_key == cards_[static_cast<std::size_t>(rank)].host_key && !gone_[index])
+    for (int other = 0; other < roster_.size(); ++other) {
+        if (roster_.card(other).host_key == roster_.card(rank).host_key && !tree_.is_gone(other))
             ranks.push_back(other);
     }
     if (ranks.empty()) ranks.push_back(rank);
     return ranks;
 }
 
-// Waits until no rank depends on this one: children attach elsewhere or leave too. It passes on news meanwhile.
-void Membership::linger() {
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, linger_limit, [this] {
-        return fatal_ || (awaited_.empty() && std::ranges::none_of(edges_, [](const auto& edge) {
-                              return edge->fd && !edge->up && !edge->left;
-                          }));
+void Lifelines::report_losses(Instant now) {
+    if (losses_.empty()) return;
+    const bool all_have_them = settled();
+    std::erase_if(losses_, [&](const Loss& loss) {
+        const bool over = all_have_them || now >= loss.limit;
+        if (over) effects_.emplace_back(Inform{loss.verdict, std::nullopt});
+        return over;
     });
+}
+
+// ---- Silent ranks
+
+void Lifelines::look_for_silent(Instant now) {
+    std::vector<int> silent;
+    for (const auto& [rank, since] : ledger_.unacknowledged()) {
+        if (is_silent(rank, since, now)) silent.push_back(rank);
+    }
+    for (const int rank : silent) {
+        const Verdict verdict{VerdictKind::silent, rank, {}};
+        if (pass_on(verdict, no_line, now)) effects_.emplace_back(Inform{verdict, std::nullopt});
+        go_around({rank}, now);
+        ledger_.drop(rank);
+    }
+}
+
+bool Lifelines::is_silent(int rank, Instant since, Instant now) const {
+    if (!roster_.can_watch(rank)) return now - since >= patience_with_far;
+    return now - since >= patience_with_near || options_.is_stopped(rank);
+}
+
+// Turns to their neighbours: this rank may be the only one that can tell them.
+void Lifelines::go_around(const std::vector<int>& ranks, Instant now) {
+    unreachable_.insert(ranks.begin(), ranks.end());
+    for (const int rank : ranks) {
+        for (const int other : tree_.neighbours_of(rank)) {
+            if (other == roster_.rank || unreachable_.contains(other) || tree_.is_connected(other)) continue;
+            if (!beside_.insert(other).second) continue;
+            ledger_.ask_all(other, now);
+            effects_.emplace_back(Dial{other, Role::beside, beside_limit});
+        }
+    }
 }
 
 }  // namespace tutti::rendezvous

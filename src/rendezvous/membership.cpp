@@ -1,66 +1,54 @@
-// Joining and leaving a world, and the thread that serves it meanwhile.
 #include "rendezvous/membership.hpp"
 
-#include "core/descriptors.hpp"
 #include "core/log.hpp"
+#include "core/patience.hpp"
 #include "core/settings.hpp"
+#include "core/socket.hpp"
 #include "core/thread.hpp"
-#include "rendezvous/membership_parts.hpp"
-#include "rendezvous/tree.hpp"
+#include "rendezvous/joining.hpp"
+#include "rendezvous/place.hpp"
 
 #include <tutti/error.hpp>
 
+#include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <span>
 #include <utility>
+#include <variant>
 
 namespace tutti::rendezvous {
-
 namespace {
 
-constexpr int look_again_ms = 10;  // for ranks that owe a sign of life
+using std::chrono::milliseconds;
+
+constexpr milliseconds linger_limit{1000};
+constexpr milliseconds between_rounds{1000}, between_rounds_with_newcomers{100};
+
+thread_local bool serving = false;  // a membership's service thread
+
+UniqueFd make_wakeup() {
+    return UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+}
 
 }  // namespace
 
-std::uint64_t random_id() {
-    std::uint64_t id = 0;
-    security::random_bytes(std::as_writable_bytes(std::span(&id, 1)));
-    return id;
-}
-
 Membership::Membership(MembershipOptions options)
-    : options_(std::move(options)), silence_limit_(settings::lifeline_timeout()) {
-    wake_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    stop_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    // At most a connection to and from each rank, where they do not share memory.
-    descriptors::need(64 + 2 * static_cast<std::uint64_t>(options_.world_size));
-    gone_.resize(static_cast<std::size_t>(options_.world_size));
-    join();
-    for (int r = options_.rank + 1; r < options_.world_size; ++r) {
-        if (parent_of(r) == options_.rank) awaited_.push_back(r);
-    }
-    const auto escaped = [this](const std::exception_ptr&) noexcept {
-        try {
-            const Verdict verdict{
-                VerdictKind::aborted, options_.rank,
-                fmt::format("the thread of rank {} that hears of the others has failed", options_.rank)};
-            flood(verdict);
-            options_.on_verdict(verdict);
-            wake();
-        } catch (const std::exception& error) {
-            TUTTI_ERROR("rank {}: {}", options_.rank, error.what());
-        }
-    };
-    thread_ = thread::start({"tutti-member", "hearing of the other ranks", escaped}, [this] {
-        serving = true;
-        serve();
-    });
+    : options_(std::move(options)),
+      silence_limit_(settings::lifeline_timeout()),
+      owner_wakeup_(make_wakeup()),
+      service_wakeup_(make_wakeup()),
+      roster_(Joining(options_, endpoint_).run()),
+      dialer_(roster_),
+      reception_(endpoint_, roster_),
+      dials_(dialer_, [this] { wake_service(); }),
+      lifelines_(roster_, {silence_limit_, [this](int rank) { return is_stopped(roster_.card(rank).process); }}) {
+    start_service();
     try {
-        build_tree();
+        attach_to_parent();
     } catch (...) {
         stop();
         throw;
@@ -69,7 +57,12 @@ Membership::Membership(MembershipOptions options)
 
 Membership::~Membership() {
     leaving_ = true;
-    flood({VerdictKind::left, options_.rank, {}});
+    {
+        const MutexLock lock(mutex_);
+        lifelines_.leave(Clock::now());
+        perform();
+    }
+    wake_service();
     linger();
     stop();
 }
@@ -78,16 +71,62 @@ bool Membership::on_own_thread() noexcept {
     return serving;
 }
 
-void Membership::stop() {
-    closing_.raise("this rank leaves");
-    changed_.notify_all();
-    stopping_ = true;
-    (void)!::eventfd_write(stop_.get(), 1);
-    thread_.join();
-    if (mender_.joinable()) mender_.join();
-    for (std::thread& messenger : messengers_) messenger.join();
-    if (door_) ::shutdown(door_.get(), SHUT_RD);  // no connection comes any more
-    accept_newcomers();                           // tells the latest arrivals that this rank has left
+void Membership::start_service() {
+    const auto escaped = [this](const std::exception_ptr&) noexcept {
+        try {
+            const Verdict verdict{
+                VerdictKind::aborted, options_.rank,
+                fmt::format("the thread of rank {} that hears of the others has failed", options_.rank)};
+            flood(verdict);
+            options_.on_verdict(verdict);
+            wake_owner();
+        } catch (const std::exception& error) {
+            TUTTI_ERROR("rank {}: {}", options_.rank, error.what());
+        }
+    };
+    thread_ = thread::start({"tutti-member", "hearing of the other ranks", escaped}, [this] {
+        serving = true;
+        serve();
+    });
+}
+
+// A parent that came much earlier may have left again: then the next, which tells the news so far.
+void Membership::attach_to_parent() {
+    std::vector<int> parents;
+    {
+        const MutexLock lock(mutex_);
+        parents = lifelines_.tree().possible_parents();
+    }
+    for (const int parent : parents) {
+        if (UniqueFd fd = dialer_.attach_unseen(parent))
+            return attach(parent, Role::parent, false, {std::move(fd), {}});
+        const Card& card = roster_.card(parent);
+        const Patience patience([&] {
+            return fmt::format("the lifeline of rank {} to rank {} at {}", options_.rank, parent,
+                               net::to_string({card.listen_host, card.listen_port}));
+        });
+        try {
+            return attach(parent, Role::parent, true, dialer_.attach(parent, options_.deadline, nullptr));
+        } catch (const DistNetworkError&) {
+            if (parent == parents.back() || options_.deadline.expired()) throw;
+        }
+    }
+}
+
+security::Connection Membership::connect(int rank, const Deadline& deadline, const AbortFlag* abort) const {
+    return dialer_.connect(rank, deadline, abort);
+}
+
+UniqueFd Membership::request_memory(int rank, const Deadline& deadline, const AbortFlag* abort) const {
+    return dialer_.request_memory(rank, deadline, abort);
+}
+
+std::vector<std::pair<int, security::Connection>> Membership::take_incoming() {
+    const MutexLock lock(mutex_);
+    eventfd_t value = 0;
+    ::eventfd_read(owner_wakeup_.get(), &value);
+    has_incoming_.store(false, std::memory_order_release);
+    return std::exchange(incoming_, {});
 }
 
 // One look may have begun already, and missed the last connection.
@@ -97,48 +136,246 @@ std::uint64_t Membership::next_round() const noexcept {
 
 bool Membership::is_through(std::uint64_t round) const noexcept {
     if (rounds_.load(std::memory_order_acquire) >= round) return true;
-    ::eventfd_write(stop_.get(), 1);
+    wake_service();
     return false;
 }
 
-void Membership::wake() const {
-    ::eventfd_write(wake_.get(), 1);
+bool Membership::flood(const Verdict& verdict) {
+    const MutexLock lock(mutex_);
+    const bool is_new = lifelines_.flood(verdict, Clock::now());
+    perform();
+    wake_service();  // it looks after the answers
+    return is_new;
 }
+
+bool Membership::settled() {
+    const MutexLock lock(mutex_);
+    return lifelines_.settled();
+}
+
+void Membership::wake_owner() const {
+    ::eventfd_write(owner_wakeup_.get(), 1);
+}
+
+void Membership::wake_service() const {
+    ::eventfd_write(service_wakeup_.get(), 1);
+}
+
+// ---- The service thread
 
 void Membership::serve() {
     while (!stopping_) {
-        int patience = newcomers_.empty() ? 1000 : 100;
-        if (mend_at_) patience = mending_ ? 5 : std::min(patience, 1 + static_cast<int>(mend_delay.count()));
-        std::vector<pollfd> entries{{stop_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
-        std::vector<Edge*> edges;
+        std::vector<pollfd> entries{{service_wakeup_.get(), POLLIN, 0}};
+        std::vector<LineId> lines;
+        reception_.pollables(entries);
+        int patience_ms = 0;
         {
-            const std::lock_guard lock(mutex_);
-            for (const auto& edge : edges_) {
-                if (!edge->fd) continue;
-                edges.push_back(edge.get());
-                entries.push_back({edge->wire.to_poll(edge->fd.get()), POLLIN, 0});
-                if (edge->process) entries.push_back({edge->process.get(), POLLIN, 0});
-                if (edge->pulse && edge->pulse->fd() >= 0) entries.push_back({edge->pulse->fd(), POLLOUT, 0});
+            const MutexLock lock(mutex_);
+            for (const auto& [line, socket] : sockets_) {
+                lines.push_back(line);
+                socket->pollables(entries);
             }
-            if (!ledger_.unheard().empty() || !untold_.empty()) patience = look_again_ms;
+            patience_ms = poll_ms();
         }
-        for (const auto& newcomer : newcomers_) entries.push_back({newcomer->fd.get(), POLLIN, 0});
-        if (door_) entries.push_back({door_.get(), POLLIN, 0});
-        ::poll(entries.data(), entries.size(), patience);
+        ::poll(entries.data(), entries.size(), patience_ms);
         eventfd_t value = 0;
-        ::eventfd_read(stop_.get(), &value);
+        ::eventfd_read(service_wakeup_.get(), &value);
         if (stopping_) break;
-        for (Edge* edge : edges) {
-            while (read_edge(*edge)) {
-            }
-            look_at_process(*edge);
-        }
-        accept_newcomers();
+        for (const LineId line : lines) look_at(line);
+        accept();
         rounds_.fetch_add(1, std::memory_order_release);
-        look_for_silent();
-        hear_what_all_have();
-        mend_when_due();
+        take_dials();
+        {
+            const MutexLock lock(mutex_);
+            lifelines_.on_time(Clock::now());
+            perform();
+        }
+        follow_up();
     }
+}
+
+int Membership::poll_ms() {
+    const milliseconds most = reception_.has_newcomers() ? between_rounds_with_newcomers : between_rounds;
+    const Instant now = Clock::now();
+    const auto look = lifelines_.next_look(now);
+    return look ? Deadline::at(*look).poll_ms(most, now) : static_cast<int>(most.count());
+}
+
+void Membership::accept() {
+    for (Arrival& arrival : reception_.accept()) {
+        switch (arrival.purpose) {
+            case Hello::Purpose::lifeline:
+                attach(arrival.rank, Role::child, false, std::move(arrival.connection));
+                break;
+            case Hello::Purpose::memory:
+                if (options_.on_memory_request) options_.on_memory_request(arrival.connection.fd);
+                break;
+            case Hello::Purpose::data: {
+                const MutexLock lock(mutex_);
+                incoming_.emplace_back(arrival.rank, std::move(arrival.connection));
+                has_incoming_.store(true, std::memory_order_release);
+                wake_owner();
+                break;
+            }
+        }
+    }
+}
+
+// Any thread.
+void Membership::attach(int rank, Role role, bool confirmed, security::Connection connection) {
+    auto socket = std::make_unique<LifelineSocket>(std::move(connection), roster_, rank, silence_limit_);
+    const MutexLock lock(mutex_);
+    sockets_.emplace(lifelines_.attach(rank, role, confirmed, Clock::now()), std::move(socket));
+    perform();
+    wake_service();  // it looks at its lifelines again
+}
+
+// Only the service thread erases sockets: it may go on with this one without the lock.
+LifelineSocket* Membership::socket_of(LineId line) {
+    const MutexLock lock(mutex_);
+    const auto found = sockets_.find(line);
+    return found == sockets_.end() ? nullptr : found->second.get();
+}
+
+void Membership::look_at(LineId line) {
+    LifelineSocket* const socket = socket_of(line);
+    if (socket == nullptr) return;
+    while (receive(line, *socket)) {
+    }
+    if (socket_of(line) == nullptr || !socket->has_process_ended(Clock::now())) return;
+    // The messages that the process sent before it ended are in its lifeline.
+    while (receive(line, *socket)) {
+    }
+    if (socket_of(line) != nullptr) end(line, *socket, LineEnd::How::outlived);
+}
+
+// False if there was nothing (more).
+bool Membership::receive(LineId line, LifelineSocket& socket) {
+    std::array<std::byte, 1024> buffer;
+    const auto [bytes, its_end] = socket.receive(buffer);
+    if (its_end) end(line, socket, *its_end);
+    if (its_end || bytes == 0) return false;
+    bool makes_sense = true;
+    {
+        const MutexLock lock(mutex_);
+        makes_sense = lifelines_.on_bytes(line, std::span(buffer).first(bytes), Clock::now());
+        perform();
+    }
+    follow_up();
+    if (!makes_sense) end(line, socket, LineEnd::How::closed);
+    return makes_sense;
+}
+
+void Membership::end(LineId line, LifelineSocket& socket, LineEnd::How how) {
+    LineEnd its_end{.how = how};
+    bool is_missed = false;
+    {
+        const MutexLock lock(mutex_);
+        is_missed = lifelines_.would_be_missed(line);
+    }
+    if (how == LineEnd::How::altered)
+        its_end.fault = socket.fault();
+    else if (is_missed && how != LineEnd::How::host_lost && roster_.can_watch(socket.rank()))
+        its_end.process_end = end_of(roster_.card(socket.rank()).process);
+    {
+        const MutexLock lock(mutex_);
+        lifelines_.on_end(line, its_end, Clock::now());
+        perform();
+    }
+    follow_up();
+}
+
+// Does at once what concerns the lifelines; keeps the rest for follow_up().
+void Membership::perform() {
+    for (Effect& effect : lifelines_.take_effects()) {
+        if (const auto* sent = std::get_if<SendBytes>(&effect))
+            sockets_.at(sent->line)->send(std::as_bytes(std::span(sent->bytes)));
+        else if (const auto* ended = std::get_if<EndSending>(&effect))
+            sockets_.at(ended->line)->end_sending();
+        else if (const auto* closed = std::get_if<CloseLine>(&effect))
+            sockets_.erase(closed->line);
+        else
+            follow_ups_.push_back(std::move(effect));
+    }
+    changed_.notify_all();
+}
+
+void Membership::follow_up() {
+    for (;;) {
+        std::vector<Effect> effects;
+        {
+            const MutexLock lock(mutex_);
+            effects.swap(follow_ups_);
+        }
+        if (effects.empty()) return;
+        for (const Effect& effect : effects) {
+            if (const auto* wanted = std::get_if<Dial>(&effect)) dial(*wanted);
+            if (const auto* news = std::get_if<Inform>(&effect)) inform(*news);
+        }
+    }
+}
+
+// A neighbour of a silent rank is turned to at once where that takes no time; a parent has to say that it stays.
+void Membership::dial(const Dial& wanted) {
+    if (wanted.role == Role::beside) {
+        if (UniqueFd fd = dialer_.attach_unseen(wanted.rank))
+            return attach(wanted.rank, wanted.role, false, {std::move(fd), {}});
+    }
+    try {
+        dials_.start(wanted);
+    } catch (const DistBackendError& error) {
+        if (!std::exchange(lacks_threads_, true))
+            TUTTI_WARN("rank {}: {}; it tries again", options_.rank, error.what());
+        const MutexLock lock(mutex_);
+        lifelines_.on_dial_failed(wanted, DialFailure::no_thread, Clock::now());
+    }
+}
+
+void Membership::take_dials() {
+    for (BackgroundDials::Result& result : dials_.take()) {
+        if (result.connection.fd) {
+            attach(result.dial.rank, result.dial.role, true, std::move(result.connection));
+            continue;
+        }
+        const MutexLock lock(mutex_);
+        lifelines_.on_dial_failed(result.dial, result.failure, Clock::now());
+        perform();
+    }
+}
+
+void Membership::inform(const Inform& news) {
+    // The rank that left may have connected to this one before.
+    if (news.verdict.kind == VerdictKind::left) accept();
+    if (!leaving_) {
+        options_.on_verdict(news.verdict);
+        wake_owner();
+    }
+    if (!news.id) return;
+    const MutexLock lock(mutex_);
+    lifelines_.informed(*news.id);
+    perform();
+}
+
+// ---- The end
+
+// It passes on news meanwhile.
+void Membership::linger() {
+    const Instant limit = Clock::now() + linger_limit;
+    const MutexLock lock(mutex_);
+    while (lifelines_.is_counted_on()) {
+        if (changed_.wait_until(mutex_, limit) == std::cv_status::timeout) break;
+    }
+}
+
+void Membership::stop() {
+    stopping_ = true;
+    wake_service();
+    thread_.join();
+    dials_.stop();
+    endpoint_.close_local();
+    // The latest connections, made by this rank and to it, learn that it has left.
+    take_dials();
+    accept();
 }
 
 }  // namespace tutti::rendezvous

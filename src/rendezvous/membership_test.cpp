@@ -258,10 +258,10 @@ TEST(Lifelines, the_death_of_a_rank_that_has_not_looked_at_any_is_known_to_all) 
     ranks.expect_lost({1, 2, 3, 4, 5, 6, 7}, 0);
 }
 
-// Says at rank 0's door that it is `rank`, whose lifeline ends at once. Whether rank 0 believes it.
-bool believed_at_the_door_of_0(const Membership& membership, int rank) {
+// Says at rank 0's local endpoint that it is `rank`, whose lifeline ends at once. Whether rank 0 believes it.
+bool believed_at_the_endpoint_of_0(const Membership& membership, int rank) {
     const UniqueFd fd =
-        net::connect_unix(membership.cards().front().door, Deadline::after(test::patience(1s)), nullptr);
+        net::connect_unix(membership.cards().front().local_endpoint, Deadline::after(test::patience(1s)), nullptr);
     const struct {
         std::uint64_t world;
         std::uint32_t lifeline = 1;
@@ -278,7 +278,8 @@ bool believed_at_the_door_of_0(const Membership& membership, int rank) {
 
 TEST(Lifelines, nobody_can_attach_one_for_another_process) {
     Ranks ranks(3, [](const Membership& membership, int rank) {
-        if (rank == 2 && (believed_at_the_door_of_0(membership, 1) || !believed_at_the_door_of_0(membership, 2)))
+        if (rank == 2 &&
+            (believed_at_the_endpoint_of_0(membership, 1) || !believed_at_the_endpoint_of_0(membership, 2)))
             throw std::runtime_error("rank 0 takes another's word");
     });
     for (int told = 0; told < 2;) {  // rank 2 closes the one that is its own

@@ -10,10 +10,41 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <utility>
+
 namespace tutti::rendezvous {
 
-TUTTI_OBJECT(Card, listen_host, listen_port, door, host_key, host_name, process, process_space, pulse_port,
-             place_to_try, cannot_share, world_size, tls, note);
+// A card by the names of its fields in the store.
+template <class AnyCard, class Act>
+void for_each_field(AnyCard& card, const Act& act) {
+    act("listen_host", card.listen_host);
+    act("listen_port", card.listen_port);
+    act("door", card.local_endpoint);
+    act("host_key", card.host_key);
+    act("host_name", card.host_name);
+    act("process", card.process);
+    act("process_space", card.process_space);
+    act("pulse_port", card.pulse_port);
+    act("place_to_try", card.place_to_try);
+    act("cannot_share", card.cannot_share);
+    act("world_size", card.world_size);
+    act("tls", card.tls);
+    act("note", card.note);
+}
+
+inline Object to_object(const Card& card) {
+    Object::Map fields;
+    for_each_field(card, [&](const char* name, const auto& value) { fields.emplace_back(name, value); });
+    return Object::record("Card", std::move(fields));
+}
+
+inline void from_object(const Object& object, Card& card) {
+    tutti::detail::FieldReader reader(object, "Card");
+    for_each_field(card, [&](const char* name, auto& value) { reader.read(name, value); });
+    reader.finish({"listen_host", "listen_port", "door", "host_key", "host_name", "process", "process_space",
+                   "pulse_port", "place_to_try", "cannot_share", "world_size", "tls", "note"});
+}
+
 TUTTI_OBJECT(Failure, kind, rank, text);
 TUTTI_OBJECT(Table, missing, cards, decision, world, secret, failure);
 

@@ -5,8 +5,11 @@
 // Threads: any; functions of their arguments.
 #pragma once
 
-#include "rendezvous/membership.hpp"
+#include "rendezvous/card.hpp"
 
+#include <tutti/store.hpp>
+
+#include <cstdint>
 #include <exception>
 #include <optional>
 #include <string>

@@ -22,7 +22,7 @@ using test::message_of;
 Card a_card(int size = 3) {
     return {.listen_host = "127.0.0.1",
             .listen_port = 4711,
-            .door = "door",
+            .local_endpoint = "door",
             .host_key = "boot/1/2/0",
             .host_name = "host",
             .process = 12,
@@ -43,7 +43,17 @@ TEST(Table, comes_back_as_it_was) {
     EXPECT_EQ(back.cards[2].listen_port, 4711);
     EXPECT_EQ(back.cards[2].world_size, 3);
     EXPECT_EQ(back.world, 7U);
-    EXPECT_EQ(decode_card(encode(a_card()), 1).door, "door");
+    EXPECT_EQ(decode_card(encode(a_card()), 1).local_endpoint, "door");
+}
+
+// Other processes of the job may be of another build of the same version.
+TEST(Table, has_cards_with_the_field_names_of_their_first_version) {
+    Card card = a_card();
+    card.local_endpoint = "somewhere";
+    EXPECT_NE(encode(card).find("\xa4"
+                                "door"),
+              std::string::npos);
+    EXPECT_EQ(decode_card(encode(card), 1).local_endpoint, "somewhere");
 }
 
 // Ranks of other versions write this list, with any second part.

@@ -23,4 +23,56 @@ std::vector<int> neighbours_of(int rank, const std::vector<bool>& gone) {
     return neighbours;
 }
 
+Tree::Tree(int rank, int size) : rank_(rank), gone_(static_cast<std::size_t>(size)) {
+    for (int other = rank + 1; other < size; ++other) {
+        if (parent_of(other) == rank) awaited_.insert(other);
+    }
+}
+
+LineId Tree::attach(const Lifeline& line) {
+    lines_.emplace(next_, line);
+    return next_++;
+}
+
+Lifeline* Tree::find(LineId line) {
+    const auto found = lines_.find(line);
+    return found == lines_.end() ? nullptr : &found->second;
+}
+
+bool Tree::is_connected(int rank) const {
+    return std::ranges::any_of(lines_, [rank](const auto& entry) { return entry.second.rank == rank; });
+}
+
+std::vector<LineId> Tree::release_parent() {
+    std::vector<LineId> released;
+    for (auto& [id, line] : lines_) {
+        if (line.role != Role::parent) continue;
+        line.role = Role::beside;
+        line.may_end = true;
+        released.push_back(id);
+    }
+    return released;
+}
+
+bool Tree::has_new_neighbours(int rank) const {
+    return std::ranges::any_of(neighbours_of(rank),
+                               [rank](int other) { return parent_of(std::max(rank, other)) != std::min(rank, other); });
+}
+
+std::vector<int> Tree::possible_parents() const {
+    std::vector<int> parents;
+    const auto add = [&](int rank) {
+        if (!is_gone(rank) && std::ranges::find(parents, rank) == parents.end()) parents.push_back(rank);
+    };
+    for (int rank = rank_; rank != 0;) add(rank = parent_of(rank));
+    for (int rank = 0; rank < rank_; ++rank) add(rank);
+    return parents;
+}
+
+bool Tree::is_counted_on() const {
+    return !awaited_.empty() || std::ranges::any_of(lines_, [](const auto& entry) {
+        return entry.second.role != Role::parent && !entry.second.may_end;
+    });
+}
+
 }  // namespace tutti::rendezvous

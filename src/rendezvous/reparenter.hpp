@@ -1,0 +1,45 @@
+// Reparenter: when a rank looks for a new parent, and which ranks it tries: one at a time, all in their order, and all
+// once more after a pause when none has answered.
+//
+// Threads: one at a time.
+#pragma once
+
+#include "core/deadline.hpp"
+
+#include <chrono>
+#include <optional>
+#include <set>
+#include <span>
+
+namespace tutti::rendezvous {
+
+class Reparenter {
+ public:
+    /// Ranks mostly leave together: a rank whose parent leaves waits a little before it looks for another, which might
+    /// leave as well.
+    static constexpr std::chrono::milliseconds delay{20};
+    static constexpr std::chrono::milliseconds attempt_limit{300};
+    static constexpr std::chrono::milliseconds pause{300};
+
+    /// The lifeline to the parent has ended, or will.
+    void request(Instant when) { due_ = when; }
+    /// Whether next() should be called.
+    bool is_due(Instant now) const { return !trying_ && due_ && now >= *due_; }
+    /// When it is; nothing: not by itself.
+    std::optional<Instant> due() const { return trying_ ? std::nullopt : due_; }
+    /// The candidate to try now; nothing: all have been tried, and a pause begins.
+    std::optional<int> next(std::span<const int> candidates, Instant now);
+    /// The one that is tried has not answered.
+    void failed() { trying_ = false; }
+    /// None can be tried for a while.
+    void failed_for_all(Instant now);
+    /// There is a new parent, or none is needed.
+    void done();
+
+ private:
+    std::optional<Instant> due_;
+    std::set<int> tried_;
+    bool trying_ = false;
+};
+
+}  // namespace tutti::rendezvous
