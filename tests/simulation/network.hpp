@@ -5,6 +5,7 @@
 #pragma once
 
 #include "core/deadline.hpp"
+#include "simulation/chance.hpp"
 #include "transport/stream.hpp"
 
 #include <cstdint>
@@ -15,11 +16,6 @@
 #include <vector>
 
 namespace tutti::simulation {
-
-/// A number below `n`, equal on all machines.
-inline std::uint64_t below(std::mt19937_64& chance, std::uint64_t n) {
-    return chance() % n;
-}
 
 /// The bytes on their way from one rank to another.
 struct Line {
