@@ -84,8 +84,9 @@ void Lifelines::on_verdict(LineId id, Lifeline& line, ReadNews news, Instant now
     const bool is_new = pass_on(verdict, id, now);
     if (wants_answer(verdict)) send(id, to_bytes(is_new ? Word::has_it : Word::all_have_it, roster_.rank, news_id));
     if (!is_new) return;
-    // News of which this rank has yet to inform itself come first.
-    if (verdict.kind == VerdictKind::peer_lost && !losses_.empty()) {
+    // News of which this rank has yet to inform itself come first: a rank that leaves may do so since it has them.
+    const bool may_follow = verdict.kind == VerdictKind::peer_lost || verdict.kind == VerdictKind::left;
+    if (may_follow && !losses_.empty()) {
         losses_.push_back({std::move(verdict), losses_.back().limit});
         ledger_.done(news_id);
     } else {

@@ -137,6 +137,21 @@ TEST_F(RankFour, calls_a_rank_dead_whose_lifeline_closes_without_a_goodbye) {
     EXPECT_EQ(std::get<Inform>(*informed).verdict.text, "rank 6 (here, pid 107) is gone: killed by SIGKILL");
 }
 
+// Found by drills: a rank of a host that was cut off failed, named the others, and left; its neighbour, which did not
+// yet name them to its own code, took the goodbye for the reason.
+TEST_F(RankFour, hears_of_a_goodbye_after_the_loss_that_may_be_its_reason) {
+    lines_->on_end(parent_, {.how = How::host_lost}, now_);
+    EXPECT_TRUE(effects<Inform>().empty()) << "it may be the only one to know";
+    hears(six_, News(Verdict{VerdictKind::left, 6, {}}).bytes);
+    EXPECT_TRUE(effects<Inform>().empty());
+    now_ += 1s;
+    lines_->on_time(now_);
+    const auto informed = effects<Inform>();
+    ASSERT_EQ(informed.size(), 2U);
+    EXPECT_EQ(informed[0].verdict.kind, VerdictKind::host_lost);
+    EXPECT_EQ(informed[1].verdict.kind, VerdictKind::left);
+}
+
 TEST_F(RankFour, calls_nobody_dead_whose_lifeline_was_not_there_on_both_ends_unless_its_process_has_ended) {
     const LineId seven = lines_->attach(7, Role::child, false, now_),
                  again = lines_->attach(7, Role::child, false, now_);
