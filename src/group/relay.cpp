@@ -48,10 +48,7 @@ Relay::Pass Relay::begin(const algorithm::Request& request, const engine::Operan
     even.even = true;
     even.algorithm = "bruck";
     return {std::move(even),
-            {.input = slots_.data(),
-             .output = at,
-             .channel = operands.channel,
-             .fingerprint = operands.fingerprint}};
+            {.input = slots_.data(), .output = at, .channel = operands.channel, .fingerprint = operands.fingerprint}};
 }
 
 Relay::Outcome Relay::end(const algorithm::Request& request, const engine::Operands& operands) {
