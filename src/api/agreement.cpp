@@ -1,7 +1,7 @@
 #include "api/agreement.hpp"
 
+#include "api/call.hpp"
 #include "api/host_bytes.hpp"
-#include "api/request.hpp"
 #include "core/hash.hpp"
 
 #include <tutti/error.hpp>
@@ -23,9 +23,10 @@ std::vector<std::uint64_t> gather_words(const std::shared_ptr<Group>& group, std
         return TensorView(s.data(), Extents::of(static_cast<std::int64_t>(s.size())), uint64);
     };
     const HostBytes own;
-    const Prepared prepared = api::all_gather_into_tensor(view_of(all), view_of(words), {.group = ProcessGroup(group)});
+    const PreparedOperation prepared =
+        prepare(describe::all_gather_into_tensor, view_of(all), view_of(words), {.group = ProcessGroup(group)});
     prepared->name = operation;
-    prepared->operands.fingerprint =
+    prepared->call.fingerprint =
         group::Fingerprint::pack(group::group_creation, uint64, ReduceOp::Kind::sum, static_cast<int>(making), count);
     group->run(prepared);
     return all;

@@ -23,7 +23,7 @@ bool is_send(const Operation& o) {
     return !o.is_collective && !o.is_receive;
 }
 
-std::vector<Piece> pieces_of(const std::vector<Prepared>& operations) {
+std::vector<Piece> pieces_of(const std::vector<PreparedOperation>& operations) {
     std::vector<Piece> pieces;
     for (std::size_t i = 0; i < operations.size(); ++i) {
         const Operation& o = *operations[i];
@@ -37,7 +37,7 @@ std::vector<Piece> pieces_of(const std::vector<Prepared>& operations) {
 }
 
 // Of each call, whether it touches memory that another one writes.
-std::vector<bool> overlapping(const char* name, const std::vector<Prepared>& operations) {
+std::vector<bool> overlapping(const char* name, const std::vector<PreparedOperation>& operations) {
     std::vector<bool> found(operations.size());
     std::vector<const Piece*> reaching;  // those before that end behind where we are
     const std::vector<Piece> pieces = pieces_of(operations);
@@ -110,7 +110,7 @@ std::byte* own_memory(Operation& o, const std::byte* memory, std::uint64_t bytes
     o.temporaries.push_back(empty(uint8, Extents::of(static_cast<std::int64_t>(bytes))));
     return static_cast<std::byte*>(o.temporaries.back().raw_data());
 }
-void read_apart(Operation& o, std::byte*& input, const Stretches& stretches) {
+void read_apart(Operation& o, const std::byte*& input, const Stretches& stretches) {
     std::byte* own = own_memory(o, input, end_of(stretches));
     if (own == nullptr) return;
     copy_stretches(own, input, stretches);
@@ -125,21 +125,20 @@ std::function<void()> write_apart(Operation& o, std::byte*& output, Stretches st
 }
 
 // The operation reads now, and writes when the caller says so.
-std::function<void()> apart(const Prepared& operation) {
+std::function<void()> apart(const PreparedOperation& operation) {
     Operation& o = *operation;
     if (o.begin) std::exchange(o.begin, nullptr)();
     std::function<void()> write;
     if (o.is_collective) {
         const Access access = access_of(o.request);
-        read_apart(o, o.operands.input, access.input);
-        write = write_apart(o, o.operands.output, access.output,
-                            o.request.in_place || o.request.collective == Collective::broadcast);
+        const bool in_place = o.request.in_place || o.request.collective == Collective::broadcast;
+        if (!in_place) read_apart(o, o.call.input, access.input);
+        write = write_apart(o, o.call.output, access.output, in_place);
+        if (in_place) o.call.input = o.call.output;
     } else if (o.is_receive) {
         write = write_apart(o, o.transfer.target, {{0, o.transfer.bytes}}, true);
     } else {
-        auto* source = const_cast<std::byte*>(o.transfer.source);
-        read_apart(o, source, {{0, o.transfer.bytes}});
-        o.transfer.source = source;
+        read_apart(o, o.transfer.source, {{0, o.transfer.bytes}});
     }
     // `finish` has functions that unpack temporaries.
     return [operation, write = std::move(write), unpack = std::exchange(o.finish, nullptr)] {
@@ -162,7 +161,7 @@ Range range_of(const ConstTensorView& view) {
     return {data + first, data + last + element};
 }
 
-std::vector<std::function<void()>> set_apart(const char* name, const std::vector<Prepared>& operations) {
+std::vector<std::function<void()>> set_apart(const char* name, const std::vector<PreparedOperation>& operations) {
     const std::vector<bool> found = overlapping(name, operations);
     std::vector<std::function<void()>> results;
     for (std::size_t i = 0; i < operations.size(); ++i) {

@@ -1,32 +1,59 @@
-// The blocks of an all_to_all: from the sizes and offsets that a caller gives to those of a request, checked. Pure
+// The blocks that ranks exchange: from the sizes and offsets that a caller gives to those of a call, checked. Pure
 // functions, which know nothing of other ranks: the group finds a disagreement between a pair of ranks.
 #pragma once
 
-#include "algorithm/plan.hpp"
-
 #include <tutti/distributed.hpp>
 
+#include <array>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <vector>
 
 namespace tutti::api {
 
-/// Sizes in elements, of blocks of whole rows that cover the tensor, one after the other; no sizes: equal blocks.
-/// `argument`: "output", which has "output_split_sizes". Throws InvalidArgument where they do not cover it.
-std::vector<std::uint64_t> split_counts(const char* operation, const char* argument,
-                                        const std::vector<std::int64_t>& sizes, const ConstTensorView& view, int ranks);
+inline std::uint64_t count_of(const ConstTensorView& view) {
+    return static_cast<std::uint64_t>(view.element_count());
+}
+
+/// Memory for a number of each rank. That of up to 64 ranks is part of it: a short call allocates nothing.
+class RankNumbers {
+ public:
+    RankNumbers() noexcept {}  // does not touch the numbers, as a default one might
+    /// Room for so many, which are not set.
+    std::span<std::uint64_t> take(std::size_t ranks) {
+        if (ranks <= few_.size()) return std::span(few_).first(ranks);
+        many_ = std::make_unique_for_overwrite<std::uint64_t[]>(ranks);
+        return {many_.get(), ranks};
+    }
+
+ private:
+    std::array<std::uint64_t, 64> few_;
+    std::unique_ptr<std::uint64_t[]> many_;
+};
+
+/// One side's blocks, one for each rank, in elements.
+struct Blocks {
+    std::span<const std::uint64_t> counts;
+    std::span<const std::uint64_t> offsets;  ///< empty: one after the other; that of an empty block means nothing
+};
+/// An offset for each block; 0 for empty ones.
+std::vector<std::uint64_t> offsets_of(const Blocks& blocks);
 
 /// Size of dimension 0; 1 where there is none.
 std::int64_t rows_of(const ConstTensorView& view);
 
-/// As all_to_all_single: blocks of whole rows, one after the other; empty sizes: equal blocks. Throws InvalidArgument
-/// where the sizes do not cover the tensors, or this rank's own blocks differ.
-void set_split_blocks(algorithm::Request& request, int ranks, const ConstTensorView& output,
-                      const ConstTensorView& input, const AllToAllSingleOptions& options);
+/// Elements of each of so many equal blocks of whole rows, which cover the tensor. `argument`: "output", which may have
+/// "split sizes" instead. Throws InvalidArgument where the rows cannot be shared out.
+std::uint64_t even_count(const char* operation, const char* argument, const ConstTensorView& view, int ranks);
+/// Sizes in elements, of blocks of whole rows that cover the tensor, one after the other; no sizes: equal blocks.
+/// `argument`: "output", which has "output_split_sizes". Throws InvalidArgument where they do not cover it.
+std::span<const std::uint64_t> split_counts(const char* operation, const char* argument,
+                                            const std::vector<std::int64_t>& sizes, const ConstTensorView& view,
+                                            int ranks, RankNumbers& room);
 
-/// As all_to_all: one block after the other, in both buffers.
-void set_adjoining_blocks(algorithm::Request& request, std::vector<std::uint64_t> send,
-                          std::vector<std::uint64_t> receive);
+/// Throws InvalidArgument where this rank sends itself another number of elements than it expects.
+void check_own_block(const char* operation, std::uint64_t sent, std::uint64_t expected);
 
 /// An operation's names for the blocks of one side, for messages.
 struct BlockNames {
@@ -39,14 +66,23 @@ struct DisplacedNames {
     BlockNames send{"send_counts", "send_offsets", "input"};
     BlockNames receive{"receive_counts", "receive_offsets", "output"};
 };
+/// Both sides' blocks. They refer to the options, or to memory for numbers that the options leave out.
+struct DisplacedBlocks {
+    Blocks send, receive;
+};
+struct DisplacedRooms {
+    RankNumbers &send, &receive;
+};
+/// Elements of the flattened tensors.
+struct DisplacedLengths {
+    std::uint64_t input = 0, output = 0;
+};
+/// As all_to_all_v: blocks anywhere in the tensors. Throws InvalidArgument where a block leaves its tensor, two blocks
+/// of the output overlap, or this rank's own blocks differ.
+DisplacedBlocks displaced_blocks(int rank, int ranks, const DisplacedLengths& lengths, const AllToAllVOptions& options,
+                                 const DisplacedRooms& rooms, const DisplacedNames& names = {});
 
-/// As all_to_all_v: blocks anywhere in the flattened tensors of so many elements. Throws InvalidArgument where a block
-/// leaves its tensor, two blocks of the output overlap, or this rank's own blocks differ.
-void set_displaced_blocks(algorithm::Request& request, int ranks, std::uint64_t output_elements,
-                          std::uint64_t input_elements, const AllToAllVOptions& options,
-                          const DisplacedNames& names = {});
-
-/// Whether the received blocks leave some of `elements` elements untouched.
-bool leaves_gaps(const algorithm::Request& request, std::uint64_t elements);
+/// Whether blocks that do not overlap leave some of `elements` elements untouched.
+bool leaves_gaps(std::span<const std::uint64_t> counts, std::uint64_t elements);
 
 }  // namespace tutti::api

@@ -1,5 +1,5 @@
 // breakpoint(): one rank in a debugger, the others in a barrier.
-#include "api/request.hpp"
+#include "api/arguments.hpp"
 #include "core/unique_fd.hpp"
 
 #include <tutti/debug.hpp>

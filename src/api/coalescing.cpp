@@ -1,4 +1,5 @@
 // Scopes that collect calls, the _coalesced collectives, and the launch of collected calls.
+#include "api/arguments.hpp"
 #include "api/coalescing_internal.hpp"
 #include "record/public_call.hpp"
 
@@ -30,14 +31,14 @@ class CollectedCalls {
     bool is_open() const noexcept { return open_; }
     bool is_own_thread() const noexcept { return thread_ == std::this_thread::get_id(); }
     const std::shared_ptr<Group>& group() const noexcept { return group_; }
-    void add(const api::Prepared& operation) { operations_.push_back(operation); }
+    void add(const api::PreparedOperation& operation) { operations_.push_back(operation); }
     /// Ends the collecting; returns the calls collected.
-    std::vector<api::Prepared> close();
+    std::vector<api::PreparedOperation> close();
 
  private:
     std::shared_ptr<Group> group_;
     std::thread::id thread_ = std::this_thread::get_id();
-    std::vector<api::Prepared> operations_;
+    std::vector<api::PreparedOperation> operations_;
     bool open_ = true;
 };
 
@@ -55,7 +56,7 @@ CollectedCalls* CollectedCalls::find(const Group& group) noexcept {
     return found == scopes.end() ? nullptr : *found;
 }
 
-std::vector<api::Prepared> CollectedCalls::close() {
+std::vector<api::PreparedOperation> CollectedCalls::close() {
     if (std::exchange(open_, false)) {
         std::erase(scopes, this);
         --api::open_scopes;
@@ -78,13 +79,13 @@ constexpr std::uint64_t pack_bytes_max = 1 << 20;
 
 struct Batch {
     std::uint64_t kind = 0, bytes = 0;
-    std::vector<Prepared> pieces;
+    std::vector<PreparedOperation> pieces;
 };
 
 // In the order of their first calls; equal on all ranks, as its inputs are.
-std::vector<Batch> batches_of(const std::vector<Prepared>& operations) {
+std::vector<Batch> batches_of(const std::vector<PreparedOperation>& operations) {
     std::vector<Batch> batches;
-    for (const Prepared& operation : operations) {
+    for (const PreparedOperation& operation : operations) {
         const bool is_short = may_be_packed(*operation) && packed_bytes(*operation) <= short_bytes(*operation->group);
         if (!is_short) {
             batches.push_back({0, pack_bytes_max, {operation}});
@@ -101,7 +102,7 @@ std::vector<Batch> batches_of(const std::vector<Prepared>& operations) {
 }
 
 // Completes when all of them have, with the first error.
-Prepared one_for(const char* name, const std::shared_ptr<Group>& group, std::size_t count) {
+PreparedOperation one_for(const char* name, const std::shared_ptr<Group>& group, std::size_t count) {
     auto whole = std::make_shared<Operation>();
     whole->name = name;
     whole->is_collective = false;
@@ -120,24 +121,24 @@ struct Countdown {
 // The ends of several operations on a device as one.
 class Ends : public DeviceEvent {
  public:
-    explicit Ends(std::vector<Prepared> operations) : operations_(std::move(operations)) {}
+    explicit Ends(std::vector<PreparedOperation> operations) : operations_(std::move(operations)) {}
     void make_wait(Stream stream) override {
-        for (const Prepared& operation : operations_) operation->make_wait(stream);
+        for (const PreparedOperation& operation : operations_) operation->make_wait(stream);
     }
 
  private:
-    std::vector<Prepared> operations_;
+    std::vector<PreparedOperation> operations_;
 };
 
 // Of operations on one device: the whole is in its streams when all of them are.
-void give_event(const Prepared& whole, const std::vector<Prepared>& operations) {
+void give_event(const PreparedOperation& whole, const std::vector<PreparedOperation>& operations) {
     if (operations.empty() || operations.front()->device.type == Device::Type::cpu) return;
-    const auto same = [&](const Prepared& o) { return o->device == operations.front()->device; };
+    const auto same = [&](const PreparedOperation& o) { return o->device == operations.front()->device; };
     if (!std::ranges::all_of(operations, same)) return;
     whole->device = operations.front()->device;
     whole->stream = operations.front()->stream;
     const auto left = std::make_shared<std::atomic<std::size_t>>(operations.size());
-    for (const Prepared& operation : operations) {
+    for (const PreparedOperation& operation : operations) {
         operation->on_issue([whole, left, operations] {
             if (left->fetch_sub(1) == 1) whole->enqueue(std::make_shared<Ends>(operations));
         });
@@ -150,36 +151,36 @@ bool is_collected(const Group& group) noexcept {
     return open_scopes > 0 && detail::CollectedCalls::find(group) != nullptr;
 }
 
-bool collect(const Prepared& operation) {
+bool collect(const PreparedOperation& operation) {
     if (open_scopes == 0) return false;
     detail::CollectedCalls* calls = detail::CollectedCalls::find(*operation->group);
     if (calls != nullptr) calls->add(operation);
     return calls != nullptr;
 }
 
-Work launch(const char* name, const std::shared_ptr<Group>& group, const std::vector<Prepared>& operations,
+Work launch(const char* name, const std::shared_ptr<Group>& group, const std::vector<PreparedOperation>& operations,
             Driver driver) {
     const bool in_background = driver == Driver::background;
     const std::vector<Batch> batches = batches_of(operations);
     // The tensors of one pack are all read before it, and written after it, in their order.
     std::vector<std::function<void()>> results;
     if (batches.size() > 1) results = set_apart(name, operations);
-    std::vector<Prepared> started;
+    std::vector<PreparedOperation> started;
     for (const Batch& batch : batches)
         started.push_back(batch.pieces.size() == 1 ? batch.pieces.front() : pack(batch.pieces));
     if (started.size() == 1 && started.front()->is_collective) {
         group->submit(started.front(), in_background);
         return Work(started.front());
     }
-    Prepared whole = one_for(name, group, started.size());
-    for (const Prepared& operation : operations)
+    PreparedOperation whole = one_for(name, group, started.size());
+    for (const PreparedOperation& operation : operations)
         whole->outputs.insert(whole->outputs.end(), operation->outputs.begin(), operation->outputs.end());
     const auto countdown = std::make_shared<Countdown>();
     countdown->left = started.size();
     countdown->results = std::move(results);
     group->backends().submit_together(started, in_background);
     give_event(whole, started);
-    for (const Prepared& operation : started) {
+    for (const PreparedOperation& operation : started) {
         operation->on_completion([whole, countdown, one = operation.get()] {
             {
                 const std::lock_guard lock(countdown->mutex);
@@ -237,7 +238,7 @@ Work launch_all(const char* name, const ProcessGroup& target, std::size_t count,
     const record::PublicCall public_call(name);
     const std::shared_ptr<detail::Group> group = api::group_of(target, name);
     if (count == 0) throw InvalidArgument(fmt::format("{}: the list is empty: expected at least one tensor", name));
-    std::vector<api::Prepared> operations;
+    std::vector<api::PreparedOperation> operations;
     operations.reserve(count);
     for (std::size_t i = 0; i < count; ++i) {
         try {
@@ -257,13 +258,14 @@ void check_pairs(const char* name, std::size_t outputs, std::size_t inputs) {
 Work launch_all_reduce(const TensorList& tensors, const AllReduceOptions& o, api::Driver driver) {
     if (o.group.is_non_member()) return {};
     const std::shared_ptr<detail::Group> group = api::group_of(o.group, "all_reduce_coalesced");
-    if (const api::Prepared one = api::pack_all_reduce(tensors, o, api::short_bytes(*group), api::pack_bytes_max)) {
+    if (const api::PreparedOperation one =
+            api::pack_all_reduce(tensors, o, api::short_bytes(*group), api::pack_bytes_max)) {
         const record::PublicCall public_call("all_reduce_coalesced");
         group->submit(one, driver == api::Driver::background);
         return Work(one);
     }
     return launch_all("all_reduce_coalesced", o.group, tensors.size(), driver,
-                      [&](std::size_t i) { return api::all_reduce(tensors[i], o); });
+                      [&](std::size_t i) { return api::prepare(api::describe::all_reduce, tensors[i], o); });
 }
 
 Work launch_all_gather(const std::vector<TensorList>& output_lists, const ConstTensorList& inputs,
@@ -278,7 +280,7 @@ Work launch_all_gather(const std::vector<TensorList>& output_lists, const ConstT
     return launch_all("all_gather_coalesced", o.group, inputs.size(), driver, [&](std::size_t i) {
         TensorList outputs;
         for (const TensorList& list : output_lists) outputs.push_back(list[i]);
-        return api::all_gather(outputs, inputs[i], o);
+        return api::prepare(api::describe::all_gather, outputs, inputs[i], o);
     });
 }
 
@@ -286,16 +288,18 @@ Work launch_all_gather_into_tensor(const TensorList& outputs, const ConstTensorL
                                    api::Driver driver) {
     if (o.group.is_non_member()) return {};
     check_pairs("all_gather_into_tensor_coalesced", outputs.size(), inputs.size());
-    return launch_all("all_gather_into_tensor_coalesced", o.group, inputs.size(), driver,
-                      [&](std::size_t i) { return api::all_gather_into_tensor(outputs[i], inputs[i], o); });
+    return launch_all("all_gather_into_tensor_coalesced", o.group, inputs.size(), driver, [&](std::size_t i) {
+        return api::prepare(api::describe::all_gather_into_tensor, outputs[i], inputs[i], o);
+    });
 }
 
 Work launch_reduce_scatter_tensor(const TensorList& outputs, const ConstTensorList& inputs,
                                   const ReduceScatterOptions& o, api::Driver driver) {
     if (o.group.is_non_member()) return {};
     check_pairs("reduce_scatter_tensor_coalesced", outputs.size(), inputs.size());
-    return launch_all("reduce_scatter_tensor_coalesced", o.group, inputs.size(), driver,
-                      [&](std::size_t i) { return api::reduce_scatter_tensor(outputs[i], inputs[i], o); });
+    return launch_all("reduce_scatter_tensor_coalesced", o.group, inputs.size(), driver, [&](std::size_t i) {
+        return api::prepare(api::describe::reduce_scatter_tensor, outputs[i], inputs[i], o);
+    });
 }
 
 void finish(Work work) {

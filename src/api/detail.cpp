@@ -1,6 +1,6 @@
 #include "api/detail.hpp"
 
-#include "api/request.hpp"
+#include "api/arguments.hpp"
 #include "core/env.hpp"
 #include "core/log.hpp"
 

@@ -2,7 +2,7 @@
 #include <tutti/groups.hpp>
 
 #include "api/agreement.hpp"
-#include "api/request.hpp"
+#include "api/arguments.hpp"
 #include "core/hash.hpp"
 #include "core/settings.hpp"
 #include "group/group.hpp"

@@ -1,7 +1,7 @@
 // Making meshes: init_device_mesh, from ranks, from groups; and the checks before a layout.
 #include "api/agreement.hpp"
+#include "api/arguments.hpp"
 #include "api/mesh_state.hpp"
-#include "api/request.hpp"
 #include "core/hash.hpp"
 
 #include <tutti/device_mesh.hpp>

@@ -2,8 +2,9 @@
 // number of bytes, and the bytes too where they fit; then, where they do not, the bytes themselves.
 //
 // Threads: as the public headers say.
+#include "api/arguments.hpp"
+#include "api/call.hpp"
 #include "api/host_bytes.hpp"
-#include "api/request.hpp"
 #include "group/fingerprint.hpp"
 #include "object/codec.hpp"
 #include "record/public_call.hpp"
@@ -21,12 +22,13 @@ namespace tutti {
 namespace {
 
 using api::group_of;
-using api::Prepared;
+using api::PreparedOperation;
 using api::root_of;
 using detail::Group;
 using detail::OwnMessage;
 using group::Fingerprint;
 using object::Encoded;
+namespace describe = api::describe;
 
 struct Head {
     std::uint64_t bytes = 0;     // of the encoded list
@@ -127,9 +129,9 @@ class Call {
     }
 
     // Runs a collective under this call's name; a call of objects is compared as such.
-    void run(const Prepared& operation, std::optional<std::uint64_t> fingerprint = {}) const {
+    void run(const PreparedOperation& operation, std::optional<std::uint64_t> fingerprint = {}) const {
         operation->name = name_;
-        if (fingerprint) operation->operands.fingerprint = *fingerprint;
+        if (fingerprint) operation->call.fingerprint = *fingerprint;
         group_->run(operation);
     }
     static std::uint64_t fingerprint(int operation, std::size_t objects, int root = -1) {
@@ -137,7 +139,8 @@ class Call {
     }
 
     // All of `bytes`, which lives until the message has gone or come.
-    Prepared message(bool receives, int peer, OwnMessage channel, const Tensor& bytes, std::size_t objects) const {
+    PreparedOperation message(bool receives, int peer, OwnMessage channel, const Tensor& bytes,
+                              std::size_t objects) const {
         auto operation = std::make_shared<detail::Operation>();
         operation->name = name_;
         operation->is_collective = false;
@@ -156,11 +159,11 @@ class Call {
         return operation;
     }
     // Returns the other rank, as a rank of the group.
-    int run_message(const Prepared& operation) const {
+    int run_message(const PreparedOperation& operation) const {
         group_->run(operation);
         return group_->rank_of(operation->transfer.peer);
     }
-    Work start_message(const Prepared& operation) const {
+    Work start_message(const PreparedOperation& operation) const {
         group_->submit(operation, true);
         return Work(operation);
     }
@@ -183,7 +186,8 @@ ObjectList all_gather(const Call& call, const Object& object) {
     const Encoded mine = call.encode({&object, 1});
     const Tensor block = bytes_tensor(block_bytes), blocks = bytes_tensor(block_bytes * call.ranks());
     fill_block(block, 0, mine);
-    call.run(api::all_gather_into_tensor(blocks.view(), block, {.group = call.handle(), .timeout = call.time_left()}),
+    call.run(api::prepare(describe::all_gather_into_tensor, blocks.view(), block,
+                          {.group = call.handle(), .timeout = call.time_left()}),
              Call::fingerprint(group::all_gather_objects, 1));
 
     std::vector<std::size_t> sizes(call.ranks());  // of the second exchange
@@ -203,8 +207,8 @@ ObjectList all_gather(const Call& call, const Object& object) {
             at += size;
         }
         const auto me = static_cast<std::size_t>(call.rank());
-        call.run(api::all_gather(parts, slice(mine.buffer, 0, sizes[me]),
-                                 {.group = call.handle(), .timeout = call.time_left()}));
+        call.run(api::prepare(describe::all_gather, parts, slice(mine.buffer, 0, sizes[me]),
+                              {.group = call.handle(), .timeout = call.time_left()}));
     }
     ObjectList list(call.ranks());
     for (std::size_t r = 0; r < call.ranks(); ++r) {
@@ -226,7 +230,8 @@ ObjectList gather(const Call& call, const Object& object, int root) {
     TensorList list;
     for (std::size_t r = 0; is_root && r < call.ranks(); ++r)
         list.push_back(slice(blocks, r * block_bytes, block_bytes));
-    call.run(api::gather(block, list, {.group = call.handle(), .group_dst = root, .timeout = call.time_left()}),
+    call.run(api::prepare(describe::gather, block, list,
+                          {.group = call.handle(), .group_dst = root, .timeout = call.time_left()}),
              Call::fingerprint(group::gather_objects, 1, root));
     if (!is_root) {
         if (!fits({mine.bytes, 0}))
@@ -264,7 +269,8 @@ Object scatter(const Call& call, const ObjectList& objects, int root) {
         fill_block(blocks, r, bodies[r]);
         list.push_back(slice(blocks, r * block_bytes, block_bytes));
     }
-    call.run(api::scatter(block.view(), list, {.group = call.handle(), .group_src = root, .timeout = call.time_left()}),
+    call.run(api::prepare(describe::scatter, block.view(), list,
+                          {.group = call.handle(), .group_src = root, .timeout = call.time_left()}),
              Call::fingerprint(group::scatter_objects, call.ranks(), root));
     if (!is_root) {
         const Head head = head_of(block);
@@ -339,12 +345,12 @@ void broadcast_object_list(ObjectList& objects, const BroadcastObjectOptions& o)
     const auto options = [&] {
         return BroadcastOptions{.group = call.handle(), .group_src = root, .timeout = call.time_left()};
     };
-    call.run(api::broadcast(block.view(), options()),
+    call.run(api::prepare(describe::broadcast, block.view(), options()),
              Call::fingerprint(group::broadcast_objects, objects.size(), root));
     const Head head = head_of(block);
     if (!fits(head)) {
         if (!is_root) encoded = {call.room_for(padded(head.bytes)), static_cast<std::size_t>(head.bytes)};
-        call.run(api::broadcast(encoded.buffer.view(), options()));
+        call.run(api::prepare(describe::broadcast, encoded.buffer.view(), options()));
     } else if (!is_root) {
         encoded = short_body(block);
     }

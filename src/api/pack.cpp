@@ -32,7 +32,7 @@ void copy_bytes(std::byte* to, const std::byte* from, std::uint64_t bytes) {
 
 // Copies the blocks of all ranks from the pieces to the pack, or back: the pack has a rank's blocks side by side.
 template <class F>
-void for_each_block(const std::vector<Prepared>& pieces, F&& f) {
+void for_each_block(const std::vector<PreparedOperation>& pieces, F&& f) {
     const std::size_t element = pieces.front()->request.element_bytes;
     std::vector<std::uint64_t> offsets(pieces.size());
     std::uint64_t packed = 0;
@@ -48,9 +48,9 @@ void for_each_block(const std::vector<Prepared>& pieces, F&& f) {
 
 // The tensors of this rank alone, one after the other.
 template <class F>
-void for_each_own(const std::vector<Prepared>& pieces, int rank, F&& f) {
+void for_each_own(const std::vector<PreparedOperation>& pieces, int rank, F&& f) {
     std::uint64_t packed = 0;
-    for (const Prepared& piece : pieces) {
+    for (const PreparedOperation& piece : pieces) {
         const algorithm::Request& request = piece->request;
         const std::uint64_t bytes =
             (has_counts(*piece) ? request.counts[static_cast<std::size_t>(rank)] : request.count) *
@@ -58,11 +58,6 @@ void for_each_own(const std::vector<Prepared>& pieces, int rank, F&& f) {
         f(*piece, packed, bytes);
         packed += bytes;
     }
-}
-
-const std::byte* source_of(const Operation& piece) {
-    const bool in_place = piece.request.in_place || piece.request.collective == Collective::broadcast;
-    return in_place ? piece.operands.output : piece.operands.input;
 }
 
 }  // namespace
@@ -78,10 +73,10 @@ std::uint64_t packed_bytes(const Operation& o) {
 }
 
 std::uint64_t kind_of(const Operation& o) {
-    return o.operands.fingerprint >> kind_shift;
+    return o.call.fingerprint >> kind_shift;
 }
 
-Prepared pack(const std::vector<Prepared>& pieces) {
+PreparedOperation pack(const std::vector<PreparedOperation>& pieces) {
     const Operation& first = *pieces.front();
     const Collective collective = first.request.collective;
     const int rank = first.request.rank;
@@ -90,14 +85,14 @@ Prepared pack(const std::vector<Prepared>& pieces) {
     whole->timeout = first.timeout;
     whole->group = first.group;
     whole->request = first.request;
-    whole->operands = first.operands;
+    whole->call = first.call;
     std::uint64_t total = 0;
     Counts said{pieces.size()};
     whole->request.count = 0;
     std::ranges::fill(whole->request.counts, 0);
-    for (const Prepared& piece : pieces) {
+    for (const PreparedOperation& piece : pieces) {
         total += packed_bytes(*piece);
-        said.push_back(piece->operands.fingerprint);
+        said.push_back(piece->call.fingerprint);
         whole->timeout = std::max(whole->timeout, piece->timeout);
         whole->request.count += piece->request.count;
         for (std::size_t r = 0; r < piece->request.counts.size(); ++r)
@@ -105,7 +100,7 @@ Prepared pack(const std::vector<Prepared>& pieces) {
         whole->outputs.insert(whole->outputs.end(), piece->outputs.begin(), piece->outputs.end());
     }
     const std::uint64_t kind = kind_of(first);
-    whole->operands.fingerprint = group::Fingerprint::pack(
+    whole->call.fingerprint = group::Fingerprint::pack(
         static_cast<int>(kind >> 23), static_cast<DType>((kind >> 18) & 31),
         static_cast<ReduceOp::Kind>((kind >> 14) & 15), static_cast<int>(kind & 16383) - 1, said);
 
@@ -113,46 +108,48 @@ Prepared pack(const std::vector<Prepared>& pieces) {
     std::byte* own = all;
     if (has_counts(first)) {
         own = bytes_in(*whole, whole->request.counts[static_cast<std::size_t>(rank)] * first.request.element_bytes);
-        whole->operands.input = collective == Collective::all_gather ? own : all;
-        whole->operands.output = collective == Collective::all_gather ? all : own;
+        whole->call.set_counts(whole->request.counts);
+        whole->call.input = collective == Collective::all_gather ? own : all;
+        whole->call.output = collective == Collective::all_gather ? all : own;
     } else {
         whole->request.in_place = collective == Collective::all_reduce;
-        whole->operands.output = all;
+        whole->call.set_count(whole->request.count);
+        whole->call.input = whole->call.output = all;
     }
     const bool reads = collective != Collective::broadcast || rank == first.request.root;
     whole->begin = [pieces, all, own, collective, rank, reads] {
-        for (const Prepared& piece : pieces) {
+        for (const PreparedOperation& piece : pieces) {
             if (piece->begin) piece->begin();
         }
         if (collective == Collective::reduce_scatter) {
             for_each_block(pieces, [all](Operation& piece, std::uint64_t at, std::uint64_t packed, std::uint64_t n) {
-                copy_bytes(all + packed, source_of(piece) + at, n);
+                copy_bytes(all + packed, piece.call.input + at, n);
             });
         } else if (reads) {
             for_each_own(pieces, rank, [own](Operation& piece, std::uint64_t packed, std::uint64_t n) {
-                copy_bytes(own + packed, source_of(piece), n);
+                copy_bytes(own + packed, piece.call.input, n);
             });
         }
     };
     whole->finish = [pieces, all, own, collective, rank] {
         if (collective == Collective::all_gather) {
             for_each_block(pieces, [all](Operation& piece, std::uint64_t at, std::uint64_t packed, std::uint64_t n) {
-                copy_bytes(piece.operands.output + at, all + packed, n);
+                copy_bytes(piece.call.output + at, all + packed, n);
             });
         } else {
             for_each_own(pieces, rank, [own](Operation& piece, std::uint64_t packed, std::uint64_t n) {
-                copy_bytes(piece.operands.output, own + packed, n);
+                copy_bytes(piece.call.output, own + packed, n);
             });
         }
-        for (const Prepared& piece : pieces) {
+        for (const PreparedOperation& piece : pieces) {
             if (piece->finish) piece->finish();
         }
     };
     return whole;
 }
 
-Prepared pack_all_reduce(const TensorList& tensors, const AllReduceOptions& o, std::uint64_t short_bytes,
-                         std::uint64_t pack_bytes) {
+PreparedOperation pack_all_reduce(const TensorList& tensors, const AllReduceOptions& o, std::uint64_t short_bytes,
+                                  std::uint64_t pack_bytes) {
     if (tensors.size() < 2 || o.op.kind() == ReduceOp::Kind::premul_sum) return nullptr;
     const DType dtype = tensors.front().dtype();
     if (!is_supported(o.op.kind(), dtype)) return nullptr;
@@ -168,8 +165,8 @@ Prepared pack_all_reduce(const TensorList& tensors, const AllReduceOptions& o, s
     }
     if (total == 0 || static_cast<std::uint64_t>(total) * size_of(dtype) > pack_bytes) return nullptr;
     const Tensor all = empty(dtype, Extents::of(total));
-    Prepared whole = api::all_reduce(all.view(), o);
-    whole->operands.fingerprint = group::Fingerprint::pack(operation, dtype, o.op.kind(), -1, said);
+    PreparedOperation whole = prepare(describe::all_reduce, all.view(), o);
+    whole->call.fingerprint = group::Fingerprint::pack(operation, dtype, o.op.kind(), -1, said);
     whole->outputs = tensors;
     whole->temporaries.push_back(all);
     whole->begin = [tensors, all] {

@@ -1,5 +1,5 @@
-// Plans: an Operation that is made once and issued again; short ones need none.
-#include "api/request.hpp"
+// Plans: an Operation that is made once and issued again. A short call, and a short message, need not even be issued.
+#include "api/call.hpp"
 #include "record/public_call.hpp"
 
 #include <tutti/error.hpp>
@@ -15,22 +15,18 @@ namespace detail {
 
 class PlannedCall {
  public:
-    PlannedCall(api::Prepared model, milliseconds timeout, Stream stream)
+    PlannedCall(api::PreparedOperation model, milliseconds timeout, Stream stream)
         : model_(std::move(model)), group_(*model_->group), timeout_(timeout), stream_(stream) {
         if (model_->device.type != Device::Type::cpu) return;  // a backend's
-        const bool direct = !model_->begin && !model_->finish;
-        if (!model_->is_collective)
-            quick_ = direct && model_->transfer.peer >= 0 ? Quick::message : Quick::none;
-        else if (group_.choose_way(*model_) && direct)
-            quick_ = Quick::slots;
+        direct_ = !model_->begin && !model_->finish;
+        if (model_->is_collective) group_.choose_way(*model_);
     }
 
     const char* name() const noexcept { return model_->name; }
 
     void run() {
         check_idle("run");
-        if (quick_ == Quick::slots && group_.run_short(model_->name, model_->slot_call, timeout_, ordinary())) return;
-        if (quick_ == Quick::message && run_message()) return;
+        if (direct_ && run_at_once()) return;
         issue(false);
         group_.world().wait_for_call(*last_);
         source_ = last_->transfer.peer;
@@ -38,7 +34,8 @@ class PlannedCall {
 
     Work start() {
         check_idle("start");
-        if (quick_ == Quick::message && !model_->is_receive && run_message()) return Work(gone());
+        const bool is_send = !model_->is_collective && !model_->is_receive;
+        if (direct_ && is_send && run_message()) return Work(gone());
         issue(true);
         return Work(last_);
     }
@@ -50,13 +47,6 @@ class PlannedCall {
     }
 
  private:
-    enum class Quick { none, slots, message };
-
-    // A call that takes longer, or an all_to_all where some rank's blocks do not fit, goes on as an operation.
-    OrdinaryCall ordinary() const {
-        return {[](const void* given) { return static_cast<const Operation*>(given)->again(); }, model_.get()};
-    }
-
     // Temporaries and buffers serve one call at a time.
     void check_idle(const char* method) const {
         if (last_ != nullptr && !last_->done()) {
@@ -65,8 +55,18 @@ class PlannedCall {
         }
     }
 
+    // False: it has to begin as an operation. A call that takes longer, or an all_to_all where some rank's blocks do
+    // not fit, goes on as one.
+    bool run_at_once() {
+        if (!model_->is_collective) return run_message();
+        if (model_->schedule) return false;
+        return group_.run_short(model_->call,
+                                {[](const void* plan) { return static_cast<const PlannedCall*>(plan)->next(); }, this});
+    }
+
     bool run_message() {
         const transport::Transfer& t = model_->transfer;
+        if (t.peer < 0) return false;
         if (!model_->is_receive) return group_.send_now(t.peer, t.channel, t.fingerprint, {t.source, t.bytes});
         transport::Transfer receive = t;
         if (!group_.receive_now(receive)) return false;
@@ -75,7 +75,7 @@ class PlannedCall {
     }
 
     // The operation of all sends that were gone at once.
-    const api::Prepared& gone() {
+    const api::PreparedOperation& gone() {
         if (!gone_) {
             gone_ = model_->again();
             gone_->complete_unseen();
@@ -83,21 +83,26 @@ class PlannedCall {
         return gone_;
     }
 
-    // A refused operation has not begun: it is not the last.
-    void issue(bool asynchronous) {
-        api::Prepared next = model_->again();
-        next->timeout = timeout_.count() > 0 ? timeout_ : group_.timeout();
-        if (stream_ == Stream{}) next->stream = current_stream(next->device.type);  // of now
-        group_.submit(next, asynchronous);
-        last_ = std::move(next);
+    api::PreparedOperation next() const {
+        api::PreparedOperation operation = model_->again();
+        operation->timeout = timeout_.count() > 0 ? timeout_ : group_.timeout();
+        if (stream_ == Stream{}) operation->stream = current_stream(operation->device.type);  // of now
+        return operation;
     }
 
-    api::Prepared model_;  // never issued
+    // A refused operation has not begun: it is not the last.
+    void issue(bool asynchronous) {
+        api::PreparedOperation operation = next();
+        group_.submit(operation, asynchronous);
+        last_ = std::move(operation);
+    }
+
+    api::PreparedOperation model_;  // never issued
     Group& group_;
     milliseconds timeout_;
     Stream stream_;
-    Quick quick_ = Quick::none;
-    api::Prepared last_, gone_;
+    bool direct_ = false;  // on host memory, with nothing to copy before or after it
+    api::PreparedOperation last_, gone_;
     int source_ = -1;
 };
 
@@ -130,44 +135,48 @@ int Plan::source_rank() const {
 
 namespace plan {
 
-// Each call of distributed.hpp, from its one description in api/request.
-#define TUTTI_PLAN(name, PARAMETERS, arguments)                                                                   \
-    Plan name PARAMETERS {                                                                                        \
-        return Plan(std::make_unique<detail::PlannedCall>(api::name arguments, options.timeout, options.stream)); \
+// Each call of distributed.hpp, from its one description in api/call.
+#define TUTTI_PLAN_OF(name, PARAMETERS, prepared)                                                      \
+    Plan name PARAMETERS {                                                                             \
+        return Plan(std::make_unique<detail::PlannedCall>(prepared, options.timeout, options.stream)); \
     }
+#define TUTTI_PLAN(name, PARAMETERS, ...) \
+    TUTTI_PLAN_OF(name, PARAMETERS, api::prepare(api::describe::name, __VA_ARGS__))
 
-TUTTI_PLAN(broadcast, (TensorView tensor, const BroadcastOptions& options), (tensor, options))
-TUTTI_PLAN(all_reduce, (TensorView tensor, const AllReduceOptions& options), (tensor, options))
-TUTTI_PLAN(reduce, (TensorView tensor, const ReduceOptions& options), (tensor, options))
+TUTTI_PLAN(broadcast, (TensorView tensor, const BroadcastOptions& options), tensor, options)
+TUTTI_PLAN(all_reduce, (TensorView tensor, const AllReduceOptions& options), tensor, options)
+TUTTI_PLAN(reduce, (TensorView tensor, const ReduceOptions& options), tensor, options)
 TUTTI_PLAN(all_gather, (const TensorList& output_list, ConstTensorView tensor, const CollectiveOptions& options),
-           (output_list, tensor, options))
-TUTTI_PLAN(all_gather_into_tensor, (TensorView output, ConstTensorView input, const CollectiveOptions& options),
-           (output, input, options))
-TUTTI_PLAN(gather, (ConstTensorView tensor, const TensorList& gather_list, const GatherOptions& options),
-           (tensor, gather_list, options))
-TUTTI_PLAN(scatter, (TensorView tensor, const ConstTensorList& scatter_list, const ScatterOptions& options),
-           (tensor, scatter_list, options))
+           output_list, tensor, options)
+TUTTI_PLAN(all_gather_into_tensor, (TensorView output, ConstTensorView input, const CollectiveOptions& options), output,
+           input, options)
+TUTTI_PLAN(gather, (ConstTensorView tensor, const TensorList& gather_list, const GatherOptions& options), tensor,
+           gather_list, options)
+TUTTI_PLAN(scatter, (TensorView tensor, const ConstTensorList& scatter_list, const ScatterOptions& options), tensor,
+           scatter_list, options)
 TUTTI_PLAN(reduce_scatter, (TensorView output, const ConstTensorList& input_list, const ReduceScatterOptions& options),
-           (output, input_list, options))
+           output, input_list, options)
 TUTTI_PLAN(reduce_scatter_tensor, (TensorView output, ConstTensorView input, const ReduceScatterOptions& options),
-           (output, input, options))
+           output, input, options)
 TUTTI_PLAN(all_gather_into_tensor_uneven,
-           (TensorView output, ConstTensorView input, const AllGatherUnevenOptions& options), (output, input, options))
+           (TensorView output, ConstTensorView input, const AllGatherUnevenOptions& options), output, input, options)
 TUTTI_PLAN(reduce_scatter_tensor_uneven,
-           (TensorView output, ConstTensorView input, const ReduceScatterUnevenOptions& options),
-           (output, input, options))
-TUTTI_PLAN(all_to_all_single, (TensorView output, ConstTensorView input, const AllToAllSingleOptions& options),
-           (output, input, options))
+           (TensorView output, ConstTensorView input, const ReduceScatterUnevenOptions& options), output, input,
+           options)
+TUTTI_PLAN(all_to_all_single, (TensorView output, ConstTensorView input, const AllToAllSingleOptions& options), output,
+           input, options)
 TUTTI_PLAN(all_to_all,
            (const TensorList& output_list, const ConstTensorList& input_list, const CollectiveOptions& options),
-           (output_list, input_list, options))
-TUTTI_PLAN(all_to_all_v, (TensorView output, ConstTensorView input, const AllToAllVOptions& options),
-           (output, input, options))
-TUTTI_PLAN(barrier, (const BarrierOptions& options), (options))
-TUTTI_PLAN(send, (ConstTensorView tensor, int dst, const SendOptions& options), (tensor, dst, options))
-TUTTI_PLAN(recv, (TensorView tensor, const RecvOptions& options), (tensor, options))
+           output_list, input_list, options)
+TUTTI_PLAN(all_to_all_v, (TensorView output, ConstTensorView input, const AllToAllVOptions& options), output, input,
+           options)
+TUTTI_PLAN(barrier, (const BarrierOptions& options), options)
+TUTTI_PLAN_OF(send, (ConstTensorView tensor, int dst, const SendOptions& options),
+              api::prepare_send(tensor, dst, options))
+TUTTI_PLAN_OF(recv, (TensorView tensor, const RecvOptions& options), api::prepare_recv(tensor, options))
 
 #undef TUTTI_PLAN
+#undef TUTTI_PLAN_OF
 
 }  // namespace plan
 

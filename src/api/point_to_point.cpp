@@ -1,6 +1,7 @@
 // send, recv, batches, and the barrier that names the missing ranks.
+#include "api/arguments.hpp"
+#include "api/call.hpp"
 #include "api/coalescing_internal.hpp"
-#include "api/request.hpp"
 #include "group/fingerprint.hpp"
 #include "record/public_call.hpp"
 
@@ -15,7 +16,7 @@ namespace tutti {
 namespace {
 
 using api::group_of;
-using api::Prepared;
+using api::PreparedOperation;
 using detail::Group;
 using detail::OwnMessage;
 
@@ -29,22 +30,25 @@ TensorView writable(const ConstTensorView& view) {
     return result;
 }
 
-/// The arguments of a call, as long as it lasts.
+/// One side's call of a message: its arguments, as long as it lasts, and what they mean.
 struct Message {
     const char* name;
     const ConstTensorView& tensor;
-    std::optional<int> peer, group_peer;
+    std::optional<int> named_peer, named_group_peer;
     int tag;
-    const ProcessGroup& group;
+    const ProcessGroup& named_group;
     milliseconds timeout{0};
     bool receives;
     std::optional<OwnMessage> own{};  ///< instead of a tag
     Stream stream{};
+    // Set by check():
+    Group* group = nullptr;
+    int peer = transport::any_source;  ///< a global rank
 
-    std::uint64_t channel(const Group& at) const noexcept {
+    std::uint64_t channel() const noexcept {
         using detail::Channel;
-        return own ? Channel::of_message(at.index(), *own)
-                   : Channel::of_message(at.index(), static_cast<std::uint64_t>(tag));
+        return own ? Channel::of_message(group->index(), *own)
+                   : Channel::of_message(group->index(), static_cast<std::uint64_t>(tag));
     }
 };
 
@@ -53,36 +57,32 @@ std::uint64_t fingerprint_of(const ConstTensorView& tensor) {
                                     static_cast<std::uint64_t>(tensor.element_count()));
 }
 
-// The global rank that the message goes to or comes from (any_source: any). Throws for any fault in it.
-int check(const Message& m) {
-    if (!m.own) api::check_device(m.name, "tensor", m.tensor, *group_of(m.group, m.name));
+// Throws InvalidArgument for any fault in the arguments.
+void check(Message& m) {
+    m.group = api::group_unheld(m.named_group);
+    if (m.group == nullptr) [[unlikely]]
+        api::refuse_group(m.named_group, m.name);
+    if (!m.own) api::check_device(m.name, "tensor", m.tensor, *m.group);
     if (m.tensor.device().type != Device::Type::cpu && !m.tensor.contiguous()) {
-        throw InvalidArgument(fmt::format("{}: tensor on {} is not in one piece: expected contiguous memory", m.name,
-                                          to_string(m.tensor.device())));
+        api::refuse("{}: tensor on {} is not in one piece: expected contiguous memory", m.name,
+                    to_string(m.tensor.device()));
     }
-    if (m.timeout < milliseconds::zero()) {
-        throw InvalidArgument(
-            fmt::format("{}: timeout {} ms: expected zero (the group's) or more", m.name, m.timeout.count()));
-    }
-    if (m.tag < 0) throw InvalidArgument(fmt::format("{}: tag {}: expected zero or more", m.name, m.tag));
-    if (m.peer && m.group_peer)
-        throw InvalidArgument(fmt::format("{}: both a global and a group rank are given: expected one", m.name));
-    if (!m.receives && !m.peer && !m.group_peer)
-        throw InvalidArgument(fmt::format("{}: no destination is given", m.name));
-    if (!m.peer && !m.group_peer) return transport::any_source;
-    const auto group = group_of(m.group, m.name);
-    return group->global(api::rank_in(m.name, "rank", m.peer, m.group_peer, *group));
+    api::check_timeout(m.name, m.timeout);
+    if (m.tag < 0) api::refuse("{}: tag {}: expected zero or more", m.name, m.tag);
+    if (m.named_peer && m.named_group_peer)
+        api::refuse("{}: both a global and a group rank are given: expected one", m.name);
+    if (!m.receives && !m.named_peer && !m.named_group_peer) api::refuse("{}: no destination is given", m.name);
+    if (!m.named_peer && !m.named_group_peer) return;
+    m.peer = m.group->global(api::rank_in(m.name, "rank", m.named_peer, m.named_group_peer, *m.group));
 }
 
-Prepared prepare(const Message& m) {
-    const int peer = check(m);
-    const auto& group = group_of(m.group, m.name);
+PreparedOperation prepare(const Message& m) {
     auto operation = std::make_shared<detail::Operation>();
     operation->name = m.receives ? "recv" : "send";  // the name does not say whether the caller waits at once
     operation->is_collective = false;
     operation->is_receive = m.receives;
-    operation->timeout = m.timeout.count() > 0 ? m.timeout : group->timeout();
-    operation->group = group;
+    operation->timeout = m.timeout.count() > 0 ? m.timeout : m.group->timeout();
+    operation->group = m.group->shared_from_this();
     operation->outputs.push_back(writable(m.tensor));
     operation->device = m.tensor.device();
     if (operation->device.type != Device::Type::cpu)
@@ -98,8 +98,8 @@ Prepared prepare(const Message& m) {
         operation->temporaries.push_back(whole);
     }
     transport::Transfer& transfer = operation->transfer;
-    transfer.peer = peer;
-    transfer.channel = m.channel(*group);
+    transfer.peer = m.peer;
+    transfer.channel = m.channel();
     transfer.bytes = m.tensor.byte_count();
     transfer.target = m.receives ? data : nullptr;
     transfer.source = m.receives ? nullptr : data;
@@ -107,40 +107,31 @@ Prepared prepare(const Message& m) {
     return operation;
 }
 
-void check_not_to_itself(const Group& group, std::optional<int> dst, std::optional<int> group_dst) {
-    const int rank = group.global(group.rank());
-    if (dst.value_or(-1) == rank || group_dst.value_or(-1) == group.rank()) {
-        throw InvalidArgument(fmt::format("send: rank {} sends to itself: expected another rank (isend can)", rank));
-    }
+// A send that its caller waits for would wait for itself.
+void check_not_to_itself(const Message& m) {
+    if (m.receives || m.peer != m.group->global(m.group->rank())) return;
+    api::refuse("send: rank {} sends to itself: expected another rank (isend can)", m.peer);
 }
 
-// A short message between ranks of one host at once (group/messages.cpp). Otherwise, also for a faulty call, it does
-// nothing: the ordinary way reports the fault. Returns the peer, or not_run: an optional number would be assembled in
-// memory, and to read that takes as long as the stores before it need to become visible to the peer.
+// A short message between ranks of one host at once (group/messages.cpp). Returns the peer, or not_run: then it has
+// done nothing. An optional number would be assembled in memory, and to read that takes as long as the stores before it
+// need to become visible to the peer.
 constexpr int not_run = -1;
-int run_quickly(const Message& m) {
-    const bool plain = m.tensor.contiguous() && m.tensor.device().type == Device::Type::cpu;
-    if (!plain || m.peer.has_value() == m.group_peer.has_value() || m.tag < 0 || m.timeout < milliseconds::zero())
-        return not_run;
-    Group* const at = api::group_unheld(m.group);
-    if (at == nullptr) return not_run;
-    Group& group = *at;
-    const int in_group = m.peer ? group.rank_of(*m.peer) : *m.group_peer;
-    if (in_group < 0 || in_group >= group.size()) return not_run;
-    const int peer = group.global(in_group);
-    const std::uint64_t channel = m.channel(group);
+int run_at_once(const Message& m) {
+    if (m.peer < 0 || !m.tensor.contiguous() || m.tensor.device().type != Device::Type::cpu) return not_run;
     const std::size_t bytes = m.tensor.byte_count();
     auto* data = static_cast<std::byte*>(const_cast<void*>(m.tensor.data()));
     if (!m.receives) {
-        return group.send_now(peer, channel, fingerprint_of(m.tensor), {data, bytes}) ? peer : not_run;
+        const std::uint64_t fingerprint = fingerprint_of(m.tensor);
+        return m.group->send_now(m.peer, m.channel(), fingerprint, {data, bytes}) ? m.peer : not_run;
     }
     transport::Transfer transfer;
-    transfer.peer = peer;
-    transfer.channel = channel;
+    transfer.peer = m.peer;
+    transfer.channel = m.channel();
     transfer.fingerprint = fingerprint_of(m.tensor);
     transfer.target = data;
     transfer.bytes = bytes;
-    return group.receive_now(transfer) ? peer : not_run;
+    return m.group->receive_now(transfer) ? m.peer : not_run;
 }
 
 // A send that was gone at once: no caller will look at its group. One whose Work the caller has dropped serves again.
@@ -159,45 +150,45 @@ Work gone(const Message& m) {
     return Work(spare);
 }
 
-Work start(const Message& m) {
+Work start_checked(const Message& m) {
     if (!m.receives) {
         Work work = gone(m);  // made first: once the message is on its way, a reference count would wait for its stores
-        if (run_quickly(m) != not_run) return work;
+        if (run_at_once(m) != not_run) return work;
     }
-    Prepared operation = prepare(m);
-    const std::shared_ptr<Group> group = operation->group;
-    group->submit(operation, true);
+    PreparedOperation operation = prepare(m);
+    m.group->submit(operation, true);
     return Work(std::move(operation));
 }
-
-int run(const Message& m) {
-    const bool collected = api::open_scopes > 0 && api::is_collected(*group_of(m.group, m.name));
-    if (const int peer = collected ? not_run : run_quickly(m); peer != not_run) return peer;
-    Prepared operation = prepare(m);
-    if (api::collect(operation)) return operation->transfer.peer;
-    const std::shared_ptr<Group> group = operation->group;
-    group->run(operation);
-    return operation->transfer.peer;
+Work start(Message m) {
+    check(m);
+    return start_checked(m);
 }
 
-void send_message(const ConstTensorView& tensor, std::optional<int> dst, std::optional<int> group_dst,
-                  const SendOptions& o) {
-    const Group* const unheld = api::group_unheld(o.group);
-    const Group& group = unheld != nullptr ? *unheld : *group_of(o.group, "send");
-    if (api::open_scopes == 0 || !api::is_collected(group)) check_not_to_itself(group, dst, group_dst);
-    run({"send", tensor, dst, group_dst, o.tag, o.group, o.timeout, false, {}, o.stream});
+int run(Message m) {
+    check(m);
+    if (api::open_scopes == 0 || !api::is_collected(*m.group)) {
+        check_not_to_itself(m);
+        if (const int peer = run_at_once(m); peer != not_run) return peer;
+    }
+    const PreparedOperation operation = prepare(m);
+    if (!api::collect(operation)) operation->group->run(operation);
+    return operation->transfer.peer;
 }
 
 }  // namespace
 
 namespace api {
 
-Prepared send(ConstTensorView tensor, int dst, const SendOptions& o) {
-    check_not_to_itself(*group_of(o.group, "send"), dst, {});
-    return prepare({"send", tensor, dst, {}, o.tag, o.group, o.timeout, false, {}, o.stream});
+PreparedOperation prepare_send(const ConstTensorView& tensor, int dst, const SendOptions& o) {
+    Message message{"send", tensor, dst, {}, o.tag, o.group, o.timeout, false, {}, o.stream};
+    check(message);
+    check_not_to_itself(message);
+    return prepare(message);
 }
-Prepared recv(TensorView tensor, const RecvOptions& o) {
-    return prepare({"recv", tensor, o.src, o.group_src, o.tag, o.group, o.timeout, true, {}, o.stream});
+PreparedOperation prepare_recv(const TensorView& tensor, const RecvOptions& o) {
+    Message message{"recv", tensor, o.src, o.group_src, o.tag, o.group, o.timeout, true, {}, o.stream};
+    check(message);
+    return prepare(message);
 }
 
 }  // namespace api
@@ -205,12 +196,12 @@ Prepared recv(TensorView tensor, const RecvOptions& o) {
 void send(ConstTensorView tensor, int dst, const SendOptions& o) {
     if (o.group.is_non_member()) return;
     const record::PublicCall public_call("send");
-    send_message(tensor, dst, {}, o);
+    run({"send", tensor, dst, {}, o.tag, o.group, o.timeout, false, {}, o.stream});
 }
 void send_to_group_rank(ConstTensorView tensor, int group_dst, const SendOptions& o) {
     if (o.group.is_non_member()) return;
     const record::PublicCall public_call("send");
-    send_message(tensor, {}, group_dst, o);
+    run({"send", tensor, {}, group_dst, o.tag, o.group, o.timeout, false, {}, o.stream});
 }
 int recv(TensorView tensor, const RecvOptions& o) {
     if (o.group.is_non_member()) return -1;
@@ -250,12 +241,14 @@ std::vector<Work> batch_isend_irecv(const std::vector<P2POp>& operations) {
                        milliseconds{0},
                        receives};
     };
+    std::vector<Message> messages;
     for (const P2POp& op : operations) {  // all or none
-        if (!op.group.is_non_member()) check(message(op));
+        messages.push_back(message(op));
+        if (!op.group.is_non_member()) check(messages.back());
     }
     std::vector<Work> works;
     works.reserve(operations.size());
-    for (const P2POp& op : operations) works.push_back(op.group.is_non_member() ? Work() : start(message(op)));
+    for (const Message& each : messages) works.push_back(each.group == nullptr ? Work() : start_checked(each));
     return works;
 }
 

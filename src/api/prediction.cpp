@@ -1,5 +1,5 @@
 // The predicted time of a collective of a group, by the numbers that its ranks agreed on when they met.
-#include "api/request.hpp"
+#include "api/arguments.hpp"
 #include "core/suggestion.hpp"
 
 #include <tutti/error.hpp>

@@ -1,6 +1,6 @@
 // ProcessGroup, the default group, initialisation.
+#include "api/arguments.hpp"
 #include "api/environment.hpp"
-#include "api/request.hpp"
 #include "core/debug_level.hpp"
 #include "core/env.hpp"
 #include "group/group.hpp"

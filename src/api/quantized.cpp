@@ -183,7 +183,7 @@ void refuse_counts(const Kind& kind, const QuantizedOptions& o) {
 }
 
 // Memory in one piece: the caller's, or a copy that is made at the beginning.
-void set_memory(QuantizedCall& call, const Prepared& operation, const TensorView& output,
+void set_memory(QuantizedCall& call, const PreparedOperation& operation, const TensorView& output,
                 const ConstTensorView& input) {
     const auto keep = [&](const Tensor& tensor) {
         operation->temporaries.push_back(tensor);
@@ -216,9 +216,9 @@ std::uint64_t counted_bytes(const Kind& kind, const QuantizedCall& call, std::ui
     return (codes + results) / 2;
 }
 
-Prepared prepare(const Kind& kind, const std::shared_ptr<Group>& group, const TensorView& output,
-                 const ConstTensorView& input, const QuantizedOptions& o, Counts pieces,
-                 const Residuals* residuals = nullptr) {
+PreparedOperation prepare(const Kind& kind, const std::shared_ptr<Group>& group, const TensorView& output,
+                          const ConstTensorView& input, const QuantizedOptions& o, Counts pieces,
+                          const Residuals* residuals = nullptr) {
     const bool whole = kind.reduces && kind.gathers;
     const Block block = block_of(kind, input, o, whole ? Counts{elements_of(input)} : pieces);
     QuantizedCall call;
@@ -253,15 +253,15 @@ Prepared prepare(const Kind& kind, const std::shared_ptr<Group>& group, const Te
     operation->request.collective = Collective::all_reduce;
     operation->request.rank = group->rank();
     operation->request.count = counted_bytes(kind, call, elements_of(input), elements_of(output));
-    operation->operands.fingerprint = group::Fingerprint::pack({.operation = kind.operation,
-                                                                .input = input.dtype(),
-                                                                .output = output.dtype(),
-                                                                .averages = call.averages,
-                                                                .format = call.format,
-                                                                .scales = call.scales,
-                                                                .gathers_codes = call.gathers_codes,
-                                                                .block = block.named},
-                                                               compared);
+    operation->call.fingerprint = group::Fingerprint::pack({.operation = kind.operation,
+                                                            .input = input.dtype(),
+                                                            .output = output.dtype(),
+                                                            .averages = call.averages,
+                                                            .format = call.format,
+                                                            .scales = call.scales,
+                                                            .gathers_codes = call.gathers_codes,
+                                                            .block = block.named},
+                                                           compared);
     set_memory(call, operation, output, input);
     if (residuals != nullptr) {
         call.residual = residuals->own.data<float>();
@@ -282,8 +282,8 @@ std::shared_ptr<Group> checked_group(const Kind& kind, const ConstTensorView& ou
 
 }  // namespace
 
-Prepared quantized_all_reduce(TensorView output, ConstTensorView input, const QuantizedOptions& o,
-                              const Residuals* residuals) {
+PreparedOperation quantized_all_reduce(TensorView output, ConstTensorView input, const QuantizedOptions& o,
+                                       const Residuals* residuals) {
     const Kind& kind = all_reduce_kind;
     const auto group = checked_group(kind, output, input, o);
     refuse_counts(kind, o);
@@ -294,13 +294,13 @@ Prepared quantized_all_reduce(TensorView output, ConstTensorView input, const Qu
     return prepare(kind, group, output, input, o, {}, residuals);
 }
 
-Prepared quantized_reduce_scatter(TensorView output, ConstTensorView input, const QuantizedOptions& o) {
+PreparedOperation quantized_reduce_scatter(TensorView output, ConstTensorView input, const QuantizedOptions& o) {
     const auto group = checked_group(reduce_scatter_kind, output, input, o);
     return prepare(reduce_scatter_kind, group, output, input, o,
                    pieces_of(reduce_scatter_kind, input, output, o, *group));
 }
 
-Prepared quantized_all_gather(TensorView output, ConstTensorView input, const QuantizedOptions& o) {
+PreparedOperation quantized_all_gather(TensorView output, ConstTensorView input, const QuantizedOptions& o) {
     const auto group = checked_group(all_gather_kind, output, input, o);
     return prepare(all_gather_kind, group, output, input, o, pieces_of(all_gather_kind, output, input, o, *group));
 }
@@ -319,10 +319,10 @@ namespace {
 void verify_quantized(const char* name, const ConstTensorView& tensor, const QuantizedOptions& o) {
     if (api::in_detail()) api::verify(name, {o.group, o.timeout, tensor});
 }
-void run_quantized(const api::Prepared& operation) {
+void run_quantized(const api::PreparedOperation& operation) {
     operation->group->run(operation);
 }
-Work start_quantized(api::Prepared operation) {
+Work start_quantized(api::PreparedOperation operation) {
     const std::shared_ptr<detail::Group> group = operation->group;
     group->submit(operation, true);
     return Work(std::move(operation));
@@ -401,7 +401,7 @@ struct QuantizedReducer::State {
     QuantizedOptions options;
     std::map<std::size_t, Bucket> buckets;
 
-    api::Prepared prepare(const TensorView& tensor, std::size_t index) {
+    api::PreparedOperation prepare(const TensorView& tensor, std::size_t index) {
         Bucket& bucket = buckets[index];
         if (bucket.last && !bucket.last.is_completed()) {
             throw InvalidArgument(fmt::format(
@@ -417,7 +417,7 @@ struct QuantizedReducer::State {
             const auto slice = static_cast<std::int64_t>(api::slice_elements(tensor, o));
             residuals = {zeros(float32, Extents::of(tensor.element_count())), zeros(float32, Extents::of(slice))};
         }
-        api::Prepared operation = api::quantized_all_reduce(tensor, tensor, o, &residuals);
+        api::PreparedOperation operation = api::quantized_all_reduce(tensor, tensor, o, &residuals);
         ++bucket.calls;
         return operation;
     }

@@ -1,5 +1,5 @@
 // ProcessGroup::shrink: the survivors of a group go on.
-#include "api/request.hpp"
+#include "api/arguments.hpp"
 #include "group/survivors.hpp"
 
 #include <tutti/error.hpp>

@@ -1,5 +1,6 @@
 // empty_symmetric: agree on the size, make the memory on each host, agree that all ranks have it.
-#include "api/request.hpp"
+#include "api/arguments.hpp"
+#include "api/call.hpp"
 #include "group/fingerprint.hpp"
 
 #include <tutti/error.hpp>
@@ -19,10 +20,11 @@ using group::Fingerprint;
 // The smallest of all ranks' values. A rank that asks for another size, or calls another operation, is a mismatch.
 bool all_say(bool yes, std::uint64_t fingerprint, const std::shared_ptr<Group>& group, milliseconds timeout) {
     std::uint8_t value = yes ? 1 : 0;
-    const api::Prepared operation =
-        api::all_reduce(view(&value, {}), {.op = ReduceOp::min, .group = ProcessGroup(group), .timeout = timeout});
+    const api::PreparedOperation operation =
+        api::prepare(api::describe::all_reduce, view(&value, {}),
+                     {.op = ReduceOp::min, .group = ProcessGroup(group), .timeout = timeout});
     operation->name = "empty_symmetric";
-    operation->operands.fingerprint = fingerprint;
+    operation->call.fingerprint = fingerprint;
     group->run(operation);
     return value != 0;
 }

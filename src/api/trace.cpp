@@ -1,7 +1,7 @@
 // The recorder's public side.
 #include <tutti/trace.hpp>
 
-#include "api/request.hpp"
+#include "api/arguments.hpp"
 #include "record/keeper.hpp"
 #include "record/public_call.hpp"
 

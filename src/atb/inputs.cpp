@@ -112,6 +112,13 @@ Numbers numbers_of(const Json& json) {
     return numbers;
 }
 
+/// Numbers that the caller has left out.
+void complete(Numbers& counts, Numbers& offsets, const api::Blocks& blocks) {
+    const std::vector<std::uint64_t> places = api::offsets_of(blocks);
+    if (counts.empty()) counts.assign(blocks.counts.begin(), blocks.counts.end());
+    offsets.assign(places.begin(), places.end());
+}
+
 }  // namespace
 
 Exchange exchange_of(int rank, int ranks, std::int64_t input_elements, const AllToAllVV2Inputs& inputs,
@@ -133,19 +140,19 @@ Exchange exchange_of(int rank, int ranks, std::int64_t input_elements, const All
         refuse_input(ERROR_INVALID_TENSOR_DIM, "output has {} elements: expected {} or more", output_elements,
                      exchange.output_elements);
     }
-    algorithm::Request request;
-    request.rank = rank;
     try {
-        api::set_displaced_blocks(request, ranks, static_cast<std::uint64_t>(exchange.output_elements),
-                                  static_cast<std::uint64_t>(input_elements), blocks, argument_names);
+        api::RankNumbers sent, received;
+        const api::DisplacedBlocks checked =
+            api::displaced_blocks(rank, ranks,
+                                  {.input = static_cast<std::uint64_t>(input_elements),
+                                   .output = static_cast<std::uint64_t>(exchange.output_elements)},
+                                  blocks, {sent, received}, argument_names);
+        // An output may be longer than the blocks need: nothing is left to be worked out from its length.
+        complete(blocks.send_counts, blocks.send_offsets, checked.send);
+        complete(blocks.receive_counts, blocks.receive_offsets, checked.receive);
     } catch (const InvalidArgument& error) {
         throw Error(ERROR_INVALID_PARAM, error.what());
     }
-    // An output may be longer than the blocks need: nothing is left to be worked out from its length.
-    blocks.send_counts.assign(request.send_counts.begin(), request.send_counts.end());
-    blocks.send_offsets.assign(request.send_offsets.begin(), request.send_offsets.end());
-    blocks.receive_counts.assign(request.receive_counts.begin(), request.receive_counts.end());
-    blocks.receive_offsets.assign(request.receive_offsets.begin(), request.receive_offsets.end());
     return exchange;
 }
 

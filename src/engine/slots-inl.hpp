@@ -77,7 +77,7 @@ template <class F>
 }
 
 template <Collective c>
-[[gnu::always_inline]] inline SlotState Slots::begin_as(const SlotCall& call, std::uint64_t digest) {
+[[gnu::always_inline]] inline SlotState Slots::begin_as(const CollectiveCall& call, std::uint64_t digest) {
     using namespace slots;
     SlotState state{.sequence = ++sequence_, .digest = digest};
     state.is_short = c != Collective::all_to_all &&
@@ -96,17 +96,17 @@ template <Collective c>
     return state;
 }
 
-inline SlotState Slots::begin(const SlotCall& call, std::uint64_t digest) {
+inline SlotState Slots::begin(const CollectiveCall& call, std::uint64_t digest) {
     return slots::by_collective(call.collective, [&]<Collective c> { return begin_as<c>(call, digest); });
 }
 
 template <SlotEvents Events>
-bool Slots::advance(const SlotCall& call, SlotState& state, Events& events) {
+bool Slots::advance(const CollectiveCall& call, SlotState& state, Events& events) {
     return slots::by_collective(call.collective, [&]<Collective c> { return advance_as<c>(call, state, events); });
 }
 
 template <Collective c, SlotEvents Events>
-[[gnu::always_inline]] inline bool Slots::advance_as(const SlotCall& call, SlotState& state, Events& events) {
+[[gnu::always_inline]] inline bool Slots::advance_as(const CollectiveCall& call, SlotState& state, Events& events) {
     using namespace slots;
     if (!state.published && !publish<c>(call, state, events)) return events.failed();
     for (; state.next < size_; ++state.next) {
@@ -137,7 +137,7 @@ template <Collective c, SlotEvents Events>
 
 // Writes this rank's contribution, if any rank waits for one; false while there is no room for it.
 template <Collective c, SlotEvents Events>
-[[gnu::always_inline]] inline bool Slots::publish(const SlotCall& call, SlotState& state, Events& events) {
+[[gnu::always_inline]] inline bool Slots::publish(const CollectiveCall& call, SlotState& state, Events& events) {
     using namespace slots;
     if (contributes(c, call.root, rank_)) {
         constexpr bool has_blocks = c == Collective::all_to_all;
@@ -185,7 +185,7 @@ inline bool Slots::reusable(const SlotState& state, Events& events) {
 
 // Whether all contributions that this rank needs are there.
 template <Collective c>
-[[gnu::always_inline]] inline void Slots::finish(const SlotCall& call, const SlotState& state) const {
+[[gnu::always_inline]] inline void Slots::finish(const CollectiveCall& call, const SlotState& state) const {
     using namespace slots;
     if (c == Collective::all_to_all) return take_blocks(call, state);
     const std::size_t bytes = call.block_bytes;

@@ -6,14 +6,14 @@ using transport::RankControl;
 using transport::SmallSlot;
 
 // Two ranks that take turns have the lines that they write in their caches: there stores around the cache gain nothing.
-void Slots::copy_payload(const SlotCall& call, std::byte* to, const std::byte* from, std::size_t bytes) const {
+void Slots::copy_payload(const CollectiveCall& call, std::byte* to, const std::byte* from, std::size_t bytes) const {
     const bool in_turn = size_ == 2 && !slots::one_way(call.collective);
     transport::copy_staged(in_turn ? nullptr : copy_, to, from, bytes);
 }
 
 // Others' blocks, `bytes` in all, one after the other: two ranks, which take turns with the area, write the lines that
 // they have read.
-void Slots::publish_parts(const SlotCall& call, std::byte* to, std::size_t bytes) const {
+void Slots::publish_parts(const CollectiveCall& call, std::byte* to, std::size_t bytes) const {
     const auto write = [&](std::byte* at, const std::byte* from, std::size_t count) {
         if (bytes <= SmallSlot::payload_bytes)
             slots::copy_few(at, from, count);
@@ -25,11 +25,11 @@ void Slots::publish_parts(const SlotCall& call, std::byte* to, std::size_t bytes
     write(to + before, call.input + before + call.block_bytes, bytes - before);
 }
 
-bool Slots::awaits(const SlotCall& call, const SlotState& state, int peer) const noexcept {
+bool Slots::awaits(const CollectiveCall& call, const SlotState& state, int peer) const noexcept {
     return slots::needs(call.collective, call.root, peer, rank_) && !head(state, peer).holds(state.sequence);
 }
 
-std::vector<int> Slots::waits_for(const SlotCall& call, const SlotState& state) const {
+std::vector<int> Slots::waits_for(const CollectiveCall& call, const SlotState& state) const {
     std::vector<int> ranks;
     for (int peer = 0; peer < size_; ++peer) {
         if (peer == rank_) continue;

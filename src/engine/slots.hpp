@@ -32,25 +32,35 @@
 
 namespace tutti::engine {
 
-/// A collective whose contributions fit into one slot a rank.
-struct SlotCall {
+/// One rank's call of a collective. It is short, and runs in slots, where all contributions fit into one slot a rank.
+struct CollectiveCall {
     Collective collective = Collective::barrier;
     int root = 0;
     const std::byte* input = nullptr;  ///< this rank's contribution, if it makes one
     std::byte* output = nullptr;
     std::size_t block_bytes = 0;  ///< of one rank's block; of the whole where there are no blocks
-    std::uint64_t count = 0;      ///< elements that are combined
+    std::uint64_t count = 0;      ///< its elements
     DType dtype = DType::uint8;
     ReduceOp::Kind op = ReduceOp::Kind::sum;
     std::uint64_t divisor = 1;
     std::uint64_t fingerprint = 0;
+
+    /// `block_bytes` of blocks of different lengths; no slot fits those but an all_to_all's, which has counts for each.
+    static constexpr std::size_t different = ~std::size_t{0};
+    /// Sets the two, of the type that is set.
+    void set_count(std::uint64_t elements) noexcept {
+        count = elements;
+        block_bytes = elements * size_of(dtype);
+    }
+    /// The same for a block of each rank.
+    void set_counts(std::span<const std::uint64_t> counts) noexcept;
 
     // all_to_all only.
     std::span<const std::uint64_t> send_counts;  ///< by rank, in elements; empty: every block has `block_bytes`
     std::span<const std::uint64_t> receive_counts;
     std::span<const std::uint64_t> send_offsets;  ///< in elements; empty: one block after the other
     std::span<const std::uint64_t> receive_offsets;
-    /// Sets the three. The counts stay where they are.
+    /// Sets these, or the count that all of them have. The counts stay where they are.
     void set_blocks(std::span<const std::uint64_t> send, std::span<const std::uint64_t> receive);
     /// Bytes of the blocks for and from a peer.
     std::uint64_t sent_to(int peer) const noexcept { return bytes_of_block(send_counts, peer); }
@@ -98,44 +108,44 @@ class Slots {
         : arena_(&arena), copy_(copy), rank_(rank), size_(size), ahead_(ahead), seen_(static_cast<std::size_t>(size)) {}
 
     /// Whether all that this rank sends in an all_to_all fits into its slot. Ranks may differ in that.
-    bool blocks_fit(const SlotCall& call) const noexcept;
+    bool blocks_fit(const CollectiveCall& call) const noexcept;
 
     /// The next one, in the order in which all ranks call them. The one before is over.
-    SlotState begin(const SlotCall& call, std::uint64_t digest);
+    SlotState begin(const CollectiveCall& call, std::uint64_t digest);
     /// Goes on as far as the others' contributions allow; true when this rank is done with it, or has to go on with a
     /// schedule (state.large), or it has failed.
     template <SlotEvents Events>
-    bool advance(const SlotCall& call, SlotState& state, Events& events);
+    bool advance(const CollectiveCall& call, SlotState& state, Events& events);
 
     /// The same for one collective, where the caller is: the quickest way.
     template <Collective c>
-    SlotState begin_as(const SlotCall& call, std::uint64_t digest);
+    SlotState begin_as(const CollectiveCall& call, std::uint64_t digest);
     template <Collective c, SlotEvents Events>
-    bool advance_as(const SlotCall& call, SlotState& state, Events& events);
+    bool advance_as(const CollectiveCall& call, SlotState& state, Events& events);
 
     /// The latest call that a rank has begun, as far as this one knows.
     std::uint64_t begun_by(int rank) const noexcept { return seen_[static_cast<std::size_t>(rank)]; }
     /// Whether this rank needs that rank's contribution, and it is not there yet.
-    bool awaits(const SlotCall& call, const SlotState& state, int peer) const noexcept;
+    bool awaits(const CollectiveCall& call, const SlotState& state, int peer) const noexcept;
     /// The ranks that it waits for now: for their contributions, or until they have read the contents of its next slot.
-    std::vector<int> waits_for(const SlotCall& call, const SlotState& state) const;
+    std::vector<int> waits_for(const CollectiveCall& call, const SlotState& state) const;
 
  private:
     template <Collective c, SlotEvents Events>
-    bool publish(const SlotCall& call, SlotState& state, Events& events);
+    bool publish(const CollectiveCall& call, SlotState& state, Events& events);
     template <SlotEvents Events>
     bool reusable(const SlotState& state, Events& events);
     template <Collective c>
-    void finish(const SlotCall& call, const SlotState& state) const;
+    void finish(const CollectiveCall& call, const SlotState& state) const;
     std::size_t head_ahead(const SlotState& state, std::uint64_t later) const noexcept;
 
-    void copy_payload(const SlotCall& call, std::byte* to, const std::byte* from, std::size_t bytes) const;
-    void publish_parts(const SlotCall& call, std::byte* to, std::size_t bytes) const;
+    void copy_payload(const CollectiveCall& call, std::byte* to, const std::byte* from, std::size_t bytes) const;
+    void publish_parts(const CollectiveCall& call, std::byte* to, std::size_t bytes) const;
     // slots_blocks.cpp
     std::byte* blocks(int rank, const SlotState& state, std::uint64_t head) const noexcept;
-    void publish_blocks(const SlotCall& call, SlotState& state) const;
-    std::optional<std::uint64_t> unexpected_block(const SlotCall& call, SlotState& state, int peer) const;
-    void take_blocks(const SlotCall& call, const SlotState& state) const;
+    void publish_blocks(const CollectiveCall& call, SlotState& state) const;
+    std::optional<std::uint64_t> unexpected_block(const CollectiveCall& call, SlotState& state, int peer) const;
+    void take_blocks(const CollectiveCall& call, const SlotState& state) const;
 
     transport::SmallHead& head(const SlotState& state, int rank) const noexcept {
         std::byte* const control = reinterpret_cast<std::byte*>(&arena_->control(rank));

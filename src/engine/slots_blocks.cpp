@@ -28,24 +28,29 @@ void set_word(std::byte* words, std::size_t index, std::uint64_t word) {
     std::memcpy(words + index * sizeof word, &word, sizeof word);
 }
 // Where a peer's block begins in its buffer; without offsets it follows `before` bytes of other ranks' blocks.
-std::uint64_t block_begin(const SlotCall& call, std::span<const std::uint64_t> offsets, int peer,
+std::uint64_t block_begin(const CollectiveCall& call, std::span<const std::uint64_t> offsets, int peer,
                           std::uint64_t before) {
     return offsets.empty() ? before : offsets[static_cast<std::size_t>(peer)] * size_of(call.dtype);
 }
 
 }  // namespace
 
-void SlotCall::set_blocks(std::span<const std::uint64_t> send, std::span<const std::uint64_t> receive) {
+void CollectiveCall::set_counts(std::span<const std::uint64_t> counts) noexcept {
+    set_count(counts.front());
+    if (std::ranges::adjacent_find(counts, std::ranges::not_equal_to{}) != counts.end()) block_bytes = different;
+}
+
+void CollectiveCall::set_blocks(std::span<const std::uint64_t> send, std::span<const std::uint64_t> receive) {
     const auto differs = [&](std::uint64_t other) { return other != send.front(); };
     if (std::ranges::none_of(send, differs) && std::ranges::none_of(receive, differs)) {
-        block_bytes = send.front() * size_of(dtype);
+        set_count(send.front());
     } else {
         send_counts = send;
         receive_counts = receive;
     }
 }
 
-bool Slots::blocks_fit(const SlotCall& call) const noexcept {
+bool Slots::blocks_fit(const CollectiveCall& call) const noexcept {
     const auto n = static_cast<std::size_t>(size_);
     if (n > table_ranks_max) return false;
     if (call.send_counts.empty()) return call.block_bytes <= schedule::longest_in_slot(call.collective, size_);
@@ -69,7 +74,7 @@ std::byte* Slots::blocks(int rank, const SlotState& state, std::uint64_t said) c
     return head(state, rank).payload() + sizeof said;
 }
 
-void Slots::publish_blocks(const SlotCall& call, SlotState& state) const {
+void Slots::publish_blocks(const CollectiveCall& call, SlotState& state) const {
     const std::uint64_t said = call.large                 ? blocks_too_large
                                : call.send_counts.empty() ? call.block_bytes
                                                           : blocks_by_table;
@@ -103,7 +108,7 @@ void Slots::publish_blocks(const SlotCall& call, SlotState& state) const {
 
 // Takes note of a peer's description of its blocks. Returns the bytes of the one for this rank, if this rank expects
 // another length.
-std::optional<std::uint64_t> Slots::unexpected_block(const SlotCall& call, SlotState& state, int peer) const {
+std::optional<std::uint64_t> Slots::unexpected_block(const CollectiveCall& call, SlotState& state, int peer) const {
     const std::byte* const words = head(state, peer).payload();
     std::uint64_t theirs = word_of(words, 0);
     if (theirs == blocks_too_large) state.large = true;
@@ -113,7 +118,7 @@ std::optional<std::uint64_t> Slots::unexpected_block(const SlotCall& call, SlotS
     return theirs == call.received_from(peer) ? std::nullopt : std::optional(theirs);
 }
 
-void Slots::take_blocks(const SlotCall& call, const SlotState& state) const {
+void Slots::take_blocks(const CollectiveCall& call, const SlotState& state) const {
     std::uint64_t sent_before = 0, received_before = 0;
     for (int peer = 0; peer < rank_; ++peer) sent_before += call.sent_to(peer);
     for (int peer = 0; peer < size_; ++peer) {

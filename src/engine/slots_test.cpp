@@ -256,15 +256,16 @@ class Model {
         for (std::uint64_t i = 0; i < in; ++i) one.input[i] = value(rank, one.line, i);
     }
 
-    SlotCall call_of(int rank, const Line& line) {
+    CollectiveCall call_of(int rank, const Line& line) {
         Side& one = side(rank);
-        SlotCall call{.collective = line.collective,
-                      .root = line.root,
-                      .input = reinterpret_cast<const std::byte*>(one.input.data()),
-                      .output = reinterpret_cast<std::byte*>(one.output.data()),
-                      .block_bytes = line.collective == Collective::barrier ? 0 : line.count * sizeof(std::int64_t),
-                      .count = line.count,
-                      .dtype = DType::int64};
+        CollectiveCall call{
+            .collective = line.collective,
+            .root = line.root,
+            .input = reinterpret_cast<const std::byte*>(one.input.data()),
+            .output = reinterpret_cast<std::byte*>(one.output.data()),
+            .block_bytes = line.collective == Collective::barrier ? 0 : line.count * sizeof(std::int64_t),
+            .count = line.count,
+            .dtype = DType::int64};
         if (line.collective == Collective::all_to_all) {
             call.set_blocks(one.send_counts, one.receive_counts);
             call.large = line.too_large == rank;

@@ -11,7 +11,7 @@
 
 namespace tutti::detail {
 
-using engine::SlotCall;
+using engine::CollectiveCall;
 using engine::SlotState;
 
 Collectives::Collectives(const Parts& parts)
@@ -76,7 +76,7 @@ Collectives::Turn Collectives::take_turn(Operation& operation) {
     switch (operation.state) {
         case OperationState::queued: start(operation); return Turn::further;
         case OperationState::in_slots:
-            if (!advance_short(operation.slot_call, operation.slot_state, operation.sequence, operation.ticket))
+            if (!advance_short(operation.call, operation.slot_state, operation.sequence, operation.ticket))
                 return Turn::stuck;
             if (failed()) return Turn::further;
             if (operation.slot_state.large)
@@ -97,7 +97,7 @@ Collectives::Turn Collectives::run(Operation& operation) {
     if (failed()) return Turn::further;
     if (const auto& other = operation.execution->mismatch()) {
         const auto [peer, theirs] = *other;
-        inquest_.mismatch(peer, operation.sequence, theirs, operation.operands.fingerprint);
+        inquest_.mismatch(peer, operation.sequence, theirs, operation.call.fingerprint);
     }
     if (failed()) return Turn::further;
     if (!operation.execution->done()) return ran ? Turn::moved : Turn::stuck;
@@ -107,15 +107,15 @@ Collectives::Turn Collectives::run(Operation& operation) {
     else
         operation.move_to(OperationState::over);
     if (operation.state == OperationState::over && operation.request.collective == Collective::all_to_all)
-        flight_.mailbox().check_surplus(operation.operands.channel, operation.operands.fingerprint);
+        flight_.mailbox().check_surplus(operation.channel, operation.call.fingerprint);
     flight_.heed_mailbox();
     return Turn::further;
 }
 
 void Collectives::start(Operation& operation) {
-    agreement_.remember(operation.sequence, operation.operands.fingerprint);
+    agreement_.remember(operation.sequence, operation.call.fingerprint);
     recorder_.start(operation.ticket);
-    if (make_short(operation)) {
+    if (runs_in_slots(operation)) {
         suffer(operation, false, true);  // in its one turn, before the others have this rank's part
         begin_short(operation);
     } else {
@@ -125,7 +125,7 @@ void Collectives::start(Operation& operation) {
 }
 
 void Collectives::begin_schedule(Operation& operation) {
-    const std::uint64_t fingerprint = operation.operands.fingerprint;
+    const std::uint64_t fingerprint = operation.call.fingerprint;
     if (memory_.arena() != nullptr && ranks_.size() > 1) {
         // Of two ranks that disagree, the one that comes second sees the first: the fence keeps both from reading
         // before they have written (Dekker's algorithm: a full fence after the store, on either side). Not every
@@ -135,14 +135,14 @@ void Collectives::begin_schedule(Operation& operation) {
         if (failed()) return;
     }
     if (const std::uint64_t largest = operation.slot_state.largest; largest != engine::SlotState::unknown)
-        operation.request.largest_count = largest / size_of(operation.operands.dtype);
+        operation.request.largest_count = largest / size_of(operation.call.dtype);
     operation.request.scheduled = true;
-    operation.operands.channel = Channel::of_collective(index_, operation.sequence);
-    if (ranks_.size() > 1) flight_.mailbox().check_unexpected(operation.operands.channel, fingerprint);
+    operation.channel = Channel::of_collective(index_, operation.sequence);
+    if (ranks_.size() > 1) flight_.mailbox().check_unexpected(operation.channel, fingerprint);
     flight_.heed_mailbox();
     if (failed()) return;
     if (operation.quantized) {
-        operation.execution = std::make_unique<engine::Quantized>(*operation.quantized, operation.operands, context_);
+        operation.execution = std::make_unique<engine::Quantized>(*operation.quantized, operation.operands(), context_);
         operation.move_to(OperationState::scheduled);
         return;
     }
@@ -152,9 +152,9 @@ void Collectives::begin_schedule(Operation& operation) {
 bool Collectives::begin_relay(Operation& operation) {
     if (operation.request.collective != Collective::all_to_all || ranks_.size() < 4) return false;
     if (memory_.is_of_all() && planner_.named(Collective::all_to_all) != "bruck") return false;
-    const auto room = relay_.room_for(operation.operands.dtype, planner_.largest_relayed());
+    const auto room = relay_.room_for(operation.call.dtype, planner_.largest_relayed());
     if (!room) return false;
-    const Relay::Pass pass = relay_.begin(operation.request, operation.operands, *room);
+    const Relay::Pass pass = relay_.begin(operation.request, operation.operands(), *room);
     operation.execution = std::make_unique<engine::Execution>(planner_.plan(pass.request), pass.operands, context_);
     operation.move_to(OperationState::relayed);
     return true;
@@ -162,9 +162,9 @@ bool Collectives::begin_relay(Operation& operation) {
 
 // Goes on with a schedule where some rank's blocks did not fit into its slots.
 void Collectives::end_relay(Operation& operation) {
-    const Relay::Outcome outcome = relay_.end(operation.request, operation.operands);
+    const Relay::Outcome outcome = relay_.end(operation.request, operation.operands());
     if (const auto& found = outcome.difference)
-        inquest_.mismatch_of_blocks(found->peer, operation.sequence, operation.operands.fingerprint, found->theirs,
+        inquest_.mismatch_of_blocks(found->peer, operation.sequence, operation.call.fingerprint, found->theirs,
                                     found->mine);
     else if (outcome.fitted)
         operation.move_to(OperationState::over);
@@ -174,7 +174,7 @@ void Collectives::end_relay(Operation& operation) {
 
 void Collectives::execute(Operation& operation) {
     operation.execution = std::make_unique<engine::Execution>(
-        operation.schedule ? operation.schedule : planner_.plan(operation.request), operation.operands, context_);
+        operation.schedule ? operation.schedule : planner_.plan(operation.request), operation.operands(), context_);
     operation.move_to(OperationState::scheduled);
 }
 
@@ -246,7 +246,7 @@ void Collectives::probe(const Operation& operation) {
     const bool asks_all = operation.request.collective == Collective::all_to_all;
     for (const int peer : waits_for(operation)) {
         if (asks_all || !memory_.is_shared_with(peer))
-            flight_.mailbox().probe(ranks_.global(peer), operation.operands.channel, operation.operands.fingerprint);
+            flight_.mailbox().probe(ranks_.global(peer), operation.channel, operation.call.fingerprint);
     }
 }
 
@@ -272,8 +272,7 @@ void Collectives::disagreement_with(int peer, std::uint64_t sequence) {
 
 std::vector<int> Collectives::waits_for(const Operation& operation) const {
     if (operation.execution) return operation.execution->waits_for();
-    if (operation.state == OperationState::in_slots)
-        return slots_->waits_for(operation.slot_call, operation.slot_state);
+    if (operation.state == OperationState::in_slots) return slots_->waits_for(operation.call, operation.slot_state);
     return {};
 }
 
@@ -294,7 +293,7 @@ bool Collectives::is_short(Collective collective, std::uint64_t block_bytes) con
 
 // Rules are for blocks of one length. For blocks of different lengths the longest decides, up to the longest block with
 // which an even call can be short.
-bool Collectives::blocks_fit(const SlotCall& call) const noexcept {
+bool Collectives::blocks_fit(const CollectiveCall& call) const noexcept {
     if (call.send_counts.empty()) return is_short(call.collective, call.block_bytes) && slots_->blocks_fit(call);
     if (!slots_ || !slots_->blocks_fit(call)) return false;
     std::uint64_t longest = 0;
@@ -302,55 +301,27 @@ bool Collectives::blocks_fit(const SlotCall& call) const noexcept {
     return is_short(call.collective, std::min(longest, schedule::longest_in_slot(call.collective, ranks_.size())));
 }
 
-bool Collectives::make_short(Operation& operation) const {
-    const algorithm::Request& request = operation.request;
-    const engine::Operands& operands = operation.operands;
+// Ranks decide alike, but for an all_to_all's blocks: a rank whose own do not fit says so in its slot.
+bool Collectives::runs_in_slots(Operation& operation) const {
     if (!slots_ || operation.quantized) return false;
-    if (request.collective == Collective::all_to_all) {
-        operation.slot_call = {.collective = request.collective,
-                               .input = operands.input,
-                               .output = operands.output,
-                               .dtype = operands.dtype,
-                               .fingerprint = operands.fingerprint,
-                               .send_offsets = request.send_offsets,
-                               .receive_offsets = request.receive_offsets};
-        operation.slot_call.set_blocks(request.send_counts, request.receive_counts);
-        operation.slot_call.large = !blocks_fit(operation.slot_call);
-        return true;
-    }
-    std::uint64_t count = request.count;
-    if (!request.counts.empty()) {
-        count = request.counts.front();
-        if (std::ranges::any_of(request.counts, [count](std::uint64_t other) { return other != count; })) return false;
-    }
-    const std::uint64_t block_bytes = count * request.element_bytes;
-    if (!is_short(request.collective, block_bytes)) return false;
-    const bool in_place = request.in_place || request.collective == Collective::broadcast;
-    operation.slot_call = {.collective = request.collective,
-                           .root = request.root,
-                           .input = in_place ? operands.output : operands.input,
-                           .output = operands.output,
-                           .block_bytes = block_bytes,
-                           .count = count,
-                           .dtype = operands.dtype,
-                           .op = operands.op,
-                           .divisor = operands.divisor,
-                           .fingerprint = operands.fingerprint};
+    CollectiveCall& call = operation.call;
+    if (call.collective != Collective::all_to_all) return is_short(call.collective, call.block_bytes);
+    call.large = !blocks_fit(call);
     return true;
 }
 
-bool Collectives::advance_short(const SlotCall& call, SlotState& state, std::uint64_t sequence,
+bool Collectives::advance_short(const CollectiveCall& call, SlotState& state, std::uint64_t sequence,
                                 record::Ticket& ticket) {
     SlotEvents events{*this, call, sequence, ticket};
     return slots_->advance(call, state, events);
 }
 
 void Collectives::begin_short(Operation& operation) {
-    operation.slot_state = slots_->begin(operation.slot_call, agreement_.digest());
+    operation.slot_state = slots_->begin(operation.call, agreement_.digest());
     operation.move_to(OperationState::in_slots);
 }
 
-void Collectives::note_splits(const SlotCall& call, record::Ticket ticket) {
+void Collectives::note_splits(const CollectiveCall& call, record::Ticket ticket) {
     if (!call.send_counts.empty()) return recorder_.note_splits(ticket, call.send_counts, call.receive_counts);
     const std::vector<std::uint64_t> even(static_cast<std::size_t>(ranks_.size()),
                                           call.block_bytes / size_of(call.dtype));

@@ -73,9 +73,9 @@ class Collectives {
     /// Whether a collective of this shape runs in slots. Depends only on values that are equal on all ranks.
     bool is_short(Collective collective, std::uint64_t block_bytes) const noexcept;
     /// all_to_all: whether all blocks that this rank sends are short. Ranks may differ in that.
-    bool blocks_fit(const engine::SlotCall& call) const noexcept;
-    /// Whether the operation runs in slots; fills in its `slot_call` then.
-    bool make_short(Operation& operation) const;
+    bool blocks_fit(const engine::CollectiveCall& call) const noexcept;
+    /// Whether the operation runs in slots. An all_to_all does: its call says whether this rank's blocks fit.
+    bool runs_in_slots(Operation& operation) const;
 
     // The questions of other ranks (transport::Calls).
     std::uint64_t fingerprint_at(std::uint64_t sequence) const { return agreement_.fingerprint_at(sequence); }
@@ -95,7 +95,7 @@ class Collectives {
     /// The reports of a call in slots (engine::SlotEvents).
     struct SlotEvents {
         Collectives& of;
-        const engine::SlotCall& call;
+        const engine::CollectiveCall& call;
         std::uint64_t sequence;
         record::Ticket& ticket;
 
@@ -131,10 +131,10 @@ class Collectives {
     // In slots.
     void take_short_sizes(Collective collective);
     void begin_short(Operation& operation);
-    bool advance_short(const engine::SlotCall& call, engine::SlotState& state, std::uint64_t sequence,
+    bool advance_short(const engine::CollectiveCall& call, engine::SlotState& state, std::uint64_t sequence,
                        record::Ticket& ticket);
     /// Once for each call.
-    void record_short(const engine::SlotCall& call, std::uint64_t sequence, record::Ticket& ticket) {
+    void record_short(const engine::CollectiveCall& call, std::uint64_t sequence, record::Ticket& ticket) {
         if (ticket != 0) return;
         ticket = recorder_.begin_brief({.sequence = sequence,
                                         .fingerprint = call.fingerprint,
@@ -144,7 +144,7 @@ class Collectives {
         if (call.collective == Collective::all_to_all && recorder_.keeps_splits()) [[unlikely]]
             note_splits(call, ticket);
     }
-    void note_splits(const engine::SlotCall& call, record::Ticket ticket);
+    void note_splits(const engine::CollectiveCall& call, record::Ticket ticket);
 
     const std::uint32_t index_;
     const Ranks& ranks_;

@@ -102,12 +102,14 @@ struct RankInThread {
                               .count = values.size(),
                               .in_place = true};
         auto* const data = reinterpret_cast<std::byte*>(values.data());
-        operation->operands = {
+        operation->call = {
+            .collective = Collective::all_reduce,
             .input = data,
             .output = data,
             .dtype = DType::float32,
             .fingerprint = group::Fingerprint::pack(static_cast<int>(Collective::all_reduce), DType::float32,
                                                     ReduceOp::Kind::sum, -1, values.size())};
+        operation->call.set_count(values.size());
         operation->timeout = seconds(1);
         operation->started = Clock::now();
         operation->deadline = Deadline::after(operation->timeout);
@@ -178,7 +180,7 @@ TEST_F(CollectivesOfTwo, answer_what_other_ranks_ask_about_them) {
     EXPECT_FALSE(first_.collectives->has_finished(2)) << "it has not begun";
     EXPECT_EQ(first_.collectives->fingerprint_at(1), 0U) << "it waits for its turn";
     first_.flight.move();
-    EXPECT_EQ(first_.collectives->fingerprint_at(1), here->operands.fingerprint);
+    EXPECT_EQ(first_.collectives->fingerprint_at(1), here->call.fingerprint);
     second_.all_reduce(b);
     second_.flight.move();
     first_.flight.move();

@@ -57,13 +57,12 @@ BackendRequest request_of(const Operation& operation, const Group& group) {
         return r;
     }
     const algorithm::Request& request = operation.request;
-    const engine::Operands& operands = operation.operands;
-    r.dtype = operands.dtype;
-    r.op = operation.premultiplied.value_or(ReduceOp(operands.op));
+    r.dtype = operation.call.dtype;
+    r.op = operation.premultiplied.value_or(ReduceOp(operation.call.op));
     r.in_rank_order = group.determinism() == Determinism::layout_invariant;
     r.root = recorded_root(request.collective, request.root);
-    r.input = request.in_place ? operands.output : operands.input;
-    r.output = operands.output;
+    r.input = request.collective == Collective::broadcast ? nullptr : operation.call.input;
+    r.output = operation.call.output;
     r.count = request.count;
     r.counts = request.counts;
     if (request.collective == Collective::gather || request.collective == Collective::scatter)

@@ -35,6 +35,8 @@ class ForeignBackends {
 
     /// By device, native ones included.
     const backend::Devices& names() const noexcept { return names_; }
+    /// names() has one for host memory. Every call asks for that.
+    bool serve_host() const noexcept { return serve_host_; }
     /// Options for groups made after this one's pattern.
     const std::any& options() const noexcept { return options_; }
     /// The device that this process is bound to.
@@ -72,7 +74,8 @@ class ForeignBackends {
     void wait_for_all();
 
     Group& group_;
-    backend::Devices names_;
+    const backend::Devices names_;
+    const bool serve_host_ = names_.contains(Device::Type::cpu);
     std::map<Device::Type, std::shared_ptr<CustomBackend>> made_;  // those that are not native
     std::any options_;
     std::optional<Device> device_;

@@ -120,12 +120,11 @@ std::shared_ptr<transport::SymmetricSegment> Group::make_symmetric(std::size_t b
         });
 }
 
-bool Group::choose_way(Operation& operation) {
-    if (collectives_.make_short(operation)) return true;
+void Group::choose_way(Operation& operation) {
+    if (collectives_.runs_in_slots(operation)) return;
     const std::lock_guard lock(world_->flight().mutex());
     operation.request.scheduled = true;
     operation.schedule = planner_.plan(operation.request);
-    return false;
 }
 
 void Group::begin(const std::shared_ptr<Operation>& operation) {

@@ -70,21 +70,20 @@ class Group : public std::enable_shared_from_this<Group> {
     std::chrono::milliseconds timeout() const noexcept { return timeout_.load(); }
     void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
     /// Whether it works on tensors there.
-    bool serves(Device::Type device) const noexcept { return backends_->names().contains(device); }
+    bool serves(Device::Type device) const noexcept {
+        return device == Device::Type::cpu ? backends_->serve_host() : backends_->names().contains(device);
+    }
     ForeignBackends& backends() const noexcept { return *backends_; }
 
     /// Queues the operation; asynchronous ones are progressed in the background.
     void submit(const std::shared_ptr<Operation>& operation, bool asynchronous);
-    /// Decides how a collective that is not issued yet will run, and all that are made from it: fills in `slot_call`
-    /// and returns true, or `schedule` and returns false.
-    bool choose_way(Operation& operation);
+    /// Decides how a collective that is not issued yet will run, and all that are made from it: gives it a schedule
+    /// where it does not run in slots.
+    void choose_way(Operation& operation);
     /// Issues it, waits for it, and throws its error.
     void run(const std::shared_ptr<Operation>& operation);
     /// ShortCalls::run.
-    bool run_short(const char* name, const engine::SlotCall& call, std::chrono::milliseconds timeout,
-                   OrdinaryCall ordinary = {}) {
-        return short_calls_.run(name, call, timeout, ordinary);
-    }
+    bool run_short(const engine::CollectiveCall& call, OperationMaker longer) { return short_calls_.run(call, longer); }
     /// Sends a short message to a rank (of the world) of this host at once; `payload` may be written again. Where it
     /// has to go the ordinary way, does nothing and returns false.
     bool send_now(int peer, std::uint64_t channel, std::uint64_t fingerprint, std::span<const std::byte> payload);

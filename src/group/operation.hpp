@@ -29,11 +29,11 @@ namespace tutti::detail {
 class Group;
 class Operation;
 
-/// Makes the operation that a short call becomes where it is not short for other ranks: make(arguments); null: its
-/// description is enough.
-struct OrdinaryCall {
-    std::shared_ptr<Operation> (*make)(const void* arguments) = nullptr;
-    const void* arguments = nullptr;
+/// Makes the operation as which a short call goes on, when it takes longer than a moment or is not short for other
+/// ranks: make(call).
+struct OperationMaker {
+    std::shared_ptr<Operation> (*make)(const void* call);
+    const void* call;
 };
 
 /// How the recorder sees a collective.
@@ -76,8 +76,8 @@ class Operation {
     const char* name = "";  ///< a literal
     bool is_collective = true;
     bool is_receive = false;
-    algorithm::Request request;       // collectives
-    engine::Operands operands;        // collectives
+    engine::CollectiveCall call;      // collectives: its buffers, in one piece, and what ranks agree on
+    algorithm::Request request;       // the same for a schedule
     transport::Transfer transfer;     // point to point
     std::function<void()> begin;      // before it is issued: packs inputs
     std::function<void()> finish;     // after success, before completion: unpacks results
@@ -99,8 +99,8 @@ class Operation {
     std::uint64_t sequence = 0;
     std::unique_ptr<engine::Running> execution;
     OperationState state = OperationState::queued;  ///< changes by move_to()
-    engine::SlotCall slot_call;                     // where it is short
-    engine::SlotState slot_state;                   // sequence 0: it is not, or has not begun
+    std::uint64_t channel = 0;                      // of its messages, from the schedule's begin on
+    engine::SlotState slot_state;                   // sequence 0: it is not in slots, or has not begun
     Instant started;
     record::Ticket ticket = 0;
     std::optional<ArmedFault> fault;  ///< that TUTTI_FAULTS asks for
@@ -112,6 +112,10 @@ class Operation {
 
     /// Throws InternalError if it may not.
     void move_to(OperationState next);
+    /// The buffers as a schedule sees them: values that the results replace are in the output.
+    engine::Operands operands() const;
+    /// Lets `call` refer to the blocks of `request`, which live as long.
+    void refer_to_blocks();
     /// A new one that does the same, on the same buffers and temporaries.
     std::shared_ptr<Operation> again() const;
 

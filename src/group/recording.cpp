@@ -46,7 +46,7 @@ record::Ticket begin(record::Recorder& recorder, const Ranks& ranks, const Opera
     }
     const algorithm::Request& request = operation.request;
     const record::Ticket ticket = recorder.begin({.sequence = operation.sequence,
-                                                  .fingerprint = operation.operands.fingerprint,
+                                                  .fingerprint = operation.call.fingerprint,
                                                   .bytes = bytes_of(request),
                                                   .peer = recorded_root(request.collective, request.root),
                                                   .kind = recorded_kind(request.collective)},

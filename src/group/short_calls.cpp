@@ -10,7 +10,7 @@
 
 namespace tutti::detail {
 
-using engine::SlotCall;
+using engine::CollectiveCall;
 using engine::SlotState;
 
 namespace {
@@ -32,14 +32,12 @@ ShortCalls::ShortCalls(Group& group, Collectives& collectives)
       neighbours_(group.world().neighbours()),
       closed_(means_.faults != nullptr || group.recorder().counts_operations()) {}
 
-bool ShortCalls::run(const char* name, const SlotCall& call, std::chrono::milliseconds timeout, OrdinaryCall ordinary) {
-    return engine::slots::by_collective(call.collective,
-                                        [&]<Collective c> { return run_as<c>(name, call, timeout, ordinary); });
+bool ShortCalls::run(const CollectiveCall& call, OperationMaker longer) {
+    return engine::slots::by_collective(call.collective, [&]<Collective c> { return run_as<c>(call, longer); });
 }
 
 template <Collective c>
-bool ShortCalls::run_as(const char* name, const SlotCall& call, std::chrono::milliseconds timeout,
-                        OrdinaryCall ordinary) {
+bool ShortCalls::run_as(const CollectiveCall& call, OperationMaker longer) {
     Flight& flight = flight_;  // the compiler could not know that they stay where they are
     Collectives& collectives = collectives_;
     BiasedMutex::Entry entry(flight.mutex());
@@ -53,31 +51,25 @@ bool ShortCalls::run_as(const char* name, const SlotCall& call, std::chrono::mil
         return true;
     }
     collectives.record_short(call, sequence, ticket);
-    go_on(entry, name, call, state, sequence, ticket, timeout, ordinary);
+    go_on(entry, call, state, sequence, ticket, longer);
     return true;
 }
 
 // The call takes longer, or has failed: an ordinary operation from here on, which can time out, sleep and be
 // interrupted.
-void ShortCalls::go_on(BiasedMutex::Entry& entry, const char* name, const SlotCall& call, const SlotState& state,
-                       std::uint64_t sequence, record::Ticket ticket, std::chrono::milliseconds timeout,
-                       OrdinaryCall ordinary) {
+void ShortCalls::go_on(BiasedMutex::Entry& entry, const CollectiveCall& call, const SlotState& state,
+                       std::uint64_t sequence, record::Ticket ticket, OperationMaker longer) {
     collectives_.recorder_.prolong(ticket);
     if (flight_.failure()) {
         collectives_.recorder_.end(ticket, record::State::failed);
         std::rethrow_exception(flight_.failure());
     }
-    const auto operation = ordinary.make != nullptr ? ordinary.make(ordinary.arguments) : std::make_shared<Operation>();
-    operation->timeout = timeout.count() > 0 ? timeout : group_.timeout();
+    const std::shared_ptr<Operation> operation = longer.make(longer.call);
     operation->started = Clock::now();
     operation->deadline = Deadline::after(operation->timeout, operation->started);
-    operation->group = group_.shared_from_this();
     operation->sequence = sequence;
-    if (ordinary.make == nullptr || !collectives_.make_short(*operation)) {
-        operation->name = name;
-        operation->operands.fingerprint = call.fingerprint;
-        operation->slot_call = call;
-    }
+    operation->call = call;  // on the buffers with which it has begun
+    operation->refer_to_blocks();
     operation->slot_state = state;
     operation->ticket = ticket;
     operation->move_to(OperationState::in_slots);
@@ -88,7 +80,7 @@ void ShortCalls::go_on(BiasedMutex::Entry& entry, const char* name, const SlotCa
 
 // Looks while that is the quickest way on; false: it takes longer.
 template <Collective c>
-[[gnu::always_inline]] inline bool ShortCalls::wait_briefly(const SlotCall& call, SlotState& state,
+[[gnu::always_inline]] inline bool ShortCalls::wait_briefly(const CollectiveCall& call, SlotState& state,
                                                             std::uint64_t sequence, record::Ticket& ticket) {
     Collectives::SlotEvents events{collectives_, call, sequence, ticket};
     for (Waiting::Looks looks(driver_.waiting()); !collectives_.slots_->advance_as<c>(call, state, events);) {
@@ -97,7 +89,8 @@ template <Collective c>
     return true;
 }
 
-bool ShortCalls::yield_briefly(const SlotCall& call, SlotState& state, std::uint64_t sequence, record::Ticket& ticket) {
+bool ShortCalls::yield_briefly(const CollectiveCall& call, SlotState& state, std::uint64_t sequence,
+                               record::Ticket& ticket) {
     // More ranks than cores: the awaited ranks are most likely ready to run, and get this core, unless they have
     // others. This rank keeps the lock meanwhile, so not for long.
     Waiting& waiting = driver_.waiting();
@@ -121,7 +114,7 @@ bool ShortCalls::yield_briefly(const SlotCall& call, SlotState& state, std::uint
 }
 
 // None of the ranks whose contributions are missing needs this CPU.
-bool ShortCalls::awaits_only_others_cpus(const SlotCall& call, const SlotState& state) {
+bool ShortCalls::awaits_only_others_cpus(const CollectiveCall& call, const SlotState& state) {
     CpuBalancer* const balancer = means_.cpu_balancer ? &*means_.cpu_balancer : nullptr;
     if (balancer == nullptr) return false;
     balancer->observe();

@@ -30,27 +30,24 @@ class ShortCalls {
     /// Of a group, and its collectives; both outlive it.
     ShortCalls(Group& group, Collectives& collectives);
 
-    /// Runs a short collective without an Operation, when nothing else is in flight. `timeout` zero: the group's. Where
-    /// it has to go the ordinary way, does nothing and returns false.
-    bool run(const char* name, const engine::SlotCall& call, std::chrono::milliseconds timeout,
-             OrdinaryCall ordinary = {});
-    /// From now on all go the ordinary way.
+    /// Runs a short collective, when nothing else is in flight; as an operation of `longer` from the moment on when it
+    /// takes longer. Where it has to begin as an operation, does nothing and returns false.
+    bool run(const engine::CollectiveCall& call, OperationMaker longer);
+    /// From now on all begin as operations.
     void close() noexcept { closed_ = true; }
     bool closed() const noexcept { return closed_; }
 
  private:
     template <Collective c>
-    bool run_as(const char* name, const engine::SlotCall& call, std::chrono::milliseconds timeout,
-                OrdinaryCall ordinary);
+    bool run_as(const engine::CollectiveCall& call, OperationMaker longer);
     template <Collective c>
-    bool wait_briefly(const engine::SlotCall& call, engine::SlotState& state, std::uint64_t sequence,
+    bool wait_briefly(const engine::CollectiveCall& call, engine::SlotState& state, std::uint64_t sequence,
                       record::Ticket& ticket);
-    bool yield_briefly(const engine::SlotCall& call, engine::SlotState& state, std::uint64_t sequence,
+    bool yield_briefly(const engine::CollectiveCall& call, engine::SlotState& state, std::uint64_t sequence,
                        record::Ticket& ticket);
-    bool awaits_only_others_cpus(const engine::SlotCall& call, const engine::SlotState& state);
-    void go_on(BiasedMutex::Entry& entry, const char* name, const engine::SlotCall& call,
-               const engine::SlotState& state, std::uint64_t sequence, record::Ticket ticket,
-               std::chrono::milliseconds timeout, OrdinaryCall ordinary);
+    bool awaits_only_others_cpus(const engine::CollectiveCall& call, const engine::SlotState& state);
+    void go_on(BiasedMutex::Entry& entry, const engine::CollectiveCall& call, const engine::SlotState& state,
+               std::uint64_t sequence, record::Ticket ticket, OperationMaker longer);
 
     Group& group_;
     Collectives& collectives_;

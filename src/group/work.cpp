@@ -16,13 +16,32 @@ namespace tutti {
 
 namespace detail {
 
+engine::Operands Operation::operands() const {
+    const bool in_place = request.in_place || request.collective == Collective::broadcast;
+    return {.input = in_place ? nullptr : const_cast<std::byte*>(call.input),
+            .output = call.output,
+            .dtype = call.dtype,
+            .op = call.op,
+            .divisor = call.divisor,
+            .channel = channel,
+            .fingerprint = call.fingerprint};
+}
+
+void Operation::refer_to_blocks() {
+    if (request.collective != Collective::all_to_all) return;
+    call.set_blocks(request.send_counts, request.receive_counts);
+    call.send_offsets = request.send_offsets;
+    call.receive_offsets = request.receive_offsets;
+}
+
 std::shared_ptr<Operation> Operation::again() const {
     auto next = std::make_shared<Operation>();
     next->name = name;
     next->is_collective = is_collective;
     next->is_receive = is_receive;
     next->request = request;
-    next->operands = operands;
+    next->call = call;
+    next->refer_to_blocks();
     next->transfer = transfer;
     next->begin = begin;
     next->finish = finish;

@@ -195,6 +195,29 @@ TEST_P(Short, all_to_all_into_its_own_input_is_right) {
     });
 }
 
+// The result begins in the middle of this rank's own block.
+TEST_P(Short, results_that_overlap_the_values_they_come_from_are_right) {
+    run_ranks(2, GetParam(), [](const ProcessGroup& g) {
+        constexpr std::size_t block = 2000;
+        const auto me = static_cast<std::size_t>(g.rank());
+        const auto at = [](std::size_t rank, std::size_t k) { return static_cast<int>(rank * 10'000 + k); };
+        std::vector<int> x(2 * block + 1);
+        const std::span<int> all = std::span(x).first(2 * block), result = std::span(x).subspan(me * block + 1, block);
+        const auto fill = [&] {
+            for (std::size_t k = 0; k < x.size(); ++k) x[k] = at(me, k);
+        };
+        fill();
+        reduce_scatter_tensor(result, all, {.group = g});
+        for (std::size_t k = 0; k < block; ++k)
+            ASSERT_EQ(result[k], at(0, me * block + k) + at(1, me * block + k)) << k;
+        fill();
+        ConstTensorList list;
+        if (me == 0) list = {all.first(block), all.last(block)};
+        scatter(result, list, {.src = 0, .group = g});
+        for (std::size_t k = 0; k < block; ++k) ASSERT_EQ(result[k], at(0, me * block + k)) << k;
+    });
+}
+
 TEST_P(Short, collectives_that_disagree_raise_on_both_sides_also_where_a_rank_would_not_wait) {
     const auto disagree = [](const auto& call) {
         run_ranks(2, GetParam(), [&call](const ProcessGroup& g) {

@@ -250,11 +250,11 @@ class InSlots {
     void call(std::size_t rank, std::uint64_t number) {
         Side& side = sides_[rank];
         fill(side, rank, number);
-        engine::SlotCall call{.collective = collective_,
-                              .input = reinterpret_cast<const std::byte*>(side.input.data()),
-                              .output = reinterpret_cast<std::byte*>(side.output.data()),
-                              .block_bytes = words_ * sizeof(std::uint64_t),
-                              .dtype = DType::int64};
+        engine::CollectiveCall call{.collective = collective_,
+                                    .input = reinterpret_cast<const std::byte*>(side.input.data()),
+                                    .output = reinterpret_cast<std::byte*>(side.output.data()),
+                                    .block_bytes = words_ * sizeof(std::uint64_t),
+                                    .dtype = DType::int64};
         if (collective_ == Collective::all_to_all) call.set_blocks(side.sent, side.received);
         Events events;
         engine::SlotState state = side.slots.begin(call, number);

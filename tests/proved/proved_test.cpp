@@ -118,7 +118,7 @@ class Ranks {
         std::optional<engine::Execution> execution;
         // For what says that it runs in slots.
         std::optional<engine::Slots> slots;
-        engine::SlotCall call;
+        engine::CollectiveCall call;
         engine::SlotState state;
         bool done_in_slots = false;
 

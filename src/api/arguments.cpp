@@ -1,0 +1,73 @@
+#include "api/arguments.hpp"
+
+#include "api/host_bytes.hpp"
+
+#include <fmt/ranges.h>
+
+namespace tutti::api {
+
+std::shared_ptr<Group> group_of(const ProcessGroup& group, const char* operation) {
+    if (group) return group.impl();
+    if (!group.is_non_member()) {
+        if (const auto& standard = default_impl()) return standard;
+    }
+    refuse_group(group, operation);
+}
+
+void refuse_group(const ProcessGroup& group, const char* operation) {
+    if (group.is_non_member()) refuse("{}: this rank is not in the group: expected a member", operation);
+    throw InvalidArgument(fmt::format("{}: there is no default group; call init_process_group first", operation), {},
+                          ErrorCode::not_initialized);
+}
+
+int root_of(const char* operation, std::optional<int> global, std::optional<int> in_group, const Group& group,
+            int fallback) {
+    if (global && in_group)
+        refuse("{}: both a global and a group rank are given for the root: expected one", operation);
+    if (!global && !in_group && fallback < 0)
+        refuse("{}: no root is given: expected src/dst or group_src/group_dst", operation);
+    if (!global && !in_group) global = fallback;
+    return rank_in(operation, "root", global, in_group, group);
+}
+
+int rank_in(const char* operation, const char* what, std::optional<int> global, std::optional<int> in_group,
+            const Group& group) {
+    const int rank = global ? group.rank_of(*global) : *in_group;
+    if (rank >= 0 && rank < group.size()) return rank;
+    if (!global || group.ranks().are_all()) {
+        refuse("{}: {} {}: expected 0 to {}", operation, what, global ? *global : *in_group, group.size() - 1);
+    }
+    refuse("{}: {} {} is not in group \"{}\": expected one of its global ranks {}", operation, what, *global,
+           group.name(), fmt::format("{}", fmt::join(group.ranks().all(), ", ")));
+}
+
+void check_unserved(const char* operation, const char* argument, const ConstTensorView& view, const Group& group) {
+    if (view.device().type == Device::Type::cpu && HostBytes::are_meant()) return;
+    if (group.serves(Device::Type::cpu)) {
+        refuse("{}: {} is on {}: expected host memory", operation, argument, to_string(view.device()));
+    }
+    std::string served;
+    for (const auto& [device, backend] : group.backends().names())
+        served += fmt::format("{}{}:{}", served.empty() ? "" : ",", name_of(device), backend);
+    refuse("{}: {} is on {}: no backend of group \"{}\" serves it; expected one of {}", operation, argument,
+           to_string(view.device()), group.name(), served);
+}
+
+void check_dtype(const char* operation, const char* argument, const ConstTensorView& view, DType dtype,
+                 const Group& group) {
+    check_device(operation, argument, view, group);
+    if (view.dtype() == dtype) return;
+    refuse("{}: {} is {}: expected {}, as the other tensor", operation, argument, view.to_string(), to_string(dtype));
+}
+
+void check_count(const char* operation, const char* argument, const ConstTensorView& view, std::uint64_t count) {
+    if (count_of(view) == count) return;
+    refuse("{}: {} has {} elements: expected {}", operation, argument, view.element_count(), count);
+}
+
+void check_length(const char* operation, const char* argument, std::size_t length, const Group& group) {
+    if (length == static_cast<std::size_t>(group.size())) return;
+    refuse("{}: {} has {} tensors: expected {}, one per rank", operation, argument, length, group.size());
+}
+
+}  // namespace tutti::api

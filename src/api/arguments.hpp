@@ -1,0 +1,70 @@
+// The arguments that the public functions have in common, and their checks: groups, roots, devices, types, counts. Each
+// check throws InvalidArgument.
+#pragma once
+
+#include "api/blocks.hpp"
+#include "group/group.hpp"
+
+#include <tutti/distributed.hpp>
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+
+namespace tutti::api {
+
+using detail::Group;
+
+/// Throws InvalidArgument. Out of the way of the calls that are right.
+template <class... Args>
+[[noreturn, gnu::cold, gnu::noinline]] void refuse(fmt::format_string<const Args&...> format, const Args&... args) {
+    throw InvalidArgument(fmt::format(format, args...));
+}
+
+/// The default group, or null. Every call needs it, so it is quicker than default_group(). Valid until this thread's
+/// next call.
+const std::shared_ptr<Group>& default_impl() noexcept;
+/// The group that an option names; throws when there is none, or this rank is not in it.
+std::shared_ptr<Group> group_of(const ProcessGroup& group, const char* operation);
+[[noreturn]] void refuse_group(const ProcessGroup& group, const char* operation);
+/// The same for short calls, which do not hold it: an atomic reference count would wait until all earlier stores are
+/// visible to the other CPUs. Null where there is none.
+inline Group* group_unheld(const ProcessGroup& group) noexcept {
+    if (group) return group.impl().get();
+    return group.is_non_member() ? nullptr : default_impl().get();
+}
+
+/// The root that a pair of options names, as a rank of the group; `fallback` (a global rank) where neither is given,
+/// -1: InvalidArgument.
+int root_of(const char* operation, std::optional<int> global, std::optional<int> in_group, const Group& group,
+            int fallback);
+/// The rank in the group of a global rank, or of one in the group; throws where it has none. `what`: "root".
+int rank_in(const char* operation, const char* what, std::optional<int> global, std::optional<int> in_group,
+            const Group& group);
+
+inline void check_timeout(const char* operation, milliseconds timeout) {
+    if (timeout < milliseconds::zero()) [[unlikely]]
+        refuse("{}: timeout {} ms: expected zero (the group's) or more", operation, timeout.count());
+}
+
+/// For a device that the group does not serve: throws unless the call carries bytes of tutti's own (HostBytes).
+void check_unserved(const char* operation, const char* argument, const ConstTensorView& view, const Group& group);
+/// Throws where no backend of the group serves the tensor's device.
+inline void check_device(const char* operation, const char* argument, const ConstTensorView& view, const Group& group) {
+    if (!group.serves(view.device().type)) [[unlikely]]
+        check_unserved(operation, argument, view, group);
+}
+/// The same, and its type is that of another tensor.
+void check_dtype(const char* operation, const char* argument, const ConstTensorView& view, DType dtype,
+                 const Group& group);
+void check_count(const char* operation, const char* argument, const ConstTensorView& view, std::uint64_t count);
+/// A list has a tensor for each rank.
+void check_length(const char* operation, const char* argument, std::size_t length, const Group& group);
+inline void check_op(const char* operation, ReduceOp::Kind op, DType dtype) {
+    if (!is_supported(op, dtype)) [[unlikely]]
+        refuse("{}: op {} is not defined for {}", operation, to_string(op), to_string(dtype));
+}
+
+}  // namespace tutti::api

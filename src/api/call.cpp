@@ -1,0 +1,371 @@
+// The checks of each collective, and the call that it means.
+#include "api/call.hpp"
+
+#include "api/arguments.hpp"
+#include "group/fingerprint.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace tutti::api::describe {
+namespace {
+
+using group::Fingerprint;
+
+template <class Options>
+void begin(Call& call, const char* name, Collective collective, const Options& o) {
+    Group* const group = group_unheld(o.group);
+    if (group == nullptr) [[unlikely]]
+        refuse_group(o.group, name);
+    check_timeout(name, o.timeout);
+    call.name = name;
+    call.collective = collective;
+    call.group = group;
+    call.timeout = o.timeout;
+    call.stream = o.stream;
+}
+
+void set_op(Call& call, const ReduceOp& op) {
+    check_op(call.name, op.kind(), call.dtype);
+    call.op = op.kind();
+    if (op.kind() == ReduceOp::Kind::avg) call.divisor = static_cast<std::uint64_t>(call.group->size());
+    if (op.kind() == ReduceOp::Kind::premul_sum) [[unlikely]] {
+        call.op = ReduceOp::Kind::sum;
+        call.scaling = &op;
+    }
+}
+
+// The parts of a call on which all ranks have to agree.
+void set_fingerprint(Call& call, ReduceOp::Kind op = ReduceOp::Kind::sum, int root = -1) {
+    call.fingerprint = Fingerprint::pack(static_cast<int>(call.collective), call.dtype, op, root, call.count);
+}
+// Of blocks whose lengths may differ.
+void set_fingerprint_of_blocks(Call& call, ReduceOp::Kind op = ReduceOp::Kind::sum) {
+    if (call.counts.empty()) return set_fingerprint(call, op);
+    call.fingerprint = Fingerprint::pack(static_cast<int>(call.collective), call.dtype, op, -1, call.counts);
+}
+// An all_to_all's blocks are each pair's own.
+void set_fingerprint_of_exchange(Call& call) {
+    call.fingerprint =
+        Fingerprint::pack(static_cast<int>(call.collective), call.dtype, ReduceOp::Kind::sum, -1, std::uint64_t{0});
+}
+
+// ---- Where the values are
+
+bool is_on_host(const ConstTensorView& view) {
+    return view.device().type == Device::Type::cpu;
+}
+
+/// The values on one side of a call.
+struct Memory {
+    std::byte* begin = nullptr;
+    std::size_t bytes = 0;
+    bool in_one_piece = true;  ///< of host memory
+};
+Memory memory_of(const ConstTensorView& view) {
+    return {static_cast<std::byte*>(const_cast<void*>(view.data())), view.byte_count(),
+            view.contiguous() && is_on_host(view)};
+}
+template <class View>
+Memory memory_of(const std::vector<View>& list) {
+    const auto begin = in_one_piece(list);
+    std::size_t bytes = 0;
+    for (const ConstTensorView& view : list) bytes += view.byte_count();
+    return {begin.value_or(nullptr), bytes, begin && std::ranges::all_of(list, is_on_host)};
+}
+bool are_apart(const Memory& a, const Memory& b) {
+    return a.bytes == 0 || b.bytes == 0 || a.begin + a.bytes <= b.begin || b.begin + b.bytes <= a.begin;
+}
+
+void set_target(Call& call, const TensorView& tensor) {
+    const Memory memory = memory_of(tensor);
+    call.target = &tensor;
+    call.output = memory.begin;
+    call.direct = memory.in_one_piece && call.scaling == nullptr;
+}
+void set_source(Call& call, const ConstTensorView& tensor) {
+    const Memory memory = memory_of(tensor);
+    call.source = &tensor;
+    call.input = memory.begin;
+    call.direct = memory.in_one_piece && call.scaling == nullptr;
+}
+/// Results in the place of the values.
+void set_target_in_place(Call& call, const TensorView& tensor) {
+    set_target(call, tensor);
+    call.input = call.output;
+}
+
+void refer(Call& call, const ConstTensorView& source) {
+    call.source = &source;
+}
+void refer(Call& call, const ConstTensorList& sources) {
+    call.sources = &sources;
+}
+void refer(Call& call, const TensorView& target) {
+    call.target = &target;
+}
+void refer(Call& call, const TensorList& targets) {
+    call.targets = &targets;
+}
+
+/// The place of a rank's own block in the whole, where one side has the blocks of all ranks.
+enum class OwnBlock { nowhere, in_source, in_target };
+
+/// Input and output may touch only where the rank's own block is in its place already.
+template <class Source, class Target>
+void set_memory(Call& call, const Source& source, const Target& target, OwnBlock own = OwnBlock::nowhere) {
+    const Memory from = memory_of(source), to = memory_of(target);
+    refer(call, source);
+    refer(call, target);
+    call.input = from.begin;
+    call.output = to.begin;
+    if (!from.in_one_piece || !to.in_one_piece || call.scaling != nullptr || !call.counts.empty()) return;
+    const std::size_t before = static_cast<std::size_t>(call.group->rank()) * call.block_bytes;
+    const bool in_place = (own == OwnBlock::in_source && to.begin == from.begin + before) ||
+                          (own == OwnBlock::in_target && from.begin == to.begin + before);
+    call.direct = in_place || are_apart(from, to);
+}
+
+// ---- Blocks
+
+/// Of a list: of each tensor.
+template <class List>
+std::span<const std::uint64_t> counts_of(const List& list, RankNumbers& room) {
+    const std::span<std::uint64_t> counts = room.take(list.size());
+    std::ranges::transform(list, counts.begin(), [](const ConstTensorView& view) { return count_of(view); });
+    return counts;
+}
+
+/// One for each rank. Where they differ they are no short call.
+void set_counts(Call& call, std::span<const std::uint64_t> counts) {
+    call.set_counts(counts);
+    if (call.block_bytes == engine::CollectiveCall::different) call.counts = counts;
+}
+
+template <class List>
+void check_list(const Call& call, const char* list_name, const char* entry, const List& list, DType dtype) {
+    check_length(call.name, list_name, list.size(), *call.group);
+    for (const ConstTensorView& view : list) check_dtype(call.name, entry, view, dtype, *call.group);
+}
+/// The list of blocks that the root of a gather or scatter gives.
+template <class List>
+void check_root_list(const Call& call, const char* list_name, const char* entry, const List& list) {
+    check_list(call, list_name, entry, list, call.dtype);
+    for (const ConstTensorView& view : list) check_count(call.name, entry, view, call.count);
+}
+void refuse_list(const Call& call, const char* list_name) {
+    refuse("{}: {} is given on rank {}: expected it only on the root, rank {}", call.name, list_name,
+           call.group->rank(), call.root);
+}
+bool is_root(const Call& call) {
+    return call.group->rank() == call.root;
+}
+
+// Checks the device, and takes the type.
+void set_type(Call& call, const char* argument, const ConstTensorView& view) {
+    check_device(call.name, argument, view, *call.group);
+    call.dtype = view.dtype();
+}
+
+}  // namespace
+
+void all_reduce(Call& call, const TensorView& tensor, const AllReduceOptions& o) {
+    begin(call, "all_reduce", Collective::all_reduce, o);
+    set_type(call, "tensor", tensor);
+    set_op(call, o.op);
+    call.set_count(count_of(tensor));
+    set_target_in_place(call, tensor);
+    set_fingerprint(call, o.op.kind());
+}
+
+void broadcast(Call& call, const TensorView& tensor, const BroadcastOptions& o) {
+    begin(call, "broadcast", Collective::broadcast, o);
+    set_type(call, "tensor", tensor);
+    call.root = root_of(call.name, o.src, o.group_src, *call.group, -1);
+    call.set_count(count_of(tensor));
+    set_target_in_place(call, tensor);
+    set_fingerprint(call, ReduceOp::Kind::sum, call.root);
+}
+
+void reduce(Call& call, const TensorView& tensor, const ReduceOptions& o) {
+    begin(call, "reduce", Collective::reduce, o);
+    set_type(call, "tensor", tensor);
+    set_op(call, o.op);
+    call.root = root_of(call.name, o.dst, o.group_dst, *call.group, -1);
+    call.set_count(count_of(tensor));
+    if (is_root(call))
+        set_target_in_place(call, tensor);
+    else
+        set_source(call, tensor);
+    set_fingerprint(call, o.op.kind(), call.root);
+}
+
+void all_gather(Call& call, const TensorList& outputs, const ConstTensorView& tensor, const CollectiveOptions& o) {
+    begin(call, "all_gather", Collective::all_gather, o);
+    set_type(call, "tensor", tensor);
+    check_list(call, "output_list", "an entry of output_list", outputs, call.dtype);
+    check_count(call.name, "output_list's entry for this rank", outputs[static_cast<std::size_t>(call.group->rank())],
+                count_of(tensor));
+    set_counts(call, counts_of(outputs, call.receive_room));
+    set_memory(call, tensor, outputs, OwnBlock::in_target);
+    set_fingerprint_of_blocks(call);
+}
+
+void all_gather_into_tensor(Call& call, const TensorView& output, const ConstTensorView& input,
+                            const CollectiveOptions& o) {
+    begin(call, "all_gather_into_tensor", Collective::all_gather, o);
+    set_type(call, "input", input);
+    check_dtype(call.name, "output", output, call.dtype, *call.group);
+    check_count(call.name, "output", output, count_of(input) * static_cast<std::uint64_t>(call.group->size()));
+    call.set_count(count_of(input));
+    set_memory(call, input, output, OwnBlock::in_target);
+    set_fingerprint(call);
+}
+
+void all_gather_into_tensor_uneven(Call& call, const TensorView& output, const ConstTensorView& input,
+                                   const AllGatherUnevenOptions& o) {
+    begin(call, "all_gather_into_tensor_uneven", Collective::all_gather, o);
+    set_type(call, "input", input);
+    check_dtype(call.name, "output", output, call.dtype, *call.group);
+    const auto counts =
+        split_counts(call.name, "output", o.output_split_sizes, output, call.group->size(), call.receive_room);
+    check_count(call.name, "input", input, counts[static_cast<std::size_t>(call.group->rank())]);
+    set_counts(call, counts);
+    set_memory(call, input, output, OwnBlock::in_target);
+    set_fingerprint_of_blocks(call);
+}
+
+void gather(Call& call, const ConstTensorView& tensor, const TensorList& outputs, const GatherOptions& o) {
+    begin(call, "gather", Collective::gather, o);
+    set_type(call, "tensor", tensor);
+    call.root = root_of(call.name, o.dst, o.group_dst, *call.group, 0);
+    call.set_count(count_of(tensor));
+    if (is_root(call)) {
+        check_root_list(call, "gather_list", "an entry of gather_list", outputs);
+        set_memory(call, tensor, outputs, OwnBlock::in_target);
+    } else {
+        if (!outputs.empty()) refuse_list(call, "gather_list");
+        set_source(call, tensor);
+    }
+    set_fingerprint(call, ReduceOp::Kind::sum, call.root);
+}
+
+void scatter(Call& call, const TensorView& tensor, const ConstTensorList& inputs, const ScatterOptions& o) {
+    begin(call, "scatter", Collective::scatter, o);
+    set_type(call, "tensor", tensor);
+    call.root = root_of(call.name, o.src, o.group_src, *call.group, 0);
+    call.set_count(count_of(tensor));
+    if (is_root(call)) {
+        check_root_list(call, "scatter_list", "an entry of scatter_list", inputs);
+        set_memory(call, inputs, tensor, OwnBlock::in_source);
+    } else {
+        if (!inputs.empty()) refuse_list(call, "scatter_list");
+        set_target(call, tensor);
+    }
+    set_fingerprint(call, ReduceOp::Kind::sum, call.root);
+}
+
+void reduce_scatter(Call& call, const TensorView& output, const ConstTensorList& inputs,
+                    const ReduceScatterOptions& o) {
+    begin(call, "reduce_scatter", Collective::reduce_scatter, o);
+    set_type(call, "output", output);
+    check_list(call, "input_list", "an entry of input_list", inputs, call.dtype);
+    check_count(call.name, "input_list's entry for this rank", inputs[static_cast<std::size_t>(call.group->rank())],
+                count_of(output));
+    set_op(call, o.op);
+    set_counts(call, counts_of(inputs, call.send_room));
+    set_memory(call, inputs, output, OwnBlock::in_source);
+    set_fingerprint_of_blocks(call, o.op.kind());
+}
+
+void reduce_scatter_tensor(Call& call, const TensorView& output, const ConstTensorView& input,
+                           const ReduceScatterOptions& o) {
+    begin(call, "reduce_scatter_tensor", Collective::reduce_scatter, o);
+    set_type(call, "output", output);
+    check_dtype(call.name, "input", input, call.dtype, *call.group);
+    check_count(call.name, "input", input, count_of(output) * static_cast<std::uint64_t>(call.group->size()));
+    set_op(call, o.op);
+    call.set_count(count_of(output));
+    set_memory(call, input, output, OwnBlock::in_source);
+    set_fingerprint(call, o.op.kind());
+}
+
+void reduce_scatter_tensor_uneven(Call& call, const TensorView& output, const ConstTensorView& input,
+                                  const ReduceScatterUnevenOptions& o) {
+    begin(call, "reduce_scatter_tensor_uneven", Collective::reduce_scatter, o);
+    set_type(call, "output", output);
+    check_dtype(call.name, "input", input, call.dtype, *call.group);
+    const auto counts =
+        split_counts(call.name, "input", o.input_split_sizes, input, call.group->size(), call.send_room);
+    check_count(call.name, "output", output, counts[static_cast<std::size_t>(call.group->rank())]);
+    set_op(call, o.op);
+    set_counts(call, counts);
+    set_memory(call, input, output, OwnBlock::in_source);
+    set_fingerprint_of_blocks(call, o.op.kind());
+}
+
+void all_to_all_single(Call& call, const TensorView& output, const ConstTensorView& input,
+                       const AllToAllSingleOptions& o) {
+    begin(call, "all_to_all_single", Collective::all_to_all, o);
+    set_type(call, "input", input);
+    check_dtype(call.name, "output", output, call.dtype, *call.group);
+    const int ranks = call.group->size();
+    const auto me = static_cast<std::size_t>(call.group->rank());
+    if (o.input_split_sizes.empty() && o.output_split_sizes.empty()) {
+        call.set_count(even_count(call.name, "input", input, ranks));
+        check_own_block(call.name, call.count, even_count(call.name, "output", output, ranks));
+    } else {
+        const auto sent = split_counts(call.name, "input", o.input_split_sizes, input, ranks, call.send_room);
+        const auto received = split_counts(call.name, "output", o.output_split_sizes, output, ranks, call.receive_room);
+        check_own_block(call.name, sent[me], received[me]);
+        call.set_blocks(sent, received);
+    }
+    set_memory(call, input, output);
+    set_fingerprint_of_exchange(call);
+}
+
+void all_to_all_v(Call& call, const TensorView& output, const ConstTensorView& input, const AllToAllVOptions& o) {
+    begin(call, "all_to_all_v", Collective::all_to_all, o);
+    set_type(call, "input", input);
+    check_dtype(call.name, "output", output, call.dtype, *call.group);
+    const DisplacedBlocks blocks =
+        displaced_blocks(call.group->rank(), call.group->size(), {.input = count_of(input), .output = count_of(output)},
+                         o, {call.send_room, call.receive_room});
+    call.set_blocks(blocks.send.counts, blocks.receive.counts);
+    call.send_offsets = blocks.send.offsets;
+    call.receive_offsets = blocks.receive.offsets;
+    set_memory(call, input, output);
+    set_fingerprint_of_exchange(call);
+}
+
+void all_to_all(Call& call, const TensorList& outputs, const ConstTensorList& inputs, const CollectiveOptions& o) {
+    begin(call, "all_to_all", Collective::all_to_all, o);
+    check_length(call.name, "input_list", inputs.size(), *call.group);
+    check_length(call.name, "output_list", outputs.size(), *call.group);
+    call.dtype = inputs.front().dtype();
+    check_list(call, "input_list", "an entry of input_list", inputs, call.dtype);
+    check_list(call, "output_list", "an entry of output_list", outputs, call.dtype);
+    const auto me = static_cast<std::size_t>(call.group->rank());
+    check_count(call.name, "output_list's entry for this rank", outputs[me], count_of(inputs[me]));
+    call.set_blocks(counts_of(inputs, call.send_room), counts_of(outputs, call.receive_room));
+    set_memory(call, inputs, outputs);
+    set_fingerprint_of_exchange(call);
+}
+
+// On a device: on the first that is named, in a group that serves devices.
+void barrier(Call& call, const BarrierOptions& o) {
+    begin(call, "barrier", Collective::barrier, o);
+    call.direct = true;
+    if (!o.device_ids.empty()) [[unlikely]] {
+        const int index = o.device_ids.front();
+        if (index < 0) refuse("barrier: device_ids has {}: expected zero or more", index);
+        for (const auto& [device, name] : call.group->backends().names()) {
+            if (device == Device::Type::cpu || call.device) continue;
+            call.device = Device{device, index};
+            call.direct = false;
+        }
+    }
+    set_fingerprint(call);
+}
+
+}  // namespace tutti::api::describe

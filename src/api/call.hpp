@@ -1,0 +1,113 @@
+// Call: a collective as its caller asks for it. It is filled in once, by the one function that checks the arguments of
+// that collective, and lies on the caller's stack. A short call runs as it is (group/short_calls). An Operation is made
+// from the same value where the call has to live longer: it is long, asynchronous, planned or collected, another
+// backend runs it, its buffers are not in one piece, or it takes longer than a moment.
+//
+// Threads: its caller's.
+#pragma once
+
+#include "api/blocks.hpp"
+#include "group/group.hpp"
+
+#include <tutti/distributed.hpp>
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+namespace tutti::api {
+
+using detail::Group;
+using detail::Operation;
+
+/// It refers to its caller's arguments.
+struct Call : engine::CollectiveCall {
+    Call() = default;
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+
+    const char* name = "";  ///< a literal
+    Group* group = nullptr;
+    milliseconds timeout{0};  ///< zero: the group's
+    Stream stream{};
+    // The tensor that is read, or one for each rank; and the one that is written, which may be read too. Null where
+    // this rank has none.
+    const ConstTensorView* source = nullptr;
+    const ConstTensorList* sources = nullptr;
+    const TensorView* target = nullptr;
+    const TensorList* targets = nullptr;
+    const ReduceOp* scaling = nullptr;  ///< premul_sum, with its factor
+    /// all_gather, reduce_scatter: elements of the ranks' blocks where they differ; empty: `count` each.
+    std::span<const std::uint64_t> counts;
+    std::optional<Device> device{};  ///< barrier: where it runs, if its caller says so
+    /// All buffers are host memory in one piece, input and output apart: the call needs no copies.
+    bool direct = false;
+    RankNumbers send_room, receive_room;  // of `counts` and of the blocks of an all_to_all
+};
+
+/// These check a collective's arguments and fill in `call`, which is new. They throw InvalidArgument.
+namespace describe {
+void all_reduce(Call& call, const TensorView& tensor, const AllReduceOptions& options);
+void broadcast(Call& call, const TensorView& tensor, const BroadcastOptions& options);
+void reduce(Call& call, const TensorView& tensor, const ReduceOptions& options);
+void all_gather(Call& call, const TensorList& outputs, const ConstTensorView& tensor, const CollectiveOptions& options);
+void all_gather_into_tensor(Call& call, const TensorView& output, const ConstTensorView& input,
+                            const CollectiveOptions& options);
+void all_gather_into_tensor_uneven(Call& call, const TensorView& output, const ConstTensorView& input,
+                                   const AllGatherUnevenOptions& options);
+void gather(Call& call, const ConstTensorView& tensor, const TensorList& outputs, const GatherOptions& options);
+void scatter(Call& call, const TensorView& tensor, const ConstTensorList& inputs, const ScatterOptions& options);
+void reduce_scatter(Call& call, const TensorView& output, const ConstTensorList& inputs,
+                    const ReduceScatterOptions& options);
+void reduce_scatter_tensor(Call& call, const TensorView& output, const ConstTensorView& input,
+                           const ReduceScatterOptions& options);
+void reduce_scatter_tensor_uneven(Call& call, const TensorView& output, const ConstTensorView& input,
+                                  const ReduceScatterUnevenOptions& options);
+void all_to_all_single(Call& call, const TensorView& output, const ConstTensorView& input,
+                       const AllToAllSingleOptions& options);
+void all_to_all_v(Call& call, const TensorView& output, const ConstTensorView& input, const AllToAllVOptions& options);
+void all_to_all(Call& call, const TensorList& outputs, const ConstTensorList& inputs, const CollectiveOptions& options);
+void barrier(Call& call, const BarrierOptions& options);
+}  // namespace describe
+
+/// An operation that has not begun: it has not read its inputs.
+using PreparedOperation = std::shared_ptr<Operation>;
+
+/// Of a call that goes on as an operation (operation_builder.cpp).
+PreparedOperation prepare(const Call& call);
+
+/// The same from a collective's arguments: prepare(describe::all_reduce, tensor, {.op = ReduceOp::min}).
+template <class... Parameters>
+PreparedOperation prepare(void (*describe)(Call&, Parameters...), std::type_identity_t<Parameters>... arguments) {
+    Call call;
+    describe(call, arguments...);
+    return prepare(call);
+}
+
+/// Messages (point_to_point.cpp).
+PreparedOperation prepare_send(const ConstTensorView& tensor, int dst, const SendOptions& options);
+PreparedOperation prepare_recv(const TensorView& tensor, const RecvOptions& options);
+
+/// From the first byte of a tensor to the one after its last. Bytes in between may belong to others.
+using Range = std::pair<const std::byte*, const std::byte*>;
+Range range_of(const ConstTensorView& view);
+
+/// Where the elements of all tensors begin, if each tensor begins where the one before it ends: empty ones lie
+/// anywhere. Null: there are no elements. None: they are not in one piece.
+template <class List>
+std::optional<std::byte*> in_one_piece(const List& list) {
+    const std::byte *begin = nullptr, *end = nullptr;
+    for (const ConstTensorView& view : list) {
+        if (!view.contiguous()) return std::nullopt;
+        if (view.element_count() == 0) continue;
+        const auto* data = static_cast<const std::byte*>(view.data());
+        if (begin != nullptr && data != end) return std::nullopt;
+        if (begin == nullptr) begin = data;
+        end = data + view.byte_count();
+    }
+    return const_cast<std::byte*>(begin);
+}
+
+}  // namespace tutti::api

@@ -1,0 +1,298 @@
+// Operations from calls: memory that is not in one piece goes through temporaries.
+#include "api/call.hpp"
+#include "reduce/reduce.hpp"
+
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <numeric>
+
+namespace tutti::api {
+namespace {
+
+using Counts = std::vector<std::uint64_t>;
+
+template <class View>
+std::uint64_t total_of(const std::vector<View>& list) {
+    return std::accumulate(list.begin(), list.end(), std::uint64_t{0},
+                           [](std::uint64_t sum, const ConstTensorView& view) { return sum + count_of(view); });
+}
+bool reduces(Collective collective) {
+    return collective == Collective::all_reduce || collective == Collective::reduce ||
+           collective == Collective::reduce_scatter;
+}
+
+class OperationBuilder {
+ public:
+    explicit OperationBuilder(const Call& call)
+        : call_(call), group_(*call.group), operation_(std::make_shared<Operation>()) {
+        operation_->name = call.name;
+        operation_->timeout = call.timeout.count() > 0 ? call.timeout : group_.timeout();
+        operation_->stream = call.stream;
+        operation_->group = group_.shared_from_this();
+        operation_->call = call;
+        if (call.device) put_on(*call.device);
+    }
+
+    PreparedOperation build() {
+        set_request();
+        set_memory();
+        operation_->refer_to_blocks();
+        return std::move(operation_);
+    }
+
+ private:
+    algorithm::Request& request() { return operation_->request; }
+
+    // For an operation without buffers.
+    void put_on(Device device) {
+        operation_->device = device;
+        if (operation_->stream == Stream{}) operation_->stream = current_stream(device.type);
+    }
+
+    void set_request() {
+        algorithm::Request& r = request();
+        r.collective = call_.collective;
+        r.rank = group_.rank();
+        r.root = call_.root;
+        r.element_bytes = size_of(call_.dtype);
+        r.single_rounding = reduces(r.collective) && is_low_precision(call_.dtype);
+        r.rank_order = group_.determinism() == Determinism::layout_invariant;
+        r.algorithm = group_.planner().named(r.collective);
+        r.symmetric = group_.memory().uses_symmetric();
+        switch (r.collective) {
+            case Collective::barrier: return;
+            case Collective::all_reduce: r.in_place = true; [[fallthrough]];
+            case Collective::broadcast: r.count = call_.count; return;
+            case Collective::reduce:
+                r.in_place = r.rank == r.root;
+                r.count = call_.count;
+                return;
+            case Collective::all_to_all:
+                r.send_counts = counts_of(call_.send_counts);
+                r.receive_counts = counts_of(call_.receive_counts);
+                r.send_offsets = offsets_of({r.send_counts, call_.send_offsets});
+                r.receive_offsets = offsets_of({r.receive_counts, call_.receive_offsets});
+                return;
+            default: r.counts = counts_of(call_.counts);
+        }
+    }
+    // Of each rank; `counts` are empty where they are equal.
+    Counts counts_of(std::span<const std::uint64_t> counts) const {
+        if (counts.empty()) return Counts(static_cast<std::size_t>(group_.size()), call_.count);
+        return {counts.begin(), counts.end()};
+    }
+
+    void set_memory() {
+        const bool is_broadcast = call_.collective == Collective::broadcast;
+        const std::uint64_t read = source_count(), written = target_count();
+        if (call_.source != nullptr) input_ = packed(*call_.source);
+        if (call_.sources != nullptr) input_ = packed(*call_.sources);
+        if (call_.target != nullptr)
+            output_ = unpacked(*call_.target, request().in_place || (is_broadcast && request().rank == request().root));
+        if (call_.targets != nullptr) output_ = unpacked(*call_.targets);
+        separate(read * request().element_bytes, written * request().element_bytes);
+        if (call_.scaling != nullptr) premultiply(*call_.scaling, request().in_place ? written : read, written);
+        operation_->call.input = request().in_place || is_broadcast ? output_ : input_;
+        operation_->call.output = output_;
+    }
+    std::uint64_t source_count() const {
+        if (call_.source != nullptr) return count_of(*call_.source);
+        return call_.sources != nullptr ? total_of(*call_.sources) : 0;
+    }
+    std::uint64_t target_count() const {
+        if (call_.target != nullptr) return count_of(*call_.target);
+        return call_.targets != nullptr ? total_of(*call_.targets) : 0;
+    }
+
+    // The memory of a read-only view in one piece.
+    std::byte* packed(const ConstTensorView& view) {
+        note_device(view);
+        note_read(view);
+        if (view.contiguous()) return static_cast<std::byte*>(const_cast<void*>(view.data()));
+        Tensor copy_of = empty(view.dtype(), view.shape());
+        at_begin([copy_of, view] { copy(copy_of.view(), view); });
+        return keep(copy_of);
+    }
+    std::byte* packed(const ConstTensorList& list) {
+        std::byte* const whole = in_one_piece(list).value_or(nullptr);
+        for (const ConstTensorView& view : list) {
+            note_device(view, whole != nullptr || takes_blocks(view));
+            note_read(view);
+        }
+        if (whole != nullptr) return whole;
+        if (is_on_device()) {
+            for (const ConstTensorView& view : list) operation_->input_blocks.push_back(view.data());
+            return nullptr;
+        }
+        const Tensor all = empty(call_.dtype, Extents::of(static_cast<std::int64_t>(total_of(list))));
+        at_begin([all, list] {
+            std::byte* at = static_cast<std::byte*>(all.raw_data());
+            for (const ConstTensorView& view : list) {
+                copy(TensorView(at, view.shape(), all.dtype()), view);
+                at += view.byte_count();
+            }
+        });
+        return keep(all);
+    }
+    // Memory for results; a view that is not in one piece gets a copy back at the end. `load`: it is read, too.
+    std::byte* unpacked(const TensorView& view, bool load) {
+        note_device(view);
+        operation_->outputs.push_back(view);
+        if (view.contiguous()) return static_cast<std::byte*>(view.data());
+        if (call_.collective == Collective::all_to_all && leaves_gaps(request().receive_counts, count_of(view)))
+            return unpacked_blocks(view);
+        Tensor whole = empty(view.dtype(), view.shape());
+        if (load) at_begin([whole, view] { copy(whole.view(), view); });
+        at_end([whole, view] { copy(view, whole); });
+        return keep(whole);
+    }
+    // The same where only some elements are results: the others keep the values that they have by then.
+    std::byte* unpacked_blocks(const TensorView& view) {
+        const Tensor whole = empty(view.dtype(), view.shape()), results = empty(view.dtype(), view.shape());
+        at_end([whole, results, view, counts = request().receive_counts, offsets = request().receive_offsets] {
+            const std::size_t element = size_of(view.dtype());
+            copy(whole.view(), view);
+            for (std::size_t i = 0; i < counts.size(); ++i) {
+                if (counts[i] == 0) continue;
+                std::memcpy(static_cast<std::byte*>(whole.raw_data()) + offsets[i] * element,
+                            static_cast<const std::byte*>(results.raw_data()) + offsets[i] * element,
+                            counts[i] * element);
+            }
+            copy(view, whole);
+        });
+        return keep(results);
+    }
+    std::byte* unpacked(const TensorList& list) {
+        operation_->outputs = list;
+        std::byte* const whole = in_one_piece(list).value_or(nullptr);
+        for (const TensorView& view : list) note_device(view, whole != nullptr || takes_blocks(view));
+        if (whole != nullptr) return whole;
+        if (is_on_device()) {
+            for (const TensorView& view : list) operation_->output_blocks.push_back(view.data());
+            return nullptr;
+        }
+        const Tensor all = empty(call_.dtype, Extents::of(static_cast<std::int64_t>(total_of(list))));
+        at_end([all, list] {
+            std::byte* at = static_cast<std::byte*>(all.raw_data());
+            for (const TensorView& view : list) {
+                copy(view, ConstTensorView(at, view.shape(), all.dtype()));
+                at += view.byte_count();
+            }
+        });
+        return keep(all);
+    }
+    // Steps assume that input and output do not overlap.
+    void separate(std::size_t input_bytes, std::size_t output_bytes) {
+        if (input_bytes == 0 || output_bytes == 0) return;
+        if (input_ + input_bytes <= output_ || output_ + output_bytes <= input_) return;
+        if (is_on_device()) return check_own_block_in_place();
+        Tensor copied = empty(uint8, Extents::of(static_cast<std::int64_t>(input_bytes)));
+        at_begin([copied, from = input_, input_bytes] { std::memcpy(copied.raw_data(), from, input_bytes); });
+        input_ = keep(copied);
+    }
+    std::byte* keep(const Tensor& tensor) {
+        operation_->temporaries.push_back(tensor);
+        return static_cast<std::byte*>(tensor.raw_data());
+    }
+    // Functions run in the order in which they were added; for every run of a plan anew.
+    void at_begin(std::function<void()> f) { add(operation_->begin, std::move(f)); }
+    void at_end(std::function<void()> f) { add(operation_->finish, std::move(f)); }
+    static void add(std::function<void()>& to, std::function<void()> f) {
+        if (!to) return void(to = std::move(f));
+        to = [before = std::move(to), after = std::move(f)] {
+            before();
+            after();
+        };
+    }
+
+    // premul_sum: the factor is applied to this rank's input, in the type of accumulation; the result is rounded once.
+    void premultiply(ReduceOp op, std::uint64_t input_count, std::uint64_t output_count) {
+        if (is_on_device()) return void(operation_->premultiplied = op);
+        const DType stored = call_.dtype, wide = kernels::accumulation_dtype(stored);
+        Tensor scaled = empty(wide, Extents::of(static_cast<std::int64_t>(input_count)));
+        const std::byte* source = request().in_place ? output_ : input_;
+        at_begin([stored, scaled, source, factor = op.factor(), input_count] {
+            kernels::premultiply(stored, scaled.raw_data(), source, factor, input_count);
+        });
+        input_ = keep(scaled);
+        request().in_place = false;
+        if (wide == stored) return;
+        std::byte* result = output_;
+        Tensor sums = empty(wide, Extents::of(static_cast<std::int64_t>(output_count)));
+        output_ = keep(sums);
+        operation_->finish = [sums, result, stored, output_count, after = std::move(operation_->finish)] {
+            kernels::round_to(stored, result, float32, sums.raw_data(), output_count);
+            if (after) after();
+        };
+        set_wide_type(wide);
+    }
+    void set_wide_type(DType wide) {
+        operation_->call.dtype = wide;
+        if (call_.counts.empty()) operation_->call.set_count(call_.count);
+        request().element_bytes = size_of(wide);
+        request().single_rounding = false;
+    }
+
+    // ---- On a device
+
+    bool is_on_device() const { return operation_->device.type != Device::Type::cpu; }
+    bool takes_blocks(const ConstTensorView& view) const {
+        return view.contiguous() && group_.backends().takes_blocks(view.device().type);
+    }
+    // All buffers of an operation are on one device; outside host memory nothing can be packed.
+    void note_device(const ConstTensorView& view, bool in_place = true) {
+        if (noted_ && view.device() != operation_->device) {
+            throw InvalidArgument(fmt::format("{}: tensors are on {} and on {}: expected one device", operation_->name,
+                                              to_string(operation_->device), to_string(view.device())));
+        }
+        noted_ = true;
+        operation_->device = view.device();
+        if (is_on_device() && operation_->stream == Stream{}) operation_->stream = current_stream(view.device().type);
+        if (view.device().type != Device::Type::cpu && !(view.contiguous() && in_place)) {
+            throw InvalidArgument(
+                fmt::format("{}: a tensor on {} is not in one piece: expected contiguous memory, and "
+                            "lists whose tensors adjoin",
+                            operation_->name, to_string(view.device())));
+        }
+    }
+    void note_read(const ConstTensorView& view) {
+        if (view.element_count() == 0) return;
+        Range& all = operation_->reads;
+        const Range one = range_of(view);
+        all = all.first == nullptr ? one : Range{std::min(all.first, one.first), std::max(all.second, one.second)};
+    }
+    // On a device no copy can avoid an overlap: a rank's own block may lie where it is in the whole.
+    void check_own_block_in_place() {
+        if (!operation_->input_blocks.empty() || !operation_->output_blocks.empty()) return;
+        const auto before = [&] {
+            const auto mine =
+                request().counts.begin() + std::min<std::ptrdiff_t>(request().rank, std::ssize(request().counts));
+            return std::accumulate(request().counts.begin(), mine, std::uint64_t{0}) * request().element_bytes;
+        };
+        const Collective c = request().collective;
+        if ((c == Collective::all_gather || c == Collective::gather) && input_ == output_ + before()) return;
+        if ((c == Collective::reduce_scatter || c == Collective::scatter) && output_ == input_ + before()) return;
+        throw InvalidArgument(fmt::format(
+            "{}: input and output overlap on {}: expected them apart, or the own block in its place in the whole",
+            operation_->name, to_string(operation_->device)));
+    }
+
+    const Call& call_;
+    Group& group_;
+    PreparedOperation operation_;
+    std::byte *input_ = nullptr, *output_ = nullptr;  // in one piece
+    bool noted_ = false;                              // the device
+};
+
+}  // namespace
+
+PreparedOperation prepare(const Call& call) {
+    return OperationBuilder(call).build();
+}
+
+}  // namespace tutti::api
