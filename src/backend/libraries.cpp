@@ -5,6 +5,7 @@
 
 #include <tutti/backend.hpp>
 #include <tutti/error.hpp>
+#include <tutti/transport.hpp>
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -65,6 +66,17 @@ std::vector<std::filesystem::path> folders() {
     return list;
 }
 
+// A library says for which version of a header it was built; one that does not use the header says nothing.
+void check_version(void* library, const std::string& name, const std::string& file, const char* function,
+                   const char* header, int expected, int if_silent) {
+    auto* const ask = reinterpret_cast<int (*)()>(::dlsym(library, function));
+    const int version = ask == nullptr ? if_silent : ask();
+    if (version == expected) return;
+    throw DistBackendError(
+        fmt::format("backend \"{}\": {} was built for version {} of {}: expected {}, this tutti's; build it anew", name,
+                    file, version, header, expected));
+}
+
 }  // namespace
 
 std::vector<std::filesystem::path> named_folders() {
@@ -90,14 +102,9 @@ std::string load_library(const std::string& name) {
             throw DistBackendError(
                 fmt::format("backend \"{}\": {} has no TUTTI_BACKEND_LIBRARY: expected a backend", name, file));
         }
-        auto* abi = reinterpret_cast<int (*)()>(::dlsym(library, "tutti_backend_abi"));
-        const int version = abi == nullptr ? 1 : abi();
-        if (version != TUTTI_BACKEND_ABI) {
-            throw DistBackendError(fmt::format(
-                "backend \"{}\": {} was built for version {} of tutti/backend.hpp: expected {}, this tutti's; "
-                "build it anew",
-                name, file, version, TUTTI_BACKEND_ABI));
-        }
+        check_version(library, name, file, "tutti_backend_abi", "tutti/backend.hpp", TUTTI_BACKEND_ABI, 1);
+        check_version(library, name, file, "tutti_transport_abi", "tutti/transport.hpp", TUTTI_TRANSPORT_ABI,
+                      TUTTI_TRANSPORT_ABI);
         begin();
         reports().set(name, reinterpret_cast<Report>(::dlsym(library, "tutti_backend_report")));
         TUTTI_DEBUG("backend {} comes from {}", name, file);

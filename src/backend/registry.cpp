@@ -28,6 +28,7 @@ constexpr std::array known_words{"native", "gloo", "nccl", "ucc", "mpi", "xccl",
 struct Entry {
     Backend::Extended make;
     std::vector<Device::Type> devices;
+    MakeStreams make_streams{};  // a transport's, which has no `make`
 };
 
 class Registry {
@@ -85,7 +86,7 @@ bool serves(const Entry& entry, Device::Type device) {
 }
 
 Entry found(const std::string& name, const char* operation) {
-    if (name == native) return {nullptr, {Device::Type::cpu}};
+    if (name == native) return {nullptr, {Device::Type::cpu}, {}};
     if (auto entry = Registry::instance().find(name)) return *entry;
     if (std::ranges::find(known_words, name) == known_words.end()) {
         const auto names = Registry::instance().names();
@@ -126,6 +127,23 @@ std::string one_that_serves(Device device, const char* operation) {
     }
     throw DistBackendError(fmt::format("{}: device_id {}: no backend is registered that serves it, and {}", operation,
                                        tutti::to_string(device), why_not));
+}
+
+// In lower case.
+std::string checked_name(const char* function, std::string_view name) {
+    std::string lower = env::lower(std::string(name));
+    if (!is_word(lower) || lower == "undefined") {
+        throw InvalidArgument(fmt::format("{}: name \"{}\": expected letters, digits, '-' and '_'", function, name));
+    }
+    if (lower == native)
+        throw InvalidArgument(fmt::format("{}: name \"native\" is taken: expected a new one", function));
+    return lower;
+}
+
+template <class Made>
+Made made(const std::string& name, const DistributedBackendOptions& options, Made one) {
+    if (one) return one;
+    throw DistBackendError(fmt::format("backend \"{}\" made nothing for group \"{}\"", name, options.group_id));
 }
 
 }  // namespace
@@ -178,10 +196,15 @@ Devices parse(const std::string& text, const std::optional<Device>& device, cons
 
 std::shared_ptr<CustomBackend> make(const std::string& name, const DistributedBackendOptions& options,
                                     const std::any& pg_options) {
-    auto backend = found(name, "ProcessGroup").make(options, pg_options);
-    if (!backend)
-        throw DistBackendError(fmt::format("backend \"{}\" made nothing for group \"{}\"", name, options.group_id));
-    return backend;
+    return made(name, options, found(name, "ProcessGroup").make(options, pg_options));
+}
+
+bool is_transport(const std::string& name) {
+    return found(name, "ProcessGroup").make_streams != nullptr;
+}
+
+std::unique_ptr<transport::Streams> make_streams(const std::string& name, const DistributedBackendOptions& options) {
+    return made(name, options, found(name, "ProcessGroup").make_streams(options));
 }
 
 }  // namespace backend
@@ -204,16 +227,10 @@ Backend::Backend(std::string_view name) : name_(backend::canonical(env::lower(st
 }
 
 void Backend::register_backend(std::string_view name, Extended func, const std::vector<Device::Type>& devices) {
-    const std::string lower = env::lower(std::string(name));
-    if (!backend::is_word(lower) || lower == "undefined") {
-        throw InvalidArgument(
-            fmt::format("Backend.register_backend: name \"{}\": expected letters, digits, '-' and '_'", name));
-    }
+    const std::string lower = backend::checked_name("Backend.register_backend", name);
     if (!func) throw InvalidArgument("Backend.register_backend: func is empty: expected a function");
     if (devices.empty()) throw InvalidArgument("Backend.register_backend: devices is empty: expected at least one");
-    if (lower == backend::native)
-        throw InvalidArgument("Backend.register_backend: name \"native\" is taken: expected a new one");
-    Registry::instance().add(lower, {std::move(func), devices});
+    Registry::instance().add(lower, {std::move(func), devices, {}});
 }
 
 void Backend::register_backend(std::string_view name, Plain func, const std::vector<Device::Type>& devices) {
@@ -261,6 +278,12 @@ bool is_ucc_available() {
 }
 bool is_xccl_available() {
     return is_backend_available("xccl");
+}
+
+void register_transport(std::string_view name, MakeStreams make) {
+    const std::string lower = backend::checked_name("register_transport", name);
+    if (!make) throw InvalidArgument("register_transport: make is empty: expected a function");
+    Registry::instance().add(lower, {nullptr, {Device::Type::cpu}, std::move(make)});
 }
 
 DeviceEvent::~DeviceEvent() = default;

@@ -2,6 +2,7 @@
 
 #include "engine/slots-inl.hpp"
 #include "group/channel.hpp"
+#include "group/foreign_transport.hpp"
 #include "group/recording.hpp"
 #include "group/world.hpp"
 
@@ -46,6 +47,11 @@ Collectives::Collectives(const Parts& parts)
 void Collectives::serve_with(Collective collective, std::optional<std::string> algorithm) {
     planner_.serve_with(collective, std::move(algorithm));
     take_short_sizes(collective);
+}
+
+void Collectives::talk_over(ForeignTransport& transport) {
+    transport_ = &transport;
+    context_.mailbox = &transport.mailbox();
 }
 
 void Collectives::push(const std::shared_ptr<Operation>& operation) {
@@ -107,8 +113,8 @@ Collectives::Turn Collectives::run(Operation& operation) {
     else
         operation.move_to(OperationState::over);
     if (operation.state == OperationState::over && operation.request.collective == Collective::all_to_all)
-        flight_.mailbox().check_surplus(operation.channel, operation.call.fingerprint);
-    flight_.heed_mailbox();
+        mailbox().check_surplus(operation.channel, operation.call.fingerprint);
+    flight_.heed_mailboxes();
     return Turn::further;
 }
 
@@ -138,8 +144,8 @@ void Collectives::begin_schedule(Operation& operation) {
         operation.request.largest_count = largest / size_of(operation.call.dtype);
     operation.request.scheduled = true;
     operation.channel = Channel::of_collective(index_, operation.sequence);
-    if (ranks_.size() > 1) flight_.mailbox().check_unexpected(operation.channel, fingerprint);
-    flight_.heed_mailbox();
+    if (ranks_.size() > 1) mailbox().check_unexpected(operation.channel, fingerprint);
+    flight_.heed_mailboxes();
     if (failed()) return;
     if (operation.quantized) {
         operation.execution = std::make_unique<engine::Quantized>(*operation.quantized, operation.operands(), context_);
@@ -240,20 +246,21 @@ void Collectives::probe(const Operation& operation) {
         // Messages and values from before it left may have come since this rank looked last.
         if (flight_.progress()) next_probe_ = {};
         if (failed() || front().get() != &operation || next_probe_ == Instant{}) return;
-        if (const int peer = gone(); peer >= 0) return inquest_.give_up(peer);
+        if (const int peer = gone(); peer >= 0)
+            return inquest_.give_up(peer, verdicts_.gone(ranks_.global(peer), transport_));
     }
     // For ranks that share memory, records tell it (check_records), but not which blocks they exchange.
     const bool asks_all = operation.request.collective == Collective::all_to_all;
     for (const int peer : waits_for(operation)) {
         if (asks_all || !memory_.is_shared_with(peer))
-            flight_.mailbox().probe(ranks_.global(peer), operation.channel, operation.call.fingerprint);
+            mailbox().probe(ranks_.global(peer), operation.channel, operation.call.fingerprint);
     }
 }
 
 // And this rank has read all that it sent.
 bool Collectives::has_left(int peer) const {
     if (memory_.is_left_by(peer)) return true;
-    return groups_.has_left(index_, ranks_.global(peer)) || verdicts_.gone(ranks_.global(peer));
+    return groups_.has_left(index_, ranks_.global(peer)) || verdicts_.gone(ranks_.global(peer), transport_);
 }
 
 void Collectives::check_records(std::uint64_t sequence) {

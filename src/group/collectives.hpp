@@ -28,6 +28,7 @@
 
 namespace tutti::detail {
 
+class ForeignTransport;
 struct HostMeans;
 
 class Collectives {
@@ -63,6 +64,10 @@ class Collectives {
     /// The recorder learns of these, since a look before `now`, and of ranks that have left.
     void record_waits(Instant since, Instant now);
     Inquest& inquest() noexcept { return inquest_; }
+    /// Their messages: the world's, unless another transport carries them.
+    transport::Mailbox& mailbox() const noexcept { return *context_.mailbox; }
+    /// A transport of others carries the bytes. Before the first of them.
+    void talk_over(ForeignTransport& transport);
     /// Checks that the one that moves is in time, and goes well, as far as this rank can see.
     void check_front(Instant now);
     /// The latter of the last one, when this rank has none in flight.
@@ -156,6 +161,7 @@ class Collectives {
     const Verdicts& verdicts_;
     const GroupTable& groups_;
     HostMeans& means_;
+    ForeignTransport* transport_ = nullptr;
     engine::RankContext context_;
     std::deque<std::shared_ptr<Operation>> queue_;
     std::uint64_t sequence_ = 0;

@@ -20,6 +20,7 @@ using std::chrono::milliseconds;
 
 constexpr int turns_before_yield = 8;  // over sockets
 constexpr int turns_before_check = 16;
+constexpr milliseconds memory_nap{1};  // beside descriptors, where nothing tells of changes in memory
 
 void be_nicer_by(int change) {
     if (change == 0) return;
@@ -169,10 +170,11 @@ void Driver::sleep(milliseconds limit) {
     }
     std::vector<pollfd> entries{{driven_->news_fd(), POLLIN, 0}};
     for (const auto& socket : sockets) {
+        if (socket.fd < 0) limit = std::min(limit, memory_nap);
         entries.push_back({socket.fd, static_cast<short>(socket.output ? POLLOUT : POLLIN), 0});
     }
     const auto poll = [&] { ::poll(entries.data(), entries.size(), static_cast<int>(limit.count())); };
-    if (!arena) return poll();
+    if (!arena || neighbours_->are_all()) return poll();  // there are bells only where some ranks are elsewhere
     arena->sleep_by_bell(neighbours_->own_local(), ready, [&](int bell) {
         entries.push_back({bell, POLLIN, 0});
         poll();

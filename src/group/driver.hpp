@@ -8,7 +8,8 @@
 #include "core/deadline.hpp"
 #include "core/waiting.hpp"
 #include "transport/shm/neighbours.hpp"
-#include "transport/stream.hpp"
+
+#include <tutti/transport.hpp>
 
 #include <atomic>
 #include <condition_variable>
@@ -32,7 +33,8 @@ class Driven {
     virtual void look_after() = 0;
     /// Nothing will move any more.
     virtual bool has_failed() = 0;
-    /// The descriptors that can wake a thread that sleeps, with one that is readable when there is news.
+    /// The descriptors that can wake a thread that sleeps, with one that is readable when there is news. -1 among them:
+    /// something moves in memory of which none tells.
     virtual std::vector<transport::Pollable> pollables() = 0;
     virtual int news_fd() const noexcept = 0;
     /// The progress thread has ended with an exception.

@@ -75,10 +75,46 @@ void Flight::post(const std::shared_ptr<Operation>& message) {
         !ways_.neighbours->symmetric().find(at, transfer.bytes))
         ways_.huge_pages->used(at, transfer.bytes);
     if (message->is_receive)
-        ways_.mailbox->post_receive(transfer);
+        message->group->mailbox().post_receive(transfer);
     else
-        ways_.mailbox->post_send(transfer);
-    heed_mailbox();
+        message->group->mailbox().post_send(transfer);
+    heed_mailboxes();
+}
+
+// ---- Mailboxes
+
+template <class F>
+void Flight::for_each_mailbox(F f) {
+    f(*ways_.mailbox);
+    for (const auto& other : others_) {
+        if (const auto mailbox = other.lock()) f(*mailbox);
+    }
+}
+
+void Flight::add(const std::shared_ptr<transport::Mailbox>& mailbox) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(others_, [](const auto& other) { return other.expired(); });
+    others_.push_back(mailbox);
+}
+
+void Flight::refuse_unmet() {
+    for_each_mailbox([](transport::Mailbox& mailbox) { mailbox.refuse_unmet(); });
+}
+
+std::vector<int> Flight::finish() {
+    std::vector<int> late;
+    for_each_mailbox([&](transport::Mailbox& mailbox) {
+        for (const int peer : mailbox.finish()) {
+            if (std::ranges::find(late, peer) == late.end()) late.push_back(peer);
+        }
+    });
+    return late;
+}
+
+// Whether something is in flight whose bytes the world's own streams and memory carry.
+bool Flight::has_native() const {
+    return std::ranges::any_of(active_, [&](Collectives* one) { return &one->mailbox() == ways_.mailbox; }) ||
+           std::ranges::any_of(messages_, [&](const auto& one) { return &one->group->mailbox() == ways_.mailbox; });
 }
 
 // ---- For the driver
@@ -104,10 +140,15 @@ bool Flight::has_failed() {
 }
 
 std::vector<transport::Pollable> Flight::pollables() {
-    std::vector<transport::Pollable> sockets;
+    std::vector<transport::Pollable> all, some;
     const std::lock_guard lock(mutex_);
-    ways_.mailbox->pollables(sockets);
-    return sockets;
+    for_each_mailbox([&](const transport::Mailbox& mailbox) {
+        mailbox.pollables(some);
+        all.insert(all.end(), some.begin(), some.end());
+    });
+    // Ranks that all share memory wake each other without descriptors, but not one that polls a transport's.
+    if (!all.empty() && ways_.neighbours->are_all() && has_native()) all.push_back({-1, false});
+    return all;
 }
 
 void Flight::end_of_thread() noexcept {
@@ -153,9 +194,11 @@ bool Flight::move_all() {
     bool moved = take_connections();
     moved |= progress_collectives();
     if (failure_) return true;
-    if (ways_.mailbox->progress()) {
+    bool mail = false;
+    for_each_mailbox([&](transport::Mailbox& mailbox) { mail |= mailbox.progress(); });
+    if (mail) {
         moved = true;
-        heed_mailbox();
+        heed_mailboxes();
         // The messages that have come may complete an operation: at once, without another look at the sockets.
         if (!failure_) progress_collectives();
     }
@@ -196,7 +239,7 @@ bool Flight::run(engine::Running& execution) {
     executing_ = true;
     const bool moved = execution.progress();
     executing_ = false;
-    heed_mailbox();
+    heed_mailboxes();
     if (deferred_) fail(std::exchange(deferred_, nullptr));
     return moved;
 }
@@ -207,12 +250,16 @@ void Flight::complete(std::shared_ptr<Operation> operation, const std::exception
     completed_.push_back(std::move(operation));
 }
 
-// ---- Findings of the mailbox
+// ---- Findings of mailboxes
 
-void Flight::heed_mailbox() {
+void Flight::heed_mailboxes() {
+    for_each_mailbox([this](transport::Mailbox& mailbox) { heed(mailbox); });
+}
+
+void Flight::heed(transport::Mailbox& mailbox) {
     using Kind = transport::Finding::Kind;
-    if (!ways_.mailbox->has_findings()) return;
-    for (const transport::Finding& finding : ways_.mailbox->take_findings()) {
+    if (!mailbox.has_findings()) return;
+    for (const transport::Finding& finding : mailbox.take_findings()) {
         switch (finding.kind) {
             case Kind::mismatch: mismatch(finding); break;
             case Kind::damaged: verdicts_.tell_of_damage(finding.peer, finding.what); break;
@@ -242,7 +289,7 @@ void Flight::fail(const std::exception_ptr& error) {
     progress_messages();  // messages that have been sent, or have come, succeeded
     failure_ = error;
     if (ways_.neighbours != nullptr) ways_.neighbours->withdraw_offers();
-    if (ways_.mailbox != nullptr) ways_.mailbox->drop_all();
+    if (ways_.mailbox != nullptr) for_each_mailbox([](transport::Mailbox& mailbox) { mailbox.drop_all(); });
     for (Collectives* collectives : std::exchange(active_, {})) collectives->drop(error);
     for (const auto& operation : std::exchange(messages_, {})) operation->group->end(operation, error);
     for (const auto& group : groups_.all()) recording::failure(group->recorder(), group->ranks(), error);
@@ -269,7 +316,9 @@ void Flight::check() {
         }
         // Messages of its peer from before it left may have come since this rank looked last.
         if (progress() || failure_ || operation->done()) return;
-        return operation->group->inquest().give_up(operation->group->rank_of(operation->transfer.peer));
+        Group& group = *operation->group;
+        const int peer = operation->transfer.peer;
+        return group.inquest().give_up(group.rank_of(peer), verdicts_.gone(peer, group.backends().transport()));
     }
     for (Collectives* collectives : std::vector(active_)) {
         if (collectives->front() == nullptr) continue;  // the look at another one has brought it to its end
@@ -296,12 +345,12 @@ void Flight::record_waits(Instant now) {
 bool Flight::is_in_vain(const Operation& message) const {
     const transport::Transfer& transfer = message.transfer;
     if (transfer.done || transfer.peer < 0 || transfer.peer == verdicts_.rank()) return false;
-    return transfer.refused || verdicts_.gone(transfer.peer).has_value();
+    return transfer.refused || verdicts_.gone(transfer.peer, message.group->backends().transport()).has_value();
 }
 
 // Its receiver has left without it, which concerns no other rank: the streams are as they were.
 void Flight::give_up(const std::shared_ptr<Operation>& send) {
-    ways_.mailbox->cancel_send(send->transfer);
+    send->group->mailbox().cancel_send(send->transfer);
     std::erase(messages_, send);
     ErrorContext context = send->group->inquest().context_of(*send);
     context.peer = send->transfer.peer;
@@ -320,7 +369,7 @@ std::vector<int> Flight::awaited_receivers(const Group* group) {
         const bool in_vain = is_in_vain(*message);
         if (!message->is_receive && (transfer.peer == verdicts_.rank() || in_vain)) {
             give_up(message);
-        } else if (message->is_receive && ways_.mailbox->cancel_receive(transfer)) {
+        } else if (message->is_receive && message->group->mailbox().cancel_receive(transfer)) {
             std::erase(messages_, message);
             message->group->end(
                 message,

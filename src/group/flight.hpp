@@ -41,6 +41,8 @@ class Flight final : public Driven {
     void attach(const Ways& ways) { ways_ = ways; }
 
     transport::Mailbox& mailbox() noexcept { return *ways_.mailbox; }
+    /// The mailbox of a group whose bytes another transport carries; it is moved as long as it lives. Takes the lock.
+    void add(const std::shared_ptr<transport::Mailbox>& mailbox);
     transport::Links& links() noexcept { return *ways_.links; }
     BiasedMutex& mutex() noexcept { return mutex_; }
     /// The lock, held. Continuations of operations completed meanwhile run when it is free again: they may issue more.
@@ -79,7 +81,7 @@ class Flight final : public Driven {
     /// Fails, if the news says so. Data that had come from a rank before it died or left count first: operations that
     /// need no more than these succeed.
     void hear();
-    void heed_mailbox();  ///< acts on its findings
+    void heed_mailboxes();  ///< acts on their findings
     /// Moves an execution on; a failure inside takes effect when it has returned.
     bool run(engine::Running& execution);
     /// The operation is over: with an error, or well. Its record has been written (Group::end).
@@ -90,6 +92,10 @@ class Flight final : public Driven {
     void check();
     /// From now on check() ends no message: the rank that leaves looks after them.
     void leave() noexcept { leaving_ = true; }
+    /// Refuses the messages that have been announced for groups that this rank has left.
+    void refuse_unmet();
+    /// Says on every stream that nothing more will come; the peers that may still lack bytes that this rank sent.
+    std::vector<int> finish();
     /// The ranks that have yet to take the messages sent to them, in one group or in all (null), or to finish sending a
     /// message that a receive has met. Other messages end here.
     std::vector<int> awaited_receivers(const Group* group);
@@ -106,6 +112,10 @@ class Flight final : public Driven {
     void end_of_thread() noexcept override;
 
  private:
+    template <class F>
+    void for_each_mailbox(F f);
+    bool has_native() const;
+    void heed(transport::Mailbox& mailbox);
     void mismatch(const transport::Finding& finding);
     bool take_connections();
     bool move_all();
@@ -119,6 +129,7 @@ class Flight final : public Driven {
     GroupTable& groups_;
     Verdicts& verdicts_;
     Ways ways_;
+    std::vector<std::weak_ptr<transport::Mailbox>> others_;  // mailboxes beside the world's
     BiasedMutex mutex_;
     std::vector<Collectives*> active_;  // their operations keep the groups alive
     std::list<std::shared_ptr<Operation>> messages_;

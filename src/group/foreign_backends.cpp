@@ -96,6 +96,13 @@ ForeignBackends::ForeignBackends(Group& group, const SubgroupSpec& spec)
 
 void ForeignBackends::forget() noexcept {
     new auto(std::move(made_));
+    new auto(std::move(transport_));
+}
+
+void ForeignBackends::close() {
+    std::unique_ptr<transport::Streams> streams;  // they end without the lock
+    const Flight::Guard guard(group_.world().flight());
+    if (transport_) streams = transport_->close();
 }
 
 void ForeignBackends::make(const SubgroupSpec& spec) {
@@ -117,6 +124,11 @@ void ForeignBackends::make(const SubgroupSpec& spec) {
             .group_id = group_.name(),
             .global_ranks_in_group = group_.ranks().all(),
             .device = spec.device};
+        if (backend::is_transport(name)) {
+            transport_ = std::make_shared<ForeignTransport>(group_, backend::make_streams(name, options));
+            group_.world().flight().add({transport_, &transport_->mailbox()});
+            continue;
+        }
         std::shared_ptr<CustomBackend> made;
         if (CustomBackend* whole = spec.parent ? spec.parent->backends().splittable(name) : nullptr)
             made = whole->split(&options, options_);

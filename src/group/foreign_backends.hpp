@@ -1,10 +1,11 @@
 // ForeignBackends: a group's operations that another backend runs: the group describes each to it in plain form, waits
-// for it, and takes the operation back.
+// for it, and takes the operation back. A backend that is a transport runs none: the group does, over its bytes.
 //
 // Threads: any. Operations are handed over in the order of their issue.
 #pragma once
 
 #include "backend/registry.hpp"
+#include "group/foreign_transport.hpp"
 #include "group/operation.hpp"
 
 #include <tutti/backend.hpp>
@@ -30,6 +31,10 @@ class ForeignBackends {
     ForeignBackends(Group& group, const SubgroupSpec& spec);
     /// In a forked child they belong to the parent: forgets them without a word.
     void forget() noexcept;
+    /// The transport of others that carries the group's bytes; null: there is none.
+    ForeignTransport* transport() const noexcept { return transport_.get(); }
+    /// The group has ended, or its world has: ends the transport, too. Not under the world's lock.
+    void close();
     /// No backend has anything left to do.
     void abort(const std::string& reason) noexcept;
 
@@ -76,7 +81,8 @@ class ForeignBackends {
     Group& group_;
     const backend::Devices names_;
     const bool serve_host_ = names_.contains(Device::Type::cpu);
-    std::map<Device::Type, std::shared_ptr<CustomBackend>> made_;  // those that are not native
+    std::map<Device::Type, std::shared_ptr<CustomBackend>> made_;  // those that are not native, nor transports
+    std::shared_ptr<ForeignTransport> transport_;
     std::any options_;
     std::optional<Device> device_;
     std::recursive_mutex order_;                         // of issue

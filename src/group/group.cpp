@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace tutti::detail {
@@ -23,6 +24,15 @@ int index_of(const std::vector<int>& list, int value) {
 std::string verdict_prefix(const World& world, std::uint32_t index) {
     const std::string own = index == 0 ? "" : fmt::format("/{}", index);
     return "group/" + world.name() + own + "/verdict";
+}
+
+// Where a transport of others carries a group's bytes, no rank shares memory with another one.
+algorithm::Layout apart_if_carried(algorithm::Layout layout, const backend::Devices& backends) {
+    const auto of_host = backends.find(Device::Type::cpu);
+    if (layout.size() == 1 || of_host == backends.end() || !backend::is_transport(of_host->second)) return layout;
+    std::iota(layout.host_of.begin(), layout.host_of.end(), 0);
+    layout.shared_memory = layout.pulls = false;
+    return layout;
 }
 
 }  // namespace
@@ -62,7 +72,7 @@ Group::Group(std::shared_ptr<World> world, SubgroupSpec spec)
       name_(std::move(spec.name)),
       description_(std::move(spec.description)),
       timeout_(spec.timeout),
-      planner_(layout_of(*world_, ranks_)),
+      planner_(apart_if_carried(layout_of(*world_, ranks_), spec.backends)),
       recorder_(name_, rank(), size(), &group::Fingerprint::describe, ranks_.in_world()),
       inquest_(name_, index_, ranks_, recorder_, PrefixStore(verdict_prefix(*world_, index_), world_->setup().store),
                world_->verdicts()),
@@ -83,6 +93,7 @@ Group::Group(std::shared_ptr<World> world, SubgroupSpec spec)
     // Equal on the ranks of this group alone.
     recorder_.set_world(world_->id() + index_ * 0x9e3779b97f4a7c15ULL, world_->id());
     backends_ = std::make_unique<ForeignBackends>(*this, spec);
+    if (ForeignTransport* const own = backends_->transport()) collectives_.talk_over(*own);
 }
 
 Group::~Group() {
@@ -173,7 +184,9 @@ void Group::leave() {
     if (world_->inherited()) return;  // a child's actions concern no other rank
     if (ranks_.are_all()) {
         for (const auto& group : world_->groups().all()) group->backends().leave();
-        return world_->leave();
+        world_->leave();
+        for (const auto& group : world_->groups().all()) group->backends().close();
+        return;
     }
     backends_->leave();
     {
@@ -182,6 +195,7 @@ void Group::leave() {
         short_calls_.close();
     }
     world_->leave(*this);
+    backends_->close();
     memory_.leave();
 }
 

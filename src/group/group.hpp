@@ -74,6 +74,8 @@ class Group : public std::enable_shared_from_this<Group> {
         return device == Device::Type::cpu ? backends_->serve_host() : backends_->names().contains(device);
     }
     ForeignBackends& backends() const noexcept { return *backends_; }
+    /// Its messages: the world's, unless another transport carries them.
+    transport::Mailbox& mailbox() const noexcept { return collectives_.mailbox(); }
 
     /// Queues the operation; asynchronous ones are progressed in the background.
     void submit(const std::shared_ptr<Operation>& operation, bool asynchronous);

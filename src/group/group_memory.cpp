@@ -33,9 +33,9 @@ GroupMemory::GroupMemory(const Ranks& ranks, const std::vector<int>& host_of, st
         doors.push_back(neighbours.local_of(ranks.global(rank)));
     }
     own_local_ = locals_[static_cast<std::size_t>(ranks.rank())];
-    if (const auto of_host = backends.find(Device::Type::cpu);
-        of_host != backends.end() && of_host->second != backend::native)
-        return;
+    const auto of_host = backends.find(Device::Type::cpu);
+    const bool by_others = of_host != backends.end() && of_host->second != backend::native;
+    if (by_others && (ranks.size() > 1 || !backend::is_transport(of_host->second))) return;
     if (ranks.are_all()) {
         arena_ = neighbours.arena();
     } else if (ranks.size() == 1) {  // alone: the staging area is this rank's own

@@ -84,10 +84,11 @@ void Inquest::disagreed(int peer, std::uint64_t sequence, const std::string& tex
                   {.sequence = sequence, .group = group_, .rank = ranks_.own_global()});
 }
 
-void Inquest::give_up(int peer) {
+void Inquest::give_up(int peer, const std::optional<rendezvous::Verdict>& cause) {
     const int rank = ranks_.global(peer);
-    rendezvous::Verdict verdict = court_.gone(rank).value_or(
-        rendezvous::Verdict{VerdictKind::left, rank, fmt::format("rank {} has left the group", rank)});
+    rendezvous::Verdict verdict =
+        (cause ? cause : court_.gone(rank))
+            .value_or(rendezvous::Verdict{VerdictKind::left, rank, fmt::format("rank {} has left the group", rank)});
     verdict.group = index_;
     court_.tell(verdict, true);
 }

@@ -76,8 +76,8 @@ class Inquest {
                             std::uint64_t my_bytes);
     /// They have differed about a collective before that one, which both have forgotten.
     void mismatch_before(int peer, std::uint64_t sequence);
-    /// No operation that waits for that rank can finish: all ranks hear the cause.
-    void give_up(int peer);
+    /// No operation that waits for that rank can finish: all ranks hear the cause, `cause` or that of the world.
+    void give_up(int peer, const std::optional<rendezvous::Verdict>& cause = {});
     /// Another rank has named the cause: `told` is its judgement, or, where none has come, an accusation.
     void fail_as_told(const rendezvous::Verdict& told, const ErrorContext& context);
     /// Once: this rank's operations at the time of the trouble, for the others and for the dump.

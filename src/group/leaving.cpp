@@ -82,7 +82,7 @@ bool World::finish(const Deadline& limit) {
         if (flight_.failure()) return true;
         flight_.leave();
         groups_.leave_all();
-        mailbox_->refuse_unmet();
+        flight_.refuse_unmet();
     }
     if (!drive_until_none(
             "receive a message", [this] { return flight_.awaited_receivers(nullptr); }, end))
@@ -92,7 +92,7 @@ bool World::finish(const Deadline& limit) {
         links_->stop_connecting();
     }
     return drive_until_none(
-        "get all that was sent", [this] { return mailbox_->finish(); }, end);
+        "get all that was sent", [this] { return flight_.finish(); }, end);
 }
 
 void World::part() {
@@ -136,10 +136,14 @@ void World::leave(Group& group) {
     {
         const Flight::Guard guard(flight_);
         groups_.leave(group.index());
-        if (!flight_.failure()) mailbox_->refuse_unmet();
+        if (!flight_.failure()) group.mailbox().refuse_unmet();
     }
     drive_until_none(
         "receive a message", [&] { return flight_.awaited_receivers(&group); }, Deadline::never());
+    if (group.backends().transport() != nullptr) {
+        drive_until_none(
+            "get all that was sent", [&] { return group.mailbox().finish(); }, Deadline::after(setup_.timeout));
+    }
     const Flight::Guard guard(flight_);
     const bool well = !flight_.failure();
     if (well) group.collectives().check_last();

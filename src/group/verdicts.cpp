@@ -32,10 +32,10 @@ void Verdicts::tell(const Verdict& verdict, bool here) {
     membership_->flood(verdict);
 }
 
-std::optional<Verdict> Verdicts::gone(int peer) const {
-    const transport::Mailbox& mailbox = flight_.mailbox();
-    return health_.gone(peer, mailbox.end_of(peer), !flight_.links().is_connected(peer) || mailbox.is_over(peer),
-                        Clock::now());
+std::optional<Verdict> Verdicts::gone(int peer, ForeignTransport* transport) const {
+    const transport::Mailbox& mailbox = transport != nullptr ? transport->mailbox() : flight_.mailbox();
+    const bool connected = transport != nullptr ? transport->is_connected(peer) : flight_.links().is_connected(peer);
+    return health_.gone(peer, mailbox.end_of(peer), !connected || mailbox.is_over(peer), Clock::now());
 }
 
 std::vector<int> Verdicts::departed() const {

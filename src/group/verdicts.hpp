@@ -18,6 +18,7 @@
 namespace tutti::detail {
 
 class Flight;
+class ForeignTransport;
 class GroupTable;
 
 class Verdicts final : public Court {
@@ -56,7 +57,9 @@ class Verdicts final : public Court {
 
     /// Why nothing comes from a rank any more: it has left the world, or cannot be reached. This rank has read all that
     /// it sent, but operations that wait for that may not have moved on yet. Nothing: something may come.
-    std::optional<rendezvous::Verdict> gone(int peer) const override;
+    std::optional<rendezvous::Verdict> gone(int peer) const override { return gone(peer, nullptr); }
+    /// The same of a group whose bytes a transport of others carries; null: the world's streams do.
+    std::optional<rendezvous::Verdict> gone(int peer, ForeignTransport* transport) const;
     /// Ranks that have left, whether or not all that they sent has been read; under the lock.
     std::vector<int> departed() const override;
     std::vector<int> silent() const override { return health_.silent(); }

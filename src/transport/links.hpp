@@ -13,8 +13,9 @@
 #include "security/wire.hpp"
 #include "transport/shm/neighbours.hpp"
 #include "transport/shm/staging_copy.hpp"
-#include "transport/stream.hpp"
 #include "transport/tcp/socket_stream.hpp"
+
+#include <tutti/transport.hpp>
 
 #include <cstdint>
 #include <map>

@@ -17,7 +17,8 @@
 #include "core/deadline.hpp"
 #include "core/waiting.hpp"
 #include "transport/shm/neighbours.hpp"
-#include "transport/stream.hpp"
+
+#include <tutti/transport.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -87,6 +87,17 @@ TEST(Plugins, that_lack_something_here_are_not_available_until_they_have_it) {
     ::unsetenv("TUTTI_BACKEND_PATH");
 }
 
+TEST(Plugins, that_were_built_for_another_version_of_a_header_are_refused_with_a_message) {
+    const char* folder = std::getenv("FOLDER_OF_TROUBLED");
+    if (folder == nullptr) GTEST_SKIP() << "FOLDER_OF_TROUBLED is not set";
+    ::setenv("TUTTI_BACKEND_PATH", folder, 1);
+    EXPECT_FALSE(is_backend_available("outdated"));
+    const std::string text = message_of<DistBackendError>([] { (void)Backend("outdated"); });
+    EXPECT_TRUE(has(text, "was built for version 0 of tutti/transport.hpp: expected 1, this tutti's; build it anew"))
+        << text;
+    ::unsetenv("TUTTI_BACKEND_PATH");
+}
+
 TEST(Plugins, that_cannot_be_loaded_are_not_available_and_say_why) {
     const std::string folder = ::testing::TempDir() + "tutti_backends_" + std::to_string(::getpid());
     const std::string file = folder + "/libtutti-backend-broken.so";

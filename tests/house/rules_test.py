@@ -57,8 +57,8 @@ class Rules(unittest.TestCase):
         self.expect_fault("direction", "src/tensor/copy.cpp:")
 
     def test_a_header_that_uses_an_undeclared_room_below_it_is_found(self):
-        self.append("src/transport/stream.hpp", '#include "reduce/reduce.hpp"\n')
-        self.expect_fault("direction", "src/transport/stream.hpp:")
+        self.append("src/transport/links.hpp", '#include "reduce/reduce.hpp"\n')
+        self.expect_fault("direction", "src/transport/links.hpp:")
 
     def test_a_variable_that_only_python_knows_is_found(self):
         (self.copy / "python/tutti").mkdir(parents=True)

@@ -6,7 +6,8 @@
 
 #include "core/deadline.hpp"
 #include "simulation/chance.hpp"
-#include "transport/stream.hpp"
+
+#include <tutti/transport.hpp>
 
 #include <cstdint>
 #include <deque>

@@ -20,7 +20,8 @@
 #pragma once
 
 #include "core/unique_fd.hpp"
-#include "transport/stream.hpp"
+
+#include <tutti/transport.hpp>
 
 #include <array>
 #include <atomic>

@@ -9,7 +9,8 @@
 
 #include "transport/shm/arena.hpp"
 #include "transport/shm/staging_copy.hpp"
-#include "transport/stream.hpp"
+
+#include <tutti/transport.hpp>
 
 namespace tutti::transport {
 

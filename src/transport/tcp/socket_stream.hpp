@@ -14,10 +14,11 @@
 
 #include "core/deadline.hpp"
 #include "security/wire.hpp"
-#include "transport/stream.hpp"
 #include "transport/tcp/congestion.hpp"
 #include "transport/tcp/lane.hpp"
 #include "transport/tcp/lane_growth.hpp"
+
+#include <tutti/transport.hpp>
 
 #include <memory>
 #include <optional>

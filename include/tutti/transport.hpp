@@ -1,15 +1,38 @@
-// Stream: an ordered, reliable pipe of bytes in both directions between two ranks. The interface of every transport.
+// Transports: the parts that carry bytes between two ranks. Shared memory and TCP are built in. A program registers
+// others, or a shared library does, and a group names one as its backend: tutti's messages, collectives, time limits,
+// agreement of all ranks and record then run over its bytes.
 //
-// Non-blocking: an operation moves as many bytes as it can and says how many. Threads: one at a time.
+// A transport gives each rank one stream to each other rank of a group: bytes in order and without loss, or the news
+// that it cannot carry them any more. It never waits: it takes and gives as many bytes as it can, and has a descriptor
+// on which a rank can sleep until there is more. A library without descriptors has a thread in its transport that
+// writes to an eventfd.
+//
+// A shared library libtutti-backend-NAME.so (see tutti/backend.hpp) with a transport contains
+// TUTTI_TRANSPORT_LIBRARY { register_transport("NAME", ...); }. tutti refuses it, with a message, where it was built
+// for another version of this header (TUTTI_TRANSPORT_ABI).
+//
+// Threads: those of a group's ranks call its streams, one thread at a time. No function of a stream may block.
 #pragma once
+
+#include <tutti/export.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-namespace tutti::transport {
+/// The version of this header; tutti loads no libraries of another version.
+#define TUTTI_TRANSPORT_ABI 1
+
+namespace tutti {
+
+struct DistributedBackendOptions;
+
+namespace transport {
 
 enum class StreamState {
     open,
@@ -35,6 +58,7 @@ struct ShortMessage {
 /// The next thing that a stream has to offer.
 enum class Arrival { nothing, bytes, short_message };
 
+/// One rank's end of an ordered, reliable pipe of bytes in both directions between two ranks.
 class Stream {
  public:
     virtual ~Stream() = default;
@@ -45,7 +69,8 @@ class Stream {
     /// bytes may change on the way: a header given to write() arrives as it was sent or not at all, and a payload that
     /// has changed never arrives as a whole.
     virtual std::size_t read(std::span<std::byte> into, std::span<std::byte> ahead) = 0;
-    /// Takes a whole message, or nothing (false): when there is no room now, or the stream carries only bytes.
+    /// Takes a whole message, or nothing (false): when there is no room now, or the stream carries only bytes, as all
+    /// but those in memory do.
     virtual bool put(const ShortMessage& /*message*/, const std::byte* /*payload*/) { return false; }
     /// The next arrival; fills in `message` if it is a short message. A stream that carries only bytes says so without
     /// a look.
@@ -68,14 +93,32 @@ class Stream {
     virtual void pollables(bool /*output*/, std::vector<Pollable>& /*into*/) const {}
 };
 
-/// The streams of a rank, by peer.
+/// The streams of a rank, by peer. Its destructor may wait, for a bounded time, until bytes that have been written are
+/// on their way; for those of a stream that has been closed it does not.
 class Streams {
  public:
     virtual ~Streams() = default;
     /// The stream to a peer; makes one if there is none. Null: not yet, ask again.
     virtual Stream* to(int peer) = 0;
-    /// The stream to a peer if there is one; null otherwise.
+    /// The stream to a peer if bytes have gone over it, in either direction, or may have; null otherwise.
     virtual Stream* existing(int peer) = 0;
 };
 
-}  // namespace tutti::transport
+}  // namespace transport
+
+/// Makes this rank's streams to the other ranks of a group: peers are ranks of that group. All of its ranks do so at
+/// the same time; they can meet in the options' store. Throws DistError where they do not within the options' timeout.
+using MakeStreams = std::function<std::unique_ptr<transport::Streams>(const DistributedBackendOptions&)>;
+
+/// From now on a group's backend may be the name: `make` makes the streams of each group, on each rank. It serves host
+/// memory. Throws InvalidArgument for a name that is taken or no word of letters, digits, '-' and '_'.
+TUTTI_API void register_transport(std::string_view name, MakeStreams make);
+
+/// Begins the function that a library with a transport runs when it is loaded. Needs tutti/backend.hpp.
+#define TUTTI_TRANSPORT_LIBRARY                                                   \
+    extern "C" __attribute__((visibility("default"))) int tutti_transport_abi() { \
+        return TUTTI_TRANSPORT_ABI;                                               \
+    }                                                                             \
+    TUTTI_BACKEND_LIBRARY
+
+}  // namespace tutti

@@ -1,0 +1,59 @@
+#include "group/foreign_transport.hpp"
+
+#include "core/log.hpp"
+#include "group/group.hpp"
+
+namespace tutti::detail {
+
+using transport::Stream;
+
+ForeignTransport::OfWorld::OfWorld(const Group& group, std::unique_ptr<transport::Streams> streams)
+    : streams_(std::move(streams)) {
+    for (int peer = 0; peer < group.world().size(); ++peer)
+        rank_of_.push_back(peer == group.world().rank() ? -1 : group.rank_of(peer));
+}
+
+Stream* ForeignTransport::OfWorld::to(int peer) {
+    const int rank = rank_of_[static_cast<std::size_t>(peer)];
+    return rank >= 0 && streams_ ? streams_->to(rank) : nullptr;
+}
+
+Stream* ForeignTransport::OfWorld::existing(int peer) {
+    const int rank = rank_of_[static_cast<std::size_t>(peer)];
+    return rank >= 0 && streams_ ? streams_->existing(rank) : nullptr;
+}
+
+ForeignTransport::ForeignTransport(const Group& group, std::unique_ptr<transport::Streams> streams)
+    : streams_(group, std::move(streams)),
+      mailbox_(group.world().rank(), group.world().size(), group.world().id(), streams_, group.world().groups()) {
+    for (const int peer : group.ranks().all()) {  // others may send first
+        if (peer != group.world().rank()) mailbox_.activate(peer);
+    }
+}
+
+ForeignTransport::~ForeignTransport() {
+    try {
+        mailbox_.finish();
+    } catch (const std::exception& error) {
+        TUTTI_WARN("{}", error.what());
+    }
+    close_given_up();
+}
+
+// Bytes for a peer that has gone, or that this rank has given up, would be waited for in vain.
+void ForeignTransport::close_given_up() noexcept {
+    for (int peer = 0; peer < streams_.world_size(); ++peer) {
+        const transport::StreamEnd* const end = mailbox_.end_of(peer);
+        const bool given_up = mailbox_.is_over(peer) && (end == nullptr || !end->broken.empty());
+        Stream* const stream = given_up ? streams_.existing(peer) : nullptr;
+        if (stream != nullptr) stream->close();
+    }
+}
+
+std::unique_ptr<transport::Streams> ForeignTransport::close() {
+    close_given_up();
+    mailbox_.drop_all();
+    return streams_.take();
+}
+
+}  // namespace tutti::detail

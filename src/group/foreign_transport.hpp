@@ -1,0 +1,54 @@
+// ForeignTransport: a group's messages over a transport of others: its streams, with the world's ranks as peers, and a
+// mailbox over them. The rest is as in a group whose bytes tutti carries.
+//
+// Threads: one at a time (the world's lock).
+#pragma once
+
+#include "transport/mailbox.hpp"
+
+#include <tutti/transport.hpp>
+
+#include <memory>
+#include <vector>
+
+namespace tutti::detail {
+
+class Group;
+
+class ForeignTransport {
+ public:
+    /// Of a group, whose world must outlive it.
+    ForeignTransport(const Group& group, std::unique_ptr<transport::Streams> streams);
+    /// Says on its streams that nothing more comes, where that can be said at once.
+    ~ForeignTransport();
+    ForeignTransport(const ForeignTransport&) = delete;
+    ForeignTransport& operator=(const ForeignTransport&) = delete;
+
+    transport::Mailbox& mailbox() noexcept { return mailbox_; }
+    /// Whether bytes have gone to a rank of the world or come from it, or may have.
+    bool is_connected(int peer) { return streams_.existing(peer) != nullptr; }
+    /// Nothing in flight is left, and nothing follows. Returns the streams, whose end may wait for bytes that have been
+    /// written: not under the lock.
+    [[nodiscard]] std::unique_ptr<transport::Streams> close();
+
+ private:
+    class OfWorld final : public transport::Streams {
+     public:
+        OfWorld(const Group& group, std::unique_ptr<transport::Streams> streams);
+        transport::Stream* to(int peer) override;
+        transport::Stream* existing(int peer) override;
+        int world_size() const noexcept { return static_cast<int>(rank_of_.size()); }
+        std::unique_ptr<transport::Streams> take() { return std::move(streams_); }
+
+     private:
+        std::vector<int> rank_of_;  // in the group, by rank of the world; -1: not in it
+        std::unique_ptr<transport::Streams> streams_;
+    };
+
+    void close_given_up() noexcept;
+
+    OfWorld streams_;
+    transport::Mailbox mailbox_;
+};
+
+}  // namespace tutti::detail

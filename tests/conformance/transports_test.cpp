@@ -1,0 +1,279 @@
+// Transports of others: a group whose bytes they carry behaves as one whose bytes tutti carries.
+#include "conformance/world.hpp"
+#include "support/message_of.hpp"
+
+#include <tutti/backend.hpp>
+#include <tutti/transport.hpp>
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace tutti::test {
+namespace {
+
+using namespace std::chrono_literals;
+using transport::StreamState;
+
+// A pipe between threads of this process, with little room, so that bytes go in pieces.
+struct Pipe {
+    static constexpr std::size_t room = 10'000;
+    std::mutex mutex;
+    std::deque<std::byte> bytes;
+    bool ended = false, cut = false, used = false;
+    int readable = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), writable = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    Pipe() = default;
+    Pipe(const Pipe&) = delete;
+    Pipe& operator=(const Pipe&) = delete;
+    ~Pipe() {
+        ::close(readable);
+        ::close(writable);
+    }
+    static void set(int fd, bool rings) {
+        eventfd_t number = 0;
+        ::eventfd_read(fd, &number);
+        if (rings) ::eventfd_write(fd, 1);
+    }
+};
+using Pipes = std::map<std::pair<int, int>, std::shared_ptr<Pipe>>;  // from, to
+
+std::atomic<bool> cuts{false};  // rank 1's streams break off
+
+class PipeStream final : public transport::Stream {
+ public:
+    PipeStream(std::shared_ptr<Pipe> in, std::shared_ptr<Pipe> out, int rank)
+        : in_(std::move(in)), out_(std::move(out)), rank_(rank) {}
+    std::size_t write(std::span<const std::byte> header, std::span<const std::byte> payload) override {
+        const std::lock_guard lock(out_->mutex);
+        if (cuts && rank_ == 1) out_->cut = true;
+        if (out_->cut || out_->ended) return 0;
+        std::size_t done = 0;
+        for (const auto part : std::array{header, payload}) {
+            const std::size_t count = std::min(part.size(), Pipe::room - out_->bytes.size());
+            out_->bytes.insert(out_->bytes.end(), part.begin(), part.begin() + static_cast<std::ptrdiff_t>(count));
+            done += count;
+        }
+        out_->used |= done > 0;
+        ring(*out_);
+        return done;
+    }
+    std::size_t read(std::span<std::byte> into, std::span<std::byte> ahead) override {
+        const std::lock_guard lock(in_->mutex);
+        std::size_t done = 0;
+        for (const auto part : std::array{into, ahead}) {
+            const std::size_t count = std::min(part.size(), in_->bytes.size());
+            std::copy_n(in_->bytes.begin(), count, part.begin());
+            in_->bytes.erase(in_->bytes.begin(), in_->bytes.begin() + static_cast<std::ptrdiff_t>(count));
+            done += count;
+        }
+        ring(*in_);
+        return done;
+    }
+    StreamState state() const noexcept override {
+        const std::lock_guard lock(in_->mutex);
+        if (!in_->bytes.empty()) return StreamState::open;
+        return in_->cut ? StreamState::closed : in_->ended ? StreamState::ended : StreamState::open;
+    }
+    bool end() override {
+        const std::lock_guard lock(out_->mutex);
+        out_->ended = true;
+        ring(*out_);
+        return true;
+    }
+    void close() noexcept override { end(); }
+    std::string reason() const override { return "somebody has cut the pipe"; }
+    void pollables(bool output, std::vector<transport::Pollable>& into) const override {
+        into.push_back({in_->readable, false});
+        if (output) into.push_back({out_->writable, false});
+    }
+    bool used() const {
+        const std::scoped_lock both(in_->mutex, out_->mutex);
+        return in_->used || out_->used;
+    }
+
+ private:
+    static void ring(Pipe& pipe) {
+        Pipe::set(pipe.readable, !pipe.bytes.empty() || pipe.ended || pipe.cut);
+        Pipe::set(pipe.writable, pipe.bytes.size() < Pipe::room);
+    }
+    const std::shared_ptr<Pipe> in_, out_;
+    const int rank_;
+};
+
+class PipeStreams final : public transport::Streams {
+ public:
+    explicit PipeStreams(const DistributedBackendOptions& options) {
+        static std::mutex mutex;
+        static std::map<std::string, Pipes> all;  // by where the ranks meet
+        Store store = options.store;
+        if (options.group_rank == 0) store.set("pipes", std::to_string(++made));
+        const std::string place = store.get("pipes");
+        const std::lock_guard lock(mutex);
+        Pipes& pipes = all[place];
+        const auto pipe = [&](int from, int to) {
+            auto& one = pipes[{from, to}];
+            if (!one) one = std::make_shared<Pipe>();
+            return one;
+        };
+        for (int peer = 0; peer < options.group_size; ++peer) {
+            const int own = options.group_rank;
+            streams_.push_back(peer == own ? nullptr
+                                           : std::make_unique<PipeStream>(pipe(peer, own), pipe(own, peer), own));
+        }
+        ++open;
+    }
+    ~PipeStreams() override { --open; }
+    PipeStreams(const PipeStreams&) = delete;
+    PipeStreams& operator=(const PipeStreams&) = delete;
+    transport::Stream* to(int peer) override { return streams_[static_cast<std::size_t>(peer)].get(); }
+    transport::Stream* existing(int peer) override {
+        PipeStream* const stream = streams_[static_cast<std::size_t>(peer)].get();
+        return stream != nullptr && stream->used() ? stream : nullptr;
+    }
+    static inline std::atomic<int> made{0}, open{0};
+
+ private:
+    std::vector<std::unique_ptr<PipeStream>> streams_;
+};
+
+void run_on_pipes(int size, const std::function<void(ProcessGroup&)>& body) {
+    static const bool once = [] {
+        register_transport("pipes", [](const auto& options) { return std::make_unique<PipeStreams>(options); });
+        return true;
+    }();
+    EXPECT_TRUE(once);
+    const HashStore store;
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < size; ++rank) {
+        threads.emplace_back([&, rank] {
+            try {
+                ProcessGroup g({.store = store, .rank = rank, .world_size = size, .timeout = 20s, .backend = "pipes"});
+                body(g);
+            } catch (const std::exception& error) {
+                ADD_FAILURE() << "rank " << rank << ": " << error.what();
+            }
+        });
+    }
+    for (auto& thread : threads) thread.join();
+    EXPECT_EQ(PipeStreams::open, 0) << "streams are left";
+}
+
+TEST(Transports, of_others_carry_collectives_and_messages_of_all_lengths) {
+    run_on_pipes(3, [](ProcessGroup& g) {
+        EXPECT_EQ(g.backend(), "pipes");
+        EXPECT_EQ(g.hosts(), (std::vector<int>{0, 1, 2})) << "no rank shares memory with another";
+        for (const std::size_t count : {1UL, 1000UL, 300'000UL}) {
+            std::vector<float> x(count, static_cast<float>(g.rank() + 1));
+            all_reduce(x, {.group = g});
+            EXPECT_EQ(x.back(), 6);
+            const int next = (g.rank() + 1) % 3, before = (g.rank() + 2) % 3;
+            std::vector<int> out(count, g.rank()), in(count);
+            Work sent = isend(out, next, {.group = g});
+            recv(in, {.src = before, .group = g});
+            sent.wait();
+            EXPECT_EQ(in.back(), before);
+        }
+        barrier({.group = g});
+        g.destroy();
+    });
+}
+
+TEST(Transports, of_others_show_ranks_that_disagree_both_sides) {
+    run_on_pipes(3, [](ProcessGroup& g) {
+        std::vector<float> x(10, 1);
+        const std::string text = message_of<CollectiveMismatch>([&] {
+            if (g.rank() == 1)
+                broadcast(x, {.src = 0, .group = g});
+            else
+                all_reduce(x, {.group = g});
+            barrier({.group = g});
+        });
+        EXPECT_TRUE(has(text, "all_reduce of float32 × 10") && has(text, "broadcast of float32 × 10")) << text;
+    });
+}
+
+TEST(Transports, of_others_belong_to_one_group_each_and_end_with_it) {
+    run_on_pipes(3, [](ProcessGroup& g) {
+        ProcessGroup part = g.split({.color = g.rank() < 2 ? 0 : -1});
+        std::vector<int> x(5, 1);
+        if (g.rank() < 2) {
+            all_reduce(x, {.group = part});
+            EXPECT_EQ(x, std::vector<int>(5, 2));
+            if (g.rank() == 0) {
+                part.destroy();
+            } else {
+                const std::string text = message_of<DistError>([&] { recv(x, {.src = 0, .group = part}); });
+                EXPECT_TRUE(has(text, "rank 0 has left the group")) << text;
+            }
+        }
+    });
+    run_on_pipes(2, [](ProcessGroup& g) {
+        const ProcessGroup native = new_group({0, 1}, {.backend = "native", .world = g});
+        std::vector<int> x(5, 1);
+        all_reduce(x, {.group = native});
+        all_reduce(x, {.group = g});
+        EXPECT_EQ(x, std::vector<int>(5, 4));
+        ProcessGroup(native).destroy();
+        all_reduce(x, {.group = g});
+        EXPECT_EQ(x, std::vector<int>(5, 8));
+        g.destroy();
+    });
+}
+
+TEST(Transports, of_others_let_a_rank_leave_whose_messages_have_yet_to_be_received) {
+    run_on_pipes(2, [](ProcessGroup& g) {
+        std::vector<int> x(100, g.rank());
+        if (g.rank() == 1) {
+            send(x, 0, {.group = g});
+            g.destroy();
+            return;
+        }
+        std::this_thread::sleep_for(100ms);
+        EXPECT_EQ(recv(x, {.group = g}), 1);
+        EXPECT_EQ(x, std::vector<int>(100, 1));
+        EXPECT_TRUE(has(message_of<DistError>([&] { recv(x, {.src = 1, .group = g}); }), "rank 1 has left the group"));
+    });
+}
+
+TEST(Transports, of_others_that_break_off_end_the_group_on_all_ranks_with_the_cause) {
+    cuts = false;
+    run_on_pipes(3, [](ProcessGroup& g) {
+        std::vector<int> x(100'000, 1);
+        all_reduce(x, {.group = g});
+        barrier({.group = g});
+        if (g.rank() == 1) cuts = true;  // from its next byte on
+        const std::string text = message_of<DistError>([&] {
+            all_reduce(x, {.group = g});
+            barrier({.group = g});
+        });
+        EXPECT_TRUE(has(text, "cannot be reached any more: somebody has cut the pipe")) << text;
+    });
+    cuts = false;
+}
+
+TEST(Transports, of_others_need_a_name_that_is_free_and_a_function) {
+    const auto none = [](const auto&) { return nullptr; };
+    EXPECT_THROW(register_transport("a b", none), InvalidArgument);
+    EXPECT_THROW(register_transport("native", none), InvalidArgument);
+    EXPECT_THROW(register_transport("nothing", {}), InvalidArgument);
+    register_transport("nothing", none);
+    EXPECT_THROW(register_transport("nothing", none), InvalidArgument);
+    const std::string text = message_of<DistBackendError>(
+        [&] { ProcessGroup({.store = HashStore(), .rank = 0, .world_size = 1, .backend = "nothing"}); });
+    EXPECT_TRUE(has(text, "backend \"nothing\" made nothing for group")) << text;
+}
+
+}  // namespace
+}  // namespace tutti::test
