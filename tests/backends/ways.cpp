@@ -1,7 +1,7 @@
 // backend_ways NAME [DEVICE]: how the backend NAME carries out each collective, as lines "COLLECTIVE TYPE OPERATOR WAY"
 // with tabs between them, for tools/backend-table. Three ranks: threads, or the processes of mpirun. DEVICE (cuda,
-// rocm, npu, xpu): on tensors there, by the driver that TUTTI_CUDA_LIB or the other vendor's variable names. All
-// results have been checked by the conformance suite.
+// rocm, npu, xpu): on tensors there, by the driver that TUTTI_CUDA_LIB or the other vendor's variable names. A
+// transport carries bytes, of which tutti composes everything. All results have been checked by the conformance suite.
 #include "conformance/world.hpp"
 #include "nccl/device.hpp"
 #include "support/covers.hpp"
@@ -25,11 +25,20 @@ constexpr int ranks = 3;
 using Counts = std::array<std::uint64_t, 3>;
 
 // Of the backend's library, which is loaded by now.
+void* library_of(const std::string& backend) {
+    return ::dlopen(loaded_file("libtutti-backend-" + backend + ".so").c_str(), RTLD_NOW | RTLD_NOLOAD);
+}
+
+bool is_transport(const std::string& backend) {
+    void* library = library_of(backend);
+    return library != nullptr && ::dlsym(library, "tutti_transport_abi") != nullptr;
+}
+
 Counts counts(const std::string& backend) {
-    const std::string file = loaded_file("libtutti-backend-" + backend + ".so");
-    void* library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_NOLOAD);
+    if (is_transport(backend)) return {};
+    void* library = library_of(backend);
     void* symbol = library != nullptr ? ::dlsym(library, "tutti_backend_ways") : nullptr;
-    if (symbol == nullptr) throw std::runtime_error("the backend's library does not say how it works: " + file);
+    if (symbol == nullptr) throw std::runtime_error("the library of " + backend + " does not say how it works");
     Counts now{};
     reinterpret_cast<void (*)(std::uint64_t*)>(symbol)(now.data());
     return now;
@@ -78,7 +87,7 @@ class Table {
         begin().wait(20s);
         meeting().arrive_and_wait();
         const Counts after = counts(backend_);
-        const char* way = "none";
+        const char* way = is_transport(backend_) ? "composed" : "none";
         for (std::size_t i = 0; i < 3; ++i) {
             static constexpr std::array names{"native", "composed", "by_host"};
             if (after[i] > before[i]) way = names[i];
