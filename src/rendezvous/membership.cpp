@@ -324,7 +324,7 @@ void Membership::dial(const Dial& wanted) {
     try {
         dials_.start(wanted);
     } catch (const DistBackendError& error) {
-        if (!std::exchange(lacks_threads_, true))
+        if (wanted.role == Role::parent && !std::exchange(lacks_threads_, true))
             TUTTI_WARN("rank {}: {}; it tries again", options_.rank, error.what());
         const MutexLock lock(mutex_);
         lifelines_.on_dial_failed(wanted, DialFailure::no_thread, Clock::now());
