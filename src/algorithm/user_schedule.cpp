@@ -24,7 +24,8 @@ using schedule::StepKind;
 
 // Where the input is the output, in the collectives that have both.
 bool can_be_in_place(Collective collective) {
-    return collective == Collective::all_reduce || collective == Collective::reduce;
+    const CollectiveTraits& traits = traits_of(collective);
+    return traits.combines && traits.output == CollectiveTraits::Extent::whole;
 }
 
 void check_steps(const Recipe& recipe, std::string_view where) {
@@ -153,18 +154,13 @@ std::optional<std::uint64_t> UserSchedule::times(const Layout& layout, const Req
     if (q.collective != c.collective || layout.size() != ranks() || (q.single_rounding && !proved_.single_rounding) ||
         (q.rank_order && !proved_.rank_order))
         return std::nullopt;
-    switch (c.collective) {
-        case Collective::barrier: return 1;
-        case Collective::all_reduce: return multiple({&c.count, 1}, {&q.count, 1});
-        case Collective::broadcast:
-        case Collective::reduce: return q.root == c.root ? multiple({&c.count, 1}, {&q.count, 1}) : std::nullopt;
-        case Collective::gather:
-        case Collective::scatter:
-            if (q.root != c.root) return std::nullopt;
-            [[fallthrough]];
-        case Collective::all_gather:
-        case Collective::reduce_scatter: return multiple(c.counts, q.counts);
-        case Collective::all_to_all: {
+    const CollectiveTraits& traits = traits_of(c.collective);
+    if (traits.is_rooted() && q.root != c.root) return std::nullopt;
+    if (traits.has_blocks()) return multiple(c.counts, q.counts);
+    switch (traits.input) {
+        case CollectiveTraits::Extent::nothing: return 1;
+        case CollectiveTraits::Extent::whole: return multiple({&c.count, 1}, {&q.count, 1});
+        case CollectiveTraits::Extent::exchanged: {
             // No rank knows the others' blocks unless all are alike, one after the other.
             if (!q.even || !q.largest_count || !c.send_offsets.empty() || !c.receive_offsets.empty())
                 return std::nullopt;
@@ -175,6 +171,7 @@ std::optional<std::uint64_t> UserSchedule::times(const Layout& layout, const Req
             if (!std::ranges::all_of(c.matrix, alike)) return std::nullopt;
             return multiple({&block, 1}, {&*q.largest_count, 1});
         }
+        default: break;
     }
     return std::nullopt;
 }

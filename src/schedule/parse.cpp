@@ -165,14 +165,13 @@ struct Head {
 
 void read_collective(Line& line, Head& head) {
     const std::string_view name = line.word("a collective");
-    std::vector<std::string_view> names;
-    for (int c = 1; c <= collective_count; ++c) {
-        names.push_back(to_string(static_cast<Collective>(c)));
-        if (names.back() != name) continue;
-        head.contract.collective = static_cast<Collective>(c);
+    if (const auto found = collective_named(name)) {
+        head.contract.collective = *found;
         head.has_collective = true;
         return;
     }
+    std::vector<std::string_view> names;
+    for (const CollectiveTraits& traits : collective_table) names.push_back(traits.name);
     line.fail(fmt::format("\"{}\" is no collective{}", name, did_you_mean(name, names)),
               fmt::format("one of {}", fmt::join(names, ", ")));
 }
@@ -455,15 +454,14 @@ class Parser {
     void check_contract() const {
         const Contract& c = head_.contract;
         const auto ranks = static_cast<std::size_t>(head_.ranks);
-        const bool blocks = c.collective == Collective::all_gather || c.collective == Collective::gather ||
-                            c.collective == Collective::scatter || c.collective == Collective::reduce_scatter;
+        const CollectiveTraits& traits = traits_of(c.collective);
         const auto need = [&](bool there, std::string_view what) {
             if (!there)
                 line_.fail(fmt::format("{} has no {}", to_string(c.collective), what),
                            fmt::format("lines of {}", what));
         };
-        if (blocks) need(!c.counts.empty(), "counts");
-        if (c.collective == Collective::all_to_all) need(c.matrix.size() == ranks, "blocks for each rank");
+        if (traits.has_blocks()) need(!c.counts.empty(), "counts");
+        if (traits.input == CollectiveTraits::Extent::exchanged) need(c.matrix.size() == ranks, "blocks for each rank");
         for (const auto* offsets : {&c.send_offsets, &c.receive_offsets})
             if (!offsets->empty()) need(offsets->size() == ranks, "offsets for each rank");
         std::uint64_t most = c.count;
