@@ -1,0 +1,52 @@
+// Frame: the header of a message, or a word of one mailbox to another, in a stream between two ranks (WIRE.md). A
+// stream that carries short messages in one piece takes a frame without payload so, too.
+//
+// Threads: values.
+#pragma once
+
+#include <tutti/transport.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace tutti::transport {
+
+/// Little-endian machines only, like the rest of the wire format.
+struct Frame {
+    enum class Kind : std::uint32_t {
+        eager = 1,
+        request = 2,
+        clear = 3,
+        data = 4,
+        probe = 5,
+        credit = 6,
+        taken = 7,
+        refused = 8,
+        finished = 9
+    };
+    static constexpr std::uint32_t magic_number = 0x54554954;  // "TIUT"
+    std::uint32_t magic = magic_number;
+    Kind kind = Kind::eager;
+    std::uint64_t world = 0;
+    std::uint64_t channel = 0;
+    std::uint64_t fingerprint = 0;
+    std::uint64_t length = 0;   ///< bytes of the whole message
+    std::uint64_t id = 0;       ///< request, clear, data: the sender's transfer; eager, credit: bytes given back;
+                                ///< refused: the request that nobody will take, 0: the answer to a probe;
+                                ///< finished: nothing, it is the answer to a probe
+    std::uint64_t address = 0;  ///< request: where the message lies (an address or a Place), when the receiver may read
+                                ///< it there; else 0
+
+    std::span<const std::byte> bytes() const { return std::as_bytes(std::span(this, 1)); }
+};
+static_assert(sizeof(Frame) == 56);
+
+inline constexpr std::uint64_t collective_channel = std::uint64_t{1} << 63;
+
+/// A frame without payload, in one piece; false if the stream cannot.
+bool put_frame(Stream& stream, const Frame& frame);
+/// The frame of such a message, which the stream has shown. Its magic number is 0 if it is none.
+Frame take_frame(Stream& stream, const ShortMessage& message, std::uint64_t world);
+
+}  // namespace tutti::transport

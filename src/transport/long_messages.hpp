@@ -1,0 +1,71 @@
+// LongMessages: messages that ask before they move (the rendezvous protocol): the sends that have been announced, and
+// the receives whose sender has been cleared to send.
+//
+// Threads: one at a time.
+#pragma once
+
+#include "transport/transfer.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace tutti::transport {
+
+class LongMessages {
+ public:
+    /// The id of a send, which its request carries and its answer names.
+    std::uint64_t announce(Transfer& send) {
+        announced_.emplace(next_id_, &send);
+        return next_id_++;
+    }
+    /// The send that is answered; it waits no longer. Null: there is none with that id.
+    Transfer* take_announced(std::uint64_t id) { return take(announced_, id); }
+    /// Whether it had been announced and not answered.
+    bool withdraw(const Transfer& send) {
+        return std::erase_if(announced_, [&](const auto& entry) { return entry.second == &send; }) > 0;
+    }
+
+    /// The receive's sender is cleared to send.
+    void grant(int source, std::uint64_t id, Transfer& receive) { granted_.emplace(key(source, id), &receive); }
+    /// The receive for data that come; null: there is none for so many bytes.
+    Transfer* take_granted(int source, std::uint64_t id, std::size_t bytes) {
+        const auto found = granted_.find(key(source, id));
+        if (found == granted_.end() || found->second->bytes != bytes) return nullptr;
+        return take(granted_, found->first);
+    }
+
+    /// To be said in the next turn.
+    struct Clear {
+        int to;
+        std::uint64_t channel, id;
+    };
+    void clear_later(const Clear& clear) { clears_.push_back(clear); }
+    std::vector<Clear> take_clears() { return std::exchange(clears_, {}); }
+
+    void drop_all() {
+        announced_.clear();
+        granted_.clear();
+        clears_.clear();
+    }
+
+ private:
+    using ById = std::unordered_map<std::uint64_t, Transfer*>;
+    static Transfer* take(ById& transfers, std::uint64_t id) {
+        const auto found = transfers.find(id);
+        if (found == transfers.end()) return nullptr;
+        Transfer* const transfer = found->second;
+        transfers.erase(found);
+        return transfer;
+    }
+    static std::uint64_t key(int source, std::uint64_t id) { return (static_cast<std::uint64_t>(source) << 40) ^ id; }
+
+    ById announced_;
+    ById granted_;  // by source and id
+    std::uint64_t next_id_ = 1;
+    std::vector<Clear> clears_;
+};
+
+}  // namespace tutti::transport

@@ -1,0 +1,61 @@
+#include "transport/pulls.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tutti::transport {
+namespace {
+
+constexpr std::size_t piece_bytes = std::size_t{1} << 20;
+
+}  // namespace
+
+std::uint64_t Pulls::address_for(int to, std::span<const std::byte> message) const {
+    if (const std::uint64_t place = place_of(to, message); place != 0) return place;
+    const bool by_address =
+        message.size() >= from_bytes_ && neighbours_ != nullptr && neighbours_->memory_of(to) != nullptr;
+    return by_address ? reinterpret_cast<std::uint64_t>(message.data()) : 0;
+}
+
+bool Pulls::can_read(int source, std::uint64_t address) const {
+    if (neighbours_ == nullptr) return false;
+    return Place(address) || (address != 0 && neighbours_->memory_of(source) != nullptr);
+}
+
+Pulls::Progress Pulls::progress(Bounce& bounce) {
+    const Pull pull = pulls_.front();
+    Transfer& receive = *pull.receive;
+    const std::size_t piece =
+        std::min(receive.bytes - receive.bytes_done, receive.on_bytes ? Bounce::usual_bytes : piece_bytes);
+    bool read = false;
+    const bool stood = neighbours_->read_offered(pull.source, [&] { read = read_piece(pull, piece, bounce); });
+    if (stood && read) {
+        receive.bytes_done += piece;
+        if (receive.bytes_done < receive.bytes) return {Outcome::some, pull};
+        receive.done = true;
+    }
+    pulls_.pop_front();
+    return {!stood ? Outcome::revoked : read ? Outcome::whole : Outcome::closed, pull};
+}
+
+bool Pulls::read_piece(const Pull& pull, std::size_t piece, Bounce& bounce) const {
+    Transfer& receive = *pull.receive;
+    if (Place(pull.address)) {
+        const std::byte* from = neighbours_->at_place(pull.source, pull.address, receive.bytes);
+        if (from == nullptr) return false;
+        from += receive.bytes_done;
+        if (receive.on_bytes)
+            receive.on_bytes(receive.bytes_done, std::span(from, piece));
+        else
+            std::memmove(receive.target + receive.bytes_done, from, piece);
+        return true;
+    }
+    const PeerMemory& memory = *neighbours_->memory_of(pull.source);
+    std::byte* const to =
+        receive.on_bytes ? bounce.of(Bounce::usual_bytes).data() : receive.target + receive.bytes_done;
+    if (!memory.read(to, pull.address + receive.bytes_done, piece) || !memory.same()) return false;
+    if (receive.on_bytes) receive.on_bytes(receive.bytes_done, std::span(to, piece));
+    return true;
+}
+
+}  // namespace tutti::transport
