@@ -10,6 +10,7 @@
 #include "group/group.hpp"
 
 #include <tutti/distributed.hpp>
+#include <tutti/plan.hpp>
 
 #include <memory>
 #include <optional>
@@ -89,6 +90,9 @@ PreparedOperation prepare(void (*describe)(Call&, Parameters...), std::type_iden
 /// Messages (point_to_point.cpp).
 PreparedOperation prepare_send(const ConstTensorView& tensor, int dst, const SendOptions& options);
 PreparedOperation prepare_recv(const TensorView& tensor, const RecvOptions& options);
+
+/// A plan of a call that is prepared already, with its time limit.
+Plan plan_of(PreparedOperation call);
 
 /// From the first byte of a tensor to the one after its last. Bytes in between may belong to others.
 using Range = std::pair<const std::byte*, const std::byte*>;

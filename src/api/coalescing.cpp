@@ -148,11 +148,15 @@ void give_event(const PreparedOperation& whole, const std::vector<PreparedOperat
 }  // namespace
 
 bool is_collected(const Group& group) noexcept {
-    return open_scopes > 0 && detail::CollectedCalls::find(group) != nullptr;
+    return open_scopes > 0 && (call_recorder != nullptr || detail::CollectedCalls::find(group) != nullptr);
 }
 
 bool collect(const PreparedOperation& operation) {
     if (open_scopes == 0) return false;
+    if (call_recorder != nullptr) {
+        call_recorder->run(operation);
+        return true;
+    }
     detail::CollectedCalls* calls = detail::CollectedCalls::find(*operation->group);
     if (calls != nullptr) calls->add(operation);
     return calls != nullptr;
@@ -160,6 +164,7 @@ bool collect(const PreparedOperation& operation) {
 
 Work launch(const char* name, const std::shared_ptr<Group>& group, const std::vector<PreparedOperation>& operations,
             Driver driver) {
+    refuse_if_recorded(name);
     const bool in_background = driver == Driver::background;
     const std::vector<Batch> batches = batches_of(operations);
     // The tensors of one pack are all read before it, and written after it, in their order.
@@ -203,6 +208,7 @@ Work launch(const char* name, const std::shared_ptr<Group>& group, const std::ve
 
 Coalescing::Coalescing(const CoalescingOptions& o) : exceptions_(std::uncaught_exceptions()) {
     if (o.group.is_non_member()) return;
+    api::refuse_if_recorded("Coalescing");
     std::shared_ptr<detail::Group> group = api::group_of(o.group, "Coalescing");
     if (detail::CollectedCalls::find(*group) != nullptr) {
         throw InvalidArgument(
@@ -261,6 +267,7 @@ Work launch_all_reduce(const TensorList& tensors, const AllReduceOptions& o, api
     if (const api::PreparedOperation one =
             api::pack_all_reduce(tensors, o, api::short_bytes(*group), api::pack_bytes_max)) {
         const record::PublicCall public_call("all_reduce_coalesced");
+        api::refuse_if_recorded("all_reduce_coalesced");
         group->submit(one, driver == api::Driver::background);
         return Work(one);
     }

@@ -13,6 +13,24 @@ namespace tutti::api {
 /// Scopes that this thread has open: where there are none, calls look no further.
 [[gnu::tls_model("initial-exec")]] inline constinit thread_local int open_scopes = 0;
 
+/// Takes the calls of its thread, on all groups, instead of running them: a graph's capture (graph/capture.hpp).
+class CallRecorder {
+ public:
+    CallRecorder() = default;
+    virtual ~CallRecorder() = default;
+    CallRecorder(const CallRecorder&) = delete;
+    CallRecorder& operator=(const CallRecorder&) = delete;
+    virtual void run(const PreparedOperation& call) = 0;
+    virtual Work start(const PreparedOperation& call) = 0;
+    /// Throws InvalidArgument: that call cannot be taken.
+    [[noreturn]] virtual void refuse(const char* call) = 0;
+};
+/// Where there is one, open_scopes counts it.
+[[gnu::tls_model("initial-exec")]] inline constinit thread_local CallRecorder* call_recorder = nullptr;
+inline void refuse_if_recorded(const char* call) {
+    if (call_recorder != nullptr) call_recorder->refuse(call);
+}
+
 /// Whether a scope of this thread collects the group's calls.
 bool is_collected(const Group& group) noexcept;
 /// Takes the operation for the scope that collects its group's calls; false: there is none.

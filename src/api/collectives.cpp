@@ -42,6 +42,7 @@ Work start(const Arguments&... arguments) {
     Call call;
     fill_in(call, arguments...);
     api::PreparedOperation operation = api::prepare(call);
+    if (api::call_recorder != nullptr) return api::call_recorder->start(operation);
     operation->group->submit(operation, true);
     return Work(std::move(operation));
 }

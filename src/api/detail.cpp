@@ -1,6 +1,7 @@
 #include "api/detail.hpp"
 
 #include "api/arguments.hpp"
+#include "api/coalescing_internal.hpp"
 #include "core/env.hpp"
 #include "core/log.hpp"
 
@@ -75,6 +76,7 @@ std::string sides(const std::vector<Announcement>& all) {
 }  // namespace
 
 void verify(const char* name, const Compared& mine) {
+    if (call_recorder != nullptr) return;  // nothing is called yet
     const std::shared_ptr<Group> group = group_of(mine.group, name);
     const ProcessGroup handle(group);
     monitored_barrier({.group = handle, .timeout = mine.timeout, .wait_all_ranks = true});

@@ -4,6 +4,7 @@
 // Threads: as the public headers say.
 #include "api/arguments.hpp"
 #include "api/call.hpp"
+#include "api/coalescing_internal.hpp"
 #include "api/host_bytes.hpp"
 #include "group/fingerprint.hpp"
 #include "object/codec.hpp"
@@ -130,6 +131,7 @@ class Call {
 
     // Runs a collective under this call's name; a call of objects is compared as such.
     void run(const PreparedOperation& operation, std::optional<std::uint64_t> fingerprint = {}) const {
+        api::refuse_if_recorded(name_);
         operation->name = name_;
         if (fingerprint) operation->call.fingerprint = *fingerprint;
         group_->run(operation);
@@ -141,6 +143,7 @@ class Call {
     // All of `bytes`, which lives until the message has gone or come.
     PreparedOperation message(bool receives, int peer, OwnMessage channel, const Tensor& bytes,
                               std::size_t objects) const {
+        api::refuse_if_recorded(name_);
         auto operation = std::make_shared<detail::Operation>();
         operation->name = name_;
         operation->is_collective = false;

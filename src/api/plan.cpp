@@ -1,5 +1,6 @@
 // Plans: an Operation that is made once and issued again. A short call, and a short message, need not even be issued.
 #include "api/call.hpp"
+#include "api/coalescing_internal.hpp"
 #include "record/public_call.hpp"
 
 #include <tutti/error.hpp>
@@ -26,6 +27,7 @@ class PlannedCall {
 
     void run() {
         check_idle("run");
+        if (api::call_recorder != nullptr) return api::call_recorder->run(model_->again());
         if (direct_ && run_at_once()) return;
         issue(false);
         group_.world().wait_for_call(*last_);
@@ -34,6 +36,7 @@ class PlannedCall {
 
     Work start() {
         check_idle("start");
+        if (api::call_recorder != nullptr) return api::call_recorder->start(model_->again());
         const bool is_send = !model_->is_collective && !model_->is_receive;
         if (direct_ && is_send && run_message()) return Work(gone());
         issue(true);
@@ -131,6 +134,12 @@ Work Plan::start() {
 }
 int Plan::source_rank() const {
     return checked("source_rank").source_rank();
+}
+
+Plan api::plan_of(PreparedOperation call) {
+    const milliseconds timeout = call->timeout;
+    const Stream stream = call->stream;
+    return Plan(std::make_unique<detail::PlannedCall>(std::move(call), timeout, stream));
 }
 
 namespace plan {

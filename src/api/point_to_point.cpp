@@ -151,6 +151,7 @@ Work gone(const Message& m) {
 }
 
 Work start_checked(const Message& m) {
+    if (api::call_recorder != nullptr) return api::call_recorder->start(prepare(m));
     if (!m.receives) {
         Work work = gone(m);  // made first: once the message is on its way, a reference count would wait for its stores
         if (run_at_once(m) != not_run) return work;
@@ -257,6 +258,7 @@ std::vector<Work> batch_isend_irecv(const std::vector<P2POp>& operations) {
 void monitored_barrier(const MonitoredBarrierOptions& o) {
     if (o.group.is_non_member()) return;
     const record::PublicCall public_call("monitored_barrier");
+    api::refuse_if_recorded("monitored_barrier");
     const std::shared_ptr<Group> group = group_of(o.group, "monitored_barrier");
     const ProcessGroup handle(group);
     const auto timeout = o.timeout.count() > 0 ? o.timeout : group->timeout();

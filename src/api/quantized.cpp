@@ -1,5 +1,6 @@
 #include "api/quantized.hpp"
 
+#include "api/coalescing_internal.hpp"
 #include "api/detail.hpp"
 #include "core/suggestion.hpp"
 #include "group/fingerprint.hpp"
@@ -320,9 +321,11 @@ void verify_quantized(const char* name, const ConstTensorView& tensor, const Qua
     if (api::in_detail()) api::verify(name, {o.group, o.timeout, tensor});
 }
 void run_quantized(const api::PreparedOperation& operation) {
+    api::refuse_if_recorded(operation->name);
     operation->group->run(operation);
 }
 Work start_quantized(api::PreparedOperation operation) {
+    api::refuse_if_recorded(operation->name);
     const std::shared_ptr<detail::Group> group = operation->group;
     group->submit(operation, true);
     return Work(std::move(operation));

@@ -47,6 +47,11 @@ std::string describe_quantized(int operation, DType input, ReduceOp::Kind op, un
     return text + fmt::format(", into {}", to_string(outputs[std::min(output, 2U)]));
 }
 
+Collective collective_of(std::uint64_t fingerprint) {
+    const auto operation = fingerprint >> 59;
+    return static_cast<Collective>(operation == graph_start ? ((fingerprint >> 36) & 16383) - 1 : operation);
+}
+
 // The call of an object collective, or nullptr.
 const char* object_call(int operation) {
     switch (operation) {
@@ -91,8 +96,17 @@ std::uint64_t Fingerprint::pack(const QuantizedTerms& terms, std::span<const std
                 static_cast<int>(bits), counts);
 }
 
+std::uint64_t Fingerprint::pack_graph(std::uint64_t first, std::uint64_t hash) {
+    const auto op = static_cast<ReduceOp::Kind>((first >> 50) & 15);
+    return pack(graph_start, dtype_of(first), op, static_cast<int>(first >> 59), hash | hashed);
+}
+
 std::string Fingerprint::describe(std::uint64_t f) {
     const int operation = static_cast<int>(f >> 59);
+    if (operation == graph_start) {
+        return fmt::format("a graph that begins with {} of {} (digest of its collectives: {:x})",
+                           to_string(collective_of(f)), to_string(dtype_of(f)), f & 0xffffffff);
+    }
     const auto dtype = to_string(dtype_of(f));
     const int root = static_cast<int>((f >> 36) & 16383) - 1;
     const std::uint64_t count = f & (2 * hashed - 1);
@@ -129,9 +143,8 @@ std::string Fingerprint::describe(std::uint64_t f) {
 std::string Fingerprint::describe_block(std::uint64_t f, int from, std::uint64_t sent_bytes, int to,
                                         std::uint64_t expected_bytes) {
     const std::size_t element = size_of(dtype_of(f));
-    return fmt::format("{}: rank {} sends {} × {} to rank {}, which expects {}",
-                       to_string(static_cast<Collective>(f >> 59)), from, to_string(dtype_of(f)), sent_bytes / element,
-                       to, expected_bytes / element);
+    return fmt::format("{}: rank {} sends {} × {} to rank {}, which expects {}", to_string(collective_of(f)), from,
+                       to_string(dtype_of(f)), sent_bytes / element, to, expected_bytes / element);
 }
 
 }  // namespace tutti::group

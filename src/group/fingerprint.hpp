@@ -36,6 +36,9 @@ struct Fingerprint {
     /// Of a quantised collective. `counts` also holds the terms that cannot be read back from it (a scale, rows,
     /// different counts).
     static std::uint64_t pack(const QuantizedTerms& terms, std::span<const std::uint64_t> counts);
+    /// Of the first collective of a graph that passes changed: its own fingerprint gives way to `hash`, of all of the
+    /// graph's collectives on the group.
+    static std::uint64_t pack_graph(std::uint64_t first, std::uint64_t hash);
     /// "all_reduce of float32 × 10, sum"; for errors. It leaves out sizes that differ by rank: of an all_to_all it
     /// tells none, of others a digest of them all; likewise of several that are launched as one.
     static std::string describe(std::uint64_t fingerprint);
@@ -57,6 +60,8 @@ inline constexpr int symmetric_memory = 28;
 /// The making of groups, of so many ranks' lists; the root says by which call.
 inline constexpr int group_creation = 23;
 enum class Making : int { new_group = -1, split = 0, mesh = 1 };
+/// Its root says with which collective the graph begins.
+inline constexpr int graph_start = 29;
 inline constexpr int object_message = 30;
 
 /// Stands for all operations that a rank will never do.

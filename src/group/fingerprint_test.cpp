@@ -31,5 +31,14 @@ TEST(Fingerprint, says_what_the_digest_of_sizes_is) {
     EXPECT_NE(text, text_of(Collective::all_gather, {6, 5}));
 }
 
+TEST(Fingerprint, of_a_graph_says_how_it_begins) {
+    const std::uint64_t first =
+        Fingerprint::pack(static_cast<int>(Collective::broadcast), float32, ReduceOp::Kind::sum, 1, 10);
+    const std::string text = Fingerprint::describe(Fingerprint::pack_graph(first, 0x1234567890abcdef));
+    EXPECT_EQ(text.find("a graph that begins with broadcast of float32 (digest of its collectives: "), 0U) << text;
+    EXPECT_NE(text, Fingerprint::describe(Fingerprint::pack_graph(first, 0x1234567890abcdee)));
+    EXPECT_FALSE(is_message(Fingerprint::pack_graph(first, 1)));
+}
+
 }  // namespace
 }  // namespace tutti::group

@@ -94,6 +94,7 @@ class Operation {
     std::shared_ptr<Group> group;
     std::shared_ptr<const schedule::Schedule> schedule;      // chosen beforehand; empty: when it starts
     std::unique_ptr<const engine::QuantizedCall> quantized;  // instead of the request
+    std::function<void()> when_awaited;  // of a call that a graph has captured and nobody issues: instead of waiting
 
     // Under the group's lock.
     std::uint64_t sequence = 0;

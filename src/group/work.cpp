@@ -130,6 +130,10 @@ void Operation::on_issue(std::function<void()> callback) {
 detail::Operation& Work::checked(const char* method) const {
     if (!operation_)
         throw InvalidArgument(std::string("Work.") + method + ": this Work is empty (the caller is not in the group)");
+    if (operation_->when_awaited) {
+        throw InvalidArgument(std::string("Work.") + method +
+                              ": a graph has captured the call, which has not run: expected wait()");
+    }
     return *operation_;
 }
 
@@ -140,6 +144,10 @@ bool Work::is_completed() const {
 }
 
 bool Work::wait(std::chrono::milliseconds timeout) {
+    if (operation_ && operation_->when_awaited) [[unlikely]] {
+        operation_->when_awaited();
+        return true;
+    }
     detail::Operation& operation = checked("wait");
     if (operation.device.type != Device::Type::cpu && timeout.count() == 0) {
         operation.group->backends().wait_until_issued(operation);

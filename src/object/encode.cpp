@@ -1,5 +1,6 @@
 // Objects to MessagePack. Two passes over the object: one that counts, one that writes into memory of just that size.
 #include "object/codec.hpp"
+#include "tensor/host_read.hpp"
 
 #include <fmt/format.h>
 #include <msgpack.hpp>
@@ -132,6 +133,8 @@ class Encoder {
         if (value.shape().size() > 255)
             throw ObjectError("", fmt::format("a tensor of {} dimensions: expected at most 255", value.shape().size()));
         const bool is_counting = std::is_same_v<Stream, Counter>;
+        if (before_host_read != nullptr && !is_counting) [[unlikely]]
+            before_host_read(value.view(), "an object", nullptr);
         const Tensor whole = value.view().contiguous() || is_counting ? value : value.clone();
         std::string head{static_cast<char>(value.dtype()), static_cast<char>(value.shape().size()), '\0'};
         std::string sizes(reinterpret_cast<const char*>(value.shape().data()), 8 * value.shape().size());

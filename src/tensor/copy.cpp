@@ -4,6 +4,8 @@
 // that writes go forward in memory, and takes the innermost two in square tiles, so that a transposition uses each
 // cache line it touches. It walks views of different shapes apart, run by run, in row-major order.
 // Threads: stateless.
+#include "tensor/host_read.hpp"
+
 #include <tutti/error.hpp>
 #include <tutti/tensor.hpp>
 
@@ -213,6 +215,8 @@ void copy(TensorView to, ConstTensorView from) {
         if (device.type != Device::Type::cpu)
             throw InvalidArgument(fmt::format("copy: a tensor is on {}: expected host memory", to_string(device)));
     }
+    if (before_host_read != nullptr) [[unlikely]]
+        before_host_read(from, "copy", __builtin_return_address(0));
     if (to.contiguous() && from.contiguous()) {
         std::memmove(to.data(), from.data(), to.byte_count());
         return;

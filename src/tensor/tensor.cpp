@@ -1,5 +1,6 @@
 // Views and tensors. Threads: values; the count of owners of a tensor's memory is atomic, its elements are not.
 #include "core/env.hpp"
+#include "tensor/host_read.hpp"
 
 #include <tutti/error.hpp>
 #include <tutti/tensor.hpp>
@@ -105,6 +106,8 @@ void Tensor::check_dtype(DType wanted) const {
 }
 
 Tensor Tensor::clone() const {
+    if (before_host_read != nullptr) [[unlikely]]
+        before_host_read(view_, "clone", __builtin_return_address(0));
     Tensor result = empty(dtype(), shape());
     copy(result.view(), view_);
     return result;
