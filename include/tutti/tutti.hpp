@@ -16,6 +16,7 @@
 #include <tutti/dtype.hpp>
 #include <tutti/error.hpp>
 #include <tutti/future.hpp>
+#include <tutti/graph.hpp>
 #include <tutti/groups.hpp>
 #include <tutti/hfai.hpp>
 #include <tutti/interrupt.hpp>

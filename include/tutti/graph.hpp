@@ -1,0 +1,334 @@
+// Graphs: capture a step of a program once, prove it, optimise it, replay it.
+//
+//     tutti::graph::Graph captured = tutti::graph::capture([&] {
+//         tutti::graph::compute({x}, {y}, [&] { forward(x, y); }, {.name = "forward", .cost_us = 40});
+//         tutti::all_reduce(y);
+//         tutti::all_reduce(z);
+//     });
+//     tutti::graph::Executable step(tutti::graph::optimise(captured).graph);
+//     for (;;) step.replay();
+//
+// While capture() calls its function, this thread's collectives, sends and receives (blocking, asynchronous, planned)
+// on all groups, and graph::compute, run nothing: each becomes a node. Values are versions of byte ranges, so a graph
+// knows exactly which node needs which, in place and where buffers overlap in part. Not captured: Coalescing and the
+// _coalesced collectives, objects, quantised collectives, monitored_barrier, a receive from any rank, tensors on
+// devices; these throw InvalidArgument inside a capture. Groups may be made there: that runs at once.
+//
+// Reading on the host. During a capture no buffer holds its result yet. Where tutti itself reads such a buffer for the
+// program (item(), check_host_read(), tutti::copy, Tensor::clone) it throws HostRead, which names both call sites. A
+// plain C++ load through a pointer cannot be seen.
+//
+// Follows CUDA's stream capture and graphs, and TorchAir, which captures collectives of torch.distributed.
+#pragma once
+
+#include <tutti/distributed.hpp>
+#include <tutti/error.hpp>
+
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <source_location>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+namespace tutti::graph {
+
+/// A captured tensor was read on the host while its graph was being captured: its value does not exist yet.
+class TUTTI_API HostRead : public InvalidArgument {
+ public:
+    HostRead(const std::string& message, std::string read_at, std::string written_at);
+    ~HostRead() override;
+    const std::string& read_at() const noexcept { return read_at_; }  ///< the call site of the read
+    const std::string& written_at() const noexcept {
+        return written_at_;
+    }  ///< that of the captured call that writes it
+
+ private:
+    std::string read_at_, written_at_;
+};
+
+// ---- The value ----------------------------------------------------------------------------------------------------
+
+enum class Kind : std::uint8_t {
+    all_reduce = 1,
+    broadcast = 2,
+    reduce = 3,
+    all_gather = 4,
+    gather = 5,
+    scatter = 6,
+    reduce_scatter = 7,
+    all_to_all = 8,
+    barrier = 9,
+    send = 10,
+    receive = 11,
+    compute = 12,
+    copy = 13,  ///< made by a pass
+    wait = 14,  ///< for an asynchronous node
+};
+TUTTI_API std::string_view to_string(Kind kind) noexcept;
+constexpr bool is_collective(Kind kind) noexcept {
+    return kind <= Kind::barrier;
+}
+constexpr bool is_message(Kind kind) noexcept {
+    return kind == Kind::send || kind == Kind::receive;
+}
+
+/// Bytes of a buffer.
+struct Range {
+    std::uint32_t buffer = 0;
+    std::uint64_t offset = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t end() const noexcept { return offset + bytes; }
+    friend bool operator==(const Range&, const Range&) = default;
+};
+
+/// The ranks of a group, as the graph of one of them knows them.
+struct GroupInfo {
+    std::string name;
+    std::vector<int> ranks;  ///< ranks of the world, by rank in the group
+    int rank = 0;            ///< this one's, in the group
+    Determinism determinism = Determinism::fast;
+    double latency_us = 0;   ///< predicted for an all_reduce of few bytes
+    double us_per_byte = 0;  ///< what each further byte adds
+    friend bool operator==(const GroupInfo&, const GroupInfo&) = default;
+};
+
+/// One call: a captured one, or one of those that a pass has put together. Blocks are by rank of the group. reads: a
+/// compute step's; the buffer of all_reduce, of a reduce, of a broadcast or scatter's root and of a send; the own block
+/// of all_gather and gather; all blocks of reduce_scatter, all_to_all and scatter's root. writes likewise.
+struct Piece {
+    std::vector<Range> reads, writes;
+    std::uint64_t fingerprint = 0;  ///< what ranks compare of it
+    int call = -1;                  ///< the number of the captured call, in the program's order
+    friend bool operator==(const Piece&, const Piece&) = default;
+};
+
+struct Node {
+    Kind kind = Kind::compute;
+    int id = 0;      ///< unique in its graph
+    int of = -1;     ///< wait: the id of the node that it waits for
+    int group = -1;  ///< communication: index into the graph's groups
+    DType dtype = DType::uint8;
+    ReduceOp::Kind op = ReduceOp::Kind::sum;
+    int root = -1;  ///< in the group
+    int peer = -1;  ///< messages: rank of the world
+    int tag = 0;
+    bool asynchronous = false;  ///< a wait follows
+    bool opaque = false;        ///< its ranges are hulls of tensors that are not in one piece; passes leave it as it is
+    double cost_us = 0;         ///< of a compute step, as its caller says
+    std::string name;           ///< of a compute step
+    std::string site;           ///< the call site
+    std::vector<Piece> pieces;
+};
+
+/// Why one node has to come after another.
+enum class Hazard : std::uint8_t { read_after_write, write_after_read, write_after_write, wait };
+struct Edge {
+    int from = 0, to = 0;  ///< positions in Graph::nodes
+    Hazard hazard = Hazard::read_after_write;
+    friend bool operator==(const Edge&, const Edge&) = default;
+};
+
+namespace detail {
+class CapturedCalls;
+}
+
+/// A step of one rank's program, in the order in which it will run. A value: compare it, copy it, write it down.
+/// Threads: as any value.
+struct TUTTI_API Graph {
+    std::vector<GroupInfo> groups;
+    std::vector<std::uint64_t> buffers;  ///< their sizes in bytes
+    std::vector<Range> temporaries;      ///< nobody reads these after the graph
+    std::vector<Node> nodes;
+    bool changed = false;  ///< by a pass that touched communication
+    /// The functions, and where the buffers lie; null after from_text().
+    std::shared_ptr<const detail::CapturedCalls> calls;
+
+    /// Exact, without those that follow from others of the same range.
+    std::vector<Edge> edges() const;
+    /// Equal in every run and process for equal graphs; addresses and call sites do not count.
+    std::uint64_t hash() const;
+    /// Of the collectives on one of its groups, in their order, with what passes made of them: ranks whose graphs agree
+    /// have equal ones. It travels with the group's first collective of a changed graph.
+    std::uint64_t collectives_hash(std::size_t group) const;
+    /// A line for each group, buffer and node, for people and for from_text().
+    std::string to_text() const;
+    /// Throws InvalidArgument that names the line and what was expected. The graph can be proved and optimised, not
+    /// run.
+    static Graph from_text(std::string_view text);
+    /// Microseconds that one replay takes, by the groups' figures and the compute steps' costs.
+    double predicted_us() const;
+};
+/// Whether they do the same in the same order; call sites and functions do not count.
+TUTTI_API bool operator==(const Graph& a, const Graph& b);
+
+// ---- Capture ------------------------------------------------------------------------------------------------------
+
+namespace detail {
+using Views = std::function<void(std::span<const ConstTensorView>, std::span<const TensorView>)>;
+TUTTI_API void capture_compute(const ConstTensorList& reads, const TensorList& writes, Views run, bool takes_views,
+                               std::string name, double cost_us, const std::source_location& site);
+class Scope;
+class TUTTI_API Capture {
+ public:
+    Capture();
+    ~Capture();
+    Capture(const Capture&) = delete;
+    Capture& operator=(const Capture&) = delete;
+    Graph end();
+
+ private:
+    std::unique_ptr<Scope> scope_;
+};
+}  // namespace detail
+
+/// Calls `function` and returns its calls as a graph; no data moves. An asynchronous call returns a Work whose wait()
+/// marks the place in the order where its result has to be there; one without a wait is waited for at the graph's end.
+/// Its other methods throw InvalidArgument. All ranks capture graphs that match, as their plain calls would. Buffers,
+/// functions and groups must live as long as an Executable of the graph. Throws what the function throws;
+/// InvalidArgument inside of another capture of this thread.
+template <std::invocable F>
+Graph capture(F&& function) {
+    detail::Capture capture;
+    std::forward<F>(function)();
+    return capture.end();
+}
+/// Whether this thread is capturing.
+TUTTI_API bool is_capturing() noexcept;
+
+struct ComputeOptions {
+    std::string name = "compute";
+    double cost_us = 0;  ///< about how long it takes: what overlaps with it is decided by that
+};
+/// A compute step. Inside a capture it becomes a node, which replay() calls; outside it is called at once. It reads
+/// `reads` and nothing else that the graph writes, and writes every byte of `writes`; where it writes a part of a
+/// tensor, or reads what it overwrites, the tensor is in both lists. A step without `writes` is kept for its effects
+/// elsewhere. The function takes nothing, or (std::span<const ConstTensorView> reads, std::span<const TensorView>
+/// writes): only then can the step run on other buffers (Executable::bind). Tensors in one piece, in host memory:
+/// InvalidArgument.
+template <class F>
+void compute(const ConstTensorList& reads, const TensorList& writes, F&& function, const ComputeOptions& options = {},
+             const std::source_location& site = std::source_location::current()) {
+    constexpr bool takes_views = std::invocable<F&, std::span<const ConstTensorView>, std::span<const TensorView>>;
+    if constexpr (takes_views) {
+        detail::capture_compute(reads, writes, std::forward<F>(function), true, options.name, options.cost_us, site);
+    } else {
+        detail::capture_compute(
+            reads, writes,
+            [f = std::forward<F>(function)](std::span<const ConstTensorView>, std::span<const TensorView>) mutable {
+                f();
+            },
+            false, options.name, options.cost_us, site);
+    }
+}
+/// Inside a capture: nobody reads `tensor` after the graph, so what only leads to its last value need not happen.
+TUTTI_API void temporary(ConstTensorView tensor);
+
+/// Throws HostRead if this thread captures a graph in which some node writes to `tensor`. `reader`: for the message.
+TUTTI_API void check_host_read(ConstTensorView tensor, std::string_view reader,
+                               const std::source_location& site = std::source_location::current());
+/// The value of a tensor with one element. Throws HostRead as check_host_read, InvalidArgument for other tensors.
+template <Element T>
+T item(ConstTensorView tensor, const std::source_location& site = std::source_location::current()) {
+    if (tensor.element_count() != 1 || tensor.dtype() != dtype_of<T> || tensor.device().type != Device::Type::cpu)
+        throw InvalidArgument("item: " + tensor.to_string() + ": expected one element of " +
+                              std::string(to_string(dtype_of<T>)) + " in host memory");
+    check_host_read(tensor, "item", site);
+    return *static_cast<const T*>(tensor.data());
+}
+
+// ---- Proof --------------------------------------------------------------------------------------------------------
+
+struct Proof {
+    std::vector<std::string> faults;  ///< empty: it holds
+    explicit operator bool() const noexcept { return faults.empty(); }
+};
+/// Runs the graphs of all ranks that their groups name at once, on symbols. Afterwards it is known that each group's
+/// collectives come in the same order with matching arguments on all ranks, that every message is received, that nobody
+/// waits forever, and that no node touches what an asynchronous one still uses.
+/// cost     about a microsecond for each node and rank.
+TUTTI_API Proof prove(const std::vector<Graph>& graphs);
+/// The same of both, and that every byte that a program may read afterwards, on every rank, holds the same symbol after
+/// the optimised graphs as after the captured ones. Sums count as equal in whichever order ranks are added, unless the
+/// group is Determinism::run_to_run.
+TUTTI_API Proof prove(const std::vector<Graph>& captured, const std::vector<Graph>& optimised);
+
+// ---- Passes -------------------------------------------------------------------------------------------------------
+
+enum class Order {
+    free,     ///< passes may move nodes as far as dependencies allow; communication moves alike on all ranks
+    program,  ///< everything stays in the program's order: no buckets, and nothing starts early
+};
+
+struct OptimiseOptions {
+    ProcessGroup group{};  ///< its ranks, all of those of the graph's groups, call optimise(); empty: the default group
+    Order order = Order::free;
+    bool dead_values = true, algebra = true, buckets = true, overlap = true;
+    /// The size of a bucket. Default: 9 · latency · bandwidth of the group, the smallest size with 90 % of the
+    /// bandwidth.
+    std::optional<std::uint64_t> bucket_bytes{};
+    double overlap_us = 200;  ///< collectives that take less, as predicted, are not worth starting early
+    std::uint64_t in_flight_bytes = std::uint64_t{1} << 30;  ///< of buffers that started early and are not waited for
+};
+
+/// What one pass did.
+struct Change {
+    std::string pass;               ///< "dead values", "algebra", "buckets", "overlap"
+    std::vector<std::string> text;  ///< a sentence each; empty: it found nothing
+    double before_us = 0, after_us = 0;
+};
+struct TUTTI_API Optimised {
+    Graph graph;
+    std::vector<Change> changes;
+    std::string to_text() const;  ///< the changes in words
+};
+
+/// The passes, over the graphs of all ranks that their groups name. A pure function: it moves no data and asks nobody.
+/// Collectives are changed only where all their ranks change them alike. The results are proved. Throws InvalidArgument
+/// if `graphs` do not hold by themselves.
+TUTTI_API std::vector<Optimised> optimise(const std::vector<Graph>& graphs, const OptimiseOptions& options = {});
+/// The same for this rank's graph: all ranks of the group call it. One exchange of the graphs' texts comes first;
+/// replays exchange nothing more than their collectives.
+TUTTI_API Optimised optimise(const Graph& graph, const OptimiseOptions& options = {});
+
+// ---- Replay -------------------------------------------------------------------------------------------------------
+
+/// A graph, ready to run. May be moved, not copied. Threads: one at a time. All ranks issue what their graphs say,
+/// among their other calls: in an unchanged graph, and for collectives that passes have left as they were, other ranks
+/// may make the plain calls instead. Where passes changed a group's collectives, the first of them carries the graph's
+/// hash, so that ranks with other graphs, or plain calls, get CollectiveMismatch there.
+class TUTTI_API Executable {
+ public:
+    /// Makes a plan of each call (instantiation): moves no data and waits for nobody. InvalidArgument for a graph of
+    /// from_text().
+    explicit Executable(const Graph& graph);
+    Executable(Executable&& other) noexcept;
+    Executable& operator=(Executable&& other) noexcept;
+    Executable(const Executable&) = delete;
+    Executable& operator=(const Executable&) = delete;
+    ~Executable();
+
+    /// Runs it once, to the end. Throws what its calls and functions throw; asynchronous calls that have begun go on
+    /// then, on the same buffers. Allocates nothing for short collectives, messages, copies and compute steps.
+    void replay();
+    /// From the next replay on, uses `replacement` where it used `captured`, a tensor of the capture (or an earlier
+    /// replacement): the same dtype and size, both in one piece. InvalidArgument where a node's tensor lies in it only
+    /// in part, or a node cannot move: a compute step whose function takes no views, a tensor that is not in one piece.
+    void bind(ConstTensorView captured, TensorView replacement);
+    const Graph& graph() const noexcept;
+
+ private:
+    class State;
+    std::unique_ptr<State> state_;
+};
+/// As the constructor.
+inline Executable instantiate(const Graph& graph) {
+    return Executable(graph);
+}
+
+}  // namespace tutti::graph

@@ -1,0 +1,78 @@
+// ByteMap: what is known of each byte of a buffer, kept for stretches of bytes that share it.
+//
+// Threads: one at a time.
+#pragma once
+
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <utility>
+
+namespace tutti::graph {
+
+/// T: a value with `T from(std::uint64_t bytes) const`, itself seen so many bytes further on.
+template <class T>
+class ByteMap {
+ public:
+    struct Stretch {
+        std::uint64_t end = 0;
+        T value{};
+    };
+    using Map = std::map<std::uint64_t, Stretch>;
+
+    const Map& stretches() const noexcept { return map_; }
+
+    /// Calls f(begin, end, value) for what is known of [begin, end), in order; holes are left out.
+    template <class F>
+    void for_each(std::uint64_t begin, std::uint64_t end, F&& f) const {
+        if (begin >= end) return;
+        auto at = map_.upper_bound(begin);
+        if (at != map_.begin() && std::prev(at)->second.end > begin) --at;
+        for (; at != map_.end() && at->first < end; ++at) {
+            const std::uint64_t from = std::max(at->first, begin), to = std::min(at->second.end, end);
+            f(from, to, at->second.value.from(from - at->first));
+        }
+    }
+    /// Forgets what is known of [begin, end).
+    void erase(std::uint64_t begin, std::uint64_t end) {
+        if (begin >= end) return;
+        split(begin);
+        split(end);
+        map_.erase(map_.lower_bound(begin), map_.lower_bound(end));
+    }
+    void set(std::uint64_t begin, std::uint64_t end, T value) {
+        if (begin >= end) return;
+        erase(begin, end);
+        map_.emplace(begin, Stretch{end, std::move(value)});
+    }
+    /// Calls f(value&) for every stretch of [begin, end), after cutting them there; holes get `fresh` first.
+    template <class F>
+    void update(std::uint64_t begin, std::uint64_t end, const T& fresh, F&& f) {
+        if (begin >= end) return;
+        split(begin);
+        split(end);
+        std::uint64_t at = begin;
+        while (at < end) {
+            auto next = map_.lower_bound(at);
+            if (next == map_.end() || next->first > at) {
+                const std::uint64_t stop = next == map_.end() ? end : std::min(end, next->first);
+                next = map_.emplace_hint(next, at, Stretch{stop, fresh});
+            }
+            f(next->second.value);
+            at = next->second.end;
+        }
+    }
+
+ private:
+    void split(std::uint64_t at) {
+        auto next = map_.upper_bound(at);
+        if (next == map_.begin()) return;
+        auto& [begin, stretch] = *std::prev(next);
+        if (begin == at || stretch.end <= at) return;
+        map_.emplace_hint(next, at, Stretch{stretch.end, stretch.value.from(at - begin)});
+        stretch.end = at;
+    }
+    Map map_;
+};
+
+}  // namespace tutti::graph

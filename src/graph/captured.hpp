@@ -1,0 +1,34 @@
+// CapturedCalls: what a graph's nodes stand for in this process: prepared operations, functions, addresses.
+//
+// Immutable once its graph is there; graphs share it. Threads: any.
+#pragma once
+
+#include "api/call.hpp"
+
+#include <tutti/graph.hpp>
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+namespace tutti::graph::detail {
+
+struct CapturedCall {
+    api::PreparedOperation model;  ///< of communication; never issued
+    Views run;                     ///< of a compute step
+    bool takes_views = false;
+    ConstTensorList reads;
+    TensorList writes;
+};
+
+class CapturedCalls {
+ public:
+    std::vector<CapturedCall> calls;  ///< by Piece::call
+    std::vector<std::byte*> buffers;  ///< where they begin, by the graph's numbers
+
+    std::byte* address(const Range& range) const {
+        return range.bytes == 0 ? nullptr : buffers[range.buffer] + range.offset;
+    }
+};
+
+}  // namespace tutti::graph::detail

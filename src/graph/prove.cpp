@@ -1,0 +1,527 @@
+// The proof: the graphs of all ranks are run at once, on symbols, at the level of calls. A rank goes on until it has to
+// wait for another; where nobody can go on and somebody has not ended, they would wait forever.
+#include "graph/symbols.hpp"
+#include "graph/value.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <tuple>
+
+namespace tutti::graph {
+namespace {
+
+constexpr std::size_t most_faults = 8;
+constexpr std::uint64_t compute_tag = 0x3c6ef372fe94f82bULL, opaque_tag = 0xa54ff53a5f1d36f1ULL;
+
+using Blocks = std::vector<Contents>;  // by block
+/// What a rank puts into a collective, or gets out of it: by piece, then by block.
+using Pieces = std::vector<Blocks>;
+
+/// One collective of a group, on its way.
+struct Instance {
+    int first_rank = -1;  ///< in the group; the others are compared with it
+    const Node* first = nullptr;
+    std::vector<Pieces> inputs;  ///< by rank of the group
+    std::vector<const Node*> nodes;
+    int joined = 0;
+    std::vector<Pieces> results;  ///< when all have joined
+};
+
+struct Shared {
+    std::vector<int> ranks;
+    std::deque<Instance> instances;
+    std::uint64_t first = 0;          ///< the number of instances.front()
+    std::vector<std::uint64_t> next;  ///< by rank of the group
+    std::vector<std::uint64_t> taken;
+};
+
+/// An asynchronous node between its start and its wait.
+struct Flying {
+    int position;
+    const Node* node;
+    std::uint64_t number;  ///< of its collective
+};
+
+struct Rank {
+    Rank(int rank, const Graph& its) : world(rank), graph(&its), memory(rank, its.buffers) {}
+    int world;
+    const Graph* graph;
+    Memory memory;
+    std::size_t at = 0;
+    bool begun = false;  ///< the node at `at` has joined its collective
+    std::uint64_t number = 0;
+    std::vector<Flying> flying;
+    std::vector<int> waited;          ///< ids of asynchronous nodes that are over
+    std::vector<std::uint64_t> seen;  ///< what steps without results have read, in any order
+};
+
+class Run {
+ public:
+    explicit Run(const std::vector<Graph>& graphs) {
+        ranks_.reserve(graphs.size());
+        for (std::size_t r = 0; r < graphs.size(); ++r) {
+            const int world = rank_in_world(graphs[r], static_cast<int>(r));
+            ranks_.emplace_back(world, graphs[r]);
+            if (!index_.emplace(world, r).second) fault(fmt::format("two graphs are of rank {}", world));
+        }
+        for (const Rank& rank : ranks_) {
+            for (const GroupInfo& g : rank.graph->groups) check_group(rank, g);
+        }
+        if (faults_.empty()) go();
+    }
+
+    std::vector<std::string>& faults() noexcept { return faults_; }
+    const std::vector<Rank>& ranks() const noexcept { return ranks_; }
+
+ private:
+    void fault(std::string text) {
+        if (faults_.size() < most_faults) faults_.push_back(std::move(text));
+        failed_ = true;
+    }
+
+    static int rank_in_world(const Graph& graph, int otherwise) {
+        for (const GroupInfo& g : graph.groups) {
+            if (g.rank >= 0 && g.rank < static_cast<int>(g.ranks.size()))
+                return g.ranks[static_cast<std::size_t>(g.rank)];
+        }
+        return otherwise;
+    }
+
+    void check_group(const Rank& rank, const GroupInfo& g) {
+        const int size = static_cast<int>(g.ranks.size());
+        if (g.rank < 0 || g.rank >= size || g.ranks[static_cast<std::size_t>(g.rank)] != rank.world)
+            return fault(
+                fmt::format("rank {}: its graph is that of rank {} of group \"{}\"", rank.world, g.rank, g.name));
+        auto [found, is_new] = shared_.try_emplace(g.name);
+        Shared& shared = found->second;
+        if (is_new) {
+            shared.ranks = g.ranks;
+            shared.next.resize(g.ranks.size());
+            shared.taken.resize(g.ranks.size());
+        } else if (shared.ranks != g.ranks) {
+            fault(fmt::format("rank {}: group \"{}\" has other ranks than on the ranks before it", rank.world, g.name));
+        }
+        for (const int other : g.ranks) {
+            if (!index_.contains(other))
+                return fault(fmt::format("group \"{}\" has rank {}, of which there is no graph", g.name, other));
+        }
+    }
+
+    void go() {
+        for (bool moved = true; moved && !failed_;) {
+            moved = false;
+            for (Rank& rank : ranks_) {
+                while (!failed_ && rank.at < rank.graph->nodes.size() && step(rank)) moved = true;
+            }
+        }
+        if (failed_) return;
+        std::string stuck;
+        for (const Rank& rank : ranks_) {
+            if (rank.at == rank.graph->nodes.size()) {
+                for (const Flying& f : rank.flying)
+                    fault(fmt::format("rank {}: nobody waits for {}", rank.world, describe(*rank.graph, *f.node)));
+                continue;
+            }
+            stuck += fmt::format("{}rank {} in node {}, {}", stuck.empty() ? "" : "; ", rank.world,
+                                 rank.graph->nodes[rank.at].id, describe(*rank.graph, rank.graph->nodes[rank.at]));
+        }
+        if (!stuck.empty()) return fault("ranks wait forever: " + stuck);
+        for (const auto& [channel, messages] : messages_) {
+            if (!messages.empty())
+                fault(fmt::format("rank {} sends {} messages to rank {} that it does not receive", std::get<1>(channel),
+                                  messages.size(), std::get<2>(channel)));
+        }
+    }
+
+    // Whether the rank's next node is over.
+    bool step(Rank& rank) {
+        const Node& node = rank.graph->nodes[rank.at];
+        if (!rank.begun && node.kind != Kind::wait && !is_free(rank, node)) return false;
+        bool over = true;
+        if (is_collective(node.kind))
+            over = collective(rank, node);
+        else if (node.kind == Kind::wait)
+            over = wait(rank, node);
+        else if (node.kind == Kind::send)
+            send(rank, node);
+        else if (node.kind == Kind::receive)
+            over = node.asynchronous ? fly(rank, node, 0) : receive(rank, node, static_cast<int>(rank.at));
+        else if (node.kind == Kind::copy)
+            copy(rank, node);
+        else
+            compute(rank, node);
+        if (!over) return false;
+        ++rank.at;
+        rank.begun = false;
+        return true;
+    }
+
+    // A node must not write what one under way uses, nor read what it writes.
+    bool is_free(Rank& rank, const Node& node) {
+        if (rank.flying.empty()) return true;
+        const std::vector<Range> reads = reads_of(node), writes = writes_of(node);
+        const auto meet = [](const std::vector<Range>& a, const std::vector<Range>& b) {
+            for (const Range& x : a) {
+                for (const Range& y : b) {
+                    if (overlap(x, y)) return true;
+                }
+            }
+            return false;
+        };
+        for (const Flying& f : rank.flying) {
+            const std::vector<Range> written = writes_of(*f.node);
+            if (meet(reads, written) || meet(writes, written) || meet(writes, reads_of(*f.node))) {
+                fault(fmt::format("rank {}: {} touches what {} still uses; expected a wait between them", rank.world,
+                                  describe(*rank.graph, node), describe(*rank.graph, *f.node)));
+                return false;
+            }
+        }
+        return true;
+    }
+
+    bool fly(Rank& rank, const Node& node, std::uint64_t number) {
+        rank.flying.push_back({static_cast<int>(rank.at), &node, number});
+        return true;
+    }
+
+    bool collective(Rank& rank, const Node& node) {
+        const GroupInfo& group = rank.graph->groups[static_cast<std::size_t>(node.group)];
+        Shared& shared = shared_.at(group.name);
+        if (!rank.begun) {
+            rank.number = shared.next[static_cast<std::size_t>(group.rank)]++;
+            if (!join(rank, node, group, shared)) return false;
+            rank.begun = true;
+        }
+        if (node.asynchronous) return fly(rank, node, rank.number);
+        const bool waits = !writes_of(node).empty() || node.kind == Kind::barrier;
+        return finish(rank, node, group, shared, rank.number, static_cast<int>(rank.at), waits);
+    }
+
+    bool join(const Rank& rank, const Node& node, const GroupInfo& group, Shared& shared) {
+        while (shared.first + shared.instances.size() <= rank.number) {
+            shared.instances.emplace_back();
+            shared.instances.back().inputs.resize(group.ranks.size());
+            shared.instances.back().nodes.resize(group.ranks.size());
+        }
+        Instance& one = shared.instances[rank.number - shared.first];
+        const auto me = static_cast<std::size_t>(group.rank);
+        if (one.first == nullptr) {
+            one.first = &node;
+            one.first_rank = group.rank;
+        } else if (const std::string difference = differ(*one.first, node); !difference.empty()) {
+            const Rank& other = rank_of_world(group.ranks[static_cast<std::size_t>(one.first_rank)]);
+            fault(fmt::format("collective #{} of group \"{}\": rank {} has {}, but rank {} has {}: {}", rank.number + 1,
+                              group.name, one.first_rank, describe(*other.graph, *one.first), group.rank,
+                              describe(*rank.graph, node), difference));
+            return false;
+        }
+        one.nodes[me] = &node;
+        for (const Piece& p : node.pieces) {
+            Blocks& blocks = one.inputs[me].emplace_back();
+            for (const Range& r : p.reads) blocks.push_back(rank.memory.read(r));
+        }
+        if (++one.joined == static_cast<int>(group.ranks.size())) resolve(rank, node, group, one);
+        return true;
+    }
+
+    static std::uint64_t bytes(const std::vector<Range>& ranges) {
+        std::uint64_t sum = 0;
+        for (const Range& r : ranges) sum += r.bytes;
+        return sum;
+    }
+    /// Bytes that all ranks of a collective must have alike.
+    static std::uint64_t common_bytes(Kind kind, const Piece& p) {
+        switch (kind) {
+            case Kind::all_gather: return bytes(p.writes);
+            case Kind::reduce_scatter:
+            case Kind::reduce: return bytes(p.reads);
+            case Kind::all_reduce: return bytes(p.writes);
+            case Kind::broadcast: return std::max(bytes(p.reads), bytes(p.writes));
+            default: return 0;
+        }
+    }
+    static std::string differ(const Node& a, const Node& b) {
+        if (a.kind != b.kind) return "another collective";
+        if (a.kind == Kind::barrier) return "";
+        if (a.dtype != b.dtype) return "another dtype";
+        if (combines(a.kind) && a.op != b.op) return "another operator";
+        if (a.root != b.root) return "another root";
+        if (a.pieces.size() != b.pieces.size()) return "another number of pieces";
+        if (a.opaque || b.opaque) return "";
+        for (std::size_t i = 0; i < a.pieces.size(); ++i) {
+            if (common_bytes(a.kind, a.pieces[i]) != common_bytes(b.kind, b.pieces[i])) return "other sizes";
+        }
+        return "";
+    }
+
+    // All have joined: who gets what.
+    void resolve(const Rank& rank, const Node& node, const GroupInfo& group, Instance& one) {
+        const std::size_t n = group.ranks.size();
+        one.results.resize(n);
+        if (node.kind == Kind::barrier) return;
+        for (std::size_t p = 0; p < node.pieces.size(); ++p) {
+            for (std::size_t to = 0; to < n; ++to) {
+                const Node& its = *one.nodes[to];
+                Blocks& out = one.results[to].emplace_back();
+                for (std::size_t block = 0; block < its.pieces[p].writes.size(); ++block) {
+                    const std::uint64_t wanted = its.pieces[p].writes[block].bytes;
+                    out.push_back(std::ranges::any_of(one.nodes, &Node::opaque) ? opaque(one, p, to, block, wanted)
+                                                                                : result(group, one, p, to, block));
+                    std::uint64_t got = 0;
+                    for (const Part& part : out.back()) got += part.bytes;
+                    if (got != wanted)
+                        return fault(fmt::format("{} of group \"{}\": rank {} expects {} bytes and gets {}",
+                                                 describe(*rank.graph, node), group.name, to, wanted, got));
+                }
+            }
+        }
+    }
+
+    static Contents opaque(const Instance& one, std::size_t piece, std::size_t to, std::size_t block,
+                           std::uint64_t bytes) {
+        std::uint64_t term = mixed(opaque_tag, static_cast<std::uint64_t>(one.first->kind));
+        term = mixed(mixed(term, static_cast<std::uint64_t>(one.first->op)),
+                     static_cast<std::uint64_t>(one.first->root + 1));
+        term = mixed(mixed(term, to), block);
+        for (const Pieces& inputs : one.inputs) {
+            term = mixed(term, one.first->pieces[piece].fingerprint);
+            for (const Contents& c : inputs[piece]) term = hash_of(mixed(term, c.size()), c);
+        }
+        return {{bytes, {term, 0, -1}}};
+    }
+
+    Contents result(const GroupInfo& group, const Instance& one, std::size_t piece, std::size_t to, std::size_t block) {
+        const std::size_t root = static_cast<std::size_t>(std::max(one.first->root, 0));
+        const auto from = [&](std::size_t rank, std::size_t which) -> Contents {
+            const Blocks& blocks = one.inputs[rank][piece];
+            return which < blocks.size() ? blocks[which] : Contents{};
+        };
+        switch (one.first->kind) {
+            case Kind::broadcast: return from(root, 0);
+            case Kind::scatter: return from(root, to);
+            case Kind::all_gather:
+            case Kind::gather: return from(block, 0);
+            case Kind::all_to_all: return from(block, to);
+            default: break;
+        }
+        const std::size_t which = one.first->kind == Kind::reduce_scatter ? to : 0;
+        std::vector<Contents> inputs;
+        std::uint64_t bytes_of_first = 0, before = 0;
+        for (std::size_t r = 0; r < one.inputs.size(); ++r) {
+            inputs.push_back(from(r, which));
+            std::uint64_t bytes = 0;
+            for (const Part& p : inputs.back()) bytes += p.bytes;
+            if (r == 0) bytes_of_first = bytes;
+            if (bytes != bytes_of_first) return {};  // the caller says what it expected
+        }
+        const Node& node = *one.nodes[to];
+        std::uint64_t whole = 0;
+        for (std::size_t i = 0; i < node.pieces.size(); ++i) {
+            for (std::size_t b = 0; b < node.pieces[i].reads.size(); ++b) {
+                if (i < piece || (i == piece && b < which)) before += node.pieces[i].reads[b].bytes;
+                whole += node.pieces[i].reads[b].bytes;
+            }
+        }
+        const bool exact = is_exact(node.op, node.dtype) || group.determinism != Determinism::run_to_run;
+        const std::uint64_t context = mixed(mixed(static_cast<std::uint64_t>(node.kind), whole), before);
+        return combined(inputs, {node.op, size_of(node.dtype), exact, context});
+    }
+
+    // `waits`: it has to see what the others bring.
+    bool finish(Rank& rank, const Node& node, const GroupInfo& group, Shared& shared, std::uint64_t number,
+                int position, bool waits) {
+        Instance& one = shared.instances[number - shared.first];
+        if (waits && one.joined < static_cast<int>(group.ranks.size())) return false;
+        if (waits) {
+            const Pieces& results = one.results[static_cast<std::size_t>(group.rank)];
+            for (std::size_t p = 0; p < results.size(); ++p) {
+                for (std::size_t b = 0; b < results[p].size(); ++b)
+                    rank.memory.write(node.pieces[p].writes[b], results[p][b], position);
+            }
+        }
+        ++shared.taken[static_cast<std::size_t>(group.rank)];
+        const std::uint64_t all = *std::ranges::min_element(shared.taken);
+        while (shared.first < all && shared.instances.front().joined == static_cast<int>(group.ranks.size()) &&
+               !is_awaited(group, shared.first)) {
+            shared.instances.pop_front();
+            ++shared.first;
+        }
+        return true;
+    }
+
+    // Asynchronous collectives may be waited for in another order.
+    bool is_awaited(const GroupInfo& group, std::uint64_t number) const {
+        for (const int r : group.ranks) {
+            const Rank& rank = rank_of_world(r);
+            for (const Flying& f : rank.flying) {
+                if (is_collective(f.node->kind) && f.number <= number &&
+                    rank.graph->groups[static_cast<std::size_t>(f.node->group)].name == group.name)
+                    return true;
+            }
+        }
+        return false;
+    }
+
+    bool wait(Rank& rank, const Node& node) {
+        const auto found = std::ranges::find_if(rank.flying, [&](const Flying& f) { return f.node->id == node.of; });
+        if (found == rank.flying.end()) {
+            if (std::ranges::find(rank.waited, node.of) != rank.waited.end()) return true;
+            fault(fmt::format("rank {}: node {} waits for node {}, which is not under way", rank.world, node.id,
+                              node.of));
+            return false;
+        }
+        const Flying f = *found;
+        if (f.node->kind == Kind::receive) {
+            if (!receive(rank, *f.node, f.position)) return false;
+        } else if (is_collective(f.node->kind)) {
+            const GroupInfo& group = rank.graph->groups[static_cast<std::size_t>(f.node->group)];
+            Shared& shared = shared_.at(group.name);
+            if (shared.instances[f.number - shared.first].joined < static_cast<int>(group.ranks.size())) return false;
+            rank.flying.erase(found);
+            rank.waited.push_back(node.of);
+            return finish(rank, *f.node, group, shared, f.number, f.position, true);
+        }
+        rank.flying.erase(std::ranges::find_if(rank.flying, [&](const Flying& g) { return g.node == f.node; }));
+        rank.waited.push_back(node.of);
+        return true;
+    }
+
+    using Channel = std::tuple<std::string, int, int, int>;  // group, from, to, tag
+    void send(Rank& rank, const Node& node) {
+        const std::string& group = rank.graph->groups[static_cast<std::size_t>(node.group)].name;
+        messages_[{group, rank.world, node.peer, node.tag}].push_back(
+            rank.memory.read(node.pieces.front().reads.front()));
+        if (node.asynchronous) fly(rank, node, 0);
+    }
+    bool receive(Rank& rank, const Node& node, int position) {
+        const std::string& group = rank.graph->groups[static_cast<std::size_t>(node.group)].name;
+        std::deque<Contents>& messages = messages_[{group, node.peer, rank.world, node.tag}];
+        if (messages.empty()) return false;
+        const Range& to = node.pieces.front().writes.front();
+        std::uint64_t bytes = 0;
+        for (const Part& p : messages.front()) bytes += p.bytes;
+        if (bytes != to.bytes) {
+            fault(fmt::format("rank {}: {} expects {} bytes, but {} come", rank.world, describe(*rank.graph, node),
+                              to.bytes, bytes));
+            return false;
+        }
+        rank.memory.write(to, messages.front(), position);
+        messages.pop_front();
+        return true;
+    }
+
+    void copy(Rank& rank, const Node& node) {
+        const Piece& p = node.pieces.front();
+        rank.memory.write(p.writes.front(), rank.memory.read(p.reads.front()), static_cast<int>(rank.at));
+    }
+
+    void compute(Rank& rank, const Node& node) {
+        const Piece& p = node.pieces.front();
+        std::uint64_t term =
+            mixed(mixed(compute_tag, static_cast<std::uint64_t>(rank.world)), static_cast<std::uint64_t>(p.call));
+        for (const Range& r : p.reads) {
+            const Contents contents = rank.memory.read(r);
+            term = hash_of(mixed(term, r.bytes), contents);
+        }
+        for (std::size_t i = 0; i < p.writes.size(); ++i)
+            rank.memory.write(p.writes[i], {{p.writes[i].bytes, {mixed(term, i), 0, -1}}}, static_cast<int>(rank.at));
+        if (p.writes.empty()) rank.seen.push_back(term);
+    }
+
+    const Rank& rank_of_world(int world) const { return ranks_[index_.at(world)]; }
+
+    std::vector<Rank> ranks_;
+    std::map<int, std::size_t> index_;  ///< of ranks_, by rank of the world
+    std::map<std::string, Shared> shared_;
+    std::map<Channel, std::deque<Contents>> messages_;
+    std::vector<std::string> faults_;
+    bool failed_ = false;
+};
+
+/// Compares what two runs leave in one rank's memory.
+class Comparison {
+ public:
+    Comparison(const Rank& wanted, const Rank& got, std::vector<std::string>& faults)
+        : wanted_(wanted), got_(got), faults_(faults) {}
+
+    void compare() {
+        if (got_.graph->buffers.size() < wanted_.graph->buffers.size() ||
+            !std::ranges::equal(wanted_.graph->buffers,
+                                std::span(got_.graph->buffers).first(wanted_.graph->buffers.size()))) {
+            return fault(fmt::format("rank {}: its buffers are not those of the captured graph", wanted_.world));
+        }
+        for (std::size_t b = 0; b < wanted_.graph->buffers.size(); ++b) {
+            for (const Range& r : readable(b)) compare(r);
+        }
+        std::vector<std::uint64_t> before = wanted_.seen, after = got_.seen;
+        std::ranges::sort(before);
+        std::ranges::sort(after);
+        if (before != after)
+            fault(fmt::format("rank {}: a compute step without results reads other values", wanted_.world));
+    }
+
+ private:
+    void fault(std::string text) {
+        if (faults_.size() < most_faults) faults_.push_back(std::move(text));
+    }
+    std::vector<Range> readable(std::size_t buffer) const {
+        std::vector<Range> dead;
+        for (const Range& r : wanted_.graph->temporaries) {
+            if (r.buffer == buffer) dead.push_back(r);
+        }
+        std::ranges::sort(dead, {}, &Range::offset);
+        std::vector<Range> live;
+        std::uint64_t at = 0;
+        const auto index = static_cast<std::uint32_t>(buffer);
+        for (const Range& r : dead) {
+            if (r.offset > at) live.push_back({index, at, r.offset - at});
+            at = std::max(at, r.end());
+        }
+        if (at < wanted_.graph->buffers[buffer]) live.push_back({index, at, wanted_.graph->buffers[buffer] - at});
+        return live;
+    }
+    void compare(const Range& range) {
+        const ByteMap<Symbol>& after = got_.memory.buffer(range.buffer);
+        wanted_.memory.buffer(range.buffer)
+            .for_each(range.offset, range.end(), [&](std::uint64_t begin, std::uint64_t end, const Symbol& s) {
+                after.for_each(begin, end, [&](std::uint64_t b, std::uint64_t e, const Symbol& t) {
+                    if (!(s.from(b - begin) == t))
+                        fault(fmt::format(
+                            "rank {}: bytes {} to {} of buffer {} hold the result of {}, expected that of {}",
+                            wanted_.world, b, e, range.buffer, writer(got_, t), writer(wanted_, s)));
+                });
+            });
+    }
+    static std::string writer(const Rank& rank, const Symbol& s) {
+        return s.writer < 0 ? "no node" : describe(*rank.graph, rank.graph->nodes[static_cast<std::size_t>(s.writer)]);
+    }
+    const Rank& wanted_;
+    const Rank& got_;
+    std::vector<std::string>& faults_;
+};
+
+}  // namespace
+
+Proof prove(const std::vector<Graph>& graphs) {
+    Run run(graphs);
+    return {std::move(run.faults())};
+}
+
+Proof prove(const std::vector<Graph>& captured, const std::vector<Graph>& optimised) {
+    if (captured.size() != optimised.size())
+        return {{fmt::format("{} optimised graphs for {} captured ones: expected as many", optimised.size(),
+                             captured.size())}};
+    Run before(captured);
+    if (!before.faults().empty()) return {std::move(before.faults())};
+    Run after(optimised);
+    if (!after.faults().empty()) return {std::move(after.faults())};
+    Proof proof;
+    for (std::size_t r = 0; r < captured.size(); ++r)
+        Comparison(before.ranks()[r], after.ranks()[r], proof.faults).compare();
+    return proof;
+}
+
+}  // namespace tutti::graph

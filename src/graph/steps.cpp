@@ -1,0 +1,308 @@
+#include "graph/steps.hpp"
+
+#include "api/coalescing_internal.hpp"
+#include "graph/value.hpp"
+#include "group/fingerprint.hpp"
+
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <utility>
+
+namespace tutti::graph {
+namespace {
+
+using tutti::detail::Operation;
+
+void run_moves(const std::vector<Move>& moves) {
+    for (const Move& m : moves) std::memmove(m.to, m.from, m.bytes);
+}
+
+// Moves whose both sides adjoin are one.
+void add(std::vector<Move>& moves, std::byte* to, const std::byte* from, std::size_t bytes) {
+    if (bytes == 0 || to == from) return;
+    if (!moves.empty()) {
+        Move& last = moves.back();
+        if (last.to + last.bytes == to && last.from + last.bytes == from) {
+            last.bytes += bytes;
+            return;
+        }
+    }
+    moves.push_back({to, from, bytes});
+}
+
+class Builder {
+ public:
+    Builder(const Graph& graph, const Bindings& bindings)
+        : graph_(graph), calls_(*graph.calls), bindings_(bindings), begun_(graph.groups.size()) {}
+
+    std::vector<Step> steps() {
+        std::vector<Step> steps;
+        steps.reserve(graph_.nodes.size());
+        std::map<int, std::size_t> started;  // by id
+        for (const Node& node : graph_.nodes) {
+            if (node.asynchronous) started[node.id] = steps.size();
+            Step step = step_of(node);
+            if (node.kind == Kind::wait) {
+                const auto found = started.find(node.of);
+                if (found == started.end())
+                    throw InvalidArgument(fmt::format(
+                        "instantiate: node {} waits for node {}, which is not asynchronous", node.id, node.of));
+                step.started = found->second;
+            }
+            steps.push_back(std::move(step));
+        }
+        return steps;
+    }
+
+ private:
+    std::byte* place(const Range& range) const {
+        return range.bytes == 0 ? nullptr : bindings_.place(calls_.address(range), range.bytes);
+    }
+
+    Step step_of(const Node& node) {
+        Step step;
+        switch (node.kind) {
+            case Kind::wait: step.kind = Step::Kind::wait; break;
+            case Kind::copy: {
+                const Range &from = node.pieces.front().reads.front(), &to = node.pieces.front().writes.front();
+                add(step.after, place(to), place(from), to.bytes);
+                break;
+            }
+            case Kind::compute: set_function(step, node); break;
+            default:
+                step.kind = node.asynchronous ? Step::Kind::start : Step::Kind::call;
+                step.plan = api::plan_of(operation_of(step, node));
+        }
+        return step;
+    }
+
+    void set_function(Step& step, const Node& node) const {
+        const detail::CapturedCall& call = calls_.calls[static_cast<std::size_t>(node.pieces.front().call)];
+        step.kind = Step::Kind::compute;
+        step.function = &call;
+        const auto moved = [&](const ConstTensorView& view) {
+            if (view.element_count() == 0) return static_cast<std::byte*>(const_cast<void*>(view.data()));
+            std::byte* const at = bindings_.place(static_cast<const std::byte*>(view.data()), view.byte_count());
+            if (at != view.data() && !call.takes_views) {
+                throw InvalidArgument(fmt::format(
+                    "Executable.bind: {} uses the buffer: expected a function that takes its views, which could move",
+                    describe(graph_, node)));
+            }
+            return at;
+        };
+        for (const ConstTensorView& view : call.reads) step.reads.emplace_back(moved(view), view.shape(), view.dtype());
+        for (const TensorView& view : call.writes) step.writes.emplace_back(moved(view), view.shape(), view.dtype());
+    }
+
+    api::PreparedOperation operation_of(Step& step, const Node& node) {
+        std::vector<api::PreparedOperation> parts;
+        for (const Piece& p : node.pieces) parts.push_back(model_of(node, p));
+        api::PreparedOperation whole = parts.front();
+        const bool is_rewritten = static_cast<Kind>(whole->request.collective) != node.kind;
+        if (is_collective(node.kind) && is_rewritten) {
+            whole = all_reduce_of(step, node, *whole);
+        } else if (parts.size() > 1) {
+            whole = api::pack(parts);
+            whole->begin = whole->finish = nullptr;
+            set_moves(step, node, *whole);
+        }
+        mark(node, *whole);
+        return whole;
+    }
+
+    // The captured operation, on today's buffers.
+    api::PreparedOperation model_of(const Node& node, const Piece& piece) const {
+        const Operation& captured = *calls_.calls[static_cast<std::size_t>(piece.call)].model;
+        api::PreparedOperation model = captured.again();
+        model->schedule.reset();
+        if (node.opaque) {
+            check_stays(node, piece);
+            return model;
+        }
+        const auto shift = [&](const std::vector<Range>& ranges, auto& pointer) {
+            for (const Range& r : ranges) {
+                if (r.bytes == 0) continue;
+                const std::ptrdiff_t by = place(r) - calls_.address(r);
+                pointer += by;
+                check_together(node, ranges, by);
+                return;
+            }
+        };
+        const std::vector<Range>&reads = piece.reads, &writes = piece.writes;
+        if (!model->is_collective) {
+            if (model->is_receive)
+                shift(writes, model->transfer.target);
+            else
+                shift(reads, model->transfer.source);
+            return model;
+        }
+        const Collective c = captured.request.collective;
+        if (c == Collective::broadcast || c == Collective::all_reduce ||
+            (c == Collective::reduce && captured.request.in_place)) {
+            shift(writes.empty() ? reads : writes, model->call.output);
+            model->call.input = model->call.output;
+        } else {
+            shift(reads, model->call.input);
+            shift(writes, model->call.output);
+        }
+        return model;
+    }
+
+    // Blocks lie at fixed distances from each other.
+    void check_together(const Node& node, const std::vector<Range>& ranges, std::ptrdiff_t by) const {
+        for (const Range& r : ranges) {
+            if (r.bytes > 0 && place(r) - calls_.address(r) != by)
+                throw InvalidArgument(
+                    fmt::format("Executable.bind: {} uses blocks of one tensor, of which some would move: expected the "
+                                "whole tensor",
+                                describe(graph_, node)));
+        }
+    }
+    void check_stays(const Node& node, const Piece& piece) const {
+        for (const auto* list : {&piece.reads, &piece.writes}) {
+            for (const Range& r : *list) {
+                if (r.bytes > 0 && place(r) != calls_.address(r))
+                    throw InvalidArgument(
+                        fmt::format("Executable.bind: {} uses tensors that are not in one piece: expected contiguous "
+                                    "ones, which could move",
+                                    describe(graph_, node)));
+            }
+        }
+    }
+
+    // What algebra made of a reduce_scatter and an all_gather.
+    api::PreparedOperation all_reduce_of(Step& step, const Node& node, const Operation& captured) {
+        const Range &from = node.pieces.front().reads.front(), &to = node.pieces.front().writes.front();
+        std::byte* const target = place(to);
+        add(step.before, target, place(from), to.bytes);
+        const auto count = static_cast<std::int64_t>(to.bytes / size_of(node.dtype));
+        return api::prepare(
+            api::describe::all_reduce, TensorView(target, Extents::of(count), node.dtype),
+            {.op = ReduceOp(node.op), .group = ProcessGroup(captured.group), .timeout = captured.timeout});
+    }
+
+    // As api::pack lays the pieces out: one after the other; of blocks, a rank's side by side.
+    void set_moves(Step& step, const Node& node, Operation& whole) {
+        const bool by_blocks = node.kind == Kind::all_gather || node.kind == Kind::reduce_scatter;
+        if (!by_blocks) {
+            std::byte* at = whole.call.output;
+            for (const Piece& p : node.pieces) {
+                if (!p.reads.empty()) add(step.before, at, place(p.reads.front()), p.reads.front().bytes);
+                if (!p.writes.empty()) add(step.after, place(p.writes.front()), at, p.writes.front().bytes);
+                at += (p.reads.empty() ? p.writes : p.reads).front().bytes;
+            }
+            if (step.before.size() == 1 && node.kind == Kind::all_reduce) {  // they lie like that already
+                whole.call.output = const_cast<std::byte*>(step.before.front().from);
+                whole.call.input = whole.call.output;
+                step.before.clear();
+                step.after.clear();
+            }
+            return;
+        }
+        const bool gathers = node.kind == Kind::all_gather;
+        std::byte* own = gathers ? const_cast<std::byte*>(whole.call.input) : whole.call.output;
+        for (const Piece& p : node.pieces) {
+            const Range& r = gathers ? p.reads.front() : p.writes.front();
+            if (gathers)
+                add(step.before, own, place(r), r.bytes);
+            else
+                add(step.after, place(r), own, r.bytes);
+            own += r.bytes;
+        }
+        std::byte* all = gathers ? whole.call.output : const_cast<std::byte*>(whole.call.input);
+        const std::size_t ranks = graph_.groups[static_cast<std::size_t>(node.group)].ranks.size();
+        for (std::size_t block = 0; block < ranks; ++block) {
+            for (const Piece& p : node.pieces) {
+                const Range& r = (gathers ? p.writes : p.reads)[block];
+                if (gathers)
+                    add(step.after, place(r), all, r.bytes);
+                else
+                    add(step.before, all, place(r), r.bytes);
+                all += r.bytes;
+            }
+        }
+    }
+
+    // The first collective of each group tells the others what passes made of this graph.
+    void mark(const Node& node, Operation& operation) {
+        if (!graph_.changed || !is_collective(node.kind)) return;
+        const auto group = static_cast<std::size_t>(node.group);
+        if (begun_[group]) return;
+        begun_[group] = true;
+        operation.call.fingerprint =
+            group::Fingerprint::pack_graph(operation.call.fingerprint, graph_.collectives_hash(group));
+    }
+
+    const Graph& graph_;
+    const detail::CapturedCalls& calls_;
+    const Bindings& bindings_;
+    std::vector<bool> begun_;
+};
+
+}  // namespace
+
+void Bindings::add(const ConstTensorView& captured, const TensorView& replacement) {
+    const auto* at = static_cast<const std::byte*>(captured.data());
+    const std::uint64_t bytes = captured.byte_count();
+    auto* const now = static_cast<std::byte*>(replacement.data());
+    const auto named = [&](auto place) {
+        return std::ranges::find_if(bindings_, [&](const Binding& b) { return place(b) == at && b.bytes == bytes; });
+    };
+    auto found = named([](const Binding& b) { return static_cast<const std::byte*>(b.now); });
+    if (found == bindings_.end()) found = named([](const Binding& b) { return b.begin; });
+    if (found != bindings_.end()) {
+        found->now = now;
+        return;
+    }
+    for (const Binding& b : bindings_) {
+        if (at < b.begin + b.bytes && b.begin < at + bytes)
+            throw InvalidArgument(
+                "Executable.bind: a part of the tensor has been bound already: expected the same tensor, or its "
+                "replacement");
+    }
+    bindings_.push_back({at, bytes, now});
+}
+
+std::byte* Bindings::place(const std::byte* at, std::uint64_t bytes) const {
+    for (const Binding& b : bindings_) {
+        if (at >= b.begin + b.bytes || b.begin >= at + bytes) continue;
+        if (at < b.begin || at + bytes > b.begin + b.bytes)
+            throw InvalidArgument(fmt::format(
+                "Executable.bind: a node's tensor of {} bytes lies in the bound one only in part: expected a "
+                "bound tensor that holds it",
+                bytes));
+        return b.now + (at - b.begin);
+    }
+    return const_cast<std::byte*>(at);
+}
+
+void Step::run(std::vector<Step>& all) {
+    switch (kind) {
+        case Kind::compute: return function->run(reads, writes);
+        case Kind::copy: return run_moves(after);
+        case Kind::call:
+            run_moves(before);
+            plan.run();
+            return run_moves(after);
+        case Kind::start:
+            run_moves(before);
+            work = plan.start();
+            return;
+        case Kind::wait: {
+            Step& begun = all[started];
+            std::exchange(begun.work, {}).wait();
+            return run_moves(begun.after);
+        }
+    }
+}
+
+std::vector<Step> steps_of(const Graph& graph, const Bindings& bindings) {
+    return Builder(graph, bindings).steps();
+}
+
+}  // namespace tutti::graph

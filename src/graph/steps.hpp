@@ -1,0 +1,57 @@
+// Steps: a graph's nodes as they run, one after the other: plans of calls, copies around them, functions.
+//
+// Threads: one at a time.
+#pragma once
+
+#include "graph/captured.hpp"
+
+#include <tutti/plan.hpp>
+
+#include <cstddef>
+#include <memory>
+#include <set>
+#include <vector>
+
+namespace tutti::graph {
+
+/// Where the program's memory lies now: what bind() moved.
+class Bindings {
+ public:
+    void add(const ConstTensorView& captured, const TensorView& replacement);
+    /// Where [at, at + bytes) of the capture lies now. Throws InvalidArgument where only a part of it has moved.
+    std::byte* place(const std::byte* at, std::uint64_t bytes) const;
+    bool moves(const std::byte* at, std::uint64_t bytes) const { return place(at, bytes) != at; }
+
+ private:
+    struct Binding {
+        const std::byte* begin;
+        std::uint64_t bytes;
+        std::byte* now;
+    };
+    std::vector<Binding> bindings_;
+};
+
+struct Move {
+    std::byte* to;
+    const std::byte* from;
+    std::size_t bytes;
+};
+
+struct Step {
+    enum class Kind { call, start, wait, compute, copy };
+    Kind kind = Kind::copy;
+    Plan plan;
+    Work work;                        ///< of a start, until it is waited for
+    std::vector<Move> before, after;  ///< around the call
+    const detail::CapturedCall* function = nullptr;
+    ConstTensorList reads;
+    TensorList writes;
+    std::size_t started = 0;  ///< wait: the step that began it
+
+    void run(std::vector<Step>& all);
+};
+
+/// The steps of a graph that capture() made, with its buffers at those places.
+std::vector<Step> steps_of(const Graph& graph, const Bindings& bindings);
+
+}  // namespace tutti::graph

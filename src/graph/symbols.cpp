@@ -1,0 +1,143 @@
+#include "graph/symbols.hpp"
+
+#include "graph/value.hpp"
+
+#include <algorithm>
+
+namespace tutti::graph {
+namespace {
+
+constexpr std::uint64_t initial_tag = 0x1f83d9abfb41bd6bULL, combined_tag = 0x5be0cd19137e2179ULL,
+                        torn_tag = 0x9b05688c2b3e6c1fULL;
+
+// A place in contents.
+class Cursor {
+ public:
+    explicit Cursor(const Contents& contents) : at_(contents.data()), end_(contents.data() + contents.size()) {}
+    /// The symbol of the next `bytes`, and moves on; of an element that lies in several parts, a term of its own.
+    Symbol take(std::uint64_t bytes) {
+        if (at_->bytes - done_ >= bytes) {
+            const Symbol whole = at_->symbol.from(done_);
+            advance(bytes);
+            return whole;
+        }
+        std::uint64_t term = torn_tag;
+        while (bytes > 0) {
+            const std::uint64_t here = std::min(bytes, at_->bytes - done_);
+            const Symbol s = at_->symbol.from(done_);
+            term = mixed(mixed(mixed(term, s.term), s.shift), here);
+            advance(here);
+            bytes -= here;
+        }
+        return {term, 0, -1};
+    }
+
+ private:
+    void advance(std::uint64_t bytes) {
+        done_ += bytes;
+        if (done_ == at_->bytes && at_ + 1 != end_) {
+            ++at_;
+            done_ = 0;
+        }
+    }
+    const Part* at_;
+    const Part* end_;
+    std::uint64_t done_ = 0;
+};
+
+void append(Contents& to, std::uint64_t bytes, const Symbol& symbol) {
+    if (!to.empty() && to.back().symbol.from(to.back().bytes) == symbol)
+        to.back().bytes += bytes;
+    else
+        to.push_back({bytes, symbol});
+}
+
+std::uint64_t size_of(const Contents& contents) {
+    std::uint64_t bytes = 0;
+    for (const Part& p : contents) bytes += p.bytes;
+    return bytes;
+}
+
+// Where some rank's symbol changes, in whole elements: an element that is in two parts lies between two of them.
+std::vector<std::uint64_t> cuts(std::span<const Contents> inputs, std::uint64_t element) {
+    std::vector<std::uint64_t> all;
+    for (const Contents& input : inputs) {
+        std::uint64_t at = 0;
+        for (const Part& p : input) {
+            at += p.bytes;
+            all.push_back(at / element * element);
+            all.push_back((at + element - 1) / element * element);
+        }
+    }
+    std::ranges::sort(all);
+    all.erase(std::unique(all.begin(), all.end()), all.end());
+    return all;
+}
+
+}  // namespace
+
+std::uint64_t mixed(std::uint64_t hash, std::uint64_t word) noexcept {
+    hash ^= word + 0x9e3779b97f4a7c15ULL + (hash << 6) + (hash >> 2);
+    hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    hash = (hash ^ (hash >> 27)) * 0x94d049bb133111ebULL;
+    return hash ^ (hash >> 31);
+}
+
+std::uint64_t hash_of(std::uint64_t hash, const Contents& contents) noexcept {
+    for (const Part& p : contents) hash = mixed(mixed(mixed(hash, p.symbol.term), p.symbol.shift), p.bytes);
+    return hash;
+}
+
+Memory::Memory(int rank, const std::vector<std::uint64_t>& buffers) : buffers_(buffers.size()) {
+    for (std::size_t i = 0; i < buffers.size(); ++i) {
+        const std::uint64_t term = mixed(mixed(initial_tag, static_cast<std::uint64_t>(rank)), i);
+        buffers_[i].set(0, buffers[i], Symbol{term, 0, -1});
+    }
+}
+
+Contents Memory::read(const Range& range) const {
+    Contents contents;
+    if (range.bytes == 0) return contents;
+    buffers_[range.buffer].for_each(
+        range.offset, range.end(),
+        [&](std::uint64_t begin, std::uint64_t end, const Symbol& s) { append(contents, end - begin, s); });
+    return contents;
+}
+
+void Memory::write(const Range& range, const Contents& contents, int writer) {
+    std::uint64_t at = range.offset;
+    for (const Part& p : contents) {
+        buffers_[range.buffer].set(at, at + p.bytes, Symbol{p.symbol.term, p.symbol.shift, writer});
+        at += p.bytes;
+    }
+}
+
+Contents combined(std::span<const Contents> inputs, const Combining& how) {
+    Contents result;
+    if (inputs.empty() || inputs.front().empty()) return result;
+    const std::uint64_t bytes = size_of(inputs.front());
+    std::vector<Cursor> cursors;
+    for (const Contents& input : inputs) cursors.emplace_back(input);
+    std::vector<Symbol> symbols(inputs.size());
+    std::uint64_t at = 0;
+    for (std::uint64_t cut : cuts(inputs, how.element_bytes)) {
+        cut = std::min(cut, bytes);
+        if (cut <= at) continue;
+        for (std::size_t r = 0; r < cursors.size(); ++r) symbols[r] = cursors[r].take(cut - at);
+        const Symbol& first = symbols.front();
+        const bool all_equal = std::ranges::all_of(symbols, [&](const Symbol& s) { return s == first; });
+        if (all_equal && is_idempotent(how.op)) {
+            append(result, cut - at, first);
+        } else {
+            std::uint64_t term = mixed(mixed(combined_tag, static_cast<std::uint64_t>(how.op)), how.element_bytes);
+            term = mixed(term, first.shift % how.element_bytes);
+            if (!how.exact) term = mixed(mixed(term, how.context), at - first.shift);
+            for (const Symbol& s : symbols) term = mixed(mixed(term, s.term), s.shift - first.shift);
+            append(result, cut - at, {term, first.shift, -1});
+        }
+        at = cut;
+    }
+    return result;
+}
+
+}  // namespace tutti::graph

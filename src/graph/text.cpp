@@ -1,0 +1,289 @@
+// The text form of a graph, written and read.
+#include "graph/value.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <limits>
+
+namespace tutti::graph {
+namespace {
+
+std::string in_quotes(std::string_view text) {
+    std::string result = "\"";
+    for (const char c : text) {
+        if (c == '"' || c == '\\') result += '\\';
+        result += c == '\n' ? ' ' : c;
+    }
+    return result + '"';
+}
+std::string text_of(const std::vector<Range>& ranges) {
+    std::string text;
+    for (const Range& r : ranges) text += fmt::format(" {}+{}:{}", r.buffer, r.offset, r.bytes);
+    return text;
+}
+std::string_view name_of(Determinism d) {
+    return d == Determinism::fast ? "fast" : d == Determinism::run_to_run ? "run_to_run" : "layout_invariant";
+}
+
+/// The words of one line.
+class Line {
+ public:
+    Line(std::string_view text, int number) : text_(text), number_(number) {}
+
+    [[noreturn]] void refuse(std::string_view expected) const {
+        throw InvalidArgument(
+            fmt::format("Graph.from_text: line {}, column {}: expected {}", number_, at_ + 1, expected));
+    }
+    bool done() {
+        while (at_ < text_.size() && text_[at_] == ' ') ++at_;
+        return at_ == text_.size();
+    }
+    /// The next word; empty at the end of the line.
+    std::string_view word() {
+        if (done()) return {};
+        const std::size_t begin = at_;
+        while (at_ < text_.size() && text_[at_] != ' ') ++at_;
+        return text_.substr(begin, at_ - begin);
+    }
+    std::string_view peek() {
+        const std::size_t before = at_;
+        const std::string_view next = word();
+        at_ = before;
+        return next;
+    }
+    bool take(std::string_view expected) {
+        if (peek() != expected) return false;
+        word();
+        return true;
+    }
+    void want(std::string_view expected) {
+        if (!take(expected)) refuse(fmt::format("\"{}\"", expected));
+    }
+    std::string quote() {
+        if (done() || text_[at_] != '"') refuse("a text in quotes");
+        std::string result;
+        for (++at_; at_ < text_.size() && text_[at_] != '"'; ++at_) {
+            if (text_[at_] == '\\' && at_ + 1 < text_.size()) ++at_;
+            result += text_[at_];
+        }
+        if (at_ == text_.size()) refuse("a closing quote");
+        ++at_;
+        return result;
+    }
+    template <class T>
+    T number() {
+        return number_in<T>(word());
+    }
+    template <class T>
+    T number_below(T limit) {
+        const T value = number<T>();
+        if (value >= limit) refuse(fmt::format("a number below {}", limit));
+        return value;
+    }
+    bool next_is_range() { return peek().find('+') != std::string_view::npos; }
+    Range range(const std::vector<std::uint64_t>& buffers) {
+        const std::string_view text = word();
+        const auto plus = text.find('+'), colon = text.find(':');
+        if (plus == std::string_view::npos || colon == std::string_view::npos || colon < plus)
+            refuse("a range: BUFFER+OFFSET:BYTES");
+        const Range r{number_in<std::uint32_t>(text.substr(0, plus)),
+                      number_in<std::uint64_t>(text.substr(plus + 1, colon - plus - 1)),
+                      number_in<std::uint64_t>(text.substr(colon + 1))};
+        if (r.bytes == 0) return r;
+        if (r.buffer >= buffers.size()) refuse(fmt::format("a buffer below {}", buffers.size()));
+        if (r.bytes > buffers[r.buffer] || r.offset > buffers[r.buffer] - r.bytes)
+            refuse(fmt::format("a range within the {} bytes of buffer {}", buffers[r.buffer], r.buffer));
+        return r;
+    }
+    std::vector<Range> ranges(const std::vector<std::uint64_t>& buffers) {
+        std::vector<Range> list;
+        while (next_is_range()) list.push_back(range(buffers));
+        return list;
+    }
+
+ private:
+    template <class T>
+    T number_in(std::string_view text) {
+        T value{};
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+        if (text.empty() || error != std::errc() || end != text.data() + text.size()) refuse("a number");
+        return value;
+    }
+    std::string_view text_;
+    int number_;
+    std::size_t at_ = 0;
+};
+
+Kind kind_of(Line& line, std::string_view name) {
+    for (int k = 1; k <= static_cast<int>(Kind::wait); ++k) {
+        if (to_string(static_cast<Kind>(k)) == name) return static_cast<Kind>(k);
+    }
+    line.refuse("the kind of a node (all_reduce, compute, …)");
+}
+
+GroupInfo read_group(Line& line) {
+    GroupInfo g;
+    g.name = line.quote();
+    line.want("ranks");
+    while (!line.done() && line.peek() != "rank") g.ranks.push_back(line.number<int>());
+    line.want("rank");
+    g.rank = line.number<int>();
+    if (g.rank < 0 || g.rank >= static_cast<int>(g.ranks.size())) line.refuse("a rank of the group");
+    const std::string_view determinism = line.word();
+    if (determinism == "fast")
+        g.determinism = Determinism::fast;
+    else if (determinism == "run_to_run")
+        g.determinism = Determinism::run_to_run;
+    else if (determinism == "layout_invariant")
+        g.determinism = Determinism::layout_invariant;
+    else
+        line.refuse("fast, run_to_run or layout_invariant");
+    line.want("latency");
+    g.latency_us = line.number<double>();
+    line.want("byte");
+    g.us_per_byte = line.number<double>();
+    return g;
+}
+
+void write_node(std::string& text, const Node& n) {
+    text += fmt::format("node {} {}", n.id, to_string(n.kind));
+    if (n.kind == Kind::wait) text += fmt::format(" of {}", n.of);
+    if (is_communication(n.kind))
+        text += fmt::format(" group {} {} {}", n.group, tutti::to_string(n.dtype), tutti::to_string(n.op));
+    if (n.root >= 0) text += fmt::format(" root {}", n.root);
+    if (is_message(n.kind)) text += fmt::format(" peer {} tag {}", n.peer, n.tag);
+    if (n.asynchronous) text += " asynchronous";
+    if (n.opaque) text += " opaque";
+    if (n.kind == Kind::compute) text += fmt::format(" {} cost {}", in_quotes(n.name), n.cost_us);
+    if (!n.site.empty()) text += fmt::format(" at {}", in_quotes(n.site));
+    for (const Piece& p : n.pieces) {
+        text +=
+            fmt::format(" piece {} {:x} reads{} writes{}", p.call, p.fingerprint, text_of(p.reads), text_of(p.writes));
+    }
+    text += '\n';
+}
+
+Piece read_piece(Line& line, const Graph& graph) {
+    Piece p;
+    p.call = line.number<int>();
+    const std::string_view fingerprint = line.word();
+    const auto [end, error] =
+        std::from_chars(fingerprint.data(), fingerprint.data() + fingerprint.size(), p.fingerprint, 16);
+    if (fingerprint.empty() || error != std::errc() || end != fingerprint.data() + fingerprint.size())
+        line.refuse("a fingerprint in hexadecimal digits");
+    line.want("reads");
+    p.reads = line.ranges(graph.buffers);
+    line.want("writes");
+    p.writes = line.ranges(graph.buffers);
+    return p;
+}
+
+Node read_node(Line& line, const Graph& graph) {
+    Node n;
+    n.id = line.number<int>();
+    n.kind = kind_of(line, line.word());
+    if (n.kind == Kind::wait) {
+        line.want("of");
+        n.of = line.number<int>();
+    }
+    if (is_communication(n.kind)) {
+        line.want("group");
+        n.group = static_cast<int>(line.number_below<std::uint32_t>(static_cast<std::uint32_t>(graph.groups.size())));
+        try {
+            n.dtype = dtype_from_string(line.word());
+            n.op = reduce_op_from_string(line.word()).kind();
+        } catch (const InvalidArgument& error) {
+            line.refuse(error.what());
+        }
+    }
+    if (line.take("root")) n.root = line.number<int>();
+    if (line.take("peer")) n.peer = line.number<int>();
+    if (line.take("tag")) n.tag = line.number<int>();
+    n.asynchronous = line.take("asynchronous");
+    n.opaque = line.take("opaque");
+    if (n.kind == Kind::compute) {
+        n.name = line.quote();
+        line.want("cost");
+        n.cost_us = line.number<double>();
+    }
+    if (line.take("at")) n.site = line.quote();
+    while (line.take("piece")) n.pieces.push_back(read_piece(line, graph));
+    return n;
+}
+
+/// A node's blocks are as many as its kind says.
+void check_blocks(Line& line, const Graph& graph, const Node& n) {
+    if (n.kind != Kind::wait && n.kind != Kind::barrier && n.pieces.empty()) line.refuse("a piece");
+    if (!is_collective(n.kind) || n.opaque) return;
+    const GroupInfo& group = graph.groups[static_cast<std::size_t>(n.group)];
+    const std::size_t all = group.ranks.size();
+    if (n.root >= static_cast<int>(all)) line.refuse(fmt::format("a root below {}", all));
+    const bool rooted =
+        n.kind == Kind::broadcast || n.kind == Kind::reduce || n.kind == Kind::gather || n.kind == Kind::scatter;
+    if (rooted && n.root < 0) line.refuse("a root");
+    const bool is_root = rooted && n.root == group.rank;
+    std::size_t reads = 1, writes = 1;
+    switch (n.kind) {
+        case Kind::broadcast: reads = is_root ? 1 : 0, writes = is_root ? 0 : 1; break;
+        case Kind::reduce: writes = is_root ? 1 : 0; break;
+        case Kind::all_gather: writes = all; break;
+        case Kind::gather: writes = is_root ? all : 0; break;
+        case Kind::scatter: reads = is_root ? all : 0; break;
+        case Kind::reduce_scatter: reads = all; break;
+        case Kind::all_to_all: reads = writes = all; break;
+        case Kind::barrier: reads = writes = 0; break;
+        default: break;
+    }
+    for (const Piece& p : n.pieces) {
+        if (p.reads.size() != reads || p.writes.size() != writes)
+            line.refuse(
+                fmt::format("a piece of {} with {} ranges to read and {} to write", to_string(n.kind), reads, writes));
+    }
+}
+
+}  // namespace
+
+std::string Graph::to_text() const {
+    std::string text = fmt::format("tutti graph 1{}\n", changed ? " changed" : "");
+    for (const GroupInfo& g : groups) {
+        text += fmt::format("group {} ranks", in_quotes(g.name));
+        for (const int rank : g.ranks) text += fmt::format(" {}", rank);
+        text += fmt::format(" rank {} {} latency {} byte {}\n", g.rank, name_of(g.determinism), g.latency_us,
+                            g.us_per_byte);
+    }
+    for (const std::uint64_t bytes : buffers) text += fmt::format("buffer {}\n", bytes);
+    for (const Range& r : temporaries) text += "temporary" + text_of({r}) + '\n';
+    for (const Node& n : nodes) write_node(text, n);
+    return text;
+}
+
+Graph Graph::from_text(std::string_view text) {
+    Graph graph;
+    for (int number = 1; !text.empty(); ++number) {
+        const std::size_t end = std::min(text.find('\n'), text.size());
+        Line line(text.substr(0, end), number);
+        text.remove_prefix(std::min(end + 1, text.size()));
+        if (number == 1) {
+            line.want("tutti");
+            line.want("graph");
+            line.want("1");
+            graph.changed = line.take("changed");
+        } else if (line.take("group")) {
+            graph.groups.push_back(read_group(line));
+        } else if (line.take("buffer")) {
+            graph.buffers.push_back(line.number<std::uint64_t>());
+        } else if (line.take("temporary")) {
+            graph.temporaries.push_back(line.range(graph.buffers));
+        } else if (line.take("node")) {
+            graph.nodes.push_back(read_node(line, graph));
+            check_blocks(line, graph, graph.nodes.back());
+        } else if (!line.done()) {
+            line.refuse("group, buffer, temporary or node");
+        }
+        if (!line.done()) line.refuse("the end of the line");
+    }
+    return graph;
+}
+
+}  // namespace tutti::graph

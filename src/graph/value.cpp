@@ -1,0 +1,259 @@
+#include "graph/value.hpp"
+
+#include "core/hash.hpp"
+#include "graph/byte_map.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+namespace tutti::graph {
+namespace {
+
+std::uint64_t hash_text(std::uint64_t hash, std::string_view text) {
+    return fnv1a(text, fnv1a_word(hash, text.size()));
+}
+std::uint64_t hash_ranges(std::uint64_t hash, const std::vector<Range>& ranges) {
+    hash = fnv1a_word(hash, ranges.size());
+    for (const Range& r : ranges) hash = fnv1a_word(fnv1a_word(fnv1a_word(hash, r.buffer), r.offset), r.bytes);
+    return hash;
+}
+std::uint64_t word(int value) {
+    return static_cast<std::uint64_t>(static_cast<std::int64_t>(value));
+}
+// All bits of the hash are needed: multiplication alone never moves high bits down.
+std::uint64_t stirred(std::uint64_t hash) {
+    hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    hash = (hash ^ (hash >> 27)) * 0x94d049bb133111ebULL;
+    return hash ^ (hash >> 31);
+}
+std::uint64_t hash_node(std::uint64_t hash, const Node& n) {
+    for (const int value : {static_cast<int>(n.kind), n.id, n.of, n.group, static_cast<int>(n.dtype),
+                            static_cast<int>(n.op), n.root, n.peer, n.tag, n.asynchronous ? 1 : 0, n.opaque ? 1 : 0})
+        hash = stirred(fnv1a_word(hash, word(value)));
+    hash = hash_text(hash, n.name);
+    for (const Piece& p : n.pieces) {
+        hash = hash_ranges(hash_ranges(hash, p.reads), p.writes);
+        hash = stirred(fnv1a_word(fnv1a_word(hash, p.fingerprint), word(p.call)));
+    }
+    return hash;
+}
+
+// Who wrote a stretch of bytes last, and who has read that since.
+struct Use {
+    int writer = -1;
+    std::vector<int> readers;
+    Use from(std::uint64_t /*bytes*/) const { return *this; }
+};
+
+void add_unless_there(std::vector<Edge>& edges, std::size_t first, Edge edge) {
+    if (edge.from < 0 || edge.from == edge.to) return;
+    const auto same = [&](const Edge& e) { return e.from == edge.from; };
+    if (std::find_if(edges.begin() + static_cast<std::ptrdiff_t>(first), edges.end(), same) == edges.end())
+        edges.push_back(edge);
+}
+
+void add(std::vector<Range>& to, const std::vector<Range>& ranges) {
+    for (const Range& r : ranges) {
+        if (r.bytes > 0) to.push_back(r);
+    }
+}
+
+}  // namespace
+
+std::string_view to_string(Kind kind) noexcept {
+    static constexpr std::string_view names[] = {"?",      "all_reduce", "broadcast",      "reduce",     "all_gather",
+                                                 "gather", "scatter",    "reduce_scatter", "all_to_all", "barrier",
+                                                 "send",   "receive",    "compute",        "copy",       "wait"};
+    return names[static_cast<std::size_t>(kind)];
+}
+
+bool overlap(const Range& a, const Range& b) noexcept {
+    return a.buffer == b.buffer && a.offset < b.end() && b.offset < a.end();
+}
+
+std::vector<Range> reads_of(const Node& node) {
+    std::vector<Range> all;
+    for (const Piece& p : node.pieces) {
+        add(all, p.reads);
+        if (node.opaque) add(all, p.writes);
+    }
+    return all;
+}
+std::vector<Range> writes_of(const Node& node) {
+    std::vector<Range> all;
+    for (const Piece& p : node.pieces) add(all, p.writes);
+    return all;
+}
+
+std::uint64_t bytes_of(const Node& node) {
+    std::uint64_t read = 0, written = 0;
+    for (const Piece& p : node.pieces) {
+        for (const Range& r : p.reads) read += r.bytes;
+        for (const Range& r : p.writes) written += r.bytes;
+    }
+    return std::max(read, written);
+}
+
+std::vector<Edge> Graph::edges() const {
+    std::vector<ByteMap<Use>> uses(buffers.size());
+    std::map<int, int> position;  // of ids
+    std::vector<Edge> edges;
+    for (int i = 0; i < static_cast<int>(nodes.size()); ++i) {
+        const std::size_t first = edges.size();
+        const Node* node = &nodes[static_cast<std::size_t>(i)];
+        position[node->id] = i;
+        if (node->kind == Kind::wait) {
+            const auto start = position.find(node->of);
+            if (start == position.end()) continue;  // the proof says so
+            edges.push_back({start->second, i, Hazard::wait});
+            node = &nodes[static_cast<std::size_t>(start->second)];
+        }
+        for (const Range& r : reads_of(*node)) {
+            uses[r.buffer].for_each(r.offset, r.end(), [&](auto, auto, const Use& use) {
+                add_unless_there(edges, first, {use.writer, i, Hazard::read_after_write});
+            });
+        }
+        const std::vector<Range> writes = writes_of(*node);
+        for (const Range& r : writes) {
+            uses[r.buffer].for_each(r.offset, r.end(), [&](auto, auto, const Use& use) {
+                for (const int reader : use.readers)
+                    add_unless_there(edges, first, {reader, i, Hazard::write_after_read});
+                add_unless_there(edges, first, {use.writer, i, Hazard::write_after_write});
+            });
+        }
+        for (const Range& r : reads_of(*node)) {
+            uses[r.buffer].update(r.offset, r.end(), {}, [&](Use& use) {
+                if (use.readers.empty() || use.readers.back() != i) use.readers.push_back(i);
+            });
+        }
+        for (const Range& r : writes) uses[r.buffer].set(r.offset, r.end(), {i, {}});
+    }
+    return edges;
+}
+
+std::vector<std::vector<int>> predecessors(const Graph& graph) {
+    std::vector<std::vector<int>> before(graph.nodes.size());
+    for (const Edge& e : graph.edges()) before[static_cast<std::size_t>(e.to)].push_back(e.from);
+    return before;
+}
+
+std::uint64_t Graph::hash() const {
+    std::uint64_t hash = fnv1a_basis;
+    for (const GroupInfo& g : groups) {
+        hash = fnv1a_word(hash_text(hash, g.name), word(g.rank));
+        for (const int rank : g.ranks) hash = stirred(fnv1a_word(hash, word(rank)));
+    }
+    for (const std::uint64_t bytes : buffers) hash = stirred(fnv1a_word(hash, bytes));
+    hash = stirred(hash_ranges(hash, temporaries));
+    for (const Node& n : nodes) hash = hash_node(hash, n);
+    return stirred(fnv1a_word(hash, changed ? 1 : 0));
+}
+
+std::uint64_t Graph::collectives_hash(std::size_t group) const {
+    // The order in which the program called them tells pieces of one shape apart.
+    std::vector<int> program;
+    for (const Node& n : nodes) {
+        if (!is_collective(n.kind) || n.group != static_cast<int>(group)) continue;
+        for (const Piece& p : n.pieces) program.push_back(p.call);
+    }
+    std::ranges::sort(program);
+    std::uint64_t hash = fnv1a_basis;
+    for (const Node& n : nodes) {
+        if (!is_collective(n.kind) || n.group != static_cast<int>(group)) continue;
+        for (const int value : {static_cast<int>(n.kind), static_cast<int>(n.dtype), static_cast<int>(n.op), n.root,
+                                static_cast<int>(n.pieces.size())})
+            hash = stirred(fnv1a_word(hash, word(value)));
+        for (const Piece& p : n.pieces) {
+            const auto ordinal = std::ranges::lower_bound(program, p.call) - program.begin();
+            hash = stirred(fnv1a_word(fnv1a_word(hash, p.fingerprint), static_cast<std::uint64_t>(ordinal)));
+        }
+    }
+    return hash;
+}
+
+bool operator==(const Graph& a, const Graph& b) {
+    const auto same_node = [](const Node& x, const Node& y) {
+        return x.kind == y.kind && x.id == y.id && x.of == y.of && x.group == y.group && x.dtype == y.dtype &&
+               x.op == y.op && x.root == y.root && x.peer == y.peer && x.tag == y.tag &&
+               x.asynchronous == y.asynchronous && x.opaque == y.opaque && x.name == y.name && x.pieces == y.pieces;
+    };
+    return a.groups == b.groups && a.buffers == b.buffers && a.temporaries == b.temporaries && a.changed == b.changed &&
+           std::ranges::equal(a.nodes, b.nodes, same_node);
+}
+
+std::string describe(const Graph& graph, const Node& node) {
+    std::string text(to_string(node.kind));
+    if (node.kind == Kind::compute) text = fmt::format("compute step \"{}\"", node.name);
+    if (node.kind == Kind::wait) {
+        const auto of = std::ranges::find(graph.nodes, node.of, &Node::id);
+        return of == graph.nodes.end() ? "wait for nothing" : "wait for " + describe(graph, *of);
+    }
+    if (is_communication(node.kind) && node.kind != Kind::barrier) {
+        text += fmt::format(" of {} × {}", tutti::to_string(node.dtype), bytes_of(node) / size_of(node.dtype));
+        if (node.pieces.size() > 1) text += fmt::format(" in {} pieces", node.pieces.size());
+        if (combines(node.kind)) text += fmt::format(", {}", tutti::to_string(node.op));
+    }
+    if (node.root >= 0) text += fmt::format(", root {}", node.root);
+    if (node.kind == Kind::send) text += fmt::format(" to rank {}", node.peer);
+    if (node.kind == Kind::receive) text += fmt::format(" from rank {}", node.peer);
+    return node.site.empty() ? text : fmt::format("{} ({})", text, node.site);
+}
+
+std::vector<int> ordinals(const Graph& captured) {
+    std::vector<int> next(captured.groups.size()), found;
+    for (const Node& n : captured.nodes) {
+        for (const Piece& p : n.pieces) {
+            if (p.call < 0) continue;
+            if (found.size() <= static_cast<std::size_t>(p.call))
+                found.resize(static_cast<std::size_t>(p.call) + 1, -1);
+            if (is_collective(n.kind))
+                found[static_cast<std::size_t>(p.call)] = next[static_cast<std::size_t>(n.group)]++;
+        }
+    }
+    return found;
+}
+
+bool is_exact(ReduceOp::Kind op, DType dtype) noexcept {
+    using K = ReduceOp::Kind;
+    return is_integral(dtype) || op == K::min || op == K::max || op == K::band || op == K::bor || op == K::bxor;
+}
+
+bool may_be_combined_otherwise(const Graph& graph, const Node& node) noexcept {
+    return !combines(node.kind) || is_exact(node.op, node.dtype) ||
+           graph.groups[static_cast<std::size_t>(node.group)].determinism != Determinism::run_to_run;
+}
+
+double predicted_us(const Graph& graph, const Node& node) {
+    if (node.kind == Kind::compute) return node.cost_us;
+    if (!is_communication(node.kind)) return 0;
+    const GroupInfo& group = graph.groups[static_cast<std::size_t>(node.group)];
+    return group.latency_us + group.us_per_byte * static_cast<double>(bytes_of(node));
+}
+
+double Graph::predicted_us() const {
+    double now = 0, free = 0;  // when this rank, and what moves its data, are free
+    std::map<int, double> ends;
+    for (const Node& n : nodes) {
+        const double takes = graph::predicted_us(*this, n);
+        if (n.kind == Kind::wait) {
+            if (const auto end = ends.find(n.of); end != ends.end()) now = std::max(now, end->second);
+        } else if (is_communication(n.kind)) {
+            free = std::max(now, free) + takes;
+            ends[n.id] = free;
+            if (!n.asynchronous) now = free;
+        } else {
+            now += takes;
+        }
+    }
+    return std::max(now, free);
+}
+
+int next_id(const Graph& graph) {
+    int next = 0;
+    for (const Node& n : graph.nodes) next = std::max(next, n.id + 1);
+    return next;
+}
+
+}  // namespace tutti::graph

@@ -1,0 +1,57 @@
+// What passes and the proof ask of graphs, beside the public value (tutti/graph.hpp). Pure functions.
+#pragma once
+
+#include <tutti/graph.hpp>
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tutti::graph {
+
+constexpr bool is_communication(Kind kind) noexcept {
+    return is_collective(kind) || is_message(kind);
+}
+bool overlap(const Range& a, const Range& b) noexcept;
+
+/// All that a node reads, and all that it writes, over its pieces. Of an opaque node what it writes is also read: its
+/// ranges are hulls, whose other bytes stay.
+std::vector<Range> reads_of(const Node& node);
+std::vector<Range> writes_of(const Node& node);
+/// Of the buffer that a collective is measured by: the longer side of this rank.
+std::uint64_t bytes_of(const Node& node);
+
+/// For each node by position, the positions of those that it must follow: edges without their reasons. A wait stands
+/// for the end of its node.
+std::vector<std::vector<int>> predecessors(const Graph& graph);
+
+/// "all_reduce of float32 × 16, sum (train.cpp:12)"
+std::string describe(const Graph& graph, const Node& node);
+
+/// A captured collective, alike on all ranks of its group: the group's name and the call's place among its collectives.
+using Ordinal = std::pair<std::string, int>;
+/// By captured call (Piece::call): its place among the collectives of its group.
+std::vector<int> ordinals(const Graph& captured);
+
+/// Whether equal values combine to that value.
+constexpr bool is_idempotent(ReduceOp::Kind op) noexcept {
+    using K = ReduceOp::Kind;
+    return op == K::min || op == K::max || op == K::band || op == K::bor;
+}
+/// Whether combining in another order gives the same bits.
+bool is_exact(ReduceOp::Kind op, DType dtype) noexcept;
+/// Whether passes may change how the node combines: sums may be rounded otherwise.
+bool may_be_combined_otherwise(const Graph& graph, const Node& node) noexcept;
+constexpr bool combines(Kind kind) noexcept {
+    return kind == Kind::all_reduce || kind == Kind::reduce || kind == Kind::reduce_scatter;
+}
+
+/// Microseconds, predicted.
+double predicted_us(const Graph& graph, const Node& node);
+
+/// The next free id.
+int next_id(const Graph& graph);
+
+}  // namespace tutti::graph

@@ -1,0 +1,408 @@
+// Graphs: captured once, proved, optimised, replayed on real ranks.
+#include "conformance/world.hpp"
+
+#include <tutti/graph.hpp>
+#include <tutti/symmetric.hpp>
+
+#include <algorithm>
+#include <numeric>
+
+namespace tutti::test {
+namespace {
+
+using namespace std::chrono_literals;
+using graph::Executable;
+using graph::Graph;
+using graph::Kind;
+
+class Graphs : public ::testing::TestWithParam<How> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, Graphs, ::testing::ValuesIn(every_way()),
+                         [](const auto& instance) { return to_string(instance.param); });
+
+using Values = std::vector<float>;
+Values values(const ProcessGroup& g, int round, std::size_t count) {
+    Values v(count);
+    for (std::size_t k = 0; k < count; ++k)
+        v[k] = static_cast<float>(100 * g.rank() + 10 * round + static_cast<int>(k % 7));
+    return v;
+}
+std::vector<Kind> kinds_of(const Graph& graph) {
+    std::vector<Kind> kinds;
+    for (const auto& node : graph.nodes) kinds.push_back(node.kind);
+    return kinds;
+}
+
+/// The buffers of a program with every collective and messages, and the program.
+struct Step {
+    Step(const ProcessGroup& group, std::size_t elements)
+        : g(group), n(static_cast<std::size_t>(g.size())), me(static_cast<std::size_t>(g.rank())), count(elements) {
+        for (Values* v : {&x, &y, &z, &root_only, &part, &own, &sent, &received, &scattered}) v->resize(count);
+        for (Values* v : {&into, &wide, &all, &traded}) v->resize(count * n);
+        strided.resize(2 * count);
+    }
+
+    void fill(int round) {
+        for (Values* v : {&x, &y, &z, &root_only, &part, &wide, &sent, &strided})
+            std::ranges::copy(values(g, round++, v->size()), v->begin());
+        for (Values* v : {&into, &own, &all, &traded, &received, &scattered}) std::ranges::fill(*v, -1.F);
+    }
+    void run() {
+        const int right = (g.rank() + 1) % g.size(), left = (g.rank() + g.size() - 1) % g.size();
+        TensorList gather_list;
+        ConstTensorList scatter_list;
+        for (std::size_t r = 0; r < n && me == 1; ++r) {
+            gather_list.emplace_back(std::span(all).subspan(r * count, count));
+            scatter_list.emplace_back(std::span<const float>(wide).subspan(r * count, count));
+        }
+        graph::compute({x, y}, {y}, [this] { std::ranges::transform(x, y, y.begin(), std::plus<>()); });
+        all_reduce(x, {.group = g});
+        broadcast(y, {.group = g, .group_src = 1});
+        all_reduce(z, {.op = ReduceOp::max, .group = g});
+        reduce(root_only, {.group = g, .group_dst = 1});
+        all_gather_into_tensor(into, part, {.group = g});
+        graph::compute({into}, {into},
+                       [this] { std::ranges::transform(into, into.begin(), [](float v) { return v + 1; }); });
+        reduce_scatter_tensor(own, into, {.group = g});
+        gather(part, gather_list, {.group = g, .group_dst = 1});
+        scatter(scattered, scatter_list, {.group = g, .group_src = 1});
+        Work exchange = async::all_to_all_single(traded, wide, {.group = g});
+        Work out = isend(sent, g.global_rank(right), {.tag = 5, .group = g});
+        recv(received, {.src = g.global_rank(left), .tag = 5, .group = g});
+        out.wait();
+        exchange.wait();
+        all_reduce(TensorView(strided.data(), {static_cast<std::int64_t>(count)}, float32, {2}), {.group = g});
+        all_reduce(scattered, {.op = ReduceOp::premul_sum(0.5), .group = g});
+        barrier({.group = g});
+    }
+    std::vector<Values> results() const {
+        return {x, y, z, root_only, part, into, wide, own, all, traded, sent, received, scattered, strided};
+    }
+
+    ProcessGroup g;
+    std::size_t n, me, count;
+    Values x, y, z, root_only, part, into, wide, own, all, traded, sent, received, scattered, strided;
+};
+
+TEST_P(Graphs, replay_what_the_program_does) {
+    run_ranks(3, GetParam(), [](const ProcessGroup& g) {
+        for (const std::size_t count : {std::size_t{2}, std::size_t{30'000}}) {
+            Step step(g, count);
+            step.fill(0);
+            const std::vector<Values> before = step.results();
+            const Graph captured = graph::capture([&] { step.run(); });
+            EXPECT_EQ(step.results(), before) << "a capture moves nothing";
+            EXPECT_FALSE(captured.changed);
+            Executable replayed(captured), optimised(graph::optimise(captured, {.group = g, .overlap_us = 0}).graph);
+            for (int round = 1; round < 4; ++round) {
+                step.fill(round);
+                step.run();
+                const std::vector<Values> expected = step.results();
+                for (Executable* one : {&replayed, &optimised}) {
+                    step.fill(round);
+                    one->replay();
+                    EXPECT_EQ(step.results(), expected) << one->graph().to_text();
+                }
+            }
+        }
+    });
+}
+
+TEST_P(Graphs, that_nobody_has_changed_meet_plain_calls) {
+    run_ranks(3, GetParam(), [](const ProcessGroup& g) {
+        for (const std::size_t count : {std::size_t{2}, std::size_t{30'000}}) {
+            Step step(g, count);
+            Executable replayed(graph::capture([&] { step.run(); }));
+            for (int round = 0; round < 6; ++round) {
+                step.fill(round);
+                step.run();
+                const std::vector<Values> expected = step.results();
+                step.fill(round);
+                (round + g.rank()) % 3 == 0 ? step.run() : replayed.replay();
+                EXPECT_EQ(step.results(), expected);
+            }
+        }
+    });
+}
+
+TEST_P(Graphs, put_small_calls_together) {
+    run_ranks(2, GetParam(), [](const ProcessGroup& g) {
+        std::vector<Values> x(20, Values(16));
+        const Graph captured = graph::capture([&] {
+            for (Values& each : x) all_reduce(each, {.group = g});
+        });
+        const graph::Optimised optimised = graph::optimise(captured, {.group = g, .bucket_bytes = 1 << 20});
+        EXPECT_EQ(kinds_of(optimised.graph), std::vector{Kind::all_reduce}) << optimised.to_text();
+        EXPECT_TRUE(has(optimised.to_text(), "20 calls became one: all_reduce of float32 × 320 in 20 pieces, sum"))
+            << optimised.to_text();
+        Executable step(optimised.graph);
+        for (int round = 0; round < 3; ++round) {
+            for (std::size_t i = 0; i < x.size(); ++i)
+                std::ranges::copy(values(g, round + static_cast<int>(i), 16), x[i].begin());
+            step.replay();
+            for (std::size_t i = 0; i < x.size(); ++i) {
+                for (std::size_t k = 0; k < 16; ++k)
+                    ASSERT_EQ(x[i][k], static_cast<float>(100 + 20 * (round + static_cast<int>(i)) +
+                                                          2 * static_cast<int>(k % 7)));
+            }
+        }
+    });
+}
+
+TEST_P(Graphs, put_blocks_together_and_pairs_into_one) {
+    run_ranks(3, GetParam(), [](const ProcessGroup& g) {
+        const std::size_t n = 3, count = 8;
+        Values a(count, static_cast<float>(g.rank())), b(count, static_cast<float>(10 + g.rank())), all_a(n * count),
+            all_b(n * count);
+        Values wide(n * count), own(count), back(n * count), other(n * count), own_other(count);
+        const auto program = [&] {
+            all_gather_into_tensor(all_a, a, {.group = g});
+            all_gather_into_tensor(all_b, b, {.group = g});
+            reduce_scatter_tensor(own, wide, {.group = g});
+            all_gather_into_tensor(back, own, {.group = g});
+            reduce_scatter_tensor(own_other, other, {.group = g});
+            broadcast(back, {.group = g, .group_src = 2});
+        };
+        const auto fill = [&] {
+            for (std::size_t k = 0; k < n * count; ++k)
+                wide[k] = other[k] = static_cast<float>(g.rank()) + static_cast<float>(k);
+            for (Values* v : {&all_a, &all_b, &own, &back, &own_other}) std::ranges::fill(*v, -1.F);
+        };
+        const auto results = [&] { return std::vector{all_a, all_b, own, back, wide, other, own_other}; };
+        const graph::Optimised optimised =
+            graph::optimise(graph::capture(program), {.group = g, .bucket_bytes = 1 << 20});
+        EXPECT_EQ(optimised.graph.nodes.size(), 4U) << optimised.graph.to_text();
+        Executable step(optimised.graph);
+        fill();
+        program();
+        const auto expected = results();
+        fill();
+        step.replay();
+        EXPECT_EQ(results(), expected) << optimised.to_text() << optimised.graph.to_text();
+    });
+}
+
+TEST_P(Graphs, run_on_other_buffers) {
+    run_ranks(2, GetParam(), [](const ProcessGroup& g) {
+        Values x(16), y(16), other(16), third(16);
+        const auto doubled = [](std::span<const ConstTensorView> reads, std::span<const TensorView> writes) {
+            const auto* from = static_cast<const float*>(reads[0].data());
+            auto* to = static_cast<float*>(writes[0].data());
+            for (int k = 0; k < 16; ++k) to[k] = 2 * from[k];
+        };
+        Executable step(graph::capture([&] {
+            graph::compute({x}, {y}, doubled);
+            all_reduce(std::span(y).subspan(4), {.group = g});
+            all_reduce(x, {.group = g});
+        }));
+        const auto check = [&](const Values& from, const Values& to) {
+            for (std::size_t k = 0; k < 16; ++k) {
+                ASSERT_EQ(from[k], 3.F);
+                ASSERT_EQ(to[k], k < 4 ? 2.F * static_cast<float>(g.rank() + 1) : 6.F);
+            }
+        };
+        for (Values* from : {&x, &other, &third, &x}) {
+            std::ranges::fill(*from, static_cast<float>(g.rank() + 1));
+            if (from != &x || third[0] != 0) step.bind(from == &other ? x : from == &third ? other : third, *from);
+            step.replay();
+            check(*from, y);
+        }
+        Values short_one(8), doubles(16);
+        std::vector<double> wrong(16);
+        EXPECT_THROW(step.bind(x, short_one), InvalidArgument);
+        EXPECT_THROW(step.bind(x, wrong), InvalidArgument);
+        EXPECT_THROW(step.bind(std::span(y).subspan(0, 8), short_one), InvalidArgument) << "a part of a node's";
+        Executable fixed(graph::capture([&] { graph::compute({x}, {y}, [] {}); }));
+        EXPECT_TRUE(has(message_of<InvalidArgument>([&] { fixed.bind(x, other); }),
+                        "expected a function that takes its views"));
+        fixed.replay();
+    });
+}
+
+TEST_P(Graphs, bind_buckets_too) {
+    run_ranks(2, GetParam(), [](const ProcessGroup& g) {
+        Values x(16), y(16), other(16);
+        const Graph captured = graph::capture([&] {
+            all_reduce(x, {.group = g});
+            all_reduce(y, {.group = g});
+        });
+        Executable step(graph::optimise(captured, {.group = g, .bucket_bytes = 1 << 20}).graph);
+        step.bind(y, other);
+        std::ranges::fill(x, 1.F);
+        std::ranges::fill(other, 2.F);
+        step.replay();
+        EXPECT_EQ(x, Values(16, 2.F));
+        EXPECT_EQ(other, Values(16, 4.F));
+        EXPECT_EQ(y, Values(16, 0.F));
+    });
+}
+
+TEST_P(Graphs, overlap_long_calls_with_steps) {
+    run_ranks(2, GetParam(), [](const ProcessGroup& g) {
+        Values x(100'000), y(16);
+        int steps = 0;
+        const Graph captured = graph::capture([&] {
+            all_reduce(x, {.group = g});
+            graph::compute({}, {y}, [&] { y[0] = static_cast<float>(++steps); }, {.name = "beside", .cost_us = 50});
+            graph::compute({x, y}, {y}, [&] { y[1] = x.back(); }, {.name = "behind"});
+        });
+        const graph::Optimised optimised = graph::optimise(captured, {.group = g, .overlap_us = 0});
+        EXPECT_EQ(kinds_of(optimised.graph), (std::vector{Kind::all_reduce, Kind::compute, Kind::wait, Kind::compute}));
+        Executable step(optimised.graph);
+        for (int round = 1; round < 4; ++round) {
+            std::ranges::fill(x, static_cast<float>(g.rank() + round));
+            step.replay();
+            EXPECT_EQ(y[0], static_cast<float>(round));
+            EXPECT_EQ(y[1], static_cast<float>(2 * round + 1));
+        }
+        // The other rank makes the plain call: the collective is as it was.
+        std::ranges::fill(x, 1.F);
+        if (g.rank() == 0)
+            step.replay();
+        else
+            all_reduce(x, {.group = g});
+        EXPECT_EQ(x.front(), 2.F);
+    });
+}
+
+TEST_P(Graphs, of_other_passes_are_one_error_that_names_both_ranks) {
+    run_ranks(
+        2, GetParam(),
+        [](const ProcessGroup& g) {
+            std::vector<Values> x(4, Values(16));
+            const Graph captured = graph::capture([&] {
+                for (Values& each : x) all_reduce(each, {.group = g});
+            });
+            // Both exchange, then one goes on with larger buckets: two of two instead of one of four.
+            const auto mine = graph::optimise(captured, {.group = g, .bucket_bytes = 128});
+            const auto other = graph::optimise(captured, {.group = g, .bucket_bytes = 1 << 20});
+            ASSERT_EQ(mine.graph.nodes.size(), 2U);
+            Executable step(g.rank() == 0 ? mine.graph : other.graph);
+            const std::string text = message_of<CollectiveMismatch>([&] {
+                step.replay();
+                step.replay();
+            });
+            EXPECT_TRUE(
+                has(text,
+                    "rank 0 called a graph that begins with all_reduce of float32 (digest of its collectives: ") ||
+                has(text, "rank 1 called a graph that begins with all_reduce of float32 (digest of its collectives: "))
+                << text;
+        },
+        {.timeout = patience(30s), .leave = false});
+}
+
+TEST_P(Graphs, with_passes_and_plain_calls_are_one_error) {
+    run_ranks(
+        2, GetParam(),
+        [](const ProcessGroup& g) {
+            Values x(16), y(16);
+            const auto program = [&] {
+                all_reduce(x, {.group = g});
+                all_reduce(y, {.group = g});
+            };
+            Executable step(graph::optimise(graph::capture(program), {.group = g, .bucket_bytes = 1 << 20}).graph);
+            const std::string text = message_of<CollectiveMismatch>([&] { g.rank() == 0 ? step.replay() : program(); });
+            EXPECT_TRUE(has(text, "rank 0 called a graph that begins with all_reduce of float32")) << text;
+            EXPECT_TRUE(has(text, "called all_reduce of float32 × 16, sum")) << text;
+        },
+        {.timeout = patience(30s), .leave = false});
+}
+
+TEST_P(Graphs, tell_who_reads_on_the_host_what_is_not_there_yet) {
+    run_ranks(1, How::threads, [](const ProcessGroup& g) {
+        Values x(1), y(1), free(1, 7.F);
+        Tensor owned = zeros(float32, {1});
+        const auto sites = [&](const std::function<void()>& read) {
+            std::string text;
+            (void)graph::capture([&] {
+                all_reduce(x, {.group = g});
+                all_reduce(owned.view(), {.group = g});
+                try {
+                    read();
+                    ADD_FAILURE() << "no error";
+                } catch (const graph::HostRead& error) {
+                    text = error.what();
+                    EXPECT_FALSE(error.read_at().empty());
+                    EXPECT_FALSE(error.written_at().empty());
+                    EXPECT_TRUE(has(text, error.written_at())) << text;
+                }
+            });
+            return text;
+        };
+        const std::string text = sites([&] { (void)graph::item<float>(x); });
+        EXPECT_TRUE(has(text, "item reads float32[1] at graphs_test.cpp:")) << text;
+        EXPECT_TRUE(has(sites([&] { graph::check_host_read(x, "the log"); }), "the log reads float32[1] at"));
+        EXPECT_TRUE(has(sites([&] { copy(y, x); }), "copy reads float32[1]"));
+        EXPECT_TRUE(has(sites([&] { (void)owned.clone(); }), "clone reads"));
+        EXPECT_TRUE(has(sites([&] {
+                            ObjectList list(1);
+                            all_gather_object(list, Object(owned), {.group = g});
+                        }),
+                        "an object reads float32[1]"));
+        (void)graph::capture([&] {
+            all_reduce(x, {.group = g});
+            EXPECT_EQ(graph::item<float>(free), 7.F) << "nobody writes it";
+        });
+        EXPECT_EQ(graph::item<float>(x), 0.F) << "outside";
+        EXPECT_THROW((void)graph::item<double>(x), InvalidArgument);
+    });
+}
+
+TEST_P(Graphs, refuse_what_they_cannot_hold_and_leave_the_group_whole) {
+    run_ranks(2, GetParam(), [](const ProcessGroup& g) {
+        Values x(4), y(4);
+        Work late;
+        const Graph captured = graph::capture([&] {
+            EXPECT_TRUE(graph::is_capturing());
+            EXPECT_THROW(Coalescing({.group = g}), InvalidArgument);
+            EXPECT_THROW(all_reduce_coalesced({x, y}, {.group = g}), InvalidArgument);
+            EXPECT_THROW(monitored_barrier({.group = g}), InvalidArgument);
+            EXPECT_THROW((void)all_gather_object(3, CollectiveOptions{.group = g}), InvalidArgument);
+            EXPECT_THROW((void)graph::capture([] {}), InvalidArgument);
+            EXPECT_THROW(recv(x, {.group = g}), InvalidArgument) << "from any rank";
+            EXPECT_THROW(graph::compute({TensorView(x.data(), {2}, float32, {2})}, {}, [] {}), InvalidArgument);
+            late = async::all_reduce(x, {.group = g});
+            EXPECT_THROW((void)late.is_completed(), InvalidArgument);
+            EXPECT_THROW((void)late.result(), InvalidArgument);
+        });
+        EXPECT_FALSE(graph::is_capturing());
+        EXPECT_EQ(kinds_of(captured), (std::vector{Kind::all_reduce, Kind::wait})) << "waited for at the end";
+        EXPECT_THROW(late.wait(), InvalidArgument) << "its capture has ended";
+        EXPECT_THROW(graph::temporary(x), InvalidArgument);
+        EXPECT_THROW(Executable{Graph::from_text(captured.to_text())}, InvalidArgument);
+        EXPECT_THROW((void)graph::capture([&] {
+                         all_reduce(x, {.group = g});
+                         throw std::runtime_error("the program's own");
+                     }),
+                     std::runtime_error);
+        EXPECT_FALSE(graph::is_capturing());
+        std::ranges::fill(x, 1.F);
+        all_reduce(x, {.group = g});
+        EXPECT_EQ(x, Values(4, 2.F));
+        int called = 0;
+        graph::compute({x}, {}, [&] { ++called; });
+        EXPECT_EQ(called, 1) << "outside it is called at once";
+    });
+}
+
+TEST_P(Graphs, remember_where_their_calls_were_made) {
+    run_ranks(2, GetParam(), [](const ProcessGroup& g) {
+        Values x(4);
+        Plan planned = plan::all_reduce(x, {.group = g});
+        const Graph captured = graph::capture([&] {
+            graph::compute({}, {x}, [&] { std::ranges::fill(x, 1.F); }, {.name = "fill"});
+            planned.run();
+            planned.start().wait();
+        });
+        ASSERT_EQ(kinds_of(captured), (std::vector{Kind::compute, Kind::all_reduce, Kind::all_reduce, Kind::wait}));
+        EXPECT_TRUE(has(captured.nodes[0].site, "graphs_test.cpp:")) << captured.to_text();
+        EXPECT_FALSE(captured.nodes[1].site.empty());
+        Executable step(captured);
+        step.replay();
+        EXPECT_EQ(x, Values(4, 4.F));
+        planned.run();
+        EXPECT_EQ(x, Values(4, 8.F));
+    });
+}
+
+}  // namespace
+}  // namespace tutti::test
