@@ -211,7 +211,8 @@ void Collectives::drop(const std::exception_ptr& error) {
     const auto dropped = std::exchange(queue_, {});
     for (const auto& operation : dropped) {
         operation->execution.reset();
-        operation->move_to(OperationState::over);
+        // One whose part was done may have found, at its end, that another rank meant something else.
+        if (operation->state != OperationState::over) operation->move_to(OperationState::over);
     }
     for (const auto& operation : dropped) complete(operation, error);
 }

@@ -235,6 +235,19 @@ TEST_F(CollectivesOfTwo, fail_though_data_have_come_where_a_rank_has_aborted) {
     EXPECT_THROW(std::rethrow_exception(here->error()), Aborted);
 }
 
+// A surplus of blocks shows at the end of the rank that did not expect them.
+TEST_F(CollectivesOfTwo, fail_by_what_shows_when_their_own_part_is_over) {
+    std::vector<float> values(2);
+    const auto operation = first_.all_reduce(values);
+    operation->move_to(OperationState::over);
+    {
+        const Flight::Guard guard(first_.flight);
+        first_.flight.fail(std::make_exception_ptr(CollectiveMismatch("they meant something else", {})));
+    }
+    ASSERT_TRUE(operation->done());
+    EXPECT_EQ(text_of(*operation), "they meant something else");
+}
+
 TEST_F(CollectivesOfTwo, of_ranks_that_disagree_accuse) {
     std::vector<float> a(2), b(3);
     const auto here = first_.all_reduce(a);

@@ -137,15 +137,16 @@ class Status(CliCase):
     def waits_of_world(self, status):
         return {wait["rank"]: wait for group in status["groups"] if group["size"] == 4 for wait in group["waits"]}
 
+    def all_wait_for_2(self, status):
+        """In the all_reduce in which it is stopped, not in what came before."""
+        waits = self.waits_of_world(status)
+        return len(waits) == 3 and all(2 in wait["for"] and "all_reduce of " in wait["in"] for wait in waits.values())
+
     def test_who_hangs_still_says_for_whom(self):
         job = self.start(TUTTI_FAULTS="rank=2 op=all_reduce@2 stop=90s", TUTTI_TIMEOUT_MS="90000")
-        def all_wait_for_2(status):
-            waits = self.waits_of_world(status)
-            return len(waits) == 3 and all(2 in wait["for"] for wait in waits.values())
-
-        status = self.status_when(all_wait_for_2)
+        status = self.status_when(self.all_wait_for_2)
         self.assertEqual(status["silent"], [2])  # it is stopped
-        by_another = self.waits_of_world(self.status_when(all_wait_for_2, 3))
+        by_another = self.waits_of_world(self.status_when(self.all_wait_for_2, 3))
         for wait in [*self.waits_of_world(status).values(), *by_another.values()]:
             self.assertIn("all_reduce of ", wait["in"])
             self.assertGreater(wait["sequence"], 0)
@@ -184,7 +185,7 @@ class Status(CliCase):
         self.addCleanup(temporary.cleanup)
         folder = pathlib.Path(temporary.name)
         self.start(TUTTI_FAULTS="rank=2 op=all_reduce@2 stop=90s", TUTTI_TRACE_DIR=str(folder), TUTTI_TRACE_FORMAT="torch")
-        status = self.status_when(lambda status: len(self.waits_of_world(status)) == 3)
+        status = self.status_when(self.all_wait_for_2)
         for pid in {rank["pid"] for group in status["groups"] for rank in group["ranks"]}:
             os.kill(pid, signal.SIGUSR2)
         end = time.monotonic() + 30
