@@ -21,6 +21,7 @@
 // Follows CUDA's stream capture and graphs, and TorchAir, which captures collectives of torch.distributed.
 #pragma once
 
+#include <tutti/collectives.hpp>
 #include <tutti/distributed.hpp>
 #include <tutti/error.hpp>
 
@@ -55,24 +56,18 @@ class TUTTI_API HostRead : public InvalidArgument {
 // ---- The value ----------------------------------------------------------------------------------------------------
 
 enum class Kind : std::uint8_t {
-    all_reduce = 1,
-    broadcast = 2,
-    reduce = 3,
-    all_gather = 4,
-    gather = 5,
-    scatter = 6,
-    reduce_scatter = 7,
-    all_to_all = 8,
-    barrier = 9,
-    send = 10,
-    receive = 11,
-    compute = 12,
-    copy = 13,  ///< made by a pass
-    wait = 14,  ///< for an asynchronous node
+// The collectives, with their numbers in the table.
+#define TUTTI_COLLECTIVE_KIND(name, number, ...) name = number,
+#include <tutti/collectives.def>
+    send,
+    receive,
+    compute,
+    copy,  ///< made by a pass
+    wait,  ///< for an asynchronous node
 };
 TUTTI_API std::string_view to_string(Kind kind) noexcept;
 constexpr bool is_collective(Kind kind) noexcept {
-    return kind <= Kind::barrier;
+    return static_cast<int>(kind) <= collective_count;
 }
 constexpr bool is_message(Kind kind) noexcept {
     return kind == Kind::send || kind == Kind::receive;

@@ -7,7 +7,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <optional>
 #include <ranges>
 #include <string>
 #include <string_view>
@@ -18,6 +20,11 @@ namespace {
 
 template <class T>
 using Named = std::pair<std::string_view, T>;
+
+constexpr std::array<Named<Determinism>, 3> degrees_of_determinism{
+    {{"fast", Determinism::fast},
+     {"run_to_run", Determinism::run_to_run},
+     {"layout_invariant", Determinism::layout_invariant}}};
 
 // "auto, shm or tcp"
 template <class T, std::size_t N>
@@ -51,10 +58,14 @@ TransportKind transport() {
 }
 
 Determinism determinism() {
-    static constexpr std::array<Named<Determinism>, 3> choices{{{"fast", Determinism::fast},
-                                                                {"run_to_run", Determinism::run_to_run},
-                                                                {"layout_invariant", Determinism::layout_invariant}}};
-    return chosen("TUTTI_DETERMINISM", choices);
+    return chosen("TUTTI_DETERMINISM", degrees_of_determinism);
+}
+std::string_view name_of(Determinism determinism) noexcept {
+    return std::ranges::find(degrees_of_determinism, determinism, &Named<Determinism>::second)->first;
+}
+std::optional<Determinism> determinism_named(std::string_view name) noexcept {
+    const auto found = std::ranges::find(degrees_of_determinism, name, &Named<Determinism>::first);
+    return found == degrees_of_determinism.end() ? std::nullopt : std::optional(found->second);
 }
 
 Wait wait() {

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <optional>
+#include <string_view>
 
 namespace tutti::settings {
 
@@ -15,6 +16,9 @@ namespace tutti::settings {
 TransportKind transport();
 /// TUTTI_DETERMINISM: fast, run_to_run or layout_invariant.
 Determinism determinism();
+/// "run_to_run", and back; nothing for another name.
+std::string_view name_of(Determinism determinism) noexcept;
+std::optional<Determinism> determinism_named(std::string_view name) noexcept;
 
 /// How a rank waits.
 enum class Wait { automatic, spin, yield, sleep };

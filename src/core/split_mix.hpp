@@ -6,11 +6,15 @@
 
 namespace tutti {
 
-constexpr std::uint64_t split_mix(std::uint64_t x) noexcept {
-    x += 0x9e3779b97f4a7c15ULL;
+/// The mixing alone: of 0 it is 0.
+constexpr std::uint64_t mix_bits(std::uint64_t x) noexcept {
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ULL;
     x = (x ^ x >> 27) * 0x94d049bb133111ebULL;
     return x ^ x >> 31;
+}
+
+constexpr std::uint64_t split_mix(std::uint64_t x) noexcept {
+    return mix_bits(x + 0x9e3779b97f4a7c15ULL);
 }
 
 }  // namespace tutti

@@ -9,7 +9,7 @@
 // written to since. The last rule may round sums otherwise, so it is not used on sums of floating-point numbers under
 // Determinism::run_to_run. The proof compares symbols of all ranks afterwards: where a program is different on another
 // rank, so that values are not equal there, optimise() goes without these rules.
-#include "graph/byte_map.hpp"
+#include "core/interval_map.hpp"
 #include "graph/passes.hpp"
 
 #include <fmt/format.h>
@@ -145,7 +145,7 @@ class Algebra {
         const Range own = parts.writes.front();
         if (own != gathered.writes[me] && overlap(own, *whole)) return false;
         if (source != *whole && overlap(source, *whole)) return false;
-        // The result is written at the place of the first: nobody in between may need, or write, what is there.
+        // The result is written at the place of the first: nobody in between may need, or write, the bytes there.
         for (std::size_t k = i + 1; k < j; ++k) {
             const auto touches = [&](const Range& r) { return overlap(r, *whole); };
             const Node& between = graph_.nodes[k];
@@ -218,7 +218,7 @@ class Algebra {
 
     const Graph& graph_;
     const Settings& settings_;
-    std::vector<ByteMap<Equal>> equal_;
+    std::vector<IntervalMap<Equal>> equal_;
     std::vector<bool> gone_;
     std::vector<std::string> text_;
     int results_ = 0;

@@ -189,17 +189,11 @@ class Scope final : public api::CallRecorder {
     }
 
     static void describe_collective(Node& node, const Operation& call) {
-        static_assert(static_cast<int>(Kind::all_reduce) == static_cast<int>(Collective::all_reduce) &&
-                      static_cast<int>(Kind::broadcast) == static_cast<int>(Collective::broadcast) &&
-                      static_cast<int>(Kind::reduce_scatter) == static_cast<int>(Collective::reduce_scatter) &&
-                      static_cast<int>(Kind::barrier) == static_cast<int>(Collective::barrier));
         const algorithm::Request& request = call.request;
         node.kind = static_cast<Kind>(request.collective);
         node.dtype = call.outputs.empty() ? call.call.dtype : call.outputs.front().dtype();
         node.op = call.call.divisor > 1 ? ReduceOp::Kind::avg : call.call.op;
-        const bool rooted = node.kind == Kind::broadcast || node.kind == Kind::reduce || node.kind == Kind::gather ||
-                            node.kind == Kind::scatter;
-        if (rooted) node.root = request.root;
+        if (traits_of(node.kind).is_rooted()) node.root = request.root;
     }
     static void describe_message(Node& node, const Operation& call) {
         if (call.transfer.peer < 0) {

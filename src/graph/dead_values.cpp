@@ -1,6 +1,6 @@
 // Dead values: a compute step or copy whose every result is overwritten, or temporary, before anybody reads it is left
 // out, and so are those that worked for it alone. Communication stays: other ranks count on it.
-#include "graph/byte_map.hpp"
+#include "core/interval_map.hpp"
 #include "graph/passes.hpp"
 
 #include <fmt/format.h>
@@ -30,7 +30,7 @@ class LiveBytes {
     }
 
  private:
-    std::vector<ByteMap<Live>> maps_;
+    std::vector<IntervalMap<Live>> maps_;
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Overlap: collectives that take long, as predicted, start as soon as their inputs are there and are waited for just
 // before the first node that needs them, so that compute steps run meanwhile.
 //
-// Communication keeps its order: a collective overtakes compute steps alone. What is under way stays below a bound.
+// Communication keeps its order: a collective overtakes compute steps alone. The bytes under way stay below a bound.
 #include "graph/passes.hpp"
 
 #include <fmt/format.h>

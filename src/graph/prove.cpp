@@ -1,5 +1,6 @@
 // The proof: the graphs of all ranks are run at once, on symbols, at the level of calls. A rank goes on until it has to
 // wait for another; where nobody can go on and somebody has not ended, they would wait forever.
+#include "graph/joint_call.hpp"
 #include "graph/symbols.hpp"
 #include "graph/value.hpp"
 
@@ -14,25 +15,11 @@ namespace tutti::graph {
 namespace {
 
 constexpr std::size_t most_faults = 8;
-constexpr std::uint64_t compute_tag = 0x3c6ef372fe94f82bULL, opaque_tag = 0xa54ff53a5f1d36f1ULL;
-
-using Blocks = std::vector<Contents>;  // by block
-/// What a rank puts into a collective, or gets out of it: by piece, then by block.
-using Pieces = std::vector<Blocks>;
-
-/// One collective of a group, on its way.
-struct Instance {
-    int first_rank = -1;  ///< in the group; the others are compared with it
-    const Node* first = nullptr;
-    std::vector<Pieces> inputs;  ///< by rank of the group
-    std::vector<const Node*> nodes;
-    int joined = 0;
-    std::vector<Pieces> results;  ///< when all have joined
-};
+constexpr std::uint64_t compute_tag = 0x3c6ef372fe94f82bULL;
 
 struct Shared {
     std::vector<int> ranks;
-    std::deque<Instance> instances;
+    std::deque<JointCall> instances;
     std::uint64_t first = 0;          ///< the number of instances.front()
     std::vector<std::uint64_t> next;  ///< by rank of the group
     std::vector<std::uint64_t> taken;
@@ -206,16 +193,16 @@ class Run {
             shared.instances.back().inputs.resize(group.ranks.size());
             shared.instances.back().nodes.resize(group.ranks.size());
         }
-        Instance& one = shared.instances[rank.number - shared.first];
+        JointCall& one = shared.instances[rank.number - shared.first];
         const auto me = static_cast<std::size_t>(group.rank);
         if (one.first == nullptr) {
             one.first = &node;
             one.first_rank = group.rank;
-        } else if (const std::string difference = differ(*one.first, node); !difference.empty()) {
+        } else if (const std::string_view what = difference(*one.first, node); !what.empty()) {
             const Rank& other = rank_of_world(group.ranks[static_cast<std::size_t>(one.first_rank)]);
             fault(fmt::format("collective #{} of group \"{}\": rank {} has {}, but rank {} has {}: {}", rank.number + 1,
                               group.name, one.first_rank, describe(*other.graph, *one.first), group.rank,
-                              describe(*rank.graph, node), difference));
+                              describe(*rank.graph, node), what));
             return false;
         }
         one.nodes[me] = &node;
@@ -223,117 +210,18 @@ class Run {
             Blocks& blocks = one.inputs[me].emplace_back();
             for (const Range& r : p.reads) blocks.push_back(rank.memory.read(r));
         }
-        if (++one.joined == static_cast<int>(group.ranks.size())) resolve(rank, node, group, one);
+        if (++one.joined < static_cast<int>(group.ranks.size())) return true;
+        if (const auto wrong = resolve(one, group.determinism)) {
+            fault(fmt::format("{} of group \"{}\": rank {} expects {} bytes and gets {}", describe(*rank.graph, node),
+                              group.name, wrong->rank, wrong->expected, wrong->got));
+        }
         return true;
-    }
-
-    static std::uint64_t bytes(const std::vector<Range>& ranges) {
-        std::uint64_t sum = 0;
-        for (const Range& r : ranges) sum += r.bytes;
-        return sum;
-    }
-    /// Bytes that all ranks of a collective must have alike.
-    static std::uint64_t common_bytes(Kind kind, const Piece& p) {
-        switch (kind) {
-            case Kind::all_gather: return bytes(p.writes);
-            case Kind::reduce_scatter:
-            case Kind::reduce: return bytes(p.reads);
-            case Kind::all_reduce: return bytes(p.writes);
-            case Kind::broadcast: return std::max(bytes(p.reads), bytes(p.writes));
-            default: return 0;
-        }
-    }
-    static std::string differ(const Node& a, const Node& b) {
-        if (a.kind != b.kind) return "another collective";
-        if (a.kind == Kind::barrier) return "";
-        if (a.dtype != b.dtype) return "another dtype";
-        if (combines(a.kind) && a.op != b.op) return "another operator";
-        if (a.root != b.root) return "another root";
-        if (a.pieces.size() != b.pieces.size()) return "another number of pieces";
-        if (a.opaque || b.opaque) return "";
-        for (std::size_t i = 0; i < a.pieces.size(); ++i) {
-            if (common_bytes(a.kind, a.pieces[i]) != common_bytes(b.kind, b.pieces[i])) return "other sizes";
-        }
-        return "";
-    }
-
-    // All have joined: who gets what.
-    void resolve(const Rank& rank, const Node& node, const GroupInfo& group, Instance& one) {
-        const std::size_t n = group.ranks.size();
-        one.results.resize(n);
-        if (node.kind == Kind::barrier) return;
-        for (std::size_t p = 0; p < node.pieces.size(); ++p) {
-            for (std::size_t to = 0; to < n; ++to) {
-                const Node& its = *one.nodes[to];
-                Blocks& out = one.results[to].emplace_back();
-                for (std::size_t block = 0; block < its.pieces[p].writes.size(); ++block) {
-                    const std::uint64_t wanted = its.pieces[p].writes[block].bytes;
-                    out.push_back(std::ranges::any_of(one.nodes, &Node::opaque) ? opaque(one, p, to, block, wanted)
-                                                                                : result(group, one, p, to, block));
-                    std::uint64_t got = 0;
-                    for (const Part& part : out.back()) got += part.bytes;
-                    if (got != wanted)
-                        return fault(fmt::format("{} of group \"{}\": rank {} expects {} bytes and gets {}",
-                                                 describe(*rank.graph, node), group.name, to, wanted, got));
-                }
-            }
-        }
-    }
-
-    static Contents opaque(const Instance& one, std::size_t piece, std::size_t to, std::size_t block,
-                           std::uint64_t bytes) {
-        std::uint64_t term = mixed(opaque_tag, static_cast<std::uint64_t>(one.first->kind));
-        term = mixed(mixed(term, static_cast<std::uint64_t>(one.first->op)),
-                     static_cast<std::uint64_t>(one.first->root + 1));
-        term = mixed(mixed(term, to), block);
-        for (const Pieces& inputs : one.inputs) {
-            term = mixed(term, one.first->pieces[piece].fingerprint);
-            for (const Contents& c : inputs[piece]) term = hash_of(mixed(term, c.size()), c);
-        }
-        return {{bytes, {term, 0, -1}}};
-    }
-
-    Contents result(const GroupInfo& group, const Instance& one, std::size_t piece, std::size_t to, std::size_t block) {
-        const std::size_t root = static_cast<std::size_t>(std::max(one.first->root, 0));
-        const auto from = [&](std::size_t rank, std::size_t which) -> Contents {
-            const Blocks& blocks = one.inputs[rank][piece];
-            return which < blocks.size() ? blocks[which] : Contents{};
-        };
-        switch (one.first->kind) {
-            case Kind::broadcast: return from(root, 0);
-            case Kind::scatter: return from(root, to);
-            case Kind::all_gather:
-            case Kind::gather: return from(block, 0);
-            case Kind::all_to_all: return from(block, to);
-            default: break;
-        }
-        const std::size_t which = one.first->kind == Kind::reduce_scatter ? to : 0;
-        std::vector<Contents> inputs;
-        std::uint64_t bytes_of_first = 0, before = 0;
-        for (std::size_t r = 0; r < one.inputs.size(); ++r) {
-            inputs.push_back(from(r, which));
-            std::uint64_t bytes = 0;
-            for (const Part& p : inputs.back()) bytes += p.bytes;
-            if (r == 0) bytes_of_first = bytes;
-            if (bytes != bytes_of_first) return {};  // the caller says what it expected
-        }
-        const Node& node = *one.nodes[to];
-        std::uint64_t whole = 0;
-        for (std::size_t i = 0; i < node.pieces.size(); ++i) {
-            for (std::size_t b = 0; b < node.pieces[i].reads.size(); ++b) {
-                if (i < piece || (i == piece && b < which)) before += node.pieces[i].reads[b].bytes;
-                whole += node.pieces[i].reads[b].bytes;
-            }
-        }
-        const bool exact = is_exact(node.op, node.dtype) || group.determinism != Determinism::run_to_run;
-        const std::uint64_t context = mixed(mixed(static_cast<std::uint64_t>(node.kind), whole), before);
-        return combined(inputs, {node.op, size_of(node.dtype), exact, context});
     }
 
     // `waits`: it has to see what the others bring.
     bool finish(Rank& rank, const Node& node, const GroupInfo& group, Shared& shared, std::uint64_t number,
                 int position, bool waits) {
-        Instance& one = shared.instances[number - shared.first];
+        JointCall& one = shared.instances[number - shared.first];
         if (waits && one.joined < static_cast<int>(group.ranks.size())) return false;
         if (waits) {
             const Pieces& results = one.results[static_cast<std::size_t>(group.rank)];
@@ -401,8 +289,7 @@ class Run {
         std::deque<Contents>& messages = messages_[{group, node.peer, rank.world, node.tag}];
         if (messages.empty()) return false;
         const Range& to = node.pieces.front().writes.front();
-        std::uint64_t bytes = 0;
-        for (const Part& p : messages.front()) bytes += p.bytes;
+        const std::uint64_t bytes = size_of(messages.front());
         if (bytes != to.bytes) {
             fault(fmt::format("rank {}: {} expects {} bytes, but {} come", rank.world, describe(*rank.graph, node),
                               to.bytes, bytes));
@@ -484,7 +371,7 @@ class Comparison {
         return live;
     }
     void compare(const Range& range) {
-        const ByteMap<Symbol>& after = got_.memory.buffer(range.buffer);
+        const IntervalMap<Symbol>& after = got_.memory.buffer(range.buffer);
         wanted_.memory.buffer(range.buffer)
             .for_each(range.offset, range.end(), [&](std::uint64_t begin, std::uint64_t end, const Symbol& s) {
                 after.for_each(begin, end, [&](std::uint64_t b, std::uint64_t e, const Symbol& t) {

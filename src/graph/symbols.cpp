@@ -1,5 +1,6 @@
 #include "graph/symbols.hpp"
 
+#include "core/split_mix.hpp"
 #include "graph/value.hpp"
 
 #include <algorithm>
@@ -52,12 +53,6 @@ void append(Contents& to, std::uint64_t bytes, const Symbol& symbol) {
         to.push_back({bytes, symbol});
 }
 
-std::uint64_t size_of(const Contents& contents) {
-    std::uint64_t bytes = 0;
-    for (const Part& p : contents) bytes += p.bytes;
-    return bytes;
-}
-
 // Where some rank's symbol changes, in whole elements: an element that is in two parts lies between two of them.
 std::vector<std::uint64_t> cuts(std::span<const Contents> inputs, std::uint64_t element) {
     std::vector<std::uint64_t> all;
@@ -78,9 +73,13 @@ std::vector<std::uint64_t> cuts(std::span<const Contents> inputs, std::uint64_t 
 
 std::uint64_t mixed(std::uint64_t hash, std::uint64_t word) noexcept {
     hash ^= word + 0x9e3779b97f4a7c15ULL + (hash << 6) + (hash >> 2);
-    hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    hash = (hash ^ (hash >> 27)) * 0x94d049bb133111ebULL;
-    return hash ^ (hash >> 31);
+    return mix_bits(hash);
+}
+
+std::uint64_t size_of(const Contents& contents) noexcept {
+    std::uint64_t bytes = 0;
+    for (const Part& p : contents) bytes += p.bytes;
+    return bytes;
 }
 
 std::uint64_t hash_of(std::uint64_t hash, const Contents& contents) noexcept {

@@ -3,7 +3,7 @@
 // A term is known by a hash of 64 bits: two that differ are taken for equal once in 10^19. Pure functions.
 #pragma once
 
-#include "graph/byte_map.hpp"
+#include "core/interval_map.hpp"
 
 #include <tutti/graph.hpp>
 
@@ -29,6 +29,8 @@ struct Part {
 };
 using Contents = std::vector<Part>;
 
+/// In bytes.
+std::uint64_t size_of(const Contents& contents) noexcept;
 std::uint64_t mixed(std::uint64_t hash, std::uint64_t word) noexcept;
 std::uint64_t hash_of(std::uint64_t hash, const Contents& contents) noexcept;
 
@@ -39,10 +41,10 @@ class Memory {
     Memory(int rank, const std::vector<std::uint64_t>& buffers);
     Contents read(const Range& range) const;
     void write(const Range& range, const Contents& contents, int writer);
-    const ByteMap<Symbol>& buffer(std::size_t index) const { return buffers_[index]; }
+    const IntervalMap<Symbol>& buffer(std::size_t index) const { return buffers_[index]; }
 
  private:
-    std::vector<ByteMap<Symbol>> buffers_;
+    std::vector<IntervalMap<Symbol>> buffers_;
 };
 
 /// How a collective combines, as far as its results depend on it.

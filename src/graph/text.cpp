@@ -1,4 +1,5 @@
 // The text form of a graph, written and read.
+#include "core/settings.hpp"
 #include "graph/value.hpp"
 
 #include <fmt/format.h>
@@ -21,9 +22,6 @@ std::string text_of(const std::vector<Range>& ranges) {
     std::string text;
     for (const Range& r : ranges) text += fmt::format(" {}+{}:{}", r.buffer, r.offset, r.bytes);
     return text;
-}
-std::string_view name_of(Determinism d) {
-    return d == Determinism::fast ? "fast" : d == Determinism::run_to_run ? "run_to_run" : "layout_invariant";
 }
 
 /// The words of one line.
@@ -130,15 +128,9 @@ GroupInfo read_group(Line& line) {
     line.want("rank");
     g.rank = line.number<int>();
     if (g.rank < 0 || g.rank >= static_cast<int>(g.ranks.size())) line.refuse("a rank of the group");
-    const std::string_view determinism = line.word();
-    if (determinism == "fast")
-        g.determinism = Determinism::fast;
-    else if (determinism == "run_to_run")
-        g.determinism = Determinism::run_to_run;
-    else if (determinism == "layout_invariant")
-        g.determinism = Determinism::layout_invariant;
-    else
-        line.refuse("fast, run_to_run or layout_invariant");
+    const auto determinism = settings::determinism_named(line.word());
+    if (!determinism) line.refuse("fast, run_to_run or layout_invariant");
+    g.determinism = *determinism;
     line.want("latency");
     g.latency_us = line.number<double>();
     line.want("byte");
@@ -219,22 +211,16 @@ void check_blocks(Line& line, const Graph& graph, const Node& n) {
     const GroupInfo& group = graph.groups[static_cast<std::size_t>(n.group)];
     const std::size_t all = group.ranks.size();
     if (n.root >= static_cast<int>(all)) line.refuse(fmt::format("a root below {}", all));
-    const bool rooted =
-        n.kind == Kind::broadcast || n.kind == Kind::reduce || n.kind == Kind::gather || n.kind == Kind::scatter;
-    if (rooted && n.root < 0) line.refuse("a root");
-    const bool is_root = rooted && n.root == group.rank;
-    std::size_t reads = 1, writes = 1;
-    switch (n.kind) {
-        case Kind::broadcast: reads = is_root ? 1 : 0, writes = is_root ? 0 : 1; break;
-        case Kind::reduce: writes = is_root ? 1 : 0; break;
-        case Kind::all_gather: writes = all; break;
-        case Kind::gather: writes = is_root ? all : 0; break;
-        case Kind::scatter: reads = is_root ? all : 0; break;
-        case Kind::reduce_scatter: reads = all; break;
-        case Kind::all_to_all: reads = writes = all; break;
-        case Kind::barrier: reads = writes = 0; break;
-        default: break;
-    }
+    const CollectiveTraits& traits = traits_of(n.kind);
+    if (traits.is_rooted() && n.root < 0) line.refuse("a root");
+    const auto blocks = [&](CollectiveTraits::Extent extent) -> std::size_t {
+        using Extent = CollectiveTraits::Extent;
+        if (extent == Extent::nothing) return 0;
+        return extent == Extent::all_blocks || extent == Extent::exchanged ? all : 1;
+    };
+    const bool keeps = n.kind == Kind::broadcast && n.root == group.rank;  // the root's buffer stays as it is
+    const std::size_t reads = traits.reads(group.rank, n.root) ? blocks(traits.input) : 0;
+    const std::size_t writes = traits.writes(group.rank, n.root) && !keeps ? blocks(traits.output) : 0;
     for (const Piece& p : n.pieces) {
         if (p.reads.size() != reads || p.writes.size() != writes)
             line.refuse(
@@ -249,7 +235,7 @@ std::string Graph::to_text() const {
     for (const GroupInfo& g : groups) {
         text += fmt::format("group {} ranks", in_quotes(g.name));
         for (const int rank : g.ranks) text += fmt::format(" {}", rank);
-        text += fmt::format(" rank {} {} latency {} byte {}\n", g.rank, name_of(g.determinism), g.latency_us,
+        text += fmt::format(" rank {} {} latency {} byte {}\n", g.rank, settings::name_of(g.determinism), g.latency_us,
                             g.us_per_byte);
     }
     for (const std::uint64_t bytes : buffers) text += fmt::format("buffer {}\n", bytes);

@@ -1,7 +1,8 @@
 #include "graph/value.hpp"
 
 #include "core/hash.hpp"
-#include "graph/byte_map.hpp"
+#include "core/interval_map.hpp"
+#include "core/split_mix.hpp"
 
 #include <fmt/format.h>
 
@@ -22,20 +23,14 @@ std::uint64_t hash_ranges(std::uint64_t hash, const std::vector<Range>& ranges) 
 std::uint64_t word(int value) {
     return static_cast<std::uint64_t>(static_cast<std::int64_t>(value));
 }
-// All bits of the hash are needed: multiplication alone never moves high bits down.
-std::uint64_t stirred(std::uint64_t hash) {
-    hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    hash = (hash ^ (hash >> 27)) * 0x94d049bb133111ebULL;
-    return hash ^ (hash >> 31);
-}
 std::uint64_t hash_node(std::uint64_t hash, const Node& n) {
     for (const int value : {static_cast<int>(n.kind), n.id, n.of, n.group, static_cast<int>(n.dtype),
                             static_cast<int>(n.op), n.root, n.peer, n.tag, n.asynchronous ? 1 : 0, n.opaque ? 1 : 0})
-        hash = stirred(fnv1a_word(hash, word(value)));
+        hash = mix_bits(fnv1a_word(hash, word(value)));  // multiplication alone never moves high bits down
     hash = hash_text(hash, n.name);
     for (const Piece& p : n.pieces) {
         hash = hash_ranges(hash_ranges(hash, p.reads), p.writes);
-        hash = stirred(fnv1a_word(fnv1a_word(hash, p.fingerprint), word(p.call)));
+        hash = mix_bits(fnv1a_word(fnv1a_word(hash, p.fingerprint), word(p.call)));
     }
     return hash;
 }
@@ -63,10 +58,9 @@ void add(std::vector<Range>& to, const std::vector<Range>& ranges) {
 }  // namespace
 
 std::string_view to_string(Kind kind) noexcept {
-    static constexpr std::string_view names[] = {"?",      "all_reduce", "broadcast",      "reduce",     "all_gather",
-                                                 "gather", "scatter",    "reduce_scatter", "all_to_all", "barrier",
-                                                 "send",   "receive",    "compute",        "copy",       "wait"};
-    return names[static_cast<std::size_t>(kind)];
+    static constexpr std::string_view others[] = {"send", "receive", "compute", "copy", "wait"};
+    if (is_collective(kind)) return tutti::to_string(static_cast<Collective>(kind));
+    return others[static_cast<std::size_t>(kind) - static_cast<std::size_t>(Kind::send)];
 }
 
 bool overlap(const Range& a, const Range& b) noexcept {
@@ -97,7 +91,7 @@ std::uint64_t bytes_of(const Node& node) {
 }
 
 std::vector<Edge> Graph::edges() const {
-    std::vector<ByteMap<Use>> uses(buffers.size());
+    std::vector<IntervalMap<Use>> uses(buffers.size());
     std::map<int, int> position;  // of ids
     std::vector<Edge> edges;
     for (int i = 0; i < static_cast<int>(nodes.size()); ++i) {
@@ -143,12 +137,12 @@ std::uint64_t Graph::hash() const {
     std::uint64_t hash = fnv1a_basis;
     for (const GroupInfo& g : groups) {
         hash = fnv1a_word(hash_text(hash, g.name), word(g.rank));
-        for (const int rank : g.ranks) hash = stirred(fnv1a_word(hash, word(rank)));
+        for (const int rank : g.ranks) hash = mix_bits(fnv1a_word(hash, word(rank)));
     }
-    for (const std::uint64_t bytes : buffers) hash = stirred(fnv1a_word(hash, bytes));
-    hash = stirred(hash_ranges(hash, temporaries));
+    for (const std::uint64_t bytes : buffers) hash = mix_bits(fnv1a_word(hash, bytes));
+    hash = mix_bits(hash_ranges(hash, temporaries));
     for (const Node& n : nodes) hash = hash_node(hash, n);
-    return stirred(fnv1a_word(hash, changed ? 1 : 0));
+    return mix_bits(fnv1a_word(hash, changed ? 1 : 0));
 }
 
 std::uint64_t Graph::collectives_hash(std::size_t group) const {
@@ -164,10 +158,10 @@ std::uint64_t Graph::collectives_hash(std::size_t group) const {
         if (!is_collective(n.kind) || n.group != static_cast<int>(group)) continue;
         for (const int value : {static_cast<int>(n.kind), static_cast<int>(n.dtype), static_cast<int>(n.op), n.root,
                                 static_cast<int>(n.pieces.size())})
-            hash = stirred(fnv1a_word(hash, word(value)));
+            hash = mix_bits(fnv1a_word(hash, word(value)));  // multiplication alone never moves high bits down
         for (const Piece& p : n.pieces) {
             const auto ordinal = std::ranges::lower_bound(program, p.call) - program.begin();
-            hash = stirred(fnv1a_word(fnv1a_word(hash, p.fingerprint), static_cast<std::uint64_t>(ordinal)));
+            hash = mix_bits(fnv1a_word(fnv1a_word(hash, p.fingerprint), static_cast<std::uint64_t>(ordinal)));
         }
     }
     return hash;

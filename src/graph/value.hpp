@@ -44,8 +44,11 @@ constexpr bool is_idempotent(ReduceOp::Kind op) noexcept {
 bool is_exact(ReduceOp::Kind op, DType dtype) noexcept;
 /// Whether passes may change how the node combines: sums may be rounded otherwise.
 bool may_be_combined_otherwise(const Graph& graph, const Node& node) noexcept;
+constexpr const CollectiveTraits& traits_of(Kind collective) noexcept {
+    return tutti::traits_of(static_cast<Collective>(collective));
+}
 constexpr bool combines(Kind kind) noexcept {
-    return kind == Kind::all_reduce || kind == Kind::reduce || kind == Kind::reduce_scatter;
+    return is_collective(kind) && traits_of(kind).combines;
 }
 
 /// Microseconds, predicted.

@@ -41,32 +41,6 @@ Step& Builder::begin(StepKind kind) {
     return step;
 }
 
-void Builder::split(Ranges& ranges, std::uint64_t at) {
-    auto next = ranges.upper_bound(at);
-    if (next == ranges.begin()) return;
-    auto& [start, range] = *std::prev(next);
-    if (start == at || range.end <= at) return;
-    Range rest = range;
-    range.end = at;
-    ranges.emplace(at, std::move(rest));
-}
-
-// Makes ranges that exactly tile [start, end).
-void Builder::cover(Ranges& ranges, std::uint64_t start, std::uint64_t end) {
-    split(ranges, start);
-    split(ranges, end);
-    std::uint64_t at = start;
-    auto it = ranges.lower_bound(start);
-    while (at < end) {
-        if (it == ranges.end() || it->first > at) {
-            const std::uint64_t stop = it == ranges.end() ? end : std::min(end, it->first);
-            it = ranges.emplace_hint(it, at, Range{.end = stop});
-        }
-        at = it->second.end;
-        ++it;
-    }
-}
-
 void Builder::wait_for(std::int64_t step) {
     if (step >= 0) waits_.push_back(static_cast<std::uint32_t>(step));
 }
@@ -84,40 +58,30 @@ void Builder::reads(const Chunk& chunk) {
     if (chunk.count == 0) return;
     uses(chunk);
     read_now_.push_back(chunk);
-    Ranges& ranges = ranges_[static_cast<std::size_t>(chunk.buffer)];
-    cover(ranges, chunk.offset, chunk.offset + chunk.count);
-    for (auto it = ranges.find(chunk.offset); it != ranges.end() && it->first < chunk.offset + chunk.count; ++it) {
-        wait_for(it->second.writer);
-    }
+    uses_[static_cast<std::size_t>(chunk.buffer)].update(chunk.offset, chunk.offset + chunk.count, {},
+                                                         [&](const Use& use) { wait_for(use.writer); });
 }
 
 void Builder::writes(const Chunk& chunk) {
     if (chunk.count == 0) return;
     uses(chunk);
     written_now_.push_back(chunk);
-    Ranges& ranges = ranges_[static_cast<std::size_t>(chunk.buffer)];
-    cover(ranges, chunk.offset, chunk.offset + chunk.count);
-    for (auto it = ranges.find(chunk.offset); it != ranges.end() && it->first < chunk.offset + chunk.count; ++it) {
-        wait_for(it->second.writer);
-        for (const std::uint32_t reader : it->second.readers) wait_for(reader);
-    }
+    uses_[static_cast<std::size_t>(chunk.buffer)].update(chunk.offset, chunk.offset + chunk.count, {},
+                                                         [&](const Use& use) {
+                                                             wait_for(use.writer);
+                                                             for (const std::uint32_t reader : use.readers)
+                                                                 wait_for(reader);
+                                                         });
 }
 
 void Builder::end() {
     const auto index = static_cast<std::uint32_t>(schedule_.steps.size() - 1);
     for (const Chunk& chunk : read_now_) {
-        Ranges& ranges = ranges_[static_cast<std::size_t>(chunk.buffer)];
-        for (auto it = ranges.lower_bound(chunk.offset); it != ranges.end() && it->first < chunk.offset + chunk.count;
-             ++it) {
-            it->second.readers.push_back(index);
-        }
+        uses_[static_cast<std::size_t>(chunk.buffer)].update(chunk.offset, chunk.offset + chunk.count, {},
+                                                             [&](Use& use) { use.readers.push_back(index); });
     }
-    for (const Chunk& chunk : written_now_) {
-        Ranges& ranges = ranges_[static_cast<std::size_t>(chunk.buffer)];
-        const std::uint64_t stop = chunk.offset + chunk.count;
-        ranges.erase(ranges.lower_bound(chunk.offset), ranges.lower_bound(stop));
-        ranges.emplace(chunk.offset, Range{.end = stop, .writer = index});
-    }
+    for (const Chunk& chunk : written_now_)
+        uses_[static_cast<std::size_t>(chunk.buffer)].set(chunk.offset, chunk.offset + chunk.count, {index, {}});
     std::ranges::sort(waits_);
     waits_.erase(std::unique(waits_.begin(), waits_.end()), waits_.end());
     std::erase(waits_, index);

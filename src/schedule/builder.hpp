@@ -4,9 +4,9 @@
 // it really has to wait for: those that wrote elements that it touches, and those that read elements that it writes.
 #pragma once
 
+#include "core/interval_map.hpp"
 #include "schedule/schedule.hpp"
 
-#include <map>
 #include <span>
 #include <vector>
 
@@ -65,25 +65,23 @@ class Builder {
     Schedule finish() &&;
 
  private:
-    struct Range {
-        std::uint64_t end = 0;
-        std::int64_t writer = -1;
-        std::vector<std::uint32_t> readers;
+    // Of elements of a buffer.
+    struct Use {
+        std::int64_t writer = -1;            // the step that wrote them last
+        std::vector<std::uint32_t> readers;  // those that have read them since
+        Use from(std::uint64_t /*count*/) const { return *this; }
     };
-    using Ranges = std::map<std::uint64_t, Range>;  // by start
 
     Step& begin(StepKind kind);
     void uses(const Chunk& chunk);
     void reads(const Chunk& chunk);
     void writes(const Chunk& chunk);
     void end();
-    static void split(Ranges& ranges, std::uint64_t at);
-    void cover(Ranges& ranges, std::uint64_t start, std::uint64_t end);
     void wait_for(std::int64_t step);
     void wait_for_all();
 
     Schedule schedule_;
-    Ranges ranges_[3];
+    IntervalMap<Use> uses_[3];
     std::vector<std::uint32_t> waits_;
     std::vector<Chunk> read_now_, written_now_;
     std::uint32_t next_round_ = 0;

@@ -1,18 +1,19 @@
-// ByteMap: what is known of each byte of a buffer, kept for stretches of bytes that share it.
+// IntervalMap: a value for each element of a range of numbers, kept for stretches of elements that share it.
 //
 // Threads: one at a time.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <iterator>
 #include <map>
 #include <utility>
 
-namespace tutti::graph {
+namespace tutti {
 
-/// T: a value with `T from(std::uint64_t bytes) const`, itself seen so many bytes further on.
+/// T: a value with `T from(std::uint64_t count) const`, itself seen so many elements further on.
 template <class T>
-class ByteMap {
+class IntervalMap {
  public:
     struct Stretch {
         std::uint64_t end = 0;
@@ -22,7 +23,7 @@ class ByteMap {
 
     const Map& stretches() const noexcept { return map_; }
 
-    /// Calls f(begin, end, value) for what is known of [begin, end), in order; holes are left out.
+    /// Calls f(begin, end, value) for the stretches of [begin, end), in order; holes are left out.
     template <class F>
     void for_each(std::uint64_t begin, std::uint64_t end, F&& f) const {
         if (begin >= end) return;
@@ -33,7 +34,7 @@ class ByteMap {
             f(from, to, at->second.value.from(from - at->first));
         }
     }
-    /// Forgets what is known of [begin, end).
+    /// Leaves a hole at [begin, end).
     void erase(std::uint64_t begin, std::uint64_t end) {
         if (begin >= end) return;
         split(begin);
@@ -75,4 +76,4 @@ class ByteMap {
     Map map_;
 };
 
-}  // namespace tutti::graph
+}  // namespace tutti

@@ -1,0 +1,38 @@
+// A collective of a graph as all ranks of its group make it: whether their calls match, and the contents that each rank
+// gets. Pure functions.
+#pragma once
+
+#include "graph/symbols.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace tutti::graph {
+
+using Blocks = std::vector<Contents>;  // by block
+/// A rank's part of a collective, or its result: by piece, then by block.
+using Pieces = std::vector<Blocks>;
+
+struct JointCall {
+    int first_rank = -1;  ///< in the group; the others are compared with it
+    const Node* first = nullptr;
+    std::vector<Pieces> inputs;  ///< by rank of the group
+    std::vector<const Node*> nodes;
+    int joined = 0;
+    std::vector<Pieces> results;  ///< when all have joined
+};
+
+/// "another dtype": the first thing in which two ranks' calls do not match; empty: they do.
+std::string_view difference(const Node& a, const Node& b);
+
+struct WrongSize {
+    std::size_t rank = 0;  ///< in the group
+    std::uint64_t expected = 0, got = 0;
+};
+/// Fills in the results of a call that all have joined; or the first rank whose blocks do not fit.
+std::optional<WrongSize> resolve(JointCall& call, Determinism determinism);
+
+}  // namespace tutti::graph
