@@ -3,6 +3,7 @@
 //
 // Threads: one, and the group's own.
 #include "bench/collectives/sampling.hpp"
+#include "bench/rank_program.hpp"
 
 #include <tutti/tutti.hpp>
 
@@ -11,10 +12,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
-#include <exception>
-#include <fstream>
 #include <functional>
 #include <stdexcept>
 #include <string>
@@ -153,13 +151,7 @@ void run(const Options& options) {
     tutti::barrier();
     if (tutti::get_rank() == 0) {
         rows.push_back(proof());
-        for (const auto& row : rows) std::printf("%s\n", row.dump().c_str());
-        if (!options.json.empty()) {
-            std::ofstream out(options.json);
-            out << rows.dump(1) << '\n';
-            out.close();
-            if (!out) throw std::runtime_error("--json " + options.json + " cannot be written");
-        }
+        tutti::bench::report(rows, options.json);
     }
     tutti::destroy_process_group();
 }
@@ -175,15 +167,5 @@ int main(int argc, char** argv) {
         ->capture_default_str();
     app.add_option("--json", options.json, "rank 0 writes the figures to this file");
     CLI11_PARSE(app, argc, argv);
-    if (std::getenv("RANK") == nullptr || std::getenv("WORLD_SIZE") == nullptr) {
-        std::fprintf(stderr, "graph_bench: RANK is not set; start it with: tutti run -n 2 graph_bench\n");
-        return 1;
-    }
-    try {
-        run(options);
-    } catch (const std::exception& error) {
-        std::fprintf(stderr, "graph_bench: %s\n", error.what());
-        return 1;
-    }
-    return 0;
+    return tutti::bench::run_as_rank("graph_bench", [&] { run(options); });
 }

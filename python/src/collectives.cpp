@@ -38,74 +38,70 @@ struct Names {
 
 // Each type reads `count` arguments from `given` on, and passes views of them to a C++ function, before its options.
 
-struct TensorInPlace {
+/// Of one argument, which the function reads and writes.
+template <class Views>
+struct InPlace {
     static constexpr std::size_t count = 1;
-    TensorInPlace(const nb::handle* given, const Names& names)
-        : arrays(list_of(Array(given[0], writes, names.function, names.output))),
-          outputs(one(given[0])),
-          tensor(arrays[0].view()) {}
     template <class Function, class Options>
     auto pass(Function function, const Options& options) const {
-        return function(tensor, options);
+        return function(views, options);
     }
     std::vector<Array> arrays;
     nb::object outputs;
-    TensorView tensor;
+    Views views{};
 };
 
-struct TensorFromTensor {
+/// Of an output and an input.
+template <class Output, class Input>
+struct OutOfPlace {
     static constexpr std::size_t count = 2;
-    TensorFromTensor(const nb::handle* given, const Names& names)
-        : arrays(list_of(Array(given[0], writes, names.function, names.output),
-                         Array(given[1], reads, names.function, names.input))),
-          outputs(one(given[0])),
-          output(arrays[0].view()),
-          input(arrays[1].view()) {}
-    template <class Function, class Options>
-    auto pass(Function function, const Options& options) const {
-        return function(output, input, options);
-    }
-    std::vector<Array> arrays;
-    nb::object outputs;
-    TensorView output;
-    ConstTensorView input;
-};
-
-struct TensorFromList {
-    static constexpr std::size_t count = 2;
-    TensorFromList(const nb::handle* given, const Names& names) : outputs(one(given[0])) {
-        ArrayList list(given[1], reads, names.function, names.input);
-        inputs = list.const_views();
-        arrays = joined(list_of(Array(given[0], writes, names.function, names.output)), std::move(list.arrays));
-        output = arrays[0].view();
-    }
-    template <class Function, class Options>
-    auto pass(Function function, const Options& options) const {
-        return function(output, inputs, options);
-    }
-    std::vector<Array> arrays;
-    nb::object outputs;
-    TensorView output;
-    ConstTensorList inputs;
-};
-
-struct ListFromTensor {
-    static constexpr std::size_t count = 2;
-    ListFromTensor(const nb::handle* given, const Names& names) : ListFromTensor(given[0], given[1], names) {}
-    ListFromTensor(nb::handle output_list, nb::handle tensor, const Names& names) : outputs(as_list(output_list)) {
-        ArrayList list(output_list, writes, names.function, names.output);
-        to = list.views();
-        arrays = joined(list_of(Array(tensor, reads, names.function, names.input)), std::move(list.arrays));
-        from = arrays[0].view();
-    }
     template <class Function, class Options>
     auto pass(Function function, const Options& options) const {
         return function(to, from, options);
     }
     std::vector<Array> arrays;
     nb::object outputs;
-    TensorList to;
-    ConstTensorView from;
+    Output to{};
+    Input from{};
+};
+
+struct TensorInPlace : InPlace<TensorView> {
+    TensorInPlace(const nb::handle* given, const Names& names) {
+        arrays = list_of(Array(given[0], writes, names.function, names.output));
+        outputs = one(given[0]);
+        views = arrays[0].view();
+    }
+};
+
+struct TensorFromTensor : OutOfPlace<TensorView, ConstTensorView> {
+    TensorFromTensor(const nb::handle* given, const Names& names) {
+        arrays = list_of(Array(given[0], writes, names.function, names.output),
+                         Array(given[1], reads, names.function, names.input));
+        outputs = one(given[0]);
+        to = arrays[0].view();
+        from = arrays[1].view();
+    }
+};
+
+struct TensorFromList : OutOfPlace<TensorView, ConstTensorList> {
+    TensorFromList(const nb::handle* given, const Names& names) {
+        outputs = one(given[0]);
+        ArrayList list(given[1], reads, names.function, names.input);
+        from = list.const_views();
+        arrays = joined(list_of(Array(given[0], writes, names.function, names.output)), std::move(list.arrays));
+        to = arrays[0].view();
+    }
+};
+
+struct ListFromTensor : OutOfPlace<TensorList, ConstTensorView> {
+    ListFromTensor(const nb::handle* given, const Names& names) : ListFromTensor(given[0], given[1], names) {}
+    ListFromTensor(nb::handle output_list, nb::handle tensor, const Names& names) {
+        outputs = as_list(output_list);
+        ArrayList list(output_list, writes, names.function, names.output);
+        to = list.views();
+        arrays = joined(list_of(Array(tensor, reads, names.function, names.input)), std::move(list.arrays));
+        from = arrays[0].view();
+    }
 };
 
 /// The same arrays in another order.
@@ -117,23 +113,15 @@ struct ListToRoot : ListFromTensor {
     }
 };
 
-struct ListFromList {
-    static constexpr std::size_t count = 2;
-    ListFromList(const nb::handle* given, const Names& names) : outputs(as_list(given[0])) {
+struct ListFromList : OutOfPlace<TensorList, ConstTensorList> {
+    ListFromList(const nb::handle* given, const Names& names) {
+        outputs = as_list(given[0]);
         ArrayList written(given[0], writes, names.function, names.output);
         ArrayList read(given[1], reads, names.function, names.input);
         to = written.views();
         from = read.const_views();
         arrays = joined(std::move(written.arrays), std::move(read.arrays));
     }
-    template <class Function, class Options>
-    auto pass(Function function, const Options& options) const {
-        return function(to, from, options);
-    }
-    std::vector<Array> arrays;
-    nb::object outputs;
-    TensorList to;
-    ConstTensorList from;
 };
 
 bool is_for_devices(const ProcessGroup& group) {
@@ -158,24 +146,16 @@ struct NoTensors {
     std::optional<InStream> in_stream;
 };
 
-struct ListInPlace {
-    static constexpr std::size_t count = 1;
-    ListInPlace(const nb::handle* given, const Names& names) : outputs(as_list(given[0])) {
+struct ListInPlace : InPlace<TensorList> {
+    ListInPlace(const nb::handle* given, const Names& names) {
+        outputs = as_list(given[0]);
         ArrayList list(given[0], writes, names.function, names.output);
-        tensors = list.views();
+        views = list.views();
         arrays = std::move(list.arrays);
     }
-    template <class Function, class Options>
-    auto pass(Function function, const Options& options) const {
-        return function(tensors, options);
-    }
-    std::vector<Array> arrays;
-    nb::object outputs;
-    TensorList tensors;
 };
 
-struct ListsFromList {
-    static constexpr std::size_t count = 2;
+struct ListsFromList : OutOfPlace<std::vector<TensorList>, ConstTensorList> {
     ListsFromList(const nb::handle* given, const Names& names) {
         const auto& [function, output, input] = names;
         if (!PyList_Check(given[0].ptr())) {
@@ -195,14 +175,6 @@ struct ListsFromList {
         arrays = joined(std::move(arrays), std::move(list.arrays));
         outputs = results;
     }
-    template <class Function, class Options>
-    auto pass(Function function, const Options& options) const {
-        return function(to, from, options);
-    }
-    std::vector<Array> arrays;
-    nb::object outputs;
-    std::vector<TensorList> to;
-    ConstTensorList from;
 };
 
 // ---- The settings of a function -----------------------------------------------------------------------------------
