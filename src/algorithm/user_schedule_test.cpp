@@ -1,4 +1,4 @@
-// Users' schedules: what is proved, which calls they serve, and what a rank runs in place.
+// Users' schedules: their proof, the calls that they serve, and the steps of a rank in place.
 #include "algorithm/user_schedule.hpp"
 
 #include "algorithm/explain.hpp"

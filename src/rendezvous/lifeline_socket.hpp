@@ -39,7 +39,7 @@ class LifelineSocket {
         std::size_t bytes = 0;
         std::optional<LineEnd::How> end{};
     };
-    /// What has come: bytes, or the end, or nothing (more) yet.
+    /// The next arrival: bytes, or the end, or nothing (more) yet.
     Input receive(std::span<std::byte> into);
     /// TLS's words about bytes that were altered.
     std::string fault() const { return wire_.error(); }

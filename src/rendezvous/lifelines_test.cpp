@@ -49,7 +49,7 @@ class RankFour : public testing::Test {
         }
         return all;
     }
-    // What goes over a lifeline now, in the order of sending; the effects are taken.
+    // The news that go over lifelines now, in the order of sending; this takes the effects.
     std::vector<std::pair<LineId, std::uint32_t>> sent() {
         std::vector<std::pair<LineId, std::uint32_t>> kinds;
         for (const SendBytes& one : effects<SendBytes>()) {

@@ -467,7 +467,7 @@ void LifelinesWorld::begin_news(Rank& rank) {
     after_event(rank);
 }
 
-// ---- What has to be true
+// ---- Checks
 
 void LifelinesWorld::inform(Rank& rank, const Inform& news) {
     const Verdict& verdict = news.verdict;

@@ -93,7 +93,7 @@ class LifelinesWorld {
     void lose_host(const std::string& host);
     void cut(Rank& rank);
     void begin_news(Rank& rank);
-    // What has to be true.
+    // Checks: they fail the test.
     void inform(Rank& rank, const rendezvous::Inform& news);
     void check_verdict(const Rank& rank, const rendezvous::Verdict& verdict);
     void check_settled(Rank& rank);
