@@ -88,6 +88,15 @@ void compare_counts(Store store, const DistributedBackendOptions& o, const std::
                            "\" use different numbers of interfaces (" + text + "): expected the same number on all");
 }
 
+// Gloo's own end of connecting is local: a rank that leaves at once would close connections that others still wait for.
+void wait_until_all_are_connected(Store store, const DistributedBackendOptions& o) {
+    const auto key = [](int rank) { return "connected/" + std::to_string(rank); };
+    store.set(key(o.group_rank), "");
+    std::vector<std::string> keys;
+    for (int rank = 0; rank < o.group_size; ++rank) keys.push_back(key(rank));
+    store.wait(keys, o.timeout);
+}
+
 class GlooStore final : public ::gloo::rendezvous::Store {
  public:
     GlooStore(tutti::Store store, std::chrono::milliseconds timeout) : store_(std::move(store)), timeout_(timeout) {}
@@ -152,6 +161,7 @@ std::vector<std::shared_ptr<::gloo::Context>> connect_lanes(const DistributedBac
     } catch (const ::gloo::Exception& error) {
         throw DistBackendError("gloo: the ranks of group \"" + o.group_id + "\" cannot be connected: " + error.what());
     }
+    wait_until_all_are_connected(o.store, o);
     return lanes;
 }
 
