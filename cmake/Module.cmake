@@ -1,16 +1,43 @@
-# add_module(NAME [SOURCES file…] [DEPENDS room…] [LIBRARIES target…] [TESTS file_test.cpp…])
+# add_module(NAME [OF_PROGRAM] [SOURCES file…] [DEPENDS room…] [LIBRARIES target…] [TESTS file_test.cpp…])
 #
 # One room, of src/ but for bench/collectives: a static library tutti-NAME that may use the rooms in DEPENDS and nothing else. Checks that
 # hold the direction: the link check below (undefined symbols), and tests/house/includes (headers).
+# OF_PROGRAM: it reads arguments and writes reports (compile_as_program).
 # TESTS: unit tests beside the sources, one executable NAME_test.
 set_property(GLOBAL PROPERTY TUTTI_ROOMS "")
 
+# What most files include, compiled once for all rooms. Each file still includes what it uses: `--preset debug` compiles
+# without it.
+file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/headers.cpp" CONTENT "")
+add_library(tutti-headers STATIC "${PROJECT_BINARY_DIR}/headers.cpp")
+target_link_libraries(tutti-headers PRIVATE fmt::fmt tutti-flags)
+target_precompile_headers(tutti-headers PRIVATE <algorithm> <array> <atomic> <chrono> <condition_variable> <deque>
+  <functional> <map> <memory> <mutex> <numeric> <optional> <set> <span> <string> <thread> <unordered_map> <variant> <vector>
+  <fmt/format.h>)
+# The same for what reads arguments and writes reports, which need no speed, but whose headers take long to compile.
+add_library(tutti-program-headers STATIC EXCLUDE_FROM_ALL "${PROJECT_BINARY_DIR}/headers.cpp")
+target_link_libraries(tutti-program-headers PRIVATE CLI11::CLI11 fmt::fmt nlohmann_json::nlohmann_json tutti-flags)
+target_compile_options(tutti-program-headers PRIVATE $<$<CONFIG:Release>:-O1>)
+target_precompile_headers(tutti-program-headers PRIVATE <CLI/CLI.hpp> <nlohmann/json.hpp> <fmt/format.h>)
+
+# A program, or a part of one, that reads arguments and writes reports.
+function(compile_as_program target)
+  target_compile_options(${target} PRIVATE -fPIC $<$<CONFIG:Release>:-O1>)  # as the precompiled header
+  target_link_libraries(${target} PRIVATE CLI11::CLI11 fmt::fmt nlohmann_json::nlohmann_json)
+  target_precompile_headers(${target} REUSE_FROM tutti-program-headers)
+endfunction()
+
 function(add_module name)
-  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;LIBRARIES;TESTS" ${ARGN})
+  cmake_parse_arguments(arg "OF_PROGRAM" "" "SOURCES;DEPENDS;LIBRARIES;TESTS" ${ARGN})
   add_library(tutti-${name} STATIC ${arg_SOURCES})
   target_include_directories(tutti-${name} PUBLIC "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src")
   list(TRANSFORM arg_DEPENDS PREPEND tutti- OUTPUT_VARIABLE room_libraries)
-  target_link_libraries(tutti-${name} PUBLIC ${room_libraries} ${arg_LIBRARIES} PRIVATE tutti-flags)
+  target_link_libraries(tutti-${name} PUBLIC ${room_libraries} ${arg_LIBRARIES} fmt::fmt PRIVATE tutti-flags)
+  if(arg_OF_PROGRAM)
+    compile_as_program(tutti-${name})
+  else()
+    target_precompile_headers(tutti-${name} REUSE_FROM tutti-headers)
+  endif()
   set_property(GLOBAL APPEND PROPERTY TUTTI_ROOMS ${name})
   set_property(GLOBAL PROPERTY TUTTI_ROOM_DEPENDS_${name} "${arg_DEPENDS}")
   file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}")
@@ -45,7 +72,7 @@ function(set_kernel_sources)
       list(APPEND kernel_options -fno-unswitch-loops)
     endif()
   endif()
-  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "${kernel_options}")
+  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "${kernel_options}" SKIP_PRECOMPILE_HEADERS ON)
 endfunction()
 
 # add_tutti_test(NAME SOURCES … LIBRARIES … [LABELS …] [TIMEOUT seconds] [SHARDS number] [UNDER program])

@@ -10,19 +10,19 @@
 
 namespace tutti::atb {
 
-using nlohmann::json;
+using Value = nlohmann::json;
 
 struct Json::Root {
     std::string source;
-    json value;
+    Value value;
 };
 
 namespace {
 
 constexpr std::size_t shown_characters = 60;
 
-std::string one_line(const json& value) {
-    std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
+std::string one_line(const Value& value) {
+    std::string text = value.dump(-1, ' ', false, Value::error_handler_t::replace);
     if (text.size() > shown_characters) text = text.substr(0, shown_characters - 3) + "...";
     return text;
 }
@@ -51,17 +51,17 @@ std::string place_of(std::string_view text, std::size_t byte) {
                        before.size() - (begin == std::string_view::npos ? 0 : begin + 1) + 1);
 }
 
-json parsed(const std::string& source, std::string_view text) {
+Value parsed(const std::string& source, std::string_view text) {
     try {
-        return json::parse(text.begin(), text.end());
-    } catch (const json::parse_error& error) {
-        const json without = json::parse(text.begin(), text.end(), nullptr, false, true);
+        return Value::parse(text.begin(), text.end());
+    } catch (const Value::parse_error& error) {
+        const Value without = Value::parse(text.begin(), text.end(), nullptr, false, true);
         const char* cause = without.is_discarded() ? "it is no JSON text"
                                                    : "comments are not JSON; remove them: those in documents' examples "
                                                      "are for their readers";
         throw Error(ERROR_INVALID_PARAM, fmt::format("{}: {} ({})", source, cause,
                                                      text.empty() ? "it is empty" : place_of(text, error.byte)));
-    } catch (const json::out_of_range&) {
+    } catch (const Value::out_of_range&) {
         throw Error(ERROR_INVALID_PARAM,
                     fmt::format("{}: a number in it is out of range: expected one below 1e308", source));
     }
@@ -78,12 +78,12 @@ std::optional<std::int64_t> integer_in(const std::string& text) {
 }  // namespace
 
 Json::Json(std::string source, std::string_view text) {
-    json value = parsed(source, text);
+    Value value = parsed(source, text);
     root_ = std::make_shared<const Root>(Root{std::move(source), std::move(value)});
     value_ = &root_->value;
 }
 
-Json::Json(std::shared_ptr<const Root> root, const json& value, std::string pointer)
+Json::Json(std::shared_ptr<const Root> root, const Value& value, std::string pointer)
     : root_(std::move(root)), value_(&value), pointer_(std::move(pointer)) {}
 
 std::string Json::where() const {
@@ -167,11 +167,11 @@ std::string Json::shown() const {
 
 bool ends_early(std::string_view text) {
     try {
-        [[maybe_unused]] const json whole = json::parse(text.begin(), text.end());
+        [[maybe_unused]] const Value whole = Value::parse(text.begin(), text.end());
         return false;
-    } catch (const json::parse_error& error) {
+    } catch (const Value::parse_error& error) {
         return error.byte > text.size() || text.empty();
-    } catch (const json::out_of_range&) {  // a number that is too large
+    } catch (const Value::out_of_range&) {  // a number that is too large
         return false;
     }
 }

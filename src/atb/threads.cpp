@@ -21,28 +21,28 @@ struct Gathering {
     int size = 0;
     int come = 0;  ///< each rank comes once: Domain::of lets one thread of a rank in
 };
-using Key = std::pair<unsigned, std::string>;  // a forked child has none of its parent's threads
+using GatheringKey = std::pair<unsigned, std::string>;  // a forked child has none of its parent's threads
 
 std::mutex& mutex() {
     static std::mutex instance;
     return instance;
 }
-std::map<Key, std::shared_ptr<Gathering>>& gatherings() {
-    static auto& instance = *new std::map<Key, std::shared_ptr<Gathering>>();  // threads may outlive main()
+std::map<GatheringKey, std::shared_ptr<Gathering>>& gatherings() {
+    static auto& instance = *new std::map<GatheringKey, std::shared_ptr<Gathering>>();  // threads may outlive main()
     return instance;
 }
 
-Key key_of(const AllToAllVV2Param& p) {
+GatheringKey key_of(const AllToAllVV2Param& p) {
     return {fork_guard::generation(), p.commDomain};
 }
 
-void forget(const Key& key, const std::shared_ptr<Gathering>& gathering) {
+void forget(const GatheringKey& key, const std::shared_ptr<Gathering>& gathering) {
     const std::lock_guard lock(mutex());
     const auto found = gatherings().find(key);
     if (found != gatherings().end() && found->second == gathering) gatherings().erase(found);
 }
 
-std::shared_ptr<Gathering> come(const AllToAllVV2Param& p, const Key& key) {
+std::shared_ptr<Gathering> come(const AllToAllVV2Param& p, const GatheringKey& key) {
     const std::lock_guard lock(mutex());
     std::shared_ptr<Gathering>& gathering = gatherings()[key];
     if (!gathering) {
@@ -63,7 +63,7 @@ std::shared_ptr<Gathering> come(const AllToAllVV2Param& p, const Key& key) {
 }  // namespace
 
 ProcessGroup meet_among_threads(const AllToAllVV2Param& p) {
-    const Key key = key_of(p);
+    const GatheringKey key = key_of(p);
     const auto gathering = come(p, key);
     try {
         return join(p, gathering->store);

@@ -15,7 +15,7 @@ using How = LineEnd::How;
 /// The time within which a neighbour shows a sign of life. This rank can see whether a process of its host is stopped:
 /// one that is not merely waits for a core.
 constexpr milliseconds patience_with_far{700}, patience_with_near{2000};
-constexpr milliseconds between_looks{10};  // for ranks that owe a sign of life
+constexpr milliseconds between_checks{10};  // for ranks that owe a sign of life
 constexpr milliseconds beside_limit{1000};
 constexpr milliseconds reporting_patience{500};
 constexpr LineId no_line = 0;
@@ -142,7 +142,7 @@ void Lifelines::on_time(Instant now) {
 }
 
 std::optional<Instant> Lifelines::next_look(Instant now) const {
-    if (!ledger_.unacknowledged().empty() || !losses_.empty()) return now + between_looks;
+    if (!ledger_.unacknowledged().empty() || !losses_.empty()) return now + between_checks;
     return leaving_ || log_.is_final() ? std::nullopt : reparenter_.due();
 }
 

@@ -9,8 +9,8 @@
 namespace tutti::test {
 namespace {
 
-constexpr auto limit = 500ms;  // of an operation
-constexpr int culprit = 2;
+constexpr auto time_limit = 500ms;  // of an operation
+constexpr int at_fault = 2;
 
 enum class End { lives, dies, is_stopped };
 
@@ -18,7 +18,7 @@ struct Fault {
     const char* name;
     std::function<void(const RankProcess&, const ProcessGroup&, const std::array<ProcessGroup, 2>&)> call;  // all ranks
     std::vector<std::string> said;  // by every other rank
-    End end = End::lives;           // of the culprit
+    End end = End::lives;           // of the at_fault
 };
 
 template <class T>
@@ -31,61 +31,61 @@ const std::vector<Fault>& faults() {
     static const std::vector<Fault> all{
         {"never_calls",
          [](const auto& me, const auto& world, const auto&) {
-             if (me.rank() == culprit) std::this_thread::sleep_for(limit + 300ms);
+             if (me.rank() == at_fault) std::this_thread::sleep_for(time_limit + 300ms);
              sum<float>(world, 1000);
          },
          {"all_reduce #4", "rank 2: has not called it"}},
         {"another_operation",
          [](const auto& me, const auto& world, const auto&) {
-             if (me.rank() != culprit) return sum<float>(world, 1000);
+             if (me.rank() != at_fault) return sum<float>(world, 1000);
              std::vector<float> x(1000);
              broadcast(x, {.src = 0, .group = world});
          },
          {"rank 2: called #4 broadcast", "all_reduce of float32"}},
         {"another_shape",
-         [](const auto& me, const auto& world, const auto&) { sum<float>(world, me.rank() == culprit ? 999 : 1000); },
+         [](const auto& me, const auto& world, const auto&) { sum<float>(world, me.rank() == at_fault ? 999 : 1000); },
          {"rank 2: called #4 all_reduce of float32 × 999", "float32 × 1000"}},
         {"another_type",
          [](const auto& me, const auto& world, const auto&) {
-             me.rank() == culprit ? sum<std::int32_t>(world, 1000) : sum<float>(world, 1000);
+             me.rank() == at_fault ? sum<std::int32_t>(world, 1000) : sum<float>(world, 1000);
          },
          {"rank 2: called #4 all_reduce of int32 × 1000", "float32 × 1000"}},
         {"another_root",
          [](const auto& me, const auto& world, const auto&) {
              std::vector<float> x(1000);
-             broadcast(x, {.src = me.rank() == culprit ? 1 : 0, .group = world});
+             broadcast(x, {.src = me.rank() == at_fault ? 1 : 0, .group = world});
          },
          {"rank 2: called #4 broadcast of float32 × 1000, root 1", "root 0"}},
         {"another_order_of_groups",
          [](const auto& me, const auto&, const auto& groups) {
-             sum<float>(groups[me.rank() == culprit ? 1 : 0], 100'000);
-             sum<float>(groups[me.rank() == culprit ? 0 : 1], 100'000);
+             sum<float>(groups[me.rank() == at_fault ? 1 : 0], 100'000);
+             sum<float>(groups[me.rank() == at_fault ? 0 : 1], 100'000);
          },
          {"all_reduce #1 in group", "rank 2"}},
         {"is_killed",
          [](const auto& me, const auto& world, const auto&) {
-             if (me.rank() == culprit) ::raise(SIGKILL);
+             if (me.rank() == at_fault) ::raise(SIGKILL);
              sum<float>(world, 1000);
          },
          {"rank 2 (", "is gone", "killed by SIGKILL", "in group \"world\""},
          End::dies},
         {"is_stopped_and_goes_on",
          [](const auto& me, const auto& world, const auto&) {
-             if (me.rank() == culprit) ::raise(SIGSTOP);
+             if (me.rank() == at_fault) ::raise(SIGSTOP);
              sum<float>(world, 1000);
          },
          {"all_reduce #4", "rank 2"},
          End::is_stopped},
         {"exits_early",
          [](const auto& me, const auto& world, const auto&) {
-             if (me.rank() == culprit) ::_exit(0);
+             if (me.rank() == at_fault) ::_exit(0);
              sum<float>(world, 1000);
          },
          {"rank 2 (", "is gone", "in group \"world\""},
          End::dies},
         {"leaves_early",
          [](const auto& me, const auto& world, const auto&) {
-             if (me.rank() == culprit) {
+             if (me.rank() == at_fault) {
                  ProcessGroup(world).destroy();
                  return;
              }
@@ -111,7 +111,7 @@ TEST_P(Afterwards, every_other_rank_has_raised_in_time_and_a_new_world_works) {
     const TransportKind transport = std::get<1>(GetParam());
     Job job(3, [&](const RankProcess& me) {
         {
-            const ProcessGroup world = me.join(transport, limit);
+            const ProcessGroup world = me.join(transport, time_limit);
             const std::array groups{world.split({}), world.split({})};
             me.report("running");
             me.report_end_of([&] {
@@ -142,19 +142,19 @@ TEST_P(Afterwards, every_other_rank_has_raised_in_time_and_a_new_world_works) {
     for (int raised = 0; raised < 2;) {
         const auto report = job.next(5s);
         ASSERT_TRUE(report) << raised << " of 2 have raised";
-        if (report->rank == culprit) continue;  // it may learn what it did
+        if (report->rank == at_fault) continue;  // it may learn what it did
         ++raised;
         EXPECT_GT(report->code, 0) << report->text;
-        EXPECT_LT(report->at - start, limit + 1s) << "rank " << report->rank;
+        EXPECT_LT(report->at - start, time_limit + 1s) << "rank " << report->rank;
         for (const std::string& part : fault.said)
             EXPECT_NE(std::string(report->text).find(part), std::string::npos) << part << " in: " << report->text;
     }
-    if (fault.end == End::is_stopped) job.signal(culprit, SIGCONT);
+    if (fault.end == End::is_stopped) job.signal(at_fault, SIGCONT);
     int good = 0;
     for (const int wanted = fault.end == End::dies ? 2 : 3; good < wanted;) {
         const auto report = job.next(10s);
         ASSERT_TRUE(report) << good << " of " << wanted << " are in the new world";
-        if (report->rank == culprit && report->code != 0) continue;
+        if (report->rank == at_fault && report->code != 0) continue;
         EXPECT_STREQ(report->text, "done") << "rank " << report->rank;
         ++good;
     }
@@ -165,7 +165,7 @@ TEST_F(LeftoverCheck, a_store_that_dies_is_named_and_a_new_one_makes_a_new_world
     const std::string path = ::testing::TempDir() + "tutti-faults-store-" + std::to_string(::getpid());
     Job job(2, [&path](const RankProcess& me) {
         {
-            const ProcessGroup world = me.join(TransportKind::automatic, limit);
+            const ProcessGroup world = me.join(TransportKind::automatic, time_limit);
             sum<float>(world, 10);
             me.report("running");
             for (Store store = me.store();;) {  // until it is gone
@@ -196,7 +196,7 @@ TEST_F(LeftoverCheck, a_store_that_dies_is_named_and_a_new_one_makes_a_new_world
             EXPECT_EQ(report->code, static_cast<int>(ErrorCode::store)) << report->text;
             EXPECT_NE(std::string(report->text).find("expected a store that outlives the ranks"), std::string::npos)
                 << report->text;
-            EXPECT_LT(report->at - start, limit + 1s) << report->text;
+            EXPECT_LT(report->at - start, time_limit + 1s) << report->text;
         } else {
             EXPECT_STREQ(report->text, "done") << "rank " << report->rank;
         }
