@@ -131,6 +131,10 @@ void World::leave_by(const Deadline& limit, const std::string& reason) {
     part();
 }
 
+void World::close() {
+    membership_->leave();
+}
+
 void World::leave(Group& group) {
     wait_for_collectives(&group, Deadline::never());
     {

@@ -116,6 +116,9 @@ class World final : public std::enable_shared_from_this<World> {
     void leave();
     /// The same until `limit`; operations that are still in flight then end on all ranks with Aborted.
     void leave_by(const Deadline& limit, const std::string& reason);
+    /// What the destructor does for ranks whose connections have not been accepted yet: they learn that this one has
+    /// left, and do not take it for dead. For a program that ends before it; not on a membership's own thread.
+    void close();
     /// Waits until nothing of the group is in flight here, and forgets it; receives that nothing has met end with
     /// Aborted.
     void leave(Group& group);

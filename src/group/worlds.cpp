@@ -48,6 +48,17 @@ std::vector<std::shared_ptr<World>> all() {
     return alive;
 }
 
+void leave_all(std::chrono::milliseconds limit, const std::string& reason, bool may_close) noexcept {
+    const Deadline end = Deadline::after(limit);
+    for (const auto& world : all()) {
+        try {
+            world->leave_by(end, reason);
+            if (may_close) world->close();
+        } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): no thread is left to tell
+        }
+    }
+}
+
 }  // namespace
 
 std::exception_ptr add(World& world) {
@@ -72,13 +83,7 @@ void remove(World& world) {
 }
 
 void leave_all(std::chrono::milliseconds limit, const std::string& reason) noexcept {
-    const Deadline end = Deadline::after(limit);
-    for (const auto& world : all()) {
-        try {
-            world->leave_by(end, reason);
-        } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): no thread is left to tell
-        }
-    }
+    leave_all(limit, reason, !rendezvous::Membership::on_own_thread());
 }
 
 // On a thread of its own: this one's variables have gone already.
@@ -87,7 +92,9 @@ void leave_at_exit() {
         ~AtExit() {
             if (all().empty()) return;
             try {
-                std::thread([] { leave_all(time_at_exit, "its program has ended"); }).join();
+                // A callback on a membership's thread may have called exit(): that thread waits for this one.
+                const bool may_close = !rendezvous::Membership::on_own_thread();
+                std::thread([=] { leave_all(time_at_exit, "its program has ended", may_close); }).join();
             } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): then the peers learn of it
             }
         }

@@ -56,7 +56,11 @@ Membership::Membership(MembershipOptions options)
 }
 
 Membership::~Membership() {
-    leaving_ = true;
+    leave();
+}
+
+void Membership::leave() {
+    if (leaving_.exchange(true)) return;
     {
         const MutexLock lock(mutex_);
         lifelines_.leave(Clock::now());

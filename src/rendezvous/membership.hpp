@@ -70,7 +70,7 @@ class Membership {
     /// Joins. Throws, on all ranks that came: a DistStoreError (timeout) that lists the missing; PeerLost that names
     /// the rank that could not join, and why; InvalidArgument for ranks that contradict each other.
     explicit Membership(MembershipOptions options);
-    /// Says goodbye, waits (at most a second) until ranks that counted on this one have another parent, and closes.
+    /// Leaves.
     ~Membership();
     Membership(const Membership&) = delete;
     Membership& operator=(const Membership&) = delete;
@@ -101,6 +101,9 @@ class Membership {
     /// All ranks that can be reached have this one's flooded verdicts (on_verdict has returned there), and the
     /// unreachable ranks are known.
     bool settled();
+    /// Says goodbye, also on connections that have come unseen, waits (at most a second) until ranks that counted on
+    /// this one have another parent, and closes. For a program that ends without destroying what it has; by one thread.
+    void leave();
     /// Whether the calling thread is the service thread of a membership: it cannot wait for its own end.
     static bool on_own_thread() noexcept;
 

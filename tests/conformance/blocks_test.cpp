@@ -9,7 +9,7 @@
 namespace tutti::test {
 namespace {
 
-using Numbers = std::vector<std::int64_t>;
+using Int64s = std::vector<std::int64_t>;
 
 class Blocks : public ::testing::TestWithParam<How> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, Blocks, ::testing::ValuesIn(every_way()),
@@ -17,8 +17,8 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Blocks, ::testing::ValuesIn(every_way()),
 
 /// Counts of all pairs, and where each rank's blocks lie. Every rank makes the same one from the same seed.
 struct Exchange {
-    std::vector<Numbers> counts;                         // [from][to]
-    std::vector<Numbers> send_offsets, receive_offsets;  // [rank][peer]
+    std::vector<Int64s> counts;                         // [from][to]
+    std::vector<Int64s> send_offsets, receive_offsets;  // [rank][peer]
     std::vector<std::int64_t> input_elements, output_elements;
 
     AllToAllVOptions options(const ProcessGroup& g) const {
@@ -29,15 +29,15 @@ struct Exchange {
                 .receive_offsets = receive_offsets[me],
                 .group = g};
     }
-    Numbers received_by(std::size_t rank) const {
-        Numbers received;
-        for (const Numbers& row : counts) received.push_back(row[rank]);
+    Int64s received_by(std::size_t rank) const {
+        Int64s received;
+        for (const Int64s& row : counts) received.push_back(row[rank]);
         return received;
     }
 };
 
 // Places for blocks in a random order, with gaps now and then; returns how many elements they need.
-std::int64_t place(std::mt19937& random, const Numbers& counts, Numbers& offsets) {
+std::int64_t place(std::mt19937& random, const Int64s& counts, Int64s& offsets) {
     std::vector<std::size_t> order(counts.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::ranges::shuffle(order, random);
@@ -55,7 +55,7 @@ std::int64_t place(std::mt19937& random, const Numbers& counts, Numbers& offsets
 Exchange random_exchange(std::mt19937& random, std::size_t n, std::int64_t most) {
     Exchange e;
     const auto kind = random() % 4;
-    e.counts.assign(n, Numbers(n));
+    e.counts.assign(n, Int64s(n));
     for (std::size_t i = 0; i < n; ++i) {
         for (std::size_t j = 0; j < n; ++j) {
             std::int64_t& count = e.counts[i][j];
@@ -206,8 +206,8 @@ TEST_P(Blocks, of_strided_tensors_keep_the_rest_of_the_output) {
         all_to_all_v(to, from,
                      {.send_counts = {1, 2},
                       .send_offsets = {3, 0},
-                      .receive_counts = g.rank() == 0 ? Numbers{1, 1} : Numbers{2, 2},
-                      .receive_offsets = g.rank() == 0 ? Numbers{3, 0} : Numbers{2, 0},
+                      .receive_counts = g.rank() == 0 ? Int64s{1, 1} : Int64s{2, 2},
+                      .receive_offsets = g.rank() == 0 ? Int64s{3, 0} : Int64s{2, 0},
                       .group = g});
         if (g.rank() == 0) {
             EXPECT_EQ(out, (std::vector<int>{103, -5, -5, -5, -5, -5, 3, -5}));
@@ -327,8 +327,8 @@ TEST_P(Blocks, that_cannot_be_are_refused_before_anything_moves) {
         all_to_all_v(y, x,
                      {.send_counts = {2, 0},
                       .send_offsets = {0, 99},
-                      .receive_counts = g.rank() == 0 ? Numbers{2, 2} : Numbers{0, 0},
-                      .receive_offsets = g.rank() == 0 ? Numbers{0, 2} : Numbers{7, 8},
+                      .receive_counts = g.rank() == 0 ? Int64s{2, 2} : Int64s{0, 0},
+                      .receive_offsets = g.rank() == 0 ? Int64s{0, 2} : Int64s{7, 8},
                       .group = g});
     });
 }
