@@ -15,10 +15,12 @@ target_precompile_headers(tutti-headers PRIVATE <algorithm> <array> <atomic> <ch
   <functional> <map> <memory> <mutex> <numeric> <optional> <set> <span> <string> <thread> <unordered_map> <variant> <vector>
   <fmt/format.h>)
 # The same for what reads arguments and writes reports, which need no speed, but whose headers take long to compile.
-add_library(tutti-program-headers STATIC EXCLUDE_FROM_ALL "${PROJECT_BINARY_DIR}/headers.cpp")
-target_link_libraries(tutti-program-headers PRIVATE CLI11::CLI11 fmt::fmt nlohmann_json::nlohmann_json tutti-flags)
-target_compile_options(tutti-program-headers PRIVATE $<$<CONFIG:Release>:-O1>)
-target_precompile_headers(tutti-program-headers PRIVATE <CLI/CLI.hpp> <nlohmann/json.hpp> <fmt/format.h>)
+if(TUTTI_EXTRAS)
+  add_library(tutti-program-headers STATIC EXCLUDE_FROM_ALL "${PROJECT_BINARY_DIR}/headers.cpp")
+  target_link_libraries(tutti-program-headers PRIVATE CLI11::CLI11 fmt::fmt nlohmann_json::nlohmann_json tutti-flags)
+  target_compile_options(tutti-program-headers PRIVATE $<$<CONFIG:Release>:-O1>)
+  target_precompile_headers(tutti-program-headers PRIVATE <CLI/CLI.hpp> <nlohmann/json.hpp> <fmt/format.h>)
+endif()
 
 # A program, or a part of one, that reads arguments and writes reports.
 function(compile_as_program target)
@@ -89,6 +91,14 @@ if(TUTTI_SANITIZE STREQUAL "thread")  # no threads in these
 endif()
 set_property(GLOBAL PROPERTY TUTTI_SANITIZER_TESTS "")
 
+# A program or a part of one with GoogleTest's headers, which are compiled once.
+function(compile_as_test target)
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)  # as the precompiled header
+  if(NOT TUTTI_SANITIZE)
+    target_precompile_headers(${target} REUSE_FROM tutti-test-support)
+  endif()
+endfunction()
+
 function(add_tutti_test name)
   cmake_parse_arguments(arg "" "TIMEOUT;SHARDS;UNDER" "SOURCES;LIBRARIES;LABELS" ${ARGN})
   if(NOT arg_TIMEOUT)
@@ -96,11 +106,9 @@ function(add_tutti_test name)
   endif()
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_LIBRARIES} tutti-test-support tutti-flags)
-  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests"
-    POSITION_INDEPENDENT_CODE OFF)  # as the precompiled header
-  if(NOT TUTTI_SANITIZE)
-    target_precompile_headers(${name} REUSE_FROM tutti-test-support)
-  else()  # faults of the library are looked for, in little time
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
+  compile_as_test(${name})
+  if(TUTTI_SANITIZE)  # faults of the library are looked for, in little time
     target_compile_options(${name} PRIVATE -O0)
     if(TUTTI_SANITIZE MATCHES "undefined")
       target_compile_options(${name} PRIVATE -fno-sanitize=undefined)

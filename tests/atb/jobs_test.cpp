@@ -66,6 +66,14 @@ std::set<std::string> files_in(const char* folder) {
     return names;
 }
 
+// None of them sees the end of another one, and ends by itself.
+void kill_at_once(const std::vector<pid_t>& children) {
+    for (const int signal : {SIGSTOP, SIGKILL}) {
+        for (const pid_t child : children) ::kill(child, signal);
+    }
+    for (const pid_t child : children) EXPECT_TRUE(WIFSIGNALED(status_of(child)));
+}
+
 class Jobs : public Atb {
  protected:
     static constexpr int ranks = 3;
@@ -109,8 +117,7 @@ class Jobs : public Atb {
         const auto until = Clock::now() + 30s;
         while (*under_way < 2 * ranks && Clock::now() < until) std::this_thread::sleep_for(1ms);
         EXPECT_GE(*under_way, 2 * ranks) << "the job has not begun";
-        for (const pid_t child : children) ::kill(child, SIGKILL);
-        for (const pid_t child : children) EXPECT_TRUE(WIFSIGNALED(status_of(child)));
+        kill_at_once(children);
     }
 
     static void the_next_job_works(const ParamOf& param_of) {
@@ -152,8 +159,7 @@ TEST_F(Jobs, that_are_killed_before_all_have_come_leave_nothing_that_is_in_the_w
     for (int rank = 0; rank + 1 < ranks; ++rank)
         children.push_back(start_process(rank, [&](int me) { AllToAllVV2 operation(param_of(me)); }));
     std::this_thread::sleep_for(500ms);
-    for (const pid_t child : children) ::kill(child, SIGKILL);
-    for (const pid_t child : children) EXPECT_TRUE(WIFSIGNALED(status_of(child)));
+    kill_at_once(children);
     the_next_job_works(param_of);
 }
 

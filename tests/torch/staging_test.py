@@ -3,13 +3,17 @@
 import ctypes
 import os
 import pathlib
+import sys
 import time
 import types
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+
 import ranks
 import torch
 import torch.distributed as dist
+from rows import main, rows
 
 LIBRARY = os.environ.get("TUTTI_TEST_DEVICE",
                          str(pathlib.Path(__file__).resolve().parents[2] / "build/torch-tests/tutti-torch-test-device.so"))
@@ -138,6 +142,21 @@ def failing(rank: int, n: int, path: str) -> None:
         assert values(x) == [1]  # nothing is copied back from an operation that failed
 
 
+# Tensors of which no device is said, where a default device was set before: the same program on either.
+def on_the_default_device(rank: int, n: int, path: str) -> None:
+    begin(rank, n, path)
+    for device in ("elsewhere", "cpu"):
+        torch.set_default_device(device)
+        x = torch.tensor([1.0, rank])
+        dist.all_reduce(x)
+        parts = [torch.tensor([-1.0]) for _ in range(n)]
+        dist.all_gather(parts, torch.tensor([float(rank)]))
+        for tensor in (x, *parts):
+            assert tensor.device.type == device, tensor.device
+        assert x.cpu().tolist() == [n, n * (n - 1) / 2] and [part.cpu().item() for part in parts] == list(range(n))
+    dist.destroy_process_group()
+
+
 class Staging(unittest.TestCase):
     def run_ranks(self, function, count: int = 2) -> None:
         import tempfile
@@ -155,6 +174,10 @@ class Staging(unittest.TestCase):
     def test_an_operation_that_fails(self) -> None:
         self.run_ranks(failing)
 
+    @rows("A-31")
+    def test_tensors_of_which_no_device_is_said(self) -> None:
+        self.run_ranks(on_the_default_device)
+
 
 if __name__ == "__main__":
-    unittest.main()
+    main("python_torch_staging")
