@@ -18,13 +18,18 @@ struct Fault {
     const char* name;
     std::function<void(const RankProcess&, const ProcessGroup&, const std::array<ProcessGroup, 2>&)> call;  // all ranks
     std::vector<std::string> said;  // by every other rank
-    End end = End::lives;           // of the at_fault
+    End end = End::lives;           // of the rank at fault
 };
 
 template <class T>
 void sum(const ProcessGroup& group, std::size_t count) {
     std::vector<T> x(count, T{1});
     all_reduce(x, {.group = group});
+}
+
+// An error of a call names the call; one that knows of the end before it is made names the group alone.
+void let_others_call() {
+    std::this_thread::sleep_for(100ms);
 }
 
 const std::vector<Fault>& faults() {
@@ -64,7 +69,10 @@ const std::vector<Fault>& faults() {
          {"all_reduce #1 in group", "rank 2"}},
         {"is_killed",
          [](const auto& me, const auto& world, const auto&) {
-             if (me.rank() == at_fault) ::raise(SIGKILL);
+             if (me.rank() == at_fault) {
+                 let_others_call();
+                 ::raise(SIGKILL);
+             }
              sum<float>(world, 1000);
          },
          {"rank 2 (", "is gone", "killed by SIGKILL", "in group \"world\""},
@@ -78,7 +86,10 @@ const std::vector<Fault>& faults() {
          End::is_stopped},
         {"exits_early",
          [](const auto& me, const auto& world, const auto&) {
-             if (me.rank() == at_fault) ::_exit(0);
+             if (me.rank() == at_fault) {
+                 let_others_call();
+                 ::_exit(0);
+             }
              sum<float>(world, 1000);
          },
          {"rank 2 (", "is gone", "in group \"world\""},
