@@ -68,16 +68,24 @@ std::vector<::gloo::transport::tcp::attr> attributes(const Store& store) {
     return list;
 }
 
+std::string key_of(const std::string& what, int rank) {
+    return what + '/' + std::to_string(rank);
+}
+
+// Waits until all ranks have said it; returns their keys.
+std::vector<std::string> wait_for_all(Store store, const DistributedBackendOptions& o, const std::string& what) {
+    std::vector<std::string> keys;
+    for (int rank = 0; rank < o.group_size; ++rank) keys.push_back(key_of(what, rank));
+    store.wait(keys, o.timeout);
+    return keys;
+}
+
 // All ranks publish their number of lanes before any rank connects, so that none waits for a lane that others lack. "-"
 // comes from a rank that cannot go on: the others need not wait for it.
 void compare_counts(Store store, const DistributedBackendOptions& o, const std::string& own) {
-    const auto key = [](int rank) { return "interfaces/" + std::to_string(rank); };
-    store.set(key(o.group_rank), own);
+    store.set(key_of("interfaces", o.group_rank), own);
     if (own == "-") return;
-    std::vector<std::string> keys;
-    for (int rank = 0; rank < o.group_size; ++rank) keys.push_back(key(rank));
-    store.wait(keys, o.timeout);
-    const std::vector<std::string> counts = store.multi_get(keys);
+    const std::vector<std::string> counts = store.multi_get(wait_for_all(store, o, "interfaces"));
     if (std::ranges::all_of(counts, [&](const std::string& count) { return count == own; })) return;
     std::string text;
     for (std::size_t rank = 0; rank < counts.size(); ++rank) {
@@ -90,11 +98,8 @@ void compare_counts(Store store, const DistributedBackendOptions& o, const std::
 
 // Gloo's own end of connecting is local: a rank that leaves at once would close connections that others still wait for.
 void wait_until_all_are_connected(Store store, const DistributedBackendOptions& o) {
-    const auto key = [](int rank) { return "connected/" + std::to_string(rank); };
-    store.set(key(o.group_rank), "");
-    std::vector<std::string> keys;
-    for (int rank = 0; rank < o.group_size; ++rank) keys.push_back(key(rank));
-    store.wait(keys, o.timeout);
+    store.set(key_of("connected", o.group_rank), "");
+    wait_for_all(store, o, "connected");
 }
 
 class GlooStore final : public ::gloo::rendezvous::Store {

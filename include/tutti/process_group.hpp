@@ -215,7 +215,8 @@ class TUTTI_API ProcessGroup {
 
 /// Leaves all groups of this process, as destroy(). Operations still under way after `limit` end with Aborted, here and
 /// on the other ranks. Every program that ends by exit() or returns from main() does so, with two seconds; call it if
-/// buffers go before that, as those of an interpreter do. Any thread.
+/// buffers go before that, as those of an interpreter do. A rank by which others hear of each other stays until they
+/// have another one, at most a second longer. Any thread.
 TUTTI_API void leave_all_groups(std::chrono::milliseconds limit) noexcept;
 
 /// torch.distributed's name for it.

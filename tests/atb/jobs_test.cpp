@@ -66,7 +66,7 @@ std::set<std::string> files_in(const char* folder) {
     return names;
 }
 
-// None of them sees the end of another one, and ends by itself.
+// They are stopped first: one that saw the end of another would end by itself.
 void kill_at_once(const std::vector<pid_t>& children) {
     for (const int signal : {SIGSTOP, SIGKILL}) {
         for (const pid_t child : children) ::kill(child, signal);
