@@ -94,9 +94,7 @@ set_property(GLOBAL PROPERTY TUTTI_SANITIZER_TESTS "")
 # A program or a part of one with GoogleTest's headers, which are compiled once.
 function(compile_as_test target)
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)  # as the precompiled header
-  if(NOT TUTTI_SANITIZE)
-    target_precompile_headers(${target} REUSE_FROM tutti-test-support)
-  endif()
+  target_precompile_headers(${target} REUSE_FROM tutti-test-support)
 endfunction()
 
 function(add_tutti_test name)
@@ -108,12 +106,6 @@ function(add_tutti_test name)
   target_link_libraries(${name} PRIVATE ${arg_LIBRARIES} tutti-test-support tutti-flags)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
   compile_as_test(${name})
-  if(TUTTI_SANITIZE)  # faults of the library are looked for, in little time
-    target_compile_options(${name} PRIVATE -O0)
-    if(TUTTI_SANITIZE MATCHES "undefined")
-      target_compile_options(${name} PRIVATE -fno-sanitize=undefined)
-    endif()
-  endif()
   if(name IN_LIST TUTTI_MEMORY_TESTS)
     list(APPEND arg_LABELS memory)
     set_property(GLOBAL APPEND PROPERTY TUTTI_SANITIZER_TESTS ${name})

@@ -16,8 +16,6 @@
 namespace tutti::nccl {
 namespace {
 
-constexpr auto time_for_the_cause = std::chrono::milliseconds(1000);
-
 // Runs them all at the same time, as each may take long.
 void for_each(const std::vector<std::shared_ptr<Communicator>>& communicators,
               const std::function<void(Communicator&)>& end) {

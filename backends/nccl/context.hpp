@@ -35,6 +35,9 @@ struct Place {
     bool calls_block = false;
 };
 
+/// How long a library's error waits for its cause: after the death of a peer the libraries' errors are symptoms.
+constexpr std::chrono::milliseconds time_for_the_cause{1000};
+
 /// "nccl: rank 1 of group "dp" (4 ranks)"
 std::string title_of(const std::string& backend, const DistributedBackendOptions& options);
 

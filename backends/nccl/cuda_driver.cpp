@@ -15,7 +15,7 @@ namespace tutti::nccl {
 namespace {
 
 using Code = int;
-using Context = void*;
+using DeviceContext = void*;
 using Address = std::uint64_t;
 
 constexpr Code success = 0, not_ready = 600;
@@ -34,9 +34,9 @@ struct Functions {
     Code (*cuDeviceGetAttribute)(int*, int, int) = nullptr;
     Code (*cuDeviceGetPCIBusId)(char*, int, int) = nullptr;
     Code (*cuDeviceGetUuid)(unsigned char*, int) = nullptr;  // of a MIG instance; from CUDA 11.4 on
-    Code (*cuDevicePrimaryCtxRetain)(Context*, int) = nullptr;
-    Code (*cuCtxGetCurrent)(Context*) = nullptr;
-    Code (*cuCtxSetCurrent)(Context) = nullptr;
+    Code (*cuDevicePrimaryCtxRetain)(DeviceContext*, int) = nullptr;
+    Code (*cuCtxGetCurrent)(DeviceContext*) = nullptr;
+    Code (*cuCtxSetCurrent)(DeviceContext) = nullptr;
     Code (*cuCtxGetDevice)(int*) = nullptr;
     Code (*cuCtxGetStreamPriorityRange)(int*, int*) = nullptr;
     Code (*cuStreamCreateWithPriority)(void**, unsigned, int) = nullptr;
@@ -242,10 +242,10 @@ class CudaDriver final : public Driver {
     }
 
     // A device's primary context is the one that CUDA's runtime uses. It stays: the program's streams may live in it.
-    Context context(int device) const {
+    DeviceContext context(int device) const {
         if (device >= 0 && device < device_count()) {
             const std::lock_guard lock(mutex_);
-            Context& known = contexts_[static_cast<std::size_t>(device)];
+            DeviceContext& known = contexts_[static_cast<std::size_t>(device)];
             if (known == nullptr)
                 check(call_.cuDevicePrimaryCtxRetain(&known, handle(device)), "cuDevicePrimaryCtxRetain");
             return known;
@@ -257,7 +257,7 @@ class CudaDriver final : public Driver {
     const std::string file_;
     const Functions call_;
     mutable std::mutex mutex_;
-    mutable std::vector<Context> contexts_;
+    mutable std::vector<DeviceContext> contexts_;
 };
 
 }  // namespace

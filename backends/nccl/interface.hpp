@@ -38,6 +38,8 @@ constexpr int code_of(Result result) {
     return number > foreign_base / 2 ? number - foreign_base : number;
 }
 
+constexpr int float8_since = 22400;  // the version that has the types float8…
+
 enum Type : int {
     int8 = 0,
     uint8 = 1,
@@ -49,7 +51,7 @@ enum Type : int {
     float32 = 7,
     float64 = 8,
     bfloat16 = 9,
-    float8e4m3 = 10,  // from 2.24 on
+    float8e4m3 = 10,
     float8e5m2 = 11,
 };
 

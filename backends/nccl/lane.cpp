@@ -8,11 +8,6 @@
 #include <utility>
 
 namespace tutti::nccl {
-namespace {
-
-constexpr std::chrono::milliseconds time_for_the_cause{1000};
-
-}  // namespace
 
 void Lane::start() {
     thread_ = std::thread([self = shared_from_this()] { self->work(); });

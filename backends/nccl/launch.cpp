@@ -14,11 +14,11 @@ namespace tutti::nccl {
 namespace {
 
 constexpr std::size_t most_scratch = std::size_t{256} << 20;  // a larger one is for the operation alone
-constexpr std::size_t alignment = 256;
+constexpr std::size_t scratch_alignment = 256;
 constexpr int units_of_a_group = calls_of_a_group / Task::calls_of_a_unit;
 
 std::size_t aligned(std::size_t bytes) {
-    return (bytes + alignment - 1) / alignment * alignment;
+    return (bytes + scratch_alignment - 1) / scratch_alignment * scratch_alignment;
 }
 
 // The memory and request that an operation needs until its end.

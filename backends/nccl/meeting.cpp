@@ -19,7 +19,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr int ranks_of_an_id = 128;
-constexpr int sharing_since = 23000, float8_since = 22400;
+constexpr int sharing_since = 23000;
 constexpr int float8_capability = 90;  // older devices move float8 and cannot reduce it
 constexpr auto slice = 200ms;          // between checks whether the group is over
 constexpr auto grace = 2000ms;         // for rank 0's word after its own timeout

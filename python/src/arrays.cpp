@@ -22,7 +22,7 @@ namespace {
 
 constexpr const char* expected_array = "a NumPy array, or an object with the buffer protocol or __dlpack__";
 
-std::optional<DType> integer_of(Py_ssize_t bytes, bool is_signed) {
+std::optional<DType> integer_dtype_of(Py_ssize_t bytes, bool is_signed) {
     switch (bytes) {
         case 1: return is_signed ? int8 : uint8;
         case 2: return is_signed ? int16 : uint16;
@@ -52,13 +52,13 @@ std::optional<DType> dtype_of_format(const char* format, Py_ssize_t item_bytes) 
         case 'i':
         case 'l':
         case 'q':
-        case 'n': return integer_of(item_bytes, true);
+        case 'n': return integer_dtype_of(item_bytes, true);
         case 'B':
         case 'H':
         case 'I':
         case 'L':
         case 'Q':
-        case 'N': return integer_of(item_bytes, false);
+        case 'N': return integer_dtype_of(item_bytes, false);
         default: return std::nullopt;
     }
 }

@@ -4,6 +4,7 @@ import multiprocessing.util
 import os
 import pathlib
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -238,7 +239,8 @@ class Interrupts(unittest.TestCase):
         for name, seconds in times.items():
             with self.subTest(wait=name):
                 self.assertIsInstance(seconds, float, f"{name}: {seconds}")
-                self.assertLess(seconds, 0.1, name)
+                self.assertLess(seconds, 1, name)  # a machine may be busy for a moment
+        self.assertLess(statistics.median(times.values()), 0.1, times)
 
     def test_ctrl_c_ends_the_waits_of_stores(self):
         self.check(run_ranks(interrupt_each, 1, (store_waits,), init=False)[0])
