@@ -269,6 +269,7 @@ struct OptimiseOptions {
     std::optional<std::uint64_t> bucket_bytes{};
     double overlap_us = 200;  ///< collectives that take less, as predicted, are not worth starting early
     std::uint64_t in_flight_bytes = std::uint64_t{1} << 30;  ///< of buffers that started early and are not waited for
+    bool stages = false;  ///< keep the graph after each pass (Change::after), to look at
 };
 
 /// What one pass did.
@@ -276,6 +277,7 @@ struct Change {
     std::string pass;               ///< "dead values", "algebra", "buckets", "overlap"
     std::vector<std::string> text;  ///< a sentence each; empty: it found nothing
     double before_us = 0, after_us = 0;
+    Graph after{};  ///< with OptimiseOptions::stages: what the pass made; otherwise without nodes
 };
 struct TUTTI_API Optimised {
     Graph graph;

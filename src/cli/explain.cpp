@@ -1,8 +1,9 @@
-// tutti explain: the schedule that a collective would use, in words.
+// tutti explain: the schedule that a collective would use, in words; or what a graph does (explain_graph.hpp).
 #include "algorithm/explain.hpp"
 
 #include "algorithm/select.hpp"
 #include "cli/commands.hpp"
+#include "cli/explain_graph.hpp"
 #include "cli/explain_quantized.hpp"
 #include "cli/manual/page.hpp"
 #include "command/requests.hpp"
@@ -28,12 +29,16 @@
 namespace tutti::cli {
 namespace {
 
+constexpr int ranks_max = 4096;
+
 struct ExplainArguments {
     std::string collective, bytes = "1M", dtype = "float32", transport = "auto", algorithm, type = "int8", save;
     int ranks = 2, hosts = 1, rank = 0, root = 0;
     bool rank_order = false, table = false, choices = false, one_leg = false;
     std::uint64_t block = 256;
     double network_gbps = 0;
+    std::vector<std::string> graphs;
+    std::string svg;
 };
 
 // As rank 0 on this host would decide.
@@ -148,9 +153,12 @@ std::vector<std::string> explained_collectives() {
 
 Command add_explain(CLI::App& app) {
     auto a = std::make_shared<ExplainArguments>();
-    CLI::App* sub = app.add_subcommand("explain", "Print the schedule that a collective would use, why, and its cost");
+    CLI::App* sub = app.add_subcommand(
+        "explain", "Print the schedule that a collective would use, why, and its cost; or what a graph does");
     sub->add_option("collective", a->collective, "which one")->check(one_of(explained_collectives()));
-    sub->add_option("-n,--np,--ranks", a->ranks, "number of ranks")->check(CLI::Range(1, 4096))->capture_default_str();
+    sub->add_option("-n,--np,--ranks", a->ranks, "number of ranks")
+        ->check(CLI::Range(1, ranks_max))
+        ->capture_default_str();
     sub->add_option("-b,--bytes", a->bytes, "size of the whole buffer: 8, 64K, 1M")
         ->type_name("SIZE")
         ->capture_default_str();
@@ -176,12 +184,26 @@ Command add_explain(CLI::App& app) {
     sub->add_flag(both_spellings("--one-leg"), a->one_leg, "quantized_all_reduce: results travel as they are");
     sub->add_option("--network", a->network_gbps, "quantized_all_reduce: GB/s that a rank can send and receive")
         ->check(CLI::PositiveNumber.description(""));
+    sub->add_option("--graph", a->graphs,
+                    "graphs of all ranks, as Graph::to_text() writes them: prove and optimise them")
+        ->expected(1, ranks_max)
+        ->type_name("FILE");
+    sub->add_option("--svg", a->svg, "--graph: also draw the graph of --rank before and after, over its predicted time")
+        ->type_name("FILE");
     sub->footer(
         "Examples:\n"
         "  tutti explain all_reduce -n 8 -b 1M --hosts 2\n"
         "  tutti explain --table\n"
-        "  tutti explain --choices -n 4");
+        "  tutti explain --choices -n 4\n"
+        "  tutti explain --graph step.0 step.1 --svg step.svg\n\n"
+        "Exit status: 0; 1 if the graphs do not prove.");
     return [a] {
+        if (!a->graphs.empty()) {
+            if (!a->collective.empty())
+                throw InvalidArgument(fmt::format("--graph and {}: expected one of them", a->collective));
+            return explain_graphs({.files = a->graphs, .rank = a->rank, .svg = a->svg});
+        }
+        if (!a->svg.empty()) throw InvalidArgument("--svg draws what --graph names: expected --graph FILE");
         if (a->table) {
             std::fputs(algorithm::describe_table(tuning_of().rules).c_str(), stdout);
             return 0;

@@ -25,7 +25,9 @@ namespace {
 
 using tutti::detail::Operation;
 
+/// A binding to another language gives its own call sites.
 std::string text_of(const std::source_location& site) {
+    if (record::given_call_site != nullptr) return record::describe_call_site(record::given_call_site);
     std::string_view file = site.file_name();
     file = file.substr(file.find_last_of('/') + 1);
     return fmt::format("{}:{}", file, site.line());
@@ -92,6 +94,9 @@ class Scope final : public api::CallRecorder {
 
     void compute(const ConstTensorList& reads, const TensorList& writes, Views run, bool takes_views, std::string name,
                  double cost_us, const std::source_location& site) {
+        if (!(cost_us >= 0 && cost_us <= cost_us_max))
+            throw InvalidArgument(fmt::format("graph::compute: cost_us is {}: expected microseconds from 0 to {:g}",
+                                              cost_us, cost_us_max));
         Draft draft;
         draft.node.kind = Kind::compute;
         draft.node.name = std::move(name);

@@ -35,6 +35,7 @@ Optimised run_passes(const Graph& graph, const Settings& settings) {
         Result after = pass.run(result.graph, settings);
         result.graph = std::move(after.graph);
         result.changes.push_back({pass.name, std::move(after.text), before_us, result.graph.predicted_us()});
+        if (settings.options.stages) result.changes.back().after = result.graph;
     }
     return result;
 }

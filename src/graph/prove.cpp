@@ -69,14 +69,6 @@ class Run {
         failed_ = true;
     }
 
-    static int rank_in_world(const Graph& graph, int otherwise) {
-        for (const GroupInfo& g : graph.groups) {
-            if (g.rank >= 0 && g.rank < static_cast<int>(g.ranks.size()))
-                return g.ranks[static_cast<std::size_t>(g.rank)];
-        }
-        return otherwise;
-    }
-
     void check_group(const Rank& rank, const GroupInfo& g) {
         const int size = static_cast<int>(g.ranks.size());
         if (g.rank < 0 || g.rank >= size || g.ranks[static_cast<std::size_t>(g.rank)] != rank.world)

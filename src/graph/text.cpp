@@ -1,9 +1,11 @@
 // The text form of a graph, written and read.
+#include "graph/text.hpp"
 #include "core/settings.hpp"
 #include "graph/value.hpp"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
 
@@ -27,11 +29,11 @@ std::string text_of(const std::vector<Range>& ranges) {
 /// The words of one line.
 class Line {
  public:
-    Line(std::string_view text, int number) : text_(text), number_(number) {}
+    Line(std::string_view text, const std::string& origin, int number)
+        : text_(text), origin_(origin), number_(number) {}
 
     [[noreturn]] void refuse(std::string_view expected) const {
-        throw InvalidArgument(
-            fmt::format("Graph.from_text: line {}, column {}: expected {}", number_, at_ + 1, expected));
+        throw InvalidArgument(fmt::format("{}: line {}, column {}: expected {}", origin_, number_, at_ + 1, expected));
     }
     bool done() {
         while (at_ < text_.size() && text_[at_] == ' ') ++at_;
@@ -79,6 +81,11 @@ class Line {
         if (value >= limit) refuse(fmt::format("a number below {}", limit));
         return value;
     }
+    double microseconds() {
+        const auto value = number<double>();
+        if (!(value >= 0 && value <= cost_us_max)) refuse(fmt::format("microseconds from 0 to {:g}", cost_us_max));
+        return value;
+    }
     bool next_is_range() { return peek().find('+') != std::string_view::npos; }
     Range range(const std::vector<std::uint64_t>& buffers) {
         const std::string_view text = word();
@@ -109,6 +116,7 @@ class Line {
         return value;
     }
     std::string_view text_;
+    const std::string& origin_;
     int number_;
     std::size_t at_ = 0;
 };
@@ -132,9 +140,9 @@ GroupInfo read_group(Line& line) {
     if (!determinism) line.refuse("fast, run_to_run or layout_invariant");
     g.determinism = *determinism;
     line.want("latency");
-    g.latency_us = line.number<double>();
+    g.latency_us = line.microseconds();
     line.want("byte");
-    g.us_per_byte = line.number<double>();
+    g.us_per_byte = line.microseconds();
     return g;
 }
 
@@ -197,7 +205,7 @@ Node read_node(Line& line, const Graph& graph) {
     if (n.kind == Kind::compute) {
         n.name = line.quote();
         line.want("cost");
-        n.cost_us = line.number<double>();
+        n.cost_us = line.microseconds();
     }
     if (line.take("at")) n.site = line.quote();
     while (line.take("piece")) n.pieces.push_back(read_piece(line, graph));
@@ -245,12 +253,16 @@ std::string Graph::to_text() const {
 }
 
 Graph Graph::from_text(std::string_view text) {
+    return read_graph(text, "Graph.from_text", 1);
+}
+
+Graph read_graph(std::string_view text, const std::string& origin, int first_line) {
     Graph graph;
-    for (int number = 1; !text.empty(); ++number) {
+    for (int number = first_line; !text.empty(); ++number) {
         const std::size_t end = std::min(text.find('\n'), text.size());
-        Line line(text.substr(0, end), number);
+        Line line(text.substr(0, end), origin, number);
         text.remove_prefix(std::min(end + 1, text.size()));
-        if (number == 1) {
+        if (number == first_line) {
             line.want("tutti");
             line.want("graph");
             line.want("1");
@@ -270,6 +282,20 @@ Graph Graph::from_text(std::string_view text) {
         if (!line.done()) line.refuse("the end of the line");
     }
     return graph;
+}
+
+std::vector<Graph> read_graphs(std::string_view text, const std::string& origin) {
+    constexpr std::string_view next_graph = "\ntutti graph ";
+    std::vector<Graph> graphs;
+    int line = 1;
+    while (!text.empty()) {
+        const std::size_t end = std::min(text.find(next_graph), text.size());
+        graphs.push_back(read_graph(text.substr(0, end), origin, line));
+        line += static_cast<int>(std::ranges::count(text.substr(0, end), '\n')) + 1;
+        text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    if (graphs.empty()) throw InvalidArgument(origin + ": it is empty: expected the line \"tutti graph 1\"");
+    return graphs;
 }
 
 }  // namespace tutti::graph

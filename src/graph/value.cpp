@@ -177,6 +177,13 @@ bool operator==(const Graph& a, const Graph& b) {
            std::ranges::equal(a.nodes, b.nodes, same_node);
 }
 
+int rank_in_world(const Graph& graph, int otherwise) {
+    for (const GroupInfo& g : graph.groups) {
+        if (g.rank >= 0 && g.rank < static_cast<int>(g.ranks.size())) return g.ranks[static_cast<std::size_t>(g.rank)];
+    }
+    return otherwise;
+}
+
 std::string describe(const Graph& graph, const Node& node) {
     std::string text(to_string(node.kind));
     if (node.kind == Kind::compute) text = fmt::format("compute step \"{}\"", node.name);

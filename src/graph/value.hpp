@@ -11,6 +11,9 @@
 
 namespace tutti::graph {
 
+/// Longer ones are refused, also in texts.
+inline constexpr double cost_us_max = 1e15;
+
 constexpr bool is_communication(Kind kind) noexcept {
     return is_collective(kind) || is_message(kind);
 }
@@ -26,6 +29,9 @@ std::uint64_t bytes_of(const Node& node);
 /// For each node by position, the positions of those that it must follow: edges without their reasons. A wait stands
 /// for the end of its node.
 std::vector<std::vector<int>> predecessors(const Graph& graph);
+
+/// The rank of the world whose graph it is, as its groups say; without any, `otherwise`.
+int rank_in_world(const Graph& graph, int otherwise);
 
 /// "all_reduce of float32 × 16, sum (train.cpp:12)"
 std::string describe(const Graph& graph, const Node& node);
