@@ -1,13 +1,59 @@
 #include "graph/steps.hpp"
 #include "graph/value.hpp"
+#include "group/group.hpp"
+#include "record/call_site.hpp"
+#include "record/replays.hpp"
 
 #include <tutti/error.hpp>
 
 #include <fmt/format.h>
 
+#include <optional>
+#include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace tutti::graph {
+
+namespace {
+
+std::vector<std::string> words_of(const Graph& graph) {
+    std::vector<std::string> words;
+    for (const Node& node : graph.nodes) words.push_back(describe(graph, node));
+    return words;
+}
+
+/// Of the groups whose calls the graph has; the graph keeps them.
+std::vector<const record::Recorder*> recorders_of(const detail::CapturedCalls& calls) {
+    std::set<const record::Recorder*> recorders;
+    for (const detail::CapturedCall& call : calls.calls) {
+        if (call.model) recorders.insert(&call.model->group->recorder());
+    }
+    return {recorders.begin(), recorders.end()};
+}
+
+/// While it lives, the record has a node, and calls have the captured call sites.
+class Place {
+ public:
+    explicit Place(record::ReplayRecord& replay) : record_(replay), outer_(record::given_call_site) { record_.begin(); }
+    ~Place() {
+        record_.end();
+        record::given_call_site = outer_;
+    }
+    Place(const Place&) = delete;
+    Place& operator=(const Place&) = delete;
+    void move_to(std::size_t node, const void* site) noexcept {
+        record_.at(node);
+        record::given_call_site = site != nullptr ? site : outer_;
+    }
+
+ private:
+    record::ReplayRecord& record_;
+    const void* const outer_;
+};
+
+}  // namespace
 
 class Executable::State {
  public:
@@ -19,6 +65,7 @@ class Executable::State {
                 "it");
         }
         steps_ = steps_of(graph_, bindings_);
+        record_.emplace(words_of(graph_), recorders_of(*graph_.calls));
     }
 
     const Graph& graph() const noexcept { return graph_; }
@@ -26,7 +73,11 @@ class Executable::State {
     void replay() {
         if (is_capturing())
             throw InvalidArgument("Executable.replay: this thread captures a graph: expected the replay outside of it");
-        for (Step& step : steps_) step.run(steps_);
+        Place place(*record_);
+        for (std::size_t i = 0; i < steps_.size(); ++i) {
+            place.move_to(i, steps_[i].site);
+            steps_[i].run(steps_);
+        }
     }
 
     void bind(const ConstTensorView& captured, const TensorView& replacement) {
@@ -53,7 +104,8 @@ class Executable::State {
  private:
     Graph graph_;
     Bindings bindings_;
-    std::vector<Step> steps_;
+    std::vector<Step> steps_;  ///< one for each node
+    std::optional<record::ReplayRecord> record_;
 };
 
 Executable::Executable(const Graph& graph) : state_(std::make_unique<State>(graph)) {}

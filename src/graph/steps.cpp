@@ -3,6 +3,7 @@
 #include "api/coalescing_internal.hpp"
 #include "graph/value.hpp"
 #include "group/fingerprint.hpp"
+#include "record/call_site.hpp"
 
 #include <tutti/error.hpp>
 
@@ -75,6 +76,7 @@ class Builder {
             }
             case Kind::compute: set_function(step, node); break;
             default:
+                step.site = record::kept_call_site(node.site);
                 step.kind = node.asynchronous ? Step::Kind::start : Step::Kind::call;
                 step.plan = api::plan_of(operation_of(step, node));
         }

@@ -46,7 +46,8 @@ struct Step {
     const detail::CapturedCall* function = nullptr;
     ConstTensorList reads;
     TensorList writes;
-    std::size_t started = 0;  ///< wait: the step that began it
+    std::size_t started = 0;     ///< wait: the step that began it
+    const void* site = nullptr;  ///< the captured call's, for records of this one; null: none
 
     void run(std::vector<Step>& all);
 };

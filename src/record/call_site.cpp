@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string_view>
 
 namespace tutti::record {
@@ -26,6 +28,16 @@ bool is_relocated(const void* base) {
 }
 
 }  // namespace
+
+const void* kept_call_site(const std::string& place) {
+    constexpr std::size_t most = 1 << 16;
+    static auto& mutex = *new std::mutex;
+    static auto& texts = *new std::set<std::string>;
+    if (place.empty()) return nullptr;
+    const std::lock_guard lock(mutex);
+    if (texts.size() >= most && !texts.contains(place)) return call_site_at("a captured call");
+    return call_site_at(texts.insert(place).first->c_str());
+}
 
 std::string describe_call_site(const void* address) {
     if (address == nullptr) return {};

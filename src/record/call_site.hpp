@@ -25,6 +25,9 @@ inline const void* call_site_at(const char* place) noexcept {
     return reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(place) | is_text);
 }
 
+/// The same for a text that the process keeps from now on. It keeps 65,536 different ones; others become one text.
+const void* kept_call_site(const std::string& place);
+
 class CallSite {
  public:
     /// The call site of the function that holds it: inlined there, so that the return address is that function's.

@@ -25,6 +25,7 @@ using nlohmann::json;
 
 constexpr std::size_t line_max = 1 << 16;
 constexpr std::size_t text_max = 8192;
+constexpr std::size_t replay_text_max = 1024;
 constexpr std::size_t list_max = 1024;                    // longer ones are left out
 constexpr std::int64_t time_max = std::int64_t{1} << 61;  // differences of sums of times must not overflow
 
@@ -80,17 +81,22 @@ class Fields {
     int integer32(const char* name, int min, int max, int absent) const {
         return static_cast<int>(integer(name, min, max, absent));
     }
-    // Printed later: characters that could steer a terminal become visible.
     std::string text(const char* name) const {
         const auto found = object_.find(name);
         if (found == object_.end()) return {};
         if (!found->is_string()) refuse(origin_, line_, fmt::format("{}: expected a string", name));
-        std::string value = found->get<std::string>();
-        if (value.size() > text_max) refuse(origin_, line_, fmt::format("{}: longer than {} bytes", name, text_max));
-        for (char& c : value) {
-            if ((static_cast<unsigned char>(c) < 0x20 && c != '\n') || c == 0x7f) c = '?';
-        }
-        return value;
+        return printable(name, *found);
+    }
+    // None, or at most `count` of them.
+    std::vector<std::string> texts(const char* name, std::size_t count) const {
+        const auto found = object_.find(name);
+        if (found == object_.end()) return {};
+        const auto fits = [](const json& value) { return value.is_string(); };
+        if (!found->is_array() || found->size() > count || !std::ranges::all_of(*found, fits))
+            refuse(origin_, line_, fmt::format("{}: expected at most {} strings", name, count));
+        std::vector<std::string> values;
+        for (const json& value : *found) values.push_back(printable(name, value));
+        return values;
     }
     std::uint64_t hex(const char* name) const {
         const std::string digits = text(name);
@@ -108,6 +114,16 @@ class Fields {
     }
 
  private:
+    // Printed later: characters that could steer a terminal become visible.
+    std::string printable(const char* name, const json& text) const {
+        std::string value = text.get<std::string>();
+        if (value.size() > text_max) refuse(origin_, line_, fmt::format("{}: longer than {} bytes", name, text_max));
+        for (char& c : value) {
+            if ((static_cast<unsigned char>(c) < 0x20 && c != '\n') || c == 0x7f) c = '?';
+        }
+        return value;
+    }
+
     const std::string& origin_;
     std::size_t line_;
     json object_;
@@ -132,6 +148,7 @@ Dump header_of(const Fields& f, const std::string& origin) {
     dump.process = f.integer32("pid", 0, INT32_MAX, 0);
     dump.reason = f.text("reason");
     dump.taken_ns = f.integer("taken_ns", 0, time_max, 0);
+    dump.replays = f.texts("replays", dump_replays_max);
     for (const std::uint64_t rank : f.counts("waits_for", static_cast<std::size_t>(dump.size))) {
         if (rank < static_cast<std::uint64_t>(dump.size)) dump.waits_for.push_back(static_cast<int>(rank));
     }
@@ -200,6 +217,8 @@ std::string encode(const Dump& d) {
                {"reason", d.reason.substr(0, text_max / 4)},
                {"taken_ns", d.taken_ns}});
     if (!d.members.ranks().empty()) head["members"] = d.members.ranks();
+    for (std::size_t i = 0; i < std::min(d.replays.size(), dump_replays_max); ++i)
+        head["replays"].push_back(d.replays[i].substr(0, replay_text_max));
     if (!d.waits_for.empty() && d.waits_for.size() <= list_max) head["waits_for"] = d.waits_for;
     std::string text = line_of(head);
     for (const Entry& e : d.entries) {

@@ -82,6 +82,8 @@ struct Dump {
     int process = 0;
     std::string reason;
     std::int64_t taken_ns = 0;
+    /// The replays under way with calls of the group: "graph replay #12 at node 7 of 40: all_reduce of …".
+    std::vector<std::string> replays;
     std::vector<int> waits_for;  ///< ranks of the group that the oldest open operation was lately seen to wait for
     std::vector<Entry> entries;  ///< in order of issue; older ones have been overwritten
 };
@@ -89,6 +91,7 @@ struct Dump {
 inline constexpr int dump_version = 1;
 inline constexpr std::size_t dump_bytes_max = std::size_t{64} << 20;
 inline constexpr std::size_t dump_entries_max = 1 << 16;
+inline constexpr std::size_t dump_replays_max = 8;
 inline constexpr int dump_ranks_max = 1 << 16;
 
 std::string encode(const Dump& dump);

@@ -136,6 +136,7 @@ class Pages {
                              {"host", dump->host},
                              {"pid", dump->process},
                              {"operations", dump->entries.empty() ? 0 : dump->entries.back().number},
+                             {"replays", dump->replays},
                              {"open", std::move(open)}});
         }
         for (const Wait& wait : wait_for_graph(world)) {

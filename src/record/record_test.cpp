@@ -2,6 +2,7 @@
 #include "record/keeper.hpp"
 #include "record/public_call.hpp"
 #include "record/recorder.hpp"
+#include "record/replays.hpp"
 #include "record/timeline.hpp"
 #include "record/verdict.hpp"
 #include "support/patience.hpp"
@@ -56,6 +57,26 @@ TEST(Recorder, keeps_the_last_4096_operations_in_order_with_their_states) {
     EXPECT_EQ(dump.rank, 1);
     EXPECT_EQ(dump.size, 3);
     EXPECT_EQ(dump.process, ::getpid());
+}
+
+TEST(Recorder, names_the_node_of_each_replay_that_has_calls_of_its_group) {
+    const Recorder mine("mine", 0, 1, &describe_number), other("other", 0, 1, &describe_number);
+    ReplayRecord replay({"one", "two \x1b[2J"}, {&mine}), compute_steps({"a step"}, {});
+    EXPECT_TRUE(mine.snapshot("").replays.empty()) << "none is under way";
+    for (int i = 0; i < 3; ++i) replay.begin();
+    replay.at(1);
+    compute_steps.begin();
+    compute_steps.at(0);
+    const std::string step = "graph replay #1 at node 1 of 1: a step";
+    EXPECT_EQ(mine.snapshot("").replays,
+              (std::vector<std::string>{"graph replay #3 at node 2 of 2: two \x1b[2J", step}));
+    EXPECT_EQ(other.snapshot("").replays, std::vector{step});
+    EXPECT_EQ(decode(encode(mine.snapshot("")), "test").replays,
+              (std::vector<std::string>{"graph replay #3 at node 2 of 2: two ?[2J", step}));
+    replay.end();
+    EXPECT_EQ(mine.snapshot("").replays, std::vector{step});
+    EXPECT_THROW(decode("{\"tutti_dump\":1,\"replays\":[1]}\n", "test"), InvalidArgument);
+    EXPECT_THROW(decode("{\"tutti_dump\":1,\"replays\":\"x\"}\n", "test"), InvalidArgument);
 }
 
 TEST(Recorder, gives_a_tail_with_what_is_still_open_however_old) {

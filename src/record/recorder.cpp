@@ -3,6 +3,7 @@
 #include "core/log.hpp"
 #include "core/this_host.hpp"
 #include "record/keeper.hpp"
+#include "record/replays.hpp"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -152,6 +153,7 @@ Dump Recorder::snapshot(const std::string& reason, std::size_t count) const {
         Entry entry;
         if (read(ticket, scale, entry)) dump.entries.push_back(std::move(entry));
     }
+    dump.replays = replays_under_way(*this);
     dump.waits_for = seen_to_wait_for(dump);
     const std::lock_guard lock(splits_mutex_);
     for (const Splits& splits : splits_) {

@@ -73,7 +73,11 @@ Arrival arrival_of(const std::optional<Dump>& dump, const Entry& in) {
 std::string reason_for(const std::optional<Dump>& dump, Arrival arrival, const Entry& in) {
     switch (arrival) {
         case Arrival::unknown: return "it left no dump";
-        case Arrival::missing: return fmt::format("it has not called it; {}", last_of(*dump));
+        case Arrival::missing: {
+            std::string text = fmt::format("it has not called it; {}", last_of(*dump));
+            for (const std::string& replay : dump->replays) text += fmt::format("; it is in {}", replay);
+            return text;
+        }
         case Arrival::different:
             return fmt::format("it called {}",
                                std::ranges::find(dump->entries, in.sequence, &Entry::sequence)->title(dump->members));
@@ -227,6 +231,7 @@ std::string describe(const WorldTimeline& world) {
         text += fmt::format("  rank {} ({}, pid {}): {} operations; dumped: {}\n", world.members[dump->rank],
                             dump->host, dump->process, dump->entries.empty() ? 0 : dump->entries.back().number,
                             first_line(dump->reason));
+        for (const std::string& replay : dump->replays) text += fmt::format("    {}\n", replay);
         const Entry* in = standing_in(*dump);
         if (in == nullptr) {
             text += fmt::format("    waits for nothing; {}\n", last_of(*dump));

@@ -54,6 +54,13 @@ std::string last_doing(const Dump& tail) {
                        since(tail, last.ended_ns != 0 ? last.ended_ns : last.enqueued_ns), called_at(last));
 }
 
+// The replays that the rank was in.
+std::string replays_of(const Dump& tail) {
+    std::string text;
+    for (const std::string& replay : tail.replays) text += fmt::format("; it is in {}", replay);
+    return text;
+}
+
 // The findings on each rank; ranks with the same finding stand in one line.
 class Findings {
  public:
@@ -115,17 +122,20 @@ Judgement judge(const Subject& subject, const std::vector<std::optional<Dump>>& 
             continue;
         }
         if (subject.sequence == 0) {
-            if (rank == subject.rank || rank == subject.peer || subject.peer < 0) findings.add(last_doing(*tail), rank);
+            if (rank == subject.rank || rank == subject.peer || subject.peer < 0)
+                findings.add(last_doing(*tail) + replays_of(*tail), rank);
             continue;
         }
         const Entry* entry = find(*tail, subject.sequence);
         if (entry != nullptr) {
             const char* state = entry->state == State::completed ? "has completed" : "called";
-            findings.add(fmt::format("{} {}{}", state, entry->title(tail->members), called_at(*entry)), rank);
+            findings.add(
+                fmt::format("{} {}{}{}", state, entry->title(tail->members), called_at(*entry), replays_of(*tail)),
+                rank);
         } else if (has_passed(*tail, subject.sequence)) {
             findings.add("is past it", rank);
         } else {
-            findings.add(fmt::format("has not called it: {}", last_doing(*tail)), rank);
+            findings.add(fmt::format("has not called it: {}{}", last_doing(*tail), replays_of(*tail)), rank);
             missing.push_back(rank);
         }
     }

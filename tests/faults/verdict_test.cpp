@@ -4,6 +4,8 @@
 #include "record/timeline.hpp"
 #include "support/covers.hpp"
 
+#include <tutti/graph.hpp>
+
 #include <algorithm>
 #include <filesystem>
 
@@ -98,6 +100,36 @@ TEST_P(Verdicts, name_the_rank_that_never_calls_on_all_ranks_within_a_second_of_
         expect_wait(world, 0, 2, "it has not called it");
         expect_wait(world, 1, 2, "it has not called it");
     }
+}
+
+TEST_P(Verdicts, show_the_node_at_which_a_replay_of_a_graph_hangs) {
+    {
+        Job job(2, [](const RankProcess& me) {
+            const ProcessGroup g = me.join(GetParam(), 600ms);
+            std::vector<float> x(10);
+            bool hangs = false;
+            graph::Executable step(graph::capture([&] {
+                all_reduce(x, {.group = g});
+                graph::compute({x}, {}, [&] { std::this_thread::sleep_for(hangs ? 1500ms : 0ms); }, {.name = "look"});
+                all_reduce(x, {.group = g});
+            }));
+            for (int i = 0; i < 3; ++i) step.replay();
+            hangs = me.rank() == 1;
+            me.report_end_of([&] { step.replay(); });
+            std::this_thread::sleep_for(50ms);
+        });
+        expect_the_same(job.collect(2, 5s), 2, ErrorCode::timeout,
+                        {"all_reduce #8 in group \"world\" (2 ranks): timed out",
+                         "rank 0: called #8 all_reduce of float32 × 10, sum, called at faults_test+0x",
+                         "; it is in graph replay #4 at node 3 of 3: all_reduce of float32 × 10, sum (faults_test+0x",
+                         "rank 1: has not called it: its last operation was #7 all_reduce of float32 × 10, sum",
+                         "; it is in graph replay #4 at node 2 of 3: compute step \"look\" (verdict_test.cpp:"});
+    }
+    const record::WorldTimeline world = dumped();
+    ASSERT_EQ(world.ranks.size(), 2U);
+    expect_wait(world, 0, 1, "it is in graph replay #4 at node 2 of 3: compute step \"look\" (verdict_test.cpp:");
+    EXPECT_TRUE(describe(world).find("    graph replay #4 at node 2 of 3: compute") != std::string::npos)
+        << describe(world);
 }
 
 TEST_P(Verdicts, name_a_rank_that_is_stopped_as_silent) {
