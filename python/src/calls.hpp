@@ -4,6 +4,7 @@
 
 #include "arrays.hpp"
 #include "call_site/call_site.hpp"
+#include "captures.hpp"
 #include "errors.hpp"
 #include "without_gil.hpp"
 #include "work.hpp"
@@ -83,6 +84,7 @@ template <class F>
 auto block(std::vector<Array>& arrays, F call) {
     const InStream in_stream(source_of(arrays));
     keep_if_collected(arrays);
+    keep_if_captured(arrays);
     return without_gil(std::move(call));
 }
 

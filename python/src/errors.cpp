@@ -2,6 +2,7 @@
 
 #include <tutti/atb.hpp>
 #include <tutti/error.hpp>
+#include <tutti/graph.hpp>
 #include <tutti/interrupt.hpp>
 #include <tutti/object.hpp>
 #include <tutti/spawn.hpp>
@@ -58,6 +59,7 @@ const char* class_of(const DistError& error) {
     if (dynamic_cast<const ArgumentType*>(&error)) return "ArgumentTypeError";
     if (dynamic_cast<const ObjectError*>(&error)) return "ObjectError";
     if (dynamic_cast<const atb::Error*>(&error)) return "AtbError";
+    if (dynamic_cast<const graph::HostRead*>(&error)) return "HostRead";
     if (dynamic_cast<const InvalidArgument*>(&error)) return "InvalidArgument";
     if (dynamic_cast<const CollectiveMismatch*>(&error)) return "CollectiveMismatch";
     if (dynamic_cast<const PeerLost*>(&error)) return "PeerLost";
@@ -91,6 +93,10 @@ void set_dist_error(const DistError& error) {
     if (const auto* object_error = dynamic_cast<const ObjectError*>(&error)) {
         instance.attr("path") = nb::str(object_error->path().c_str());
         instance.attr("reason") = nb::str(object_error->reason().c_str());
+    }
+    if (const auto* host_read = dynamic_cast<const graph::HostRead*>(&error)) {
+        instance.attr("read_at") = nb::str(host_read->read_at().c_str());
+        instance.attr("written_at") = nb::str(host_read->written_at().c_str());
     }
     PyErr_SetObject(cls.ptr(), instance.ptr());
 }

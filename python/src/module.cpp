@@ -41,5 +41,6 @@ NB_MODULE(_core, m) {
     bind_trace(m);
     bind_mesh(m);
     bind_atb(m);
+    bind_graph(m);
     bind_backends(m);
 }

@@ -14,5 +14,7 @@ void bind_trace(nanobind::module_& m);
 void bind_objects(nanobind::module_& m);
 void bind_mesh(nanobind::module_& m);
 void bind_atb(nanobind::module_& m);
+void bind_graph(nanobind::module_& m);
+void bind_graph_values(nanobind::module_& m);
 
 }  // namespace tutti::python

@@ -32,9 +32,10 @@ void bind_plans(nb::module_& m) {
     nb::class_<ArrayPlan>(m, "Plan",
                           "A call with its arrays, group and options, which are checked once. The arrays stay alive\n"
                           "as long as the plan; each run reads and writes them as they are then. One thread at a time.")
-        .def("run", &ArrayPlan::run,
-             "Does the call and blocks until it is done. Raises what the plain call raises; InvalidArgument when what\n"
-             "start() began has not finished.")
+        .def(
+            "run", [](nb::object self) { nb::cast<ArrayPlan&>(self).run(self); }, nb::sig("def run(self) -> None"),
+            "Does the call and blocks until it is done. Raises what the plain call raises; InvalidArgument when what\n"
+            "start() began has not finished.")
         .def(
             "start", [](nb::object self) { return nb::cast<ArrayPlan&>(self).start(self); },
             nb::sig("def start(self) -> Work | None"), "Begins the call; the last one must have finished.")

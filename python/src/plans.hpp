@@ -17,7 +17,9 @@ class ArrayPlan {
     ArrayPlan(Plan plan, std::vector<Array> arrays, nb::object outputs)
         : plan_(std::move(plan)), arrays_(std::move(arrays)), outputs_(std::move(outputs)) {}
 
-    void run() {
+    /// A graph that captures the call keeps the plan, `self`.
+    void run(const nb::object& self) {
+        (void)keep_if_captured(self);
         const InStream in_stream(source_of(arrays_));
         without_gil([&] { plan_.run(); });
     }

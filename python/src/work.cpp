@@ -115,11 +115,13 @@ PendingWork::~PendingWork() {
 nb::object PendingWork::object(Work work, std::vector<Array> arrays, nb::object outputs) {
     release_completed();
     StreamSource source = source_of(arrays);
+    keep_if_captured(arrays);
     return nb::cast(PendingWork(std::move(work), std::move(arrays), std::move(outputs), {}, std::move(source)));
 }
 
 nb::object PendingWork::object(Work work, nb::object outputs, nb::object owner, StreamSource source) {
     release_completed();
+    if (owner.is_valid() && keep_if_captured(owner)) owner = {};
     return nb::cast(PendingWork(std::move(work), {}, std::move(outputs), std::move(owner), std::move(source)));
 }
 

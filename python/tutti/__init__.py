@@ -11,10 +11,12 @@ A tensor is a NumPy array, or anything with the buffer protocol or DLPack: PyTor
 bfloat16 and float8 are the types of ml_dtypes. Nothing here imports PyTorch, and NumPy only where it is needed.
 """
 import atexit
+import os
 import pkgutil
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 __path__ = pkgutil.extend_path(__path__, __name__)  # tutti.torch is made for one PyTorch, and may lie elsewhere
+__path__.append(os.path.join(os.path.dirname(__file__), "_alone"))  # for modules that tutti-torch has too, with more
 
 from . import _core, distributed, errors, multiprocessing
 from ._core import version as __version__
@@ -26,14 +28,14 @@ from .errors import (
 __all__ = [
     "Aborted", "CollectiveMismatch", "DistBackendError", "DistError", "DistNetworkError", "DistStoreError",
     "InternalError", "InvalidArgument", "ObjectError", "PeerLost", "Timeout", "__version__", "atb", "distributed",
-    "errors", "futures", "hfai", "multiprocessing", "objects",
+    "errors", "futures", "graph", "hfai", "multiprocessing", "objects",
 ]
 
 if _TYPE_CHECKING:
-    from . import atb, futures, hfai, objects
+    from . import atb, futures, graph, hfai, objects
 else:
     def __getattr__(name: str) -> object:
-        if name in ("atb", "futures", "hfai", "objects"):  # imported when they are used first
+        if name in ("atb", "futures", "graph", "hfai", "objects"):  # imported when they are used first
             import importlib
 
             return importlib.import_module(f"{__name__}.{name}")

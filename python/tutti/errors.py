@@ -5,7 +5,7 @@ from __future__ import annotations
 
 __all__ = [
     "Aborted", "ArgumentTypeError", "AtbError", "CollectiveMismatch", "DistBackendError", "DistError", "DistNetworkError",
-    "DistStoreError", "InternalError", "InvalidArgument", "ObjectError", "PeerLost", "PickleWarning", "Timeout",
+    "DistStoreError", "HostRead", "InternalError", "InvalidArgument", "ObjectError", "PeerLost", "PickleWarning", "Timeout",
 ]
 
 
@@ -63,6 +63,15 @@ class ObjectError(InvalidArgument):
 class AtbError(InvalidArgument):
     """tutti.atb refuses a call, before anything moves. `code` is ATB's name: ERROR_INVALID_PARAM,
     ERROR_INVALID_IN_TENSOR_NUM, ERROR_INVALID_TENSOR_DTYPE, ERROR_INVALID_TENSOR_DIM or ERROR_INVALID_TENSOR_ADDR."""
+
+
+class HostRead(InvalidArgument):
+    """A captured array was read while its graph was being captured (tutti.graph): its value does not exist yet."""
+
+    read_at: str = ""
+    """The call site of the read."""
+    written_at: str = ""
+    """That of the captured call that writes it."""
 
 
 class CollectiveMismatch(DistBackendError):

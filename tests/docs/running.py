@@ -20,7 +20,7 @@ def part_of(block):
     text = block.given + block.text + "".join(other.text for name, other in files.items()
                                               if name.endswith(".py") and re.search(rf"\b{re.escape(name)}", block.text))
     if block.language == "python" or ".py" in block.text or re.search(r"\bpython3?\b", block.text):
-        return "torch" if re.search(r"^(import|from) torch\b|\btutti\.(torch|graph)\b|make torch", text, re.MULTILINE) else "python"
+        return "torch" if re.search(r"^(import|from) torch\b|\btutti\.torch\b|\btutti\.graph\.(?:patch|get_)|make torch", text, re.MULTILINE) else "python"
     return "cpp"
 
 

@@ -1,4 +1,13 @@
-"""tutti.graph: collectives inside the graphs that torch.compile makes.
+"""tutti.graph: a program's calls as graphs, and collectives inside the graphs that torch.compile makes.
+
+Over arrays, without PyTorch (tutti._captured has the manual; needs the package tutti):
+
+    import tutti.graph as graph
+    captured = graph.capture(step)                     # a function that calls collectives and graph.compute
+    replayed = graph.Executable(graph.optimise(captured).graph)
+    replayed.replay()
+
+With torch.compile:
 
     import tutti.graph
     tutti.graph.patch_for_hcom()                       # before the model is defined
@@ -10,23 +19,37 @@ recv, and what is called with async_op=True. Any backend of torch.compile may fo
 that put small collectives together, start large ones early and wait for them late, and leave out the copies.
 
 `import tutti.graph.patch_for_hcom_allreduce` is the older way, for all_reduce alone.
+
+Nothing here imports PyTorch before it is needed.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-try:
-    import torch.distributed
-except ImportError as error:
-    raise ImportError(f"tutti.graph needs PyTorch, with torch.distributed; type: pip install torch ({error})") from None
+_OVER_ARRAYS = [
+    "Change", "Edge", "Executable", "Graph", "GroupInfo", "HostRead", "Node", "Optimised", "Piece", "Proof", "Range",
+    "capture", "check_host_read", "compute", "instantiate", "is_capturing", "item", "optimise", "prove", "temporary",
+]
+__all__ = ["CompilerConfig", "get_backend", "get_npu_backend", "patch_for_hcom", *_OVER_ARRAYS]
 
-__all__ = ["CompilerConfig", "get_backend", "get_npu_backend", "patch_for_hcom"]
+if TYPE_CHECKING:
+    from tutti._captured import *
+
+
+def _need_torch() -> None:
+    try:
+        import torch.distributed  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            f"tutti.graph needs PyTorch, with torch.distributed; type: pip install torch ({error})") from None
 
 
 def patch_for_hcom() -> None:
     """Makes what torch.distributed's functions do part of the graphs that torch.compile captures from now on. Again it does
-    nothing. Wrappers of frameworks (deepspeed.comm's) become traceable too, also where they are imported later."""
+    nothing. Wrappers of frameworks (deepspeed.comm's) become traceable too, also where they are imported later. ImportError
+    without PyTorch."""
+    _need_torch()
     from . import patch
 
     patch.install()
@@ -34,7 +57,14 @@ def patch_for_hcom() -> None:
 
 def __getattr__(name: str) -> Any:
     if name in ("CompilerConfig", "get_backend", "get_npu_backend"):
+        _need_torch()
         from . import backend
 
         return getattr(backend, name)
+    if name in _OVER_ARRAYS:
+        try:
+            from tutti import _captured
+        except ImportError as error:
+            raise ImportError(f"tutti.graph.{name} needs the package tutti; type: pip install tutti ({error})") from None
+        return getattr(_captured, name)
     raise AttributeError(f"module 'tutti.graph' has no attribute {name!r}")

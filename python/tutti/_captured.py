@@ -1,0 +1,153 @@
+"""Graphs of a program's calls over arrays; programs find all of it in tutti.graph.
+
+    import tutti.distributed as dist
+    import tutti.graph as graph
+
+    def step():
+        graph.compute([x], [y], lambda: np.multiply(x, 2, out=y), name="forward", cost_us=40)
+        dist.all_reduce(y)
+        dist.all_reduce(z)
+
+    replayed = graph.Executable(graph.optimise(graph.capture(step)).graph)
+    for batch in batches:
+        x[:] = batch
+        replayed.replay()
+
+While capture() calls its function, this thread's collectives, sends and receives (blocking, asynchronous, planned) on all
+groups, and compute(), run nothing: each becomes a node. A graph keeps the arrays and functions of its calls alive. Refused
+inside a capture, with InvalidArgument: coalesced calls, objects, quantised collectives, monitored_barrier, a receive from
+any rank, tensors on devices. C++ has the same in tutti/graph.hpp, which says more about costs.
+
+Threads: a capture belongs to its thread, an Executable serves one replay at a time, everything else may be shared.
+"""
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, overload
+
+from . import _core
+from ._core import (
+    Graph, GraphChange as Change, GraphEdge as Edge, GraphExecutable as Executable, GraphGroup as GroupInfo,
+    GraphNode as Node, GraphPiece as Piece, GraphProof as Proof, GraphRange as Range, OptimisedGraph as Optimised,
+)
+from .distributed.collectives import Group
+from .errors import HostRead, InvalidArgument
+
+__all__ = [
+    "Change", "Edge", "Executable", "Graph", "GroupInfo", "HostRead", "Node", "Optimised", "Piece", "Proof", "Range",
+    "capture", "check_host_read", "compute", "instantiate", "is_capturing", "item", "optimise", "prove", "temporary",
+]
+
+
+def capture(function: Callable[[], object]) -> Graph:
+    """Calls `function` and returns its calls as a graph; no data moves. An asynchronous call returns a Work whose wait()
+    marks the place in the order where its result has to be there; one without a wait is waited for at the graph's end.
+    All ranks capture graphs that match, as their plain calls would. Raises what the function raises; InvalidArgument
+    inside of another capture of this thread."""
+    return _core.graph_capture(function)
+
+
+def is_capturing() -> bool:
+    """Whether this thread is capturing."""
+    return _core.graph_is_capturing()
+
+
+def compute(reads: Sequence[Any], writes: Sequence[Any], function: Callable[..., object], *, name: str = "compute",
+            cost_us: float = 0) -> None:
+    """A compute step. Inside a capture it becomes a node, whose function replay() calls; outside it is called at once. It
+    reads the arrays `reads` and no other that the graph writes, and writes every byte of `writes`; where it writes a part
+    of an array, or reads what it overwrites, the array is in both lists. A step without `writes` is kept for its effects
+    elsewhere.
+
+    function   takes nothing, or two lists of arrays, reads and writes: only then can the step run on other arrays
+               (Executable.bind). What it raises, replay() raises.
+    name       for texts and pictures
+    cost_us    about how long it takes, in microseconds: what overlaps with it is decided by that
+    errors     InvalidArgument for arrays on devices or with gaps, and for another kind of function"""
+    _core.graph_compute(list(reads), list(writes), function, name, cost_us, _takes_arrays(function))
+
+
+def _takes_arrays(function: Callable[..., object]) -> bool:
+    if not callable(function):
+        raise InvalidArgument(f"compute: function is of type {type(function).__name__}: expected a function")
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # written in C, and says nothing: it takes nothing
+        return False
+    for arguments in ((), (None, None)):
+        try:
+            signature.bind(*arguments)
+        except TypeError:
+            continue
+        return bool(arguments)
+    raise InvalidArgument(f"compute: function takes {signature}: expected one that takes nothing, or (reads, writes)")
+
+
+def temporary(array: Any) -> None:
+    """Inside a capture: nobody reads `array` after the graph, so what only leads to its last value need not happen."""
+    _core.graph_temporary(array)
+
+
+def item(array: Any) -> Any:
+    """The number in an array of one element. Raises HostRead if this thread captures a graph in which some node writes it:
+    its value does not exist yet. A plain read of an array, as by float(x), cannot be seen."""
+    return _core.graph_item(array)
+
+
+def check_host_read(array: Any, reader: str) -> None:
+    """Raises HostRead, with both call sites, if this thread captures a graph in which some node writes `array`. `reader`
+    names for the message what is about to read."""
+    _core.graph_check_host_read(array, reader)
+
+
+def prove(captured: Sequence[Graph], optimised: Sequence[Graph] | None = None) -> Proof:
+    """Runs the graphs of all ranks that their groups name at once, on symbols. Afterwards it is known that each group's
+    collectives come in the same order with matching arguments on all ranks, that every message is received, that nobody
+    waits forever, and that no node touches what an asynchronous one still uses. With `optimised`, the same of both, and
+    that every byte that a program may read afterwards holds the same after either. About a microsecond for each node and
+    rank."""
+    if optimised is None:
+        return _core.graph_prove(list(captured))
+    return _core.graph_prove_equal(list(captured), list(optimised))
+
+
+@overload
+def optimise(graph: Graph, *, group: Group = ..., order: str = ..., dead_values: bool = ..., algebra: bool = ...,
+             buckets: bool = ..., overlap: bool = ..., bucket_bytes: int | None = ..., overlap_us: float = ...,
+             in_flight_bytes: int = ..., stages: bool = ...) -> Optimised: ...
+
+
+@overload
+def optimise(graph: Sequence[Graph], *, order: str = ..., dead_values: bool = ..., algebra: bool = ...,
+             buckets: bool = ..., overlap: bool = ..., bucket_bytes: int | None = ..., overlap_us: float = ...,
+             in_flight_bytes: int = ..., stages: bool = ...) -> list[Optimised]: ...
+
+
+def optimise(graph: Graph | Sequence[Graph], *, group: Group = None, order: str = "free", dead_values: bool = True,
+             algebra: bool = True, buckets: bool = True, overlap: bool = True, bucket_bytes: int | None = None,
+             overlap_us: float = 200, in_flight_bytes: int = 1 << 30, stages: bool = False) -> Optimised | list[Optimised]:
+    """The passes, with a proof of what they return.
+
+    Of one graph, this rank's: all ranks of `group` (None: the default one), which has all ranks of the graph's groups,
+    call it; one exchange of the graphs' texts comes first. Of a list, the graphs of all ranks: asks nobody.
+
+    order             "free", or "program": everything stays in the program's order
+    dead_values, algebra, buckets, overlap    the passes
+    bucket_bytes      the size of a bucket; None: the smallest with 90 % of the group's bandwidth
+    overlap_us        collectives that take less, as predicted, are not worth starting early
+    in_flight_bytes   of buffers that started early and are not waited for
+    stages            keep the graph after each pass in Change.after
+    errors            InvalidArgument for graphs that do not hold by themselves"""
+    passes = {"dead_values": dead_values, "algebra": algebra, "buckets": buckets, "overlap": overlap}
+    if isinstance(graph, Graph):
+        return _core.graph_optimise(graph, group, order, passes, bucket_bytes, overlap_us, in_flight_bytes, stages)
+    if group is not None:
+        raise InvalidArgument("optimise: group is for one graph, which the ranks exchange: expected None with a list")
+    return _core.graph_optimise_all(list(graph), order, passes, bucket_bytes, overlap_us, in_flight_bytes, stages)
+
+
+def instantiate(graph: Graph) -> Executable:
+    """Executable(graph): makes a plan of each call, moves no data, waits for nobody. InvalidArgument for a graph of
+    from_text()."""
+    return Executable(graph)
