@@ -263,8 +263,7 @@ nlohmann::json memory() {
 
 void run_layers(const Options& options) {
     tutti::init_process_group();
-    const std::vector<nlohmann::json> rows{overlapped("layers", 16, {}, options),
-                                           overlapped("split", 1, {.chunks = 4}, options)};
+    const std::vector<nlohmann::json> rows{overlapped("layers", 16, {}, options), overlapped("split", 1, {}, options)};
     if (tutti::get_rank() == 0) tutti::bench::report(rows, options.json);
     tutti::destroy_process_group();
 }
