@@ -271,6 +271,22 @@ class Bench:
         self.note("graph layers", "layers", time["layers", "compiled"] / time["layers", "eager"])
         self.note("graph gloo", "layers", time["layers", "compiled"] / time["layers", "eager gloo"])
 
+    def replay(self):
+        rows = self.rows(self.program, "run", "-n", 2, self.build / "bench/graph_bench")
+        ratio = {(row["work"], row["case"]): row["ratio"] for row in rows if "case" in row}
+        alone = {row["work"]: row for row in rows if "case" not in row}
+        self.note("replayed", "independent", ratio["independent", "optimised"])
+        self.note("dependent", "dependent", ratio["dependent", "optimised"])
+        self.note("empty", "1000 empty steps", alone["empty"]["ns"])
+        self.note("proof", "40,000 nodes in all", alone["proof"]["seconds"])
+        self.note("peak", "random graphs", alone["memory"]["ratio"])
+
+    def layers(self):
+        for row in self.rows(self.program, "run", "-n", 2, self.build / "bench/graph_bench", "--layers"):
+            if "ratio" not in row:
+                raise RuntimeError(f"needs {row['needs_cores']} cores, one beside each rank's; here are {os.cpu_count()}")
+            self.note(row["work"], f"{row['layers']} layers" if row["layers"] > 1 else "one layer", row["ratio"])
+
     def veth(self, *more):
         if os.geteuid() != 0:
             raise RuntimeError("network namespaces need root")

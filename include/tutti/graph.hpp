@@ -115,9 +115,12 @@ struct Node {
     int tag = 0;
     bool asynchronous = false;  ///< a wait follows
     bool opaque = false;        ///< its ranges are hulls of tensors that are not in one piece; passes leave it as it is
+    bool fixed = false;         ///< its buffers have to stay where they are: its function takes no views
     double cost_us = 0;         ///< of a compute step, as its caller says
-    std::string name;           ///< of a compute step
-    std::string site;           ///< the call site
+    std::uint64_t rows = 0;     ///< of a compute step that may run in chunks, in its piece; 0: it may not
+    std::vector<std::uint32_t> whole;  ///< of such a step: which of its reads every chunk gets whole
+    std::string name;                  ///< of a compute step
+    std::string site;                  ///< the call site
     std::vector<Piece> pieces;
 };
 
@@ -140,6 +143,7 @@ struct TUTTI_API Graph {
     std::vector<std::uint64_t> buffers;  ///< their sizes in bytes
     std::vector<Range> temporaries;      ///< nobody reads these after the graph
     std::vector<Node> nodes;
+    int arena = -1;        ///< the buffer that each Executable makes for itself, for temporaries; -1: none
     bool changed = false;  ///< by a pass that touched communication
     /// The functions, and where the buffers lie; null after from_text().
     std::shared_ptr<const detail::CapturedCalls> calls;
@@ -158,16 +162,34 @@ struct TUTTI_API Graph {
     static Graph from_text(std::string_view text);
     /// Microseconds that one replay takes, by the groups' figures and the compute steps' costs.
     double predicted_us() const;
+    /// Bytes of memory that a replay needs: of all buffers that a node uses, the arena's among them.
+    std::uint64_t peak_bytes() const;
 };
 /// Whether they do the same in the same order; call sites and functions do not count.
 TUTTI_API bool operator==(const Graph& a, const Graph& b);
 
 // ---- Capture ------------------------------------------------------------------------------------------------------
 
+/// What the caller says of a compute step.
+struct ComputeOptions {
+    std::string name = "compute";
+    double cost_us = 0;  ///< about how long it takes: what overlaps with it is decided by that
+    /// The step may run in chunks. All its tensors, but for the reads that `whole` lists, have the same number of rows
+    /// (their first dimension), and however the rows are cut into blocks, to run the function on the blocks of each,
+    /// one block after the other, gives the same as to run it once. A matrix product of x and w is, by the rows of x:
+    /// compute({x, w}, {y}, product, {.splittable = true, .whole = {1}}).
+    bool splittable = false;
+    std::vector<std::uint32_t> whole{};  ///< of a splittable step: numbers of the reads that each chunk gets whole
+    /// Each element of the writes depends on the elements at the same place of the reads alone, again but for `whole`;
+    /// all others have as many elements. The step may run in chunks that begin at any element; the function gets
+    /// those as tensors of one dimension.
+    bool elementwise = false;
+};
+
 namespace detail {
 using Views = std::function<void(std::span<const ConstTensorView>, std::span<const TensorView>)>;
 TUTTI_API void capture_compute(const ConstTensorList& reads, const TensorList& writes, Views run, bool takes_views,
-                               std::string name, double cost_us, const std::source_location& site);
+                               const ComputeOptions& options, const std::source_location& site);
 class Scope;
 class TUTTI_API Capture {
  public:
@@ -196,32 +218,30 @@ Graph capture(F&& function) {
 /// Whether this thread is capturing.
 TUTTI_API bool is_capturing() noexcept;
 
-struct ComputeOptions {
-    std::string name = "compute";
-    double cost_us = 0;  ///< about how long it takes: what overlaps with it is decided by that
-};
 /// A compute step. Inside a capture it becomes a node, which replay() calls; outside it is called at once. It reads
 /// `reads` and nothing else that the graph writes, and writes every byte of `writes`; where it writes a part of a
 /// tensor, or reads what it overwrites, the tensor is in both lists. A step without `writes` is kept for its effects
 /// elsewhere. The function takes nothing, or (std::span<const ConstTensorView> reads, std::span<const TensorView>
-/// writes): only then can the step run on other buffers (Executable::bind). Tensors in one piece, in host memory:
-/// InvalidArgument.
+/// writes): only then can the step run on other buffers (Executable::bind, OptimiseOptions::memory) and in chunks.
+/// errors   InvalidArgument: a tensor that is not in one piece in host memory; a step that may run in chunks and whose
+///          function takes no views, whose tensors have not the same number of rows, or without a read to be cut.
 template <class F>
 void compute(const ConstTensorList& reads, const TensorList& writes, F&& function, const ComputeOptions& options = {},
              const std::source_location& site = std::source_location::current()) {
     constexpr bool takes_views = std::invocable<F&, std::span<const ConstTensorView>, std::span<const TensorView>>;
     if constexpr (takes_views) {
-        detail::capture_compute(reads, writes, std::forward<F>(function), true, options.name, options.cost_us, site);
+        detail::capture_compute(reads, writes, std::forward<F>(function), true, options, site);
     } else {
         detail::capture_compute(
             reads, writes,
             [f = std::forward<F>(function)](std::span<const ConstTensorView>, std::span<const TensorView>) mutable {
                 f();
             },
-            false, options.name, options.cost_us, site);
+            false, options, site);
     }
 }
-/// Inside a capture: nobody reads `tensor` after the graph, so what only leads to its last value need not happen.
+/// Inside a capture: nobody reads `tensor` after the graph, so what only leads to its last value need not happen, and
+/// its bytes may lie elsewhere. Throws InvalidArgument outside of a capture.
 TUTTI_API void temporary(ConstTensorView tensor);
 
 /// Throws HostRead if this thread captures a graph in which some node writes to `tensor`. `reader`: for the message.
@@ -263,20 +283,24 @@ enum class Order {
 struct OptimiseOptions {
     ProcessGroup group{};  ///< its ranks, all of those of the graph's groups, call optimise(); empty: the default group
     Order order = Order::free;
-    bool dead_values = true, algebra = true, buckets = true, overlap = true;
+    bool dead_values = true, algebra = true, buckets = true, split = true, overlap = true, memory = true;
     /// The size of a bucket. Default: 9 · latency · bandwidth of the group, the smallest size with 90 % of the
     /// bandwidth.
     std::optional<std::uint64_t> bucket_bytes{};
     double overlap_us = 200;  ///< collectives that take less, as predicted, are not worth starting early
+    /// In how many chunks a long all_reduce runs, with the steps before and after it that may. Default: the power of
+    /// two next to √(what can overlap / latency), up to 16, with `overlap_us` of communication in each.
+    std::optional<int> chunks{};
     std::uint64_t in_flight_bytes = std::uint64_t{1} << 30;  ///< of buffers that started early and are not waited for
     bool stages = false;  ///< keep the graph after each pass (Change::after), to look at
 };
 
 /// What one pass did.
 struct Change {
-    std::string pass;               ///< "dead values", "algebra", "buckets", "overlap"
-    std::vector<std::string> text;  ///< a sentence each; empty: it found nothing
-    double before_us = 0, after_us = 0;
+    std::string pass;                    ///< "algebra", "dead values", "buckets", "split", "overlap", "memory"
+    std::vector<std::string> text;       ///< a sentence each; empty: it found nothing
+    double before_us = 0, after_us = 0;  ///< Graph::predicted_us()
+    std::uint64_t before_bytes = 0, after_bytes = 0;  ///< Graph::peak_bytes()
     Graph after{};  ///< with OptimiseOptions::stages: what the pass made; otherwise without nodes
 };
 struct TUTTI_API Optimised {
@@ -301,8 +325,9 @@ TUTTI_API Optimised optimise(const Graph& graph, const OptimiseOptions& options 
 /// hash, so that ranks with other graphs, or plain calls, get CollectiveMismatch there.
 class TUTTI_API Executable {
  public:
-    /// Makes a plan of each call (instantiation): moves no data and waits for nobody. InvalidArgument for a graph of
-    /// from_text().
+    /// Makes a plan of each call (instantiation), and the memory of the graph's arena: moves no data and waits for
+    /// nobody. The program's own memory of temporaries that lie in the arena is not used. InvalidArgument for a graph
+    /// of from_text().
     explicit Executable(const Graph& graph);
     Executable(Executable&& other) noexcept;
     Executable& operator=(Executable&& other) noexcept;
@@ -311,7 +336,8 @@ class TUTTI_API Executable {
     ~Executable();
 
     /// Runs it once, to the end. Throws what its calls and functions throw; asynchronous calls that have begun go on
-    /// then, on the same buffers. Allocates nothing for short collectives, messages, copies and compute steps.
+    /// then, on the same buffers. From the second time on it allocates nothing for collectives within a host, short
+    /// messages, copies and compute steps.
     void replay();
     /// From the next replay on, uses `replacement` where it used `captured`, a tensor of the capture (or an earlier
     /// replacement): the same dtype and size, both in one piece. InvalidArgument where a node's tensor lies in it only

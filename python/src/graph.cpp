@@ -178,9 +178,19 @@ double number_of(nb::handle value, const char* operation, const char* argument) 
 }
 
 void compute(nb::handle reads_list, nb::handle writes_list, nb::handle function, const std::string& name,
-             nb::handle cost_us, bool takes_arrays) {
+             nb::handle cost_us, bool takes_arrays, nb::handle splittable, nb::handle whole, nb::handle elementwise) {
     constexpr const char* operation = "compute";
-    const double cost = number_of(cost_us, operation, "cost_us");
+    graph::ComputeOptions options;
+    options.name = name;
+    options.cost_us = number_of(cost_us, operation, "cost_us");
+    options.splittable = flag_of(splittable, operation, "splittable");
+    options.elementwise = flag_of(elementwise, operation, "elementwise");
+    for (const nb::handle read : whole) {
+        const int number = integer_of(read, operation, "whole");
+        if (number < 0)
+            throw InvalidArgument(fmt::format("compute: whole has {}: expected numbers of reads, from 0", number));
+        options.whole.push_back(static_cast<std::uint32_t>(number));
+    }
     ComputeStep step;
     step.read_arrays = ArrayList(reads_list, reads, operation, "reads");
     step.written_arrays = ArrayList(writes_list, writes, operation, "writes");
@@ -193,7 +203,7 @@ void compute(nb::handle reads_list, nb::handle writes_list, nb::handle function,
     without_gil([&, shared = with_lock_at_end(std::move(step))] {
         graph::detail::capture_compute(
             read, written, [shared](auto now_read, auto now_written) { shared->run(now_read, now_written); },
-            takes_arrays, name, cost, std::source_location::current());
+            takes_arrays, options, std::source_location::current());
     });
 }
 
@@ -240,8 +250,8 @@ nb::object item(nb::handle tensor) {
 // ------------------------------------------------------------------------------------------------------------
 
 graph::OptimiseOptions options_of(nb::handle group, const std::string& order, nb::handle passes,
-                                  nb::handle bucket_bytes, nb::handle overlap_us, std::uint64_t in_flight_bytes,
-                                  bool stages) {
+                                  nb::handle bucket_bytes, nb::handle overlap_us, nb::handle chunks,
+                                  std::uint64_t in_flight_bytes, bool stages) {
     constexpr const char* operation = "optimise";
     graph::OptimiseOptions o;
     o.group = group_of(group, operation);
@@ -252,7 +262,9 @@ graph::OptimiseOptions options_of(nb::handle group, const std::string& order, nb
     for (const auto& [name, pass] : {std::pair{"dead_values", &graph::OptimiseOptions::dead_values},
                                      {"algebra", &graph::OptimiseOptions::algebra},
                                      {"buckets", &graph::OptimiseOptions::buckets},
-                                     {"overlap", &graph::OptimiseOptions::overlap}})
+                                     {"split", &graph::OptimiseOptions::split},
+                                     {"overlap", &graph::OptimiseOptions::overlap},
+                                     {"memory", &graph::OptimiseOptions::memory}})
         o.*pass = flag_of(on[name], operation, name);
     if (!bucket_bytes.is_none()) {
         const int bytes = integer_of(bucket_bytes, operation, "bucket_bytes");
@@ -260,6 +272,7 @@ graph::OptimiseOptions options_of(nb::handle group, const std::string& order, nb
         o.bucket_bytes = static_cast<std::uint64_t>(bytes);
     }
     o.overlap_us = number_of(overlap_us, operation, "overlap_us");
+    if (!chunks.is_none()) o.chunks = integer_of(chunks, operation, "chunks");
     o.in_flight_bytes = in_flight_bytes;
     o.stages = stages;
     return o;
@@ -295,16 +308,18 @@ void bind_graph(nb::module_& m) {
     });
     m.def("graph_optimise",
           [](const Graph& graph, nb::handle group, const std::string& order, nb::handle passes, nb::handle bucket_bytes,
-             nb::handle overlap_us, std::uint64_t in_flight_bytes, bool stages) {
-              const auto options = options_of(group, order, passes, bucket_bytes, overlap_us, in_flight_bytes, stages);
+             nb::handle overlap_us, nb::handle chunks, std::uint64_t in_flight_bytes, bool stages) {
+              const auto options =
+                  options_of(group, order, passes, bucket_bytes, overlap_us, chunks, in_flight_bytes, stages);
               return without_gil([&] { return optimise(graph, options); });
           });
-    m.def("graph_optimise_all", [](const std::vector<Graph>& graphs, const std::string& order, nb::handle passes,
-                                   nb::handle bucket_bytes, nb::handle overlap_us, std::uint64_t in_flight_bytes,
-                                   bool stages) {
-        const auto options = options_of(nb::none(), order, passes, bucket_bytes, overlap_us, in_flight_bytes, stages);
-        return without_gil([&] { return optimise(graphs, options); });
-    });
+    m.def("graph_optimise_all",
+          [](const std::vector<Graph>& graphs, const std::string& order, nb::handle passes, nb::handle bucket_bytes,
+             nb::handle overlap_us, nb::handle chunks, std::uint64_t in_flight_bytes, bool stages) {
+              const auto options =
+                  options_of(nb::none(), order, passes, bucket_bytes, overlap_us, chunks, in_flight_bytes, stages);
+              return without_gil([&] { return optimise(graphs, options); });
+          });
     nb::class_<ExecutableObject>(
         m, "GraphExecutable",
         "A graph, ready to run. One replay at a time; all ranks issue what their graphs say, among their other calls.")

@@ -96,6 +96,8 @@ void bind_results(nb::module_& m) {
         .def_ro("text", &Change::text, "A sentence each; empty: it found nothing.")
         .def_ro("before_us", &Change::before_us, "The predicted time of a replay before it.")
         .def_ro("after_us", &Change::after_us, "The same after it.")
+        .def_ro("before_bytes", &Change::before_bytes, "The most bytes that its buffers hold at a time, before it.")
+        .def_ro("after_bytes", &Change::after_bytes, "The same after it.")
         .def_ro("after", &Change::after, "With stages=True the graph after it; otherwise a graph without nodes.");
     nb::class_<Optimised>(m, "OptimisedGraph", "A graph with what the passes did.")
         .def_ro("graph", &Optimised::graph)
@@ -126,6 +128,7 @@ void bind_graph_values(nb::module_& m) {
         .def_static("from_text", &Graph::from_text, nb::arg("text"),
                     "What to_text() wrote: it can be proved and optimised, not run. InvalidArgument with the line.")
         .def("predicted_us", &Graph::predicted_us, "Microseconds that one replay takes, as predicted.")
+        .def("peak_bytes", &Graph::peak_bytes, "The most bytes that its buffers hold at a time.")
         .def(
             "__eq__",
             [](const Graph& self, nb::handle other) {

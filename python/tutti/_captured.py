@@ -54,7 +54,7 @@ def is_capturing() -> bool:
 
 
 def compute(reads: Sequence[Any], writes: Sequence[Any], function: Callable[..., object], *, name: str = "compute",
-            cost_us: float = 0) -> None:
+            cost_us: float = 0, splittable: bool = False, whole: Sequence[int] = (), elementwise: bool = False) -> None:
     """A compute step. Inside a capture it becomes a node, whose function replay() calls; outside it is called at once. It
     reads the arrays `reads` and no other that the graph writes, and writes every byte of `writes`; where it writes a part
     of an array, or reads what it overwrites, the array is in both lists. A step without `writes` is kept for its effects
@@ -64,8 +64,14 @@ def compute(reads: Sequence[Any], writes: Sequence[Any], function: Callable[...,
                (Executable.bind). What it raises, replay() raises.
     name       for texts and pictures
     cost_us    about how long it takes, in microseconds: what overlaps with it is decided by that
-    errors     InvalidArgument for arrays on devices or with gaps, and for another kind of function"""
-    _core.graph_compute(list(reads), list(writes), function, name, cost_us, _takes_arrays(function))
+    splittable    the step may run in chunks: all its arrays, but for the reads whose numbers are in `whole`, have the same
+               number of rows (their first dimension), and to run the function on blocks of rows gives the same
+    elementwise   each element of the writes depends on the elements at the same place of the reads alone, again but for
+               `whole`: the step may run in chunks that begin anywhere, which the function gets as arrays of one dimension
+    errors     InvalidArgument for arrays on devices or with gaps, for another kind of function, and for a step that may run
+               in chunks and takes no arrays or has none to be cut"""
+    _core.graph_compute(list(reads), list(writes), function, name, cost_us, _takes_arrays(function), splittable, list(whole),
+                        elementwise)
 
 
 def _takes_arrays(function: Callable[..., object]) -> bool:
@@ -114,37 +120,44 @@ def prove(captured: Sequence[Graph], optimised: Sequence[Graph] | None = None) -
 
 @overload
 def optimise(graph: Graph, *, group: Group = ..., order: str = ..., dead_values: bool = ..., algebra: bool = ...,
-             buckets: bool = ..., overlap: bool = ..., bucket_bytes: int | None = ..., overlap_us: float = ...,
-             in_flight_bytes: int = ..., stages: bool = ...) -> Optimised: ...
+             buckets: bool = ..., split: bool = ..., overlap: bool = ..., memory: bool = ..., bucket_bytes: int | None = ...,
+             overlap_us: float = ..., chunks: int | None = ..., in_flight_bytes: int = ..., stages: bool = ...
+             ) -> Optimised: ...
 
 
 @overload
 def optimise(graph: Sequence[Graph], *, order: str = ..., dead_values: bool = ..., algebra: bool = ...,
-             buckets: bool = ..., overlap: bool = ..., bucket_bytes: int | None = ..., overlap_us: float = ...,
-             in_flight_bytes: int = ..., stages: bool = ...) -> list[Optimised]: ...
+             buckets: bool = ..., split: bool = ..., overlap: bool = ..., memory: bool = ..., bucket_bytes: int | None = ...,
+             overlap_us: float = ..., chunks: int | None = ..., in_flight_bytes: int = ..., stages: bool = ...
+             ) -> list[Optimised]: ...
 
 
 def optimise(graph: Graph | Sequence[Graph], *, group: Group = None, order: str = "free", dead_values: bool = True,
-             algebra: bool = True, buckets: bool = True, overlap: bool = True, bucket_bytes: int | None = None,
-             overlap_us: float = 200, in_flight_bytes: int = 1 << 30, stages: bool = False) -> Optimised | list[Optimised]:
+             algebra: bool = True, buckets: bool = True, split: bool = True, overlap: bool = True, memory: bool = True,
+             bucket_bytes: int | None = None, overlap_us: float = 200, chunks: int | None = None,
+             in_flight_bytes: int = 1 << 30, stages: bool = False) -> Optimised | list[Optimised]:
     """The passes, with a proof of what they return.
 
     Of one graph, this rank's: all ranks of `group` (None: the default one), which has all ranks of the graph's groups,
     call it; one exchange of the graphs' texts comes first. Of a list, the graphs of all ranks: asks nobody.
 
     order             "free", or "program": everything stays in the program's order
-    dead_values, algebra, buckets, overlap    the passes
+    dead_values, algebra, buckets, split, overlap, memory    the passes
     bucket_bytes      the size of a bucket; None: the smallest with 90 % of the group's bandwidth
     overlap_us        collectives that take less, as predicted, are not worth starting early
+    chunks            in how many a long all_reduce runs with the steps around it that may; None: by the group's figures
     in_flight_bytes   of buffers that started early and are not waited for
     stages            keep the graph after each pass in Change.after
     errors            InvalidArgument for graphs that do not hold by themselves"""
-    passes = {"dead_values": dead_values, "algebra": algebra, "buckets": buckets, "overlap": overlap}
+    passes = {"dead_values": dead_values, "algebra": algebra, "buckets": buckets, "split": split,
+              "overlap": overlap, "memory": memory}
     if isinstance(graph, Graph):
-        return _core.graph_optimise(graph, group, order, passes, bucket_bytes, overlap_us, in_flight_bytes, stages)
+        return _core.graph_optimise(graph, group, order, passes, bucket_bytes, overlap_us, chunks, in_flight_bytes,
+                                    stages)
     if group is not None:
         raise InvalidArgument("optimise: group is for one graph, which the ranks exchange: expected None with a list")
-    return _core.graph_optimise_all(list(graph), order, passes, bucket_bytes, overlap_us, in_flight_bytes, stages)
+    return _core.graph_optimise_all(list(graph), order, passes, bucket_bytes, overlap_us, chunks, in_flight_bytes,
+                                    stages)
 
 
 def instantiate(graph: Graph) -> Executable:

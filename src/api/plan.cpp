@@ -93,9 +93,19 @@ class PlannedCall {
         return operation;
     }
 
+    // The last operation once more, if it is over for everybody: no Work refers to it, and its callbacks have returned.
+    api::PreparedOperation renewed() {
+        const bool alone = last_ != nullptr && last_.use_count() == 1;
+        if (!alone || !model_->is_collective || model_->device.type != Device::Type::cpu) return nullptr;
+        last_->renew(*model_);
+        last_->timeout = timeout_.count() > 0 ? timeout_ : group_.timeout();
+        return std::exchange(last_, nullptr);
+    }
+
     // A refused operation has not begun: it is not the last.
     void issue(bool asynchronous) {
-        api::PreparedOperation operation = next();
+        api::PreparedOperation operation = renewed();
+        if (!operation) operation = next();
         group_.submit(operation, asynchronous);
         last_ = std::move(operation);
     }

@@ -44,17 +44,35 @@ Execution::Execution(std::shared_ptr<const schedule::Schedule> schedule, const O
       operands_(operands),
       context_(context),
       element_bytes_(size_of(operands.dtype)),
-      base_(first_of(*schedule_, context.first_publication)),
-      agreed_(context.local_of.size()) {
-    std::uint64_t end = base_;
-    for (const schedule::Schedule* s = schedule_.get(); s != nullptr; s = s->otherwise.get())
-        end = first_of(*s, end) + s->publications;
-    context.first_publication = end;
+      base_(0) {
+    take_publications();
     if (context.arena != nullptr) {
         const transport::ArenaLayout& layout = context.arena->layout();
         context.read_last.resize(static_cast<std::size_t>(layout.ranks) * layout.slots);
     }
     begin();
+}
+
+void Execution::restart(std::shared_ptr<const schedule::Schedule> schedule, const Operands& operands) {
+    schedule_ = std::move(schedule);
+    operands_ = operands;
+    element_bytes_ = size_of(operands.dtype);
+    window_ = window_base;
+    idle_ = 0;
+    met_ = falls_back_ = false;
+    mismatch_.reset();
+    take_publications();
+    begin();
+}
+
+/// Of this run, and of what it may fall back to: the same on all ranks of the host.
+void Execution::take_publications() {
+    agreed_.assign(context_.local_of.size(), false);
+    base_ = first_of(*schedule_, context_.first_publication);
+    std::uint64_t end = base_;
+    for (const schedule::Schedule* s = schedule_.get(); s != nullptr; s = s->otherwise.get())
+        end = first_of(*s, end) + s->publications;
+    context_.first_publication = end;
 }
 
 /// Begins the schedule; its round 0 is publication base_.
@@ -63,8 +81,10 @@ void Execution::begin() {
     transfers_.clear();
     transfers_.resize(schedule_->steps.size());
     first_open_ = started_ = next_shared_ = 0;
-    if (schedule_->scratch_count > 0)
-        scratch_ = std::make_unique_for_overwrite<std::byte[]>(schedule_->scratch_count * element_bytes_);
+    if (const std::size_t needed = schedule_->scratch_count * element_bytes_; needed > scratch_bytes_) {
+        scratch_ = std::make_unique_for_overwrite<std::byte[]>(needed);
+        scratch_bytes_ = needed;
+    }
     while (next_shared_ < states_.size() && !schedule::is_shared(schedule_->steps[next_shared_].kind)) ++next_shared_;
     // Skipped publications need no room.
     if (schedule_->publications > 0) {
@@ -209,9 +229,9 @@ bool Execution::start(std::size_t index) {
         return true;
     }
     if (step.kind == StepKind::combine) {
-        std::vector<const void*> inputs;
-        for (std::uint32_t i = 0; i < step.operand_count; ++i) inputs.push_back(address(operands[i].chunk));
-        kernels::combine(operands_.op, operands_.dtype, address(step.target), inputs, step.target.count,
+        inputs_.clear();
+        for (std::uint32_t i = 0; i < step.operand_count; ++i) inputs_.push_back(address(operands[i].chunk));
+        kernels::combine(operands_.op, operands_.dtype, address(step.target), inputs_, step.target.count,
                          step.finish ? operands_.divisor : 1);
         states_[index] = State::done;
         return true;

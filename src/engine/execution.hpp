@@ -62,6 +62,8 @@ class Execution final : public Running {
     Execution(std::shared_ptr<const schedule::Schedule> schedule, const Operands& operands, RankContext& context);
     ~Execution() override;
 
+    /// Another run, of one that is done, in the same memory.
+    void restart(std::shared_ptr<const schedule::Schedule> schedule, const Operands& operands);
     bool progress() override;
     bool done() const noexcept override { return first_open_ == states_.size(); }
     std::string where() const override;
@@ -92,6 +94,7 @@ class Execution final : public Running {
     void tell_published(std::uint64_t publication);
     void tell_huge_pages() const;
     void begin();
+    void take_publications();
     void fall_back();
     // Schedules in place (in_place.cpp).
     bool run_in_place(const schedule::Step& step);
@@ -127,8 +130,12 @@ class Execution final : public Running {
     std::size_t next_shared_ = 0;                                  // index of the next staging step
     std::vector<std::unique_ptr<transport::Transfer>> transfers_;  // by step, where there is one
     std::unique_ptr<std::byte[]> scratch_;
+    std::size_t scratch_bytes_ = 0;
     std::vector<std::pair<int, bool>> held_;  // of one turn: lanes (peer, sends)
-    std::vector<bool> agreed_;                // by rank: its record has been compared
+    // Of one step.
+    std::vector<const void*> inputs_, inputs_of_piece_;
+    std::vector<std::byte*> other_targets_;
+    std::vector<bool> agreed_;  // by rank: its record has been compared
     // In place: the buffers that all ranks have named at `meet`, by rank, and whether others may touch this rank's
     // buffers.
     std::vector<transport::NamedBuffers> named_;

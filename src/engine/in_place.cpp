@@ -134,24 +134,26 @@ bool Execution::run_in_place(const Step& step) {
 
 /// All buffers are mapped here.
 bool Execution::combine_in_place(const Step& step) {
-    std::vector<const void*> inputs;
+    inputs_.clear();
     for (std::uint32_t i = 0; i < step.operand_count; ++i) {
         const Operand& operand = schedule_->operands[step.first_operand + i];
-        inputs.push_back(operand.peer < 0 ? address(operand.chunk) : far(operand.peer, operand.chunk).at);
+        inputs_.push_back(operand.peer < 0 ? address(operand.chunk) : far(operand.peer, operand.chunk).at);
     }
     std::byte* const target = step.peer < 0 ? address(step.target) : far(step.peer, step.target).at;
-    std::vector<std::byte*> others;
+    std::vector<std::byte*>& others = other_targets_;
+    others.clear();
     for (std::size_t r = 0; step.everywhere && r < context_.local_of.size(); ++r) {
         const int local = context_.local_of[r];
         if (local >= 0 && local != context_.local_rank) others.push_back(far(static_cast<int>(r), step.target).at);
     }
     // With several targets in pieces, which the copies find in the first-level cache.
-    std::vector<const void*> at(inputs.size());
+    std::vector<const void*>& at = inputs_of_piece_;
+    at.resize(inputs_.size());
     const std::uint64_t piece = others.empty() ? step.target.count : piece_bytes / element_bytes_;
     for (std::uint64_t done = 0; done < step.target.count; done += piece) {
         const std::uint64_t now = std::min(piece, step.target.count - done);
         const std::size_t offset = done * element_bytes_;
-        for (std::size_t i = 0; i < at.size(); ++i) at[i] = static_cast<const std::byte*>(inputs[i]) + offset;
+        for (std::size_t i = 0; i < at.size(); ++i) at[i] = static_cast<const std::byte*>(inputs_[i]) + offset;
         kernels::combine(operands_.op, operands_.dtype, target + offset, at, now, step.finish ? operands_.divisor : 1);
         for (std::byte* other : others) std::memcpy(other + offset, target + offset, now * element_bytes_);
     }

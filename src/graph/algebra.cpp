@@ -4,12 +4,16 @@
 //   all_reduce by min, max, band or bor of values that are equal there       nothing
 //   reduce_scatter by one of these of values that are equal there            a copy of the own block
 //   reduce_scatter, then all_gather of the blocks                            all_reduce
+//   reduce, then broadcast of the result by the same root                    all_reduce
+//   all_reduce of which each rank uses its own block alone                   reduce_scatter
 //
 // Equal on all ranks are the results of an all_reduce, all_gather or broadcast of the same group that nobody has
-// written to since. The last rule may round sums otherwise, so it is not used on sums of floating-point numbers under
-// Determinism::run_to_run. The proof compares symbols of all ranks afterwards: where a program is different on another
-// rank, so that values are not equal there, optimise() goes without these rules.
+// written to since. The last three rules may round sums otherwise, so they are not used on sums of floating-point
+// numbers under Determinism::run_to_run. A rank uses its own block alone where the others are temporary, or
+// overwritten, and nobody reads them before. The proof compares symbols of all ranks afterwards: where a program is
+// different on another rank, so that values are not equal there, optimise() goes without these rules.
 #include "core/interval_map.hpp"
+#include "graph/liveness.hpp"
 #include "graph/passes.hpp"
 
 #include <fmt/format.h>
@@ -50,7 +54,15 @@ class Algebra {
           settings_(settings),
           equal_(graph.buffers.size()),
           gone_(graph.nodes.size()),
-          next_id_(next_id(graph)) {}
+          needs_own_block_alone_(graph.nodes.size()),
+          next_id_(next_id(graph)) {
+        LiveBytes live(graph);
+        for (std::size_t i = graph.nodes.size(); i-- > 0;) {
+            const Node& n = graph.nodes[i];
+            if (may_change(n) && n.kind == Kind::all_reduce) needs_own_block_alone_[i] = uses_own_block_alone(n, live);
+            live.step_back_over(n);
+        }
+    }
 
     Result run() {
         Result result{graph_, {}};
@@ -89,6 +101,10 @@ class Algebra {
         if (node.kind == Kind::reduce_scatter) {
             if (const auto gather = gather_of(i)) return as_all_reduce(node, *gather);
         }
+        if (node.kind == Kind::reduce) {
+            if (const auto broadcast = broadcast_of(i)) return with_broadcast(node, *broadcast);
+        }
+        if (needs_own_block_alone_[i]) return as_reduce_scatter(node);
         return {node};
     }
 
@@ -179,6 +195,72 @@ class Algebra {
                    std::move(made));
     }
 
+    /// The broadcast of what node i reduces, if nobody touches that in between.
+    std::optional<std::size_t> broadcast_of(std::size_t i) const {
+        const Node& reduce = graph_.nodes[i];
+        const Range whole = reduce.pieces.front().reads.front();
+        if (whole.bytes == 0 || !may_be_combined_otherwise(graph_, reduce)) return std::nullopt;
+        if (std::ranges::any_of(writes_of(reduce), [&](const Range& r) { return r != whole; })) return std::nullopt;
+        for (std::size_t j = i + 1; j < graph_.nodes.size(); ++j) {
+            const Node& node = graph_.nodes[j];
+            std::vector<Range> touched = reads_of(node);
+            for (const Range& r : writes_of(node)) touched.push_back(r);
+            if (std::ranges::none_of(touched, [&](const Range& r) { return overlap(r, whole); })) continue;
+            const bool is_it = node.kind == Kind::broadcast && node.group == reduce.group && node.root == reduce.root &&
+                               node.dtype == reduce.dtype && may_change(node) && touched == std::vector{whole};
+            return is_it ? std::optional(j) : std::nullopt;
+        }
+        return std::nullopt;
+    }
+
+    std::vector<Node> with_broadcast(const Node& reduce, std::size_t j) {
+        const Node& broadcast = graph_.nodes[j];
+        gone_[j] = true;
+        Node sum = reduce;
+        sum.kind = Kind::all_reduce;
+        sum.root = -1;
+        sum.site = reduce.site.empty() ? broadcast.site : reduce.site + " and " + broadcast.site;
+        sum.pieces.front().writes = sum.pieces.front().reads;
+        return say(
+            fmt::format("{} and {} became one all_reduce", describe(graph_, reduce), describe(graph_, broadcast)),
+            {sum});
+    }
+
+    std::uint64_t ranks_of(const Node& node) const {
+        return graph_.groups[static_cast<std::size_t>(node.group)].ranks.size();
+    }
+    Range own_block_of(const Node& node) const {
+        const Range whole = node.pieces.front().writes.front();
+        const std::uint64_t each = whole.bytes / ranks_of(node);
+        const auto me = static_cast<std::uint64_t>(graph_.groups[static_cast<std::size_t>(node.group)].rank);
+        return {whole.buffer, whole.offset + me * each, each};
+    }
+    /// `live`: what is needed after the node.
+    bool uses_own_block_alone(const Node& node, const LiveBytes& live) const {
+        const Piece& p = node.pieces.front();
+        const Range whole = p.writes.front();
+        if (ranks_of(node) < 2 || whole.bytes == 0 || whole.bytes % (ranks_of(node) * size_of(node.dtype)) != 0 ||
+            p.reads != p.writes || !may_be_combined_otherwise(graph_, node))
+            return false;
+        const Range own = own_block_of(node);
+        return live.any(own) && !live.any({whole.buffer, whole.offset, own.offset - whole.offset}) &&
+               !live.any({whole.buffer, own.end(), whole.end() - own.end()});
+    }
+
+    std::vector<Node> as_reduce_scatter(const Node& node) {
+        Node scatter = node;
+        scatter.kind = Kind::reduce_scatter;
+        Piece& p = scatter.pieces.front();
+        const Range whole = p.reads.front(), own = own_block_of(node);
+        p.reads.clear();
+        for (std::uint64_t r = 0; r < ranks_of(node); ++r)
+            p.reads.push_back({whole.buffer, whole.offset + r * own.bytes, own.bytes});
+        p.writes = {own};
+        return say(
+            fmt::format("{} became a reduce_scatter: each rank uses its own block alone", describe(graph_, node)),
+            {scatter});
+    }
+
     /// Whether the ranges, one after the other, are one result that all ranks of the group have.
     bool are_equal(const std::vector<Range>& ranges, int group) const {
         std::uint64_t bytes = 0, known = 0, at = 0;
@@ -220,6 +302,7 @@ class Algebra {
     const Settings& settings_;
     std::vector<IntervalMap<Equal>> equal_;
     std::vector<bool> gone_;
+    std::vector<bool> needs_own_block_alone_;
     std::vector<std::string> text_;
     int results_ = 0;
     int next_id_;

@@ -129,6 +129,96 @@ TEST(Algebra, keeps_sums_that_would_round_otherwise) {
     EXPECT_EQ(after(program(float32, ReduceOp::sum), Determinism::layout_invariant), one);
 }
 
+Range own_block(const Program& p, const Range& whole) {
+    return p.blocks(whole)[static_cast<std::size_t>(p.rank())];
+}
+
+TEST(Algebra, an_all_reduce_of_which_the_own_block_alone_is_used_is_a_reduce_scatter) {
+    EXPECT_EQ(after([](Program& p) {
+                  const Range x = p.buffer(48), y = p.buffer(16);
+                  p.temporary(x);
+                  p.all_reduce(x);
+                  p.compute({own_block(p, x)}, {y});
+              }),
+              (std::vector{Kind::reduce_scatter, Kind::compute}));
+    EXPECT_EQ(after([](Program& p) {  // the others are overwritten, as in a sharded optimiser
+                  const Range x = p.buffer(48);
+                  p.all_reduce(x);
+                  p.compute({own_block(p, x)}, {own_block(p, x)});
+                  p.all_gather(own_block(p, x), x);
+              }),
+              (std::vector{Kind::reduce_scatter, Kind::compute, Kind::all_gather}));
+}
+
+TEST(Algebra, an_all_reduce_of_which_more_is_used_stays) {
+    EXPECT_EQ(after([](Program& p) {  // nothing is temporary
+                  const Range x = p.buffer(48), y = p.buffer(16);
+                  p.all_reduce(x);
+                  p.compute({own_block(p, x)}, {y});
+              }),
+              (std::vector{Kind::all_reduce, Kind::compute}));
+    EXPECT_EQ(after([](Program& p) {  // one byte more
+                  const Range x = p.buffer(48), y = p.buffer(16);
+                  p.temporary(x);
+                  p.all_reduce(x);
+                  p.compute({Program::part(x, 0, 17)}, {y});
+                  p.compute({own_block(p, x)}, {y});
+              }),
+              (std::vector{Kind::all_reduce, Kind::compute, Kind::compute}));
+    EXPECT_EQ(after([](Program& p) {  // blocks that are not equal: 13 elements of 3 ranks
+                  const Range x = p.buffer(52), y = p.buffer(4);
+                  p.temporary(x);
+                  p.all_reduce(x);
+                  p.compute({Program::part(x, 16 * static_cast<std::uint64_t>(p.rank()), 4)}, {y});
+              }),
+              (std::vector{Kind::all_reduce, Kind::compute}));
+    EXPECT_EQ(after(
+                  [](Program& p) {
+                      const Range x = p.buffer(48), y = p.buffer(16);
+                      p.temporary(x);
+                      p.all_reduce(x);
+                      p.compute({own_block(p, x)}, {y});
+                  },
+                  Determinism::run_to_run),
+              (std::vector{Kind::all_reduce, Kind::compute}))
+        << "it would round otherwise";
+}
+
+TEST(Algebra, a_reduce_and_the_broadcast_of_its_result_are_an_all_reduce) {
+    EXPECT_EQ(after([](Program& p) {
+                  const Range x = p.buffer(48), y = p.buffer(16);
+                  p.reduce(x, 2);
+                  p.compute({}, {y});
+                  p.broadcast(x, 2);
+              }),
+              (std::vector{Kind::all_reduce, Kind::compute}));
+    EXPECT_EQ(after([](Program& p) {  // and a second broadcast of it is nothing
+                  const Range x = p.buffer(48);
+                  p.reduce(x, 0, ReduceOp::max);
+                  p.broadcast(x, 0);
+                  p.broadcast(x, 1);
+              }),
+              std::vector{Kind::all_reduce});
+}
+
+TEST(Algebra, a_reduce_whose_result_is_not_broadcast_as_it_is_stays) {
+    const auto between = [](const std::function<void(Program&, const Range&)>& f, int root = 2) {
+        std::vector<Kind> kinds = after([&](Program& p) {
+            const Range x = p.buffer(48);
+            p.reduce(x, 2);
+            f(p, x);
+            p.broadcast(x, root);
+        });
+        std::erase(kinds, Kind::compute);
+        return kinds;
+    };
+    const std::vector both{Kind::reduce, Kind::broadcast};
+    EXPECT_EQ(between([](Program& p, const Range& x) { p.compute({x}, {x}); }), both);
+    EXPECT_EQ(between([](Program& p, const Range& x) { p.compute({Program::part(x, 0, 1)}, {p.buffer(8)}); }), both)
+        << "the inputs are still read there";
+    EXPECT_EQ(between([](Program&, const Range&) {}, 1), both) << "by another root";
+}
+
 TEST(Algebra, leaves_alone_what_it_is_told_to_keep) {
     const auto before = graphs_of(2, [](Program& p) {
         const Range x = p.buffer(48);
@@ -160,6 +250,38 @@ TEST(Optimising, leaves_alone_what_ranks_would_change_differently) {
         EXPECT_TRUE(o.graph.changed);
         EXPECT_EQ(o.graph.collectives_hash(0), results[0].graph.collectives_hash(0));
     }
+}
+
+TEST(Optimising, leaves_an_all_reduce_of_which_one_rank_uses_more) {
+    const auto results = optimise(graphs_of(3, [](Program& p) {
+        const Range x = p.buffer(48), y = p.buffer(48);
+        p.temporary(x);
+        p.all_reduce(x);
+        if (p.rank() == 2) p.compute({x}, {y});
+        p.compute({own_block(p, x)}, {Program::part(y, 0, 16)});
+    }));
+    for (const Optimised& o : results) EXPECT_EQ(o.graph.nodes.front().kind, Kind::all_reduce) << o.to_text();
+}
+
+TEST(Optimising, says_which_rule_it_has_used) {
+    const auto said = [](const std::function<void(Program&)>& program) {
+        return optimise(graphs_of(2, program)).front().to_text();
+    };
+    EXPECT_TRUE(test::says(said([](Program& p) {
+                               const Range x = p.buffer(64), y = p.buffer(32);
+                               p.temporary(x);
+                               p.all_reduce(x);
+                               p.compute({own_block(p, x)}, {y});
+                           }),
+                           "all_reduce of float32 × 16, sum (line 0) became a reduce_scatter: each rank uses its "
+                           "own block alone"));
+    EXPECT_TRUE(test::says(said([](Program& p) {
+                               const Range x = p.buffer(64);
+                               p.reduce(x, 1);
+                               p.broadcast(x, 1);
+                           }),
+                           "reduce of float32 × 16, sum, root 1 (line 0) and broadcast of float32 × 16, root 1 "
+                           "(line 1) became one all_reduce"));
 }
 
 // Ranks look alike to themselves, and have their equal values in different places.

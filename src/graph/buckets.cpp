@@ -169,6 +169,11 @@ class Buckets {
 
 }  // namespace
 
+Ordinal Settings::ordinal_of(const Graph& graph, const Node& node) const {
+    return {graph.groups[static_cast<std::size_t>(node.group)].name,
+            ordinals[static_cast<std::size_t>(node.pieces.front().call)]};
+}
+
 bool Settings::keeps(const Graph& graph, const Node& node) const {
     if (keep.empty() || !is_collective(node.kind)) return false;
     const std::string& group = graph.groups[static_cast<std::size_t>(node.group)].name;

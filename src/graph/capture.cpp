@@ -92,19 +92,22 @@ class Scope final : public api::CallRecorder {
             "{}: a graph is being captured, which cannot hold this call: expected it outside of capture()", call));
     }
 
-    void compute(const ConstTensorList& reads, const TensorList& writes, Views run, bool takes_views, std::string name,
-                 double cost_us, const std::source_location& site) {
-        if (!(cost_us >= 0 && cost_us <= cost_us_max))
+    void compute(const ConstTensorList& reads, const TensorList& writes, Views run, bool takes_views,
+                 const ComputeOptions& options, const std::source_location& site) {
+        if (!(options.cost_us >= 0 && options.cost_us <= cost_us_max))
             throw InvalidArgument(fmt::format("graph::compute: cost_us is {}: expected microseconds from 0 to {:g}",
-                                              cost_us, cost_us_max));
+                                              options.cost_us, cost_us_max));
         Draft draft;
         draft.node.kind = Kind::compute;
-        draft.node.name = std::move(name);
-        draft.node.cost_us = cost_us;
+        draft.node.name = options.name;
+        draft.node.cost_us = options.cost_us;
+        draft.node.fixed = !takes_views;
+        draft.node.rows = rows_of(reads, writes, takes_views, options);
+        if (draft.node.rows > 0) draft.node.whole = options.whole;
         draft.node.site = text_of(site);
         for (const ConstTensorView& view : reads) draft.accesses.reads.push_back(bytes_of("reads", view));
         for (const TensorView& view : writes) draft.accesses.writes.push_back(bytes_of("writes", view));
-        add(std::move(draft), {nullptr, std::move(run), takes_views, reads, writes});
+        add(std::move(draft), {nullptr, std::move(run), takes_views, options.elementwise, reads, writes});
     }
 
     void temporary(const ConstTensorView& tensor) { temporaries_.push_back(bytes_of("tensor", tensor)); }
@@ -163,6 +166,46 @@ class Scope final : public api::CallRecorder {
         return {static_cast<const std::byte*>(view.data()), view.byte_count()};
     }
 
+    // Of a step that may run in chunks; 0: of the others, and where there is nothing to cut.
+    static std::uint64_t rows_of(const ConstTensorList& reads, const TensorList& writes, bool takes_views,
+                                 const ComputeOptions& options) {
+        if (!options.splittable && !options.elementwise) {
+            if (options.whole.empty()) return 0;
+            throw InvalidArgument(
+                fmt::format("graph::compute: \"{}\" lists whole reads: expected splittable or elementwise with them",
+                            options.name));
+        }
+        const char* const unit = options.elementwise ? "elements" : "rows";
+        const auto refuse = [&](const std::string& what) {
+            throw InvalidArgument(fmt::format("graph::compute: \"{}\" may run in chunks, but {}", options.name, what));
+        };
+        if (!takes_views) refuse("its function takes nothing: expected one that takes the chunks' views");
+        for (const std::uint32_t read : options.whole) {
+            if (read >= reads.size()) refuse(fmt::format("whole lists {}: expected below {}", read, reads.size()));
+        }
+        std::optional<std::int64_t> rows;
+        bool cuts_a_read = false;
+        const auto look = [&](const char* list, std::size_t i, const ConstTensorView& view) {
+            if (!options.elementwise && view.shape().size() == 0)
+                refuse(fmt::format("{}[{}] has no dimension: expected {}", list, i, unit));
+            const std::int64_t its = options.elementwise ? view.element_count() : view.shape()[0];
+            if (rows && *rows != its)
+                refuse(fmt::format("{}[{}] is {} with {} {}: expected {} as of the others", list, i, view.to_string(),
+                                   its, unit, *rows));
+            rows = its;
+        };
+        for (std::size_t i = 0; i < reads.size(); ++i) {
+            if (std::ranges::find(options.whole, i) != options.whole.end()) continue;
+            look("reads", i, reads[i]);
+            cuts_a_read = true;
+        }
+        for (std::size_t i = 0; i < writes.size(); ++i) look("writes", i, writes[i]);
+        if (!cuts_a_read) refuse(fmt::format("no read would be cut: expected one with {}", unit));
+        const auto empty = [](const auto& view) { return view.byte_count() == 0; };
+        const bool cuts_nothing = std::ranges::any_of(writes, empty) || std::ranges::any_of(reads, empty);
+        return cuts_nothing ? 0 : static_cast<std::uint64_t>(*rows);
+    }
+
     int add(Draft draft, CapturedCall call) {
         const int id = static_cast<int>(drafts_.size());
         draft.node.id = id;
@@ -188,7 +231,7 @@ class Scope final : public api::CallRecorder {
             describe_collective(node, *call);
         else
             describe_message(node, *call);
-        const int id = add(std::move(draft), {call, {}, false, {}, {}});
+        const int id = add(std::move(draft), {call, {}, false, false, {}, {}});
         if (asynchronous) unwaited_.push_back(id);
         return id;
     }
@@ -309,10 +352,10 @@ Graph Capture::end() {
 }
 
 void capture_compute(const ConstTensorList& reads, const TensorList& writes, Views run, bool takes_views,
-                     std::string name, double cost_us, const std::source_location& site) {
+                     const ComputeOptions& options, const std::source_location& site) {
     Scope* const scope = Scope::of_this_thread();
     if (scope == nullptr) return run(reads, writes);
-    scope->compute(reads, writes, std::move(run), takes_views, std::move(name), cost_us, site);
+    scope->compute(reads, writes, std::move(run), takes_views, options, site);
 }
 
 }  // namespace detail

@@ -17,6 +17,7 @@ struct CapturedCall {
     api::PreparedOperation model;  ///< of communication; never issued
     Views run;                     ///< of a compute step
     bool takes_views = false;
+    bool elementwise = false;  ///< chunks are tensors of one dimension
     ConstTensorList reads;
     TensorList writes;
 };

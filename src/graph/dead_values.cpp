@@ -1,6 +1,6 @@
 // Dead values: a compute step or copy whose every result is overwritten, or temporary, before anybody reads it is left
 // out, and so are those that worked for it alone. Communication stays: other ranks count on it.
-#include "core/interval_map.hpp"
+#include "graph/liveness.hpp"
 #include "graph/passes.hpp"
 
 #include <fmt/format.h>
@@ -8,32 +8,6 @@
 #include <algorithm>
 
 namespace tutti::graph {
-namespace {
-
-struct Live {
-    Live from(std::uint64_t /*bytes*/) const { return {}; }
-};
-
-/// The bytes whose present values somebody reads later.
-class LiveBytes {
- public:
-    explicit LiveBytes(const Graph& graph) : maps_(graph.buffers.size()) {
-        for (std::size_t i = 0; i < maps_.size(); ++i) maps_[i].set(0, graph.buffers[i], {});
-        for (const Range& r : graph.temporaries) drop(r);
-    }
-    void add(const Range& r) { maps_[r.buffer].set(r.offset, r.end(), {}); }
-    void drop(const Range& r) { maps_[r.buffer].erase(r.offset, r.end()); }
-    bool any(const Range& r) const {
-        bool found = false;
-        maps_[r.buffer].for_each(r.offset, r.end(), [&](auto, auto, auto) { found = true; });
-        return found;
-    }
-
- private:
-    std::vector<IntervalMap<Live>> maps_;
-};
-
-}  // namespace
 
 Result drop_dead_values(const Graph& graph, const Settings& /*settings*/) {
     LiveBytes live(graph);
@@ -47,8 +21,7 @@ Result drop_dead_values(const Graph& graph, const Settings& /*settings*/) {
             result.text.push_back(fmt::format("left out {}: nobody reads its results", describe(graph, *node)));
             continue;
         }
-        for (const Range& r : writes) live.drop(r);
-        for (const Range& r : reads_of(*node)) live.add(r);
+        live.step_back_over(*node);
         kept.push_back(*node);
     }
     std::ranges::reverse(kept);

@@ -64,7 +64,11 @@ class Executable::State {
                 "made of "
                 "it");
         }
-        steps_ = steps_of(graph_, bindings_);
+        if (graph_.arena >= 0) {
+            const std::uint64_t bytes = graph_.buffers[static_cast<std::size_t>(graph_.arena)];
+            arena_ = empty(uint8, Extents::of(static_cast<std::int64_t>(bytes)));
+        }
+        steps_ = steps_of(graph_, bindings_, arena());
         record_.emplace(words_of(graph_), recorders_of(*graph_.calls));
     }
 
@@ -96,14 +100,17 @@ class Executable::State {
         if (captured.element_count() == 0) return;
         Bindings next = bindings_;
         next.add(captured, replacement);
-        std::vector<Step> steps = steps_of(graph_, next);  // all or nothing
+        std::vector<Step> steps = steps_of(graph_, next, arena());  // all or nothing
         bindings_ = std::move(next);
         steps_ = std::move(steps);
     }
 
  private:
+    std::byte* arena() const { return static_cast<std::byte*>(arena_.raw_data()); }
+
     Graph graph_;
     Bindings bindings_;
+    Tensor arena_;             ///< of temporaries
     std::vector<Step> steps_;  ///< one for each node
     std::optional<record::ReplayRecord> record_;
 };

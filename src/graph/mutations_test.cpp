@@ -16,7 +16,8 @@ using test::Program;
 constexpr int ranks = 4;
 constexpr std::uint64_t buffer_bytes = 64, slack = 8;
 
-/// Layers with gradients, a sharded one, messages around the ring; buffers have room on both sides for wrong offsets.
+/// Layers with gradients, a sharded one, one that may run in chunks, temporaries, messages around the ring; buffers
+/// have room on both sides for wrong offsets.
 std::vector<Graph> captured() {
     return graphs_of(ranks, [](Program& p) {
         const auto buffer = [&](std::uint64_t size) { return Program::part(p.buffer(size + 2 * slack), slack, size); };
@@ -24,7 +25,10 @@ std::vector<Graph> captured() {
         for (int layer = 0; layer < 6; ++layer) {
             const Range gradient = buffer(buffer_bytes), weights = buffer(buffer_bytes),
                         own = buffer(buffer_bytes / ranks), shards = buffer(buffer_bytes);
-            p.compute({input}, {gradient}, 30);
+            const Range scratch = p.buffer(buffer_bytes);
+            p.temporary(scratch);
+            p.compute({input}, {scratch}, 10);
+            p.compute({scratch}, {gradient}, 20);
             p.all_reduce(gradient);
             p.compute({gradient, weights}, {weights}, 20);
             p.reduce_scatter(weights, own);
@@ -32,6 +36,10 @@ std::vector<Graph> captured() {
             p.all_gather(own, shards);
             p.all_reduce(shards, ReduceOp::max);
         }
+        const Range wide_input = buffer(8 * buffer_bytes), wide = buffer(8 * buffer_bytes);
+        p.rows(p.compute({wide_input, input}, {wide}, 30), 16, {1});
+        p.all_reduce(wide);
+        p.rows(p.compute({wide}, {wide}, 30), 2 * buffer_bytes);
         const Range to = buffer(buffer_bytes), from = buffer(buffer_bytes), shared = buffer(buffer_bytes),
                     traded = buffer(buffer_bytes);
         p.compute({input}, {to}, 30);
@@ -109,11 +117,14 @@ TEST(Mutations, two_hundred_are_all_found) {
     OptimiseOptions options;
     options.bucket_bytes = 3 * buffer_bytes;
     options.overlap_us = 5;
+    options.chunks = 2;
     const std::vector<Optimised> optimised = optimise(before, options);
     const std::vector<Graph> after = test::graphs_in(optimised);
     ASSERT_TRUE(prove(before, after)) << faults_of(prove(before, after));
     ASSERT_TRUE(after.front().changed) << optimised.front().to_text();
     ASSERT_TRUE(std::ranges::any_of(after.front().nodes, &Node::asynchronous)) << optimised.front().to_text();
+    ASSERT_GE(after.front().arena, 0) << optimised.front().to_text();
+    ASSERT_EQ(std::ranges::count(after.front().nodes, 8U, &Node::rows), 2) << optimised.front().to_text();
     for (std::uint32_t seed = 0; seed < 200; ++seed) {
         std::vector<Graph> mutated = after;
         const std::size_t rank = seed / 4 % ranks;

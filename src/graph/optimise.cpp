@@ -22,9 +22,10 @@ std::vector<Pass> passes_of(const OptimiseOptions& o) {
     std::vector<Pass> passes;
     if (o.algebra) passes.push_back({"algebra", &apply_algebra});
     if (o.dead_values) passes.push_back({"dead values", &drop_dead_values});
-    if (o.order == Order::program) return passes;
-    if (o.buckets) passes.push_back({"buckets", &make_buckets});
-    if (o.overlap) passes.push_back({"overlap", &overlap_collectives});
+    if (o.order == Order::free && o.buckets) passes.push_back({"buckets", &make_buckets});
+    if (o.order == Order::free && o.split && o.overlap) passes.push_back({"split", &split_collectives});
+    if (o.order == Order::free && o.overlap) passes.push_back({"overlap", &overlap_collectives});
+    if (o.memory) passes.push_back({"memory", &reuse_memory});
     return passes;
 }
 
@@ -32,9 +33,16 @@ Optimised run_passes(const Graph& graph, const Settings& settings) {
     Optimised result{graph, {}};
     for (const Pass& pass : passes_of(settings.options)) {
         const double before_us = result.graph.predicted_us();
+        const std::uint64_t before_bytes = result.graph.peak_bytes();
         Result after = pass.run(result.graph, settings);
         result.graph = std::move(after.graph);
-        result.changes.push_back({pass.name, std::move(after.text), before_us, result.graph.predicted_us()});
+        result.changes.push_back({pass.name,
+                                  std::move(after.text),
+                                  before_us,
+                                  result.graph.predicted_us(),
+                                  before_bytes,
+                                  result.graph.peak_bytes(),
+                                  {}});
         if (settings.options.stages) result.changes.back().after = result.graph;
     }
     return result;
@@ -44,16 +52,22 @@ Optimised run_passes(const Graph& graph, const Settings& settings) {
 struct Made {
     Kind kind;
     std::vector<int> pieces;  ///< ordinals
+    std::uint64_t bytes;      ///< of an all_reduce, which may be a chunk
     friend bool operator==(const Made&, const Made&) = default;
 };
 std::vector<Made> collectives_of(const Graph& graph, const std::string& group, const Settings& settings) {
     std::vector<Made> list;
     for (const Node& n : graph.nodes) {
         if (!is_collective(n.kind) || graph.groups[static_cast<std::size_t>(n.group)].name != group) continue;
-        Made& one = list.emplace_back(Made{n.kind, {}});
+        Made& one = list.emplace_back(Made{n.kind, {}, n.kind == Kind::all_reduce && !n.opaque ? bytes_of(n) : 0});
         for (const Piece& p : n.pieces) one.pieces.push_back(settings.ordinals[static_cast<std::size_t>(p.call)]);
     }
     return list;
+}
+
+std::size_t chunks_in(const std::vector<Made>& list, int ordinal) {
+    return static_cast<std::size_t>(
+        std::ranges::count_if(list, [&](const Made& m) { return m.pieces == std::vector{ordinal}; }));
 }
 
 void check(const std::vector<Graph>& graphs) {
@@ -68,46 +82,63 @@ void check(const std::vector<Graph>& graphs) {
         throw InvalidArgument("optimise: the captured graphs cannot run: " + proof.faults.front());
 }
 
-// The first collectives that differ between two ranks that share a group join `keep`; false: none do.
+// The first collectives that differ between two ranks that share a group are cut into as few chunks as on the rank with
+// the fewest, or join `keep`; false: none do. Each turn has fewer chunks or keeps more, so there is a last one.
 bool leave_alone_what_differs(const std::vector<Optimised>& results, std::vector<Settings>& settings) {
     std::map<std::string, std::size_t> first_of;  // the first rank of each group
     std::set<Ordinal> differing;
+    std::map<Ordinal, std::size_t> fewest;
     for (std::size_t r = 0; r < results.size(); ++r) {
         for (const GroupInfo& group : results[r].graph.groups) {
             const auto [found, is_first] = first_of.try_emplace(group.name, r);
             if (is_first) continue;
-            for (const int ordinal : first_difference(results[found->second].graph, results[r].graph, group.name,
-                                                      settings[found->second], settings[r]))
-                differing.insert({group.name, ordinal});
+            const Difference difference = first_difference(results[found->second].graph, results[r].graph, group.name,
+                                                           settings[found->second], settings[r]);
+            if (difference.ordinals.empty()) continue;
+            const Ordinal first(group.name, difference.ordinals.front());
+            const auto limit = settings.front().most_chunks.find(first);
+            const bool is_new = limit == settings.front().most_chunks.end() || difference.fewest_chunks < limit->second;
+            if (difference.fewest_chunks > 0 && is_new) {
+                const auto [at, added] = fewest.try_emplace(first, difference.fewest_chunks);
+                if (!added) at->second = std::min(at->second, difference.fewest_chunks);
+                continue;
+            }
+            for (const int ordinal : difference.ordinals) differing.insert({group.name, ordinal});
         }
     }
-    if (differing.empty()) return false;
-    for (Settings& s : settings) s.keep.insert(differing.begin(), differing.end());
+    if (differing.empty() && fewest.empty()) return false;
+    for (Settings& s : settings) {
+        s.keep.insert(differing.begin(), differing.end());
+        for (const auto& [ordinal, chunks] : fewest) s.most_chunks[ordinal] = chunks;
+    }
     return true;
 }
 
 }  // namespace
 
-std::vector<int> first_difference(const Graph& a, const Graph& b, const std::string& group, const Settings& of_a,
-                                  const Settings& of_b) {
+Difference first_difference(const Graph& a, const Graph& b, const std::string& group, const Settings& of_a,
+                            const Settings& of_b) {
     const std::vector<Made> x = collectives_of(a, group, of_a), y = collectives_of(b, group, of_b);
-    std::vector<int> ordinals;
-    const auto add = [&](const std::vector<Made>& list, std::size_t i) {
-        if (i < list.size()) ordinals.insert(ordinals.end(), list[i].pieces.begin(), list[i].pieces.end());
-    };
-    for (std::size_t i = 0; i < std::max(x.size(), y.size()); ++i) {
-        if (i < x.size() && i < y.size() && x[i] == y[i]) continue;
-        add(x, i);
-        add(y, i);
-        break;
+    std::size_t i = 0;
+    while (i < x.size() && i < y.size() && x[i] == y[i]) ++i;
+    Difference found;
+    for (const std::vector<Made>* list : {&x, &y}) {
+        if (i >= list->size()) continue;
+        const std::vector<int>& pieces = (*list)[i].pieces;
+        found.ordinals.insert(found.ordinals.end(), pieces.begin(), pieces.end());
     }
-    return ordinals;
+    if (found.ordinals.empty()) return found;
+    const int first = found.ordinals.front();
+    const bool one_call = std::ranges::all_of(found.ordinals, [&](int ordinal) { return ordinal == first; });
+    const std::size_t chunks_x = chunks_in(x, first), chunks_y = chunks_in(y, first);
+    if (one_call && chunks_x != chunks_y) found.fewest_chunks = std::min(chunks_x, chunks_y);
+    return found;
 }
 
 std::vector<Optimised> optimise(const std::vector<Graph>& graphs, const OptimiseOptions& options) {
     check(graphs);
     std::vector<Settings> settings;
-    for (const Graph& g : graphs) settings.push_back({options, ordinals(g), {}});
+    for (const Graph& g : graphs) settings.push_back({options, ordinals(g), {}, {}});
     std::vector<Optimised> results;
     const auto run = [&] {
         do {
@@ -140,7 +171,9 @@ Optimised optimise(const Graph& graph, const OptimiseOptions& options) {
 std::string Optimised::to_text() const {
     std::string text;
     for (const Change& c : changes) {
-        text += fmt::format("{}: {:.1f} us -> {:.1f} us\n", c.pass, c.before_us, c.after_us);
+        text += fmt::format("{}: {:.1f} us -> {:.1f} us", c.pass, c.before_us, c.after_us);
+        if (c.before_bytes != c.after_bytes) text += fmt::format(", {} -> {} bytes", c.before_bytes, c.after_bytes);
+        text += '\n';
         for (const std::string& line : c.text) text += fmt::format("  {}\n", line);
         if (c.text.empty()) text += "  nothing to change\n";
     }

@@ -6,6 +6,7 @@
 
 #include "graph/value.hpp"
 
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -14,9 +15,12 @@ namespace tutti::graph {
 
 struct Settings {
     OptimiseOptions options;
-    std::vector<int> ordinals;  ///< of the captured graph (value.hpp)
-    std::set<Ordinal> keep;     ///< collectives that stay as they are
+    std::vector<int> ordinals;                     ///< of the captured graph (value.hpp)
+    std::set<Ordinal> keep;                        ///< collectives that stay as they are
+    std::map<Ordinal, std::size_t> most_chunks{};  ///< of collectives that other ranks cut into fewer
 
+    /// Of a collective that is made of captured calls: the first of them.
+    Ordinal ordinal_of(const Graph& graph, const Node& node) const;
     bool keeps(const Graph& graph, const Node& node) const;
     std::uint64_t bucket_bytes(const GroupInfo& group) const;
 };
@@ -32,12 +36,20 @@ Result drop_dead_values(const Graph& graph, const Settings& settings);
 Result apply_algebra(const Graph& graph, const Settings& settings);
 /// Puts collectives of one kind that do not need each other into one.
 Result make_buckets(const Graph& graph, const Settings& settings);
+/// Cuts long all_reduces, and the steps before and after them that may run in chunks, into chunks.
+Result split_collectives(const Graph& graph, const Settings& settings);
 /// Starts long collectives as early, and waits for them as late, as the graph allows.
 Result overlap_collectives(const Graph& graph, const Settings& settings);
+/// Has temporaries that are not needed at the same time share the bytes of one arena.
+Result reuse_memory(const Graph& graph, const Settings& settings);
 
-/// Whether two graphs' collectives of a group agree: place by place the same kind, pieces and captured calls. Otherwise
-/// the ordinals of those that differ first, on either side.
-std::vector<int> first_difference(const Graph& a, const Graph& b, const std::string& group, const Settings& of_a,
-                                  const Settings& of_b);
+/// The first collectives of a group in which two graphs do not agree, place by place: in the kind, the pieces, the
+/// captured calls, the sizes of chunks.
+struct Difference {
+    std::vector<int> ordinals;      ///< on either side; empty: the graphs agree
+    std::size_t fewest_chunks = 0;  ///< of the two, where both have cut one call and it is in how many; else 0
+};
+Difference first_difference(const Graph& a, const Graph& b, const std::string& group, const Settings& of_a,
+                            const Settings& of_b);
 
 }  // namespace tutti::graph

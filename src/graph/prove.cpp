@@ -301,6 +301,7 @@ class Run {
         const Piece& p = node.pieces.front();
         std::uint64_t term =
             mixed(mixed(compute_tag, static_cast<std::uint64_t>(rank.world)), static_cast<std::uint64_t>(p.call));
+        if (has_rows(node) && !p.writes.empty()) return compute_rows(rank, node, term);
         for (const Range& r : p.reads) {
             const Contents contents = rank.memory.read(r);
             term = hash_of(mixed(term, r.bytes), contents);
@@ -308,6 +309,16 @@ class Run {
         for (std::size_t i = 0; i < p.writes.size(); ++i)
             rank.memory.write(p.writes[i], {{p.writes[i].bytes, {mixed(term, i), 0, -1}}}, static_cast<int>(rank.at));
         if (p.writes.empty()) rank.seen.push_back(term);
+    }
+    static void compute_rows(Rank& rank, const Node& node, std::uint64_t function) {
+        const Piece& p = node.pieces.front();
+        std::vector<Contents> reads;
+        for (const Range& r : p.reads) reads.push_back(rank.memory.read(r));
+        std::vector<std::uint64_t> bytes;
+        for (const Range& r : p.writes) bytes.push_back(r.bytes);
+        const std::vector<Contents> results = computed_by_rows({function, node.rows, node.whole}, reads, bytes);
+        for (std::size_t i = 0; i < results.size(); ++i)
+            rank.memory.write(p.writes[i], results[i], static_cast<int>(rank.at));
     }
 
     const Rank& rank_of_world(int world) const { return ranks_[index_.at(world)]; }

@@ -1,6 +1,7 @@
 #include "graph/steps.hpp"
 
 #include "api/coalescing_internal.hpp"
+#include "graph/accesses.hpp"
 #include "graph/value.hpp"
 #include "group/fingerprint.hpp"
 #include "record/call_site.hpp"
@@ -38,8 +39,8 @@ void add(std::vector<Move>& moves, std::byte* to, const std::byte* from, std::si
 
 class Builder {
  public:
-    Builder(const Graph& graph, const Bindings& bindings)
-        : graph_(graph), calls_(*graph.calls), bindings_(bindings), begun_(graph.groups.size()) {}
+    Builder(const Graph& graph, const Bindings& bindings, std::byte* arena)
+        : graph_(graph), calls_(*graph.calls), bindings_(bindings), arena_(arena), begun_(graph.groups.size()) {}
 
     std::vector<Step> steps() {
         std::vector<Step> steps;
@@ -62,7 +63,9 @@ class Builder {
 
  private:
     std::byte* place(const Range& range) const {
-        return range.bytes == 0 ? nullptr : bindings_.place(calls_.address(range), range.bytes);
+        if (range.bytes == 0) return nullptr;
+        if (static_cast<int>(range.buffer) == graph_.arena) return arena_ + range.offset;
+        return bindings_.place(calls_.address(range), range.bytes);
     }
 
     Step step_of(const Node& node) {
@@ -87,9 +90,9 @@ class Builder {
         const detail::CapturedCall& call = calls_.calls[static_cast<std::size_t>(node.pieces.front().call)];
         step.kind = Step::Kind::compute;
         step.function = &call;
-        const auto moved = [&](const ConstTensorView& view) {
+        const auto moved = [&](const ConstTensorView& view, const Range& range) {
             if (view.element_count() == 0) return static_cast<std::byte*>(const_cast<void*>(view.data()));
-            std::byte* const at = bindings_.place(static_cast<const std::byte*>(view.data()), view.byte_count());
+            std::byte* const at = place(range);
             if (at != view.data() && !call.takes_views) {
                 throw InvalidArgument(fmt::format(
                     "Executable.bind: {} uses the buffer: expected a function that takes its views, which could move",
@@ -97,28 +100,82 @@ class Builder {
             }
             return at;
         };
-        for (const ConstTensorView& view : call.reads) step.reads.emplace_back(moved(view), view.shape(), view.dtype());
-        for (const TensorView& view : call.writes) step.writes.emplace_back(moved(view), view.shape(), view.dtype());
+        const Piece& p = node.pieces.front();
+        for (std::size_t i = 0; i < call.reads.size(); ++i) {
+            const ConstTensorView& view = call.reads[i];
+            step.reads.emplace_back(moved(view, p.reads[i]), shape_of(node, call, view, p.reads[i]), view.dtype());
+        }
+        for (std::size_t i = 0; i < call.writes.size(); ++i) {
+            const TensorView& view = call.writes[i];
+            step.writes.emplace_back(moved(view, p.writes[i]), shape_of(node, call, view, p.writes[i]), view.dtype());
+        }
+    }
+    // Of a chunk as many rows, or elements, as it has.
+    static Extents shape_of(const Node& node, const detail::CapturedCall& call, const ConstTensorView& view,
+                            const Range& range) {
+        if (range.bytes == view.byte_count()) return view.shape();
+        if (call.elementwise) return Extents::of(static_cast<std::int64_t>(range.bytes / size_of(view.dtype())));
+        std::vector<std::int64_t> shape(view.shape().begin(), view.shape().end());
+        shape.front() = static_cast<std::int64_t>(node.rows);
+        return shape;
     }
 
     api::PreparedOperation operation_of(Step& step, const Node& node) {
         std::vector<api::PreparedOperation> parts;
         for (const Piece& p : node.pieces) parts.push_back(model_of(node, p));
         api::PreparedOperation whole = parts.front();
-        const bool is_rewritten = static_cast<Kind>(whole->request.collective) != node.kind;
-        if (is_collective(node.kind) && is_rewritten) {
-            whole = all_reduce_of(step, node, *whole);
-        } else if (parts.size() > 1) {
+        if (parts.size() > 1) {
             whole = api::pack(parts);
             whole->begin = whole->finish = nullptr;
             set_moves(step, node, *whole);
+        } else if (is_made_by_a_pass(node, node.pieces.front())) {
+            move_into_place(step, node, *whole);
         }
         mark(node, *whole);
         return whole;
     }
 
+    // Of another kind than the captured one, or a chunk of it.
+    bool is_made_by_a_pass(const Node& node, const Piece& piece) const {
+        const Operation& captured = *calls_.calls[static_cast<std::size_t>(piece.call)].model;
+        if (!captured.is_collective || node.opaque) return false;
+        if (static_cast<Kind>(captured.request.collective) != node.kind) return true;
+        return node.kind == Kind::all_reduce &&
+               piece.writes.front().bytes != captured.request.count * captured.request.element_bytes;
+    }
+
+    api::PreparedOperation made_by_a_pass(const Node& node, const Piece& piece) const {
+        const Operation& captured = *calls_.calls[static_cast<std::size_t>(piece.call)].model;
+        const ProcessGroup group(captured.group);
+        const auto view = [&](const std::vector<Range>& ranges) {
+            std::uint64_t bytes = 0;
+            for (const Range& r : ranges) bytes += r.bytes;
+            return TensorView(place(ranges.front()),
+                              Extents::of(static_cast<std::int64_t>(bytes / size_of(node.dtype))), node.dtype);
+        };
+        if (node.kind == Kind::all_reduce)
+            return api::prepare(api::describe::all_reduce, view(piece.writes),
+                                {.op = ReduceOp(node.op), .group = group, .timeout = captured.timeout});
+        if (node.kind != Kind::reduce_scatter)
+            throw InternalError(
+                fmt::format("instantiate: nobody makes {} of {}", describe(graph_, node), captured.name));
+        // The output lies in the input, which would have to be copied: the result goes elsewhere first.
+        const Tensor own = empty(node.dtype, Extents::of(view(piece.writes).element_count()));
+        api::PreparedOperation made =
+            api::prepare(api::describe::reduce_scatter_tensor, TensorView(own.raw_data(), own.shape(), node.dtype),
+                         view(piece.reads), {.op = ReduceOp(node.op), .group = group, .timeout = captured.timeout});
+        return made;
+    }
+
+    /// Blocks of a call: where they lie now, and where they lay when it was captured.
+    struct Ranges {
+        const std::vector<Range>& now;
+        const std::vector<Bytes>& captured;
+    };
+
     // The captured operation, on today's buffers.
     api::PreparedOperation model_of(const Node& node, const Piece& piece) const {
+        if (is_made_by_a_pass(node, piece)) return made_by_a_pass(node, piece);
         const Operation& captured = *calls_.calls[static_cast<std::size_t>(piece.call)].model;
         api::PreparedOperation model = captured.again();
         model->schedule.reset();
@@ -126,16 +183,17 @@ class Builder {
             check_stays(node, piece);
             return model;
         }
-        const auto shift = [&](const std::vector<Range>& ranges, auto& pointer) {
-            for (const Range& r : ranges) {
-                if (r.bytes == 0) continue;
-                const std::ptrdiff_t by = place(r) - calls_.address(r);
+        const Accesses at = accesses_of(captured);
+        const auto shift = [&](const Ranges& ranges, auto& pointer) {
+            for (std::size_t i = 0; i < ranges.now.size(); ++i) {
+                if (ranges.now[i].bytes == 0) continue;
+                const std::ptrdiff_t by = place(ranges.now[i]) - ranges.captured[i].at;
                 pointer += by;
                 check_together(node, ranges, by);
                 return;
             }
         };
-        const std::vector<Range>&reads = piece.reads, &writes = piece.writes;
+        const Ranges reads{piece.reads, at.reads}, writes{piece.writes, at.writes};
         if (!model->is_collective) {
             if (model->is_receive)
                 shift(writes, model->transfer.target);
@@ -146,7 +204,7 @@ class Builder {
         const Collective c = captured.request.collective;
         if (c == Collective::broadcast || c == Collective::all_reduce ||
             (c == Collective::reduce && captured.request.in_place)) {
-            shift(writes.empty() ? reads : writes, model->call.output);
+            shift(piece.writes.empty() ? reads : writes, model->call.output);
             model->call.input = model->call.output;
         } else {
             shift(reads, model->call.input);
@@ -156,9 +214,9 @@ class Builder {
     }
 
     // Blocks lie at fixed distances from each other.
-    void check_together(const Node& node, const std::vector<Range>& ranges, std::ptrdiff_t by) const {
-        for (const Range& r : ranges) {
-            if (r.bytes > 0 && place(r) - calls_.address(r) != by)
+    void check_together(const Node& node, const Ranges& ranges, std::ptrdiff_t by) const {
+        for (std::size_t i = 0; i < ranges.now.size(); ++i) {
+            if (ranges.now[i].bytes > 0 && place(ranges.now[i]) - ranges.captured[i].at != by)
                 throw InvalidArgument(
                     fmt::format("Executable.bind: {} uses blocks of one tensor, of which some would move: expected the "
                                 "whole tensor",
@@ -177,15 +235,14 @@ class Builder {
         }
     }
 
-    // What algebra made of a reduce_scatter and an all_gather.
-    api::PreparedOperation all_reduce_of(Step& step, const Node& node, const Operation& captured) {
+    // Around a call that a pass has made: an all_reduce works in place, the result of a reduce_scatter comes in
+    // scratch.
+    void move_into_place(Step& step, const Node& node, Operation& call) {
         const Range &from = node.pieces.front().reads.front(), &to = node.pieces.front().writes.front();
-        std::byte* const target = place(to);
-        add(step.before, target, place(from), to.bytes);
-        const auto count = static_cast<std::int64_t>(to.bytes / size_of(node.dtype));
-        return api::prepare(
-            api::describe::all_reduce, TensorView(target, Extents::of(count), node.dtype),
-            {.op = ReduceOp(node.op), .group = ProcessGroup(captured.group), .timeout = captured.timeout});
+        if (node.kind == Kind::all_reduce) return add(step.before, place(to), place(from), to.bytes);
+        step.scratch = empty(uint8, Extents::of(static_cast<std::int64_t>(to.bytes)));
+        call.call.output = static_cast<std::byte*>(step.scratch.raw_data());
+        add(step.after, place(to), call.call.output, to.bytes);
     }
 
     // As api::pack lays the pieces out: one after the other; of blocks, a rank's side by side.
@@ -243,6 +300,7 @@ class Builder {
     const Graph& graph_;
     const detail::CapturedCalls& calls_;
     const Bindings& bindings_;
+    std::byte* arena_;
     std::vector<bool> begun_;
 };
 
@@ -303,8 +361,8 @@ void Step::run(std::vector<Step>& all) {
     }
 }
 
-std::vector<Step> steps_of(const Graph& graph, const Bindings& bindings) {
-    return Builder(graph, bindings).steps();
+std::vector<Step> steps_of(const Graph& graph, const Bindings& bindings, std::byte* arena) {
+    return Builder(graph, bindings, arena).steps();
 }
 
 }  // namespace tutti::graph

@@ -6,6 +6,7 @@
 #include "graph/captured.hpp"
 
 #include <tutti/plan.hpp>
+#include <tutti/tensor.hpp>
 
 #include <cstddef>
 #include <memory>
@@ -42,6 +43,7 @@ struct Step {
     Kind kind = Kind::copy;
     Plan plan;
     Work work;                        ///< of a start, until it is waited for
+    Tensor scratch;                   ///< where the call's result goes if it may not go to its place at once
     std::vector<Move> before, after;  ///< around the call
     const detail::CapturedCall* function = nullptr;
     ConstTensorList reads;
@@ -52,7 +54,7 @@ struct Step {
     void run(std::vector<Step>& all);
 };
 
-/// The steps of a graph that capture() made, with its buffers at those places.
-std::vector<Step> steps_of(const Graph& graph, const Bindings& bindings);
+/// The steps of a graph that capture() made, with its buffers at those places, and its arena, if it has one, there.
+std::vector<Step> steps_of(const Graph& graph, const Bindings& bindings, std::byte* arena);
 
 }  // namespace tutti::graph

@@ -9,7 +9,7 @@ namespace tutti::graph {
 namespace {
 
 constexpr std::uint64_t initial_tag = 0x1f83d9abfb41bd6bULL, combined_tag = 0x5be0cd19137e2179ULL,
-                        torn_tag = 0x9b05688c2b3e6c1fULL;
+                        torn_tag = 0x9b05688c2b3e6c1fULL, rows_tag = 0x510e527fade682d1ULL;
 
 // A place in contents.
 class Cursor {
@@ -53,20 +53,18 @@ void append(Contents& to, std::uint64_t bytes, const Symbol& symbol) {
         to.push_back({bytes, symbol});
 }
 
-// Where some rank's symbol changes, in whole elements: an element that is in two parts lies between two of them.
-std::vector<std::uint64_t> cuts(std::span<const Contents> inputs, std::uint64_t element) {
-    std::vector<std::uint64_t> all;
-    for (const Contents& input : inputs) {
-        std::uint64_t at = 0;
-        for (const Part& p : input) {
-            at += p.bytes;
-            all.push_back(at / element * element);
-            all.push_back((at + element - 1) / element * element);
-        }
+// Where an input's symbol changes, in whole elements: an element that is in two parts lies between two of them.
+void add_cuts(std::vector<std::uint64_t>& elements, const Contents& input, std::uint64_t element_bytes) {
+    std::uint64_t at = 0;
+    for (const Part& p : input) {
+        at += p.bytes;
+        elements.push_back(at / element_bytes);
+        elements.push_back((at + element_bytes - 1) / element_bytes);
     }
-    std::ranges::sort(all);
-    all.erase(std::unique(all.begin(), all.end()), all.end());
-    return all;
+}
+void sort_cuts(std::vector<std::uint64_t>& elements) {
+    std::ranges::sort(elements);
+    elements.erase(std::unique(elements.begin(), elements.end()), elements.end());
 }
 
 }  // namespace
@@ -118,9 +116,12 @@ Contents combined(std::span<const Contents> inputs, const Combining& how) {
     std::vector<Cursor> cursors;
     for (const Contents& input : inputs) cursors.emplace_back(input);
     std::vector<Symbol> symbols(inputs.size());
+    std::vector<std::uint64_t> cuts;
+    for (const Contents& input : inputs) add_cuts(cuts, input, how.element_bytes);
+    sort_cuts(cuts);
     std::uint64_t at = 0;
-    for (std::uint64_t cut : cuts(inputs, how.element_bytes)) {
-        cut = std::min(cut, bytes);
+    for (const std::uint64_t element : cuts) {
+        const std::uint64_t cut = std::min(element * how.element_bytes, bytes);
         if (cut <= at) continue;
         for (std::size_t r = 0; r < cursors.size(); ++r) symbols[r] = cursors[r].take(cut - at);
         const Symbol& first = symbols.front();
@@ -137,6 +138,45 @@ Contents combined(std::span<const Contents> inputs, const Combining& how) {
         at = cut;
     }
     return result;
+}
+
+std::vector<Contents> computed_by_rows(const RowsOf& step, std::span<const Contents> reads,
+                                       std::span<const std::uint64_t> write_bytes) {
+    struct Cut {
+        Cursor cursor;
+        std::uint64_t row_bytes;
+    };
+    std::uint64_t function = mixed(rows_tag, step.function);
+    std::vector<Cut> inputs;
+    std::vector<std::uint64_t> cuts;
+    for (std::size_t i = 0; i < reads.size(); ++i) {
+        if (std::ranges::find(step.whole, i) != step.whole.end()) {
+            function = hash_of(mixed(mixed(function, i), size_of(reads[i])), reads[i]);
+            continue;
+        }
+        const std::uint64_t row_bytes = size_of(reads[i]) / step.rows;
+        inputs.push_back({Cursor(reads[i]), row_bytes});
+        add_cuts(cuts, reads[i], row_bytes);
+    }
+    sort_cuts(cuts);
+    std::vector<Contents> results(write_bytes.size());
+    std::uint64_t at = 0;
+    for (const std::uint64_t row : cuts) {
+        if (row <= at) continue;
+        // The rows from `at` on are rows k, k + 1, … of the first input's term, and lie as far into the other terms.
+        std::uint64_t k = 0, term = function;
+        for (std::size_t i = 0; i < inputs.size(); ++i) {
+            const Symbol s = inputs[i].cursor.take((row - at) * inputs[i].row_bytes);
+            if (i == 0) k = s.shift / inputs[i].row_bytes;
+            term = mixed(mixed(mixed(term, s.term), s.shift - k * inputs[i].row_bytes), inputs[i].row_bytes);
+        }
+        for (std::size_t w = 0; w < results.size(); ++w) {
+            const std::uint64_t row_bytes = write_bytes[w] / step.rows;
+            append(results[w], (row - at) * row_bytes, {mixed(term, w), k * row_bytes, -1});
+        }
+        at = row;
+    }
+    return results;
 }
 
 }  // namespace tutti::graph

@@ -57,4 +57,14 @@ struct Combining {
 /// What the ranks' inputs, of equal sizes and in rank order, become.
 Contents combined(std::span<const Contents> inputs, const Combining& how);
 
+/// What a function of rows leaves in its writes, in blocks of whole rows: row by row a term over the same row of the
+/// reads that are cut, and over those that each row takes whole. However rows are cut into chunks, the terms are equal.
+struct RowsOf {
+    std::uint64_t function = 0;  ///< which one it is
+    std::uint64_t rows = 0;
+    std::vector<std::uint32_t> whole;  ///< which reads
+};
+std::vector<Contents> computed_by_rows(const RowsOf& step, std::span<const Contents> reads,
+                                       std::span<const std::uint64_t> write_bytes);
+
 }  // namespace tutti::graph

@@ -3,6 +3,8 @@
 
 #include "graph/passes.hpp"
 
+#include <gtest/gtest.h>
+
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -75,6 +77,18 @@ class Program {
         n.tag = tag;
         return n.id;
     }
+    int reduce(const Range& range, int root, ReduceOp op = ReduceOp::sum) {
+        const bool is_root = rank_ == root;
+        return collective(Kind::reduce, {range}, is_root ? std::vector{range} : std::vector<Range>(), float32, op,
+                          root);
+    }
+    /// The compute step of that id may run in chunks.
+    void rows(int id, std::uint64_t count, std::vector<std::uint32_t> whole = {}) {
+        graph_.nodes[static_cast<std::size_t>(id)].rows = count;
+        graph_.nodes[static_cast<std::size_t>(id)].whole = std::move(whole);
+    }
+    /// The buffers of the node of that id stay where they are.
+    void fix(int id) { graph_.nodes[static_cast<std::size_t>(id)].fixed = true; }
     /// The node of that id is asynchronous; a wait for it comes later.
     void start(int id) { graph_.nodes[static_cast<std::size_t>(id)].asynchronous = true; }
     void wait(int id) {
@@ -127,7 +141,7 @@ std::vector<Graph> graphs_of(int size, F&& program, Determinism determinism = De
 }
 
 inline Settings settings_of(const Graph& graph, OptimiseOptions options = {}) {
-    return {std::move(options), ordinals(graph), {}};
+    return {std::move(options), ordinals(graph), {}, {}};
 }
 inline std::vector<Kind> kinds_of(const Graph& graph) {
     std::vector<Kind> kinds;
@@ -145,6 +159,10 @@ inline std::vector<Graph> each(const std::vector<Graph>& graphs, Result (*pass)(
     std::vector<Graph> results;
     for (const Graph& g : graphs) results.push_back(pass(g, settings_of(g, options)).graph);
     return results;
+}
+inline ::testing::AssertionResult says(const std::string& text, const std::string& part) {
+    if (text.find(part) != std::string::npos) return ::testing::AssertionSuccess();
+    return ::testing::AssertionFailure() << "\"" << part << "\" is not in:\n" << text;
 }
 inline std::string faults_of(const Proof& proof) {
     std::string text;

@@ -155,7 +155,10 @@ void write_node(std::string& text, const Node& n) {
     if (is_message(n.kind)) text += fmt::format(" peer {} tag {}", n.peer, n.tag);
     if (n.asynchronous) text += " asynchronous";
     if (n.opaque) text += " opaque";
+    if (n.fixed) text += " fixed";
     if (n.kind == Kind::compute) text += fmt::format(" {} cost {}", in_quotes(n.name), n.cost_us);
+    if (n.rows > 0) text += fmt::format(" rows {}", n.rows);
+    for (const std::uint32_t read : n.whole) text += fmt::format(" whole {}", read);
     if (!n.site.empty()) text += fmt::format(" at {}", in_quotes(n.site));
     for (const Piece& p : n.pieces) {
         text +=
@@ -202,10 +205,13 @@ Node read_node(Line& line, const Graph& graph) {
     if (line.take("tag")) n.tag = line.number<int>();
     n.asynchronous = line.take("asynchronous");
     n.opaque = line.take("opaque");
+    n.fixed = line.take("fixed");
     if (n.kind == Kind::compute) {
         n.name = line.quote();
         line.want("cost");
         n.cost_us = line.microseconds();
+        if (line.take("rows")) n.rows = line.number<std::uint64_t>();
+        while (line.take("whole")) n.whole.push_back(line.number<std::uint32_t>());
     }
     if (line.take("at")) n.site = line.quote();
     while (line.take("piece")) n.pieces.push_back(read_piece(line, graph));
@@ -215,6 +221,7 @@ Node read_node(Line& line, const Graph& graph) {
 /// A node's blocks are as many as its kind says.
 void check_blocks(Line& line, const Graph& graph, const Node& n) {
     if (n.kind != Kind::wait && n.kind != Kind::barrier && n.pieces.empty()) line.refuse("a piece");
+    if (n.rows > 0 && !has_rows(n)) line.refuse(fmt::format("one piece whose ranges have {} equal rows", n.rows));
     if (!is_collective(n.kind) || n.opaque) return;
     const GroupInfo& group = graph.groups[static_cast<std::size_t>(n.group)];
     const std::size_t all = group.ranks.size();
@@ -246,7 +253,8 @@ std::string Graph::to_text() const {
         text += fmt::format(" rank {} {} latency {} byte {}\n", g.rank, settings::name_of(g.determinism), g.latency_us,
                             g.us_per_byte);
     }
-    for (const std::uint64_t bytes : buffers) text += fmt::format("buffer {}\n", bytes);
+    for (std::size_t b = 0; b < buffers.size(); ++b)
+        text += fmt::format("buffer {}{}\n", buffers[b], static_cast<int>(b) == arena ? " arena" : "");
     for (const Range& r : temporaries) text += "temporary" + text_of({r}) + '\n';
     for (const Node& n : nodes) write_node(text, n);
     return text;
@@ -271,6 +279,7 @@ Graph read_graph(std::string_view text, const std::string& origin, int first_lin
             graph.groups.push_back(read_group(line));
         } else if (line.take("buffer")) {
             graph.buffers.push_back(line.number<std::uint64_t>());
+            if (line.take("arena")) graph.arena = static_cast<int>(graph.buffers.size()) - 1;
         } else if (line.take("temporary")) {
             graph.temporaries.push_back(line.range(graph.buffers));
         } else if (line.take("node")) {

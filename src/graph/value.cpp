@@ -24,9 +24,12 @@ std::uint64_t word(int value) {
     return static_cast<std::uint64_t>(static_cast<std::int64_t>(value));
 }
 std::uint64_t hash_node(std::uint64_t hash, const Node& n) {
-    for (const int value : {static_cast<int>(n.kind), n.id, n.of, n.group, static_cast<int>(n.dtype),
-                            static_cast<int>(n.op), n.root, n.peer, n.tag, n.asynchronous ? 1 : 0, n.opaque ? 1 : 0})
+    for (const int value :
+         {static_cast<int>(n.kind), n.id, n.of, n.group, static_cast<int>(n.dtype), static_cast<int>(n.op), n.root,
+          n.peer, n.tag, n.asynchronous ? 1 : 0, n.opaque ? 1 : 0, n.fixed ? 1 : 0})
         hash = mix_bits(fnv1a_word(hash, word(value)));  // multiplication alone never moves high bits down
+    hash = mix_bits(fnv1a_word(hash, n.rows));
+    for (const std::uint32_t read : n.whole) hash = mix_bits(fnv1a_word(hash, read));
     hash = hash_text(hash, n.name);
     for (const Piece& p : n.pieces) {
         hash = hash_ranges(hash_ranges(hash, p.reads), p.writes);
@@ -142,7 +145,7 @@ std::uint64_t Graph::hash() const {
     for (const std::uint64_t bytes : buffers) hash = mix_bits(fnv1a_word(hash, bytes));
     hash = mix_bits(hash_ranges(hash, temporaries));
     for (const Node& n : nodes) hash = hash_node(hash, n);
-    return mix_bits(fnv1a_word(hash, changed ? 1 : 0));
+    return mix_bits(fnv1a_word(fnv1a_word(hash, word(arena)), changed ? 1 : 0));
 }
 
 std::uint64_t Graph::collectives_hash(std::size_t group) const {
@@ -171,10 +174,11 @@ bool operator==(const Graph& a, const Graph& b) {
     const auto same_node = [](const Node& x, const Node& y) {
         return x.kind == y.kind && x.id == y.id && x.of == y.of && x.group == y.group && x.dtype == y.dtype &&
                x.op == y.op && x.root == y.root && x.peer == y.peer && x.tag == y.tag &&
-               x.asynchronous == y.asynchronous && x.opaque == y.opaque && x.name == y.name && x.pieces == y.pieces;
+               x.asynchronous == y.asynchronous && x.opaque == y.opaque && x.fixed == y.fixed && x.rows == y.rows &&
+               x.whole == y.whole && x.name == y.name && x.pieces == y.pieces;
     };
-    return a.groups == b.groups && a.buffers == b.buffers && a.temporaries == b.temporaries && a.changed == b.changed &&
-           std::ranges::equal(a.nodes, b.nodes, same_node);
+    return a.groups == b.groups && a.buffers == b.buffers && a.temporaries == b.temporaries && a.arena == b.arena &&
+           a.changed == b.changed && std::ranges::equal(a.nodes, b.nodes, same_node);
 }
 
 int rank_in_world(const Graph& graph, int otherwise) {
@@ -230,7 +234,10 @@ double predicted_us(const Graph& graph, const Node& node) {
     if (node.kind == Kind::compute) return node.cost_us;
     if (!is_communication(node.kind)) return 0;
     const GroupInfo& group = graph.groups[static_cast<std::size_t>(node.group)];
-    return group.latency_us + group.us_per_byte * static_cast<double>(bytes_of(node));
+    // Each byte of an all_reduce travels twice: to where it is combined, and back.
+    const bool once =
+        node.kind == Kind::reduce_scatter || node.kind == Kind::all_gather || node.kind == Kind::all_to_all;
+    return group.latency_us + group.us_per_byte * static_cast<double>(bytes_of(node)) * (once ? 0.5 : 1.0);
 }
 
 double Graph::predicted_us() const {
@@ -249,6 +256,34 @@ double Graph::predicted_us() const {
         }
     }
     return std::max(now, free);
+}
+
+std::uint64_t Graph::peak_bytes() const {
+    std::vector<bool> used(buffers.size());
+    for (const Node& n : nodes) {
+        for (const Range& r : reads_of(n)) used[r.buffer] = true;
+        for (const Range& r : writes_of(n)) used[r.buffer] = true;
+    }
+    std::uint64_t bytes = 0;
+    for (std::size_t b = 0; b < buffers.size(); ++b) bytes += used[b] ? buffers[b] : 0;
+    return bytes;
+}
+
+bool is_whole(const Node& step, std::size_t read) noexcept {
+    return std::ranges::find(step.whole, read) != step.whole.end();
+}
+
+bool has_rows(const Node& step) noexcept {
+    if (step.kind != Kind::compute || step.rows == 0 || step.pieces.size() != 1) return false;
+    const Piece& piece = step.pieces.front();
+    const auto in_rows = [&](const Range& r) { return r.bytes > 0 && r.bytes % step.rows == 0; };
+    bool some = false;
+    for (std::size_t i = 0; i < piece.reads.size(); ++i) {
+        if (is_whole(step, i)) continue;
+        if (!in_rows(piece.reads[i])) return false;
+        some = true;
+    }
+    return some && std::ranges::all_of(piece.writes, in_rows);
 }
 
 int next_id(const Graph& graph) {

@@ -57,6 +57,11 @@ constexpr bool combines(Kind kind) noexcept {
     return is_collective(kind) && traits_of(kind).combines;
 }
 
+/// Of a compute step that may run in chunks: whether each of them gets that read whole.
+bool is_whole(const Node& step, std::size_t read) noexcept;
+/// Whether the step may run in chunks: its tensors have rows, and some read is cut with them.
+bool has_rows(const Node& step) noexcept;
+
 /// Microseconds, predicted.
 double predicted_us(const Graph& graph, const Node& node);
 

@@ -55,7 +55,7 @@ void Collectives::talk_over(ForeignTransport& transport) {
 }
 
 void Collectives::push(const std::shared_ptr<Operation>& operation) {
-    queue_.push_back(operation);
+    queue_.push(operation);
     flight_.activate(*this);
 }
 
@@ -71,7 +71,7 @@ bool Collectives::progress() {
         moved = true;
         if (operation->state != OperationState::over) continue;
         suffer(*operation, true, true);
-        queue_.pop_front();
+        queue_.pop();
         complete(operation, nullptr);
     }
     return moved;
@@ -107,7 +107,10 @@ Collectives::Turn Collectives::run(Operation& operation) {
     }
     if (failed()) return Turn::further;
     if (!operation.execution->done()) return ran ? Turn::moved : Turn::stuck;
-    operation.execution.reset();
+    if (operation.state == OperationState::scheduled && operation.schedule)
+        operation.done_execution.reset(static_cast<engine::Execution*>(operation.execution.release()));
+    else
+        operation.execution.reset();
     if (operation.state == OperationState::relayed)
         end_relay(operation);
     else
@@ -179,8 +182,13 @@ void Collectives::end_relay(Operation& operation) {
 }
 
 void Collectives::execute(Operation& operation) {
-    operation.execution = std::make_unique<engine::Execution>(
-        operation.schedule ? operation.schedule : planner_.plan(operation.request), operation.operands(), context_);
+    if (operation.done_execution) {
+        operation.done_execution->restart(operation.schedule, operation.operands());
+        operation.execution = std::move(operation.done_execution);
+    } else {
+        operation.execution = std::make_unique<engine::Execution>(
+            operation.schedule ? operation.schedule : planner_.plan(operation.request), operation.operands(), context_);
+    }
     operation.move_to(OperationState::scheduled);
 }
 
@@ -208,7 +216,7 @@ bool Collectives::has_sent_all(int peer, std::uint64_t sequence) const {
 }
 
 void Collectives::drop(const std::exception_ptr& error) {
-    const auto dropped = std::exchange(queue_, {});
+    const auto dropped = queue_.take();
     for (const auto& operation : dropped) {
         operation->execution.reset();
         // One whose part was done may have found, at its end, that another rank meant something else.

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "algorithm/slots.hpp"
+#include "core/queue.hpp"
 #include "engine/slots.hpp"
 #include "group/agreement.hpp"
 #include "group/flight.hpp"
@@ -20,7 +21,6 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -163,7 +163,7 @@ class Collectives {
     HostMeans& means_;
     ForeignTransport* transport_ = nullptr;
     engine::RankContext context_;
-    std::deque<std::shared_ptr<Operation>> queue_;
+    Queue<std::shared_ptr<Operation>> queue_;
     std::uint64_t sequence_ = 0;
     Agreement agreement_;  // of those that have been started here
     std::array<std::vector<algorithm::SlotSizes>, collective_count + 1> short_sizes_;  // by collective

@@ -29,9 +29,17 @@ bool is_end_of_a_rank(const rendezvous::Verdict& verdict) {
 }  // namespace
 
 Flight::Guard::~Guard() {
-    const auto completed = std::exchange(flight_.completed_, {});
+    if (flight_.completed_.empty()) {
+        flight_.mutex_.unlock();
+        return;
+    }
+    // Memory that changes hands: a callback may complete others, so each level has its own.
+    static thread_local std::vector<std::shared_ptr<Operation>> spare;
+    auto completed = std::exchange(flight_.completed_, std::exchange(spare, {}));
     flight_.mutex_.unlock();
     for (const auto& operation : completed) operation->run_continuations();
+    completed.clear();
+    spare = std::move(completed);
 }
 
 Flight::InFlight Flight::any() const {

@@ -99,9 +99,10 @@ class Operation {
     // Under the group's lock.
     std::uint64_t sequence = 0;
     std::unique_ptr<engine::Running> execution;
-    OperationState state = OperationState::queued;  ///< changes by move_to()
-    std::uint64_t channel = 0;                      // of its messages, from the schedule's begin on
-    engine::SlotState slot_state;                   // sequence 0: it is not in slots, or has not begun
+    std::unique_ptr<engine::Execution> done_execution;  ///< of the schedule chosen beforehand, for the next time
+    OperationState state = OperationState::queued;      ///< changes by move_to()
+    std::uint64_t channel = 0;                          // of its messages, from the schedule's begin on
+    engine::SlotState slot_state;                       // sequence 0: it is not in slots, or has not begun
     Instant started;
     record::Ticket ticket = 0;
     std::optional<ArmedFault> fault;  ///< that TUTTI_FAULTS asks for
@@ -119,6 +120,9 @@ class Operation {
     void refer_to_blocks();
     /// A new one that does the same, on the same buffers and temporaries.
     std::shared_ptr<Operation> again() const;
+    /// Makes this one, which is over, do the same as `model`, which it was made from, another time: in its own memory.
+    /// Only where nobody else refers to it.
+    void renew(const Operation& model);
 
     bool done() const noexcept { return done_.load(std::memory_order_acquire); }
     /// Done, or in a stream of its device (BackendCompletion::enqueued).

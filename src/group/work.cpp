@@ -58,6 +58,25 @@ std::shared_ptr<Operation> Operation::again() const {
     return next;
 }
 
+void Operation::renew(const Operation& model) {
+    {
+        const std::lock_guard lock(mutex_);  // behind its continuations, whichever thread called them
+        told_ = false;
+    }
+    done_.store(false, std::memory_order_relaxed);
+    enqueued_.store(false, std::memory_order_relaxed);
+    event_.reset();
+    error_ = nullptr;
+    request.scheduled = model.request.scheduled;
+    request.largest_count = model.request.largest_count;
+    sequence = 0;
+    state = OperationState::queued;
+    channel = 0;
+    slot_state = {};
+    ticket = 0;
+    fault.reset();
+}
+
 void Operation::move_to(OperationState next) {
     if (!may_move(state, next))
         throw InternalError(fmt::format("{} #{}: state {} does not follow {}", name, sequence, static_cast<int>(next),

@@ -1,0 +1,43 @@
+// Queue: first in, first out, in memory that it keeps: one that is emptied again and again allocates nothing.
+//
+// Threads: one at a time.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+namespace tutti {
+
+template <class T>
+class Queue {
+ public:
+    bool empty() const noexcept { return first_ == items_.size(); }
+    const T& front() const noexcept { return items_[first_]; }
+    void push(T item) {
+        // Those that have gone make room where they are at least half: each item moves once on average.
+        if (items_.size() == items_.capacity() && first_ > items_.size() / 2) {
+            items_.erase(items_.begin(), items_.begin() + static_cast<std::ptrdiff_t>(first_));
+            first_ = 0;
+        }
+        items_.push_back(std::move(item));
+    }
+    void pop() {
+        items_[first_++] = T();
+        if (!empty()) return;
+        items_.clear();
+        first_ = 0;
+    }
+    /// All, from the first to the last; afterwards it is empty.
+    std::vector<T> take() {
+        std::vector<T> all = std::exchange(items_, {});
+        all.erase(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(std::exchange(first_, 0)));
+        return all;
+    }
+
+ private:
+    std::vector<T> items_;  // from first_ on
+    std::size_t first_ = 0;
+};
+
+}  // namespace tutti
