@@ -18,8 +18,11 @@ enum class OwnMessage : std::uint64_t {
     barrier_answer,
 };
 
-/// The parts of a message's channel: a mark of collectives, the group, and a collective's number, a tag or an
-/// OwnMessage.
+/// The messages of windows between hosts, of which each window of a group has its own.
+enum class WindowMessage : std::uint64_t { request, payload, answer };
+
+/// The parts of a message's channel: a mark of collectives, the group, and a collective's number, a tag, an
+/// OwnMessage or a window's.
 struct Channel {
     static constexpr int group_shift = 44;
     static constexpr std::uint64_t number_mask = (std::uint64_t{1} << group_shift) - 1;
@@ -30,6 +33,10 @@ struct Channel {
     }
     static constexpr std::uint64_t of_message(std::uint32_t group, OwnMessage own) {
         return of_message(group, static_cast<std::uint64_t>(own));
+    }
+    static constexpr std::uint64_t of_window(std::uint32_t group, std::uint32_t window, WindowMessage way) {
+        constexpr std::uint64_t windows = std::uint64_t{1} << 41;  // above all OwnMessages
+        return of_message(group, windows | std::uint64_t{window} << 2 | static_cast<std::uint64_t>(way));
     }
     static constexpr std::uint64_t of_collective(std::uint32_t group, std::uint64_t sequence) {
         return transport::collective_channel | of_message(group, sequence & number_mask);

@@ -84,7 +84,7 @@ Driver::Waited Driver::wait(const std::function<bool()>& done, const Deadline& l
         }
         if (turn == Waiting::Turn::sleep) {
             const Deadline next = Deadline::at(std::min(limit.when(), deadline.when()));
-            sleep(std::clamp(std::chrono::ceil<milliseconds>(next.remaining()), milliseconds(1), wait_slice));
+            sleep(std::clamp(std::chrono::ceil<milliseconds>(next.remaining()), milliseconds(1), wait_slice), done);
             waiting_.slept(Clock::now());
         }
     }
@@ -96,7 +96,7 @@ void Driver::pause(int idle, milliseconds nap) {
         waiting_.yield(Clock::now());
         return;
     }
-    sleep(nap);
+    sleep(nap, [] { return false; });
     waiting_.slept(Clock::now());
 }
 
@@ -151,7 +151,7 @@ bool Driver::park() {
     return wanted && !stopping_;
 }
 
-void Driver::sleep(milliseconds limit) {
+void Driver::sleep(milliseconds limit, const std::function<bool()>& done) {
     // A rank has one flag that says that it sleeps: the first of its threads that wakes would clear it for the others.
     if (asleep_.exchange(true)) {
         ::poll(nullptr, 0, 1);
@@ -162,7 +162,8 @@ void Driver::sleep(milliseconds limit) {
         ~Wake() { asleep = false; }
     } wake{asleep_};
     const std::vector<transport::Pollable> sockets = driven_->pollables();
-    const auto ready = [this] { return driven_->has_failed() || driven_->move(); };
+    // A change in memory that this thread waits for, such as a window's signal, moves nothing.
+    const auto ready = [&] { return driven_->has_failed() || driven_->move() || done(); };
     const auto& arena = neighbours_->arena();
     if (sockets.empty() && neighbours_->are_all()) {
         arena->sleep(neighbours_->own_local(), limit, ready);
@@ -210,7 +211,7 @@ void Driver::run_thread() {
             background_waiting_.yield(Clock::now());
             continue;
         }
-        sleep(milliseconds(10));
+        sleep(milliseconds(10), [] { return false; });
         background_waiting_.slept(Clock::now());
     }
 }

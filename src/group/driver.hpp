@@ -80,7 +80,7 @@ class Driver {
     void stop();
 
  private:
-    void sleep(std::chrono::milliseconds limit);
+    void sleep(std::chrono::milliseconds limit, const std::function<bool()>& done);
     void start_thread();
     void run_thread();
     void unpark();

@@ -97,12 +97,15 @@ class Group : public std::enable_shared_from_this<Group> {
     Collectives& collectives() noexcept { return collectives_; }
     /// How many times this rank has asked for a smaller group, this time included; equal on all ranks that do.
     int next_shrink() noexcept { return ++shrinks_; }
+    /// The number of the window that all ranks of the group are about to make; equal on all of them.
+    std::uint32_t next_window() noexcept { return ++windows_; }
     /// Ends it, and with it the world.
     void abort(const std::string& reason) { world_->abort(reason); }
     /// Waits for the operations that this rank has in flight; of the group of all ranks, leaves the world.
     void leave();
 
     GroupMemory& memory() noexcept { return memory_; }
+    const GroupMemory& memory() const noexcept { return memory_; }
     /// GroupMemory::make_symmetric of all ranks of this host.
     std::shared_ptr<transport::SymmetricSegment> make_symmetric(std::size_t bytes, const Deadline& deadline);
 
@@ -132,6 +135,7 @@ class Group : public std::enable_shared_from_this<Group> {
     bool left_ = false;
     std::unique_ptr<ForeignBackends> backends_;
     std::atomic<int> shrinks_{0};
+    std::atomic<std::uint32_t> windows_{0};
 };
 
 }  // namespace tutti::detail
