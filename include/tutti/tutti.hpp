@@ -32,6 +32,7 @@
 #include <tutti/tensor.hpp>
 #include <tutti/trace.hpp>
 #include <tutti/version.hpp>
+#include <tutti/window.hpp>
 #include <tutti/work.hpp>
 
 #endif

@@ -1,0 +1,65 @@
+#include "window/memory.hpp"
+
+#include "group/group_memory.hpp"
+
+#include <tutti/error.hpp>
+#include <tutti/symmetric.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <mutex>
+#include <utility>
+
+namespace tutti::window {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Throws InvalidArgument for a shape that is none.
+std::int64_t count_of(DType dtype, const Extents& shape) {
+    return ConstTensorView(&shape, shape, dtype).element_count();
+}
+
+}  // namespace
+
+Memory::Memory(Group& group, DType dtype, Extents shape, int signals, const Deadline& deadline)
+    : group_(group),
+      dtype_(dtype),
+      shape_(std::move(shape)),
+      element_count_(count_of(dtype_, shape_)),
+      signals_(signals),
+      head_bytes_((static_cast<std::size_t>(signals) * signal_bytes + page - 1) / page * page),
+      parts_(static_cast<std::size_t>(group.size())) {
+    const std::size_t bytes = head_bytes_ + byte_count();
+    own_ =
+        empty_symmetric(uint8, Extents::of(static_cast<std::int64_t>(bytes)),
+                        {.group = ProcessGroup(group.shared_from_this()),
+                         .timeout = std::max(milliseconds(1), std::chrono::ceil<milliseconds>(deadline.remaining()))});
+    auto* const own = static_cast<std::byte*>(own_.raw_data());
+    parts_[static_cast<std::size_t>(group.rank())] = own;
+    const detail::GroupMemory& memory = group.memory();
+    if (memory.symmetric() == nullptr || bytes == 0) return;
+    const std::lock_guard lock(group.world().flight().mutex());
+    const transport::Place place = memory.symmetric()->find(own, bytes);
+    for (const int rank : memory.ranks_here()) {
+        auto*& part = parts_[static_cast<std::size_t>(rank)];
+        part = memory.symmetric()->address(place, memory.locals()[static_cast<std::size_t>(rank)], bytes);
+        if (part == nullptr) throw InternalError("Window: the memory of a rank of this host is not mapped");
+    }
+}
+
+bool Memory::is_mapped_by_all() const noexcept {
+    return std::ranges::none_of(parts_, [](const std::byte* part) { return part == nullptr; });
+}
+
+Tensor Memory::tensor(int rank) const {
+    return {TensorView(elements(rank), shape_, dtype_), std::make_shared<Tensor>(own_)};
+}
+
+void Memory::raise(int rank, int signal, std::uint64_t value) const noexcept {
+    word(rank, signal).fetch_add(value, std::memory_order_release);
+    const detail::GroupMemory& memory = group_.memory();
+    if (memory.is_shared_with(rank)) memory.arena()->ring_doorbell(memory.locals()[static_cast<std::size_t>(rank)]);
+}
+
+}  // namespace tutti::window

@@ -1,0 +1,69 @@
+// Memory: the memory of a window on this host: signals and elements of this rank, and of the ranks that share memory
+// with it.
+//
+// Each rank's part of symmetric memory begins with its signals, a cache line each; the elements follow on a page of
+// their own. A rank without neighbours has ordinary memory of the same layout.
+//
+// Threads: any. A signal is atomic: a rank adds to it with release, behind the elements that it has written; who
+// loads it with acquire sees these (pattern A of transport/shm/MEMORY-ORDER.md). Elements are the callers' business.
+#pragma once
+
+#include "core/deadline.hpp"
+#include "group/group.hpp"
+
+#include <tutti/tensor.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace tutti::window {
+
+using detail::Group;
+
+class Memory {
+ public:
+    /// All ranks of the group make it, with equal arguments. Throws as empty_symmetric.
+    Memory(Group& group, DType dtype, Extents shape, int signals, const Deadline& deadline);
+
+    DType dtype() const noexcept { return dtype_; }
+    const Extents& shape() const noexcept { return shape_; }
+    std::int64_t element_count() const noexcept { return element_count_; }
+    std::size_t byte_count() const noexcept { return static_cast<std::size_t>(element_count_) * size_of(dtype_); }
+    int signal_count() const noexcept { return signals_; }
+
+    bool is_mapped(int rank) const noexcept { return part(rank) != nullptr; }
+    bool is_mapped_by_all() const noexcept;
+    /// Of a rank whose memory is mapped, as below.
+    std::byte* elements(int rank) const noexcept { return part(rank) + head_bytes_; }
+    /// The elements as a tensor that keeps them mapped.
+    Tensor tensor(int rank) const;
+    /// Adds to a signal of that rank, behind all that this thread has written, and wakes the rank.
+    void raise(int rank, int signal, std::uint64_t value) const noexcept;
+    std::uint64_t value_of(int rank, int signal) const noexcept {
+        return word(rank, signal).load(std::memory_order_acquire);
+    }
+
+ private:
+    static constexpr std::size_t signal_bytes = 64, page = 4096;
+
+    std::byte* part(int rank) const noexcept { return parts_[static_cast<std::size_t>(rank)]; }
+    std::atomic<std::uint64_t>& word(int rank, int signal) const noexcept {
+        return *reinterpret_cast<std::atomic<std::uint64_t>*>(part(rank) +
+                                                              static_cast<std::size_t>(signal) * signal_bytes);
+    }
+
+    const Group& group_;
+    DType dtype_;
+    Extents shape_;
+    std::int64_t element_count_;
+    int signals_;
+    std::size_t head_bytes_;
+    Tensor own_;                     // all of this rank's part; while it lives, the others' stay mapped
+    std::vector<std::byte*> parts_;  // by rank; null: on another host
+};
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+
+}  // namespace tutti::window

@@ -1,0 +1,80 @@
+// The messages of a window between hosts: what a rank asks of another, and how it is sent.
+//
+// A rank asks by a Request, on the window's channel of requests. The payload of a put that is longer than a request has
+// room for follows on the channel of payloads; what a request wants back comes on the channel of answers. Messages of
+// one rank to another on one channel arrive in order, so no message names the request that it belongs to.
+//
+// Threads: any.
+#pragma once
+
+#include "group/group.hpp"
+#include "group/operation.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+namespace tutti::window {
+
+using detail::Group;
+using detail::Operation;
+using detail::WindowMessage;
+
+struct Request {
+    enum class Kind : std::uint32_t {
+        put = 1,  ///< write `bytes` bytes at `offset`, then add `value` to `signal`, where it is not 0
+        get,      ///< send them
+        flush,    ///< say that everything before has been done
+        end,      ///< from a rank to itself: its window is closed
+    };
+    static constexpr std::size_t payload_bytes = 64;
+
+    Kind kind{};
+    std::uint32_t signal = 0;
+    std::uint64_t value = 0;
+    std::uint64_t offset = 0, bytes = 0;  ///< of the target's elements
+    std::array<std::byte, payload_bytes> payload{};
+
+    /// The payload of this put is in the request.
+    bool is_whole() const noexcept { return bytes <= payload_bytes; }
+};
+static_assert(sizeof(Request) == 96, "ranks send its bytes");
+
+/// One window's messages.
+class Messages {
+ public:
+    /// `number`: of the window, equal on all ranks. The group must outlive it.
+    Messages(Group& group, std::uint32_t number) : group_(group), number_(number) {}
+
+    Group& group() const noexcept { return group_; }
+    /// Prepared messages to and from a rank of the group. `name`: a literal, for errors. Memory that they use must
+    /// stay.
+    std::shared_ptr<Operation> send(const char* name, int to, WindowMessage way, std::span<const std::byte> bytes,
+                                    std::chrono::milliseconds timeout) const;
+    std::shared_ptr<Operation> receive(const char* name, int from, WindowMessage way, std::span<std::byte> bytes,
+                                       std::chrono::milliseconds timeout) const;
+    /// The same with a copy of the request.
+    std::shared_ptr<Operation> send(const char* name, int to, const Request& request,
+                                    std::chrono::milliseconds timeout) const;
+
+    /// Issues a message. True: it is complete by now. False: `later` will be called when it is, without a lock, on
+    /// whichever thread completes it.
+    bool is_complete_at_once(const std::shared_ptr<Operation>& message, std::function<void()> later) const;
+
+    static constexpr int any_rank = -1;
+    /// Of messages whose other side decides when they are due.
+    static constexpr std::chrono::milliseconds no_limit =
+        std::chrono::duration_cast<std::chrono::milliseconds>(Clock::duration::max());
+
+ private:
+    std::shared_ptr<Operation> message(const char* name, int peer, WindowMessage way, std::size_t bytes,
+                                       std::chrono::milliseconds timeout) const;
+
+    Group& group_;
+    std::uint32_t number_;
+};
+
+}  // namespace tutti::window

@@ -1,0 +1,132 @@
+#include "window/service.hpp"
+
+#include "core/log.hpp"
+#include "group/channel.hpp"
+
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <utility>
+
+namespace tutti::window {
+namespace {
+
+constexpr const char* name = "Window service";  // of its messages
+constexpr std::byte done{1};                    // the answer to a flush
+
+}  // namespace
+
+Service::Service(std::shared_ptr<Group> group, std::shared_ptr<const Memory> memory, std::uint32_t number)
+    : group_(std::move(group)),
+      memory_(std::move(memory)),
+      messages_(*group_, number),
+      sources_(static_cast<std::size_t>(group_->size())) {}
+
+void Service::end() noexcept {
+    try {
+        group_->submit(messages_.send(name, group_->rank(), {.kind = Request::Kind::end}, Messages::no_limit), true);
+    } catch (const DistError&) {  // NOLINT(bugprone-empty-catch): the group has ended, and with it the receive
+    }
+}
+
+// Called where the group may have ended, by which all that is under way ends, too.
+void Service::listen() {
+    try {
+        for (;;) {
+            const std::span room(reinterpret_cast<std::byte*>(&incoming_), sizeof incoming_);
+            const auto receive =
+                messages_.receive(name, Messages::any_rank, WindowMessage::request, room, Messages::no_limit);
+            const auto go_on = [self = shared_from_this(), receive] {
+                if (self->take(*receive)) self->listen();
+            };
+            if (!messages_.is_complete_at_once(receive, go_on) || !take(*receive)) return;
+        }
+    } catch (const DistError&) {  // NOLINT(bugprone-empty-catch): the callers of the group hear of it
+    }
+}
+
+// False: there will be no more.
+bool Service::take(const Operation& receive) {
+    if (receive.error()) return false;
+    const Request request = incoming_;
+    const int source = group_->rank_of(receive.transfer.peer);
+    if (request.kind == Request::Kind::end && source == group_->rank()) return false;
+    if (!fits(request)) {
+        group_->abort(fmt::format("rank {} asked rank {} for {} bytes at {} of a window of {} bytes with {} signals",
+                                  source, group_->rank(), request.bytes, request.offset, memory_->byte_count(),
+                                  memory_->signal_count()));
+        return false;
+    }
+    {
+        const MutexLock lock(mutex_);
+        Source& from = sources_[static_cast<std::size_t>(source)];
+        from.waiting.push_back(request);
+        if (std::exchange(from.busy, true)) return true;
+    }
+    serve(source);
+    return true;
+}
+
+void Service::serve(int source) {
+    try {
+        while (const auto request = next_of(source)) {
+            const std::shared_ptr<Operation> step = first_step(*request, source);
+            const auto go_on = [self = shared_from_this(), step, request = *request, source] {
+                if (step->error()) return;
+                self->finish(request);
+                self->serve(source);
+            };
+            if (step && (!messages_.is_complete_at_once(step, go_on) || step->error())) return;
+            finish(*request);
+        }
+    } catch (const DistError&) {  // NOLINT(bugprone-empty-catch): the callers of the group hear of it
+    }
+}
+
+std::optional<Request> Service::next_of(int source) {
+    const MutexLock lock(mutex_);
+    Source& from = sources_[static_cast<std::size_t>(source)];
+    if (from.waiting.empty()) {
+        from.busy = false;
+        return std::nullopt;
+    }
+    const Request request = from.waiting.front();
+    from.waiting.pop_front();
+    return request;
+}
+
+// A message that has to be through before the request is; null: there is none. Elements that a get sends must stay as
+// they are until they have left.
+std::shared_ptr<Operation> Service::first_step(const Request& request, int source) const {
+    const std::span elements(memory_->elements(group_->rank()) + request.offset, request.bytes);
+    switch (request.kind) {
+        case Request::Kind::put:
+            if (request.is_whole()) return nullptr;
+            return messages_.receive(name, source, WindowMessage::payload, elements, Messages::no_limit);
+        case Request::Kind::get:
+            return messages_.send(name, source, WindowMessage::answer, elements, Messages::no_limit);
+        case Request::Kind::flush:
+            return messages_.send(name, source, WindowMessage::answer, {&done, 1}, Messages::no_limit);
+        case Request::Kind::end: break;
+    }
+    return nullptr;
+}
+
+void Service::finish(const Request& request) const {
+    if (request.kind != Request::Kind::put) return;
+    if (request.is_whole() && request.bytes > 0)
+        std::memcpy(memory_->elements(group_->rank()) + request.offset, request.payload.data(), request.bytes);
+    if (request.value != 0) memory_->raise(group_->rank(), static_cast<int>(request.signal), request.value);
+}
+
+bool Service::fits(const Request& request) const noexcept {
+    using Kind = Request::Kind;
+    const std::size_t all = memory_->byte_count();
+    const bool known = request.kind == Kind::put || request.kind == Kind::get || request.kind == Kind::flush;
+    return known && request.offset <= all && request.bytes <= all - request.offset &&
+           (request.value == 0 || request.signal < static_cast<std::uint32_t>(memory_->signal_count()));
+}
+
+}  // namespace tutti::window

@@ -1,0 +1,52 @@
+// Service: does in this rank's memory what ranks of other hosts ask for, without a call of this rank's.
+//
+// It has no thread: it waits for requests by receives in the background, and each completion, on whichever thread of
+// the rank moves the world's messages, takes the next step. Requests of one rank are carried out one after the other;
+// those of different ranks do not wait for each other.
+//
+// It lives until end(), or until the group ends, and keeps the window's memory and the group as long.
+//
+// Threads: any.
+#pragma once
+
+#include "core/thread_safety.hpp"
+#include "window/memory.hpp"
+#include "window/messages.hpp"
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace tutti::window {
+
+class Service : public std::enable_shared_from_this<Service> {
+ public:
+    Service(std::shared_ptr<Group> group, std::shared_ptr<const Memory> memory, std::uint32_t number);
+    void begin() { listen(); }
+    /// After the last request that this rank is to serve. Its memory goes when nothing is under way any more.
+    void end() noexcept;
+
+ private:
+    struct Source {
+        std::deque<Request> waiting;
+        bool busy = false;  ///< a step of one of its requests is under way
+    };
+
+    void listen();
+    bool take(const Operation& receive);
+    void serve(int source);
+    std::optional<Request> next_of(int source);
+    std::shared_ptr<Operation> first_step(const Request& request, int source) const;
+    void finish(const Request& request) const;
+    bool fits(const Request& request) const noexcept;
+
+    const std::shared_ptr<Group> group_;
+    const std::shared_ptr<const Memory> memory_;
+    const Messages messages_;
+    Request incoming_;  // of the one receive that waits for requests
+    Mutex mutex_;
+    std::vector<Source> sources_ TUTTI_GUARDED_BY(mutex_);  // by rank
+};
+
+}  // namespace tutti::window

@@ -1,0 +1,41 @@
+// WindowState: what the handles of a window share.
+//
+// Threads: any.
+#pragma once
+
+#include "window/memory.hpp"
+#include "window/remote.hpp"
+#include "window/service.hpp"
+
+#include <tutti/window.hpp>
+
+#include <atomic>
+#include <memory>
+
+namespace tutti::detail {
+
+class WindowState {
+ public:
+    /// After all ranks have made the memory.
+    WindowState(std::shared_ptr<Group> group, std::shared_ptr<const window::Memory> memory, std::uint32_t number);
+    ~WindowState();
+    WindowState(const WindowState&) = delete;
+    WindowState& operator=(const WindowState&) = delete;
+
+    Group& group() const noexcept { return *group_; }
+    const std::shared_ptr<Group>& shared_group() const noexcept { return group_; }
+    const window::Memory& memory() const noexcept { return *memory_; }
+    window::Remote& remote() noexcept { return remote_; }
+    bool is_closed() const noexcept { return closed_.load(std::memory_order_acquire); }
+    /// Serves other hosts no more. True: this call has closed it.
+    bool close() noexcept;
+
+ private:
+    const std::shared_ptr<Group> group_;
+    const std::shared_ptr<const window::Memory> memory_;
+    window::Remote remote_;
+    std::shared_ptr<window::Service> service_;  // null: all ranks map the memory
+    std::atomic<bool> closed_{false};
+};
+
+}  // namespace tutti::detail
