@@ -44,6 +44,8 @@ ProcessGroup group_of(nb::handle group, const char* operation);
 std::optional<int> rank_of(nb::handle rank, const char* operation, const char* argument);
 /// A required integer; InvalidArgument for anything else.
 int integer_of(nb::handle value, const char* operation, const char* argument);
+/// A shape from an integer, or a list or tuple of integers; TypeError for anything else.
+Extents shape_of(nb::handle shape, const char* operation);
 /// True or False; InvalidArgument for anything else.
 bool flag_of(nb::handle flag, const char* operation, const char* argument);
 /// A ReduceOp, or one of its kinds.

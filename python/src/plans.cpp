@@ -12,21 +12,23 @@ namespace {
 
 nb::object empty_symmetric_array(nb::handle shape, const std::string& dtype, nb::handle group) {
     constexpr const char* name = "empty_symmetric";
-    std::vector<std::int64_t> sizes;
-    if (PyLong_Check(shape.ptr())) {
-        sizes.push_back(nb::cast<std::int64_t>(shape));
-    } else {
-        if (!PyList_Check(shape.ptr()) && !PyTuple_Check(shape.ptr())) {
-            throw_type_error(name, "shape", shape, "an integer, or a tuple of integers");
-        }
-        for (const nb::handle size : shape) sizes.push_back(*rank_of(size, name, "shape"));
-    }
+    const Extents sizes = shape_of(shape, name);
     const DType type = dtype_from_string(dtype);
     const CollectiveOptions options{.group = group_of(group, name)};
-    return to_numpy(without_gil([&] { return empty_symmetric(type, Extents(sizes), options); }));
+    return to_numpy(without_gil([&] { return empty_symmetric(type, sizes, options); }));
 }
 
 }  // namespace
+
+Extents shape_of(nb::handle shape, const char* operation) {
+    if (PyLong_Check(shape.ptr())) return Extents::of(nb::cast<std::int64_t>(shape));
+    if (!PyList_Check(shape.ptr()) && !PyTuple_Check(shape.ptr())) {
+        throw_type_error(operation, "shape", shape, "an integer, or a tuple of integers");
+    }
+    std::vector<std::int64_t> sizes;
+    for (const nb::handle size : shape) sizes.push_back(*rank_of(size, operation, "shape"));
+    return Extents(sizes);
+}
 
 void bind_plans(nb::module_& m) {
     nb::class_<ArrayPlan>(m, "Plan",

@@ -6,8 +6,8 @@ from datetime import timedelta as _timedelta
 from typing import Any as _Any
 
 from .._core import (
-    FileStore, HashStore, PrefixStore, ProcessGroup, ReduceOp, Store, TCPStore, Work, WorkResult, _make_nccl_premul_sum,
-    empty_symmetric,
+    FileStore, HashStore, PrefixStore, ProcessGroup, ReduceOp, Store, TCPStore, Window, Work, WorkResult,
+    _make_nccl_premul_sum, empty_symmetric,
 )
 from .._core import BackendCompletion, BackendRequest, DistributedBackendOptions
 from ..errors import (
@@ -60,7 +60,7 @@ __all__ = [
     "CollectiveMismatch", "DebugLevel", "DeviceMesh", "DistBackendError", "DistError", "DistNetworkError", "DistStoreError",
     "DistributedBackendOptions", "FileStore", "GroupCounters", "GroupMember", "HashStore", "InvalidArgument", "ObjectError",
     "P2POp", "PeerLost", "PrefixStore", "ProcessGroup", "ProcessGroupNCCL", "ReduceOp", "Store", "TCPStore", "Timeout",
-    "Work", "WorkResult", "all_gather_object", "batch_isend_irecv", "breakpoint", "broadcast_object_list", "coalescing",
+    "Window", "Work", "WorkResult", "all_gather_object", "batch_isend_irecv", "breakpoint", "broadcast_object_list", "coalescing",
     "current_device_mesh", "default_pg_nccl_timeout", "default_pg_timeout", "destroy_process_group", "distributed_c10d",
     "dump_flight_recorder", "dump_trace", "empty_symmetric", "gather_object", "get_backend", "get_debug_level",
     "get_global_rank", "get_group_rank", "get_process_group_ranks", "get_rank", "get_world_size", "group", "group_counters",

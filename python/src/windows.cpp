@@ -1,0 +1,199 @@
+// Windows: memory that other ranks read and write by themselves, and signals.
+#include "calls.hpp"
+#include "parts.hpp"
+
+#include <tutti/window.hpp>
+
+#include <fmt/format.h>
+#include <nanobind/stl/string.h>
+
+#include <cstdint>
+#include <limits>
+#include <new>
+
+namespace tutti::python {
+namespace {
+
+// An integer from `least` on, of up to 64 bits without a sign.
+std::uint64_t count_of(nb::handle value, std::int64_t least, const char* name, const char* argument) {
+    if (PyLong_Check(value.ptr())) {
+        int overflow = 0;
+        const long long number = PyLong_AsLongLongAndOverflow(value.ptr(), &overflow);
+        if (overflow == 0 && number >= least) return static_cast<std::uint64_t>(number);
+        if (overflow > 0) {
+            const unsigned long long large = PyLong_AsUnsignedLongLong(value.ptr());
+            if (PyErr_Occurred() == nullptr) return large;
+            PyErr_Clear();
+        }
+    }
+    throw InvalidArgument(fmt::format("{}: {} {}: expected an integer from {} to {}", name, argument,
+                                      nb::repr(value).c_str(), least, std::numeric_limits<std::uint64_t>::max()));
+}
+
+std::int64_t offset_of(nb::handle offset, const char* name) {
+    const std::uint64_t number = count_of(offset, 0, name, "offset");
+    if (number <= std::numeric_limits<std::int64_t>::max()) return static_cast<std::int64_t>(number);
+    throw InvalidArgument(fmt::format("{}: offset {}: expected an element of the window", name, number));
+}
+
+WindowAccess access_of(nb::handle offset, nb::handle timeout, const char* name) {
+    return {.offset = offset_of(offset, name), .timeout = timeout_of(timeout, name)};
+}
+WindowSignalAccess access_of(nb::handle offset, nb::handle signal, nb::handle value, nb::handle timeout,
+                             const char* name) {
+    return {.offset = offset_of(offset, name),
+            .signal = integer_of(signal, name, "signal"),
+            .value = count_of(value, 0, name, "value"),
+            .timeout = timeout_of(timeout, name)};
+}
+
+void make(Window* self, nb::handle shape, const std::string& dtype, nb::handle group, nb::handle signals,
+          nb::handle timeout) {
+    constexpr const char* name = "Window";
+    const Extents extents = shape_of(shape, name);
+    const DType type = dtype_from_string(dtype);
+    const WindowOptions options{.signals = integer_of(signals, name, "signals"),
+                                .group = group_of(group, name),
+                                .timeout = timeout_of(timeout, name)};
+    new (self) Window(without_gil([&] { return Window(type, extents, options); }));
+}
+
+void put(const Window& self, nb::handle tensor, nb::handle target, nb::handle offset, nb::handle timeout) {
+    constexpr const char* name = "Window.put";
+    auto arrays = list_of(Array(tensor, reads, name, "tensor"));
+    const int to = integer_of(target, name, "target");
+    const WindowAccess access = access_of(offset, timeout, name);
+    without_gil([&] { self.put(arrays[0].view(), to, access); });
+}
+void get(const Window& self, nb::handle tensor, nb::handle target, nb::handle offset, nb::handle timeout) {
+    constexpr const char* name = "Window.get";
+    auto arrays = list_of(Array(tensor, writes, name, "tensor"));
+    const int from = integer_of(target, name, "target");
+    const WindowAccess access = access_of(offset, timeout, name);
+    without_gil([&] { self.get(arrays[0].view(), from, access); });
+}
+void put_signal(const Window& self, nb::handle tensor, nb::handle target, nb::handle offset, nb::handle signal,
+                nb::handle value, nb::handle timeout) {
+    constexpr const char* name = "Window.put_signal";
+    auto arrays = list_of(Array(tensor, reads, name, "tensor"));
+    const int to = integer_of(target, name, "target");
+    const WindowSignalAccess access = access_of(offset, signal, value, timeout, name);
+    without_gil([&] { self.put_signal(arrays[0].view(), to, access); });
+}
+OptionalWork iput(const Window& self, nb::handle tensor, nb::handle target, nb::handle offset, nb::handle timeout) {
+    constexpr const char* name = "Window.iput";
+    auto arrays = list_of(Array(tensor, reads, name, "tensor"));
+    const TensorView view = arrays[0].view();
+    const int to = integer_of(target, name, "target");
+    const WindowAccess access = access_of(offset, timeout, name);
+    return begin(std::move(arrays), nb::list(), [&] { return self.iput(view, to, access); });
+}
+OptionalWork iget(const Window& self, nb::handle tensor, nb::handle target, nb::handle offset, nb::handle timeout) {
+    constexpr const char* name = "Window.iget";
+    auto arrays = list_of(Array(tensor, writes, name, "tensor"));
+    const TensorView view = arrays[0].view();
+    const int from = integer_of(target, name, "target");
+    const WindowAccess access = access_of(offset, timeout, name);
+    return begin(std::move(arrays), one(tensor), [&] { return self.iget(view, from, access); });
+}
+OptionalWork iput_signal(const Window& self, nb::handle tensor, nb::handle target, nb::handle offset, nb::handle signal,
+                         nb::handle value, nb::handle timeout) {
+    constexpr const char* name = "Window.iput_signal";
+    auto arrays = list_of(Array(tensor, reads, name, "tensor"));
+    const TensorView view = arrays[0].view();
+    const int to = integer_of(target, name, "target");
+    const WindowSignalAccess access = access_of(offset, signal, value, timeout, name);
+    return begin(std::move(arrays), nb::list(), [&] { return self.iput_signal(view, to, access); });
+}
+
+void raise(const Window& self, nb::handle target, nb::handle signal, nb::handle value) {
+    constexpr const char* name = "Window.signal";
+    const int to = integer_of(target, name, "target"), index = integer_of(signal, name, "signal");
+    const std::uint64_t added = count_of(value, 0, name, "value");
+    without_gil([&] { self.signal(to, index, added); });
+}
+void wait_signal(const Window& self, nb::handle signal, nb::handle at_least, nb::handle timeout) {
+    constexpr const char* name = "Window.wait_signal";
+    const int index = integer_of(signal, name, "signal");
+    const std::uint64_t wanted = count_of(at_least, 0, name, "at_least");
+    const milliseconds limit = timeout_of(timeout, name);
+    without_gil([&] { self.wait_signal(index, wanted, limit); });
+}
+
+void flush(const Window& self, nb::handle target, nb::handle timeout) {
+    constexpr const char* name = "Window.flush";
+    const milliseconds limit = timeout_of(timeout, name);
+    if (target.is_none()) return without_gil([&] { self.flush(limit); });
+    const int to = integer_of(target, name, "target");
+    without_gil([&] { self.flush(to, limit); });
+}
+
+// After an exception the other ranks may not come to close it.
+void leave(const Window& self, nb::handle type, nb::handle, nb::handle) {
+    if (type.is_none()) without_gil([&] { self.close(); });
+}
+
+}  // namespace
+
+void bind_windows(nb::module_& m) {
+    const auto tensor = nb::arg("tensor"), target = nb::arg("target");
+    const auto offset = [] { return nb::arg("offset") = 0; };
+    const auto signal = [] { return nb::arg("signal") = 0; };
+    const auto value = [] { return nb::arg("value") = 1; };
+    const auto timeout = [] { return nb::arg("timeout") = nb::none(); };
+    nb::class_<Window>(
+        m, "Window",
+        "Memory of each rank that the others of a group read and write by themselves, and signals of 64\n"
+        "bits. All ranks make it together, with equal arguments: `shape` elements of `dtype` on each rank,\n"
+        "all zero. Targets are ranks of the group, offsets count elements. The target need not call\n"
+        "anything. A rank that has seen a signal sees the data of all puts before it. Errors: as the calls\n"
+        "of the group; InvalidArgument for what does not fit. In a `with` statement it is closed at the end.")
+        .def("__init__", &make, nb::arg("shape"), nb::arg("dtype"), nb::arg("group") = nb::none(), nb::kw_only(),
+             nb::arg("signals") = 16, timeout())
+        .def_prop_ro("signals", &Window::signal_count, "How many signals each rank has.")
+        .def(
+            "local", [](const Window& self) { return to_numpy(self.local()); },
+            "This rank's elements, as a NumPy array that shares the memory; symmetric memory for collectives.")
+        .def("is_mapped", &Window::is_mapped, nb::arg("rank"),
+             "Whether that rank shares memory with this one, so that map_remote() works.")
+        .def(
+            "map_remote", [](const Window& self, int rank) { return to_numpy(self.map_remote(rank)); }, nb::arg("rank"),
+            "The elements of a rank of this host, as an array that shares them; InvalidArgument for other hosts.")
+        .def("put", &put, tensor, target, offset(), nb::kw_only(), timeout(),
+             "Writes into the target's memory; returns when `tensor` may be written again.")
+        .def("get", &get, tensor, target, offset(), nb::kw_only(), timeout(),
+             "Reads from the target into `tensor`, behind all earlier puts of this rank to it.")
+        .def("put_signal", &put_signal, tensor, target, offset(), signal(), value(), nb::kw_only(), timeout(),
+             "put(), then signal(): the signal says that the data are there.")
+        .def("iput", &iput, tensor, target, offset(), nb::kw_only(), timeout(),
+             "put() without waiting: `tensor` may be written when the Work is complete.")
+        .def("iget", &iget, tensor, target, offset(), nb::kw_only(), timeout(),
+             "get() without waiting: `tensor` has the elements when the Work is complete.")
+        .def("iput_signal", &iput_signal, tensor, target, offset(), signal(), value(), nb::kw_only(), timeout(),
+             "put_signal() without waiting.")
+        .def("signal", &raise, target, nb::arg("signal"), value(),
+             "Adds `value` to a signal of the target, behind all earlier puts to it.")
+        .def("wait_signal", &wait_signal, nb::arg("signal"), nb::arg("at_least"), timeout(),
+             "Blocks until this rank's signal has at least this value. Timeout leaves the window as it is.")
+        .def("read_signal", &Window::read_signal, nb::arg("signal"), "The value of this rank's signal, now.")
+        .def("flush", &flush, nb::arg("target") = nb::none(), timeout(),
+             "Returns when all calls of this rank to the target (None: to all) have taken effect there.")
+        .def(
+            "fence",
+            [](const Window& self, nb::handle limit) {
+                const milliseconds time = timeout_of(limit, "Window.fence");
+                without_gil([&] { self.fence(time); });
+            },
+            timeout(), "All ranks call it: flush(), and a barrier.")
+        .def(
+            "close",
+            [](const Window& self, nb::handle limit) {
+                const milliseconds time = timeout_of(limit, "Window.close");
+                without_gil([&] { self.close(time); });
+            },
+            timeout(), "All ranks call it: a fence(), after which the window takes no calls.")
+        .def("__enter__", [](nb::object self) { return self; })
+        .def("__exit__", &leave, nb::arg("type").none(), nb::arg("value").none(), nb::arg("traceback").none());
+}
+
+}  // namespace tutti::python
