@@ -4,8 +4,9 @@
 // Each rank's part of symmetric memory begins with its signals, a cache line each; the elements follow on a page of
 // their own. A rank without neighbours has ordinary memory of the same layout.
 //
-// Threads: any. A signal is atomic: a rank adds to it with release, behind the elements that it has written; who
-// loads it with acquire sees these (pattern A of transport/shm/MEMORY-ORDER.md). Elements are the callers' business.
+// Threads: any. A signal is atomic: a rank adds to it with release, behind the elements that it has written; a
+// thread that loads it with acquire sees these (pattern A of transport/shm/MEMORY-ORDER.md). Elements are the callers'
+// business.
 #pragma once
 
 #include "core/deadline.hpp"

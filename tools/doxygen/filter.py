@@ -16,6 +16,7 @@ import pages
 TOPICS = {
     "available": "joining", "process_group": "groups", "groups": "groups", "device_mesh": "groups", "spawn": "joining",
     "reduce_op": "tensors", "dtype": "tensors", "tensor": "tensors", "symmetric": "tensors", "store": "stores",
+    "window": "messages",
     "work": "works", "future": "works", "interrupt": "works", "plan": "plans", "coalescing": "plans", "error": "errors",
     "object": "objects", "object_types": "objects", "object_collectives": "objects", "ddp": "training",
     "quantized": "training", "debug": "watching", "trace": "watching", "backend": "devices", "stream": "devices",
