@@ -23,7 +23,7 @@
 namespace tutti::python {
 namespace {
 
-using PickleGroups = std::map<std::weak_ptr<detail::Group>, bool, std::owner_less<>>;
+using PickleGroups = std::map<std::weak_ptr<tutti::detail::Group>, bool, std::owner_less<>>;
 PickleGroups& pickle_groups() {
     static auto* groups = new PickleGroups();
     return *groups;
