@@ -72,7 +72,8 @@ def replays(rank):
     assert again == captured and again.hash() == captured.hash() and hash(again) == hash(captured)
     assert again.predicted_us() == captured.predicted_us() > 0
     optimised = graph.optimise(captured, overlap_us=0, stages=True)
-    assert [change.name for change in optimised.changes] == ["algebra", "dead values", "buckets", "overlap"], optimised.to_text()
+    passes = [change.name for change in optimised.changes]
+    assert passes == ["algebra", "dead values", "buckets", "split", "overlap", "memory"], optimised.to_text()
     assert optimised.changes[-1].after == optimised.graph
     everyone = [None] * n
     dist.all_gather_object(everyone, captured.to_text())
