@@ -94,9 +94,7 @@ class Call {
     int rank() const { return group_->rank(); }
     int size() const { return group_->size(); }
     std::size_t ranks() const { return static_cast<std::size_t>(group_->size()); }
-    milliseconds time_left() const {
-        return std::max(milliseconds(1), std::chrono::ceil<milliseconds>(deadline_.remaining()));
-    }
+    milliseconds time_left() const { return deadline_.timeout(); }
 
     Encoded encode(std::span<const Object> objects) const {
         try {

@@ -298,7 +298,7 @@ void monitored_barrier(const MonitoredBarrierOptions& o) {
     for (int r = 1; r < group->size(); ++r) {
         Work& report = reports[static_cast<std::size_t>(r)];
         try {
-            report.wait(std::max(milliseconds(1), std::chrono::ceil<milliseconds>(deadline.remaining())));
+            report.wait(deadline.timeout());
         } catch (const Timeout&) {
             missing.push_back(group->global(r));
             if (!o.wait_all_ranks) break;

@@ -56,8 +56,7 @@ Tensor empty_symmetric(DType dtype, Extents shape, const CollectiveOptions& opti
     } catch (const DistError& error) {
         reason = error.what();
     }
-    const milliseconds left = std::max(milliseconds(1), std::chrono::ceil<milliseconds>(deadline.remaining()));
-    if (!all_say(segment != nullptr, fingerprint, group, left))
+    if (!all_say(segment != nullptr, fingerprint, group, deadline.timeout()))
         throw DistBackendError(fmt::format("empty_symmetric: {}", reason));
     group->memory().add_symmetric(segment);
     std::byte* data = segment->own_part();

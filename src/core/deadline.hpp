@@ -43,6 +43,10 @@ class Deadline {
     Clock::duration remaining(Instant now = Clock::now()) const {
         return now >= when_ ? Clock::duration::zero() : when_ - now;
     }
+    /// For a call that takes a timeout, to which zero may mean another one: rounded up, at least a millisecond.
+    std::chrono::milliseconds timeout(Instant now = Clock::now()) const {
+        return std::max(std::chrono::milliseconds(1), std::chrono::ceil<std::chrono::milliseconds>(remaining(now)));
+    }
     /// For poll(2) and epoll: rounded up, at most `slice`, never negative.
     int poll_ms(std::chrono::milliseconds slice, Instant now = Clock::now()) const {
         const auto left =

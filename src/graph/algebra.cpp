@@ -235,7 +235,7 @@ class Algebra {
         const auto me = static_cast<std::uint64_t>(graph_.groups[static_cast<std::size_t>(node.group)].rank);
         return {whole.buffer, whole.offset + me * each, each};
     }
-    /// `live`: what is needed after the node.
+    /// `live`: the bytes that nodes behind it, or the program, need.
     bool uses_own_block_alone(const Node& node, const LiveBytes& live) const {
         const Piece& p = node.pieces.front();
         const Range whole = p.writes.front();

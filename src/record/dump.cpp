@@ -71,12 +71,8 @@ class Fields {
     }
     // None, or at most `count` of them.
     std::vector<std::uint64_t> counts(const char* name, std::size_t count) const {
-        const auto found = object_.find(name);
-        if (found == object_.end()) return {};
-        const auto fits = [](const json& value) { return value.is_number_unsigned(); };
-        if (!found->is_array() || found->size() > count || !std::ranges::all_of(*found, fits))
-            refuse(origin_, line_, fmt::format("{}: expected at most {} counts", name, count));
-        return found->get<std::vector<std::uint64_t>>();
+        const json found = list(name, count, "counts", &json::is_number_unsigned);
+        return found.get<std::vector<std::uint64_t>>();
     }
     int integer32(const char* name, int min, int max, int absent) const {
         return static_cast<int>(integer(name, min, max, absent));
@@ -89,13 +85,9 @@ class Fields {
     }
     // None, or at most `count` of them.
     std::vector<std::string> texts(const char* name, std::size_t count) const {
-        const auto found = object_.find(name);
-        if (found == object_.end()) return {};
-        const auto fits = [](const json& value) { return value.is_string(); };
-        if (!found->is_array() || found->size() > count || !std::ranges::all_of(*found, fits))
-            refuse(origin_, line_, fmt::format("{}: expected at most {} strings", name, count));
         std::vector<std::string> values;
-        for (const json& value : *found) values.push_back(printable(name, value));
+        for (const json& value : list(name, count, "strings", &json::is_string))
+            values.push_back(printable(name, value));
         return values;
     }
     std::uint64_t hex(const char* name) const {
@@ -114,6 +106,14 @@ class Fields {
     }
 
  private:
+    // Empty where the field is absent.
+    json list(const char* name, std::size_t most, const char* of, bool (json::*fits)() const noexcept) const {
+        const auto found = object_.find(name);
+        if (found == object_.end()) return json::array();
+        if (!found->is_array() || found->size() > most || !std::ranges::all_of(*found, fits))
+            refuse(origin_, line_, fmt::format("{}: expected at most {} {}", name, most, of));
+        return *found;
+    }
     // Printed later: characters that could steer a terminal become visible.
     std::string printable(const char* name, const json& text) const {
         std::string value = text.get<std::string>();
@@ -202,6 +202,12 @@ std::string Entry::title(const Members& members) const {
     if (!is_message(kind)) return fmt::format("#{} {}", sequence, what);
     const std::string other = peer < 0 ? "any rank" : fmt::format("rank {}", members[peer]);
     return fmt::format("{} of {} {} {}", to_string(kind), what, kind == Kind::send ? "to" : "from", other);
+}
+
+std::string in_replays(const Dump& dump) {
+    std::string text;
+    for (const std::string& replay : dump.replays) text += fmt::format("; it is in {}", replay);
+    return text;
 }
 
 std::string encode(const Dump& d) {

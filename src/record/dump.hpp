@@ -95,6 +95,8 @@ inline constexpr std::size_t dump_replays_max = 8;
 inline constexpr int dump_ranks_max = 1 << 16;
 
 std::string encode(const Dump& dump);
+/// "; it is in graph replay #12 at node …" for each replay that its rank was in.
+std::string in_replays(const Dump& dump);
 /// Throws InvalidArgument, naming `origin` and the line, for a text that is not a dump.
 Dump decode(std::string_view text, const std::string& origin);
 

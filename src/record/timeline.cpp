@@ -73,11 +73,7 @@ Arrival arrival_of(const std::optional<Dump>& dump, const Entry& in) {
 std::string reason_for(const std::optional<Dump>& dump, Arrival arrival, const Entry& in) {
     switch (arrival) {
         case Arrival::unknown: return "it left no dump";
-        case Arrival::missing: {
-            std::string text = fmt::format("it has not called it; {}", last_of(*dump));
-            for (const std::string& replay : dump->replays) text += fmt::format("; it is in {}", replay);
-            return text;
-        }
+        case Arrival::missing: return fmt::format("it has not called it; {}{}", last_of(*dump), in_replays(*dump));
         case Arrival::different:
             return fmt::format("it called {}",
                                std::ranges::find(dump->entries, in.sequence, &Entry::sequence)->title(dump->members));

@@ -54,13 +54,6 @@ std::string last_doing(const Dump& tail) {
                        since(tail, last.ended_ns != 0 ? last.ended_ns : last.enqueued_ns), called_at(last));
 }
 
-// The replays that the rank was in.
-std::string replays_of(const Dump& tail) {
-    std::string text;
-    for (const std::string& replay : tail.replays) text += fmt::format("; it is in {}", replay);
-    return text;
-}
-
 // The findings on each rank; ranks with the same finding stand in one line.
 class Findings {
  public:
@@ -123,19 +116,19 @@ Judgement judge(const Subject& subject, const std::vector<std::optional<Dump>>& 
         }
         if (subject.sequence == 0) {
             if (rank == subject.rank || rank == subject.peer || subject.peer < 0)
-                findings.add(last_doing(*tail) + replays_of(*tail), rank);
+                findings.add(last_doing(*tail) + in_replays(*tail), rank);
             continue;
         }
         const Entry* entry = find(*tail, subject.sequence);
         if (entry != nullptr) {
             const char* state = entry->state == State::completed ? "has completed" : "called";
             findings.add(
-                fmt::format("{} {}{}{}", state, entry->title(tail->members), called_at(*entry), replays_of(*tail)),
+                fmt::format("{} {}{}{}", state, entry->title(tail->members), called_at(*entry), in_replays(*tail)),
                 rank);
         } else if (has_passed(*tail, subject.sequence)) {
             findings.add("is past it", rank);
         } else {
-            findings.add(fmt::format("has not called it: {}{}", last_doing(*tail), replays_of(*tail)), rank);
+            findings.add(fmt::format("has not called it: {}{}", last_doing(*tail), in_replays(*tail)), rank);
             missing.push_back(rank);
         }
     }

@@ -13,8 +13,6 @@
 namespace tutti::window {
 namespace {
 
-using std::chrono::milliseconds;
-
 // Throws InvalidArgument for a shape that is none.
 std::int64_t count_of(DType dtype, const Extents& shape) {
     return ConstTensorView(&shape, shape, dtype).element_count();
@@ -31,10 +29,8 @@ Memory::Memory(Group& group, DType dtype, Extents shape, int signals, const Dead
       head_bytes_((static_cast<std::size_t>(signals) * signal_bytes + page - 1) / page * page),
       parts_(static_cast<std::size_t>(group.size())) {
     const std::size_t bytes = head_bytes_ + byte_count();
-    own_ =
-        empty_symmetric(uint8, Extents::of(static_cast<std::int64_t>(bytes)),
-                        {.group = ProcessGroup(group.shared_from_this()),
-                         .timeout = std::max(milliseconds(1), std::chrono::ceil<milliseconds>(deadline.remaining()))});
+    own_ = empty_symmetric(uint8, Extents::of(static_cast<std::int64_t>(bytes)),
+                           {.group = ProcessGroup(group.shared_from_this()), .timeout = deadline.timeout()});
     auto* const own = static_cast<std::byte*>(own_.raw_data());
     parts_[static_cast<std::size_t>(group.rank())] = own;
     const detail::GroupMemory& memory = group.memory();

@@ -48,9 +48,6 @@ TUTTI_OBJECT(Terms, dtype, shape, signals);
 milliseconds limit_of(const Group& group, milliseconds timeout) {
     return timeout.count() > 0 ? timeout : group.timeout();
 }
-milliseconds left_of(const Deadline& deadline) {
-    return std::max(milliseconds(1), std::chrono::ceil<milliseconds>(deadline.remaining()));
-}
 
 void check_backend(const Group& group) {
     const auto& names = group.backends().names();
@@ -157,10 +154,8 @@ std::shared_ptr<Operation> get_from(const Access& access, const TensorView& dest
         return nullptr;
     }
     if (destination.byte_count() == 0) return nullptr;
-    auto operation =
-        access.state.remote().get(access.name, access.target, access.offset_bytes(), {to, destination.byte_count()},
-                                  limit_of(access.state.group(), access.timeout));
-    return operation;
+    return access.state.remote().get(access.name, access.target, access.offset_bytes(), {to, destination.byte_count()},
+                                     limit_of(access.state.group(), access.timeout));
 }
 
 Access signalled(const char* name, WindowState& state, const ConstTensorView& source, int target,
@@ -176,17 +171,17 @@ void wait_for(const std::shared_ptr<Operation>& operation) {
 void flush_all(WindowState& state, const Deadline& deadline) {
     std::vector<std::shared_ptr<Operation>> answers;
     for (int rank = 0; rank < state.group().size(); ++rank) {
-        if (!state.memory().is_mapped(rank)) answers.push_back(state.remote().flush(rank, left_of(deadline)));
+        if (!state.memory().is_mapped(rank)) answers.push_back(state.remote().flush(rank, deadline.timeout()));
     }
     for (const auto& answer : answers) wait_for(answer);
 }
 
-// What was written before is visible to the other ranks of the host after the barrier, whose words they acquire.
+// The other ranks of the host acquire the words of the barrier, and with them see all that this one wrote before it.
 void fence_by(WindowState& state, const Deadline& deadline) {
     flush_all(state, deadline);
     // Not the public call, which a coalescing scope of this thread would put off.
     state.group().run(api::prepare(api::describe::barrier,
-                                   {.group = ProcessGroup(state.shared_group()), .timeout = left_of(deadline)}));
+                                   {.group = ProcessGroup(state.shared_group()), .timeout = deadline.timeout()}));
 }
 
 Deadline deadline_of(const char* name, const WindowState& state, milliseconds timeout) {
@@ -209,7 +204,7 @@ Window::Window(DType dtype, Extents shape, const WindowOptions& options) {
         refuse("Window: shape {}: expected a window that fits in memory", shape.to_string());
     const Deadline deadline = Deadline::after(limit_of(*group, options.timeout));
     const Terms own{static_cast<int>(dtype), {shape.begin(), shape.end()}, options.signals};
-    check_terms(*group, own, all_gather_object(own, {.group = ProcessGroup(group), .timeout = left_of(deadline)}));
+    check_terms(*group, own, all_gather_object(own, {.group = ProcessGroup(group), .timeout = deadline.timeout()}));
     auto memory = std::make_shared<const window::Memory>(*group, dtype, std::move(shape), options.signals, deadline);
     state_ = std::make_shared<WindowState>(group, std::move(memory), group->next_window());
 }
@@ -331,7 +326,7 @@ void Window::flush(int target, milliseconds timeout) const {
     check_target("Window.flush", state, target);
     const record::PublicCall public_call("Window.flush");
     const Deadline deadline = deadline_of("Window.flush", state, timeout);
-    if (!state.memory().is_mapped(target)) wait_for(state.remote().flush(target, left_of(deadline)));
+    if (!state.memory().is_mapped(target)) wait_for(state.remote().flush(target, deadline.timeout()));
 }
 
 void Window::flush(milliseconds timeout) const {

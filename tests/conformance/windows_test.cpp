@@ -1,4 +1,4 @@
-// Windows: puts, gets and signals of real ranks against a model; the order that signals make; what is refused.
+// Windows: puts, gets and signals of real ranks against a model; the order that signals make; errors of bad arguments.
 #include "conformance/world.hpp"
 
 #include <tutti/window.hpp>

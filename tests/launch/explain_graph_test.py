@@ -1,4 +1,4 @@
-"""tutti explain --graph: graphs in words, what the passes make of them, a picture; what is no graph is refused."""
+"""tutti explain --graph: graphs in words, what the passes make of them, a picture; errors of files that hold none."""
 import pathlib
 import re
 import tempfile
