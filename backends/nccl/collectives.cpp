@@ -28,9 +28,9 @@ bool reduces(const BackendRequest& request) {
     return collective && traits_of(*collective).combines;
 }
 
-std::optional<NativeReduction> reduction_of(const BackendRequest& request, const Library& library) {
+std::optional<NativeReduction> reduction_of(const BackendRequest& request, int ranks, const Library& library) {
     if (!reduces(request)) return std::nullopt;
-    return native_reduction(request.op, request.dtype, library.abilities());
+    return native_reduction(request.op, request.dtype, ranks, library.abilities());
 }
 
 }  // namespace
@@ -94,7 +94,7 @@ class Collectives::Core : public std::enable_shared_from_this<Core> {
         const bool needs_device = request.call == BackendCall::barrier && request.device.type == Device::Type::cpu &&
                                   !context_->library()->host_memory();
         Job job = needs_device ? barrier_of(request, std::move(completion)) : Job{&request, std::move(completion)};
-        job.reduction = reduction_of(request, *context_->library());
+        job.reduction = reduction_of(request, context_->size(), *context_->library());
         job.is_captured = context_->is_captured(*job.request);
         if (job.is_captured) check_capture(job);
         return job;

@@ -67,9 +67,10 @@ Scalar bytes_of(T value) {
 
 }  // namespace
 
-std::optional<NativeReduction> native_reduction(const ReduceOp& op, DType dtype, const Abilities& abilities) {
+std::optional<NativeReduction> native_reduction(const ReduceOp& op, DType dtype, int ranks,
+                                                const Abilities& abilities) {
     const auto type = number_type(dtype);
-    const auto native = operator_of(op.kind(), dtype);
+    const auto native = operator_of(ranks == 1 && op.kind() == Kind::avg ? Kind::sum : op.kind(), dtype);
     if (!type || !native) return std::nullopt;
     if (std::ranges::find(abilities.reduced_types, *type) == abilities.reduced_types.end()) return std::nullopt;
     const bool premultiplied = op.kind() == Kind::premul_sum;

@@ -24,8 +24,8 @@ struct NativeReduction {
 };
 
 /// Empty: the host reduces. bool is uint8 (or: max, and: min), a complex sum is the sum of the two parts. (u)int16, bit
-/// operations and exclusive or of bool have none.
-std::optional<NativeReduction> native_reduction(const ReduceOp& op, DType dtype, const Abilities& abilities);
+/// operations and exclusive or of bool have none. One rank's average is its sum: NCCL has none of float8 for it.
+std::optional<NativeReduction> native_reduction(const ReduceOp& op, DType dtype, int ranks, const Abilities& abilities);
 /// Whether the reduction depends on the abilities of the other ranks' devices (Agreement::reduces_float8).
 inline bool is_float8(DType dtype) {
     return dtype == DType::float8_e4m3fn || dtype == DType::float8_e5m2;

@@ -294,9 +294,8 @@ bool is_set(const char* variable, const char* to) {
 }
 
 void run_on_gpu(const Store& store, int rank, int size, const GpuBody& body, const GpuWorld& world) {
-    const int index =
-        world.devices.empty() ? rank % cuda().device_count() : world.devices[static_cast<std::size_t>(rank)];
-    const Gpu gpu(index);
+    const int wanted = world.devices.empty() ? rank : world.devices[static_cast<std::size_t>(rank)];
+    const Gpu gpu(wanted % cuda().device_count());
     ProcessGroupOptions options{.store = PrefixStore(world.name, store),
                                 .rank = rank,
                                 .world_size = size,

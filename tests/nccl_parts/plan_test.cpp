@@ -12,46 +12,52 @@ namespace {
 const Abilities all_of_it = nccl_abilities(22809);
 
 TEST(NativeReductions, of_numbers_keep_their_type_and_operator) {
-    const auto sum = native_reduction(ReduceOp::sum, DType::bfloat16, all_of_it);
+    const auto sum = native_reduction(ReduceOp::sum, DType::bfloat16, 2, all_of_it);
     ASSERT_TRUE(sum);
     EXPECT_EQ(sum->type, bfloat16);
     EXPECT_EQ(sum->op, Op::sum);
     EXPECT_EQ(sum->parts, 1U);
-    EXPECT_EQ(native_reduction(ReduceOp::avg, DType::int64, all_of_it)->op, Op::avg);
-    EXPECT_EQ(native_reduction(ReduceOp::product, DType::uint8, all_of_it)->op, Op::prod);
+    EXPECT_EQ(native_reduction(ReduceOp::avg, DType::int64, 2, all_of_it)->op, Op::avg);
+    EXPECT_EQ(native_reduction(ReduceOp::product, DType::uint8, 2, all_of_it)->op, Op::prod);
+}
+
+// NCCL 2.28.9 refuses a lone rank's average of float8.
+TEST(NativeReductions, of_one_rank_are_no_averages) {
+    EXPECT_EQ(native_reduction(ReduceOp::avg, DType::float8_e4m3fn, 1, all_of_it)->op, Op::sum);
+    EXPECT_EQ(native_reduction(ReduceOp::avg, DType::float8_e4m3fn, 2, all_of_it)->op, Op::avg);
 }
 
 TEST(NativeReductions, of_bool_are_or_and_and) {
     for (const ReduceOp& op : {ReduceOp::sum, ReduceOp::max, ReduceOp::bor}) {
-        EXPECT_EQ(native_reduction(op, DType::boolean, all_of_it)->op, Op::max);
-        EXPECT_EQ(native_reduction(op, DType::boolean, all_of_it)->type, uint8);
+        EXPECT_EQ(native_reduction(op, DType::boolean, 2, all_of_it)->op, Op::max);
+        EXPECT_EQ(native_reduction(op, DType::boolean, 2, all_of_it)->type, uint8);
     }
     for (const ReduceOp& op : {ReduceOp::product, ReduceOp::min, ReduceOp::band})
-        EXPECT_EQ(native_reduction(op, DType::boolean, all_of_it)->op, Op::min);
-    EXPECT_FALSE(native_reduction(ReduceOp::bxor, DType::boolean, all_of_it));
+        EXPECT_EQ(native_reduction(op, DType::boolean, 2, all_of_it)->op, Op::min);
+    EXPECT_FALSE(native_reduction(ReduceOp::bxor, DType::boolean, 2, all_of_it));
 }
 
 TEST(NativeReductions, of_complex_values_are_those_of_their_parts_where_they_add) {
-    const auto avg = native_reduction(ReduceOp::avg, DType::complex128, all_of_it);
+    const auto avg = native_reduction(ReduceOp::avg, DType::complex128, 2, all_of_it);
     ASSERT_TRUE(avg);
     EXPECT_EQ(avg->type, float64);
     EXPECT_EQ(avg->parts, 2U);
-    EXPECT_TRUE(native_reduction(ReduceOp::premul_sum(0.5), DType::complex64, all_of_it)->premultiplied);
-    EXPECT_FALSE(native_reduction(ReduceOp::product, DType::complex64, all_of_it));
+    EXPECT_TRUE(native_reduction(ReduceOp::premul_sum(0.5), DType::complex64, 2, all_of_it)->premultiplied);
+    EXPECT_FALSE(native_reduction(ReduceOp::product, DType::complex64, 2, all_of_it));
 }
 
 TEST(NativeReductions, leave_to_the_host_what_the_library_lacks) {
     for (const DType type : {DType::int16, DType::uint16})
-        EXPECT_FALSE(native_reduction(ReduceOp::sum, type, all_of_it));
+        EXPECT_FALSE(native_reduction(ReduceOp::sum, type, 2, all_of_it));
     for (const ReduceOp& op : {ReduceOp::band, ReduceOp::bor, ReduceOp::bxor})
-        EXPECT_FALSE(native_reduction(op, DType::int32, all_of_it));
-    EXPECT_FALSE(native_reduction(ReduceOp::premul_sum(0.5), DType::int32, all_of_it)) << "it would lose the half";
-    EXPECT_FALSE(native_reduction(ReduceOp::sum, DType::float8_e5m2, nccl_abilities(22304))) << "known since 2.24";
-    EXPECT_TRUE(native_reduction(ReduceOp::sum, DType::float8_e5m2, nccl_abilities(22403)));
+        EXPECT_FALSE(native_reduction(op, DType::int32, 2, all_of_it));
+    EXPECT_FALSE(native_reduction(ReduceOp::premul_sum(0.5), DType::int32, 2, all_of_it)) << "it would lose the half";
+    EXPECT_FALSE(native_reduction(ReduceOp::sum, DType::float8_e5m2, 2, nccl_abilities(22304))) << "known since 2.24";
+    EXPECT_TRUE(native_reduction(ReduceOp::sum, DType::float8_e5m2, 2, nccl_abilities(22403)));
     Abilities few;
     few.avg = few.product = few.premul_sum = false;
     for (const ReduceOp& op : {ReduceOp::avg, ReduceOp::product, ReduceOp::premul_sum(2)})
-        EXPECT_FALSE(native_reduction(op, DType::float32, few));
+        EXPECT_FALSE(native_reduction(op, DType::float32, 2, few));
 }
 
 TEST(UnevenBlocks, are_filled_up_to_a_quarter_more) {
