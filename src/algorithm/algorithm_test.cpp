@@ -508,7 +508,7 @@ void expect_slot_sizes(const Layout& layout, const std::optional<std::string>& n
         const auto collective = static_cast<Collective>(c);
         const auto sizes = slot_sizes(layout, collective, named);
         const std::uint64_t most = schedule::longest_in_slot(collective, n);
-        std::set<std::uint64_t> tried{0, 1, 8, 1000, most - 1, most, most + 1, 2 * most};
+        std::set<std::uint64_t> tried{0, 1, 8, 1000, 4095, 4096, 5000, 9000, 20000, most - 1, most, most + 1, 2 * most};
         for (const Rule& rule : layout.tuning.rules) tried.insert({rule.up_to_bytes, rule.up_to_bytes + 1});
         for (const std::uint64_t bytes : tried) {
             if (bytes > (collective == Collective::barrier ? 0 : 4 * most)) continue;
@@ -527,7 +527,7 @@ void expect_slot_sizes(const Layout& layout, const std::optional<std::string>& n
 }
 
 TEST(Slots, are_taken_for_the_sizes_that_are_said_beforehand) {
-    for (const int n : {1, 2, 3, 8}) {
+    for (const int n : {1, 2, 3, 8, 32}) {
         for (const int kind : {0, 1}) {
             Layout layout = layout_of(n, kind, 1 << 17);
             for (const char* const name : {"", "slots", "^slots", "^ring", "one_shot", "shared"}) {
@@ -540,6 +540,9 @@ TEST(Slots, are_taken_for_the_sizes_that_are_said_beforehand) {
                     {Collective::barrier, "shared", 0},         {Collective::all_to_all, "pairwise", 16}};
                 expect_slot_sizes(layout, named);
                 layout.tuning.costs = CostModel{};
+                layout.tuning.costs->cores = 64;
+                expect_slot_sizes(layout, named);
+                layout.tuning.rules = {};
                 expect_slot_sizes(layout, named);
                 layout.tuning.costs.reset();
             }

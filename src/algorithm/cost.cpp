@@ -87,8 +87,10 @@ double price_us(const Workload& work, const Layout& layout, const CostModel& cos
     // inside of one cache. Ranks use the quicker kind of store.
     const double cross_us =
         std::max(0.0, 1 / std::max(costs.share_gbps, costs.stream_gbps) - 2 / costs.cache_copy_gbps) / 1e3;
+    // Values to combine have just been written, and lie in the cache of the rank that sends them.
+    const double fresh_us = work.most_sums > 0 ? (1 - beyond) * cross_us : 0;
     const double end_us = ringed   ? copy_us + (work.one_way ? 0.4 : 1) * cross_us
-                          : pulled ? pull_us
+                          : pulled ? pull_us + fresh_us
                           : inside ? copy_us
                                    : 1 / (costs.tcp_gbps * 1e3);
     const double ends = pulled && !ringed ? 1 : 2;
@@ -96,10 +98,12 @@ double price_us(const Workload& work, const Layout& layout, const CostModel& cos
     // Others read the messages of a rank that sends first, while it copies.
     const bool read_meanwhile = work.sends_first && pulled && !ringed;
     const double local_us = work.most_local * copy_us;
+    // A rank whose messages are read where they lie does not copy them, but waits until they have been read.
+    const bool relays = work.relayed > 0 && pulled && !ringed;
     const double busiest =
-        (read_meanwhile
-             ? std::max(work.most_sends * send_us + local_us, receive_us + message_bytes * end_us)
-             : work.most_sends * send_us + work.most_receives * receive_us + work.most_bytes * end_us + local_us) +
+        (read_meanwhile ? std::max(work.most_sends * send_us + local_us, receive_us + message_bytes * end_us)
+         : relays       ? work.exchanges * (send_us + receive_us) + work.relayed * kernel_us
+                  : work.most_sends * send_us + work.most_receives * receive_us + work.most_bytes * end_us + local_us) +
         work.most_sums * sum_us;
     const double together = (work.messages * (send_us + receive_us) +
                              (read_meanwhile ? work.bytes * kernel_us + local_us : ends * work.bytes * end_us)) /

@@ -23,6 +23,7 @@ struct Workload {
     double most_sends = 0;     ///< of one rank
     double most_receives = 0;  ///< of that rank
     double most_bytes = 0;     ///< that one rank sends or receives, the larger
+    double relayed = 0;        ///< on the longest way from rank to rank, of which each passes on only whole messages
     double most_local = 0;     ///< bytes that one rank copies beside its messages
     double most_sums = 0;      ///< bytes of results of two inputs that it combines beside them; more inputs take longer
     double scratch = 0;        ///< bytes that arrive in memory of the operation's own, and are combined from there

@@ -19,6 +19,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -96,19 +98,31 @@ Found by_limits(const Context& c) {
     throw InternalError(fmt::format("no algorithm for {}", to_string(c.request.collective)));
 }
 
-// By formula. The limits' choice stays where it has no formula, and where it is slots: formulas do not know the
-// overhead of a schedule beside its steps.
+// Formulas do not know the overhead of a schedule beside its steps, so slots stay, but for one case: of an all_reduce
+// each rank reads all ranks' values, twice a buffer in two phases. The sizes are powers of two (slot_sizes()).
+bool few_enough_for_slots(const Context& c, const CostModel& costs) {
+    if (c.request.collective != Collective::all_reduce) return true;
+    constexpr double overhead_us = 2, gain = 1.5;
+    const auto us = [&](std::string_view algorithm) {
+        return *predicted_us(c.layout, Collective::all_reduce, algorithm, std::bit_floor(decisive_bytes(c.request)), 1,
+                             costs);
+    };
+    return us(in_slots) <= gain * us("two_shot") + overhead_us;
+}
+
+// By formula. The limits' choice stays where it has no formula.
 Found by_cost(const Context& c, const CostModel& costs, const Found& usual) {
     const auto price = [&](const Algorithm& a) {
         return predicted_us(c.layout, a.collective, a.name, decisive_bytes(c.request),
                             c.tile() * c.request.element_bytes, costs);
     };
     const auto usual_us = price(*usual.row);
-    if (!usual_us || usual.row->name == in_slots) return usual;
+    const bool slots = usual.row->name == in_slots;
+    if (!usual_us || (slots && few_enough_for_slots(c, costs))) return usual;
     const Algorithm* best = usual.row;
-    double best_us = *usual_us;
+    double best_us = slots ? std::numeric_limits<double>::infinity() : *usual_us;
     for (const Algorithm& a : algorithms()) {
-        if (!can_serve(a, c)) continue;
+        if (a.name == in_slots || !can_serve(a, c)) continue;
         if (const auto us = price(a); us && *us < best_us) {
             best = &a;
             best_us = *us;
@@ -157,13 +171,17 @@ std::vector<SlotSizes> slot_sizes(const Layout& layout, Collective collective,
     Request request{.collective = collective, .even = true, .algorithm = named};
     const bool has_counts = collective != Collective::all_to_all && collective != Collective::barrier;
     const std::uint64_t most = schedule::longest_in_slot(collective, layout.size());
-    // Sizes at which the choice may change: behind the limit of some rule.
+    // Sizes at which the choice may change: behind the limit of some rule, or by cost.
     std::vector<std::uint64_t> begins{0};
     for (const Rule& rule : layout.tuning.rules) {
         if (rule.collective == collective && rule.up_to_bytes < most && collective != Collective::barrier)
             begins.push_back(rule.up_to_bytes + 1);
     }
+    if (collective == Collective::all_reduce && layout.tuning.costs) {
+        for (std::uint64_t bytes = 1; bytes <= most; bytes *= 2) begins.push_back(bytes);
+    }
     std::ranges::sort(begins);
+    begins.erase(std::ranges::unique(begins).begin(), begins.end());
     std::vector<SlotSizes> sizes;
     for (std::size_t i = 0; i < begins.size(); ++i) {
         request.count = begins[i];

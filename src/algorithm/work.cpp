@@ -12,13 +12,14 @@ namespace {
 
 /// The variables of the formulas.
 struct Shape {
-    double n = 1;       // ranks
-    double bytes = 0;   // of the buffer, or of a block
-    double levels = 0;  // of a binary tree
-    double power = 1;   // the largest power of two that is no more than n
-    double tile = 1;    // of a ring's slices
-    double slot = 1;    // of the staging area
-    double slots = 1;   // that a rank has
+    double n = 1;        // ranks
+    double bytes = 0;    // of the buffer, or of a block
+    double levels = 0;   // of a binary tree
+    double power = 1;    // the largest power of two that is no more than n
+    double tile = 1;     // of a ring's slices
+    double segment = 1;  // of long messages
+    double slot = 1;     // of the staging area
+    double slots = 1;    // that a rank has
 };
 
 double levels_of(double n, double radix) {
@@ -95,17 +96,10 @@ Workload staged(double bytes, double tile, double signals_a_tile, double copied,
             .crossing = crossing};
 }
 
-// Where the kernel copies from rank to rank, `calls_a_tile` times on the busiest rank, `pulled` bytes in all, a rank
-// meets the others `meetings_a_tile` times.
-Workload copied_once(double bytes, double tile, double calls_a_tile, double meetings_a_tile, double pulled,
-                     double most_pulled) {
-    Workload work = staged(bytes, tile, meetings_a_tile, 0, 0, 0);
-    const double tiles = std::max(1.0, std::ceil(bytes / tile));
-    work.calls = calls_a_tile * tiles;
-    work.meetings = meetings_a_tile * tiles;
-    work.pulled = pulled;
-    work.most_pulled = most_pulled;
-    return work;
+// Where the kernel copies from rank to rank, `calls` times on the busiest rank, `pulled` bytes in all. Ranks meet
+// before and after.
+Workload copied_once(double calls, double pulled, double most_pulled) {
+    return {.signals = 2, .pulled = pulled, .most_pulled = most_pulled, .calls = calls, .meetings = 2};
 }
 
 // And each rank combines all ranks' values to `bytes` of results.
@@ -128,17 +122,23 @@ Workload counting_on_huge_pages(Workload work) {
     return work;
 }
 
-// Both sides of a broadcast have the kernel copy; `part`: of that work.
-Workload broadcast_once(const Shape& s, double part) {
-    const double others = std::max(1.0, s.n - 1);
-    return copied_once(s.bytes, s.slot * (1 + 1 / others), part * others, 2, part * others * s.bytes,
-                       part * shared_part(s));
+// Through a tree, or a line, of `depth` levels. Long messages follow one another in segments.
+Workload spread(const Shape& s, double depth, double children) {
+    Workload work = rooted(depth, s.n - 1, (s.n - 1) * s.bytes, children, children * s.bytes, true);
+    work.relayed = s.bytes + (depth - 1) * std::min(s.bytes, s.segment);
+    return work;
+}
+
+// Ranks pass on blocks that they have received, all but those of the last exchange.
+Workload passed_on(const Shape& s, Workload work) {
+    work.streamed = s.n * (s.n - 2) * s.bytes;
+    return with_own_block(s, work);
 }
 
 Workload gather_split(const Shape& s) {
     // Both sides take as long: the root, which copies its own block too, and a rank that writes this part of its block.
     const double part = 1 - 0.625 / s.n;
-    Workload work = copied_once(s.bytes, s.slot, 1, 2, (s.n - 1) * s.bytes, part * s.bytes);
+    Workload work = copied_once(s.n - 1, (s.n - 1) * s.bytes, part * s.bytes);
     work.copied = s.bytes;
     return counting_on_huge_pages(work);
 }
@@ -234,17 +234,17 @@ const Formula formulas[] = {
          work.one_way = true;
          return work;
      }},
-    {Collective::broadcast, "single_copy", [](const Shape& s) { return broadcast_once(s, 1); }},
+    {Collective::broadcast, "single_copy",
+     [](const Shape& s) { return copied_once(s.n - 1, (s.n - 1) * s.bytes, shared_part(s)); }},
     {Collective::broadcast, "knomial",
      [](const Shape& s) {
          const double depth = levels_of(s.n, 4), children = std::min(s.n - 1, 3 * depth);
-         return rooted(depth, s.n - 1, (s.n - 1) * s.bytes, children, children * s.bytes, true);
+         return spread(s, depth, children);
      }},
-    {Collective::broadcast, "binomial",
-     [](const Shape& s) { return rooted(s.levels, s.n - 1, (s.n - 1) * s.bytes, s.levels, s.levels * s.bytes, true); }},
+    {Collective::broadcast, "binomial", [](const Shape& s) { return spread(s, s.levels, s.levels); }},
     {Collective::broadcast, "chain",
      [](const Shape& s) {
-         Workload work = rooted(s.n - 1, s.n - 1, (s.n - 1) * s.bytes, 1, s.bytes, true);
+         Workload work = spread(s, s.n - 1, 1);
          work.most_receives = s.n > 2 ? 1 : 0;
          return work;
      }},
@@ -258,15 +258,15 @@ const Formula formulas[] = {
          return counting_on_huge_pages(with_own_block(s, alike(s, 1, s.n - 1, (s.n - 1) * s.bytes)));
      }},
     {Collective::all_gather, "bruck",
-     [](const Shape& s) { return with_own_block(s, alike(s, s.levels, s.n - 1, (s.n - 1) * s.bytes)); }},
+     [](const Shape& s) { return passed_on(s, alike(s, s.levels, s.n - 1, (s.n - 1) * s.bytes)); }},
     {Collective::all_gather, "recursive_doubling",
      [](const Shape& s) {
          const double steps = std::log2(s.power);
          const Workload work = alike(s, steps, steps, (s.n - 1) * s.bytes);
-         return with_own_block(s, folded(s, work, s.bytes, (s.n - 1) * s.bytes));
+         return passed_on(s, folded(s, work, s.bytes, (s.n - 1) * s.bytes));
      }},
     {Collective::all_gather, "ring",
-     [](const Shape& s) { return with_own_block(s, alike(s, s.n - 1, s.n - 1, (s.n - 1) * s.bytes)); }},
+     [](const Shape& s) { return passed_on(s, alike(s, s.n - 1, s.n - 1, (s.n - 1) * s.bytes)); }},
 
     {Collective::gather, "shared",
      [](const Shape& s) {
@@ -361,6 +361,7 @@ std::optional<Workload> work_of(const Layout& layout, Collective collective, std
     shape.bytes = static_cast<double>(bytes);
     shape.levels = levels_of(shape.n, 2);
     shape.power = static_cast<double>(std::bit_floor(static_cast<unsigned>(layout.size())));
+    shape.segment = static_cast<double>(std::max<std::uint64_t>(1, layout.segment_bytes));
     shape.tile = static_cast<double>(std::max<std::uint64_t>(1, tile_bytes));
     shape.slot = static_cast<double>(std::max<std::uint64_t>(1, layout.slot_bytes));
     shape.slots = std::max<std::uint32_t>(1, layout.slots);
