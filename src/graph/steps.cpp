@@ -132,6 +132,7 @@ class Builder {
             move_into_place(step, node, *whole);
         }
         mark(node, *whole);
+        whole->caller_goes_on = node.asynchronous;
         return whole;
     }
 

@@ -100,7 +100,8 @@ void Driver::pause(int idle, milliseconds nap) {
     waiting_.slept(Clock::now());
 }
 
-void Driver::drive_in_background() {
+void Driver::drive_in_background(Start start) {
+    if (start == Start::at_once) work_is_urgent_ = true;
     {
         const std::lock_guard lock(starting_);
         if (!thread_.joinable()) {
@@ -197,7 +198,7 @@ void Driver::run_thread() {
         if (!work) {
             if (just_came) head_start = std::min(2 * head_start, longest);
             just_came = park();
-            if (just_came) std::this_thread::sleep_for(head_start);
+            if (just_came && !work_is_urgent_.exchange(false)) std::this_thread::sleep_for(head_start);
             idle = 0;
             continue;
         }

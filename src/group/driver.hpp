@@ -71,8 +71,10 @@ class Driver {
     Waited wait(const std::function<bool()>& done, const Deadline& limit, const Deadline& deadline);
     /// Between two turns in vain (this is the `idle`th) of a thread that drives by itself: yields, or sleeps for `nap`.
     void pause(int idle, std::chrono::milliseconds nap);
-    /// From now on the progress thread makes progress while no other thread waits.
-    void drive_in_background();
+    /// From now on the progress thread makes progress while no other thread waits: at once, or after a moment that it
+    /// leaves to a caller who starts an operation and waits for it.
+    enum class Start { at_once, after_a_moment };
+    void drive_in_background(Start start = Start::after_a_moment);
     /// The system gave no thread for that.
     bool lacks_thread() const noexcept { return lacks_thread_; }
     bool is_own_thread() const noexcept { return thread_.get_id() == std::this_thread::get_id(); }
@@ -97,7 +99,7 @@ class Driver {
     std::mutex parking_mutex_;
     std::condition_variable unparked_;
     std::atomic<bool> parked_{false};
-    std::atomic<bool> work_waits_{false};
+    std::atomic<bool> work_waits_{false}, work_is_urgent_{false};
     std::atomic<bool> stopping_{false};
     std::atomic<bool> lacks_thread_{false};
     std::mutex starting_;

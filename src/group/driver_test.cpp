@@ -99,6 +99,9 @@ TEST_F(DriverOf, the_progress_thread_drives_while_nobody_waits) {
     work_.add(100);  // it has gone to sleep, perhaps
     driver_.drive_in_background();
     EXPECT_TRUE(work_.done_within(seconds(60)));
+    work_.add(100);
+    driver_.drive_in_background(Driver::Start::at_once);
+    EXPECT_TRUE(work_.done_within(seconds(60)));
 }
 
 TEST_F(DriverOf, the_progress_thread_goes_on_with_what_a_waiting_thread_has_left) {

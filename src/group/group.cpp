@@ -172,7 +172,10 @@ void Group::submit(const std::shared_ptr<Operation>& operation, bool asynchronou
         }
         world_->flight().progress();
     }
-    if (asynchronous && !operation->done()) world_->driver().drive_in_background();
+    if (asynchronous && !operation->done()) {
+        using Start = Driver::Start;
+        world_->driver().drive_in_background(operation->caller_goes_on ? Start::at_once : Start::after_a_moment);
+    }
 }
 
 void Group::run(const std::shared_ptr<Operation>& operation) {

@@ -76,6 +76,7 @@ class Operation {
     const char* name = "";  ///< a literal
     bool is_collective = true;
     bool is_receive = false;
+    bool caller_goes_on = false;      // asynchronous: its caller is known to compute before it waits
     engine::CollectiveCall call;      // collectives: its buffers, in one piece, and what ranks agree on
     algorithm::Request request;       // the same for a schedule
     transport::Transfer transfer;     // point to point

@@ -39,6 +39,7 @@ std::shared_ptr<Operation> Operation::again() const {
     next->name = name;
     next->is_collective = is_collective;
     next->is_receive = is_receive;
+    next->caller_goes_on = caller_goes_on;
     next->request = request;
     next->call = call;
     next->refer_to_blocks();

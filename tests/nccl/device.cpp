@@ -312,8 +312,12 @@ void run_on_gpu(const Store& store, int rank, int size, const GpuBody& body, con
 
 }  // namespace
 
+bool ranks_are_processes() {
+    return is_set("GPU_TEST_RANKS", "processes");
+}
+
 void on_gpus(int size, const GpuBody& body, const GpuWorld& world) {
-    if (is_set("GPU_TEST_RANKS", "processes")) {
+    if (ranks_are_processes()) {
         const TemporaryFolder folder;
         const bool hosts = is_set("GPU_TEST_HOSTS", "1");
         const auto variables = [&](int rank) {

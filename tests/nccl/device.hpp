@@ -189,6 +189,7 @@ struct GpuWorld {
     std::string name = "world";
 };
 using GpuBody = std::function<void(const ProcessGroup&, const Gpu&)>;
+bool ranks_are_processes();
 /// The body on ranks that are threads of this process; with GPU_TEST_RANKS=processes each is a process of its own (and
 /// with GPU_TEST_HOSTS=1 a host of its own to NCCL, so that ranks may share a GPU). EXPECTs count on each; an
 /// exception that escapes is a failure.
