@@ -87,8 +87,8 @@ double price_us(const Workload& work, const Layout& layout, const CostModel& cos
     // inside of one cache. Ranks use the quicker kind of store.
     const double cross_us =
         std::max(0.0, 1 / std::max(costs.share_gbps, costs.stream_gbps) - 2 / costs.cache_copy_gbps) / 1e3;
-    // Values to combine have just been written, and lie in the cache of the rank that sends them.
-    const double fresh_us = work.most_sums > 0 ? (1 - beyond) * cross_us : 0;
+    // Such bytes lie in the cache of the rank that sends them.
+    const double fresh_us = work.fresh * (1 - beyond) * cross_us;
     const double end_us = ringed   ? copy_us + (work.one_way ? 0.4 : 1) * cross_us
                           : pulled ? pull_us + fresh_us
                           : inside ? copy_us

@@ -23,6 +23,7 @@ struct Workload {
     double most_sends = 0;     ///< of one rank
     double most_receives = 0;  ///< of that rank
     double most_bytes = 0;     ///< that one rank sends or receives, the larger
+    double fresh = 0;          ///< of `bytes`, the share that its sender has just written
     double relayed = 0;        ///< on the longest way from rank to rank, of which each passes on only whole messages
     double most_local = 0;     ///< bytes that one rank copies beside its messages
     double most_sums = 0;      ///< bytes of results of two inputs that it combines beside them; more inputs take longer

@@ -175,6 +175,8 @@ TEST(Cost, chooses_what_was_quickest_on_a_machine_with_many_cores) {
         EXPECT_EQ(best(Collective::all_reduce, ranks, 1 << 20), "two_shot");
         EXPECT_EQ(best(Collective::all_reduce, ranks, 512), "slots");
     }
+    EXPECT_EQ(best(Collective::reduce_scatter, 2, 512 << 10), "ring") << "shared takes 1.9 times as long";
+    EXPECT_EQ(best(Collective::all_reduce, 2, 1 << 20), "two_shot");
     EXPECT_EQ(best(Collective::all_reduce, 4, 4096), "slots");
     EXPECT_EQ(best(Collective::all_reduce, 16, 4096), "two_shot") << "slots take 1.8 times as long";
     EXPECT_EQ(best(Collective::all_reduce, 16, 32768), "two_shot") << "slots take 2.6 times as long";

@@ -81,6 +81,12 @@ Workload combined(Workload work, double sums) {
     return work;
 }
 
+// An all_reduce, in whose buffers results lie that ranks have written: those of the last call, or partial ones.
+Workload of_results(Workload work) {
+    work.fresh = 1;
+    return work;
+}
+
 // To a root, which combines its children's values.
 Workload reduced(const Shape& s, double depth, double children) {
     return combined(rooted(depth, s.n - 1, (s.n - 1) * s.bytes, children, children * s.bytes, false),
@@ -164,19 +170,19 @@ const Formula formulas[] = {
      }},
     {Collective::all_reduce, "direct",
      [](const Shape& s) {
-         const Workload work = alike(s, 1, s.n - 1, (s.n - 1) * s.bytes);
+         const Workload work = of_results(alike(s, 1, s.n - 1, (s.n - 1) * s.bytes));
          return combined(with_scratch(s, work, (s.n - 1) * s.bytes), combining(s.n) * s.bytes);
      }},
     {Collective::all_reduce, "recursive_doubling",
      [](const Shape& s) {
          const double steps = std::log2(s.power);
-         const Workload work = folded(s, alike(s, steps, steps, steps * s.bytes), s.bytes, s.bytes);
+         const Workload work = of_results(folded(s, alike(s, steps, steps, steps * s.bytes), s.bytes, s.bytes));
          return combined(with_scratch(s, work, 2 * s.bytes), combining(2) * steps * s.bytes);
      }},
     {Collective::all_reduce, "recursive_halving",
      [](const Shape& s) {
          const double steps = 2 * std::log2(s.power), sent = 2 * s.bytes * (s.power - 1) / s.power;
-         Workload work = folded(s, alike(s, steps, steps, sent), s.bytes, s.bytes);
+         Workload work = of_results(folded(s, alike(s, steps, steps, sent), s.bytes, s.bytes));
          work.streamed = s.n * sent;
          return combined(work, combining(2) * sent / 2);
      }},
@@ -186,12 +192,12 @@ const Formula formulas[] = {
          const double sent = 2 * s.bytes * (s.n - 1) / s.n;
          // Messages that follow one another find the peer awake, and their calls are part of the rate.
          const double each = 2 * (s.n - 1) * (1 + 0.15 * (blocks - 1));
-         return combined(alike(s, 2 * (s.n - 1), each, sent), combining(2) * sent / 2);
+         return combined(of_results(alike(s, 2 * (s.n - 1), each, sent)), combining(2) * sent / 2);
      }},
     {Collective::all_reduce, "two_shot_messages",
      [](const Shape& s) {
          const double sent = 2 * s.bytes * (s.n - 1) / s.n;
-         Workload work = alike(s, 2, 2 * (s.n - 1), sent);
+         Workload work = of_results(alike(s, 2, 2 * (s.n - 1), sent));
          work.streamed = s.n * sent;
          return combined(with_scratch(s, work, sent / 2), combining(s.n) * s.bytes / s.n);
      }},
@@ -320,12 +326,14 @@ const Formula formulas[] = {
     {Collective::reduce_scatter, "recursive_halving",
      [](const Shape& s) {
          const double steps = std::log2(s.power), sent = (s.power - 1) / s.power * s.n * s.bytes;
-         const Workload work = folded(s, alike(s, steps, steps, sent), s.n * s.bytes, s.bytes);
+         Workload work = folded(s, alike(s, steps, steps, sent), s.n * s.bytes, s.bytes);
+         work.fresh = s.n > 2 ? 0.5 : 0;  // the first exchange has half of the bytes
          return combined(with_scratch(s, work, s.n * s.bytes), combining(2) * sent);
      }},
     {Collective::reduce_scatter, "ring",
      [](const Shape& s) {
-         const Workload work = alike(s, s.n - 1, s.n - 1, (s.n - 1) * s.bytes);
+         Workload work = alike(s, s.n - 1, s.n - 1, (s.n - 1) * s.bytes);
+         work.fresh = (s.n - 2) / std::max(1.0, s.n - 1);
          return combined(with_scratch(s, work, (s.n - 2) * s.bytes), combining(2) * (s.n - 1) * s.bytes);
      }},
 
