@@ -2,8 +2,11 @@
 
 #include "nccl/communicator.hpp"
 
+#include <tutti/error.hpp>
+
 #include <algorithm>
 #include <numeric>
+#include <string>
 
 namespace tutti::nccl {
 namespace {
@@ -39,7 +42,11 @@ Task::Task(const BackendRequest& request, int rank, int size, const std::optiona
         case BackendCall::scatter:
             plan_gathering(agreed.gathers, Form::scatter, Form::scatter_blocks, rank != request.root || input_adjoins);
             break;
-        default: form_ = Form::barrier; scratch_bytes_ = barrier_bytes;
+        case BackendCall::barrier:
+            form_ = Form::barrier;
+            scratch_bytes_ = barrier_bytes;
+            break;
+        default: throw InternalError("nccl has no form of " + std::string(to_string(request.call)));
     }
 }
 

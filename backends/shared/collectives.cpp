@@ -1,10 +1,13 @@
 #include "shared/collectives.hpp"
 
+#include <tutti/error.hpp>
+
 #include <algorithm>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
 #include <numeric>
+#include <string>
 #include <vector>
 
 namespace tutti::backends {
@@ -84,7 +87,8 @@ class Run {
             case BackendCall::scatter: return scatter();
             case BackendCall::reduce_scatter: return reduce_scatter();
             case BackendCall::all_to_all: return all_to_all();
-            default: return barrier();
+            case BackendCall::barrier: return barrier();
+            default: throw InternalError("no messages make up " + std::string(to_string(r_.call)));
         }
     }
 

@@ -47,28 +47,21 @@ class Operation;
 struct DistributedBackendOptions;
 
 /// The version of this header; tutti loads no libraries of another version.
-#define TUTTI_BACKEND_ABI 3
+#define TUTTI_BACKEND_ABI 4
 
+/// A collective has its number (tutti/collectives.hpp).
 enum class BackendCall {
-    broadcast = 1,
-    all_reduce,
-    reduce,
-    all_gather,
-    gather,
-    scatter,
-    reduce_scatter,
-    all_to_all,
-    barrier,
-    send,
+#define TUTTI_COLLECTIVE_KIND(name, number, ...) name = number,
+#include <tutti/collectives.def>
+    send = 256,
     receive,
 };
 TUTTI_API std::string_view to_string(BackendCall call) noexcept;
 /// Empty for send and receive.
 constexpr std::optional<Collective> collective_of(BackendCall call) noexcept {
-#define TUTTI_COLLECTIVE_KIND(name, ...) \
-    if (call == BackendCall::name) return Collective::name;
-#include <tutti/collectives.def>
-    return std::nullopt;
+    const auto number = static_cast<int>(call);
+    if (number < 1 || number > collective_count) return std::nullopt;
+    return static_cast<Collective>(number);
 }
 
 /// One operation. It and its buffers stay where they are until it is complete. Counts are elements of `dtype`.
@@ -84,14 +77,15 @@ struct BackendRequest {
     int root = -1;          ///< broadcast, reduce, gather, scatter; send: the receiver; receive: the sender, -1: any
     std::uint64_t tag = 0;  ///< send, receive: matched with the other side's
     /// This rank's input. all_reduce, and reduce on its root: may be `output`. broadcast: null, the root's data is in
-    /// its output. receive, barrier: null. On a device the own block may be in its place in the whole (all_gather,
-    /// gather, reduce_scatter, scatter); otherwise input and output are apart.
+    /// its output. receive, barrier: null. On a device the own block may be in its place in the whole, where one side
+    /// has the blocks of all ranks; otherwise input and output are apart.
     const void* input = nullptr;
     /// This rank's output; null where it gets nothing.
     void* output = nullptr;
     /// broadcast, all_reduce, reduce, send, receive: elements. gather, scatter: of one rank's block.
     std::uint64_t count = 0;
-    /// all_gather, reduce_scatter: elements of each rank's block; the blocks lie one after the other, by rank.
+    /// Without a root, where one side has the blocks of all ranks: elements of each rank's block; the blocks lie one
+    /// after the other, by rank.
     std::vector<std::uint64_t> counts;
     /// all_to_all: blocks to and from each rank, and where they begin.
     std::vector<std::uint64_t> send_counts, send_offsets, receive_counts, receive_offsets;

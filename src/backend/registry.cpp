@@ -298,7 +298,8 @@ std::shared_ptr<CustomBackend> CustomBackend::shrink(const DistributedBackendOpt
 
 std::string_view to_string(BackendCall call) noexcept {
     if (const auto collective = collective_of(call)) return to_string(*collective);
-    return call == BackendCall::send ? "send" : "receive";
+    if (call == BackendCall::send) return "send";
+    return call == BackendCall::receive ? "receive" : "unknown";
 }
 
 }  // namespace tutti

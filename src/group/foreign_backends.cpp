@@ -19,11 +19,7 @@ constexpr std::chrono::milliseconds time_for_the_backend{2000};  // it may wait 
 
 BackendCall call_of(const Operation& operation) {
     if (!operation.is_collective) return operation.is_receive ? BackendCall::receive : BackendCall::send;
-    static constexpr BackendCall by_number[] = {
-#define TUTTI_COLLECTIVE_KIND(name, ...) BackendCall::name,
-#include <tutti/collectives.def>
-    };
-    return by_number[static_cast<std::size_t>(operation.request.collective) - 1];
+    return static_cast<BackendCall>(operation.request.collective);
 }
 
 std::string text_of(const std::exception_ptr& error) {

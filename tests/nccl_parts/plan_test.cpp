@@ -1,6 +1,11 @@
 // What an operation becomes, and which ranks fit: pure functions.
 #include "nccl/plan.hpp"
+
 #include "nccl/meeting.hpp"
+#include "nccl/task.hpp"
+#include "shared/collectives.hpp"
+
+#include <tutti/error.hpp>
 
 #include <gtest/gtest.h>
 
@@ -10,6 +15,14 @@ namespace tutti::nccl {
 namespace {
 
 const Abilities all_of_it = nccl_abilities(22809);
+
+TEST(Calls, that_came_after_a_backend_are_refused) {
+    BackendRequest request;
+    request.call = static_cast<BackendCall>(collective_count + 1);
+    EXPECT_THROW(Task(request, 0, 1, {}, {}), InternalError);
+    const auto messages = std::make_shared<backends::Messages>("parts", 0, nullptr);
+    EXPECT_THROW(backends::run_collective(request, {0, 1, *messages}, 1), InternalError);
+}
 
 TEST(NativeReductions, of_numbers_keep_their_type_and_operator) {
     const auto sum = native_reduction(ReduceOp::sum, DType::bfloat16, 2, all_of_it);
