@@ -80,24 +80,27 @@ struct Access {
 Access access_of(const algorithm::Request& r) {
     using Counts = std::vector<std::uint64_t>;
     const auto whole = [&](std::uint64_t count) { return Stretches{{0, count * r.element_bytes}}; };
-    const auto all = [&] { return whole(std::accumulate(r.counts.begin(), r.counts.end(), std::uint64_t{0})); };
-    const auto own = [&] { return whole(r.counts[static_cast<std::size_t>(r.rank)]); };
-    const auto blocks = [&](const Counts& counts, const Counts& offsets) {
+    const auto exchanged = [&](const Counts& counts, const Counts& offsets) {
         Stretches stretches;
         for (std::size_t i = 0; i < counts.size(); ++i) {
             if (counts[i] > 0) stretches.push_back({offsets[i] * r.element_bytes, counts[i] * r.element_bytes});
         }
         return stretches;
     };
-    switch (r.collective) {
-        case Collective::all_gather:
-        case Collective::gather: return {own(), all()};
-        case Collective::scatter:
-        case Collective::reduce_scatter: return {all(), own()};
-        case Collective::all_to_all:
-            return {blocks(r.send_counts, r.send_offsets), blocks(r.receive_counts, r.receive_offsets)};
-        default: return {whole(r.count), whole(r.count)};
-    }
+    const auto one_side = [&](CollectiveTraits::Extent extent, const Counts& counts, const Counts& offsets) {
+        using Extent = CollectiveTraits::Extent;
+        switch (extent) {
+            case Extent::own_block: return whole(r.counts[static_cast<std::size_t>(r.rank)]);
+            case Extent::all_blocks: return whole(std::accumulate(r.counts.begin(), r.counts.end(), std::uint64_t{0}));
+            case Extent::exchanged: return exchanged(counts, offsets);
+            case Extent::nothing:
+            case Extent::whole: break;
+        }
+        return whole(r.count);
+    };
+    const CollectiveTraits& traits = traits_of(r.collective);
+    return {one_side(traits.input, r.send_counts, r.send_offsets),
+            one_side(traits.output, r.receive_counts, r.receive_offsets)};
 }
 
 // Memory of the operation's own instead of the program's; null where it is its own already, or there is none.

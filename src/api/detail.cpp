@@ -16,7 +16,6 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace tutti::api {
@@ -32,25 +31,9 @@ TUTTI_OBJECT(Announcement, name, shape, count);
 
 // As PyTorch names them, whose messages these are.
 std::string type_of(const std::string& name) {
-    static constexpr std::array<std::pair<std::string_view, std::string_view>, 15> types{
-        {{"broadcast", "BROADCAST"},
-         {"all_reduce", "ALLREDUCE"},
-         {"reduce", "REDUCE"},
-         {"all_gather", "ALLGATHER"},
-         {"all_gather_into_tensor", "_ALLGATHER_BASE"},
-         {"all_gather_into_tensor_uneven", "_ALLGATHER_BASE"},
-         {"gather", "GATHER"},
-         {"scatter", "SCATTER"},
-         {"reduce_scatter", "REDUCE_SCATTER"},
-         {"reduce_scatter_tensor", "_REDUCE_SCATTER_BASE"},
-         {"reduce_scatter_tensor_uneven", "_REDUCE_SCATTER_BASE"},
-         {"all_to_all_single", "ALLTOALL_BASE"},
-         {"all_to_all_v", "ALLTOALL_BASE"},
-         {"all_to_all", "ALLTOALL"},
-         {"barrier", "BARRIER"}}};
-    for (const auto& [ours, theirs] : types) {
-        if (ours == name) return std::string(theirs);
-    }
+#define TUTTI_COLLECTIVE_FUNCTION(ours, collective, tensors, options, torch, ...) \
+    if (name == #ours) return #torch;
+#include <tutti/collectives.def>
     return name;
 }
 

@@ -21,10 +21,6 @@ std::uint64_t total_of(const std::vector<View>& list) {
     return std::accumulate(list.begin(), list.end(), std::uint64_t{0},
                            [](std::uint64_t sum, const ConstTensorView& view) { return sum + count_of(view); });
 }
-bool reduces(Collective collective) {
-    return collective == Collective::all_reduce || collective == Collective::reduce ||
-           collective == Collective::reduce_scatter;
-}
 
 class OperationBuilder {
  public:
@@ -55,30 +51,27 @@ class OperationBuilder {
     }
 
     void set_request() {
+        const CollectiveTraits& traits = traits_of(call_.collective);
         algorithm::Request& r = request();
         r.collective = call_.collective;
         r.rank = group_.rank();
         r.root = call_.root;
         r.element_bytes = size_of(call_.dtype);
-        r.single_rounding = reduces(r.collective) && is_low_precision(call_.dtype);
+        r.single_rounding = traits.combines && is_low_precision(call_.dtype);
         r.rank_order = group_.determinism() == Determinism::layout_invariant;
         r.algorithm = group_.planner().named(r.collective);
         r.symmetric = group_.memory().uses_symmetric();
-        switch (r.collective) {
-            case Collective::barrier: return;
-            case Collective::all_reduce: r.in_place = true; [[fallthrough]];
-            case Collective::broadcast: r.count = call_.count; return;
-            case Collective::reduce:
-                r.in_place = r.rank == r.root;
-                r.count = call_.count;
-                return;
-            case Collective::all_to_all:
+        r.in_place = traits.combines && call_.source == nullptr && call_.sources == nullptr;
+        switch (traits.input) {
+            case CollectiveTraits::Extent::nothing: return;
+            case CollectiveTraits::Extent::whole: r.count = call_.count; return;
+            case CollectiveTraits::Extent::own_block:
+            case CollectiveTraits::Extent::all_blocks: r.counts = counts_of(call_.counts); return;
+            case CollectiveTraits::Extent::exchanged:
                 r.send_counts = counts_of(call_.send_counts);
                 r.receive_counts = counts_of(call_.receive_counts);
                 r.send_offsets = offsets_of({r.send_counts, call_.send_offsets});
                 r.receive_offsets = offsets_of({r.receive_counts, call_.receive_offsets});
-                return;
-            default: r.counts = counts_of(call_.counts);
         }
     }
     // Of each rank; `counts` are empty where they are equal.
@@ -274,9 +267,9 @@ class OperationBuilder {
                 request().counts.begin() + std::min<std::ptrdiff_t>(request().rank, std::ssize(request().counts));
             return std::accumulate(request().counts.begin(), mine, std::uint64_t{0}) * request().element_bytes;
         };
-        const Collective c = request().collective;
-        if ((c == Collective::all_gather || c == Collective::gather) && input_ == output_ + before()) return;
-        if ((c == Collective::reduce_scatter || c == Collective::scatter) && output_ == input_ + before()) return;
+        const CollectiveTraits& traits = traits_of(request().collective);
+        if (traits.output == CollectiveTraits::Extent::all_blocks && input_ == output_ + before()) return;
+        if (traits.input == CollectiveTraits::Extent::all_blocks && output_ == input_ + before()) return;
         throw InvalidArgument(fmt::format(
             "{}: input and output overlap on {}: expected them apart, or the own block in its place in the whole",
             operation_->name, to_string(operation_->device)));

@@ -14,8 +14,16 @@ using Counts = std::vector<std::uint64_t>;
 // Operation, dtype, operator and root of a fingerprint; its lower bits are counts.
 constexpr int kind_shift = 36;
 
+// Whether it has a number of elements for each rank's block.
 bool has_counts(const Operation& o) {
-    return o.request.collective == Collective::all_gather || o.request.collective == Collective::reduce_scatter;
+    const CollectiveTraits& traits = traits_of(o.request.collective);
+    return traits.has_blocks() && !traits.is_rooted();
+}
+bool reads_blocks(Collective collective) {
+    return traits_of(collective).input == CollectiveTraits::Extent::all_blocks;
+}
+bool writes_blocks(Collective collective) {
+    return traits_of(collective).output == CollectiveTraits::Extent::all_blocks;
 }
 std::uint64_t element_count(const Operation& o) {
     const Counts& counts = o.request.counts;
@@ -109,8 +117,8 @@ PreparedOperation pack(const std::vector<PreparedOperation>& pieces) {
     if (has_counts(first)) {
         own = bytes_in(*whole, whole->request.counts[static_cast<std::size_t>(rank)] * first.request.element_bytes);
         whole->call.set_counts(whole->request.counts);
-        whole->call.input = collective == Collective::all_gather ? own : all;
-        whole->call.output = collective == Collective::all_gather ? all : own;
+        whole->call.input = reads_blocks(collective) ? all : own;
+        whole->call.output = writes_blocks(collective) ? all : own;
     } else {
         whole->request.in_place = collective == Collective::all_reduce;
         whole->call.set_count(whole->request.count);
@@ -121,7 +129,7 @@ PreparedOperation pack(const std::vector<PreparedOperation>& pieces) {
         for (const PreparedOperation& piece : pieces) {
             if (piece->begin) piece->begin();
         }
-        if (collective == Collective::reduce_scatter) {
+        if (reads_blocks(collective)) {
             for_each_block(pieces, [all](Operation& piece, std::uint64_t at, std::uint64_t packed, std::uint64_t n) {
                 copy_bytes(all + packed, piece.call.input + at, n);
             });
@@ -132,7 +140,7 @@ PreparedOperation pack(const std::vector<PreparedOperation>& pieces) {
         }
     };
     whole->finish = [pieces, all, own, collective, rank] {
-        if (collective == Collective::all_gather) {
+        if (writes_blocks(collective)) {
             for_each_block(pieces, [all](Operation& piece, std::uint64_t at, std::uint64_t packed, std::uint64_t n) {
                 copy_bytes(piece.call.output + at, all + packed, n);
             });

@@ -27,20 +27,18 @@ Collective collective_of(std::string_view name) {
 algorithm::Request request_of(Collective collective, std::uint64_t bytes, std::size_t ranks) {
     const std::vector<std::uint64_t> blocks(ranks, bytes);
     algorithm::Request request{.collective = collective};
-    switch (collective) {
-        case Collective::barrier: break;
-        case Collective::all_reduce:
-        case Collective::broadcast:
-        case Collective::reduce: request.count = bytes; break;
-        case Collective::all_to_all:
-            request.send_counts = request.receive_counts = blocks;
-            for (std::size_t i = 0; i < ranks; ++i) request.send_offsets.push_back(i * bytes);
-            request.receive_offsets = request.send_offsets;
-            request.largest_count = bytes;
-            break;
-        default: request.counts = blocks;
+    const CollectiveTraits& traits = traits_of(collective);
+    if (traits.has_blocks()) {
+        request.counts = blocks;
+    } else if (traits.input == CollectiveTraits::Extent::whole) {
+        request.count = bytes;
+        request.in_place = traits.combines && !traits.is_rooted();
+    } else if (traits.input == CollectiveTraits::Extent::exchanged) {
+        request.send_counts = request.receive_counts = blocks;
+        for (std::size_t i = 0; i < ranks; ++i) request.send_offsets.push_back(i * bytes);
+        request.receive_offsets = request.send_offsets;
+        request.largest_count = bytes;
     }
-    request.in_place = collective == Collective::all_reduce;
     return request;
 }
 
