@@ -23,7 +23,7 @@ class Task {
     /// The most calls of a unit.
     static constexpr int calls_of_a_unit = 2;
 
-    /// `reduction`: for all_reduce, reduce, reduce_scatter.
+    /// `reduction`: for collectives that combine values.
     Task(const BackendRequest& request, int rank, int size, const std::optional<NativeReduction>& reduction,
          const Agreement& agreed);
 

@@ -94,8 +94,8 @@ struct GroupInfo {
 };
 
 /// One call: a captured one, or one of those that a pass has put together. Blocks are by rank of the group. reads: a
-/// compute step's; the buffer of all_reduce, of a reduce, of a broadcast or scatter's root and of a send; the own block
-/// of all_gather and gather; all blocks of reduce_scatter, all_to_all and scatter's root. writes likewise.
+/// compute step's; the buffer of all_reduce, of a reduce, of a broadcast's root and of a send; the own block or all
+/// blocks, as CollectiveTraits says of the collective's input. writes likewise, of its output.
 struct Piece {
     std::vector<Range> reads, writes;
     std::uint64_t fingerprint = 0;  ///< what ranks compare of it

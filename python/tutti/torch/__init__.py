@@ -43,8 +43,6 @@ __all__ = [
     "replace_gloo",
 ]
 
-_QUANTIZED = ("QuantizedReducer", "QuantizedState", "quantized_all_gather", "quantized_all_reduce", "quantized_hook",
-              "quantized_reduce_scatter")
 _SWITCH = "TUTTI_REPLACE_GLOO"
 
 
@@ -58,7 +56,7 @@ def __getattr__(name: str) -> Any:
 
         group = backend().ProcessGroupTutti
         return group if name == "ProcessGroupTutti" else group.Options
-    if name in _QUANTIZED:
+    if name in __all__ and name.lower().startswith("quantized"):
         from . import quantized
 
         return getattr(quantized, name)
@@ -66,11 +64,10 @@ def __getattr__(name: str) -> Any:
         from . import symmetric
 
         return symmetric.empty_symmetric
-    if name.startswith(("all_gather_into_tensor", "reduce_scatter_tensor")):
+    if name in __all__ and "_tensor" in name:
         from . import uneven
 
-        if name in uneven.__all__:
-            return getattr(uneven, name)
+        return getattr(uneven, name)
     if name == "dump_flight_recorder":
         from . import flight
 

@@ -14,7 +14,7 @@ def empty_symmetric(*size: Any, dtype: torch.dtype | None = None, group: Any = N
     It is an ordinary tensor: any operation of any group takes it, whole or in part. Those of `group` (the default group)
     move its elements without a copy in between, which large ones gain from; best is when all ranks' tensors are such.
     For buffers that are used again and again: a communication hook's of DistributedDataParallel, what the allocate() of
-    fully_shard's set_custom_all_gather() and set_custom_reduce_scatter() returns, parameters, activations.
+    fully_shard's set_custom_all_gather() and its like returns, parameters, activations.
 
     A collective call: all ranks of the group call it in the same order, with equal sizes and dtype. The memory is given
     back when the last tensor of the last rank that shares it has gone. size: numbers, or one sequence of them, as for
